@@ -1,0 +1,1 @@
+//! Listeners, HTTP, routing and static files.

@@ -1,0 +1,1 @@
+//! Zygote and workers: start, scale, watch, retire, reload.

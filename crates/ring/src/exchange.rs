@@ -1,0 +1,245 @@
+//! One request in flight: its body going in, its answer coming out.
+
+use std::{
+    sync::{Arc, atomic::Ordering::*, atomic::fence},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::{Buf, Bytes};
+
+use crate::{
+    front::{Life, Ring, claim_state, claim_worker},
+    head::ResponseHead,
+    layout::*,
+};
+
+/// Why a request has no complete answer. Each leaves the exchange finished: drop it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The worker died. `started`: part of an answer was there already.
+    #[error("the worker died while it served this request")]
+    WorkerDied {
+        /// Whether the head of an answer had been published.
+        started: bool,
+    },
+    /// request_timeout passed; the worker is being killed.
+    #[error("the request ran longer than request_timeout")]
+    RequestTimeout {
+        /// Whether the head of an answer had been published.
+        started: bool,
+    },
+    /// No worker was free within queue_timeout.
+    #[error("no worker was free within queue_timeout")]
+    QueueTimeout,
+    /// The worker wrote positions or lengths that cannot be; it is being killed.
+    #[error("the worker broke the protocol of the shared memory")]
+    Malformed,
+}
+
+/// The worker takes no more of the request body: it has answered, or it is gone. Not an error: discard the rest.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestClosed;
+
+/// A submitted request. One task may wait for it; dropping it aborts what is not finished.
+pub struct Exchange {
+    ring: Arc<Ring>,
+    index: u32,
+    sent: u64,
+    taken: u64,
+}
+
+impl Exchange {
+    pub(crate) fn new(ring: Arc<Ring>, index: u32) -> Exchange {
+        Exchange { ring, index, sent: 0, taken: 0 }
+    }
+
+    fn wait<T>(&self, cx: &mut Context<'_>) -> Poll<T> {
+        let mut inner = self.ring.lock();
+        let entry = &mut inner.entries[self.index as usize];
+        match &mut entry.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        self.ring.lock().entries[self.index as usize].failure
+    }
+
+    fn malformed(&self) -> Failure {
+        let mut inner = self.ring.lock();
+        self.ring.condemn(&mut inner, self.index);
+        inner.entries[self.index as usize].failure.get_or_insert(Failure::Malformed);
+        Failure::Malformed
+    }
+
+    /// Wakes the worker if it waits for this slot. Call after publishing something it may wait for.
+    fn nudge(&self) {
+        // Pairs with the worker's "announce, then look again".
+        fence(SeqCst);
+        let words = self.ring.memory.slot(self.index);
+        if words.worker_waits().load(Relaxed) != 0 && words.worker_waits().swap(0, SeqCst) != 0 {
+            self.ring.wake_worker(claim_worker(words.claim().load(Relaxed)));
+        }
+    }
+
+    /// Waits for the head of the answer.
+    pub fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponseHead, Failure>> {
+        // The waker first, then the look: a doorbell between the two is not lost.
+        let words = self.ring.memory.slot(self.index);
+        if words.response_state().load(Acquire) == HY_RESPONSE_NONE {
+            if let Some(failure) = self.failure() {
+                return Poll::Ready(Err(failure));
+            }
+            let _: Poll<()> = self.wait(cx);
+            if words.response_state().load(Acquire) == HY_RESPONSE_NONE {
+                return match self.failure() {
+                    Some(failure) => Poll::Ready(Err(failure)),
+                    None => Poll::Pending,
+                };
+            }
+        }
+        let area = self.ring.memory.response_head;
+        let len = words.response_head_len().load(Relaxed) as usize;
+        if len > area.size {
+            return Poll::Ready(Err(self.malformed()));
+        }
+        let mut raw = Vec::with_capacity(len);
+        self.ring.memory.read(self.index, area, 0, len, &mut raw);
+        Poll::Ready(ResponseHead::parse(Bytes::from(raw)).ok_or_else(|| self.malformed()))
+    }
+
+    /// The next bytes of the answer's body; `None` at its end. Meaningful once [`Exchange::poll_head`] was ready.
+    pub fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
+        match self.take_body() {
+            Poll::Pending => {}
+            ready => return ready,
+        }
+        let _: Poll<()> = self.wait(cx);
+        self.take_body()
+    }
+
+    fn take_body(&mut self) -> Poll<Option<Result<Bytes, Failure>>> {
+        let words = self.ring.memory.slot(self.index);
+        // The state before the tail: once it says COMPLETE the tail moves no more.
+        let complete = words.response_state().load(Acquire) == HY_RESPONSE_COMPLETE;
+        let there = words.response_tail().load(Acquire).wrapping_sub(self.taken);
+        let area = self.ring.memory.response_body;
+        if there > area.size as u64 {
+            return Poll::Ready(Some(Err(self.malformed())));
+        }
+        if there == 0 {
+            if complete {
+                return Poll::Ready(None);
+            }
+            return match self.failure() {
+                Some(failure) => Poll::Ready(Some(Err(failure))),
+                None => Poll::Pending,
+            };
+        }
+        let there = there as usize;
+        let at = self.taken as usize & (area.size - 1);
+        let first = there.min(area.size - at);
+        let mut bytes = Vec::with_capacity(there);
+        self.ring.memory.read(self.index, area, at, first, &mut bytes);
+        self.ring.memory.read(self.index, area, 0, there - first, &mut bytes);
+        self.taken += there as u64;
+        words.response_taken().store(self.taken, Release);
+        if !complete {
+            self.nudge();
+        }
+        Poll::Ready(Some(Ok(Bytes::from(bytes))))
+    }
+
+    /// Whether all of the answer is in the memory, and if so how many bytes of its body are still to be taken: then
+    /// they come by [`Exchange::poll_body`] without waiting.
+    pub fn remaining(&self) -> Option<u64> {
+        let words = self.ring.memory.slot(self.index);
+        if words.response_state().load(Acquire) != HY_RESPONSE_COMPLETE {
+            return None;
+        }
+        Some(words.response_tail().load(Acquire).wrapping_sub(self.taken))
+    }
+
+    /// Puts bytes of the request body into the ring until `bytes` is empty, waiting while the ring is full.
+    pub fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &mut Bytes) -> Poll<Result<(), RequestClosed>> {
+        let words = self.ring.memory.slot(self.index);
+        let area = self.ring.memory.request_body;
+        let mut announced = false;
+        while bytes.has_remaining() {
+            if self.failure().is_some() || claim_state(words.claim().load(Acquire)) == HY_DONE {
+                return Poll::Ready(Err(RequestClosed));
+            }
+            let inside = self.sent.wrapping_sub(words.request_taken().load(Acquire));
+            if inside > area.size as u64 {
+                self.malformed();
+                return Poll::Ready(Err(RequestClosed));
+            }
+            let space = area.size - inside as usize;
+            if space == 0 {
+                if announced {
+                    return Poll::Pending;
+                }
+                let _: Poll<()> = self.wait(cx);
+                words.front_wants_space().store(1, SeqCst);
+                fence(SeqCst);
+                announced = true;
+                continue;
+            }
+            let n = space.min(bytes.len());
+            let at = self.sent as usize & (area.size - 1);
+            let first = n.min(area.size - at);
+            self.ring.memory.write(self.index, area, at, &bytes[..first]);
+            self.ring.memory.write(self.index, area, 0, &bytes[first..n]);
+            bytes.advance(n);
+            self.sent += n as u64;
+            words.request_tail().store(self.sent, Release);
+            self.nudge();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Says that the request body is over; `whole` is false when the client left or broke the framing.
+    pub fn end_request(&mut self, whole: bool) {
+        let words = self.ring.memory.slot(self.index);
+        let state = if whole { HY_REQUEST_COMPLETE } else { HY_REQUEST_BROKEN };
+        words.request_state().store(state, Release);
+        self.nudge();
+    }
+
+    /// Bytes of the request body that a worker may have seen; 0 means that the request can be submitted again.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// How long the request waited for a worker; `None` before one took it.
+    pub fn queue_wait(&self) -> Option<Duration> {
+        let words = self.ring.memory.slot(self.index);
+        let claimed = words.claimed_at().load(Relaxed);
+        let submitted = words.submitted_at().load(Relaxed);
+        (claimed != 0).then(|| Duration::from_nanos(claimed.saturating_sub(submitted)))
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let mut inner = self.ring.lock();
+        let words = self.ring.memory.slot(self.index);
+        inner.entries[self.index as usize].waker = None;
+        let seen = words.claim().load(Acquire);
+        if claim_state(seen) == HY_DONE || self.ring.cancel(self.index, seen) {
+            self.ring.free(&mut inner, self.index);
+            return;
+        }
+        // A worker holds it. It learns that nobody waits, and the slot is freed when it is done or dead.
+        inner.entries[self.index as usize].life = Life::Orphan;
+        words.aborted().store(1, SeqCst);
+        self.nudge();
+        // It may have finished since the first look and rung before this was an orphan; later it rings again.
+        if claim_state(words.claim().load(Acquire)) == HY_DONE {
+            self.ring.free(&mut inner, self.index);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The two heads as they stand in the memory: request records, written by the front, and the response head, read by it.
+
+use bytes::Bytes;
+
+use crate::layout::*;
+
+/// A field of the request head; `host/layout.h` says what each holds.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Field {
+    Method = HY_FIELD_METHOD as u16,
+    Target = HY_FIELD_TARGET as u16,
+    Query = HY_FIELD_QUERY as u16,
+    Protocol = HY_FIELD_PROTOCOL as u16,
+    DocumentRoot = HY_FIELD_DOCUMENT_ROOT as u16,
+    ScriptFilename = HY_FIELD_SCRIPT_FILENAME as u16,
+    ScriptName = HY_FIELD_SCRIPT_NAME as u16,
+    PathInfo = HY_FIELD_PATH_INFO as u16,
+    DocumentUri = HY_FIELD_DOCUMENT_URI as u16,
+    RemoteAddr = HY_FIELD_REMOTE_ADDR as u16,
+    RemotePort = HY_FIELD_REMOTE_PORT as u16,
+    ServerAddr = HY_FIELD_SERVER_ADDR as u16,
+    ServerPort = HY_FIELD_SERVER_PORT as u16,
+    ServerName = HY_FIELD_SERVER_NAME as u16,
+    Scheme = HY_FIELD_SCHEME as u16,
+    ContentType = HY_FIELD_CONTENT_TYPE as u16,
+    ContentLength = HY_FIELD_CONTENT_LENGTH as u16,
+    RequestId = HY_FIELD_REQUEST_ID as u16,
+}
+
+/// The request head does not fit its area ([`crate::Config::request_head`]); answer 431.
+#[derive(Debug, thiserror::Error)]
+#[error("the request head is larger than its area in the shared memory")]
+pub struct HeadTooLarge;
+
+/// Appends one record to `to`, which may grow to `max` bytes.
+pub(crate) fn record(
+    to: &mut Vec<u8>,
+    max: usize,
+    field: u16,
+    name: &[u8],
+    value: &[u8],
+) -> Result<(), HeadTooLarge> {
+    let len = size_of::<hy_record>() + name.len() + value.len() + 2;
+    if name.len() > u16::MAX as usize || value.len() > max || to.len() + len > max {
+        return Err(HeadTooLarge);
+    }
+    to.extend_from_slice(&field.to_ne_bytes());
+    to.extend_from_slice(&(name.len() as u16).to_ne_bytes());
+    to.extend_from_slice(&(value.len() as u32).to_ne_bytes());
+    to.extend_from_slice(name);
+    to.push(0);
+    to.extend_from_slice(value);
+    to.push(0);
+    Ok(())
+}
+
+/// What a worker answered, before the body. A copy: the worker cannot change it any more.
+#[derive(Debug, Clone)]
+pub struct ResponseHead {
+    /// As the script set it; not yet checked to be a valid status.
+    pub status: u16,
+    /// The reason phrase that the script gave, if it did.
+    pub reason: Option<Bytes>,
+    headers: u16,
+    rest: Bytes,
+}
+
+impl ResponseHead {
+    /// `None` when the bytes are not a response head: the worker broke the protocol.
+    pub(crate) fn parse(raw: Bytes) -> Option<ResponseHead> {
+        let fixed = raw.get(..size_of::<hy_response_head>())?;
+        let status = u16::from_ne_bytes([fixed[0], fixed[1]]);
+        let reason_len = u16::from_ne_bytes([fixed[2], fixed[3]]) as usize;
+        let headers = u16::from_ne_bytes([fixed[4], fixed[5]]);
+        let rest_at = fixed.len() + reason_len;
+        raw.get(..rest_at)?;
+        let reason = (reason_len > 0).then(|| raw.slice(fixed.len()..rest_at));
+        let head = ResponseHead { status, reason, headers, rest: raw.slice(rest_at..) };
+        // Walk it once here, so that `headers` cannot fail later.
+        (head.headers().count() == headers as usize).then_some(head)
+    }
+
+    /// Names and values as the script gave them, in order, sharing one allocation.
+    pub fn headers(&self) -> impl Iterator<Item = (Bytes, Bytes)> + '_ {
+        let mut at = 0;
+        (0..self.headers).map_while(move |_| {
+            let fixed = self.rest.get(at..at + 6)?;
+            let name_len = u16::from_ne_bytes([fixed[0], fixed[1]]) as usize;
+            let value_len = u32::from_ne_bytes([fixed[2], fixed[3], fixed[4], fixed[5]]) as usize;
+            let name_at = at + 6;
+            let value_at = name_at + name_len;
+            let end = value_at.checked_add(value_len)?;
+            self.rest.get(name_at..end)?;
+            at = end;
+            Some((self.rest.slice(name_at..value_at), self.rest.slice(value_at..end)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(status: u16, reason: &[u8], headers: &[(&[u8], &[u8])]) -> Vec<u8> {
+        let mut raw = Vec::new();
+        raw.extend(status.to_ne_bytes());
+        raw.extend((reason.len() as u16).to_ne_bytes());
+        raw.extend((headers.len() as u16).to_ne_bytes());
+        raw.extend(reason);
+        for (name, value) in headers {
+            raw.extend((name.len() as u16).to_ne_bytes());
+            raw.extend((value.len() as u32).to_ne_bytes());
+            raw.extend(*name);
+            raw.extend(*value);
+        }
+        raw
+    }
+
+    #[test]
+    fn a_response_head_comes_back_as_it_was_written() {
+        let raw = head(404, b"Nope", &[(b"X-A", b"1"), (b"Set-Cookie", b""), (b"X-A", b"2")]);
+        let parsed = ResponseHead::parse(raw.into()).unwrap();
+        assert_eq!((parsed.status, parsed.reason.as_deref()), (404, Some(&b"Nope"[..])));
+        let headers: Vec<_> = parsed.headers().collect();
+        assert_eq!(headers.len(), 3);
+        assert_eq!((&headers[2].0[..], &headers[2].1[..]), (&b"X-A"[..], &b"2"[..]));
+    }
+
+    #[test]
+    fn a_response_head_cut_anywhere_is_refused() {
+        let raw = head(200, b"OK", &[(b"Content-Type", b"text/plain")]);
+        for end in 0..raw.len() {
+            assert!(ResponseHead::parse(raw[..end].to_vec().into()).is_none(), "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn a_response_head_with_absurd_lengths_is_refused() {
+        let mut raw = head(200, b"", &[(b"A", b"b")]);
+        raw[8..12].copy_from_slice(&u32::MAX.to_ne_bytes());
+        assert!(ResponseHead::parse(raw.into()).is_none());
+    }
+
+    #[test]
+    fn records_stop_at_the_limit() {
+        let mut to = Vec::new();
+        record(&mut to, 64, 1, b"", b"GET").unwrap();
+        assert_eq!(to.len(), 8 + 1 + 3 + 1);
+        assert!(record(&mut to, 64, 0, b"x", &[b'v'; 60]).is_err());
+        assert_eq!(to.len(), 13, "a record that does not fit leaves no trace");
+    }
+}

@@ -1,0 +1,64 @@
+//! Where the front sleeps: one eventfd that all rings of a front share, and the two hooks of its event loop.
+//!
+//! Workers write the eventfd only when the front said that it is about to sleep, so under load there are next to no
+//! wake-ups. The owner of the event loop registers [`Hub::event_fd`] edge-triggered (it is never read: each write is a
+//! new edge), calls [`Hub::before_park`] before every sleep and [`Hub::after_unpark`] after it.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{Arc, Mutex, Weak},
+};
+
+use rustix::event::EventfdFlags;
+
+use crate::front::Ring;
+
+/// The meeting point of the event loop and the rings.
+pub struct Hub {
+    event: OwnedFd,
+    rings: Mutex<Vec<Weak<Ring>>>,
+}
+
+impl Hub {
+    /// Makes the eventfd. Fails when the process is out of descriptors.
+    pub fn new() -> io::Result<Arc<Hub>> {
+        let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Arc::new(Hub { event, rings: Mutex::default() }))
+    }
+
+    /// To be watched edge-triggered for readability, never read, and passed to the host as descriptor `HY_FD_EVENT`.
+    pub fn event_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    pub(crate) fn add(&self, ring: &Arc<Ring>) {
+        let mut rings = self.rings.lock().expect("no panic while it is held");
+        rings.retain(|ring| ring.strong_count() > 0);
+        rings.push(Arc::downgrade(ring));
+    }
+
+    fn each(&self, mut f: impl FnMut(&Ring)) {
+        let rings = self.rings.lock().expect("no panic while it is held");
+        for ring in rings.iter().filter_map(Weak::upgrade) {
+            f(&ring);
+        }
+    }
+
+    /// Wakes workers for what was submitted, announces the sleep, and looks once more for news; tasks that have some are woken
+    /// before this returns, so that the event loop sees them and does not sleep.
+    pub fn before_park(&self) {
+        self.each(|ring| {
+            ring.flush();
+            ring.announce_sleep();
+        });
+    }
+
+    /// Takes the announcement back and wakes the tasks that have news.
+    pub fn after_unpark(&self) {
+        self.each(|ring| {
+            ring.cancel_sleep();
+            ring.drain();
+        });
+    }
+}

@@ -1,0 +1,35 @@
+//! The front's side of the shared memory between Hayate's front and its PHP workers.
+//!
+//! `host/layout.h` describes the memory and the rules that keep it sound while workers are killed at any moment; the worker's
+//! side is `host/ring.c`. One [`Ring`] belongs to one generation of one application; all rings of a front share a [`Hub`],
+//! which tells the event loop when workers have news.
+//!
+//! It promises: every admitted request gets exactly one outcome (a complete answer, or one [`Failure`]), whatever workers
+//! do; a slot is reused only when no worker can touch it any more; waiting costs no thread. It knows nothing of HTTP
+//! connections, of processes or of PHP, and must never trust a position or a length that a worker wrote.
+//!
+//! The life of a request: [`Ring::admit`] → [`Slot::put`]… → [`Slot::submit`] → [`Exchange::poll_send`] for the body,
+//! [`Exchange::poll_head`], [`Exchange::poll_body`] until `None`, then drop. Dropping an [`Exchange`] early aborts the request.
+
+mod exchange;
+mod front;
+mod head;
+mod hub;
+mod memory;
+
+/// What host/layout.h declares, as bindgen reads it.
+#[allow(
+    missing_docs,
+    non_camel_case_types,
+    non_upper_case_globals,
+    clippy::undocumented_unsafe_blocks,
+    clippy::all
+)]
+pub mod layout {
+    include!(concat!(env!("OUT_DIR"), "/layout.rs"));
+}
+
+pub use exchange::{Exchange, Failure, RequestClosed};
+pub use front::{Config, Limits, Overdue, QueueFull, Ring, Slot, WorkerRecord};
+pub use head::{Field, HeadTooLarge, ResponseHead};
+pub use hub::Hub;

@@ -1,0 +1,245 @@
+/*
+ * The memory that the front and its PHP workers share: one source for both languages (the Rust side reads this file
+ * through bindgen, see crates/ring/build.rs).
+ *
+ * One memfd holds, in this order: a header, the cells of the request queue, one record per worker, and the slots. A slot
+ * carries one exchange: request head, request body ring, response head, response body ring. The front is one process
+ * ("the front" below is always one lock holder in it); workers are many, and any of them may be killed between any two
+ * instructions. The rules that keep the memory sound through that:
+ *
+ *  1. Who owns a slot is said by one word, `claim`, and changes by one atomic operation:
+ *
+ *       FREE ──front──► QUEUED(ticket) ──worker, CAS──► CLAIMED(worker, ticket) ──worker──► DONE(worker, ticket)
+ *         ▲                  │ front, CAS                    │ front, once the worker is known dead    │
+ *         └──────────────────┴───────────────────────────────┴─────────────────────────────────────────┘
+ *
+ *     so there is no moment at which a killed worker has taken a request without its name standing in it.
+ *  2. The queue is a ring of slot numbers. The front alone writes cells and the tail. A worker claims the slot that the
+ *     cell at `queue_head` names and then moves the head on; if it dies in between, whoever comes next finds the slot no
+ *     longer QUEUED with that ticket and moves the head on in its place. Tickets are 48 bits and never reused, which makes a
+ *     stale cell harmless.
+ *  3. A worker tells the front of news in a slot by setting the slot's bit in `doorbells`. The bit says "look", never
+ *     what happened, so ringing twice, or dying before ringing, loses nothing: the front looks at every slot of a dead worker.
+ *  4. Sleep and wake follow one pattern on both sides: announce the sleep (sequentially consistent), look again, sleep;
+ *     the other side publishes, fences, looks for an announced sleeper.
+ *
+ * Every word that one side spins on or waits for has a cache line pair (128 bytes) of its own.
+ * Plain integers here; both sides touch the shared ones only through atomic operations.
+ */
+#ifndef HAYATE_LAYOUT_H
+#define HAYATE_LAYOUT_H
+
+#include <stdint.h>
+
+#define HY_MAGIC 0x0001455441594148ull /* "HAYATE\1\0" read as a little-endian word */
+/* Raised with every change to this file that an old binary would misread; checked when the host starts. */
+#define HY_LAYOUT_VERSION 1u
+
+#define HY_LINE 128
+#define HY_MAX_WORKERS 1024u
+#define HY_MAX_SLOTS 1024u
+#define HY_MASK_WORDS 16u /* 64 bits each: HY_MAX_WORKERS and HY_MAX_SLOTS bits */
+
+/* claim = state (4 bits) | worker << 4 (12 bits) | ticket << 16 (48 bits) */
+#define HY_CLAIM_STATE_MASK 0xfull
+#define HY_CLAIM_WORKER_SHIFT 4
+#define HY_CLAIM_WORKER_MASK 0xfffull
+#define HY_CLAIM_TICKET_SHIFT 16
+enum hy_claim_state {
+	HY_FREE = 0,
+	HY_QUEUED = 1,
+	HY_CLAIMED = 2,
+	HY_DONE = 3,
+};
+
+/* hy_slot.response_state, written by the worker */
+enum hy_response_state {
+	HY_RESPONSE_NONE = 0,     /* nothing to read yet */
+	HY_RESPONSE_HEAD = 1,     /* the head is complete; body bytes follow in the ring */
+	HY_RESPONSE_COMPLETE = 2, /* head and all of the body are in place; the worker may still be running PHP */
+};
+
+/* hy_slot.request_state, written by the front */
+enum hy_request_state {
+	HY_REQUEST_OPEN = 0,     /* more body may come */
+	HY_REQUEST_COMPLETE = 1, /* all of the body is in the ring */
+	HY_REQUEST_BROKEN = 2,   /* the client went away or broke the framing: treat as end of file, and as an abort */
+};
+
+/* hy_worker.state, written by the worker; the names are those of docs/architecture.md */
+enum hy_worker_state {
+	HY_WORKER_STARTING = 0,
+	HY_WORKER_IDLE = 1,
+	HY_WORKER_SERVING = 2,
+	HY_WORKER_REWINDING = 3,
+	HY_WORKER_RETIRING = 4,
+};
+
+/* Why a worker left by itself; hy_worker.retired, written by the worker before it exits */
+enum hy_retired {
+	HY_RETIRED_NOT = 0,
+	HY_RETIRED_ASKED = 1,        /* hy_worker.quit was set: drain, reload or shrink */
+	HY_RETIRED_MAX_REQUESTS = 2, /* served max_requests */
+	HY_RETIRED_MAX_MEMORY = 3,   /* above max_memory after a request */
+	HY_RETIRED_SCRIPT_ENDED = 4, /* the worker script returned */
+	HY_RETIRED_FATAL = 5,        /* a fatal error unwound the worker script */
+};
+
+struct hy_worker {
+	/* futex word (shared, not FUTEX_PRIVATE): 0 = may sleep, 1 = woken */
+	uint32_t wake;
+	/* set by the front: leave as soon as the current request is over */
+	uint32_t quit;
+	uint32_t state;
+	uint32_t retired;
+	uint64_t requests; /* served since this worker's fork */
+	uint64_t memory;   /* bytes resident after the last request, 0 when it is not measured */
+	uint8_t pad[HY_LINE - 32];
+};
+
+struct hy_slot {
+	uint64_t claim;
+	uint8_t pad0[HY_LINE - 8];
+
+	/* Written by the front. Positions count bytes since the exchange began and never wrap; index = position & (size - 1). */
+	uint64_t submitted_at;     /* CLOCK_MONOTONIC, ns */
+	uint64_t request_tail;     /* request body: bytes put in */
+	uint64_t response_taken;   /* response body: bytes taken out */
+	uint32_t request_head_len; /* bytes of records in the request head area */
+	uint32_t request_state;
+	uint32_t aborted;             /* 1: nobody waits for the answer any more */
+	uint32_t front_wants_space;   /* 1: ring when request body space comes free */
+	uint8_t pad1[HY_LINE - 40];
+
+	/* Written by the worker that holds the claim. */
+	uint64_t claimed_at;    /* CLOCK_MONOTONIC, ns */
+	uint64_t blocked_ns;    /* total time spent waiting for the client since then */
+	uint64_t blocked_since; /* CLOCK_MONOTONIC ns when the present wait began, 0: not waiting */
+	uint64_t request_taken; /* request body: bytes taken out */
+	uint64_t response_tail; /* response body: bytes put in */
+	uint32_t response_head_len;
+	uint32_t response_state;
+	uint32_t worker_waits; /* 1: wake the worker when body bytes or space come, or on abort */
+	uint8_t pad2[HY_LINE - 52];
+	/* then: request head, response head, request body ring, response body ring, at the offsets in hy_header */
+};
+
+struct hy_header {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t header_size;
+	uint64_t size; /* of the whole memory, bytes */
+	uint32_t slots;
+	uint32_t workers;
+	uint32_t queue_cells; /* a power of two, at least 2 * slots */
+	uint32_t slot_stride;
+	uint64_t queue_offset;
+	uint64_t workers_offset;
+	uint64_t slots_offset;
+	/* offsets within a slot, and sizes; the two rings' sizes are powers of two */
+	uint32_t request_head_offset;
+	uint32_t request_head_size;
+	uint32_t response_head_offset;
+	uint32_t response_head_size;
+	uint32_t request_body_offset;
+	uint32_t request_body_size;
+	uint32_t response_body_offset;
+	uint32_t response_body_size;
+	uint8_t pad0[HY_LINE - 96];
+
+	uint64_t queue_head; /* next ticket to claim */
+	uint8_t pad1[HY_LINE - 8];
+	uint64_t queue_tail; /* next ticket to publish; the front's */
+	uint8_t pad2[HY_LINE - 8];
+	uint64_t sleepers[HY_MASK_WORDS]; /* bit w: worker w is about to sleep or sleeps for want of requests */
+	uint32_t front_sleeping;          /* 1: write the eventfd after ringing; taken by exchange, so one write per sleep */
+	uint8_t pad3[HY_LINE - 4];
+	uint64_t doorbells[HY_MASK_WORDS]; /* bit s: slot s has news for the front */
+};
+
+/*
+ * Request head: a sequence of records, each a struct hy_record, then name_len bytes of name and a NUL, then value_len
+ * bytes of value and a NUL (so that C may use both as strings; both may hold NULs only if the front lets them, and it does not).
+ * Records are unaligned. Order is free, except that headers keep the order of the wire.
+ */
+struct hy_record {
+	uint16_t field;    /* enum hy_field */
+	uint16_t name_len; /* 0 unless field is HY_FIELD_HEADER */
+	uint32_t value_len;
+};
+
+enum hy_field {
+	HY_FIELD_HEADER = 0, /* name in lower case, value as received */
+	HY_FIELD_METHOD = 1,
+	HY_FIELD_TARGET = 2,   /* request target in origin form, raw: path?query */
+	HY_FIELD_QUERY = 3,    /* raw, without '?' ; always present, may be empty */
+	HY_FIELD_PROTOCOL = 4, /* "HTTP/1.1" */
+	HY_FIELD_DOCUMENT_ROOT = 5,
+	HY_FIELD_SCRIPT_FILENAME = 6, /* absolute path of the file to run */
+	HY_FIELD_SCRIPT_NAME = 7,     /* its path below the document root, decoded */
+	HY_FIELD_PATH_INFO = 8,       /* decoded; always present, may be empty */
+	HY_FIELD_DOCUMENT_URI = 9,    /* decoded and normalised path, SCRIPT_NAME + PATH_INFO */
+	HY_FIELD_REMOTE_ADDR = 10,
+	HY_FIELD_REMOTE_PORT = 11,
+	HY_FIELD_SERVER_ADDR = 12,
+	HY_FIELD_SERVER_PORT = 13,
+	HY_FIELD_SERVER_NAME = 14,
+	HY_FIELD_SCHEME = 15,         /* "http" or "https" */
+	HY_FIELD_CONTENT_TYPE = 16,   /* "" when absent */
+	HY_FIELD_CONTENT_LENGTH = 17, /* decimal; "" when absent or when the body is chunked */
+	HY_FIELD_REQUEST_ID = 18,     /* for the log */
+	HY_FIELD_COUNT = 19,
+};
+
+/*
+ * Response head: struct hy_response_head, reason_len bytes of reason phrase, then `headers` times
+ * { uint16_t name_len; uint32_t value_len; name; value } without padding.
+ */
+struct hy_response_head {
+	uint16_t status;
+	uint16_t reason_len; /* 0: the standard phrase */
+	uint16_t headers;
+};
+
+/*
+ * Control channel between the pool and the zygote: a SOCK_SEQPACKET socket pair, one struct hy_message per packet.
+ * The zygote's descriptors at exec: 3 = this channel, 4 = the memory, 5 = the front's eventfd.
+ */
+#define HY_FD_CONTROL 3
+#define HY_FD_MEMORY 4
+#define HY_FD_EVENT 5
+
+enum hy_message_type {
+	/* to the zygote */
+	HY_MSG_FORK = 1, /* worker */
+	HY_MSG_KILL = 2, /* worker, value = signal number */
+	HY_MSG_QUIT = 3, /* kill what is left, exit */
+	/* from the zygote */
+	HY_MSG_READY = 16,        /* booted; text = PHP version */
+	HY_MSG_BOOT_FAILED = 17,  /* text says why; the zygote exits next */
+	HY_MSG_PRIVATE_BOOT = 18, /* the boot opened what cannot be shared (text says what): start again with --boot private */
+	HY_MSG_FORKED = 19,       /* worker, pid */
+	HY_MSG_FORK_FAILED = 20,  /* worker, value = errno */
+	HY_MSG_EXITED = 21,       /* worker, pid, value = wait status */
+	HY_MSG_WORKER_READY = 22, /* worker: only with --boot private, its boot reached the first hayate_handle_request() */
+};
+#define HY_MESSAGE_TEXT 4000
+struct hy_message {
+	uint32_t type;
+	uint32_t worker;
+	int32_t pid;
+	int32_t value;
+	uint32_t text_len;
+	char text[HY_MESSAGE_TEXT]; /* sent only as far as text_len */
+};
+
+/* Log lines on the host's standard error that belong to a request: RS, request id, US, text, LF. Others come as they are. */
+#define HY_LOG_RECORD '\x1e'
+#define HY_LOG_UNIT '\x1f'
+
+#ifndef __cplusplus
+_Static_assert(sizeof(struct hy_worker) == HY_LINE, "one line pair per worker");
+_Static_assert(sizeof(struct hy_slot) == 3 * HY_LINE, "three line pairs before the areas of a slot");
+_Static_assert(sizeof(struct hy_header) == 6 * HY_LINE, "the header's words keep to their own line pairs");
+#endif
+#endif
