@@ -1,0 +1,220 @@
+"""A server process of the suite: started in its own session, watched, stopped, with nothing left behind.
+
+Promises: `start()` returns when the server answers or raises with the server's own log; `stop()` leaves no
+process of the server alive, whatever happened. Must never end a process it did not start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+
+class ServerError(RuntimeError):
+    """A server did not start, did not stop, or left processes behind; the text carries its log."""
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that was free a moment ago."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def temporary_directory(prefix: str) -> pathlib.Path:
+    """A new directory that every user may enter: servers drop to www-data and have to reach what lies inside."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix=f"hayate-{prefix}-"))
+    path.chmod(0o755)
+    return path
+
+
+def wait_until(condition: Callable[[], bool], timeout: float, interval: float = 0.01) -> bool:
+    """Polls `condition` for at most `timeout` seconds; says whether it came true."""
+    end = time.monotonic() + timeout
+    while True:
+        if condition():
+            return True
+        if time.monotonic() > end:
+            return False
+        time.sleep(interval)
+
+
+def accepts(port: int) -> bool:
+    """Whether something accepts connections on a TCP port of 127.0.0.1."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def accepts_unix(path: pathlib.Path) -> bool:
+    """Whether something accepts connections on a unix socket."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(1)
+        sock.connect(str(path))
+        return True
+    return False
+
+
+def _stat(pid: int) -> tuple[int, str, str] | None:
+    """(parent, state, start time) of a process, None when it is gone."""
+    try:
+        text = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    return int(fields[1]), fields[0], fields[19]
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """Every living descendant of `pid`, with its start time (a pid alone may be reused)."""
+    table: dict[int, tuple[int, str, str]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (stat := _stat(int(entry))) is not None:
+            table[int(entry)] = stat
+    found: dict[int, str] = {}
+    frontier = [pid]
+    while frontier:
+        parent = frontier.pop()
+        for child, (its_parent, _, started) in table.items():
+            if its_parent == parent and child not in found:
+                found[child] = started
+                frontier.append(child)
+    return found
+
+
+def still_running(processes: dict[int, str]) -> list[int]:
+    """Those of `descendants()` that are alive; a zombie waiting for a foreign reaper counts as dead."""
+    return [
+        pid
+        for pid, started in processes.items()
+        if (stat := _stat(pid)) is not None and stat[2] == started and stat[1] not in "ZX"
+    ]
+
+
+class Server:
+    """A foreground process in a temporary directory, its output in files. Subclasses say how it starts."""
+
+    name = "server"
+    start_timeout = 15.0
+    stop_timeout = 15.0
+
+    def __init__(self) -> None:
+        self.dir = temporary_directory(self.name)
+        self.process: subprocess.Popen[bytes] | None = None
+        self._output = self.dir / f"{self.name}.log"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running server."""
+        assert self.process is not None, f"{self.name} was not started"
+        return self.process.pid
+
+    def command(self) -> Sequence[str | os.PathLike[str]]:
+        """The command line; called once for each start."""
+        raise NotImplementedError
+
+    def ready(self) -> bool:
+        """Whether the server answers."""
+        raise NotImplementedError
+
+    def log(self) -> str:
+        """Everything the server has written so far."""
+        return self._output.read_text(errors="replace") if self._output.exists() else ""
+
+    def spawn(self, env: dict[str, str] | None = None) -> None:
+        """Starts the process without waiting for it."""
+        with open(self._output, "ab") as output:
+            self.process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=env,
+                start_new_session=True,
+            )
+
+    def wait_ready(self) -> None:
+        """Waits until the server answers; raises ServerError with its log when it ends or takes too long."""
+        process = self.process
+        assert process is not None
+        answered = wait_until(lambda: process.poll() is not None or self.ready(), self.start_timeout)
+        if process.poll() is not None:
+            raise ServerError(f"{self.name} ended with {process.returncode} instead of serving:\n{self.log()}")
+        if not answered:
+            raise ServerError(f"{self.name} did not answer within {self.start_timeout:.0f} s:\n{self.log()}")
+
+    def start(self):
+        """Starts the server and waits until it answers. Returns the server."""
+        try:
+            self.spawn()
+            self.wait_ready()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self, sig: int = signal.SIGTERM) -> int:
+        """Sends `sig`, waits for the end and returns the exit status. Raises ServerError on a hang or an orphan."""
+        process = self.process
+        if process is None or process.returncode is not None:
+            return process.returncode if process is not None else 0
+        family = descendants(process.pid)
+        process.send_signal(sig)
+        try:
+            status = process.wait(self.stop_timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise ServerError(f"{self.name} did not stop within {self.stop_timeout:.0f} s:\n{self.log()}") from None
+        if not wait_until(lambda: not still_running(family), 2):
+            orphans = still_running(family)
+            self._kill_all(family)
+            raise ServerError(f"{self.name} left processes behind: {orphans}\n{self.log()}")
+        return status
+
+    def kill(self) -> None:
+        """Ends the server and all its descendants at once."""
+        process = self.process
+        if process is None or process.returncode is not None:
+            return
+        family = descendants(process.pid)
+        process.kill()
+        process.wait()
+        self._kill_all(family)
+
+    @staticmethod
+    def _kill_all(family: dict[int, str]) -> None:
+        for pid in still_running(family):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def remove(self) -> None:
+        """Deletes the server's directory; logs are gone afterwards."""
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, exc_type, exc, tb) -> None:
+        try:
+            if exc_type is None:
+                self.stop()
+            else:
+                self.kill()
+                print(f"--- {self.name} log\n{self.log()}")
+        finally:
+            self.remove()
+
+
+@contextlib.contextmanager
+def running(*servers: Server) -> Iterator[tuple[Server, ...]]:
+    """Several servers as one context manager, stopped in reverse order."""
+    with contextlib.ExitStack() as stack:
+        yield tuple(stack.enter_context(server) for server in servers)

@@ -1,0 +1,449 @@
+"""The servers the suite runs against: nginx + php-fpm as the reference, Hayate, MariaDB, Redis.
+
+Each is the distribution's real program in the foreground, in a temporary directory, on a free loopback port, and
+each is a context manager:
+
+    with NginxFpm(docroot) as reference, Hayate(docroot) as hayate:
+        requests.get(reference.url + "/index.php")
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from .process import Server, ServerError, accepts, accepts_unix, free_port, running
+
+__all__ = [
+    "GENERIC_WORKER",
+    "REPOSITORY",
+    "Hayate",
+    "MariaDB",
+    "NginxFpm",
+    "Redis",
+    "Server",
+    "ServerError",
+    "free_port",
+    "hayate_binary",
+    "running",
+]
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+#: A worker script that includes the requested .php file, as php-fpm would run it: any docroot in worker mode.
+GENERIC_WORKER = pathlib.Path(__file__).resolve().with_name("generic_worker.php")
+
+PHP_VERSION = os.environ.get("HAYATE_PHP_VERSION", "8.2")
+ROOT = os.geteuid() == 0
+
+#: Xdebug is installed but off: it would rewrite error output and slow everything down, in every server alike.
+BASE_INI = {"xdebug.mode": "off"}
+
+NGINX_CONF = """
+daemon off;
+worker_processes 1;
+pid {dir}/nginx.pid;
+error_log {dir}/nginx-error.log info;
+{user}
+events {{ worker_connections 512; }}
+http {{
+    include /etc/nginx/mime.types;
+    default_type application/octet-stream;
+    access_log off;
+    client_body_temp_path {dir}/body;
+    proxy_temp_path {dir}/proxy;
+    fastcgi_temp_path {dir}/fastcgi;
+    uwsgi_temp_path {dir}/uwsgi;
+    scgi_temp_path {dir}/scgi;
+    client_max_body_size {max_body};
+    large_client_header_buffers 4 32k;
+    fastcgi_buffer_size 64k;
+    fastcgi_buffers 16 64k;
+    server {{
+        listen 127.0.0.1:{port};
+        server_name {server_name};
+        root {docroot};
+        index {index};
+        {extra}
+        location ~ /\\.(?!well-known) {{ deny all; }}
+        location / {{ try_files $uri $uri/ {fallback}; }}
+        location ~ [^/]\\.php(/|$) {{
+            fastcgi_split_path_info ^(.+?\\.php)(/.*)$;
+            try_files $fastcgi_script_name =404;
+            # try_files empties $fastcgi_path_info, so it is kept in a variable of its own, as Debian's snippet does.
+            set $path_info $fastcgi_path_info;
+            fastcgi_param PATH_INFO $path_info;
+            fastcgi_index index.php;
+            include {dir}/fastcgi.conf;
+            fastcgi_pass unix:{dir}/fpm.sock;
+        }}
+    }}
+}}
+"""
+
+FPM_CONF = """
+[global]
+error_log = {dir}/fpm.log
+log_limit = 65536
+daemonize = no
+[www]
+{user}
+listen = {dir}/fpm.sock
+listen.mode = 0666
+pm = static
+pm.max_children = {workers}
+catch_workers_output = yes
+decorate_workers_output = no
+{extra}
+"""
+
+
+def debian_fastcgi_conf() -> str:
+    """Debian's /etc/nginx/fastcgi.conf without its HTTP_HOST line.
+
+    Debian's security update replaces the client's Host header with `$host`, which loses the port. nginx's own file
+    does not, and an application that builds absolute links behind a port other than 80 needs the port.
+    """
+    text = pathlib.Path("/etc/nginx/fastcgi.conf").read_text()
+    return re.sub(r"(?m)^fastcgi_param\s+HTTP_HOST\s.*\n", "", text)
+
+
+def ini_arguments(ini: Mapping[str, str | int]) -> list[str]:
+    """php-fpm's `-d` arguments: the same level as php.ini, so .user.ini and ini_set() still win."""
+    arguments = []
+    for key, value in ini.items():
+        arguments += ["-d", f"{key}={value}"]
+    return arguments
+
+
+class _Fpm(Server):
+    name = "php-fpm"
+
+    def __init__(self, directory: pathlib.Path, ini: Mapping[str, str | int], workers: int, extra: str) -> None:
+        self.process = None
+        self.dir = directory
+        self._output = directory / "php-fpm.out"
+        self._ini = {**BASE_INI, **ini}
+        user = "user = www-data\ngroup = www-data" if ROOT else ""
+        (directory / "fpm.conf").write_text(FPM_CONF.format(dir=directory, user=user, workers=workers, extra=extra))
+
+    def command(self) -> Sequence[str]:
+        return [
+            f"/usr/sbin/php-fpm{PHP_VERSION}",
+            "--nodaemonize",
+            "--fpm-config",
+            str(self.dir / "fpm.conf"),
+            *ini_arguments(self._ini),
+        ]
+
+    def ready(self) -> bool:
+        return accepts_unix(self.dir / "fpm.sock")
+
+
+class NginxFpm(Server):
+    """Real nginx in front of real php-fpm, configured the way the field does it with Debian's files.
+
+    `ini` is given to php-fpm at the level of php.ini; `fpm` are extra directives of the pool section;
+    `front_controller` is the script nginx falls back to for a path that is no file, such as "/index.php";
+    `extra` is nginx configuration for the server block. `max_body` is nginx's own limit, far above PHP's.
+    """
+
+    name = "nginx"
+
+    def __init__(
+        self,
+        docroot: str | os.PathLike[str],
+        *,
+        ini: Mapping[str, str | int] = {},
+        fpm: Mapping[str, str | int] = {},
+        front_controller: str | None = None,
+        index: str = "index.php index.html",
+        server_name: str = "localhost",
+        workers: int = 2,
+        max_body: str = "2g",
+        extra: str = "",
+    ) -> None:
+        super().__init__()
+        self.docroot = pathlib.Path(docroot).resolve()
+        pool = "\n".join(f"{key} = {value}" for key, value in fpm.items())
+        self.fpm = _Fpm(self.dir, ini, workers, pool)
+        (self.dir / "fastcgi.conf").write_text(debian_fastcgi_conf())
+        self._values = {
+            "dir": self.dir,
+            "docroot": self.docroot,
+            "index": index,
+            "server_name": server_name,
+            "max_body": max_body,
+            "extra": extra,
+            "user": "user www-data;" if ROOT else "",
+            "fallback": f"{front_controller}?$query_string" if front_controller else "=404",
+        }
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def command(self) -> Sequence[str]:
+        self.port = free_port()
+        (self.dir / "nginx.conf").write_text(NGINX_CONF.format(port=self.port, **self._values))
+        return ["/usr/sbin/nginx", "-e", str(self.dir / "nginx-error.log"), "-c", str(self.dir / "nginx.conf")]
+
+    def ready(self) -> bool:
+        return accepts(self.port)
+
+    def start(self):
+        self.fpm.start()
+        try:
+            return super().start()
+        except BaseException:
+            self.fpm.kill()
+            raise
+
+    def stop(self, sig: int = signal.SIGTERM) -> int:
+        try:
+            return super().stop(sig)
+        finally:
+            self.fpm.stop()
+
+    def kill(self) -> None:
+        super().kill()
+        self.fpm.kill()
+
+    def log(self) -> str:
+        """What nginx and php-fpm logged; PHP's own messages are among nginx's lines."""
+        files = [self._output, self.dir / "nginx-error.log", self.dir / "php-fpm.out", self.dir / "fpm.log"]
+        return "".join(file.read_text(errors="replace") for file in files if file.exists())
+
+
+def hayate_binary() -> pathlib.Path:
+    """The command under test: $HAYATE_BIN, else the release build of this checkout."""
+    return pathlib.Path(os.environ.get("HAYATE_BIN") or REPOSITORY / "target/release/hayate")
+
+
+class Hayate(Server):
+    """`hayate serve ROOT` on a free loopback port, with its control socket and pid file in a temporary directory.
+
+    `config` is the text of a hayate.toml or the path of one; `worker` is the worker script (worker mode);
+    `workers` a number or "MIN-MAX"; `args` further flags, appended last; `env` is added to the environment.
+    `log()` is all that the server wrote to stderr and stdout.
+    """
+
+    name = "hayate"
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str] | None = None,
+        *,
+        args: Sequence[str] = (),
+        config: str | os.PathLike[str] | None = None,
+        worker: str | os.PathLike[str] | None = None,
+        workers: int | str | None = None,
+        ini: Mapping[str, str | int] = {},
+        env: Mapping[str, str] = {},
+        access_log: str = "off",
+    ) -> None:
+        super().__init__()
+        self.root = pathlib.Path(root).resolve() if root is not None else None
+        self.control = self.dir / "control.sock"
+        self.pid_file = self.dir / "hayate.pid"
+        self.access_log = access_log
+        self._args = [str(arg) for arg in args]
+        self._ini = {**BASE_INI, **ini}
+        self._env = dict(env)
+        self._worker = worker
+        self._workers = workers
+        self._config: pathlib.Path | None = None
+        if isinstance(config, str):
+            self._config = self.dir / "hayate.toml"
+            self._config.write_text(config)
+        elif config is not None:
+            self._config = pathlib.Path(config)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def command(self) -> Sequence[str]:
+        binary = hayate_binary()
+        if not binary.exists():
+            raise ServerError(f"{binary} does not exist: build it with `make`, or set HAYATE_BIN")
+        self.port = free_port()
+        command = [str(binary), "serve"]
+        if self.root is not None:
+            command.append(str(self.root))
+        command += ["--listen", f"127.0.0.1:{self.port}"]
+        command += ["--control", str(self.control), "--pid-file", str(self.pid_file)]
+        command += ["--access-log", self.access_log]
+        if self._config is not None:
+            command += ["--config", str(self._config)]
+        if self._worker is not None:
+            command += ["--worker", str(self._worker)]
+        if self._workers is not None:
+            command += ["--workers", str(self._workers)]
+        for key, value in self._ini.items():
+            command += ["--ini", f"{key}={value}"]
+        return command + self._args
+
+    def spawn(self, env: dict[str, str] | None = None) -> None:
+        super().spawn({**os.environ, **self._env, **(env or {})})
+
+    def ready(self) -> bool:
+        return accepts(self.port) and self.run("status").returncode == 0
+
+    def run(self, *arguments: str, timeout: float = 30) -> subprocess.CompletedProcess[str]:
+        """Runs a sub-command against this server's control socket, for example run("status", "--json")."""
+        return subprocess.run(
+            [str(hayate_binary()), *arguments, "--control", str(self.control)],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    def status(self) -> dict:
+        """What `hayate status --json` says."""
+        done = self.run("status", "--json")
+        if done.returncode != 0:
+            raise ServerError(f"hayate status: exit {done.returncode}: {done.stderr}")
+        return json.loads(done.stdout)
+
+    def reload(self, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        """`hayate reload`: returns when the new generation serves or was refused; see its return code."""
+        return self.run("reload", timeout=timeout)
+
+    def stop(self, sig: int = signal.SIGTERM) -> int:
+        """Drains and stops; raises ServerError unless the exit is clean (status 0, no orphans, pid file gone)."""
+        already_stopped = self.process is None or self.process.returncode is not None
+        status = super().stop(sig)
+        if not already_stopped:
+            if status != 0:
+                raise ServerError(f"hayate ended with {status} after signal {sig}:\n{self.log()}")
+            if self.pid_file.exists():
+                raise ServerError(f"hayate left its pid file behind:\n{self.log()}")
+        return status
+
+
+class MariaDB(Server):
+    """A MariaDB server with an empty data directory: a unix socket, a loopback port, one database, one account."""
+
+    name = "mariadb"
+    start_timeout = 60.0
+    stop_timeout = 30.0
+    database = "hayate"
+    user = "hayate"
+    password = "hayate"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.socket = self.dir / "mariadb.sock"
+        self.data = self.dir / "data"
+        self._as_user = ["--user=root"] if ROOT else []
+
+    def command(self) -> Sequence[str]:
+        if not self.data.exists():
+            self._install()
+        self.port = free_port()
+        return [
+            "/usr/sbin/mariadbd",
+            "--no-defaults",
+            *self._as_user,
+            f"--datadir={self.data}",
+            f"--socket={self.socket}",
+            f"--port={self.port}",
+            "--bind-address=127.0.0.1",
+            f"--pid-file={self.dir}/mariadb.pid",
+            f"--init-file={self.dir}/init.sql",
+            "--skip-name-resolve",
+            "--innodb-buffer-pool-size=32M",
+            "--innodb-log-file-size=16M",
+            "--innodb-flush-log-at-trx-commit=0",
+            "--aria-pagecache-buffer-size=8M",
+            "--key-buffer-size=4M",
+        ]
+
+    def _install(self) -> None:
+        done = subprocess.run(
+            [
+                "/usr/bin/mariadb-install-db",
+                "--no-defaults",
+                *self._as_user,
+                f"--datadir={self.data}",
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+                "--skip-name-resolve",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise ServerError(f"mariadb-install-db failed:\n{done.stdout}{done.stderr}")
+        accounts = [f"'{self.user}'@'{host}'" for host in ("localhost", "127.0.0.1")]
+        statements = [f"CREATE DATABASE IF NOT EXISTS {self.database} CHARACTER SET utf8mb4"]
+        for account in accounts:
+            statements.append(f"CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{self.password}'")
+            statements.append(f"GRANT ALL ON *.* TO {account}")
+        (self.dir / "init.sql").write_text("".join(f"{statement};\n" for statement in statements))
+
+    def ready(self) -> bool:
+        return accepts_unix(self.socket) and self.sql("SELECT 1").strip() == "1"
+
+    def sql(self, statement: str, database: str | None = None) -> str:
+        """Runs SQL through the command-line client; tab-separated rows without a heading, "" on an error."""
+        done = subprocess.run(
+            [
+                "/usr/bin/mariadb",
+                "--no-defaults",
+                f"--socket={self.socket}",
+                f"--user={self.user}",
+                f"--password={self.password}",
+                "--batch",
+                "--skip-column-names",
+                "--execute",
+                statement,
+                *([database] if database else []),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return done.stdout if done.returncode == 0 else ""
+
+
+class Redis(Server):
+    """A Redis server without persistence, on a unix socket and a loopback port."""
+
+    name = "redis"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.socket = self.dir / "redis.sock"
+
+    def command(self) -> Sequence[str]:
+        self.port = free_port()
+        return [
+            "/usr/bin/redis-server",
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+            "--unixsocket",
+            str(self.socket),
+            "--unixsocketperm",
+            "777",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--dir",
+            str(self.dir),
+        ]
+
+    def ready(self) -> bool:
+        return accepts(self.port) and accepts_unix(self.socket)
