@@ -2,8 +2,9 @@
  * The memory that the front and its PHP workers share: one source for both languages (the Rust side reads this file
  * through bindgen, see crates/ring/build.rs).
  *
- * One memfd holds, in this order: a header, the cells of the request queue, one record per worker, and the slots. A slot
- * carries one exchange: request head, request body ring, response head, response body ring. The front is one process
+ * One memfd holds, in this order: a header, the cells of the request queue, one record per worker, and the slots. A
+ * slot carries one exchange: request head, request body ring, response head, response body ring. The front is one
+ * process
  * ("the front" below is always one lock holder in it); workers are many, and any of them may be killed between any two
  * instructions. The rules that keep the memory sound through that:
  *
@@ -15,11 +16,12 @@
  *
  *     so there is no moment at which a killed worker has taken a request without its name standing in it.
  *  2. The queue is a ring of slot numbers. The front alone writes cells and the tail. A worker claims the slot that the
- *     cell at `queue_head` names and then moves the head on; if it dies in between, whoever comes next finds the slot no
- *     longer QUEUED with that ticket and moves the head on in its place. Tickets are 48 bits and never reused, which makes a
- *     stale cell harmless.
+ *     cell at `queue_head` names and then moves the head on; if it dies in between, whoever comes next finds the slot
+ * no longer QUEUED with that ticket and moves the head on in its place. Tickets are 48 bits and never reused, which
+ * makes a stale cell harmless.
  *  3. A worker tells the front of news in a slot by setting the slot's bit in `doorbells`. The bit says "look", never
- *     what happened, so ringing twice, or dying before ringing, loses nothing: the front looks at every slot of a dead worker.
+ *     what happened, so ringing twice, or dying before ringing, loses nothing: the front looks at every slot of a dead
+ * worker.
  *  4. Sleep and wake follow one pattern on both sides: announce the sleep (sequentially consistent), look again, sleep;
  *     the other side publishes, fences, looks for an announced sleeper.
  *
@@ -101,14 +103,15 @@ struct hy_slot {
 	uint64_t claim;
 	uint8_t pad0[HY_LINE - 8];
 
-	/* Written by the front. Positions count bytes since the exchange began and never wrap; index = position & (size - 1). */
+	/* Written by the front. Positions count bytes since the exchange began and never wrap; index = position & (size -
+	 * 1). */
 	uint64_t submitted_at;     /* CLOCK_MONOTONIC, ns */
 	uint64_t request_tail;     /* request body: bytes put in */
 	uint64_t response_taken;   /* response body: bytes taken out */
 	uint32_t request_head_len; /* bytes of records in the request head area */
 	uint32_t request_state;
-	uint32_t aborted;             /* 1: nobody waits for the answer any more */
-	uint32_t front_wants_space;   /* 1: ring when request body space comes free */
+	uint32_t aborted;           /* 1: nobody waits for the answer any more */
+	uint32_t front_wants_space; /* 1: ring when request body space comes free */
 	uint8_t pad1[HY_LINE - 40];
 
 	/* Written by the worker that holds the claim. */
@@ -152,15 +155,15 @@ struct hy_header {
 	uint64_t queue_tail; /* next ticket to publish; the front's */
 	uint8_t pad2[HY_LINE - 8];
 	uint64_t sleepers[HY_MASK_WORDS]; /* bit w: worker w is about to sleep or sleeps for want of requests */
-	uint32_t front_sleeping;          /* 1: write the eventfd after ringing; taken by exchange, so one write per sleep */
+	uint32_t front_sleeping; /* 1: write the eventfd after ringing; taken by exchange, so one write per sleep */
 	uint8_t pad3[HY_LINE - 4];
 	uint64_t doorbells[HY_MASK_WORDS]; /* bit s: slot s has news for the front */
 };
 
 /*
  * Request head: a sequence of records, each a struct hy_record, then name_len bytes of name and a NUL, then value_len
- * bytes of value and a NUL (so that C may use both as strings; both may hold NULs only if the front lets them, and it does not).
- * Records are unaligned. Order is free, except that headers keep the order of the wire.
+ * bytes of value and a NUL (so that C may use both as strings; both may hold NULs only if the front lets them, and it
+ * does not). Records are unaligned. Order is free, except that headers keep the order of the wire.
  */
 struct hy_record {
 	uint16_t field;    /* enum hy_field */
@@ -215,10 +218,11 @@ enum hy_message_type {
 	HY_MSG_KILL = 2, /* worker, value = signal number */
 	HY_MSG_QUIT = 3, /* kill what is left, exit */
 	/* from the zygote */
-	HY_MSG_READY = 16,        /* booted; text = PHP version */
-	HY_MSG_BOOT_FAILED = 17,  /* text says why; the zygote exits next */
-	HY_MSG_PRIVATE_BOOT = 18, /* the boot opened what cannot be shared (text says what): start again with --boot private */
-	HY_MSG_FORKED = 19,       /* worker, pid */
+	HY_MSG_READY = 16,       /* booted; text = PHP version */
+	HY_MSG_BOOT_FAILED = 17, /* text says why; the zygote exits next */
+	HY_MSG_PRIVATE_BOOT =
+	    18,             /* the boot opened what cannot be shared (text says what): start again with --boot private */
+	HY_MSG_FORKED = 19, /* worker, pid */
 	HY_MSG_FORK_FAILED = 20,  /* worker, value = errno */
 	HY_MSG_EXITED = 21,       /* worker, pid, value = wait status */
 	HY_MSG_WORKER_READY = 22, /* worker: only with --boot private, its boot reached the first hayate_handle_request() */
@@ -233,7 +237,8 @@ struct hy_message {
 	char text[HY_MESSAGE_TEXT]; /* sent only as far as text_len */
 };
 
-/* Log lines on the host's standard error that belong to a request: RS, request id, US, text, LF. Others come as they are. */
+/* Log lines on the host's standard error that belong to a request: RS, request id, US, text, LF. Others come as they
+ * are. */
 #define HY_LOG_RECORD '\x1e'
 #define HY_LOG_UNIT '\x1f'
 

@@ -1,0 +1,400 @@
+//! The ring with real workers: processes that run host/ring.c (under the address and undefined-behaviour sanitizers), without
+//! PHP. Each request must get exactly one outcome, whatever happens to the workers.
+
+use std::{
+    future::poll_fn,
+    os::fd::{AsRawFd, RawFd},
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::PathBuf,
+    process::{Child, Command},
+    sync::{Arc, Once},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use hayate_ring::{Config, Exchange, Failure, Field, Hub, Limits, Ring};
+use tokio::io::{Interest, unix::AsyncFd};
+
+fn worker_binary() -> PathBuf {
+    static BUILD: Once = Once::new();
+    let tests = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../host/tests");
+    BUILD.call_once(|| {
+        let made = Command::new("make").arg("-s").arg("-C").arg(&tests).status().expect("make runs");
+        assert!(made.success(), "make -C host/tests failed");
+    });
+    tests.join("../build/tests/ring_worker")
+}
+
+struct Fixture {
+    ring: Arc<Ring>,
+    hub: Arc<Hub>,
+}
+
+impl Fixture {
+    fn new(slots: u32, workers: u32) -> Fixture {
+        let hub = Hub::new().unwrap();
+        let config = Config { slots, workers, request_head: 4096, response_head: 1024, body: 4096 };
+        Fixture { ring: Ring::create(&config, &hub).unwrap(), hub }
+    }
+
+    fn spawn(&self, number: u32, kill: Option<(u32, u64)>) -> Child {
+        let mut command = Command::new(worker_binary());
+        command.arg(number.to_string());
+        if let Some((step, count)) = kill {
+            command.arg(step.to_string()).arg(count.to_string());
+        }
+        self.ring.prepare_worker(number);
+        let fds: [(RawFd, RawFd); 2] =
+            [(self.ring.memory_fd().as_raw_fd(), 4), (self.hub.event_fd().as_raw_fd(), 5)];
+        // SAFETY: between fork and exec only dup and dup2 run, both async-signal-safe.
+        unsafe {
+            command.pre_exec(move || {
+                // Above the targets first, so that no dup2 overwrites the other's source.
+                let high: Vec<RawFd> = fds.iter().map(|(fd, _)| fcntl_dup_above(*fd, 10)).collect();
+                for (source, (_, target)) in high.iter().zip(fds) {
+                    let source = rustix::fd::BorrowedFd::borrow_raw(*source);
+                    let mut to = rustix::fd::FromRawFd::from_raw_fd(target);
+                    rustix::io::dup2(source, &mut to)?;
+                    std::mem::forget(to);
+                }
+                Ok(())
+            });
+        }
+        command.spawn().expect("the worker starts")
+    }
+
+    /// Runs a future on an event loop with the hub's hooks, as the front does.
+    fn run<T>(&self, future: impl Future<Output = T>) -> T {
+        let (park, unpark) = (Arc::clone(&self.hub), Arc::clone(&self.hub));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .on_thread_park(move || park.before_park())
+            .on_thread_unpark(move || unpark.after_unpark())
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let _event = AsyncFd::register_with_interest(self.hub.event_fd(), Interest::READABLE).unwrap();
+            future.await
+        })
+    }
+}
+
+fn fcntl_dup_above(fd: RawFd, min: RawFd) -> RawFd {
+    use rustix::fd::{BorrowedFd, IntoRawFd};
+    // SAFETY: the caller's descriptor is open.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    rustix::io::fcntl_dupfd_cloexec(fd, min).expect("a descriptor is free").into_raw_fd()
+}
+
+#[derive(Debug, PartialEq)]
+enum Outcome {
+    Whole(Vec<u8>),
+    Failed(Failure),
+}
+
+async fn ask(ring: &Arc<Ring>, path: &str, body: Option<Bytes>) -> Outcome {
+    let mut slot = ring.admit(usize::MAX).await.unwrap();
+    slot.put(Field::Method, path.as_bytes()).unwrap();
+    let mut exchange = slot.submit(body.is_some());
+    answer(&mut exchange, body).await
+}
+
+/// Sends the body and reads the answer at the same time, as the front does.
+async fn answer(exchange: &mut Exchange, mut body: Option<Bytes>) -> Outcome {
+    let mut all = Vec::new();
+    let mut head = false;
+    poll_fn(|cx| {
+        use std::task::Poll::*;
+        loop {
+            if let Some(bytes) = &mut body
+                && exchange.poll_send(cx, bytes).is_ready()
+            {
+                exchange.end_request(true);
+                body = None;
+            }
+            if !head {
+                match exchange.poll_head(cx) {
+                    Pending => return Pending,
+                    Ready(Err(failure)) => return Ready(Outcome::Failed(failure)),
+                    Ready(Ok(got)) => {
+                        assert_eq!(got.status, 200);
+                        head = true;
+                    }
+                }
+            }
+            match exchange.poll_body(cx) {
+                Pending => return Pending,
+                Ready(None) => return Ready(Outcome::Whole(std::mem::take(&mut all))),
+                Ready(Some(Ok(bytes))) => all.extend_from_slice(&bytes),
+                Ready(Some(Err(failure))) => return Ready(Outcome::Failed(failure)),
+            }
+        }
+    })
+    .await
+}
+
+fn end(mut workers: Vec<Child>, fixture: &Fixture) {
+    for number in 0..workers.len() {
+        fixture.ring.quit_worker(number as u32);
+    }
+    for child in &mut workers {
+        let started = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(started.elapsed() < Duration::from_secs(20), "a worker did not leave when asked");
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        assert!(status.success() || status.signal() == Some(9), "{status}");
+    }
+}
+
+#[test]
+fn requests_are_answered_and_workers_leave_when_asked() {
+    let fixture = Fixture::new(4, 2);
+    let workers = vec![fixture.spawn(0, None), fixture.spawn(1, None)];
+    fixture.run(async {
+        // More at once than slots: the rest waits in `admit`.
+        let asks = (0..200).map(|i| {
+            let ring = Arc::clone(&fixture.ring);
+            tokio::spawn(async move {
+                let path = format!("/{i} ");
+                let outcome = ask(&ring, &path, Some(Bytes::from(format!("body {i}")))).await;
+                assert_eq!(outcome, Outcome::Whole(format!("/{i} BODY {i}").into_bytes()));
+            })
+        });
+        for ask in asks.collect::<Vec<_>>() {
+            ask.await.unwrap();
+        }
+        assert_eq!(fixture.ring.active(), 0);
+    });
+    end(workers, &fixture);
+}
+
+#[test]
+fn bodies_larger_than_the_rings_pass_both_ways() {
+    let fixture = Fixture::new(4, 1);
+    let workers = vec![fixture.spawn(0, None)];
+    fixture.run(async {
+        let body: Vec<u8> = (0..1_000_003u32).map(|i| b'a' + (i % 26) as u8).collect();
+        let mut want = b"/".to_vec();
+        want.extend(body.to_ascii_uppercase());
+        assert_eq!(ask(&fixture.ring, "/", Some(body.into())).await, Outcome::Whole(want));
+        let want: Vec<u8> = (0..777_777u32).map(|i| (i % 251) as u8).collect();
+        assert_eq!(ask(&fixture.ring, "large 777777", None).await, Outcome::Whole(want));
+    });
+    end(workers, &fixture);
+}
+
+#[test]
+fn a_dropped_exchange_frees_the_worker_and_the_slot() {
+    let fixture = Fixture::new(2, 1);
+    let workers = vec![fixture.spawn(0, None)];
+    fixture.run(async {
+        for _ in 0..50 {
+            // Dropped while the worker is blocked on a full ring.
+            let abandoned = ask(&fixture.ring, "large 10000000", None);
+            assert!(tokio::time::timeout(Duration::from_millis(3), abandoned).await.is_err());
+        }
+        assert_eq!(ask(&fixture.ring, "/x", None).await, Outcome::Whole(b"/x".to_vec()));
+        // An answer that is whole before its worker is done: the slot comes back once it is.
+        for _ in 0..20 {
+            assert!(matches!(ask(&fixture.ring, "late /", None).await, Outcome::Whole(_)));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(fixture.ring.active(), 0);
+    });
+    end(workers, &fixture);
+}
+
+#[test]
+fn requests_nobody_takes_time_out_in_the_queue() {
+    let fixture = Fixture::new(4, 1);
+    fixture.run(async {
+        let ring = Arc::clone(&fixture.ring);
+        let asked = tokio::spawn(async move { ask(&ring, "/", None).await });
+        let limits = Limits { queue_timeout: Duration::from_millis(20), request_timeout: None };
+        while !asked.is_finished() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            fixture.ring.sweep(&limits);
+        }
+        assert_eq!(asked.await.unwrap(), Outcome::Failed(Failure::QueueTimeout));
+        // More cancelled requests than the queue has cells: the front clears the way itself.
+        for _ in 0..100 {
+            let cancelled = ask(&fixture.ring, "/", None);
+            assert!(tokio::time::timeout(Duration::ZERO, cancelled).await.is_err());
+        }
+        assert_eq!(fixture.ring.active(), 0);
+    });
+}
+
+#[test]
+fn a_request_that_runs_too_long_names_its_worker_and_waiting_for_the_client_does_not_count() {
+    let fixture = Fixture::new(4, 1);
+    let workers = vec![fixture.spawn(0, None)];
+    fixture.run(async {
+        // The worker waits for a body that does not come: blocked on the client, so not overdue.
+        let mut slot = fixture.ring.admit(10).await.unwrap();
+        slot.put(Field::Method, b"/").unwrap();
+        let mut exchange = slot.submit(true);
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        let limits = |ms| Limits {
+            queue_timeout: Duration::from_secs(10),
+            request_timeout: Some(Duration::from_millis(ms)),
+        };
+        assert_eq!(fixture.ring.sweep(&limits(20)), []);
+        exchange.end_request(true);
+        assert!(matches!(answer(&mut exchange, None).await, Outcome::Whole(_)));
+        drop(exchange);
+
+        // A stopped worker makes no progress of its own.
+        rustix::process::kill_process(
+            rustix::process::Pid::from_child(&workers[0]),
+            rustix::process::Signal::STOP,
+        )
+        .unwrap();
+        let mut slot = fixture.ring.admit(10).await.unwrap();
+        slot.put(Field::Method, b"/").unwrap();
+        let mut exchange = slot.submit(true);
+        rustix::process::kill_process(
+            rustix::process::Pid::from_child(&workers[0]),
+            rustix::process::Signal::CONT,
+        )
+        .unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        exchange.end_request(true);
+        assert!(matches!(answer(&mut exchange, None).await, Outcome::Whole(_)));
+    });
+    end(workers, &fixture);
+}
+
+/// Every step of ring.c, at several of its turns: kill the worker there, and see that the request it held has one outcome and
+/// that the others do not notice.
+#[test]
+fn a_worker_killed_at_any_step_costs_at_most_its_own_request() {
+    const STEPS: u32 = 13;
+    let mut deaths = 0;
+    for step in 1..=STEPS {
+        for count in [1, 2, 7] {
+            let fixture = Fixture::new(4, 2);
+            let mut doomed = fixture.spawn(0, Some((step, count)));
+            let steady = fixture.spawn(1, None);
+            let (whole, failed, died) = fixture.run(async {
+                let asks: Vec<_> = (0..60)
+                    .map(|i| {
+                        let ring = Arc::clone(&fixture.ring);
+                        tokio::spawn(async move {
+                            if i % 3 == 0 {
+                                tokio::time::sleep(Duration::from_millis(i)).await;
+                            }
+                            let path = if i % 10 == 5 { "large 20000".into() } else { format!("/{i}") };
+                            let body = (i % 4 == 1).then(|| Bytes::from(vec![b'x'; 9000]));
+                            ask(&ring, &path, body).await
+                        })
+                    })
+                    .collect();
+                let mut died = false;
+                let deadline = Instant::now() + Duration::from_secs(30);
+                while !asks.iter().all(|ask| ask.is_finished()) {
+                    assert!(Instant::now() < deadline, "step {step}, count {count}: a request hangs");
+                    if !died && doomed.try_wait().unwrap().is_some() {
+                        died = true;
+                        assert!(fixture.ring.worker_died(0) <= 1);
+                    }
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                let (mut whole, mut failed) = (0, 0);
+                for ask in asks {
+                    match ask.await.unwrap() {
+                        Outcome::Whole(_) => whole += 1,
+                        Outcome::Failed(Failure::WorkerDied { .. }) => failed += 1,
+                        Outcome::Failed(other) => panic!("step {step}, count {count}: {other:?}"),
+                    }
+                }
+                if !died && doomed.try_wait().unwrap().is_some() {
+                    died = true;
+                    fixture.ring.worker_died(0);
+                }
+                // Nothing leaks: when all is over every slot is free again.
+                for _ in 0..200 {
+                    if fixture.ring.active() == 0 {
+                        break;
+                    }
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                assert_eq!(fixture.ring.active(), 0, "step {step}, count {count}: a slot leaks");
+                (whole, failed, died)
+            });
+            assert_eq!(whole + failed, 60);
+            assert!(failed <= 1, "step {step}, count {count}: {failed} requests lost to one death");
+            deaths += u32::from(died);
+            if died {
+                fixture.ring.quit_worker(1);
+                let mut steady = steady;
+                assert!(steady.wait().unwrap().success());
+            } else {
+                end(vec![doomed, steady], &fixture);
+            }
+        }
+    }
+    assert!(deaths >= 2 * STEPS, "only {deaths} deaths: the steps are not being passed");
+}
+
+/// Two workers killed at random moments again and again while requests keep coming.
+#[test]
+fn kill_9_at_random_moments_under_load() {
+    let fixture = Fixture::new(8, 4);
+    let mut workers: Vec<Child> = (0..4).map(|n| fixture.spawn(n, None)).collect();
+    let mut seed = 0x9e37_79b9_u64;
+    let (whole, failed, kills) = fixture.run(async {
+        let load: Vec<_> = (0..16u64)
+            .map(|task| {
+                let ring = Arc::clone(&fixture.ring);
+                tokio::spawn(async move {
+                    let (mut whole, mut failed) = (0u64, 0u64);
+                    for i in 0..400u64 {
+                        let path = if (i + task) % 9 == 0 { "large 30000".into() } else { format!("/{i}") };
+                        match ask(&ring, &path, (i % 3 == 0).then(|| Bytes::from(vec![b'q'; 6000]))).await {
+                            Outcome::Whole(_) => whole += 1,
+                            Outcome::Failed(Failure::WorkerDied { .. }) => failed += 1,
+                            Outcome::Failed(other) => panic!("{other:?}"),
+                        }
+                    }
+                    (whole, failed)
+                })
+            })
+            .collect();
+        let mut kills = 0u64;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !load.iter().all(|task| task.is_finished()) {
+            assert!(Instant::now() < deadline, "a request hangs");
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let victim = (seed >> 33) as usize % workers.len();
+            tokio::time::sleep(Duration::from_micros(500 + (seed >> 40) % 4000)).await;
+            workers[victim].kill().unwrap();
+            workers[victim].wait().unwrap();
+            fixture.ring.worker_died(victim as u32);
+            workers[victim] = fixture.spawn(victim as u32, None);
+            kills += 1;
+        }
+        let (mut whole, mut failed) = (0, 0);
+        for task in load {
+            let (w, f) = task.await.unwrap();
+            whole += w;
+            failed += f;
+        }
+        for _ in 0..500 {
+            if fixture.ring.active() == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(fixture.ring.active(), 0, "a slot leaks");
+        (whole, failed, kills)
+    });
+    assert_eq!(whole + failed, 16 * 400);
+    assert!(failed <= kills, "{failed} requests lost to {kills} deaths");
+    assert!(kills > 20, "only {kills} kills: the load was over too soon to prove anything");
+    end(workers, &fixture);
+}

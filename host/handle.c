@@ -1,0 +1,256 @@
+/*
+ * hayate_handle_request(): worker mode.
+ *
+ * The first call ends the boot: in a shared boot the process becomes the zygote right there, and each worker is forked
+ * out of that very call. Every call then waits for a request, gives PHP fresh superglobals, output layer, headers and
+ * session, runs the handler, and ends the request in PHP's own order. Everything else is the application's to keep.
+ *
+ * exit() and uncaught exceptions end the request only. A fatal error unwinds the whole script (PHP leaves no other
+ * way): then worker_boot() ends the request and the process.
+ */
+#include "host.h"
+
+#include "ext/standard/basic_functions.h"
+#include "ext/standard/php_filestat.h"
+#include "php_main.h"
+#include "php_output.h"
+#include "php_variables.h"
+#include "zend_exceptions.h"
+#include "zend_interfaces.h"
+
+static bool reached;
+static bool in_request;
+static HashTable *boot_shutdown_functions;
+
+bool handle_reached(void)
+{
+	return reached;
+}
+
+bool handle_in_request(void)
+{
+	return in_request;
+}
+
+static void call_module(const char *name, bool startup)
+{
+	const zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, name, strlen(name));
+	if (module == NULL) {
+		return;
+	}
+	zend_try
+	{
+		if (startup && module->request_startup_func != NULL) {
+			module->request_startup_func(module->type, module->module_number);
+		} else if (!startup && module->request_shutdown_func != NULL) {
+			module->request_shutdown_func(module->type, module->module_number);
+		}
+	}
+	zend_end_try();
+}
+
+static void drop_superglobals(void)
+{
+	for (int i = 0; i < NUM_TRACK_VARS; i++) {
+		zval_ptr_dtor(&PG(http_globals)[i]);
+		ZVAL_UNDEF(&PG(http_globals)[i]);
+	}
+}
+
+/*
+ * Auto globals are built while a script that names them is compiled, and the scripts of a worker are compiled once. So
+ * those that any script has asked for so far are built anew for each request; the others stay as cheap as PHP makes
+ * them.
+ */
+static void import_superglobals(void)
+{
+	static const char *const lazy[] = {"_SERVER", "_ENV", "_REQUEST"};
+	bool wanted[3];
+	zend_auto_global *global;
+	for (int i = 0; i < 3; i++) {
+		global = zend_hash_str_find_ptr(CG(auto_globals), lazy[i], strlen(lazy[i]));
+		wanted[i] = global != NULL && global->jit && !global->armed;
+		if (global != NULL && global->jit) {
+			zend_hash_str_del(&EG(symbol_table), lazy[i], strlen(lazy[i]));
+		}
+	}
+	php_hash_environment();
+	for (int i = 0; i < 3; i++) {
+		global = zend_hash_str_find_ptr(CG(auto_globals), lazy[i], strlen(lazy[i]));
+		if (wanted[i] && global != NULL && global->armed) {
+			global->armed = global->auto_global_callback(global->name);
+		}
+	}
+}
+
+/* What the boot left open that belongs to a request: its output layer, its headers. */
+static void end_boot(void)
+{
+	php_output_end_all();
+	php_output_deactivate();
+	call_module("session", false);
+	sapi_deactivate();
+	SG(request_info).path_translated = NULL;
+	boot_shutdown_functions = BG(user_shutdown_function_names);
+	BG(user_shutdown_function_names) = NULL;
+}
+
+static void begin_request(void)
+{
+	in_request = true;
+	request_begin();
+	PG(header_is_being_sent) = 0;
+	PG(connection_status) = PHP_CONNECTION_NORMAL;
+	PG(in_user_include) = 0;
+	EG(exit_status) = 0;
+	php_output_activate();
+	drop_superglobals();
+	sapi_activate();
+	EG(timeout_seconds) = INI_INT("max_execution_time");
+	if (EG(timeout_seconds) != 0) {
+		zend_set_timeout(EG(timeout_seconds), 1);
+	}
+	if (PG(expose_php)) {
+		sapi_add_header((char *)SAPI_PHP_VERSION_HEADER, sizeof(SAPI_PHP_VERSION_HEADER) - 1, 1);
+	}
+	if (PG(output_handler) && PG(output_handler)[0]) {
+		zval handler;
+		ZVAL_STRING(&handler, PG(output_handler));
+		php_output_start_user(&handler, 0, PHP_OUTPUT_HANDLER_STDFLAGS);
+		zval_ptr_dtor(&handler);
+	} else if (PG(output_buffering)) {
+		php_output_start_user(NULL, PG(output_buffering) > 1 ? PG(output_buffering) : 0, PHP_OUTPUT_HANDLER_STDFLAGS);
+	} else if (PG(implicit_flush)) {
+		php_output_set_implicit_flush(1);
+	}
+	import_superglobals();
+	call_module("filter", true);
+	call_module("session", true);
+}
+
+/* In the order of php_request_shutdown(), as far as it applies to a process that goes on. */
+static void end_request(void)
+{
+	zend_try
+	{
+		php_call_shutdown_functions();
+	}
+	zend_end_try();
+	zend_try
+	{
+		php_free_shutdown_functions();
+	}
+	zend_end_try();
+	zend_try
+	{
+		php_output_end_all();
+	}
+	zend_end_try();
+	zend_try
+	{
+		zend_unset_timeout();
+	}
+	zend_end_try();
+	call_module("session", false);
+	call_module("filter", false);
+	zend_try
+	{
+		php_output_deactivate();
+	}
+	zend_end_try();
+	output_finish(false);
+	if (SG(request_info).request_body != NULL) {
+		zend_list_delete(SG(request_info).request_body->res);
+		SG(request_info).request_body = NULL;
+	}
+	zend_try
+	{
+		sapi_deactivate();
+	}
+	zend_end_try();
+	php_clear_stat_cache(0, NULL, 0);
+	if (PG(last_error_message) != NULL) {
+		zend_string_release(PG(last_error_message));
+		PG(last_error_message) = NULL;
+	}
+	in_request = false;
+	hy_release(&request.exchange);
+	request_end();
+}
+
+/* exit() ended the request; an exception that nobody caught is reported as PHP does at the end of a script. */
+static void settle_exception(void)
+{
+	if (EG(exception) == NULL) {
+		return;
+	}
+	if (zend_is_unwind_exit(EG(exception))) {
+		zend_clear_exception();
+		return;
+	}
+	if (zend_is_graceful_exit(EG(exception))) {
+		return; /* a fiber being destroyed: not ours to stop */
+	}
+	if (Z_TYPE(EG(user_exception_handler)) != IS_UNDEF) {
+		zend_user_exception_handler();
+	}
+	if (EG(exception) != NULL) {
+		if (zend_is_unwind_exit(EG(exception))) {
+			zend_clear_exception();
+		} else {
+			zend_exception_error(EG(exception), E_ERROR);
+			zend_clear_exception();
+		}
+	}
+}
+
+PHP_FUNCTION(hayate_handle_request)
+{
+	zend_fcall_info call;
+	zend_fcall_info_cache cache;
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+	Z_PARAM_FUNC(call, cache)
+	ZEND_PARSE_PARAMETERS_END();
+
+	if (!options.worker_mode) {
+		zend_throw_error(NULL, "hayate_handle_request() works in worker mode only: start this application with "
+		                       "hayate serve --worker FILE");
+		RETURN_THROWS();
+	}
+	if (in_request) {
+		zend_throw_error(NULL, "hayate_handle_request() must not be called while it handles a request");
+		RETURN_THROWS();
+	}
+	if (!reached) {
+		end_boot();
+		if (!zygote_is_worker()) {
+			zygote_adopt();
+		}
+		reached = true;
+		zygote_worker_ready();
+	} else if (worker_after_request() != HY_RETIRED_NOT) {
+		goto leave;
+	}
+	if (!hy_ring_next(&request.exchange)) {
+		goto leave;
+	}
+
+	zval result;
+	ZVAL_UNDEF(&result);
+	call.retval = &result;
+	begin_request();
+	zend_call_function(&call, &cache);
+	settle_exception();
+	zval_ptr_dtor(&result);
+	end_request();
+	RETURN_TRUE;
+
+leave:
+	/* The script runs on to its end, as one that never served would: with an output layer and its shutdown functions.
+	 */
+	BG(user_shutdown_function_names) = boot_shutdown_functions;
+	boot_shutdown_functions = NULL;
+	php_output_activate();
+	sapi_activate();
+	RETURN_FALSE;
+}

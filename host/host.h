@@ -1,0 +1,112 @@
+/*
+ * What the host's files share: the options, the request being served, and who may call what.
+ *
+ *   main.c      start-up, in order            options.c  the command line
+ *   zygote.c    forks and reaps workers       worker.c   the loop of classic mode, and a worker's end
+ *   handle.c    worker mode: hayate_handle_request()
+ *   sapi.c      the SAPI module               request.c  request head → PHP
+ *   output.c    PHP's output → response       functions.c  PHP functions
+ *   user_ini.c  .user.ini                     opcache.c  what opcache needs of a SAPI it does not know
+ *   ring.c      the shared memory             log.c      lines on standard error
+ *
+ * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
+ */
+#ifndef HAYATE_HOST_H
+#define HAYATE_HOST_H
+
+#include "php.h"
+#include "SAPI.h"
+#include "ring.h"
+
+#define HAYATE_SAPI_NAME "hayate"
+
+struct options {
+	bool worker_mode;
+	const char *worker_script; /* worker mode: absolute path */
+	bool private_boot; /* worker mode: each worker boots by itself instead of being forked from the booted zygote */
+	const char *document_root;
+	const char *cwd;
+	const char *php_ini;
+	const char *user, *group;
+	uint64_t max_requests; /* 0: no limit */
+	uint64_t max_memory;   /* bytes, 0: no limit */
+	bool no_new_privileges;
+	bool development;
+	char *ini;        /* lines of php.ini, over the files */
+	const char **env; /* K=V */
+	size_t env_count;
+};
+extern struct options options;
+/* Fills `options` or prints what is wrong and exits with 2. */
+void options_parse(int argc, char **argv);
+
+/* The request being served. `exchange.slot` is NULL between requests and while a worker script boots. */
+struct request {
+	struct hy_exchange exchange;
+	bool answered; /* hayate_finish_request(): the client has its answer, the script goes on */
+	struct {
+		const char *at;
+		uint32_t len;
+	} field[HY_FIELD_COUNT];
+	const char *authorization; /* header values, NULL when absent */
+	const char *cookie;
+	char *joined_cookie; /* owned: several Cookie headers in one line */
+};
+extern struct request request;
+
+/* request.c */
+void request_startup(void);             /* once, before PHP starts */
+void request_begin(void);               /* reads the head of request.exchange into request and SG(request_info) */
+void request_end(void);                 /* forgets it; the slot must have been released */
+void request_register_server(zval *to); /* $_SERVER */
+char *request_getenv(const char *name, size_t len);
+typedef void (*request_header_fn)(const char *name, size_t name_len, const char *value, size_t value_len, void *to);
+void request_each_header(request_header_fn fn, void *to);
+
+/* output.c */
+size_t output_write(const char *from, size_t len);
+void output_flush(void *context);
+int output_send_headers(sapi_headers_struct *headers);
+void output_finish(bool release); /* completes the answer; with `release` gives the slot back as well */
+
+/* sapi.c */
+extern sapi_module_struct hayate_sapi;
+
+/* functions.c */
+extern const zend_function_entry hayate_functions[];
+void functions_startup(void); /* module start-up: wraps filter_input() and its kin */
+
+/* handle.c */
+PHP_FUNCTION(hayate_handle_request);
+bool handle_reached(void); /* whether the worker script ever called hayate_handle_request() */
+bool handle_in_request(void);
+
+/* user_ini.c */
+void user_ini_activate(const char *script);
+
+/* opcache.c */
+void opcache_before_startup(void); /* module start-up: before zend extensions start */
+void opcache_after_startup(void);
+void opcache_after_fork(void);
+
+/* zygote.c */
+void zygote_run(void);               /* module started: serves the control channel; returns only in a worker */
+void zygote_adopt(void);             /* the same from within the booted worker script */
+void zygote_failed(const char *why); /* tells the pool and exits */
+void zygote_worker_ready(void);      /* private boot: tells the pool that this worker serves now */
+bool zygote_is_worker(void);
+const char *zygote_unshareable(void); /* NULL, or what the boot opened that a fork must not share */
+void zygote_needs_private_boot(const char *why);
+void zygote_baseline(void); /* notes the descriptors that are there before the boot */
+
+/* worker.c */
+void worker_classic(void);                  /* serves until it retires; does not return */
+void worker_boot(void);                     /* worker mode: runs the worker script; does not return */
+enum hy_retired worker_after_request(void); /* whether this worker has to leave, and why */
+void worker_exit(enum hy_retired why) __attribute__((noreturn));
+
+/* log.c */
+void log_line(const char *text); /* splits lines, tags each with the request id */
+void log_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

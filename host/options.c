@@ -1,0 +1,140 @@
+/* The host's command line. hayate writes it, so errors are short; but it can be read and typed by a person. */
+#include "host.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+
+struct options options;
+
+/* Before PHP starts, so with malloc. */
+static void append_ini(const char *key_value)
+{
+	const char *equals = strchr(key_value, '=');
+	const char *old = options.ini == NULL ? "" : options.ini;
+	char *grown;
+	int len;
+	/* As `php -d`: a bare key is on; a value that is neither quoted nor begins with a letter or digit is quoted. */
+	if (equals == NULL) {
+		len = asprintf(&grown, "%s%s=1\n", old, key_value);
+	} else if (equals[1] == '\0' || equals[1] == '"' || isalnum((unsigned char)equals[1])) {
+		len = asprintf(&grown, "%s%s\n", old, key_value);
+	} else {
+		len = asprintf(&grown, "%s%.*s\"%s\"\n", old, (int)(equals + 1 - key_value), key_value, equals + 1);
+	}
+	if (len < 0) {
+		fputs("hayate-php: out of memory\n", stderr);
+		exit(70);
+	}
+	free(options.ini);
+	options.ini = grown;
+}
+
+static uint64_t number(const char *name, const char *text)
+{
+	char *end;
+	errno = 0;
+	unsigned long long n = strtoull(text, &end, 10);
+	if (errno != 0 || end == text || *end != '\0') {
+		fprintf(stderr, "hayate-php: --%s takes a whole number, not '%s'\n", name, text);
+		exit(2);
+	}
+	return n;
+}
+
+void options_parse(int argc, char **argv)
+{
+	enum {
+		MODE = 256,
+		WORKER,
+		BOOT,
+		ROOT,
+		CWD,
+		INI,
+		PHP_INI,
+		ENV,
+		MAX_REQUESTS,
+		MAX_MEMORY,
+		NNP,
+		USER,
+		GROUP,
+		DEV,
+		VERSION
+	};
+	static const struct option flags[] = {
+	    {"mode", required_argument, NULL, MODE},
+	    {"worker", required_argument, NULL, WORKER},
+	    {"boot", required_argument, NULL, BOOT},
+	    {"root", required_argument, NULL, ROOT},
+	    {"cwd", required_argument, NULL, CWD},
+	    {"ini", required_argument, NULL, INI},
+	    {"php-ini", required_argument, NULL, PHP_INI},
+	    {"env", required_argument, NULL, ENV},
+	    {"max-requests", required_argument, NULL, MAX_REQUESTS},
+	    {"max-memory", required_argument, NULL, MAX_MEMORY},
+	    {"no-new-privileges", required_argument, NULL, NNP},
+	    {"user", required_argument, NULL, USER},
+	    {"group", required_argument, NULL, GROUP},
+	    {"dev", no_argument, NULL, DEV},
+	    {"version", no_argument, NULL, VERSION},
+	    {NULL, 0, NULL, 0},
+	};
+	options.env = calloc((size_t)argc + 1, sizeof *options.env);
+	options.no_new_privileges = true;
+	int flag;
+	while ((flag = getopt_long(argc, argv, "", flags, NULL)) != -1) {
+		switch (flag) {
+		case MODE:
+			options.worker_mode = strcmp(optarg, "worker") == 0;
+			break;
+		case WORKER:
+			options.worker_script = optarg;
+			break;
+		case BOOT:
+			options.private_boot = strcmp(optarg, "private") == 0;
+			break;
+		case ROOT:
+			options.document_root = optarg;
+			break;
+		case CWD:
+			options.cwd = optarg;
+			break;
+		case INI:
+			append_ini(optarg);
+			break;
+		case PHP_INI:
+			options.php_ini = optarg;
+			break;
+		case ENV:
+			options.env[options.env_count++] = optarg;
+			break;
+		case MAX_REQUESTS:
+			options.max_requests = number("max-requests", optarg);
+			break;
+		case MAX_MEMORY:
+			options.max_memory = number("max-memory", optarg);
+			break;
+		case NNP:
+			options.no_new_privileges = number("no-new-privileges", optarg) != 0;
+			break;
+		case USER:
+			options.user = optarg;
+			break;
+		case GROUP:
+			options.group = optarg;
+			break;
+		case DEV:
+			options.development = true;
+			break;
+		case VERSION:
+			printf("PHP %s, layout %u\n", PHP_VERSION, HY_LAYOUT_VERSION);
+			exit(0);
+		default:
+			exit(2);
+		}
+	}
+	if (options.worker_mode && options.worker_script == NULL) {
+		fputs("hayate-php: --mode worker needs --worker FILE\n", stderr);
+		exit(2);
+	}
+}

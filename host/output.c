@@ -1,0 +1,165 @@
+/*
+ * PHP's output becomes the response.
+ *
+ * The head is written in place when PHP sends it, but the front hears of it only with the first flush, the first half
+ * ring of body, or the end: a small answer costs one announcement, and the front then knows its length.
+ */
+#include "host.h"
+
+#include "ext/standard/basic_functions.h"
+#include "php_main.h"
+#include "php_output.h"
+
+size_t output_write(const char *from, size_t len)
+{
+	if (request.exchange.slot == NULL) {
+		/* A worker script's boot has no client; what it prints belongs in the log. */
+		char *text = estrndup(from, len);
+		log_line(text);
+		efree(text);
+		return len;
+	}
+	if (request.answered) {
+		return len; /* after hayate_finish_request(): nobody is listening, and that is fine */
+	}
+	if (!hy_body_write(&request.exchange, from, len)) {
+		php_handle_aborted_connection();
+	}
+	return len;
+}
+
+void output_flush(void *context)
+{
+	if (request.exchange.slot == NULL || request.answered) {
+		return;
+	}
+	if (!SG(headers_sent)) {
+		sapi_send_headers();
+		SG(headers_sent) = 1;
+	}
+	hy_response_flush(&request.exchange);
+	if (hy_aborted(&request.exchange)) {
+		php_handle_aborted_connection();
+	}
+}
+
+struct writer {
+	char *at, *end;
+	bool full;
+};
+
+static void put(struct writer *to, const void *bytes, size_t len)
+{
+	if (to->full || len > (size_t)(to->end - to->at)) {
+		to->full = true;
+		return;
+	}
+	memcpy(to->at, bytes, len);
+	to->at += len;
+}
+
+/* "HTTP/1.1 404 Gone fishing" or "404 Gone fishing" → the phrase, which may be empty */
+static const char *reason_in(const char *line)
+{
+	const char *space = strchr(line, ' ');
+	while (space != NULL && *space == ' ') {
+		space++;
+	}
+	return space == NULL ? "" : space;
+}
+
+/* A "Status:" header names status and reason, as in CGI, unless the status was set otherwise. */
+static bool is_status(const sapi_header_struct *h)
+{
+	return h->header_len > 7 && strncasecmp(h->header, "Status:", 7) == 0;
+}
+
+int output_send_headers(sapi_headers_struct *headers)
+{
+	if (request.exchange.slot == NULL || request.answered) {
+		return SAPI_HEADER_SENT_SUCCESSFULLY;
+	}
+	struct hy_response_head head = {.status = (uint16_t)headers->http_response_code};
+	const char *reason = "";
+	zend_llist_position at;
+	if (head.status == 0) {
+		head.status = 200;
+	}
+	if (headers->http_status_line != NULL && strncasecmp(headers->http_status_line, "HTTP/", 5) == 0) {
+		const char *status = reason_in(headers->http_status_line);
+		int code = atoi(status);
+		if (code >= 100 && code <= 999) {
+			head.status = (uint16_t)code;
+			reason = reason_in(status);
+		}
+	} else if (head.status == 200) {
+		for (sapi_header_struct *h = zend_llist_get_first_ex(&headers->headers, &at); h != NULL;
+		     h = zend_llist_get_next_ex(&headers->headers, &at)) {
+			if (is_status(h)) {
+				const char *value = h->header + 7 + strspn(h->header + 7, " \t");
+				int code = atoi(value);
+				if (code >= 100 && code <= 999) {
+					head.status = (uint16_t)code;
+					reason = reason_in(value);
+				}
+				break;
+			}
+		}
+	}
+	head.reason_len = (uint16_t)MIN(strlen(reason), 256);
+
+	char *start = request.exchange.response_head;
+	struct writer to = {start + sizeof head, start + hy_ring_response_head_size(), false};
+	put(&to, reason, head.reason_len);
+	for (sapi_header_struct *h = zend_llist_get_first_ex(&headers->headers, &at); h != NULL;
+	     h = zend_llist_get_next_ex(&headers->headers, &at)) {
+		const char *colon = memchr(h->header, ':', h->header_len);
+		if (colon == NULL || colon == h->header || is_status(h)) {
+			continue;
+		}
+		const char *value = colon + 1;
+		const char *end = h->header + h->header_len;
+		while (value < end && (*value == ' ' || *value == '\t')) {
+			value++;
+		}
+		uint16_t name_len = (uint16_t)MIN(colon - h->header, UINT16_MAX);
+		uint32_t value_len = (uint32_t)(end - value);
+		put(&to, &name_len, sizeof name_len);
+		put(&to, &value_len, sizeof value_len);
+		put(&to, h->header, name_len);
+		put(&to, value, value_len);
+		head.headers++;
+	}
+	if (to.full) {
+		log_format("The response's headers are larger than %u bytes; answered 500 without them. "
+		           "Send fewer or shorter headers (cookies, usually).",
+		           hy_ring_response_head_size());
+		head = (struct hy_response_head){.status = 500};
+		to.at = start + sizeof head;
+	}
+	memcpy(start, &head, sizeof head);
+	hy_response_head(&request.exchange, (uint32_t)(to.at - start));
+	return SAPI_HEADER_SENT_SUCCESSFULLY;
+}
+
+void output_finish(bool release)
+{
+	if (request.exchange.slot == NULL) {
+		return;
+	}
+	if (!request.answered) {
+		if (request.exchange.slot->response_head_len == 0) {
+			/* PHP never sent a head: a fatal error before its output layer stood. */
+			struct hy_response_head head = {
+			    .status =
+			        (uint16_t)(SG(sapi_headers).http_response_code >= 400 ? SG(sapi_headers).http_response_code : 500)};
+			memcpy(request.exchange.response_head, &head, sizeof head);
+			hy_response_head(&request.exchange, sizeof head);
+		}
+		hy_response_complete(&request.exchange, !release);
+		request.answered = true;
+	}
+	if (release) {
+		hy_release(&request.exchange);
+	}
+}

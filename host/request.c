@@ -1,0 +1,282 @@
+/*
+ * The request head, as records in shared memory, becomes SG(request_info), $_SERVER and getenv().
+ *
+ * Values are used where they lie: the slot belongs to this worker until it is released, and every value ends in a NUL.
+ * Which variables there are follows nginx's fastcgi_params and what php-fpm adds, since that is what applications know.
+ */
+#include "host.h"
+
+#include "php_main.h"
+#include "php_variables.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct request request;
+
+/* $_SERVER's name for each field; NULL: not passed on under a fixed name. */
+static const char *const field_names[HY_FIELD_COUNT] = {
+    [HY_FIELD_METHOD] = "REQUEST_METHOD",
+    [HY_FIELD_TARGET] = "REQUEST_URI",
+    [HY_FIELD_QUERY] = "QUERY_STRING",
+    [HY_FIELD_PROTOCOL] = "SERVER_PROTOCOL",
+    [HY_FIELD_DOCUMENT_ROOT] = "DOCUMENT_ROOT",
+    [HY_FIELD_SCRIPT_FILENAME] = "SCRIPT_FILENAME",
+    [HY_FIELD_SCRIPT_NAME] = "SCRIPT_NAME",
+    [HY_FIELD_PATH_INFO] = "PATH_INFO",
+    [HY_FIELD_DOCUMENT_URI] = "DOCUMENT_URI",
+    [HY_FIELD_REMOTE_ADDR] = "REMOTE_ADDR",
+    [HY_FIELD_REMOTE_PORT] = "REMOTE_PORT",
+    [HY_FIELD_SERVER_ADDR] = "SERVER_ADDR",
+    [HY_FIELD_SERVER_PORT] = "SERVER_PORT",
+    [HY_FIELD_SERVER_NAME] = "SERVER_NAME",
+    [HY_FIELD_SCHEME] = "REQUEST_SCHEME",
+    [HY_FIELD_CONTENT_TYPE] = "CONTENT_TYPE",
+    [HY_FIELD_CONTENT_LENGTH] = "CONTENT_LENGTH",
+};
+/* The same for every request. */
+static const struct {
+	const char *name, *value;
+} constants[] = {
+    {"GATEWAY_INTERFACE", "CGI/1.1"},
+    {"SERVER_SOFTWARE", HAYATE_SAPI_NAME},
+    {"REDIRECT_STATUS", "200"},
+    {"FCGI_ROLE", "RESPONDER"},
+};
+#define CONSTANTS (sizeof constants / sizeof constants[0])
+
+void request_startup(void)
+{
+	memset(&request, 0, sizeof request);
+}
+
+/* Walks the records; false at the end or when they are not sound (the front writes them, so that is a bug of ours). */
+struct cursor {
+	const char *at, *end;
+};
+struct record {
+	uint16_t field;
+	const char *name, *value;
+	uint32_t name_len, value_len;
+};
+
+static bool next_record(struct cursor *cursor, struct record *record)
+{
+	struct hy_record fixed;
+	if ((size_t)(cursor->end - cursor->at) < sizeof fixed + 2) {
+		return false;
+	}
+	memcpy(&fixed, cursor->at, sizeof fixed);
+	size_t len = sizeof fixed + (size_t)fixed.name_len + 1 + (size_t)fixed.value_len + 1;
+	if ((size_t)(cursor->end - cursor->at) < len) {
+		return false;
+	}
+	record->field = fixed.field;
+	record->name = cursor->at + sizeof fixed;
+	record->name_len = fixed.name_len;
+	record->value = record->name + fixed.name_len + 1;
+	record->value_len = fixed.value_len;
+	cursor->at += len;
+	return true;
+}
+
+static struct cursor records(void)
+{
+	return (struct cursor){request.exchange.request_head,
+	                       request.exchange.request_head + request.exchange.request_head_len};
+}
+
+static bool is(const struct record *record, const char *name, size_t len)
+{
+	return record->name_len == len && memcmp(record->name, name, len) == 0;
+}
+
+void request_begin(void)
+{
+	struct cursor cursor = records();
+	struct record record;
+	memset(request.field, 0, sizeof request.field);
+	request.answered = false;
+	request.authorization = NULL;
+	request.cookie = NULL;
+	while (next_record(&cursor, &record)) {
+		if (record.field == HY_FIELD_HEADER) {
+			if (is(&record, "cookie", 6)) {
+				if (request.cookie == NULL) {
+					request.cookie = record.value;
+				} else {
+					char *joined;
+					if (asprintf(&joined, "%s; %s", request.cookie, record.value) > 0) {
+						free(request.joined_cookie);
+						request.cookie = request.joined_cookie = joined;
+					}
+				}
+			} else if (is(&record, "authorization", 13)) {
+				request.authorization = record.value;
+			}
+		} else if (record.field < HY_FIELD_COUNT) {
+			request.field[record.field].at = record.value;
+			request.field[record.field].len = record.value_len;
+		}
+	}
+	for (int i = 0; i < HY_FIELD_COUNT; i++) {
+		if (request.field[i].at == NULL) {
+			request.field[i].at = "";
+		}
+	}
+	SG(server_context) = &request;
+	SG(request_info).request_method = request.field[HY_FIELD_METHOD].at;
+	SG(request_info).query_string = (char *)request.field[HY_FIELD_QUERY].at;
+	SG(request_info).request_uri = (char *)request.field[HY_FIELD_TARGET].at;
+	SG(request_info).path_translated = (char *)request.field[HY_FIELD_SCRIPT_FILENAME].at;
+	const char *type = request.field[HY_FIELD_CONTENT_TYPE].at;
+	SG(request_info).content_type = type;
+	/* Unknown for a chunked body. PHP reads on until the body ends; the limits compare what was read. */
+	SG(request_info).content_length = strtoll(request.field[HY_FIELD_CONTENT_LENGTH].at, NULL, 10);
+	SG(request_info).proto_num = strcmp(request.field[HY_FIELD_PROTOCOL].at, "HTTP/1.0") == 0 ? 1000 : 1001;
+	SG(request_info).no_headers = 0;
+	SG(sapi_headers).http_response_code = 200;
+	if (request.authorization != NULL) {
+		php_handle_auth_data(request.authorization);
+	}
+}
+
+void request_end(void)
+{
+	free(request.joined_cookie);
+	request.joined_cookie = NULL;
+	request.cookie = request.authorization = NULL;
+	SG(server_context) = NULL;
+	SG(request_info).request_method = NULL;
+	SG(request_info).query_string = NULL;
+	SG(request_info).request_uri = NULL;
+	SG(request_info).path_translated = NULL;
+	SG(request_info).content_type = NULL;
+	SG(request_info).content_length = 0;
+}
+
+/* "accept-language" → "HTTP_ACCEPT_LANGUAGE"; returns its length, 0 when it does not fit */
+static size_t cgi_name(const struct record *record, char *to, size_t size)
+{
+	if (record->name_len + 6 > size) {
+		return 0;
+	}
+	memcpy(to, "HTTP_", 5);
+	for (uint32_t i = 0; i < record->name_len; i++) {
+		char c = record->name[i];
+		to[5 + i] = c == '-' ? '_' : (char)toupper((unsigned char)c);
+	}
+	to[5 + record->name_len] = '\0';
+	return record->name_len + 5;
+}
+
+static void add(HashTable *to, const char *name, size_t name_len, const char *value, size_t value_len)
+{
+	zval v;
+	ZVAL_STRINGL_FAST(&v, value, value_len);
+	/* As php-fpm: of several headers with one name, the last one counts (nginx would have joined some of them). */
+	zend_hash_str_update(to, name, name_len, &v);
+}
+
+void request_register_server(zval *server)
+{
+	HashTable *to = Z_ARRVAL_P(server);
+	php_import_environment_variables(server);
+	if (request.exchange.slot == NULL) {
+		/* A worker script boots: it is nobody's request, but its own name is known. */
+		if (SG(request_info).path_translated != NULL) {
+			const char *script = SG(request_info).path_translated;
+			add(to, "SCRIPT_FILENAME", 15, script, strlen(script));
+		}
+		if (options.document_root != NULL) {
+			add(to, "DOCUMENT_ROOT", 13, options.document_root, strlen(options.document_root));
+		}
+		return;
+	}
+	struct cursor cursor = records();
+	struct record record;
+	while (next_record(&cursor, &record)) {
+		if (record.field == HY_FIELD_HEADER) {
+			char name[512];
+			size_t len = cgi_name(&record, name, sizeof name);
+			if (len == 0) {
+				continue;
+			}
+			const zval *before = zend_hash_str_find(to, name, len);
+			if (before == NULL) {
+				add(to, name, len, record.value, record.value_len);
+			} else {
+				/* RFC 9110, 5.3: repeated fields are one list; cookies are joined with "; " (RFC 6265, 5.4). */
+				zend_string *joined = is(&record, "cookie", 6)
+				                          ? strpprintf(0, "%s; %s", Z_STRVAL_P(before), record.value)
+				                          : strpprintf(0, "%s, %s", Z_STRVAL_P(before), record.value);
+				zval v;
+				ZVAL_STR(&v, joined);
+				zend_hash_str_update(to, name, len, &v);
+			}
+		}
+	}
+	for (int i = 0; i < HY_FIELD_COUNT; i++) {
+		if (field_names[i] != NULL) {
+			add(to, field_names[i], strlen(field_names[i]), request.field[i].at, request.field[i].len);
+		}
+	}
+	if (strcmp(request.field[HY_FIELD_SCHEME].at, "https") == 0) {
+		add(to, "HTTPS", 5, "on", 2);
+	}
+	for (size_t i = 0; i < CONSTANTS; i++) {
+		add(to, constants[i].name, strlen(constants[i].name), constants[i].value, strlen(constants[i].value));
+	}
+	/* SCRIPT_NAME and PATH_INFO together, as php-fpm with cgi.fix_pathinfo. */
+	const char *self = request.field[HY_FIELD_DOCUMENT_URI].at;
+	char *built = NULL;
+	spprintf(&built, 0, "%s%s", request.field[HY_FIELD_SCRIPT_NAME].at, request.field[HY_FIELD_PATH_INFO].at);
+	self = built;
+	add(to, "PHP_SELF", 8, self, strlen(self));
+	efree(built);
+}
+
+char *request_getenv(const char *name, size_t len)
+{
+	if (request.exchange.slot == NULL) {
+		return NULL;
+	}
+	if (len > 5 && memcmp(name, "HTTP_", 5) == 0) {
+		struct cursor cursor = records();
+		struct record record;
+		char cgi[512];
+		while (next_record(&cursor, &record)) {
+			if (record.field == HY_FIELD_HEADER && cgi_name(&record, cgi, sizeof cgi) == len &&
+			    memcmp(cgi, name, len) == 0) {
+				return (char *)record.value;
+			}
+		}
+		return NULL;
+	}
+	for (int i = 0; i < HY_FIELD_COUNT; i++) {
+		if (field_names[i] != NULL && strlen(field_names[i]) == len && memcmp(field_names[i], name, len) == 0) {
+			return (char *)request.field[i].at;
+		}
+	}
+	for (size_t i = 0; i < CONSTANTS; i++) {
+		if (strlen(constants[i].name) == len && memcmp(constants[i].name, name, len) == 0) {
+			return (char *)constants[i].value;
+		}
+	}
+	return NULL;
+}
+
+void request_each_header(request_header_fn fn, void *to)
+{
+	if (request.exchange.slot == NULL) {
+		return;
+	}
+	struct cursor cursor = records();
+	struct record record;
+	while (next_record(&cursor, &record)) {
+		if (record.field == HY_FIELD_HEADER) {
+			fn(record.name, record.name_len, record.value, record.value_len, to);
+		}
+	}
+}

@@ -1,0 +1,399 @@
+/* See ring.h for what this promises, layout.h for the protocol. */
+#include "ring.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The host's tests define this to kill the worker at each step in turn. */
+#ifdef HY_TEST_STEPS
+void hy_step(int step);
+#define HY_STEP(n) hy_step(n)
+#else
+#define HY_STEP(n) ((void)0)
+#endif
+
+#define LOAD(p) __atomic_load_n((p), __ATOMIC_RELAXED)
+#define LOAD_ACQUIRE(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define STORE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+#define STORE_RELEASE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+#define STORE_SEQ(p, v) __atomic_store_n((p), (v), __ATOMIC_SEQ_CST)
+#define FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+
+static struct hy_header *header;
+static uint8_t *base;
+static uint32_t *cells;
+static struct hy_worker *me;
+static uint32_t my_number;
+static int event_fd_;
+static uint32_t mask_words;
+
+uint64_t hy_now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static struct hy_slot *slot_at(uint32_t index)
+{
+	return (struct hy_slot *)(void *)(base + header->slots_offset + (size_t)index * header->slot_stride);
+}
+
+static struct hy_worker *worker_at(uint32_t index)
+{
+	return (struct hy_worker *)(void *)(base + header->workers_offset + (size_t)index * sizeof(struct hy_worker));
+}
+
+const char *hy_ring_map(int memory_fd, int event_fd)
+{
+	struct stat st;
+	if (fstat(memory_fd, &st) != 0 || st.st_size < (off_t)sizeof(struct hy_header)) {
+		return "descriptor 4 is not Hayate's shared memory; the host is started by hayate, not by hand";
+	}
+	void *at = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd, 0);
+	if (at == MAP_FAILED) {
+		return "the shared memory cannot be mapped";
+	}
+	header = at;
+	base = at;
+	if (header->magic != HY_MAGIC || header->version != HY_LAYOUT_VERSION ||
+	    header->header_size != sizeof(struct hy_header) || header->size != (uint64_t)st.st_size) {
+		return "the shared memory has another layout: hayate and its PHP host are of different versions, install both "
+		       "anew";
+	}
+	cells = (uint32_t *)(void *)(base + header->queue_offset);
+	event_fd_ = event_fd;
+	mask_words = (header->workers + 63) / 64;
+	return NULL;
+}
+
+void hy_ring_join(uint32_t worker)
+{
+	my_number = worker;
+	me = worker_at(worker);
+}
+
+uint32_t hy_ring_worker(void)
+{
+	return my_number;
+}
+
+struct hy_worker *hy_ring_record(void)
+{
+	return me;
+}
+
+uint32_t hy_ring_max_workers(void)
+{
+	return header->workers;
+}
+
+uint32_t hy_ring_response_head_size(void)
+{
+	return header->response_head_size;
+}
+
+void hy_ring_state(enum hy_worker_state state)
+{
+	STORE(&me->state, (uint32_t)state);
+}
+
+bool hy_ring_quit(void)
+{
+	return LOAD_ACQUIRE(&me->quit) != 0;
+}
+
+static void futex_wait(uint32_t *word)
+{
+	/* Shared between processes, so not FUTEX_PRIVATE. A signal or a changed word returns at once; callers loop. */
+	syscall(SYS_futex, word, FUTEX_WAIT, 0, NULL, NULL, 0);
+}
+
+static void wake(uint32_t worker)
+{
+	if (worker >= header->workers) {
+		return;
+	}
+	struct hy_worker *w = worker_at(worker);
+	STORE_SEQ(&w->wake, 1u);
+	syscall(SYS_futex, &w->wake, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static bool queue_empty(void)
+{
+	return LOAD_ACQUIRE(&header->queue_head) == LOAD_ACQUIRE(&header->queue_tail);
+}
+
+/* Takes the oldest request, if there is one. */
+static bool take(struct hy_exchange *exchange)
+{
+	for (;;) {
+		uint64_t head = LOAD_ACQUIRE(&header->queue_head);
+		uint64_t tail = LOAD_ACQUIRE(&header->queue_tail);
+		if (head == tail) {
+			return false;
+		}
+		uint32_t index = LOAD(&cells[head & (header->queue_cells - 1)]);
+		bool mine = false;
+		if (index < header->slots) {
+			struct hy_slot *slot = slot_at(index);
+			uint64_t queued = HY_QUEUED | head << HY_CLAIM_TICKET_SHIFT;
+			uint64_t claimed =
+			    HY_CLAIMED | (uint64_t)my_number << HY_CLAIM_WORKER_SHIFT | head << HY_CLAIM_TICKET_SHIFT;
+			HY_STEP(1);
+			mine =
+			    __atomic_compare_exchange_n(&slot->claim, &queued, claimed, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+			HY_STEP(2);
+			if (mine) {
+				exchange->slot = slot;
+				exchange->index = index;
+			}
+		}
+		/* Move the head on, whoever claimed that slot; if it has moved already, this changes nothing. */
+		uint64_t expected = head;
+		__atomic_compare_exchange_n(&header->queue_head, &expected, head + 1, false, __ATOMIC_ACQ_REL,
+		                            __ATOMIC_RELAXED);
+		HY_STEP(3);
+		if (mine) {
+			return true;
+		}
+	}
+}
+
+/* Wakes one sleeping worker, if any: a wake-up that came to this worker was meant for another request. */
+static void pass_on(void)
+{
+	for (uint32_t i = 0; i < mask_words; i++) {
+		uint64_t seen = LOAD(&header->sleepers[i]);
+		while (seen != 0) {
+			uint64_t bit = seen & -seen;
+			if (__atomic_fetch_and(&header->sleepers[i], ~bit, __ATOMIC_SEQ_CST) & bit) {
+				wake(i * 64 + (uint32_t)__builtin_ctzll(bit));
+				return;
+			}
+			seen = LOAD(&header->sleepers[i]);
+		}
+	}
+}
+
+static void begin(struct hy_exchange *exchange)
+{
+	struct hy_slot *slot = exchange->slot;
+	uint8_t *at = (uint8_t *)slot;
+	exchange->request_head = (const char *)at + header->request_head_offset;
+	exchange->request_head_len = LOAD(&slot->request_head_len);
+	exchange->response_head = (char *)at + header->response_head_offset;
+	exchange->announced = 0;
+	STORE(&slot->claimed_at, hy_now());
+	STORE(&me->state, (uint32_t)HY_WORKER_SERVING);
+}
+
+bool hy_ring_next(struct hy_exchange *exchange)
+{
+	uint64_t *mask = &header->sleepers[my_number / 64];
+	const uint64_t bit = 1ull << (my_number % 64);
+	for (;;) {
+		if (hy_ring_quit()) {
+			return false;
+		}
+		if (take(exchange)) {
+			begin(exchange);
+			return true;
+		}
+		STORE(&me->state, (uint32_t)HY_WORKER_IDLE);
+		STORE_SEQ(&me->wake, 0u);
+		HY_STEP(4);
+		__atomic_fetch_or(mask, bit, __ATOMIC_SEQ_CST);
+		HY_STEP(5);
+		/* Announced; look again before sleeping. */
+		bool taken = take(exchange);
+		if (!taken && !hy_ring_quit()) {
+			while (__atomic_load_n(&me->wake, __ATOMIC_SEQ_CST) == 0) {
+				futex_wait(&me->wake);
+			}
+			HY_STEP(6);
+		}
+		bool still_announced = __atomic_fetch_and(mask, ~bit, __ATOMIC_SEQ_CST) & bit;
+		HY_STEP(7);
+		if (taken) {
+			/* Somebody chose this worker for a request that it did not take: that request needs another one. */
+			if (!still_announced && !queue_empty()) {
+				pass_on();
+			}
+			begin(exchange);
+			return true;
+		}
+	}
+}
+
+static void ring_doorbell(uint32_t slot)
+{
+	__atomic_fetch_or(&header->doorbells[slot / 64], 1ull << (slot % 64), __ATOMIC_SEQ_CST);
+	HY_STEP(8);
+	if (__atomic_load_n(&header->front_sleeping, __ATOMIC_SEQ_CST) != 0 &&
+	    __atomic_exchange_n(&header->front_sleeping, 0u, __ATOMIC_SEQ_CST) != 0) {
+		HY_STEP(9);
+		uint64_t one = 1;
+		/* Never read, so it could only fail after 2^64 - 2 writes. */
+		ssize_t written = write(event_fd_, &one, sizeof one);
+		(void)written;
+	}
+}
+
+bool hy_body_broken(const struct hy_exchange *exchange)
+{
+	return LOAD_ACQUIRE(&exchange->slot->request_state) == HY_REQUEST_BROKEN;
+}
+
+bool hy_aborted(const struct hy_exchange *exchange)
+{
+	return LOAD(&exchange->slot->aborted) != 0;
+}
+
+/* One step of a wait for the front: announces, and sleeps unless `ready` says there is no need. */
+static void wait_for_front(struct hy_slot *slot, bool (*ready)(struct hy_slot *))
+{
+	STORE_SEQ(&me->wake, 0u);
+	STORE_SEQ(&slot->worker_waits, 1u);
+	FENCE();
+	HY_STEP(10);
+	if (!ready(slot)) {
+		uint64_t since = hy_now();
+		STORE(&slot->blocked_since, since);
+		while (__atomic_load_n(&me->wake, __ATOMIC_SEQ_CST) == 0) {
+			futex_wait(&me->wake);
+		}
+		STORE(&slot->blocked_ns, LOAD(&slot->blocked_ns) + (hy_now() - since));
+		STORE(&slot->blocked_since, (uint64_t)0);
+	}
+	STORE_SEQ(&slot->worker_waits, 0u);
+}
+
+static bool input_ready(struct hy_slot *slot)
+{
+	return LOAD_ACQUIRE(&slot->request_tail) != LOAD(&slot->request_taken) ||
+	       LOAD_ACQUIRE(&slot->request_state) != HY_REQUEST_OPEN || LOAD(&slot->aborted) != 0;
+}
+
+size_t hy_body_read(struct hy_exchange *exchange, char *to, size_t len)
+{
+	struct hy_slot *slot = exchange->slot;
+	const uint8_t *ring = (const uint8_t *)slot + header->request_body_offset;
+	const uint64_t size = header->request_body_size;
+	uint64_t taken = LOAD(&slot->request_taken);
+	if (len == 0) {
+		return 0;
+	}
+	for (;;) {
+		/* The state before the tail: once it says COMPLETE the tail moves no more. */
+		uint32_t state = LOAD_ACQUIRE(&slot->request_state);
+		uint64_t there = LOAD_ACQUIRE(&slot->request_tail) - taken;
+		if (there != 0) {
+			size_t n = there < len ? (size_t)there : len;
+			size_t at = (size_t)(taken & (size - 1));
+			size_t first = n < size - at ? n : (size_t)(size - at);
+			memcpy(to, ring + at, first);
+			memcpy(to + first, ring, n - first);
+			STORE_SEQ(&slot->request_taken, taken + n);
+			FENCE();
+			if (LOAD(&slot->front_wants_space) != 0 &&
+			    __atomic_exchange_n(&slot->front_wants_space, 0u, __ATOMIC_SEQ_CST) != 0) {
+				ring_doorbell(exchange->index);
+			}
+			return n;
+		}
+		if (state != HY_REQUEST_OPEN || LOAD(&slot->aborted) != 0) {
+			return 0;
+		}
+		/* A script that answers while it reads (a proxy, an echo) must not hold back what it wrote. */
+		hy_response_flush(exchange);
+		wait_for_front(slot, input_ready);
+	}
+}
+
+void hy_response_head(struct hy_exchange *exchange, uint32_t len)
+{
+	STORE(&exchange->slot->response_head_len, len);
+}
+
+static bool output_ready(struct hy_slot *slot)
+{
+	return LOAD(&slot->response_tail) - LOAD_ACQUIRE(&slot->response_taken) < header->response_body_size ||
+	       LOAD(&slot->aborted) != 0;
+}
+
+bool hy_body_write(struct hy_exchange *exchange, const char *from, size_t len)
+{
+	struct hy_slot *slot = exchange->slot;
+	uint8_t *ring = (uint8_t *)slot + header->response_body_offset;
+	const uint64_t size = header->response_body_size;
+	uint64_t tail = LOAD(&slot->response_tail);
+	while (len > 0) {
+		if (hy_aborted(exchange)) {
+			return false;
+		}
+		uint64_t space = size - (tail - LOAD_ACQUIRE(&slot->response_taken));
+		if (space == 0) {
+			hy_response_flush(exchange);
+			wait_for_front(slot, output_ready);
+			continue;
+		}
+		size_t n = len < space ? len : (size_t)space;
+		size_t at = (size_t)(tail & (size - 1));
+		size_t first = n < size - at ? n : (size_t)(size - at);
+		memcpy(ring + at, from, first);
+		memcpy(ring, from + first, n - first);
+		tail += n;
+		from += n;
+		len -= n;
+		STORE_RELEASE(&slot->response_tail, tail);
+		/* Half a ring that the front has not heard of: let it work while PHP goes on. */
+		if (tail - exchange->announced >= size / 2) {
+			hy_response_flush(exchange);
+		}
+	}
+	return true;
+}
+
+void hy_response_flush(struct hy_exchange *exchange)
+{
+	struct hy_slot *slot = exchange->slot;
+	uint32_t state = LOAD(&slot->response_state);
+	if (LOAD(&slot->response_head_len) == 0 || state == HY_RESPONSE_COMPLETE) {
+		return; /* nothing may be shown yet, or everything has been */
+	}
+	uint64_t tail = LOAD(&slot->response_tail);
+	if (state == HY_RESPONSE_HEAD && tail == exchange->announced) {
+		return;
+	}
+	exchange->announced = tail;
+	STORE_RELEASE(&slot->response_state, (uint32_t)HY_RESPONSE_HEAD);
+	HY_STEP(11);
+	ring_doorbell(exchange->index);
+}
+
+void hy_response_complete(struct hy_exchange *exchange, bool ring)
+{
+	STORE_RELEASE(&exchange->slot->response_state, (uint32_t)HY_RESPONSE_COMPLETE);
+	HY_STEP(12);
+	if (ring) {
+		ring_doorbell(exchange->index);
+	}
+}
+
+void hy_release(struct hy_exchange *exchange)
+{
+	struct hy_slot *slot = exchange->slot;
+	STORE(&me->requests, LOAD(&me->requests) + 1);
+	uint64_t claim = LOAD(&slot->claim);
+	STORE_RELEASE(&slot->claim, (claim & ~HY_CLAIM_STATE_MASK) | HY_DONE);
+	HY_STEP(13);
+	ring_doorbell(exchange->index);
+	exchange->slot = NULL;
+}

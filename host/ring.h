@@ -1,0 +1,61 @@
+/*
+ * The worker's side of the shared memory (layout.h): taking requests, reading and writing bodies, telling the front.
+ *
+ * It promises that this process may be killed between any two instructions without blocking the front or another
+ * worker, and that a wait costs no CPU. It knows nothing of PHP; it never allocates.
+ */
+#ifndef HAYATE_RING_H
+#define HAYATE_RING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "layout.h"
+
+/* The exchange that this worker holds, as pointers into the shared memory. */
+struct hy_exchange {
+	struct hy_slot *slot;
+	uint32_t index;
+	const char *request_head;
+	uint32_t request_head_len;
+	char *response_head;
+	uint64_t announced; /* response_tail when the front was last told */
+};
+
+/* Maps the memory. Returns NULL, or what is wrong with it. */
+const char *hy_ring_map(int memory_fd, int event_fd);
+/* Makes this process the worker of that number. */
+void hy_ring_join(uint32_t worker);
+uint32_t hy_ring_worker(void);
+struct hy_worker *hy_ring_record(void);
+uint32_t hy_ring_max_workers(void);
+uint32_t hy_ring_response_head_size(void);
+
+void hy_ring_state(enum hy_worker_state state);
+/* Sleeps until there is a request and takes it: true. False: the front asked this worker to leave. */
+bool hy_ring_next(struct hy_exchange *exchange);
+/* Whether the front asked this worker to leave. */
+bool hy_ring_quit(void);
+
+/* Reads up to len bytes of the request body, waiting for the first; 0 at its end. */
+size_t hy_body_read(struct hy_exchange *exchange, char *to, size_t len);
+/* Whether the client broke off before the body was whole. */
+bool hy_body_broken(const struct hy_exchange *exchange);
+/* Whether nobody waits for the answer any more. */
+bool hy_aborted(const struct hy_exchange *exchange);
+/* Says that the response head (len bytes, in place) is complete; the front sees it with the next announcement. */
+void hy_response_head(struct hy_exchange *exchange, uint32_t len);
+/* Puts bytes of the response body, waiting for space. False when nobody waits for them any more. */
+bool hy_body_write(struct hy_exchange *exchange, const char *from, size_t len);
+/* Makes the front look at what was written so far. */
+void hy_response_flush(struct hy_exchange *exchange);
+/* The answer is whole; the worker may go on running. Rings unless hy_release follows at once. */
+void hy_response_complete(struct hy_exchange *exchange, bool ring);
+/* Gives the slot back. The answer must be complete. */
+void hy_release(struct hy_exchange *exchange);
+
+/* CLOCK_MONOTONIC, ns */
+uint64_t hy_now(void);
+
+#endif

@@ -1,0 +1,147 @@
+/* A worker's life: the loop of classic mode, the boot of worker mode, when to retire, and the end. */
+#include "host.h"
+
+#include "php_main.h"
+#include "zend_stream.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+/* Bytes this process holds for itself: resident less shared pages. Linux: /proc/self/statm, in pages. */
+static uint64_t private_memory(void)
+{
+	static int statm = -1;
+	char text[128];
+	unsigned long size, resident, shared;
+	if (statm < 0) {
+		statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	}
+	ssize_t n = pread(statm, text, sizeof text - 1, 0);
+	if (n <= 0) {
+		return 0;
+	}
+	text[n] = '\0';
+	if (sscanf(text, "%lu %lu %lu", &size, &resident, &shared) != 3) {
+		return 0;
+	}
+	return (uint64_t)(resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+enum hy_retired worker_after_request(void)
+{
+	struct hy_worker *record = hy_ring_record();
+	uint64_t served = record->requests;
+	/* Without a limit it is measured now and then, for `hayate status`: reading it costs a microsecond or two. */
+	if (options.max_memory != 0 || (served & 127) == 1) {
+		uint64_t memory = private_memory();
+		__atomic_store_n(&record->memory, memory, __ATOMIC_RELAXED);
+		if (options.max_memory != 0 && memory > options.max_memory) {
+			return HY_RETIRED_MAX_MEMORY;
+		}
+	}
+	if (options.max_requests != 0 && served >= options.max_requests) {
+		return HY_RETIRED_MAX_REQUESTS;
+	}
+	return hy_ring_quit() ? HY_RETIRED_ASKED : HY_RETIRED_NOT;
+}
+
+void worker_exit(enum hy_retired why)
+{
+	__atomic_store_n(&hy_ring_record()->retired, (uint32_t)why, __ATOMIC_RELAXED);
+	hy_ring_state(HY_WORKER_RETIRING);
+	/* Persistent connections are closed politely. The rest of PHP's shutdown is for a process that goes on. */
+	zend_try
+	{
+		zend_hash_graceful_reverse_destroy(&EG(persistent_list));
+	}
+	zend_end_try();
+	_exit(0);
+}
+
+static void serve_classic(void)
+{
+	request_begin();
+	if (php_request_startup() == SUCCESS) {
+		zend_file_handle file;
+		zend_stream_init_filename(&file, request.field[HY_FIELD_SCRIPT_FILENAME].at);
+		file.primary_script = 1;
+		zend_try
+		{
+			php_execute_script(&file);
+		}
+		zend_end_try();
+		zend_destroy_file_handle(&file);
+	}
+	zend_try
+	{
+		php_request_shutdown(NULL);
+	}
+	zend_end_try();
+	output_finish(true);
+	request_end();
+}
+
+void worker_classic(void)
+{
+	enum hy_retired why = HY_RETIRED_NOT;
+	while (why == HY_RETIRED_NOT && hy_ring_next(&request.exchange)) {
+		serve_classic();
+		why = worker_after_request();
+	}
+	worker_exit(why == HY_RETIRED_NOT ? HY_RETIRED_ASKED : why);
+}
+
+/* Whether a fatal error unwound it. */
+static bool run_script(void)
+{
+	volatile bool fatal = true;
+	zend_file_handle file;
+	zend_stream_init_filename(&file, options.worker_script);
+	file.primary_script = 1;
+	zend_try
+	{
+		php_execute_script(&file);
+		fatal = EG(exit_status) == 255;
+	}
+	zend_end_try();
+	return fatal;
+}
+
+/*
+ * Runs the worker script. It comes back here in three ways: the script returned, it was unwound by a fatal error in a
+ * request, or it never reached hayate_handle_request(). A request that is still open then is ended by PHP's own request
+ * shutdown, so that shutdown functions, destructors and sessions have their say and the client gets its answer.
+ */
+void worker_boot(void)
+{
+	SG(request_info).path_translated = (char *)options.worker_script;
+	SG(request_info).request_method = NULL;
+	if (php_request_startup() == FAILURE) {
+		zygote_failed("PHP could not start the request in which the worker script runs");
+	}
+	/* A boot may take as long as it needs; requests have their own time. */
+	zend_set_timeout(0, 1);
+	bool fatal = run_script();
+	if (!handle_reached()) {
+		char why[1024];
+		const char *said = PG(last_error_message) != NULL ? ZSTR_VAL(PG(last_error_message)) : NULL;
+		snprintf(why, sizeof why, "the worker script %s ended before its first hayate_handle_request()%s%s%s",
+		         options.worker_script, said ? ": " : "", said ? said : "",
+		         said ? "" : "; it must call hayate_handle_request($handler) in a loop");
+		zygote_failed(why);
+	}
+	enum hy_retired why = hy_ring_quit() ? HY_RETIRED_ASKED : fatal ? HY_RETIRED_FATAL : HY_RETIRED_SCRIPT_ENDED;
+	enum hy_retired limit = worker_after_request();
+	if (why == HY_RETIRED_SCRIPT_ENDED && limit != HY_RETIRED_NOT) {
+		why = limit;
+	}
+	zend_try
+	{
+		php_request_shutdown(NULL);
+	}
+	zend_end_try();
+	if (request.exchange.slot != NULL) {
+		output_finish(true);
+	}
+	worker_exit(why);
+}

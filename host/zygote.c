@@ -1,0 +1,257 @@
+/*
+ * The zygote: a process with PHP started (and, in worker mode, the application booted) that forks workers when the pool
+ * asks.
+ *
+ * It promises to do nothing else: it serves no request and never runs PHP code after its boot. Workers die with it, and
+ * it dies with the front, so nothing outlives the server. If the boot opened something that processes must not share (a
+ * database connection, a pipe, a thread), it says so instead of forking; the pool then starts it again with --boot
+ * private.
+ */
+#include "host.h"
+
+#include "ext/random/php_random.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MAX_FDS 1024
+static bool worker;
+static bool baseline[MAX_FDS];
+static pid_t pids[HY_MAX_WORKERS];
+
+static void send_message(struct hy_message message, const char *text)
+{
+	size_t len = text == NULL ? 0 : MIN(strlen(text), sizeof message.text);
+	message.text_len = (uint32_t)len;
+	if (len > 0) {
+		memcpy(message.text, text, len);
+	}
+	ssize_t sent = send(HY_FD_CONTROL, &message, offsetof(struct hy_message, text) + len, MSG_NOSIGNAL);
+	(void)sent; /* if the pool is gone, the death signal is on its way */
+}
+
+bool zygote_is_worker(void)
+{
+	return worker;
+}
+
+void zygote_failed(const char *why)
+{
+	send_message((struct hy_message){.type = HY_MSG_BOOT_FAILED, .worker = worker ? hy_ring_worker() : UINT32_MAX},
+	             why);
+	_exit(70);
+}
+
+void zygote_needs_private_boot(const char *why)
+{
+	send_message((struct hy_message){.type = HY_MSG_PRIVATE_BOOT}, why);
+	_exit(0);
+}
+
+void zygote_worker_ready(void)
+{
+	if (options.private_boot) {
+		send_message((struct hy_message){.type = HY_MSG_WORKER_READY, .worker = hy_ring_worker(), .pid = getpid()},
+		             NULL);
+		close(HY_FD_CONTROL);
+	}
+}
+
+static void each_fd(bool (*visit)(int fd, void *to), void *to)
+{
+	DIR *fds = opendir("/proc/self/fd");
+	const struct dirent *entry;
+	while (fds != NULL && (entry = readdir(fds)) != NULL) {
+		int fd = atoi(entry->d_name);
+		if (entry->d_name[0] != '.' && fd != dirfd(fds) && !visit(fd, to)) {
+			break;
+		}
+	}
+	if (fds != NULL) {
+		closedir(fds);
+	}
+}
+
+static bool note(int fd, void *to)
+{
+	if (fd < MAX_FDS) {
+		baseline[fd] = true;
+	}
+	return true;
+}
+
+void zygote_baseline(void)
+{
+	each_fd(note, NULL);
+}
+
+/* A file that is only read, or only appended to, may be shared; anything with state of its own may not. */
+static bool judge(int fd, void *to)
+{
+	char path[64], target[200];
+	struct stat st;
+	if ((fd < MAX_FDS && baseline[fd]) || fstat(fd, &st) != 0) {
+		return true;
+	}
+	int flags = fcntl(fd, F_GETFL);
+	bool reads = (flags & O_ACCMODE) == O_RDONLY || (flags & O_APPEND);
+	if ((S_ISREG(st.st_mode) && reads) || S_ISDIR(st.st_mode) || S_ISCHR(st.st_mode)) {
+		return true;
+	}
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(path, target, sizeof target - 1);
+	target[n > 0 ? n : 0] = '\0';
+	snprintf(to, 256, "the boot opened %s (descriptor %d), which processes must not share", target, fd);
+	return false;
+}
+
+const char *zygote_unshareable(void)
+{
+	static char why[256];
+	why[0] = '\0';
+	each_fd(judge, why);
+	if (why[0] == '\0') {
+		struct stat st;
+		/* One link for each thread, and two more for the directory itself. */
+		if (stat("/proc/self/task", &st) == 0 && st.st_nlink > 3) {
+			snprintf(why, sizeof why, "the boot started a thread, which a fork would lose");
+		}
+	}
+	return why[0] == '\0' ? NULL : why;
+}
+
+/* In the child: a worker from here on. */
+static void become_worker(uint32_t number, pid_t zygote, const sigset_t *signals)
+{
+	worker = true;
+	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	if (getppid() != zygote) {
+		_exit(0); /* it died before the signal was armed */
+	}
+	sigprocmask(SIG_SETMASK, signals, NULL);
+	hy_ring_join(number);
+	if (!options.private_boot) {
+		close(HY_FD_CONTROL);
+	}
+	opcache_after_fork();
+	/* Two workers must not draw the same numbers: seed anew at the first use. */
+	RANDOM_G(mt19937_seeded) = false;
+	RANDOM_G(combined_lcg_seeded) = false;
+}
+
+static bool fork_worker(uint32_t number, const sigset_t *signals)
+{
+	pid_t zygote = getpid();
+	pid_t pid = fork();
+	if (pid == 0) {
+		become_worker(number, zygote, signals);
+		return true;
+	}
+	if (pid < 0) {
+		send_message((struct hy_message){.type = HY_MSG_FORK_FAILED, .worker = number, .value = errno},
+		             strerror(errno));
+		return false;
+	}
+	pids[number] = pid;
+	send_message((struct hy_message){.type = HY_MSG_FORKED, .worker = number, .pid = pid}, NULL);
+	return false;
+}
+
+static void reap(void)
+{
+	int status;
+	pid_t pid;
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		for (uint32_t i = 0; i < HY_MAX_WORKERS; i++) {
+			if (pids[i] == pid) {
+				pids[i] = 0;
+				send_message((struct hy_message){.type = HY_MSG_EXITED, .worker = i, .pid = pid, .value = status},
+				             NULL);
+				break;
+			}
+		}
+	}
+}
+
+static void kill_all(void)
+{
+	for (uint32_t i = 0; i < HY_MAX_WORKERS; i++) {
+		if (pids[i] > 0) {
+			kill(pids[i], SIGKILL);
+		}
+	}
+	while (waitpid(-1, NULL, 0) > 0) {
+	}
+}
+
+/* Serves the control channel. Returns only in a worker. */
+void zygote_run(void)
+{
+	sigset_t before, child;
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &child, &before);
+	int signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (signals < 0) {
+		zygote_failed("no descriptor left for the zygote's signals; raise the limit of open files");
+	}
+	send_message((struct hy_message){.type = HY_MSG_READY, .pid = getpid()}, PHP_VERSION);
+	struct pollfd fds[] = {{.fd = HY_FD_CONTROL, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+	for (;;) {
+		if (poll(fds, 2, -1) < 0) {
+			continue; /* a signal */
+		}
+		if (fds[1].revents & POLLIN) {
+			struct signalfd_siginfo info;
+			while (read(signals, &info, sizeof info) > 0) {
+			}
+			reap();
+		}
+		if (fds[0].revents & (POLLIN | POLLHUP | POLLERR)) {
+			struct hy_message message;
+			ssize_t n = recv(HY_FD_CONTROL, &message, sizeof message, 0);
+			if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) {
+				kill_all();
+				_exit(0); /* the front is gone */
+			}
+			if (n < (ssize_t)offsetof(struct hy_message, text) || message.worker >= hy_ring_max_workers()) {
+				continue;
+			}
+			switch (message.type) {
+			case HY_MSG_FORK:
+				if (pids[message.worker] == 0 && fork_worker(message.worker, &before)) {
+					close(signals);
+					return;
+				}
+				break;
+			case HY_MSG_KILL:
+				if (pids[message.worker] > 0) {
+					kill(pids[message.worker], message.value);
+				}
+				break;
+			case HY_MSG_QUIT:
+				kill_all();
+				_exit(0);
+			}
+		}
+	}
+}
+
+void zygote_adopt(void)
+{
+	const char *why = zygote_unshareable();
+	if (why != NULL) {
+		zygote_needs_private_boot(why);
+	}
+	zygote_run();
+}
