@@ -204,6 +204,28 @@ static void settle_exception(void)
 	}
 }
 
+/*
+ * Late 8.2 releases report exhausted memory and then unwind the stack with a pseudo-exception instead of a bail-out. It looks
+ * like exit() but is a fatal error, and leaves the engine in a state that only the end of the script clears.
+ */
+static void leave_if_out_of_memory(void)
+{
+#ifdef ZEND_HAS_OOM
+	if (ZEND_HAS_OOM()) {
+		if (EG(exception) != NULL) {
+			zend_clear_exception();
+		}
+		/* Else shutdown functions would not be called. */
+		memset(&EG(delayed_oom), 0, sizeof EG(delayed_oom));
+		if (!SG(headers_sent) && !PG(display_errors) && SG(sapi_headers).http_response_code == 200) {
+			SG(sapi_headers).http_response_code = 500;
+		}
+		EG(exit_status) = 255;
+		zend_bailout();
+	}
+#endif
+}
+
 PHP_FUNCTION(hayate_handle_request)
 {
 	zend_fcall_info call;
@@ -240,6 +262,7 @@ PHP_FUNCTION(hayate_handle_request)
 	call.retval = &result;
 	begin_request();
 	zend_call_function(&call, &cache);
+	leave_if_out_of_memory();
 	settle_exception();
 	zval_ptr_dtor(&result);
 	end_request();

@@ -73,7 +73,9 @@ impl Fixture {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let _event = AsyncFd::register_with_interest(self.hub.event_fd(), Interest::READABLE).unwrap();
+            // SAFETY: the hub, and with it the eventfd, outlives the runtime.
+            let _event =
+                unsafe { AsyncFd::register_with_interest(self.hub.event_fd(), Interest::READABLE) }.unwrap();
             future.await
         })
     }
