@@ -1,0 +1,352 @@
+"""The pool: growing and shrinking, limits, deaths, reloads, the end. Each row provoked for real, in both modes where both apply."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+import requests
+
+from lib import site
+from lib.servers import GENERIC_WORKER, Hayate, hayate_binary, running
+
+MODES = ["classic", "worker"]
+
+
+@pytest.fixture(params=MODES)
+def start(request, hayate_command, tmp_path):
+    """start(workers=…, app="lines of [[app]]", top="lines before") → a running server on the shared site."""
+    root = site.make(tmp_path)
+    servers: list[Hayate] = []
+
+    def run(*, workers: str = "1", app: str = "", top: str = "", **more) -> Hayate:
+        worker = f'worker = "{GENERIC_WORKER}"\n' if request.param == "worker" else ""
+        config = f'{top}\n[[app]]\nname = "site"\nroot = "{root}"\nworkers = "{workers}"\n{worker}{app}\n'
+        server = Hayate(config=config, **more)
+        servers.append(server.start())
+        return server
+
+    yield run
+    for server in servers:
+        server.stop()
+
+
+def get(server: Hayate, path: str, **more) -> requests.Response:
+    return requests.get(server.url + path, timeout=more.pop("timeout", 15), **more)
+
+
+def workers(server: Hayate) -> list[dict]:
+    return server.status()["apps"][0]["workers"]
+
+
+def until(condition, seconds: float = 8.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_grows_when_requests_wait_and_shrinks_when_idle(start) -> None:
+    server = start(workers="1-4", app='idle_timeout = "1s"')
+    assert len(workers(server)) == 1
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        pids = {r.text for r in pool.map(lambda _: get(server, "/sleep.php?ms=400"), range(12))}
+    assert 2 <= len(pids) <= 4
+    assert until(lambda: len(workers(server)) == 1), workers(server)
+    assert get(server, "/ok.php?x").text == "ok x"
+
+
+def test_max_requests(start) -> None:
+    server = start(app="max_requests = 5")
+    pids = [get(server, "/pid.php").text for _ in range(20)]
+    assert len(set(pids)) == 4, pids
+
+
+def test_max_memory(start) -> None:
+    server = start(app='max_memory = "60M"')
+    if "classic" in server.log():
+        pass  # in classic mode the memory goes back with the request; only worker mode can keep it
+    before = get(server, "/pid.php").text
+    get(server, "/leak.php")
+    until(lambda: get(server, "/pid.php").text != before, 2)
+    causes = server.status()["apps"][0]["restarts"]
+    worker_mode = server.status()["apps"][0]["mode"] == "worker"
+    assert (causes.get("max_memory", 0) > 0) or not worker_mode, causes
+
+
+def test_request_timeout_answers_504_and_replaces_the_worker(start) -> None:
+    server = start(app='request_timeout = "1s"')
+    before = get(server, "/pid.php").text
+    started = time.monotonic()
+    assert get(server, "/spin.php").status_code == 504
+    assert 0.8 < time.monotonic() - started < 4
+    assert get(server, "/pid.php").text != before
+    assert server.status()["apps"][0]["restarts"].get("request_timeout") == 1
+
+
+def test_queue_limit_and_timeout_answer_503(start) -> None:
+    server = start(app='queue_limit = 2\nqueue_timeout = "1s"\n')
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: get(server, "/sleep.php?ms=2500"), range(6)))
+    codes = sorted(a.status_code for a in answers)
+    assert codes[0] == 200 and codes[-1] == 503, codes
+    assert all("Retry-After" in a.headers for a in answers if a.status_code == 503)
+    assert get(server, "/ok.php?x").status_code == 200
+
+
+def test_a_dead_worker_costs_its_own_request(start, tmp_path) -> None:
+    server = start(workers="2")
+    assert get(server, f"/crash_once.php?file={tmp_path}/a").text == "second"
+    assert requests.post(f"{server.url}/crash_once.php?file={tmp_path}/b", data="x", timeout=10).status_code == 502
+    assert get(server, "/crash.php").status_code == 502
+    with pytest.raises(requests.RequestException):
+        assert len(get(server, "/crash.php?say=1").content) > 10**9
+    assert get(server, "/ok.php?x").text == "ok x"
+
+
+def test_kill_9_under_load(start) -> None:
+    server = start(workers="3")
+    stop = threading.Event()
+
+    def load() -> tuple[int, int]:
+        good = bad = 0
+        with requests.Session() as session:
+            while not stop.is_set():
+                answer = session.get(server.url + "/sleep.php?ms=2", timeout=10)
+                good, bad = (good + 1, bad) if answer.status_code == 200 else (good, bad + 1)
+        return good, bad
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        loads = [pool.submit(load) for _ in range(4)]
+        kills = 0
+        for _ in range(25):
+            time.sleep(0.1)
+            for worker in workers(server)[:1]:
+                try:
+                    os.kill(worker["pid"], signal.SIGKILL)
+                    kills += 1
+                except ProcessLookupError:
+                    pass
+        stop.set()
+        results = [f.result() for f in loads]
+    good, bad = sum(r[0] for r in results), sum(r[1] for r in results)
+    # GET without anything sent is submitted again; only a request that meets two deaths is lost.
+    assert good > 100 and bad <= kills // 4, (good, bad, kills)
+    assert until(lambda: len(workers(server)) == 3)
+
+
+def test_a_dead_zygote_is_replaced(start) -> None:
+    server = start(workers="2")
+    zygote = server.status()["apps"][0]["zygote"]
+    os.kill(zygote, signal.SIGKILL)
+    assert until(lambda: server.status()["apps"][0]["zygote"] not in (zygote, None, 0))
+    assert until(lambda: requests.get(server.url + "/ok.php?x", timeout=10).text == "ok x")
+
+
+def test_the_fronts_death_leaves_no_orphans(start) -> None:
+    server = start(workers="2")
+    pids = [w["pid"] for w in workers(server)] + [server.status()["apps"][0]["zygote"]]
+    os.kill(server.pid, signal.SIGKILL)
+    server.process.wait(10)
+    assert until(lambda: not any(running(pid) for pid in pids)), pids
+
+
+def test_sigterm_drains(start) -> None:
+    server = start(workers="2")
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(get, server, "/sleep.php?ms=1500")
+        time.sleep(0.4)
+        os.kill(server.pid, signal.SIGTERM)
+        time.sleep(0.2)
+        with pytest.raises(requests.ConnectionError):
+            requests.get(server.url + "/ok.php", timeout=2)
+        assert slow.result().status_code == 200
+    assert server.process.wait(10) == 0
+
+
+def test_a_second_sigterm_stops_at_once(start) -> None:
+    server = start(workers="1")
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(get, server, "/sleep.php?ms=20000", timeout=25)
+        time.sleep(0.4)
+        os.kill(server.pid, signal.SIGTERM)
+        time.sleep(0.3)
+        started = time.monotonic()
+        os.kill(server.pid, signal.SIGTERM)
+        server.process.wait(5)
+        assert time.monotonic() - started < 3
+        with pytest.raises(requests.RequestException):
+            slow.result().raise_for_status()
+
+
+def test_reload_under_load_loses_nothing(start) -> None:
+    server = start(workers="2")
+    stop = threading.Event()
+    failed: list[str] = []
+    counts = []
+
+    def load() -> None:
+        n = 0
+        with requests.Session() as session:
+            while not stop.is_set():
+                try:
+                    answer = session.get(server.url + "/sleep.php?ms=3", timeout=10)
+                    if answer.status_code != 200:
+                        failed.append(f"{answer.status_code}")
+                except requests.RequestException as error:
+                    failed.append(repr(error))
+                n += 1
+        counts.append(n)
+
+    threads = [threading.Thread(target=load) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        done = server.reload()
+        assert done.returncode == 0, done.stderr
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert failed == [] and sum(counts) > 100
+
+
+def test_sighup_reloads_the_configuration(start) -> None:
+    server = start(workers="1")
+    before = get(server, "/pid.php").text
+    os.kill(server.pid, signal.SIGHUP)
+    assert until(lambda: get(server, "/pid.php").text != before)
+
+
+def test_a_symlinked_release_is_resolved_afresh(hayate_command, tmp_path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "index.php").write_text(f"<?php echo '{name} ', __DIR__;")
+    link = tmp_path / "current"
+    link.symlink_to("one")
+    with Hayate(config=f'[[app]]\nroot = "{link}"\n', workers=1) as server:
+        assert get(server, "/").text.startswith("one ")
+        link.unlink()
+        link.symlink_to("two")
+        assert get(server, "/").text.startswith("one ")
+        assert server.reload().returncode == 0
+        assert get(server, "/").text.startswith("two ")
+
+
+def test_a_broken_deploy_leaves_the_old_generation_serving(hayate_command, tmp_path) -> None:
+    worker = tmp_path / "worker.php"
+    good = "<?php while (hayate_handle_request(function () { echo 'good'; })) {}"
+    worker.write_text(good)
+    (tmp_path / "index.php").write_text("")
+    with Hayate(config=f'[[app]]\nroot = "{tmp_path}"\nworker = "worker.php"\n', workers=1) as server:
+        assert get(server, "/").text == "good"
+        worker.write_text("<?php throw new RuntimeException('the new release is broken');")
+        done = server.reload()
+        assert done.returncode != 0 and "the new release is broken" in done.stderr + done.stdout
+        assert get(server, "/").text == "good"
+        assert "the new release is broken" in server.log()
+        config = server._config
+        text = config.read_text()
+        config.write_text(text + "nonsense = 1\n")
+        done = server.reload()
+        assert done.returncode != 0 and "nonsense" in done.stderr + done.stdout
+        assert get(server, "/").text == "good"
+        config.write_text(text)
+        worker.write_text(good.replace("good", "better"))
+        assert server.reload().returncode == 0
+        assert get(server, "/").text == "better"
+
+
+def test_a_boot_that_fails_is_told_and_retried(hayate_command, tmp_path) -> None:
+    worker = tmp_path / "worker.php"
+    worker.write_text("<?php throw new RuntimeException('no database yet');")
+    (tmp_path / "index.php").write_text("")
+    with Hayate(tmp_path, worker=worker, workers=1, args=["--dev"]) as server:
+        page = get(server, "/")
+        assert page.status_code == 503 and "Retry-After" in page.headers and "no database yet" in page.text
+        assert "no database yet" in server.log()
+        assert "no database yet" in str(server.status())
+        worker.write_text("<?php while (hayate_handle_request(function () { echo 'up'; })) {}")
+        assert until(lambda: get(server, "/").text == "up", 15)
+    worker.write_text("<?php throw new RuntimeException('no database yet');")
+    port = socket.socket()
+    port.bind(("127.0.0.1", 0))
+    listen = f"127.0.0.1:{port.getsockname()[1]}"
+    port.close()
+    command = [str(hayate_binary()), "serve", str(tmp_path), "--worker", str(worker), "--listen", listen]
+    done = subprocess.run([*command, "--control", f"{tmp_path}/c.sock"], capture_output=True, text=True, timeout=30)
+    assert done.returncode != 0 and "no database yet" in done.stderr
+
+
+def test_ten_thousand_idle_connections(hayate_command, tmp_path) -> None:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 12000:
+        pytest.skip(f"this machine allows {hard} open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 20000), hard))
+    root = site.make(tmp_path)
+    connections = []
+    try:
+        with Hayate(config=f'[limits]\nconnections = 20000\n[[app]]\nroot = "{root}"\n', workers=1) as server:
+            for i in range(10000):
+                s = socket.socket()
+                # Several source addresses: one has too few ports left on a busy machine.
+                s.bind((f"127.0.0.{2 + i % 5}", 0))
+                s.connect(("127.0.0.1", server.port))
+                connections.append(s)
+            for i in range(20):
+                assert get(server, f"/ok.php?{i}").text == f"ok {i}"
+            rss = next(
+                int(line.split()[1])
+                for line in pathlib.Path(f"/proc/{server.pid}/status").read_text().splitlines()
+                if line.startswith("VmRSS")
+            )
+            assert rss < 400_000, f"{rss} KiB for 10,000 idle connections"
+            for s in connections:
+                s.close()
+            connections.clear()
+            assert get(server, "/ok.php?after").text == "ok after"
+    finally:
+        for s in connections:
+            s.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_what_is_seen_from_outside(start, tmp_path) -> None:
+    log = tmp_path / "access.log"
+    server = start(workers="1", access_log=str(log))
+    get(server, "/ok.php?x", headers={"User-Agent": "an-agent"})
+    get(server, "/error.php")
+    get(server, "/nowhere")
+
+    def control(path: str) -> tuple[int, str]:
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(str(server.control))
+            s.sendall(f"GET {path} HTTP/1.1\r\nHost: hayate\r\nConnection: close\r\n\r\n".encode())
+            data = b""
+            while chunk := s.recv(65536):
+                data += chunk
+        head, _, body = data.partition(b"\r\n\r\n")
+        return int(head.split(b" ")[1]), body.decode()
+
+    assert control("/healthz")[0] == 200 and control("/readyz")[0] == 200
+    status, metrics = control("/metrics")
+    assert status == 200
+    for name in ("hayate_requests_total", "hayate_request_duration_seconds_bucket", "hayate_queue_wait_seconds_bucket"):
+        assert name in metrics, metrics[:3000]
+    for name in ("hayate_workers", "hayate_worker_restarts_total", "hayate_memory_bytes"):
+        assert name in metrics, metrics[:3000]
+    assert until(lambda: log.exists() and len(log.read_text().splitlines()) >= 3)
+    first = log.read_text().splitlines()[0]
+    assert '"GET /ok.php?x HTTP/1.1" 200 4 ' in first and "an-agent" in first
+    said = server.log()
+    assert "a line of mine" in said and "site" in next(line for line in said.splitlines() if "a line of mine" in line)
