@@ -24,7 +24,8 @@
         $_SERVER['SCRIPT_FILENAME'] = $file;
         $_SERVER['SCRIPT_NAME'] = $script;
         $_SERVER['PATH_INFO'] = $parts[2] ?? '';
-        $_SERVER['DOCUMENT_URI'] = $_SERVER['PHP_SELF'] = $path;
+        $_SERVER['DOCUMENT_URI'] = $script;
+        $_SERVER['PHP_SELF'] = $path;
         return $file;
     };
 

@@ -1,0 +1,88 @@
+"""What the script says before its body: headers, cookies, status."""
+
+from __future__ import annotations
+
+from parity.dsl import HTTP_DATE, MAX_AGE, Case, get, head, post, request
+
+CODES = (100, 101, 200, 201, 202, 203, 205, 206, 226, 299, 300, 301, 302, 303, 305, 307, 308, 400, 401, 402, 403, 404,
+         405, 406, 409, 410, 413, 414, 416, 418, 421, 422, 425, 426, 428, 429, 431, 444, 451, 499, 500, 501, 502, 503,
+         504, 505, 507, 511, 599, 600, 999, 0, 99, 1000)
+STATUS_LINES = ("custom", "old", "unknown", "bare", "ok", "status", "status_reason", "status_lower", "protocol", "http2",
+                "utf8", "word", "big")
+SERVER_HEADERS = (
+    "Server: MyServer/1.0", "Date: Wed, 21 Oct 2015 07:28:00 GMT", "Connection: keep-alive", "Keep-Alive: timeout=5",
+    "Transfer-Encoding: gzip", "Upgrade: websocket", "Trailer: X-T", "X-Accel-Expires: 10", "X-Accel-Buffering: no",
+    "X-Accel-Limit-Rate: 0", "X-Accel-Charset: utf-8", "Content-Encoding: identity", "Proxy-Connection: close",
+    "X-Powered-By: me", "Alt-Svc: h3", "Strict-Transport-Security: max-age=1", "Content-Length: abc", "Content-Length: -1",
+)  # fmt: skip
+
+CASES = [
+    Case("header", get(), head(), doc="header() in its forms"),
+    Case(
+        "location",
+        get(),
+        *[get(f"?before={code}") for code in (200, 201, 202, 301, 303, 307, 308, 400, 404, 503)],
+        *[get(f"?after={code}") for code in (200, 201, 301, 404)],
+        *[get(f"?third={code}") for code in (201, 301, 303, 307, 308)],
+        get("?to=https://elsewhere.test/x?y%26z"),
+        get("?to=relative"),
+        get("?to=//host/path"),
+        get("?to=%C3%A9"),
+        get("?to="),
+        post("", form="a=1"),
+        head(),
+        doc="a Location header makes 302 of 200, and nothing of the others",
+    ),
+    Case("status_line", *[get(f"?line={line}") for line in STATUS_LINES], doc="status lines and Status headers"),
+    Case("response_code", get(), *[get(f"?code={code}") for code in CODES], doc="http_response_code()"),
+    Case(
+        "code_and_line",
+        *[get(f"?do={steps}") for steps in ("code,line", "line,code", "third,code", "code,third", "status,code", "code,status",
+                                            "location,code", "code,location", "line,location", "location,remove", "location,line")],
+        doc="several ways to say the status, one after the other",
+    ),
+    Case("setcookie", normalise=[HTTP_DATE, MAX_AGE], doc="setcookie() and setrawcookie()"),
+    Case("cookie_headers", get(), get("?replace"), doc="repeated headers keep their order"),
+    Case("remove", get(), get("?cookies"), get("?type"), get("?all"), doc="header_remove()"),
+    Case("remove", get(), get("?all"), get("?powered"), profile="display", name="powered_by", doc="X-Powered-By"),
+    Case("sent", doc="headers_sent() and what is too late after it"),
+    Case("callback", get(), get("?exit"), head(), doc="header_register_callback()"),
+    Case("no_body", *[get(f"?code={code}{echo}") for code in (204, 304, 205, 200) for echo in ("", "&echo")], head("?code=204"),
+         doc="answers without a body"),
+    Case("length", get("?length=10"), get("?length=10&flush"), head("?length=10"), get("?length=5"), get("?length=5&flush"),
+         get("?length=15"), get("?length=15&flush"), get("?length=0"), get("?length=10&twice"), get("?length="),
+         doc="Content-Length from the script, right and wrong"),
+    Case("head", *[made for where in ("?", "?length") for made in (get(where), get("?read"), head(where), get("?read"))],
+         doc="HEAD runs the whole script"),
+    Case("injection", doc="line breaks in headers are refused"),
+    Case("long", get("?bytes=4000"), get("?bytes=8150"), get("?bytes=30000"), doc="long header values"),
+    Case("many", doc="many headers"),
+    Case(
+        "content_type",
+        get(),
+        *[get(f"?type={kind}") for kind in ("text/html", "text/plain", "text/plain;charset=latin1", "TEXT/CSS", "application/json",
+                                            "text/html;%20charset=UTF-8", "image/png", "", "text/", "text/javascript", "x")],
+        get("?lower=text/xml"),
+        get("?type=text/html&twice=text/plain"),
+        get("?charset=ISO-8859-1"),
+        get("?charset="),
+        get("?charset=&type=text/html"),
+        get("?mimetype=text/plain"),
+        get("?mimetype=application/json"),
+        get("?mimetype="),
+        head("?type=text/plain"),
+        doc="Content-Type, default_charset and default_mimetype",
+    ),
+    Case("empty_answer", get(), head(), post("", form="a=1"), doc="a script that does nothing"),
+    Case("own_server_headers", *[get("?set=" + line.replace(" ", "%20").replace(";", "%3B")) for line in SERVER_HEADERS],
+         doc="headers that are the server's business"),
+    Case("conditional", get(), get("", headers=[("If-None-Match", '"version-1"')], label="If-None-Match"),
+         get("", headers=[("If-Modified-Since", "Wed, 21 Oct 2015 07:28:00 GMT")], label="If-Modified-Since"),
+         get("", headers=[("Range", "bytes=0-3")], label="Range"), head(), doc="caching headers are the script's own"),
+    Case("partial", get(), get("", headers=[("Range", "bytes=2-4")], label="Range"), doc="a range that the script serves"),
+    Case("unauthorised", get(), get("", headers=[("Authorization", "Basic dXNlcjpzZWNyZXQ=")], label="with credentials"), doc="401"),
+    Case("after_output", *[get(f"?bytes={count}") for count in (1, 4095, 4096, 4097, 9000)], doc="headers after output"),
+    Case("after_output", get("?bytes=0"), get("?bytes=1"), profile="display", name="after_output_unbuffered",
+         doc="headers after output without a buffer"),
+    Case("cors", request("OPTIONS", "", headers=[("Origin", "http://a.test")]), get(), doc="OPTIONS is the script's to answer"),
+]

@@ -1,0 +1,24 @@
+<?php
+require_once __DIR__ . '/../show.php';
+header('X-Plain: one');
+header('X-Replaced: first');
+header('X-Replaced: second');
+header('X-Appended: first');
+header('X-Appended: second', false);
+header('x-case: lower');
+header('X-CASE: upper');
+header('X-Empty:');
+header('X-NoSpace:value');
+header('X-Spaces:    value   ');
+header('X-Colons: a:b:c');
+header("X-Trailing: newline\n");
+header('X-Utf8: é');
+header('X-Three: a');
+header('X-Three: b', false);
+header('X-Three: c', false);
+header('X-Three: d');
+header('X-Three: e', false);
+@header('No colon at all');
+@header('');
+@header('X Space In Name: 1');
+show('list', headers_list());

@@ -1,0 +1,3 @@
+<?php
+header('X-Long: ' . str_repeat('v', (int) $_GET['bytes']));
+echo 'long';

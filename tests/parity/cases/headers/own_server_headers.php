@@ -1,0 +1,4 @@
+<?php
+/* Headers that are the server's business, set by the script. */
+header($_GET['set']);
+echo 'body';

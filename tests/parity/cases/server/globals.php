@@ -1,0 +1,4 @@
+<?php
+$keys = array_keys($GLOBALS);
+sort($keys);
+echo implode("\n", $keys), "\n";

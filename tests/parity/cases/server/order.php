@@ -1,0 +1,2 @@
+<?php
+echo implode("\n", array_keys($_SERVER)), "\n";

@@ -1,0 +1,151 @@
+"""Compares two answers, and holds the differences found against the accepted ones.
+
+What is compared: status, reason phrase, every header (names case-insensitively, repeated headers in their order) and
+the body to the byte. What is not, and why:
+
+- `Date` says when, not what: it only has to be there when the reference has one.
+- Framing belongs to the server: a body whose length the script did not state may come chunked or with a
+  Content-Length. A stated Content-Length is compared as part "header:content-length".
+- `Connection` and `Keep-Alive` belong to the connection, and every request asks for it to be closed.
+- Whether the message was complete, and that no byte follows it, is compared as part "framing".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+
+from lib.client import Response
+
+from .dsl import Replacement, Request
+
+CONNECTION_HEADERS = {"connection", "keep-alive", "date", "transfer-encoding"}
+
+#: An answer that streams sends its first body byte at least this many seconds before its last.
+STREAMING_GAP = 0.15
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """One thing that differs; for bodies, one line. None means absent."""
+
+    part: str
+    reference: str | None
+    hayate: str | None
+
+    def __str__(self) -> str:
+        return f"{self.part}\n      expected {self.reference!r}\n      got      {self.hayate!r}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Accepted:
+    """A difference that is right, or at least known and wanted.
+
+    `case` and `request` are shell patterns for a case's id and a request's label. `part` is "status", "reason",
+    "header:<name>", "body", "framing", "streaming" or "log", or a shell pattern for those. `reference` and `hayate` are
+    regular expressions which the two values have to match in full; None accepts any value.
+    """
+
+    case: str
+    part: str
+    reason: str
+    request: str = "*"
+    reference: str | None = None
+    hayate: str | None = None
+    modes: Sequence[str] = ("classic", "worker")
+
+    def covers(self, request: Request, difference: Difference) -> bool:
+        """Whether this entry accepts `difference` (the case and the mode having been looked at already)."""
+        return (
+            shell_match(request.label, self.request)
+            and shell_match(difference.part, self.part)
+            and _matches(self.reference, difference.reference)
+            and _matches(self.hayate, difference.hayate)
+        )
+
+
+def shell_match(text: str, pattern: str) -> bool:
+    """fnmatch with `*` as the only special character: labels are full of ? and [."""
+    return re.fullmatch(".*".join(re.escape(piece) for piece in pattern.split("*")), text, re.DOTALL) is not None
+
+
+def _matches(pattern: str | None, value: str | None) -> bool:
+    return pattern is None or (value is not None and re.fullmatch(pattern, value, re.DOTALL) is not None)
+
+
+def normalised(data: bytes, replacements: Iterable[Replacement]) -> bytes:
+    """`data` with all that varies from run to run replaced."""
+    for pattern, replacement in replacements:
+        data = re.sub(pattern, replacement, data)
+    return data
+
+
+def headers_by_name(response: Response, replacements: Sequence[Replacement]) -> dict[str, list[str]]:
+    """Header values by lower-case name, those of the connection left out."""
+    result: dict[str, list[str]] = {}
+    for name, value in response.headers:
+        if name.lower() not in CONNECTION_HEADERS:
+            value = normalised(value.encode("latin-1"), replacements).decode("latin-1")
+            result.setdefault(name.lower(), []).append(value)
+    return result
+
+
+def _body_differences(reference: bytes, hayate: bytes) -> list[Difference]:
+    if reference == hayate:
+        return []
+    if max(len(reference), len(hayate)) > 200_000:
+        return [Difference("body", f"{len(reference)} bytes", f"{len(hayate)} bytes, not the same")]
+    left, right = (body.decode("utf-8", "backslashreplace").split("\n") for body in (reference, hayate))
+    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
+    found = []
+    for tag, left_from, left_to, right_from, right_to in matcher.get_opcodes():
+        if tag != "equal":
+            pairs = itertools.zip_longest(left[left_from:left_to], right[right_from:right_to])
+            found += [Difference("body", one, other) for one, other in pairs]
+    return found
+
+
+def _length_was_stated(reference: Response) -> bool:
+    """nginx never adds a Content-Length to what php-fpm sent, so one in the reference came from the script."""
+    return bool(reference.values("content-length"))
+
+
+def compare(
+    request: Request, reference: Response, hayate: Response, replacements: Sequence[Replacement]
+) -> list[Difference]:
+    """All differences between two answers to the same request."""
+    found = []
+    if reference.status != hayate.status:
+        found.append(Difference("status", str(reference.status), str(hayate.status)))
+    if reference.reason != hayate.reason:
+        found.append(Difference("reason", reference.reason, hayate.reason))
+    if bool(reference.values("date")) != bool(hayate.values("date")):
+        found.append(Difference("header:date", str(reference.values("date")), str(hayate.values("date"))))
+    left, right = headers_by_name(reference, replacements), headers_by_name(hayate, replacements)
+    if not _length_was_stated(reference):
+        right.pop("content-length", None)
+    for name in sorted(left.keys() | right.keys()):
+        if left.get(name) != right.get(name):
+            values = [None if side.get(name) is None else "\n".join(side[name]) for side in (left, right)]
+            found.append(Difference(f"header:{name}", *values))
+    bodies = [normalised(response.body, replacements) for response in (reference, hayate)]
+    found += _body_differences(*bodies)
+    ends = [
+        ("complete" if response.complete else "incomplete") + (f", then {response.rest!r}" if response.rest else "")
+        for response in (reference, hayate)
+    ]
+    if ends[0] != ends[1]:
+        found.append(Difference("framing", *ends))
+    if request.streams:
+        ways = ["streamed" if streamed(response) else "in one piece" for response in (reference, hayate)]
+        if ways[0] != ways[1]:
+            found.append(Difference("streaming", *ways))
+    return found
+
+
+def streamed(response: Response) -> bool:
+    """Whether the body's first byte came well before its last."""
+    return response.complete_at - response.first_body_byte > STREAMING_GAP

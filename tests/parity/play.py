@@ -1,0 +1,62 @@
+"""Plays a case against a server: its requests in order, each on a connection of its own, with a cookie jar."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+
+from lib.client import Response, exchange
+from lib.process import wait_until
+from lib.servers import Hayate, NginxFpm
+
+from .dsl import Case, Request
+
+
+@dataclasses.dataclass
+class Answer:
+    """What one request of a case met with. `response` is None when the client went away on purpose."""
+
+    request: Request
+    response: Response | None
+    faults: list[str]
+
+
+def play(case: Case, server: NginxFpm | Hayate, prefix: str) -> list[Answer]:
+    """Makes the case's requests and returns their answers, in order. Raises OSError when the server does not answer."""
+    script = case.path(prefix)
+    cookies: dict[str, str] = {}
+    answers = []
+    for request in case.requests:
+        if request.wait:
+            time.sleep(request.wait)
+        log_before = len(server.log()) if request.logged else 0
+        try:
+            response = exchange(
+                ("127.0.0.1", server.port), request.encode(script, cookies), abort_after=request.abort_after
+            )
+        except (OSError, ValueError) as error:
+            raise AssertionError(f"{server.name}, {case.id}, {request.label}: {type(error).__name__}: {error}") from error
+        faults = []
+        if response is not None:
+            _keep_cookies(response, cookies)
+            if request.within is not None and response.complete_at > request.within:
+                faults.append(f"answered after {response.complete_at:.2f} s, not within {request.within} s")
+            if request.streams and response.status == 200 and not response.body:
+                faults.append("an empty body cannot stream")
+        if request.logged:
+            pattern = re.compile(request.logged)
+            if not wait_until(lambda: pattern.search(server.log()[log_before:]) is not None, 1):
+                faults.append(f"the log lacks {request.logged!r}; it got: {server.log()[log_before:]!r}")
+        answers.append(Answer(request, response, faults))
+    return answers
+
+
+def _keep_cookies(response: Response, cookies: dict[str, str]) -> None:
+    for value in response.values("set-cookie"):
+        name, _, rest = value.partition("=")
+        content = rest.split(";")[0]
+        if content in ("", "deleted"):
+            cookies.pop(name, None)
+        else:
+            cookies[name] = content
