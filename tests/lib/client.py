@@ -112,7 +112,7 @@ def _head(data: bytes, start: int) -> tuple[str, int, str, list[tuple[str, str]]
     lines = data[start:end].decode("latin-1").split("\r\n")
     version, _, rest = lines[0].partition(" ")
     code, _, reason = rest.partition(" ")
-    if version not in ("HTTP/1.1", "HTTP/1.0") or not (len(code) == 3 and code.isdigit()):
+    if version not in ("HTTP/1.1", "HTTP/1.0") or not code.isdigit():
         raise BadResponse(f"not a status line: {lines[0]!r}")
     headers = []
     for line in lines[1:]:

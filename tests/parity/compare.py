@@ -3,7 +3,7 @@
 What is compared: status, reason phrase, every header (names case-insensitively, repeated headers in their order) and
 the body to the byte. What is not, and why:
 
-- `Date` says when, not what: it only has to be there when the reference has one.
+- `Date` says when, not what: it only has to come as often as in the reference.
 - Framing belongs to the server: a body whose length the script did not state may come chunked or with a
   Content-Length. A stated Content-Length is compared as part "header:content-length".
 - `Connection` and `Keep-Alive` belong to the connection, and every request asks for it to be closed.
@@ -122,7 +122,7 @@ def compare(
         found.append(Difference("status", str(reference.status), str(hayate.status)))
     if reference.reason != hayate.reason:
         found.append(Difference("reason", reference.reason, hayate.reason))
-    if bool(reference.values("date")) != bool(hayate.values("date")):
+    if len(reference.values("date")) != len(hayate.values("date")):
         found.append(Difference("header:date", str(reference.values("date")), str(hayate.values("date"))))
     left, right = headers_by_name(reference, replacements), headers_by_name(hayate, replacements)
     if not _length_was_stated(reference):

@@ -1,0 +1,1 @@
+"""PHP's own tests (.phpt of php-src) through a server, against the same through php-cgi."""

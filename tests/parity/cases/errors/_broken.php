@@ -1,0 +1,3 @@
+<?php
+echo "unclosed {$x";
+if (true) {

@@ -1,0 +1,8 @@
+<?php
+$object = new class {
+    public function __destruct()
+    {
+        throw new Exception('in a destructor');
+    }
+};
+echo "body\n";

@@ -1,0 +1,3 @@
+<?php
+echo "never";
+this is not php at all;

@@ -1,0 +1,20 @@
+<?php
+echo "start\n";
+echo $undefined;
+echo [1][5] ?? 'default', "\n";
+echo [1][5];
+echo "text"["x"] ?? 'none', "\n";
+$array = [1, 2];
+echo "$array\n";
+echo hex2bin('abc');
+file_get_contents('/nonexistent/file');
+include '/nonexistent/include.php';
+trigger_error('a user warning', E_USER_WARNING);
+trigger_error('a user notice', E_USER_NOTICE);
+trigger_error('a user deprecation', E_USER_DEPRECATED);
+strlen(null);
+$object = new stdClass();
+echo $object->missing;
+echo 1 <=> "a", "\n";
+echo @$silenced;
+echo "end\n";

@@ -1,0 +1,2 @@
+<?php
+exit("in an include\n");

@@ -1,0 +1,45 @@
+<?php
+/* Each request starts from nothing, whatever the one before it did. */
+require_once __DIR__ . '/../show.php';
+show('ini', [ini_get('precision'), ini_get('memory_limit'), ini_get('include_path'), ini_get('display_errors')]);
+show('timezone', date_default_timezone_get());
+show('locale', setlocale(LC_ALL, '0'));
+show('umask', decoct(umask()));
+show('cwd', getcwd() === __DIR__);
+show('error reporting', error_reporting());
+show('handlers', [set_error_handler(null), set_exception_handler(null)]);
+show('constant', defined('PARITY_STATE'));
+show('function', function_exists('parity_state'));
+show('class', class_exists('ParityState', false));
+show('static', (static function () { static $count = 0; return ++$count; })());
+show('autoloaders', spl_autoload_functions());
+show('wrappers', in_array('parity', stream_get_wrappers()));
+show('mb', [mb_internal_encoding(), mb_substitute_character()]);
+show('error', error_get_last());
+show('assert', assert_options(ASSERT_ACTIVE));
+show('libxml', libxml_use_internal_errors());
+show('bcscale', function_exists('bcscale') ? bcscale() : 0);
+show('putenv', getenv('PARITY_STATE'));
+show('level', ob_get_level());
+
+ini_set('precision', '5');
+ini_set('memory_limit', '64M');
+ini_set('include_path', '/nowhere');
+ini_set('display_errors', '1');
+date_default_timezone_set('Asia/Tokyo');
+setlocale(LC_ALL, 'C.UTF-8');
+umask(077);
+chdir('/');
+error_reporting(0);
+set_error_handler(static fn () => true);
+set_exception_handler(static fn () => true);
+define('PARITY_STATE', 1);
+eval('function parity_state() {} class ParityState {}');
+spl_autoload_register(static fn () => null);
+stream_wrapper_register('parity', 'ParityState');
+mb_internal_encoding('ISO-8859-1');
+mb_substitute_character(65);
+echo $undefined;
+libxml_use_internal_errors(true);
+putenv('PARITY_STATE=1');
+ob_start();

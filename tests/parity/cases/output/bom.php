@@ -1,0 +1,3 @@
+﻿<?php
+header("X-Bom: 1");
+echo headers_sent() ? "sent" : "not sent";

@@ -1,0 +1,26 @@
+<?php
+require_once __DIR__ . '/../show.php';
+$base = ob_get_level();
+show('output_buffering', ini_get('output_buffering'));
+show('implicit_flush', ini_get('implicit_flush'));
+show('handlers', ob_list_handlers());
+ob_start();
+echo 'one';
+ob_start();
+echo 'two';
+show('level', ob_get_level() - $base);
+$inner = ob_get_clean();
+$outer = ob_get_clean();
+show('inner', $inner);
+show('outer', $outer);
+ob_start();
+echo 'discarded';
+ob_end_clean();
+ob_start();
+echo 'kept';
+show('flushed', ob_get_flush());
+show('length', ob_get_length() !== false);
+show('no buffer', [@ob_end_clean() !== null]);
+ob_start();
+ob_start();
+echo "left open, two deep\n";

@@ -1,0 +1,2 @@
+no php tag at all
+<?xml version="1.0"?>
