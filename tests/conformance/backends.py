@@ -7,18 +7,18 @@ for one set of ini settings and environment, and serves every test that wants ex
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 
-from lib.servers import GENERIC_WORKER, PHP_VERSION, Hayate, NginxFpm, Server, ServerError, free_port
+from lib.servers import GENERIC_WORKER, PHP_VERSION, Hayate, NginxFpm, Server, ServerError
 
 from .phpt import Request, Response
 
@@ -165,14 +165,17 @@ class PhpCgi(Backend):
 
 
 class Http(Backend):
-    """A web server. `start` makes one, not yet started, for a tree, its ini settings and its environment."""
+    """A web server with one PHP process, restarted for each set of settings. Subclasses say which server."""
 
-    def __init__(self, tree: pathlib.Path, start: Callable[[pathlib.Path, Settings, Settings], Server]) -> None:
+    def __init__(self, tree: pathlib.Path) -> None:
         super().__init__(tree)
-        self._make = start
         self._server: Server | None = None
         self._setting: Setting | None = None
         self._refused: ServerError | None = None
+
+    def make(self, ini: Settings, env: Settings) -> Server:
+        """A server for the tree, not yet started."""
+        raise NotImplementedError
 
     def run(self, script: str, setting: Setting, request: Request) -> Response:
         if setting != self._setting:
@@ -193,7 +196,7 @@ class Http(Backend):
         self.close()
         self._setting, self._refused = setting, None
         ini, env = setting.ini(self.tree), setting.env(self.tree)
-        server = self._make(self.tree, ini, php_environment(self.tree, ini, env))
+        server = self.make(ini, php_environment(self.tree, ini, env))
         try:
             self._server = server.start()
         except (ServerError, OSError) as error:
@@ -236,3 +239,44 @@ class Http(Backend):
             self._event(f"after {dict(setting[0]) if setting else ''}", str(error)[-2000:])
             server.kill()
         server.remove()
+
+
+class PhpFpm(Http):
+    """nginx and php-fpm: tells what fails behind any web server from what fails behind Hayate alone."""
+
+    def make(self, ini: Settings, env: Settings) -> Server:
+        server = NginxFpm(self.tree, ini=ini, fpm={"clear_env": "no", "chdir": self.tree}, workers=1)
+        server.fpm.spawn = functools.partial(server.fpm.spawn, env)
+        return server
+
+
+class HayateInTree(Hayate):
+    """Hayate started in the directory it serves, where relative paths in ini settings of the tests begin."""
+
+    def command(self) -> Sequence[str | os.PathLike[str]]:
+        return ["/usr/bin/env", f"--chdir={self.root}", *super().command()]
+
+
+class HayateClassic(Http):
+    """Hayate in classic mode."""
+
+    def make(self, ini: Settings, env: Settings) -> Server:
+        return HayateInTree(self.tree, ini=ini, env=env, workers=1)
+
+
+class HayateWorker(Http):
+    """Hayate in worker mode: a worker script includes the test, and a new process takes over after each request."""
+
+    def make(self, ini: Settings, env: Settings) -> Server:
+        worker = self.tree / "conformance_worker.php"
+        shutil.copyfile(GENERIC_WORKER, worker)
+        return HayateInTree(self.tree, ini=ini, env=env, workers=1, worker=worker, args=["--max-requests", "1"])
+
+
+#: Backend by its name on the command line and in the report.
+BACKENDS: dict[str, type[Backend]] = {
+    "php-cgi": PhpCgi,
+    "php-fpm": PhpFpm,
+    "hayate classic": HayateClassic,
+    "hayate worker": HayateWorker,
+}

@@ -22,7 +22,7 @@ CASES = [
          get("?ignore", abort_after=200, label="abort ignored"), get("?read", wait=0.6, label="what happened then"),
          doc="the client goes away"),
     Case("connection", doc="connection_status() and ignore_user_abort()"),
-    Case("timeout", get("", logged="Maximum execution time"), get("?sleep"), get("", label="GET once more"), doc="max_execution_time"),
+    Case("timeout", get("", logged="Maximum execution time"), get("?sleep"), doc="max_execution_time"),
     Case("memory", get("", logged="Allowed memory size"), get("?string"), get(), doc="memory_limit"),
     Case("state", get(), get(), get(), doc="nothing is left of the request before", classic_only="worker mode keeps the state of the process"),
     Case("ticks", doc="tick functions"),

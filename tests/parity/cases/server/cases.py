@@ -48,6 +48,7 @@ CASES = [
         get("/semi;colon=1"),
         doc="script name, path info and their kin, as cgi.fix_pathinfo leaves them",
     ),
+    Case("paths", get(), get("/foo"), get("/foo/bar?q"), profile="hardened", name="paths_not_fixed", doc="the same with cgi.fix_pathinfo off"),
     Case(
         "query",
         get(""),

@@ -1,0 +1,301 @@
+"""Which tests are run, under which settings, and the running of them on several copies of the tree at once.
+
+What may run is decided once, by php-cgi: a test that it skips (by SKIPIF, for want of an extension, or because it
+needs a command line) is skipped for every server, and a test that it runs has to pass on every server.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import queue
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass
+
+from lib.process import temporary_directory
+from lib.servers import PHP_VERSION
+
+from .backends import Backend, Setting, ini_arguments, php_environment, run_process
+from .phpt import BrokenTest, Request, Response, Test
+
+#: run-tests.php's own settings, and below them PHP's built-in defaults where Debian's php.ini departs from them:
+#: the tests are written for a PHP without a php.ini.
+INI = {
+    "output_handler": "",
+    "open_basedir": "",
+    "disable_functions": "",
+    "output_buffering": "Off",
+    "error_reporting": "32767",
+    "display_errors": "1",
+    "display_startup_errors": "1",
+    "log_errors": "0",
+    "html_errors": "0",
+    "track_errors": "0",
+    "report_memleaks": "1",
+    "report_zend_debug": "0",
+    "docref_root": "",
+    "docref_ext": ".html",
+    "error_prepend_string": "",
+    "error_append_string": "",
+    "auto_prepend_file": "",
+    "auto_append_file": "",
+    "ignore_repeated_errors": "0",
+    "precision": "14",
+    "serialize_precision": "-1",
+    "memory_limit": "128M",
+    "opcache.fast_shutdown": "0",
+    "opcache.file_update_protection": "0",
+    "opcache.revalidate_freq": "0",
+    "opcache.jit_hot_loop": "1",
+    "opcache.jit_hot_func": "1",
+    "opcache.jit_hot_return": "1",
+    "opcache.jit_hot_side_exit": "1",
+    "zend.assertions": "1",
+    "zend.exception_ignore_args": "0",
+    "zend.exception_string_param_max_len": "15",
+    "short_open_tag": "0",
+    # PHP's built-in defaults
+    "variables_order": "EGPCS",
+    "request_order": "",
+    "register_argc_argv": "1",
+    "enable_dl": "1",
+    "expose_php": "1",
+    "max_input_time": "-1",
+    "session.gc_probability": "1",
+    "session.gc_divisor": "100",
+    "session.sid_length": "32",
+    "session.sid_bits_per_character": "4",
+    "session.save_path": "",
+}
+
+#: Tests handed to a job at a time: small enough to keep the jobs level, large enough to keep a server busy.
+CHUNK = 100
+
+
+@dataclass
+class Outcome:
+    """How one test went. `status` is pass, fail, xfail (a failure the test itself announces), skip or borked."""
+
+    status: str
+    why: str = ""
+    output: str = ""
+
+
+@dataclass
+class Case:
+    """A test that can be run: what is asked, and under which settings."""
+
+    test: Test
+    setting: Setting
+    request: Request
+    alone: bool
+
+    @property
+    def script(self) -> str:
+        """Path of the script below the tree."""
+        return self.test.name[: -len("phpt")] + "php"
+
+
+def find_tests(root: pathlib.Path, paths: list[str]) -> list[str]:
+    """Names of all tests below the given directories (or of the files themselves), sorted."""
+    names = set()
+    for path in paths:
+        start = root / path
+        if not start.exists():
+            raise SystemExit(f"{path}: no such file or directory in php-src")
+        files = [start] if start.is_file() else start.rglob("*.phpt")
+        names.update(str(file.relative_to(root)) for file in files)
+    return sorted(names)
+
+
+def loaded_extensions() -> set[str]:
+    """Names, in lower case, of what php-cgi has loaded."""
+    command = [f"/usr/bin/php-cgi{PHP_VERSION}", "-m"]
+    listed = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    names = {line.strip().lower() for line in listed.splitlines()}
+    return names | ({"opcache"} if "zend opcache" in names else set())
+
+
+def plan(root: pathlib.Path, names: list[str]) -> tuple[list[Case], dict[str, Outcome]]:
+    """(cases that may run, outcomes of those that cannot)."""
+    cases, settled = [], {}
+    extensions = loaded_extensions()
+    for name in names:
+        try:
+            test = Test(root, name)
+            if why := test.unsupported():
+                settled[name] = Outcome("skip", why)
+                continue
+            missing = set(test.text("EXTENSIONS").lower().split()) - extensions
+            if missing:
+                settled[name] = Outcome("skip", f"extension {' '.join(sorted(missing))} is not there")
+                continue
+            alone = "CONFLICTS" in test.sections or (test.path.parent / "CONFLICTS").exists()
+            cases.append(Case(test, Setting({**INI, **test.ini()}, test.env()), test.request(), alone))
+        except BrokenTest as error:
+            settled[name] = Outcome("borked", str(error))
+    return cases, settled
+
+
+class Runner:
+    """Runs cases in one copy of the tree."""
+
+    def __init__(self, tree: pathlib.Path, backend: Backend, verdicts: dict[str, Outcome] | None) -> None:
+        self.tree = tree
+        self.backend = backend
+        #: Baseline outcomes, which say what is skipped; None when this run is the baseline.
+        self._verdicts = verdicts
+        self._skips: dict[tuple[pathlib.Path, bytes], str] = {}
+
+    def run(self, case: Case) -> Outcome:
+        """Runs one test, twice if it fails and is known to be flaky."""
+        if settled := self._settled(case):
+            return settled
+        script = self.tree / case.script
+        try:
+            outcome = self._attempt(case, script)
+            if outcome.status != "pass" and case.test.is_flaky(outcome.output.encode("utf-8", "surrogateescape")):
+                outcome = self._attempt(case, script)
+        except BrokenTest as error:
+            outcome = Outcome("borked", str(error))
+        if outcome.status == "fail" and "XFAIL" in case.test.sections:
+            outcome.status = "xfail"
+        return outcome
+
+    def _attempt(self, case: Case, script: pathlib.Path) -> Outcome:
+        script.unlink(missing_ok=True)
+        script.write_bytes(case.test.sections["FILE"])
+        try:
+            response = self.backend.run(case.script, case.setting, case.request)
+        finally:
+            self._clean(case)
+            script.unlink(missing_ok=True)
+        why = case.test.complaint(response)
+        return Outcome("fail", why, _as_text(response)) if why else Outcome("pass")
+
+    def _settled(self, case: Case) -> Outcome | None:
+        if self._verdicts is not None:
+            verdict = self._verdicts[case.test.name]
+            return verdict if verdict.status in ("skip", "borked") else None
+        said = self._skipif(case)
+        kind = said[:5].lower()
+        if kind.startswith("skip"):
+            return Outcome("skip", said[4:].lstrip(" :-").splitlines()[0] if said[4:].strip() else "without a reason")
+        if kind in ("xfail", "flaky"):
+            case.test.sections[kind.upper()] = said[5:].encode()
+        elif said and not kind.startswith(("info", "warn")):
+            return Outcome("borked", f"SKIPIF says {said[:200]!r}")
+        return None
+
+    def _skipif(self, case: Case) -> str:
+        code = case.test.sections.get("SKIPIF", b"")
+        folder = (self.tree / case.test.name).parent
+        if not code.strip():
+            return ""
+        # Per directory: the code often includes a file of its own.
+        if (folder, code) not in self._skips:
+            said = self._php("php-cgi", case, ".skip.php", code, "-q")
+            if said.startswith("nocache"):
+                return ""
+            self._skips[folder, code] = said
+        return self._skips[folder, code]
+
+    def _clean(self, case: Case) -> None:
+        if code := case.test.sections.get("CLEAN", b"").strip():
+            self._php("php", case, ".clean.php", code)
+
+    def _php(self, program: str, case: Case, suffix: str, code: bytes, *arguments: str) -> str:
+        file = self.tree / (case.test.name[: -len(".phpt")] + suffix)
+        file.write_bytes(code)
+        env = php_environment(self.tree, case.setting.ini(self.tree), case.setting.env(self.tree))
+        command = [f"/usr/bin/{program}{PHP_VERSION}", *arguments, *ini_arguments(INI), str(file)]
+        output, _ = run_process(command, env, self.tree)
+        file.unlink(missing_ok=True)
+        return output.decode("utf-8", "replace").strip()
+
+
+def _as_text(response: Response) -> str:
+    head = f"{response.status} {response.reason}\n" if response.status != 200 else ""
+    return head + response.body[: 1 << 20].decode("utf-8", "surrogateescape")
+
+
+@dataclass
+class Run:
+    """All outcomes of one backend, by test, and what befell its servers."""
+
+    outcomes: dict[str, Outcome]
+    events: list[tuple[str, str]]
+    seconds: float
+
+    def as_json(self) -> dict:
+        """What from_json() reads; outputs are cut to what a reader needs."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict) -> Run:
+        """The run as_json() wrote."""
+        outcomes = {name: Outcome(**outcome) for name, outcome in data["outcomes"].items()}
+        return cls(outcomes, [tuple(event) for event in data["events"]], data["seconds"])
+
+
+def run_all(
+    source: pathlib.Path,
+    cases: list[Case],
+    settled: dict[str, Outcome],
+    backend: type[Backend],
+    verdicts: dict[str, Outcome] | None,
+    jobs: int,
+    label: str,
+) -> Run:
+    """Runs every case on `jobs` fresh copies of the tree; tests that exclude others run after all else, one by one."""
+    started = time.monotonic()
+    cases = sorted(cases, key=lambda case: (case.alone, case.setting, case.test.name))
+    work: queue.SimpleQueue[list[Case]] = queue.SimpleQueue()
+    crowd = [case for case in cases if not case.alone]
+    while crowd:
+        chunk = [case for case in crowd[:CHUNK] if case.setting == crowd[0].setting]
+        work.put(chunk)
+        crowd = crowd[len(chunk) :]
+    outcomes, events, errors = dict(settled), [], []
+    runners = []
+
+    def drain(runner: Runner) -> None:
+        try:
+            while True:
+                for case in work.get_nowait():
+                    outcomes[case.test.name] = runner.run(case)
+                    if len(outcomes) % 500 == 0:
+                        print(f"{label}: {len(outcomes)} of {len(cases) + len(settled)}", file=sys.stderr, flush=True)
+        except queue.Empty:
+            pass
+        except BaseException as error:
+            errors.append(error)
+
+    directories = [temporary_directory("phpt") for _ in range(jobs)]
+    try:
+        for directory in directories:
+            tree = directory / "php-src"
+            copy = ["cp", "-R", "--preserve=mode,timestamps", "--reflink=auto", str(source), str(tree)]
+            subprocess.run(copy, check=True)
+            runners.append(Runner(tree, backend(tree), verdicts))
+        threads = [threading.Thread(target=drain, args=(runner,)) for runner in runners]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for case in (case for case in cases if case.alone and not errors):
+            outcomes[case.test.name] = runners[0].run(case)
+    finally:
+        for runner in runners:
+            runner.backend.close()
+            events += runner.backend.events
+        for directory in directories:
+            # Tests leave directories behind that nobody may enter.
+            subprocess.run(["chmod", "-R", "u+rwX", str(directory)], check=False, stderr=subprocess.DEVNULL)
+            shutil.rmtree(directory, ignore_errors=True)
+    if errors:
+        raise errors[0]
+    return Run(outcomes, events, time.monotonic() - started)

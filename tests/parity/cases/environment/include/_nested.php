@@ -1,0 +1,2 @@
+<?php
+return include '_value.php';

@@ -1,0 +1,20 @@
+<?php
+require_once __DIR__ . '/../show.php';
+$document = new DOMDocument();
+$document->loadXML('<a><b c="d">é</b></a>');
+show('dom', $document->saveHTML());
+show('simplexml', (string) simplexml_load_string('<a><b>x</b></a>')->b);
+show('preg', preg_match('/(\p{L}+)/u', '  été', $match) ? $match : null);
+show('mb', mb_strtoupper('straße'));
+show('intl', (new NumberFormatter('de_DE', NumberFormatter::CURRENCY))->formatCurrency(1234.5, 'EUR'));
+show('collator', (new Collator('sv_SE'))->compare('z', 'ö'));
+show('gd', (static function () { $i = imagecreatetruecolor(2, 2); ob_start(); imagepng($i); return md5(ob_get_clean()); })());
+show('hash', hash('sha256', 'x'));
+show('openssl', openssl_digest('x', 'sha1'));
+show('iconv', iconv('UTF-8', 'ISO-8859-1//TRANSLIT', '€é'));
+show('gettext', _('untranslated'));
+show('ctype', ctype_alpha('abc'));
+show('igbinary', bin2hex(igbinary_serialize([1])));
+show('sockets', socket_strerror(2));
+show('curl', curl_version()['version_number'] > 0);
+show('ffi', extension_loaded('ffi'));

@@ -1,0 +1,21 @@
+<?php
+require_once __DIR__ . '/../show.php';
+$status = opcache_get_status(true);
+show('enabled', $status['opcache_enabled']);
+show('keys', array_keys($status));
+show('full', $status['cache_full']);
+show('restart', [$status['restart_pending'], $status['restart_in_progress']]);
+show('this script', isset($status['scripts'][__FILE__]));
+show('is cached', opcache_is_script_cached(__FILE__));
+show('hits', $status['opcache_statistics']['hits'] >= 0);
+$configuration = opcache_get_configuration();
+show('directives', array_keys($configuration['directives']));
+show('version', $configuration['version']);
+show('interned', $status['interned_strings_usage']['buffer_size'] > 0);
+$file = sys_get_temp_dir() . '/parity-opcache.php';
+file_put_contents($file, '<?php return 1;');
+touch($file, 1_700_000_000);
+show('compile', opcache_compile_file($file));
+show('cached', opcache_is_script_cached($file));
+show('invalidate', opcache_invalidate($file, true));
+unlink($file);

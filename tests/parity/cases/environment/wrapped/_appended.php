@@ -1,0 +1,2 @@
+<?php
+echo "appended, saw ", $shared ?? "nothing", ", ", $own ?? "nothing", "\n";
