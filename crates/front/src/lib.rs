@@ -1,1 +1,153 @@
-//! Listeners, HTTP, routing and static files.
+//! Hayate's front: listeners, HTTP/1 on hyper, routing, static files, and the translation between HTTP and the ring.
+//!
+//! It promises strict parsing (what is not plainly a request is refused before hyper sees it), limits on everything a client can
+//! make large or slow, and bounded memory per connection whatever the size of bodies. It knows nothing of PHP beyond
+//! the extension of scripts, nothing of processes, and nothing of configuration files.
+//!
+//! All of it runs on one thread, on the runtime that [`runtime::build`] makes; only file reads use other threads.
+//!
+//! *103 Early Hints*: hyper's server has no interface for informational responses other than 100, which it sends by itself
+//! (version 1.12), so a script cannot send 103 through Hayate yet.
+
+mod access_log;
+mod body;
+mod connection;
+mod dynamic;
+mod files;
+mod forwarded;
+mod guard;
+mod listen;
+mod metrics;
+mod pages;
+mod route;
+pub mod runtime;
+mod site;
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+
+pub use access_log::{AccessLog, Format};
+pub use listen::{ListenAddr, Listener};
+pub use metrics::{Metrics, SiteMetrics};
+pub use site::{Backend, HostPattern, Routes, Site};
+
+/// What holds for all sites.
+#[derive(Clone)]
+pub struct Settings {
+    /// See there.
+    pub limits: Limits,
+    /// Where answered requests are written down.
+    pub access_log: AccessLog,
+    /// Peers whose `Forwarded` and `X-Forwarded-*` headers are believed.
+    pub trusted_proxies: Vec<ipnet::IpNet>,
+    /// Whether peers on unix sockets are believed as well.
+    pub trust_unix: bool,
+    /// Shows reasons on error pages. Never in production.
+    pub development: bool,
+}
+
+/// What a client may do. Times are measured about once a second, so each may last up to a second longer.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Bytes of a request's head; above: 431.
+    pub head_size: usize,
+    /// Headers in a request; above: 431.
+    pub header_count: usize,
+    /// Bytes of the request target; above: 414.
+    pub uri_length: usize,
+    /// Bytes of a request's body; above: 413. 0: no limit.
+    pub body_size: u64,
+    /// From the first byte of a head to its end.
+    pub header_timeout: Duration,
+    /// Between two requests on one connection.
+    pub idle_timeout: Duration,
+    /// Between two pieces of a request's body.
+    pub body_timeout: Duration,
+    /// While the client takes no byte of the answer.
+    pub write_timeout: Duration,
+    /// Connections at one time; further ones wait in the listeners' backlogs.
+    pub connections: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            head_size: 32 << 10,
+            header_count: 100,
+            uri_length: 8 << 10,
+            body_size: 128 << 20,
+            header_timeout: Duration::from_secs(15),
+            idle_timeout: Duration::from_secs(75),
+            body_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(60),
+            connections: 16384,
+        }
+    }
+}
+
+/// The front: what all connections share.
+pub struct Front {
+    settings: ArcSwap<Settings>,
+    routes: ArcSwap<Routes>,
+    metrics: Arc<Metrics>,
+    connections: connection::Connections,
+    /// `None` once the front drains.
+    graceful: Mutex<Option<hyper_util::server::graceful::GracefulShutdown>>,
+    request_prefix: u32,
+    next_request: AtomicU64,
+}
+
+impl Front {
+    /// Serves nothing until [`Front::serve`] is called.
+    pub fn new(settings: Settings, routes: Routes, metrics: Arc<Metrics>) -> Arc<Front> {
+        let mut seed = [0; 4];
+        // The ids only need to differ between runs; without randomness they would still differ within one.
+        let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
+        Arc::new(Front {
+            settings: ArcSwap::from_pointee(settings),
+            routes: ArcSwap::from_pointee(routes),
+            metrics,
+            connections: connection::Connections::default(),
+            graceful: Mutex::new(Some(hyper_util::server::graceful::GracefulShutdown::new())),
+            request_prefix: u32::from_ne_bytes(seed),
+            next_request: AtomicU64::new(0),
+        })
+    }
+
+    /// Replaces settings and routes together; requests that are being served keep the old ones.
+    pub fn swap(&self, settings: Settings, routes: Routes) {
+        self.settings.store(Arc::new(settings));
+        self.routes.store(Arc::new(routes));
+    }
+
+    /// The routes in force.
+    pub fn routes(&self) -> Arc<Routes> {
+        self.routes.load_full()
+    }
+
+    /// What was counted so far.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Open connections.
+    pub fn connections(&self) -> usize {
+        self.connections.count()
+    }
+
+    /// Reopens the access log's file, after it was rotated.
+    pub fn reopen_logs(&self) -> std::io::Result<()> {
+        self.settings.load().access_log.reopen()
+    }
+
+    fn request_id(&self) -> String {
+        format!("{:08x}{:08x}", self.request_prefix, self.next_request.fetch_add(1, Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,460 @@
+//! Requests that a script answers: into the ring, and back out of it.
+
+use std::{
+    future::poll_fn,
+    io,
+    net::IpAddr,
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use hayate_ring::{Exchange, Failure, Field, HeadTooLarge, ResponseHead, Ring, Slot};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version, header, request::Parts,
+};
+use http_body::Body as _;
+use hyper::body::Incoming;
+
+use crate::{
+    Settings,
+    body::{Body, Kind},
+    connection::{Peer, State},
+    files, route,
+    route::{Script, Target},
+    site::{Backend, Site},
+};
+
+/// What the front knows of a request besides its head.
+pub(crate) struct Client<'a> {
+    pub(crate) peer: &'a Peer,
+    pub(crate) addr: Option<IpAddr>,
+    pub(crate) https: bool,
+    pub(crate) host: &'a str,
+    pub(crate) port: Option<u16>,
+    pub(crate) path: &'a [u8],
+    pub(crate) id: &'a str,
+}
+
+/// Why there is no answer of the script's.
+pub(crate) struct NoAnswer {
+    pub(crate) status: StatusCode,
+    /// For the log, and in development mode for the page.
+    pub(crate) reason: String,
+    pub(crate) retry_after: bool,
+    /// The connection cannot go on.
+    pub(crate) close: bool,
+}
+
+fn no_answer(status: u16, reason: impl Into<String>) -> NoAnswer {
+    NoAnswer {
+        status: StatusCode::from_u16(status).expect("written here"),
+        reason: reason.into(),
+        retry_after: status == 503,
+        close: false,
+    }
+}
+
+/// The request body on its way into the ring.
+struct Pump {
+    incoming: Incoming,
+    pending: Bytes,
+    received: u64,
+    limit: u64,
+    state: Arc<State>,
+}
+
+enum PumpFailure {
+    TooLarge,
+    Broken,
+}
+
+impl Pump {
+    /// Moves what can be moved. Ready when the body is over, one way or another.
+    fn poll(&mut self, cx: &mut Context<'_>, exchange: &mut Exchange) -> Poll<Result<(), PumpFailure>> {
+        loop {
+            if !self.pending.is_empty() {
+                match exchange.poll_send(cx, &mut self.pending) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Ok(())) => {}
+                    // The worker wants no more of it; hyper deals with the rest.
+                    Poll::Ready(Err(_closed)) => return Poll::Ready(Ok(())),
+                }
+            }
+            match Pin::new(&mut self.incoming).poll_frame(cx) {
+                Poll::Pending => {
+                    self.state.body_waits();
+                    return Poll::Pending;
+                }
+                Poll::Ready(None) => {
+                    self.state.serving();
+                    exchange.end_request(true);
+                    return Poll::Ready(Ok(()));
+                }
+                Poll::Ready(Some(Err(_))) => {
+                    exchange.end_request(false);
+                    return Poll::Ready(Err(PumpFailure::Broken));
+                }
+                Poll::Ready(Some(Ok(frame))) => {
+                    self.state.serving();
+                    if let Ok(data) = frame.into_data() {
+                        self.received += data.len() as u64;
+                        if self.limit != 0 && self.received > self.limit {
+                            exchange.end_request(false);
+                            return Poll::Ready(Err(PumpFailure::TooLarge));
+                        }
+                        self.pending = data;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A script that has sent its head and is still sending its body.
+pub(crate) struct Running {
+    exchange: Exchange,
+    pump: Option<Pump>,
+}
+
+impl Running {
+    pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if let Some(pump) = &mut self.pump
+            && pump.poll(cx, &mut self.exchange).is_ready()
+        {
+            self.pump = None;
+        }
+        // An error here makes hyper cut the connection: part of the answer is out, and the client has to see that it is not whole.
+        self.exchange.poll_body(cx).map(|item| item.map(|bytes| bytes.map_err(io::Error::other)))
+    }
+}
+
+/// Whether sending a request twice does what sending it once does (RFC 9110, 9.2.2).
+fn is_idempotent(method: &Method) -> bool {
+    matches!(
+        *method,
+        Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE | Method::TRACE
+    )
+}
+
+/// Runs a script. The tuple's second half is how long the request waited for a worker.
+pub(crate) async fn answer(
+    settings: &Settings,
+    site: &Site,
+    client: &Client<'_>,
+    parts: &Parts,
+    incoming: Incoming,
+    script: &Script,
+    state: &Arc<State>,
+) -> Result<(Response<Body>, Option<Duration>), NoAnswer> {
+    let Backend::Ring { ring, queue_limit, queue_timeout, wake, unavailable } = &site.backend else {
+        return Err(no_answer(404, "this site runs no scripts"));
+    };
+    if let Some(reason) = unavailable() {
+        return Err(no_answer(503, reason));
+    }
+    let limit = settings.limits.body_size;
+    let declared =
+        parts.headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+    if limit != 0 && declared.is_some_and(|n| n > limit) {
+        return Err(NoAnswer {
+            close: true,
+            ..no_answer(413, "the request's body is larger than body_size")
+        });
+    }
+    let mut pump = (!incoming.is_end_stream()).then(|| Pump {
+        incoming,
+        pending: Bytes::new(),
+        received: 0,
+        limit,
+        state: Arc::clone(state),
+    });
+    let mut again = is_idempotent(&parts.method);
+    let (exchange, head) = loop {
+        let mut slot = admit(ring, *queue_limit, *queue_timeout).await?;
+        fill(&mut slot, site, client, parts, script)
+            .map_err(|HeadTooLarge| no_answer(431, "the request's head does not fit the shared memory"))?;
+        let mut exchange = slot.submit(pump.is_some());
+        wake();
+        match head(&mut exchange, &mut pump, state).await {
+            Ok(head) => break (exchange, head),
+            Err(NoHead::Pump(PumpFailure::TooLarge)) => {
+                return Err(NoAnswer {
+                    close: true,
+                    ..no_answer(413, "the request's body is larger than body_size")
+                });
+            }
+            Err(NoHead::Pump(PumpFailure::Broken)) => {
+                return Err(NoAnswer {
+                    close: true,
+                    ..no_answer(400, "the request's body broke off or is malformed")
+                });
+            }
+            Err(NoHead::Failure(Failure::WorkerDied { started: false }))
+                if again && exchange.sent() == 0 && pump.as_ref().is_none_or(|p| p.received == 0) =>
+            {
+                // Once only: a request that kills two workers would kill them all.
+                again = false;
+            }
+            Err(NoHead::Failure(failure)) => {
+                let status = match failure {
+                    Failure::WorkerDied { .. } | Failure::Malformed => 502,
+                    Failure::RequestTimeout { .. } => 504,
+                    Failure::QueueTimeout => 503,
+                };
+                return Err(no_answer(status, failure.to_string()));
+            }
+        }
+    };
+    let waited = exchange.queue_wait();
+    if let Some(waited) = waited {
+        site.metrics.queue_wait.observe(waited.as_secs_f64());
+    }
+    let response = translate(site, parts, head, exchange, pump).await;
+    Ok((response, waited))
+}
+
+async fn admit(ring: &Arc<Ring>, limit: usize, timeout: Duration) -> Result<Slot, NoAnswer> {
+    match tokio::time::timeout(timeout, ring.admit(limit)).await {
+        Ok(Ok(slot)) => Ok(slot),
+        Ok(Err(full)) => Err(no_answer(503, full.to_string())),
+        Err(_) => Err(no_answer(503, Failure::QueueTimeout.to_string())),
+    }
+}
+
+enum NoHead {
+    Pump(PumpFailure),
+    Failure(Failure),
+}
+
+async fn head(
+    exchange: &mut Exchange,
+    pump: &mut Option<Pump>,
+    state: &Arc<State>,
+) -> Result<ResponseHead, NoHead> {
+    let result = poll_fn(|cx| {
+        if let Some(active) = pump {
+            match active.poll(cx, exchange) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(())) => *pump = None,
+                Poll::Ready(Err(failure)) => return Poll::Ready(Err(NoHead::Pump(failure))),
+            }
+        }
+        exchange.poll_head(cx).map_err(NoHead::Failure)
+    })
+    .await;
+    state.serving();
+    result
+}
+
+fn fill(
+    slot: &mut Slot,
+    site: &Site,
+    client: &Client<'_>,
+    parts: &Parts,
+    script: &Script,
+) -> Result<(), HeadTooLarge> {
+    let peer = client.peer;
+    slot.put(Field::Method, parts.method.as_str().as_bytes())?;
+    slot.put(Field::Target, parts.uri.path_and_query().map_or("/", |t| t.as_str()).as_bytes())?;
+    slot.put(Field::Query, parts.uri.query().unwrap_or_default().as_bytes())?;
+    slot.put(Field::Protocol, if parts.version == Version::HTTP_10 { b"HTTP/1.0" } else { b"HTTP/1.1" })?;
+    slot.put(Field::DocumentRoot, site.root.as_os_str().as_bytes())?;
+    slot.put(Field::ScriptFilename, script.file.as_os_str().as_bytes())?;
+    slot.put(Field::ScriptName, &script.name)?;
+    slot.put(Field::PathInfo, &script.path_info)?;
+    // nginx's $document_uri after its own rewriting: the script with what follows it.
+    let mut uri = [0; 512];
+    let len = script.name.len() + script.path_info.len();
+    if len <= uri.len() {
+        uri[..script.name.len()].copy_from_slice(&script.name);
+        uri[script.name.len()..len].copy_from_slice(&script.path_info);
+        slot.put(Field::DocumentUri, &uri[..len])?;
+    } else {
+        slot.put(Field::DocumentUri, &[&script.name[..], &script.path_info].concat())?;
+    }
+    match client.addr {
+        Some(addr) => slot.put(Field::RemoteAddr, addr.to_string().as_bytes())?,
+        None => slot.put(Field::RemoteAddr, peer.addr.as_bytes())?,
+    }
+    slot.put(Field::RemotePort, peer.port.as_bytes())?;
+    slot.put(Field::ServerAddr, peer.local_addr.as_bytes())?;
+    match client.port {
+        Some(port) => slot.put(Field::ServerPort, itoa::Buffer::new().format(port).as_bytes())?,
+        None if client.https && client.addr.is_some() => slot.put(Field::ServerPort, b"443")?,
+        None => slot.put(Field::ServerPort, peer.local_port.as_bytes())?,
+    }
+    slot.put(Field::ServerName, client.host.as_bytes())?;
+    slot.put(Field::Scheme, if client.https { b"https" } else { b"http" })?;
+    let header = |name| parts.headers.get(name).map_or(&b""[..], HeaderValue::as_bytes);
+    slot.put(Field::ContentType, header(header::CONTENT_TYPE))?;
+    slot.put(Field::ContentLength, header(header::CONTENT_LENGTH))?;
+    slot.put(Field::RequestId, client.id.as_bytes())?;
+    for (name, value) in &parts.headers {
+        // "X_A" and "X-A" would become the same variable; and HTTP_PROXY is one that libraries trust (httpoxy).
+        if !name.as_str().contains('_') && name != "proxy" {
+            slot.header(name.as_str().as_bytes(), value.as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+/// Headers that are between two neighbours only (RFC 9110, 7.6.1); hyper writes its own.
+fn is_hop_by_hop(name: &HeaderName) -> bool {
+    matches!(
+        *name,
+        header::CONNECTION | header::TRANSFER_ENCODING | header::UPGRADE | header::TE | header::TRAILER
+    ) || name == "keep-alive"
+        || name == "proxy-connection"
+}
+
+async fn translate(
+    site: &Site,
+    parts: &Parts,
+    head: ResponseHead,
+    mut exchange: Exchange,
+    pump: Option<Pump>,
+) -> Response<Body> {
+    let mut response = Response::new(Body::new(Kind::Empty));
+    let status = StatusCode::from_u16(head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    *response.status_mut() = status;
+    if let Some(reason) = &head.reason
+        && status.canonical_reason().is_none_or(|standard| standard.as_bytes() != &reason[..])
+        && let Ok(reason) = hyper::ext::ReasonPhrase::try_from(reason.clone())
+    {
+        response.extensions_mut().insert(reason);
+    }
+    let mut file = None;
+    let mut length = None;
+    let headers = response.headers_mut();
+    for (name, value) in head.headers() {
+        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(&name), HeaderValue::from_maybe_shared(value))
+        else {
+            tracing::warn!(app = site.name, "a response header of the script is malformed and was dropped");
+            continue;
+        };
+        if is_hop_by_hop(&name) {
+            continue;
+        }
+        if name == header::CONTENT_LENGTH {
+            length = value.to_str().ok().and_then(|v| v.parse::<u64>().ok());
+        } else if name == "x-accel-redirect" || name == "x-sendfile" {
+            file = Some((name == "x-sendfile", value));
+        } else {
+            headers.append(name, value);
+        }
+    }
+    if let Some((absolute, path)) = file {
+        drop(exchange);
+        return send_file(site, parts, response, absolute, &path).await;
+    }
+    if status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED || status.is_informational() {
+        return response;
+    }
+    if parts.method == Method::HEAD {
+        // What the script would have sent is unknown, unless it says so.
+        if let Some(length) = length {
+            response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+        }
+        return response;
+    }
+    let kind = match exchange.remaining() {
+        Some(left) => whole(&mut exchange, left).await.map(Kind::Full),
+        None => None,
+    };
+    let kind = kind.unwrap_or_else(|| {
+        // The script's own length is believed while its body is not known; hyper holds it to that.
+        if let Some(length) = length {
+            response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+        }
+        Kind::Running(Box::new(Running { exchange, pump }))
+    });
+    *response.body_mut() = Body::new(kind);
+    response
+}
+
+/// The whole body of a complete answer. `None` should never be: the answer was there.
+async fn whole(exchange: &mut Exchange, left: u64) -> Option<Bytes> {
+    if left == 0 {
+        return Some(Bytes::new());
+    }
+    let first = poll_fn(|cx| exchange.poll_body(cx)).await?.ok()?;
+    (first.len() as u64 == left).then_some(first)
+}
+
+/// X-Accel-Redirect (a path of the site) and X-Sendfile (a path of the machine, below the root or a configured directory).
+async fn send_file(
+    site: &Site,
+    parts: &Parts,
+    script: Response<Body>,
+    absolute: bool,
+    path: &HeaderValue,
+) -> Response<Body> {
+    let found = if absolute { below_roots(site, path) } else { inside_site(site, path) };
+    let served = match found {
+        Some((path, meta)) => {
+            let method = if parts.method == Method::HEAD { Method::HEAD } else { Method::GET };
+            files::serve(&method, &parts.headers, &path, meta).await
+        }
+        None => {
+            tracing::error!(
+                app = site.name,
+                "the script asked to send {path:?}, which is not a file of the site; X-Sendfile needs a path below \
+                 the document root or one of sendfile_roots"
+            );
+            Err(StatusCode::NOT_FOUND)
+        }
+    };
+    match served {
+        Ok(mut response) => {
+            // The script knows its file better: type, disposition, caching, cookies.
+            let mut last: Option<HeaderName> = None;
+            let (mut script_parts, _) = script.into_parts();
+            for (name, value) in script_parts.headers.drain() {
+                match name {
+                    Some(name) => {
+                        response.headers_mut().insert(name.clone(), value);
+                        last = Some(name);
+                    }
+                    None => {
+                        if let Some(name) = &last {
+                            response.headers_mut().append(name.clone(), value);
+                        }
+                    }
+                }
+            }
+            response
+        }
+        Err(status) => {
+            let mut response = Response::new(Body::new(Kind::Full(crate::pages::error(status, None))));
+            *response.status_mut() = status;
+            html(response.headers_mut());
+            response
+        }
+    }
+}
+
+pub(crate) fn html(headers: &mut HeaderMap) {
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+}
+
+fn inside_site(site: &Site, path: &HeaderValue) -> Option<(PathBuf, std::fs::Metadata)> {
+    let path = path.to_str().ok()?;
+    let path = route::normalise(path.split('?').next()?)?;
+    match route::resolve(site, &path) {
+        Target::File(file, meta) => Some((file, meta)),
+        _ => None,
+    }
+}
+
+fn below_roots(site: &Site, path: &HeaderValue) -> Option<(PathBuf, std::fs::Metadata)> {
+    use std::ffi::OsStr;
+    let path = std::fs::canonicalize(OsStr::from_bytes(path.as_bytes())).ok()?;
+    let allowed = std::iter::once(&site.root).chain(&site.sendfile_roots).any(|root| path.starts_with(root));
+    let meta = std::fs::metadata(&path).ok()?;
+    (allowed && meta.is_file()).then_some((path, meta))
+}

@@ -1,0 +1,141 @@
+//! What the front counts, in Prometheus' terms. Handles are resolved once per site, so that a request costs a few atomic additions.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, OnceLock},
+};
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct App {
+    app: String,
+}
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct AppStatus {
+    app: String,
+    status: u16,
+}
+
+/// Seconds; from half a millisecond, below which nobody cares, to the half minute at which proxies give up.
+fn latency() -> Histogram {
+    Histogram::new([
+        0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+    ])
+}
+
+/// The front's counters, for all sites.
+pub struct Metrics {
+    requests: Family<AppStatus, Counter>,
+    duration: Family<App, Histogram, fn() -> Histogram>,
+    queue_wait: Family<App, Histogram, fn() -> Histogram>,
+    in_flight: Family<App, Gauge>,
+    sent: Family<App, Counter>,
+    refused: Counter,
+    connections: Gauge,
+    sites: Mutex<HashMap<String, Arc<SiteMetrics>>>,
+}
+
+impl Metrics {
+    /// Makes the counters and registers them.
+    pub fn new(registry: &mut Registry) -> Arc<Metrics> {
+        let metrics = Metrics {
+            requests: Family::default(),
+            duration: Family::new_with_constructor(latency),
+            queue_wait: Family::new_with_constructor(latency),
+            in_flight: Family::default(),
+            sent: Family::default(),
+            refused: Counter::default(),
+            connections: Gauge::default(),
+            sites: Mutex::default(),
+        };
+        registry.register("hayate_requests", "Requests answered, by status", metrics.requests.clone());
+        registry.register_with_unit(
+            "hayate_request_duration",
+            "From the head of the request to the end of the answer",
+            Unit::Seconds,
+            metrics.duration.clone(),
+        );
+        registry.register_with_unit(
+            "hayate_queue_wait",
+            "From a request's submission to the worker that took it",
+            Unit::Seconds,
+            metrics.queue_wait.clone(),
+        );
+        registry.register("hayate_requests_in_flight", "Requests being served", metrics.in_flight.clone());
+        registry.register_with_unit(
+            "hayate_response_body",
+            "Bytes of response bodies",
+            Unit::Bytes,
+            metrics.sent.clone(),
+        );
+        registry.register("hayate_requests_refused", "Malformed requests refused", metrics.refused.clone());
+        registry.register("hayate_connections", "Open connections", metrics.connections.clone());
+        Arc::new(metrics)
+    }
+
+    /// The counters of one site; the same for the same name.
+    pub fn site(&self, name: &str) -> Arc<SiteMetrics> {
+        let mut sites = self.sites.lock().expect("no panic while it is held");
+        let made = sites.entry(name.to_owned()).or_insert_with(|| {
+            let app = App { app: name.to_owned() };
+            Arc::new(SiteMetrics {
+                name: name.to_owned(),
+                requests: self.requests.clone(),
+                by_status: (0..600).map(|_| OnceLock::new()).collect(),
+                duration: self.duration.get_or_create_owned(&app),
+                queue_wait: self.queue_wait.get_or_create_owned(&app),
+                in_flight: self.in_flight.get_or_create_owned(&app),
+                sent: self.sent.get_or_create_owned(&app),
+            })
+        });
+        Arc::clone(made)
+    }
+
+    pub(crate) fn refused(&self) {
+        self.refused.inc();
+    }
+
+    pub(crate) fn connected(&self, by: i64) {
+        self.connections.inc_by(by);
+    }
+}
+
+/// One site's counters.
+pub struct SiteMetrics {
+    name: String,
+    requests: Family<AppStatus, Counter>,
+    by_status: Vec<OnceLock<Counter>>,
+    duration: Histogram,
+    pub(crate) queue_wait: Histogram,
+    pub(crate) in_flight: Gauge,
+    sent: Counter,
+}
+
+impl Default for SiteMetrics {
+    fn default() -> SiteMetrics {
+        SiteMetrics {
+            name: String::new(),
+            requests: Family::default(),
+            by_status: (0..600).map(|_| OnceLock::new()).collect(),
+            duration: latency(),
+            queue_wait: latency(),
+            in_flight: Gauge::default(),
+            sent: Counter::default(),
+        }
+    }
+}
+
+impl SiteMetrics {
+    pub(crate) fn answered(&self, status: u16, seconds: f64, bytes: u64) {
+        let counter = self.by_status[usize::from(status).min(599)]
+            .get_or_init(|| self.requests.get_or_create_owned(&AppStatus { app: self.name.clone(), status }));
+        counter.inc();
+        self.duration.observe(seconds);
+        self.sent.inc_by(bytes);
+    }
+}

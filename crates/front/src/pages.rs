@@ -1,0 +1,55 @@
+//! Hayate's own pages: short, readable in light and dark, and without paths or versions.
+
+use bytes::Bytes;
+use http::StatusCode;
+
+fn advice(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        400 => "The request could not be understood.",
+        403 => "You may not see this.",
+        404 => "There is nothing here.",
+        405 => "This page does not take that kind of request.",
+        413 => "What was sent is larger than this server accepts.",
+        414 => "The address is longer than this server accepts.",
+        416 => "The file has no such part.",
+        431 => "The request's headers are larger than this server accepts.",
+        500 => "The application could not answer.",
+        502 => "The application failed while it answered.",
+        503 => "The site is busy or starting. Please try again in a moment.",
+        504 => "The application took too long.",
+        _ => "",
+    }
+}
+
+/// Text for HTML.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// The page for a status. `detail` is shown as it is, escaped: in development mode only.
+pub(crate) fn error(status: StatusCode, detail: Option<&str>) -> Bytes {
+    let (code, reason) = (status.as_u16(), status.canonical_reason().unwrap_or("Error"));
+    let detail = detail.map(|d| format!("<pre>{}</pre>", escape(d))).unwrap_or_default();
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{code} {reason}</title>\n\
+         <style>:root{{color-scheme:light dark}}body{{font:1rem/1.5 system-ui,sans-serif;max-width:38rem;margin:18vh auto;\
+         padding:0 1.5rem}}h1{{font-size:1.5rem;font-weight:600}}pre{{white-space:pre-wrap;overflow-wrap:anywhere;\
+         font-size:.85rem;border-left:3px solid;padding-left:1rem}}</style>\n</head>\n<body>\n<h1>{code} {reason}</h1>\n\
+         <p>{}</p>\n{detail}</body>\n</html>\n",
+        advice(status),
+    )
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn details_are_escaped() {
+        let page = error(StatusCode::SERVICE_UNAVAILABLE, Some("<script>&"));
+        let page = std::str::from_utf8(&page).unwrap();
+        assert!(page.contains("&lt;script&gt;&amp;") && !page.contains("<script>"));
+    }
+}

@@ -1,0 +1,239 @@
+//! From a request's path to what answers it.
+//!
+//! It promises that nothing outside the document root is named by a path (symbolic links inside the root are followed, as
+//! nginx does by default), that dotfiles and PHP source are never served, and that only a file whose own name ends in `.php` is
+//! executed. Scripts that were found are remembered until the end of the second, which saves the busiest requests their system calls.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, Metadata},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{connection::seconds, site::Site};
+
+/// A script to run.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Script {
+    pub(crate) file: PathBuf,
+    /// Its path in URLs.
+    pub(crate) name: Vec<u8>,
+    /// What follows the script's name in the path.
+    pub(crate) path_info: Vec<u8>,
+}
+
+/// What answers a path.
+#[derive(Debug)]
+pub(crate) enum Target {
+    File(PathBuf, Metadata),
+    Script(Arc<Script>),
+    /// A directory named without its slash.
+    AddSlash,
+    NotFound,
+}
+
+/// Decodes and normalises a path; `None` when it is malformed or leaves the root.
+pub(crate) fn normalise(raw: &str) -> Option<Vec<u8>> {
+    let raw = raw.as_bytes();
+    if raw.first() != Some(&b'/') {
+        return None;
+    }
+    let mut path = Vec::with_capacity(raw.len());
+    let mut i = 0;
+    while i < raw.len() {
+        let mut b = raw[i];
+        i += 1;
+        if b == b'%' {
+            let hex = |b: Option<&u8>| b.and_then(|b| (*b as char).to_digit(16));
+            b = (hex(raw.get(i))? * 16 + hex(raw.get(i + 1))?) as u8;
+            i += 2;
+        }
+        if b == 0 {
+            return None;
+        }
+        // Slashes are merged, as nginx does.
+        if b == b'/' && path.last() == Some(&b'/') {
+            continue;
+        }
+        path.push(b);
+    }
+    if !path.windows(2).any(|w| w == b"/.") {
+        return Some(path);
+    }
+    let mut out: Vec<u8> = Vec::with_capacity(path.len());
+    let mut segments = path[1..].split(|b| *b == b'/').peekable();
+    while let Some(segment) = segments.next() {
+        let last = segments.peek().is_none();
+        match segment {
+            b"." if last => out.push(b'/'),
+            b"." => {}
+            b".." => {
+                let slash = out.iter().rposition(|b| *b == b'/')?;
+                out.truncate(slash);
+                if last {
+                    out.push(b'/');
+                }
+            }
+            _ => {
+                out.push(b'/');
+                out.extend_from_slice(segment);
+            }
+        }
+    }
+    Some(out)
+}
+
+/// Whether a segment is a dotfile. `.well-known` is meant for visitors (RFC 8615).
+fn hidden(path: &[u8]) -> bool {
+    path.split(|b| *b == b'/').any(|segment| segment.first() == Some(&b'.') && segment != b".well-known")
+}
+
+/// Whether a file may hold PHP source without being executed: other extensions of PHP, and copies that editors leave.
+fn is_source(name: &[u8]) -> bool {
+    let name = name.to_ascii_lowercase();
+    let extension = name.rsplit(|b| *b == b'.').next().unwrap_or_default();
+    name.windows(4).any(|w| w == b".php")
+        || matches!(extension, b"phtml" | b"pht" | b"phar" | b"phps" | b"inc")
+}
+
+fn below(root: &Path, path: &[u8]) -> PathBuf {
+    let mut file = root.as_os_str().to_owned();
+    file.push(OsStr::from_bytes(path));
+    file.into()
+}
+
+/// `path` is normalised and belongs to the site.
+pub(crate) fn resolve(site: &Site, path: &[u8]) -> Target {
+    let now = seconds();
+    {
+        let mut found = site.found.lock().expect("no panic while it is held");
+        if found.0 != now {
+            found.0 = now;
+            found.1.clear();
+        } else if let Some(script) = found.1.get(path) {
+            return Target::Script(Arc::clone(script));
+        }
+    }
+    let target = look(site, path);
+    if let Target::Script(script) = &target {
+        let mut found = site.found.lock().expect("no panic while it is held");
+        if found.1.len() < 1024 {
+            found.1.insert(path.to_vec(), Arc::clone(script));
+        }
+    }
+    target
+}
+
+fn look(site: &Site, path: &[u8]) -> Target {
+    let prefix = if site.path == "/" { &b""[..] } else { site.path.as_bytes() };
+    let inside = &path[prefix.len()..];
+    if hidden(inside) {
+        return Target::NotFound;
+    }
+    if inside.is_empty() {
+        return Target::AddSlash;
+    }
+    let script = |at: &[u8], path_info: &[u8]| {
+        let file = below(&site.root, at);
+        let name = [prefix, at].concat();
+        Target::Script(Arc::new(Script { file, name, path_info: path_info.to_vec() }))
+    };
+    // The first part of the path that is a script, and what follows it.
+    let mut from = 0;
+    while let Some(at) = inside[from..].windows(4).position(|w| w == b".php") {
+        let end = from + at + 4;
+        from = end;
+        if !matches!(inside.get(end), None | Some(b'/')) {
+            continue;
+        }
+        match fs::metadata(below(&site.root, &inside[..end])) {
+            Ok(meta) if meta.is_file() => return script(&inside[..end], &inside[end..]),
+            Ok(meta) if meta.is_dir() => continue,
+            _ => return Target::NotFound,
+        }
+    }
+    let name = inside.rsplit(|b| *b == b'/').next().unwrap_or_default();
+    let file = below(&site.root, inside);
+    match fs::metadata(&file) {
+        Ok(meta) if meta.is_dir() => {
+            if inside.last() != Some(&b'/') {
+                return Target::AddSlash;
+            }
+            for index in &site.index {
+                let at = [inside, index.as_bytes()].concat();
+                let file = below(&site.root, &at);
+                match fs::metadata(&file) {
+                    Ok(meta) if meta.is_file() && index.ends_with(".php") => return script(&at, b""),
+                    Ok(meta) if meta.is_file() && !is_source(index.as_bytes()) => {
+                        return Target::File(file, meta);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(meta) if meta.is_file() && name.last() != Some(&b'/') => {
+            if is_source(name) {
+                return Target::NotFound;
+            }
+            return Target::File(file, meta);
+        }
+        _ => {}
+    }
+    match &site.front_controller {
+        Some(controller) => script(&[b"/", controller.as_bytes()].concat(), b""),
+        None => Target::NotFound,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(raw: &str) -> Option<String> {
+        normalise(raw).map(|p| String::from_utf8_lossy(&p).into_owned())
+    }
+
+    #[test]
+    fn paths_are_normalised() {
+        for (raw, want) in [
+            ("/", "/"),
+            ("/a/b", "/a/b"),
+            ("//a///b/", "/a/b/"),
+            ("/a/./b/.", "/a/b/"),
+            ("/a/../b", "/b"),
+            ("/a/b/..", "/a/"),
+            ("/a%2Fb", "/a/b"),
+            ("/%2e%2e%61", "/..a"),
+            ("/a+b%20c", "/a+b c"),
+            ("/.well-known/x", "/.well-known/x"),
+            ("/...", "/..."),
+        ] {
+            assert_eq!(path(raw).as_deref(), Some(want), "{raw}");
+        }
+    }
+
+    #[test]
+    fn paths_that_leave_the_root_or_make_no_sense_are_refused() {
+        for raw in
+            ["", "a", "/..", "/../a", "/a/../../b", "/%2e%2e/a", "/..%2fa", "/a%00", "/%", "/%2", "/%zz", "*"]
+        {
+            assert_eq!(path(raw), None, "{raw}");
+        }
+    }
+
+    #[test]
+    fn source_is_recognised_under_its_many_names() {
+        for name in
+            ["a.php~", "a.php.bak", "A.PHP", "a.php ", "a.phtml", "a.phar", "a.inc", ".php5", "a.php7"]
+        {
+            assert!(is_source(name.as_bytes()), "{name}");
+        }
+        for name in
+            ["a.txt", "php", "a.phpx.txt".trim_end_matches("x.txt").trim_end_matches("php"), "include.js"]
+        {
+            assert!(!is_source(name.as_bytes()), "{name}");
+        }
+    }
+}

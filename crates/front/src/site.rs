@@ -1,0 +1,174 @@
+//! Sites: which application answers a request, and what it is made of.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use hayate_ring::Ring;
+
+use crate::{metrics::SiteMetrics, route::Script};
+
+/// The sites in force; replaced as a whole.
+#[derive(Default)]
+pub struct Routes {
+    /// In no particular order.
+    pub sites: Vec<Site>,
+}
+
+/// One application as the front sees it.
+pub struct Site {
+    /// For logs and metrics.
+    pub name: String,
+    /// Host names it answers to; empty: any.
+    pub hosts: Vec<HostPattern>,
+    /// Path prefix, "/" or like "/blog" (no slash at its end).
+    pub path: String,
+    /// Document root: absolute, symbolic links resolved.
+    pub root: PathBuf,
+    /// Names tried in a directory, in order.
+    pub index: Vec<String>,
+    /// Script below the root that answers what no file answers.
+    pub front_controller: Option<String>,
+    /// Directories besides the root from which X-Sendfile may send.
+    pub sendfile_roots: Vec<PathBuf>,
+    /// Who runs the scripts.
+    pub backend: Backend,
+    /// Where its requests are counted.
+    pub metrics: Arc<SiteMetrics>,
+    /// Scripts found lately; see [`crate::route`].
+    pub found: Found,
+}
+
+/// Scripts that were found on disk, kept for the second in which they were.
+pub type Found = Mutex<(u64, HashMap<Vec<u8>, Arc<Script>>)>;
+
+/// Who runs a site's scripts.
+pub enum Backend {
+    /// Workers behind a ring.
+    Ring {
+        /// The ring.
+        ring: Arc<Ring>,
+        /// The most requests that may wait.
+        queue_limit: usize,
+        /// The longest one may wait before it gets a slot; [`hayate_ring::Limits`] has the time after that.
+        queue_timeout: Duration,
+        /// Called for each request: the supervisor may be asleep.
+        wake: Arc<dyn Fn() + Send + Sync>,
+        /// Asked before each request: a reason while no worker can start.
+        unavailable: Arc<dyn Fn() -> Option<String> + Send + Sync>,
+    },
+    /// No scripts: static files only.
+    Static,
+}
+
+/// A host name, or all below one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostPattern {
+    /// "example.org", in lower case.
+    Exact(String),
+    /// "*.example.org", kept as ".example.org".
+    Below(String),
+}
+
+impl HostPattern {
+    /// Reads "example.org" or "*.example.org".
+    pub fn parse(text: &str) -> Result<HostPattern, String> {
+        let lower = text.to_ascii_lowercase();
+        let (pattern, name) = match lower.strip_prefix("*.") {
+            Some(rest) => (HostPattern::Below(format!(".{rest}")), rest),
+            None => (HostPattern::Exact(lower.clone()), lower.as_str()),
+        };
+        let fine = |b: u8| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b);
+        if name.is_empty() || !name.bytes().all(fine) {
+            return Err(format!("'{text}' is no host name; write example.org or *.example.org"));
+        }
+        Ok(pattern)
+    }
+
+    fn matches(&self, host: &str) -> Option<usize> {
+        match self {
+            HostPattern::Exact(name) => name.eq_ignore_ascii_case(host).then_some(usize::MAX),
+            HostPattern::Below(suffix) => {
+                let at = host.len().checked_sub(suffix.len())?;
+                (at > 0 && host.is_char_boundary(at) && host[at..].eq_ignore_ascii_case(suffix))
+                    .then_some(suffix.len())
+            }
+        }
+    }
+}
+
+impl Site {
+    fn rank(&self, host: &str, path: &[u8]) -> Option<(usize, usize)> {
+        let by_host = if self.hosts.is_empty() {
+            Some(0)
+        } else {
+            self.hosts.iter().filter_map(|pattern| pattern.matches(host)).max()
+        }?;
+        let prefix = self.path.as_bytes();
+        let fits = self.path == "/"
+            || (path.starts_with(prefix) && matches!(path.get(prefix.len()), None | Some(b'/')));
+        fits.then_some((by_host, prefix.len()))
+    }
+}
+
+impl Routes {
+    /// The site for a host (without port) and a normalised path: an exact name before a wildcard before any, then the
+    /// longest prefix.
+    pub(crate) fn pick(&self, host: &str, path: &[u8]) -> Option<&Site> {
+        if let [only] = &self.sites[..]
+            && only.hosts.is_empty()
+            && only.path == "/"
+        {
+            return Some(only);
+        }
+        let ranked = self.sites.iter().filter_map(|site| Some((site.rank(host, path)?, site)));
+        ranked.max_by_key(|(rank, _)| *rank).map(|(_, site)| site)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(name: &str, hosts: &[&str], path: &str) -> Site {
+        Site {
+            name: name.into(),
+            hosts: hosts.iter().map(|h| HostPattern::parse(h).unwrap()).collect(),
+            path: path.into(),
+            root: "/".into(),
+            index: vec![],
+            front_controller: None,
+            sendfile_roots: vec![],
+            backend: Backend::Static,
+            metrics: Arc::default(),
+            found: Found::default(),
+        }
+    }
+
+    #[test]
+    fn the_most_specific_site_wins() {
+        let routes = Routes {
+            sites: vec![
+                site("any", &[], "/"),
+                site("blog", &[], "/blog"),
+                site("org", &["example.org"], "/"),
+                site("below", &["*.example.org"], "/"),
+                site("deep", &["*.a.example.org"], "/"),
+            ],
+        };
+        let pick = |host, path: &str| routes.pick(host, path.as_bytes()).unwrap().name.as_str();
+        assert_eq!(pick("x.test", "/"), "any");
+        assert_eq!(pick("x.test", "/blog"), "blog");
+        assert_eq!(pick("x.test", "/blog/1"), "blog");
+        assert_eq!(pick("x.test", "/blogger"), "any");
+        assert_eq!(pick("EXAMPLE.org", "/"), "org");
+        assert_eq!(pick("www.example.org", "/"), "below");
+        assert_eq!(pick("b.a.example.org", "/"), "deep");
+        let named = Routes { sites: vec![site("org", &["example.org"], "/")] };
+        assert!(named.pick("other.test", b"/").is_none());
+        assert!(HostPattern::parse("a b").is_err());
+    }
+}
