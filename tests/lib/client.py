@@ -8,6 +8,7 @@ raises BadResponse.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import socket
 import time
@@ -84,10 +85,9 @@ def exchange(
         sock.settimeout(timeout)
         sock.connect(address)
         begin = time.monotonic()
-        try:
+        # The server may answer before it has read all, and close; the answer is still to be read.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             sock.sendall(data)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # the server answered before it had read all, as it may; the answer is still to be read
         received = bytearray()
         arrivals: list[tuple[float, int]] = []
         while abort_after is None or len(received) < abort_after:

@@ -7,6 +7,8 @@ the body to the byte. What is not, and why:
 - Framing belongs to the server: a body whose length the script did not state may come chunked or with a
   Content-Length. A stated Content-Length is compared as part "header:content-length".
 - `Connection` and `Keep-Alive` belong to the connection, and every request asks for it to be closed.
+- A page that nginx made itself (404, 405, a redirect) is the server's: its body, type and length count as one
+  difference, part "server page". Hayate's page may name neither a version nor a path, else part "server page leaks".
 - Whether the message was complete, and that no byte follows it, is compared as part "framing".
 """
 
@@ -45,7 +47,7 @@ class Accepted:
     """A difference that is right, or at least known and wanted.
 
     `case` and `request` are shell patterns for a case's id and a request's label. `part` is "status", "reason",
-    "header:<name>", "body", "framing", "streaming" or "log", or a shell pattern for those. `reference` and `hayate` are
+    "header:<name>", "body", "framing", "streaming", "server page" or "server page leaks". `reference` and `hayate` are
     regular expressions which the two values have to match in full; None accepts any value.
     """
 
@@ -61,7 +63,7 @@ class Accepted:
         """Whether this entry accepts `difference` (the case and the mode having been looked at already)."""
         return (
             shell_match(request.label, self.request)
-            and shell_match(difference.part, self.part)
+            and difference.part == self.part
             and _matches(self.reference, difference.reference)
             and _matches(self.hayate, difference.hayate)
         )
@@ -113,6 +115,23 @@ def _length_was_stated(reference: Response) -> bool:
     return bool(reference.values("content-length"))
 
 
+def _is_page_of_nginx(reference: Response) -> bool:
+    """Pages of nginx state no character set, and a length; PHP's answers state a character set and no length."""
+    return (
+        reference.status >= 300 and reference.values("content-type") == ["text/html"] and _length_was_stated(reference)
+    )
+
+
+def _page_differences(reference: Response, hayate: Response) -> list[Difference]:
+    if (reference.body, reference.values("content-type")) == (hayate.body, hayate.values("content-type")):
+        return []
+    found = [Difference("server page", "nginx's own", "another")]
+    leak = re.search(rb"nginx|(?:hayate|php|libphp)[ /-]?v?\d|/(?:tmp|usr|var|home)/", hayate.body, re.IGNORECASE)
+    if leak is not None:
+        found.append(Difference("server page leaks", None, leak.group().decode("latin-1")))
+    return found
+
+
 def compare(
     request: Request, reference: Response, hayate: Response, replacements: Sequence[Replacement]
 ) -> list[Difference]:
@@ -125,14 +144,20 @@ def compare(
     if len(reference.values("date")) != len(hayate.values("date")):
         found.append(Difference("header:date", str(reference.values("date")), str(hayate.values("date"))))
     left, right = headers_by_name(reference, replacements), headers_by_name(hayate, replacements)
-    if not _length_was_stated(reference):
+    own_page = _is_page_of_nginx(reference)
+    if own_page:
+        found += _page_differences(reference, hayate)
+        for headers in (left, right):
+            headers.pop("content-type", None)
+            headers.pop("content-length", None)
+    elif not _length_was_stated(reference):
         right.pop("content-length", None)
     for name in sorted(left.keys() | right.keys()):
         if left.get(name) != right.get(name):
             values = [None if side.get(name) is None else "\n".join(side[name]) for side in (left, right)]
             found.append(Difference(f"header:{name}", *values))
-    bodies = [normalised(response.body, replacements) for response in (reference, hayate)]
-    found += _body_differences(*bodies)
+    if not own_page:
+        found += _body_differences(*(normalised(response.body, replacements) for response in (reference, hayate)))
     ends = [
         ("complete" if response.complete else "incomplete") + (f", then {response.rest!r}" if response.rest else "")
         for response in (reference, hayate)

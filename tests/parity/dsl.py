@@ -101,8 +101,8 @@ def request(
 ) -> Request:
     """A request. `where` is appended to the script's path, `at` replaces it.
 
-    One of `body` (with `type`), `form` (urlencoded text), `json`, `parts` (multipart) or `chunks` (chunked, with `type`)
-    is its body. `wait` seconds pass before it is sent. `label` names it in reports and in accepted.py.
+    One of `body` (with `type`), `form` (urlencoded text), `json`, `parts` (multipart) or `chunks` (chunked, with
+    `type`) is its body. `wait` seconds pass before it is sent. `label` names it in reports and in accepted.py.
     """
     content = b""
     its_headers = list(headers)

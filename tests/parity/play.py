@@ -36,7 +36,9 @@ def play(case: Case, server: NginxFpm | Hayate, prefix: str) -> list[Answer]:
                 ("127.0.0.1", server.port), request.encode(script, cookies), abort_after=request.abort_after
             )
         except (OSError, ValueError) as error:
-            raise AssertionError(f"{server.name}, {case.id}, {request.label}: {type(error).__name__}: {error}") from error
+            raise AssertionError(
+                f"{server.name}, {case.id}, {request.label}: {type(error).__name__}: {error}"
+            ) from error
         faults = []
         if response is not None:
             _keep_cookies(response, cookies)
@@ -45,11 +47,16 @@ def play(case: Case, server: NginxFpm | Hayate, prefix: str) -> list[Answer]:
             if request.streams and response.status == 200 and not response.body:
                 faults.append("an empty body cannot stream")
         if request.logged:
-            pattern = re.compile(request.logged)
-            if not wait_until(lambda: pattern.search(server.log()[log_before:]) is not None, 1):
-                faults.append(f"the log lacks {request.logged!r}; it got: {server.log()[log_before:]!r}")
+            faults += _log_faults(server, log_before, request.logged)
         answers.append(Answer(request, response, faults))
     return answers
+
+
+def _log_faults(server: NginxFpm | Hayate, begin: int, pattern: str) -> list[str]:
+    """Whether what the server logged since `begin` matches `pattern`; a log line may come a moment after the answer."""
+    if wait_until(lambda: re.search(pattern, server.log()[begin:]) is not None, 1):
+        return []
+    return [f"the log lacks {pattern!r}; it got: {server.log()[begin:]!r}"]
 
 
 def _keep_cookies(response: Response, cookies: dict[str, str]) -> None:

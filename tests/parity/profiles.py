@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """`root` is a theme that is its own document root (with a front controller if `front`), else all themes share one."""
+    """`root` is a theme that is its own document root (with front controller if `front`), else all share one."""
 
     doc: str
     ini: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -58,7 +58,7 @@ CASES = [
         get("", cookie="a=%20x%2B+y"),
         get("", cookie="a[b]=1; a[c]=2; d.e=3; f g=4"),
         get("", cookie="novalue; =noname; a="),
-        get("", cookie='q="quoted"; r=\'single\''),
+        get("", cookie="q=\"quoted\"; r='single'"),
         get("", cookie="a=b=c; d=e,f; g=h:i"),
         get("", cookie=" lead=1 ; trail=2 "),
         get("", cookie="__Host-a=1; __Secure-b=2; __Host%2Dc=3"),
@@ -69,7 +69,10 @@ CASES = [
     ),
     Case(
         "input",
-        *[request(method, "", body="raw body of bytes", type="text/plain") for method in ("POST", "PUT", "PATCH", "DELETE", "GET")],
+        *[
+            request(method, "", body="raw body of bytes", type="text/plain")
+            for method in ("POST", "PUT", "PATCH", "DELETE", "GET")
+        ],
         post("", form="a=1&b=2"),
         post("", parts=[field("a", "1")], label="multipart leaves it empty"),
         post("", chunks=[b"in ", b"three ", b"chunks"], type="text/plain", label="chunked"),
@@ -78,11 +81,20 @@ CASES = [
         get(),
         doc="php://input, again and again, seekable",
     ),
-    Case("lines", post("", body=b"some line of text\n" * 20000, type="text/plain", label="20000 lines"), doc="php://input line by line"),
+    Case(
+        "lines",
+        post("", body=b"some line of text\n" * 20000, type="text/plain", label="20000 lines"),
+        doc="php://input line by line",
+    ),
     Case(
         "large",
         post("", body=LARGE, type="application/octet-stream", label="5 MB"),
-        post("", chunks=[LARGE[at : at + 70000] for at in range(0, len(LARGE), 70000)], type="application/octet-stream", label="5 MB chunked"),
+        post(
+            "",
+            chunks=[LARGE[at : at + 70000] for at in range(0, len(LARGE), 70000)],
+            type="application/octet-stream",
+            label="5 MB chunked",
+        ),
         post("", body=b"a=" + b"x" * 3_000_000 + b"&b=1", type="application/x-www-form-urlencoded", label="3 MB form"),
         doc="large bodies",
     ),
@@ -93,16 +105,27 @@ CASES = [
         post("", body="<p>é</p>", type="text/html"),
         doc="bytes there and back",
     ),
-    Case("api", post("", json={"id": 7, "name": "é"}), post("", body="{bad", type="application/json"), doc="a JSON endpoint"),
+    Case(
+        "api",
+        post("", json={"id": 7, "name": "é"}),
+        post("", body="{bad", type="application/json"),
+        doc="a JSON endpoint",
+    ),
     Case(
         "partial_read",
         post("", body=LARGE[:300_000], type="application/octet-stream", label="reads nothing of 300 kB"),
-        post("?read=5", body=b"hello" + LARGE[:300_000], type="application/octet-stream", label="reads 5 bytes of 300 kB"),
+        post(
+            "?read=5", body=b"hello" + LARGE[:300_000], type="application/octet-stream", label="reads 5 bytes of 300 kB"
+        ),
         doc="a body the script does not read",
     ),
     Case(
         "limits",
-        get("?" + "&".join(f"k{number}=1" for number in range(12)), label="12 of 10 variables", logged="Input variables exceeded 10"),
+        get(
+            "?" + "&".join(f"k{number}=1" for number in range(12)),
+            label="12 of 10 variables",
+            logged="Input variables exceeded 10",
+        ),
         post("", form="&".join(f"k{number}=1" for number in range(12)), label="POST 12 of 10 variables"),
         get("", cookie="; ".join(f"k{number}=1" for number in range(12)), label="12 of 10 cookies"),
         get("?a[b][c][d][e]=1&f=2"),

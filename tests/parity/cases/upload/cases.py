@@ -41,9 +41,13 @@ CASES = [
         post("", parts=[file("f", "a.txt", "x", "text/plain; charset=utf-8")], label="a type with parameters"),
         post("", parts=[part("name=f; filename=plain.txt", "x")], label="without quotes"),
         post("", parts=[part("name='f'; filename='single.txt'", "x")], label="single quotes"),
-        post("", parts=[part("filename=\"a.txt\"; name=\"f\"", "x")], label="filename first"),
+        post("", parts=[part('filename="a.txt"; name="f"', "x")], label="filename first"),
         post("", parts=[part("name=\"f\"; filename*=UTF-8''na%C3%AFve.txt", "x")], label="filename*"),
-        post("", parts=[part("name=\"f\"; filename=\"a.txt\"; filename*=UTF-8''b.txt", "x")], label="filename and filename*"),
+        post(
+            "",
+            parts=[part('name="f"; filename="a.txt"; filename*=UTF-8\'\'b.txt', "x")],
+            label="filename and filename*",
+        ),
         post("", parts=[part('name="f"', "x", None, "Content-Transfer-Encoding: base64")], label="transfer encoding"),
         post("", parts=[part('filename="a.txt"', "x")], label="no name"),
         post("", parts=[part('name=""', "x")], label="an empty name"),
@@ -75,19 +79,29 @@ CASES = [
         broken(field("a", "1") + END, "an empty boundary", "multipart/form-data; boundary="),
         broken(field("a", "1") + END, "a quoted boundary", f'multipart/form-data; boundary="{BOUNDARY}"'),
         broken(field("a", "1") + END, "an open quote", f'multipart/form-data; boundary="{BOUNDARY}'),
-        broken(field("a", "1") + END, "more parameters", f"multipart/form-data; charset=utf-8; boundary={BOUNDARY}; x=y"),
+        broken(
+            field("a", "1") + END, "more parameters", f"multipart/form-data; charset=utf-8; boundary={BOUNDARY}; x=y"
+        ),
         broken(field("a", "1") + END, "another boundary", "multipart/form-data; boundary=other"),
         broken(field("a", "1") + END, "in capitals", f"MULTIPART/FORM-DATA; BOUNDARY={BOUNDARY}"),
         broken(field("a", "1") + END, "another multipart type", f"multipart/mixed; boundary={BOUNDARY}"),
         broken(f"--{BOUNDARY}\r\n\r\nno header\r\n".encode() + END, "a part without headers"),
-        broken(f"--{BOUNDARY}\r\nContent-Disposition: attachment; name=\"a\"\r\n\r\nx\r\n".encode() + END, "an attachment"),
-        broken(f"--{BOUNDARY}\r\nX-Fold: a\r\n b\r\nContent-Disposition: form-data;\r\n name=\"a\"\r\n\r\nx\r\n".encode() + END, "folded headers"),
+        broken(
+            f'--{BOUNDARY}\r\nContent-Disposition: attachment; name="a"\r\n\r\nx\r\n'.encode() + END, "an attachment"
+        ),
+        broken(
+            f'--{BOUNDARY}\r\nX-Fold: a\r\n b\r\nContent-Disposition: form-data;\r\n name="a"\r\n\r\nx\r\n'.encode()
+            + END,
+            "folded headers",
+        ),
         broken(field("a", "1") + END, "a boundary of 6000 bytes", "multipart/form-data; boundary=" + "b" * 6000),
         name="malformed",
         normalise=[UPLOAD_NAME],
         doc="forms that are not quite multipart",
     ),
-    Case("move", post("", parts=[file("f", "a.txt", "moved content")]), doc="is_uploaded_file() and move_uploaded_file()"),
+    Case(
+        "move", post("", parts=[file("f", "a.txt", "moved content")]), doc="is_uploaded_file() and move_uploaded_file()"
+    ),
     Case(
         "leftover",
         *[
