@@ -1,1 +1,26 @@
-//! Zygote and workers: start, scale, watch, retire, reload.
+//! The PHP processes of one application: which run, and why.
+//!
+//! A [`Generation`] is one zygote, its workers and their ring, from one configuration. It starts them, keeps between MIN and MAX
+//! workers as requests demand, replaces what dies, enforces the time limits, and ends them all. A reload is a new
+//! generation beside the old one.
+//!
+//! It promises: no process outlives its generation; a worker's index is used again only when its process is known to be
+//! dead; nothing wakes up while no request is active and nothing is to be restarted. It knows nothing of requests beyond
+//! how many wait, and must never touch the memory of the ring but through [`hayate_ring`].
+//!
+//! What happens to a worker is decided in `worker.rs` (states and causes), when it happens in `supervisor.rs`.
+
+mod backoff;
+mod channel;
+mod generation;
+mod host;
+mod log;
+mod spec;
+mod status;
+mod supervisor;
+mod worker;
+
+pub use generation::{BootError, Generation, Health};
+pub use spec::{Mode, Spec};
+pub use status::{Phase, Status, WorkerStatus};
+pub use worker::State;

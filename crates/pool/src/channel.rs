@@ -1,0 +1,187 @@
+//! The control channel to a zygote: one `struct hy_message` (host/layout.h) per packet.
+//!
+//! What arrives was written by a process that has run PHP code, so it is checked before it is believed.
+
+use std::{io, os::fd::OwnedFd};
+
+use hayate_ring::layout::*;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use tokio::io::unix::AsyncFd;
+
+/// What the pool tells a zygote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Command {
+    Fork { worker: u32 },
+    Kill { worker: u32, signal: i32 },
+    Quit,
+}
+
+/// What a zygote tells the pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Message {
+    Ready {
+        php: String,
+    },
+    /// `worker` is `None` when the zygote's own boot failed.
+    BootFailed {
+        worker: Option<u32>,
+        why: String,
+    },
+    PrivateBoot {
+        why: String,
+    },
+    Forked {
+        worker: u32,
+        pid: i32,
+    },
+    ForkFailed {
+        worker: u32,
+        why: String,
+    },
+    Exited {
+        worker: u32,
+        pid: i32,
+        status: i32,
+    },
+    WorkerReady {
+        worker: u32,
+    },
+}
+
+/// Bytes before `text`.
+const HEAD: usize = std::mem::offset_of!(hy_message, text);
+const _: () = assert!(HEAD == 20, "the five integers that encode() and parse() know");
+
+impl Command {
+    fn encode(self) -> [u8; HEAD] {
+        let (kind, worker, value) = match self {
+            Command::Fork { worker } => (HY_MSG_FORK, worker, 0),
+            Command::Kill { worker, signal } => (HY_MSG_KILL, worker, signal),
+            Command::Quit => (HY_MSG_QUIT, 0, 0),
+        };
+        let mut bytes = [0; HEAD];
+        bytes[0..4].copy_from_slice(&kind.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&worker.to_ne_bytes());
+        bytes[12..16].copy_from_slice(&value.to_ne_bytes());
+        bytes
+    }
+}
+
+impl Message {
+    /// `None` for what no zygote of this version sends.
+    fn parse(packet: &[u8]) -> Option<Message> {
+        let word = |at: usize| Some(u32::from_ne_bytes(packet.get(at..at + 4)?.try_into().ok()?));
+        let (kind, worker, pid, value, len) =
+            (word(0)?, word(4)?, word(8)? as i32, word(12)? as i32, word(16)? as usize);
+        let text = || Some(String::from_utf8_lossy(packet[HEAD..].get(..len)?).trim_end().to_owned());
+        Some(match kind {
+            HY_MSG_READY => Message::Ready { php: text()? },
+            HY_MSG_BOOT_FAILED => {
+                Message::BootFailed { worker: (worker != u32::MAX).then_some(worker), why: text()? }
+            }
+            HY_MSG_PRIVATE_BOOT => Message::PrivateBoot { why: text()? },
+            HY_MSG_FORKED if pid > 1 => Message::Forked { worker, pid },
+            HY_MSG_FORK_FAILED => Message::ForkFailed { worker, why: text()? },
+            HY_MSG_EXITED => Message::Exited { worker, pid, status: value },
+            HY_MSG_WORKER_READY => Message::WorkerReady { worker },
+            _ => return None,
+        })
+    }
+}
+
+/// The pool's end.
+pub(crate) struct Channel {
+    socket: AsyncFd<OwnedFd>,
+}
+
+impl Channel {
+    /// Makes both ends; the second is for the zygote. Needs a tokio runtime.
+    pub(crate) fn pair() -> io::Result<(Channel, OwnedFd)> {
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        rustix::io::ioctl_fionbio(&ours, true)?;
+        // SAFETY: the registration owns the descriptor, and nobody else closes or replaces it.
+        let socket = unsafe { AsyncFd::register(ours) }?;
+        Ok((Channel { socket }, theirs))
+    }
+
+    /// Never waits: a zygote that lets this many commands lie is stuck, and `WouldBlock` says so.
+    pub(crate) fn send(&self, command: Command) -> io::Result<()> {
+        rustix::net::send(self.socket.get_ref(), &command.encode(), SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// A message that is there already. `Ok(None)`: the zygote's end is closed.
+    pub(crate) fn try_recv(&self) -> io::Result<Option<Message>> {
+        let mut packet = [0u8; size_of::<hy_message>()];
+        loop {
+            let (n, _) = rustix::net::recv(self.socket.get_ref(), &mut packet, RecvFlags::empty())?;
+            if n == 0 {
+                return Ok(None);
+            }
+            match Message::parse(&packet[..n]) {
+                Some(message) => return Ok(Some(message)),
+                None => tracing::error!("the host sent a control message of {n} bytes that makes no sense"),
+            }
+        }
+    }
+
+    /// The next message; `None` once the zygote's end is closed. Cancel-safe.
+    pub(crate) async fn recv(&self) -> Option<Message> {
+        loop {
+            let mut guard = self.socket.readable().await.ok()?;
+            match guard.try_io(|_| self.try_recv()) {
+                Ok(Ok(message)) => return message,
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(Err(_)) => return None,
+                Err(_would_block) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(kind: u32, worker: u32, pid: i32, value: i32, text: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for word in [kind, worker, pid as u32, value as u32, text.len() as u32] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        bytes.extend(text.as_bytes());
+        bytes
+    }
+
+    #[test]
+    fn messages_are_read_and_nonsense_is_not() {
+        let ready = packet(HY_MSG_READY, 0, 9, 0, "8.2.35");
+        assert_eq!(Message::parse(&ready), Some(Message::Ready { php: "8.2.35".into() }));
+        assert_eq!(
+            Message::parse(&packet(HY_MSG_BOOT_FAILED, u32::MAX, 0, 0, "why\n")),
+            Some(Message::BootFailed { worker: None, why: "why".into() })
+        );
+        assert_eq!(
+            Message::parse(&packet(HY_MSG_EXITED, 3, 77, 9, "")),
+            Some(Message::Exited { worker: 3, pid: 77, status: 9 })
+        );
+        assert_eq!(Message::parse(&ready[..19]), None);
+        assert_eq!(Message::parse(&ready[..22]), None, "text_len beyond the packet");
+        assert_eq!(Message::parse(&packet(HY_MSG_FORKED, 0, 0, 0, "")), None, "pid 0 is a process group");
+        assert_eq!(Message::parse(&packet(99, 0, 0, 0, "")), None);
+    }
+
+    #[tokio::test]
+    async fn a_closed_end_is_told_after_what_was_sent_before() {
+        let (ours, theirs) = Channel::pair().unwrap();
+        ours.send(Command::Kill { worker: 5, signal: 9 }).unwrap();
+        let mut got = [0; 64];
+        let (n, _) = rustix::net::recv(&theirs, &mut got, RecvFlags::empty()).unwrap();
+        assert_eq!(got[..n], packet(HY_MSG_KILL, 5, 0, 9, "")[..]);
+        rustix::net::send(&theirs, &packet(HY_MSG_WORKER_READY, 4, 0, 0, ""), SendFlags::empty()).unwrap();
+        drop(theirs);
+        assert_eq!(ours.recv().await, Some(Message::WorkerReady { worker: 4 }));
+        assert_eq!(ours.recv().await, None);
+        assert!(ours.send(Command::Quit).is_err());
+    }
+}

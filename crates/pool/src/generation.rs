@@ -1,0 +1,234 @@
+//! The public face of a generation; the work is done by its supervisor's task.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering::*},
+    },
+    time::Duration,
+};
+
+use hayate_ring::{Config, Hub, Ring};
+use tokio::{
+    sync::{Notify, mpsc, oneshot, watch},
+    time::Instant,
+};
+
+use crate::{
+    spec::{Boot, Mode, Spec},
+    status::{Phase, Status, WorkerStatus, private_memory},
+    supervisor::{Order, Supervisor},
+    worker::Worker,
+};
+
+/// Why an application did not boot.
+#[derive(Debug, Clone, thiserror::Error)]
+pub struct BootError {
+    /// The application's name.
+    pub app: String,
+    /// What the host says.
+    pub reason: String,
+    /// The last lines that host and PHP wrote, oldest first.
+    pub log: Vec<String>,
+}
+
+impl std::fmt::Display for BootError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "application '{}' did not boot: {}", self.app, self.reason)?;
+        for line in self.log.iter().filter(|line| !self.reason.contains(line.as_str())) {
+            write!(f, "\n    {line}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a generation can serve.
+#[derive(Debug, Clone)]
+pub enum Health {
+    /// The first boot is under way.
+    Booting,
+    /// MIN workers have been ready, and no boot has failed since.
+    Ready,
+    /// The last boot failed.
+    Failing(BootError),
+}
+
+/// What the supervisor writes and everybody may read.
+pub(crate) struct Table {
+    pub(crate) phase: Phase,
+    pub(crate) boot: Boot,
+    pub(crate) php: Option<String>,
+    pub(crate) zygote: Option<i32>,
+    pub(crate) workers: BTreeMap<u32, Worker>,
+    pub(crate) restarts: BTreeMap<String, u64>,
+    pub(crate) zygote_deaths: u64,
+    pub(crate) boot_error: Option<String>,
+    pub(crate) unavailable: Option<String>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) spec: Spec,
+    pub(crate) ring: Arc<Ring>,
+    table: Mutex<Table>,
+    /// The supervisor's timer is off.
+    pub(crate) asleep: AtomicBool,
+    pub(crate) nudged: Notify,
+    /// `Table::unavailable` is set; spares the requests a lock.
+    pub(crate) failing: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().expect("no panic while it is held")
+    }
+}
+
+/// One application's zygote, workers and ring, from one configuration. Dropping it without [`Generation::drain`] kills them.
+pub struct Generation {
+    shared: Arc<Shared>,
+    orders: mpsc::UnboundedSender<Order>,
+    health: watch::Receiver<Health>,
+}
+
+impl Generation {
+    /// Makes the ring and starts the supervisor as a task of the current tokio runtime, which must be one that runs on the
+    /// process' main thread. A boot that fails is no error here; see [`Generation::booted`].
+    ///
+    /// # Panics
+    /// When `spec.workers` is empty or outside 1 to 1024.
+    pub fn start(spec: Spec, hub: &Arc<Hub>) -> io::Result<Arc<Generation>> {
+        assert!(!spec.workers.is_empty() && *spec.workers.start() > 0, "workers: {:?}", spec.workers);
+        let ring = Ring::create(&Config::for_workers(*spec.workers.end()), hub)?;
+        let shared = Arc::new(Shared {
+            spec,
+            ring,
+            table: Mutex::new(Table {
+                phase: Phase::Booting,
+                boot: Boot::Shared,
+                php: None,
+                zygote: None,
+                workers: BTreeMap::new(),
+                restarts: BTreeMap::new(),
+                zygote_deaths: 0,
+                boot_error: None,
+                unavailable: None,
+            }),
+            asleep: AtomicBool::new(false),
+            nudged: Notify::new(),
+            failing: AtomicBool::new(false),
+        });
+        let (orders, receiver) = mpsc::unbounded_channel();
+        let (sender, health) = watch::channel(Health::Booting);
+        let supervisor = Supervisor::new(Arc::clone(&shared), Arc::clone(hub), receiver, sender);
+        tokio::spawn(supervisor.run());
+        Ok(Arc::new(Generation { shared, orders, health }))
+    }
+
+    /// Waits until MIN workers are ready, or the first boot has failed (it goes on being retried).
+    pub async fn booted(&self) -> Result<(), BootError> {
+        let mut health = self.health.clone();
+        match health.wait_for(|health| !matches!(health, Health::Booting)).await {
+            Ok(health) => match &*health {
+                Health::Failing(error) => Err(error.clone()),
+                _ => Ok(()),
+            },
+            Err(_) => Err(BootError {
+                app: self.shared.spec.name.clone(),
+                reason: "it was stopped before it had booted".into(),
+                log: Vec::new(),
+            }),
+        }
+    }
+
+    /// Follows whether it can serve.
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.health.clone()
+    }
+
+    /// What the generation was made from.
+    pub fn spec(&self) -> &Spec {
+        &self.shared.spec
+    }
+
+    /// Where requests go.
+    pub fn ring(&self) -> &Arc<Ring> {
+        &self.shared.ring
+    }
+
+    /// To be called after a request was submitted: the supervisor sleeps while there are none. Cheap.
+    pub fn nudge(&self) {
+        if self.shared.asleep.load(SeqCst) && self.shared.asleep.swap(false, SeqCst) {
+            self.shared.nudged.notify_one();
+        }
+    }
+
+    /// Why no request can be served now, if so. Cheap while there is no reason.
+    pub fn unavailable(&self) -> Option<String> {
+        if !self.shared.failing.load(Relaxed) {
+            return None;
+        }
+        self.shared.table().unavailable.clone()
+    }
+
+    /// Lets the requests that were submitted finish, for `deadline` at most, then ends every process. To be called when no
+    /// request comes any more.
+    pub async fn drain(&self, deadline: Duration) {
+        let (done, ended) = oneshot::channel();
+        // An error means that the supervisor has ended already.
+        let _ = self.orders.send(Order::Drain { until: Instant::now() + deadline, done });
+        let _ = ended.await;
+    }
+
+    /// Ends every process now; requests in flight get [`hayate_ring::Failure::WorkerDied`].
+    pub async fn kill(&self) {
+        self.drain(Duration::ZERO).await;
+    }
+
+    /// The present state.
+    pub fn status(&self) -> Status {
+        let Shared { spec, ring, .. } = &*self.shared;
+        let now = Instant::now();
+        let mut table = self.shared.table();
+        let mut workers = Vec::with_capacity(table.workers.len());
+        for (&index, worker) in &mut table.workers {
+            let record = ring.worker_record(index);
+            worker.observe(&record, now);
+            if worker.pid == 0 {
+                continue; // being forked
+            }
+            workers.push(WorkerStatus {
+                index,
+                pid: worker.pid,
+                state: worker.state,
+                requests: record.requests,
+                memory: private_memory(worker.pid),
+                age: now.duration_since(worker.forked).as_secs(),
+            });
+        }
+        let memory =
+            workers.iter().map(|worker| worker.memory).sum::<u64>() + table.zygote.map_or(0, private_memory);
+        Status {
+            name: spec.name.clone(),
+            state: table.phase,
+            mode: spec.mode.name(),
+            boot: match (&spec.mode, table.boot) {
+                (Mode::Worker { .. }, Boot::Private) => "private",
+                _ => "shared",
+            },
+            php: table.php.clone(),
+            zygote: table.zygote,
+            workers_min: *spec.workers.start(),
+            workers_max: *spec.workers.end(),
+            workers,
+            restarts: table.restarts.clone(),
+            zygote_deaths: table.zygote_deaths,
+            boot_error: table.boot_error.clone(),
+            unavailable: table.unavailable.clone(),
+            queue: ring.queued() + ring.waiting(),
+            active: ring.active() + ring.waiting(),
+            memory,
+        }
+    }
+}

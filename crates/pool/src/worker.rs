@@ -1,0 +1,248 @@
+//! One worker as the pool knows it: its state, and why it ended.
+//!
+//! ```text
+//!  Starting ──► Idle ◄──► Serving ──► Retiring ──► Dead
+//!     │           │          │                      ▲
+//!     └───────────┴──────────┴──── killed, crashed ─┘
+//! ```
+//!
+//! [`State::after`] is the only place that says which state follows which. `Idle`, `Serving` and `Retiring` are what the worker says
+//! of itself in the shared memory; `Retiring` is also what the pool has asked of it; `Dead` is what the kernel says.
+
+use std::{os::fd::OwnedFd, os::unix::process::ExitStatusExt, process::ExitStatus};
+
+use hayate_ring::{WorkerRecord, layout::*};
+use serde::Serialize;
+use tokio::time::Instant;
+
+/// Where a worker is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Being forked, or (with a private boot) booting.
+    Starting,
+    /// Waits for a request.
+    Idle,
+    /// Runs PHP for a request.
+    Serving,
+    /// Leaves once its request is over.
+    Retiring,
+    /// Its process is gone.
+    Dead,
+}
+
+impl State {
+    /// All states, in the order of life.
+    pub const ALL: [State; 5] = [State::Starting, State::Idle, State::Serving, State::Retiring, State::Dead];
+
+    /// The name, in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Starting => "starting",
+            State::Idle => "idle",
+            State::Serving => "serving",
+            State::Retiring => "retiring",
+            State::Dead => "dead",
+        }
+    }
+
+    fn after(self, change: Change) -> State {
+        match (self, change) {
+            (State::Dead, _) | (_, Change::Gone) => State::Dead,
+            (State::Retiring, _) | (_, Change::Asked) => State::Retiring,
+            (now, Change::Says(said)) => match said {
+                HY_WORKER_IDLE => State::Idle,
+                HY_WORKER_SERVING | HY_WORKER_REWINDING => State::Serving,
+                HY_WORKER_RETIRING => State::Retiring,
+                // STARTING, before it has said anything else; or nonsense, from a process that PHP code may have harmed.
+                _ => now,
+            },
+        }
+    }
+}
+
+/// What can change a worker's state.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Change {
+    /// `enum hy_worker_state`, read from its record.
+    Says(u32),
+    /// The pool asked it to leave.
+    Asked,
+    /// The kernel says it is dead.
+    Gone,
+}
+
+/// Why a worker ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    Asked,
+    MaxRequests,
+    MaxMemory,
+    ScriptEnded,
+    Fatal,
+    RequestTimeout,
+    Protocol,
+    BootFailed,
+    ZygoteDied,
+    Signal(i32),
+    ExitCode(i32),
+}
+
+impl Cause {
+    /// As counted in [`crate::Status::restarts`] and in the metrics.
+    pub(crate) fn label(self) -> String {
+        match self {
+            Cause::Asked => "asked".into(),
+            Cause::MaxRequests => "max_requests".into(),
+            Cause::MaxMemory => "max_memory".into(),
+            Cause::ScriptEnded => "script_ended".into(),
+            Cause::Fatal => "fatal".into(),
+            Cause::RequestTimeout => "request_timeout".into(),
+            Cause::Protocol => "protocol".into(),
+            Cause::BootFailed => "boot_failed".into(),
+            Cause::ZygoteDied => "zygote_died".into(),
+            Cause::Signal(n) => format!("signal_{n}"),
+            Cause::ExitCode(n) => format!("exit_{n}"),
+        }
+    }
+
+    /// Ends that belong to a healthy life; the rest is worth a warning.
+    pub(crate) fn is_planned(self) -> bool {
+        matches!(self, Cause::Asked | Cause::MaxRequests | Cause::MaxMemory)
+    }
+}
+
+/// One worker.
+pub(crate) struct Worker {
+    pub(crate) state: State,
+    /// 0 until the zygote has told it.
+    pub(crate) pid: i32,
+    /// Refers to this very process, whatever becomes of its number.
+    pub(crate) process: Option<OwnedFd>,
+    pub(crate) forked: Instant,
+    /// Whether it can take requests: forked from a booted zygote, or booted by itself.
+    pub(crate) ready: bool,
+    /// Why the pool killed it, if it did.
+    pub(crate) sentence: Option<Cause>,
+    /// Requests served when it was last looked at.
+    pub(crate) requests: u64,
+    /// Since when it has idled, as far as is known.
+    pub(crate) idle_since: Instant,
+}
+
+impl Worker {
+    pub(crate) fn new(now: Instant) -> Worker {
+        Worker {
+            state: State::Starting,
+            pid: 0,
+            process: None,
+            forked: now,
+            ready: false,
+            sentence: None,
+            requests: 0,
+            idle_since: now,
+        }
+    }
+
+    /// The one place where a worker's state changes.
+    pub(crate) fn change(&mut self, change: Change) {
+        self.state = self.state.after(change);
+    }
+
+    /// Takes over what the worker says of itself.
+    pub(crate) fn observe(&mut self, record: &WorkerRecord, now: Instant) {
+        let before = self.state;
+        self.change(Change::Says(record.state));
+        if self.state != State::Idle || before != State::Idle || record.requests != self.requests {
+            self.idle_since = now;
+        }
+        self.requests = record.requests;
+    }
+
+    /// Whether it counts towards the number of workers that is wanted.
+    pub(crate) fn counts(&self) -> bool {
+        matches!(self.state, State::Starting | State::Idle | State::Serving)
+    }
+
+    /// Why it ended, from what the kernel, the worker and the pool know.
+    pub(crate) fn cause(&self, status: i32, record: &WorkerRecord, boot_failed: bool) -> Cause {
+        let status = ExitStatus::from_raw(status);
+        if let Some(sentence) = self.sentence {
+            return sentence;
+        }
+        if let Some(signal) = status.signal() {
+            return Cause::Signal(signal);
+        }
+        if boot_failed {
+            return Cause::BootFailed;
+        }
+        match (status.code().unwrap_or(0), record.retired) {
+            (0, HY_RETIRED_ASKED) => Cause::Asked,
+            (0, HY_RETIRED_MAX_REQUESTS) => Cause::MaxRequests,
+            (0, HY_RETIRED_MAX_MEMORY) => Cause::MaxMemory,
+            (0, HY_RETIRED_SCRIPT_ENDED) => Cause::ScriptEnded,
+            (0, HY_RETIRED_FATAL) => Cause::Fatal,
+            (code, _) => Cause::ExitCode(code),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(state: u32, retired: u32, requests: u64) -> WorkerRecord {
+        WorkerRecord { state, retired, requests, memory: 0 }
+    }
+
+    #[test]
+    fn states_follow_the_drawing() {
+        use State::*;
+        let says = |from: State, word| from.after(Change::Says(word));
+        assert_eq!(says(Starting, HY_WORKER_STARTING), Starting);
+        assert_eq!(says(Starting, HY_WORKER_IDLE), Idle);
+        assert_eq!(says(Idle, HY_WORKER_SERVING), Serving);
+        assert_eq!(says(Serving, HY_WORKER_IDLE), Idle);
+        assert_eq!(says(Serving, HY_WORKER_RETIRING), Retiring);
+        assert_eq!(says(Serving, 12345), Serving, "nonsense changes nothing");
+        for state in State::ALL {
+            assert_eq!(state.after(Change::Gone), Dead);
+            if state != Dead {
+                assert_eq!(state.after(Change::Asked), Retiring);
+            }
+        }
+        // Nobody comes back.
+        for word in 0..6 {
+            assert_eq!(says(Retiring, word), Retiring);
+            assert_eq!(says(Dead, word), Dead);
+        }
+        assert_eq!(Dead.after(Change::Asked), Dead);
+    }
+
+    #[test]
+    fn idle_time_counts_from_the_last_sign_of_work() {
+        let start = Instant::now();
+        let later = |s| start + std::time::Duration::from_secs(s);
+        let mut worker = Worker::new(start);
+        worker.observe(&record(HY_WORKER_IDLE, 0, 0), later(1));
+        assert_eq!(worker.idle_since, later(1));
+        worker.observe(&record(HY_WORKER_IDLE, 0, 0), later(5));
+        assert_eq!(worker.idle_since, later(1));
+        // It served between two looks and is idle at both.
+        worker.observe(&record(HY_WORKER_IDLE, 0, 3), later(9));
+        assert_eq!(worker.idle_since, later(9));
+    }
+
+    #[test]
+    fn causes() {
+        let mut worker = Worker::new(Instant::now());
+        let cause = |worker: &Worker, status, retired| worker.cause(status, &record(0, retired, 1), false);
+        assert_eq!(cause(&worker, 0, HY_RETIRED_MAX_MEMORY), Cause::MaxMemory);
+        assert_eq!(cause(&worker, 0, HY_RETIRED_NOT), Cause::ExitCode(0));
+        assert_eq!(cause(&worker, 70 << 8, HY_RETIRED_NOT).label(), "exit_70");
+        assert_eq!(cause(&worker, 11, HY_RETIRED_ASKED).label(), "signal_11");
+        assert_eq!(worker.cause(70 << 8, &record(0, 0, 0), true), Cause::BootFailed);
+        worker.sentence = Some(Cause::RequestTimeout);
+        assert_eq!(cause(&worker, 9, HY_RETIRED_NOT), Cause::RequestTimeout);
+    }
+}
