@@ -28,6 +28,7 @@ class Site:
         self.tmp.mkdir()
         self.tmp.chmod(0o777)
         shutil.copytree(HERE / "cases", self.docroot, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+        self.worker = shutil.copy(GENERIC_WORKER, self.dir)
         (self.docroot / "routing" / "linked.php").symlink_to("plain.php")
         (self.docroot / "routing" / "scripts").symlink_to("directory", target_is_directory=True)
         for path in self.docroot.rglob("*"):
@@ -46,7 +47,7 @@ class Site:
             "sendmail_path": "/bin/false",
             "apc.shm_size": "8M",
         }
-        places = {"docroot": self.docroot, "tmp": self.tmp}
+        places = {"docroot": self.docroot, "tmp": self.tmp, "worker": self.worker}
         return fixed | {key: value.format(**places) for key, value in profile.ini.items()}
 
 
@@ -70,7 +71,7 @@ class Servers:
         if kind == "reference":
             front = "/index.php" if self._profile.front else None
             return NginxFpm(root, ini=ini, server_name=HOST, front_controller=front)
-        worker = GENERIC_WORKER if kind == "worker" else None
+        worker = self._site.worker if kind == "worker" else None
         return Hayate(root, ini=ini, worker=worker, workers=2)
 
     def play(self, case: Case, kind: str) -> list[Answer]:

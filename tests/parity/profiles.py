@@ -47,7 +47,7 @@ PROFILES = {
     "hardened": Profile(
         "a hosting company's restrictions",
         {
-            "open_basedir": "{docroot}/environment:{docroot}/server:{docroot}/upload:{docroot}/show.php:{tmp}",
+            "open_basedir": "{docroot}/environment:{docroot}/server:{docroot}/upload:{docroot}/show.php:{worker}:{tmp}",
             "disable_functions": "exec,shell_exec,system,phpinfo",
             "disable_classes": "SplFileObject",
             "file_uploads": "0",

@@ -8,7 +8,15 @@ CASES = [
     Case("ini", doc="settings that matter"),
     Case("ini_all", doc="every setting there is"),
     Case("ini_set", get(), get(), doc="ini_set() and its limits"),
-    Case("user_ini/", get(), get("deep/"), get(), doc=".user.ini, and a deeper one"),
+    Case(
+        "user_ini/",
+        get(),
+        get("deep/"),
+        get(),
+        doc=".user.ini, and a deeper one",
+        classic_only="a .user.ini beside the script is for scripts that the server itself runs",
+    ),
+    Case("main_script", doc="what is known of the script itself", classic_only="the worker's script is the main one"),
     Case(
         "wrapped/",
         get(),

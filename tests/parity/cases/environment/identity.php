@@ -6,8 +6,6 @@ show('get_current_user', get_current_user());
 show('posix', [posix_geteuid(), posix_getegid(), posix_getpwuid(posix_geteuid())['name']]);
 show('groups', posix_getgroups());
 show('pid', getmypid() > 1 && getmypid() === posix_getpid());
-show('inode', getmyinode() === fileinode(__FILE__));
-show('lastmod', getlastmod() === filemtime(__FILE__));
 show('terminal', posix_isatty(0));
 show('hostname', gethostname() === php_uname('n'));
 show('sapi', [php_uname('s'), PHP_OS_FAMILY]);
