@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -21,6 +22,8 @@ REQUIRE_ALL = os.environ.get("HAYATE_REQUIRE_ALL") == "1"
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A terminated run takes its servers down like an interrupted one.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if "s" not in config.option.reportchars:
         config.option.reportchars += "s"
 

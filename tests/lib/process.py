@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -61,6 +62,16 @@ def accepts_unix(path: pathlib.Path) -> bool:
         sock.connect(str(path))
         return True
     return False
+
+
+def _dies_with_us() -> list[str]:
+    """A command prefix: the kernel ends the server when this process dies, however it dies.
+
+    Only for servers started from the main thread: the kernel means the thread that made the child, not its process.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return []
+    return ["/usr/bin/setpriv", "--pdeathsig", "TERM"]
 
 
 def _stat(pid: int) -> tuple[int, str, str] | None:
@@ -133,7 +144,7 @@ class Server:
         """Starts the process without waiting for it."""
         with open(self._output, "ab") as output:
             self.process = subprocess.Popen(
-                self.command(),
+                [*_dies_with_us(), *self.command()],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -200,7 +211,11 @@ class Server:
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def __enter__(self):
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.remove()
+            raise
 
     def __exit__(self, exc_type, exc, tb) -> None:
         try:

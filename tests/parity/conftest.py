@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import shutil
 from collections.abc import Iterator
@@ -23,9 +24,10 @@ def site() -> Iterator[Site]:
 @pytest.fixture(scope="session")
 def fleet(site: Site) -> Iterator[dict[str, Servers]]:
     fleet = {name: Servers(site, profile) for name, profile in PROFILES.items()}
-    yield fleet
-    for servers in fleet.values():
-        servers.stop()
+    with contextlib.ExitStack() as stack:
+        for servers in fleet.values():
+            stack.callback(servers.stop)
+        yield fleet
 
 
 @pytest.fixture(scope="session")

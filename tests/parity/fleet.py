@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -63,7 +64,12 @@ class Servers:
 
     def server(self, kind: str) -> NginxFpm | Hayate:
         if kind not in self._running:
-            self._running[kind] = self._make(kind).start()
+            server = self._make(kind)
+            try:
+                self._running[kind] = server.start()
+            except BaseException:
+                server.remove()
+                raise
         return self._running[kind]
 
     def _make(self, kind: str) -> NginxFpm | Hayate:
@@ -83,10 +89,10 @@ class Servers:
         return self._reference[case.id]
 
     def stop(self) -> None:
-        servers, self._running = self._running, {}
-        for server in servers.values():
-            try:
-                server.stop()
-            finally:
-                server.kill()
-                server.remove()
+        """Stops every server, even when one of them fails to stop as it should; raises the last failure."""
+        with contextlib.ExitStack() as stack:
+            for server in self._running.values():
+                stack.callback(server.remove)
+                stack.callback(server.kill)
+                stack.callback(server.stop)
+            self._running = {}
