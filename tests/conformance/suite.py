@@ -264,7 +264,7 @@ def run_all(
 
     def drain(runner: Runner) -> None:
         try:
-            while True:
+            while not errors:
                 for case in work.get_nowait():
                     outcomes[case.test.name] = runner.run(case)
                     if len(outcomes) % 500 == 0:
