@@ -140,6 +140,10 @@ class Server:
         """Everything the server has written so far."""
         return self._output.read_text(errors="replace") if self._output.exists() else ""
 
+    def log_tail(self) -> str:
+        """The end of the log, as much as a reader of a failure wants to see."""
+        return self.log()[-4000:]
+
     def spawn(self, env: dict[str, str] | None = None) -> None:
         """Starts the process without waiting for it."""
         with open(self._output, "ab") as output:
@@ -158,9 +162,9 @@ class Server:
         assert process is not None
         answered = wait_until(lambda: process.poll() is not None or self.ready(), self.start_timeout)
         if process.poll() is not None:
-            raise ServerError(f"{self.name} ended with {process.returncode} instead of serving:\n{self.log()}")
+            raise ServerError(f"{self.name} ended with {process.returncode} instead of serving:\n{self.log_tail()}")
         if not answered:
-            raise ServerError(f"{self.name} did not answer within {self.start_timeout:.0f} s:\n{self.log()}")
+            raise ServerError(f"{self.name} did not answer within {self.start_timeout:.0f} s:\n{self.log_tail()}")
 
     def start(self):
         """Starts the server and waits until it answers. Returns the server."""
@@ -183,11 +187,13 @@ class Server:
             status = process.wait(self.stop_timeout)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise ServerError(f"{self.name} did not stop within {self.stop_timeout:.0f} s:\n{self.log()}") from None
+            raise ServerError(
+                f"{self.name} did not stop within {self.stop_timeout:.0f} s:\n{self.log_tail()}"
+            ) from None
         if not wait_until(lambda: not still_running(family), 2):
             orphans = still_running(family)
             self._kill_all(family)
-            raise ServerError(f"{self.name} left processes behind: {orphans}\n{self.log()}")
+            raise ServerError(f"{self.name} left processes behind: {orphans}\n{self.log_tail()}")
         return status
 
     def kill(self) -> None:
@@ -223,7 +229,7 @@ class Server:
                 self.stop()
             else:
                 self.kill()
-                print(f"--- {self.name} log\n{self.log()}")
+                print(f"--- {self.name} log\n{self.log_tail()}")
         finally:
             self.remove()
 

@@ -321,9 +321,9 @@ class Hayate(Server):
         status = super().stop(sig)
         if not already_stopped:
             if status != 0:
-                raise ServerError(f"hayate ended with {status} after signal {sig}:\n{self.log()}")
+                raise ServerError(f"hayate ended with {status} after signal {sig}:\n{self.log_tail()}")
             if self.pid_file.exists():
-                raise ServerError(f"hayate left its pid file behind:\n{self.log()}")
+                raise ServerError(f"hayate left its pid file behind:\n{self.log_tail()}")
         return status
 
 

@@ -7,6 +7,7 @@ the body to the byte. What is not, and why:
 - Framing belongs to the server: a body whose length the script did not state may come chunked or with a
   Content-Length. A stated Content-Length is compared as part "header:content-length".
 - `Connection` and `Keep-Alive` belong to the connection, and every request asks for it to be closed.
+- Where the status differs, that is the difference: the rest of such an answer is another story.
 - A page that nginx made itself (404, 405, a redirect) is the server's: its body, type and length count as one
   difference, part "server page". Hayate's page may name neither a version nor a path, else part "server page leaks".
 - Whether the message was complete, and that no byte follows it, is compared as part "framing".
@@ -37,17 +38,20 @@ class Difference:
     part: str
     reference: str | None
     hayate: str | None
+    #: For the reader of a report only.
+    note: str = dataclasses.field(default="", compare=False)
 
     def __str__(self) -> str:
-        return f"{self.part}\n      expected {self.reference!r}\n      got      {self.hayate!r}"
+        note = f"\n      {self.note}" if self.note else ""
+        return f"{self.part}\n      expected {self.reference!r}\n      got      {self.hayate!r}{note}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Accepted:
     """A difference that is right, or at least known and wanted.
 
-    `case` and `request` are shell patterns for a case's id and a request's label. `part` is "status", "reason",
-    "header:<name>", "body", "framing", "streaming", "server page" or "server page leaks". `reference` and `hayate` are
+    `case` and `request` are shell patterns for a case's id and a request's label. `part` is "status" (code and reason
+    phrase, when the code differs), "reason", "header:<name>", "body", "framing", "streaming", "server page" or "server page leaks". `reference` and `hayate` are
     regular expressions which the two values have to match in full; None accepts any value.
     """
 
@@ -125,20 +129,25 @@ def _is_page_of_nginx(reference: Response) -> bool:
 def _page_differences(reference: Response, hayate: Response) -> list[Difference]:
     if (reference.body, reference.values("content-type")) == (hayate.body, hayate.values("content-type")):
         return []
-    found = [Difference("server page", "nginx's own", "another")]
+    return [Difference("server page", "nginx's own", "another"), *_leaks(hayate)]
+
+
+def _leaks(hayate: Response) -> list[Difference]:
+    """What an error page of Hayate's own gives away; answers of scripts may say what they like."""
+    if hayate.status < 400:
+        return []
     leak = re.search(rb"nginx|(?:hayate|php|libphp)[ /-]?v?\d|/(?:tmp|usr|var|home)/", hayate.body, re.IGNORECASE)
-    if leak is not None:
-        found.append(Difference("server page leaks", None, leak.group().decode("latin-1")))
-    return found
+    return [] if leak is None else [Difference("server page leaks", None, leak.group().decode("latin-1"))]
 
 
 def compare(
     request: Request, reference: Response, hayate: Response, replacements: Sequence[Replacement]
 ) -> list[Difference]:
     """All differences between two answers to the same request."""
-    found = []
     if reference.status != hayate.status:
-        found.append(Difference("status", str(reference.status), str(hayate.status)))
+        lines = [f"{response.status} {response.reason}" for response in (reference, hayate)]
+        return [Difference("status", *lines, note=f"with the body {hayate.body[:300]!r}"), *_leaks(hayate)]
+    found = []
     if reference.reason != hayate.reason:
         found.append(Difference("reason", reference.reason, hayate.reason))
     if len(reference.values("date")) != len(hayate.values("date")):

@@ -47,16 +47,19 @@ def check(case: Case, mode: str, reference: list[Answer], answers: list[Answer])
     """Fails with every difference that is not accepted, and every accepted one that did not occur."""
     applicable = [entry for entry in ACCEPTED if mode in entry.modes and shell_match(case.id, entry.case)]
     occurred: set[int] = set()
-    report = []
+    faults: dict[str, list[str]] = {}  # with the requests that met with each
     for expected, got in zip(reference, answers, strict=True):
-        faults = [f"reference: {fault}" for fault in expected.faults] + [f"{mode}: {fault}" for fault in got.faults]
+        label = expected.request.label
+        for whose, answer in (("reference", expected), (mode, got)):
+            for fault in answer.faults:
+                faults.setdefault(f"{whose}: {fault}", []).append(label)
         if expected.response is not None and got.response is not None:
             for difference in compare(expected.request, expected.response, got.response, case.normalise):
                 entries = [entry for entry in applicable if entry.covers(expected.request, difference)]
                 occurred.update(map(id, entries))
                 if not entries:
-                    faults.append(str(difference))
-        report += [f"  {expected.request.label}: {fault}" for fault in faults]
+                    faults.setdefault(str(difference), []).append(label)
+    report = [f"  {', '.join(labels)}: {fault}" for fault, labels in faults.items()]
     RAN[mode].add(case.id)
     OCCURRED[mode] |= occurred
     for entry in applicable:
