@@ -1,0 +1,123 @@
+<?php
+
+/**
+ * What Hayate adds to PHP, for editors and static analysers. Never loaded by the server: the functions are built into it.
+ *
+ * PhpStorm: add this directory under Settings, PHP, Include Path. PHPStan: name this file under `scanFiles`.
+ * Psalm: name it under `<stubs>`. Composer packages that want to run elsewhere too test with `function_exists()`.
+ */
+
+/**
+ * Waits for the next request, answers it with the handler, and returns after the handler has.
+ *
+ * Call it in a loop from a worker script, which Hayate runs with `--worker FILE` or `worker = "FILE"`. What the script
+ * did before the first call (autoloader, container, configuration) is kept; the handler runs once per request:
+ *
+ *     <?php
+ *     require __DIR__ . '/../vendor/autoload.php';
+ *
+ *     $kernel = new App\Kernel();                  // once per worker
+ *     $handler = static function () use ($kernel): void {
+ *         $kernel->handle($_SERVER, $_GET, $_POST); // once per request
+ *     };
+ *
+ *     while (hayate_handle_request($handler)) {
+ *         gc_collect_cycles();                     // between requests: the visitor has the answer already
+ *     }
+ *
+ *     $kernel->shutdown();                         // when the worker retires
+ *
+ * For the handler each request is a new one: `$_SERVER`, `$_GET`, `$_POST`, `$_COOKIE`, `$_FILES`, `$_REQUEST`, `php://input`,
+ * headers, output buffers, the session and the time limit start afresh, and what it echoes is the answer's body. All else
+ * stays: static properties, globals, singletons, ini settings, open connections.
+ *
+ * `exit()`, an uncaught exception or a fatal error in the handler end that request, not the service: the visitor gets an
+ * answer (status 500 for an exception or a fatal error if no header was sent yet), the log gets the message, and the
+ * worker goes on or is replaced by a new one.
+ *
+ * @param callable(): mixed $handler called without arguments, its result is ignored
+ *
+ * @return bool true after a request was answered: go on. False when the worker is to leave, because the server
+ *              reloads, shrinks its pool or stops, or the worker has reached `max_requests` or `max_memory`: end the
+ *              loop and let the script return.
+ *
+ * @throws \RuntimeException when called outside of worker mode, or from within a handler
+ */
+function hayate_handle_request(callable $handler): bool
+{
+}
+
+/**
+ * The same as {@see hayate_handle_request()}, under the name that FrankenPHP gave it.
+ *
+ * Worker scripts written for FrankenPHP, Laravel Octane's driver for it and symfony/runtime's runner run unchanged.
+ *
+ * @param callable(): mixed $callback called without arguments, its result is ignored
+ *
+ * @return bool see {@see hayate_handle_request()}
+ *
+ * @throws \RuntimeException when called outside of worker mode, or from within a handler
+ */
+function frankenphp_handle_request(callable $callback): bool
+{
+}
+
+/**
+ * Sends the answer as it stands to the visitor, completes it, and lets the script run on.
+ *
+ * For work that nobody should wait for: mail, statistics, caches. Output buffers are flushed first; what is echoed
+ * afterwards goes nowhere, and headers can no longer be set. The worker takes its next request only when the script ends,
+ * and `max_execution_time` and the pool's `request_timeout` keep counting, so long work belongs in a queue. Close the
+ * session first (`session_write_close()`): its lock holds up the same visitor's next request.
+ *
+ *     echo json_encode($order);
+ *     hayate_finish_request();
+ *     $mailer->sendConfirmation($order);
+ *
+ * @return bool true when the answer was completed, false when it already had been
+ */
+function hayate_finish_request(): bool
+{
+}
+
+/**
+ * The same as {@see hayate_finish_request()}, under the name that php-fpm gave it.
+ *
+ * Symfony's and Laravel's responses call it by themselves.
+ *
+ * @return bool see {@see hayate_finish_request()}
+ */
+function fastcgi_finish_request(): bool
+{
+}
+
+/**
+ * The request's header fields, spelled as PHP's other servers spell them (`Content-Type`, `X-Requested-With`).
+ *
+ * Fields that came more than once are joined by `, `.
+ *
+ * @return array<string, string> name => value
+ */
+function getallheaders(): array
+{
+}
+
+/**
+ * Another name for {@see getallheaders()}.
+ *
+ * @return array<string, string> name => value
+ */
+function apache_request_headers(): array
+{
+}
+
+/**
+ * The answer's header fields as set so far, `X-Powered-By` included.
+ *
+ * Of fields that were set more than once (such as `Set-Cookie`) the last one shows; {@see headers_list()} has them all.
+ *
+ * @return array<string, string> name => value
+ */
+function apache_response_headers(): array
+{
+}
