@@ -29,11 +29,12 @@
  *
  * For the handler each request is a new one: `$_SERVER`, `$_GET`, `$_POST`, `$_COOKIE`, `$_FILES`, `$_REQUEST`, `php://input`,
  * headers, output buffers, the session and the time limit start afresh, and what it echoes is the answer's body. All else
- * stays: static properties, globals, singletons, ini settings, open connections.
+ * stays: static properties, globals, singletons, open connections. What ini_set() changes in the boot stays, what it changes
+ * in the handler ends with the request.
  *
  * `exit()`, an uncaught exception or a fatal error in the handler end that request, not the service: the visitor gets an
- * answer (status 500 for an exception or a fatal error if no header was sent yet), the log gets the message, and the
- * worker goes on or is replaced by a new one.
+ * answer (status 500 for an exception or a fatal error if no header was sent yet) and the log gets the message. After
+ * `exit()` or an exception the loop goes on; a fatal error unwinds the script, and a new worker takes this one's place.
  *
  * @param callable(): mixed $handler called without arguments, its result is ignored
  *
@@ -41,7 +42,7 @@
  *              reloads, shrinks its pool or stops, or the worker has reached `max_requests` or `max_memory`: end the
  *              loop and let the script return.
  *
- * @throws \RuntimeException when called outside of worker mode, or from within a handler
+ * @throws \Error when called outside of worker mode, or from within a handler
  */
 function hayate_handle_request(callable $handler): bool
 {
@@ -56,7 +57,7 @@ function hayate_handle_request(callable $handler): bool
  *
  * @return bool see {@see hayate_handle_request()}
  *
- * @throws \RuntimeException when called outside of worker mode, or from within a handler
+ * @throws \Error when called outside of worker mode, or from within a handler
  */
 function frankenphp_handle_request(callable $callback): bool
 {
