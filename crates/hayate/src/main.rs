@@ -1,2 +1,48 @@
-//! The command.
-fn main() {}
+//! The command `hayate`: reads what the user asks for and lets the other parts do it.
+
+mod args;
+mod check;
+mod client;
+mod config;
+mod control;
+mod generate;
+mod logging;
+mod metrics;
+mod php;
+mod plan;
+mod privileges;
+mod serve;
+mod server;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Serve(args) => return serve::run(*args),
+        Command::Check(args) => return check::run(&args),
+        Command::Status { control, json } => talk(client::status(&control, json)),
+        Command::Reload { control } => talk(client::reload(&control)),
+        Command::Stop { control } => talk(client::stop(&control)),
+        Command::Version => {
+            println!("hayate {}", env!("CARGO_PKG_VERSION"));
+            Ok(())
+        }
+        Command::Generate { what } => generate::print(&what).map_err(Into::into),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hayate: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn talk(conversation: impl Future<Output = Result<()>>) -> Result<()> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(conversation)
+}

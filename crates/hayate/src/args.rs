@@ -1,0 +1,253 @@
+//! The command line. Help, man page and shell completions come from here.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
+use hayate_front::ListenAddr;
+
+use crate::config::{AccessLogFormat, AccessLogTo, LogFormat, LogLevel, Size, Time, Workers};
+
+/// Hayate serves PHP applications: HTTP, static files and PHP processes in one command.
+#[derive(Debug, Parser)]
+#[command(name = "hayate", version, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "Serve the application in this directory on http://127.0.0.1:8080:  hayate serve")]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The sub-commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve an application, or those of a configuration file, until SIGTERM or Ctrl-C
+    #[command(after_long_help = SERVE_HELP)]
+    Serve(Box<ServeArgs>),
+    /// Check a configuration and say what would run, without running it
+    ///
+    /// Takes what `serve` takes. Exit status 0: it can be served; 2: it cannot, and the error says where and why.
+    Check(Box<ServeArgs>),
+    /// Say what a running server does
+    Status {
+        #[command(flatten)]
+        control: ControlArgs,
+        /// Print everything, as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Read the configuration and start the applications again, without losing a request
+    ///
+    /// Returns when the new processes serve (exit status 0), or when they or the configuration were refused (1): then
+    /// the old ones go on serving. The same as SIGHUP.
+    Reload {
+        #[command(flatten)]
+        control: ControlArgs,
+    },
+    /// Finish the requests that are being served, and end
+    Stop {
+        #[command(flatten)]
+        control: ControlArgs,
+    },
+    /// Print the version
+    Version,
+    /// Print documentation that is made from the source
+    #[command(hide = true)]
+    Generate {
+        /// What to print
+        #[command(subcommand)]
+        what: Generate,
+    },
+}
+
+/// What `hayate generate` prints.
+#[derive(Debug, Subcommand)]
+pub enum Generate {
+    /// The man page
+    Man,
+    /// Completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// The reference of hayate.toml, in Markdown
+    Configuration,
+}
+
+const SERVE_HELP: &str = "\
+Signals: SIGTERM and SIGINT finish what is being served and end, a second one ends at once; SIGHUP reloads;
+SIGUSR1 reopens the access log.
+
+Every flag has its key in the configuration file, and wins over it; flags about PHP apply to every application of the file.
+
+Exit status: 0 after an orderly end, 1 when it could not start, 2 when the configuration or the command line is wrong.
+
+Examples:
+  hayate serve                                        this directory, each request as php-fpm would run it
+  hayate serve /srv/app --worker public/worker.php    worker mode: boot once, then handle requests
+  hayate serve --config /etc/hayate/hayate.toml       several applications
+  hayate serve --listen :80 --user www-data           as root: open port 80, then run as www-data";
+
+/// Where a running server is found.
+#[derive(Debug, Args)]
+pub struct ControlArgs {
+    /// The server's control socket [default: /run/hayate/control.sock as root, else $XDG_RUNTIME_DIR/hayate.sock]
+    #[arg(long, value_name = "SOCKET", value_hint = ValueHint::FilePath)]
+    pub control: Option<PathBuf>,
+}
+
+/// A setting of php.ini or a variable of the environment.
+#[derive(Debug, Clone)]
+pub struct KeyValue(pub String, pub String);
+
+fn key_value(text: &str) -> Result<KeyValue, String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok(KeyValue(key.trim().into(), value.into())),
+        _ => Err("write KEY=VALUE".into()),
+    }
+}
+
+/// What `serve` and `check` take.
+#[derive(Debug, Clone, Args, Default)]
+pub struct ServeArgs {
+    /// The application's directory; served is its public/ if that holds an index.php, else itself [default: .]
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub root: Option<PathBuf>,
+    /// Configuration file (TOML), see docs/configuration.md
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+    /// Address to listen on: 127.0.0.1:8080, [::1]:80, :80, unix:/path; repeatable [default: 127.0.0.1:8080]
+    #[arg(short, long, value_name = "ADDR")]
+    pub listen: Vec<ListenAddr>,
+
+    /// Worker script: it boots once, then handles requests by hayate_handle_request(); switches worker mode on
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "PHP")]
+    pub worker: Option<PathBuf>,
+    /// Worker processes: a number, or a least and a most [default: 1 to twice the processors, 4 at least]
+    #[arg(short = 'n', long, value_name = "N|MIN-MAX", help_heading = "PHP")]
+    pub workers: Option<Workers>,
+    /// Setting of php.ini; repeatable
+    #[arg(short, long, value_name = "KEY=VALUE", value_parser = key_value, help_heading = "PHP")]
+    pub ini: Vec<KeyValue>,
+    /// Environment variable of PHP, which inherits none; repeatable
+    #[arg(short, long, value_name = "KEY=VALUE", value_parser = key_value, help_heading = "PHP")]
+    pub env: Vec<KeyValue>,
+    /// PHP version, such as 8.2, or the path of a host binary [default: the highest version installed]
+    #[arg(long, value_name = "VERSION|PATH", help_heading = "PHP")]
+    pub php: Option<String>,
+    /// php.ini in place of the distribution's
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "PHP")]
+    pub php_ini: Option<PathBuf>,
+    /// Replace a worker after this many requests; 0: never [default: 0]
+    #[arg(long, value_name = "N", help_heading = "PHP")]
+    pub max_requests: Option<u64>,
+    /// Replace a worker that holds more memory than this after a request; 0: never [default: 0]
+    #[arg(long, value_name = "SIZE", help_heading = "PHP")]
+    pub max_memory: Option<Size>,
+    /// How long PHP may run for one request, or off [default: 60s]
+    #[arg(long, value_name = "TIME", help_heading = "PHP")]
+    pub request_timeout: Option<Time>,
+    /// Requests that may wait for a worker [default: 1024]
+    #[arg(long, value_name = "N", help_heading = "PHP")]
+    pub queue_limit: Option<usize>,
+    /// How long a request may wait for a worker [default: 30s]
+    #[arg(long, value_name = "TIME", help_heading = "PHP")]
+    pub queue_timeout: Option<Time>,
+
+    /// Access log: off, - for standard output, or a file [default: off]
+    #[arg(long, value_name = "off|-|FILE", help_heading = "Logs")]
+    pub access_log: Option<AccessLogTo>,
+    /// How a line of it looks [default: combined]
+    #[arg(long, value_name = "FORMAT", help_heading = "Logs")]
+    pub access_log_format: Option<AccessLogFormat>,
+    /// How much Hayate logs on standard error [default: info]
+    #[arg(long, value_name = "LEVEL", help_heading = "Logs")]
+    pub log_level: Option<LogLevel>,
+    /// How a line of that looks [default: compact]
+    #[arg(long, value_name = "FORMAT", help_heading = "Logs")]
+    pub log_format: Option<LogFormat>,
+
+    /// Control socket [default: /run/hayate/control.sock as root, else $XDG_RUNTIME_DIR/hayate.sock]
+    #[arg(long, value_name = "SOCKET", value_hint = ValueHint::FilePath, help_heading = "Process")]
+    pub control: Option<PathBuf>,
+    /// TCP address that answers /metrics, /healthz and /readyz [default: none]
+    #[arg(long, value_name = "ADDR", help_heading = "Process")]
+    pub metrics: Option<String>,
+    /// File to write the process id to
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Process")]
+    pub pid_file: Option<PathBuf>,
+    /// As root: the user to change to once the sockets are open
+    #[arg(long, value_hint = ValueHint::Username, help_heading = "Process")]
+    pub user: Option<String>,
+    /// The group to change to [default: the user's]
+    #[arg(long, help_heading = "Process")]
+    pub group: Option<String>,
+    /// Development mode: error pages show why; a failed first boot does not end the server
+    #[arg(long, help_heading = "Process")]
+    pub dev: bool,
+    /// Forbid PHP and all it starts to gain privileges [default: true]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, help_heading = "Process")]
+    pub no_new_privileges: Option<bool>,
+    /// Network whose Forwarded and X-Forwarded-* headers are believed, or unix; repeatable
+    #[arg(long, value_name = "NETWORK", help_heading = "Process")]
+    pub trusted_proxies: Vec<String>,
+    /// How long requests may finish when the server ends or reloads [default: 30s]
+    #[arg(long, value_name = "TIME", help_heading = "Process")]
+    pub drain_timeout: Option<Time>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_are_read() {
+        let cli = Cli::try_parse_from([
+            "hayate",
+            "serve",
+            "site",
+            "--listen",
+            ":80",
+            "--listen",
+            "unix:/x",
+            "--workers",
+            "2-4",
+            "--ini",
+            "a=b=c",
+            "--access-log",
+            "-",
+            "--dev",
+            "--no-new-privileges",
+            "false",
+        ]);
+        let Command::Serve(args) = cli.unwrap().command else { panic!() };
+        assert_eq!(args.listen.len(), 2);
+        assert_eq!(args.workers, Some(Workers { min: 2, max: 4 }));
+        assert_eq!((args.ini[0].0.as_str(), args.ini[0].1.as_str()), ("a", "b=c"));
+        assert_eq!(args.no_new_privileges, Some(false));
+        let wrong = Cli::try_parse_from(["hayate", "serve", "--workers", "4-2"]).unwrap_err();
+        assert_eq!(wrong.exit_code(), 2);
+        assert!(wrong.to_string().contains("write 2-4"));
+    }
+
+    #[test]
+    fn every_flag_of_serve_has_its_key() {
+        let keys = crate::config::schema();
+        let top = keys["properties"].as_object().unwrap();
+        let app = keys["$defs"]["App"]["properties"].as_object().unwrap();
+        let command = Cli::command();
+        let serve = command.find_subcommand("serve").unwrap();
+        let renamed = |name: &str| if name == "dev" { "development".into() } else { name.replace('-', "_") };
+        for flag in serve.get_arguments() {
+            let name = renamed(flag.get_long().unwrap_or(flag.get_id().as_str()));
+            let known = ["config", "help", "version"].contains(&&*name);
+            assert!(known || top.contains_key(&name) || app.contains_key(&name), "{name} has no key");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `hayate status`, `reload` and `stop`: one request to the control socket.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+use http_body_util::{BodyExt, Empty};
+use hyper::{Method, Request, StatusCode, body::Bytes, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::UnixStream;
+
+use crate::{args::ControlArgs, control::default_socket};
+
+struct Connection {
+    sender: http1::SendRequest<Empty<Bytes>>,
+    driver: tokio::task::JoinHandle<()>,
+}
+
+async fn connect(args: &ControlArgs) -> Result<Connection> {
+    let path: PathBuf = match &args.control {
+        Some(path) => path.clone(),
+        None => {
+            default_socket().context("XDG_RUNTIME_DIR is not set; name the server's socket with --control")?
+        }
+    };
+    let stream = UnixStream::connect(&path).await.with_context(|| {
+        format!("no server answers at {}; is it running, and is this its --control?", path.display())
+    })?;
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let driver = tokio::spawn(async move {
+        // Its errors reach the request as well.
+        let _ = connection.await;
+    });
+    Ok(Connection { sender, driver })
+}
+
+impl Connection {
+    async fn request(&mut self, method: Method, path: &str) -> Result<(StatusCode, String)> {
+        let request =
+            Request::builder().method(method).uri(path).header("host", "hayate").body(Empty::new())?;
+        let response = self.sender.send_request(request).await.context("the server went away")?;
+        let status = response.status();
+        let body = response.into_body().collect().await.context("the server went away")?.to_bytes();
+        Ok((status, String::from_utf8_lossy(&body).trim_end().to_owned()))
+    }
+}
+
+/// `hayate status`
+pub async fn status(args: &ControlArgs, json: bool) -> Result<()> {
+    let (status, body) = connect(args).await?.request(Method::GET, "/status").await?;
+    if status != StatusCode::OK {
+        bail!("{body}");
+    }
+    if json {
+        println!("{body}");
+    } else {
+        print!("{}", describe(&serde_json::from_str(&body).context("the server's answer is no JSON")?));
+    }
+    Ok(())
+}
+
+/// `hayate reload`
+pub async fn reload(args: &ControlArgs) -> Result<()> {
+    let (status, body) = connect(args).await?.request(Method::POST, "/reload").await?;
+    match status {
+        StatusCode::OK => {
+            println!("{body}");
+            Ok(())
+        }
+        _ => Err(anyhow!("the reload was refused, the old processes go on serving:\n{body}")),
+    }
+}
+
+/// `hayate stop`: returns when the server is gone.
+pub async fn stop(args: &ControlArgs) -> Result<()> {
+    let mut connection = connect(args).await?;
+    let (status, body) = connection.request(Method::POST, "/stop").await?;
+    if status != StatusCode::ACCEPTED {
+        bail!("{body}");
+    }
+    // The connection ends with the process.
+    let Connection { sender, driver } = connection;
+    let _ = driver.await;
+    drop(sender);
+    println!("stopped");
+    Ok(())
+}
+
+fn bytes(n: &Value) -> String {
+    format!("{:.1} MB", n.as_f64().unwrap_or(0.0) / 1e6)
+}
+
+/// The status for people.
+fn describe(status: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let list = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(" ");
+    let mut out = format!(
+        "Hayate {} {}, process {}, up {} s, {} connections, {}\n",
+        text(&status["version"]),
+        text(&status["state"]),
+        status["pid"],
+        status["uptime"],
+        status["connections"],
+        list(&status["listen"]),
+    );
+    if let Some(error) = status["last_reload"]["error"].as_str() {
+        out += &format!("The last reload was refused: {error}\n");
+    }
+    for app in status["apps"].as_array().into_iter().flatten() {
+        out += &format!(
+            "\n{}: {}, {} mode, PHP {}, {}\n",
+            text(&app["name"]),
+            text(&app["state"]),
+            text(&app["mode"]),
+            app["php"].as_str().unwrap_or("(not started yet)"),
+            text(&app["document_root"]),
+        );
+        if let Some(why) = app["unavailable"].as_str() {
+            out += &format!("  cannot serve: {why}\n");
+        } else if let Some(why) = app["boot_error"].as_str() {
+            out += &format!("  a boot failed: {why}\n");
+        }
+        let workers = app["workers"].as_array().cloned().unwrap_or_default();
+        out += &format!(
+            "  {} workers ({}-{}), {} requests wait, {} private memory\n",
+            workers.len(),
+            app["workers_min"],
+            app["workers_max"],
+            app["queue"],
+            bytes(&app["memory"]),
+        );
+        for worker in &workers {
+            out += &format!(
+                "    {:>4}  process {:<8} {:<9} {:>9} requests {:>10} {:>7} s\n",
+                worker["index"].to_string(),
+                worker["pid"].to_string(),
+                text(&worker["state"]),
+                worker["requests"].to_string(),
+                bytes(&worker["memory"]),
+                worker["age"].to_string(),
+            );
+        }
+        let ended: Vec<String> = app["restarts"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(cause, n)| format!("{cause} {n}"))
+            .collect();
+        if !ended.is_empty() {
+            out += &format!("  workers ended: {}\n", ended.join(", "));
+        }
+    }
+    out
+}

@@ -1,0 +1,35 @@
+//! What is wrong with a configuration, where, and what to do.
+
+use std::{fmt, path::PathBuf};
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A line of the configuration file.
+    Line(PathBuf, usize),
+    /// The file as a whole.
+    File(PathBuf),
+    /// The command line.
+    CommandLine,
+}
+
+/// A configuration that cannot be used; the message holds the remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    /// Where it is wrong.
+    pub place: Place,
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Line(file, line) => write!(f, "{}:{line}: {}", file.display(), self.message),
+            Place::File(file) => write!(f, "{}: {}", file.display(), self.message),
+            Place::CommandLine => write!(f, "{}", self.message),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}

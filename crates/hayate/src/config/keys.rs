@@ -1,0 +1,131 @@
+//! The keys of hayate.toml. The first paragraph of a key's doc comment is its description in docs/configuration.md; `Default:` and
+//! `Flag:` in it are shown as columns there.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::values::*;
+
+/// Keys at the top of the file.
+#[derive(Debug, Default, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct File {
+    /// Addresses to listen on: `127.0.0.1:8080`, `[::1]:80`, `:80` (all interfaces), `unix:/run/hayate.sock`. One, or an array. Default: `127.0.0.1:8080`. Flag: `--listen`.
+    pub listen: Option<OneOrMany>,
+    /// Socket for `hayate status`, `reload` and `stop`; only its owner may use it. Default: `/run/hayate/control.sock` as root, else `$XDG_RUNTIME_DIR/hayate.sock`. Flag: `--control`.
+    pub control: Option<PathBuf>,
+    /// TCP address that answers `/metrics`, `/healthz` and `/readyz`; they are always on the control socket, too. Default: none. Flag: `--metrics`.
+    pub metrics: Option<String>,
+    /// File to write the process id to. Default: none. Flag: `--pid-file`.
+    pub pid_file: Option<PathBuf>,
+    /// Access log: `off`, `-` for standard output, or a file, which is reopened at SIGUSR1. Default: `off`. Flag: `--access-log`.
+    #[schemars(with = "Option<String>")]
+    pub access_log: Option<AccessLogTo>,
+    /// `combined` or `json`. Default: `combined`. Flag: `--access-log-format`.
+    pub access_log_format: Option<AccessLogFormat>,
+    /// How much Hayate logs on standard error: `error`, `warn`, `info`, `debug` or `trace`. PHP's own messages are `info` or worse. Default: `info`. Flag: `--log-level`.
+    pub log_level: Option<LogLevel>,
+    /// `compact` or `json`. Default: `compact`. Flag: `--log-format`.
+    pub log_format: Option<LogFormat>,
+    /// When started as root: the user to change to once the sockets are open, before any PHP starts. Default: none, with a warning. Flag: `--user`.
+    pub user: Option<String>,
+    /// The group to change to. Default: the user's. Flag: `--group`.
+    pub group: Option<String>,
+    /// Development mode: error pages show why, and a failed first boot does not end the server. Never in production. Default: `false`. Flag: `--dev`.
+    pub development: Option<bool>,
+    /// Forbids PHP and all it starts to gain privileges, as by sudo or setuid programs. Default: `true`. Flag: `--no-new-privileges`.
+    pub no_new_privileges: Option<bool>,
+    /// Networks whose `Forwarded` and `X-Forwarded-*` headers are believed, such as `10.0.0.0/8`; `unix` for peers on unix sockets. Default: none. Flag: `--trusted-proxies`.
+    pub trusted_proxies: Option<OneOrMany>,
+    /// How long requests may finish after SIGTERM, SIGINT or `hayate stop`, and in the old generation after a reload. Default: `30s`. Flag: `--drain-timeout`.
+    #[schemars(with = "Option<String>")]
+    pub drain_timeout: Option<Time>,
+    /// What a client may do.
+    pub limits: Limits,
+    /// The applications; each request goes to the one whose host and path fit best.
+    pub app: Vec<App>,
+}
+
+/// What a client may do. Sizes as `128M`, times as `30s`.
+#[derive(Debug, Default, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Bytes of a request's head; above, the answer is 431. Default: `32K`.
+    #[schemars(with = "Option<String>")]
+    pub head_size: Option<Size>,
+    /// Headers of a request; above, 431. Default: `100`.
+    pub header_count: Option<usize>,
+    /// Bytes of the request target; above, 414. Default: `8K`.
+    #[schemars(with = "Option<String>")]
+    pub uri_length: Option<Size>,
+    /// Bytes of a request's body; above, 413. PHP's `post_max_size` holds as well. `0`: no limit. Default: `128M`.
+    #[schemars(with = "Option<String>")]
+    pub body_size: Option<Size>,
+    /// From the first byte of a head to its end. Default: `15s`.
+    #[schemars(with = "Option<String>")]
+    pub header_timeout: Option<Time>,
+    /// Between two requests on one connection. Default: `75s`.
+    #[schemars(with = "Option<String>")]
+    pub idle_timeout: Option<Time>,
+    /// Between two pieces of a request's body. Default: `60s`.
+    #[schemars(with = "Option<String>")]
+    pub body_timeout: Option<Time>,
+    /// While the client takes nothing of the answer. Default: `60s`.
+    #[schemars(with = "Option<String>")]
+    pub write_timeout: Option<Time>,
+    /// Connections on each listener at one time; further ones wait. Default: `16384`.
+    pub connections: Option<usize>,
+}
+
+/// One application.
+#[derive(Debug, Default, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct App {
+    /// For the log, `status` and the metrics. Default: the name of the root's directory.
+    pub name: Option<String>,
+    /// The application's directory, and PHP's working directory. Relative to this file. Default: this file's directory. Flag: `ROOT`.
+    pub root: Option<PathBuf>,
+    /// The directory that is served. Relative to `root`. Default: `public` if that holds an index.php, else `root` itself.
+    pub document_root: Option<PathBuf>,
+    /// Host names it answers to, such as `example.org` or `*.example.org`. Default: any.
+    pub hosts: Option<OneOrMany>,
+    /// Path prefix it answers to, such as `/blog`. Default: `/`.
+    pub path: Option<String>,
+    /// Names that are tried in a directory. Default: `["index.php", "index.html"]`.
+    pub index: Option<OneOrMany>,
+    /// Script below the document root that answers what is no file; `""` for none. Default: `index.php` if there is one; in worker mode else the worker script.
+    pub front_controller: Option<String>,
+    /// Worker script; switches worker mode on. Relative to `root`. Default: none, classic mode. Flag: `--worker`.
+    pub worker: Option<PathBuf>,
+    /// Number of worker processes, `4`, or between a least and a most, `2-8`. Default: from 1 to twice the number of processors, 4 at least. Flag: `--workers`.
+    #[schemars(with = "Option<String>")]
+    pub workers: Option<Workers>,
+    /// PHP version, such as `8.2`, or the path of a host binary. Default: the highest version that is installed. Flag: `--php`.
+    pub php: Option<String>,
+    /// php.ini in place of the distribution's. Relative to this file. Flag: `--php-ini`.
+    pub php_ini: Option<PathBuf>,
+    /// Requests after which a worker is replaced; `0`: never. Default: `0`. Flag: `--max-requests`.
+    pub max_requests: Option<u64>,
+    /// Private memory of a worker above which it is replaced after a request; `0`: never. Default: `0`. Flag: `--max-memory`.
+    #[schemars(with = "Option<String>")]
+    pub max_memory: Option<Size>,
+    /// How long PHP may run for one request, not counting the time it waits for the client; then the answer is 504 and the worker is replaced. `off`: no limit. Default: `60s`. Flag: `--request-timeout`.
+    #[schemars(with = "Option<String>")]
+    pub request_timeout: Option<Time>,
+    /// Requests that may wait for a worker; above, the answer is 503. Default: `1024`. Flag: `--queue-limit`.
+    pub queue_limit: Option<usize>,
+    /// How long a request may wait for a worker; then the answer is 503. Default: `30s`. Flag: `--queue-timeout`.
+    #[schemars(with = "Option<String>")]
+    pub queue_timeout: Option<Time>,
+    /// How long a worker above the least number may idle before it ends. Default: `10s`.
+    #[schemars(with = "Option<String>")]
+    pub idle_timeout: Option<Time>,
+    /// Directories besides the document root from which X-Sendfile may send. Relative to this file. Default: none.
+    pub sendfile_roots: Option<OneOrMany>,
+    /// php.ini settings, such as `memory_limit = "256M"`. Flag: `--ini`.
+    pub ini: BTreeMap<String, Scalar>,
+    /// Environment variables of PHP, which inherits none. Flag: `--env`.
+    pub env: BTreeMap<String, Scalar>,
+}

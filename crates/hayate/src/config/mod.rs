@@ -1,0 +1,13 @@
+//! hayate.toml: its keys, what their values look like, and errors that say where in the file they are.
+//!
+//! The doc comments on the keys are the reference: `docs/configuration.md` is made from them (`hayate generate configuration`).
+
+mod error;
+mod keys;
+mod source;
+mod values;
+
+pub use error::{ConfigError, Place};
+pub use keys::{App, File, Limits};
+pub use source::{Source, Step, schema};
+pub use values::{AccessLogFormat, AccessLogTo, LogFormat, LogLevel, OneOrMany, Scalar, Size, Time, Workers};

@@ -1,0 +1,257 @@
+//! What values look like: sizes, times, numbers of workers, and the words some keys take. Each reads from the same text on the command
+//! line and in the file.
+
+use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, de};
+
+/// Bytes: `128M`, `64K`, `2G`, or a plain number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+impl FromStr for Size {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Size, String> {
+        let bad = || format!("'{text}' is no size; write 128M, 64K, 2G or a number of bytes");
+        let upper = text.trim().to_ascii_uppercase();
+        let digits = upper.trim_end_matches("IB").trim_end_matches('B');
+        let (digits, shift) = match digits.as_bytes().last() {
+            Some(b'K') => (&digits[..digits.len() - 1], 10),
+            Some(b'M') => (&digits[..digits.len() - 1], 20),
+            Some(b'G') => (&digits[..digits.len() - 1], 30),
+            _ => (digits, 0),
+        };
+        let n: u64 = digits.trim().parse().map_err(|_| bad())?;
+        n.checked_mul(1 << shift).map(Size).ok_or_else(bad)
+    }
+}
+
+/// A length of time: `30s`, `500ms`, `1m 30s`, or a plain number of seconds; `off` where there need be none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Time(pub Option<Duration>);
+
+impl FromStr for Time {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Time, String> {
+        if matches!(text, "off" | "0") {
+            return Ok(Time(None));
+        }
+        if let Ok(seconds) = text.parse() {
+            return Ok(Time(Some(Duration::from_secs(seconds))));
+        }
+        humantime::parse_duration(text)
+            .map(|time| Time((!time.is_zero()).then_some(time)))
+            .map_err(|_| format!("'{text}' is no length of time; write 30s, 500ms, 1m or off"))
+    }
+}
+
+/// MIN and MAX: `4` or `2-8`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Workers {
+    /// Always running.
+    pub min: u32,
+    /// Never more.
+    pub max: u32,
+}
+
+impl FromStr for Workers {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Workers, String> {
+        let number = |part: &str| {
+            let n: u32 = part
+                .trim()
+                .parse()
+                .map_err(|_| format!("'{text}' is no number of workers; write 4 or 2-8"))?;
+            match n {
+                1..=1024 => Ok(n),
+                _ => Err(format!("'{text}': the number of workers is between 1 and 1024")),
+            }
+        };
+        let (min, max) = match text.split_once('-') {
+            Some((min, max)) => (number(min)?, number(max)?),
+            None => (number(text)?, number(text)?),
+        };
+        if max < min {
+            return Err(format!(
+                "'{text}': the most workers ({max}) are fewer than the least ({min}); write {max}-{min}"
+            ));
+        }
+        Ok(Workers { min, max })
+    }
+}
+
+impl fmt::Display for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.min == self.max { write!(f, "{}", self.min) } else { write!(f, "{}-{}", self.min, self.max) }
+    }
+}
+
+/// Where the access log goes: `off`, `-` for standard output, or a file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum AccessLogTo {
+    /// Nowhere.
+    #[default]
+    Off,
+    /// Standard output.
+    Stdout,
+    /// Appended to a file.
+    File(PathBuf),
+}
+
+impl FromStr for AccessLogTo {
+    type Err = String;
+    fn from_str(text: &str) -> Result<AccessLogTo, String> {
+        Ok(match text {
+            "" => return Err("write off, - or the path of a file".into()),
+            "off" => AccessLogTo::Off,
+            "-" => AccessLogTo::Stdout,
+            file => AccessLogTo::File(file.into()),
+        })
+    }
+}
+
+/// Reads a value from a string or a whole number in the file, by its `FromStr`.
+macro_rules! from_text {
+    ($($type:ty),*) => {$(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                #[derive(Deserialize)]
+                #[serde(untagged, expecting = "expected a string or a whole number")]
+                enum Text {
+                    String(String),
+                    Number(u64),
+                }
+                let text = match Text::deserialize(deserializer)? {
+                    Text::String(text) => text,
+                    Text::Number(n) => n.to_string(),
+                };
+                text.parse().map_err(de::Error::custom)
+            }
+        }
+    )*};
+}
+from_text!(Size, Time, Workers, AccessLogTo);
+
+/// How a line of the access log looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessLogFormat {
+    /// As Apache and nginx call it.
+    #[default]
+    Combined,
+    /// One JSON object a line.
+    Json,
+}
+
+/// How a line of Hayate's own log looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Compact,
+    /// One JSON object a line.
+    Json,
+}
+
+/// How much Hayate's own log says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Only what is broken.
+    Error,
+    /// And what may break.
+    Warn,
+    /// And what happens: starts, reloads, PHP's own messages.
+    #[default]
+    Info,
+    /// And what the pools do.
+    Debug,
+    /// And more.
+    Trace,
+}
+
+/// One value, or several in an array.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a string or an array of strings")]
+pub enum OneOrMany {
+    /// One.
+    One(String),
+    /// Several.
+    Many(Vec<String>),
+}
+
+impl OneOrMany {
+    /// As a list.
+    pub fn into_vec(self) -> Vec<String> {
+        match self {
+            OneOrMany::One(one) => vec![one],
+            OneOrMany::Many(many) => many,
+        }
+    }
+}
+
+/// A php.ini setting or an environment variable: text, a number, or true and false, which PHP reads as 1 and 0.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a string, a number, true or false")]
+pub enum Scalar {
+    /// true, false
+    Bool(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Float(f64),
+    /// Text.
+    String(String),
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scalar::Bool(b) => write!(f, "{}", u8::from(*b)),
+            Scalar::Integer(n) => write!(f, "{n}"),
+            Scalar::Float(n) => write!(f, "{n}"),
+            Scalar::String(text) => write!(f, "{text}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        let size = |text: &str| text.parse::<Size>().map(|size| size.0);
+        assert_eq!(size("128M"), Ok(128 << 20));
+        assert_eq!(size("64k"), Ok(64 << 10));
+        assert_eq!(size("2 GiB"), Ok(2 << 30));
+        assert_eq!(size("4096"), Ok(4096));
+        for bad in ["", "M", "-1", "1.5M", "12T", "99999999999G"] {
+            assert!(size(bad).unwrap_err().contains("write 128M"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times() {
+        let time = |text: &str| text.parse::<Time>().map(|time| time.0);
+        assert_eq!(time("30s"), Ok(Some(Duration::from_secs(30))));
+        assert_eq!(time("1m 30s"), Ok(Some(Duration::from_secs(90))));
+        assert_eq!(time("500ms"), Ok(Some(Duration::from_millis(500))));
+        assert_eq!(time("45"), Ok(Some(Duration::from_secs(45))));
+        assert_eq!(time("off"), Ok(None));
+        assert_eq!(time("0s"), Ok(None));
+        assert!(time("soon").unwrap_err().contains("write 30s"));
+    }
+
+    #[test]
+    fn workers() {
+        let workers = |text: &str| text.parse::<Workers>();
+        assert_eq!(workers("4"), Ok(Workers { min: 4, max: 4 }));
+        assert_eq!(workers("2-8"), Ok(Workers { min: 2, max: 8 }));
+        assert!(workers("8-2").unwrap_err().contains("write 2-8"));
+        assert!(workers("0").unwrap_err().contains("between 1 and 1024"));
+        assert!(workers("2000").is_err() && workers("many").is_err() && workers("-3").is_err());
+    }
+}

@@ -1,0 +1,204 @@
+//! The control listener: HTTP on a unix socket that only its owner may use, and its read-only part on TCP.
+//!
+//! | request | answer |
+//! | --- | --- |
+//! | `GET /status` | everything, as JSON |
+//! | `GET /metrics` | Prometheus' text format |
+//! | `GET /healthz` | 200 while the process lives |
+//! | `GET /readyz` | 200 when every application can serve, else 503 and the reasons |
+//! | `POST /reload` | 200 when the new generation serves, 409 with the reason when it was refused; unix socket only |
+//! | `POST /stop` | 202; the connection ends with the process; unix socket only |
+
+use std::{
+    convert::Infallible,
+    fs, io,
+    os::unix::fs::{FileTypeExt, PermissionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use http_body_util::Full;
+use hyper::{
+    Method, Request, Response, StatusCode,
+    body::{Bytes, Incoming},
+    header::{ALLOW, CONTENT_TYPE},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::fs::Mode;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, UnixListener, UnixStream},
+    sync::oneshot,
+};
+
+use crate::{
+    privileges::is_root,
+    server::{Order, Server},
+};
+
+/// Where `serve` puts its socket and the other commands look for it when nobody says otherwise. `None`: this user has no
+/// place for it.
+pub fn default_socket() -> Option<PathBuf> {
+    if is_root() {
+        return Some("/run/hayate/control.sock".into());
+    }
+    std::env::var_os("XDG_RUNTIME_DIR").map(|directory| Path::new(&directory).join("hayate.sock"))
+}
+
+/// The socket; its file goes with it.
+pub struct ControlSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl ControlSocket {
+    /// Makes the socket, and its directory if that is missing. Takes the place of one that nobody listens on.
+    pub async fn bind(path: &Path) -> io::Result<ControlSocket> {
+        let explain = |error: io::Error| {
+            io::Error::new(
+                error.kind(),
+                format!("cannot make the control socket {}: {error}", path.display()),
+            )
+        };
+        if let Some(directory) =
+            path.parent().filter(|directory| !directory.as_os_str().is_empty() && !directory.exists())
+        {
+            fs::create_dir(directory).map_err(explain)?;
+        }
+        if fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket()) {
+            if UnixStream::connect(path).await.is_ok() {
+                let why = "another hayate listens there; give this one a --control of its own";
+                return Err(explain(io::Error::new(io::ErrorKind::AddrInUse, why)));
+            }
+            fs::remove_file(path).map_err(explain)?;
+        }
+        // So that there is no moment at which others may connect. One thread runs all, so the mask harms nobody.
+        let before = rustix::process::umask(Mode::RWXG | Mode::RWXO | Mode::XUSR);
+        let listener = UnixListener::bind(path);
+        rustix::process::umask(before);
+        let listener = listener.map_err(explain)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(explain)?;
+        Ok(ControlSocket { listener, path: path.to_owned() })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Answers until the process ends.
+    pub async fn serve(self, server: Arc<Server>) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => spawn(stream, Arc::clone(&server), true),
+                Err(error) => accept_failed(error).await,
+            }
+        }
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        // After a change of user it may not be ours to remove; the next start removes it.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Answers the read-only part by TCP until the process ends.
+pub async fn serve_metrics(listener: TcpListener, server: Arc<Server>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => spawn(stream, Arc::clone(&server), false),
+            Err(error) => accept_failed(error).await,
+        }
+    }
+}
+
+async fn accept_failed(error: io::Error) {
+    tracing::warn!("control listener: {error}");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+}
+
+fn spawn<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    server: Arc<Server>,
+    may_command: bool,
+) {
+    tokio::spawn(async move {
+        let service = service_fn(move |request| {
+            let server = Arc::clone(&server);
+            async move { Ok::<_, Infallible>(answer(&server, request, may_command).await) }
+        });
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30));
+        // A client that leaves or talks nonsense is its own business.
+        let _ = http.serve_connection(TokioIo::new(stream), service).await;
+    });
+}
+
+fn reply(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
+    response
+}
+
+fn text(status: StatusCode, body: impl Into<String>) -> Response<Full<Bytes>> {
+    let mut body = body.into();
+    body.push('\n');
+    reply(status, "text/plain; charset=utf-8", body)
+}
+
+async fn answer(server: &Server, request: Request<Incoming>, may_command: bool) -> Response<Full<Bytes>> {
+    let path = request.uri().path();
+    let allowed = match path {
+        "/metrics" | "/healthz" | "/readyz" => Method::GET,
+        "/status" if may_command => Method::GET,
+        "/reload" | "/stop" if may_command => Method::POST,
+        _ => {
+            return text(
+                StatusCode::NOT_FOUND,
+                "there is /metrics, /healthz, /readyz, and on the socket /status, /reload, /stop",
+            );
+        }
+    };
+    if request.method() != allowed {
+        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, format!("use {allowed}"));
+        response.headers_mut().insert(ALLOW, allowed.as_str().parse().expect("a method is a header value"));
+        return response;
+    }
+    match path {
+        "/metrics" => reply(
+            StatusCode::OK,
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            server.render_metrics(),
+        ),
+        "/healthz" => text(StatusCode::OK, "alive"),
+        "/readyz" => match server.not_ready() {
+            reasons if reasons.is_empty() => text(StatusCode::OK, "ready"),
+            // On TCP without the reasons, which are for those who may see the log.
+            reasons if may_command => text(StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n")),
+            _ => text(StatusCode::SERVICE_UNAVAILABLE, "not ready"),
+        },
+        "/status" => {
+            let body = serde_json::to_vec_pretty(&server.status()).expect("plain data");
+            reply(StatusCode::OK, "application/json", body)
+        }
+        "/reload" => {
+            let (done, outcome) = oneshot::channel();
+            server.order(Order::Reload(Some(done)));
+            match outcome.await {
+                Ok(Ok(())) => text(StatusCode::OK, "reloaded"),
+                Ok(Err(why)) => text(StatusCode::CONFLICT, why),
+                Err(_) => text(StatusCode::CONFLICT, "the server is stopping"),
+            }
+        }
+        _ => {
+            server.order(Order::Stop);
+            text(StatusCode::ACCEPTED, "stopping")
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Documents made from the source: man page, completions, and the reference of hayate.toml.
+
+use std::io::{self, Write};
+
+use clap::CommandFactory;
+use serde_json::Value;
+
+use crate::{
+    args::{Cli, Generate},
+    config::schema,
+};
+
+/// Prints one.
+pub fn print(what: &Generate) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match what {
+        Generate::Man => {
+            let mut page = Vec::new();
+            man(Cli::command(), &mut page)?;
+            out.write_all(&page)
+        }
+        Generate::Completions { shell } => {
+            clap_complete::generate(*shell, &mut Cli::command(), "hayate", &mut out);
+            Ok(())
+        }
+        Generate::Configuration => out.write_all(configuration().as_bytes()),
+    }
+}
+
+/// The main page, with the options of each sub-command below it.
+fn man(mut command: clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
+    command.build();
+    clap_mangen::Man::new(command.clone()).render(page)?;
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
+        let title = format!("hayate {}", sub.get_name());
+        writeln!(page, ".SH \"{}\"", title.to_uppercase())?;
+        let sub = clap_mangen::Man::new(sub.clone());
+        sub.render_description_section(page)?;
+        sub.render_options_section(page)?;
+        sub.render_extra_section(page)?;
+    }
+    Ok(())
+}
+
+fn configuration() -> String {
+    let mut out = String::from(
+        "# hayate.toml\n\n\
+         <!-- Made by `hayate generate configuration` from crates/hayate/src/config/keys.rs; change it there. -->\n\n\
+         `hayate serve --config FILE` reads it; `hayate check --config FILE` says what is wrong with it, with the line. Flags win over\n\
+         keys. Relative paths start from the file's directory unless said otherwise. Sizes are written `128M` (K, M, G, or bytes), times\n\
+         `30s` (ms, s, m, h, or seconds). `hayate reload` reads it again; what belongs to the process (`control`, `metrics`, `pid_file`,\n\
+         `user`, `group`, `log_level`, `log_format`) changes with a restart only.\n\n\
+         ```toml\nlisten = \":80\"\nuser = \"www-data\"\naccess_log = \"/var/log/hayate/access.log\"\n\n\
+         [[app]]\nroot = \"/srv/shop/current\"\nhosts = [\"shop.example.org\"]\nworker = \"public/worker.php\"\nworkers = \"2-8\"\n\n\
+         [app.ini]\nmemory_limit = \"256M\"\n\n\
+         [[app]]\nname = \"blog\"\nroot = \"/srv/blog\"\n```\n",
+    );
+    let defs = &schema()["$defs"];
+    for (title, intro, table) in [
+        ("Top of the file", "", schema()),
+        ("[limits]", "What a client may do.", &defs["Limits"]),
+        (
+            "[[app]]",
+            "One application each. `[app.ini]` and `[app.env]` are tables of their own.",
+            &defs["App"],
+        ),
+    ] {
+        out += &format!("\n## {title}\n\n");
+        if !intro.is_empty() {
+            out += &format!("{intro}\n\n");
+        }
+        out += "| key | meaning | default | flag |\n| --- | --- | --- | --- |\n";
+        let properties = table["properties"].as_object().expect("a table has keys");
+        for (name, property) in
+            properties.iter().filter(|(name, _)| !matches!(name.as_str(), "limits" | "app"))
+        {
+            let (meaning, default, flag) = columns(property);
+            out += &format!("| `{name}` | {meaning} | {default} | {flag} |\n");
+        }
+    }
+    out
+}
+
+/// Takes `Default: …. Flag: ….` off the end of a description.
+fn columns(property: &Value) -> (String, String, String) {
+    let text = property["description"].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|");
+    let (text, flag) = text.split_once(" Flag: ").unwrap_or((&text, ""));
+    let (text, default) = text.split_once(" Default: ").unwrap_or((text, ""));
+    let trim = |text: &str| text.trim().trim_end_matches('.').to_owned();
+    (text.trim().to_owned(), trim(default), trim(flag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_described() {
+        for table in [schema(), &schema()["$defs"]["Limits"], &schema()["$defs"]["App"]] {
+            for (name, property) in table["properties"].as_object().unwrap() {
+                let (meaning, default, _) = columns(property);
+                assert!(meaning.len() > 10, "{name} has no description");
+                let table = matches!(name.as_str(), "limits" | "app" | "ini" | "env");
+                assert!(table || !default.is_empty(), "{name} has no default");
+            }
+        }
+    }
+
+    #[test]
+    fn the_man_page_holds_every_command() {
+        let mut page = Vec::new();
+        man(Cli::command(), &mut page).unwrap();
+        let page = String::from_utf8(page).unwrap();
+        for word in ["HAYATE SERVE", "HAYATE RELOAD", "queue", "SIGUSR1"] {
+            assert!(page.contains(word), "{word}");
+        }
+    }
+}

@@ -1,0 +1,498 @@
+//! What is to run: the configuration file and the flags together, checked against the file system.
+//!
+//! Paths in the file start from the file's directory (`worker` and `document_root` from the application's root), paths in
+//! flags from the current directory. Symbolic links are resolved here, once for each generation.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use hayate_front::{HostPattern, Limits, ListenAddr};
+use hayate_pool::{Mode, Spec};
+use ipnet::IpNet;
+
+use crate::{
+    args::{KeyValue, ServeArgs},
+    config::{
+        self, AccessLogFormat, AccessLogTo, ConfigError, File, LogFormat, LogLevel, OneOrMany, Scalar,
+        Source, Step, Time, Workers,
+    },
+    php,
+};
+
+/// Everything that is to run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Where clients connect.
+    pub listen: Vec<ListenAddr>,
+    /// The control socket, when one was asked for.
+    pub control: Option<PathBuf>,
+    /// Where metrics are served by TCP.
+    pub metrics: Option<ListenAddr>,
+    /// Where the process id is written.
+    pub pid_file: Option<PathBuf>,
+    /// Where answered requests are written down, and how.
+    pub access_log: (AccessLogTo, AccessLogFormat),
+    /// How much is logged.
+    pub log_level: LogLevel,
+    /// How that looks.
+    pub log_format: LogFormat,
+    /// Whom to become.
+    pub user: Option<String>,
+    /// The group to become.
+    pub group: Option<String>,
+    /// Shows reasons on error pages.
+    pub development: bool,
+    /// Whose forwarding headers are believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Whether those of peers on unix sockets are.
+    pub trust_unix: bool,
+    /// How long requests may finish.
+    pub drain_timeout: Duration,
+    /// What a client may do.
+    pub limits: Limits,
+    /// The applications.
+    pub apps: Vec<App>,
+}
+
+/// One application.
+#[derive(Debug, Clone)]
+pub struct App {
+    /// Host names; empty: any.
+    pub hosts: Vec<String>,
+    /// Path prefix.
+    pub path: String,
+    /// Names tried in a directory.
+    pub index: Vec<String>,
+    /// Script that answers what is no file, relative to the document root.
+    pub front_controller: Option<String>,
+    /// From where X-Sendfile may send.
+    pub sendfile_roots: Vec<PathBuf>,
+    /// Requests that may wait.
+    pub queue_limit: usize,
+    /// Its processes.
+    pub spec: Spec,
+}
+
+impl Plan {
+    /// Reads the file that the flags name, if any, applies the flags, and checks it all.
+    pub fn load(args: &ServeArgs) -> Result<Plan, ConfigError> {
+        let (source, file) = match &args.config {
+            Some(path) => Source::read(path)?,
+            None => (Source::default(), File::default()),
+        };
+        Plan::from(&source, file, args)
+    }
+
+    fn from(source: &Source, mut file: File, args: &ServeArgs) -> Result<Plan, ConfigError> {
+        if file.app.is_empty() {
+            file.app.push(config::App::default());
+        }
+        if file.app.len() > 1 && (args.root.is_some() || args.worker.is_some()) {
+            return Err(flag(
+                "ROOT and --worker are for one application; set root and worker in each [[app]] instead",
+            ));
+        }
+        let from_file = |path: &Path| source.directory().unwrap_or(Path::new(".")).join(path);
+
+        let listen = match (args.listen.is_empty(), file.listen) {
+            (false, _) => args.listen.clone(),
+            (true, Some(listen)) => {
+                let listen = listen.into_vec();
+                let parsed = listen.iter().map(|text| match text.strip_prefix("unix:") {
+                    Some(path) => Ok(ListenAddr::Unix(from_file(path.as_ref()))),
+                    None => text.parse(),
+                });
+                parsed.collect::<Result<_, _>>().map_err(|why| source.error(&[Step::Key("listen")], why))?
+            }
+            (true, None) => vec!["127.0.0.1:8080".parse().expect("an address")],
+        };
+        let metrics = match args.metrics.as_ref().or(file.metrics.as_ref()) {
+            None => None,
+            Some(text) => Some(text.parse().map_err(|why| match args.metrics {
+                Some(_) => flag(format!("--metrics: {why}")),
+                None => source.error(&[Step::Key("metrics")], why),
+            })?),
+        };
+        let (mut trusted_proxies, mut trust_unix) = (Vec::new(), false);
+        let flags = (!args.trusted_proxies.is_empty()).then(|| OneOrMany::Many(args.trusted_proxies.clone()));
+        for text in flags.or(file.trusted_proxies).into_iter().flat_map(OneOrMany::into_vec) {
+            if text == "unix" {
+                trust_unix = true;
+                continue;
+            }
+            let network =
+                text.parse::<IpNet>().ok().or_else(|| text.parse::<std::net::IpAddr>().ok().map(IpNet::from));
+            trusted_proxies.push(network.ok_or_else(|| {
+                let why = format!("'{text}' is no network; write 10.0.0.0/8, 192.0.2.1, ::1 or unix");
+                match args.trusted_proxies.is_empty() {
+                    false => flag(format!("--trusted-proxies: {why}")),
+                    true => source.error(&[Step::Key("trusted_proxies")], why),
+                }
+            })?);
+        }
+        let access_log = args.access_log.clone().or(file.access_log.map(|to| match to {
+            AccessLogTo::File(path) => AccessLogTo::File(from_file(&path)),
+            other => other,
+        }));
+        let user = args.user.clone().or(file.user);
+        let group = args.group.clone().or(file.group);
+        if group.is_some() && user.is_none() {
+            return Err(
+                source.error(&[Step::Key("group")], "group needs user: name the user to change to as well")
+            );
+        }
+        let development = args.dev || file.development.unwrap_or(false);
+        let no_new_privileges = args.no_new_privileges.or(file.no_new_privileges).unwrap_or(true);
+
+        let mut apps = Vec::with_capacity(file.app.len());
+        for (i, app) in file.app.into_iter().enumerate() {
+            let resolver = AppResolver { source, args, i, development, no_new_privileges };
+            apps.push(resolver.resolve(app)?);
+        }
+        check_routes(source, &apps)?;
+
+        Ok(Plan {
+            listen,
+            control: args.control.clone().or(file.control.map(|path| from_file(&path))),
+            metrics,
+            pid_file: args.pid_file.clone().or(file.pid_file.map(|path| from_file(&path))),
+            access_log: (
+                access_log.unwrap_or_default(),
+                args.access_log_format.or(file.access_log_format).unwrap_or_default(),
+            ),
+            log_level: args.log_level.or(file.log_level).unwrap_or_default(),
+            log_format: args.log_format.or(file.log_format).unwrap_or_default(),
+            user,
+            group,
+            development,
+            trusted_proxies,
+            trust_unix,
+            drain_timeout: time(args.drain_timeout.or(file.drain_timeout), Duration::from_secs(30))
+                .unwrap_or_default(),
+            limits: limits(&file.limits),
+            apps,
+        })
+    }
+}
+
+fn flag(message: impl Into<String>) -> ConfigError {
+    ConfigError { place: config::Place::CommandLine, message: message.into() }
+}
+
+/// `None` for off.
+fn time(value: Option<Time>, default: Duration) -> Option<Duration> {
+    value.map_or(Some(default), |time| time.0)
+}
+
+/// No limit at all, for the front, which knows no such thing.
+const ALWAYS: Duration = Duration::from_secs(365 * 24 * 3600);
+
+fn limits(file: &config::Limits) -> Limits {
+    let default = Limits::default();
+    let time = |value, default| time(value, default).unwrap_or(ALWAYS);
+    let bytes = |size: config::Size| usize::try_from(size.0).unwrap_or(usize::MAX);
+    Limits {
+        head_size: file.head_size.map_or(default.head_size, bytes),
+        header_count: file.header_count.unwrap_or(default.header_count),
+        uri_length: file.uri_length.map_or(default.uri_length, bytes),
+        body_size: file.body_size.map_or(default.body_size, |size| size.0),
+        header_timeout: time(file.header_timeout, default.header_timeout),
+        idle_timeout: time(file.idle_timeout, default.idle_timeout),
+        body_timeout: time(file.body_timeout, default.body_timeout),
+        write_timeout: time(file.write_timeout, default.write_timeout),
+        connections: file.connections.unwrap_or(default.connections),
+    }
+}
+
+/// Two applications must not be called the same, or answer to the same host and path.
+fn check_routes(source: &Source, apps: &[App]) -> Result<(), ConfigError> {
+    let mut names = HashMap::new();
+    let mut routes = HashMap::new();
+    for (i, app) in apps.iter().enumerate() {
+        if names.insert(&app.spec.name, i).is_some() {
+            let why =
+                format!("a second application is called '{}'; give each [[app]] its own name", app.spec.name);
+            return Err(source.error(&[Step::Key("app"), Step::At(i), Step::Key("name")], why));
+        }
+        let any = [String::new()];
+        let hosts = if app.hosts.is_empty() { &any[..] } else { &app.hosts[..] };
+        for host in hosts {
+            if let Some(other) = routes.insert((host.to_ascii_lowercase(), &app.path), &app.spec.name) {
+                let host = if host.is_empty() { "any host" } else { host };
+                let why = format!(
+                    "application '{}' answers to {host} and path {} like application '{other}'; give one of them other hosts or another path",
+                    app.spec.name, app.path
+                );
+                let key = if app.hosts.is_empty() { "path" } else { "hosts" };
+                return Err(source.error(&[Step::Key("app"), Step::At(i), Step::Key(key)], why));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Resolves the application that is the `i`th in the file.
+struct AppResolver<'a> {
+    source: &'a Source,
+    args: &'a ServeArgs,
+    i: usize,
+    development: bool,
+    no_new_privileges: bool,
+}
+
+impl AppResolver<'_> {
+    fn error(&self, key: &str, message: impl Into<String>) -> ConfigError {
+        self.source.error(&[Step::Key("app"), Step::At(self.i), Step::Key(key)], message)
+    }
+
+    fn from_file(&self, path: &Path) -> PathBuf {
+        self.source.directory().unwrap_or(Path::new(".")).join(path)
+    }
+
+    fn directory(&self, key: &str, path: &Path) -> Result<PathBuf, ConfigError> {
+        let found = path.canonicalize().map_err(|e| {
+            self.error(key, format!("{key}: cannot use the directory {}: {e}", path.display()))
+        })?;
+        match found.is_dir() {
+            true => Ok(found),
+            false => Err(self.error(key, format!("{key}: {} is no directory", path.display()))),
+        }
+    }
+
+    fn file(&self, key: &str, path: &Path) -> Result<PathBuf, ConfigError> {
+        let found = path
+            .canonicalize()
+            .map_err(|e| self.error(key, format!("{key}: cannot use the file {}: {e}", path.display())))?;
+        match found.is_file() {
+            true => Ok(found),
+            false => Err(self.error(key, format!("{key}: {} is no file", path.display()))),
+        }
+    }
+
+    fn resolve(&self, app: config::App) -> Result<App, ConfigError> {
+        let args = self.args;
+        let root = match (&args.root, &app.root) {
+            (Some(root), _) => root.clone(),
+            (None, Some(root)) => self.from_file(root),
+            (None, None) => self.from_file(Path::new("")),
+        };
+        let root =
+            self.directory("root", if root.as_os_str().is_empty() { Path::new(".") } else { &root })?;
+        let document_root = match &app.document_root {
+            Some(path) => self.directory("document_root", &root.join(path))?,
+            None if root.join("public/index.php").is_file() => {
+                self.directory("root", &root.join("public"))?
+            }
+            None => root.clone(),
+        };
+        let worker = match (&args.worker, &app.worker) {
+            // From the current directory, as other flags; or from the root, as the key.
+            (Some(script), _) if script.is_file() => Some(self.file("worker", script)?),
+            (Some(script), _) | (None, Some(script)) => Some(self.file("worker", &root.join(script))?),
+            (None, None) => None,
+        };
+        let front_controller = match app.front_controller.as_deref() {
+            Some("") => None,
+            Some(script) => {
+                let script = script.trim_start_matches('/');
+                let found = self.file("front_controller", &document_root.join(script))?;
+                if !found.starts_with(&document_root) {
+                    return Err(self.error(
+                        "front_controller",
+                        format!("front_controller: {script} lies outside the document root"),
+                    ));
+                }
+                Some(script.to_owned())
+            }
+            None if document_root.join("index.php").is_file() => Some("index.php".to_owned()),
+            None => {
+                let below = worker.as_ref().and_then(|worker| worker.strip_prefix(&document_root).ok());
+                below.and_then(Path::to_str).map(str::to_owned)
+            }
+        };
+        let path = app.path.unwrap_or_else(|| "/".into());
+        if !path.starts_with('/') || (path.len() > 1 && path.ends_with('/')) {
+            return Err(self.error(
+                "path",
+                format!("path: '{path}' must begin with a slash and not end with one; write /blog"),
+            ));
+        }
+        let hosts = app.hosts.map(OneOrMany::into_vec).unwrap_or_default();
+        for host in &hosts {
+            HostPattern::parse(host).map_err(|why| self.error("hosts", format!("hosts: {why}")))?;
+        }
+        let host = php::find(args.php.as_deref().or(app.php.as_deref())).map_err(|why| match args.php {
+            Some(_) => flag(format!("--php: {why}")),
+            None => self.error("php", why),
+        })?;
+        let php_ini = match (&args.php_ini, &app.php_ini) {
+            (Some(file), _) => Some(self.file("php_ini", file)?),
+            (None, Some(file)) => Some(self.file("php_ini", &self.from_file(file))?),
+            (None, None) => None,
+        };
+        let mut sendfile_roots = Vec::new();
+        for path in app.sendfile_roots.map(OneOrMany::into_vec).unwrap_or_default() {
+            sendfile_roots.push(self.directory("sendfile_roots", &self.from_file(path.as_ref()))?);
+        }
+        let workers = args.workers.or(app.workers).unwrap_or_else(|| {
+            let processors = thread::available_parallelism().map_or(1, |n| n.get() as u32);
+            Workers { min: 1, max: (processors * 2).clamp(4, 1024) }
+        });
+        let name = app.name.unwrap_or_else(|| {
+            let last = root.file_name().and_then(|name| name.to_str()).unwrap_or("app");
+            if self.i == 0 { last.to_owned() } else { format!("{last}-{}", self.i + 1) }
+        });
+        if name.is_empty() || name.contains(|c: char| c.is_control() || c == '"') {
+            return Err(self.error("name", "name: write a word, it stands in logs and metrics"));
+        }
+        Ok(App {
+            hosts,
+            path,
+            index: app
+                .index
+                .map(OneOrMany::into_vec)
+                .unwrap_or_else(|| vec!["index.php".into(), "index.html".into()]),
+            front_controller,
+            sendfile_roots,
+            queue_limit: args.queue_limit.or(app.queue_limit).unwrap_or(1024),
+            spec: Spec {
+                name,
+                mode: worker.map_or(Mode::Classic, |script| Mode::Worker { script }),
+                document_root,
+                cwd: root,
+                host,
+                workers: workers.min..=workers.max,
+                ini: merged(app.ini, &args.ini),
+                env: merged(app.env, &args.env),
+                php_ini,
+                max_requests: args.max_requests.or(app.max_requests).filter(|n| *n > 0),
+                max_memory: args.max_memory.or(app.max_memory).map(|size| size.0).filter(|n| *n > 0),
+                request_timeout: time(args.request_timeout.or(app.request_timeout), Duration::from_secs(60)),
+                queue_timeout: time(args.queue_timeout.or(app.queue_timeout), Duration::from_secs(30))
+                    .unwrap_or(ALWAYS),
+                idle_timeout: time(app.idle_timeout, Duration::from_secs(10)).unwrap_or(ALWAYS),
+                development: self.development,
+                no_new_privileges: self.no_new_privileges,
+            },
+        })
+    }
+}
+
+/// The file's pairs, with the flags' in place of those of the same name.
+fn merged(file: BTreeMap<String, Scalar>, flags: &[KeyValue]) -> Vec<(String, String)> {
+    let mut pairs: Vec<_> = file.into_iter().map(|(key, value)| (key, value.to_string())).collect();
+    for KeyValue(key, value) in flags {
+        pairs.retain(|(known, _)| known != key);
+        pairs.push((key.clone(), value.clone()));
+    }
+    pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A directory with `hayate.toml`, `site/public/index.php` and a stand-in for the host binary, which is only looked for here.
+    fn fixture() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("site/public")).unwrap();
+        fs::write(dir.path().join("site/public/index.php"), "").unwrap();
+        fs::write(dir.path().join("site/worker.php"), "").unwrap();
+        dir
+    }
+
+    fn plan(dir: &Path, text: &str, change: impl FnOnce(&mut ServeArgs)) -> Result<Plan, String> {
+        let mut args = ServeArgs { php: Some("/bin/true".into()), ..ServeArgs::default() };
+        change(&mut args);
+        let path = dir.join("hayate.toml");
+        let (source, file) = Source::parse(&path, text.into()).map_err(|e| e.to_string())?;
+        Plan::from(&source, file, &args)
+            .map_err(|e| e.to_string().replace(&*path.to_string_lossy(), "hayate.toml"))
+    }
+
+    #[test]
+    fn defaults() {
+        let dir = fixture();
+        let plan = plan(dir.path(), "[[app]]\nroot = 'site'\n", |_| {}).unwrap();
+        let app = &plan.apps[0];
+        let site = dir.path().canonicalize().unwrap().join("site");
+        assert_eq!(app.spec.document_root, site.join("public"));
+        assert_eq!(app.spec.cwd, site);
+        assert_eq!(app.spec.name, "site");
+        assert_eq!(app.front_controller.as_deref(), Some("index.php"));
+        assert_eq!(app.spec.mode, Mode::Classic);
+        assert_eq!(app.spec.request_timeout, Some(Duration::from_secs(60)));
+        assert_eq!(plan.listen, ["127.0.0.1:8080".parse().unwrap()]);
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let dir = fixture();
+        let text = "listen = ':81'\n[[app]]\nroot = 'site'\nworkers = 2\nmax_requests = 3\nrequest_timeout = 'off'\n\
+                    [app.ini]\na = 'file'\nb = 'file'\n";
+        let plan = plan(dir.path(), text, |args| {
+            args.listen = vec![":82".parse().unwrap()];
+            args.workers = Some(Workers { min: 3, max: 4 });
+            args.ini = vec![KeyValue("b".into(), "flag".into())];
+            args.worker = Some("worker.php".into());
+        })
+        .unwrap();
+        let spec = &plan.apps[0].spec;
+        assert_eq!(plan.listen, [":82".parse().unwrap()]);
+        assert_eq!(spec.workers, 3..=4);
+        assert_eq!(spec.max_requests, Some(3));
+        assert_eq!(spec.request_timeout, None);
+        assert_eq!(spec.ini, [("a".into(), "file".into()), ("b".into(), "flag".into())]);
+        assert_eq!(
+            spec.mode,
+            Mode::Worker { script: dir.path().canonicalize().unwrap().join("site/worker.php") }
+        );
+    }
+
+    #[test]
+    fn what_is_missing_or_contradicts_names_line_and_remedy() {
+        let dir = fixture();
+        let error = |text: &str| plan(dir.path(), text, |_| {}).unwrap_err();
+        let said = error("[[app]]\nname = 'x'\nroot = 'nowhere'\n");
+        assert!(said.starts_with("hayate.toml:3: root: cannot use the directory "), "{said}");
+        let said = error("[[app]]\nroot = 'site'\nworker = 'missing.php'\n");
+        assert!(said.starts_with("hayate.toml:3: worker: cannot use the file "), "{said}");
+        let two =
+            |second: &str| format!("[[app]]\nname = 'a'\nroot = 'site'\n[[app]]\nroot = 'site'\n{second}");
+        let said = error(&two("name = 'b'\n"));
+        assert!(
+            said.starts_with(
+                "hayate.toml:4: application 'b' answers to any host and path / like application 'a'"
+            ),
+            "{said}"
+        );
+        let said = error(&two("name = 'a'\npath = '/a'\n"));
+        assert!(said.starts_with("hayate.toml:6: a second application is called 'a'"), "{said}");
+        let said = error("[[app]]\nroot = 'site'\npath = 'blog/'\n");
+        assert!(said.starts_with("hayate.toml:3: path: ") && said.contains("write /blog"), "{said}");
+        let said = error("trusted_proxies = ['10.0.0.0/8', 'nonsense']\n");
+        assert!(said.starts_with("hayate.toml:1: 'nonsense' is no network"), "{said}");
+        let said = error("\nlisten = 'nonsense'\n");
+        assert!(said.starts_with("hayate.toml:2: 'nonsense' is no address"), "{said}");
+        assert!(error("group = 'staff'\n").starts_with("hayate.toml:1: group needs user"));
+        let said = error("[[app]]\nroot = 'site'\nfront_controller = '../worker.php'\n");
+        assert!(said.contains("outside the document root"), "{said}");
+        let said = error("[[app]]\nroot = 'site'\nhosts = ['a b']\n");
+        assert!(said.starts_with("hayate.toml:3: hosts: 'a b' is no host name"), "{said}");
+    }
+
+    #[test]
+    fn a_root_is_for_one_application() {
+        let dir = fixture();
+        let text = "[[app]]\nname='a'\nroot='site'\n[[app]]\nname='b'\nroot='site'\npath='/b'\n";
+        assert_eq!(plan(dir.path(), text, |_| {}).unwrap().apps.len(), 2);
+        let said = plan(dir.path(), text, |args| args.root = Some(".".into())).unwrap_err();
+        assert!(said.starts_with("ROOT and --worker are for one application"), "{said}");
+    }
+}

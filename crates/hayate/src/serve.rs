@@ -1,0 +1,409 @@
+//! `hayate serve`: start-up, signals, reload, and the end.
+//!
+//! Start-up, in this order and for these reasons: read the configuration; open the sockets, which may need root; become the
+//! configured user; start PHP; serve. A reload starts new generations beside the old, and sends requests to them only when
+//! all have booted. Nothing here knows HTTP or processes; it decides when.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use hayate_front::{AccessLog, Front, ListenAddr, Listener, runtime};
+use hayate_pool::{Generation, Mode};
+use hayate_ring::Hub;
+use sd_notify::NotifyState;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::{mpsc, oneshot, watch},
+    task::JoinHandle,
+};
+
+use crate::{
+    args::ServeArgs,
+    control::{self, ControlSocket},
+    logging,
+    plan::Plan,
+    privileges,
+    server::{Order, Server, open_log},
+};
+
+type Reply = oneshot::Sender<Result<(), String>>;
+
+/// Runs until the end.
+pub fn run(args: ServeArgs) -> ExitCode {
+    let plan = match Plan::load(&args) {
+        Ok(plan) => plan,
+        Err(error) => {
+            eprintln!("hayate: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    logging::init(plan.log_level, plan.log_format);
+    let outcome = Hub::new().context("eventfd").and_then(|hub| {
+        let runtime = runtime::build(&hub).context("cannot start the event loop")?;
+        let outcome = runtime.block_on(serve(args, plan, &hub));
+        // A read from a slow disk must not delay the end.
+        runtime.shutdown_background();
+        outcome
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hayate: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// SIGTERM and SIGINT: somebody wants the end.
+struct EndSignals(Signal, Signal);
+
+impl EndSignals {
+    fn new() -> io::Result<EndSignals> {
+        Ok(EndSignals(signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+    }
+
+    async fn recv(&mut self) {
+        tokio::select! {
+            _ = self.0.recv() => {}
+            _ = self.1.recv() => {}
+        }
+    }
+}
+
+async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
+    let _watch = runtime::watch(hub).context("cannot watch the workers' eventfd")?;
+    let mut signals = EndSignals::new().context("signals")?;
+    let mut hang_up = signal(SignalKind::hangup()).context("signals")?;
+    let mut user1 = signal(SignalKind::user_defined1()).context("signals")?;
+    let mut bound = Vec::new();
+    for addr in &plan.listen {
+        bound.push((addr.clone(), Listener::bind(addr)?));
+    }
+    let metrics = match &plan.metrics {
+        Some(ListenAddr::Tcp(addr)) => Some(
+            tokio::net::TcpListener::bind(addr)
+                .await
+                .with_context(|| format!("cannot listen on {addr} for metrics"))?,
+        ),
+        _ => None,
+    };
+    let control = bind_control(&plan).await?;
+    let _pid_file = plan.pid_file.as_deref().map(PidFile::write).transpose()?;
+    privileges::drop_to(plan.user.as_deref(), plan.group.as_deref())?;
+
+    let access_log = open_log(&plan)?;
+    let (orders, mut receiver) = mpsc::unbounded_channel();
+    let server = Server::new(&plan, access_log.clone(), orders);
+    let control_path = control.as_ref().map(|control| control.path().to_owned());
+    if let Some(control) = control {
+        tokio::spawn(control.serve(Arc::clone(&server)));
+    }
+    if let Some(listener) = metrics {
+        tokio::spawn(control::serve_metrics(listener, Arc::clone(&server)));
+    }
+
+    let apps = start(&plan, hub)?;
+    server.install(&plan, access_log, apps.clone());
+    tokio::select! {
+        booted = all_booted(&apps) => {
+            if let Err(why) = booted && !plan.development {
+                end(&server, Listeners::default(), Duration::ZERO, &mut signals).await;
+                anyhow::bail!("{why}");
+            }
+        }
+        () = signals.recv() => {
+            end(&server, Listeners::default(), Duration::ZERO, &mut signals).await;
+            return Ok(());
+        }
+    }
+    tokio::spawn(Arc::clone(&server.front).watch());
+    let mut listeners = Listeners::default();
+    bound.into_iter().for_each(|(addr, listener)| listeners.add(&server.front, addr, listener));
+    announce(&plan, &apps, control_path.as_deref());
+    drop(apps);
+    tell_systemd(&[NotifyState::Ready]);
+
+    let mut drain_timeout = plan.drain_timeout;
+    let mut reload: Option<Reload> = None;
+    let mut waiting: Vec<Reply> = Vec::new();
+    let mut again = false;
+    loop {
+        let order = tokio::select! {
+            () = signals.recv() => Order::Stop,
+            _ = hang_up.recv() => Order::Reload(None),
+            _ = user1.recv() => {
+                match server.front.reopen_logs() {
+                    Ok(()) => tracing::info!("access log reopened"),
+                    Err(error) => tracing::error!("the access log goes on as it was: {error}"),
+                }
+                continue;
+            }
+            Some(order) = receiver.recv() => order,
+            (replies, outcome) = finished(&mut reload) => {
+                reload = None;
+                let outcome = outcome.map(|fresh| {
+                    drain_timeout = fresh.plan.drain_timeout;
+                    switch(&server, &mut listeners, fresh);
+                });
+                match &outcome {
+                    Ok(()) => tracing::info!("reloaded"),
+                    Err(why) => tracing::error!("the reload was refused, the old generation goes on serving: {why}"),
+                }
+                server.reloaded(&outcome);
+                tell_systemd(&[NotifyState::Ready]);
+                for reply in replies {
+                    // Whoever asked may have stopped waiting.
+                    let _ = reply.send(outcome.clone());
+                }
+                if !std::mem::take(&mut again) {
+                    continue;
+                }
+                Order::Reload(None)
+            }
+        };
+        match order {
+            Order::Stop => break,
+            Order::Reload(reply) => {
+                waiting.extend(reply);
+                if reload.is_some() {
+                    // It may have read the configuration before it was changed.
+                    again = true;
+                    continue;
+                }
+                tracing::info!("reloading");
+                tell_systemd(&reloading());
+                let known = listeners.addresses();
+                let task = tokio::spawn(prepare(args.clone(), known, Arc::clone(hub)));
+                reload = Some(Reload { task, replies: std::mem::take(&mut waiting) });
+            }
+        }
+    }
+    if let Some(reload) = reload {
+        reload.task.abort();
+    }
+    tell_systemd(&[NotifyState::Stopping]);
+    end(&server, listeners, drain_timeout, &mut signals).await;
+    Ok(())
+}
+
+/// The control socket, or none when nobody asked for it and it cannot be made.
+async fn bind_control(plan: &Plan) -> Result<Option<ControlSocket>> {
+    if let Some(path) = &plan.control {
+        return Ok(Some(ControlSocket::bind(path).await?));
+    }
+    let Some(path) = control::default_socket() else { return Ok(None) };
+    match ControlSocket::bind(&path).await {
+        Ok(control) => Ok(Some(control)),
+        Err(error) => {
+            tracing::warn!("{error}; going on without one");
+            Ok(None)
+        }
+    }
+}
+
+fn start(plan: &Plan, hub: &Arc<Hub>) -> Result<Vec<Arc<Generation>>> {
+    let generation = |spec: &hayate_pool::Spec| {
+        Generation::start(spec.clone(), hub)
+            .with_context(|| format!("cannot make the shared memory of application '{}'", spec.name))
+    };
+    plan.apps.iter().map(|app| generation(&app.spec)).collect()
+}
+
+async fn all_booted(apps: &[Arc<Generation>]) -> Result<(), String> {
+    for app in apps {
+        app.booted().await.map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// A reload under way, and who waits for it.
+struct Reload {
+    task: JoinHandle<Result<Fresh, String>>,
+    replies: Vec<Reply>,
+}
+
+async fn finished(reload: &mut Option<Reload>) -> (Vec<Reply>, Result<Fresh, String>) {
+    match reload {
+        None => std::future::pending().await,
+        Some(reload) => {
+            let outcome = (&mut reload.task).await.unwrap_or_else(|error| Err(error.to_string()));
+            (std::mem::take(&mut reload.replies), outcome)
+        }
+    }
+}
+
+/// What a reload has made ready.
+struct Fresh {
+    plan: Plan,
+    access_log: AccessLog,
+    listeners: Vec<(ListenAddr, Listener)>,
+    apps: Vec<Arc<Generation>>,
+}
+
+/// Reads the configuration again and boots what it asks for, beside what serves.
+async fn prepare(args: ServeArgs, known: Vec<ListenAddr>, hub: Arc<Hub>) -> Result<Fresh, String> {
+    let plan = Plan::load(&args).map_err(|error| error.to_string())?;
+    let access_log = open_log(&plan).map_err(|error| error.to_string())?;
+    let mut listeners = Vec::new();
+    for addr in plan.listen.iter().filter(|addr| !known.contains(addr)) {
+        listeners.push((addr.clone(), Listener::bind(addr).map_err(|error| error.to_string())?));
+    }
+    let apps = start(&plan, &hub).map_err(|error| format!("{error:#}"))?;
+    if let Err(why) = all_booted(&apps).await {
+        for app in apps {
+            app.kill().await;
+        }
+        return Err(why);
+    }
+    Ok(Fresh { plan, access_log, listeners, apps })
+}
+
+/// Sends requests to what a reload has booted, and lets what served before finish.
+fn switch(server: &Arc<Server>, listeners: &mut Listeners, fresh: Fresh) {
+    let Fresh { plan, access_log, listeners: bound, apps } = fresh;
+    let old = server.install(&plan, access_log, apps);
+    listeners.keep(&plan.listen);
+    bound.into_iter().for_each(|(addr, listener)| listeners.add(&server.front, addr, listener));
+    for generation in old {
+        let server = Arc::clone(server);
+        tokio::spawn(async move {
+            generation.drain(plan.drain_timeout).await;
+            server.retired(&generation);
+        });
+    }
+}
+
+/// Finishes what is being served, for `limit` at most or until a signal, and ends every process.
+async fn end(server: &Arc<Server>, mut listeners: Listeners, limit: Duration, signals: &mut EndSignals) {
+    let generations = server.stopping();
+    listeners.keep(&[]);
+    let until = Instant::now() + limit;
+    let drained = async {
+        if !limit.is_zero() {
+            tracing::info!(
+                connections = server.front.connections(),
+                "finishing what is being served; a second signal ends at once"
+            );
+            if !server.front.drain(limit).await {
+                tracing::warn!("requests were cut off after {limit:?}");
+            }
+        }
+        for generation in &generations {
+            generation.drain(until.saturating_duration_since(Instant::now())).await;
+        }
+    };
+    tokio::select! {
+        () = drained => {}
+        () = signals.recv() => {
+            tracing::warn!("a second signal: ending at once");
+            for generation in &generations {
+                generation.kill().await;
+            }
+        }
+    }
+    tracing::info!("stopped");
+}
+
+/// The listeners that accept connections, each with the switch that ends it.
+#[derive(Default)]
+struct Listeners(HashMap<ListenAddr, watch::Sender<bool>>);
+
+impl Listeners {
+    fn add(&mut self, front: &Arc<Front>, addr: ListenAddr, listener: Listener) {
+        let (stop, stopped) = watch::channel(false);
+        tokio::spawn(Arc::clone(front).serve(listener, stopped));
+        self.0.insert(addr, stop);
+    }
+
+    fn addresses(&self) -> Vec<ListenAddr> {
+        self.0.keys().cloned().collect()
+    }
+
+    /// Ends those that are not in `wanted`.
+    fn keep(&mut self, wanted: &[ListenAddr]) {
+        self.0.retain(|addr, stop| {
+            let stays = wanted.contains(addr);
+            if !stays {
+                stop.send_replace(true);
+            }
+            stays
+        });
+    }
+}
+
+/// The file with the process id; goes with the process.
+struct PidFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl PidFile {
+    fn write(path: &Path) -> Result<PidFile> {
+        let write = || {
+            let mut file = File::create(path)?;
+            writeln!(file, "{}", std::process::id())?;
+            Ok::<_, io::Error>(file)
+        };
+        let file = write().with_context(|| format!("cannot write the pid file {}", path.display()))?;
+        Ok(PidFile { path: path.to_owned(), file })
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // After a change of user the directory may refuse; then an empty file says that nobody runs.
+        if fs::remove_file(&self.path).is_err() {
+            let _ = self.file.set_len(0);
+        }
+    }
+}
+
+fn tell_systemd(states: &[NotifyState]) {
+    // Without systemd there is nobody to tell.
+    let _ = sd_notify::notify(states);
+}
+
+fn reloading() -> Vec<NotifyState<'static>> {
+    let mut states = vec![NotifyState::Reloading];
+    states.extend(NotifyState::monotonic_usec_now());
+    states
+}
+
+/// Says to people what runs and how to end it.
+fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&Path>) {
+    let mut text = format!("\nHayate {} serves", env!("CARGO_PKG_VERSION"));
+    for addr in &plan.listen {
+        text += &format!(" {addr}");
+    }
+    text += "\n";
+    for (app, generation) in plan.apps.iter().zip(apps) {
+        let (spec, status) = (&app.spec, generation.status());
+        let mode = match &spec.mode {
+            Mode::Classic => "classic mode".to_owned(),
+            Mode::Worker { script } => format!("worker mode, {}", script.display()),
+        };
+        let php = status.php.as_deref().unwrap_or("(not started)");
+        let (min, max) = spec.workers.clone().into_inner();
+        text += &format!(
+            "  {}: {}, {mode}, PHP {php}, {min}-{max} workers\n",
+            spec.name,
+            spec.document_root.display()
+        );
+        if let Some(why) = status.unavailable {
+            text += &format!("    cannot serve yet: {why}\n");
+        }
+    }
+    text += "Stop with Ctrl-C";
+    if let Some(path) = control {
+        text += &format!(" or `hayate stop`; control socket {}", path.display());
+    }
+    eprintln!("{text}\n");
+}

@@ -1,0 +1,241 @@
+//! The running server: which generation of which application serves, and what is said of it.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Instant,
+};
+
+use hayate_front::{AccessLog, Backend, Format, Front, HostPattern, ListenAddr, Routes, Settings, Site};
+use hayate_pool::{Generation, Status};
+use serde::Serialize;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    config::{AccessLogFormat, AccessLogTo},
+    metrics::Metrics,
+    plan::Plan,
+};
+
+/// What the control socket asks of the main loop.
+pub enum Order {
+    /// Reload, and say how it went.
+    Reload(Option<oneshot::Sender<Result<(), String>>>),
+    /// Finish and end.
+    Stop,
+}
+
+/// What the whole process shares.
+pub struct Server {
+    /// HTTP.
+    pub front: Arc<Front>,
+    metrics: Metrics,
+    orders: mpsc::UnboundedSender<Order>,
+    running: Mutex<Running>,
+    started: Instant,
+}
+
+/// What a reload replaces.
+struct Running {
+    listen: Vec<ListenAddr>,
+    apps: Vec<Arc<Generation>>,
+    /// Replaced, but still finishing requests.
+    draining: Vec<Arc<Generation>>,
+    /// Ends of workers in generations that are gone, by application and cause.
+    former: BTreeMap<String, BTreeMap<String, u64>>,
+    last_reload: Option<LastReload>,
+    stopping: bool,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct LastReload {
+    /// Seconds since the epoch.
+    at: u64,
+    /// Why it was refused.
+    error: Option<String>,
+}
+
+/// What `hayate status --json` shows.
+#[derive(Serialize)]
+pub struct ServerStatus {
+    version: &'static str,
+    pid: u32,
+    state: &'static str,
+    uptime: u64,
+    listen: Vec<String>,
+    connections: usize,
+    last_reload: Option<LastReload>,
+    apps: Vec<AppStatus>,
+    /// Generations that were replaced and still finish requests.
+    draining: usize,
+}
+
+#[derive(Serialize)]
+struct AppStatus {
+    #[serde(flatten)]
+    status: Status,
+    document_root: String,
+}
+
+/// Opens the access log.
+pub fn open_log(plan: &Plan) -> io::Result<AccessLog> {
+    let format = match plan.access_log.1 {
+        AccessLogFormat::Combined => Format::Combined,
+        AccessLogFormat::Json => Format::Json,
+    };
+    match &plan.access_log.0 {
+        AccessLogTo::Off => Ok(AccessLog::off()),
+        AccessLogTo::Stdout => Ok(AccessLog::stdout(format)),
+        AccessLogTo::File(path) => AccessLog::file(path, format),
+    }
+}
+
+fn settings(plan: &Plan, access_log: AccessLog) -> Settings {
+    Settings {
+        limits: plan.limits.clone(),
+        access_log,
+        trusted_proxies: plan.trusted_proxies.clone(),
+        trust_unix: plan.trust_unix,
+        development: plan.development,
+    }
+}
+
+impl Server {
+    /// Serves nothing yet.
+    pub fn new(plan: &Plan, access_log: AccessLog, orders: mpsc::UnboundedSender<Order>) -> Arc<Server> {
+        let metrics = Metrics::new();
+        let front = Front::new(settings(plan, access_log), Routes::default(), Arc::clone(&metrics.front));
+        let running = Running {
+            listen: Vec::new(),
+            apps: Vec::new(),
+            draining: Vec::new(),
+            former: BTreeMap::new(),
+            last_reload: None,
+            stopping: false,
+        };
+        Arc::new(Server { front, metrics, orders, running: Mutex::new(running), started: Instant::now() })
+    }
+
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().expect("no panic while it is held")
+    }
+
+    /// Sends new requests to `apps`, which belong to `plan`'s applications in order. Returns the generations that were
+    /// replaced; hand them to [`Server::retired`] once they are drained.
+    pub fn install(
+        &self,
+        plan: &Plan,
+        access_log: AccessLog,
+        apps: Vec<Arc<Generation>>,
+    ) -> Vec<Arc<Generation>> {
+        let sites = plan.apps.iter().zip(&apps).map(|(app, generation)| {
+            let (wake, ask) = (Arc::clone(generation), Arc::clone(generation));
+            Site {
+                name: app.spec.name.clone(),
+                hosts: app.hosts.iter().filter_map(|host| HostPattern::parse(host).ok()).collect(),
+                path: app.path.clone(),
+                root: app.spec.document_root.clone(),
+                index: app.index.clone(),
+                front_controller: app.front_controller.clone(),
+                sendfile_roots: app.sendfile_roots.clone(),
+                backend: Backend::Ring {
+                    ring: Arc::clone(generation.ring()),
+                    queue_limit: app.queue_limit,
+                    queue_timeout: app.spec.queue_timeout,
+                    wake: Arc::new(move || wake.nudge()),
+                    unavailable: Arc::new(move || ask.unavailable()),
+                },
+                metrics: self.metrics.front.site(&app.spec.name),
+                found: Default::default(),
+            }
+        });
+        self.front.swap(settings(plan, access_log), Routes { sites: sites.collect() });
+        let mut running = self.running();
+        running.listen = plan.listen.clone();
+        let old = std::mem::replace(&mut running.apps, apps);
+        running.draining.extend(old.iter().cloned());
+        old
+    }
+
+    /// Forgets a generation that is drained, but for its counters.
+    pub fn retired(&self, generation: &Arc<Generation>) {
+        let status = generation.status();
+        let mut running = self.running();
+        running.draining.retain(|other| !Arc::ptr_eq(other, generation));
+        let former = running.former.entry(status.name).or_default();
+        for (cause, n) in status.restarts {
+            *former.entry(cause).or_default() += n;
+        }
+    }
+
+    /// Notes how a reload went.
+    pub fn reloaded(&self, outcome: &Result<(), String>) {
+        let at = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+        self.running().last_reload = Some(LastReload { at, error: outcome.clone().err() });
+    }
+
+    /// Notes that the end has begun. Returns all generations.
+    pub fn stopping(&self) -> Vec<Arc<Generation>> {
+        let mut running = self.running();
+        running.stopping = true;
+        running.apps.iter().chain(&running.draining).cloned().collect()
+    }
+
+    /// Hands an order to the main loop.
+    pub fn order(&self, order: Order) {
+        // An error means that the main loop is over, which is what the asker will see.
+        let _ = self.orders.send(order);
+    }
+
+    fn statuses(&self) -> Vec<(Status, String)> {
+        let running = self.running();
+        let status = |generation: &Arc<Generation>| {
+            let mut status = generation.status();
+            for (cause, n) in running.former.get(&status.name).into_iter().flatten() {
+                *status.restarts.entry(cause.clone()).or_default() += n;
+            }
+            (status, generation.spec().document_root.display().to_string())
+        };
+        running.apps.iter().map(status).collect()
+    }
+
+    /// Everything, for `hayate status`.
+    pub fn status(&self) -> ServerStatus {
+        let apps = self.statuses();
+        let running = self.running();
+        ServerStatus {
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+            state: if running.stopping { "draining" } else { "serving" },
+            uptime: self.started.elapsed().as_secs(),
+            listen: running.listen.iter().map(ToString::to_string).collect(),
+            connections: self.front.connections(),
+            last_reload: running.last_reload.clone(),
+            apps: apps
+                .into_iter()
+                .map(|(status, document_root)| AppStatus { status, document_root })
+                .collect(),
+            draining: running.draining.len(),
+        }
+    }
+
+    /// Prometheus' text format.
+    pub fn render_metrics(&self) -> String {
+        let apps: Vec<Status> = self.statuses().into_iter().map(|(status, _)| status).collect();
+        self.metrics.render(&apps)
+    }
+
+    /// Why not every application can serve; empty when all can.
+    pub fn not_ready(&self) -> Vec<String> {
+        let running = self.running();
+        if running.stopping {
+            return vec!["stopping".into()];
+        }
+        if running.apps.is_empty() {
+            return vec!["starting".into()];
+        }
+        let reason = |app: &Arc<Generation>| Some(format!("{}: {}", app.spec().name, app.unavailable()?));
+        running.apps.iter().filter_map(reason).collect()
+    }
+}
