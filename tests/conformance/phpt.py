@@ -56,8 +56,9 @@ def expectf_pattern(expected: bytes) -> bytes:
     """The regular expression an --EXPECTF-- text stands for: literal text, %-codes, and %r...%r as it is."""
     parts = expected.split(b"%r")
     if len(parts) % 2 == 0:
-        # An opening %r without its end: run-tests.php ignores all that follows it.
-        parts.pop()
+        # An opening %r without its end is literal text.
+        last = parts.pop()
+        parts[-1] += b"%r" + last
     pattern = b"".join(re.escape(part) if i % 2 == 0 else b"(" + part + b")" for i, part in enumerate(parts))
     return re.sub(rb"%[esSaAwidxfc0]", lambda code: EXPECTF_CODES[code[0]], pattern)
 
@@ -90,7 +91,7 @@ class Response:
         return values[-1] if values else None
 
 
-class Test:
+class Phpt:
     """One .phpt file. `name` is its path below the root of the php-src tree."""
 
     def __init__(self, root: pathlib.Path, name: str) -> None:

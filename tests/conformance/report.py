@@ -7,7 +7,7 @@ import difflib
 import pathlib
 from dataclasses import dataclass
 
-from .phpt import Test
+from .phpt import Phpt
 from .suite import Outcome, Run
 
 BASELINE = "php-cgi"
@@ -134,7 +134,7 @@ class Report:
         return lines
 
 
-def difference(test: Test, outcome: Outcome, baseline: Outcome) -> str:
+def difference(test: Phpt, outcome: Outcome, baseline: Outcome) -> str:
     """A readable difference between what a test expects and what came, for --list-failures."""
     expected = test.expected().decode("utf-8", "replace").splitlines()
     got = outcome.output.encode("utf-8", "replace").decode("utf-8", "replace").strip().splitlines()

@@ -28,7 +28,7 @@ sys.path.insert(0, str(HERE.parent))
 from lib.servers import PHP_VERSION, REPOSITORY  # noqa: E402
 
 from conformance.backends import BACKENDS  # noqa: E402
-from conformance.phpt import Test  # noqa: E402
+from conformance.phpt import Phpt  # noqa: E402
 from conformance.report import BASELINE, REFERENCE, Report, difference, read_accepted  # noqa: E402
 from conformance.source import SourceError, php_source  # noqa: E402
 from conformance.suite import Run, find_tests, plan, run_all  # noqa: E402
@@ -150,7 +150,7 @@ def main(arguments: list[str]) -> int:
     if options.list_failures:
         for name in report.regressions(under_test):
             outcomes = runs[under_test].outcomes[name], runs[BASELINE].outcomes[name]
-            print(difference(Test(source, name), *outcomes), end="\n\n")
+            print(difference(Phpt(source, name), *outcomes), end="\n\n")
     return 1 if options.backend == "hayate" and report.unexplained(under_test) else 0
 
 

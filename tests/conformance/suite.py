@@ -19,7 +19,7 @@ from lib.process import temporary_directory
 from lib.servers import PHP_VERSION
 
 from .backends import Backend, Setting, ini_arguments, php_environment, run_process
-from .phpt import BrokenTest, Request, Response, Test
+from .phpt import BrokenTest, Phpt, Request, Response
 
 #: run-tests.php's own settings, and below them PHP's built-in defaults where Debian's php.ini departs from them:
 #: the tests are written for a PHP without a php.ini.
@@ -59,7 +59,8 @@ INI = {
     "short_open_tag": "0",
     # PHP's built-in defaults
     "variables_order": "EGPCS",
-    "request_order": "",
+    # Unset, it takes after variables_order; empty, it would mean no variables at all.
+    "request_order": "GPC",
     "register_argc_argv": "1",
     "enable_dl": "1",
     "expose_php": "1",
@@ -88,7 +89,7 @@ class Outcome:
 class Case:
     """A test that can be run: what is asked, and under which settings."""
 
-    test: Test
+    test: Phpt
     setting: Setting
     request: Request
     alone: bool
@@ -125,7 +126,7 @@ def plan(root: pathlib.Path, names: list[str]) -> tuple[list[Case], dict[str, Ou
     extensions = loaded_extensions()
     for name in names:
         try:
-            test = Test(root, name)
+            test = Phpt(root, name)
             if why := test.unsupported():
                 settled[name] = Outcome("skip", why)
                 continue
