@@ -83,6 +83,28 @@ static void import_superglobals(void)
 	}
 }
 
+/*
+ * What ini_set() changed while booting is the application's; what a request changes ends with the request. PHP restores
+ * every changed setting to its original value, so the values at the end of the boot are made the original ones.
+ */
+static void keep_boot_settings(void)
+{
+	if (EG(modified_ini_directives) == NULL) {
+		return;
+	}
+	zend_ini_entry *entry;
+	ZEND_HASH_MAP_FOREACH_PTR(EG(modified_ini_directives), entry)
+	{
+		/* The original value lives as long as the process; nothing refers to it any more. */
+		entry->modified = 0;
+		entry->orig_value = NULL;
+	}
+	ZEND_HASH_FOREACH_END();
+	zend_hash_destroy(EG(modified_ini_directives));
+	FREE_HASHTABLE(EG(modified_ini_directives));
+	EG(modified_ini_directives) = NULL;
+}
+
 /* What the boot left open that belongs to a request: its output layer, its headers. */
 static void end_boot(void)
 {
@@ -93,6 +115,7 @@ static void end_boot(void)
 	SG(request_info).path_translated = NULL;
 	boot_shutdown_functions = BG(user_shutdown_function_names);
 	BG(user_shutdown_function_names) = NULL;
+	keep_boot_settings();
 }
 
 static void begin_request(void)
@@ -168,6 +191,11 @@ static void end_request(void)
 		sapi_deactivate();
 	}
 	zend_end_try();
+	zend_try
+	{
+		zend_ini_deactivate();
+	}
+	zend_end_try();
 	php_clear_stat_cache(0, NULL, 0);
 	if (PG(last_error_message) != NULL) {
 		zend_string_release(PG(last_error_message));
@@ -205,8 +233,8 @@ static void settle_exception(void)
 }
 
 /*
- * Late 8.2 releases report exhausted memory and then unwind the stack with a pseudo-exception instead of a bail-out. It looks
- * like exit() but is a fatal error, and leaves the engine in a state that only the end of the script clears.
+ * Late 8.2 releases report exhausted memory and then unwind the stack with a pseudo-exception instead of a bail-out. It
+ * looks like exit() but is a fatal error, and leaves the engine in a state that only the end of the script clears.
  */
 static void leave_if_out_of_memory(void)
 {

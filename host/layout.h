@@ -110,7 +110,7 @@ struct hy_slot {
 	uint64_t response_taken;   /* response body: bytes taken out */
 	uint32_t request_head_len; /* bytes of records in the request head area */
 	uint32_t request_state;
-	uint32_t aborted;           /* 1: nobody waits for the answer any more */
+	uint32_t aborted;           /* 1: nobody waits for the answer any more; 2: only its body is not wanted */
 	uint32_t front_wants_space; /* 1: ring when request body space comes free */
 	uint8_t pad1[HY_LINE - 40];
 

@@ -33,10 +33,7 @@ void output_flush(void *context)
 	if (request.exchange.slot == NULL || request.answered) {
 		return;
 	}
-	if (!SG(headers_sent)) {
-		sapi_send_headers();
-		SG(headers_sent) = 1;
-	}
+	/* As php-fpm: flush() before any output sends nothing, not even the head. */
 	hy_response_flush(&request.exchange);
 	if (hy_aborted(&request.exchange)) {
 		php_handle_aborted_connection();
@@ -68,7 +65,21 @@ static const char *reason_in(const char *line)
 	return space == NULL ? "" : space;
 }
 
-/* A "Status:" header names status and reason, as in CGI, unless the status was set otherwise. */
+/* The value of the first header of that name, NULL without one. */
+static const char *header_value(sapi_headers_struct *headers, const char *name)
+{
+	size_t len = strlen(name);
+	zend_llist_position at;
+	for (sapi_header_struct *h = zend_llist_get_first_ex(&headers->headers, &at); h != NULL;
+	     h = zend_llist_get_next_ex(&headers->headers, &at)) {
+		if (h->header_len > len && h->header[len] == ':' && strncasecmp(h->header, name, len) == 0) {
+			return h->header + len + 1 + strspn(h->header + len + 1, " \t");
+		}
+	}
+	return NULL;
+}
+
+/* A "Status:" header names status and reason, as in CGI; it is not passed on. */
 static bool is_status(const sapi_header_struct *h)
 {
 	return h->header_len > 7 && strncasecmp(h->header, "Status:", 7) == 0;
@@ -92,18 +103,14 @@ int output_send_headers(sapi_headers_struct *headers)
 			head.status = (uint16_t)code;
 			reason = reason_in(status);
 		}
-	} else if (head.status == 200) {
-		for (sapi_header_struct *h = zend_llist_get_first_ex(&headers->headers, &at); h != NULL;
-		     h = zend_llist_get_next_ex(&headers->headers, &at)) {
-			if (is_status(h)) {
-				const char *value = h->header + 7 + strspn(h->header + 7, " \t");
-				int code = atoi(value);
-				if (code >= 100 && code <= 999) {
-					head.status = (uint16_t)code;
-					reason = reason_in(value);
-				}
-				break;
-			}
+	} else {
+		const char *status = header_value(headers, "Status");
+		int code = status == NULL ? 0 : atoi(status);
+		if (code >= 100 && code <= 999) {
+			head.status = (uint16_t)code;
+			reason = reason_in(status);
+		} else if (head.status == 200 && header_value(headers, "Location") != NULL) {
+			head.status = 302; /* RFC 3875, 6.2.3: a redirection without a status */
 		}
 	}
 	head.reason_len = (uint16_t)MIN(strlen(reason), 256);

@@ -253,7 +253,7 @@ bool hy_body_broken(const struct hy_exchange *exchange)
 
 bool hy_aborted(const struct hy_exchange *exchange)
 {
-	return LOAD(&exchange->slot->aborted) != 0;
+	return LOAD(&exchange->slot->aborted) == 1;
 }
 
 /* One step of a wait for the front: announces, and sleeps unless `ready` says there is no need. */
@@ -335,8 +335,9 @@ bool hy_body_write(struct hy_exchange *exchange, const char *from, size_t len)
 	const uint64_t size = header->response_body_size;
 	uint64_t tail = LOAD(&slot->response_tail);
 	while (len > 0) {
-		if (hy_aborted(exchange)) {
-			return false;
+		uint32_t aborted = LOAD(&slot->aborted);
+		if (aborted != 0) {
+			return aborted == 2;
 		}
 		uint64_t space = size - (tail - LOAD_ACQUIRE(&slot->response_taken));
 		if (space == 0) {

@@ -42,7 +42,7 @@ bool hy_ring_quit(void);
 size_t hy_body_read(struct hy_exchange *exchange, char *to, size_t len);
 /* Whether the client broke off before the body was whole. */
 bool hy_body_broken(const struct hy_exchange *exchange);
-/* Whether nobody waits for the answer any more. */
+/* Whether nobody waits for the answer any more (an unwanted body is no abort: it is thrown away). */
 bool hy_aborted(const struct hy_exchange *exchange);
 /* Says that the response head (len bytes, in place) is complete; the front sees it with the next announcement. */
 void hy_response_head(struct hy_exchange *exchange, uint32_t len);

@@ -267,16 +267,8 @@ fn fill(
     slot.put(Field::ScriptFilename, script.file.as_os_str().as_bytes())?;
     slot.put(Field::ScriptName, &script.name)?;
     slot.put(Field::PathInfo, &script.path_info)?;
-    // nginx's $document_uri after its own rewriting: the script with what follows it.
-    let mut uri = [0; 512];
-    let len = script.name.len() + script.path_info.len();
-    if len <= uri.len() {
-        uri[..script.name.len()].copy_from_slice(&script.name);
-        uri[script.name.len()..len].copy_from_slice(&script.path_info);
-        slot.put(Field::DocumentUri, &uri[..len])?;
-    } else {
-        slot.put(Field::DocumentUri, &[&script.name[..], &script.path_info].concat())?;
-    }
+    // As nginx sets it once the script is found.
+    slot.put(Field::DocumentUri, &script.name)?;
     match client.addr {
         Some(addr) => slot.put(Field::RemoteAddr, addr.to_string().as_bytes())?,
         None => slot.put(Field::RemoteAddr, peer.addr.as_bytes())?,
@@ -322,9 +314,12 @@ async fn translate(
     let mut response = Response::new(Body::new(Kind::Empty));
     let status = StatusCode::from_u16(head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     *response.status_mut() = status;
-    if let Some(reason) = &head.reason
-        && status.canonical_reason().is_none_or(|standard| standard.as_bytes() != &reason[..])
-        && let Ok(reason) = hyper::ext::ReasonPhrase::try_from(reason.clone())
+    let standard = status.canonical_reason().map(str::as_bytes);
+    // A code without a standard phrase gets an empty one, which is what HTTP asks for.
+    let reason = head.reason.clone().or(standard.is_none().then(Bytes::new));
+    if let Some(reason) = reason
+        && standard != Some(&reason[..])
+        && let Ok(reason) = hyper::ext::ReasonPhrase::try_from(reason)
     {
         response.extensions_mut().insert(reason);
     }
@@ -340,19 +335,30 @@ async fn translate(
         if is_hop_by_hop(&name) {
             continue;
         }
-        if name == header::CONTENT_LENGTH {
+        if name == header::CONTENT_TYPE {
+            // One type, the last one; an empty one means none.
+            if value.is_empty() {
+                headers.remove(name);
+            } else {
+                headers.insert(name, value);
+            }
+        } else if name == header::CONTENT_LENGTH {
             length = value.to_str().ok().and_then(|v| v.parse::<u64>().ok());
         } else if name == "x-accel-redirect" || name == "x-sendfile" {
             file = Some((name == "x-sendfile", value));
-        } else {
+        } else if !name.as_str().starts_with("x-accel-") {
             headers.append(name, value);
         }
     }
     if let Some((absolute, path)) = file {
-        drop(exchange);
+        exchange.discard();
         return send_file(site, parts, response, absolute, &path).await;
     }
     if status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED || status.is_informational() {
+        if status == StatusCode::NOT_MODIFIED {
+            response.headers_mut().remove(header::CONTENT_TYPE);
+        }
+        exchange.discard();
         return response;
     }
     if parts.method == Method::HEAD {
@@ -360,6 +366,7 @@ async fn translate(
         if let Some(length) = length {
             response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
         }
+        exchange.discard();
         return response;
     }
     let kind = match exchange.remaining() {

@@ -120,9 +120,8 @@ pub(crate) async fn serve(
     }
     let mut response = Response::new(Body::new(Kind::Empty));
     let out = response.headers_mut();
-    if let Some(value) = content_type(path) {
-        out.insert(header::CONTENT_TYPE, value);
-    }
+    let unknown = HeaderValue::from_static("application/octet-stream");
+    out.insert(header::CONTENT_TYPE, content_type(path).unwrap_or(unknown));
     let (file_path, meta, coding) = match packed(path, headers) {
         Some((sibling, meta, coding)) => (sibling, meta, Some(coding)),
         None => (path.to_owned(), meta, None),

@@ -47,11 +47,12 @@ pub struct Exchange {
     index: u32,
     sent: u64,
     taken: u64,
+    quiet: bool,
 }
 
 impl Exchange {
     pub(crate) fn new(ring: Arc<Ring>, index: u32) -> Exchange {
-        Exchange { ring, index, sent: 0, taken: 0 }
+        Exchange { ring, index, sent: 0, taken: 0, quiet: false }
     }
 
     fn wait<T>(&self, cx: &mut Context<'_>) -> Poll<T> {
@@ -209,6 +210,12 @@ impl Exchange {
         self.nudge();
     }
 
+    /// Gives the rest of the answer up without disturbing the script: what it still writes is thrown away, and it does not learn that
+    /// nobody reads it (the answer to a HEAD, or a 304, has no body to wait for).
+    pub fn discard(mut self) {
+        self.quiet = true;
+    }
+
     /// Bytes of the request body that a worker may have seen; 0 means that the request can be submitted again.
     pub fn sent(&self) -> u64 {
         self.sent
@@ -235,7 +242,7 @@ impl Drop for Exchange {
         }
         // A worker holds it. It learns that nobody waits, and the slot is freed when it is done or dead.
         inner.entries[self.index as usize].life = Life::Orphan;
-        words.aborted().store(1, SeqCst);
+        words.aborted().store(if self.quiet { 2 } else { 1 }, SeqCst);
         self.nudge();
         // It may have finished since the first look and rung before this was an orphan; later it rings again.
         if claim_state(words.claim().load(Acquire)) == HY_DONE {
