@@ -28,6 +28,8 @@ pub enum Command {
     /// Takes what `serve` takes. Exit status 0: it can be served; 2: it cannot, and the error says where and why.
     Check(Box<ServeArgs>),
     /// Say what a running server does
+    ///
+    /// Exit status: 0 it runs, 1 none answers, 3 it is still starting.
     Status {
         #[command(flatten)]
         control: ControlArgs,

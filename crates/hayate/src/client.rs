@@ -1,6 +1,6 @@
 //! `hayate status`, `reload` and `stop`: one request to the control socket.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, Result, anyhow, bail};
 use http_body_util::{BodyExt, Empty};
@@ -45,34 +45,35 @@ impl Connection {
     }
 }
 
-/// `hayate status`
-pub async fn status(args: &ControlArgs, json: bool) -> Result<()> {
+/// `hayate status`. Exit status 3 while the first boot is under way.
+pub async fn status(args: &ControlArgs, json: bool) -> Result<ExitCode> {
     let (status, body) = connect(args).await?.request(Method::GET, "/status").await?;
     if status != StatusCode::OK {
         bail!("{body}");
     }
+    let parsed: Value = serde_json::from_str(&body).context("the server's answer is no JSON")?;
     if json {
         println!("{body}");
     } else {
-        print!("{}", describe(&serde_json::from_str(&body).context("the server's answer is no JSON")?));
+        print!("{}", describe(&parsed));
     }
-    Ok(())
+    Ok(if parsed["state"] == "starting" { ExitCode::from(3) } else { ExitCode::SUCCESS })
 }
 
 /// `hayate reload`
-pub async fn reload(args: &ControlArgs) -> Result<()> {
+pub async fn reload(args: &ControlArgs) -> Result<ExitCode> {
     let (status, body) = connect(args).await?.request(Method::POST, "/reload").await?;
     match status {
         StatusCode::OK => {
             println!("{body}");
-            Ok(())
+            Ok(ExitCode::SUCCESS)
         }
         _ => Err(anyhow!("the reload was refused, the old processes go on serving:\n{body}")),
     }
 }
 
 /// `hayate stop`: returns when the server is gone.
-pub async fn stop(args: &ControlArgs) -> Result<()> {
+pub async fn stop(args: &ControlArgs) -> Result<ExitCode> {
     let mut connection = connect(args).await?;
     let (status, body) = connection.request(Method::POST, "/stop").await?;
     if status != StatusCode::ACCEPTED {
@@ -83,7 +84,7 @@ pub async fn stop(args: &ControlArgs) -> Result<()> {
     let _ = driver.await;
     drop(sender);
     println!("stopped");
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 fn bytes(n: &Value) -> String {

@@ -100,7 +100,7 @@ mod tests {
             for (name, property) in table["properties"].as_object().unwrap() {
                 let (meaning, default, _) = columns(property);
                 assert!(meaning.len() > 10, "{name} has no description");
-                let table = matches!(name.as_str(), "limits" | "app" | "ini" | "env");
+                let table = matches!(name.as_str(), "limits" | "app");
                 assert!(table || !default.is_empty(), "{name} has no default");
             }
         }

@@ -30,12 +30,12 @@ fn main() -> ExitCode {
         Command::Stop { control } => talk(client::stop(&control)),
         Command::Version => {
             println!("hayate {}", env!("CARGO_PKG_VERSION"));
-            Ok(())
+            Ok(ExitCode::SUCCESS)
         }
-        Command::Generate { what } => generate::print(&what).map_err(Into::into),
+        Command::Generate { what } => generate::print(&what).map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => {
             eprintln!("hayate: {error:#}");
             ExitCode::FAILURE
@@ -43,6 +43,6 @@ fn main() -> ExitCode {
     }
 }
 
-fn talk(conversation: impl Future<Output = Result<()>>) -> Result<()> {
+fn talk(conversation: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(conversation)
 }

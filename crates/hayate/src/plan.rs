@@ -249,7 +249,7 @@ impl AppResolver<'_> {
         self.source.error(&[Step::Key("app"), Step::At(self.i), Step::Key(key)], message)
     }
 
-    fn from_file(&self, path: &Path) -> PathBuf {
+    fn beside_file(&self, path: &Path) -> PathBuf {
         self.source.directory().unwrap_or(Path::new(".")).join(path)
     }
 
@@ -277,8 +277,8 @@ impl AppResolver<'_> {
         let args = self.args;
         let root = match (&args.root, &app.root) {
             (Some(root), _) => root.clone(),
-            (None, Some(root)) => self.from_file(root),
-            (None, None) => self.from_file(Path::new("")),
+            (None, Some(root)) => self.beside_file(root),
+            (None, None) => self.beside_file(Path::new("")),
         };
         let root =
             self.directory("root", if root.as_os_str().is_empty() { Path::new(".") } else { &root })?;
@@ -331,12 +331,12 @@ impl AppResolver<'_> {
         })?;
         let php_ini = match (&args.php_ini, &app.php_ini) {
             (Some(file), _) => Some(self.file("php_ini", file)?),
-            (None, Some(file)) => Some(self.file("php_ini", &self.from_file(file))?),
+            (None, Some(file)) => Some(self.file("php_ini", &self.beside_file(file))?),
             (None, None) => None,
         };
         let mut sendfile_roots = Vec::new();
         for path in app.sendfile_roots.map(OneOrMany::into_vec).unwrap_or_default() {
-            sendfile_roots.push(self.directory("sendfile_roots", &self.from_file(path.as_ref()))?);
+            sendfile_roots.push(self.directory("sendfile_roots", &self.beside_file(path.as_ref()))?);
         }
         let workers = args.workers.or(app.workers).unwrap_or_else(|| {
             let processors = thread::available_parallelism().map_or(1, |n| n.get() as u32);

@@ -127,6 +127,7 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
     tokio::spawn(Arc::clone(&server.front).watch());
     let mut listeners = Listeners::default();
     bound.into_iter().for_each(|(addr, listener)| listeners.add(&server.front, addr, listener));
+    server.serving();
     announce(&plan, &apps, control_path.as_deref());
     drop(apps);
     tell_systemd(&[NotifyState::Ready]);

@@ -45,7 +45,17 @@ struct Running {
     /// Ends of workers in generations that are gone, by application and cause.
     former: BTreeMap<String, BTreeMap<String, u64>>,
     last_reload: Option<LastReload>,
-    stopping: bool,
+    stage: Stage,
+}
+
+/// Where the process is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Stage {
+    /// The first boot is under way.
+    Starting,
+    Serving,
+    Draining,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -61,7 +71,7 @@ struct LastReload {
 pub struct ServerStatus {
     version: &'static str,
     pid: u32,
-    state: &'static str,
+    state: Stage,
     uptime: u64,
     listen: Vec<String>,
     connections: usize,
@@ -112,7 +122,7 @@ impl Server {
             draining: Vec::new(),
             former: BTreeMap::new(),
             last_reload: None,
-            stopping: false,
+            stage: Stage::Starting,
         };
         Arc::new(Server { front, metrics, orders, running: Mutex::new(running), started: Instant::now() })
     }
@@ -175,10 +185,15 @@ impl Server {
         self.running().last_reload = Some(LastReload { at, error: outcome.clone().err() });
     }
 
+    /// Notes that the first boot is over.
+    pub fn serving(&self) {
+        self.running().stage = Stage::Serving;
+    }
+
     /// Notes that the end has begun. Returns all generations.
     pub fn stopping(&self) -> Vec<Arc<Generation>> {
         let mut running = self.running();
-        running.stopping = true;
+        running.stage = Stage::Draining;
         running.apps.iter().chain(&running.draining).cloned().collect()
     }
 
@@ -207,7 +222,7 @@ impl Server {
         ServerStatus {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
-            state: if running.stopping { "draining" } else { "serving" },
+            state: running.stage,
             uptime: self.started.elapsed().as_secs(),
             listen: running.listen.iter().map(ToString::to_string).collect(),
             connections: self.front.connections(),
@@ -229,11 +244,10 @@ impl Server {
     /// Why not every application can serve; empty when all can.
     pub fn not_ready(&self) -> Vec<String> {
         let running = self.running();
-        if running.stopping {
-            return vec!["stopping".into()];
-        }
-        if running.apps.is_empty() {
-            return vec!["starting".into()];
+        match running.stage {
+            Stage::Starting => return vec!["starting".into()],
+            Stage::Draining => return vec!["stopping".into()],
+            Stage::Serving => {}
         }
         let reason = |app: &Arc<Generation>| Some(format!("{}: {}", app.spec().name, app.unavailable()?));
         running.apps.iter().filter_map(reason).collect()

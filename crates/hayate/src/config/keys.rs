@@ -104,7 +104,7 @@ pub struct App {
     pub workers: Option<Workers>,
     /// PHP version, such as `8.2`, or the path of a host binary. Default: the highest version that is installed. Flag: `--php`.
     pub php: Option<String>,
-    /// php.ini in place of the distribution's. Relative to this file. Flag: `--php-ini`.
+    /// php.ini in place of the distribution's. Relative to this file. Default: none. Flag: `--php-ini`.
     pub php_ini: Option<PathBuf>,
     /// Requests after which a worker is replaced; `0`: never. Default: `0`. Flag: `--max-requests`.
     pub max_requests: Option<u64>,
@@ -124,8 +124,8 @@ pub struct App {
     pub idle_timeout: Option<Time>,
     /// Directories besides the document root from which X-Sendfile may send. Relative to this file. Default: none.
     pub sendfile_roots: Option<OneOrMany>,
-    /// php.ini settings, such as `memory_limit = "256M"`. Flag: `--ini`.
+    /// php.ini settings, such as `memory_limit = "256M"`. Default: none. Flag: `--ini`.
     pub ini: BTreeMap<String, Scalar>,
-    /// Environment variables of PHP, which inherits none. Flag: `--env`.
+    /// Environment variables of PHP, which inherits none. Default: none. Flag: `--env`.
     pub env: BTreeMap<String, Scalar>,
 }

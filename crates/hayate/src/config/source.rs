@@ -104,7 +104,10 @@ fn line_at(text: &str, offset: usize) -> usize {
 fn check_keys(table: &DeTable<'_>, schema: &Value, place: &str) -> Result<(), (Range<usize>, String)> {
     // A table of free names (ini, env) has no properties.
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return Ok(()) };
-    for (key, value) in table {
+    // In the file's order, which the table has lost: the first mistake is reported first.
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    for (key, value) in entries {
         let name: &str = key.get_ref();
         let Some(known) = properties.get(name) else {
             let nearest = properties
