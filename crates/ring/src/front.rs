@@ -326,12 +326,16 @@ impl Ring {
         let _ = futex::wake(wake, futex::Flags::empty(), 1);
     }
 
+    /// Leaves the sleep announced and no doorbell unheard. Both matter: news may concern only slots that nobody waits for, and then
+    /// the event loop goes to sleep after this whatever was drained.
     pub(crate) fn announce_sleep(&self) {
         let header = self.memory.header();
-        header.front_sleeping().store(1, SeqCst);
-        fence(SeqCst);
-        if (0..self.bell_words).any(|i| header.doorbells(i).load(Relaxed) != 0) {
-            self.cancel_sleep();
+        loop {
+            header.front_sleeping().store(1, SeqCst);
+            fence(SeqCst);
+            if (0..self.bell_words).all(|i| header.doorbells(i).load(Relaxed) == 0) {
+                return;
+            }
             self.drain();
         }
     }
