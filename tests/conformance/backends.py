@@ -16,7 +16,7 @@ import signal
 import subprocess
 import tempfile
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from lib.servers import GENERIC_WORKER, PHP_VERSION, Hayate, NginxFpm, Server, ServerError
 
@@ -250,18 +250,16 @@ class PhpFpm(Http):
         return server
 
 
-class HayateInTree(Hayate):
-    """Hayate started in the directory it serves, where relative paths in ini settings of the tests begin."""
-
-    def command(self) -> Sequence[str | os.PathLike[str]]:
-        return ["/usr/bin/env", f"--chdir={self.root}", *super().command()]
+def _environment(env: Settings) -> list[str]:
+    """Hayate's arguments that set PHP's environment, which inherits nothing."""
+    return [argument for key, value in env.items() for argument in ("--env", f"{key}={value}")]
 
 
 class HayateClassic(Http):
     """Hayate in classic mode."""
 
     def make(self, ini: Settings, env: Settings) -> Server:
-        return HayateInTree(self.tree, ini=ini, env=env, workers=1)
+        return Hayate(self.tree, ini=ini, workers=1, args=_environment(env))
 
 
 class HayateWorker(Http):
@@ -270,7 +268,8 @@ class HayateWorker(Http):
     def make(self, ini: Settings, env: Settings) -> Server:
         worker = self.tree / "conformance_worker.php"
         shutil.copyfile(GENERIC_WORKER, worker)
-        return HayateInTree(self.tree, ini=ini, env=env, workers=1, worker=worker, args=["--max-requests", "1"])
+        arguments = [*_environment(env), "--max-requests", "1"]
+        return Hayate(self.tree, ini=ini, workers=1, worker=worker, args=arguments)
 
 
 #: Backend by its name on the command line and in the report.

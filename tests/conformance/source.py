@@ -36,7 +36,7 @@ def _configure_apt(directory: pathlib.Path) -> dict[str, str]:
         if file.suffix == ".sources":
             text = re.sub(r"(?m)^Types:.*$", "Types: deb-src", text)
         elif file.suffix == ".list":
-            text = "\n".join(re.sub(r"^deb\s", "deb-src ", line) for line in text.splitlines() if line.startswith("deb "))
+            text = "\n".join("deb-src " + archive for archive in re.findall(r"(?m)^deb\s+(.*)$", text))
         else:
             continue
         (directory / "sources" / file.name).write_text(text + "\n")

@@ -1,4 +1,4 @@
-"""The conformance engine itself: it has to read and judge a .phpt file as run-tests.php does, or its figures are worth nothing."""
+"""The conformance engine itself: it has to judge a .phpt as run-tests.php does, or its figures are worth nothing."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ def test_expected_headers_and_status(tmp_path: pathlib.Path) -> None:
 
 
 def test_the_request_of_a_form(tmp_path: pathlib.Path) -> None:
-    request = write(tmp_path, minimal(GET="a=1&b=x y", POST="c=2", COOKIE="k=v;\nl=w", ENV="HTTP_USER_AGENT=me")).request()
+    text = minimal(GET="a=1&b=x y", POST="c=2", COOKIE="k=v;\nl=w", ENV="HTTP_USER_AGENT=me")
+    request = write(tmp_path, text).request()
     assert (request.method, request.query, request.body) == ("POST", "a=1&b=x%20y", b"c=2")
     assert request.headers == (
         ("User-Agent", "me"),
@@ -105,7 +106,15 @@ def test_sections(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "no test", minimal(FILE=None), minimal(EXPECT=None), minimal(EXPECTF="1"), minimal(ODD="1"), minimal() + "--FILE--\n"],
+    [
+        "",
+        "no test",
+        minimal(FILE=None),
+        minimal(EXPECT=None),
+        minimal(EXPECTF="1"),
+        minimal(ODD="1"),
+        minimal() + "--FILE--\n",
+    ],
 )
 def test_a_file_that_is_no_test(tmp_path: pathlib.Path, text: str) -> None:
     with pytest.raises(BrokenTest):
@@ -113,7 +122,10 @@ def test_a_file_that_is_no_test(tmp_path: pathlib.Path, text: str) -> None:
 
 
 def test_php_cgi_runs_a_test(tmp_path: pathlib.Path) -> None:
-    code = "<?php header('X-A: ' . ini_get('precision')); http_response_code(404); echo $_GET['a'], $_POST['b'], getenv('E');"
+    code = """<?php
+    header('X-A: ' . ini_get('precision'));
+    http_response_code(404);
+    echo $_GET['a'], $_POST['b'], getenv('E');"""
     test = write(tmp_path, minimal(FILE=code, GET="a=1", POST="b=2", ENV="E=3", INI="precision=5", EXPECT="123"))
     (tmp_path / "a.php").write_bytes(test.sections["FILE"])
     response = PhpCgi(tmp_path).run("a.php", Setting({**INI, **test.ini()}, test.env()), test.request())
