@@ -179,6 +179,26 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// The keys that differ from `other` and belong to the process, so that a reload cannot change them.
+    pub fn fixed_keys_changed(&self, other: &Plan) -> Vec<&'static str> {
+        let mut changed = Vec::new();
+        let mut compare = |key, same: bool| {
+            if !same {
+                changed.push(key);
+            }
+        };
+        compare("control", self.control == other.control);
+        compare("metrics", self.metrics == other.metrics);
+        compare("pid_file", self.pid_file == other.pid_file);
+        compare("user", self.user == other.user);
+        compare("group", self.group == other.group);
+        compare("log_level", self.log_level == other.log_level);
+        compare("log_format", self.log_format == other.log_format);
+        changed
+    }
+}
+
 fn flag(message: impl Into<String>) -> ConfigError {
     ConfigError { place: config::Place::CommandLine, message: message.into() }
 }
@@ -377,6 +397,7 @@ impl AppResolver<'_> {
                 idle_timeout: time(app.idle_timeout, Duration::from_secs(10)).unwrap_or(ALWAYS),
                 development: self.development,
                 no_new_privileges: self.no_new_privileges,
+                open_files: None,
             },
         })
     }

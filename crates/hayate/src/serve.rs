@@ -16,17 +16,19 @@ use std::{
 
 use anyhow::{Context, Result};
 use hayate_front::{AccessLog, Front, ListenAddr, Listener, runtime};
-use hayate_pool::{Generation, Mode};
+use hayate_pool::{Generation, Mode, Spec};
 use hayate_ring::Hub;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, oneshot, watch},
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
 };
 
 use crate::{
     args::ServeArgs,
+    config::LogFormat,
     control::{self, ControlSocket},
     logging,
     plan::Plan,
@@ -83,6 +85,7 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
     let mut signals = EndSignals::new().context("signals")?;
     let mut hang_up = signal(SignalKind::hangup()).context("signals")?;
     let mut user1 = signal(SignalKind::user_defined1()).context("signals")?;
+    let open_files = raise_open_files();
     let mut bound = Vec::new();
     for addr in &plan.listen {
         bound.push((addr.clone(), Listener::bind(addr)?));
@@ -110,7 +113,7 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
         tokio::spawn(control::serve_metrics(listener, Arc::clone(&server)));
     }
 
-    let apps = start(&plan, hub)?;
+    let apps = start(&plan, hub, open_files)?;
     server.install(&plan, access_log, apps.clone());
     tokio::select! {
         booted = all_booted(&apps) => {
@@ -152,6 +155,9 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
                 reload = None;
                 let outcome = outcome.map(|fresh| {
                     drain_timeout = fresh.plan.drain_timeout;
+                    for key in fresh.plan.fixed_keys_changed(&plan) {
+                        tracing::warn!("{key} has changed; that takes effect with a restart only");
+                    }
                     switch(&server, &mut listeners, fresh);
                 });
                 match &outcome {
@@ -182,7 +188,7 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
                 tracing::info!("reloading");
                 tell_systemd(&reloading());
                 let known = listeners.addresses();
-                let task = tokio::spawn(prepare(args.clone(), known, Arc::clone(hub)));
+                let task = tokio::spawn(prepare(args.clone(), known, Arc::clone(hub), open_files));
                 reload = Some(Reload { task, replies: std::mem::take(&mut waiting) });
             }
         }
@@ -193,6 +199,17 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
     tell_systemd(&[NotifyState::Stopping]);
     end(&server, listeners, drain_timeout, &mut signals).await;
     Ok(())
+}
+
+/// Raises the soft limit of open files to the hard one, since each connection is one. Returns what it was, which PHP is to
+/// have; `None` when it stays.
+fn raise_open_files() -> Option<u64> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current == maximum {
+        return None;
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).ok()?;
+    current
 }
 
 /// The control socket, or none when nobody asked for it and it cannot be made.
@@ -210,9 +227,9 @@ async fn bind_control(plan: &Plan) -> Result<Option<ControlSocket>> {
     }
 }
 
-fn start(plan: &Plan, hub: &Arc<Hub>) -> Result<Vec<Arc<Generation>>> {
-    let generation = |spec: &hayate_pool::Spec| {
-        Generation::start(spec.clone(), hub)
+fn start(plan: &Plan, hub: &Arc<Hub>, open_files: Option<u64>) -> Result<Vec<Arc<Generation>>> {
+    let generation = |spec: &Spec| {
+        Generation::start(Spec { open_files, ..spec.clone() }, hub)
             .with_context(|| format!("cannot make the shared memory of application '{}'", spec.name))
     };
     plan.apps.iter().map(|app| generation(&app.spec)).collect()
@@ -250,14 +267,19 @@ struct Fresh {
 }
 
 /// Reads the configuration again and boots what it asks for, beside what serves.
-async fn prepare(args: ServeArgs, known: Vec<ListenAddr>, hub: Arc<Hub>) -> Result<Fresh, String> {
+async fn prepare(
+    args: ServeArgs,
+    known: Vec<ListenAddr>,
+    hub: Arc<Hub>,
+    open_files: Option<u64>,
+) -> Result<Fresh, String> {
     let plan = Plan::load(&args).map_err(|error| error.to_string())?;
     let access_log = open_log(&plan).map_err(|error| error.to_string())?;
     let mut listeners = Vec::new();
     for addr in plan.listen.iter().filter(|addr| !known.contains(addr)) {
         listeners.push((addr.clone(), Listener::bind(addr).map_err(|error| error.to_string())?));
     }
-    let apps = start(&plan, &hub).map_err(|error| format!("{error:#}"))?;
+    let apps = start(&plan, &hub, open_files).map_err(|error| format!("{error:#}"))?;
     if let Err(why) = all_booted(&apps).await {
         for app in apps {
             app.kill().await;
@@ -297,20 +319,26 @@ async fn end(server: &Arc<Server>, mut listeners: Listeners, limit: Duration, si
                 tracing::warn!("requests were cut off after {limit:?}");
             }
         }
-        for generation in &generations {
-            generation.drain(until.saturating_duration_since(Instant::now())).await;
-        }
+        let left = until.saturating_duration_since(Instant::now());
+        each(&generations, move |generation| async move { generation.drain(left).await }).await;
     };
     tokio::select! {
         () = drained => {}
         () = signals.recv() => {
             tracing::warn!("a second signal: ending at once");
-            for generation in &generations {
-                generation.kill().await;
-            }
+            each(&generations, |generation| async move { generation.kill().await }).await;
         }
     }
     tracing::info!("stopped");
+}
+
+/// Does something to all generations at once, and waits.
+async fn each<F: Future<Output = ()> + Send + 'static>(
+    generations: &[Arc<Generation>],
+    what: impl Fn(Arc<Generation>) -> F,
+) {
+    let tasks: JoinSet<()> = generations.iter().map(|generation| what(Arc::clone(generation))).collect();
+    tasks.join_all().await;
 }
 
 /// The listeners that accept connections, each with the switch that ends it.
@@ -378,8 +406,13 @@ fn reloading() -> Vec<NotifyState<'static>> {
     states
 }
 
-/// Says to people what runs and how to end it.
+/// Says to people what runs and how to end it; a log for programs gets one record instead.
 fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&Path>) {
+    if plan.log_format == LogFormat::Json {
+        let listen: Vec<String> = plan.listen.iter().map(ToString::to_string).collect();
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = listen.join(" "), "serving");
+        return;
+    }
     let mut text = format!("\nHayate {} serves", env!("CARGO_PKG_VERSION"));
     for addr in &plan.listen {
         text += &format!(" {addr}");

@@ -10,6 +10,7 @@ use std::{
 
 use command_fds::{CommandFdExt, FdMapping};
 use hayate_ring::{Hub, Ring, layout::*};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use tokio::{
     net::unix::pipe::Receiver,
     process::{Child, Command as Process},
@@ -67,6 +68,9 @@ impl Host {
             io::Error::new(error.kind(), format!("cannot start {}: {error}", spec.host.display()))
         })?;
         let pid = child.id().expect("it was not waited for yet") as i32;
+        if let Some(soft) = spec.open_files {
+            limit_open_files(pid, soft);
+        }
         let tail = Tail::default();
         let log = tokio::spawn(log::read(Arc::from(&*spec.name), reader, tail.clone()));
         Ok(Host { child, channel, log, tail, pid, started: Instant::now(), ready: false })
@@ -122,4 +126,12 @@ impl Host {
         }
         self.tail.lines()
     }
+}
+
+/// Sets the soft limit of a process that has just been started. It opens no thousand files before this.
+fn limit_open_files(pid: i32, soft: u64) {
+    let hard = getrlimit(Resource::Nofile).maximum;
+    let limit = Rlimit { current: Some(soft), maximum: hard };
+    // It fails when the process is dead already, which its end will tell.
+    let _ = prlimit(Pid::from_raw(pid), Resource::Nofile, limit);
 }

@@ -59,6 +59,9 @@ pub struct Spec {
     pub development: bool,
     /// Sets `PR_SET_NO_NEW_PRIVS` in the host.
     pub no_new_privileges: bool,
+    /// The soft limit of open files that PHP gets; the front's own is higher than PHP's use of select() bears. `None`:
+    /// inherited.
+    pub open_files: Option<u64>,
 }
 
 /// Where the application of worker mode boots.

@@ -1,0 +1,345 @@
+//! Generations of the real PHP host: boots that fail, private boots, deaths, drains. Needs `make -C host` first.
+
+use std::{
+    fs,
+    future::poll_fn,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use hayate_pool::{Generation, Health, Mode, Phase, Spec};
+use hayate_ring::{Failure, Field, Hub, Ring};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    time::{sleep, timeout},
+};
+
+const HANDLE: &str = "while (hayate_handle_request(function () { echo 'served by ', getmypid(); })) {}";
+
+/// A directory of scripts and an event loop as the front has it. The thread that runs the test stands for the main thread.
+fn run<F: Future<Output = ()>>(test: impl FnOnce(PathBuf, Arc<Hub>) -> F) {
+    let dir = tempfile::tempdir().unwrap();
+    let hub = Hub::new().unwrap();
+    let (park, unpark) = (Arc::clone(&hub), Arc::clone(&hub));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .on_thread_park(move || park.before_park())
+        .on_thread_unpark(move || unpark.after_unpark())
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let fd = hub.event_fd().try_clone_to_owned().unwrap();
+        // SAFETY: the registration owns its duplicate of the descriptor.
+        let _watch = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.unwrap();
+        timeout(Duration::from_secs(30), test(dir.path().to_owned(), Arc::clone(&hub)))
+            .await
+            .expect("it hangs");
+    });
+}
+
+fn host() -> PathBuf {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../host/build/hayate-php8.2");
+    let host = std::env::var_os("HAYATE_HOST").map_or(built, PathBuf::from);
+    assert!(host.exists(), "{} is missing: run `make -C host`", host.display());
+    host.canonicalize().unwrap()
+}
+
+fn spec(dir: &Path, worker: Option<&str>) -> Spec {
+    let mode = match worker {
+        Some(body) => {
+            fs::write(dir.join("worker.php"), format!("<?php {body}")).unwrap();
+            Mode::Worker { script: dir.join("worker.php") }
+        }
+        None => Mode::Classic,
+    };
+    Spec {
+        name: "test".into(),
+        document_root: dir.to_owned(),
+        cwd: dir.to_owned(),
+        mode,
+        host: host(),
+        workers: 2..=2,
+        ini: vec![("xdebug.mode".into(), "off".into())],
+        env: vec![],
+        php_ini: None,
+        max_requests: None,
+        max_memory: None,
+        request_timeout: Some(Duration::from_secs(20)),
+        queue_timeout: Duration::from_secs(10),
+        idle_timeout: Duration::from_secs(10),
+        development: false,
+        no_new_privileges: true,
+        open_files: Some(777),
+    }
+}
+
+/// What a script answers, or why it does not.
+async fn get(generation: &Generation, script: &Path) -> Result<String, Failure> {
+    let ring: &Arc<Ring> = generation.ring();
+    let mut slot = ring.admit(100).await.unwrap();
+    let path = script.to_str().unwrap().as_bytes();
+    for (field, value) in [
+        (Field::Method, &b"GET"[..]),
+        (Field::Target, b"/"),
+        (Field::Query, b""),
+        (Field::Protocol, b"HTTP/1.1"),
+        (Field::DocumentRoot, b"/"),
+        (Field::ScriptFilename, path),
+        (Field::ScriptName, b"/x.php"),
+        (Field::PathInfo, b""),
+        (Field::DocumentUri, b"/x.php"),
+        (Field::RemoteAddr, b"127.0.0.1"),
+        (Field::RemotePort, b"1"),
+        (Field::ServerAddr, b"127.0.0.1"),
+        (Field::ServerPort, b"80"),
+        (Field::ServerName, b"localhost"),
+        (Field::Scheme, b"http"),
+        (Field::ContentType, b""),
+        (Field::ContentLength, b""),
+        (Field::RequestId, b"1"),
+    ] {
+        slot.put(field, value).unwrap();
+    }
+    let mut exchange = slot.submit(false);
+    generation.nudge();
+    poll_fn(|cx| exchange.poll_head(cx)).await?;
+    let mut body = Vec::new();
+    while let Some(part) = poll_fn(|cx| exchange.poll_body(cx)).await {
+        body.extend_from_slice(&part?);
+    }
+    Ok(String::from_utf8(body).unwrap())
+}
+
+fn script(dir: &Path, name: &str, body: &str) -> PathBuf {
+    let path = dir.join(name);
+    fs::write(&path, format!("<?php {body}")).unwrap();
+    path
+}
+
+/// Whether a process runs; one that waits to be reaped by somebody else does not.
+fn runs(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap().starts_with(" Z"))
+}
+
+fn processes(generation: &Generation) -> Vec<i32> {
+    let status = generation.status();
+    status.workers.iter().map(|worker| worker.pid).chain(status.zygote).collect()
+}
+
+async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(10), "{what} does not happen");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[test]
+fn serves_and_ends_without_a_trace() {
+    run(|dir, hub| async move {
+        let generation = Generation::start(spec(&dir, None), &hub).unwrap();
+        generation.booted().await.unwrap();
+        let pids = processes(&generation);
+        assert_eq!(pids.len(), 3);
+        let body = "echo PHP_SAPI, ' ', posix_getrlimit()['soft openfiles'];";
+        let answer = get(&generation, &script(&dir, "a.php", body)).await;
+        assert_eq!(answer.unwrap(), "hayate 777");
+        generation.drain(Duration::from_secs(5)).await;
+        assert!(!pids.iter().any(|pid| runs(*pid)));
+        assert_eq!(generation.status().state, Phase::Stopped);
+        assert_eq!(generation.status().restarts.get("asked"), Some(&2));
+        // Ending twice is no error.
+        generation.kill().await;
+    });
+}
+
+#[test]
+fn dropping_it_ends_its_processes() {
+    run(|dir, hub| async move {
+        let generation = Generation::start(spec(&dir, None), &hub).unwrap();
+        generation.booted().await.unwrap();
+        let pids = processes(&generation);
+        drop(generation);
+        until("their end", || !pids.iter().any(|pid| runs(*pid))).await;
+    });
+}
+
+#[test]
+fn a_drain_lets_requests_finish_and_a_deadline_cuts_them() {
+    run(|dir, hub| async move {
+        let slow = script(&dir, "slow.php", "usleep(400000); echo 'finished';");
+        let forever = script(&dir, "forever.php", "sleep(20); echo 'never';");
+        let generation = Generation::start(spec(&dir, None), &hub).unwrap();
+        generation.booted().await.unwrap();
+        let ((), answer) = tokio::join!(generation.drain(Duration::from_secs(5)), get(&generation, &slow));
+        assert_eq!(answer.unwrap(), "finished");
+
+        let generation = Generation::start(spec(&dir, None), &hub).unwrap();
+        generation.booted().await.unwrap();
+        let start = Instant::now();
+        let ((), answer) =
+            tokio::join!(generation.drain(Duration::from_millis(500)), get(&generation, &forever));
+        assert_eq!(answer.unwrap_err(), Failure::WorkerDied { started: false });
+        assert!(start.elapsed() < Duration::from_secs(3));
+        assert_eq!(generation.ring().active(), 0);
+    });
+}
+
+#[test]
+fn a_boot_that_fails_says_why_and_is_tried_again() {
+    run(|dir, hub| async move {
+        let generation =
+            Generation::start(spec(&dir, Some("throw new Exception('no database');")), &hub).unwrap();
+        let error = generation.booted().await.unwrap_err();
+        assert!(error.to_string().contains("no database"), "{error}");
+        assert!(generation.unavailable().unwrap().contains("no database"));
+        assert_eq!(generation.status().state, Phase::Failing);
+        script(&dir, "worker.php", HANDLE);
+        let mut health = generation.health();
+        health.wait_for(|health| matches!(health, Health::Ready)).await.unwrap();
+        assert_eq!(generation.unavailable(), None);
+        assert!(get(&generation, &dir.join("worker.php")).await.unwrap().starts_with("served by "));
+        generation.kill().await;
+    });
+}
+
+#[test]
+fn a_host_that_is_missing_or_broken_is_a_boot_that_fails() {
+    run(|dir, hub| async move {
+        for (host, says) in
+            [("/nowhere/hayate-php8.2", "cannot start /nowhere/"), ("/bin/false", "exit status: 1")]
+        {
+            let mut spec = spec(&dir, None);
+            spec.host = host.into();
+            let generation = Generation::start(spec, &hub).unwrap();
+            let error = generation.booted().await.unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+            generation.kill().await;
+        }
+    });
+}
+
+#[test]
+fn a_boot_that_cannot_be_shared_happens_in_each_worker() {
+    run(|dir, hub| async move {
+        let body = format!(
+            "$pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0); $boot = getmypid(); {HANDLE}"
+        );
+        let generation = Generation::start(spec(&dir, Some(&body)), &hub).unwrap();
+        generation.booted().await.unwrap();
+        assert_eq!(generation.status().boot, "private");
+        assert!(get(&generation, &dir.join("worker.php")).await.unwrap().starts_with("served by "));
+
+        // A worker's own boot may fail as well: others go on, and it is tried again.
+        let good = fs::read_to_string(dir.join("worker.php")).unwrap();
+        script(&dir, "worker.php", "throw new Exception('no database');");
+        let victim = generation.status().workers[0].pid;
+        kill(victim);
+        until("the failed boot", || {
+            generation.status().boot_error.is_some_and(|e| e.contains("no database"))
+        })
+        .await;
+        assert_eq!(generation.unavailable(), None);
+        assert!(get(&generation, &dir.join("worker.php")).await.is_ok());
+        fs::write(dir.join("worker.php"), good).unwrap();
+        until("two ready workers", || {
+            let status = generation.status();
+            status.workers.iter().filter(|worker| worker.state == hayate_pool::State::Idle).count() == 2
+        })
+        .await;
+        let restarts = generation.status().restarts;
+        assert!(restarts["signal_9"] == 1 && restarts["boot_failed"] >= 1, "{restarts:?}");
+        generation.kill().await;
+    });
+}
+
+fn kill(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
+#[test]
+fn a_dead_zygote_takes_its_workers_along_and_is_replaced_in_the_same_ring() {
+    run(|dir, hub| async move {
+        let slow = script(&dir, "slow.php", "usleep(300000); echo 'x';");
+        let generation = Generation::start(spec(&dir, None), &hub).unwrap();
+        generation.booted().await.unwrap();
+        let before = processes(&generation);
+        let zygote = generation.status().zygote.unwrap();
+        let murder = async {
+            sleep(Duration::from_millis(100)).await;
+            kill(zygote);
+        };
+        let (failed, ()) = tokio::join!(get(&generation, &slow), murder);
+        assert_eq!(failed.unwrap_err(), Failure::WorkerDied { started: false });
+        assert_eq!(get(&generation, &slow).await.unwrap(), "x");
+        let status = generation.status();
+        assert_eq!((status.zygote_deaths, status.restarts.get("zygote_died")), (1, Some(&2)));
+        assert!(!before.iter().any(|pid| runs(*pid)));
+        generation.kill().await;
+    });
+}
+
+#[test]
+fn crashing_workers_are_replaced_and_counted() {
+    run(|dir, hub| async move {
+        let crash = script(&dir, "crash.php", "posix_kill(getmypid(), 11);");
+        let fine = script(&dir, "fine.php", "echo 'fine';");
+        let generation = Generation::start(spec(&dir, None), &hub).unwrap();
+        generation.booted().await.unwrap();
+        for _ in 0..20 {
+            let start = Instant::now();
+            assert_eq!(get(&generation, &crash).await.unwrap_err(), Failure::WorkerDied { started: false });
+            assert_eq!(get(&generation, &fine).await.unwrap(), "fine");
+            // A request that kills its worker must not make others wait for a back-off.
+            assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+        }
+        assert_eq!(generation.status().restarts.get("signal_11"), Some(&20));
+        generation.kill().await;
+    });
+}
+
+#[test]
+fn a_request_that_runs_too_long_is_ended() {
+    run(|dir, hub| async move {
+        let forever = script(&dir, "forever.php", "while (true) { usleep(1000); }");
+        let mut spec = spec(&dir, None);
+        spec.request_timeout = Some(Duration::from_millis(300));
+        let generation = Generation::start(spec, &hub).unwrap();
+        generation.booted().await.unwrap();
+        let start = Instant::now();
+        assert_eq!(get(&generation, &forever).await.unwrap_err(), Failure::RequestTimeout { started: false });
+        assert!((250..1500).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
+        until("the count", || generation.status().restarts.get("request_timeout") == Some(&1)).await;
+        until("the successor", || generation.status().workers.len() == 2).await;
+        generation.kill().await;
+    });
+}
+
+#[test]
+fn grows_when_requests_wait_and_shrinks_when_idle() {
+    run(|dir, hub| async move {
+        let slow = script(&dir, "slow.php", "usleep(200000); echo getmypid();");
+        let mut spec = spec(&dir, None);
+        (spec.workers, spec.idle_timeout) = (1..=3, Duration::from_millis(400));
+        let generation = Generation::start(spec, &hub).unwrap();
+        generation.booted().await.unwrap();
+        let mut pids = Vec::new();
+        let (a, b, c, d) = tokio::join!(
+            get(&generation, &slow),
+            get(&generation, &slow),
+            get(&generation, &slow),
+            get(&generation, &slow)
+        );
+        pids.extend([a, b, c, d].map(Result::unwrap));
+        pids.sort();
+        pids.dedup();
+        assert!((2..=3).contains(&pids.len()), "{pids:?}");
+        until("the shrinking", || generation.status().workers.len() == 1).await;
+        assert_eq!(generation.status().workers[0].index, 0, "the highest go first");
+        assert!(get(&generation, &slow).await.is_ok());
+        generation.kill().await;
+    });
+}
