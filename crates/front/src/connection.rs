@@ -9,7 +9,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex, OnceLock,
-        atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -29,7 +29,7 @@ use crate::{
     body::{Body, Finish, Kind},
     dynamic::{self, Client, NoAnswer},
     files, forwarded,
-    guard::{Guard, Refusal},
+    guard::{Guard, REFUSED, Refusal},
     listen::Listener,
     pages, route,
     route::Target,
@@ -60,6 +60,8 @@ pub(crate) struct State {
     /// In [`seconds`]; 0: none.
     deadline: AtomicU64,
     refusal: OnceLock<Refusal>,
+    /// What the client still sends is read and thrown away before closing, so that it can read the answer.
+    linger: AtomicBool,
     limits: Limits,
 }
 
@@ -69,6 +71,7 @@ impl State {
             waiting: AtomicU8::new(Waiting::Nothing as u8),
             deadline: AtomicU64::new(0),
             refusal: OnceLock::new(),
+            linger: AtomicBool::new(false),
             limits: limits.clone(),
         };
         state.idle();
@@ -115,6 +118,15 @@ impl State {
 
     pub(crate) fn refuse(&self, refusal: Refusal) {
         let _ = self.refusal.set(refusal);
+        self.linger_at_end();
+    }
+
+    pub(crate) fn linger_at_end(&self) {
+        self.linger.store(true, Relaxed);
+    }
+
+    pub(crate) fn lingers_at_end(&self) -> bool {
+        self.linger.load(Relaxed)
     }
 
     pub(crate) fn is_refused(&self) -> bool {
@@ -276,7 +288,9 @@ impl Front {
         let started = Instant::now();
         state.serving();
         let settings = self.settings.load_full();
-        if let Some(refusal) = state.refusal.get() {
+        if request.method().as_str() == REFUSED
+            && let Some(refusal) = state.refusal.get()
+        {
             return self.refused(&state, *refusal, started);
         }
         let routes = self.routes.load_full();
@@ -325,7 +339,12 @@ impl Front {
                 self.dispatch(&settings, site, &client, &parts, incoming, &state, &mut log).await
             }
         };
-        let mut response = result.unwrap_or_else(|none| failed(&settings, &client, &parts, site, none));
+        let mut response = result.unwrap_or_else(|none| {
+            if none.close {
+                state.linger_at_end();
+            }
+            failed(&settings, &client, &parts, site, none)
+        });
         response.headers_mut().entry(header::SERVER).or_insert(HeaderValue::from_static("hayate"));
         let finish = Finish {
             started,

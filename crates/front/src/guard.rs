@@ -312,8 +312,9 @@ fn content_length(value: &[u8]) -> Result<u64, Refusal> {
     std::str::from_utf8(value).ok().and_then(|v| v.parse().ok()).ok_or(malformed)
 }
 
-/// What hyper gets to see instead of a refused request.
-const SUBSTITUTE: &[u8] = b"GET / HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
+/// What hyper gets to see instead of a refused request. By its method the service knows it from requests that came before.
+pub(crate) const REFUSED: &str = "REFUSED";
+const SUBSTITUTE: &[u8] = b"REFUSED / HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
 /// What no state of hyper's chunked decoder accepts.
 const POISON: &[u8] = b"\0\0\0\0";
 
@@ -360,7 +361,6 @@ impl<S> Guard<S> {
 
     fn refused(&mut self, refusal: Refusal) -> &'static [u8] {
         self.state.refuse(refusal);
-        self.ended = true;
         self.held = Vec::new();
         if refusal.in_body { POISON } else { SUBSTITUTE }
     }
@@ -376,6 +376,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
             }
             if this.ended {
                 return Poll::Ready(Ok(()));
+            }
+            if this.state.is_refused() {
+                // Not an end of file, which hyper takes for a client that left: it closes by itself after its answer.
+                return Poll::Pending;
             }
             if this.held.is_empty() {
                 // The usual case: straight into hyper's buffer, looked at in place.
@@ -460,7 +464,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(Pin::new(&mut this.inner).poll_shutdown(cx))?;
-        if !this.state.is_refused() {
+        if !this.state.lingers_at_end() {
             return Poll::Ready(Ok(()));
         }
         this.state.lingers();
