@@ -250,6 +250,8 @@ fn the_control_listener() {
     let metrics = free_port();
     let server = Server::start(&format!("metrics = '127.0.0.1:{metrics}'"), "", |_, _| {});
     server.get("/");
+    // The worker is idle a moment after its answer has arrived.
+    until("idleness", || server.control("GET", "/metrics").1.contains("state=\"idle\"} 1"));
     let tcp = |method, path| exchange(TcpStream::connect(("127.0.0.1", metrics)).unwrap(), method, path);
     for (code, text) in [server.control("GET", "/metrics"), tcp("GET", "/metrics")] {
         assert_eq!(code, 200);
