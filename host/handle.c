@@ -21,6 +21,8 @@
 static bool reached;
 static bool in_request;
 static HashTable *boot_shutdown_functions;
+/* A bail-out was caught while the request was being ended: the engine was unwound at a place where it usually ends. */
+static bool doubtful;
 
 bool handle_reached(void)
 {
@@ -31,6 +33,13 @@ bool handle_in_request(void)
 {
 	return in_request;
 }
+
+/*
+ * Extensions that keep per-request state of their own and are safe to take through request shutdown and startup while
+ * everything else lives on. In the order of startup.
+ */
+static const char *const per_request_modules[] = {"zlib", "mbstring", "filter", "session"};
+#define PER_REQUEST_MODULES ((int)(sizeof per_request_modules / sizeof per_request_modules[0]))
 
 static void call_module(const char *name, bool startup)
 {
@@ -46,7 +55,25 @@ static void call_module(const char *name, bool startup)
 			module->request_shutdown_func(module->type, module->module_number);
 		}
 	}
+	zend_catch
+	{
+		doubtful = true;
+	}
 	zend_end_try();
+}
+
+static void start_modules(void)
+{
+	for (int i = 0; i < PER_REQUEST_MODULES; i++) {
+		call_module(per_request_modules[i], true);
+	}
+}
+
+static void shut_modules_down(void)
+{
+	for (int i = PER_REQUEST_MODULES - 1; i >= 0; i--) {
+		call_module(per_request_modules[i], false);
+	}
 }
 
 static void drop_superglobals(void)
@@ -110,7 +137,7 @@ static void end_boot(void)
 {
 	php_output_end_all();
 	php_output_deactivate();
-	call_module("session", false);
+	shut_modules_down();
 	sapi_deactivate();
 	SG(request_info).path_translated = NULL;
 	boot_shutdown_functions = BG(user_shutdown_function_names);
@@ -147,55 +174,39 @@ static void begin_request(void)
 		php_output_set_implicit_flush(1);
 	}
 	import_superglobals();
-	call_module("filter", true);
-	call_module("session", true);
+	start_modules();
+}
+
+/* One step of the end of a request. A bail-out ends the step, and after the request the worker. */
+static void step(void (*run)(void))
+{
+	zend_try
+	{
+		run();
+	}
+	zend_catch
+	{
+		doubtful = true;
+	}
+	zend_end_try();
 }
 
 /* In the order of php_request_shutdown(), as far as it applies to a process that goes on. */
 static void end_request(void)
 {
-	zend_try
-	{
-		php_call_shutdown_functions();
-	}
-	zend_end_try();
-	zend_try
-	{
-		php_free_shutdown_functions();
-	}
-	zend_end_try();
-	zend_try
-	{
-		php_output_end_all();
-	}
-	zend_end_try();
-	zend_try
-	{
-		zend_unset_timeout();
-	}
-	zend_end_try();
-	call_module("session", false);
-	call_module("filter", false);
-	zend_try
-	{
-		php_output_deactivate();
-	}
-	zend_end_try();
+	step(php_call_shutdown_functions);
+	step(php_free_shutdown_functions);
+	step(php_output_end_all);
+	step(zend_unset_timeout);
+	shut_modules_down();
+	step(php_output_deactivate);
 	output_finish(false);
 	if (SG(request_info).request_body != NULL) {
 		zend_list_delete(SG(request_info).request_body->res);
 		SG(request_info).request_body = NULL;
 	}
-	zend_try
-	{
-		sapi_deactivate();
-	}
-	zend_end_try();
-	zend_try
-	{
-		zend_ini_deactivate();
-	}
-	zend_end_try();
+	step(sapi_deactivate);
+	step(zend_ini_deactivate);
 	php_clear_stat_cache(0, NULL, 0);
 	if (PG(last_error_message) != NULL) {
 		zend_string_release(PG(last_error_message));
@@ -291,9 +302,17 @@ PHP_FUNCTION(hayate_handle_request)
 	begin_request();
 	zend_call_function(&call, &cache);
 	leave_if_out_of_memory();
-	settle_exception();
 	zval_ptr_dtor(&result);
+	/* What follows runs as at the end of a script, where no code is executing: PHP reports an exception that nobody
+	 * catches only then. */
+	zend_execute_data *frame = EG(current_execute_data);
+	EG(current_execute_data) = NULL;
+	step(settle_exception);
 	end_request();
+	EG(current_execute_data) = frame;
+	if (doubtful) {
+		worker_exit(HY_RETIRED_FATAL);
+	}
 	RETURN_TRUE;
 
 leave:

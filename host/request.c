@@ -46,9 +46,15 @@ static const struct {
 };
 #define CONSTANTS (sizeof constants / sizeof constants[0])
 
+static void (*import_process_environment)(zval *to);
+static void import_environment(zval *to);
+
 void request_startup(void)
 {
 	memset(&request, 0, sizeof request);
+	/* As php-fpm: getenv() and $_ENV know the request's variables, too. */
+	import_process_environment = php_import_environment_variables;
+	php_import_environment_variables = import_environment;
 }
 
 /* Walks the records; false at the end or when they are not sound (the front writes them, so that is a bug of ours). */
@@ -171,6 +177,12 @@ static size_t cgi_name(const struct record *record, char *to, size_t size)
 	return record->name_len + 5;
 }
 
+/* nginx's $remote_user: the name given by basic authentication, checked or not; "" without one. */
+static const char *remote_user(void)
+{
+	return SG(request_info).auth_user != NULL ? SG(request_info).auth_user : "";
+}
+
 static void add(HashTable *to, const char *name, size_t name_len, const char *value, size_t value_len)
 {
 	zval v;
@@ -179,19 +191,12 @@ static void add(HashTable *to, const char *name, size_t name_len, const char *va
 	zend_hash_str_update(to, name, name_len, &v);
 }
 
-void request_register_server(zval *server)
+/* The process' environment, and the request's variables as php-fpm gets them from nginx. */
+static void import_environment(zval *server)
 {
 	HashTable *to = Z_ARRVAL_P(server);
-	php_import_environment_variables(server);
+	import_process_environment(server);
 	if (request.exchange.slot == NULL) {
-		/* A worker script boots: it is nobody's request, but its own name is known. */
-		if (SG(request_info).path_translated != NULL) {
-			const char *script = SG(request_info).path_translated;
-			add(to, "SCRIPT_FILENAME", 15, script, strlen(script));
-		}
-		if (options.document_root != NULL) {
-			add(to, "DOCUMENT_ROOT", 13, options.document_root, strlen(options.document_root));
-		}
 		return;
 	}
 	struct cursor cursor = records();
@@ -228,13 +233,31 @@ void request_register_server(zval *server)
 	for (size_t i = 0; i < CONSTANTS; i++) {
 		add(to, constants[i].name, strlen(constants[i].name), constants[i].value, strlen(constants[i].value));
 	}
+	const char *user = remote_user();
+	add(to, "REMOTE_USER", 11, user, strlen(user));
+}
+
+void request_register_server(zval *server)
+{
+	HashTable *to = Z_ARRVAL_P(server);
+	import_environment(server);
+	if (request.exchange.slot == NULL) {
+		/* A worker script boots: it is nobody's request, but its own name is known. */
+		if (SG(request_info).path_translated != NULL) {
+			const char *script = SG(request_info).path_translated;
+			add(to, "SCRIPT_FILENAME", 15, script, strlen(script));
+		}
+		if (options.document_root != NULL) {
+			add(to, "DOCUMENT_ROOT", 13, options.document_root, strlen(options.document_root));
+		}
+		return;
+	}
 	/* SCRIPT_NAME and PATH_INFO together, as php-fpm with cgi.fix_pathinfo. */
-	const char *self = request.field[HY_FIELD_DOCUMENT_URI].at;
-	char *built = NULL;
-	spprintf(&built, 0, "%s%s", request.field[HY_FIELD_SCRIPT_NAME].at, request.field[HY_FIELD_PATH_INFO].at);
-	self = built;
-	add(to, "PHP_SELF", 8, self, strlen(self));
-	efree(built);
+	zend_string *self =
+	    strpprintf(0, "%s%s", request.field[HY_FIELD_SCRIPT_NAME].at, request.field[HY_FIELD_PATH_INFO].at);
+	zval v;
+	ZVAL_STR(&v, self);
+	zend_hash_str_update(to, "PHP_SELF", 8, &v);
 }
 
 char *request_getenv(const char *name, size_t len)
@@ -258,6 +281,9 @@ char *request_getenv(const char *name, size_t len)
 		if (field_names[i] != NULL && strlen(field_names[i]) == len && memcmp(field_names[i], name, len) == 0) {
 			return (char *)request.field[i].at;
 		}
+	}
+	if (len == 11 && memcmp(name, "REMOTE_USER", 11) == 0) {
+		return (char *)remote_user();
 	}
 	for (size_t i = 0; i < CONSTANTS; i++) {
 		if (strlen(constants[i].name) == len && memcmp(constants[i].name, name, len) == 0) {
