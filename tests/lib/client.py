@@ -79,7 +79,8 @@ def exchange(
 ) -> Response | None:
     """Sends `data` to (host, port) or a unix socket's path and reads to the end of the connection.
 
-    With `abort_after` the client goes away once it has received that many bytes, and the result is None.
+    With `abort_after` the client goes away once it has received that many bytes, and the result is None. A connection
+    that the server closed without a byte is a Response with status 0.
     """
     with socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET) as sock:
         sock.settimeout(timeout)
@@ -102,6 +103,8 @@ def exchange(
         closed = time.monotonic() - begin
     if abort_after is not None:
         return None
+    if not received:
+        return Response("", 0, "closed without an answer", [], b"", "close", False, b"", closed_at=closed)
     return _parse(bytes(received), data.split(b" ", 1)[0].decode("latin-1"), arrivals, closed)
 
 

@@ -8,16 +8,288 @@ from __future__ import annotations
 
 from .compare import Accepted
 
+PHRASES = "where PHP names no reason phrase, or an outdated one, Hayate sends the registered one (RFC 9110)"
+STANDARD_CODE = "a final answer has a status of 200 to 999; nginx passes on what no client can read, Hayate answers 500"
+NOT_A_HEADER = "a line that is no header is dropped and logged; nginx answers 502 and loses the whole answer"
+ACTUAL_LENGTH = (
+    "a Content-Length that does not fit the body is corrected; nginx sends a broken message or cuts the body"
+)
+HOP_BY_HOP = "headers about the connection are not the script's to send (RFC 9110, 7.6.1)"
+CHARACTER_SET = "text files are UTF-8 and say so; nginx leaves the browser to guess"
+HIDDEN = "what is hidden does not exist for a visitor; 403 would tell that it is there"
+SOURCE = "a file that may hold PHP source is never sent; nginx sends it"
+LISTS = "header lines of one name are one list (RFC 9110, 5.2), as nginx has it since 1.23"
+OF_FPM = "belongs to php-fpm itself"
+RELATIVE = "a relative redirect is right behind any proxy; nginx inserts a host and its own port"
+BUILD = "Debian builds libphp-embed, other than php-fpm, with pcntl"
+
+
 ACCEPTED: list[Accepted] = [
+    # --- the servers themselves
+    Accepted("*", "header:server", "each server names itself, or does not", reference=r"nginx/[\d.]+"),
+    Accepted("*", "server page", "each server has error pages of its own; Hayate's tell neither version nor path"),
+    # --- the environment
+    Accepted("environment/ini", "body", OF_FPM, reference=r"cgi\..*", hayate=r"cgi\.\w+ = false"),
+    Accepted("environment/ini_display", "body", OF_FPM, reference=r"cgi\..*", hayate=r"cgi\.\w+ = false"),
+    Accepted("environment/ini_all", "body", OF_FPM, reference=r"(cgi|fastcgi|fpm)\..*"),
     Accepted(
-        "*",
-        "header:server",
-        "each server names itself, or does not",
-        reference=r"nginx/[\d.]+",
+        "environment/ini_all",
+        "body",
+        "opcache may never kill a worker to restart its cache; a reload starts a new generation",
+        reference=r"opcache\.force_restart_timeout = '180' 4",
+        hayate=r"opcache\.force_restart_timeout = '0' 4",
+    ),
+    Accepted("environment/phpinfo", "body", OF_FPM, reference=r"(cgi|fastcgi|fpm)\..*|cgi-fcgi|php-fpm"),
+    Accepted("environment/phpinfo", "body", "Hayate's own section", hayate="hayate"),
+    Accepted("environment/phpinfo", "body", BUILD, hayate="pcntl"),
+    Accepted("environment/extensions", "body", OF_FPM, reference="cgi-fcgi"),
+    Accepted("environment/extensions", "body", "Hayate's own extension", hayate="hayate"),
+    Accepted("environment/extensions", "body", BUILD, hayate="pcntl"),
+    Accepted("environment/functions", "body", OF_FPM, reference="fpm_get_status"),
+    Accepted("environment/functions", "body", "Hayate's own functions", hayate=r"(hayate|frankenphp)_\w+"),
+    Accepted("environment/functions", "body", "offered in addition, as Apache does", hayate="apache_response_headers"),
+    Accepted("environment/functions", "body", BUILD, hayate=r"pcntl_\w+|chroot"),
+    Accepted("environment/defined", "body", BUILD, hayate=r"pcntl \w+"),
+    Accepted("environment/threads", "body", OF_FPM, reference="fpm_get_status = true"),
+    Accepted("environment/threads", "body", BUILD, reference=r"pcntl_\w+ = false"),
+    Accepted(
+        "output/paths", "body", "Hayate's PHP has a name of its own", reference='.*"fpm-fcgi"', hayate='.*"hayate"'
     ),
     Accepted(
-        "*",
-        "server page",
-        "each server has error pages of its own; Hayate's name neither a version nor a path",
+        "output/paths",
+        "body",
+        "the host is libphp-embed, whose configuration Debian keeps in a directory of its own",
+        reference=r".*/etc/php/[\d.]+/fpm.*",
+        hayate=r".*/etc/php/[\d.]+/embed.*",
+    ),
+    Accepted(
+        "output/paths", "body", "the host's file", reference="PHP_BINARY .*php-fpm.*", hayate="PHP_BINARY .*hayate.*"
+    ),
+    Accepted(
+        "lifecycle/descriptors", "body", "child processes inherit no socket at all", reference="[1-9]", hayate="0"
+    ),
+    Accepted(
+        "environment/identity",
+        "body",
+        "workers cannot gain privileges",
+        reference='no new privileges = "0"',
+        hayate='no new privileges = "1"',
+    ),
+    # --- the status line
+    Accepted("headers/location", "reason", PHRASES, reference="Moved Temporarily", hayate="Found"),
+    Accepted("headers/status_line", "reason", PHRASES, reference="", hayate="Not Found|Service Unavailable"),
+    Accepted(
+        "headers/status_line",
+        "reason",
+        "php-fpm does not pass on the reason phrase of a 200",
+        request="GET ?line=ok",
+        reference="OK",
+        hayate="Fine",
+    ),
+    Accepted(
+        "headers/status_line",
+        "status",
+        "a status line without a status is ignored; nginx answers 502 and loses the whole answer",
+        request="GET ?line=word",
+        reference="502 Bad Gateway",
+        hayate="200 OK",
+    ),
+    Accepted("headers/response_code", "reason", PHRASES, hayate=r"[A-Z][\w' ]+"),
+    Accepted("headers/code_and_line", "reason", PHRASES, reference="", hayate="I'm a teapot"),
+    Accepted("headers/after_output", "reason", PHRASES, hayate="Non Authoritative Information"),
+    Accepted("headers/after_output_unbuffered", "reason", PHRASES, hayate="Non Authoritative Information"),
+    Accepted("input/api", "reason", PHRASES, reference="", hayate="Unprocessable Entity"),
+    Accepted(
+        "headers/impossible_code",
+        "status",
+        STANDARD_CODE,
+        reference="(502|100|101|103|1000) .*",
+        hayate="500 Internal Server Error",
+    ),
+    # --- headers of answers
+    Accepted("headers/malformed", "status", NOT_A_HEADER, reference="502 Bad Gateway", hayate="200 OK"),
+    Accepted("headers/malformed", "header:x-ã*", "the name of a header is ASCII (RFC 9110, 5.6.2)", reference="1"),
+    Accepted("headers/length", "header:content-length", ACTUAL_LENGTH, reference="5|15|0", hayate="10"),
+    Accepted("headers/length", "body", ACTUAL_LENGTH, reference="(12345)?", hayate="1234567890"),
+    Accepted("headers/length", "framing", ACTUAL_LENGTH, reference="incomplete", hayate="complete"),
+    Accepted("headers/own_server_headers", "header:upgrade", HOP_BY_HOP, reference="websocket"),
+    Accepted("headers/own_server_headers", "header:trailer", HOP_BY_HOP, reference="X-T"),
+    Accepted("headers/own_server_headers", "header:proxy-connection", HOP_BY_HOP, reference="close"),
+    # --- what the script learns about the request
+    Accepted(
+        "server/all", "body", "the server's name", reference='.*SERVER_SOFTWARE. = "nginx/.*', hayate='.* = "hayate"'
+    ),
+    Accepted("server/order", "body", "no order is promised: php-fpm's is that of a hash table"),
+    Accepted(
+        "server/paths_not_fixed",
+        "body",
+        "with cgi.fix_pathinfo off php-fpm makes PHP_SELF the path info; Hayate never guesses and needs no such setting",
+        reference="PHP_SELF = .*",
+        hayate='PHP_SELF = "/server/paths.php.*"',
+    ),
+    Accepted(
+        "server/query",
+        "status",
+        'the characters < > " have no place in a URL (RFC 3986) and every browser escapes them',
+        request='GET ?q="<>"',
+        reference="200 OK",
+        hayate="400 Bad Request",
+    ),
+    Accepted(
+        "server/uri",
+        "body",
+        "a fragment is not part of what a client may send",
+        request="GET ?a=1#fragment",
+        hayate='REQUEST_URI = "/server/uri.php\\?a=1"',
+    ),
+    Accepted("server/http_headers", "body", LISTS, request="a header twice", hayate='.* = "a, b"'),
+    Accepted("server/http_headers", "body", LISTS, request="Accept twice", hayate='.* = "text/html, text/plain"'),
+    Accepted(
+        "server/getallheaders", "body", LISTS, request="twice", reference='.*X-Twice. = "b"', hayate='.* = "a, b"'
+    ),
+    Accepted("input/cookies", "body", LISTS, request="two Cookie headers"),
+    Accepted(
+        "server/http_headers",
+        "body",
+        "a tab around a value is white space like any other (RFC 9110, 5.5)",
+        request="spaces around",
+        reference=r'.*"\\ttab\\t"',
+        hayate='.*"tab"',
+    ),
+    Accepted(
+        "server/http_headers",
+        "body",
+        "header names may hold these characters (RFC 9110, 5.6.2); nginx drops all but letters, digits and hyphens",
+        request="odd names",
+        hayate=r"header.HTTP_X[.!~$]\w+. = .*",
+    ),
+    Accepted(
+        "server/getallheaders",
+        "body",
+        "offered in addition, as Apache does",
+        hayate=r"apache_response_headers( = true|.X-(One|Two). = .*)",
+    ),
+    Accepted(
+        "server/getallheaders",
+        "body",
+        "nginx names a type and a length of bodies that are not there",
+        reference=r'getallheaders.Content-(Length|Type). = ""',
+    ),
+    Accepted(
+        "server/host",
+        "body",
+        "the host's name is the one the client asked for, if the application answers to it, and not the first one configured",
+        reference='SERVER_NAME = "parity.test"',
+        hayate='SERVER_NAME = ".*"',
+    ),
+    Accepted(
+        "server/host",
+        "status",
+        "an empty Host is allowed (RFC 9112, 3.2)",
+        request="empty host",
+        reference="400 Bad Request",
+        hayate="200 OK",
+    ),
+    Accepted(
+        "server/bare_lf",
+        "status",
+        "a bare line feed is a way to smuggle requests; nginx takes it for a line end",
+        reference="200 OK",
+        hayate="400 Bad Request",
+    ),
+    Accepted("server/method", "reason", PHRASES, request="TRACE", reference="Not Allowed", hayate="Method Not Allowed"),
+    Accepted(
+        "server/method",
+        "status",
+        "a method is any token, and case matters (RFC 9110, 9.1); the script decides",
+        request="lower case",
+        reference="400 Bad Request",
+        hayate="200 OK",
+    ),
+    Accepted(
+        "server/content",
+        "body",
+        "a chunked body is passed on while it arrives, so its length is not known; nginx stores it first",
+        request="chunked*",
+        reference='CONTENT_LENGTH = ".*"',
+        hayate='CONTENT_LENGTH = ""',
+    ),
+    Accepted(
+        "input/large",
+        "body",
+        "a chunked body is passed on while it arrives, so its length is not known",
+        request="5 MB chunked",
+        reference='CONTENT_LENGTH = "5242880"',
+        hayate='CONTENT_LENGTH = ""',
+    ),
+    Accepted(
+        "input/limits",
+        "body",
+        "a chunked body is found too large while it arrives",
+        request="chunked and too large",
+        reference=".*POST Content-Length of 10000 bytes exceeds.*",
+        hayate=".*Actual POST length does not match Content-Length, and exceeds 8192 bytes.*",
+    ),
+    Accepted(
+        "input/limits",
+        "body",
+        "in worker mode PHP is not starting up: a warning names the function that takes the request, and its line",
+        reference=r"error\[(message|file|line)\] = .*",
+        hayate=r"error\[(message\] = .hayate_handle_request\(\): .*|file\] = .*generic_worker.php.|line\] = \d+)",
+        modes=("worker",),
+    ),
+    # --- static files and directories
+    Accepted("routing/redirect", "header:location", RELATIVE, hayate="/[^/].*"),
+    Accepted("front/directories", "header:location", RELATIVE, request="GET /sub", hayate="/sub/"),
+    Accepted("routing/html", "header:content-type", CHARACTER_SET, hayate="text/html; charset=utf-8"),
+    Accepted(
+        "routing/static", "header:content-type", CHARACTER_SET, hayate=r"(text|image|application)/[\w+]+; charset=utf-8"
+    ),
+    Accepted("routing/ranges", "header:content-type", CHARACTER_SET, hayate="text/plain; charset=utf-8"),
+    Accepted("routing/conditions", "header:content-type", CHARACTER_SET, hayate="text/plain; charset=utf-8"),
+    Accepted("front/files", "header:content-type", CHARACTER_SET, hayate="text/plain; charset=utf-8"),
+    Accepted(
+        "routing/ranges", "header:accept-ranges", "said of every static file, whatever the status", hayate="bytes"
+    ),
+    Accepted("routing/ranges", "header:etag", "said of every static file, whatever the status", hayate='".*"'),
+    Accepted(
+        "routing/ranges", "header:last-modified", "said of every static file, whatever the status", hayate=".* GMT"
+    ),
+    Accepted("routing/ranges", "reason", PHRASES, request="all beyond the end", hayate="Range Not Satisfiable"),
+    Accepted(
+        "routing/ranges",
+        "status",
+        "a Range that is malformed is ignored (RFC 9110, 14.2)",
+        reference="416 .*",
+        hayate="200 OK",
+    ),
+    Accepted("routing/static_methods", "reason", PHRASES, reference="Not Allowed", hayate="Method Not Allowed"),
+    Accepted(
+        "routing/static_methods",
+        "header:allow",
+        "405 has to name what is allowed (RFC 9110, 15.5.6)",
+        hayate="GET, HEAD",
+    ),
+    Accepted("routing/empty", "status", HIDDEN, reference="403 Forbidden", hayate="404 Not Found"),
+    Accepted("routing/dotfiles", "status", HIDDEN, reference="403 Forbidden", hayate="404 Not Found"),
+    Accepted("front/dotfiles", "status", HIDDEN, reference="403 Forbidden", hayate="404 Not Found"),
+    Accepted("routing/uploads", "status", HIDDEN, reference="403 Forbidden", hayate="404 Not Found"),
+    Accepted("routing/odd_paths", "status", HIDDEN, reference="403 Forbidden", hayate="404 Not Found"),
+    Accepted("routing/sources", "status", SOURCE, reference="200 OK", hayate="404 Not Found"),
+    Accepted("routing/upper_case", "status", SOURCE, reference="200 OK", hayate="404 Not Found"),
+    Accepted(
+        "routing/dir.php",
+        "status",
+        "a directory is a directory, whatever its name ends with; the usual configuration of nginx never looks into it",
+        reference="404 Not Found",
+        hayate="200 OK|301 Moved Permanently",
+    ),
+    Accepted(
+        "front/directories",
+        "status",
+        "a directory without an index goes to the front controller, as any path that names no file",
+        request="GET /assets/",
+        reference="403 Forbidden",
+        hayate="200 OK",
     ),
 ]

@@ -50,9 +50,10 @@ class Difference:
 class Accepted:
     """A difference that is right, or at least known and wanted.
 
-    `case` and `request` are shell patterns for a case's id and a request's label. `part` is "status" (code and reason
-    phrase, when the code differs), "reason", "header:<name>", "body", "framing", "streaming", "server page" or "server page leaks". `reference` and `hayate` are
-    regular expressions which the two values have to match in full; None accepts any value.
+    `case`, `part` and `request` are shell patterns for a case's id, a difference's part and a request's label. Parts are
+    "status" (code and reason phrase, when the code differs), "reason", "header:<name>", "body", "framing", "streaming",
+    "server page" and "server page leaks". `reference` and `hayate` are regular expressions which the two values have to
+    match in full; None accepts any value.
     """
 
     case: str
@@ -67,7 +68,7 @@ class Accepted:
         """Whether this entry accepts `difference` (the case and the mode having been looked at already)."""
         return (
             shell_match(request.label, self.request)
-            and difference.part == self.part
+            and shell_match(difference.part, self.part)
             and _matches(self.reference, difference.reference)
             and _matches(self.hayate, difference.hayate)
         )

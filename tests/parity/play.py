@@ -41,6 +41,10 @@ def play(case: Case, server: NginxFpm | Hayate, prefix: str) -> list[Answer]:
             ) from error
         faults = []
         if response is not None:
+            if response.status == 0 and isinstance(server, NginxFpm):
+                raise AssertionError(
+                    f"the reference closed the connection without an answer: {case.id}, {request.label}"
+                )
             _keep_cookies(response, cookies)
             if request.within is not None and response.complete_at > request.within:
                 faults.append(f"answered after {response.complete_at:.2f} s, not within {request.within} s")

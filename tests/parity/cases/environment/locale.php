@@ -1,6 +1,6 @@
 <?php
 require_once __DIR__ . '/../show.php';
-show('all', setlocale(LC_ALL, '0'));
+
 show('ctype', setlocale(LC_CTYPE, '0'));
 show('set', setlocale(LC_ALL, 'C.UTF-8'));
 show('conv', localeconv()['decimal_point']);

@@ -23,8 +23,11 @@ UNCAUGHT = (
     "json",
     "html",
 )
-#: What stands below the script in a backtrace: {main} in classic mode, the worker's loop in worker mode.
-FRAMES: Replacement = (rb"(?m)^#\d+ (?:\{main\}|[^\n]*(?:generic_worker\.php|handle_request)[^\n]*)\n?", b"")
+#: What stands below the script in a backtrace: {main} in classic mode, the worker's script and its loop in worker mode.
+FRAMES: Replacement = (
+    rb"(?:(?m:^)#\d+ [^\n]*generic_worker\.php[^\n]*\n(?:#\d+ [^\n]*\n)*?)?(?m:^)#\d+ \{main\}",
+    b"<main>",
+)
 ANY_SIZE: Replacement = (rb"\(tried to allocate \d+ bytes\)", b"(tried to allocate N bytes)")
 
 CASES = [
