@@ -42,6 +42,11 @@ pub(crate) fn seconds() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_secs() + 1
 }
 
+/// A deadline in [`seconds`], rounded up: never earlier than asked.
+fn after(limit: Duration) -> u64 {
+    seconds() + limit.as_secs_f64().ceil().max(1.0) as u64
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Waiting {
@@ -50,15 +55,18 @@ enum Waiting {
     Idle,
     Head,
     Body,
-    Write,
     Linger,
 }
 
 /// What a connection waits for, and until when.
 pub(crate) struct State {
     waiting: AtomicU8,
-    /// In [`seconds`]; 0: none.
+    /// For what it waits for; in [`seconds`], 0: none.
     deadline: AtomicU64,
+    /// For the client to take bytes, beside all else: an answer's end may be written long after it was handed over. As above.
+    write_deadline: AtomicU64,
+    /// The guard holds the beginning of a head. While a request is being served no clock runs for the next one.
+    head_begun: AtomicBool,
     refusal: OnceLock<Refusal>,
     /// What the client still sends is read and thrown away before closing, so that it can read the answer.
     linger: AtomicBool,
@@ -70,6 +78,8 @@ impl State {
         let state = State {
             waiting: AtomicU8::new(Waiting::Nothing as u8),
             deadline: AtomicU64::new(0),
+            write_deadline: AtomicU64::new(0),
+            head_begun: AtomicBool::new(false),
             refusal: OnceLock::new(),
             linger: AtomicBool::new(false),
             limits: limits.clone(),
@@ -82,8 +92,7 @@ impl State {
     fn wait(&self, what: Waiting, limit: Duration) {
         if self.waiting.load(Relaxed) != what as u8 {
             self.waiting.store(what as u8, Relaxed);
-            // Rounded up: never earlier than asked.
-            self.deadline.store(seconds() + limit.as_secs_f64().ceil().max(1.0) as u64, Relaxed);
+            self.deadline.store(after(limit), Relaxed);
         }
     }
 
@@ -93,11 +102,22 @@ impl State {
     }
 
     pub(crate) fn idle(&self) {
-        self.wait(Waiting::Idle, self.limits.idle_timeout);
+        if self.head_begun.load(Relaxed) {
+            self.wait(Waiting::Head, self.limits.header_timeout);
+        } else {
+            self.wait(Waiting::Idle, self.limits.idle_timeout);
+        }
     }
 
     pub(crate) fn head_begins(&self) {
-        self.wait(Waiting::Head, self.limits.header_timeout);
+        self.head_begun.store(true, Relaxed);
+        if self.waiting.load(Relaxed) == Waiting::Idle as u8 {
+            self.idle();
+        }
+    }
+
+    pub(crate) fn head_ends(&self) {
+        self.head_begun.store(false, Relaxed);
     }
 
     pub(crate) fn body_waits(&self) {
@@ -109,10 +129,9 @@ impl State {
     }
 
     pub(crate) fn wrote(&self, pending: bool) {
-        if pending {
-            self.wait(Waiting::Write, self.limits.write_timeout);
-        } else if self.waiting.load(Relaxed) == Waiting::Write as u8 {
-            self.serving();
+        let waits = self.write_deadline.load(Relaxed) != 0;
+        if pending != waits {
+            self.write_deadline.store(if pending { after(self.limits.write_timeout) } else { 0 }, Relaxed);
         }
     }
 
@@ -134,8 +153,8 @@ impl State {
     }
 
     fn is_late(&self, now: u64) -> bool {
-        let deadline = self.deadline.load(Relaxed);
-        deadline != 0 && now >= deadline
+        let passed = |deadline: &AtomicU64| (1..=now).contains(&deadline.load(Relaxed));
+        passed(&self.deadline) || passed(&self.write_deadline)
     }
 }
 
@@ -509,5 +528,34 @@ async fn accept(listener: &Listener) -> io::Result<(Stream, Peer)> {
             };
             Ok((Stream::Unix(stream), peer))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_late_leaves_the_other_clocks_alone() {
+        let state = State::new(&Limits::default());
+        state.serving();
+        assert!(!state.is_late(u64::MAX));
+        // The answer is handed over, its end is written only later.
+        state.wrote(true);
+        state.idle();
+        assert!(state.is_late(seconds() + 61));
+        state.wrote(false);
+        assert!(!state.is_late(seconds() + 61));
+        assert!(state.is_late(u64::MAX), "it is idle now, and not for ever");
+    }
+
+    #[test]
+    fn the_next_head_has_time_from_the_end_of_the_present_answer() {
+        let state = State::new(&Limits::default());
+        state.serving();
+        state.head_begins();
+        assert!(!state.is_late(u64::MAX));
+        state.idle();
+        assert!(state.is_late(seconds() + 16));
     }
 }

@@ -315,8 +315,6 @@ fn content_length(value: &[u8]) -> Result<u64, Refusal> {
 /// What hyper gets to see instead of a refused request. By its method the service knows it from requests that came before.
 pub(crate) const REFUSED: &str = "REFUSED";
 const SUBSTITUTE: &[u8] = b"REFUSED / HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
-/// What no state of hyper's chunked decoder accepts.
-const POISON: &[u8] = b"\0\0\0\0";
 
 /// A connection's socket behind the framing.
 pub(crate) struct Guard<S> {
@@ -328,6 +326,8 @@ pub(crate) struct Guard<S> {
     /// Bytes that passed but did not fit hyper's buffer.
     ready: Vec<u8>,
     ready_at: usize,
+    /// Why reading fails once `ready` is delivered.
+    broken: Option<&'static str>,
     ended: bool,
     drained: usize,
 }
@@ -344,6 +344,7 @@ impl<S> Guard<S> {
             held: Vec::new(),
             ready: Vec::new(),
             ready_at: 0,
+            broken: None,
             ended: false,
             drained: 0,
         }
@@ -359,10 +360,17 @@ impl<S> Guard<S> {
         }
     }
 
-    fn refused(&mut self, refusal: Refusal) -> &'static [u8] {
+    /// Appends what hyper gets instead of what was refused. In a body that is an error of the socket, for no byte is certain to be
+    /// one in every state of its decoder.
+    fn refused(&mut self, refusal: Refusal) {
+        self.state.head_ends();
         self.state.refuse(refusal);
         self.held = Vec::new();
-        if refusal.in_body { POISON } else { SUBSTITUTE }
+        if refusal.in_body {
+            self.broken = Some(refusal.reason);
+        } else {
+            self.ready.extend_from_slice(SUBSTITUTE);
+        }
     }
 }
 
@@ -376,6 +384,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
             }
             if this.ended {
                 return Poll::Ready(Ok(()));
+            }
+            if let Some(reason) = this.broken.take() {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, reason)));
             }
             if this.state.is_refused() {
                 // Not an end of file, which hyper takes for a client that left: it closes by itself after its answer.
@@ -397,7 +408,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
                     }
                     Verdict::Refuse(at, refusal) => {
                         to.set_filled(before + at);
-                        this.ready = this.refused(refusal).to_vec();
+                        this.refused(refusal);
                     }
                 }
                 if to.filled().len() > before {
@@ -415,16 +426,18 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
                 }
                 this.held.extend_from_slice(more.filled());
                 match this.framing.feed(&this.held) {
-                    Verdict::Pass => this.ready = std::mem::take(&mut this.held),
+                    Verdict::Pass => {
+                        this.ready = std::mem::take(&mut this.held);
+                        this.state.head_ends();
+                    }
                     Verdict::Hold(at) => {
                         let rest = this.held.split_off(at);
                         this.ready = std::mem::replace(&mut this.held, rest);
                     }
                     Verdict::Refuse(at, refusal) => {
-                        let mut passed = std::mem::take(&mut this.held);
-                        passed.truncate(at);
-                        passed.extend_from_slice(this.refused(refusal));
-                        this.ready = passed;
+                        this.ready = std::mem::take(&mut this.held);
+                        this.ready.truncate(at);
+                        this.refused(refusal);
                     }
                 }
             }
