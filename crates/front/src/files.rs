@@ -143,11 +143,18 @@ pub(crate) async fn serve(
     insert(out, header::LAST_MODIFIED, date.clone());
 
     let text = |name: HeaderName| headers.get(name).and_then(|v| v.to_str().ok());
+    let since = |name| text(name).and_then(|v| httpdate::parse_http_date(v).ok());
+    // RFC 9110, 13.2.2: first whether the client's idea of the file still holds, then whether it has it already.
+    let stale = match text(header::IF_MATCH) {
+        Some(list) => !matches(list, &tag),
+        None => since(header::IF_UNMODIFIED_SINCE).is_some_and(|since| modified > since),
+    };
+    if stale {
+        return Err(StatusCode::PRECONDITION_FAILED);
+    }
     let unchanged = match text(header::IF_NONE_MATCH) {
         Some(list) => matches(list, &tag),
-        None => text(header::IF_MODIFIED_SINCE)
-            .and_then(|since| httpdate::parse_http_date(since).ok())
-            .is_some_and(|since| modified <= since),
+        None => since(header::IF_MODIFIED_SINCE).is_some_and(|since| modified <= since),
     };
     if unchanged {
         out.remove(header::CONTENT_TYPE);

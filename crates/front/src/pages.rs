@@ -9,6 +9,7 @@ fn advice(status: StatusCode) -> &'static str {
         403 => "You may not see this.",
         404 => "There is nothing here.",
         405 => "This page does not take that kind of request.",
+        412 => "The file is no longer the one you asked for.",
         413 => "What was sent is larger than this server accepts.",
         414 => "The address is longer than this server accepts.",
         416 => "The file has no such part.",
