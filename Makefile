@@ -1,0 +1,85 @@
+# Hayate's targets; `make help` lists them. Everything here works on a fresh clone, and may be run again at any time.
+
+PHP ?= 8.2
+LISTEN ?= 127.0.0.1:8080
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+DESTDIR ?=
+
+CARGO ?= scripts/cargo
+# Debian's own Python: the one that sees the packages scripts/setup installs.
+PYTHON ?= /usr/bin/python3
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+RELEASE := $(TARGET)/release
+HAYATE := $(RELEASE)/hayate
+HOST := hayate-php$(PHP)
+
+build: ## Build hayate and the PHP host, both into target/release (the default)
+	$(CARGO) build --release --locked
+	$(MAKE) -C host PHP=$(PHP)
+	install -m 755 host/build/$(HOST) $(RELEASE)/$(HOST)
+
+run: setup build ## Install what is missing, build, and serve the demo on http://127.0.0.1:8080 (WORKER=1: in worker mode)
+	$(HAYATE) serve demo --listen $(LISTEN) --dev $(if $(filter-out 0,$(WORKER)),--worker demo/public/worker.php)
+
+setup: ## Install what building needs and is missing (apt, sudo)
+	@scripts/setup
+
+setup-test:
+	@scripts/setup --test
+
+test: setup-test build ## Everything CI runs: formatting, lints, unit tests, then the servers from outside
+	$(MAKE) lint check-docs
+	$(CARGO) test --workspace --locked
+	$(MAKE) -C host PHP=$(PHP) test
+	HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) -m pytest tests -q
+
+lint: ## Formatting and lints, warnings are errors
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	clang-format --dry-run -Werror $(wildcard host/*.[ch] host/tests/*.[ch])
+	find demo php -name '*.php' -print0 | xargs -0 -n 1 php$(PHP) -l >/dev/null
+
+# docs/configuration.md is made from the source: a change of a key must reach it.
+check-docs: build
+	$(HAYATE) generate configuration | diff -u docs/configuration.md - || \
+		{ echo 'docs/configuration.md is out of date: run make docs and commit it' >&2; exit 1; }
+
+conformance: setup-test build ## PHP's own tests, through Hayate and through php-cgi (long)
+	HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) tests/conformance/run.py
+
+bench: setup-test build ## Measure against nginx and php-fpm (long; wants a quiet machine)
+	HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) bench/run.py
+
+docs: build ## Make docs/configuration.md, and the man page and completions in target/docs
+	mkdir -p $(TARGET)/docs
+	$(HAYATE) generate configuration >docs/configuration.md
+	$(HAYATE) generate man >$(TARGET)/docs/hayate.1
+	$(HAYATE) generate completions bash >$(TARGET)/docs/hayate.bash
+	$(HAYATE) generate completions zsh >$(TARGET)/docs/_hayate
+	$(HAYATE) generate completions fish >$(TARGET)/docs/hayate.fish
+
+# Installs what was built and builds nothing, so that root needs no compiler.
+install: ## Install below PREFIX=/usr/local what make build has built; DESTDIR for packagers
+	@test -x $(HAYATE) -a -x $(RELEASE)/$(HOST) || { echo 'nothing is built yet: run make build first' >&2; exit 1; }
+	install -D -m 755 $(HAYATE) $(DESTDIR)$(PREFIX)/bin/hayate
+	install -D -m 755 $(RELEASE)/$(HOST) $(DESTDIR)$(PREFIX)/lib/hayate/$(HOST)
+	install -D -m 644 php/stubs/hayate.php $(DESTDIR)$(PREFIX)/share/hayate/stubs/hayate.php
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,lib/systemd/system share/man/man1 \
+		share/bash-completion/completions share/zsh/site-functions share/fish/vendor_completions.d)
+	sed 's|/usr/local/bin/|$(PREFIX)/bin/|; s|/etc/hayate/|$(SYSCONFDIR)/hayate/|' packaging/hayate.service \
+		>$(DESTDIR)$(PREFIX)/lib/systemd/system/hayate.service
+	$(HAYATE) generate man >$(DESTDIR)$(PREFIX)/share/man/man1/hayate.1
+	$(HAYATE) generate completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hayate
+	$(HAYATE) generate completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hayate
+	$(HAYATE) generate completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hayate.fish
+	test -e $(DESTDIR)$(SYSCONFDIR)/hayate/hayate.toml || \
+		install -D -m 644 packaging/hayate.toml $(DESTDIR)$(SYSCONFDIR)/hayate/hayate.toml
+
+clean: ## Remove what was built
+	rm -rf $(TARGET) host/build
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+
+.PHONY: build run setup setup-test test lint check-docs conformance bench docs install clean help
