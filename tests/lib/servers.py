@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -229,6 +230,7 @@ class Hayate(Server):
 
     `config` is the text of a hayate.toml or the path of one; `worker` is the worker script (worker mode);
     `workers` a number or "MIN-MAX"; `args` further flags, appended last; `env` is added to the environment.
+    `user` is whom the server becomes, when it is started as root; its temporary directory is theirs then.
     `log()` is all that the server wrote to stderr and stdout.
     """
 
@@ -245,8 +247,12 @@ class Hayate(Server):
         ini: Mapping[str, str | int] = {},
         env: Mapping[str, str] = {},
         access_log: str = "off",
+        user: str | None = None,
     ) -> None:
         super().__init__()
+        if user is not None:
+            shutil.chown(self.dir, user)
+        self._user = user
         self.root = pathlib.Path(root).resolve() if root is not None else None
         self.control = self.dir / "control.sock"
         self.pid_file = self.dir / "hayate.pid"
@@ -284,6 +290,8 @@ class Hayate(Server):
             command += ["--worker", str(self._worker)]
         if self._workers is not None:
             command += ["--workers", str(self._workers)]
+        if self._user is not None:
+            command += ["--user", self._user]
         for key, value in self._ini.items():
             command += ["--ini", f"{key}={value}"]
         return command + self._args

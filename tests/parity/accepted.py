@@ -123,7 +123,7 @@ ACCEPTED: list[Accepted] = [
     Accepted(
         "server/paths_not_fixed",
         "body",
-        "with cgi.fix_pathinfo off php-fpm makes PHP_SELF the path info; Hayate never guesses and needs no such setting",
+        "with cgi.fix_pathinfo off php-fpm makes PHP_SELF the path info; Hayate has no use for the setting",
         reference="PHP_SELF = .*",
         hayate='PHP_SELF = "/server/paths.php.*"',
     ),
@@ -178,7 +178,7 @@ ACCEPTED: list[Accepted] = [
     Accepted(
         "server/host",
         "body",
-        "the host's name is the one the client asked for, if the application answers to it, and not the first one configured",
+        "the name the client asked for, if the application answers to it, and not the first one configured",
         reference='SERVER_NAME = "parity.test"',
         hayate='SERVER_NAME = ".*"',
     ),

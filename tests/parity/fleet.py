@@ -8,7 +8,7 @@ import pathlib
 import shutil
 
 from lib.process import temporary_directory
-from lib.servers import GENERIC_WORKER, Hayate, NginxFpm
+from lib.servers import GENERIC_WORKER, ROOT, Hayate, NginxFpm
 
 from .dsl import HOST, Case
 from .play import Answer, play
@@ -78,7 +78,7 @@ class Servers:
             front = "/index.php" if self._profile.front else None
             return NginxFpm(root, ini=ini, server_name=HOST, front_controller=front)
         worker = self._site.worker if kind == "worker" else None
-        return Hayate(root, ini=ini, worker=worker, workers=2)
+        return Hayate(root, ini=ini, worker=worker, workers=2, user="www-data" if ROOT else None)
 
     def play(self, case: Case, kind: str) -> list[Answer]:
         return play(case, self.server(kind), f"/{case.theme}" if self.prefix_of_theme else "")
