@@ -9,7 +9,7 @@ use crate::config::{AccessLogFormat, AccessLogTo, LogFormat, LogLevel, Size, Tim
 
 /// Hayate serves PHP applications: HTTP, static files and PHP processes in one command.
 #[derive(Debug, Parser)]
-#[command(name = "hayate", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "hayate", version, max_term_width = 100)]
 #[command(after_help = "Serve the application in this directory on http://127.0.0.1:8080:  hayate serve")]
 pub struct Cli {
     /// What to do

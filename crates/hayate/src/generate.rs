@@ -27,17 +27,30 @@ pub fn print(what: &Generate) -> io::Result<()> {
     }
 }
 
-/// The main page, with the options of each sub-command below it.
+/// One page: what it is, then each sub-command with its options.
 fn man(mut command: clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
     command.build();
-    clap_mangen::Man::new(command.clone()).render(page)?;
-    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
-        let title = format!("hayate {}", sub.get_name());
-        writeln!(page, ".SH \"{}\"", title.to_uppercase())?;
-        let sub = clap_mangen::Man::new(sub.clone());
-        sub.render_description_section(page)?;
-        sub.render_options_section(page)?;
-        sub.render_extra_section(page)?;
+    let main = clap_mangen::Man::new(command.clone());
+    main.render_title(page)?;
+    main.render_name_section(page)?;
+    writeln!(page, ".SH SYNOPSIS")?;
+    let commands = || command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help");
+    for sub in commands() {
+        let usage = sub.clone().render_usage().to_string();
+        writeln!(page, "{}\n.br", usage.trim_start_matches("Usage: "))?;
+    }
+    main.render_description_section(page)?;
+    main.render_extra_section(page)?;
+    for sub in commands() {
+        let part = clap_mangen::Man::new(sub.clone());
+        let mut section = Vec::new();
+        part.render_description_section(&mut section)?;
+        part.render_options_section(&mut section)?;
+        part.render_extra_section(&mut section)?;
+        // Its sections become parts of one.
+        let section =
+            String::from_utf8_lossy(&section).replace(".SH DESCRIPTION\n", "").replace(".SH ", ".SS ");
+        writeln!(page, ".SH \"HAYATE {}\"\n{section}", sub.get_name().to_uppercase())?;
     }
     Ok(())
 }

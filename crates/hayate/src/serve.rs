@@ -137,8 +137,6 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
 
     let mut drain_timeout = plan.drain_timeout;
     let mut reload: Option<Reload> = None;
-    let mut waiting: Vec<Reply> = Vec::new();
-    let mut again = false;
     loop {
         let order = tokio::select! {
             () = signals.recv() => Order::Stop,
@@ -151,8 +149,7 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
                 continue;
             }
             Some(order) = receiver.recv() => order,
-            (replies, outcome) = finished(&mut reload) => {
-                reload = None;
+            outcome = finished(&mut reload) => {
                 let outcome = outcome.map(|fresh| {
                     drain_timeout = fresh.plan.drain_timeout;
                     for key in fresh.plan.fixed_keys_changed(&plan) {
@@ -166,35 +163,32 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
                 }
                 server.reloaded(&outcome);
                 tell_systemd(&[NotifyState::Ready]);
-                for reply in replies {
+                for reply in reload.take().into_iter().flat_map(|reload| reload.replies) {
                     // Whoever asked may have stopped waiting.
                     let _ = reply.send(outcome.clone());
                 }
-                if !std::mem::take(&mut again) {
-                    continue;
-                }
-                Order::Reload(None)
+                continue;
             }
         };
         match order {
             Order::Stop => break,
             Order::Reload(reply) => {
-                waiting.extend(reply);
-                if reload.is_some() {
-                    // It may have read the configuration before it was changed.
-                    again = true;
-                    continue;
-                }
                 tracing::info!("reloading");
                 tell_systemd(&reloading());
+                // One under way may have read what has changed since, or hang in its boot: this one takes its place.
+                let mut replies = match reload.take() {
+                    Some(before) => before.abort().await,
+                    None => Vec::new(),
+                };
+                replies.extend(reply);
                 let known = listeners.addresses();
                 let task = tokio::spawn(prepare(args.clone(), known, Arc::clone(hub), open_files));
-                reload = Some(Reload { task, replies: std::mem::take(&mut waiting) });
+                reload = Some(Reload { task, replies });
             }
         }
     }
     if let Some(reload) = reload {
-        reload.task.abort();
+        reload.abort().await;
     }
     tell_systemd(&[NotifyState::Stopping]);
     end(&server, listeners, drain_timeout, &mut signals).await;
@@ -248,13 +242,19 @@ struct Reload {
     replies: Vec<Reply>,
 }
 
-async fn finished(reload: &mut Option<Reload>) -> (Vec<Reply>, Result<Fresh, String>) {
+impl Reload {
+    /// Gives it up, and ends what it has started. Returns who waits for its outcome.
+    async fn abort(self) -> Vec<Reply> {
+        self.task.abort();
+        let _ = self.task.await;
+        self.replies
+    }
+}
+
+async fn finished(reload: &mut Option<Reload>) -> Result<Fresh, String> {
     match reload {
         None => std::future::pending().await,
-        Some(reload) => {
-            let outcome = (&mut reload.task).await.unwrap_or_else(|error| Err(error.to_string()));
-            (std::mem::take(&mut reload.replies), outcome)
-        }
+        Some(reload) => (&mut reload.task).await.unwrap_or_else(|error| Err(error.to_string())),
     }
 }
 
@@ -298,7 +298,9 @@ fn switch(server: &Arc<Server>, listeners: &mut Listeners, fresh: Fresh) {
     for generation in old {
         let server = Arc::clone(server);
         tokio::spawn(async move {
-            generation.drain(plan.drain_timeout).await;
+            // Nothing presses: what request_timeout allows, a reload does not cut off.
+            let limit = plan.drain_timeout.max(generation.spec().request_timeout.unwrap_or_default());
+            generation.drain(limit).await;
             server.retired(&generation);
         });
     }

@@ -322,6 +322,31 @@ fn signals() {
 }
 
 #[test]
+fn a_later_reload_takes_the_place_of_one_whose_boot_hangs() {
+    let worker = |answer: &str| {
+        format!("<?php while (hayate_handle_request(function () {{ echo '{answer}'; }})) {{}}")
+    };
+    let server = Server::start("", "worker = 'worker.php'", |_, dir| {
+        fs::write(dir.join("worker.php"), worker("one")).unwrap();
+    });
+    let script = server.dir.path().join("worker.php");
+    fs::write(&script, "<?php sleep(60);").unwrap();
+    let mut hanging = hayate(server.dir.path())
+        .args(["reload", "--control", "c.sock"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    until("the reload", || server.log().contains("reloading"));
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(hanging.try_wait().unwrap().is_none(), "it waits for the boot");
+    assert_eq!(server.get("/"), (200, "one".into()));
+    fs::write(&script, worker("two")).unwrap();
+    assert_eq!(server.run(&["reload"]).0, 0);
+    assert!(hanging.wait().unwrap().success(), "it learns how the later one went");
+    assert_eq!(server.get("/"), (200, "two".into()));
+}
+
+#[test]
 fn systemd_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let socket = UnixDatagram::bind(dir.path().join("notify")).unwrap();

@@ -8,13 +8,14 @@
 //! dead; nothing wakes up while no request is active and nothing is to be restarted. It knows nothing of requests beyond
 //! how many wait, and must never touch the memory of the ring but through [`hayate_ring`].
 //!
-//! What happens to a worker is decided in `worker.rs` (states and causes), when it happens in `supervisor.rs`.
+//! `worker.rs` has the states and causes, `supervisor.rs` the task that acts on them, `scaling.rs` the number of workers.
 
 mod backoff;
 mod channel;
 mod generation;
 mod host;
 mod log;
+mod scaling;
 mod spec;
 mod status;
 mod supervisor;

@@ -25,14 +25,12 @@ use crate::{
     host::{Host, HostEvent},
     spec::Boot,
     status::Phase,
-    worker::{Cause, Change, State, Worker},
+    worker::{Cause, Change},
 };
 
 /// How often the limits are looked at while requests are active; also how long requests wait before a worker is added for
 /// them, and half of how long a draining generation must have been quiet.
-const TICK: Duration = Duration::from_millis(50);
-/// Forks under way at one time.
-const BURST: usize = 16;
+pub(crate) const TICK: Duration = Duration::from_millis(50);
 /// What dies younger than this without having served died of something that will most likely happen again.
 const INFANCY: Duration = Duration::from_secs(1);
 
@@ -53,21 +51,21 @@ struct Ending {
 }
 
 pub(crate) struct Supervisor {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     hub: Arc<Hub>,
     orders: mpsc::UnboundedReceiver<Order>,
     health: watch::Sender<Health>,
-    host: Option<Host>,
+    pub(crate) host: Option<Host>,
     /// When the host is to be started, while it does not run.
     host_at: Instant,
     host_backoff: Backoff,
     /// No fork before this.
-    fork_at: Instant,
-    fork_backoff: Backoff,
+    pub(crate) fork_at: Instant,
+    pub(crate) fork_backoff: Backoff,
     /// How many workers are wanted.
-    target: u32,
+    pub(crate) target: u32,
     /// Since when requests wait while no worker sleeps.
-    pressed_since: Option<Instant>,
+    pub(crate) pressed_since: Option<Instant>,
     /// What the zygote said of its boot, until it ends.
     said: Option<Message>,
     /// Workers whose boot failed and whose end is not reported yet.
@@ -234,80 +232,6 @@ impl Supervisor {
                     tracing::error!(app = spec.name, "the zygote does not listen: {error}");
                 }
             }
-        }
-    }
-
-    /// Wants more workers while requests wait and none is free.
-    fn grow(&mut self, now: Instant) {
-        let Shared { spec, ring, .. } = &*self.shared;
-        let waiting = ring.queued() + ring.waiting();
-        if waiting == 0 || ring.sleeping_workers() > 0 {
-            self.pressed_since = None;
-            return;
-        }
-        let since = *self.pressed_since.get_or_insert(now);
-        if now - since < TICK {
-            return;
-        }
-        self.pressed_since = Some(now);
-        let (alive, starting) = self.count();
-        let more = waiting.saturating_sub(starting as usize).try_into().unwrap_or(u32::MAX);
-        let wanted = alive.saturating_add(more).min(*spec.workers.end());
-        if wanted > self.target {
-            tracing::debug!(app = spec.name, waiting, from = self.target, to = wanted, "more workers");
-            self.target = wanted;
-        }
-    }
-
-    /// Lets workers above MIN go that have idled long enough. Returns when to look again, while there are any.
-    fn shrink(&mut self, now: Instant) -> Option<Instant> {
-        let Shared { spec, ring, .. } = &*self.shared;
-        let min = *spec.workers.start();
-        let mut table = self.shared.table();
-        let mut alive = table.workers.values().filter(|worker| worker.counts()).count() as u32;
-        // The highest first: the front wakes the lowest first, so these are the coldest.
-        for (&index, worker) in table.workers.iter_mut().rev() {
-            if alive <= min || self.target <= min {
-                break;
-            }
-            if worker.state == State::Idle && now - worker.idle_since >= spec.idle_timeout {
-                tracing::debug!(app = spec.name, worker = index, "idle for idle_timeout; the worker may go");
-                worker.change(Change::Asked);
-                ring.quit_worker(index);
-                self.target -= 1;
-                alive -= 1;
-            }
-        }
-        let pause = (spec.idle_timeout / 4).clamp(TICK, Duration::from_secs(5));
-        (alive > min).then(|| now + pause)
-    }
-
-    /// `(alive, of these not ready yet)`
-    fn count(&self) -> (u32, u32) {
-        let table = self.shared.table();
-        let alive = table.workers.values().filter(|worker| worker.counts());
-        let starting = alive.clone().filter(|worker| !worker.ready).count();
-        (alive.count() as u32, starting as u32)
-    }
-
-    fn fork_missing(&mut self, now: Instant) {
-        let Some(host) = &self.host else { return };
-        let Shared { spec, ring, .. } = &*self.shared;
-        let (mut alive, starting) = self.count();
-        let mut burst = starting as usize;
-        let mut table = self.shared.table();
-        while alive < self.target && burst < BURST {
-            let free = (0..*spec.workers.end()).find(|index| !table.workers.contains_key(index));
-            let Some(worker) = free else { return }; // some are still leaving
-            ring.prepare_worker(worker);
-            if let Err(error) = host.send(Command::Fork { worker }) {
-                tracing::error!(app = spec.name, "the zygote does not listen: {error}");
-                self.fork_at = now + self.fork_backoff.failed();
-                return;
-            }
-            table.workers.insert(worker, Worker::new(now));
-            alive += 1;
-            burst += 1;
         }
     }
 

@@ -39,7 +39,7 @@ pub struct File {
     pub no_new_privileges: Option<bool>,
     /// Networks whose `Forwarded` and `X-Forwarded-*` headers are believed, such as `10.0.0.0/8`; `unix` for peers on unix sockets. Default: none. Flag: `--trusted-proxies`.
     pub trusted_proxies: Option<OneOrMany>,
-    /// How long requests may finish after SIGTERM, SIGINT or `hayate stop`, and in the old generation after a reload. Default: `30s`. Flag: `--drain-timeout`.
+    /// How long requests may finish after SIGTERM, SIGINT or `hayate stop`; and after a reload in the old processes, or as long as `request_timeout` if that is longer. Default: `30s`. Flag: `--drain-timeout`.
     #[schemars(with = "Option<String>")]
     pub drain_timeout: Option<Time>,
     /// What a client may do.

@@ -1,0 +1,176 @@
+//! One application of the plan: its paths found, its defaults filled in.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use hayate_front::HostPattern;
+use hayate_pool::{Mode, Spec};
+
+use super::{ALWAYS, App, flag, time};
+use crate::{
+    args::{KeyValue, ServeArgs},
+    config::{self, ConfigError, OneOrMany, Scalar, Source, Step, Workers},
+    php,
+};
+
+/// Resolves the application that is the `i`th in the file.
+pub(super) struct AppResolver<'a> {
+    pub(super) source: &'a Source,
+    pub(super) args: &'a ServeArgs,
+    pub(super) i: usize,
+    pub(super) development: bool,
+    pub(super) no_new_privileges: bool,
+}
+
+impl AppResolver<'_> {
+    fn error(&self, key: &str, message: impl Into<String>) -> ConfigError {
+        self.source.error(&[Step::Key("app"), Step::At(self.i), Step::Key(key)], message)
+    }
+
+    fn beside_file(&self, path: &Path) -> PathBuf {
+        self.source.directory().unwrap_or(Path::new(".")).join(path)
+    }
+
+    fn directory(&self, key: &str, path: &Path) -> Result<PathBuf, ConfigError> {
+        let found = path.canonicalize().map_err(|e| {
+            self.error(key, format!("{key}: cannot use the directory {}: {e}", path.display()))
+        })?;
+        match found.is_dir() {
+            true => Ok(found),
+            false => Err(self.error(key, format!("{key}: {} is no directory", path.display()))),
+        }
+    }
+
+    fn file(&self, key: &str, path: &Path) -> Result<PathBuf, ConfigError> {
+        let found = path
+            .canonicalize()
+            .map_err(|e| self.error(key, format!("{key}: cannot use the file {}: {e}", path.display())))?;
+        match found.is_file() {
+            true => Ok(found),
+            false => Err(self.error(key, format!("{key}: {} is no file", path.display()))),
+        }
+    }
+
+    pub(super) fn resolve(&self, app: config::App) -> Result<App, ConfigError> {
+        let args = self.args;
+        let root = match (&args.root, &app.root) {
+            (Some(root), _) => root.clone(),
+            (None, Some(root)) => self.beside_file(root),
+            (None, None) => self.beside_file(Path::new("")),
+        };
+        let root =
+            self.directory("root", if root.as_os_str().is_empty() { Path::new(".") } else { &root })?;
+        let document_root = match &app.document_root {
+            Some(path) => self.directory("document_root", &root.join(path))?,
+            None if root.join("public/index.php").is_file() => {
+                self.directory("root", &root.join("public"))?
+            }
+            None => root.clone(),
+        };
+        let worker = match (&args.worker, &app.worker) {
+            // From the current directory, as other flags; or from the root, as the key.
+            (Some(script), _) if script.is_file() => Some(self.file("worker", script)?),
+            (Some(script), _) | (None, Some(script)) => Some(self.file("worker", &root.join(script))?),
+            (None, None) => None,
+        };
+        let front_controller = match app.front_controller.as_deref() {
+            Some("") => None,
+            Some(script) => {
+                let script = script.trim_start_matches('/');
+                let found = self.file("front_controller", &document_root.join(script))?;
+                if !found.starts_with(&document_root) {
+                    return Err(self.error(
+                        "front_controller",
+                        format!("front_controller: {script} lies outside the document root"),
+                    ));
+                }
+                Some(script.to_owned())
+            }
+            None if document_root.join("index.php").is_file() => Some("index.php".to_owned()),
+            None => {
+                let below = worker.as_ref().and_then(|worker| worker.strip_prefix(&document_root).ok());
+                below.and_then(Path::to_str).map(str::to_owned)
+            }
+        };
+        let path = app.path.unwrap_or_else(|| "/".into());
+        if !path.starts_with('/') || (path.len() > 1 && path.ends_with('/')) {
+            return Err(self.error(
+                "path",
+                format!("path: '{path}' must begin with a slash and not end with one; write /blog"),
+            ));
+        }
+        let hosts = app.hosts.map(OneOrMany::into_vec).unwrap_or_default();
+        for host in &hosts {
+            HostPattern::parse(host).map_err(|why| self.error("hosts", format!("hosts: {why}")))?;
+        }
+        let host = php::find(args.php.as_deref().or(app.php.as_deref())).map_err(|why| match args.php {
+            Some(_) => flag(format!("--php: {why}")),
+            None => self.error("php", why),
+        })?;
+        let php_ini = match (&args.php_ini, &app.php_ini) {
+            (Some(file), _) => Some(self.file("php_ini", file)?),
+            (None, Some(file)) => Some(self.file("php_ini", &self.beside_file(file))?),
+            (None, None) => None,
+        };
+        let mut sendfile_roots = Vec::new();
+        for path in app.sendfile_roots.map(OneOrMany::into_vec).unwrap_or_default() {
+            sendfile_roots.push(self.directory("sendfile_roots", &self.beside_file(path.as_ref()))?);
+        }
+        let workers = args.workers.or(app.workers).unwrap_or_else(|| {
+            let processors = thread::available_parallelism().map_or(1, |n| n.get() as u32);
+            Workers { min: 1, max: (processors * 2).clamp(4, 1024) }
+        });
+        let name = app.name.unwrap_or_else(|| {
+            let last = root.file_name().and_then(|name| name.to_str()).unwrap_or("app");
+            if self.i == 0 { last.to_owned() } else { format!("{last}-{}", self.i + 1) }
+        });
+        if name.is_empty() || name.contains(|c: char| c.is_control() || c == '"') {
+            return Err(self.error("name", "name: write a word, it stands in logs and metrics"));
+        }
+        Ok(App {
+            hosts,
+            path,
+            index: app
+                .index
+                .map(OneOrMany::into_vec)
+                .unwrap_or_else(|| vec!["index.php".into(), "index.html".into()]),
+            front_controller,
+            sendfile_roots,
+            queue_limit: args.queue_limit.or(app.queue_limit).unwrap_or(1024),
+            spec: Spec {
+                name,
+                mode: worker.map_or(Mode::Classic, |script| Mode::Worker { script }),
+                document_root,
+                cwd: root,
+                host,
+                workers: workers.min..=workers.max,
+                ini: merged(app.ini, &args.ini),
+                env: merged(app.env, &args.env),
+                php_ini,
+                max_requests: args.max_requests.or(app.max_requests).filter(|n| *n > 0),
+                max_memory: args.max_memory.or(app.max_memory).map(|size| size.0).filter(|n| *n > 0),
+                request_timeout: time(args.request_timeout.or(app.request_timeout), Duration::from_secs(60)),
+                queue_timeout: time(args.queue_timeout.or(app.queue_timeout), Duration::from_secs(30))
+                    .unwrap_or(ALWAYS),
+                idle_timeout: time(app.idle_timeout, Duration::from_secs(10)).unwrap_or(ALWAYS),
+                development: self.development,
+                no_new_privileges: self.no_new_privileges,
+                open_files: None,
+            },
+        })
+    }
+}
+
+/// The file's pairs, with the flags' in place of those of the same name.
+fn merged(file: BTreeMap<String, Scalar>, flags: &[KeyValue]) -> Vec<(String, String)> {
+    let mut pairs: Vec<_> = file.into_iter().map(|(key, value)| (key, value.to_string())).collect();
+    for KeyValue(key, value) in flags {
+        pairs.retain(|(known, _)| known != key);
+        pairs.push((key.clone(), value.clone()));
+    }
+    pairs
+}
