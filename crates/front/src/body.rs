@@ -22,7 +22,6 @@ use crate::{
 /// What hyper sends.
 pub(crate) struct Body {
     kind: Kind,
-    sent: u64,
     finish: Option<Finish>,
 }
 
@@ -37,18 +36,37 @@ pub(crate) enum Kind {
     },
 }
 
-/// What is done once the body is over, however it ends.
+/// The account of one request, closed when this is dropped: with the answer's body, or before there is one if the client left.
 pub(crate) struct Finish {
-    pub(crate) started: Instant,
+    started: Instant,
     pub(crate) status: u16,
-    pub(crate) state: Arc<State>,
-    pub(crate) metrics: Option<Arc<SiteMetrics>>,
+    sent: u64,
+    state: Arc<State>,
+    metrics: Option<Arc<SiteMetrics>>,
     pub(crate) log: Option<(AccessLog, Box<Line>)>,
+}
+
+/// nginx's status for the log when the client left before there was an answer.
+const CLIENT_LEFT: u16 = 499;
+
+impl Finish {
+    /// Begins the account.
+    pub(crate) fn new(
+        started: Instant,
+        state: Arc<State>,
+        metrics: Option<Arc<SiteMetrics>>,
+        log: Option<(AccessLog, Box<Line>)>,
+    ) -> Finish {
+        if let Some(metrics) = &metrics {
+            metrics.in_flight.inc();
+        }
+        Finish { started, status: CLIENT_LEFT, sent: 0, state, metrics, log }
+    }
 }
 
 impl Body {
     pub(crate) fn new(kind: Kind) -> Body {
-        Body { kind, sent: 0, finish: None }
+        Body { kind, finish: None }
     }
 
     pub(crate) fn finish(&mut self, finish: Finish) {
@@ -56,17 +74,16 @@ impl Body {
     }
 }
 
-impl Drop for Body {
+impl Drop for Finish {
     fn drop(&mut self) {
-        let Some(finish) = self.finish.take() else { return };
-        finish.state.idle();
-        let took = finish.started.elapsed();
-        if let Some(metrics) = finish.metrics {
+        self.state.idle();
+        let took = self.started.elapsed();
+        if let Some(metrics) = &self.metrics {
             metrics.in_flight.dec();
-            metrics.answered(finish.status, took.as_secs_f64(), self.sent);
+            metrics.answered(self.status, took.as_secs_f64(), self.sent);
         }
-        if let Some((log, line)) = finish.log {
-            log.write(&line, finish.status, self.sent, took);
+        if let Some((log, line)) = &self.log {
+            log.write(line, self.status, self.sent, took);
         }
     }
 }
@@ -113,7 +130,9 @@ impl http_body::Body for Body {
         };
         Poll::Ready(frame.map(|result| {
             result.map(|bytes| {
-                this.sent += bytes.len() as u64;
+                if let Some(finish) = &mut this.finish {
+                    finish.sent += bytes.len() as u64;
+                }
                 Frame::data(bytes)
             })
         }))

@@ -347,15 +347,15 @@ impl Front {
             path: path.as_deref().unwrap_or_default(),
             id: &id,
         };
-        let mut log = settings.access_log.is_on().then(|| Box::new(line(&parts, &client, site)));
-        if let Some(site) = site {
-            site.metrics.in_flight.inc();
-        }
+        let log = settings.access_log.is_on();
+        let log = log.then(|| (settings.access_log.clone(), Box::new(line(&parts, &client, site))));
+        let metrics = site.map(|site| Arc::clone(&site.metrics));
+        let mut finish = Finish::new(started, Arc::clone(&state), metrics, log);
         let result = match (&path, site) {
             (None, _) => Err(refusal(StatusCode::BAD_REQUEST, "the path is malformed")),
             (_, None) => Err(refusal(StatusCode::NOT_FOUND, "no application answers to this host and path")),
             (Some(_), Some(site)) => {
-                self.dispatch(&settings, site, &client, &parts, incoming, &state, &mut log).await
+                self.dispatch(&settings, site, &client, &parts, incoming, &state, &mut finish).await
             }
         };
         let mut response = result.unwrap_or_else(|none| {
@@ -365,13 +365,7 @@ impl Front {
             failed(&settings, &client, &parts, site, none)
         });
         response.headers_mut().entry(header::SERVER).or_insert(HeaderValue::from_static("hayate"));
-        let finish = Finish {
-            started,
-            status: response.status().as_u16(),
-            state,
-            metrics: site.map(|site| Arc::clone(&site.metrics)),
-            log: log.map(|line| (settings.access_log.clone(), line)),
-        };
+        finish.status = response.status().as_u16();
         response.body_mut().finish(finish);
         response
     }
@@ -385,16 +379,19 @@ impl Front {
         parts: &http::request::Parts,
         incoming: Incoming,
         state: &Arc<State>,
-        log: &mut Option<Box<Line>>,
+        finish: &mut Finish,
     ) -> Result<Response<Body>, NoAnswer> {
         if parts.method == Method::CONNECT || parts.method == Method::TRACE {
-            return Err(refusal(StatusCode::METHOD_NOT_ALLOWED, "this method is not offered"));
+            let mut response = page(StatusCode::METHOD_NOT_ALLOWED, None);
+            let offered = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+            response.headers_mut().insert(header::ALLOW, offered);
+            return Ok(response);
         }
         match route::resolve(site, client.path) {
             Target::Script(script) => {
                 let (response, waited) =
                     dynamic::answer(settings, site, client, parts, incoming, &script, state).await?;
-                if let Some(line) = log {
+                if let Some((_, line)) = &mut finish.log {
                     line.queue_wait = waited;
                 }
                 Ok(response)
@@ -429,8 +426,8 @@ impl Front {
         let mut response = page(status, None);
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         response.headers_mut().insert(header::SERVER, HeaderValue::from_static("hayate"));
-        let finish =
-            Finish { started, status: refusal.status, state: Arc::clone(state), metrics: None, log: None };
+        let mut finish = Finish::new(started, Arc::clone(state), None, None);
+        finish.status = refusal.status;
         response.body_mut().finish(finish);
         response
     }

@@ -141,6 +141,12 @@ fn is_idempotent(method: &Method) -> bool {
     )
 }
 
+/// Whether the whole of the request's body, if it has one, is still to come, so that the request can be submitted again. (A pump
+/// that is gone may have dropped bytes that the dead worker's exchange would not take.)
+fn is_unspent(pump: &Option<Pump>, has_body: bool) -> bool {
+    pump.as_ref().map_or(!has_body, |pump| pump.received == 0)
+}
+
 /// Runs a script. The tuple's second half is how long the request waited for a worker.
 pub(crate) async fn answer(
     settings: &Settings,
@@ -173,6 +179,7 @@ pub(crate) async fn answer(
         limit,
         state: Arc::clone(state),
     });
+    let has_body = pump.is_some();
     let mut again = is_idempotent(&parts.method);
     let (exchange, head) = loop {
         let mut slot = admit(ring, *queue_limit, *queue_timeout).await?;
@@ -195,7 +202,7 @@ pub(crate) async fn answer(
                 });
             }
             Err(NoHead::Failure(Failure::WorkerDied { started: false }))
-                if again && exchange.sent() == 0 && pump.as_ref().is_none_or(|p| p.received == 0) =>
+                if again && is_unspent(&pump, has_body) =>
             {
                 // Once only: a request that kills two workers would kill them all.
                 again = false;
@@ -286,13 +293,25 @@ fn fill(
     slot.put(Field::ContentType, header(header::CONTENT_TYPE))?;
     slot.put(Field::ContentLength, header(header::CONTENT_LENGTH))?;
     slot.put(Field::RequestId, client.id.as_bytes())?;
-    for (name, value) in &parts.headers {
-        // "X_A" and "X-A" would become the same variable; and HTTP_PROXY is one that libraries trust (httpoxy).
-        if !name.as_str().contains('_') && name != "proxy" {
-            slot.header(name.as_str().as_bytes(), value.as_bytes())?;
-        }
+    for (name, value) in passed_on(parts) {
+        slot.header(name.as_bytes(), value)?;
     }
     Ok(())
+}
+
+/// The headers that scripts see.
+fn passed_on(parts: &Parts) -> impl Iterator<Item = (&str, &[u8])> {
+    // In the absolute form the target names the host, and Host is to be ignored (RFC 9112, 3.2.2).
+    let named = parts.uri.authority().map(|authority| {
+        let text = authority.as_str();
+        text.rsplit_once('@').map_or(text, |(_user, host)| host).as_bytes()
+    });
+    parts.headers.iter().filter_map(move |(name, value)| match (name, named) {
+        // "X_A" and "X-A" would become the same variable; and HTTP_PROXY is one that libraries trust (httpoxy).
+        _ if name.as_str().contains('_') || name == "proxy" => None,
+        (&header::HOST, Some(host)) => Some((name.as_str(), host)),
+        _ => Some((name.as_str(), value.as_bytes())),
+    })
 }
 
 /// Headers that are between two neighbours only (RFC 9110, 7.6.1); hyper writes its own.
@@ -312,7 +331,9 @@ async fn translate(
     pump: Option<Pump>,
 ) -> Response<Body> {
     let mut response = Response::new(Body::new(Kind::Empty));
-    let status = StatusCode::from_u16(head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    // hyper sends no informational answers for us, and one alone would not be an answer.
+    let status = StatusCode::from_u16(head.status).ok().filter(|status| !status.is_informational());
+    let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     *response.status_mut() = status;
     let standard = status.canonical_reason().map(str::as_bytes);
     // A code without a standard phrase gets an empty one, which is what HTTP asks for.
@@ -354,7 +375,7 @@ async fn translate(
         exchange.discard();
         return send_file(site, parts, response, absolute, &path).await;
     }
-    if status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED || status.is_informational() {
+    if status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED {
         if status == StatusCode::NOT_MODIFIED {
             response.headers_mut().remove(header::CONTENT_TYPE);
         }
@@ -464,4 +485,44 @@ fn below_roots(site: &Site, path: &HeaderValue) -> Option<(PathBuf, std::fs::Met
     let allowed = std::iter::once(&site.root).chain(&site.sendfile_roots).any(|root| path.starts_with(root));
     let meta = std::fs::metadata(&path).ok()?;
     (allowed && meta.is_file()).then_some((path, meta))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(target: &str, headers: &[(&str, &str)]) -> Vec<(String, String)> {
+        let mut request = http::Request::builder().uri(target);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        passed_on(&parts).map(|(name, value)| (name.to_owned(), text(value))).collect()
+    }
+
+    #[test]
+    fn scripts_do_not_see_headers_that_pass_for_others() {
+        let got = seen(
+            "/",
+            &[("Host", "a"), ("X_Forwarded_For", "1"), ("Proxy", "evil"), ("X-A", "1"), ("X-A", "2")],
+        );
+        let want = [("host", "a"), ("x-a", "1"), ("x-a", "2")];
+        assert_eq!(got, want.map(|(n, v)| (n.to_owned(), v.to_owned())));
+    }
+
+    #[test]
+    fn the_host_in_an_absolute_target_is_the_host() {
+        let want = [("host".to_owned(), "b.test:81".to_owned())];
+        assert_eq!(seen("http://b.test:81/x", &[("Host", "a")]), want);
+        assert_eq!(seen("http://user@b.test:81/x", &[("Host", "a")]), want);
+        assert_eq!(seen("/x", &[("Host", "b.test:81")]), want);
+    }
+
+    #[test]
+    fn only_idempotent_requests_go_to_a_second_worker_and_only_with_their_whole_body() {
+        assert!(is_idempotent(&Method::GET) && is_idempotent(&Method::PUT) && !is_idempotent(&Method::POST));
+        assert!(is_unspent(&None, false));
+        assert!(!is_unspent(&None, true), "the pump is gone, and what it held with it");
+    }
 }

@@ -104,7 +104,7 @@ impl Server {
     /// One exchange on a connection of its own. `request` is the request line's method and target, or more.
     pub fn ask(&self, request: &str, headers: &str) -> Answer {
         let mut client = self.connect();
-        client.send(&format!("{request} HTTP/1.1\r\nHost: a.test\r\n{headers}\r\n"));
+        client.send(format!("{request} HTTP/1.1\r\nHost: a.test\r\n{headers}\r\n"));
         if request.starts_with("HEAD") { client.head() } else { client.answer() }
     }
 
