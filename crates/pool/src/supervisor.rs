@@ -262,7 +262,8 @@ impl Supervisor {
                     // It fails when the worker is dead already; then nobody needs it.
                     worker.process =
                         Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-                    worker.ready = !private || !self.is_worker_mode();
+                    // With a private boot its own message says so, and that may have come before this one.
+                    worker.ready |= !private || !self.is_worker_mode();
                 }
                 self.look_whether_ready();
             }
