@@ -50,8 +50,8 @@ class Difference:
 class Accepted:
     """A difference that is right, or at least known and wanted.
 
-    `case`, `part` and `request` are shell patterns for a case's id, a difference's part and a request's label. Parts are
-    these: "status" (code and reason phrase, when the code differs), "reason", "header:<name>", "body", "framing",
+    `case`, `part` and `request` are shell patterns for a case's id, a difference's part and a request's label. Parts:
+    "status" (code and reason phrase, when the code differs), "reason", "header:<name>", "body", "framing",
     "streaming", "server page" and "server page leaks". `reference` and `hayate` are regular expressions which the two
     values have to match in full; None accepts any value.
     """
