@@ -83,7 +83,8 @@ impl Supervisor {
             ring.prepare_worker(worker);
             if let Err(error) = host.send(Command::Fork { worker }) {
                 tracing::error!(app = spec.name, "the zygote does not listen: {error}");
-                self.fork_at = now + self.fork_backoff.failed();
+                drop(table);
+                self.hold_forks(now);
                 return;
             }
             table.workers.insert(worker, Worker::new(now));

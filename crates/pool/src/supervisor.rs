@@ -275,9 +275,10 @@ impl Supervisor {
             }
             Message::ForkFailed { worker, why } => {
                 self.shared.table().workers.remove(&worker);
-                let delay = self.fork_backoff.failed();
-                self.fork_at = Instant::now() + delay;
-                tracing::error!(app, "cannot fork a worker: {why}; trying again in {delay:?}");
+                if self.hold_forks(Instant::now()) {
+                    let remedy = "raise the limit of processes or of memory, or lower `workers`";
+                    self.boot_failed(format!("cannot fork a worker: {why}; {remedy}"), Vec::new());
+                }
             }
             Message::Exited { worker, pid, status } => self.worker_exited(worker, pid, status),
         }
@@ -311,19 +312,33 @@ impl Supervisor {
     fn boot_failed(&mut self, reason: String, log: Vec<String>) {
         let error = BootError { app: self.shared.spec.name.clone(), reason, log };
         tracing::error!(app = error.app, "{error}");
-        {
+        let others_serve = {
             let mut table = self.shared.table();
             table.boot_error = Some(error.reason.clone());
-            if table.workers.values().any(|worker| worker.ready) {
-                return; // others serve
+            let others_serve = table.workers.values().any(|worker| worker.ready);
+            if !others_serve {
+                table.unavailable = Some(error.reason.clone());
+                self.shared.failing.store(true, Relaxed);
             }
-            table.unavailable = Some(error.reason.clone());
-            self.shared.failing.store(true, Relaxed);
-            if table.phase != Phase::Draining {
+            if table.phase == Phase::Booting || (!others_serve && table.phase == Phase::Serving) {
                 table.phase = Phase::Failing;
             }
+            others_serve
+        };
+        // Whoever waits for the first boot wants all MIN workers; later the others will do.
+        let booting = matches!(*self.health.borrow(), Health::Booting);
+        if booting || !others_serve {
+            self.health.send_replace(Health::Failing(error));
         }
-        self.health.send_replace(Health::Failing(error));
+    }
+
+    /// Holds forks back for a while. Several failures at once are one: `false` when they are held back already.
+    pub(crate) fn hold_forks(&mut self, now: Instant) -> bool {
+        let first = self.fork_at <= now;
+        if first {
+            self.fork_at = now + self.fork_backoff.failed();
+        }
+        first
     }
 
     fn worker_exited(&mut self, index: u32, pid: i32, status: i32) {

@@ -222,6 +222,31 @@ fn a_host_that_is_missing_or_broken_is_a_boot_that_fails() {
 }
 
 #[test]
+fn a_worker_that_always_dies_young_is_forked_ever_more_rarely() {
+    run(|dir, hub| async move {
+        // A private boot that kills its process: no message, no request served.
+        let body = "$pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+            if (file_exists(__DIR__ . '/die')) { posix_kill(getmypid(), 9); }";
+        let generation = Generation::start(spec(&dir, Some(&format!("{body} {HANDLE}"))), &hub).unwrap();
+        generation.booted().await.unwrap();
+        fs::write(dir.join("die"), "").unwrap();
+        generation.status().workers.iter().for_each(|worker| kill(worker.pid));
+        sleep(Duration::from_millis(1600)).await;
+        // Pairs at about 0, 100, 300, 700 and 1500 ms, besides the two that were killed.
+        let died = generation.status().restarts["signal_9"];
+        assert!((6..=14).contains(&died), "{died}");
+        fs::remove_file(dir.join("die")).unwrap();
+        until("the recovery", || {
+            let status = generation.status();
+            status.workers.iter().filter(|worker| worker.state == hayate_pool::State::Idle).count() == 2
+        })
+        .await;
+        assert!(get(&generation, &dir.join("worker.php")).await.is_ok());
+        generation.kill().await;
+    });
+}
+
+#[test]
 fn a_boot_that_cannot_be_shared_happens_in_each_worker() {
     run(|dir, hub| async move {
         let body = format!(
