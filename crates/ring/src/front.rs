@@ -197,7 +197,7 @@ impl Ring {
         let permit = match Arc::clone(&self.slots).try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => {
-                if self.queued() + self.waiting.load(Relaxed) >= limit {
+                if self.is_full(limit, self.waiting.load(Relaxed)) {
                     return Err(QueueFull);
                 }
                 struct Waiting<'a>(&'a AtomicUsize);
@@ -211,7 +211,7 @@ impl Ring {
                 Arc::clone(&self.slots).acquire_owned().await.expect("never closed")
             }
         };
-        if self.queued() >= limit {
+        if self.is_full(limit, 0) {
             return Err(QueueFull);
         }
         let mut inner = self.lock();
@@ -222,6 +222,35 @@ impl Ring {
         scratch.clear();
         drop(inner);
         Ok(Slot { ring: Arc::clone(self), index, records: scratch, submitted: false })
+    }
+
+    /// Whether `limit` requests wait already, `more` of them outside the queue.
+    fn is_full(&self, limit: usize, more: usize) -> bool {
+        if self.queued() + more < limit {
+            return false;
+        }
+        // Those that gave up keep their cells until somebody moves the head past them, and the workers may all be busy.
+        let header = self.memory.header();
+        let tail = header.queue_tail().load(Acquire);
+        loop {
+            let head = header.queue_head().load(Acquire);
+            if head >= tail || !self.skip_settled(head) {
+                break;
+            }
+        }
+        self.queued() + more >= limit
+    }
+
+    /// Moves the queue's head from `head` on if the request there is no longer queued, as any worker would; `false` when it still
+    /// is. `head` was read from the memory just now and is below the tail.
+    fn skip_settled(&self, head: u64) -> bool {
+        let index = self.memory.cell(head).load(Relaxed);
+        if self.memory.slot(index).claim().load(Acquire) == claim(HY_QUEUED, 0, head) {
+            return false;
+        }
+        // Lost against a worker that did the same: as good.
+        let _ = self.memory.header().queue_head().compare_exchange(head, head + 1, AcqRel, Relaxed);
+        true
     }
 
     /// Requests submitted that no worker has taken yet.
@@ -274,13 +303,9 @@ impl Ring {
             if ticket - head < self.memory.cells() as u64 {
                 return;
             }
-            let index = self.memory.cell(head).load(Relaxed);
-            let queued = self.memory.slot(index).claim().load(Acquire) == claim(HY_QUEUED, 0, head);
-            assert!(
-                !queued,
-                "fewer slots than cells, so the oldest of a full queue was cancelled or claimed"
-            );
-            let _ = header.queue_head().compare_exchange(head, head + 1, AcqRel, Relaxed);
+            // The very head that was looked at above: a worker may have moved it since, to a request that is waiting.
+            let moved = self.skip_settled(head);
+            assert!(moved, "fewer slots than cells, so the oldest of a full queue was cancelled or claimed");
         }
     }
 
@@ -512,13 +537,29 @@ impl Ring {
 
     /// Takes a queued request back. `false` when a worker was faster.
     pub(crate) fn cancel(&self, index: u32, seen: u64) -> bool {
-        claim_state(seen) == HY_QUEUED
-            && self
-                .memory
-                .slot(index)
-                .claim()
-                .compare_exchange(seen, claim(HY_DONE, 0, 0), AcqRel, Relaxed)
-                .is_ok()
+        let words = self.memory.slot(index);
+        let cancelled = claim_state(seen) == HY_QUEUED
+            && words.claim().compare_exchange(seen, claim(HY_DONE, 0, 0), AcqRel, Relaxed).is_ok();
+        if cancelled {
+            self.skip_cancelled();
+        }
+        cancelled
+    }
+
+    /// Moves the head past cells whose request was taken back, as a worker would: they must not count as waiting.
+    fn skip_cancelled(&self) {
+        let header = self.memory.header();
+        loop {
+            let head = header.queue_head().load(Acquire);
+            if head == header.queue_tail().load(Relaxed) {
+                return;
+            }
+            let index = self.memory.cell(head).load(Relaxed);
+            if self.memory.slot(index).claim().load(Acquire) == claim(HY_QUEUED, 0, head) {
+                return;
+            }
+            let _ = header.queue_head().compare_exchange(head, head + 1, AcqRel, Relaxed);
+        }
     }
 
     /// Notes that the worker holding a slot broke the protocol; the next [`Ring::sweep`] names it.

@@ -222,6 +222,7 @@ fn requests_nobody_takes_time_out_in_the_queue() {
             fixture.ring.sweep(&limits);
         }
         assert_eq!(asked.await.unwrap(), Outcome::Failed(Failure::QueueTimeout));
+        assert_eq!(fixture.ring.queued(), 0, "a request that was taken back does not wait any more");
         // More cancelled requests than the queue has cells: the front clears the way itself.
         for _ in 0..100 {
             let cancelled = ask(&fixture.ring, "/", None);
