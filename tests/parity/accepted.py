@@ -197,6 +197,21 @@ ACCEPTED: list[Accepted] = [
         reference="200 OK",
         hayate="400 Bad Request",
     ),
+    Accepted(
+        "server/uri",
+        "body",
+        "the host of an absolute target replaces the Host header (RFC 9112, 3.2.2); nginx passes both on",
+        request="absolute form, another host",
+        reference='HTTP_HOST = "parity.test"',
+        hayate='HTTP_HOST = "other.test:8080"',
+    ),
+    Accepted(
+        "server/method",
+        "header:allow",
+        "405 names the methods that are allowed (RFC 9110, 15.5.6)",
+        request="TRACE",
+        hayate="GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS",
+    ),
     Accepted("server/method", "reason", PHRASES, request="TRACE", reference="Not Allowed", hayate="Method Not Allowed"),
     Accepted(
         "server/method",

@@ -22,7 +22,7 @@ const SMALL: u64 = 64 << 10;
 fn content_type(path: &Path) -> Option<HeaderValue> {
     let mime = mime_guess::from_path(path).first()?;
     let text = mime.type_() == mime_guess::mime::TEXT
-        || matches!(mime.subtype().as_str(), "javascript" | "json" | "xml" | "svg");
+        || matches!(mime.subtype().as_str(), "javascript" | "xml" | "svg");
     let value = if text && mime.get_param("charset").is_none() {
         format!("{}; charset=utf-8", mime.essence_str())
     } else {
