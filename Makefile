@@ -73,6 +73,7 @@ install: ## Install below PREFIX=/usr/local what make build has built; DESTDIR f
 	$(HAYATE) generate completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hayate
 	$(HAYATE) generate completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hayate
 	$(HAYATE) generate completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hayate.fish
+	install -D -m 644 packaging/hayate.logrotate $(DESTDIR)$(SYSCONFDIR)/logrotate.d/hayate
 	test -e $(DESTDIR)$(SYSCONFDIR)/hayate/hayate.toml || \
 		install -D -m 644 packaging/hayate.toml $(DESTDIR)$(SYSCONFDIR)/hayate/hayate.toml
 
