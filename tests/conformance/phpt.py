@@ -193,8 +193,8 @@ class Phpt:
         if "DEFLATE_POST" in self.sections:
             headers.append(("Content-Encoding", "deflate"))
         query = self.sections.get("GET", b"").strip(WHITE)
-        # What may not stand in a request line is encoded, for every backend alike.
-        query = re.sub(rb"[^\x21-\x7e]", lambda byte: b"%%%02X" % byte[0][0], query)
+        # As a browser sends it, for every backend alike: some of these may not stand in a request line.
+        query = re.sub(rb"""[^\x21-\x7e]|["#<>']""", lambda byte: b"%%%02X" % byte[0][0], query)
         return Request(method, query.decode(), tuple(headers), body)
 
     def _content(self) -> tuple[str, str, bytes]:
