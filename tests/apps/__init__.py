@@ -1,0 +1,1 @@
+"""Real applications on the frameworks Debian ships, driven as a browser would: Symfony, Laravel, WordPress."""

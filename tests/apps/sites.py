@@ -1,0 +1,84 @@
+"""The applications as a deployment leaves them: copied to a directory of their own, built, writable where they must be.
+
+Nothing is written into the checkout. When the tests run as root, servers become www-data, and so does what builds.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lib.process import ServerError
+from lib.servers import BASE_INI, PHP_VERSION, ROOT, Hayate, NginxFpm
+
+HERE = pathlib.Path(__file__).parent
+#: Whom the servers run as.
+USER = "www-data" if ROOT else None
+
+
+@dataclass(frozen=True)
+class Site:
+    """An application ready to be served. `root` holds everything, `docroot` is what nginx is given."""
+
+    root: pathlib.Path
+    docroot: pathlib.Path
+    #: Where the application may write, and the tests look.
+    var: pathlib.Path
+    ini: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+
+    def run(self, *command: str | os.PathLike[str]) -> None:
+        """Runs PHP in the application's directory as the servers' user. Raises ServerError with its output when it fails."""
+        flags = [flag for key, value in {**BASE_INI, **self.ini}.items() for flag in ("-d", f"{key}={value}")]
+        done = subprocess.run(
+            [f"/usr/bin/php{PHP_VERSION}", *flags, *command],
+            cwd=self.root,
+            env={"PATH": "/usr/bin:/bin", **self.env},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            check=False,
+            **({"user": USER, "group": USER, "extra_groups": []} if USER else {}),
+        )
+        if done.returncode != 0:
+            raise ServerError(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout}")
+
+
+def copy(name: str, directory: pathlib.Path, writable: Sequence[str]) -> pathlib.Path:
+    """Copies an application's files, times kept (OPcache takes no file younger than two seconds), and makes its directories."""
+    root = directory / name
+    shutil.copytree(HERE / name, root, ignore=shutil.ignore_patterns("__pycache__", "var"))
+    for path in [root, *root.rglob("*")]:
+        path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
+    for part in writable:
+        path = root / part
+        path.mkdir(parents=True, exist_ok=True)
+        if USER:
+            shutil.chown(path, USER, USER)
+    return root
+
+
+def symfony(directory: pathlib.Path) -> Site:
+    """The Symfony application, its class map written, its container compiled and its caches warm."""
+    root = copy("symfony", directory, ["var", "var/sessions", "var/uploads"])
+    ini = {"session.save_path": f"{root}/var/sessions", "date.timezone": "UTC"}
+    site = Site(root, root / "public", root / "var", ini, {"APP_ENV": "prod", "APP_SECRET": "a secret of the tests"})
+    site.run("bin/build")
+    return site
+
+
+def server(mode: str, site: Site, *, workers: int = 2) -> NginxFpm | Hayate:
+    """`reference` (nginx + php-fpm), `classic`, or `worker` as the application's own hayate.toml says; not started yet."""
+    if mode == "reference":
+        env = {f"env[{name}]": f'"{value}"' for name, value in site.env.items()}
+        return NginxFpm(site.docroot, ini=site.ini, fpm=env, front_controller="/index.php", workers=workers)
+    env = [flag for name, value in site.env.items() for flag in ("--env", f"{name}={value}")]
+    if mode == "worker":
+        return Hayate(config=site.root / "hayate.toml", workers=workers, ini=site.ini, args=env, user=USER)
+    return Hayate(site.root, workers=workers, ini=site.ini, args=env, user=USER)

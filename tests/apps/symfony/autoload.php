@@ -1,0 +1,44 @@
+<?php
+
+/**
+ * Stands where Composer's vendor/autoload.php would: Debian installs Symfony, Twig and the PSR interfaces below /usr/share/php, one
+ * class to a file that is named after it. `bin/build` writes the class map, as `composer dump-autoload --classmap-authoritative`
+ * does, so that loading a class costs what it costs in production.
+ */
+
+declare(strict_types=1);
+
+namespace App;
+
+const DEBIAN = '/usr/share/php/';
+
+/** @return array<class-string, string> the file of each class that the application can use */
+function class_map(): array
+{
+    $map = [];
+    foreach (['' => [DEBIAN, ['Psr', 'Symfony', 'Twig']], 'App\\' => [__DIR__.'/src/', ['']]] as $prefix => [$base, $directories]) {
+        foreach ($directories as $directory) {
+            $files = new \RecursiveIteratorIterator(new \RecursiveDirectoryIterator($base.$directory, \FilesystemIterator::SKIP_DOTS));
+            foreach ($files as $file) {
+                $name = ltrim(substr($file->getPathname(), \strlen($base)), '/');
+                if (preg_match('~^(?:[A-Z]\w*/)*[A-Z]\w*\.php$~', $name)) {
+                    $map[$prefix.strtr(substr($name, 0, -4), '/', '\\')] = $file->getPathname();
+                }
+            }
+        }
+    }
+
+    return $map;
+}
+
+$map = is_file(__DIR__.'/var/classes.php') ? require __DIR__.'/var/classes.php' : class_map();
+spl_autoload_register(static function (string $class) use ($map): void {
+    if (isset($map[$class])) {
+        require $map[$class];
+    }
+});
+
+// What Composer would include for these packages whether or not it is used.
+require_once DEBIAN.'Symfony/Contracts/Deprecation/function.php';
+require_once DEBIAN.'Symfony/Component/String/Resources/functions.php';
+require_once DEBIAN.'Symfony/Component/Translation/Resources/functions.php';

@@ -1,0 +1,21 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Symfony\Component\DependencyInjection\Loader\Configurator;
+
+return static function (ContainerConfigurator $container): void {
+    $container->extension('framework', [
+        'secret' => env('APP_SECRET'),
+        'http_method_override' => false,
+        'csrf_protection' => true,
+        'form' => true,
+        'validation' => ['enable_annotations' => false],
+        'session' => [
+            'storage_factory_id' => 'session.storage.factory.native',
+            'handler_id' => null,
+            'cookie_samesite' => 'lax',
+        ],
+        'php_errors' => ['log' => true],
+    ]);
+};

@@ -1,0 +1,234 @@
+"""Symfony 5.4: kernel, forms with CSRF, sessions, security, Twig, uploads, every kind of response, kernel.terminate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from lib.process import wait_until
+
+from .browser import Browser, Page
+from .conftest import REFERENCE, serving
+from .sites import Site, symfony
+
+NOTES = "//ul[@id='notes']/li"
+
+
+@pytest.fixture(scope="module", params=[REFERENCE, "classic", "worker"])
+def served(request: pytest.FixtureRequest) -> Iterator[tuple[Site, str, object]]:
+    with serving(request.param, symfony) as (site, server):
+        yield site, server.url, server
+
+
+@pytest.fixture
+def url(served: tuple[Site, str, object]) -> str:
+    return served[1]
+
+
+@pytest.fixture
+def browser(url: str) -> Browser:
+    return Browser(url)
+
+
+def log_in(browser: Browser, name: str, password: str) -> Page:
+    return browser.get("/login").submit({"_username": name, "_password": password})
+
+
+def write(browser: Browser, text: str) -> Page:
+    return browser.get("/write").submit({"note[text]": text})
+
+
+def test_json(browser: Browser) -> None:
+    page = browser.get("/json")
+    assert (page.status, page.text) == (200, '{"status":"OK"}')
+    assert page.response.headers["Content-Type"] == "application/json"
+    assert not page.response.cookies, "a stateless route starts no session"
+
+
+def test_request_arrives_as_sent(browser: Browser) -> None:
+    page = browser.request(
+        "PUT", "/echo?a[b]=1&c=%20%C3%A9", json={"x": [1, "ä"]}, headers={"X-Test": "seen", "Cookie": "k=v"}
+    )
+    assert page.response.json() == {
+        "method": "PUT",
+        "query": {"a": {"b": "1"}, "c": " é"},
+        "body": {"x": [1, "ä"]},
+        "cookies": {"k": "v"},
+        "header": "seen",
+        "uri": f"{browser.base}/echo?a%5Bb%5D=1&c=%20%C3%A9",
+    }
+    assert page.response.raw.headers.getlist("Set-Cookie") == [
+        "one=1; path=/; httponly; samesite=lax",
+        "two=a%20b; path=/; httponly; samesite=lax",
+    ]
+
+
+def test_redirect(browser: Browser) -> None:
+    page = browser.get("/leave", redirects=False)
+    assert (page.status, page.response.headers["Location"]) == (303, "/json")
+    assert browser.get("/leave").path == "/json"
+
+
+def test_routing_errors(browser: Browser) -> None:
+    page = browser.get("/no/such/page")
+    assert (page.status, page.one("//h1[@id='error']")) == (404, "404 Not Found")
+    page = browser.post("/json")
+    assert (page.status, page.response.headers["Allow"]) == (405, "GET")
+
+
+def test_static_file(browser: Browser) -> None:
+    page = browser.get("/style.css")
+    assert (page.status, page.response.headers["Content-Type"].split(";")[0]) == (200, "text/css")
+
+
+def test_session_counts_visits(url: str, browser: Browser) -> None:
+    assert [browser.get("/").one("//*[@id='visits']") for _ in range(3)] == ["1", "2", "3"]
+    assert Browser(url).get("/").one("//*[@id='visits']") == "1"
+
+
+def test_form(browser: Browser) -> None:
+    page = write(browser, "Ärger & <b>Freude</b>")
+    assert page.path == "/"
+    assert page.one("//p[@class='flash']") == "Note kept."
+    assert page.all(NOTES) == ["Ärger & <b>Freude</b>"]
+    assert browser.get("/").all("//p[@class='flash']") == [], "a flash message shows once"
+
+
+def test_form_refuses_what_is_not_valid(browser: Browser) -> None:
+    page = write(browser, "")
+    assert page.status == 422
+    assert "This value should not be blank." in page.text
+    page = write(browser, "x" * 201)
+    assert (page.status, page.tree.xpath("string(//textarea)").strip()) == (422, "x" * 201)
+    assert browser.get("/").all(NOTES) == []
+
+
+def test_form_refuses_a_wrong_csrf_token(url: str, browser: Browser) -> None:
+    page = browser.get("/write").submit({"note[text]": "forged", "note[_token]": "x"})
+    assert page.status == 422
+    assert "The CSRF token is invalid" in page.text
+    # A token is another visitor's as well, if it is not mine.
+    other = Browser(url).get("/write").tree.xpath("//input[@name='note[_token]']/@value")[0]
+    assert browser.get("/write").submit({"note[text]": "forged", "note[_token]": other}).status == 422
+    assert browser.get("/").submit({"_token": "x"}, form="//form[@id='clear']").status == 403
+    assert browser.get("/").submit(form="//form[@id='clear']").path == "/"
+
+
+def test_login_and_logout(browser: Browser) -> None:
+    page = browser.get("/account")
+    assert page.path == "/login", "a page that needs a login leads to the form"
+    page = log_in(browser, "grace", "wrong")
+    assert page.one("//p[@class='error']") == "Invalid credentials."
+    before = browser.cookie("PHPSESSID")
+    page = page.submit({"_username": "grace", "_password": "compiler"})
+    assert (page.path, page.one("//h1")) == ("/account", "Account of grace")
+    assert browser.cookie("PHPSESSID") != before, "a login changes the session's id"
+    assert browser.get("/admin").status == 403
+    page = page.follow("//a[@id='logout']")
+    assert page.path == "/"
+    assert page.all("//*[@id='user']") == []
+    assert browser.get("/account").path == "/login"
+
+
+def test_login_needs_a_csrf_token(browser: Browser) -> None:
+    page = browser.get("/login").submit({"_username": "grace", "_password": "compiler", "_csrf_token": "x"})
+    assert (page.path, page.one("//p[@class='error']")) == ("/login", "Invalid CSRF token.")
+
+
+def test_roles(browser: Browser) -> None:
+    log_in(browser, "ada", "analytical")
+    assert browser.get("/admin").response.json() == {"secret": "for ada"}
+
+
+def test_upload_and_binary_file_response(browser: Browser) -> None:
+    content = bytes(range(256)) * 4000  # one megabyte
+    page = browser.get("/upload").submit(files={"upload[file]": ("größe.bin", content, "application/octet-stream")})
+    assert page.path.startswith("/files/")
+    assert page.response.content == content
+    assert page.response.headers["Content-Length"] == str(len(content))
+
+    page = browser.get(page.path, headers={"Range": "bytes=255-258"})
+    assert (page.status, page.response.content) == (206, b"\xff\x00\x01\x02")
+    assert page.response.headers["Content-Range"] == f"bytes 255-258/{len(content)}"
+    assert browser.get(page.path, headers={"If-None-Match": page.response.headers["ETag"]}).status == 304
+    page = browser.get(page.path + "?download")
+    assert page.response.headers["Content-Disposition"] == "attachment; filename=size.bin; filename*=utf-8''gr%C3%B6%C3%9Fe.bin"
+    assert browser.request("HEAD", page.path).response.headers["Content-Length"] == str(len(content))
+
+
+def test_upload_that_is_too_large(browser: Browser) -> None:
+    # Above PHP's upload_max_filesize of 2 MB, below its post_max_size.
+    page = browser.get("/upload").submit(files={"upload[file]": ("big.bin", b"x" * 3_000_000, "application/octet-stream")})
+    assert page.status == 422
+    assert page.one("//li") == "The file is too large. Allowed maximum size is 2097152 bytes."
+
+
+def test_streamed_response(served: tuple, browser: Browser) -> None:
+    """The first line is here before the second is written."""
+    response = browser.get("/stream/two", stream=True).response
+    assert response.status_code == 200
+    lines = response.iter_lines()
+    assert next(lines) == b"first"
+    (served[0].var / "go-two").touch()
+    assert list(lines) == [b"second"]
+
+
+def test_exception_is_a_500_and_the_log_says_why(served: tuple, browser: Browser) -> None:
+    page = browser.get("/broken")
+    assert (page.status, page.one("//h1[@id='error']")) == (500, "500 Internal Server Error")
+    assert "on purpose" not in page.text
+    assert "broken on purpose" in served[2].log()
+    assert browser.get("/json").status == 200
+
+
+def test_exit_ends_the_request_only(browser: Browser) -> None:
+    log_in(browser, "grace", "compiler")
+    for _ in range(3):
+        page = browser.get("/exit")
+        assert (page.status, page.text, page.response.headers["Content-Type"]) == (200, "gone", "text/plain;charset=UTF-8")
+        assert browser.get("/account").one("//h1") == "Account of grace"
+
+
+def test_terminate_runs_after_the_answer(served: tuple, browser: Browser) -> None:
+    var = served[0].var
+    assert browser.get("/later/one").text == "later"
+    assert not (var / "done-one").exists(), "the answer waited for kernel.terminate"
+    (var / "go-one").touch()
+    assert wait_until((var / "done-one").exists, timeout=10)
+
+
+def test_services_are_fresh_for_each_request(browser: Browser) -> None:
+    """Trail collects steps; without a reset a worker's second request would find the first one's."""
+    assert [browser.get(f"/trail/{step}").response.json() for step in "abcd"] == [["a"], ["b"], ["c"], ["d"]]
+
+
+def test_two_users_interleaved(url: str) -> None:
+    """One after the other and all at once: no visitor ever sees anything of another's."""
+    people = {"ada": "analytical", "grace": "compiler", None: None}
+    browsers = {name: Browser(url) for name in people}
+    for name, password in people.items():
+        if name is not None:
+            log_in(browsers[name], name, password)
+    kept: dict[str | None, list[str]] = {name: [] for name in people}
+
+    def step(name: str | None, number: int) -> None:
+        browser, note = browsers[name], f"{name} {number}"
+        page = write(browser, note)
+        kept[name].append(note)
+        assert page.all(NOTES) == kept[name]
+        assert page.all("//*[@id='user']") == ([name] if name else [])
+        account = browser.get("/account")
+        assert account.one("//h1") == f"Account of {name}" if name else account.path == "/login"
+
+    for number in range(5):
+        for name in people:
+            step(name, number)
+
+    def visit(name: str | None) -> None:
+        for number in range(5, 15):
+            step(name, number)
+
+    with ThreadPoolExecutor(len(people)) as pool:
+        list(pool.map(visit, people))
+    assert {name: len(notes) for name, notes in kept.items()} == {"ada": 15, "grace": 15, None: 15}
