@@ -299,7 +299,14 @@ PHP_FUNCTION(hayate_handle_request)
 	zval result;
 	ZVAL_UNDEF(&result);
 	call.retval = &result;
+	/* PHP warns of what it finds in a request (a body above post_max_size) before the application runs, as it does in
+	 * classic mode: not to a handler that the boot has set, whose exception would keep the handler of requests from
+	 * ever running. */
+	zval error_handler;
+	ZVAL_COPY_VALUE(&error_handler, &EG(user_error_handler));
+	ZVAL_UNDEF(&EG(user_error_handler));
 	begin_request();
+	ZVAL_COPY_VALUE(&EG(user_error_handler), &error_handler);
 	zend_call_function(&call, &cache);
 	leave_if_out_of_memory();
 	zval_ptr_dtor(&result);

@@ -83,6 +83,9 @@ int main(int argc, char **argv)
 	/* After the change of user, which clears it: the front's death must not leave orphans. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	signal(SIGPIPE, SIG_IGN);
+	/* Meant for the front (logs, reload) and sent to the whole group by some service managers. */
+	signal(SIGUSR1, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
 	set_environment();
 	if (options.cwd != NULL && chdir(options.cwd) != 0) {
 		zygote_failed(
