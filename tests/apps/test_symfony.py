@@ -9,21 +9,21 @@ import pytest
 from lib.process import wait_until
 
 from .browser import Browser, Page
-from .conftest import REFERENCE, serving
-from .sites import Site, symfony
+from .conftest import REFERENCE, Served, serving
+from .sites import symfony
 
 NOTES = "//ul[@id='notes']/li"
 
 
 @pytest.fixture(scope="module", params=[REFERENCE, "classic", "worker"])
-def served(request: pytest.FixtureRequest) -> Iterator[tuple[Site, str, object]]:
-    with serving(request.param, symfony) as (site, server):
-        yield site, server.url, server
+def served(request: pytest.FixtureRequest) -> Iterator[Served]:
+    with serving(request.param, symfony) as served:
+        yield served
 
 
 @pytest.fixture
-def url(served: tuple[Site, str, object]) -> str:
-    return served[1]
+def url(served: Served) -> str:
+    return served.url
 
 
 @pytest.fixture
@@ -164,21 +164,34 @@ def test_upload_that_is_too_large(browser: Browser) -> None:
     assert page.one("//li") == "The file is too large. Allowed maximum size is 2097152 bytes."
 
 
-def test_streamed_response(served: tuple, browser: Browser) -> None:
+def test_streamed_response(served: Served, browser: Browser) -> None:
     """The first line is here before the second is written."""
     response = browser.get("/stream/two", stream=True).response
     assert response.status_code == 200
     lines = response.iter_lines()
     assert next(lines) == b"first"
-    (served[0].var / "go-two").touch()
+    (served.site.var / "go-two").touch()
     assert list(lines) == [b"second"]
 
 
-def test_exception_is_a_500_and_the_log_says_why(served: tuple, browser: Browser) -> None:
+def test_a_visitor_who_leaves(served: Served, browser: Browser) -> None:
+    """PHP notices when it writes, and ends the script; nobody else is to notice."""
+    log_in(browser, "grace", "compiler")
+    # PHP ends such a script by a bail-out, which worker mode answers with a new worker.
+    served.may_restart += 4
+    for number in range(4):
+        response = browser.get(f"/stream/gone{number}", stream=True).response
+        assert next(response.iter_lines()) == b"first"
+        response.close()
+        (served.site.var / f"go-gone{number}").touch()
+        assert browser.get("/account").one("//h1") == "Account of grace"
+
+
+def test_exception_is_a_500_and_the_log_says_why(served: Served, browser: Browser) -> None:
     page = browser.get("/broken")
     assert (page.status, page.one("//h1[@id='error']")) == (500, "500 Internal Server Error")
     assert "on purpose" not in page.text
-    assert "broken on purpose" in served[2].log()
+    assert "broken on purpose" in served.server.log()
     assert browser.get("/json").status == 200
 
 
@@ -190,8 +203,8 @@ def test_exit_ends_the_request_only(browser: Browser) -> None:
         assert browser.get("/account").one("//h1") == "Account of grace"
 
 
-def test_terminate_runs_after_the_answer(served: tuple, browser: Browser) -> None:
-    var = served[0].var
+def test_terminate_runs_after_the_answer(served: Served, browser: Browser) -> None:
+    var = served.site.var
     assert browser.get("/later/one").text == "later"
     assert not (var / "done-one").exists(), "the answer waited for kernel.terminate"
     (var / "go-one").touch()
