@@ -35,7 +35,7 @@
 
 #define HY_MAGIC 0x0001455441594148ull /* "HAYATE\1\0" read as a little-endian word */
 /* Raised with every change to this file that an old binary would misread; checked when the host starts. */
-#define HY_LAYOUT_VERSION 1u
+#define HY_LAYOUT_VERSION 2u
 
 #define HY_LINE 128
 #define HY_MAX_WORKERS 1024u
@@ -85,6 +85,25 @@ enum hy_retired {
 	HY_RETIRED_MAX_MEMORY = 3,   /* above max_memory after a request */
 	HY_RETIRED_SCRIPT_ENDED = 4, /* the worker script returned */
 	HY_RETIRED_FATAL = 5,        /* a fatal error unwound the worker script */
+	/* The request left something that a rewind cannot take back; the next request gets a fresh process. */
+	HY_RETIRED_REWIND_THREADS = 6,     /* a thread that the request started still runs */
+	HY_RETIRED_REWIND_MAPPINGS = 7,    /* memory that cannot be put back: unmapped, remapped or protected otherwise */
+	HY_RETIRED_REWIND_DESCRIPTORS = 8, /* a descriptor of the boot was closed or replaced and cannot be put back */
+	HY_RETIRED_REWIND_CONNECTION = 9,  /* the request used a connection that the boot had opened */
+	HY_RETIRED_REWIND_CHILD = 10,      /* a child process was left behind */
+	HY_RETIRED_REWIND_OPCACHE = 11,    /* opcache restarted, or its lock was held */
+	HY_RETIRED_REWIND_EXTENSION = 12,  /* an extension was used that keeps state where a rewind does not reach */
+	HY_RETIRED_REWIND_CLEANUP = 13,    /* a fatal error during the clean-up, after which the rest of it is in doubt */
+	HY_RETIRED_REWIND_MEMORY = 14,     /* tracking failed, or a comparison with the snapshot found a difference */
+	HY_RETIRED_REWIND_LIBRARY = 15,    /* a shared library was loaded or unloaded during the request */
+};
+
+/* How a rewinding worker learns which pages a request wrote; hy_worker.tracking */
+enum hy_tracking {
+	HY_TRACKING_OFF = 0,        /* no rewind: classic mode, or state is kept */
+	HY_TRACKING_UFFD = 1,       /* userfaultfd write protection and PAGEMAP_SCAN: Linux 6.7 and later */
+	HY_TRACKING_SOFT_DIRTY = 2, /* soft-dirty bits of /proc/self/pagemap */
+	HY_TRACKING_FORK = 3,       /* none: each request runs in a fork of the booted process */
 };
 
 struct hy_worker {
@@ -96,7 +115,15 @@ struct hy_worker {
 	uint32_t retired;
 	uint64_t requests; /* served since this worker's fork */
 	uint64_t memory;   /* bytes resident after the last request, 0 when it is not measured */
-	uint8_t pad[HY_LINE - 32];
+	/* Of rewinding workers, sums since this worker's fork; times in ns. */
+	uint64_t rewinds;
+	uint64_t clean_ns;   /* what the request acquired is released, in PHP's own order */
+	uint64_t scan_ns;    /* finding the pages it wrote */
+	uint64_t copy_ns;    /* putting them back, and the mappings, descriptors and stack */
+	uint64_t cold_pages; /* pages put back that are not in the hot set */
+	uint32_t hot_pages;  /* pages in the hot set now: put back after each request without looking */
+	uint32_t tracking;   /* enum hy_tracking */
+	uint8_t pad[HY_LINE - 80];
 };
 
 struct hy_slot {
