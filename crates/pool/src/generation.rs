@@ -17,6 +17,7 @@ use tokio::{
 };
 
 use crate::{
+    rewind::{Rewind, RewindStatus, RewindTotals, Unfit, tracking_name},
     spec::{Boot, Mode, Spec},
     status::{Phase, Status, WorkerStatus, private_memory},
     supervisor::{Order, Supervisor},
@@ -64,6 +65,10 @@ pub(crate) struct Table {
     pub(crate) workers: BTreeMap<u32, Worker>,
     pub(crate) restarts: BTreeMap<String, u64>,
     pub(crate) zygote_deaths: u64,
+    /// What workers that have ended had rewound.
+    pub(crate) ended: RewindTotals,
+    /// Requests that workers that have ended had served.
+    pub(crate) served: u64,
     pub(crate) boot_error: Option<String>,
     pub(crate) unavailable: Option<String>,
 }
@@ -90,6 +95,7 @@ pub struct Generation {
     shared: Arc<Shared>,
     orders: mpsc::UnboundedSender<Order>,
     health: watch::Receiver<Health>,
+    unfit: watch::Receiver<Option<Unfit>>,
 }
 
 impl Generation {
@@ -112,6 +118,8 @@ impl Generation {
                 workers: BTreeMap::new(),
                 restarts: BTreeMap::new(),
                 zygote_deaths: 0,
+                ended: RewindTotals::default(),
+                served: 0,
                 boot_error: None,
                 unavailable: None,
             }),
@@ -121,9 +129,10 @@ impl Generation {
         });
         let (orders, receiver) = mpsc::unbounded_channel();
         let (sender, health) = watch::channel(Health::Booting);
-        let supervisor = Supervisor::new(Arc::clone(&shared), Arc::clone(hub), receiver, sender);
+        let (declare, unfit) = watch::channel(None);
+        let supervisor = Supervisor::new(Arc::clone(&shared), Arc::clone(hub), receiver, sender, declare);
         tokio::spawn(supervisor.run());
-        Ok(Arc::new(Generation { shared, orders, health }))
+        Ok(Arc::new(Generation { shared, orders, health, unfit }))
     }
 
     /// Waits until MIN workers are ready, or the first boot has failed (it goes on being retried).
@@ -145,6 +154,11 @@ impl Generation {
     /// Follows whether it can serve.
     pub fn health(&self) -> watch::Receiver<Health> {
         self.health.clone()
+    }
+
+    /// Follows whether its workers can be rewound; what is said once is not taken back.
+    pub fn unfit(&self) -> watch::Receiver<Option<Unfit>> {
+        self.unfit.clone()
     }
 
     /// What the generation was made from.
@@ -192,9 +206,14 @@ impl Generation {
         let now = Instant::now();
         let mut table = self.shared.table();
         let mut workers = Vec::with_capacity(table.workers.len());
+        let mut rewind =
+            RewindStatus { rewind: spec.rewind, tracking: None, hot_pages: 0, totals: table.ended };
         for (&index, worker) in &mut table.workers {
             let record = ring.worker_record(index);
             worker.observe(&record, now);
+            rewind.tracking = tracking_name(record.tracking).or(rewind.tracking);
+            rewind.hot_pages = rewind.hot_pages.max(record.hot_pages);
+            rewind.totals.add(&record);
             if worker.pid == 0 {
                 continue; // being forked
             }
@@ -217,6 +236,7 @@ impl Generation {
                 (Mode::Worker { .. }, Boot::Private) => "private",
                 _ => "shared",
             },
+            rewind: (spec.rewind != Rewind::Off).then_some(rewind),
             php: table.php.clone(),
             zygote: table.zygote,
             workers_min: *spec.workers.start(),

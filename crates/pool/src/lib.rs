@@ -8,13 +8,17 @@
 //! dead; nothing wakes up while no request is active and nothing is to be restarted. It knows nothing of requests beyond
 //! how many wait, and must never touch the memory of the ring but through [`hayate_ring`].
 //!
-//! `worker.rs` has the states and causes, `supervisor.rs` the task that acts on them, `scaling.rs` the number of workers.
+//! `worker.rs` has the states and causes, `supervisor.rs` the task that acts on them (`boot.rs`, `deaths.rs`: the two ends of a life;
+//! `scaling.rs`: the number of workers), `rewind.rs` what rewinding workers say.
 
 mod backoff;
+mod boot;
 mod channel;
+mod deaths;
 mod generation;
 mod host;
 mod log;
+mod rewind;
 mod scaling;
 mod spec;
 mod status;
@@ -22,6 +26,7 @@ mod supervisor;
 mod worker;
 
 pub use generation::{BootError, Generation, Health};
+pub use rewind::{DOUBTS, Doubt, Rewind, RewindStatus, RewindTotals, Unfit};
 pub use spec::{Mode, Spec};
 pub use status::{Phase, Status, WorkerStatus};
 pub use worker::State;

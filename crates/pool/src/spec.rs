@@ -2,6 +2,8 @@
 
 use std::{ffi::OsString, ops::RangeInclusive, path::PathBuf, time::Duration};
 
+use crate::rewind::Rewind;
+
 /// How PHP runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
@@ -55,6 +57,14 @@ pub struct Spec {
     pub queue_timeout: Duration,
     /// How long a worker above MIN may idle before it is let go.
     pub idle_timeout: Duration,
+    /// How long a boot may take, warm-up included; it is ended then, and counts as failed. `None`: as long as it likes.
+    pub boot_timeout: Option<Duration>,
+    /// What happens between two requests; `Off` in classic mode.
+    pub rewind: Rewind,
+    /// Paths that are requested before the snapshot is taken, in order. Of no meaning without rewinding.
+    pub warmup: Vec<String>,
+    /// Compare all memory with the snapshot after every so many rewinds, for debugging.
+    pub rewind_verify: Option<u64>,
     /// Development mode of the host.
     pub development: bool,
     /// Sets `PR_SET_NO_NEW_PRIVS` in the host.
@@ -84,6 +94,7 @@ impl Spec {
         if let Mode::Worker { script } = &self.mode {
             add("--worker", script.into());
             add("--boot", if boot == Boot::Private { "private" } else { "shared" }.into());
+            self.add_rewind(&mut add);
         }
         add("--root", (&self.document_root).into());
         add("--cwd", (&self.cwd).into());
@@ -107,5 +118,62 @@ impl Spec {
             args.push("--dev".into());
         }
         args
+    }
+    /// Nothing when it is off, which is what the host does by itself.
+    fn add_rewind(&self, add: &mut impl FnMut(&str, OsString)) {
+        match self.rewind {
+            Rewind::Off => return,
+            Rewind::On => add("--rewind", "auto".into()),
+            Rewind::Fork => add("--rewind", "fork".into()),
+        }
+        for path in &self.warmup {
+            add("--warmup", path.into());
+        }
+        if let Some(n) = self.rewind_verify {
+            add("--rewind-verify", n.to_string().into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(mode: Mode, rewind: Rewind) -> Vec<String> {
+        let spec = Spec {
+            name: "a".into(),
+            document_root: "/a".into(),
+            cwd: "/a".into(),
+            mode,
+            host: "/bin/true".into(),
+            workers: 1..=1,
+            ini: Vec::new(),
+            env: Vec::new(),
+            php_ini: None,
+            max_requests: None,
+            max_memory: None,
+            request_timeout: None,
+            queue_timeout: Duration::ZERO,
+            idle_timeout: Duration::ZERO,
+            boot_timeout: None,
+            rewind,
+            warmup: vec!["/".into(), "/a b".into()],
+            rewind_verify: Some(100),
+            development: false,
+            no_new_privileges: true,
+            open_files: None,
+        };
+        spec.arguments(Boot::Shared).into_iter().map(|arg| arg.into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn rewinding_is_for_worker_mode_and_is_said_only_when_it_is_on() {
+        let worker = || Mode::Worker { script: "/a/worker.php".into() };
+        let on = arguments(worker(), Rewind::On).join(" ");
+        assert!(on.contains("--rewind auto --warmup / --warmup /a b --rewind-verify 100"), "{on}");
+        assert!(arguments(worker(), Rewind::Fork).join(" ").contains("--rewind fork --warmup /"));
+        for args in [arguments(worker(), Rewind::Off), arguments(Mode::Classic, Rewind::On)] {
+            assert!(!args.iter().any(|arg| arg.contains("rewind") || arg.contains("warmup")), "{args:?}");
+        }
     }
 }

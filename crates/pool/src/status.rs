@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs};
 
 use serde::Serialize;
 
-use crate::worker::State;
+use crate::{rewind::RewindStatus, worker::State};
 
 /// Where a generation is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -46,6 +46,8 @@ pub struct Status {
     pub mode: &'static str,
     /// `shared` or `private`: whether workers share the pages of one boot. Of no meaning in classic mode.
     pub boot: &'static str,
+    /// Rewinding; `None` where it is off, as in classic mode.
+    pub rewind: Option<RewindStatus>,
     /// PHP's version, once the host has told it.
     pub php: Option<String>,
     /// Process id of the zygote.

@@ -5,24 +5,23 @@
 //! workers than MIN. Otherwise nothing wakes it but the zygote, an order, or [`crate::Generation::nudge`].
 
 use std::{
-    process::ExitStatus,
     sync::{Arc, atomic::Ordering::*},
     time::Duration,
 };
 
 use hayate_ring::{Hub, Limits};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use tokio::{
-    io::{Interest, unix::AsyncFd},
     sync::{mpsc, oneshot, watch},
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 
 use crate::{
     backoff::Backoff,
     channel::{Command, Message},
-    generation::{BootError, Health, Shared, Table},
+    generation::{Health, Shared},
     host::{Host, HostEvent},
+    rewind::{Fitness, Unfit},
     spec::Boot,
     status::Phase,
     worker::{Cause, Change},
@@ -31,8 +30,6 @@ use crate::{
 /// How often the limits are looked at while requests are active; also how long requests wait before a worker is added for
 /// them, and half of how long a draining generation must have been quiet.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
-/// What dies younger than this without having served died of something that will most likely happen again.
-const INFANCY: Duration = Duration::from_secs(1);
 
 /// What a [`crate::Generation`] tells its supervisor.
 pub(crate) enum Order {
@@ -52,13 +49,15 @@ struct Ending {
 
 pub(crate) struct Supervisor {
     pub(crate) shared: Arc<Shared>,
-    hub: Arc<Hub>,
+    pub(crate) hub: Arc<Hub>,
     orders: mpsc::UnboundedReceiver<Order>,
-    health: watch::Sender<Health>,
+    pub(crate) health: watch::Sender<Health>,
+    pub(crate) unfit: watch::Sender<Option<Unfit>>,
+    pub(crate) fitness: Fitness,
     pub(crate) host: Option<Host>,
     /// When the host is to be started, while it does not run.
-    host_at: Instant,
-    host_backoff: Backoff,
+    pub(crate) host_at: Instant,
+    pub(crate) host_backoff: Backoff,
     /// No fork before this.
     pub(crate) fork_at: Instant,
     pub(crate) fork_backoff: Backoff,
@@ -67,9 +66,9 @@ pub(crate) struct Supervisor {
     /// Since when requests wait while no worker sleeps.
     pub(crate) pressed_since: Option<Instant>,
     /// What the zygote said of its boot, until it ends.
-    said: Option<Message>,
+    pub(crate) said: Option<Message>,
     /// Workers whose boot failed and whose end is not reported yet.
-    unbooted: Vec<u32>,
+    pub(crate) unbooted: Vec<u32>,
     ending: Option<Ending>,
 }
 
@@ -79,6 +78,7 @@ impl Supervisor {
         hub: Arc<Hub>,
         orders: mpsc::UnboundedReceiver<Order>,
         health: watch::Sender<Health>,
+        unfit: watch::Sender<Option<Unfit>>,
     ) -> Supervisor {
         let now = Instant::now();
         let target = *shared.spec.workers.start();
@@ -87,6 +87,8 @@ impl Supervisor {
             hub,
             orders,
             health,
+            unfit,
+            fitness: Fitness::default(),
             host: None,
             host_at: now,
             host_backoff: Backoff::default(),
@@ -178,28 +180,14 @@ impl Supervisor {
             }
             Some(_) => {}
         }
+        if let Some(at) = self.end_late_boots(now) {
+            wake = Some(wake.map_or(at, |before| before.min(at)));
+        }
         if self.host.is_none() {
             // It could not even be started.
             wake = Some(wake.map_or(self.host_at, |before| before.min(self.host_at)));
         }
         wake
-    }
-
-    fn start_host(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        let boot = shared.table().boot;
-        match Host::start(&shared.spec, boot, &shared.ring, &self.hub) {
-            Ok(host) => {
-                tracing::debug!(app = shared.spec.name, pid = host.pid, "zygote started");
-                shared.table().zygote = Some(host.pid);
-                self.said = None;
-                self.host = Some(host);
-            }
-            Err(error) => {
-                self.host_at = Instant::now() + self.host_backoff.failed();
-                self.boot_failed(error.to_string(), Vec::new());
-            }
-        }
     }
 
     /// Ends requests that took too long, and the workers that hold them.
@@ -288,154 +276,6 @@ impl Supervisor {
         matches!(self.shared.spec.mode, crate::Mode::Worker { .. })
     }
 
-    /// Tells the world when enough workers are ready.
-    fn look_whether_ready(&mut self) {
-        let mut table = self.shared.table();
-        let ready = table.workers.values().filter(|worker| worker.ready).count();
-        if ready > 0 {
-            table.unavailable = None;
-            self.shared.failing.store(false, Relaxed);
-        }
-        if ready >= *self.shared.spec.workers.start() as usize {
-            if matches!(table.phase, Phase::Booting | Phase::Failing) {
-                table.phase = Phase::Serving;
-            }
-            drop(table);
-            self.health.send_if_modified(|health| {
-                let changes = !matches!(health, Health::Ready);
-                *health = Health::Ready;
-                changes
-            });
-        }
-    }
-
-    fn boot_failed(&mut self, reason: String, log: Vec<String>) {
-        let error = BootError { app: self.shared.spec.name.clone(), reason, log };
-        tracing::error!(app = error.app, "{error}");
-        let others_serve = {
-            let mut table = self.shared.table();
-            table.boot_error = Some(error.reason.clone());
-            let others_serve = table.workers.values().any(|worker| worker.ready);
-            if !others_serve {
-                table.unavailable = Some(error.reason.clone());
-                self.shared.failing.store(true, Relaxed);
-            }
-            if table.phase == Phase::Booting || (!others_serve && table.phase == Phase::Serving) {
-                table.phase = Phase::Failing;
-            }
-            others_serve
-        };
-        // Whoever waits for the first boot wants all MIN workers; later the others will do.
-        let booting = matches!(*self.health.borrow(), Health::Booting);
-        if booting || !others_serve {
-            self.health.send_replace(Health::Failing(error));
-        }
-    }
-
-    /// Holds forks back for a while. Several failures at once are one: `false` when they are held back already.
-    pub(crate) fn hold_forks(&mut self, now: Instant) -> bool {
-        let first = self.fork_at <= now;
-        if first {
-            self.fork_at = now + self.fork_backoff.failed();
-        }
-        first
-    }
-
-    fn worker_exited(&mut self, index: u32, pid: i32, status: i32) {
-        let Shared { spec, ring, .. } = &*self.shared;
-        let now = Instant::now();
-        let mut table = self.shared.table();
-        if table.workers.get(&index).is_none_or(|worker| worker.pid != pid) {
-            tracing::error!(app = spec.name, worker = index, pid, "the zygote reports the end of a stranger");
-            return;
-        }
-        let mut worker = table.workers.remove(&index).expect("looked up above");
-        worker.change(Change::Gone);
-        let lost = ring.worker_died(index);
-        let record = ring.worker_record(index);
-        let unbooted = self.unbooted.iter().position(|&w| w == index);
-        let cause = worker.cause(status, &record, unbooted.map(|at| self.unbooted.swap_remove(at)).is_some());
-        count(&mut table, cause);
-        drop(table);
-        let (label, served) = (cause.label(), record.requests);
-        if cause.is_planned() {
-            tracing::debug!(app = spec.name, worker = index, pid, served, "the worker ended: {label}");
-        } else {
-            tracing::warn!(app = spec.name, worker = index, pid, served, lost, "the worker ended: {label}");
-        }
-        let useful = record.requests > 0 || lost > 0 || now - worker.forked >= INFANCY;
-        if cause.is_planned() || worker.sentence.is_some() || (worker.ready && useful) {
-            self.fork_backoff.succeeded();
-        } else {
-            let delay = self.fork_backoff.failed();
-            self.fork_at = now + delay;
-            tracing::warn!(
-                app = spec.name,
-                "it had not served a request; the next one is forked in {delay:?}"
-            );
-        }
-    }
-
-    async fn zygote_died(&mut self, status: ExitStatus) {
-        let Some(mut host) = self.host.take() else { return };
-        let app = self.shared.spec.name.clone();
-        self.shared.table().zygote = None;
-        self.settle().await;
-        let now = Instant::now();
-        match self.said.take() {
-            Some(Message::PrivateBoot { why }) => {
-                tracing::warn!(app, "each worker boots by itself: {why}");
-                self.shared.table().boot = Boot::Private;
-                self.host_at = now;
-            }
-            said if !host.ready => {
-                self.host_at = now + self.host_backoff.failed();
-                let reason = match said {
-                    Some(Message::BootFailed { why, .. }) => why,
-                    _ => format!("the host ended before it was ready ({status})"),
-                };
-                let log = host.last_lines().await;
-                self.boot_failed(reason, log);
-            }
-            _ => {
-                self.shared.table().zygote_deaths += 1;
-                let delay = if now - host.started >= INFANCY {
-                    self.host_backoff.succeeded();
-                    Duration::ZERO
-                } else {
-                    self.host_backoff.failed()
-                };
-                self.host_at = now + delay;
-                tracing::error!(
-                    app,
-                    pid = host.pid,
-                    "the zygote died ({status}), and its workers with it; it is started again"
-                );
-            }
-        }
-    }
-
-    /// After the zygote's death: waits until each of its workers is dead (the kernel kills them with it), and settles
-    /// what they held.
-    async fn settle(&mut self) {
-        let workers = std::mem::take(&mut self.shared.table().workers);
-        if workers.values().any(|worker| worker.pid == 0) {
-            // Perhaps forked, but the zygote died before it could say so: then its end is a matter of being scheduled.
-            sleep(2 * TICK).await;
-        }
-        for (index, mut worker) in workers {
-            if let Some(process) = worker.process.take() {
-                // It may have no right to, or be too late; the kernel does it as well.
-                let _ = pidfd_send_signal(&process, Signal::KILL);
-                wait_dead(process, &self.shared.spec.name, worker.pid).await;
-            }
-            worker.change(Change::Gone);
-            self.shared.ring.worker_died(index);
-            count(&mut self.shared.table(), worker.sentence.unwrap_or(Cause::ZygoteDied));
-        }
-        self.unbooted.clear();
-    }
-
     fn end(&mut self, until: Instant, done: Option<oneshot::Sender<()>>) {
         let ending = self.ending.get_or_insert_with(|| Ending {
             until,
@@ -487,21 +327,5 @@ async fn next_event(host: &mut Option<Host>) -> HostEvent {
     match host {
         Some(host) => host.event().await,
         None => std::future::pending().await,
-    }
-}
-
-fn count(table: &mut Table, cause: Cause) {
-    *table.restarts.entry(cause.label()).or_default() += 1;
-}
-
-/// Waits for a process that was sent SIGKILL. One that is stuck in the kernel keeps its index: reusing that would let two
-/// processes write to the same slots.
-async fn wait_dead(process: std::os::fd::OwnedFd, app: &str, pid: i32) {
-    // SAFETY: the registration owns the descriptor, and nobody else closes or replaces it.
-    let Ok(process) = (unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) }) else {
-        return;
-    };
-    while timeout(Duration::from_secs(5), process.readable()).await.is_err() {
-        tracing::error!(app, pid, "a killed worker does not die; waiting for it");
     }
 }

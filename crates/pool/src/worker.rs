@@ -15,6 +15,8 @@ use hayate_ring::{WorkerRecord, layout::*};
 use serde::Serialize;
 use tokio::time::Instant;
 
+use crate::rewind::Doubt;
+
 /// Where a worker is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -80,6 +82,8 @@ pub(crate) enum Cause {
     MaxMemory,
     ScriptEnded,
     Fatal,
+    /// It could not be rewound.
+    Doubt(&'static Doubt),
     RequestTimeout,
     Protocol,
     BootFailed,
@@ -97,6 +101,7 @@ impl Cause {
             Cause::MaxMemory => "max_memory".into(),
             Cause::ScriptEnded => "script_ended".into(),
             Cause::Fatal => "fatal".into(),
+            Cause::Doubt(doubt) => doubt.label.into(),
             Cause::RequestTimeout => "request_timeout".into(),
             Cause::Protocol => "protocol".into(),
             Cause::BootFailed => "boot_failed".into(),
@@ -106,9 +111,9 @@ impl Cause {
         }
     }
 
-    /// Ends that belong to a healthy life; the rest is worth a warning.
+    /// Ends that belong to a healthy life, or that are told in another way; the rest is worth a warning each.
     pub(crate) fn is_planned(self) -> bool {
-        matches!(self, Cause::Asked | Cause::MaxRequests | Cause::MaxMemory)
+        matches!(self, Cause::Asked | Cause::MaxRequests | Cause::MaxMemory | Cause::Doubt(_))
     }
 }
 
@@ -182,6 +187,7 @@ impl Worker {
             (0, HY_RETIRED_MAX_MEMORY) => Cause::MaxMemory,
             (0, HY_RETIRED_SCRIPT_ENDED) => Cause::ScriptEnded,
             (0, HY_RETIRED_FATAL) => Cause::Fatal,
+            (0, retired) => Doubt::of(retired).map_or(Cause::ExitCode(0), Cause::Doubt),
             (code, _) => Cause::ExitCode(code),
         }
     }
@@ -192,7 +198,7 @@ mod tests {
     use super::*;
 
     fn record(state: u32, retired: u32, requests: u64) -> WorkerRecord {
-        WorkerRecord { state, retired, requests, memory: 0 }
+        WorkerRecord { state, retired, requests, ..WorkerRecord::default() }
     }
 
     #[test]
@@ -239,6 +245,7 @@ mod tests {
         let cause = |worker: &Worker, status, retired| worker.cause(status, &record(0, retired, 1), false);
         assert_eq!(cause(&worker, 0, HY_RETIRED_MAX_MEMORY), Cause::MaxMemory);
         assert_eq!(cause(&worker, 0, HY_RETIRED_NOT), Cause::ExitCode(0));
+        assert_eq!(cause(&worker, 0, HY_RETIRED_REWIND_CHILD).label(), "rewind_child");
         assert_eq!(cause(&worker, 70 << 8, HY_RETIRED_NOT).label(), "exit_70");
         assert_eq!(cause(&worker, 11, HY_RETIRED_ASKED).label(), "signal_11");
         assert_eq!(worker.cause(70 << 8, &record(0, 0, 0), true), Cause::BootFailed);

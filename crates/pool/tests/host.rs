@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hayate_pool::{Generation, Health, Mode, Phase, Spec};
+use hayate_pool::{Generation, Health, Mode, Phase, Rewind, Spec};
 use hayate_ring::{Failure, Field, Hub, Ring};
 use tokio::{
     io::{Interest, unix::AsyncFd},
@@ -68,6 +68,10 @@ fn spec(dir: &Path, worker: Option<&str>) -> Spec {
         request_timeout: Some(Duration::from_secs(20)),
         queue_timeout: Duration::from_secs(10),
         idle_timeout: Duration::from_secs(10),
+        boot_timeout: Some(Duration::from_secs(20)),
+        rewind: Rewind::Off,
+        warmup: Vec::new(),
+        rewind_verify: None,
         development: false,
         no_new_privileges: true,
         open_files: Some(777),
@@ -366,6 +370,40 @@ fn grows_when_requests_wait_and_shrinks_when_idle() {
         until("the shrinking", || generation.status().workers.len() == 1).await;
         assert_eq!(generation.status().workers[0].index, 0, "the highest go first");
         assert!(get(&generation, &slow).await.is_ok());
+        generation.kill().await;
+    });
+}
+
+#[test]
+fn a_boot_that_hangs_is_ended_and_the_error_says_so() {
+    run(|dir, hub| async move {
+        let mut spec = spec(&dir, Some("error_log('waiting'); sleep(60);"));
+        spec.boot_timeout = Some(Duration::from_millis(300));
+        let generation = Generation::start(spec, &hub).unwrap();
+        let error = generation.booted().await.unwrap_err();
+        let said = error.to_string();
+        assert!(said.contains("within 300ms") && said.contains("boot_timeout"), "{said}");
+        assert!(generation.unavailable().is_some());
+        generation.kill().await;
+    });
+}
+
+#[test]
+fn a_private_boot_that_hangs_is_ended_too() {
+    run(|dir, hub| async move {
+        // The first boot shows that it cannot be shared; the workers' own boots hang, but for the third.
+        let body = "file_put_contents('boots', '.', FILE_APPEND); clearstatcache();
+            $pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+            if (in_array(filesize('boots'), [2, 3])) { sleep(60); }";
+        let mut spec = spec(&dir, Some(&format!("{body} {HANDLE}")));
+        spec.workers = 1..=1;
+        spec.boot_timeout = Some(Duration::from_millis(300));
+        let generation = Generation::start(spec, &hub).unwrap();
+        assert!(generation.booted().await.unwrap_err().to_string().contains("boot_timeout"));
+        let answer = get(&generation, &dir.join("worker.php")).await.unwrap();
+        assert!(answer.starts_with("served by "), "{answer}");
+        let status = generation.status();
+        assert_eq!((status.boot, status.restarts.get("boot_failed")), ("private", Some(&2)));
         generation.kill().await;
     });
 }

@@ -78,7 +78,7 @@ pub struct Overdue {
 pub struct QueueFull;
 
 /// What a worker says of itself in the memory.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct WorkerRecord {
     /// `enum hy_worker_state`
     pub state: u32,
@@ -88,6 +88,20 @@ pub struct WorkerRecord {
     pub requests: u64,
     /// Resident bytes after the last request; 0 when it is not measured.
     pub memory: u64,
+    /// Rewinds since its fork.
+    pub rewinds: u64,
+    /// Of these, the time spent on releasing what requests acquired, in ns.
+    pub clean_ns: u64,
+    /// On finding the pages they wrote, in ns.
+    pub scan_ns: u64,
+    /// On putting them back, in ns.
+    pub copy_ns: u64,
+    /// Pages put back that are not in the hot set.
+    pub cold_pages: u64,
+    /// Pages in the hot set now.
+    pub hot_pages: u32,
+    /// `enum hy_tracking`
+    pub tracking: u32,
 }
 
 /// The front's record of a slot.
@@ -421,7 +435,12 @@ impl Ring {
         words.quit().store(0, Relaxed);
         words.state().store(HY_WORKER_STARTING, Relaxed);
         words.retired().store(HY_RETIRED_NOT, Relaxed);
-        words.requests().store(0, Relaxed);
+        for sum in [words.requests(), words.rewinds(), words.clean_ns(), words.scan_ns(), words.copy_ns()] {
+            sum.store(0, Relaxed);
+        }
+        words.cold_pages().store(0, Relaxed);
+        words.hot_pages().store(0, Relaxed);
+        words.tracking().store(HY_TRACKING_OFF, Relaxed);
         words.memory().store(0, Release);
     }
 
@@ -439,6 +458,13 @@ impl Ring {
             retired: words.retired().load(Relaxed),
             requests: words.requests().load(Relaxed),
             memory: words.memory().load(Relaxed),
+            rewinds: words.rewinds().load(Relaxed),
+            clean_ns: words.clean_ns().load(Relaxed),
+            scan_ns: words.scan_ns().load(Relaxed),
+            copy_ns: words.copy_ns().load(Relaxed),
+            cold_pages: words.cold_pages().load(Relaxed),
+            hot_pages: words.hot_pages().load(Relaxed),
+            tracking: words.tracking().load(Relaxed),
         }
     }
 

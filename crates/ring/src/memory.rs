@@ -111,6 +111,13 @@ impl WorkerWords<'_> {
     word!(retired, AtomicU32, worker, retired);
     word!(requests, AtomicU64, worker, requests);
     word!(memory, AtomicU64, worker, memory);
+    word!(rewinds, AtomicU64, worker, rewinds);
+    word!(clean_ns, AtomicU64, worker, clean_ns);
+    word!(scan_ns, AtomicU64, worker, scan_ns);
+    word!(copy_ns, AtomicU64, worker, copy_ns);
+    word!(cold_pages, AtomicU64, worker, cold_pages);
+    word!(hot_pages, AtomicU32, worker, hot_pages);
+    word!(tracking, AtomicU32, worker, tracking);
 }
 
 /// The words of the header.

@@ -1,0 +1,117 @@
+//! The boot as the supervisor sees it: it starts the zygote, hears how the boot went, and ends one that takes too long.
+
+use std::{sync::Arc, sync::atomic::Ordering::*};
+
+use rustix::process::Signal;
+use tokio::time::Instant;
+
+use crate::{
+    channel::{Command, Message},
+    generation::{BootError, Health},
+    host::Host,
+    status::Phase,
+    supervisor::Supervisor,
+    worker::{Cause, State},
+};
+
+impl Supervisor {
+    pub(crate) fn start_host(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let boot = shared.table().boot;
+        match Host::start(&shared.spec, boot, &shared.ring, &self.hub) {
+            Ok(host) => {
+                tracing::debug!(app = shared.spec.name, pid = host.pid, "zygote started");
+                shared.table().zygote = Some(host.pid);
+                self.said = None;
+                self.host = Some(host);
+            }
+            Err(error) => {
+                self.host_at = Instant::now() + self.host_backoff.failed();
+                self.boot_failed(error.to_string(), Vec::new());
+            }
+        }
+    }
+
+    /// Ends boots that have taken longer than `boot_timeout`: the zygote's, or with a private boot the workers'. Returns when
+    /// the next one will have.
+    pub(crate) fn end_late_boots(&mut self, now: Instant) -> Option<Instant> {
+        let limit = self.shared.spec.boot_timeout?;
+        let reason = || {
+            format!(
+                "it did not reach its first hayate_handle_request() within {limit:?}; find out what it waits for, or raise boot_timeout"
+            )
+        };
+        let host = self.host.as_mut()?;
+        if !host.ready {
+            let due = host.started + limit;
+            if due <= now && self.said.is_none() {
+                self.said = Some(Message::BootFailed { worker: None, why: reason() });
+                host.kill();
+            }
+            return (due > now).then_some(due);
+        }
+        let shared = Arc::clone(&self.shared);
+        let (mut next, mut late) = (None::<Instant>, Vec::new());
+        for (&index, worker) in &mut shared.table().workers {
+            if worker.ready || worker.sentence.is_some() || worker.state == State::Dead {
+                continue;
+            }
+            let due = worker.forked + limit;
+            if due > now {
+                next = Some(next.map_or(due, |before| before.min(due)));
+            } else if host.send(Command::Kill { worker: index, signal: Signal::KILL.as_raw() }).is_ok() {
+                worker.sentence = Some(Cause::BootFailed);
+                late.push(index);
+            }
+        }
+        if !late.is_empty() && self.hold_forks(now) {
+            let log = self.host.as_ref().map(|host| host.tail.lines()).unwrap_or_default();
+            self.boot_failed(reason(), log);
+        }
+        next
+    }
+
+    /// Tells the world when enough workers are ready.
+    pub(crate) fn look_whether_ready(&mut self) {
+        let mut table = self.shared.table();
+        let ready = table.workers.values().filter(|worker| worker.ready).count();
+        if ready > 0 {
+            table.unavailable = None;
+            self.shared.failing.store(false, Relaxed);
+        }
+        if ready >= *self.shared.spec.workers.start() as usize {
+            if matches!(table.phase, Phase::Booting | Phase::Failing) {
+                table.phase = Phase::Serving;
+            }
+            drop(table);
+            self.health.send_if_modified(|health| {
+                let changes = !matches!(health, Health::Ready);
+                *health = Health::Ready;
+                changes
+            });
+        }
+    }
+
+    pub(crate) fn boot_failed(&mut self, reason: String, log: Vec<String>) {
+        let error = BootError { app: self.shared.spec.name.clone(), reason, log };
+        tracing::error!(app = error.app, "{error}");
+        let others_serve = {
+            let mut table = self.shared.table();
+            table.boot_error = Some(error.reason.clone());
+            let others_serve = table.workers.values().any(|worker| worker.ready);
+            if !others_serve {
+                table.unavailable = Some(error.reason.clone());
+                self.shared.failing.store(true, Relaxed);
+            }
+            if table.phase == Phase::Booting || (!others_serve && table.phase == Phase::Serving) {
+                table.phase = Phase::Failing;
+            }
+            others_serve
+        };
+        // Whoever waits for the first boot wants all MIN workers; later the others will do.
+        let booting = matches!(*self.health.borrow(), Health::Booting);
+        if booting || !others_serve {
+            self.health.send_replace(Health::Failing(error));
+        }
+    }
+}

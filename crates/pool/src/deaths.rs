@@ -1,0 +1,165 @@
+//! The deaths of workers and zygotes: what they held is settled, why they died is counted, and whether to wait before the next.
+
+use std::{process::ExitStatus, time::Duration};
+
+use rustix::process::{Signal, pidfd_send_signal};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    time::{Instant, sleep, timeout},
+};
+
+use crate::{
+    channel::Message,
+    generation::{Shared, Table},
+    spec::Boot,
+    supervisor::{Supervisor, TICK},
+    worker::{Cause, Change},
+};
+
+/// What dies younger than this without having served died of something that will most likely happen again.
+const INFANCY: Duration = Duration::from_secs(1);
+
+impl Supervisor {
+    /// Holds forks back for a while. Several failures at once are one: `false` when they are held back already.
+    pub(crate) fn hold_forks(&mut self, now: Instant) -> bool {
+        let first = self.fork_at <= now;
+        if first {
+            self.fork_at = now + self.fork_backoff.failed();
+        }
+        first
+    }
+
+    pub(crate) fn worker_exited(&mut self, index: u32, pid: i32, status: i32) {
+        let Shared { spec, ring, .. } = &*self.shared;
+        let now = Instant::now();
+        let mut table = self.shared.table();
+        if table.workers.get(&index).is_none_or(|worker| worker.pid != pid) {
+            tracing::error!(app = spec.name, worker = index, pid, "the zygote reports the end of a stranger");
+            return;
+        }
+        let mut worker = table.workers.remove(&index).expect("looked up above");
+        worker.change(Change::Gone);
+        let lost = ring.worker_died(index);
+        let record = ring.worker_record(index);
+        let unbooted = self.unbooted.iter().position(|&w| w == index);
+        let cause = worker.cause(status, &record, unbooted.map(|at| self.unbooted.swap_remove(at)).is_some());
+        let first = count(&mut table, cause);
+        table.ended.add(&record);
+        table.served += record.requests;
+        let served_by_all = table.served + table.workers.values().map(|worker| worker.requests).sum::<u64>();
+        drop(table);
+        let (label, served) = (cause.label(), record.requests);
+        if let Cause::Doubt(doubt) = cause {
+            if first {
+                tracing::warn!(
+                    app = spec.name,
+                    "{}; the worker was replaced instead of rewound ({label}; `hayate status` counts further ones). To avoid it: {}",
+                    doubt.what,
+                    doubt.remedy
+                );
+            }
+            if let Some(unfit) = self.fitness.retired(doubt, served_by_all) {
+                self.unfit.send_if_modified(|known| known.is_none().then(|| *known = Some(unfit)).is_some());
+            }
+        }
+        if cause.is_planned() {
+            tracing::debug!(app = spec.name, worker = index, pid, served, "the worker ended: {label}");
+        } else {
+            tracing::warn!(app = spec.name, worker = index, pid, served, lost, "the worker ended: {label}");
+        }
+        let useful = record.requests > 0 || lost > 0 || now - worker.forked >= INFANCY;
+        if cause.is_planned() || worker.sentence.is_some() || (worker.ready && useful) {
+            self.fork_backoff.succeeded();
+        } else {
+            let delay = self.fork_backoff.failed();
+            self.fork_at = now + delay;
+            tracing::warn!(
+                app = spec.name,
+                "it had not served a request; the next one is forked in {delay:?}"
+            );
+        }
+    }
+
+    pub(crate) async fn zygote_died(&mut self, status: ExitStatus) {
+        let Some(mut host) = self.host.take() else { return };
+        let app = self.shared.spec.name.clone();
+        self.shared.table().zygote = None;
+        self.settle().await;
+        let now = Instant::now();
+        match self.said.take() {
+            Some(Message::PrivateBoot { why }) => {
+                tracing::warn!(app, "each worker boots by itself: {why}");
+                self.shared.table().boot = Boot::Private;
+                self.host_at = now;
+            }
+            said if !host.ready => {
+                self.host_at = now + self.host_backoff.failed();
+                let reason = match said {
+                    Some(Message::BootFailed { why, .. }) => why,
+                    _ => format!("the host ended before it was ready ({status})"),
+                };
+                let log = host.last_lines().await;
+                self.boot_failed(reason, log);
+            }
+            _ => {
+                self.shared.table().zygote_deaths += 1;
+                let delay = if now - host.started >= INFANCY {
+                    self.host_backoff.succeeded();
+                    Duration::ZERO
+                } else {
+                    self.host_backoff.failed()
+                };
+                self.host_at = now + delay;
+                tracing::error!(
+                    app,
+                    pid = host.pid,
+                    "the zygote died ({status}), and its workers with it; it is started again"
+                );
+            }
+        }
+    }
+
+    /// After the zygote's death: waits until each of its workers is dead (the kernel kills them with it), and settles
+    /// what they held.
+    pub(crate) async fn settle(&mut self) {
+        let workers = std::mem::take(&mut self.shared.table().workers);
+        if workers.values().any(|worker| worker.pid == 0) {
+            // Perhaps forked, but the zygote died before it could say so: then its end is a matter of being scheduled.
+            sleep(2 * TICK).await;
+        }
+        for (index, mut worker) in workers {
+            if let Some(process) = worker.process.take() {
+                // It may have no right to, or be too late; the kernel does it as well.
+                let _ = pidfd_send_signal(&process, Signal::KILL);
+                wait_dead(process, &self.shared.spec.name, worker.pid).await;
+            }
+            worker.change(Change::Gone);
+            self.shared.ring.worker_died(index);
+            let record = self.shared.ring.worker_record(index);
+            let mut table = self.shared.table();
+            count(&mut table, worker.sentence.unwrap_or(Cause::ZygoteDied));
+            table.ended.add(&record);
+            table.served += record.requests;
+        }
+        self.unbooted.clear();
+    }
+}
+
+/// Counts an end; whether it is the first of its cause.
+fn count(table: &mut Table, cause: Cause) -> bool {
+    let n = table.restarts.entry(cause.label()).or_default();
+    *n += 1;
+    *n == 1
+}
+
+/// Waits for a process that was sent SIGKILL. One that is stuck in the kernel keeps its index: reusing that would let two
+/// processes write to the same slots.
+async fn wait_dead(process: std::os::fd::OwnedFd, app: &str, pid: i32) {
+    // SAFETY: the registration owns the descriptor, and nobody else closes or replaces it.
+    let Ok(process) = (unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) }) else {
+        return;
+    };
+    while timeout(Duration::from_secs(5), process.readable()).await.is_err() {
+        tracing::error!(app, pid, "a killed worker does not die; waiting for it");
+    }
+}

@@ -1,0 +1,259 @@
+//! Rewinding as the pool sees it: how an application asks for it, what workers say of it, and when an application is not fit for it.
+//!
+//! The rewinding itself is the host's (`host/rewind/`). A worker that cannot be put back to its snapshot with certainty retires after
+//! its answer and says why; here that reason gets its words. When it happens again and again the application is declared [`Unfit`],
+//! once for each generation; what follows is decided by whoever started the generation.
+
+use std::collections::VecDeque;
+
+use hayate_ring::{WorkerRecord, layout::*};
+use serde::Serialize;
+
+/// What happens to a worker's process between two requests, in worker mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rewind {
+    /// Nothing: the state is kept.
+    #[default]
+    Off,
+    /// It is rewound to the snapshot; where the kernel gives no way to track what was written, as `Fork`.
+    On,
+    /// Each request runs in a fork of the booted process, which ends with it.
+    Fork,
+}
+
+impl Rewind {
+    /// `off`, `on` or `fork`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rewind::Off => "off",
+            Rewind::On => "on",
+            Rewind::Fork => "fork",
+        }
+    }
+}
+
+/// Sums over the workers of a generation, living and dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct RewindTotals {
+    /// How often a worker was put back.
+    pub rewinds: u64,
+    /// Time spent on releasing what requests acquired, in ns.
+    pub clean_ns: u64,
+    /// On finding the pages they wrote, in ns.
+    pub scan_ns: u64,
+    /// On putting them back, in ns.
+    pub copy_ns: u64,
+    /// Pages put back that are not in the hot set.
+    pub cold_pages: u64,
+}
+
+impl RewindTotals {
+    /// Adds what one worker did.
+    pub(crate) fn add(&mut self, record: &WorkerRecord) {
+        self.add_totals(&RewindTotals {
+            rewinds: record.rewinds,
+            clean_ns: record.clean_ns,
+            scan_ns: record.scan_ns,
+            copy_ns: record.copy_ns,
+            cold_pages: record.cold_pages,
+        });
+    }
+
+    /// Adds the totals of another generation.
+    pub fn add_totals(&mut self, other: &RewindTotals) {
+        // Saturating: a worker whose memory PHP code has harmed may say anything.
+        let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
+        add(&mut self.rewinds, other.rewinds);
+        add(&mut self.clean_ns, other.clean_ns);
+        add(&mut self.scan_ns, other.scan_ns);
+        add(&mut self.copy_ns, other.copy_ns);
+        add(&mut self.cold_pages, other.cold_pages);
+    }
+}
+
+/// Rewinding at one moment, for `hayate status` and the metrics.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RewindStatus {
+    /// As configured.
+    pub rewind: Rewind,
+    /// What the workers use: `uffd`, `soft-dirty` or `fork`. `None`: none has said so yet.
+    pub tracking: Option<&'static str>,
+    /// Pages that are put back after each request without looking; the most of any living worker.
+    pub hot_pages: u32,
+    /// Sums since the generation began.
+    #[serde(flatten)]
+    pub totals: RewindTotals,
+}
+
+/// `enum hy_tracking` in words; `None` while there is none.
+pub(crate) fn tracking_name(tracking: u32) -> Option<&'static str> {
+    match tracking {
+        HY_TRACKING_UFFD => Some("uffd"),
+        HY_TRACKING_SOFT_DIRTY => Some("soft-dirty"),
+        HY_TRACKING_FORK => Some("fork"),
+        _ => None,
+    }
+}
+
+/// Why a worker retired rather than be rewound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Doubt {
+    retired: u32,
+    /// As counted in [`crate::Status::restarts`] and in the metrics.
+    pub label: &'static str,
+    /// What the request did.
+    pub what: &'static str,
+    /// How the application's owner avoids it.
+    pub remedy: &'static str,
+}
+
+/// Every reason of `enum hy_retired` that concerns rewinding.
+pub const DOUBTS: [Doubt; 10] = [
+    Doubt {
+        retired: HY_RETIRED_REWIND_THREADS,
+        label: "rewind_threads",
+        what: "a thread that the request started still ran at its end",
+        remedy: "wait for it before the request ends; with curl, let transfers finish or close their handles",
+    },
+    Doubt {
+        retired: HY_RETIRED_REWIND_MAPPINGS,
+        label: "rewind_mappings",
+        what: "the request changed memory mappings of the boot in a way that cannot be put back",
+        remedy: "release and acquire large resources (shared memory, FFI) within the same request",
+    },
+    Doubt {
+        retired: HY_RETIRED_REWIND_DESCRIPTORS,
+        label: "rewind_descriptors",
+        what: "the request closed or replaced a file that the boot had opened",
+        remedy: "open the file in the request that uses it, or do not close what the boot has opened",
+    },
+    Doubt {
+        retired: HY_RETIRED_REWIND_CONNECTION,
+        label: "rewind_connection",
+        what: "the request used a connection that the boot had opened",
+        remedy: "open database and cache connections lazily, in the request that uses them",
+    },
+    Doubt {
+        retired: HY_RETIRED_REWIND_CHILD,
+        label: "rewind_child",
+        what: "the request left a child process behind",
+        remedy: "wait for child processes (proc_close, pcntl_waitpid), or hand the work to a queue",
+    },
+    Doubt {
+        retired: HY_RETIRED_REWIND_OPCACHE,
+        label: "rewind_opcache",
+        what: "opcache restarted or was locked",
+        remedy: "do not call opcache_reset(); `hayate reload` takes new code in. If its memory is full, raise opcache.memory_consumption",
+    },
+    Doubt {
+        retired: HY_RETIRED_REWIND_EXTENSION,
+        label: "rewind_extension",
+        what: "the request used an extension that keeps state where a rewind does not reach",
+        remedy: "use rewind = \"fork\" for this application, or do without the extension",
+    },
+    Doubt {
+        retired: HY_RETIRED_REWIND_CLEANUP,
+        label: "rewind_cleanup",
+        what: "a fatal error struck while the request was being cleaned up",
+        remedy: "see the PHP message in the log above; destructors and shutdown functions run then",
+    },
+    Doubt {
+        retired: HY_RETIRED_REWIND_MEMORY,
+        label: "rewind_memory",
+        what: "the kernel's tracking failed, or the memory was not as in the snapshot",
+        remedy: "if it happens again use rewind = \"fork\" and report it, with the extensions that are loaded",
+    },
+    Doubt {
+        retired: HY_RETIRED_REWIND_LIBRARY,
+        label: "rewind_library",
+        what: "a shared library was loaded or unloaded during the request",
+        remedy: "let the boot or a warm-up request use the function that loads it",
+    },
+];
+
+impl Doubt {
+    pub(crate) fn of(retired: u32) -> Option<&'static Doubt> {
+        DOUBTS.iter().find(|doubt| doubt.retired == retired)
+    }
+}
+
+/// An application whose workers retire again and again because they cannot be rewound.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unfit {
+    /// The reason that came last, as in [`Doubt::label`].
+    pub reason: &'static str,
+    /// What happened, and how to avoid it, for people.
+    pub why: String,
+}
+
+/// So many retirements …
+const RETIREMENTS: usize = 8;
+/// … within so many requests, a fifth of them: a fork for every request is then the cheaper way.
+const REQUESTS: u64 = 40;
+
+/// Watches how often workers retire for a [`Doubt`].
+#[derive(Debug, Default)]
+pub(crate) struct Fitness {
+    /// The requests that had been served at each of the last retirements.
+    at: VecDeque<u64>,
+}
+
+impl Fitness {
+    /// Notes a retirement, after `served` requests of all workers. Says so when there are too many.
+    pub(crate) fn retired(&mut self, doubt: &Doubt, served: u64) -> Option<Unfit> {
+        self.at.push_back(served);
+        if self.at.len() > RETIREMENTS {
+            self.at.pop_front();
+        }
+        let first = *self.at.front()?;
+        if self.at.len() < RETIREMENTS || served.saturating_sub(first) > REQUESTS {
+            return None;
+        }
+        Some(Unfit {
+            reason: doubt.label,
+            why: format!(
+                "{RETIREMENTS} workers could not be rewound within {REQUESTS} requests, the last because {}. To avoid it: {}",
+                doubt.what, doubt.remedy
+            ),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_of_the_layout_has_its_words() {
+        for retired in HY_RETIRED_REWIND_THREADS..=HY_RETIRED_REWIND_LIBRARY {
+            let doubt = Doubt::of(retired).unwrap();
+            assert!(doubt.label.starts_with("rewind_"));
+        }
+        assert_eq!(DOUBTS.len() as u32, HY_RETIRED_REWIND_LIBRARY - HY_RETIRED_REWIND_THREADS + 1);
+        assert!(Doubt::of(HY_RETIRED_FATAL).is_none() && Doubt::of(99).is_none());
+    }
+
+    #[test]
+    fn one_retirement_in_five_requests_is_too_many() {
+        let doubt = &DOUBTS[0];
+        let mut every_tenth = Fitness::default();
+        assert!((1..100).all(|n| every_tenth.retired(doubt, n * 10).is_none()));
+        let mut every_fifth = Fitness::default();
+        let unfit: Vec<bool> = (1..=9).map(|n| every_fifth.retired(doubt, n * 5).is_some()).collect();
+        assert_eq!(unfit.iter().position(|unfit| *unfit), Some(7));
+        let mut rare_then_always = Fitness::default();
+        assert!((1..=7).all(|n| rare_then_always.retired(doubt, n * 100).is_none()));
+        assert!((701..=706).all(|n| rare_then_always.retired(doubt, n).is_none()), "one before was long ago");
+        assert_eq!(rare_then_always.retired(doubt, 707).unwrap().reason, "rewind_threads");
+    }
+
+    #[test]
+    fn totals_do_not_overflow() {
+        let mut totals = RewindTotals::default();
+        let record = WorkerRecord { rewinds: 2, copy_ns: u64::MAX, ..WorkerRecord::default() };
+        totals.add(&record);
+        totals.add(&record);
+        assert_eq!((totals.rewinds, totals.copy_ns), (4, u64::MAX));
+    }
+}
