@@ -1,13 +1,14 @@
-//! The access log: one line per answered request, combined or JSON. Lines are gathered and written once a second, or when there are
-//! many; writing goes to a file's page cache or a pipe, and a log that cannot be written is given up, loudly, once.
+//! The access log: one line per request, combined or JSON. Lines are gathered and handed to the writer's thread once a second, or when
+//! there are many; at a reload, a reopening and the end whatever was gathered is written first. Nothing here waits for a disk.
 
 use std::{
-    fs::{File, OpenOptions},
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
+
+use crate::log_writer::{self, Writer};
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,32 +19,24 @@ pub enum Format {
     Json,
 }
 
-/// Where lines go. Clones share one buffer.
+/// Where lines go. Clones share one buffer and one thread, which ends with the last of them.
 #[derive(Clone, Default)]
 pub struct AccessLog(Option<Arc<Inner>>);
 
 struct Inner {
     format: Format,
-    path: Option<PathBuf>,
-    out: Mutex<Out>,
+    writer: Writer,
+    gathered: Mutex<Gathered>,
 }
 
-struct Out {
-    to: Box<dyn Write + Send>,
+#[derive(Default)]
+struct Gathered {
     buffer: Vec<u8>,
-    broken: bool,
+    lines: u64,
 }
 
-/// Beyond this many gathered bytes they are written without waiting for the second to end.
+/// Beyond this many gathered bytes they are handed over without waiting for the second to end.
 const GATHER: usize = 64 << 10;
-
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path)
-        .map_err(|e| io::Error::new(e.kind(), format!("cannot open the access log {}: {e}", path.display())))
-}
 
 impl AccessLog {
     /// No log.
@@ -53,100 +46,132 @@ impl AccessLog {
 
     /// Appends to a file, made if needed.
     pub fn file(path: &Path, format: Format) -> io::Result<AccessLog> {
-        let to = Box::new(open(path)?);
-        Ok(AccessLog::new(Some(path.to_owned()), to, format))
+        let to = Box::new(log_writer::open(path)?);
+        AccessLog::new(Writer::start(to, Some(path.to_owned()))?, format)
     }
 
     /// Standard output.
-    pub fn stdout(format: Format) -> AccessLog {
-        AccessLog::new(None, Box::new(io::stdout()), format)
+    pub fn stdout(format: Format) -> io::Result<AccessLog> {
+        AccessLog::new(Writer::start(Box::new(io::stdout()), None)?, format)
     }
 
-    fn new(path: Option<PathBuf>, to: Box<dyn Write + Send>, format: Format) -> AccessLog {
-        let out = Mutex::new(Out { to, buffer: Vec::new(), broken: false });
-        AccessLog(Some(Arc::new(Inner { format, path, out })))
+    fn new(writer: Writer, format: Format) -> io::Result<AccessLog> {
+        Ok(AccessLog(Some(Arc::new(Inner { format, writer, gathered: Mutex::default() }))))
+    }
+
+    /// Whether this is a log to that file (`None`: to standard output) in that format: then a reload can go on with it.
+    pub fn goes_to(&self, path: Option<&Path>, format: Format) -> bool {
+        self.0.as_ref().is_some_and(|inner| inner.writer.path.as_deref() == path && inner.format == format)
+    }
+
+    pub(crate) fn is_same(&self, other: &AccessLog) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether anybody but the caller still holds it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.0.as_ref().is_some_and(|inner| Arc::strong_count(inner) > 1)
     }
 
     pub(crate) fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Writes what was gathered.
-    pub fn flush(&self) {
-        if let Some(inner) = &self.0 {
-            inner.out.lock().expect("no panic while it is held").flush();
-        }
+    /// Hands over what was gathered. Returns how many lines were lost since the last call.
+    pub(crate) fn flush(&self) -> u64 {
+        let Some(inner) = &self.0 else { return 0 };
+        inner.gathered().hand_over(&inner.writer);
+        inner.writer.take_lost()
     }
 
-    pub(crate) fn reopen(&self) -> io::Result<()> {
-        if let Some(inner) = &self.0
-            && let Some(path) = &inner.path
-        {
-            let fresh = open(path)?;
-            let mut out = inner.out.lock().expect("no panic while it is held");
-            out.flush();
-            out.to = Box::new(fresh);
-            out.broken = false;
-        }
-        Ok(())
+    /// Hands over what was gathered, and waits until it is written; `false` when that takes longer than `limit`.
+    pub(crate) async fn finish(&self, limit: Duration) -> bool {
+        let Some(inner) = &self.0 else { return true };
+        inner.gathered().hand_over(&inner.writer);
+        inner.writer.written(limit).await
+    }
+
+    /// Opens the file again once what was gathered is written.
+    pub(crate) async fn reopen(&self) -> io::Result<()> {
+        let Some(inner) = &self.0 else { return Ok(()) };
+        inner.gathered().hand_over(&inner.writer);
+        inner.writer.reopen().await
     }
 
     pub(crate) fn write(&self, line: &Line, status: u16, bytes: u64, took: Duration) {
         let Some(inner) = &self.0 else { return };
-        let mut out = inner.out.lock().expect("no panic while it is held");
+        let mut gathered = inner.gathered();
         match inner.format {
-            Format::Combined => line.combined(&mut out.buffer, status, bytes),
-            Format::Json => line.json(&mut out.buffer, status, bytes, took),
+            Format::Combined => line.combined(&mut gathered.buffer, status, bytes),
+            Format::Json => line.json(&mut gathered.buffer, status, bytes, took),
         }
-        if out.buffer.len() >= GATHER {
-            out.flush();
-        }
-    }
-}
-
-impl Out {
-    fn flush(&mut self) {
-        if self.buffer.is_empty() {
-            return;
-        }
-        let written = self.to.write_all(&self.buffer).and_then(|()| self.to.flush());
-        self.buffer.clear();
-        if let Err(error) = written
-            && !std::mem::replace(&mut self.broken, true)
-        {
-            tracing::error!("the access log cannot be written, lines are being lost: {error}");
+        gathered.lines += 1;
+        if gathered.buffer.len() >= GATHER {
+            gathered.hand_over(&inner.writer);
         }
     }
 }
 
-/// What is known when the request arrives.
+impl Inner {
+    fn gathered(&self) -> std::sync::MutexGuard<'_, Gathered> {
+        self.gathered.lock().expect("no panic while it is held")
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.gathered.get_mut().expect("no panic while it is held").hand_over(&self.writer);
+    }
+}
+
+impl Gathered {
+    fn hand_over(&mut self, writer: &Writer) {
+        if !self.buffer.is_empty() {
+            // The next second will gather about as much.
+            let next = Vec::with_capacity(self.buffer.len());
+            writer.write(std::mem::replace(&mut self.buffer, next), std::mem::take(&mut self.lines));
+        }
+    }
+}
+
+/// What is known of a request.
+#[derive(Default)]
 pub(crate) struct Line {
     pub(crate) app: String,
     pub(crate) id: String,
     pub(crate) remote: String,
     pub(crate) user: Option<String>,
-    pub(crate) method: String,
-    pub(crate) target: String,
-    pub(crate) version: &'static str,
+    /// The three parts of the request line, as the client sent them; of one that is none, whatever there is.
+    pub(crate) method: Vec<u8>,
+    pub(crate) target: Vec<u8>,
+    pub(crate) version: Vec<u8>,
     pub(crate) host: String,
-    pub(crate) referer: Option<String>,
-    pub(crate) agent: Option<String>,
+    pub(crate) referer: Option<Vec<u8>>,
+    pub(crate) agent: Option<Vec<u8>>,
     pub(crate) queue_wait: Option<Duration>,
 }
 
 /// Quotes, backslashes and what is not printable ASCII, as nginx escapes them.
-fn escaped(to: &mut Vec<u8>, text: Option<&str>) {
-    let Some(text) = text else {
-        to.push(b'-');
-        return;
-    };
-    for b in text.bytes() {
-        if b == b'"' || b == b'\\' || !(0x20..0x7f).contains(&b) {
+fn escaped(to: &mut Vec<u8>, text: &[u8]) {
+    for b in text {
+        if *b == b'"' || *b == b'\\' || !(0x20..0x7f).contains(b) {
             let _ = write!(to, "\\x{b:02X}");
         } else {
-            to.push(b);
+            to.push(*b);
         }
     }
+}
+
+fn escaped_or_dash(to: &mut Vec<u8>, text: Option<&[u8]>) {
+    escaped(to, text.unwrap_or(b"-"));
+}
+
+fn lossy(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
 }
 
 /// "21/Nov/2026:01:02:03 +0000"
@@ -156,16 +181,50 @@ fn clf_time(time: SystemTime) -> String {
 }
 
 impl Line {
+    /// What can be read of a head that was refused or is not whole: the request line, and the headers that stand there with their ends.
+    pub(crate) fn of_head(head: &[u8], id: String, remote: String) -> Line {
+        let head = head.strip_prefix(b"\r\n").unwrap_or(head);
+        let mut lines = head.split(|b| *b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+        let request = lines.next().unwrap_or_default();
+        let mut line = Line { id, remote, ..Line::default() };
+        let (method, rest) = cut(request, request.iter().position(|b| *b == b' '));
+        line.method = method.to_vec();
+        match rest.iter().rposition(|b| *b == b' ') {
+            Some(at) if rest[at + 1..].starts_with(b"HTTP/") => {
+                (line.target, line.version) = (rest[..at].to_vec(), rest[at + 1..].to_vec());
+            }
+            _ => line.target = rest.to_vec(),
+        }
+        let mut fields = lines.collect::<Vec<_>>();
+        fields.pop(); // what follows the last line's end: nothing, or a line that is not whole
+        for field in fields {
+            let (name, value) = cut(field, field.iter().position(|b| *b == b':'));
+            let value = value.trim_ascii();
+            match name.to_ascii_lowercase().as_slice() {
+                b"host" => line.host = lossy(value),
+                b"referer" => line.referer = Some(value.to_vec()),
+                b"user-agent" => line.agent = Some(value.to_vec()),
+                _ => {}
+            }
+        }
+        line
+    }
+
     fn combined(&self, to: &mut Vec<u8>, status: u16, bytes: u64) {
         to.extend_from_slice(self.remote.as_bytes());
         to.extend_from_slice(b" - ");
-        escaped(to, self.user.as_deref());
-        let _ = write!(to, " [{}] \"{} ", clf_time(SystemTime::now()), self.method);
-        escaped(to, Some(&self.target));
-        let _ = write!(to, " {}\" {status} {bytes} \"", self.version);
-        escaped(to, self.referer.as_deref());
+        escaped_or_dash(to, self.user.as_deref().map(str::as_bytes));
+        let _ = write!(to, " [{}] \"", clf_time(SystemTime::now()));
+        for (i, part) in [&self.method, &self.target, &self.version].into_iter().enumerate() {
+            if i > 0 && !part.is_empty() {
+                to.push(b' ');
+            }
+            escaped(to, part);
+        }
+        let _ = write!(to, "\" {status} {bytes} \"");
+        escaped_or_dash(to, self.referer.as_deref());
         to.extend_from_slice(b"\" \"");
-        escaped(to, self.agent.as_deref());
+        escaped_or_dash(to, self.agent.as_deref());
         to.extend_from_slice(b"\"\n");
     }
 
@@ -177,48 +236,66 @@ impl Line {
             "request_id": self.id,
             "remote": self.remote,
             "user": self.user,
-            "method": self.method,
+            "method": lossy(&self.method),
             "host": self.host,
-            "target": self.target,
-            "version": self.version,
+            "target": lossy(&self.target),
+            "version": lossy(&self.version),
             "status": status,
             "bytes": bytes,
             "duration": took.as_secs_f64(),
             "queue_wait": self.queue_wait.map(|w| w.as_secs_f64()),
-            "referer": self.referer,
-            "user_agent": self.agent,
+            "referer": self.referer.as_deref().map(lossy),
+            "user_agent": self.agent.as_deref().map(lossy),
         });
         let _ = serde_json::to_writer(&mut *to, &object);
         to.push(b'\n');
     }
 }
 
+/// What stands before the byte at `at` and what after it; all and nothing without one.
+fn cut(text: &[u8], at: Option<usize>) -> (&[u8], &[u8]) {
+    at.map_or((text, b""), |at| (&text[..at], &text[at + 1..]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_combined_line_cannot_be_forged() {
-        let line = Line {
-            app: "a".into(),
-            id: "1".into(),
-            remote: "127.0.0.1".into(),
-            user: None,
-            method: "GET".into(),
-            target: "/a\"b\nc".into(),
-            version: "HTTP/1.1",
-            host: "h".into(),
-            referer: None,
-            agent: Some("x\\y".into()),
-            queue_wait: None,
-        };
+    fn combined(line: &Line) -> String {
         let mut to = Vec::new();
         line.combined(&mut to, 200, 5);
-        let text = String::from_utf8(to).unwrap();
+        String::from_utf8(to).unwrap()
+    }
+
+    #[test]
+    fn a_combined_line_cannot_be_forged() {
+        let text = combined(&Line {
+            remote: "127.0.0.1".into(),
+            method: "GET".into(),
+            target: "/a\"b\nc".into(),
+            version: "HTTP/1.1".into(),
+            agent: Some("x\\y".into()),
+            ..Line::default()
+        });
         assert!(text.starts_with("127.0.0.1 - - ["), "{text}");
         assert!(
             text.ends_with(" +0000] \"GET /a\\x22b\\x0Ac HTTP/1.1\" 200 5 \"-\" \"x\\x5Cy\"\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_can_be_read_of_a_refused_head_is_written_down() {
+        for (head, want) in [
+            (&b"GET /a HTTP/9.9\r\nUser-Agent: x\r\n\r\n"[..], "\"GET /a HTTP/9.9\" 200 5 \"-\" \"x\""),
+            (b"GET /half HTTP/1.1\r\nReferer: y\r\nUser-Ag", "\"GET /half HTTP/1.1\" 200 5 \"y\" \"-\""),
+            (b"GET /halfli", "\"GET /halfli\" 200 5 \"-\" \"-\""),
+            (b"\x16\x03\x01 garbage\r\n\r\n", "\"\\x16\\x03\\x01 garbage\" 200 5 \"-\" \"-\""),
+            (b"GET /a b HTTP/1.1\nX: y\r\n", "\"GET /a b HTTP/1.1\" 200 5 \"-\" \"-\""),
+            (b"", "\"\" 200 5 \"-\" \"-\""),
+        ] {
+            let text = combined(&Line::of_head(head, String::new(), "r".into()));
+            assert!(text.trim_end().ends_with(want), "{text}");
+        }
     }
 }

@@ -14,9 +14,9 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{
     access_log::{AccessLog, Line},
-    connection::State,
     dynamic::Running,
     metrics::SiteMetrics,
+    state::State,
 };
 
 /// What hyper sends.
@@ -46,8 +46,9 @@ pub(crate) struct Finish {
     pub(crate) log: Option<(AccessLog, Box<Line>)>,
 }
 
-/// nginx's status for the log when the client left before there was an answer.
+/// nginx's statuses for the log when there was no answer: the client left, or was cut off because it took too long.
 const CLIENT_LEFT: u16 = 499;
+const CLIENT_SLOW: u16 = 408;
 
 impl Finish {
     /// Begins the account.
@@ -77,6 +78,9 @@ impl Body {
 impl Drop for Finish {
     fn drop(&mut self) {
         self.state.idle();
+        if self.status == CLIENT_LEFT && self.state.is_late() {
+            self.status = CLIENT_SLOW;
+        }
         let took = self.started.elapsed();
         if let Some(metrics) = &self.metrics {
             metrics.in_flight.dec();

@@ -1,11 +1,10 @@
-//! Requests that a script answers: into the ring, and back out of it.
+//! Requests that a script answers: their way into the ring, and what becomes of those that get no answer.
 
 use std::{
     future::poll_fn,
     io,
     net::IpAddr,
     os::unix::ffi::OsStrExt,
-    path::PathBuf,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -14,19 +13,19 @@ use std::{
 
 use bytes::Bytes;
 use hayate_ring::{Exchange, Failure, Field, HeadTooLarge, ResponseHead, Ring, Slot};
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version, header, request::Parts,
-};
+use http::{HeaderValue, Method, Response, StatusCode, Version, header, request::Parts};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
 use crate::{
     Settings,
-    body::{Body, Kind},
-    connection::{Peer, State},
-    files, route,
-    route::{Script, Target},
+    body::Body,
+    connection::Peer,
+    route::Script,
     site::{Backend, Site},
+    state::State,
+    target::Target,
+    translate::translate,
 };
 
 /// What the front knows of a request besides its head.
@@ -36,6 +35,8 @@ pub(crate) struct Client<'a> {
     pub(crate) https: bool,
     pub(crate) host: &'a str,
     pub(crate) port: Option<u16>,
+    pub(crate) target: Target<'a>,
+    /// The target's path, decoded and normalised.
     pub(crate) path: &'a [u8],
     pub(crate) id: &'a str,
 }
@@ -60,7 +61,7 @@ fn no_answer(status: u16, reason: impl Into<String>) -> NoAnswer {
 }
 
 /// The request body on its way into the ring.
-struct Pump {
+pub(crate) struct Pump {
     incoming: Incoming,
     pending: Bytes,
     received: u64,
@@ -122,6 +123,10 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    pub(crate) fn new(exchange: Exchange, pump: Option<Pump>) -> Running {
+        Running { exchange, pump }
+    }
+
     pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         if let Some(pump) = &mut self.pump
             && pump.poll(cx, &mut self.exchange).is_ready()
@@ -267,8 +272,8 @@ fn fill(
 ) -> Result<(), HeadTooLarge> {
     let peer = client.peer;
     slot.put(Field::Method, parts.method.as_str().as_bytes())?;
-    slot.put(Field::Target, parts.uri.path_and_query().map_or("/", |t| t.as_str()).as_bytes())?;
-    slot.put(Field::Query, parts.uri.query().unwrap_or_default().as_bytes())?;
+    slot.put(Field::Target, client.target.whole)?;
+    slot.put(Field::Query, client.target.query.unwrap_or_default())?;
     slot.put(Field::Protocol, if parts.version == Version::HTTP_10 { b"HTTP/1.0" } else { b"HTTP/1.1" })?;
     slot.put(Field::DocumentRoot, site.root.as_os_str().as_bytes())?;
     slot.put(Field::ScriptFilename, script.file.as_os_str().as_bytes())?;
@@ -312,179 +317,6 @@ fn passed_on(parts: &Parts) -> impl Iterator<Item = (&str, &[u8])> {
         (&header::HOST, Some(host)) => Some((name.as_str(), host)),
         _ => Some((name.as_str(), value.as_bytes())),
     })
-}
-
-/// Headers that are between two neighbours only (RFC 9110, 7.6.1); hyper writes its own.
-fn is_hop_by_hop(name: &HeaderName) -> bool {
-    matches!(
-        *name,
-        header::CONNECTION | header::TRANSFER_ENCODING | header::UPGRADE | header::TE | header::TRAILER
-    ) || name == "keep-alive"
-        || name == "proxy-connection"
-}
-
-async fn translate(
-    site: &Site,
-    parts: &Parts,
-    head: ResponseHead,
-    mut exchange: Exchange,
-    pump: Option<Pump>,
-) -> Response<Body> {
-    let mut response = Response::new(Body::new(Kind::Empty));
-    // hyper sends no informational answers for us, and one alone would not be an answer.
-    let status = StatusCode::from_u16(head.status).ok().filter(|status| !status.is_informational());
-    let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    *response.status_mut() = status;
-    let standard = status.canonical_reason().map(str::as_bytes);
-    // A code without a standard phrase gets an empty one, which is what HTTP asks for.
-    let reason = head.reason.clone().or(standard.is_none().then(Bytes::new));
-    if let Some(reason) = reason
-        && standard != Some(&reason[..])
-        && let Ok(reason) = hyper::ext::ReasonPhrase::try_from(reason)
-    {
-        response.extensions_mut().insert(reason);
-    }
-    let mut file = None;
-    let mut length = None;
-    let headers = response.headers_mut();
-    for (name, value) in head.headers() {
-        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(&name), HeaderValue::from_maybe_shared(value))
-        else {
-            tracing::warn!(app = site.name, "a response header of the script is malformed and was dropped");
-            continue;
-        };
-        if is_hop_by_hop(&name) {
-            continue;
-        }
-        if name == header::CONTENT_TYPE {
-            // One type, the last one; an empty one means none.
-            if value.is_empty() {
-                headers.remove(name);
-            } else {
-                headers.insert(name, value);
-            }
-        } else if name == header::CONTENT_LENGTH {
-            length = value.to_str().ok().and_then(|v| v.parse::<u64>().ok());
-        } else if name == "x-accel-redirect" || name == "x-sendfile" {
-            file = Some((name == "x-sendfile", value));
-        } else if !name.as_str().starts_with("x-accel-") {
-            headers.append(name, value);
-        }
-    }
-    if let Some((absolute, path)) = file {
-        exchange.discard();
-        return send_file(site, parts, response, absolute, &path).await;
-    }
-    if status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED {
-        if status == StatusCode::NOT_MODIFIED {
-            response.headers_mut().remove(header::CONTENT_TYPE);
-        }
-        exchange.discard();
-        return response;
-    }
-    if parts.method == Method::HEAD {
-        // What the script would have sent is unknown, unless it says so.
-        if let Some(length) = length {
-            response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
-        }
-        exchange.discard();
-        return response;
-    }
-    let kind = match exchange.remaining() {
-        Some(left) => whole(&mut exchange, left).await.map(Kind::Full),
-        None => None,
-    };
-    let kind = kind.unwrap_or_else(|| {
-        // The script's own length is believed while its body is not known; hyper holds it to that.
-        if let Some(length) = length {
-            response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
-        }
-        Kind::Running(Box::new(Running { exchange, pump }))
-    });
-    *response.body_mut() = Body::new(kind);
-    response
-}
-
-/// The whole body of a complete answer. `None` should never be: the answer was there.
-async fn whole(exchange: &mut Exchange, left: u64) -> Option<Bytes> {
-    if left == 0 {
-        return Some(Bytes::new());
-    }
-    let first = poll_fn(|cx| exchange.poll_body(cx)).await?.ok()?;
-    (first.len() as u64 == left).then_some(first)
-}
-
-/// X-Accel-Redirect (a path of the site) and X-Sendfile (a path of the machine, below the root or a configured directory).
-async fn send_file(
-    site: &Site,
-    parts: &Parts,
-    script: Response<Body>,
-    absolute: bool,
-    path: &HeaderValue,
-) -> Response<Body> {
-    let found = if absolute { below_roots(site, path) } else { inside_site(site, path) };
-    let served = match found {
-        Some((path, meta)) => {
-            let method = if parts.method == Method::HEAD { Method::HEAD } else { Method::GET };
-            files::serve(&method, &parts.headers, &path, meta).await
-        }
-        None => {
-            tracing::error!(
-                app = site.name,
-                "the script asked to send {path:?}, which is not a file of the site; X-Sendfile needs a path below \
-                 the document root or one of sendfile_roots"
-            );
-            Err(StatusCode::NOT_FOUND)
-        }
-    };
-    match served {
-        Ok(mut response) => {
-            // The script knows its file better: type, disposition, caching, cookies.
-            let mut last: Option<HeaderName> = None;
-            let (mut script_parts, _) = script.into_parts();
-            for (name, value) in script_parts.headers.drain() {
-                match name {
-                    Some(name) => {
-                        response.headers_mut().insert(name.clone(), value);
-                        last = Some(name);
-                    }
-                    None => {
-                        if let Some(name) = &last {
-                            response.headers_mut().append(name.clone(), value);
-                        }
-                    }
-                }
-            }
-            response
-        }
-        Err(status) => {
-            let mut response = Response::new(Body::new(Kind::Full(crate::pages::error(status, None))));
-            *response.status_mut() = status;
-            html(response.headers_mut());
-            response
-        }
-    }
-}
-
-pub(crate) fn html(headers: &mut HeaderMap) {
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-}
-
-fn inside_site(site: &Site, path: &HeaderValue) -> Option<(PathBuf, std::fs::Metadata)> {
-    let path = path.to_str().ok()?;
-    let path = route::normalise(path.split('?').next()?)?;
-    match route::resolve(site, &path) {
-        Target::File(file, meta) => Some((file, meta)),
-        _ => None,
-    }
-}
-
-fn below_roots(site: &Site, path: &HeaderValue) -> Option<(PathBuf, std::fs::Metadata)> {
-    use std::ffi::OsStr;
-    let path = std::fs::canonicalize(OsStr::from_bytes(path.as_bytes())).ok()?;
-    let allowed = std::iter::once(&site.root).chain(&site.sendfile_roots).any(|root| path.starts_with(root));
-    let meta = std::fs::metadata(&path).ok()?;
-    (allowed && meta.is_file()).then_some((path, meta))
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
-//! Strict framing: sees every byte of a connection before hyper does.
+//! A connection's socket behind the framing: sees every byte before hyper does.
 //!
-//! hyper and httparse are lenient where a proxy in front may not be (bare LF, Content-Length beside Transfer-Encoding), and a
-//! difference of opinion about where a request ends is how requests are smuggled. So this keeps its own account of heads and bodies
-//! and lets only what is plainly HTTP/1 pass. A head is held back until it is complete; a refused one is replaced by a
-//! harmless request, which the service answers with the recorded status. It never changes an accepted byte.
+//! A head is held back until it is complete; a refused one is replaced by a harmless request, which the service answers with the recorded
+//! status. An accepted byte is never changed, except in a target that hyper would not take (see [`crate::target`]).
 
 use std::{
     io,
+    mem::MaybeUninit,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -14,303 +13,11 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::{Limits, connection::State};
-
-/// Why a request was refused: the status to answer, and words for the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) status: u16,
-    pub(crate) reason: &'static str,
-    /// In the middle of a body; else at the start of a head.
-    in_body: bool,
-}
-
-const fn refuse(status: u16, reason: &'static str) -> Refusal {
-    Refusal { status, reason, in_body: false }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// Between two messages, or inside a head.
-    Head,
-    Body(u64),
-    ChunkSize,
-    Chunk(u64),
-    ChunkEnd,
-    Trailers,
-    /// Refused: nothing more is read.
-    Refused,
-}
-
-/// Follows the framing of one direction of a connection.
-pub(crate) struct Framing {
-    place: Place,
-    head_size: usize,
-    header_count: usize,
-    uri_length: usize,
-    /// A line that is not complete yet (chunk sizes and trailers only; heads are held as a whole).
-    line: Vec<u8>,
-}
-
-/// What became of a piece of input.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// All of it may pass.
-    Pass,
-    /// It may pass up to here; the rest is the beginning of a head that is not complete.
-    Hold(usize),
-    /// It may pass up to here; what follows is refused.
-    Refuse(usize, Refusal),
-}
-
-impl Framing {
-    pub(crate) fn new(limits: &Limits) -> Framing {
-        Framing {
-            place: Place::Head,
-            head_size: limits.head_size,
-            header_count: limits.header_count,
-            uri_length: limits.uri_length,
-            line: Vec::new(),
-        }
-    }
-
-    pub(crate) fn feed(&mut self, input: &[u8]) -> Verdict {
-        let mut at = 0;
-        while at < input.len() {
-            let rest = &input[at..];
-            match self.place {
-                Place::Refused => return Verdict::Refuse(at, refuse(400, "data after a refused request")),
-                Place::Head => match self.head(rest) {
-                    Ok(Some(len)) => at += len,
-                    Ok(None) => return Verdict::Hold(at),
-                    Err(refusal) => {
-                        self.place = Place::Refused;
-                        return Verdict::Refuse(at, refusal);
-                    }
-                },
-                Place::Body(left) => {
-                    let n = left.min(rest.len() as u64);
-                    at += n as usize;
-                    self.place = if n == left { Place::Head } else { Place::Body(left - n) };
-                }
-                Place::Chunk(left) => {
-                    let n = left.min(rest.len() as u64);
-                    at += n as usize;
-                    self.place = if n == left { Place::ChunkEnd } else { Place::Chunk(left - n) };
-                }
-                Place::ChunkSize | Place::ChunkEnd | Place::Trailers => match self.line_of_body(rest) {
-                    Ok(n) => at += n,
-                    Err(refusal) => {
-                        self.place = Place::Refused;
-                        return Verdict::Refuse(at, Refusal { in_body: true, ..refusal });
-                    }
-                },
-            }
-        }
-        Verdict::Pass
-    }
-
-    /// Takes bytes up to the end of a line of the chunked coding; returns how many.
-    fn line_of_body(&mut self, rest: &[u8]) -> Result<usize, Refusal> {
-        let end = memchr::memchr(b'\n', rest);
-        let n = end.map_or(rest.len(), |i| i + 1);
-        self.line.extend_from_slice(&rest[..n]);
-        let limit = if self.place == Place::Trailers { self.head_size } else { 256 };
-        if self.line.len() > limit {
-            return Err(refuse(400, "a chunk's size line or the trailers are too long"));
-        }
-        if end.is_none() {
-            // Refused as early as possible: what follows a chunk is CR LF, nothing else.
-            if self.place == Place::ChunkEnd && !b"\r\n".starts_with(&self.line) {
-                return Err(refuse(400, "a chunk is longer than its size"));
-            }
-            return Ok(n);
-        }
-        let Some(line) = self.line.strip_suffix(b"\r\n") else {
-            return Err(refuse(400, "a line of the chunked body does not end in CR LF"));
-        };
-        if memchr::memchr3(b'\r', b'\n', b'\0', line).is_some() {
-            return Err(refuse(400, "control characters in the chunked body's lines"));
-        }
-        self.place = match self.place {
-            Place::ChunkSize => {
-                let digits = line.iter().take_while(|b| b.is_ascii_hexdigit()).count();
-                let (size, extension) = line.split_at(digits);
-                let size = std::str::from_utf8(size).ok().and_then(|size| u64::from_str_radix(size, 16).ok());
-                // Chunk extensions are ignored, but they must look like some.
-                let extension = extension.trim_ascii_start();
-                match size {
-                    Some(_) if !extension.is_empty() && extension[0] != b';' => {
-                        return Err(refuse(400, "a chunk's size is malformed"));
-                    }
-                    Some(0) => Place::Trailers,
-                    Some(size) if size <= u64::MAX >> 4 => Place::Chunk(size),
-                    _ => return Err(refuse(400, "a chunk's size is malformed")),
-                }
-            }
-            Place::ChunkEnd if line.is_empty() => Place::ChunkSize,
-            Place::ChunkEnd => return Err(refuse(400, "a chunk is longer than its size")),
-            Place::Trailers if line.is_empty() => Place::Head,
-            Place::Trailers => {
-                header_line(line)?;
-                Place::Trailers
-            }
-            _ => unreachable!("only called for lines of a chunked body"),
-        };
-        self.line.clear();
-        Ok(n)
-    }
-
-    /// Looks for a whole head at the start of `rest`: its length, or `None` when more bytes are needed.
-    fn head(&mut self, rest: &[u8]) -> Result<Option<usize>, Refusal> {
-        let mut at = 0;
-        // An empty line before a request is to be ignored (RFC 9112, 2.2); more than one is noise.
-        if rest.starts_with(b"\r\n") {
-            at = 2;
-        } else if rest == b"\r" {
-            return Ok(None);
-        }
-        let mut request: Option<(bool, &[u8])> = None;
-        let (mut hosts, mut headers) = (0, 0);
-        let mut length: Option<&[u8]> = None;
-        let mut chunked = false;
-        loop {
-            let Some(end) = memchr::memchr(b'\n', &rest[at..]) else {
-                if request.is_none() && rest.len() - at > self.uri_length + 64 {
-                    return Err(refuse(414, "the request target is too long"));
-                }
-                if rest.len() > self.head_size {
-                    return Err(refuse(431, "the request's head is too large"));
-                }
-                return Ok(None);
-            };
-            let line = &rest[at..at + end];
-            at += end + 1;
-            if at > self.head_size {
-                let too_long = request.is_none() && line.len() > self.uri_length;
-                return Err(if too_long {
-                    refuse(414, "the request target is too long")
-                } else {
-                    refuse(431, "the request's head is too large")
-                });
-            }
-            let Some(line) = line.strip_suffix(b"\r") else {
-                return Err(refuse(400, "a line does not end in CR LF"));
-            };
-            let Some((http_1_1, _)) = request else {
-                request = Some(self.request_line(line)?);
-                continue;
-            };
-            if line.is_empty() {
-                if http_1_1 && hosts != 1 {
-                    return Err(refuse(400, "HTTP/1.1 needs exactly one Host"));
-                }
-                if hosts > 1 {
-                    return Err(refuse(400, "more than one Host"));
-                }
-                self.place = match (length, chunked) {
-                    (Some(_), true) => return Err(refuse(400, "both Content-Length and Transfer-Encoding")),
-                    (None, true) if !http_1_1 => return Err(refuse(400, "Transfer-Encoding in HTTP/1.0")),
-                    (None, true) => Place::ChunkSize,
-                    (Some(length), false) => match content_length(length)? {
-                        0 => Place::Head,
-                        n => Place::Body(n),
-                    },
-                    (None, false) => Place::Head,
-                };
-                self.line.clear();
-                return Ok(Some(at));
-            }
-            headers += 1;
-            if headers > self.header_count {
-                return Err(refuse(431, "too many headers"));
-            }
-            let (name, value) = header_line(line)?;
-            match name.len() {
-                4 if name.eq_ignore_ascii_case(b"host") => {
-                    hosts += 1;
-                    if value
-                        .iter()
-                        .any(|b| !(b.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(b)))
-                    {
-                        return Err(refuse(400, "the Host is malformed"));
-                    }
-                }
-                14 if name.eq_ignore_ascii_case(b"content-length") => {
-                    if length.is_some_and(|before| before != value) {
-                        return Err(refuse(400, "two values of Content-Length"));
-                    }
-                    length = Some(value);
-                }
-                17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
-                    if chunked || !value.eq_ignore_ascii_case(b"chunked") {
-                        return Err(refuse(400, "a Transfer-Encoding other than chunked"));
-                    }
-                    chunked = true;
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn request_line<'a>(&self, line: &'a [u8]) -> Result<(bool, &'a [u8]), Refusal> {
-        let malformed = refuse(400, "the request line is malformed");
-        let mut parts = line.split(|b| *b == b' ');
-        let (Some(method), Some(target), Some(version), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return Err(malformed);
-        };
-        if method.is_empty() || !method.iter().all(|b| is_token(*b)) || target.is_empty() {
-            return Err(malformed);
-        }
-        if target.len() > self.uri_length {
-            return Err(refuse(414, "the request target is too long"));
-        }
-        if target.iter().any(|b| *b <= b' ' || *b == 0x7f) {
-            return Err(malformed);
-        }
-        match version {
-            b"HTTP/1.1" => Ok((true, target)),
-            b"HTTP/1.0" => Ok((false, target)),
-            _ if version.starts_with(b"HTTP/") => {
-                Err(refuse(505, "a version of HTTP other than 1.0 and 1.1"))
-            }
-            _ => Err(malformed),
-        }
-    }
-}
-
-fn is_token(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b)
-}
-
-/// One header field: name and trimmed value.
-fn header_line(line: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
-    if matches!(line.first(), Some(b' ' | b'\t')) {
-        return Err(refuse(400, "a folded header line"));
-    }
-    let colon = memchr::memchr(b':', line).ok_or(refuse(400, "a header line without a colon"))?;
-    let (name, value) = (&line[..colon], &line[colon + 1..]);
-    if name.is_empty() || !name.iter().all(|b| is_token(*b)) {
-        return Err(refuse(400, "a malformed header name"));
-    }
-    if value.iter().any(|b| (*b < b' ' && *b != b'\t') || *b == 0x7f) {
-        return Err(refuse(400, "control characters in a header"));
-    }
-    // Only blanks are optional white space (RFC 9110, 5.6.3).
-    let from = value.iter().position(|b| !matches!(b, b' ' | b'\t')).unwrap_or(value.len());
-    let to = value.iter().rposition(|b| !matches!(b, b' ' | b'\t')).map_or(from, |i| i + 1);
-    Ok((name, &value[from..to]))
-}
-
-fn content_length(value: &[u8]) -> Result<u64, Refusal> {
-    let malformed = refuse(400, "a malformed Content-Length");
-    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-        return Err(malformed);
-    }
-    std::str::from_utf8(value).ok().and_then(|v| v.parse().ok()).ok_or(malformed)
-}
+use crate::{
+    Limits,
+    framing::{Framing, Refusal, Verdict},
+    state::State,
+};
 
 /// What hyper gets to see instead of a refused request. By its method the service knows it from requests that came before.
 pub(crate) const REFUSED: &str = "REFUSED";
@@ -329,11 +36,10 @@ pub(crate) struct Guard<S> {
     /// Why reading fails once `ready` is delivered.
     broken: Option<&'static str>,
     ended: bool,
-    drained: usize,
 }
 
-/// How much a refused client may still send before it is cut off without having read its answer.
-const LINGER: usize = 1 << 20;
+/// As much of a refused head is written down.
+const SHOWN: usize = 8 << 10;
 
 impl<S> Guard<S> {
     pub(crate) fn new(inner: S, limits: &Limits, state: Arc<State>) -> Guard<S> {
@@ -346,7 +52,6 @@ impl<S> Guard<S> {
             ready_at: 0,
             broken: None,
             ended: false,
-            drained: 0,
         }
     }
 
@@ -360,12 +65,18 @@ impl<S> Guard<S> {
         }
     }
 
+    fn keep_originals(&mut self) {
+        let originals = self.framing.take_originals();
+        if !originals.is_empty() {
+            self.state.keep_originals(originals);
+        }
+    }
+
     /// Appends what hyper gets instead of what was refused. In a body that is an error of the socket, for no byte is certain to be
     /// one in every state of its decoder.
-    fn refused(&mut self, refusal: Refusal) {
+    fn refused(&mut self, refusal: Refusal, head: &[u8]) {
         self.state.head_ends();
-        self.state.refuse(refusal);
-        self.held = Vec::new();
+        self.state.refuse(refusal, head[..head.len().min(SHOWN)].to_vec());
         if refusal.in_body {
             self.broken = Some(refusal.reason);
         } else {
@@ -399,7 +110,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
                 if to.filled().len() == before {
                     return Poll::Ready(Ok(()));
                 }
-                match this.framing.feed(&to.filled()[before..]) {
+                let verdict = this.framing.feed(&mut to.filled_mut()[before..]);
+                this.keep_originals();
+                match verdict {
                     Verdict::Pass => return Poll::Ready(Ok(())),
                     Verdict::Hold(at) => {
                         this.held.extend_from_slice(&to.filled()[before + at..]);
@@ -407,8 +120,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
                         this.state.head_begins();
                     }
                     Verdict::Refuse(at, refusal) => {
+                        this.refused(refusal, &to.filled()[before + at..]);
                         to.set_filled(before + at);
-                        this.refused(refusal);
                     }
                 }
                 if to.filled().len() > before {
@@ -421,11 +134,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
                 if more.filled().is_empty() {
                     // The client left in the middle of a head.
                     this.ended = true;
-                    this.held = Vec::new();
+                    this.state.leave_unfinished(400, std::mem::take(&mut this.held));
                     return Poll::Ready(Ok(()));
                 }
                 this.held.extend_from_slice(more.filled());
-                match this.framing.feed(&this.held) {
+                let verdict = this.framing.feed(&mut this.held);
+                this.keep_originals();
+                match verdict {
                     Verdict::Pass => {
                         this.ready = std::mem::take(&mut this.held);
                         this.state.head_ends();
@@ -435,9 +150,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
                         this.ready = std::mem::replace(&mut this.held, rest);
                     }
                     Verdict::Refuse(at, refusal) => {
+                        let refused = this.held.split_off(at);
                         this.ready = std::mem::take(&mut this.held);
-                        this.ready.truncate(at);
-                        this.refused(refusal);
+                        this.refused(refusal, &refused);
                     }
                 }
             }
@@ -472,157 +187,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
         Pin::new(&mut self.get_mut().inner).poll_flush(cx)
     }
 
-    /// After a refusal the client may still be sending. Closing then would reset the connection, and it would never read why; so
-    /// only the writing side is closed, and what comes is thrown away for a while (the connection's timeouts bound it).
+    /// A client whose request was answered before it was whole may still be sending. Closing then would reset the connection, and it would
+    /// never read the answer; so only the writing side is closed, and what comes is thrown away for a while (see [`State::lingers`]).
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(Pin::new(&mut this.inner).poll_shutdown(cx))?;
-        if !this.state.lingers_at_end() {
+        if !this.state.lingers_at_end() && !this.framing.in_body() {
             return Poll::Ready(Ok(()));
         }
-        this.state.lingers();
-        let mut block = [0; 16384];
-        while this.drained < LINGER {
-            let mut more = ReadBuf::new(&mut block);
+        let mut block = [MaybeUninit::uninit(); 16384];
+        loop {
+            this.state.lingers();
+            let mut more = ReadBuf::uninit(&mut block);
             match ready!(Pin::new(&mut this.inner).poll_read(cx, &mut more)) {
-                Ok(()) if !more.filled().is_empty() => this.drained += more.filled().len(),
-                _ => break,
+                Ok(()) if !more.filled().is_empty() => {}
+                _ => return Poll::Ready(Ok(())),
             }
         }
-        Poll::Ready(Ok(()))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn framing() -> Framing {
-        Framing::new(&Limits { head_size: 1000, header_count: 5, uri_length: 100, ..Limits::default() })
-    }
-
-    /// Fed at once and byte by byte, with held bytes fed again as the guard does.
-    fn verdict(input: &[u8]) -> Result<usize, u16> {
-        let whole = match framing().feed(input) {
-            Verdict::Pass => Ok(input.len()),
-            Verdict::Hold(at) => Ok(at),
-            Verdict::Refuse(_, refusal) => Err(refusal.status),
-        };
-        let mut slow = framing();
-        let (mut held, mut passed) = (Vec::new(), 0);
-        let mut split = Ok(());
-        for b in input {
-            held.push(*b);
-            match slow.feed(&held) {
-                Verdict::Pass => {
-                    passed += held.len();
-                    held.clear();
-                }
-                Verdict::Hold(at) => {
-                    passed += at;
-                    held.drain(..at);
-                }
-                Verdict::Refuse(_, refusal) => {
-                    split = Err(refusal.status);
-                    break;
-                }
-            }
+impl<S> Drop for Guard<S> {
+    fn drop(&mut self) {
+        if !self.held.is_empty() && self.state.is_late() {
+            self.state.leave_unfinished(408, std::mem::take(&mut self.held));
         }
-        assert_eq!(whole, split.map(|()| passed), "{}", String::from_utf8_lossy(input));
-        whole
-    }
-
-    #[test]
-    fn plain_requests_pass_whole() {
-        for input in [
-            &b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"[..],
-            b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.0\r\n\r\n",
-            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\nHost: a\r\n\r\n",
-            b"POST / HTTP/1.1\r\nHost: a\r\ntransfer-encoding: Chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nT: v\r\n\r\nGET / HTTP/1.0\r\n\r\n",
-            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nab",
-        ] {
-            assert_eq!(verdict(input), Ok(input.len()), "{}", String::from_utf8_lossy(input));
-        }
-    }
-
-    #[test]
-    fn an_incomplete_head_is_held() {
-        assert_eq!(framing().feed(b"GET / HTTP/1.1\r\nHost: a\r\n"), Verdict::Hold(0));
-        let two = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /";
-        assert_eq!(framing().feed(two), Verdict::Hold(two.len() - 5));
-    }
-
-    #[test]
-    fn what_is_not_plainly_http_is_refused() {
-        let head = |extra: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{extra}\r\n").into_bytes();
-        for extra in [
-            "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
-            "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
-            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
-            "Transfer-Encoding: gzip, chunked\r\n",
-            "Transfer-Encoding: \u{b}chunked\r\n",
-            "Content-Length: 5\r\nContent-Length: 6\r\n",
-            "Content-Length: +5\r\n",
-            "Content-Length: 5 5\r\n",
-            "Content-Length: \r\n",
-            "Content-Length: 18446744073709551616\r\n",
-            "Host: b\r\n",
-            "X : y\r\n",
-            ": y\r\n",
-            "X\r\n",
-            "X: a\0b\r\n",
-            "X: a\rb\r\n",
-            "X: a\n",
-            "X: a\r\n b\r\n",
-        ] {
-            assert_eq!(verdict(&head(extra)), Err(400), "{extra:?}");
-        }
-        for input in [
-            &b"GET / HTTP/1.1\nHost: a\r\n\r\n"[..],
-            b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n",
-            b"GET / HTTP/1.1 \r\nHost: a\r\n\r\n",
-            b"GET /\r\n\r\n",
-            b"GET / HTTP/1.1\r\n\r\n",
-            b"G(T / HTTP/1.1\r\nHost: a\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
-        ] {
-            assert_eq!(verdict(input), Err(400), "{}", String::from_utf8_lossy(input));
-        }
-        assert_eq!(verdict(b"GET / HTTP/2.0\r\nHost: a\r\n\r\n"), Err(505));
-    }
-
-    #[test]
-    fn chunked_bodies_are_followed_exactly() {
-        let body = |body: &str| {
-            let mut all = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
-            all.extend(body.as_bytes());
-            verdict(&all)
-        };
-        assert!(body("3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n").is_ok());
-        for wrong in [
-            "x\r\n",
-            "\r\n",
-            "+3\r\nabc\r\n",
-            "0x3\r\nabc\r\n",
-            "3 abc\r\nabc\r\n",
-            "3\nabc\r\n",
-            "3\r\nabcd\r\n",
-            "3\r\nabc\n",
-            "fffffffffffffffff\r\n",
-            "0\r\nbad trailer\r\n\r\n",
-        ] {
-            assert_eq!(body(wrong), Err(400), "{wrong:?}");
-        }
-        assert_eq!(body(&format!("3;{}\r\n", "x".repeat(400))), Err(400));
-    }
-
-    #[test]
-    fn limits() {
-        let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(200));
-        assert_eq!(verdict(long.as_bytes()), Err(414));
-        let large = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(2000));
-        assert_eq!(verdict(large.as_bytes()), Err(431));
-        let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(5));
-        assert_eq!(verdict(many.as_bytes()), Err(431));
     }
 }

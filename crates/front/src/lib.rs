@@ -15,17 +15,23 @@ mod connection;
 mod dynamic;
 mod files;
 mod forwarded;
+mod framing;
 mod guard;
 mod listen;
+mod log_writer;
 mod metrics;
 mod pages;
+mod request;
 mod route;
 pub mod runtime;
 mod site;
+mod state;
+mod target;
+mod translate;
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -72,7 +78,7 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// While the client takes no byte of the answer.
     pub write_timeout: Duration,
-    /// Connections at one time; further ones wait in the listeners' backlogs.
+    /// Connections at one time, on all listeners together; further ones wait in the listeners' backlogs.
     pub connections: usize,
 }
 
@@ -92,10 +98,15 @@ impl Default for Limits {
     }
 }
 
+/// How long the end waits for the access log's disk or pipe.
+const LOG_PATIENCE: Duration = Duration::from_secs(5);
+
 /// The front: what all connections share.
 pub struct Front {
     settings: ArcSwap<Settings>,
     routes: ArcSwap<Routes>,
+    /// Access logs that a reload has replaced and that requests still write to.
+    former_logs: Mutex<Vec<AccessLog>>,
     metrics: Arc<Metrics>,
     connections: connection::Connections,
     /// `None` once the front drains.
@@ -113,6 +124,7 @@ impl Front {
         Arc::new(Front {
             settings: ArcSwap::from_pointee(settings),
             routes: ArcSwap::from_pointee(routes),
+            former_logs: Mutex::default(),
             metrics,
             connections: connection::Connections::default(),
             graceful: Mutex::new(Some(hyper_util::server::graceful::GracefulShutdown::new())),
@@ -123,8 +135,14 @@ impl Front {
 
     /// Replaces settings and routes together; requests that are being served keep the old ones.
     pub fn swap(&self, settings: Settings, routes: Routes) {
-        self.settings.store(Arc::new(settings));
+        let old = self.settings.swap(Arc::new(settings));
         self.routes.store(Arc::new(routes));
+        if !old.access_log.is_same(&self.settings.load().access_log) {
+            self.former_logs().push(old.access_log.clone());
+        }
+        drop(old);
+        self.flush_logs();
+        self.connections.look_for_room();
     }
 
     /// The routes in force.
@@ -142,9 +160,46 @@ impl Front {
         self.connections.count()
     }
 
-    /// Reopens the access log's file, after it was rotated.
-    pub fn reopen_logs(&self) -> std::io::Result<()> {
-        self.settings.load().access_log.reopen()
+    /// The access log in force.
+    pub fn access_log(&self) -> AccessLog {
+        self.settings.load().access_log.clone()
+    }
+
+    /// Reopens the access log's file, after it was rotated or a reload asks for it; what was written before goes to the old one.
+    pub async fn reopen_logs(&self) -> std::io::Result<()> {
+        self.access_log().reopen().await
+    }
+
+    fn former_logs(&self) -> MutexGuard<'_, Vec<AccessLog>> {
+        self.former_logs.lock().expect("no panic while it is held")
+    }
+
+    /// Hands what was gathered to the access log's thread, and says how many lines were lost.
+    fn flush_logs(&self) {
+        let mut lost = self.settings.load().access_log.flush();
+        self.former_logs().retain(|log| {
+            lost += log.flush();
+            log.is_shared()
+        });
+        if lost > 0 {
+            self.metrics.lost_lines(lost);
+            tracing::error!(
+                lines = lost,
+                "lines of the access log were lost: it cannot be written, or not fast enough"
+            );
+        }
+    }
+
+    /// Waits until the access log is written, for a few seconds at most.
+    async fn finish_logs(&self) {
+        let mut logs = std::mem::take(&mut *self.former_logs());
+        logs.push(self.access_log());
+        for log in &logs {
+            if !log.finish(LOG_PATIENCE).await {
+                tracing::error!("the access log's last lines are lost: what it is written to takes nothing");
+            }
+            self.metrics.lost_lines(log.flush());
+        }
     }
 
     fn request_id(&self) -> String {

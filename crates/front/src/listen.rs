@@ -10,7 +10,8 @@ use std::{
 
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 
-/// `127.0.0.1:8080`, `[::1]:80`, `:8080` or `8080` (all IPv4 interfaces), `localhost:8080`, `unix:/path` or `/path`.
+/// `127.0.0.1:8080`, `[::1]:80`, `:8080` or `8080` (all IPv4 interfaces), `[::]:8080` (all IPv6 interfaces), `localhost:8080`,
+/// `unix:/path` or `/path`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ListenAddr {
     /// A TCP port.
@@ -86,6 +87,10 @@ impl Listener {
                     let socket =
                         if socket_addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
                     socket.set_reuseaddr(true)?;
+                    if socket_addr.is_ipv6() {
+                        // As nginx does: "[::]:80" leaves IPv4 to ":80", so that both can be listened to.
+                        rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
+                    }
                     socket.bind(*socket_addr)?;
                     // The kernel caps it at net.core.somaxconn.
                     socket.listen(4096)

@@ -36,6 +36,7 @@ pub struct Metrics {
     in_flight: Family<App, Gauge>,
     sent: Family<App, Counter>,
     refused: Counter,
+    lost_lines: Counter,
     connections: Gauge,
     sites: Mutex<HashMap<String, Arc<SiteMetrics>>>,
 }
@@ -50,6 +51,7 @@ impl Metrics {
             in_flight: Family::default(),
             sent: Family::default(),
             refused: Counter::default(),
+            lost_lines: Counter::default(),
             connections: Gauge::default(),
             sites: Mutex::default(),
         };
@@ -74,6 +76,11 @@ impl Metrics {
             metrics.sent.clone(),
         );
         registry.register("hayate_requests_refused", "Malformed requests refused", metrics.refused.clone());
+        registry.register(
+            "hayate_access_log_lost",
+            "Lines of the access log that could not be written",
+            metrics.lost_lines.clone(),
+        );
         registry.register("hayate_connections", "Open connections", metrics.connections.clone());
         Arc::new(metrics)
     }
@@ -98,6 +105,10 @@ impl Metrics {
 
     pub(crate) fn refused(&self) {
         self.refused.inc();
+    }
+
+    pub(crate) fn lost_lines(&self, lines: u64) {
+        self.lost_lines.inc_by(lines);
     }
 
     pub(crate) fn connected(&self, by: i64) {

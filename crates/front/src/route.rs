@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{connection::seconds, site::Site};
+use crate::{site::Site, state::seconds};
 
 /// A script to run.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,17 +26,16 @@ pub struct Script {
 
 /// What answers a path.
 #[derive(Debug)]
-pub(crate) enum Target {
+pub(crate) enum Found {
     File(PathBuf, Metadata),
     Script(Arc<Script>),
     /// A directory named without its slash.
     AddSlash,
-    NotFound,
+    Nothing,
 }
 
 /// Decodes and normalises a path; `None` when it is malformed or leaves the root.
-pub(crate) fn normalise(raw: &str) -> Option<Vec<u8>> {
-    let raw = raw.as_bytes();
+pub(crate) fn normalise(raw: &[u8]) -> Option<Vec<u8>> {
     if raw.first() != Some(&b'/') {
         return None;
     }
@@ -105,7 +104,7 @@ fn below(root: &Path, path: &[u8]) -> PathBuf {
 }
 
 /// `path` is normalised and belongs to the site.
-pub(crate) fn resolve(site: &Site, path: &[u8]) -> Target {
+pub(crate) fn resolve(site: &Site, path: &[u8]) -> Found {
     let now = seconds();
     {
         let mut found = site.found.lock().expect("no panic while it is held");
@@ -113,11 +112,11 @@ pub(crate) fn resolve(site: &Site, path: &[u8]) -> Target {
             found.0 = now;
             found.1.clear();
         } else if let Some(script) = found.1.get(path) {
-            return Target::Script(Arc::clone(script));
+            return Found::Script(Arc::clone(script));
         }
     }
     let target = look(site, path);
-    if let Target::Script(script) = &target {
+    if let Found::Script(script) = &target {
         let mut found = site.found.lock().expect("no panic while it is held");
         if found.1.len() < 1024 {
             found.1.insert(path.to_vec(), Arc::clone(script));
@@ -126,19 +125,19 @@ pub(crate) fn resolve(site: &Site, path: &[u8]) -> Target {
     target
 }
 
-fn look(site: &Site, path: &[u8]) -> Target {
+fn look(site: &Site, path: &[u8]) -> Found {
     let prefix = if site.path == "/" { &b""[..] } else { site.path.as_bytes() };
     let inside = &path[prefix.len()..];
     if hidden(inside) {
-        return Target::NotFound;
+        return Found::Nothing;
     }
     if inside.is_empty() {
-        return Target::AddSlash;
+        return Found::AddSlash;
     }
     let script = |at: &[u8], path_info: &[u8]| {
         let file = below(&site.root, at);
         let name = [prefix, at].concat();
-        Target::Script(Arc::new(Script { file, name, path_info: path_info.to_vec() }))
+        Found::Script(Arc::new(Script { file, name, path_info: path_info.to_vec() }))
     };
     // The first part of the path that is a script, and what follows it.
     let mut from = 0;
@@ -151,7 +150,7 @@ fn look(site: &Site, path: &[u8]) -> Target {
         match fs::metadata(below(&site.root, &inside[..end])) {
             Ok(meta) if meta.is_file() => return script(&inside[..end], &inside[end..]),
             Ok(meta) if meta.is_dir() => continue,
-            _ => return Target::NotFound,
+            _ => return Found::Nothing,
         }
     }
     let name = inside.rsplit(|b| *b == b'/').next().unwrap_or_default();
@@ -159,7 +158,7 @@ fn look(site: &Site, path: &[u8]) -> Target {
     match fs::metadata(&file) {
         Ok(meta) if meta.is_dir() => {
             if inside.last() != Some(&b'/') {
-                return Target::AddSlash;
+                return Found::AddSlash;
             }
             for index in &site.index {
                 let at = [inside, index.as_bytes()].concat();
@@ -167,7 +166,7 @@ fn look(site: &Site, path: &[u8]) -> Target {
                 match fs::metadata(&file) {
                     Ok(meta) if meta.is_file() && index.ends_with(".php") => return script(&at, b""),
                     Ok(meta) if meta.is_file() && !is_source(index.as_bytes()) => {
-                        return Target::File(file, meta);
+                        return Found::File(file, meta);
                     }
                     _ => {}
                 }
@@ -175,15 +174,15 @@ fn look(site: &Site, path: &[u8]) -> Target {
         }
         Ok(meta) if meta.is_file() && name.last() != Some(&b'/') => {
             if is_source(name) {
-                return Target::NotFound;
+                return Found::Nothing;
             }
-            return Target::File(file, meta);
+            return Found::File(file, meta);
         }
         _ => {}
     }
     match &site.front_controller {
         Some(controller) => script(&[b"/", controller.as_bytes()].concat(), b""),
-        None => Target::NotFound,
+        None => Found::Nothing,
     }
 }
 
@@ -192,7 +191,7 @@ mod tests {
     use super::*;
 
     fn path(raw: &str) -> Option<String> {
-        normalise(raw).map(|p| String::from_utf8_lossy(&p).into_owned())
+        normalise(raw.as_bytes()).map(|p| String::from_utf8_lossy(&p).into_owned())
     }
 
     #[test]

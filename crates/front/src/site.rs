@@ -32,18 +32,19 @@ pub struct Site {
     pub index: Vec<String>,
     /// Script below the root that answers what no file answers.
     pub front_controller: Option<String>,
-    /// Directories besides the root from which X-Sendfile may send.
-    pub sendfile_roots: Vec<PathBuf>,
+    /// Directories besides the root from which X-Sendfile may send. `None`: X-Sendfile and X-Accel-Redirect are passed on like any other
+    /// header, for a proxy in front that acts on them.
+    pub sendfile_roots: Option<Vec<PathBuf>>,
     /// Who runs the scripts.
     pub backend: Backend,
     /// Where its requests are counted.
     pub metrics: Arc<SiteMetrics>,
     /// Scripts found lately; see [`crate::route`].
-    pub found: Found,
+    pub found: Lately,
 }
 
 /// Scripts that were found on disk, kept for the second in which they were.
-pub type Found = Mutex<(u64, HashMap<Vec<u8>, Arc<Script>>)>;
+pub type Lately = Mutex<(u64, HashMap<Vec<u8>, Arc<Script>>)>;
 
 /// Who runs a site's scripts.
 pub enum Backend {
@@ -141,10 +142,10 @@ mod tests {
             root: "/".into(),
             index: vec![],
             front_controller: None,
-            sendfile_roots: vec![],
+            sendfile_roots: None,
             backend: Backend::Static,
             metrics: Arc::default(),
-            found: Found::default(),
+            found: Lately::default(),
         }
     }
 

@@ -102,7 +102,7 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
     let _pid_file = plan.pid_file.as_deref().map(PidFile::write).transpose()?;
     privileges::drop_to(plan.user.as_deref(), plan.group.as_deref())?;
 
-    let access_log = open_log(&plan)?;
+    let access_log = open_log(&plan, &AccessLog::off())?;
     let (orders, mut receiver) = mpsc::unbounded_channel();
     let server = Server::new(&plan, access_log.clone(), orders);
     let control_path = control.as_ref().map(|control| control.path().to_owned());
@@ -142,10 +142,7 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
             () = signals.recv() => Order::Stop,
             _ = hang_up.recv() => Order::Reload(None),
             _ = user1.recv() => {
-                match server.front.reopen_logs() {
-                    Ok(()) => tracing::info!("access log reopened"),
-                    Err(error) => tracing::error!("the access log goes on as it was: {error}"),
-                }
+                tokio::spawn(reopen_log(Arc::clone(&server.front)));
                 continue;
             }
             Some(order) = receiver.recv() => order,
@@ -182,7 +179,8 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
                 };
                 replies.extend(reply);
                 let known = listeners.addresses();
-                let task = tokio::spawn(prepare(args.clone(), known, Arc::clone(hub), open_files));
+                let log = server.front.access_log();
+                let task = tokio::spawn(prepare(args.clone(), known, log, Arc::clone(hub), open_files));
                 reload = Some(Reload { task, replies });
             }
         }
@@ -270,11 +268,12 @@ struct Fresh {
 async fn prepare(
     args: ServeArgs,
     known: Vec<ListenAddr>,
+    log: AccessLog,
     hub: Arc<Hub>,
     open_files: Option<u64>,
 ) -> Result<Fresh, String> {
     let plan = Plan::load(&args).map_err(|error| error.to_string())?;
-    let access_log = open_log(&plan).map_err(|error| error.to_string())?;
+    let access_log = open_log(&plan, &log).map_err(|error| error.to_string())?;
     let mut listeners = Vec::new();
     for addr in plan.listen.iter().filter(|addr| !known.contains(addr)) {
         listeners.push((addr.clone(), Listener::bind(addr).map_err(|error| error.to_string())?));
@@ -293,6 +292,7 @@ async fn prepare(
 fn switch(server: &Arc<Server>, listeners: &mut Listeners, fresh: Fresh) {
     let Fresh { plan, access_log, listeners: bound, apps } = fresh;
     let old = server.install(&plan, access_log, apps);
+    tokio::spawn(reopen_log(Arc::clone(&server.front)));
     listeners.keep(&plan.listen);
     bound.into_iter().for_each(|(addr, listener)| listeners.add(&server.front, addr, listener));
     for generation in old {
@@ -303,6 +303,14 @@ fn switch(server: &Arc<Server>, listeners: &mut Listeners, fresh: Fresh) {
             generation.drain(limit).await;
             server.retired(&generation);
         });
+    }
+}
+
+/// Without waiting for it: what the log is written to may be stalled.
+async fn reopen_log(front: Arc<Front>) {
+    match front.reopen_logs().await {
+        Ok(()) => tracing::debug!("access log reopened"),
+        Err(error) => tracing::error!("the access log goes on as it was: {error}"),
     }
 }
 
@@ -331,6 +339,7 @@ async fn end(server: &Arc<Server>, mut listeners: Listeners, limit: Duration, si
             each(&generations, |generation| async move { generation.kill().await }).await;
         }
     }
+    server.front.close().await;
     tracing::info!("stopped");
 }
 

@@ -88,15 +88,17 @@ struct AppStatus {
     document_root: String,
 }
 
-/// Opens the access log.
-pub fn open_log(plan: &Plan) -> io::Result<AccessLog> {
+/// Opens the access log, or goes on with `current` where that is the same.
+pub fn open_log(plan: &Plan, current: &AccessLog) -> io::Result<AccessLog> {
     let format = match plan.access_log.1 {
         AccessLogFormat::Combined => Format::Combined,
         AccessLogFormat::Json => Format::Json,
     };
     match &plan.access_log.0 {
         AccessLogTo::Off => Ok(AccessLog::off()),
-        AccessLogTo::Stdout => Ok(AccessLog::stdout(format)),
+        AccessLogTo::Stdout if current.goes_to(None, format) => Ok(current.clone()),
+        AccessLogTo::Stdout => AccessLog::stdout(format),
+        AccessLogTo::File(path) if current.goes_to(Some(path), format) => Ok(current.clone()),
         AccessLogTo::File(path) => AccessLog::file(path, format),
     }
 }

@@ -93,11 +93,13 @@ fn a_body_above_the_limit_is_refused_and_the_client_can_read_why() {
     let server = Server::start(Limits { body_size: 10_000, ..Limits::default() });
     server.write("a.php", "");
     // Far more than the sockets' buffers hold: the client has to be listened to while it is refused.
-    let body = vec![b'x'; 8 << 20];
+    let body = vec![b'x'; 100 << 20];
     let mut declared = server.connect();
     declared.send(format!("POST /a.php HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len()));
-    let _ = std::io::Write::write_all(&mut declared.stream, &body[..500_000]);
+    // A client that reads only when it has sent everything, and is told nonetheless.
+    declared.send(&body);
     assert_eq!(declared.answer().status, 413);
+    assert!(declared.is_closed());
 
     let mut chunked = server.connect();
     chunked.send("POST /a.php HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -109,6 +111,66 @@ fn a_body_above_the_limit_is_refused_and_the_client_can_read_why() {
     }
     // No worker takes it out of the ring, whose 4096 bytes are full: the front must not have read on.
     assert!(chunked.is_quiet_for(std::time::Duration::from_millis(300)));
+}
+
+/// A file takes no body, so its answer is there before the body is.
+#[test]
+fn an_answer_before_the_end_of_the_body_reaches_the_client() {
+    let server = Server::plain();
+    server.write("a.txt", "first");
+    let mut client = server.connect();
+    client.send(format!("POST /a.txt HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", 64 << 20));
+    client.send(vec![b'x'; 64 << 20]);
+    assert_eq!(client.answer().status, 405);
+}
+
+#[test]
+fn what_hyper_would_not_take_in_a_target_is_served_all_the_same() {
+    let server = Server::plain();
+    server.write("a<b>\"c\"`.txt", "odd");
+    server.write("a.txt", "plain");
+    let mut client = server.connect();
+    for (target, text) in [
+        ("/a<b>\"c\"`.txt", "odd"),
+        ("/a.txt?<>\"`^|{}", "plain"),
+        ("/a%3Cb%3E%22c%22%60.txt", "odd"),
+        ("/a.txt#fragment?x", "plain"),
+        ("http://h.test/a.txt?<b>", "plain"),
+        ("/a.txt", "plain"),
+    ] {
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert_eq!(client.answer().text(), text, "{target}");
+    }
+    // Pipelined, each gets its own.
+    client.send("GET /a.txt?\" HTTP/1.1\r\nHost: a\r\n\r\nGET /a.txt HTTP/1.1\r\nHost: a\r\n\r\nGET /a<b>\"c\"`.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    let texts = [0; 3].map(|_| client.answer().text().to_owned());
+    assert_eq!(texts, ["plain", "plain", "odd"]);
+    let targets: Vec<_> =
+        server.log_at_the_end().iter().map(|line| line["target"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(targets[..2], ["/a<b>\"c\"`.txt", "/a.txt?<>\"`^|{}"]);
+    assert_eq!(targets[6..], ["/a.txt?\"", "/a.txt", "/a<b>\"c\"`.txt"]);
+}
+
+/// What hyper refuses by itself comes without a page: nothing that reaches it may be refused by it.
+#[test]
+fn no_refusal_is_hypers() {
+    let server = Server::plain();
+    for request in [
+        &b"GET http://h\xff/ HTTP/1.1\r\nHost: a\r\n\r\n"[..],
+        b"GET http://[::1/ HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET ?a HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET foo HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET http:// HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET * HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551615\r\n\r\n",
+    ] {
+        let mut client = server.connect();
+        client.send(request);
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.header("server")), (400, Some("hayate")), "{request:?}");
+        assert!(answer.text().contains("400 Bad Request"));
+    }
+    assert_eq!(server.log_at_the_end().len(), 7);
 }
 
 #[test]

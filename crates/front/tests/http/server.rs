@@ -34,7 +34,12 @@ pub struct Server {
 
 impl Server {
     pub fn start(limits: Limits) -> Server {
-        let (root, logs) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        Server::start_with_log(limits, TempDir::new().unwrap())
+    }
+
+    /// Its log is access.log in `logs`, which may be there already.
+    pub fn start_with_log(limits: Limits, logs: TempDir) -> Server {
+        let root = TempDir::new().unwrap();
         let hub = Hub::new().unwrap();
         let config = Config { slots: 4, workers: 1, request_head: 65536, response_head: 4096, body: 4096 };
         let ring = Ring::create(&config, &hub).unwrap();
@@ -47,7 +52,7 @@ impl Server {
             root: root.path().canonicalize().unwrap(),
             index: vec!["index.php".into(), "index.html".into()],
             front_controller: None,
-            sendfile_roots: Vec::new(),
+            sendfile_roots: None,
             backend: Backend::Ring {
                 ring: Arc::clone(&ring),
                 queue_limit: 100,
@@ -78,7 +83,9 @@ impl Server {
                 started.send(tcp.local_addr().unwrap()).unwrap();
                 tokio::spawn(Arc::clone(&served).watch());
                 Arc::clone(&served).serve(listener, stopped).await;
-                served.drain(Duration::from_secs(5)).await
+                let whole = served.drain(Duration::from_secs(5)).await;
+                served.close().await;
+                whole
             })
         });
         let addr = bound.recv_timeout(PATIENCE).expect("the front listens");
@@ -118,8 +125,14 @@ impl Server {
     }
 
     pub fn log(&self) -> Vec<serde_json::Value> {
-        let text = std::fs::read_to_string(self.logs.path().join("access.log")).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        read_log(self.logs.path())
+    }
+
+    /// Stops, and returns what is in the log then, with no time to write it afterwards.
+    pub fn log_at_the_end(mut self) -> Vec<serde_json::Value> {
+        self.begin_stop();
+        self.thread.take().unwrap().join().unwrap();
+        read_log(self.logs.path())
     }
 
     /// Stops accepting and drains; whether every connection ended by itself.
@@ -137,6 +150,11 @@ impl Server {
     pub fn path(&self) -> &Path {
         self.root.path()
     }
+}
+
+fn read_log(logs: &Path) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(logs.join("access.log")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 impl Drop for Server {

@@ -12,7 +12,7 @@ use super::values::*;
 #[derive(Debug, Default, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct File {
-    /// Addresses to listen on: `127.0.0.1:8080`, `[::1]:80`, `:80` (all interfaces), `unix:/run/hayate.sock`. One, or an array. Default: `127.0.0.1:8080`. Flag: `--listen`.
+    /// Addresses to listen on: `127.0.0.1:8080`, `[::1]:80`, `:80` (all IPv4 interfaces), `[::]:80` (all IPv6 interfaces), `unix:/run/hayate.sock`. One, or an array. Default: `127.0.0.1:8080`. Flag: `--listen`.
     pub listen: Option<OneOrMany>,
     /// Socket for `hayate status`, `reload` and `stop`; only its owner may use it. Default: `/run/hayate/control.sock` as root, else `$XDG_RUNTIME_DIR/hayate.sock`. Flag: `--control`.
     pub control: Option<PathBuf>,
@@ -75,7 +75,7 @@ pub struct Limits {
     /// While the client takes nothing of the answer. Default: `60s`.
     #[schemars(with = "Option<String>")]
     pub write_timeout: Option<Time>,
-    /// Connections on each listener at one time; further ones wait. Default: `16384`.
+    /// Connections at one time, on all addresses together; further ones wait. Default: `16384`.
     pub connections: Option<usize>,
 }
 
@@ -122,7 +122,7 @@ pub struct App {
     /// How long a worker above the least number may idle before it ends. Default: `10s`.
     #[schemars(with = "Option<String>")]
     pub idle_timeout: Option<Time>,
-    /// Directories besides the document root from which X-Sendfile may send. Relative to this file. Default: none.
+    /// Switches `X-Sendfile` and `X-Accel-Redirect` of scripts on, and names directories from which the first may send besides the document root; `[]` for that alone. Relative to this file. Default: none; both headers are passed on, for a proxy in front that acts on them.
     pub sendfile_roots: Option<OneOrMany>,
     /// php.ini settings, such as `memory_limit = "256M"`. Default: none. Flag: `--ini`.
     pub ini: BTreeMap<String, Scalar>,

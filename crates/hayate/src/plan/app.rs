@@ -116,10 +116,11 @@ impl AppResolver<'_> {
             (None, Some(file)) => Some(self.file("php_ini", &self.beside_file(file))?),
             (None, None) => None,
         };
-        let mut sendfile_roots = Vec::new();
-        for path in app.sendfile_roots.map(OneOrMany::into_vec).unwrap_or_default() {
-            sendfile_roots.push(self.directory("sendfile_roots", &self.beside_file(path.as_ref()))?);
-        }
+        let sendfile_roots = app.sendfile_roots.map(|roots| {
+            let roots = roots.into_vec().into_iter();
+            roots.map(|path| self.directory("sendfile_roots", &self.beside_file(path.as_ref()))).collect()
+        });
+        let sendfile_roots = sendfile_roots.transpose()?;
         let workers = args.workers.or(app.workers).unwrap_or_else(|| {
             let processors = thread::available_parallelism().map_or(1, |n| n.get() as u32);
             Workers { min: 1, max: (processors * 2).clamp(4, 1024) }

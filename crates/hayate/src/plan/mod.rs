@@ -70,8 +70,8 @@ pub struct App {
     pub index: Vec<String>,
     /// Script that answers what is no file, relative to the document root.
     pub front_controller: Option<String>,
-    /// From where X-Sendfile may send.
-    pub sendfile_roots: Vec<PathBuf>,
+    /// From where X-Sendfile may send; `None`: that header means nothing to Hayate.
+    pub sendfile_roots: Option<Vec<PathBuf>>,
     /// Requests that may wait.
     pub queue_limit: usize,
     /// Its processes.

@@ -1,0 +1,246 @@
+//! A request's way through the front: who asks, which site, what answers, and what is written down of it.
+
+use std::{sync::Arc, time::Instant};
+
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use hyper::body::Incoming;
+
+use crate::{
+    Front, Settings,
+    access_log::Line,
+    body::{Body, Finish, Kind},
+    connection::Peer,
+    dynamic::{self, Client, NoAnswer},
+    files, forwarded,
+    framing::Refusal,
+    guard::REFUSED,
+    pages, route,
+    route::Found,
+    site::Site,
+    state::{State, Unfinished},
+    target::Target,
+    translate,
+};
+
+impl Front {
+    /// Answers one request. hyper calls this through [`crate::connection`]; one request of a connection at a time.
+    pub(crate) async fn answer(
+        self: &Arc<Self>,
+        peer: &Peer,
+        state: Arc<State>,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
+        let started = Instant::now();
+        state.serving();
+        let settings = self.settings.load_full();
+        if request.method().as_str() == REFUSED
+            && let Some((refusal, head)) = state.refusal()
+        {
+            return self.refused(peer, &state, &settings, *refusal, head, started);
+        }
+        let original = state.next_original();
+        let routes = self.routes.load_full();
+        let (parts, incoming) = request.into_parts();
+        let target = Target::new(&parts.uri, original.as_deref());
+
+        let trusted = match peer.ip {
+            Some(ip) => settings.trusted_proxies.iter().any(|net| net.contains(&ip)),
+            None => settings.trust_unix,
+        };
+        let said = if trusted {
+            forwarded::read(&parts.headers, &settings.trusted_proxies)
+        } else {
+            forwarded::Forwarded::default()
+        };
+        let host = said
+            .host
+            .as_deref()
+            .or(parts.uri.authority().map(|a| a.as_str()))
+            .or_else(|| parts.headers.get(header::HOST).and_then(|v| v.to_str().ok()));
+        let (name, port) = split_port(host.unwrap_or_default());
+        let given =
+            trusted.then(|| parts.headers.get("x-request-id").and_then(|v| v.to_str().ok())).flatten();
+        let id = match given {
+            Some(given) if given.len() <= 128 => given.to_owned(),
+            _ => self.request_id(),
+        };
+        let path = route::normalise(target.path);
+        let site = path.as_deref().and_then(|path| routes.pick(name, path));
+        let client = Client {
+            peer,
+            addr: said.addr,
+            https: said.https.unwrap_or(false),
+            host: if name.is_empty() { "localhost" } else { name },
+            port: said.port.or(if said.host.is_some() { port } else { None }),
+            target,
+            path: path.as_deref().unwrap_or_default(),
+            id: &id,
+        };
+        let log = settings.access_log.is_on();
+        let log = log.then(|| (settings.access_log.clone(), Box::new(line(&parts, &client, site))));
+        let metrics = site.map(|site| Arc::clone(&site.metrics));
+        let mut finish = Finish::new(started, Arc::clone(&state), metrics, log);
+        let result = match (&path, site) {
+            (None, _) => Err(refusal(StatusCode::BAD_REQUEST, "the path is malformed")),
+            (_, None) => Err(refusal(StatusCode::NOT_FOUND, "no application answers to this host and path")),
+            (Some(_), Some(site)) => {
+                self.dispatch(&settings, site, &client, &parts, incoming, &state, &mut finish).await
+            }
+        };
+        let mut response = result.unwrap_or_else(|none| {
+            if none.close {
+                state.linger_at_end();
+            }
+            failed(&settings, &client, &parts, site, none)
+        });
+        response.headers_mut().entry(header::SERVER).or_insert(HeaderValue::from_static("hayate"));
+        finish.status = response.status().as_u16();
+        response.body_mut().finish(finish);
+        response
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    async fn dispatch(
+        &self,
+        settings: &Settings,
+        site: &Site,
+        client: &Client<'_>,
+        parts: &http::request::Parts,
+        incoming: Incoming,
+        state: &Arc<State>,
+        finish: &mut Finish,
+    ) -> Result<Response<Body>, NoAnswer> {
+        if parts.method == Method::CONNECT || parts.method == Method::TRACE {
+            let mut response = page(StatusCode::METHOD_NOT_ALLOWED, None);
+            let offered = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+            response.headers_mut().insert(header::ALLOW, offered);
+            return Ok(response);
+        }
+        match route::resolve(site, client.path) {
+            Found::Script(script) => {
+                let (response, waited) =
+                    dynamic::answer(settings, site, client, parts, incoming, &script, state).await?;
+                if let Some((_, line)) = &mut finish.log {
+                    line.queue_wait = waited;
+                }
+                Ok(response)
+            }
+            Found::File(path, meta) => files::serve(&parts.method, &parts.headers, &path, meta)
+                .await
+                .map_err(|status| refusal(status, "the file cannot be read")),
+            Found::AddSlash => {
+                let path = client.target.path;
+                // "//host" would lead elsewhere.
+                let slashes = path.iter().take_while(|b| **b == b'/').count();
+                let mut location = [b"/", &path[slashes..], b"/"].concat();
+                if let Some(query) = client.target.query {
+                    location.push(b'?');
+                    location.extend_from_slice(query);
+                }
+                let mut response = Response::new(Body::new(Kind::Empty));
+                *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+                let value = HeaderValue::try_from(location)
+                    .map_err(|_| refusal(StatusCode::BAD_REQUEST, "the path is malformed"))?;
+                response.headers_mut().insert(header::LOCATION, value);
+                Ok(response)
+            }
+            Found::Nothing => Err(refusal(StatusCode::NOT_FOUND, "there is no such file")),
+        }
+    }
+
+    fn refused(
+        &self,
+        peer: &Peer,
+        state: &Arc<State>,
+        settings: &Settings,
+        refusal: Refusal,
+        head: &[u8],
+        started: Instant,
+    ) -> Response<Body> {
+        tracing::debug!(status = refusal.status, "refused a malformed request: {}", refusal.reason);
+        self.metrics.refused();
+        let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
+        let mut response = page(status, None);
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        response.headers_mut().insert(header::SERVER, HeaderValue::from_static("hayate"));
+        let log = settings.access_log.is_on().then(|| {
+            let line = Line::of_head(head, self.request_id(), peer.addr.clone());
+            (settings.access_log.clone(), Box::new(line))
+        });
+        let mut finish = Finish::new(started, Arc::clone(state), None, log);
+        finish.status = refusal.status;
+        response.body_mut().finish(finish);
+        response
+    }
+
+    /// Writes down a connection that ended in the middle of a head. As nginx has it: 408 when it took too long, 400 when the client left,
+    /// and no answer in either case.
+    pub(crate) fn log_unfinished(&self, peer: &Peer, unfinished: &Unfinished) {
+        let settings = self.settings.load();
+        if settings.access_log.is_on() {
+            let line = Line::of_head(&unfinished.head, self.request_id(), peer.addr.clone());
+            settings.access_log.write(&line, unfinished.status, 0, std::time::Duration::ZERO);
+        }
+    }
+}
+
+fn refusal(status: StatusCode, reason: &str) -> NoAnswer {
+    NoAnswer { status, reason: reason.to_owned(), retry_after: false, close: false }
+}
+
+fn page(status: StatusCode, detail: Option<&str>) -> Response<Body> {
+    let mut response = Response::new(Body::new(Kind::Full(pages::error(status, detail))));
+    *response.status_mut() = status;
+    translate::html(response.headers_mut());
+    response
+}
+
+fn failed(
+    settings: &Settings,
+    client: &Client<'_>,
+    parts: &http::request::Parts,
+    site: Option<&Site>,
+    none: NoAnswer,
+) -> Response<Body> {
+    if none.status.is_server_error() {
+        let app = site.map_or("", |site| &site.name);
+        let path = String::from_utf8_lossy(client.target.path);
+        tracing::error!(app, request = client.id, "{} {path}: {}", parts.method, none.reason);
+    }
+    let detail = (settings.development && none.status.is_server_error()).then_some(&none.reason[..]);
+    let mut response = page(none.status, detail);
+    if none.retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    if none.close {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+fn line(parts: &http::request::Parts, client: &Client<'_>, site: Option<&Site>) -> Line {
+    let bytes = |name| parts.headers.get(name).map(|v| v.as_bytes().to_vec());
+    Line {
+        app: site.map(|site| site.name.clone()).unwrap_or_default(),
+        id: client.id.to_owned(),
+        remote: client.addr.map_or_else(|| client.peer.addr.clone(), |addr| addr.to_string()),
+        user: None,
+        method: parts.method.as_str().into(),
+        target: client.target.whole.to_vec(),
+        version: if parts.version == Version::HTTP_10 { "HTTP/1.0" } else { "HTTP/1.1" }.into(),
+        host: client.host.to_owned(),
+        referer: bytes(header::REFERER),
+        agent: bytes(header::USER_AGENT),
+        queue_wait: None,
+    }
+}
+
+/// "example.org:8080" → ("example.org", 8080); "[::1]:80" → ("[::1]", 80)
+fn split_port(host: &str) -> (&str, Option<u16>) {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => {
+            (name, port.parse().ok())
+        }
+        _ => (host, None),
+    }
+}

@@ -1,0 +1,241 @@
+//! What a connection waits for and until when, and what its two halves tell each other: the guard, which sees bytes, and the service,
+//! which sees requests.
+//!
+//! Timeouts are coarse on purpose: each connection keeps its deadlines in seconds, and one task looks at all of them once a second. A
+//! request costs no timer.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use crate::{Limits, framing::Refusal};
+
+/// Seconds since the process began, from 1.
+pub(crate) fn seconds() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_secs() + 1
+}
+
+/// A deadline in [`seconds`], rounded up: never earlier than asked.
+fn after(limit: Duration) -> u64 {
+    seconds() + limit.as_secs_f64().ceil().max(1.0) as u64
+}
+
+/// How long a client whose request was refused may go on sending, as nginx's lingering_time and lingering_timeout: in all, and
+/// between two pieces.
+const LINGER: Duration = Duration::from_secs(30);
+const LINGER_PAUSE: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Waiting {
+    /// For our own answer: no deadline here, workers have theirs.
+    Nothing,
+    Idle,
+    Head,
+    Body,
+    Linger,
+}
+
+/// A head that never became a request: nobody answers it, but it is written down.
+pub(crate) struct Unfinished {
+    pub(crate) status: u16,
+    pub(crate) head: Vec<u8>,
+}
+
+/// See the module's head.
+pub(crate) struct State {
+    waiting: AtomicU8,
+    /// For what it waits for; in [`seconds`], 0: none.
+    deadline: AtomicU64,
+    /// For the client to take bytes, beside all else: an answer's end may be written long after it was handed over. As above.
+    write_deadline: AtomicU64,
+    linger_end: AtomicU64,
+    /// The guard holds the beginning of a head. While a request is being served no clock runs for the next one.
+    head_begun: AtomicBool,
+    /// With the bytes that were refused.
+    refusal: OnceLock<(Refusal, Vec<u8>)>,
+    unfinished: OnceLock<Unfinished>,
+    /// A deadline has passed: the connection is being cut off.
+    late: AtomicBool,
+    /// What the client still sends is read and thrown away before closing, so that it can read the answer.
+    linger: AtomicBool,
+    /// Requests that the service has seen.
+    served: AtomicU64,
+    /// Targets that were disguised for hyper, with the numbers of their requests.
+    originals: Mutex<VecDeque<(u64, Vec<u8>)>>,
+    limits: Limits,
+}
+
+impl State {
+    pub(crate) fn new(limits: &Limits) -> Arc<State> {
+        let state = State {
+            waiting: AtomicU8::new(Waiting::Nothing as u8),
+            deadline: AtomicU64::new(0),
+            write_deadline: AtomicU64::new(0),
+            linger_end: AtomicU64::new(0),
+            head_begun: AtomicBool::new(false),
+            refusal: OnceLock::new(),
+            unfinished: OnceLock::new(),
+            late: AtomicBool::new(false),
+            linger: AtomicBool::new(false),
+            served: AtomicU64::new(0),
+            originals: Mutex::default(),
+            limits: limits.clone(),
+        };
+        state.idle();
+        Arc::new(state)
+    }
+
+    /// Starts a wait unless it is running already.
+    fn wait(&self, what: Waiting, limit: Duration) {
+        if self.waiting.load(Relaxed) != what as u8 {
+            self.waiting.store(what as u8, Relaxed);
+            self.deadline.store(after(limit), Relaxed);
+        }
+    }
+
+    pub(crate) fn serving(&self) {
+        self.waiting.store(Waiting::Nothing as u8, Relaxed);
+        self.deadline.store(0, Relaxed);
+    }
+
+    pub(crate) fn idle(&self) {
+        if self.head_begun.load(Relaxed) {
+            self.wait(Waiting::Head, self.limits.header_timeout);
+        } else {
+            self.wait(Waiting::Idle, self.limits.idle_timeout);
+        }
+    }
+
+    pub(crate) fn head_begins(&self) {
+        self.head_begun.store(true, Relaxed);
+        if self.waiting.load(Relaxed) == Waiting::Idle as u8 {
+            self.idle();
+        }
+    }
+
+    pub(crate) fn head_ends(&self) {
+        self.head_begun.store(false, Relaxed);
+    }
+
+    pub(crate) fn body_waits(&self) {
+        self.wait(Waiting::Body, self.limits.body_timeout);
+    }
+
+    /// The client is listened to before closing, and has just sent something.
+    pub(crate) fn lingers(&self) {
+        if self.waiting.swap(Waiting::Linger as u8, Relaxed) != Waiting::Linger as u8 {
+            self.linger_end.store(after(LINGER), Relaxed);
+        }
+        self.deadline.store(after(LINGER_PAUSE).min(self.linger_end.load(Relaxed)), Relaxed);
+    }
+
+    pub(crate) fn wrote(&self, pending: bool) {
+        let waits = self.write_deadline.load(Relaxed) != 0;
+        if pending != waits {
+            self.write_deadline.store(if pending { after(self.limits.write_timeout) } else { 0 }, Relaxed);
+        }
+    }
+
+    pub(crate) fn refuse(&self, refusal: Refusal, head: Vec<u8>) {
+        let _ = self.refusal.set((refusal, head));
+        self.linger_at_end();
+    }
+
+    pub(crate) fn refusal(&self) -> Option<&(Refusal, Vec<u8>)> {
+        self.refusal.get()
+    }
+
+    /// Notes the head that the connection ends in the middle of.
+    pub(crate) fn leave_unfinished(&self, status: u16, head: Vec<u8>) {
+        let _ = self.unfinished.set(Unfinished { status, head });
+    }
+
+    pub(crate) fn unfinished(&self) -> Option<&Unfinished> {
+        self.unfinished.get()
+    }
+
+    pub(crate) fn linger_at_end(&self) {
+        self.linger.store(true, Relaxed);
+    }
+
+    pub(crate) fn lingers_at_end(&self) -> bool {
+        self.linger.load(Relaxed)
+    }
+
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refusal.get().is_some()
+    }
+
+    /// The guard: these targets were disguised.
+    pub(crate) fn keep_originals(&self, originals: Vec<(u64, Vec<u8>)>) {
+        self.originals.lock().expect("no panic while it is held").extend(originals);
+    }
+
+    /// The service: a request begins. Returns its target if what hyper shows of it is a disguise. hyper calls the service exactly once
+    /// for each head that passed the guard, in order.
+    pub(crate) fn next_original(&self) -> Option<Vec<u8>> {
+        let number = self.served.fetch_add(1, Relaxed);
+        let mut originals = self.originals.lock().expect("no panic while it is held");
+        (originals.front()?.0 == number).then(|| originals.pop_front().expect("looked at above").1)
+    }
+
+    /// Whether a deadline has passed; from then on [`State::is_late`].
+    pub(crate) fn becomes_late(&self, now: u64) -> bool {
+        let passed = |deadline: &AtomicU64| (1..=now).contains(&deadline.load(Relaxed));
+        let late = passed(&self.deadline) || passed(&self.write_deadline);
+        if late {
+            self.late.store(true, Relaxed);
+        }
+        late
+    }
+
+    /// Whether the connection is being cut off because its client took too long.
+    pub(crate) fn is_late(&self) -> bool {
+        self.late.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_late_leaves_the_other_clocks_alone() {
+        let state = State::new(&Limits::default());
+        state.serving();
+        assert!(!state.becomes_late(u64::MAX));
+        // The answer is handed over, its end is written only later.
+        state.wrote(true);
+        state.idle();
+        assert!(!state.is_late());
+        assert!(state.becomes_late(seconds() + 61));
+        state.wrote(false);
+        assert!(!state.becomes_late(seconds() + 61));
+        assert!(state.becomes_late(u64::MAX), "it is idle now, and not for ever");
+    }
+
+    #[test]
+    fn the_next_head_has_time_from_the_end_of_the_present_answer() {
+        let state = State::new(&Limits::default());
+        state.serving();
+        state.head_begins();
+        assert!(!state.becomes_late(u64::MAX));
+        state.idle();
+        assert!(state.becomes_late(seconds() + 16));
+    }
+
+    #[test]
+    fn originals_go_to_the_requests_they_belong_to() {
+        let state = State::new(&Limits::default());
+        state.keep_originals(vec![(1, b"b".to_vec()), (2, b"c".to_vec())]);
+        let got: Vec<_> = (0..4).map(|_| state.next_original()).collect();
+        assert_eq!(got, [None, Some(b"b".to_vec()), Some(b"c".to_vec()), None]);
+    }
+}
