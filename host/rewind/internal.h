@@ -1,0 +1,208 @@
+/*
+ * What the rewinder's files share: system calls without libc, and the control block.
+ *
+ * While pages are being put back nothing may write to memory that is put back, errno included: so the rollback makes
+ * its system calls by itself, runs on a stack of its own, and keeps its state in the control block, which lies in
+ * mappings of a memfd whose name marks them as not to be rewound.
+ */
+#ifndef HAYATE_REWIND_INTERNAL_H
+#define HAYATE_REWIND_INTERNAL_H
+
+#include "rewind.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+
+#ifndef __x86_64__
+#error "the rewinder saves and restores registers of x86-64 only"
+#endif
+
+#define PAGE_SIZE 4096ul
+#define KEPT_NAME "hayate-rewind"
+
+static inline long sys6(long n, long a, long b, long c, long d, long e, long f)
+{
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+	long result;
+	__asm__ volatile("syscall"
+	                 : "=a"(result)
+	                 : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+	                 : "rcx", "r11", "memory");
+	return result;
+}
+/* Returns what the kernel returns: -errno on failure. */
+#define SYS1(n, a) sys6(n, (long)(a), 0, 0, 0, 0, 0)
+#define SYS2(n, a, b) sys6(n, (long)(a), (long)(b), 0, 0, 0, 0)
+#define SYS3(n, a, b, c) sys6(n, (long)(a), (long)(b), (long)(c), 0, 0, 0)
+#define SYS4(n, a, b, c, d) sys6(n, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
+
+/* Callee-saved state of the System V ABI for x86-64. The offsets are context.c's. */
+struct context {
+	uint64_t rbx, rbp, r12, r13, r14, r15, rip, rsp;
+	uint32_t mxcsr;
+	uint16_t x87;
+};
+/* Returns 0, and 1 when context_jump() comes back to it. */
+int context_save(struct context *context) __attribute__((returns_twice, noinline));
+void context_jump(const struct context *context) __attribute__((noreturn, noinline));
+void context_on_stack(void *top, void (*run)(void)) __attribute__((noreturn, noinline));
+
+/* A private writable mapping of the snapshot. Page p of it has number first + p. */
+struct region {
+	uintptr_t start, end;
+	size_t first;
+	char name[48];
+};
+
+#define MAX_REGIONS 2048
+#define MAX_MAPPINGS 4096
+#define MAX_FDS 1024
+#define MAX_FILES 256
+#define MAX_SIGNALS 64
+/* Copies of descriptors live from here on. */
+#define COPIES_FROM 256
+/* A chunk of ZendMM: the kind of mapping that requests make and give back all the time. */
+#define CHUNK_SIZE (2ul << 20)
+#define MAX_CHUNKS 16
+
+/* pages[n] */
+enum {
+	PAGE_UNUSED = 1, /* meant nothing at the snapshot: never put back */
+	PAGE_HOT = 2,    /* put back after each request without looking; not protected */
+	PAGE_CHANGED = 4 /* changed between snapshot and point: becomes part of the snapshot at the point */
+};
+
+struct hot {
+	uintptr_t at;
+	uint32_t page;
+	uint32_t unchanged; /* how many looks in a row found it as it was */
+};
+
+/* A mapping made since the point. */
+struct made {
+	uintptr_t start, end;
+	bool chunk; /* ZendMM's: may be handed out again without being zeroed */
+};
+
+/* The kernel's layout of struct sigaction, which is not libc's. */
+struct kernel_sigaction {
+	void *handler;
+	unsigned long flags;
+	void *restorer;
+	uint64_t mask;
+};
+
+struct control {
+	/* Between the first rewind_point() and the end of the process: what the work does is being noted. */
+	bool active;
+	enum rewind_tracking tracking;
+	enum rewind_doubt doubt, doubt_after;
+	char error[256];
+	struct rewind_counters counters;
+
+	/* memory */
+	struct region regions[MAX_REGIONS];
+	size_t region_count;
+	size_t page_count;
+	uint8_t *pages;  /* what is known of each page: PAGE_* */
+	uint8_t *scores; /* how often it was written lately, while it is cold */
+	uint8_t *shadow; /* the copy; page n at n * PAGE_SIZE */
+	struct hot *hot;
+	size_t hot_count;
+	size_t hot_limit; /* soft-dirty: when the hot set is larger, it is learned anew */
+	uintptr_t rseq;   /* where the kernel writes by itself: 32 bytes, 0 without */
+	uintptr_t brk;
+	struct context context;
+	uintptr_t stack_low, stack_end;
+	uint8_t *stack_copy;
+	size_t stack_room;
+	uint8_t *rollback_stack;
+	uint64_t faults; /* of this process when pages were last looked for */
+
+	/* tracking */
+	int uffd, pagemap, clear_refs;
+	struct rewind_range *written; /* result of a scan, ascending */
+	size_t written_room, written_count;
+	struct rewind_range protect;   /* to be protected again next */
+	struct rewind_range cold[512]; /* what the last rewind put back, for reports */
+	size_t cold_count;
+
+	/* mappings */
+	struct made made[MAX_MAPPINGS];
+	size_t made_count;
+	uintptr_t chunks[MAX_CHUNKS]; /* given back by a request, kept for the next */
+	size_t chunk_count;
+	struct rewind_range known[MAX_REGIONS]; /* all that was mapped at the point */
+	size_t known_count;
+	long known_pages;                  /* size of the process then, without chunks kept */
+	bool must_sweep;                   /* mappings were made that the interposed functions did not see */
+	uintptr_t libphp_low, libphp_high; /* code whose 2 MiB mappings need not be zeroed */
+	int statm;
+
+	/* descriptors */
+	bool known_fd[MAX_FDS];
+	int copy_of[MAX_FDS]; /* 0: none */
+	bool cloexec[MAX_FDS];
+	bool lost_fd[MAX_FDS]; /* closed or replaced since the point */
+	bool peer_fd[MAX_FDS]; /* a socket or pipe: using it cannot be taken back */
+	bool any_lost;
+	struct rewind_range gaps[MAX_FDS / 2]; /* [start, end): numbers free at the point */
+	size_t gap_count;
+	struct {
+		int fd;
+		int64_t at;
+	} offsets[MAX_FILES];
+	size_t offset_count;
+	int cwd;
+	int umask;
+
+	/* signals, timers, threads, children, libraries */
+	uint64_t signal_mask;
+	struct kernel_sigaction actions[MAX_SIGNALS + 1];
+	uint64_t actions_changed; /* bit n - 1: signal n */
+	uint8_t timers_set;       /* bit ITIMER_* */
+	bool threads_started;
+	bool priorities_changed;
+	unsigned long long libraries_added, libraries_removed;
+
+	unsigned verify_every;
+	void (*verify_report)(const char *line);
+	size_t kept_size; /* of the memfd */
+	int kept_fd;
+};
+/* NULL until rewind_init(). The pointer itself is put back by each rewind, to the same value. */
+extern struct control *rewind_control;
+
+/* Ends the process: the state is in doubt and nothing may run on it. */
+void rewind_die(const char *what, long error) __attribute__((noreturn));
+
+/* memory.c */
+size_t memory_find(uintptr_t at); /* index of the region, or SIZE_MAX */
+const char *memory_read_regions(void);
+void memory_mark_unused(const struct rewind_range *unused, size_t count);
+void memory_copy_all(void);
+void memory_know_mappings(void);
+void memory_sweep(void);
+void memory_verify(void);
+long memory_size_pages(void);
+void memory_restore_page(size_t page, uintptr_t at);
+bool memory_page_differs(size_t page, uintptr_t at);
+const char *memory_mark_own(void);
+uintptr_t memory_page_address(size_t page);
+
+/* track.c */
+const char *track_start(enum rewind_tracking tracking); /* registers, and protects what is not unused */
+void track_stop(void);                                  /* in a forked child: forgets the parent's tracking */
+void track_scan(void);                                  /* → written */
+void track_protect(uintptr_t start, uintptr_t end);
+void track_protect_all(void); /* what is neither unused nor hot */
+
+/* process.c */
+const char *process_note(void);
+void process_restore(void);
+enum rewind_doubt process_doubt(void);
+
+#endif

@@ -1,0 +1,419 @@
+/*
+ * The host's own versions of a few libc functions. Symbols of the executable come first in every look-up, so libphp and
+ * all libraries call these. Until the point is reached, and in everything that concerns only what came after it, they
+ * do what libc's do. They note what a rewind has to take back, and keep what it could not.
+ */
+#include "internal.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+static inline struct control *watching(void)
+{
+	struct control *c = rewind_control;
+	return c != NULL && c->active ? c : NULL;
+}
+
+static void *next(const char *name)
+{
+	void *found = dlsym(RTLD_NEXT, name);
+	if (found == NULL) {
+		abort(); /* libc without one of its own functions */
+	}
+	return found;
+}
+
+/* libc's own, looked up once, before the point. */
+static int (*libc_sigaction)(int, const struct sigaction *, struct sigaction *);
+static sighandler_t (*libc_signal)(int, sighandler_t);
+static int (*libc_fclose)(FILE *);
+static int (*libc_pclose)(FILE *);
+static int (*libc_closedir)(DIR *);
+static int (*libc_pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+__attribute__((constructor)) static void look_up(void)
+{
+	*(void **)&libc_sigaction = next("sigaction");
+	*(void **)&libc_signal = next("signal");
+	*(void **)&libc_fclose = next("fclose");
+	*(void **)&libc_pclose = next("pclose");
+	*(void **)&libc_closedir = next("closedir");
+	*(void **)&libc_pthread_create = next("pthread_create");
+}
+
+/* Mappings. */
+
+static uintptr_t page_up(uintptr_t at)
+{
+	return (at + PAGE_SIZE - 1) & ~(PAGE_SIZE - 1);
+}
+
+static void note_made(struct control *c, uintptr_t start, size_t len, bool chunk)
+{
+	if (c->made_count == MAX_MAPPINGS) {
+		c->must_sweep = true; /* too many to note one by one */
+		return;
+	}
+	c->made[c->made_count++] = (struct made){start, start + page_up(len), chunk};
+}
+
+/* The note of a mapping made since the point that covers all of [start, end). */
+static struct made *find_made(struct control *c, uintptr_t start, uintptr_t end)
+{
+	for (size_t i = 0; i < c->made_count; i++) {
+		if (start >= c->made[i].start && end <= c->made[i].end) {
+			return &c->made[i];
+		}
+	}
+	return NULL;
+}
+
+/* Takes [start, end) out of a note; what is left of it before and behind stays noted. */
+static void forget_made(struct control *c, struct made *note, uintptr_t start, uintptr_t end)
+{
+	struct made was = *note;
+	*note = c->made[--c->made_count];
+	if (was.start < start) {
+		note_made(c, was.start, start - was.start, false);
+	}
+	if (end < was.end) {
+		note_made(c, end, was.end - end, false);
+	}
+}
+
+static bool of_snapshot(const struct control *c, uintptr_t start, uintptr_t end)
+{
+	for (size_t i = 0; i < c->known_count; i++) {
+		if (start < c->known[i].end && end > c->known[i].start) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* ZendMM asks for chunks of this size all the time and does not count on zeros; nobody else in libphp maps so much. */
+static bool is_chunk_request(const struct control *c, const void *at, size_t len, int protection, int flags,
+                             uintptr_t caller)
+{
+	return at == NULL && len == CHUNK_SIZE && protection == (PROT_READ | PROT_WRITE) &&
+	       flags == (MAP_PRIVATE | MAP_ANONYMOUS) && caller >= c->libphp_low && caller < c->libphp_high;
+}
+
+/* At an address that is a multiple of the size, as ZendMM needs it. */
+static uintptr_t map_chunk(void)
+{
+	uintptr_t at =
+	    (uintptr_t)syscall(SYS_mmap, NULL, 2 * CHUNK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if ((void *)at == MAP_FAILED) {
+		return at;
+	}
+	uintptr_t chunk = (at + CHUNK_SIZE - 1) & ~(CHUNK_SIZE - 1);
+	if (chunk > at) {
+		syscall(SYS_munmap, at, chunk - at);
+	}
+	syscall(SYS_munmap, chunk + CHUNK_SIZE, at + CHUNK_SIZE - chunk);
+	return chunk;
+}
+
+EXPORT void *mmap(void *at, size_t len, int protection, int flags, int fd, off_t offset)
+{
+	struct control *c = watching();
+	if (c == NULL) {
+		return (void *)syscall(SYS_mmap, at, len, protection, flags, fd, offset);
+	}
+	if (is_chunk_request(c, at, len, protection, flags, (uintptr_t)__builtin_return_address(0))) {
+		uintptr_t chunk = c->chunk_count > 0 ? c->chunks[--c->chunk_count] : map_chunk();
+		if ((void *)chunk != MAP_FAILED) {
+			note_made(c, chunk, CHUNK_SIZE, true);
+		}
+		return (void *)chunk;
+	}
+	if (flags & MAP_FIXED && of_snapshot(c, (uintptr_t)at, (uintptr_t)at + page_up(len))) {
+		c->doubt = REWIND_MAPPINGS;
+	}
+	void *result = (void *)syscall(SYS_mmap, at, len, protection, flags, fd, offset);
+	if (result != MAP_FAILED && find_made(c, (uintptr_t)result, (uintptr_t)result + page_up(len)) == NULL) {
+		note_made(c, (uintptr_t)result, len, false);
+	}
+	return result;
+}
+EXPORT void *mmap64(void *at, size_t len, int protection, int flags, int fd, off_t offset)
+    __attribute__((alias("mmap")));
+
+EXPORT int munmap(void *at, size_t len)
+{
+	struct control *c = watching();
+	uintptr_t start = (uintptr_t)at, end = start + page_up(len);
+	if (c != NULL && start % PAGE_SIZE == 0 && len != 0) {
+		struct made *note = find_made(c, start, end);
+		if (note == NULL && of_snapshot(c, start, end)) {
+			/* Unmapped memory of the snapshot could not be put back; it stays, unused, until the rewind. */
+			return 0;
+		}
+		if (note != NULL) {
+			bool chunk = note->chunk && note->start == start && note->end == end;
+			forget_made(c, note, start, end);
+			if (chunk && c->chunk_count < MAX_CHUNKS) {
+				c->chunks[c->chunk_count++] = start;
+				return 0;
+			}
+		}
+	}
+	return (int)syscall(SYS_munmap, at, len);
+}
+
+EXPORT void *mremap(void *at, size_t old_len, size_t new_len, int flags, ...)
+{
+	struct control *c = watching();
+	void *to = NULL;
+	if (flags & MREMAP_FIXED) {
+		va_list rest;
+		va_start(rest, flags);
+		to = va_arg(rest, void *);
+		va_end(rest);
+	}
+	uintptr_t start = (uintptr_t)at;
+	if (c != NULL && of_snapshot(c, start, start + page_up(old_len))) {
+		errno = ENOMEM; /* the caller copies instead, as it does where memory is short */
+		return MAP_FAILED;
+	}
+	void *result = (void *)syscall(SYS_mremap, at, old_len, new_len, flags, to);
+	if (c != NULL && result != MAP_FAILED) {
+		struct made *note = find_made(c, start, start + page_up(old_len));
+		if (note != NULL) {
+			forget_made(c, note, start, start + page_up(old_len));
+		}
+		note_made(c, (uintptr_t)result, new_len, false);
+	}
+	return result;
+}
+
+EXPORT int mprotect(void *at, size_t len, int protection)
+{
+	struct control *c = watching();
+	if (c != NULL && memory_find((uintptr_t)at) != SIZE_MAX) {
+		c->doubt = REWIND_MAPPINGS;
+	}
+	return (int)syscall(SYS_mprotect, at, len, protection);
+}
+
+/* A page that is thrown away changes without having been written; so it is written. */
+static void touch(uintptr_t start, uintptr_t end)
+{
+	for (uintptr_t at = start & ~(PAGE_SIZE - 1); at < end; at += PAGE_SIZE) {
+		if (memory_find(at) != SIZE_MAX) {
+			volatile uint8_t *byte = (volatile uint8_t *)at;
+			*byte = *byte;
+		}
+	}
+}
+
+EXPORT int madvise(void *at, size_t len, int advice)
+{
+	int result = (int)syscall(SYS_madvise, at, len, advice);
+	if (watching() != NULL && result == 0 && (advice == MADV_DONTNEED || advice == MADV_FREE)) {
+		touch((uintptr_t)at, (uintptr_t)at + len);
+	}
+	return result;
+}
+
+/* Descriptors. */
+
+static void losing(int fd)
+{
+	struct control *c = watching();
+	if (c != NULL && fd >= 0 && fd < MAX_FDS && c->known_fd[fd]) {
+		c->lost_fd[fd] = true;
+		c->any_lost = true;
+	}
+}
+
+static inline void using(int fd)
+{
+	struct control *c = watching();
+	if (c != NULL && (unsigned)fd < MAX_FDS && c->peer_fd[fd] && !c->lost_fd[fd]) {
+		c->doubt = REWIND_CONNECTION;
+	}
+}
+
+EXPORT int close(int fd)
+{
+	losing(fd);
+	return (int)syscall(SYS_close, fd);
+}
+
+EXPORT int dup2(int from, int to)
+{
+	if (from != to) {
+		losing(to);
+	}
+	return (int)syscall(SYS_dup2, from, to);
+}
+
+EXPORT int dup3(int from, int to, int flags)
+{
+	losing(to);
+	return (int)syscall(SYS_dup3, from, to, flags);
+}
+
+EXPORT int fclose(FILE *file)
+{
+	losing(fileno(file));
+	return libc_fclose(file);
+}
+
+EXPORT int pclose(FILE *file)
+{
+	losing(fileno(file));
+	return libc_pclose(file);
+}
+
+EXPORT int closedir(DIR *directory)
+{
+	losing(dirfd(directory));
+	return libc_closedir(directory);
+}
+
+EXPORT ssize_t read(int fd, void *to, size_t len)
+{
+	using(fd);
+	return syscall(SYS_read, fd, to, len);
+}
+
+EXPORT ssize_t write(int fd, const void *from, size_t len)
+{
+	using(fd);
+	return syscall(SYS_write, fd, from, len);
+}
+
+EXPORT ssize_t readv(int fd, const struct iovec *parts, int count)
+{
+	using(fd);
+	return syscall(SYS_readv, fd, parts, count);
+}
+
+EXPORT ssize_t writev(int fd, const struct iovec *parts, int count)
+{
+	using(fd);
+	return syscall(SYS_writev, fd, parts, count);
+}
+
+EXPORT ssize_t recv(int fd, void *to, size_t len, int flags)
+{
+	using(fd);
+	return syscall(SYS_recvfrom, fd, to, len, flags, NULL, NULL);
+}
+
+EXPORT ssize_t recvfrom(int fd, void *to, size_t len, int flags, struct sockaddr *restrict from,
+                        socklen_t *restrict from_len)
+{
+	using(fd);
+	return syscall(SYS_recvfrom, fd, to, len, flags, from, from_len);
+}
+
+EXPORT ssize_t recvmsg(int fd, struct msghdr *message, int flags)
+{
+	using(fd);
+	return syscall(SYS_recvmsg, fd, message, flags);
+}
+
+EXPORT ssize_t send(int fd, const void *from, size_t len, int flags)
+{
+	using(fd);
+	return syscall(SYS_sendto, fd, from, len, flags, NULL, 0);
+}
+
+EXPORT ssize_t sendto(int fd, const void *from, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
+{
+	using(fd);
+	return syscall(SYS_sendto, fd, from, len, flags, to, to_len);
+}
+
+EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	using(fd);
+	return syscall(SYS_sendmsg, fd, message, flags);
+}
+
+/* Signals, timers, threads, priorities. */
+
+static void changing(int signal)
+{
+	struct control *c = watching();
+	if (c != NULL && signal >= 1 && signal <= MAX_SIGNALS) {
+		c->actions_changed |= 1ull << (signal - 1);
+	}
+}
+
+EXPORT int sigaction(int signal, const struct sigaction *restrict action, struct sigaction *restrict old)
+{
+	if (action != NULL) {
+		changing(signal);
+	}
+	return libc_sigaction(signal, action, old);
+}
+
+EXPORT sighandler_t signal(int signal, sighandler_t handler)
+{
+	changing(signal);
+	return libc_signal(signal, handler);
+}
+
+EXPORT int setitimer(__itimer_which_t which, const struct itimerval *restrict value, struct itimerval *restrict old)
+{
+	struct control *c = watching();
+	if (c != NULL) {
+		bool set = value->it_value.tv_sec != 0 || value->it_value.tv_usec != 0;
+		uint8_t bit = (uint8_t)(1u << which);
+		c->timers_set = set ? c->timers_set | bit : (uint8_t)(c->timers_set & ~bit);
+	}
+	return (int)syscall(SYS_setitimer, which, value, old);
+}
+
+EXPORT unsigned alarm(unsigned seconds)
+{
+	struct control *c = watching();
+	if (c != NULL && seconds != 0) {
+		c->timers_set |= 1u << ITIMER_REAL;
+	}
+	return (unsigned)syscall(SYS_alarm, seconds);
+}
+
+EXPORT int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attributes, void *(*run)(void *),
+                          void *restrict with)
+{
+	struct control *c = watching();
+	if (c != NULL) {
+		c->threads_started = true;
+	}
+	return libc_pthread_create(thread, attributes, run, with);
+}
+
+EXPORT int setpriority(__priority_which_t which, id_t who, int priority)
+{
+	struct control *c = watching();
+	if (c != NULL) {
+		c->priorities_changed = true;
+	}
+	return (int)syscall(SYS_setpriority, which, who, priority);
+}
+
+EXPORT int nice(int by)
+{
+	int now = getpriority(PRIO_PROCESS, 0);
+	return setpriority(PRIO_PROCESS, 0, now + by) == 0 ? getpriority(PRIO_PROCESS, 0) : -1;
+}

@@ -1,0 +1,244 @@
+/*
+ * What the kernel keeps for a process besides its memory: descriptors, working directory, umask, signals, timers,
+ * threads, children, libraries. Noted at the point, put back by each rewind, or found to be in doubt.
+ */
+#include "internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+struct entry {
+	uint64_t inode;
+	int64_t offset;
+	unsigned short length;
+	unsigned char type;
+	char name[];
+};
+
+/* Calls visit for each open descriptor. False when they cannot be listed. */
+static bool each_descriptor(void (*visit)(int fd))
+{
+	long directory = SYS4(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	if (directory < 0) {
+		return false;
+	}
+	_Alignas(8) char buffer[4096];
+	int list[MAX_FDS + 1];
+	int count = 0;
+	long n;
+	while ((n = SYS3(SYS_getdents64, directory, buffer, sizeof buffer)) > 0) {
+		for (long at = 0; at < n;) {
+			const struct entry *entry = (const struct entry *)(const void *)(buffer + at);
+			int fd = atoi(entry->name);
+			if (entry->name[0] != '.' && fd != directory && count <= MAX_FDS) {
+				list[count++] = fd;
+			}
+			at += entry->length;
+		}
+	}
+	SYS1(SYS_close, directory);
+	for (int i = 0; i < count; i++) {
+		visit(list[i]);
+	}
+	return n == 0 && count <= MAX_FDS;
+}
+
+static bool too_high;
+
+static void know(int fd)
+{
+	struct control *c = rewind_control;
+	if (fd >= MAX_FDS) {
+		too_high = true;
+		return;
+	}
+	c->known_fd[fd] = true;
+	c->cloexec[fd] = (SYS3(SYS_fcntl, fd, F_GETFD, 0) & FD_CLOEXEC) != 0;
+	struct stat st;
+	if (fstat(fd, &st) != 0) {
+		return;
+	}
+	/* Output and log go to whoever started us, and are meant to be used. */
+	c->peer_fd[fd] = fd > STDERR_FILENO && (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode));
+	long at = SYS3(SYS_lseek, fd, 0, SEEK_CUR);
+	long flags = SYS3(SYS_fcntl, fd, F_GETFL, 0);
+	if (fd > STDERR_FILENO && S_ISREG(st.st_mode) && at >= 0 && !(flags & O_APPEND) && c->offset_count < MAX_FILES) {
+		c->offsets[c->offset_count].fd = fd;
+		c->offsets[c->offset_count++].at = at;
+	}
+}
+
+static int libraries(struct dl_phdr_info *info, size_t size, void *to)
+{
+	unsigned long long *counts = to;
+	counts[0] = info->dlpi_adds;
+	counts[1] = info->dlpi_subs;
+	return 1; /* the counts are the same in every entry */
+}
+
+static void copy_descriptors(void)
+{
+	struct control *c = rewind_control;
+	for (int fd = 0; fd < COPIES_FROM; fd++) {
+		if (c->known_fd[fd]) {
+			long copy = SYS3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, COPIES_FROM);
+			c->copy_of[fd] = copy > 0 && copy < MAX_FDS ? (int)copy : 0;
+		}
+	}
+}
+
+static void find_gaps(void)
+{
+	struct control *c = rewind_control;
+	c->gap_count = 0;
+	int fd = 0;
+	while (fd < MAX_FDS) {
+		while (fd < MAX_FDS && c->known_fd[fd]) {
+			fd++;
+		}
+		int start = fd;
+		while (fd < MAX_FDS && !c->known_fd[fd]) {
+			fd++;
+		}
+		if (start < fd) {
+			c->gaps[c->gap_count++] =
+			    (struct rewind_range){(uintptr_t)start, fd == MAX_FDS ? UINT32_MAX : (uintptr_t)fd};
+		}
+	}
+}
+
+const char *process_note(void)
+{
+	struct control *c = rewind_control;
+	c->cwd = (int)SYS4(SYS_openat, AT_FDCWD, ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+	c->umask = (int)SYS1(SYS_umask, 0);
+	SYS1(SYS_umask, c->umask);
+	memset(c->known_fd, 0, sizeof c->known_fd);
+	memset(c->copy_of, 0, sizeof c->copy_of);
+	memset(c->peer_fd, 0, sizeof c->peer_fd);
+	c->offset_count = 0;
+	if (!each_descriptor(know)) {
+		return "/proc/self/fd cannot be read, or there are more than 1024 descriptors";
+	}
+	if (too_high) {
+		return "there is a descriptor above 1023, which the rewinder does not keep";
+	}
+	copy_descriptors();
+	/* The copies are known, too. */
+	for (int fd = 0; fd < COPIES_FROM; fd++) {
+		if (c->copy_of[fd] != 0) {
+			c->known_fd[c->copy_of[fd]] = true;
+		}
+	}
+	/* Ours, and neither watched nor put back. */
+	const int own[] = {c->uffd, c->pagemap, c->clear_refs, c->statm, c->cwd};
+	for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+		if (own[i] >= 0 && own[i] < MAX_FDS) {
+			c->known_fd[own[i]] = true;
+		}
+	}
+	find_gaps();
+	SYS4(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &c->signal_mask, sizeof c->signal_mask);
+	for (int i = 1; i <= MAX_SIGNALS; i++) {
+		SYS4(SYS_rt_sigaction, i, NULL, &c->actions[i], sizeof c->signal_mask);
+	}
+	c->actions_changed = 0;
+	c->timers_set = 0;
+	unsigned long long counts[2] = {0, 0};
+	dl_iterate_phdr(libraries, counts);
+	c->libraries_added = counts[0];
+	c->libraries_removed = counts[1];
+	return NULL;
+}
+
+static int threads(void)
+{
+	struct stat st;
+	/* One link for each thread, two for the directory itself. */
+	return stat("/proc/self/task", &st) == 0 ? (int)st.st_nlink - 2 : 0;
+}
+
+enum rewind_doubt process_doubt(void)
+{
+	struct control *c = rewind_control;
+	if (c->threads_started) {
+		/* A thread that is about to end gets a moment: curl's resolver ends just after its handle. */
+		for (int i = 0; threads() != 1; i++) {
+			if (i == 20) {
+				return REWIND_THREADS;
+			}
+			nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+		}
+		c->threads_started = false;
+		c->must_sweep = true; /* libc kept their stacks for the next thread */
+	}
+	for (;;) {
+		/* Reaps what has ended; ECHILD is the usual answer. */
+		long child = SYS4(SYS_wait4, -1, NULL, WNOHANG | __WALL, NULL);
+		if (child == 0) {
+			return REWIND_CHILD;
+		}
+		if (child < 0) {
+			break;
+		}
+	}
+	unsigned long long counts[2] = {0, 0};
+	dl_iterate_phdr(libraries, counts);
+	if (counts[0] != c->libraries_added) {
+		c->must_sweep = true; /* rolled back, it is known to nobody */
+	}
+	if (counts[1] - c->libraries_removed > counts[0] - c->libraries_added) {
+		return REWIND_LIBRARY;
+	}
+	if (c->priorities_changed) {
+		return REWIND_DESCRIPTORS;
+	}
+	return REWIND_SURE;
+}
+
+/* During the rollback. */
+void process_restore(void)
+{
+	struct control *c = rewind_control;
+	for (size_t i = 0; i < c->gap_count; i++) {
+		SYS3(SYS_close_range, c->gaps[i].start, c->gaps[i].end - 1, 0);
+	}
+	if (c->any_lost) {
+		for (int fd = 0; fd < COPIES_FROM; fd++) {
+			if (c->lost_fd[fd]) {
+				c->lost_fd[fd] = false;
+				if (c->copy_of[fd] == 0 || SYS3(SYS_dup3, c->copy_of[fd], fd, c->cloexec[fd] ? O_CLOEXEC : 0) < 0) {
+					c->doubt_after = REWIND_DESCRIPTORS;
+				}
+			}
+		}
+		c->any_lost = false;
+	}
+	for (size_t i = 0; i < c->offset_count; i++) {
+		SYS3(SYS_lseek, c->offsets[i].fd, c->offsets[i].at, SEEK_SET);
+	}
+	if (c->cwd >= 0) {
+		SYS1(SYS_fchdir, c->cwd);
+	}
+	SYS1(SYS_umask, c->umask);
+	while (c->actions_changed != 0) {
+		int signal = __builtin_ctzll(c->actions_changed) + 1;
+		c->actions_changed &= c->actions_changed - 1;
+		SYS4(SYS_rt_sigaction, signal, &c->actions[signal], NULL, sizeof c->signal_mask);
+	}
+	while (c->timers_set != 0) {
+		int timer = __builtin_ctz(c->timers_set);
+		c->timers_set &= (uint8_t)(c->timers_set - 1);
+		struct itimerval none = {0};
+		SYS3(SYS_setitimer, timer, &none, NULL);
+	}
+}

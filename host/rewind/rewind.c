@@ -1,0 +1,494 @@
+/*
+ * Snapshot, point, rollback, and the hot set. See rewind.h for what is promised.
+ *
+ * The hot set: pages that nearly every request writes are put back each time and never protected, so they never fault.
+ * When the process had no page fault since the last look, no other page can have been written (a write to a protected
+ * page is a fault), and the look itself is saved.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <malloc.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/rseq.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ROLLBACK_STACK (64ul << 10)
+/* What a write adds to a cold page's score, and the score at which it becomes hot. All scores halve every HALVE
+ * rewinds. */
+#define SCORE_WRITTEN 8
+#define SCORE_HOT 16
+#define HALVE 128
+/* A rewind with more cold pages than this met an unusual request; its pages count less. */
+#define MANY_COLD 256
+#define SCORE_WRITTEN_MANY 1
+/* One in LOOKS hot pages is compared at each rewind; found unchanged this often in a row, a page is cold again. */
+#define LOOKS 16
+#define UNCHANGED_COLD 32
+/* soft-dirty: how much the hot set may grow before it is learned anew */
+#define SOFT_GROWTH 128
+/* struct pthread of glibc 2.36 is smaller than this */
+#define THREAD_SIZE 4096
+
+struct control *rewind_control;
+
+void rewind_die(const char *what, long error)
+{
+	static const char intro[] = "hayate-php: rewind failed, this worker ends: ";
+	SYS3(SYS_write, STDERR_FILENO, intro, sizeof intro - 1);
+	SYS3(SYS_write, STDERR_FILENO, what, strlen(what));
+	char number[24] = " (error ";
+	size_t len = strlen(number);
+	long value = error < 0 ? -error : error;
+	char digits[20];
+	size_t n = 0;
+	do {
+		digits[n++] = (char)('0' + value % 10);
+		value /= 10;
+	} while (value > 0 && n < 10);
+	while (n > 0) {
+		number[len++] = digits[--n];
+	}
+	number[len++] = ')';
+	number[len++] = '\n';
+	SYS3(SYS_write, STDERR_FILENO, number, len);
+	SYS1(SYS_exit_group, 71);
+	__builtin_unreachable();
+}
+
+static uint64_t now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Maps `size` more bytes of the memfd. */
+static void *map_kept(int fd, size_t *used, size_t size, int flags)
+{
+	size = (size + PAGE_SIZE - 1) & ~(PAGE_SIZE - 1);
+	size_t at = *used;
+	if (ftruncate(fd, (off_t)(at + size)) != 0) {
+		return NULL;
+	}
+	void *result = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, fd, (off_t)at);
+	if (result == MAP_FAILED) {
+		return NULL;
+	}
+	*used = at + size;
+	return result;
+}
+
+void *rewind_keep(size_t size)
+{
+	struct control *c = rewind_control;
+	return c == NULL ? NULL : map_kept(c->kept_fd, &c->kept_size, size, MAP_PRIVATE);
+}
+
+static int find_libphp(struct dl_phdr_info *info, size_t size, void *to)
+{
+	struct control *c = to;
+	if (info->dlpi_name == NULL || strstr(info->dlpi_name, "libphp") == NULL) {
+		return 0;
+	}
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		if (info->dlpi_phdr[i].p_type == PT_LOAD && info->dlpi_phdr[i].p_flags & PF_X) {
+			c->libphp_low = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+			c->libphp_high = c->libphp_low + info->dlpi_phdr[i].p_memsz;
+		}
+	}
+	return 1;
+}
+
+const char *rewind_init(void)
+{
+	int fd = memfd_create(KEPT_NAME, MFD_CLOEXEC);
+	int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, COPIES_FROM);
+	if (high >= 0) {
+		close(fd);
+		fd = high;
+	}
+	size_t used = 0;
+	struct control *c = fd < 0 ? NULL : map_kept(fd, &used, sizeof *c, MAP_PRIVATE);
+	if (c == NULL) {
+		return "no memory for the rewinder";
+	}
+	c->kept_fd = fd;
+	c->kept_size = used;
+	c->uffd = c->pagemap = c->clear_refs = c->statm = c->cwd = -1;
+	rewind_control = c;
+	c->rollback_stack = rewind_keep(ROLLBACK_STACK);
+	if (c->rollback_stack == NULL) {
+		return "no memory for the rewinder";
+	}
+	dl_iterate_phdr(find_libphp, c);
+	/* Large blocks come from the break, whose end is put back, not from mappings that pass the interposed functions by;
+	 * it never shrinks, and one arena holds everything. */
+	mallopt(M_MMAP_MAX, 0);
+	mallopt(M_TRIM_THRESHOLD, 1 << 30);
+	mallopt(M_TOP_PAD, 1 << 20);
+	mallopt(M_ARENA_MAX, 1);
+	/* A huge page would be copied whole for one byte. */
+	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+	return NULL;
+}
+
+const char *rewind_snapshot(enum rewind_tracking tracking, const struct rewind_range *unused, size_t unused_count)
+{
+	struct control *c = rewind_control;
+	if (tracking != REWIND_UFFD && tracking != REWIND_SOFT_DIRTY) {
+		return "a snapshot needs tracking";
+	}
+	const char *wrong = memory_read_regions();
+	if (wrong != NULL) {
+		return wrong;
+	}
+	c->pages = rewind_keep(c->page_count);
+	c->scores = rewind_keep(c->page_count);
+	c->hot = rewind_keep(c->page_count * sizeof *c->hot);
+	c->written_room = c->page_count + 1;
+	c->written = rewind_keep(c->written_room * sizeof *c->written);
+	size_t size = c->page_count * PAGE_SIZE, at = c->kept_size;
+	/* Filled through a shared mapping, so that forked workers share it; then seen privately, so that each may make what
+	 * it changes before the point a part of its own snapshot. */
+	c->shadow = map_kept(c->kept_fd, &c->kept_size, size, MAP_SHARED);
+	if (c->pages == NULL || c->scores == NULL || c->hot == NULL || c->written == NULL || c->shadow == NULL) {
+		return "no memory for the snapshot";
+	}
+	memory_mark_unused(unused, unused_count);
+	c->rseq = __rseq_size == 0 ? 0 : (uintptr_t)__builtin_thread_pointer() + (uintptr_t)__rseq_offset;
+	/* From here on what is written will be found; so the copy may be made after it. */
+	wrong = track_start(tracking);
+	if (wrong != NULL) {
+		return wrong;
+	}
+	track_protect_all();
+	memory_copy_all();
+	munmap(c->shadow, size);
+	c->shadow = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, c->kept_fd, (off_t)at);
+	return c->shadow == MAP_FAILED ? "no memory for the snapshot" : NULL;
+}
+
+/* Calls visit for each page that was written and is put back by looking: neither unused nor hot. */
+static void each_written(void (*visit)(size_t page, uintptr_t at))
+{
+	struct control *c = rewind_control;
+	for (size_t i = 0; i < c->written_count; i++) {
+		size_t r = memory_find(c->written[i].start);
+		if (r == SIZE_MAX) {
+			rewind_die("a written page lies outside the snapshot", 0);
+		}
+		for (uintptr_t at = c->written[i].start; at < c->written[i].end; at += PAGE_SIZE) {
+			if (at >= c->regions[r].end) {
+				r = memory_find(at);
+				if (r == SIZE_MAX) {
+					rewind_die("a written page lies outside the snapshot", 0);
+				}
+			}
+			size_t page = c->regions[r].first + (at - c->regions[r].start) / PAGE_SIZE;
+			if (!(c->pages[page] & (PAGE_UNUSED | PAGE_HOT))) {
+				visit(page, at);
+			}
+		}
+	}
+}
+
+static void mark_changed(size_t page, uintptr_t at)
+{
+	rewind_control->pages[page] |= PAGE_CHANGED;
+}
+
+const char *rewind_noticed(void)
+{
+	track_scan();
+	each_written(mark_changed);
+	return NULL;
+}
+
+const char *rewind_adopt(void)
+{
+	struct control *c = rewind_control;
+	track_stop();
+	const char *wrong = track_start(c->tracking);
+	if (wrong != NULL) {
+		return wrong;
+	}
+	track_protect_all();
+	return memory_mark_own();
+}
+
+static void make_hot(size_t page, uintptr_t at)
+{
+	struct control *c = rewind_control;
+	c->pages[page] |= PAGE_HOT;
+	c->hot[c->hot_count++] = (struct hot){.at = at, .page = (uint32_t)page};
+}
+
+static uint64_t count_faults(void)
+{
+	struct rusage usage;
+	SYS2(SYS_getrusage, RUSAGE_SELF, &usage);
+	return (uint64_t)usage.ru_minflt + (uint64_t)usage.ru_majflt;
+}
+
+/* On the rollback stack: what changed since the snapshot becomes part of it, and the work begins. */
+static void reach_point(void)
+{
+	struct control *c = rewind_control;
+	c->faults = count_faults();
+	memcpy(c->stack_copy, (const void *)c->stack_low, c->stack_end - c->stack_low);
+	track_scan();
+	each_written(mark_changed);
+	for (size_t i = 0; i < c->region_count; i++) {
+		const struct region *region = &c->regions[i];
+		for (uintptr_t at = region->start; at < region->end; at += PAGE_SIZE) {
+			size_t page = region->first + (at - region->start) / PAGE_SIZE;
+			if (c->pages[page] & PAGE_CHANGED) {
+				c->pages[page] &= (uint8_t)~PAGE_CHANGED;
+				memcpy(c->shadow + page * PAGE_SIZE, (const void *)at, PAGE_SIZE);
+			}
+		}
+	}
+	/* The kernel writes to the thread's block whenever it likes. */
+	uintptr_t thread = (uintptr_t)__builtin_thread_pointer() & ~(PAGE_SIZE - 1);
+	for (uintptr_t at = thread; at <= thread + THREAD_SIZE; at += PAGE_SIZE) {
+		size_t r = memory_find(at);
+		if (r != SIZE_MAX) {
+			make_hot(c->regions[r].first + (at - c->regions[r].start) / PAGE_SIZE, at);
+		}
+	}
+	c->hot_limit = c->hot_count + SOFT_GROWTH;
+	track_protect_all();
+	c->active = true;
+	context_jump(&c->context);
+}
+
+static long refuse(const char *why)
+{
+	snprintf(rewind_control->error, sizeof rewind_control->error, "%s", why);
+	return -1;
+}
+
+long rewind_point(void)
+{
+	struct control *c = rewind_control;
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+	if (here > c->stack_end || c->stack_end - here > (1ul << 20)) {
+		return refuse("the point must be reached on the main stack, not within a Fiber, and not a megabyte deep");
+	}
+	c->stack_room = c->stack_end - here + PAGE_SIZE;
+	c->stack_copy = rewind_keep(c->stack_room);
+	c->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	if (c->stack_copy == NULL || c->statm < 0) {
+		return refuse("no memory for the copy of the stack, or /proc/self/statm cannot be opened");
+	}
+	const char *wrong = process_note();
+	if (wrong != NULL) {
+		return refuse(wrong);
+	}
+	c->brk = (uintptr_t)SYS1(SYS_brk, 0);
+	memory_know_mappings();
+	if (context_save(&c->context) == 0) {
+		c->stack_low = c->context.rsp;
+		context_on_stack(c->rollback_stack + ROLLBACK_STACK, reach_point);
+	}
+	return (long)rewind_control->counters.rewinds;
+}
+
+const char *rewind_error(void)
+{
+	return rewind_control->error;
+}
+
+enum rewind_doubt rewind_doubt(void)
+{
+	struct control *c = rewind_control;
+	enum rewind_doubt found = process_doubt();
+	return c->doubt != REWIND_SURE ? c->doubt : found;
+}
+
+enum rewind_doubt rewind_doubt_after(void)
+{
+	return rewind_control->doubt_after;
+}
+
+static void restore_hot(bool look_at_all)
+{
+	struct control *c = rewind_control;
+	size_t slice = c->counters.rewinds % LOOKS;
+	size_t i = 0;
+	while (i < c->hot_count) {
+		struct hot *hot = &c->hot[i];
+		if (look_at_all || i % LOOKS == slice) {
+			if (memory_page_differs(hot->page, hot->at)) {
+				hot->unchanged = 0;
+				memory_restore_page(hot->page, hot->at);
+			} else if (c->rseq - hot->at >= PAGE_SIZE && (look_at_all || ++hot->unchanged >= UNCHANGED_COLD)) {
+				c->pages[hot->page] &= (uint8_t)~PAGE_HOT;
+				c->scores[hot->page] = 0;
+				track_protect(hot->at, hot->at + PAGE_SIZE);
+				*hot = c->hot[--c->hot_count];
+				continue;
+			}
+		} else {
+			memory_restore_page(hot->page, hot->at);
+		}
+		i++;
+	}
+}
+
+/* Cold pages next to each other are protected again in one call. */
+static void flush_protect(void)
+{
+	struct control *c = rewind_control;
+	if (c->protect.end > c->protect.start) {
+		track_protect(c->protect.start, c->protect.end);
+	}
+	c->protect = (struct rewind_range){0, 0};
+}
+
+static void restore_cold(size_t page, uintptr_t at)
+{
+	struct control *c = rewind_control;
+	memory_restore_page(page, at);
+	c->counters.last_cold++;
+	if (c->cold_count > 0 && c->cold[c->cold_count - 1].end == at) {
+		c->cold[c->cold_count - 1].end = at + PAGE_SIZE;
+	} else if (c->cold_count < sizeof c->cold / sizeof c->cold[0]) {
+		c->cold[c->cold_count++] = (struct rewind_range){at, at + PAGE_SIZE};
+	}
+	unsigned score = c->scores[page] + (c->counters.last_cold > MANY_COLD ? SCORE_WRITTEN_MANY : SCORE_WRITTEN);
+	c->scores[page] = (uint8_t)(score > UINT8_MAX ? UINT8_MAX : score);
+	if (score >= SCORE_HOT || c->tracking == REWIND_SOFT_DIRTY) {
+		make_hot(page, at);
+	} else if (at == c->protect.end) {
+		c->protect.end += PAGE_SIZE;
+	} else {
+		flush_protect();
+		c->protect = (struct rewind_range){at, at + PAGE_SIZE};
+	}
+}
+
+static void restore_mappings(void)
+{
+	struct control *c = rewind_control;
+	for (size_t i = 0; i < c->made_count; i++) {
+		if (c->made[i].chunk && c->chunk_count < MAX_CHUNKS) {
+			c->chunks[c->chunk_count++] = c->made[i].start;
+		} else if (SYS2(SYS_munmap, c->made[i].start, c->made[i].end - c->made[i].start) != 0) {
+			rewind_die("unmapping what a request mapped", 0);
+		}
+	}
+	c->made_count = 0;
+	uintptr_t brk = (uintptr_t)SYS1(SYS_brk, 0);
+	if (brk < c->brk) {
+		rewind_die("the break is below where it was", 0);
+	}
+	if (brk > c->brk && (uintptr_t)SYS1(SYS_brk, c->brk) != c->brk) {
+		rewind_die("putting back the break", 0);
+	}
+}
+
+static void roll_back(void)
+{
+	struct control *c = rewind_control;
+	uint64_t started = now();
+	c->active = false;
+	c->doubt = REWIND_SURE;
+	/* Before the look: a fault that comes after it belongs to the next one. */
+	uint64_t faults = count_faults();
+	bool look = faults != c->faults;
+	c->faults = faults;
+	if (look) {
+		track_scan();
+		c->counters.scans++;
+	}
+	uint64_t scanned = now();
+	bool learn_anew = c->tracking == REWIND_SOFT_DIRTY && c->hot_count > c->hot_limit;
+	restore_hot(learn_anew);
+	c->counters.last_cold = 0;
+	if (look) {
+		c->cold_count = 0;
+		each_written(restore_cold);
+		flush_protect();
+	}
+	if (learn_anew) {
+		c->hot_limit = c->hot_count + c->hot_count / 4 + SOFT_GROWTH;
+		track_protect_all();
+	}
+	if (c->counters.rewinds % HALVE == 0) {
+		for (size_t i = 0; i < c->page_count; i++) {
+			c->scores[i] >>= 1;
+		}
+	}
+	restore_mappings();
+	memcpy((void *)c->stack_low, c->stack_copy, c->stack_end - c->stack_low);
+	process_restore();
+	/* A mapping that was made unseen has either been touched, which is a fault, or costs only address space. */
+	if (c->must_sweep ||
+	    (look && memory_size_pages() != c->known_pages + (long)(c->chunk_count * (CHUNK_SIZE / PAGE_SIZE)))) {
+		memory_sweep();
+	}
+	if (c->verify_every != 0 && c->counters.rewinds % c->verify_every == 0) {
+		memory_verify();
+	}
+	c->counters.rewinds++;
+	c->counters.cold_pages += c->counters.last_cold;
+	c->counters.hot_pages = (uint32_t)c->hot_count;
+	c->counters.scan_ns += scanned - started;
+	c->counters.copy_ns += now() - scanned;
+	c->active = true;
+	SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &c->signal_mask, NULL, sizeof c->signal_mask);
+	context_jump(&c->context);
+}
+
+void rewind_back(void)
+{
+	/* A handler must not run on memory that is half put back. */
+	uint64_t all = ~0ull;
+	SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, sizeof all);
+	context_on_stack(rewind_control->rollback_stack + ROLLBACK_STACK, roll_back);
+}
+
+void rewind_verify(unsigned every, void (*report)(const char *line))
+{
+	rewind_control->verify_every = every;
+	rewind_control->verify_report = report;
+}
+
+const struct rewind_counters *rewind_counters(void)
+{
+	return &rewind_control->counters;
+}
+
+bool rewind_knows_descriptor(int fd)
+{
+	return fd >= 0 && fd < MAX_FDS && rewind_control->known_fd[fd];
+}
+
+void rewind_each_region(void (*visit)(const char *name, size_t pages, size_t unused_pages, void *to), void *to)
+{
+	const struct control *c = rewind_control;
+	for (size_t i = 0; i < c->region_count; i++) {
+		const struct region *region = &c->regions[i];
+		size_t pages = (region->end - region->start) / PAGE_SIZE, unused = 0;
+		for (size_t p = 0; p < pages; p++) {
+			unused += (c->pages[region->first + p] & PAGE_UNUSED) != 0;
+		}
+		visit(region->name, pages, unused, to);
+	}
+}
+
+size_t rewind_last_written(struct rewind_range *to, size_t room)
+{
+	const struct control *c = rewind_control;
+	size_t n = c->cold_count < room ? c->cold_count : room;
+	memcpy(to, c->cold, n * sizeof *to);
+	return n;
+}

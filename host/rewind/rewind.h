@@ -1,0 +1,116 @@
+/*
+ * The rewinder: takes a process back to a point it has passed, memory and kernel-side state alike.
+ *
+ * It knows nothing of PHP. The order of calls, once each unless said otherwise:
+ *
+ *   rewind_init()        first thing in main()
+ *   rewind_snapshot()    copies the memory; in the process that is forked from, or in the one that will be rewound
+ *   rewind_noticed()     there, before each fork: which pages changed since
+ *   rewind_adopt()       in the forked child, first thing: tracking of its own
+ *   rewind_point()       returns 0, and again after each rewind; what changed since the snapshot becomes part of it
+ *   rewind_doubt()       after the work: whether something was left that a rewind does not take back
+ *   rewind_back()        rewinds; does not return
+ *
+ * It promises that after rewind_back() the process continues in rewind_point() with every private writable page, the
+ * break, the mappings, the descriptors it had at the point, working directory, umask, signal mask and dispositions as
+ * they were there, or that it does not continue at all: a step that fails ends the process. Shared mappings and what
+ * other processes see (files, peers of sockets) are not taken back.
+ *
+ * It must never be used with threads alive: ask rewind_doubt() first. It must never run on a stack other than the
+ * main thread's.
+ */
+#ifndef HAYATE_REWIND_H
+#define HAYATE_REWIND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* How written pages are found. The numbers are those of enum hy_tracking in layout.h. */
+enum rewind_tracking {
+	REWIND_OFF = 0,
+	REWIND_UFFD = 1,       /* userfaultfd write protection, PAGEMAP_SCAN: Linux 6.7 and later */
+	REWIND_SOFT_DIRTY = 2, /* soft-dirty bits: CONFIG_MEM_SOFT_DIRTY */
+	REWIND_FORK = 3,       /* neither: the caller forks for each request and rewinds nothing */
+};
+
+/* What a rewind cannot take back. */
+enum rewind_doubt {
+	REWIND_SURE = 0,
+	REWIND_THREADS,     /* another thread is alive */
+	REWIND_MAPPINGS,    /* memory of the snapshot was unmapped, replaced or protected otherwise */
+	REWIND_DESCRIPTORS, /* a descriptor of the snapshot was closed and could not be put back */
+	REWIND_CONNECTION,  /* a socket or pipe of the snapshot was used: the peer has moved on */
+	REWIND_CHILD,       /* a child process is alive */
+	REWIND_LIBRARY,     /* a shared library of the snapshot was unloaded */
+	REWIND_MEMORY,      /* a comparison found memory that differs */
+};
+
+struct rewind_counters {
+	uint64_t rewinds;
+	uint64_t scan_ns;    /* finding written pages */
+	uint64_t copy_ns;    /* putting back pages, mappings, descriptors, stack */
+	uint64_t scans;      /* rewinds in which a page fault made a scan necessary */
+	uint64_t cold_pages; /* pages put back that were not hot */
+	uint64_t sweeps;     /* rewinds after which mappings were compared one by one */
+	uint32_t hot_pages;
+	uint32_t last_cold;
+};
+
+struct rewind_range {
+	uintptr_t start, end;
+};
+
+/* Reserves the rewinder's own memory and makes malloc() fit for rewinding. NULL, or what failed. */
+const char *rewind_init(void);
+
+/*
+ * The best tracking that this kernel allows this process, and in `why` (if not NULL) one line that says what stands in
+ * the way of a better one; empty for the best.
+ */
+enum rewind_tracking rewind_probe(char *why, size_t size);
+
+/*
+ * Copies the private writable memory. `unused` (ascending, page aligned) are ranges whose contents mean nothing now,
+ * such as free pages of an allocator: they are neither tracked nor put back. NULL, or what failed.
+ */
+const char *rewind_snapshot(enum rewind_tracking tracking, const struct rewind_range *unused, size_t unused_count);
+
+/* In the process that took the snapshot, before a fork: notes the pages that it changed since. NULL, or what failed. */
+const char *rewind_noticed(void);
+
+/* In the forked child, before it changes anything of its own. NULL, or what failed. */
+const char *rewind_adopt(void);
+
+/*
+ * Returns 0, and then once after each rewind with the number of rewinds so far. -1: it cannot be done here, and
+ * rewind_error() says why.
+ */
+long rewind_point(void);
+const char *rewind_error(void);
+
+/* To be asked after everything the work acquired was released and before rewind_back(). */
+enum rewind_doubt rewind_doubt(void);
+
+/* The same after a rewind: what it found out on the way. */
+enum rewind_doubt rewind_doubt_after(void);
+
+void rewind_back(void) __attribute__((noreturn));
+
+/* Compares all tracked memory with the snapshot every `every` rewinds, 0: never. Differences are told to `report`. */
+void rewind_verify(unsigned every, void (*report)(const char *line));
+
+const struct rewind_counters *rewind_counters(void);
+
+/* Memory that rewinds leave alone, zeroed; it is shared with nobody and copied by a fork. NULL when there is none. */
+void *rewind_keep(size_t size);
+
+/* Whether this descriptor was open at the point. */
+bool rewind_knows_descriptor(int fd);
+
+/* The regions of the snapshot, for reports. */
+void rewind_each_region(void (*visit)(const char *name, size_t pages, size_t unused_pages, void *to), void *to);
+/* The pages put back by the last rewind that were not hot, as ranges; returns how many. For reports. */
+size_t rewind_last_written(struct rewind_range *to, size_t room);
+
+#endif
