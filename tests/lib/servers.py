@@ -230,6 +230,7 @@ class Hayate(Server):
 
     `config` is the text of a hayate.toml or the path of one; `worker` is the worker script (worker mode);
     `workers` a number or "MIN-MAX"; `args` further flags, appended last; `env` is added to the environment.
+    `access_log` is the flag's value; None leaves it to the configuration.
     `user` is whom the server becomes, when it is started as root; its temporary directory is theirs then.
     `log()` is all that the server wrote to stderr and stdout.
     """
@@ -246,7 +247,7 @@ class Hayate(Server):
         workers: int | str | None = None,
         ini: Mapping[str, str | int] = {},
         env: Mapping[str, str] = {},
-        access_log: str = "off",
+        access_log: str | None = "off",
         user: str | None = None,
     ) -> None:
         super().__init__()
@@ -283,7 +284,8 @@ class Hayate(Server):
             command.append(str(self.root))
         command += ["--listen", f"127.0.0.1:{self.port}"]
         command += ["--control", str(self.control), "--pid-file", str(self.pid_file)]
-        command += ["--access-log", self.access_log]
+        if self.access_log is not None:
+            command += ["--access-log", self.access_log]
         if self._config is not None:
             command += ["--config", str(self._config)]
         if self._worker is not None:

@@ -24,6 +24,7 @@ SCRIPTS = {
     "inject.php": """<?php header("X-A: b\\r\\nX-Injected: yes"); header("X-B: c\\nX-Injected: yes"); echo 'x';""",
     "sendfile.php": """<?php header('X-Sendfile: ' . __DIR__ . '/plain.txt'); header('Content-Type: text/x-own');""",
     "accel.php": """<?php header('X-Accel-Redirect: /plain.txt');""",
+    "accel_hints.php": """<?php header('X-Accel-Buffering: no'); header('X-Accel-Expires: 10'); echo 'x';""",
     "accel_out.php": """<?php header('X-Accel-Redirect: /../secret.txt');""",
     "sendfile_out.php": """<?php header('X-Sendfile: /etc/passwd');""",
     "server.php": """<?php header('Content-Type: application/json'); echo json_encode($_SERVER);""",

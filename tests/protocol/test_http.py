@@ -194,6 +194,9 @@ def test_body_limit(hayate_command, tmp_path) -> None:
         assert requests.post(server.url + "/count.php", data=b"x" * 1025, timeout=5).status_code == 413
         chunked = requests.post(server.url + "/count.php", data=iter([b"x" * 2000]), timeout=5)
         assert chunked.status_code == 413
+        # A client that reads only when all is sent has to be listened to until then.
+        large = requests.post(server.url + "/count.php", data=b"x" * (100 << 20), timeout=20)
+        assert large.status_code == 413 and large.headers["Connection"] == "close"
 
 
 def test_finish_request_ends_the_answer_before_the_script(server, tmp_path) -> None:

@@ -143,16 +143,33 @@ def test_php_source_is_never_sent_whatever_the_method(server) -> None:
             assert "<?php" not in requests.request(method, server.url + path, timeout=5).text
 
 
-def test_sendfile_stays_inside(server) -> None:
-    good = requests.get(server.url + "/sendfile.php", timeout=5)
+@pytest.fixture(scope="module")
+def sender(hayate_command, tmp_path_factory) -> Iterator[Hayate]:
+    """One that acts on X-Sendfile and X-Accel-Redirect."""
+    root = site.make(tmp_path_factory.mktemp("sender"))
+    with Hayate(config=f'[[app]]\nroot = "{root}"\nsendfile_roots = []\n', workers=1) as hayate:
+        yield hayate
+
+
+def test_sendfile_stays_inside(sender) -> None:
+    good = requests.get(sender.url + "/sendfile.php", timeout=5)
     assert good.text.startswith("plain text") and good.headers["Content-Type"].startswith("text/x-own")
     assert "X-Sendfile" not in good.headers
-    assert requests.get(server.url + "/accel.php", timeout=5).text.startswith("plain text")
-    part = requests.get(server.url + "/accel.php", headers={"Range": "bytes=6-9"}, timeout=5)
+    accel = requests.get(sender.url + "/accel.php", timeout=5)
+    assert accel.text.startswith("plain text") and "X-Accel-Redirect" not in accel.headers
+    part = requests.get(sender.url + "/accel.php", headers={"Range": "bytes=6-9"}, timeout=5)
     assert (part.status_code, part.text) == (206, "text")
     for path in ("/sendfile_out.php", "/accel_out.php"):
-        bad = requests.get(server.url + path, timeout=5)
+        bad = requests.get(sender.url + path, timeout=5)
         assert bad.status_code in (403, 404, 500, 502) and "root:" not in bad.text and "secret" not in bad.text
+
+
+def test_what_hayate_does_not_act_on_is_for_the_proxy_in_front(server, sender) -> None:
+    assert requests.get(server.url + "/accel.php", timeout=5).headers["X-Accel-Redirect"] == "/plain.txt"
+    assert requests.get(server.url + "/sendfile.php", timeout=5).headers["X-Sendfile"].endswith("/plain.txt")
+    for each in (server, sender):
+        headers = requests.get(each.url + "/accel_hints.php", timeout=5).headers
+        assert (headers["X-Accel-Buffering"], headers["X-Accel-Expires"]) == ("no", "10")
 
 
 def test_header_injection_from_php_is_refused(server) -> None:

@@ -1,0 +1,99 @@
+"""The access log, with real scripts behind it: nothing is missing after a reload, a reopening or the end."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import signal
+import time
+
+import pytest
+import requests
+
+from lib import site
+from lib.servers import GENERIC_WORKER, Hayate
+
+MODES = ["classic", "worker"]
+
+
+def serve(tmp_path: pathlib.Path, mode: str, **more) -> Hayate:
+    worker = GENERIC_WORKER if mode == "worker" else None
+    return Hayate(site.make(tmp_path), worker=worker, access_log=str(tmp_path / "access.log"), **more)
+
+
+def targets(*logs: pathlib.Path) -> list[str]:
+    lines = "".join(log.read_text() for log in logs).splitlines()
+    return [re.search(r'"GET (\S+) HTTP/1\.1" 200 ', line)[1] for line in lines]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_request_is_there_after_the_end(hayate_command, tmp_path, mode) -> None:
+    with serve(tmp_path, mode) as hayate:
+        for i in range(20):
+            assert requests.get(f"{hayate.url}/ok.php?{i}", timeout=5).ok
+    assert targets(tmp_path / "access.log") == [f"/ok.php?{i}" for i in range(20)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rotation_and_reload_lose_no_line(hayate_command, tmp_path, mode) -> None:
+    log, old = tmp_path / "access.log", tmp_path / "access.log.1"
+    with serve(tmp_path, mode) as hayate:
+        requests.get(f"{hayate.url}/ok.php?before", timeout=5)
+        log.rename(old)
+        hayate.process.send_signal(signal.SIGUSR1)
+        deadline = time.monotonic() + 5
+        while not log.exists():
+            assert time.monotonic() < deadline, "the log was not reopened"
+            time.sleep(0.01)
+        assert targets(old) == ["/ok.php?before"]
+        requests.get(f"{hayate.url}/ok.php?after", timeout=5)
+        # A reload opens the file anew as well, once what came before is written.
+        log.rename(tmp_path / "access.log.2")
+        assert hayate.reload().returncode == 0
+        requests.get(f"{hayate.url}/ok.php?reloaded", timeout=5)
+    assert targets(tmp_path / "access.log.2") == ["/ok.php?after"]
+    assert targets(log) == ["/ok.php?reloaded"]
+
+
+def test_a_reload_that_names_another_log_leaves_nothing_in_the_first(hayate_command, tmp_path) -> None:
+    root = site.make(tmp_path)
+    config = tmp_path / "hayate.toml"
+    text = f'access_log = "{{}}.log"\n[[app]]\nroot = "{root}"\n'
+    config.write_text(text.format("first"))
+    with Hayate(config=config, workers=2, access_log=None) as hayate:
+        requests.get(f"{hayate.url}/ok.php?1", timeout=5)
+        config.write_text(text.format("second"))
+        assert hayate.reload().returncode == 0
+        requests.get(f"{hayate.url}/ok.php?2", timeout=5)
+        deadline = time.monotonic() + 5
+        while "?1" not in (tmp_path / "first.log").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    assert targets(tmp_path / "first.log") == ["/ok.php?1"] and targets(tmp_path / "second.log") == ["/ok.php?2"]
+
+
+def test_refusals_are_there_like_answers(hayate_command, tmp_path) -> None:
+    args = ["--queue-limit", "1", "--queue-timeout", "1s", "--access-log-format", "json"]
+    with serve(tmp_path, "classic", workers=1, args=args) as hayate:
+        for path in ("/nowhere", "/x%00", "/crash.php"):
+            requests.get(hayate.url + path, timeout=5)
+        requests.post(hayate.url + "/plain.txt", data=b"x", timeout=5)
+    lines = [json.loads(line) for line in (tmp_path / "access.log").read_text().splitlines()]
+    assert [(line["target"], line["status"]) for line in lines] == [
+        ("/nowhere", 404),
+        ("/x%00", 400),
+        ("/crash.php", 502),
+        ("/plain.txt", 405),
+    ]
+    assert all(line["user_agent"].startswith("python-requests") for line in lines)
+
+
+def test_a_full_disk_is_said_once_and_stops_nobody(hayate_command, tmp_path) -> None:
+    with Hayate(site.make(tmp_path), workers=1, access_log="/dev/full") as hayate:
+        for i in range(3):
+            assert requests.get(f"{hayate.url}/ok.php?{i}", timeout=5).text == f"ok {i}"
+            time.sleep(1.1)
+        log = hayate.log()
+    assert log.count("the access log cannot be written") == 1 and "No space left" in log
+    assert "lines of the access log were lost" in log

@@ -1,0 +1,90 @@
+"""Where Hayate listens, and how many connections it takes."""
+
+from __future__ import annotations
+
+import pathlib
+import socket
+import time
+
+import pytest
+import requests
+
+from lib import site
+from lib.servers import Hayate, free_port
+
+
+def get(port: int, host: str = "127.0.0.1") -> str:
+    return requests.get(f"http://{host}:{port}/ok.php?x", timeout=5).text
+
+
+def test_all_ipv4_and_all_ipv6_addresses_together(hayate_command, tmp_path) -> None:
+    if "00000000000000000000000000000001" not in pathlib.Path("/proc/net/if_inet6").read_text():
+        pytest.skip("this machine has no IPv6")
+    root = site.make(tmp_path)
+    port = free_port()
+    with Hayate(root, workers=1, args=["--listen", f":{port}", "--listen", f"[::]:{port}"]) as hayate:
+        assert get(port) == get(port, "[::1]") == get(hayate.port) == "ok x"
+    # Alone it is IPv6 only, as with nginx.
+    with Hayate(root, workers=1, args=["--listen", f"[::]:{port}"]):
+        assert get(port, "[::1]") == "ok x"
+        with pytest.raises(requests.ConnectionError):
+            get(port)
+
+
+class Connection:
+    """A kept connection; `served` asks for a page and says whether the answer came within that many seconds."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=5)
+        self.socket.sendall(b"GET /plain.txt HTTP/1.1\r\nHost: a\r\n\r\n")
+
+    def served(self, seconds: float) -> bool:
+        self.socket.settimeout(seconds)
+        try:
+            return self.socket.recv(65536).startswith(b"HTTP/1.1 200")
+        except TimeoutError:
+            return False
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def test_the_limit_of_connections_is_one_for_all_listeners_and_follows_a_reload(hayate_command, tmp_path) -> None:
+    root = site.make(tmp_path)
+    config = tmp_path / "hayate.toml"
+    text = f'[limits]\nconnections = {{}}\n[[app]]\nroot = "{root}"\n'
+    config.write_text(text.format(4))
+    second = free_port()
+    with Hayate(config=config, workers=1, args=["--listen", f"127.0.0.1:{second}"]) as hayate:
+        ports = [hayate.port, second]
+        wait_for(lambda: hayate.status()["connections"] == 0)
+        served = [Connection(ports[i % 2]) for i in range(4)]
+        assert all(connection.served(5) for connection in served)
+        waiting = [Connection(port) for port in ports for _ in range(2)]
+        assert not any(connection.served(0.2) for connection in waiting)
+        # One that goes makes room for one that waits.
+        served.pop().close()
+        wait_for(lambda: sum(connection.served(0.05) for connection in waiting) == 1)
+        # More room after a reload, at once.
+        config.write_text(text.format(7))
+        assert hayate.reload().returncode == 0
+        wait_for(lambda: hayate.status()["connections"] == 7)
+        # And less: those that are there stay, a new one waits until enough have gone.
+        config.write_text(text.format(2))
+        assert hayate.reload().returncode == 0
+        for connection in served + waiting[:3]:
+            connection.close()
+        wait_for(lambda: hayate.status()["connections"] <= 2)
+        late = Connection(second)
+        wait_for(lambda: hayate.status()["connections"] == 2)
+        waiting[3].close()
+        assert late.served(5)
+        late.close()
+        assert "limits.connections (4) is reached" in hayate.log()
+
+
+def wait_for(condition, seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
