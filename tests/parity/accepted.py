@@ -27,6 +27,7 @@ BUILD = "Debian builds libphp-embed, other than php-fpm, with pcntl"
 ACCEPTED: list[Accepted] = [
     # --- the servers themselves
     Accepted("*", "header:server", "each server names itself, or does not", reference=r"nginx/[\d.]+"),
+    Accepted("*", "header:x-accel-*", "nginx acts on these; Hayate leaves them to a proxy in front of it"),
     Accepted("*", "server page", "each server has error pages of its own; Hayate's tell neither version nor path"),
     # --- the environment
     Accepted("environment/ini", "body", OF_FPM, reference=r"cgi\..*", hayate=r"cgi\.\w+ = false"),
@@ -126,21 +127,6 @@ ACCEPTED: list[Accepted] = [
         "with cgi.fix_pathinfo off php-fpm makes PHP_SELF the path info; Hayate has no use for the setting",
         reference="PHP_SELF = .*",
         hayate='PHP_SELF = "/server/paths.php.*"',
-    ),
-    Accepted(
-        "server/query",
-        "status",
-        'the characters < > " have no place in a URL (RFC 3986) and every browser escapes them',
-        request='GET ?q="<>"',
-        reference="200 OK",
-        hayate="400 Bad Request",
-    ),
-    Accepted(
-        "server/uri",
-        "body",
-        "a fragment is not part of what a client may send",
-        request="GET ?a=1#fragment",
-        hayate='REQUEST_URI = "/server/uri.php\\?a=1"',
     ),
     Accepted("server/http_headers", "body", LISTS, request="a header twice", hayate='.* = "a, b"'),
     Accepted("server/http_headers", "body", LISTS, request="Accept twice", hayate='.* = "text/html, text/plain"'),
