@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
 use hayate_front::ListenAddr;
 
-use crate::config::{AccessLogFormat, AccessLogTo, LogFormat, LogLevel, Size, Time, Workers};
+use crate::config::{
+    AccessLogFormat, AccessLogTo, LogFormat, LogLevel, ModeChoice, RewindChoice, Size, Time, Workers,
+};
 
 /// Hayate serves PHP applications: HTTP, static files and PHP processes in one command.
 #[derive(Debug, Parser)]
@@ -124,6 +126,21 @@ pub struct ServeArgs {
     /// Worker script: it boots once, then handles requests by hayate_handle_request(); switches worker mode on
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "PHP")]
     pub worker: Option<PathBuf>,
+    /// How PHP runs [default: worker with a worker script or for a recognised framework, else classic]
+    #[arg(long, value_name = "classic|worker", help_heading = "PHP")]
+    pub mode: Option<ModeChoice>,
+    /// Worker mode: rewind the process after each request, keep its state (off), or run each request in a fork
+    #[arg(long, value_name = "on|off|fork", help_heading = "PHP")]
+    pub rewind: Option<RewindChoice>,
+    /// Path to request before the snapshot that processes are rewound to; repeatable; off: none [default: / three times]
+    #[arg(long, value_name = "PATH", help_heading = "PHP")]
+    pub warmup: Vec<String>,
+    /// Compare all memory with the snapshot after every N rewinds, for debugging; 0: never [default: 0]
+    #[arg(long, value_name = "N", help_heading = "PHP")]
+    pub rewind_verify: Option<u64>,
+    /// How long a boot may take, or off [default: 60s]
+    #[arg(long, value_name = "TIME", help_heading = "PHP")]
+    pub boot_timeout: Option<Time>,
     /// Worker processes: a number, or a least and a most [default: 1 to twice the processors, 4 at least]
     #[arg(short = 'n', long, value_name = "N|MIN-MAX", help_heading = "PHP")]
     pub workers: Option<Workers>,

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use hayate_pool::Mode;
+use hayate_pool::{Mode, Rewind, Spec};
 
 use crate::{args::ServeArgs, php, plan::Plan};
 
@@ -30,9 +30,20 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         let hosts = if app.hosts.is_empty() { "any host".into() } else { app.hosts.join(" ") };
         println!("  answers to  {hosts}, path {}", app.path);
         println!("  serves      {}", spec.document_root.display());
-        match &spec.mode {
-            Mode::Classic => println!("  mode        classic"),
-            Mode::Worker { script } => println!("  mode        worker: {}", script.display()),
+        match (&spec.mode, &app.recognised) {
+            (Mode::Classic, _) => println!("  mode        classic"),
+            (Mode::Worker { script }, None) => println!("  mode        worker: {}", script.display()),
+            (Mode::Worker { script }, Some(found)) => {
+                println!("  mode        worker, recognised {}: {}", found.name(), found.evidence);
+                println!("              by {}", script.display());
+                println!("              mode = \"classic\" (--mode classic) serves it as php-fpm would");
+            }
+        }
+        if let Some(remark) = &app.remark {
+            println!("              {remark}");
+        }
+        if matches!(spec.mode, Mode::Worker { .. }) {
+            describe_rewind(spec);
         }
         println!("  otherwise   {}", app.front_controller.as_deref().unwrap_or("404 (no front controller)"));
         println!("  workers     {min}-{max}");
@@ -46,4 +57,23 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     }
     println!("\nThis can be served.");
     ExitCode::SUCCESS
+}
+
+fn describe_rewind(spec: &Spec) {
+    println!("  rewind      {}", spec.rewind.name());
+    if spec.rewind == Rewind::Off {
+        return;
+    }
+    let warmup = if spec.warmup.is_empty() { "none".into() } else { spec.warmup.join(" ") };
+    println!("  warm-up     {warmup}");
+    let Some(tracking) = php::tracking(&spec.host).filter(|_| spec.rewind == Rewind::On) else { return };
+    match &*tracking.name {
+        "none" => println!(
+            "  tracking    none ({}), so each request runs in a fork, which is slower;\n              \
+             Linux 6.7 or later tracks writes, and in a container the seccomp profile has to allow userfaultfd",
+            tracking.why
+        ),
+        name if tracking.why.is_empty() => println!("  tracking    {name}"),
+        name => println!("  tracking    {name} ({})", tracking.why),
+    }
 }

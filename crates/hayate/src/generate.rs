@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::{
     args::{Cli, Generate},
     config::schema,
+    plan::REWIND_BY_DEFAULT,
 };
 
 /// Prints one.
@@ -99,7 +100,7 @@ fn columns(property: &Value) -> (String, String, String) {
     let text = property["description"].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|");
     let (text, flag) = text.split_once(" Flag: ").unwrap_or((&text, ""));
     let (text, default) = text.split_once(" Default: ").unwrap_or((text, ""));
-    let trim = |text: &str| text.trim().trim_end_matches('.').to_owned();
+    let trim = |text: &str| text.trim().trim_end_matches('.').replace("@REWIND@", REWIND_BY_DEFAULT.name());
     (text.trim().to_owned(), trim(default), trim(flag))
 }
 

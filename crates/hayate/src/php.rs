@@ -92,6 +92,28 @@ pub fn version(host: &Path) -> Result<String, String> {
     }
 }
 
+/// How a rewinding worker would learn what was written, on this kernel and as this user.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Tracking {
+    /// `uffd`, `soft-dirty` or `none`.
+    pub name: String,
+    /// What stands in the way of a better one; empty for the best.
+    pub why: String,
+}
+
+/// Asks the host. `None`: it does not say.
+pub fn tracking(host: &Path) -> Option<Tracking> {
+    let done = Command::new(host).arg("--probe").output().ok().filter(|done| done.status.success())?;
+    parse_tracking(&String::from_utf8_lossy(&done.stdout))
+}
+
+/// `tracking=NAME why`, in one line.
+fn parse_tracking(said: &str) -> Option<Tracking> {
+    let rest = said.lines().find_map(|line| line.strip_prefix("tracking="))?;
+    let (name, why) = rest.split_once(' ').unwrap_or((rest, ""));
+    Some(Tracking { name: name.trim().to_owned(), why: why.trim().to_owned() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,5 +131,16 @@ mod tests {
         assert!(find(Some("/nowhere/php")).unwrap_err().contains("/nowhere/php is no program"));
         assert!(find(Some("9.9")).unwrap_err().contains("make -C host PHP=9.9"));
         assert!(find(Some("nine")).unwrap_err().contains("no PHP version"));
+    }
+
+    #[test]
+    fn tracking_is_a_word_and_a_reason() {
+        let tracking = |name: &str, why: &str| Some(Tracking { name: name.into(), why: why.into() });
+        assert_eq!(parse_tracking("tracking=uffd\n"), tracking("uffd", ""));
+        assert_eq!(
+            parse_tracking("x\ntracking=none userfaultfd: EPERM\n"),
+            tracking("none", "userfaultfd: EPERM")
+        );
+        assert_eq!(parse_tracking("usage"), None);
     }
 }

@@ -30,6 +30,7 @@ use crate::{
     args::ServeArgs,
     config::LogFormat,
     control::{self, ControlSocket},
+    framework::Recognised,
     logging,
     plan::Plan,
     privileges,
@@ -433,7 +434,11 @@ fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&Path>) {
         let (spec, status) = (&app.spec, generation.status());
         let mode = match &spec.mode {
             Mode::Classic => "classic mode".to_owned(),
-            Mode::Worker { script } => format!("worker mode, {}", script.display()),
+            Mode::Worker { script } => {
+                let what =
+                    app.recognised.as_ref().map_or_else(|| script.display().to_string(), Recognised::name);
+                format!("worker mode, {what}, rewind {}", spec.rewind.name())
+            }
         };
         let php = status.php.as_deref().unwrap_or("(not started)");
         let (min, max) = spec.workers.clone().into_inner();
@@ -442,6 +447,13 @@ fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&Path>) {
             spec.name,
             spec.document_root.display()
         );
+        if let Some(recognised) = &app.recognised {
+            let evidence = &recognised.evidence;
+            text += &format!("    recognised: {evidence}; --mode classic serves it as php-fpm would\n");
+        }
+        if let Some(remark) = &app.remark {
+            text += &format!("    {remark}\n");
+        }
         if let Some(why) = status.unavailable {
             text += &format!("    cannot serve yet: {why}\n");
         }

@@ -83,7 +83,7 @@ pub struct Limits {
 #[derive(Debug, Default, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct App {
-    /// For the log, `status` and the metrics. Default: the name of the root's directory.
+    /// For the log, `status` and the metrics. Default: the last name in `root`, symbolic links as they are.
     pub name: Option<String>,
     /// The application's directory, and PHP's working directory. Relative to this file. Default: this file's directory. Flag: `ROOT`.
     pub root: Option<PathBuf>,
@@ -97,8 +97,19 @@ pub struct App {
     pub index: Option<OneOrMany>,
     /// Script below the document root that answers what is no file; `""` for none. Default: `index.php` if there is one; in worker mode else the worker script.
     pub front_controller: Option<String>,
-    /// Worker script; switches worker mode on. Relative to `root`. Default: none, classic mode. Flag: `--worker`.
+    /// `classic`: each request starts afresh, as in php-fpm. `worker`: the application boots once, then handles requests. Default: `worker` with a worker script or for a recognised framework (see docs/rewind.md), else `classic`. Flag: `--mode`.
+    pub mode: Option<ModeChoice>,
+    /// Worker script; switches worker mode on. Relative to `root`. Default: none; for Symfony and Laravel the script that comes with Hayate. Flag: `--worker`.
     pub worker: Option<PathBuf>,
+    /// Worker mode only. `on`: after each request the process is rewound to the booted application. `fork`: each request runs in a fork of it, which is slower. `off`: its state is kept, and leaks from one visitor to the next unless the application takes care. Default: `@REWIND@`. Flag: `--rewind`.
+    pub rewind: Option<RewindChoice>,
+    /// Paths that are requested before the snapshot to which the process is rewound; `[]` for none (flag: `off`). They see `$_SERVER['HAYATE_WARMUP']`, and what they change in the process stays. Default: `["/", "/", "/"]`. Flag: `--warmup`.
+    pub warmup: Option<Vec<String>>,
+    /// For debugging: compares all memory with the snapshot after every so many rewinds; `0`: never. Default: `0`. Flag: `--rewind-verify`.
+    pub rewind_verify: Option<u64>,
+    /// How long a boot may take, warm-up included, before it counts as failed. `off`: no limit. Default: `60s`. Flag: `--boot-timeout`.
+    #[schemars(with = "Option<String>")]
+    pub boot_timeout: Option<Time>,
     /// Number of worker processes, `4`, or between a least and a most, `2-8`. Default: from 1 to twice the number of processors, 4 at least. Flag: `--workers`.
     #[schemars(with = "Option<String>")]
     pub workers: Option<Workers>,

@@ -10,4 +10,7 @@ mod values;
 pub use error::{ConfigError, Place};
 pub use keys::{App, File, Limits};
 pub use source::{Source, Step, schema};
-pub use values::{AccessLogFormat, AccessLogTo, LogFormat, LogLevel, OneOrMany, Scalar, Size, Time, Workers};
+pub use values::{
+    AccessLogFormat, AccessLogTo, LogFormat, LogLevel, ModeChoice, OneOrMany, RewindChoice, Scalar, Size,
+    Time, Workers,
+};

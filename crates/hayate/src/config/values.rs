@@ -133,6 +133,38 @@ macro_rules! from_text {
 }
 from_text!(Size, Time, Workers, AccessLogTo);
 
+/// How PHP runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum ModeChoice {
+    /// Each request starts afresh, as in php-fpm.
+    Classic,
+    /// The application boots once, then handles requests.
+    Worker,
+}
+
+/// What happens between two requests of worker mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum RewindChoice {
+    /// The process is rewound to the booted application.
+    On,
+    /// Its state is kept.
+    Off,
+    /// Each request runs in a fork of the booted application.
+    Fork,
+}
+
+impl From<RewindChoice> for hayate_pool::Rewind {
+    fn from(choice: RewindChoice) -> Self {
+        match choice {
+            RewindChoice::On => Self::On,
+            RewindChoice::Off => Self::Off,
+            RewindChoice::Fork => Self::Fork,
+        }
+    }
+}
+
 /// How a line of the access log looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]

@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
+    env,
+    path::{Component, Path, PathBuf},
     thread,
     time::Duration,
 };
@@ -27,7 +28,7 @@ pub(super) struct AppResolver<'a> {
 }
 
 impl AppResolver<'_> {
-    fn error(&self, key: &str, message: impl Into<String>) -> ConfigError {
+    pub(super) fn error(&self, key: &str, message: impl Into<String>) -> ConfigError {
         self.source.error(&[Step::Key("app"), Step::At(self.i), Step::Key(key)], message)
     }
 
@@ -45,7 +46,7 @@ impl AppResolver<'_> {
         }
     }
 
-    fn file(&self, key: &str, path: &Path) -> Result<PathBuf, ConfigError> {
+    pub(super) fn file(&self, key: &str, path: &Path) -> Result<PathBuf, ConfigError> {
         let found = path
             .canonicalize()
             .map_err(|e| self.error(key, format!("{key}: cannot use the file {}: {e}", path.display())))?;
@@ -62,8 +63,8 @@ impl AppResolver<'_> {
             (None, Some(root)) => self.beside_file(root),
             (None, None) => self.beside_file(Path::new("")),
         };
-        let root =
-            self.directory("root", if root.as_os_str().is_empty() { Path::new(".") } else { &root })?;
+        let given = if root.as_os_str().is_empty() { PathBuf::from(".") } else { root };
+        let root = self.directory("root", &given)?;
         let document_root = match &app.document_root {
             Some(path) => self.directory("document_root", &root.join(path))?,
             None if root.join("public/index.php").is_file() => {
@@ -71,12 +72,8 @@ impl AppResolver<'_> {
             }
             None => root.clone(),
         };
-        let worker = match (&args.worker, &app.worker) {
-            // From the current directory, as other flags; or from the root, as the key.
-            (Some(script), _) if script.is_file() => Some(self.file("worker", script)?),
-            (Some(script), _) | (None, Some(script)) => Some(self.file("worker", &root.join(script))?),
-            (None, None) => None,
-        };
+        let env = merged(app.env.clone(), &args.env);
+        let running = self.running(&app, &root, &document_root, &env)?;
         let front_controller = match app.front_controller.as_deref() {
             Some("") => None,
             Some(script) => {
@@ -92,8 +89,11 @@ impl AppResolver<'_> {
             }
             None if document_root.join("index.php").is_file() => Some("index.php".to_owned()),
             None => {
-                let below = worker.as_ref().and_then(|worker| worker.strip_prefix(&document_root).ok());
-                below.and_then(Path::to_str).map(str::to_owned)
+                let script = match &running.mode {
+                    Mode::Worker { script } => script.strip_prefix(&document_root).ok(),
+                    Mode::Classic => None,
+                };
+                script.and_then(Path::to_str).map(str::to_owned)
             }
         };
         let path = app.path.unwrap_or_else(|| "/".into());
@@ -126,8 +126,8 @@ impl AppResolver<'_> {
             Workers { min: 1, max: (processors * 2).clamp(4, 1024) }
         });
         let name = app.name.unwrap_or_else(|| {
-            let last = root.file_name().and_then(|name| name.to_str()).unwrap_or("app");
-            if self.i == 0 { last.to_owned() } else { format!("{last}-{}", self.i + 1) }
+            let last = last_name(&given, &root);
+            if self.i == 0 { last } else { format!("{last}-{}", self.i + 1) }
         });
         if name.is_empty() || name.contains(|c: char| c.is_control() || c == '"') {
             return Err(self.error("name", "name: write a word, it stands in logs and metrics"));
@@ -142,15 +142,17 @@ impl AppResolver<'_> {
             front_controller,
             sendfile_roots,
             queue_limit: args.queue_limit.or(app.queue_limit).unwrap_or(1024),
+            recognised: running.recognised,
+            remark: running.remark,
             spec: Spec {
                 name,
-                mode: worker.map_or(Mode::Classic, |script| Mode::Worker { script }),
+                mode: running.mode,
                 document_root,
                 cwd: root,
                 host,
                 workers: workers.min..=workers.max,
                 ini: merged(app.ini, &args.ini),
-                env: merged(app.env, &args.env),
+                env,
                 php_ini,
                 max_requests: args.max_requests.or(app.max_requests).filter(|n| *n > 0),
                 max_memory: args.max_memory.or(app.max_memory).map(|size| size.0).filter(|n| *n > 0),
@@ -158,12 +160,36 @@ impl AppResolver<'_> {
                 queue_timeout: time(args.queue_timeout.or(app.queue_timeout), Duration::from_secs(30))
                     .unwrap_or(ALWAYS),
                 idle_timeout: time(app.idle_timeout, Duration::from_secs(10)).unwrap_or(ALWAYS),
+                boot_timeout: time(args.boot_timeout.or(app.boot_timeout), Duration::from_secs(60)),
+                rewind: running.rewind,
+                warmup: running.warmup,
+                rewind_verify: running.rewind_verify,
                 development: self.development,
                 no_new_privileges: self.no_new_privileges,
                 open_files: None,
             },
         })
     }
+}
+
+/// The last name of a path as it was given, so that `current` stays `current` whatever release it links to.
+fn last_name(given: &Path, resolved: &Path) -> String {
+    let working = env::var_os("PWD").map(PathBuf::from).filter(|pwd| same(pwd, Path::new(".")));
+    // What the shell calls the current directory, which the kernel knows by its real name only.
+    let absolute = match working {
+        Some(working) => Ok(working.join(given)),
+        None => std::path::absolute(given),
+    };
+    let last = absolute.as_deref().unwrap_or(resolved).components().next_back();
+    let name = match last {
+        Some(Component::Normal(name)) => Some(name),
+        _ => resolved.file_name(),
+    };
+    name.and_then(|name| name.to_str()).unwrap_or("app").to_owned()
+}
+
+fn same(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 /// The file's pairs, with the flags' in place of those of the same name.

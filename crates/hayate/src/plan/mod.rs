@@ -4,6 +4,7 @@
 //! flags from the current directory. Symbolic links are resolved here, once for each generation.
 
 mod app;
+mod mode;
 
 use std::{
     collections::HashMap,
@@ -12,8 +13,10 @@ use std::{
 };
 
 use hayate_front::{Limits, ListenAddr};
-use hayate_pool::Spec;
+use hayate_pool::{Mode, Spec};
 use ipnet::IpNet;
+
+pub use self::mode::REWIND_BY_DEFAULT;
 
 use self::app::AppResolver;
 use crate::{
@@ -22,6 +25,7 @@ use crate::{
         self, AccessLogFormat, AccessLogTo, ConfigError, File, LogFormat, LogLevel, OneOrMany, Source, Step,
         Time,
     },
+    framework::Recognised,
 };
 
 /// Everything that is to run.
@@ -74,6 +78,10 @@ pub struct App {
     pub sendfile_roots: Option<Vec<PathBuf>>,
     /// Requests that may wait.
     pub queue_limit: usize,
+    /// The framework whose boot script runs it.
+    pub recognised: Option<Recognised>,
+    /// Why a framework's boot script does not, when a framework was seen.
+    pub remark: Option<String>,
     /// Its processes.
     pub spec: Spec,
 }
@@ -155,6 +163,21 @@ impl Plan {
             apps.push(resolver.resolve(app)?);
         }
         check_routes(source, &apps)?;
+        let for_worker_mode = [
+            ("--rewind", args.rewind.is_some()),
+            ("--warmup", !args.warmup.is_empty()),
+            ("--rewind-verify", args.rewind_verify.is_some()),
+        ];
+        if let Some((name, _)) = for_worker_mode.iter().find(|(_, set)| *set)
+            && apps.iter().all(|app| app.spec.mode == Mode::Classic)
+        {
+            let seen = apps.iter().find_map(|app| app.remark.as_deref());
+            return Err(flag(format!(
+                "{name} is for worker mode, and in classic mode PHP itself starts afresh for each request; name a worker script with \
+                 --worker FILE{}",
+                seen.map(|why| format!("; {why}")).unwrap_or_default()
+            )));
+        }
 
         Ok(Plan {
             listen,
@@ -260,10 +283,13 @@ fn check_routes(source: &Source, apps: &[App]) -> Result<(), ConfigError> {
 mod tests {
     use std::fs;
 
-    use hayate_pool::Mode;
-
     use super::*;
-    use crate::{args::KeyValue, config::Workers};
+    use hayate_pool::Rewind;
+
+    use crate::{
+        args::KeyValue,
+        config::{ModeChoice, RewindChoice, Workers},
+    };
 
     /// A directory with `hayate.toml`, `site/public/index.php` and a stand-in for the host binary, which is only looked for here.
     fn fixture() -> tempfile::TempDir {
@@ -361,5 +387,58 @@ mod tests {
         assert_eq!(plan(dir.path(), text, |_| {}).unwrap().apps.len(), 2);
         let said = plan(dir.path(), text, |args| args.root = Some(".".into())).unwrap_err();
         assert!(said.starts_with("ROOT and --worker are for one application"), "{said}");
+    }
+
+    #[test]
+    fn a_name_is_as_given_not_what_a_link_leads_to() {
+        let dir = fixture();
+        std::os::unix::fs::symlink("site", dir.path().join("current")).unwrap();
+        let plan = |root: &str| plan(dir.path(), &format!("[[app]]\nroot = '{root}'\n"), |_| {}).unwrap();
+        for root in ["current", "current/", "./current/.", &dir.path().join("current").to_string_lossy()] {
+            let spec = &plan(root).apps[0].spec;
+            assert_eq!(spec.name, "current", "{root}");
+            assert_eq!(spec.document_root, dir.path().canonicalize().unwrap().join("site/public"));
+        }
+        assert_eq!(plan("current/public/..").apps[0].spec.name, "site");
+    }
+
+    #[test]
+    fn rewinding_is_for_worker_mode() {
+        let dir = fixture();
+        let app = |keys: &str| format!("[[app]]\nroot = 'site'\n{keys}\n");
+        let spec = |keys: &str, change: fn(&mut ServeArgs)| {
+            plan(dir.path(), &app(keys), change).unwrap().apps.remove(0).spec
+        };
+        let worker = "worker = 'worker.php'\n";
+        let default = spec(worker, |_| {});
+        assert_eq!(
+            (default.rewind, default.boot_timeout),
+            (REWIND_BY_DEFAULT, Some(Duration::from_secs(60)))
+        );
+        let on = spec(&format!("{worker}rewind = 'on'\nrewind_verify = 100"), |_| {});
+        assert_eq!((on.rewind, on.warmup.len(), on.rewind_verify), (Rewind::On, 3, Some(100)));
+        let fork = spec(&format!("{worker}rewind = 'on'\nwarmup = ['/a']"), |args| {
+            args.rewind = Some(RewindChoice::Fork)
+        });
+        assert_eq!((fork.rewind, fork.warmup), (Rewind::Fork, vec!["/a".to_owned()]));
+        let none =
+            spec(&format!("{worker}rewind = 'on'\nwarmup = ['/a']"), |args| args.warmup = vec!["off".into()]);
+        assert!(none.warmup.is_empty());
+        assert_eq!(spec(worker, |args| args.mode = Some(ModeChoice::Classic)).mode, Mode::Classic);
+
+        let error =
+            |keys: &str, change: fn(&mut ServeArgs)| plan(dir.path(), &app(keys), change).unwrap_err();
+        let said = error("rewind = 'on'", |_| {});
+        assert!(said.starts_with("hayate.toml:3: rewind: this application runs in classic mode"), "{said}");
+        let said = error("warmup = ['/']", |_| {});
+        assert!(said.starts_with("hayate.toml:3: warmup: "), "{said}");
+        let said = error("", |args| args.rewind = Some(RewindChoice::On));
+        assert!(said.starts_with("--rewind is for worker mode"), "{said}");
+        let said = error("mode = 'worker'", |_| {});
+        assert!(said.starts_with("hayate.toml:3: mode: worker mode needs a worker script"), "{said}");
+        let said = error(&format!("mode = 'classic'\n{worker}"), |_| {});
+        assert!(said.starts_with("hayate.toml:4: worker: "), "{said}");
+        let said = error(&format!("{worker}rewind = 'on'\nwarmup = ['products']"), |_| {});
+        assert!(said.starts_with("hayate.toml:5: warmup: 'products' is no path"), "{said}");
     }
 }

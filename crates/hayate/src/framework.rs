@@ -1,0 +1,382 @@
+//! Recognises a Symfony or Laravel project that Hayate's own boot scripts (php/boot/) can run, with no file added to it.
+//!
+//! The scripts take the place of `public/index.php`, so this is strict: it must be a project whose front controller does nothing but
+//! start the framework. Whatever is in doubt is not recognised, and runs in classic mode as php-fpm would run it. Only files are read
+//! here; no PHP runs.
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+/// A framework that there is a boot script for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framework {
+    /// Symfony, with symfony/runtime or without.
+    Symfony,
+    /// Laravel.
+    Laravel,
+}
+
+impl Framework {
+    fn package(self) -> &'static str {
+        match self {
+            Framework::Symfony => "symfony/framework-bundle",
+            Framework::Laravel => "laravel/framework",
+        }
+    }
+
+    /// Files that each project of this kind has.
+    fn files(self) -> &'static [&'static str] {
+        match self {
+            Framework::Symfony => {
+                &["bin/console", "public/index.php", "src/Kernel.php", "vendor/autoload.php"]
+            }
+            Framework::Laravel => {
+                &["artisan", "bootstrap/app.php", "public/index.php", "vendor/autoload.php"]
+            }
+        }
+    }
+
+    /// Name of its script in php/boot/.
+    fn script(self) -> &'static str {
+        match self {
+            Framework::Symfony => "symfony.php",
+            Framework::Laravel => "laravel.php",
+        }
+    }
+}
+
+impl fmt::Display for Framework {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+/// A project that a boot script can run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recognised {
+    /// Which.
+    pub framework: Framework,
+    /// As composer.lock says.
+    pub version: Option<String>,
+    /// By what, for people.
+    pub evidence: String,
+    /// Why it is in debug mode, if it is: then its owner wants to see each change of the code at once.
+    pub debug: Option<String>,
+}
+
+impl Recognised {
+    /// `Symfony 6.4.1`
+    pub fn name(&self) -> String {
+        match &self.version {
+            Some(version) => format!("{} {version}", self.framework),
+            None => self.framework.to_string(),
+        }
+    }
+
+    /// Where its boot script lies: `boot/` beside this program (as `make build` puts it), or share/hayate/boot.
+    pub fn boot_script(&self) -> Result<PathBuf, String> {
+        let name = self.framework.script();
+        let this = std::env::current_exe().and_then(|path| path.canonicalize()).unwrap_or_default();
+        let beside = this.parent().unwrap_or(Path::new("/"));
+        let mut places = vec![beside.join("boot"), beside.join("../share/hayate/boot")];
+        if cfg!(debug_assertions) {
+            places.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../php/boot"));
+        }
+        places.into_iter().find_map(|place| place.join(name).canonicalize().ok()).ok_or_else(|| {
+            format!(
+                "the boot script {name} is neither in {0}/boot nor in {0}/../share/hayate/boot; install Hayate anew, or copy its \
+                 php/boot there",
+                beside.display()
+            )
+        })
+    }
+}
+
+/// What a look at a project finds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finding {
+    /// No framework that Hayate knows.
+    Nothing,
+    /// One, but its boot script would not do what the project's own front controller does.
+    Unsuited(String),
+    /// One that can be run.
+    Recognised(Recognised),
+}
+
+/// Looks at the project in `root`. `env` is the environment that PHP will have.
+pub fn look(root: &Path, document_root: &Path, env: &[(String, String)]) -> Finding {
+    let Some(composer) = json(&root.join("composer.json")) else { return Finding::Nothing };
+    let requires = |framework: &Framework| composer["require"].get(framework.package()).is_some();
+    let Some(framework) = [Framework::Laravel, Framework::Symfony].into_iter().find(requires) else {
+        return Finding::Nothing;
+    };
+    match examine(framework, root, document_root, env, &composer) {
+        Ok(recognised) => Finding::Recognised(recognised),
+        Err(why) => Finding::Unsuited(format!("this is a {framework} project, but {why}")),
+    }
+}
+
+fn json(path: &Path) -> Option<Value> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+fn examine(
+    framework: Framework,
+    root: &Path,
+    document_root: &Path,
+    env: &[(String, String)],
+    composer: &Value,
+) -> Result<Recognised, String> {
+    if let Some(missing) = framework.files().iter().find(|file| !root.join(file).is_file()) {
+        return Err(format!("it has no {missing}"));
+    }
+    if root.join("public").canonicalize().ok().as_deref() != Some(document_root) {
+        return Err("its document root is not public/".into());
+    }
+    let text = fs::read_to_string(root.join("public/index.php"))
+        .map_err(|error| format!("public/index.php cannot be read: {error}"))?;
+    let front_controller = compact(&text);
+    let from_env = |key: &str| env.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
+    let (evidence, debug) = match framework {
+        Framework::Laravel => {
+            only(&front_controller, LARAVEL)?;
+            ("public/index.php starts the application and nothing else", laravel_debug(root, &from_env))
+        }
+        Framework::Symfony if front_controller.contains("/vendor/autoload_runtime.php") => {
+            suits_runtime(&front_controller)?;
+            if from_env("APP_RUNTIME").is_some() || composer["extra"]["runtime"].get("class").is_some() {
+                return Err("it names a runtime of its own".into());
+            }
+            if !root.join("vendor/autoload_runtime.php").is_file() {
+                return Err("it has no vendor/autoload_runtime.php".into());
+            }
+            ("public/index.php returns the kernel to symfony/runtime", symfony_debug(root, &from_env))
+        }
+        Framework::Symfony => {
+            only(&front_controller, SYMFONY)?;
+            ("public/index.php starts App\\Kernel and nothing else", symfony_debug(root, &from_env))
+        }
+    };
+    let lock = json(&root.join("composer.lock")).unwrap_or_default();
+    let mut packages = lock["packages"].as_array().into_iter().flatten();
+    let version = packages
+        .find(|package| package["name"] == framework.package())
+        .and_then(|package| Some(package["version"].as_str()?.trim_start_matches('v').to_owned()));
+    let package = framework.package();
+    Ok(Recognised {
+        framework,
+        version,
+        evidence: format!("composer.json requires {package}, {evidence}"),
+        debug,
+    })
+}
+
+/// PHP source without comments and without white space outside of strings.
+fn compact(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source.strip_prefix("<?php").unwrap_or(source);
+    while let Some(c) = rest.chars().next() {
+        let comment_to = if rest.starts_with("//") || (c == '#' && !rest.starts_with("#[")) {
+            Some("\n")
+        } else if rest.starts_with("/*") {
+            Some("*/")
+        } else {
+            None
+        };
+        if let Some(end) = comment_to {
+            rest = rest.split_once(end).map_or("", |(_, after)| after);
+        } else if c == '\'' || c == '"' {
+            let mut escaped = false;
+            let end = rest[1..].find(|d: char| {
+                let ends = d == c && !escaped;
+                escaped = d == '\\' && !escaped;
+                ends
+            });
+            let (string, after) = rest.split_at(end.map_or(rest.len(), |at| at + 2));
+            out.push_str(string);
+            rest = after;
+        } else {
+            if !c.is_whitespace() {
+                out.push(c);
+            }
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    out
+}
+
+/// Statements of the front controllers that Laravel 8 to 13 come with, compact.
+const LARAVEL: &[&str] = &[
+    "define('LARAVEL_START',microtime(true));",
+    "if(file_exists($maintenance=__DIR__.'/../storage/framework/maintenance.php')){require$maintenance;}",
+    "if(file_exists(__DIR__.'/../storage/framework/maintenance.php')){require__DIR__.'/../storage/framework/maintenance.php';}",
+    "require__DIR__.'/../vendor/autoload.php';",
+    "$app=require_once__DIR__.'/../bootstrap/app.php';",
+    "$kernel=$app->make(Kernel::class);",
+    "$kernel=$app->make(Illuminate\\Contracts\\Http\\Kernel::class);",
+    "$response=$kernel->handle($request=Request::capture())->send();",
+    "$response=$kernel->handle($request=Request::capture());",
+    "$response=$kernel->handle($request=Illuminate\\Http\\Request::capture());",
+    "$response=tap($kernel->handle($request=Request::capture()))->send();",
+    "$response->send();",
+    "$kernel->terminate($request,$response);",
+    "(require_once__DIR__.'/../bootstrap/app.php')->handleRequest(Request::capture());",
+    "$app->handleRequest(Request::capture());",
+];
+
+/// Those of Symfony's without symfony/runtime.
+const SYMFONY: &[&str] = &[
+    "requiredirname(__DIR__).'/vendor/autoload.php';",
+    "require_oncedirname(__DIR__).'/vendor/autoload.php';",
+    "(newDotenv())->bootEnv(dirname(__DIR__).'/.env');",
+    "if($_SERVER['APP_DEBUG']){umask(0000);Debug::enable();}",
+    "if($_SERVER['APP_DEBUG']){umask(0000);if(class_exists(Debug::class)){Debug::enable();}}",
+    "$kernel=newKernel($_SERVER['APP_ENV'],(bool)$_SERVER['APP_DEBUG']);",
+    "$kernel=newKernel($_SERVER['APP_ENV']??'prod',(bool)($_SERVER['APP_DEBUG']??false));",
+    "$request=Request::createFromGlobals();",
+    "$response=$kernel->handle($request);",
+    "$response->send();",
+    "$kernel->terminate($request,$response);",
+];
+
+/// Whether a front controller consists of these statements, imports and declarations only.
+fn only(compacted: &str, statements: &[&str]) -> Result<(), String> {
+    let mut rest = compacted.trim_end_matches("?>");
+    while !rest.is_empty() {
+        let statement = statements.iter().find(|statement| rest.starts_with(**statement)).copied();
+        let statement = statement.or_else(|| {
+            let one = &rest[..=rest.find(';')?];
+            let imports = one.starts_with("use") && !one.contains(['(', '=', '$', '\'']);
+            (imports || one == "declare(strict_types=1);").then_some(one)
+        });
+        match statement {
+            Some(statement) => rest = &rest[statement.len()..],
+            None => {
+                let start: String = rest.chars().take(60).collect();
+                return Err(format!("its public/index.php does more than to start it ({start} …)"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a front controller mentions that depends on the request; it runs once, before the first.
+const OF_A_REQUEST: [&str; 21] = [
+    "$_GET",
+    "$_POST",
+    "$_COOKIE",
+    "$_REQUEST",
+    "$_FILES",
+    "$_SESSION",
+    "HTTP_",
+    "REQUEST_",
+    "REMOTE_",
+    "SERVER_",
+    "QUERY_STRING",
+    "PATH_INFO",
+    "['HTTPS']",
+    "php://input",
+    "createFromGlobals",
+    "header(",
+    "setcookie(",
+    "session_",
+    "ob_start",
+    "exit",
+    "die(",
+];
+
+/// Whether a front controller of symfony/runtime can run before there is a request. It is run as it is, so it may do other things.
+fn suits_runtime(compacted: &str) -> Result<(), String> {
+    if let Some(word) = OF_A_REQUEST.iter().find(|word| compacted.contains(**word)) {
+        return Err(format!("its public/index.php depends on the request ({word})"));
+    }
+    let closure = ["return", "returnstatic"]
+        .iter()
+        .flat_map(|start| ["function", "fn"].map(|f| format!("{start}{f}(array$context)")));
+    if !closure.into_iter().any(|closure| compacted.contains(&closure)) {
+        return Err("its public/index.php returns no closure that takes an array $context alone".into());
+    }
+    Ok(())
+}
+
+/// The last value that a .env file gives to a variable. `Err`: it depends on others.
+fn dotenv(path: &Path, key: &str) -> Result<Option<String>, ()> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let mut found = None;
+    for line in text.lines() {
+        let line = line.trim().strip_prefix("export ").unwrap_or(line.trim());
+        let Some((name, value)) = line.split_once('=') else { continue };
+        if name.trim() != key {
+            continue;
+        }
+        let value = value.trim();
+        let value = match value.chars().next() {
+            Some(quote @ ('"' | '\'')) => value[1..].split(quote).next().unwrap_or_default(),
+            _ => value.split(" #").next().unwrap_or_default().trim(),
+        };
+        if value.contains('$') {
+            return Err(());
+        }
+        found = Some(value.to_owned());
+    }
+    Ok(found)
+}
+
+fn is_false(value: &str) -> bool {
+    matches!(value.to_ascii_lowercase().as_str(), "" | "0" | "false" | "off" | "no" | "(false)" | "null")
+}
+
+/// Why Symfony will be in debug mode. In the order of its Dotenv: environment, .env.local.php, .env and its companions.
+fn symfony_debug(root: &Path, env: &impl Fn(&str) -> Option<String>) -> Option<String> {
+    let unclear = || Some("it is not clear whether it runs in debug mode, .env computes that".to_owned());
+    let dumped = fs::read_to_string(root.join(".env.local.php")).map(|text| compact(&text)).ok();
+    let read = |key: &str, files: &[String]| -> Result<Option<String>, ()> {
+        if let Some(value) = env(key) {
+            return Ok(Some(value));
+        }
+        if let Some(text) = &dumped {
+            let start = format!("'{key}'=>'");
+            return Ok(text
+                .split_once(&start)
+                .and_then(|(_, rest)| Some(rest.split_once('\'')?.0.to_owned())));
+        }
+        let mut found = None;
+        for file in files {
+            found = dotenv(&root.join(file), key)?.or(found);
+        }
+        Ok(found)
+    };
+    let Ok(name) = read("APP_ENV", &[".env".into(), ".env.local".into()]) else { return unclear() };
+    let name = name.unwrap_or_else(|| "dev".into());
+    let files = [".env".into(), ".env.local".into(), format!(".env.{name}"), format!(".env.{name}.local")];
+    let Ok(debug) = read("APP_DEBUG", &files) else { return unclear() };
+    match debug {
+        Some(value) if is_false(&value) => None,
+        Some(value) => Some(format!("APP_DEBUG is {value}")),
+        None if name == "prod" => None,
+        None => Some(format!("APP_ENV is {name}")),
+    }
+}
+
+/// Why Laravel will be in debug mode: the environment or .env says so.
+fn laravel_debug(root: &Path, env: &impl Fn(&str) -> Option<String>) -> Option<String> {
+    let named = env("APP_ENV").map(|name| format!(".env.{name}")).filter(|file| root.join(file).is_file());
+    let file = root.join(named.unwrap_or_else(|| ".env".into()));
+    let read = |key: &str| env(key).map_or_else(|| dotenv(&file, key), |value| Ok(Some(value)));
+    let (Ok(debug), Ok(name)) = (read("APP_DEBUG"), read("APP_ENV")) else {
+        return Some("it is not clear whether it runs in debug mode, .env computes that".into());
+    };
+    match debug {
+        Some(value) if !is_false(&value) => Some(format!("APP_DEBUG is {value}")),
+        _ if name.as_deref() == Some("local") => Some("APP_ENV is local".into()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "framework/tests.rs"]
+mod tests;

@@ -1,0 +1,144 @@
+use super::*;
+
+const RUNTIME: &str = "<?php\n\nuse App\\Kernel;\n\nrequire_once dirname(__DIR__).'/vendor/autoload_runtime.php';\n\n\
+                       return static function (array $context): Kernel {\n    return new Kernel($context['APP_ENV'], (bool) $context['APP_DEBUG']);\n};\n";
+const LARAVEL_12: &str = "<?php\n\nuse Illuminate\\Foundation\\Application;\nuse Illuminate\\Http\\Request;\n\ndefine('LARAVEL_START', microtime(true));\n\n\
+    // Determine if the application is in maintenance mode...\nif (file_exists($maintenance = __DIR__.'/../storage/framework/maintenance.php')) {\n    require $maintenance;\n}\n\n\
+    // Register the Composer autoloader...\nrequire __DIR__.'/../vendor/autoload.php';\n\n/** @var Application $app */\n$app = require_once __DIR__.'/../bootstrap/app.php';\n\n\
+    $app->handleRequest(Request::capture());\n";
+const LARAVEL_8: &str = "<?php\n\nuse Illuminate\\Contracts\\Http\\Kernel;\nuse Illuminate\\Http\\Request;\n\ndefine('LARAVEL_START', microtime(true));\n\n/*\n|---\n| Check If 'The' Application Is Under Maintenance\n*/\n\n\
+    if (file_exists($maintenance = __DIR__.'/../storage/framework/maintenance.php')) {\n    require $maintenance;\n}\n\nrequire __DIR__.'/../vendor/autoload.php';\n\n\
+    $app = require_once __DIR__.'/../bootstrap/app.php';\n\n$kernel = $app->make(Kernel::class);\n\n$response = $kernel->handle(\n    $request = Request::capture()\n)->send();\n\n\
+    $kernel->terminate($request, $response);\n";
+const SYMFONY_5: &str = "<?php\n\nuse App\\Kernel;\nuse Symfony\\Component\\Dotenv\\Dotenv;\nuse Symfony\\Component\\ErrorHandler\\Debug;\nuse Symfony\\Component\\HttpFoundation\\Request;\n\n\
+    require dirname(__DIR__).'/vendor/autoload.php';\n\n(new Dotenv())->bootEnv(dirname(__DIR__).'/.env');\n\nif ($_SERVER['APP_DEBUG']) {\n    umask(0000);\n\n    Debug::enable();\n}\n\n\
+    $kernel = new Kernel($_SERVER['APP_ENV'], (bool) $_SERVER['APP_DEBUG']);\n$request = Request::createFromGlobals();\n$response = $kernel->handle($request);\n$response->send();\n\
+    $kernel->terminate($request, $response);\n";
+
+struct Project(tempfile::TempDir);
+
+impl Project {
+    fn new(framework: Framework, front_controller: &str) -> Project {
+        let project = Project(tempfile::tempdir().unwrap());
+        for file in framework.files() {
+            project.write(file, "<?php\n");
+        }
+        project.write("composer.json", &format!("{{\"require\": {{\"{}\": \"*\"}}}}", framework.package()));
+        project.write("vendor/autoload_runtime.php", "");
+        project.write("public/index.php", front_controller);
+        project.write(".env", "APP_ENV=prod\nAPP_DEBUG=false\n");
+        project
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        let path = self.0.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn look(&self, env: &[(&str, &str)]) -> Finding {
+        let root = self.0.path().canonicalize().unwrap();
+        let env: Vec<_> = env.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        look(&root, &root.join("public"), &env)
+    }
+
+    fn recognised(&self, env: &[(&str, &str)]) -> Recognised {
+        match self.look(env) {
+            Finding::Recognised(recognised) => recognised,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn unsuited(&self) -> String {
+        match self.look(&[]) {
+            Finding::Unsuited(why) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_front_controllers_that_the_frameworks_come_with() {
+    for text in [RUNTIME, SYMFONY_5] {
+        let project = Project::new(Framework::Symfony, text);
+        project.write(
+            "composer.lock",
+            r#"{"packages": [{"name": "symfony/framework-bundle", "version": "v7.3.2"}]}"#,
+        );
+        assert_eq!(project.recognised(&[]).name(), "Symfony 7.3.2");
+        assert_eq!(project.recognised(&[]).debug, None);
+    }
+    for text in [LARAVEL_8, LARAVEL_12] {
+        let project = Project::new(Framework::Laravel, text);
+        assert_eq!(project.recognised(&[]).name(), "Laravel");
+    }
+}
+
+#[test]
+fn a_front_controller_with_a_mind_of_its_own_is_left_to_classic_mode() {
+    let storage = LARAVEL_12.replace("$app->handle", "$app->useStoragePath('/tmp');\n$app->handle");
+    let why = Project::new(Framework::Laravel, &storage).unsuited();
+    assert!(why.contains("does more than to start it ($app->useStoragePath('/tmp');"), "{why}");
+    let proxies =
+        SYMFONY_5.replace("$kernel = new", "Request::setTrustedProxies(['10.0.0.1'], 1);\n$kernel = new");
+    assert!(Project::new(Framework::Symfony, &proxies).unsuited().contains("does more than to start it"));
+    let host = RUNTIME.replace("return static", "$_ENV['X'] = $_SERVER['HTTP_HOST'] ?? '';\nreturn static");
+    assert!(Project::new(Framework::Symfony, &host).unsuited().contains("depends on the request (HTTP_)"));
+    let request = RUNTIME.replace("array $context", "Request $request, array $context");
+    assert!(Project::new(Framework::Symfony, &request).unsuited().contains("array $context alone"));
+}
+
+#[test]
+fn a_comment_does_not_hide_a_statement() {
+    assert_eq!(compact("<?php # a\n$a = 'b // c'; /* d */ e(); // f"), "$a='b // c';e();");
+    assert_eq!(compact("<?php $a = 'it\\'s'; #[Attribute]"), "$a='it\\'s';#[Attribute]");
+    assert!(only("usefunctionA\\b;exec('x');", LARAVEL).is_err());
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let project = Project::new(Framework::Symfony, RUNTIME);
+    fs::remove_file(project.0.path().join("bin/console")).unwrap();
+    assert!(project.unsuited().contains("it has no bin/console"));
+    let project = Project::new(Framework::Symfony, RUNTIME);
+    fs::remove_file(project.0.path().join("vendor/autoload_runtime.php")).unwrap();
+    assert!(project.unsuited().contains("vendor/autoload_runtime.php"));
+    let root = project.0.path().canonicalize().unwrap();
+    assert!(matches!(look(&root, &root, &[]), Finding::Unsuited(why) if why.contains("document root")));
+    project.write("composer.json", r#"{"require": {"symfony/console": "*"}}"#);
+    assert_eq!(project.look(&[]), Finding::Nothing);
+    let library = Project::new(Framework::Symfony, RUNTIME);
+    library.write("composer.json", r#"{"require-dev": {"symfony/framework-bundle": "*"}}"#);
+    assert_eq!(library.look(&[]), Finding::Nothing);
+}
+
+#[test]
+fn debug_mode_of_symfony() {
+    let project = Project::new(Framework::Symfony, RUNTIME);
+    let debug = |env: &[(&str, &str)]| project.recognised(env).debug;
+    project.write(".env", "APP_ENV=dev\n");
+    assert_eq!(debug(&[]).unwrap(), "APP_ENV is dev");
+    assert_eq!(debug(&[("APP_ENV", "prod")]), None);
+    assert_eq!(debug(&[("APP_DEBUG", "0")]), None);
+    project.write(".env.local", "export APP_ENV=\"prod\" # live\n");
+    assert_eq!(debug(&[]), None);
+    project.write(".env.prod.local", "APP_DEBUG=1\n");
+    assert_eq!(debug(&[]).unwrap(), "APP_DEBUG is 1");
+    project.write(".env.local", "APP_ENV=${STAGE}\n");
+    assert!(debug(&[]).unwrap().contains("not clear"));
+    project.write(".env.local.php", "<?php return array (\n  'APP_ENV' => 'prod',\n);");
+    assert_eq!(debug(&[]), None);
+}
+
+#[test]
+fn debug_mode_of_laravel() {
+    let project = Project::new(Framework::Laravel, LARAVEL_12);
+    let debug = |env: &[(&str, &str)]| project.recognised(env).debug;
+    assert_eq!(debug(&[]), None);
+    assert_eq!(debug(&[("APP_DEBUG", "true")]).unwrap(), "APP_DEBUG is true");
+    project.write(".env", "APP_ENV=local\nAPP_DEBUG=true\n");
+    assert_eq!(debug(&[]).unwrap(), "APP_DEBUG is true");
+    assert_eq!(debug(&[("APP_ENV", "production"), ("APP_DEBUG", "false")]), None);
+    project.write(".env.staging", "APP_DEBUG=false\n");
+    assert_eq!(debug(&[("APP_ENV", "staging")]), None);
+}

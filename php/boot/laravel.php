@@ -1,0 +1,80 @@
+<?php
+
+/**
+ * Boots a Laravel application and then handles its requests; the worker script for projects that `hayate serve` recognises.
+ *
+ * It does what public/index.php of Laravel 8 to 13 does, cut in two: up to the booted providers once, the rest for each
+ * request. It relies on rewinding: what one request leaves in the container, no other sees.
+ *
+ * Warm-up requests are handled in a process that goes on, so they get an application of their own, which is thrown away
+ * with all they left in it: a session's contents or a logged-in user must not be in the application that everybody meets.
+ * What stays of them is what belongs to no visitor: loaded classes, compiled code, statics.
+ *
+ * Providers boot before there is a request. They see the one that Laravel's console sees, made from the setting app.url.
+ */
+
+declare(strict_types=1);
+
+use Illuminate\Contracts\Http\Kernel;
+use Illuminate\Foundation\Bootstrap\LoadConfiguration;
+use Illuminate\Foundation\Bootstrap\SetRequestForConsole;
+use Illuminate\Http\Request;
+
+define('LARAVEL_START', microtime(true));
+
+(static function (): void {
+    $root = getcwd();
+    $given = ['server' => $_SERVER, 'env' => $_ENV];
+    require $root.'/vendor/autoload.php';
+
+    $boot = static function () use ($root): Kernel {
+        $app = require $root.'/bootstrap/app.php';
+        $app->afterBootstrapping(LoadConfiguration::class, static function ($app): void {
+            (new SetRequestForConsole())->bootstrap($app);
+        });
+        $kernel = $app->make(Kernel::class);
+        $kernel->bootstrap();
+        // Services that hardly any request does without, and that hold nothing of one when they are made.
+        foreach (['auth', 'cache', 'cookie', 'db', 'encrypter', 'files', 'hash', 'log', 'router', 'session', 'translator', 'url', 'view'] as $service) {
+            try {
+                if ($app->bound($service)) {
+                    $app->make($service);
+                }
+            } catch (Throwable) {
+                // Then it fails in the request that needs it, which says so in Laravel's own way.
+            }
+        }
+
+        return $kernel;
+    };
+
+    $kernel = $boot();
+    if (filter_var(config('app.debug'), FILTER_VALIDATE_BOOLEAN)) {
+        error_log('Laravel is in debug mode: changes of the code are seen after `hayate reload` only; --mode classic shows them at once');
+    }
+    // Each request brings superglobals of its own; what .env has added is to stay in them, as under php-fpm.
+    $server = array_diff_key($_SERVER, $given['server']);
+    $env = array_diff_key($_ENV, $given['env']);
+    $maintenance = $root.'/storage/framework/maintenance.php';
+    $warmed = false;
+
+    $handler = static function () use (&$kernel, &$warmed, $server, $env, $maintenance): void {
+        $warmed = isset($_SERVER['HAYATE_WARMUP']);
+        $_SERVER += $server;
+        $_ENV += $env;
+        // Written by `artisan down`: it answers and exits, or lets those through who may pass.
+        if (is_file($maintenance)) {
+            require $maintenance;
+        }
+        $request = Request::capture();
+        $response = $kernel->handle($request);
+        $response->send();
+        $kernel->terminate($request, $response);
+    };
+
+    while (hayate_handle_request($handler)) {
+        if ($warmed) {
+            $kernel = $boot();
+        }
+    }
+})();
