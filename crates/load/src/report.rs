@@ -1,7 +1,8 @@
 //! What a load found out, as data: the JSON of `hayate-lab load --json`.
 //!
 //! Times are milliseconds where the name ends in `_ms`, else seconds. Absent quantiles (nothing was measured) are null.
-//! Promises: counts add up. `requests = ok + Σ errors`; for a schedule that was not interrupted, `requests` = planned shots.
+//! Promises: counts add up. `requests = ok + Σ errors`; for a plan with a known number of requests,
+//! `requests + unfinished + unsent` is that number.
 
 use std::collections::BTreeMap;
 
@@ -157,6 +158,8 @@ pub struct PhaseFigures {
 pub struct Second {
     /// Its number, from 0.
     pub second: u64,
+    /// Its length in seconds: 1, or less for the last one.
+    pub length: f64,
     /// Planned rate in the middle of the second, requests per second; schedules only.
     pub intended_rate: Option<f64>,
     /// Requests sent in it.
@@ -200,9 +203,11 @@ pub struct Health {
     pub saturated_seconds: u64,
     /// How long after its moment a shot for which a connection was free was sent; schedules only.
     pub delay_ms: Option<Latency>,
-    /// Requests that were still without an answer when the load ended.
+    /// Requests that were still without an answer when the load ended; they are in no other figure.
     pub unfinished: u64,
-    /// Shots that were never sent since the load was interrupted.
+    /// How long ago the oldest of them had been sent.
+    pub unfinished_oldest_ms: Option<f64>,
+    /// Requests that were never sent since the load was interrupted; they are in no other figure.
     pub unsent: u64,
     /// Connections opened.
     pub connections_opened: u64,

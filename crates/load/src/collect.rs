@@ -1,0 +1,276 @@
+//! Puts together what the threads have counted: seconds while the load runs, the report when it is over.
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use nix::sys::{
+    resource::{UsageWho, getrusage},
+    time::TimeValLike,
+};
+
+use crate::{
+    plan::{Plan, Until},
+    recorder::{Note, Slice, Summary},
+    report::{Health, PhaseFigures, PlanReport, Report, Second},
+    run::Load,
+    tally::{Tally, Times},
+};
+
+/// A thread that is busy for more than this share of a second may have been what limited the load.
+const SATURATED: f64 = 0.95;
+/// Share of shots that the generator may send late before the reader is warned.
+const TOLERATED_LATE: f64 = 0.001;
+
+/// See the module.
+pub(crate) struct Collector<F> {
+    load: Arc<Load>,
+    start: Instant,
+    started: SystemTime,
+    cpu_before: Cpu,
+    observer: F,
+    /// Each thread's seconds that are not in the report yet.
+    waiting: Vec<VecDeque<Slice>>,
+    summaries: Vec<Option<Summary>>,
+    seconds: Vec<Second>,
+}
+
+impl<F: FnMut(&Second)> Collector<F> {
+    pub(crate) fn new(
+        load: Arc<Load>,
+        threads: usize,
+        start: Instant,
+        started: SystemTime,
+        observer: F,
+    ) -> Self {
+        Self {
+            load,
+            start,
+            started,
+            cpu_before: Cpu::of_this_process(),
+            observer,
+            waiting: (0..threads).map(|_| VecDeque::new()).collect(),
+            summaries: (0..threads).map(|_| None).collect(),
+            seconds: Vec::new(),
+        }
+    }
+
+    pub(crate) fn take(&mut self, thread: usize, note: Note) {
+        match note {
+            Note::Second(slice) => self.waiting[thread].push_back(*slice),
+            Note::End(summary) => self.summaries[thread] = Some(*summary),
+        }
+        // A second is complete when each thread has sent its part, or has ended before.
+        while self.waiting.iter().any(|slices| !slices.is_empty())
+            && self
+                .waiting
+                .iter()
+                .zip(&self.summaries)
+                .all(|(slices, end)| !slices.is_empty() || end.is_some())
+        {
+            let slices: Vec<Slice> = self.waiting.iter_mut().filter_map(VecDeque::pop_front).collect();
+            let second = self.second(&slices);
+            (self.observer)(&second);
+            self.seconds.push(second);
+        }
+    }
+
+    fn second(&self, slices: &[Slice]) -> Second {
+        let number = self.seconds.len() as u64;
+        let sum = |part: fn(&Slice) -> u64| slices.iter().map(part).sum();
+        let (mut times, mut failures) = (Times::new(), crate::tally::Failures::default());
+        for slice in slices {
+            times.add(&slice.times);
+            failures.add(&slice.failures);
+        }
+        let ok = sum(|slice| slice.ok);
+        Second {
+            second: number,
+            length: slices.iter().map(|slice| slice.length.as_secs_f64()).fold(0.0, f64::max),
+            intended_rate: match &self.load.plan {
+                Plan::Scheduled(schedule) => {
+                    Some(schedule.rate_at(Duration::from_millis(number * 1000 + 500)))
+                }
+                Plan::Closed { .. } | Plan::Threads { .. } => None,
+            },
+            sent: sum(|slice| slice.sent),
+            requests: ok + failures.sum(),
+            ok,
+            errors: failures.by_name(),
+            bytes_received: sum(|slice| slice.received),
+            connections: sum(|slice| slice.connections),
+            backlog: sum(|slice| slice.backlog),
+            latency_ms: times.latency(),
+            late_waiting: sum(|slice| slice.late_waiting),
+            late_generator: sum(|slice| slice.late_generator),
+            generator_busy: slices.iter().map(|slice| slice.busy).fold(0.0, f64::max),
+        }
+    }
+
+    /// The report, when all threads have ended.
+    pub(crate) fn report(self, mut warnings: Vec<String>) -> Report {
+        let summaries: Vec<&Summary> = self.summaries.iter().flatten().collect();
+        let ended = summaries.iter().map(|summary| summary.ended).max().unwrap_or(self.start);
+        let duration = ended.saturating_duration_since(self.start);
+        let open_loop = matches!(self.load.plan, Plan::Scheduled(_));
+
+        let mut phases: Vec<Tally> = Vec::new();
+        let (mut delay, mut unfinished) = (Times::new(), Times::new());
+        for summary in &summaries {
+            phases.resize_with(summary.phases.len(), || Tally::new(open_loop));
+            phases.iter_mut().zip(&summary.phases).for_each(|(mine, theirs)| mine.add(theirs));
+            delay.add(&summary.delay);
+            unfinished.add(&summary.unfinished);
+        }
+        let mut total = Tally::new(open_loop);
+        phases.iter().for_each(|phase| total.add(phase));
+        let total = total.figures(duration);
+
+        let cpu = Cpu::of_this_process();
+        let unfinished = unfinished.latency();
+        // The last second is seldom a whole one, and a share of a millisecond says nothing.
+        let busy: Vec<(f64, f64)> =
+            self.seconds.iter().filter(|s| s.length > 0.5).map(|s| (s.generator_busy, s.length)).collect();
+        let measured: f64 = busy.iter().map(|(_, length)| length).sum();
+        let health = Health {
+            threads: summaries.len(),
+            cpu_user: (cpu.user - self.cpu_before.user).max(0.0),
+            cpu_system: (cpu.system - self.cpu_before.system).max(0.0),
+            busy_mean: if measured > 0.0 {
+                busy.iter().map(|(busy, length)| busy * length).sum::<f64>() / measured
+            } else {
+                0.0
+            },
+            busy_max: busy.iter().map(|(busy, _)| *busy).fold(0.0, f64::max),
+            saturated_seconds: busy.iter().filter(|(busy, _)| *busy > SATURATED).count() as u64,
+            delay_ms: open_loop.then(|| delay.latency()),
+            unfinished: unfinished.count,
+            unfinished_oldest_ms: unfinished.max,
+            unsent: self
+                .load
+                .plan
+                .requests()
+                .map_or(0, |all| all.saturating_sub(total.requests + unfinished.count)),
+            connections_opened: summaries.iter().map(|summary| summary.opened).sum(),
+            connections_max: self.seconds.iter().map(|second| second.connections).max().unwrap_or(0),
+        };
+        let mut report = Report {
+            format: 1,
+            generator: concat!("hayate-load ", env!("CARGO_PKG_VERSION")).to_owned(),
+            target: self.load.requests.url().to_owned(),
+            plan: plan(&self.load),
+            started: self.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
+            duration: duration.as_secs_f64(),
+            interrupted: summaries.iter().any(|summary| summary.interrupted),
+            total,
+            phases: phase_figures(&self.load, &phases),
+            seconds: self.seconds,
+            health,
+            warnings: Vec::new(),
+        };
+        warnings.extend(doubts(&report));
+        report.warnings = warnings;
+        report
+    }
+}
+
+fn plan(load: &Load) -> PlanReport {
+    match &load.plan {
+        Plan::Scheduled(schedule) => PlanReport::Scheduled {
+            schedule: schedule.text().to_owned(),
+            shots: schedule.shots(),
+            duration: schedule.duration().as_secs_f64(),
+            connections: load.max_connections,
+        },
+        Plan::Closed { connections, until } => PlanReport::Closed {
+            connections: *connections,
+            duration: match until {
+                Until::Duration(duration) => Some(duration.as_secs_f64()),
+                Until::Requests(_) => None,
+            },
+            requests: load.plan.requests(),
+        },
+        Plan::Threads { threads, ramp_up, loops } => {
+            PlanReport::Threads { threads: *threads, ramp_up: ramp_up.as_secs_f64(), loops: *loops }
+        }
+    }
+}
+
+fn phase_figures(load: &Load, tallies: &[Tally]) -> Vec<PhaseFigures> {
+    let Plan::Scheduled(schedule) = &load.plan else {
+        return Vec::new();
+    };
+    let figures = schedule.phases().iter().zip(tallies).map(|(phase, tally)| PhaseFigures {
+        phase: phase.text.clone(),
+        start: phase.start.as_secs_f64(),
+        duration: phase.duration.as_secs_f64(),
+        shots: phase.shots,
+        figures: tally.figures(phase.duration),
+    });
+    figures.collect()
+}
+
+/// What a reader has to know before believing a report.
+fn doubts(report: &Report) -> Vec<String> {
+    let (total, health) = (&report.total, &report.health);
+    let mut doubts = Vec::new();
+    if health.saturated_seconds > 0 {
+        doubts.push(format!(
+            "the generator was busy all the time in {} of {} seconds: the server may be faster than these figures; \
+             give the generator more or other processors",
+            health.saturated_seconds,
+            report.seconds.len()
+        ));
+    }
+    let share = |count: u64| count as f64 / total.requests.max(1) as f64;
+    if share(total.late_generator) > TOLERATED_LATE {
+        doubts.push(format!(
+            "the generator sent {} shots ({:.1} %) more than 1 ms after their moment: it cannot keep up with this schedule, \
+             or something else takes its processor; the delay is part of the latencies",
+            total.late_generator,
+            100.0 * share(total.late_generator)
+        ));
+    }
+    if total.late_waiting > 0 {
+        doubts.push(format!(
+            "{} shots ({:.1} %) had to wait for a free connection; the wait is part of the latencies, and the server saw \
+             less load than the schedule says: allow more connections if your visitors would not wait",
+            total.late_waiting,
+            100.0 * share(total.late_waiting)
+        ));
+    }
+    if total.errors.contains_key(crate::Failure::Local.name()) {
+        doubts.push(
+            "this machine ran out of ports, descriptors or memory: these errors are not the server's"
+                .to_owned(),
+        );
+    }
+    if let Some(age) = health.unfinished_oldest_ms
+        && age > 1000.0
+        && total.latency_ms.p99.is_none_or(|p99| age > p99)
+    {
+        doubts.push(format!(
+            "{} requests had no answer when the load ended, the oldest after {:.1} s; they are in no other figure",
+            health.unfinished,
+            age / 1000.0
+        ));
+    }
+    doubts
+}
+
+/// CPU time of this process, seconds.
+struct Cpu {
+    user: f64,
+    system: f64,
+}
+
+impl Cpu {
+    fn of_this_process() -> Self {
+        getrusage(UsageWho::RUSAGE_SELF).map_or(Self { user: 0.0, system: 0.0 }, |usage| Self {
+            user: usage.user_time().num_microseconds() as f64 / 1e6,
+            system: usage.system_time().num_microseconds() as f64 / 1e6,
+        })
+    }
+}

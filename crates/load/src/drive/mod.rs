@@ -1,0 +1,37 @@
+//! The loops: when a generator thread sends its requests. One file for each form of load.
+
+mod closed;
+mod scheduled;
+mod threads;
+
+use std::{io, rc::Rc};
+
+use crate::{
+    connection::{Connection, Engine, Hyper, Lean},
+    plan::Plan,
+    run::Share,
+    user::Desk,
+};
+
+/// Does this thread's share of the load. Returns when it is done; may be dropped at any await to end it early.
+pub(crate) async fn drive(desk: &Rc<Desk>, share: &Rc<Share>) -> io::Result<()> {
+    match desk.load.engine {
+        Engine::Lean => drive_with::<Lean>(desk, share).await,
+        Engine::Hyper => drive_with::<Hyper>(desk, share).await,
+    }
+}
+
+async fn drive_with<C: Connection>(desk: &Rc<Desk>, share: &Rc<Share>) -> io::Result<()> {
+    let load = &desk.load;
+    match &load.plan {
+        Plan::Scheduled(schedule) => scheduled::drive::<C>(desk, schedule, share).await,
+        Plan::Closed { connections, until } => {
+            closed::drive::<C>(desk, share.of(*connections), *until, share).await;
+            Ok(())
+        }
+        Plan::Threads { threads, ramp_up, loops } => {
+            threads::drive::<C>(desk, *threads, *ramp_up, *loops, share).await;
+            Ok(())
+        }
+    }
+}

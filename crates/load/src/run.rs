@@ -1,0 +1,261 @@
+//! A load, from its start to its report: the generator's threads, and the end of them.
+
+use std::{
+    cell::RefCell,
+    io,
+    num::NonZero,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::AtomicU64,
+        mpsc::{self, Sender},
+    },
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::{runtime::Builder, sync::watch};
+
+use crate::{
+    collect::Collector,
+    connection::Engine,
+    drive::drive,
+    expect::Expect,
+    plan::{Plan, Until},
+    recorder::{Note, Recorder},
+    report::{Report, Second},
+    request::Requests,
+    user::Desk,
+};
+
+/// Descriptors that are not connections: standard streams, timers, event queues.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// What is sent, and where to.
+    pub requests: Requests,
+    /// When it is sent.
+    pub plan: Plan,
+    /// From a request's intended start to its complete answer, connecting included.
+    pub timeout: Duration,
+    /// Most connections of a schedule at a time; the other forms say themselves how many they have.
+    pub max_connections: usize,
+    /// Event loops, one thread each; `None`: one per processor that this process may use.
+    pub threads: Option<NonZero<usize>>,
+    /// What a good answer is.
+    pub expect: Expect,
+    /// Each connection keeps the cookies it is given, and sends them back.
+    pub cookies: bool,
+    /// The HTTP client.
+    pub engine: Engine,
+}
+
+impl Load {
+    /// A load with the defaults of `hayate-lab load`: 30 s time-out, at most 1000 connections for a schedule (as Yandex
+    /// Tank's phantom), no cookies, 200 to 399 expected.
+    pub fn new(requests: Requests, plan: Plan) -> Self {
+        Self {
+            requests,
+            plan,
+            timeout: Duration::from_secs(30),
+            max_connections: 1000,
+            threads: None,
+            expect: Expect::default(),
+            cookies: false,
+            engine: Engine::default(),
+        }
+    }
+
+    /// Most connections it may have at a time.
+    pub fn connections(&self) -> usize {
+        match &self.plan {
+            Plan::Scheduled(_) => self.max_connections,
+            Plan::Closed { connections, .. } => *connections,
+            Plan::Threads { threads, .. } => *threads,
+        }
+    }
+}
+
+/// Why a load could not be run. What goes wrong with single requests is in the report instead.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The load makes no sense.
+    #[error("{0}")]
+    Plan(&'static str),
+    /// The generator could not start or go on.
+    #[error("the load generator failed: {0}")]
+    Generator(#[from] io::Error),
+}
+
+/// Ends a load early; clones end the same load.
+#[derive(Clone, Debug)]
+pub struct Stop(watch::Sender<bool>);
+
+impl Stop {
+    /// For a load that is to be started.
+    pub fn new() -> Self {
+        Self(watch::Sender::new(false))
+    }
+
+    /// Ends it; the report will say that it was interrupted.
+    pub fn now(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// One thread's part of a load.
+pub(crate) struct Share {
+    pub(crate) thread: usize,
+    pub(crate) threads: usize,
+    pub(crate) start: Instant,
+    /// Requests taken by all threads together, in the forms that count so.
+    pub(crate) taken: Arc<AtomicU64>,
+}
+
+impl Share {
+    /// How many of so many things.
+    pub(crate) fn of(&self, things: usize) -> usize {
+        things / self.threads + usize::from(self.thread < things % self.threads)
+    }
+}
+
+/// Runs a load to its end and returns what it found. Blocks; `observer` is called in this thread with each second, in
+/// order, some milliseconds after it is over.
+///
+/// # Errors
+/// When the load makes no sense, or the generator cannot be set up. Failed requests are no error.
+pub fn run(load: Load, stop: &Stop, observer: impl FnMut(&Second)) -> Result<Report, LoadError> {
+    check(&load)?;
+    let load = Arc::new(load);
+    let mut warnings = Vec::new();
+    warnings.extend(raise_descriptor_limit(load.connections()));
+    let wanted = load.threads.or(thread::available_parallelism().ok()).map_or(1, NonZero::get);
+    let threads = wanted.min(load.connections()).max(1);
+
+    let (to_collector, notes) = mpsc::channel();
+    let (started, start) = (SystemTime::now(), Instant::now());
+    let taken = Arc::new(AtomicU64::new(0));
+    let mut collector = Collector::new(Arc::clone(&load), threads, start, started, observer);
+    thread::scope(|scope| {
+        let generators: Vec<_> = (0..threads)
+            .map(|thread| {
+                let share = Share { thread, threads, start, taken: Arc::clone(&taken) };
+                let (load, to_collector) = (Arc::clone(&load), to_collector.clone());
+                thread::Builder::new().name(format!("load-{thread}")).spawn_scoped(scope, move || {
+                    let result = generate(load, share, to_collector, stop);
+                    if result.is_err() {
+                        // The others' part would be taken for the whole.
+                        stop.now();
+                    }
+                    result
+                })
+            })
+            .collect();
+        drop(to_collector);
+        if generators.iter().any(Result::is_err) {
+            stop.now();
+        }
+        while let Ok((thread, note)) = notes.recv() {
+            collector.take(thread, note);
+        }
+        for generator in generators {
+            generator?.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))?;
+        }
+        Ok::<(), io::Error>(())
+    })?;
+    Ok(collector.report(warnings))
+}
+
+fn check(load: &Load) -> Result<(), LoadError> {
+    let wrong = match &load.plan {
+        _ if load.timeout.is_zero() => "a time-out of 0 leaves no time for an answer",
+        Plan::Scheduled(_) if load.max_connections == 0 => "a schedule needs at least one connection",
+        Plan::Closed { connections: 0, .. } => "a closed loop needs at least one connection",
+        Plan::Closed { until: Until::Requests(0), .. } => "a closed loop needs at least one request",
+        Plan::Closed { until: Until::Duration(Duration::ZERO), .. } => "a closed loop needs a duration",
+        Plan::Threads { threads: 0, .. } => "there has to be at least one thread",
+        Plan::Threads { loops: 0, .. } => "there has to be at least one loop",
+        _ => return Ok(()),
+    };
+    Err(LoadError::Plan(wrong))
+}
+
+/// Asks for as many descriptors as the load may need; says so if it cannot have them.
+fn raise_descriptor_limit(connections: usize) -> Option<String> {
+    let needed = connections as u64 + OTHER_DESCRIPTORS;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_none_or(|current| current >= needed) {
+        return None;
+    }
+    let possible = maximum.map_or(needed, |maximum| maximum.min(needed));
+    if setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum }).is_ok() && possible == needed
+    {
+        return None;
+    }
+    Some(format!(
+        "{connections} connections need {needed} descriptors, this process may have {possible} (ulimit -n): \
+         connections beyond that fail as 'local'"
+    ))
+}
+
+/// A generator thread, from its start to its end.
+fn generate(
+    load: Arc<Load>,
+    share: Share,
+    to_collector: Sender<(usize, Note)>,
+    stop: &Stop,
+) -> io::Result<()> {
+    let (phases, open_loop) = match &load.plan {
+        Plan::Scheduled(schedule) => (schedule.phases().len(), true),
+        Plan::Closed { .. } | Plan::Threads { .. } => (1, false),
+    };
+    let deadline = match load.plan {
+        Plan::Closed { until: Until::Duration(duration), .. } => Some(share.start + duration),
+        _ => None,
+    };
+    let recorder = Recorder::new(share.thread, share.start, phases, open_loop, to_collector);
+    let desk = Rc::new(Desk { load, recorder: RefCell::new(recorder) });
+    let start = share.start;
+    let share = Rc::new(share);
+    let mut stopped = stop.0.subscribe();
+    let runtime = Builder::new_current_thread().enable_all().build_local(Default::default())?;
+    runtime.block_on(async {
+        let interrupted = tokio::select! {
+            done = drive(&desk, &share) => done.map(|()| false),
+            () = at(deadline) => Ok(false),
+            _ = stopped.wait_for(|stopped| *stopped) => Ok(true),
+            () = turn_pages(&desk, start) => Ok(false),
+        }?;
+        // Tasks that were ended are dropped, and note what they leave unfinished, when the runtime comes round to them.
+        while desk.recorder.borrow().in_flight > 0 {
+            tokio::task::yield_now().await;
+        }
+        desk.recorder.borrow_mut().finish(interrupted);
+        Ok(())
+    })
+}
+
+/// Sends off each second soon after its end, also when there is nothing else to do. Never returns.
+async fn turn_pages(desk: &Desk, start: Instant) {
+    let mut page = tokio::time::interval_at((start + Duration::from_secs(1)).into(), Duration::from_secs(1));
+    loop {
+        page.tick().await;
+        desk.recorder.borrow_mut().turn(Instant::now());
+    }
+}
+
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment.into()).await,
+        None => std::future::pending().await,
+    }
+}
