@@ -18,6 +18,7 @@ build: ## Build hayate and the PHP host, both into target/release (the default)
 	$(CARGO) build --release --locked
 	$(MAKE) -C host PHP=$(PHP)
 	install -m 755 host/build/$(HOST) $(RELEASE)/$(HOST)
+	install -d $(RELEASE)/boot && install -m 644 php/boot/*.php $(RELEASE)/boot
 
 run: setup build ## Install what is missing, build, and serve the demo on http://127.0.0.1:8080 (WORKER=1: in worker mode)
 	$(HAYATE) serve demo --listen $(LISTEN) --dev $(if $(filter-out 0,$(WORKER)),--worker demo/public/worker.php)
@@ -64,6 +65,8 @@ install: ## Install below PREFIX=/usr/local what make build has built; DESTDIR f
 	@test -x $(HAYATE) -a -x $(RELEASE)/$(HOST) || { echo 'nothing is built yet: run make build first' >&2; exit 1; }
 	install -D -m 755 $(HAYATE) $(DESTDIR)$(PREFIX)/bin/hayate
 	install -D -m 755 $(RELEASE)/$(HOST) $(DESTDIR)$(PREFIX)/lib/hayate/$(HOST)
+	install -d $(DESTDIR)$(PREFIX)/share/hayate/boot
+	install -m 644 $(RELEASE)/boot/*.php $(DESTDIR)$(PREFIX)/share/hayate/boot
 	install -D -m 644 php/stubs/hayate.php $(DESTDIR)$(PREFIX)/share/hayate/stubs/hayate.php
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,lib/systemd/system share/man/man1 \
 		share/bash-completion/completions share/zsh/site-functions share/fish/vendor_completions.d)

@@ -23,7 +23,11 @@ use Illuminate\Http\Request;
 define('LARAVEL_START', microtime(true));
 
 (static function (): void {
-    $root = getcwd();
+    $root = (string) getenv('HAYATE_PROJECT');
+    putenv('HAYATE_PROJECT');
+    unset($_SERVER['HAYATE_PROJECT'], $_ENV['HAYATE_PROJECT']);
+    // Where PHP would be if it ran the front controller.
+    chdir($root.'/public');
     $given = ['server' => $_SERVER, 'env' => $_ENV];
     require $root.'/vendor/autoload.php';
 

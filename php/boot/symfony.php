@@ -22,6 +22,7 @@ use Symfony\Component\HttpKernel\HttpKernelInterface;
 use Symfony\Component\HttpKernel\KernelInterface;
 use Symfony\Component\HttpKernel\TerminableInterface;
 
+unset($_SERVER['HAYATE_PROJECT'], $_ENV['HAYATE_PROJECT']);
 /** What the process was given, before .env adds to it. */
 $given = ['server' => $_SERVER, 'env' => $_ENV];
 
@@ -70,8 +71,11 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
     }
 };
 
-$root = getcwd();
+$root = (string) getenv('HAYATE_PROJECT');
+putenv('HAYATE_PROJECT');
 $front = $root.'/public/index.php';
+// Where PHP would be if it ran the front controller.
+chdir($root.'/public');
 // symfony/runtime would read its options from them.
 unset($_SERVER['argv'], $_SERVER['argc']);
 

@@ -72,8 +72,12 @@ impl AppResolver<'_> {
             }
             None => root.clone(),
         };
-        let env = merged(app.env.clone(), &args.env);
+        let mut env = merged(app.env.clone(), &args.env);
         let running = self.running(&app, &root, &document_root, &env)?;
+        if running.recognised.is_some() {
+            // For the boot script, which lies elsewhere and takes it out again.
+            env.push(("HAYATE_PROJECT".into(), root.to_string_lossy().into_owned()));
+        }
         let front_controller = match app.front_controller.as_deref() {
             Some("") => None,
             Some(script) => {

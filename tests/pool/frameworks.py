@@ -1,0 +1,50 @@
+"""Projects as Composer and the frameworks' skeletons would leave them, of the framework versions that Debian has."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+
+PROJECTS = pathlib.Path(__file__).with_name("projects")
+DEBIAN = pathlib.Path("/usr/share/php")
+
+
+def symfony(directory: pathlib.Path, *, runtime: bool) -> pathlib.Path:
+    """Symfony 5.4 with a front controller for symfony/runtime, or the one that Symfony had before."""
+    root = _copy("symfony", directory)
+    components = ["Bundle/FrameworkBundle", "Component/Dotenv", "Component/Runtime"]
+    parts = [f"require_once '{DEBIAN}/Symfony/{component}/autoload.php';" for component in components]
+    _autoload(root, parts, "src")
+    if runtime:
+        # As symfony/runtime's Composer plugin makes it.
+        text = (DEBIAN / "Symfony/Component/Runtime/Internal/autoload_runtime.template").read_text()
+        text = text.replace("%runtime_class%", r"'Symfony\\Component\\Runtime\\SymfonyRuntime'")
+        text = text.replace("%runtime_options%", "['project_dir' => dirname(__DIR__, 1)]")
+        (root / "vendor/autoload_runtime.php").write_text(text)
+    else:
+        shutil.move(root / "without_runtime.php", root / "public/index.php")
+    return root
+
+
+def laravel(directory: pathlib.Path) -> pathlib.Path:
+    """Laravel 8.83."""
+    root = _copy("laravel", directory)
+    _autoload(root, [f"require_once '{DEBIAN}/Illuminate/autoload.php';"], "app")
+    for part in ["bootstrap/cache", "storage/framework/sessions", "storage/framework/views", "storage/logs"]:
+        (root / part).mkdir(parents=True)
+    return root
+
+
+def _copy(name: str, directory: pathlib.Path) -> pathlib.Path:
+    return pathlib.Path(shutil.copytree(PROJECTS / name, directory / name))
+
+
+def _autoload(root: pathlib.Path, parts: list[str], source: str) -> None:
+    (root / "vendor").mkdir()
+    app = (
+        "spl_autoload_register(static function (string $class): void {\n"
+        f"    $file = dirname(__DIR__).'/{source}/'.strtr(substr($class, 4), '\\\\', '/').'.php';\n"
+        "    if (str_starts_with($class, 'App\\\\') && is_file($file)) {\n        require $file;\n    }\n});\n"
+    )
+    text = "<?php\n\n" + "\n".join(parts) + f"\n{app}\nreturn new stdClass();\n"
+    (root / "vendor/autoload.php").write_text(text)

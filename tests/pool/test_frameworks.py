@@ -1,0 +1,111 @@
+"""Symfony and Laravel projects without a worker script: recognised, booted by Hayate's own scripts, or left to classic mode."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+from collections.abc import Callable
+
+import pytest
+import requests
+
+from lib.servers import Hayate, hayate_binary
+
+from . import frameworks
+
+PROJECTS: dict[str, Callable[[pathlib.Path], pathlib.Path]] = {
+    "symfony with runtime": lambda directory: frameworks.symfony(directory, runtime=True),
+    "symfony without runtime": lambda directory: frameworks.symfony(directory, runtime=False),
+    "laravel": frameworks.laravel,
+}
+
+
+@pytest.fixture(params=PROJECTS)
+def project(request, tmp_path) -> pathlib.Path:
+    tmp_path.chmod(0o755)
+    return PROJECTS[request.param](tmp_path)
+
+
+def check(root: pathlib.Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    command = [hayate_binary(), "check", root, *flags]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+
+def script_of(root: pathlib.Path) -> str:
+    """The boot script that `check` names."""
+    (line,) = [line for line in check(root, "--mode", "worker").stdout.splitlines() if line.strip().startswith("by /")]
+    return line.split()[1]
+
+
+def get(server: Hayate, path: str, **more) -> requests.Response:
+    return requests.get(server.url + path, timeout=15, **more)
+
+
+def test_check_says_what_was_recognised_and_how_to_opt_out(project) -> None:
+    done = check(project, "--mode", "worker")
+    assert done.returncode == 0, done.stderr
+    assert "recognised Symfony 5.4.53" in done.stdout or "recognised Laravel 8.83.26" in done.stdout
+    assert "composer.json requires" in done.stdout and "--mode classic" in done.stdout
+    assert "rewind      on" in done.stdout and "warm-up     / / /" in done.stdout
+    assert "mode        classic" in check(project, "--mode", "classic").stdout
+
+
+def test_debug_mode_stays_classic(project) -> None:
+    (project / ".env").write_text((project / ".env").read_text() + "APP_DEBUG=1\n")
+    said = check(project).stdout
+    assert "mode        classic" in said and "debug mode (APP_DEBUG is 1)" in said
+
+
+def test_a_front_controller_of_its_own_kind_stays_classic(project) -> None:
+    front = project / "public/index.php"
+    front.write_text(front.read_text().replace("<?php", "<?php\nif ($_GET) { exit('own'); }\n", 1))
+    said = check(project).stdout
+    assert "mode        classic" in said and "its public/index.php" in said
+    refused = check(project, "--mode", "worker")
+    assert refused.returncode == 2 and "worker = " in refused.stderr
+
+
+def test_keeping_state_is_refused(project) -> None:
+    done = check(project, "--mode", "worker", "--rewind", "off")
+    assert done.returncode == 2 and "relies on rewinding" in done.stderr
+
+
+@pytest.fixture(params=["classic", "boot script"])
+def served(request, project):
+    """The project in classic mode, and booted by Hayate's script; there each request gets a worker of its own."""
+    if request.param == "classic":
+        server = Hayate(project, args=["--mode", "classic"], workers=1)
+    else:
+        flags = ["--max-requests", "1", "--env", f"HAYATE_PROJECT={project}"]
+        server = Hayate(project, worker=script_of(project), args=flags, workers=1)
+    with server:
+        yield server
+
+
+def test_answers_as_classic_mode_does(served) -> None:
+    answers = [get(served, f"/?n={n}").json() for n in range(3)]
+    for n, answer in enumerate(answers):
+        assert answer["env"] in ("prod", "production") and not answer["debug"]
+        assert answer["greeting"] == answer["in_server"] == "hello from .env"
+        assert answer["project"] is False, "what Hayate tells its script is none of the application's business"
+        assert answer["query"] == {"n": str(n)}
+        assert (answer["static"], answer["property"]) == (1, 1)
+        assert answer.get("url", served.url + "/x") == served.url + "/x"
+    tokens = {answer.get("token", n) for n, answer in enumerate(answers)}
+    assert len(tokens) == 3, "each visitor has a token of its own"
+
+
+def test_sessions_belong_to_their_visitor(served) -> None:
+    visitor = requests.Session()
+    assert [visitor.get(served.url + "/visit", timeout=15).text for _ in range(3)] == ["visit 1", "visit 2", "visit 3"]
+    assert get(served, "/visit").text == "visit 1"
+
+
+def test_exit_and_failures_end_the_request_only(served) -> None:
+    left = get(served, "/exit")
+    assert (left.status_code, left.text) == (200, "left early")
+    failed = get(served, "/fail")
+    assert failed.status_code == 500 and "a failure of the tests" not in failed.text
+    assert "a failure of the tests" in served.log()
+    assert get(served, "/nowhere").status_code == 404
+    assert get(served, "/").json()["static"] == 1
