@@ -1,4 +1,5 @@
-/* The functions PHP code sees besides hayate_handle_request() (handle.c), and a lazy filter_input(). */
+/* The functions PHP code sees besides hayate_handle_request() (handle.c), a lazy filter_input(), and what a script of a
+ * web server must not see. */
 #include "host.h"
 
 #include "ext/standard/head.h"
@@ -152,4 +153,38 @@ void functions_startup(void)
 	wrap("filter_input", &filter_input_handler, ZEND_FN(lazy_filter_input));
 	wrap("filter_has_var", &filter_has_var_handler, ZEND_FN(lazy_filter_has_var));
 	wrap("filter_input_array", &filter_input_array_handler, ZEND_FN(lazy_filter_input_array));
+}
+
+static int (*register_builtin_extensions)(void);
+
+/*
+ * libphp is made for command lines as well, and Debian's has pcntl and chroot() built in. A request that forks would
+ * leave a second process with its worker's name, which takes requests and answers into those of others; php-fpm has
+ * neither. So they are taken out again before any extension starts.
+ */
+static int register_for_a_server(void)
+{
+	int result = register_builtin_extensions();
+	const zend_module_entry *pcntl = zend_hash_str_find_ptr(&module_registry, "pcntl", 5);
+	if (pcntl != NULL) {
+		int gap = pcntl->module_number;
+		zend_unregister_functions(pcntl->functions, -1, NULL);
+		zend_hash_str_del(&module_registry, "pcntl", 5);
+		/* The next number is one more than there are modules: without this, two would bear the last one's. Nothing has
+		 * been registered under a number yet, since no extension has started. */
+		zend_module_entry *module;
+		ZEND_HASH_MAP_FOREACH_PTR(&module_registry, module)
+		{
+			module->module_number -= module->module_number > gap;
+		}
+		ZEND_HASH_FOREACH_END();
+	}
+	zend_hash_str_del(CG(function_table), "chroot", 6);
+	return result;
+}
+
+void functions_before_startup(void)
+{
+	register_builtin_extensions = php_register_internal_extensions_func;
+	php_register_internal_extensions_func = register_for_a_server;
 }

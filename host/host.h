@@ -8,6 +8,8 @@
  *   output.c    PHP's output → response       functions.c  PHP functions
  *   user_ini.c  .user.ini                     opcache.c  what opcache needs of a SAPI it does not know
  *   ring.c      the shared memory             log.c      lines on standard error
+ *   rewind/     rewinding a process           snapshot.c what PHP needs for it
+ *   cleanup.c   the end of a rewound request  warmup.c   requests before the snapshot
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
  */
@@ -16,6 +18,7 @@
 
 #include "php.h"
 #include "SAPI.h"
+#include "rewind/rewind.h"
 #include "ring.h"
 
 #define HAYATE_SAPI_NAME "hayate"
@@ -27,7 +30,6 @@ struct options {
 	const char *document_root;
 	const char *cwd;
 	const char *php_ini;
-	const char *user, *group;
 	uint64_t max_requests; /* 0: no limit */
 	uint64_t max_memory;   /* bytes, 0: no limit */
 	bool no_new_privileges;
@@ -35,6 +37,10 @@ struct options {
 	char *ini;        /* lines of php.ini, over the files */
 	const char **env; /* K=V */
 	size_t env_count;
+	enum rewind_tracking rewind; /* worker mode; REWIND_OFF: state is kept */
+	unsigned rewind_verify;      /* compare all memory with the snapshot every so many rewinds; 0: never */
+	const char **warmup;         /* request targets */
+	size_t warmup_count;
 };
 extern struct options options;
 /* Fills `options` or prints what is wrong and exits with 2. */
@@ -74,12 +80,35 @@ extern sapi_module_struct hayate_sapi;
 
 /* functions.c */
 extern const zend_function_entry hayate_functions[];
-void functions_startup(void); /* module start-up: wraps filter_input() and its kin */
+void functions_before_startup(void); /* before PHP starts: leaves out pcntl and chroot() */
+void functions_startup(void);        /* module start-up: wraps filter_input() and its kin */
 
 /* handle.c */
 PHP_FUNCTION(hayate_handle_request);
 bool handle_reached(void); /* whether the worker script ever called hayate_handle_request() */
 bool handle_in_request(void);
+/* Worker mode with rewind: the script was unwound or ended after the point. Rewinds, or ends the process. */
+void handle_script_over(bool fatal);
+
+/* snapshot.c */
+struct snapshot_marks {
+	uint32_t objects, persistent; /* what has these numbers or higher was made by a request */
+	zend_long resources;
+};
+extern struct snapshot_marks snapshot_marks;
+/* NULL, or what failed. */
+const char *snapshot_take(enum rewind_tracking tracking);
+/* At the point, in the process that will be rewound: whether what snapshot_take() found still holds. */
+const char *snapshot_check(void);
+void snapshot_seed(void); /* after each rewind: what must not repeat */
+
+/* cleanup.c */
+void cleanup_prepare(void);         /* with the snapshot */
+void cleanup_destructors(void);     /* of objects that the request made */
+bool cleanup_request(bool unwound); /* everything that the request acquired; false: doubtful */
+
+/* warmup.c */
+bool warmup_next(struct hy_exchange *exchange); /* false: no more */
 
 /* user_ini.c */
 void user_ini_activate(const char *script);
@@ -88,6 +117,7 @@ void user_ini_activate(const char *script);
 void opcache_before_startup(void); /* module start-up: before zend extensions start */
 void opcache_after_startup(void);
 void opcache_after_fork(void);
+void opcache_after_bailout(void); /* gives back locks that a fatal error may have left */
 
 /* zygote.c */
 void zygote_run(void);               /* module started: serves the control channel; returns only in a worker */

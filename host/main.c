@@ -1,8 +1,8 @@
 /*
  * The PHP host: a process that embeds libphp and serves requests that arrive through shared memory.
  *
- * Start-up, in this order and for these reasons: close what we must not inherit; drop privileges before any PHP code or
- * extension runs; start PHP; become the zygote. Workers are forked from it.
+ * Start-up, in this order and for these reasons: close what we must not inherit; drop capabilities before any PHP code
+ * or extension runs; start PHP; become the zygote. Workers are forked from it.
  */
 #include "host.h"
 
@@ -10,7 +10,7 @@
 #include "zend_signal.h"
 
 #include <fcntl.h>
-#include <grp.h>
+#include <linux/capability.h>
 #include <linux/close_range.h>
 #include <pwd.h>
 #include <signal.h>
@@ -29,25 +29,35 @@ static void keep_only_our_descriptors(void)
 	}
 }
 
-static void drop_privileges(void)
+/*
+ * The front may bind ports below 1024 by a capability that its service manager hands down (ambient). PHP, and what it
+ * starts, has no use for it: a script could take such a port after a restart. The user is the front's, which has
+ * dropped its own privileges; root is left what makes it root.
+ */
+static void drop_capabilities(void)
 {
-	if (options.user == NULL || geteuid() != 0) {
-		return;
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
+	if (syscall(SYS_capget, &header, sets) != 0) {
+		zygote_failed("the process cannot read its capabilities");
 	}
-	const struct passwd *user = getpwnam(options.user);
-	if (user == NULL) {
-		zygote_failed("the configured user does not exist on this system");
-	}
-	gid_t gid = user->pw_gid;
-	if (options.group != NULL) {
-		const struct group *group = getgrnam(options.group);
-		if (group == NULL) {
-			zygote_failed("the configured group does not exist on this system");
+	for (int i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
+		sets[i].inheritable = 0; /* with it the ambient set, which is never larger */
+		if (geteuid() != 0) {
+			sets[i].effective = sets[i].permitted = 0;
 		}
-		gid = group->gr_gid;
 	}
-	if (initgroups(options.user, gid) != 0 || setgid(gid) != 0 || setuid(user->pw_uid) != 0) {
-		zygote_failed("the process may not change to the configured user and group");
+	if (syscall(SYS_capset, &header, sets) != 0) {
+		zygote_failed("the process cannot drop its capabilities");
+	}
+}
+
+/* A function that a request calls first would be looked up anew by every request: all are looked up at the start. */
+static void bind_now(char **argv)
+{
+	if (getenv("LD_BIND_NOW") == NULL) {
+		setenv("LD_BIND_NOW", "1", 1);
+		execv("/proc/self/exe", argv);
 	}
 }
 
@@ -69,18 +79,25 @@ static void set_environment(void)
 int main(int argc, char **argv)
 {
 	options_parse(argc, argv);
+	if (options.rewind != REWIND_OFF) {
+		bind_now(argv);
+	}
 	keep_only_our_descriptors();
+	const char *no_rewind = options.rewind == REWIND_OFF ? NULL : rewind_init();
+	if (no_rewind != NULL) {
+		zygote_failed(no_rewind);
+	}
 	const char *wrong = hy_ring_map(HY_FD_MEMORY, HY_FD_EVENT);
 	if (wrong != NULL) {
 		zygote_failed(wrong);
 	}
 	/* A terminal's Ctrl-C is for the front, which drains; it must not reach PHP. */
 	setsid();
-	drop_privileges();
+	drop_capabilities();
 	if (options.no_new_privileges) {
 		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	}
-	/* After the change of user, which clears it: the front's death must not leave orphans. */
+	/* After any change of credentials, which may clear it: the front's death must not leave orphans. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	signal(SIGPIPE, SIG_IGN);
 	/* Meant for the front (logs, reload) and sent to the whole group by some service managers. */
@@ -94,6 +111,7 @@ int main(int argc, char **argv)
 
 	zend_signal_startup();
 	request_startup();
+	functions_before_startup();
 	sapi_startup(&hayate_sapi);
 	hayate_sapi.executable_location = argv[0];
 	hayate_sapi.php_ini_path_override = (char *)options.php_ini;

@@ -42,25 +42,36 @@ static uint64_t number(const char *name, const char *text)
 	return n;
 }
 
+static const char *const tracking_names[] = {"off", "uffd", "soft-dirty", "fork"};
+
+static enum rewind_tracking tracking_named(const char *name)
+{
+	for (int i = REWIND_OFF; i <= REWIND_FORK; i++) {
+		if (strcmp(name, tracking_names[i]) == 0) {
+			return (enum rewind_tracking)i;
+		}
+	}
+	if (strcmp(name, "auto") != 0) {
+		fprintf(stderr, "hayate-php: --rewind takes off, auto, uffd, soft-dirty or fork, not '%s'\n", name);
+		exit(2);
+	}
+	return rewind_probe(NULL, 0);
+}
+
+/* Says how this kernel lets written pages be found, and why not better. */
+__attribute__((noreturn)) static void probe(void)
+{
+	char why[256];
+	printf("tracking=%s\n", tracking_names[rewind_probe(why, sizeof why)]);
+	if (why[0] != '\0') {
+		printf("why=%s\n", why);
+	}
+	exit(0);
+}
+
 void options_parse(int argc, char **argv)
 {
-	enum {
-		MODE = 256,
-		WORKER,
-		BOOT,
-		ROOT,
-		CWD,
-		INI,
-		PHP_INI,
-		ENV,
-		MAX_REQUESTS,
-		MAX_MEMORY,
-		NNP,
-		USER,
-		GROUP,
-		DEV,
-		VERSION
-	};
+	enum { MODE = 256, WORKER, BOOT, ROOT, CWD, INI, PHP_INI, ENV, MAX_REQUESTS, MAX_MEMORY, NNP, DEV, VERSION };
 	static const struct option flags[] = {
 	    {"mode", required_argument, NULL, MODE},
 	    {"worker", required_argument, NULL, WORKER},
@@ -73,13 +84,16 @@ void options_parse(int argc, char **argv)
 	    {"max-requests", required_argument, NULL, MAX_REQUESTS},
 	    {"max-memory", required_argument, NULL, MAX_MEMORY},
 	    {"no-new-privileges", required_argument, NULL, NNP},
-	    {"user", required_argument, NULL, USER},
-	    {"group", required_argument, NULL, GROUP},
 	    {"dev", no_argument, NULL, DEV},
+	    {"rewind", required_argument, NULL, REWIND},
+	    {"rewind-verify", required_argument, NULL, REWIND_VERIFY},
+	    {"warmup", required_argument, NULL, WARMUP},
+	    {"probe", no_argument, NULL, PROBE},
 	    {"version", no_argument, NULL, VERSION},
 	    {NULL, 0, NULL, 0},
 	};
 	options.env = calloc((size_t)argc + 1, sizeof *options.env);
+	options.warmup = calloc((size_t)argc + 1, sizeof *options.warmup);
 	options.no_new_privileges = true;
 	int flag;
 	while ((flag = getopt_long(argc, argv, "", flags, NULL)) != -1) {
@@ -117,21 +131,32 @@ void options_parse(int argc, char **argv)
 		case NNP:
 			options.no_new_privileges = number("no-new-privileges", optarg) != 0;
 			break;
-		case USER:
-			options.user = optarg;
-			break;
-		case GROUP:
-			options.group = optarg;
-			break;
 		case DEV:
 			options.development = true;
 			break;
+		case REWIND:
+			options.rewind = tracking_named(optarg);
+			break;
+		case REWIND_VERIFY:
+			options.rewind_verify = (unsigned)number("rewind-verify", optarg);
+			break;
+		case WARMUP:
+			options.warmup[options.warmup_count++] = optarg;
+			break;
+		case PROBE:
+			probe();
 		case VERSION:
 			printf("PHP %s, layout %u\n", PHP_VERSION, HY_LAYOUT_VERSION);
 			exit(0);
 		default:
 			exit(2);
 		}
+	}
+	if (!options.worker_mode) {
+		options.rewind = REWIND_OFF;
+	}
+	if (options.rewind == REWIND_OFF) {
+		options.warmup_count = 0;
 	}
 	if (options.worker_mode && options.worker_script == NULL) {
 		fputs("hayate-php: --mode worker needs --worker FILE\n", stderr);

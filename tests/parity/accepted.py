@@ -21,7 +21,6 @@ SOURCE = "a file that may hold PHP source is never sent; nginx sends it"
 LISTS = "header lines of one name are one list (RFC 9110, 5.2), as nginx has it since 1.23"
 OF_FPM = "belongs to php-fpm itself"
 RELATIVE = "a relative redirect is right behind any proxy; nginx inserts a host and its own port"
-BUILD = "Debian builds libphp-embed, other than php-fpm, with pcntl"
 
 
 ACCEPTED: list[Accepted] = [
@@ -42,17 +41,12 @@ ACCEPTED: list[Accepted] = [
     ),
     Accepted("environment/phpinfo", "body", OF_FPM, reference=r"(cgi|fastcgi|fpm)\..*|cgi-fcgi|php-fpm"),
     Accepted("environment/phpinfo", "body", "Hayate's own section", hayate="hayate"),
-    Accepted("environment/phpinfo", "body", BUILD, hayate="pcntl"),
     Accepted("environment/extensions", "body", OF_FPM, reference="cgi-fcgi"),
     Accepted("environment/extensions", "body", "Hayate's own extension", hayate="hayate"),
-    Accepted("environment/extensions", "body", BUILD, hayate="pcntl"),
     Accepted("environment/functions", "body", OF_FPM, reference="fpm_get_status"),
     Accepted("environment/functions", "body", "Hayate's own functions", hayate=r"(hayate|frankenphp)_\w+"),
     Accepted("environment/functions", "body", "offered in addition, as Apache does", hayate="apache_response_headers"),
-    Accepted("environment/functions", "body", BUILD, hayate=r"pcntl_\w+|chroot"),
-    Accepted("environment/defined", "body", BUILD, hayate=r"pcntl \w+"),
     Accepted("environment/threads", "body", OF_FPM, reference="fpm_get_status = true"),
-    Accepted("environment/threads", "body", BUILD, reference=r"pcntl_\w+ = false"),
     Accepted(
         "output/paths", "body", "Hayate's PHP has a name of its own", reference='.*"fpm-fcgi"', hayate='.*"hayate"'
     ),
