@@ -16,6 +16,9 @@ mod front;
 mod head;
 mod hub;
 mod memory;
+mod queue;
+mod wake;
+mod workers;
 
 /// What host/layout.h declares, as bindgen reads it.
 #[allow(
@@ -30,6 +33,7 @@ pub mod layout {
 }
 
 pub use exchange::{Exchange, Failure, RequestClosed};
-pub use front::{Config, Limits, Overdue, QueueFull, Ring, Slot, WorkerRecord};
+pub use front::{Config, QueueFull, Ring, Slot};
 pub use head::{Field, HeadTooLarge, ResponseHead};
 pub use hub::Hub;
+pub use workers::{Limits, Overdue, WorkerRecord};
