@@ -71,7 +71,25 @@ __attribute__((noreturn)) static void probe(void)
 
 void options_parse(int argc, char **argv)
 {
-	enum { MODE = 256, WORKER, BOOT, ROOT, CWD, INI, PHP_INI, ENV, MAX_REQUESTS, MAX_MEMORY, NNP, DEV, VERSION };
+	enum {
+		MODE = 256,
+		WORKER,
+		BOOT,
+		ROOT,
+		CWD,
+		INI,
+		PHP_INI,
+		ENV,
+		MAX_REQUESTS,
+		MAX_MEMORY,
+		NNP,
+		REWIND,
+		REWIND_VERIFY,
+		WARMUP,
+		PROBE,
+		DEV,
+		VERSION
+	};
 	static const struct option flags[] = {
 	    {"mode", required_argument, NULL, MODE},
 	    {"worker", required_argument, NULL, WORKER},
