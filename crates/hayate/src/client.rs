@@ -91,6 +91,33 @@ fn bytes(n: &Value) -> String {
     format!("{:.1} MB", n.as_f64().unwrap_or(0.0) / 1e6)
 }
 
+/// Lines about rewinding, if the application is rewound or was to be.
+fn describe_rewind(app: &Value) -> String {
+    let mut out = String::new();
+    if let Some(fallback) = app["fallback"].as_object() {
+        let to = if fallback["to"] == "fork" { "with a fork for each request" } else { "in classic mode" };
+        out += &format!("  not rewound, but run {to}: {}\n", fallback["why"].as_str().unwrap_or_default());
+    }
+    let Some(rewind) = app["rewind"].as_object() else { return out };
+    let number = |key: &str| rewind[key].as_f64().unwrap_or(0.0);
+    let rewinds = number("rewinds");
+    out += &format!(
+        "  rewind {}, tracking {}, {rewinds} rewinds",
+        rewind["rewind"].as_str().unwrap_or_default(),
+        rewind["tracking"].as_str().unwrap_or("(not known yet)"),
+    );
+    if rewinds > 0.0 {
+        let [clean, scan, copy] = ["clean_ns", "scan_ns", "copy_ns"].map(|key| number(key) / rewinds / 1e3);
+        out += &format!(
+            ", {:.1} µs each (clean-up {clean:.1}, scan {scan:.1}, copy {copy:.1}), {} hot pages, {:.1} others",
+            clean + scan + copy,
+            number("hot_pages"),
+            number("cold_pages") / rewinds,
+        );
+    }
+    out + "\n"
+}
+
 /// The status for people.
 fn describe(status: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -121,6 +148,7 @@ fn describe(status: &Value) -> String {
         } else if let Some(why) = app["boot_error"].as_str() {
             out += &format!("  a boot failed: {why}\n");
         }
+        out += &describe_rewind(app);
         let workers = app["workers"].as_array().cloned().unwrap_or_default();
         out += &format!(
             "  {} workers ({}-{}), {} requests wait, {} private memory\n",
@@ -152,4 +180,24 @@ fn describe(status: &Value) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rewinding_is_described_by_its_means() {
+        let app = serde_json::json!({"rewind": {
+            "rewind": "on", "tracking": "uffd", "rewinds": 1000, "clean_ns": 4_000_000, "scan_ns": 0, "copy_ns": 9_000_000,
+            "cold_pages": 2000, "hot_pages": 69,
+        }});
+        assert_eq!(
+            describe_rewind(&app),
+            "  rewind on, tracking uffd, 1000 rewinds, 13.0 µs each (clean-up 4.0, scan 0.0, copy 9.0), 69 hot pages, 2.0 others\n"
+        );
+        let fallen = serde_json::json!({"rewind": null, "fallback": {"to": "classic", "why": "so it is"}});
+        assert_eq!(describe_rewind(&fallen), "  not rewound, but run in classic mode: so it is\n");
+        assert_eq!(describe_rewind(&serde_json::json!({"rewind": null, "fallback": null})), "");
+    }
 }

@@ -5,6 +5,7 @@ mod check;
 mod client;
 mod config;
 mod control;
+mod fallback;
 mod framework;
 mod generate;
 mod logging;

@@ -1,13 +1,18 @@
 //! /metrics: the front's counters, and what the pools say of themselves when they are asked.
 
-use std::{fs, sync::Arc};
+use std::{
+    fs,
+    sync::{Arc, atomic::AtomicU64},
+};
 
-use hayate_pool::{State, Status};
+use hayate_pool::{DOUBTS, RewindStatus, RewindTotals, State};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::{Registry, Unit},
 };
+
+use crate::server::AppStatus;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct App {
@@ -24,6 +29,17 @@ struct AppCause {
     cause: String,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct AppPhase {
+    app: String,
+    phase: &'static str,
+}
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct AppTo {
+    app: String,
+    to: &'static str,
+}
+
 /// Causes that are always shown, so that an alert can be written before the first one happens.
 const CAUSES: [&str; 6] =
     ["max_requests", "max_memory", "request_timeout", "fatal", "boot_failed", "zygote_died"];
@@ -38,6 +54,11 @@ pub struct Metrics {
     queue: Family<App, Gauge>,
     ready: Family<App, Gauge>,
     memory: Family<App, Gauge>,
+    rewinds: Family<App, Counter>,
+    rewind_seconds: Family<AppPhase, Counter<f64, AtomicU64>>,
+    cold_pages: Family<App, Counter>,
+    hot_pages: Family<App, Gauge>,
+    fallback: Family<AppTo, Gauge>,
     front_memory: Gauge,
 }
 
@@ -61,6 +82,33 @@ impl Metrics {
             Unit::Bytes,
             memory.clone(),
         );
+        let rewinds = Family::<App, Counter>::default();
+        registry.register("hayate_rewinds", "Workers put back to their snapshot", rewinds.clone());
+        let rewind_seconds = Family::<AppPhase, Counter<f64, AtomicU64>>::default();
+        registry.register_with_unit(
+            "hayate_rewind",
+            "Time that rewinding took: cleaning up after the request, scanning for what it wrote, copying that back",
+            Unit::Seconds,
+            rewind_seconds.clone(),
+        );
+        let cold_pages = Family::<App, Counter>::default();
+        registry.register(
+            "hayate_rewind_cold_pages",
+            "Pages put back that are not in the hot set",
+            cold_pages.clone(),
+        );
+        let hot_pages = Family::<App, Gauge>::default();
+        registry.register(
+            "hayate_rewind_hot_pages",
+            "Pages that each rewind puts back without looking",
+            hot_pages.clone(),
+        );
+        let fallback = Family::<AppTo, Gauge>::default();
+        registry.register(
+            "hayate_rewind_fallback",
+            "1 when the application runs in this slower way, since its workers could not be rewound",
+            fallback.clone(),
+        );
         let front_memory = Gauge::default();
         registry.register_with_unit(
             "hayate_front_memory",
@@ -68,17 +116,36 @@ impl Metrics {
             Unit::Bytes,
             front_memory.clone(),
         );
-        Metrics { registry, front, workers, restarts, queue, ready, memory, front_memory }
+        Metrics {
+            registry,
+            front,
+            workers,
+            restarts,
+            queue,
+            ready,
+            memory,
+            rewinds,
+            rewind_seconds,
+            cold_pages,
+            hot_pages,
+            fallback,
+            front_memory,
+        }
     }
 
     /// The text format of Prometheus.
-    pub fn render(&self, apps: &[Status]) -> String {
+    pub fn render(&self, apps: &[AppStatus]) -> String {
         self.workers.clear();
         self.restarts.clear();
         self.queue.clear();
         self.ready.clear();
         self.memory.clear();
-        for status in apps {
+        self.rewinds.clear();
+        self.rewind_seconds.clear();
+        self.cold_pages.clear();
+        self.hot_pages.clear();
+        self.fallback.clear();
+        for AppStatus { status, fallback, .. } in apps {
             let app = || App { app: status.name.clone() };
             for state in State::ALL.into_iter().filter(|state| *state != State::Dead) {
                 let n = status.workers.iter().filter(|worker| worker.state == state).count();
@@ -91,6 +158,17 @@ impl Metrics {
                 self.restarts.get_or_create(&labels).inc_by(n);
             };
             CAUSES.iter().for_each(|cause| count(cause, 0));
+            if let Some(rewind) = &status.rewind {
+                DOUBTS.iter().for_each(|doubt| count(doubt.label, 0));
+                self.render_rewind(&status.name, rewind);
+            }
+            if status.rewind.is_some() || fallback.is_some() {
+                for to in ["fork", "classic"] {
+                    let is_so = fallback.as_ref().is_some_and(|fallback| fallback.to == to);
+                    let labels = AppTo { app: status.name.clone(), to };
+                    self.fallback.get_or_create(&labels).set(i64::from(is_so));
+                }
+            }
             for (cause, n) in &status.restarts {
                 count(cause, *n);
             }
@@ -102,6 +180,20 @@ impl Metrics {
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("a String takes everything");
         text
+    }
+}
+
+impl Metrics {
+    fn render_rewind(&self, app: &str, rewind: &RewindStatus) {
+        let RewindTotals { rewinds, clean_ns, scan_ns, copy_ns, cold_pages } = rewind.totals;
+        let labels = App { app: app.to_owned() };
+        self.rewinds.get_or_create(&labels).inc_by(rewinds);
+        self.cold_pages.get_or_create(&labels).inc_by(cold_pages);
+        self.hot_pages.get_or_create(&labels).set(i64::from(rewind.hot_pages));
+        for (phase, ns) in [("clean", clean_ns), ("scan", scan_ns), ("copy", copy_ns)] {
+            let labels = AppPhase { app: app.to_owned(), phase };
+            self.rewind_seconds.get_or_create(&labels).inc_by(ns as f64 / 1e9);
+        }
     }
 }
 

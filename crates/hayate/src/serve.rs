@@ -30,6 +30,7 @@ use crate::{
     args::ServeArgs,
     config::LogFormat,
     control::{self, ControlSocket},
+    fallback::{self, Replacement},
     framework::Recognised,
     logging,
     plan::Plan,
@@ -138,6 +139,7 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
 
     let mut drain_timeout = plan.drain_timeout;
     let mut reload: Option<Reload> = None;
+    let mut falling: JoinSet<Option<Replacement>> = JoinSet::new();
     loop {
         let order = tokio::select! {
             () = signals.recv() => Order::Stop,
@@ -147,6 +149,10 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
                 continue;
             }
             Some(order) = receiver.recv() => order,
+            Some(Ok(Some(replacement))) = falling.join_next() => {
+                retire(&server, server.replace(replacement), drain_timeout);
+                continue;
+            }
             outcome = finished(&mut reload) => {
                 let outcome = outcome.map(|fresh| {
                     drain_timeout = fresh.plan.drain_timeout;
@@ -159,6 +165,9 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
                     Ok(()) => tracing::info!("reloaded"),
                     Err(why) => tracing::error!("the reload was refused, the old generation goes on serving: {why}"),
                 }
+                if outcome.is_err() {
+                    server.watch_again();
+                }
                 server.reloaded(&outcome);
                 tell_systemd(&[NotifyState::Ready]);
                 for reply in reload.take().into_iter().flat_map(|reload| reload.replies) {
@@ -170,9 +179,18 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
         };
         match order {
             Order::Stop => break,
+            // What a reload boots has its chance first.
+            Order::FallBack(..) if reload.is_some() => {}
+            Order::FallBack(generation, unfit) => {
+                if let Some(app) = server.app_of(&generation) {
+                    tracing::warn!(app = app.spec.name, "{}; trying a slower way that is as safe", unfit.why);
+                    falling.spawn(fallback::boot(generation, app, unfit, Arc::clone(hub)));
+                }
+            }
             Order::Reload(reply) => {
                 tracing::info!("reloading");
                 tell_systemd(&reloading());
+                falling.abort_all();
                 // One under way may have read what has changed since, or hang in its boot: this one takes its place.
                 let mut replies = match reload.take() {
                     Some(before) => before.abort().await,
@@ -189,6 +207,7 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
     if let Some(reload) = reload {
         reload.abort().await;
     }
+    falling.shutdown().await;
     tell_systemd(&[NotifyState::Stopping]);
     end(&server, listeners, drain_timeout, &mut signals).await;
     Ok(())
@@ -297,14 +316,18 @@ fn switch(server: &Arc<Server>, listeners: &mut Listeners, fresh: Fresh) {
     listeners.keep(&plan.listen);
     bound.into_iter().for_each(|(addr, listener)| listeners.add(&server.front, addr, listener));
     for generation in old {
-        let server = Arc::clone(server);
-        tokio::spawn(async move {
-            // Nothing presses: what request_timeout allows, a reload does not cut off.
-            let limit = plan.drain_timeout.max(generation.spec().request_timeout.unwrap_or_default());
-            generation.drain(limit).await;
-            server.retired(&generation);
-        });
+        retire(server, generation, plan.drain_timeout);
     }
+}
+
+/// Lets a generation that was replaced finish. Nothing presses: what request_timeout allows is not cut off.
+fn retire(server: &Arc<Server>, generation: Arc<Generation>, drain_timeout: Duration) {
+    let server = Arc::clone(server);
+    tokio::spawn(async move {
+        let limit = drain_timeout.max(generation.spec().request_timeout.unwrap_or_default());
+        generation.drain(limit).await;
+        server.retired(&generation);
+    });
 }
 
 /// Without waiting for it: what the log is written to may be stalled.

@@ -7,21 +7,24 @@ use std::{
     time::Instant,
 };
 
-use hayate_front::{AccessLog, Backend, Format, Front, HostPattern, ListenAddr, Routes, Settings, Site};
-use hayate_pool::{Generation, Status};
+use hayate_front::{AccessLog, Backend, Format, Front, HostPattern, Routes, Settings, Site};
+use hayate_pool::{Generation, RewindTotals, Status, Unfit};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     config::{AccessLogFormat, AccessLogTo},
+    fallback::{self, Fallback, Replacement},
     metrics::Metrics,
-    plan::Plan,
+    plan::{App, Plan},
 };
 
 /// What the control socket asks of the main loop.
 pub enum Order {
     /// Reload, and say how it went.
     Reload(Option<oneshot::Sender<Result<(), String>>>),
+    /// Workers of this generation cannot be rewound, again and again.
+    FallBack(Arc<Generation>, Unfit),
     /// Finish and end.
     Stop,
 }
@@ -38,14 +41,24 @@ pub struct Server {
 
 /// What a reload replaces.
 struct Running {
-    listen: Vec<ListenAddr>,
+    plan: Plan,
+    access_log: AccessLog,
     apps: Vec<Arc<Generation>>,
     /// Replaced, but still finishing requests.
     draining: Vec<Arc<Generation>>,
-    /// Ends of workers in generations that are gone, by application and cause.
-    former: BTreeMap<String, BTreeMap<String, u64>>,
+    /// What was counted in generations that are gone, by application.
+    former: BTreeMap<String, Former>,
+    /// Applications that run in a slower way than configured, until the next reload.
+    fallbacks: BTreeMap<String, Fallback>,
     last_reload: Option<LastReload>,
     stage: Stage,
+}
+
+/// What was counted in an application's generations that are gone.
+#[derive(Default)]
+struct Former {
+    restarts: BTreeMap<String, u64>,
+    rewinds: RewindTotals,
 }
 
 /// Where the process is in its life.
@@ -81,11 +94,15 @@ pub struct ServerStatus {
     draining: usize,
 }
 
+/// One application of it.
 #[derive(Serialize)]
-struct AppStatus {
+pub struct AppStatus {
+    /// What its generation says.
     #[serde(flatten)]
-    status: Status,
+    pub status: Status,
     document_root: String,
+    /// Since it runs in a slower way than configured: why.
+    pub fallback: Option<Fallback>,
 }
 
 /// Opens the access log, or goes on with `current` where that is the same.
@@ -117,12 +134,16 @@ impl Server {
     /// Serves nothing yet.
     pub fn new(plan: &Plan, access_log: AccessLog, orders: mpsc::UnboundedSender<Order>) -> Arc<Server> {
         let metrics = Metrics::new();
-        let front = Front::new(settings(plan, access_log), Routes::default(), Arc::clone(&metrics.front));
+        let front =
+            Front::new(settings(plan, access_log.clone()), Routes::default(), Arc::clone(&metrics.front));
         let running = Running {
-            listen: Vec::new(),
+            // Nobody listens before the first `install`.
+            plan: Plan { listen: Vec::new(), ..plan.clone() },
+            access_log,
             apps: Vec::new(),
             draining: Vec::new(),
             former: BTreeMap::new(),
+            fallbacks: BTreeMap::new(),
             last_reload: None,
             stage: Stage::Starting,
         };
@@ -141,7 +162,19 @@ impl Server {
         access_log: AccessLog,
         apps: Vec<Arc<Generation>>,
     ) -> Vec<Arc<Generation>> {
-        let sites = plan.apps.iter().zip(&apps).map(|(app, generation)| {
+        self.front.swap(settings(plan, access_log.clone()), self.routes(plan, &apps));
+        apps.iter().for_each(|generation| fallback::watch(generation, &self.orders));
+        let mut running = self.running();
+        running.plan = plan.clone();
+        running.access_log = access_log;
+        running.fallbacks.clear();
+        let old = std::mem::replace(&mut running.apps, apps);
+        running.draining.extend(old.iter().cloned());
+        old
+    }
+
+    fn routes(&self, plan: &Plan, apps: &[Arc<Generation>]) -> Routes {
+        let sites = plan.apps.iter().zip(apps).map(|(app, generation)| {
             let (wake, ask) = (Arc::clone(generation), Arc::clone(generation));
             Site {
                 name: app.spec.name.clone(),
@@ -162,12 +195,46 @@ impl Server {
                 found: Default::default(),
             }
         });
-        self.front.swap(settings(plan, access_log), Routes { sites: sites.collect() });
-        let mut running = self.running();
-        running.listen = plan.listen.clone();
-        let old = std::mem::replace(&mut running.apps, apps);
-        running.draining.extend(old.iter().cloned());
+        Routes { sites: sites.collect() }
+    }
+
+    /// The application that a generation serves; `None` when it was replaced.
+    pub fn app_of(&self, generation: &Arc<Generation>) -> Option<App> {
+        let running = self.running();
+        let i = running.apps.iter().position(|other| Arc::ptr_eq(other, generation))?;
+        Some(running.plan.apps[i].clone())
+    }
+
+    /// Sends new requests of one application to another generation, until the next reload. Returns the generation to drain
+    /// and hand to [`Server::retired`]: the old one, or the new one when the old was replaced meanwhile.
+    pub fn replace(&self, replacement: Replacement) -> Arc<Generation> {
+        let Replacement { old, app, new, fallback } = replacement;
+        let (plan, access_log, apps) = {
+            let mut running = self.running();
+            let Some(i) = running.apps.iter().position(|other| Arc::ptr_eq(other, &old)) else { return new };
+            tracing::error!(
+                app = app.spec.name,
+                "{}. Until the next reload it runs {}",
+                fallback.why,
+                match fallback.to {
+                    "fork" => "with a fork for each request, which is slower",
+                    _ => "in classic mode, which boots it for each request",
+                }
+            );
+            running.fallbacks.insert(app.spec.name.clone(), fallback);
+            running.plan.apps[i] = app;
+            running.apps[i] = Arc::clone(&new);
+            running.draining.push(Arc::clone(&old));
+            (running.plan.clone(), running.access_log.clone(), running.apps.clone())
+        };
+        self.front.swap(settings(&plan, access_log), self.routes(&plan, &apps));
+        fallback::watch(&new, &self.orders);
         old
+    }
+
+    /// Watches again whether applications are fit to be rewound, after a reload that came to nothing.
+    pub fn watch_again(&self) {
+        self.running().apps.iter().for_each(|generation| fallback::watch(generation, &self.orders));
     }
 
     /// Forgets a generation that is drained, but for its counters.
@@ -177,7 +244,10 @@ impl Server {
         running.draining.retain(|other| !Arc::ptr_eq(other, generation));
         let former = running.former.entry(status.name).or_default();
         for (cause, n) in status.restarts {
-            *former.entry(cause).or_default() += n;
+            *former.restarts.entry(cause).or_default() += n;
+        }
+        if let Some(rewind) = status.rewind {
+            former.rewinds.add_totals(&rewind.totals);
         }
     }
 
@@ -205,14 +275,23 @@ impl Server {
         let _ = self.orders.send(order);
     }
 
-    fn statuses(&self) -> Vec<(Status, String)> {
+    fn statuses(&self) -> Vec<AppStatus> {
         let running = self.running();
         let status = |generation: &Arc<Generation>| {
             let mut status = generation.status();
-            for (cause, n) in running.former.get(&status.name).into_iter().flatten() {
-                *status.restarts.entry(cause.clone()).or_default() += n;
+            if let Some(former) = running.former.get(&status.name) {
+                for (cause, n) in &former.restarts {
+                    *status.restarts.entry(cause.clone()).or_default() += n;
+                }
+                if let Some(rewind) = &mut status.rewind {
+                    rewind.totals.add_totals(&former.rewinds);
+                }
             }
-            (status, generation.spec().document_root.display().to_string())
+            AppStatus {
+                document_root: generation.spec().document_root.display().to_string(),
+                fallback: running.fallbacks.get(&status.name).cloned(),
+                status,
+            }
         };
         running.apps.iter().map(status).collect()
     }
@@ -226,21 +305,17 @@ impl Server {
             pid: std::process::id(),
             state: running.stage,
             uptime: self.started.elapsed().as_secs(),
-            listen: running.listen.iter().map(ToString::to_string).collect(),
+            listen: running.plan.listen.iter().map(ToString::to_string).collect(),
             connections: self.front.connections(),
             last_reload: running.last_reload.clone(),
-            apps: apps
-                .into_iter()
-                .map(|(status, document_root)| AppStatus { status, document_root })
-                .collect(),
+            apps,
             draining: running.draining.len(),
         }
     }
 
     /// Prometheus' text format.
     pub fn render_metrics(&self) -> String {
-        let apps: Vec<Status> = self.statuses().into_iter().map(|(status, _)| status).collect();
-        self.metrics.render(&apps)
+        self.metrics.render(&self.statuses())
     }
 
     /// Why not every application can serve; empty when all can.

@@ -1,0 +1,170 @@
+//! What becomes of an application whose workers cannot be rewound: a slower way that is as safe, and never one that keeps state.
+//!
+//! From rewinding to a fork for each request, and from there to classic mode, if there is a front controller that can answer. The new
+//! generation boots beside the old, which serves until it is replaced. It stays so until the next reload or restart, and says so in the
+//! log, in `hayate status` and in the metrics.
+
+use std::{
+    path::Path,
+    sync::{Arc, Weak},
+};
+
+use hayate_pool::{Generation, Mode, Rewind, Spec, Unfit};
+use hayate_ring::Hub;
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use crate::{plan::App, server::Order};
+
+/// An application that runs in another way than configured.
+#[derive(Debug, Clone, Serialize)]
+pub struct Fallback {
+    /// `fork` or `classic`.
+    pub to: &'static str,
+    /// Why, and how to avoid it.
+    pub why: String,
+    /// Seconds since the epoch.
+    pub at: u64,
+}
+
+/// A generation that is to take another's place.
+pub struct Replacement {
+    /// The one that is not fit.
+    pub old: Arc<Generation>,
+    /// As which the new one runs.
+    pub app: App,
+    /// The new one, booted.
+    pub new: Arc<Generation>,
+    /// What is to be said of it.
+    pub fallback: Fallback,
+}
+
+/// Sends an order as soon as workers of `generation` prove unfit to be rewound.
+pub fn watch(generation: &Arc<Generation>, orders: &mpsc::UnboundedSender<Order>) {
+    if generation.spec().rewind == Rewind::Off {
+        return;
+    }
+    let (mut unfit, orders) = (generation.unfit(), orders.clone());
+    let generation: Weak<Generation> = Arc::downgrade(generation);
+    tokio::spawn(async move {
+        // An error means that the generation is gone.
+        let Ok(unfit) = unfit.wait_for(Option::is_some).await.map(|unfit| unfit.clone()) else { return };
+        if let (Some(unfit), Some(generation)) = (unfit, generation.upgrade()) {
+            let _ = orders.send(Order::FallBack(generation, unfit));
+        }
+    });
+}
+
+/// The next slower way to run an application. `None`: there is none that is safe.
+fn slower(app: &App, forks_already: bool) -> Option<App> {
+    let Mode::Worker { script } = &app.spec.mode else { return None };
+    if app.spec.rewind == Rewind::On && !forks_already {
+        return Some(App { spec: Spec { rewind: Rewind::Fork, ..app.spec.clone() }, ..app.clone() });
+    }
+    let controller = app.spec.document_root.join(app.front_controller.as_ref()?);
+    let same = controller.canonicalize().ok().as_deref() == Some(script);
+    if same || controller.extension() != Some(Path::new("php").as_os_str()) {
+        return None;
+    }
+    let mut spec = Spec { mode: Mode::Classic, rewind: Rewind::Off, warmup: Vec::new(), ..app.spec.clone() };
+    spec.env.retain(|(name, _)| name != "HAYATE_PROJECT");
+    Some(App { spec, recognised: None, ..app.clone() })
+}
+
+/// Boots the application in the next slower way that boots. `None`, and an error in the log, when there is none.
+pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -> Option<Replacement> {
+    let name = app.spec.name.clone();
+    let forks_already = old.status().rewind.is_some_and(|rewind| rewind.tracking == Some("fork"));
+    let mut next = slower(&app, forks_already);
+    while let Some(app) = next {
+        let to = if app.spec.mode == Mode::Classic { "classic" } else { "fork" };
+        let open_files = old.spec().open_files;
+        match Generation::start(Spec { open_files, ..app.spec.clone() }, &hub) {
+            Ok(new) => match new.booted().await {
+                Ok(()) => {
+                    let at = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+                    return Some(Replacement {
+                        old,
+                        app,
+                        new,
+                        fallback: Fallback { to, why: unfit.why, at },
+                    });
+                }
+                Err(error) => {
+                    tracing::error!(app = name, "it does not boot as {to} either: {error}");
+                    new.kill().await;
+                }
+            },
+            Err(error) => tracing::error!(app = name, "it cannot be started as {to}: {error}"),
+        }
+        next = slower(&app, true);
+    }
+    tracing::error!(
+        app = name,
+        "{}. There is no slower way that is as safe, so a new worker for each such request it remains",
+        unfit.why
+    );
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, time::Duration};
+
+    use super::*;
+
+    fn app(root: &Path, script: &str, front_controller: Option<&str>) -> App {
+        App {
+            hosts: Vec::new(),
+            path: "/".into(),
+            index: Vec::new(),
+            front_controller: front_controller.map(str::to_owned),
+            sendfile_roots: None,
+            queue_limit: 1,
+            recognised: None,
+            remark: None,
+            spec: Spec {
+                name: "a".into(),
+                document_root: root.to_owned(),
+                cwd: root.to_owned(),
+                mode: Mode::Worker { script: root.join(script) },
+                host: "/bin/true".into(),
+                workers: 1..=1,
+                ini: Vec::new(),
+                env: vec![("HAYATE_PROJECT".into(), "/".into()), ("A".into(), "b".into())],
+                php_ini: None,
+                max_requests: None,
+                max_memory: None,
+                request_timeout: None,
+                queue_timeout: Duration::ZERO,
+                idle_timeout: Duration::ZERO,
+                boot_timeout: None,
+                rewind: Rewind::On,
+                warmup: vec!["/".into()],
+                rewind_verify: None,
+                development: false,
+                no_new_privileges: true,
+                open_files: None,
+            },
+        }
+    }
+
+    #[test]
+    fn slower_and_slower_but_never_keeping_state() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        fs::write(root.join("index.php"), "").unwrap();
+        fs::write(root.join("worker.php"), "").unwrap();
+        let rewinding = app(&root, "worker.php", Some("index.php"));
+        let fork = slower(&rewinding, false).unwrap();
+        assert_eq!((fork.spec.rewind, &fork.spec.mode), (Rewind::Fork, &rewinding.spec.mode));
+        let classic = slower(&fork, false).unwrap();
+        assert_eq!((&classic.spec.mode, classic.spec.rewind), (&Mode::Classic, Rewind::Off));
+        assert_eq!(classic.spec.env, [("A".to_owned(), "b".to_owned())]);
+        assert!(slower(&classic, false).is_none());
+        assert_eq!(slower(&rewinding, true).unwrap().spec.mode, Mode::Classic, "it forks already");
+        // The worker script answers what is no file: there is nothing that classic mode could run.
+        assert!(slower(&app(&root, "worker.php", Some("worker.php")), true).is_none());
+        assert!(slower(&app(&root, "worker.php", None), true).is_none());
+    }
+}
