@@ -1,12 +1,15 @@
 /*
  * hayate_handle_request(): worker mode.
  *
- * The first call ends the boot: in a shared boot the process becomes the zygote right there, and each worker is forked
- * out of that very call. Every call then waits for a request, gives PHP fresh superglobals, output layer, headers and
- * session, runs the handler, and ends the request in PHP's own order. Everything else is the application's to keep.
+ * The first call ends the boot; warm-up requests follow, and when they are over the process becomes the zygote right
+ * there (in a shared boot), and each worker is forked out of that very call. Every call then waits for a request, gives
+ * PHP fresh superglobals, output layer, headers and session, runs the handler, and ends the request in PHP's own order.
+ *
+ * With state kept, everything else is the application's to keep. With rewind, the next call (or the script's end)
+ * rewinds the process into the call in which the boot ended. Without tracking that call forks for each request instead.
  *
  * exit() and uncaught exceptions end the request only. A fatal error unwinds the whole script (PHP leaves no other
- * way): then worker_boot() ends the request and the process.
+ * way): then worker_boot() ends the request, and the process or its present state.
  */
 #include "host.h"
 
@@ -17,8 +20,22 @@
 #include "php_variables.h"
 #include "zend_exceptions.h"
 #include "zend_interfaces.h"
+#include "zend_observer.h"
 
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Exit status of a process forked for one request: the request is over; or this plus enum hy_retired. */
+#define FORKED_SERVED 0
+#define FORKED_RETIRED 100
+
+static bool booted;
 static bool reached;
+static bool leaving;
+/* This process was forked for one request. */
+static bool forked;
 static bool in_request;
 static HashTable *boot_shutdown_functions;
 /* A bail-out was caught while the request was being ended: the engine was unwound at a place where it usually ends. */
@@ -265,6 +282,166 @@ static void leave_if_out_of_memory(void)
 #endif
 }
 
+/* Why a worker in doubt leaves. */
+static enum hy_retired retired_for(enum rewind_doubt doubt)
+{
+	static const enum hy_retired reasons[] = {
+	    [REWIND_SURE] = HY_RETIRED_NOT,
+	    [REWIND_THREADS] = HY_RETIRED_REWIND_THREADS,
+	    [REWIND_MAPPINGS] = HY_RETIRED_REWIND_MAPPINGS,
+	    [REWIND_DESCRIPTORS] = HY_RETIRED_REWIND_DESCRIPTORS,
+	    [REWIND_CONNECTION] = HY_RETIRED_REWIND_CONNECTION,
+	    [REWIND_CHILD] = HY_RETIRED_REWIND_CHILD,
+	    [REWIND_LIBRARY] = HY_RETIRED_REWIND_LIBRARY,
+	    [REWIND_MEMORY] = HY_RETIRED_REWIND_MEMORY,
+	};
+	return reasons[doubt];
+}
+
+static void leave_process(enum hy_retired why)
+{
+	if (forked) {
+		_exit(FORKED_RETIRED + (int)why);
+	}
+	worker_exit(why);
+}
+
+/* The request is over, and the script's work after it: to the state at the end of the boot. */
+__attribute__((noreturn)) static void go_back(bool unwound)
+{
+	struct hy_worker *record = hy_ring_record();
+	hy_ring_state(HY_WORKER_REWINDING);
+	uint64_t started = hy_now();
+	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
+	EG(current_execute_data) = NULL;
+	step(php_call_shutdown_functions);
+	bool sure = cleanup_request(unwound) && !doubtful;
+	record->clean_ns += hy_now() - started;
+	enum rewind_doubt doubt = rewind_doubt();
+	if (forked) {
+		/* What the process leaves behind ends with it, but for what it told others. */
+		record->rewinds++;
+		_exit(doubt == REWIND_CONNECTION ? FORKED_RETIRED + HY_RETIRED_REWIND_CONNECTION : FORKED_SERVED);
+	}
+	if (doubt != REWIND_SURE) {
+		leave_process(retired_for(doubt));
+	}
+	if (!sure) {
+		leave_process(HY_RETIRED_REWIND_CLEANUP);
+	}
+	rewind_back();
+}
+
+void handle_script_over(bool fatal)
+{
+	EG(current_execute_data) = NULL;
+	if (fatal && ZEND_OBSERVER_ENABLED) {
+		step(zend_observer_fcall_end_all);
+	}
+	if (in_request) {
+		end_request();
+	}
+	go_back(fatal);
+}
+
+bool handle_leaving(void)
+{
+	return leaving;
+}
+
+/*
+ * A fork for each request; the next one waits already while the answer of the last one is on its way. Returns true in
+ * the child, and false when this worker has to leave.
+ */
+static bool fork_for_requests(void)
+{
+	pid_t parent = getpid();
+	for (;;) {
+		if (worker_after_request() != HY_RETIRED_NOT) {
+			return false;
+		}
+		pid_t pid = fork();
+		if (pid == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+			if (getppid() != parent) {
+				_exit(FORKED_SERVED);
+			}
+			forked = true;
+			opcache_after_fork();
+			snapshot_seed();
+			return true;
+		}
+		int status = 0;
+		if (pid < 0 || waitpid(pid, &status, 0) != pid) {
+			log_format("A process for the next request could not be forked: %s", strerror(errno));
+			_exit(71);
+		}
+		if (WIFSIGNALED(status)) {
+			/* What killed it is what the pool has to hear of. */
+			signal(WTERMSIG(status), SIG_DFL);
+			kill(parent, WTERMSIG(status));
+		}
+		if (!WIFEXITED(status) || WEXITSTATUS(status) != FORKED_SERVED) {
+			int code = WIFEXITED(status) ? WEXITSTATUS(status) : 70;
+			if (code == FORKED_RETIRED + HY_RETIRED_ASKED) {
+				return false;
+			}
+			if (code > FORKED_RETIRED && code <= FORKED_RETIRED + HY_RETIRED_REWIND_LIBRARY) {
+				worker_exit((enum hy_retired)(code - FORKED_RETIRED));
+			}
+			_exit(code);
+		}
+	}
+}
+
+/* The application has booted and is warm. Returns in a worker: false if it has to leave at once. */
+static bool begin_work(void)
+{
+	if (!zygote_is_worker()) {
+		zygote_adopt();
+	} else {
+		zygote_snapshot();
+	}
+	reached = true;
+	zygote_worker_ready();
+	struct hy_worker *record = hy_ring_record();
+	record->tracking = (uint32_t)options.rewind;
+	/* It opens what it reads; that must be there at the point. */
+	(void)worker_after_request();
+	const char *wrong = NULL;
+	if (options.rewind == REWIND_OFF) {
+		return true;
+	}
+	if (options.rewind == REWIND_FORK) {
+		wrong = snapshot_entropy();
+		wrong = wrong != NULL ? wrong : rewind_watch();
+		if (wrong != NULL) {
+			zygote_failed(wrong);
+		}
+		return fork_for_requests();
+	}
+	wrong = snapshot_check();
+	if (wrong != NULL) {
+		zygote_failed(wrong);
+	}
+	rewind_verify(options.rewind_verify, log_line);
+	long rewinds = rewind_point();
+	if (rewinds < 0) {
+		zygote_failed(rewind_error());
+	}
+	snapshot_seed();
+	const struct rewind_counters *counters = rewind_counters();
+	record->rewinds = counters->rewinds;
+	record->scan_ns = counters->scan_ns;
+	record->copy_ns = counters->copy_ns;
+	record->cold_pages = counters->cold_pages;
+	record->hot_pages = counters->hot_pages;
+	if (rewind_doubt_after() != REWIND_SURE) {
+		worker_exit(retired_for(rewind_doubt_after()));
+	}
+	return worker_after_request() == HY_RETIRED_NOT;
+}
+
 PHP_FUNCTION(hayate_handle_request)
 {
 	zend_fcall_info call;
@@ -283,16 +460,22 @@ PHP_FUNCTION(hayate_handle_request)
 		RETURN_THROWS();
 	}
 	if (!reached) {
-		end_boot();
-		if (!zygote_is_worker()) {
-			zygote_adopt();
+		if (!booted) {
+			end_boot();
+			booted = true;
 		}
-		reached = true;
-		zygote_worker_ready();
+		if (!warmup_next(&request.exchange) && !begin_work()) {
+			goto leave;
+		}
+	} else if (options.rewind != REWIND_OFF) {
+		go_back(false);
 	} else if (worker_after_request() != HY_RETIRED_NOT) {
 		goto leave;
 	}
-	if (!hy_ring_next(&request.exchange)) {
+	if (request.exchange.slot == NULL && !hy_ring_next(&request.exchange)) {
+		if (forked) {
+			_exit(FORKED_RETIRED + HY_RETIRED_ASKED);
+		}
 		goto leave;
 	}
 
@@ -317,12 +500,13 @@ PHP_FUNCTION(hayate_handle_request)
 	step(settle_exception);
 	end_request();
 	EG(current_execute_data) = frame;
-	if (doubtful) {
+	if (doubtful && options.rewind == REWIND_OFF) {
 		worker_exit(HY_RETIRED_FATAL);
 	}
 	RETURN_TRUE;
 
 leave:
+	leaving = true;
 	/* The script runs on to its end, as one that never served would: with an output layer and its shutdown functions.
 	 */
 	BG(user_shutdown_function_names) = boot_shutdown_functions;

@@ -88,7 +88,8 @@ PHP_FUNCTION(hayate_handle_request);
 bool handle_reached(void); /* whether the worker script ever called hayate_handle_request() */
 bool handle_in_request(void);
 /* Worker mode with rewind: the script was unwound or ended after the point. Rewinds, or ends the process. */
-void handle_script_over(bool fatal);
+void handle_script_over(bool fatal) __attribute__((noreturn));
+bool handle_leaving(void); /* the script was told that there are no more requests */
 
 /* snapshot.c */
 struct snapshot_marks {
@@ -100,7 +101,8 @@ extern struct snapshot_marks snapshot_marks;
 const char *snapshot_take(enum rewind_tracking tracking);
 /* At the point, in the process that will be rewound: whether what snapshot_take() found still holds. */
 const char *snapshot_check(void);
-void snapshot_seed(void); /* after each rewind: what must not repeat */
+const char *snapshot_entropy(void); /* memory for the next one; NULL, or what failed */
+void snapshot_seed(void);           /* after each rewind: what must not repeat */
 
 /* cleanup.c */
 void cleanup_prepare(void);         /* with the snapshot */
@@ -122,6 +124,7 @@ void opcache_after_bailout(void); /* gives back locks that a fatal error may hav
 /* zygote.c */
 void zygote_run(void);               /* module started: serves the control channel; returns only in a worker */
 void zygote_adopt(void);             /* the same from within the booted worker script */
+void zygote_snapshot(void);          /* copies the booted application, or turns to a fork for each request */
 void zygote_failed(const char *why); /* tells the pool and exits */
 void zygote_worker_ready(void);      /* private boot: tells the pool that this worker serves now */
 bool zygote_is_worker(void);

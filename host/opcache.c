@@ -53,3 +53,12 @@ void opcache_after_fork(void)
 		fcntl(lock_file, F_SETLK, &lock);
 	}
 }
+
+void opcache_after_bailout(void)
+{
+	const zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("zend opcache"));
+	if (module != NULL && module->post_deactivate_func != NULL) {
+		module->post_deactivate_func();
+		opcache_after_fork(); /* that gave back the lock of the whole process, too */
+	}
+}

@@ -235,6 +235,9 @@ static void import_environment(zval *server)
 	}
 	const char *user = remote_user();
 	add(to, "REMOTE_USER", 11, user, strlen(user));
+	if (hy_is_local(&request.exchange)) {
+		add(to, "HAYATE_WARMUP", 13, "1", 1);
+	}
 }
 
 void request_register_server(zval *server)

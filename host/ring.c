@@ -25,6 +25,9 @@ void hy_step(int step);
 #define STORE_SEQ(p, v) __atomic_store_n((p), (v), __ATOMIC_SEQ_CST)
 #define FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 
+/* exchange.index of an exchange that is in no shared memory */
+#define LOCAL UINT32_MAX
+
 static struct hy_header *header;
 static uint8_t *base;
 static uint32_t *cells;
@@ -234,6 +237,9 @@ bool hy_ring_next(struct hy_exchange *exchange)
 
 static void ring_doorbell(uint32_t slot)
 {
+	if (slot == LOCAL) {
+		return;
+	}
 	__atomic_fetch_or(&header->doorbells[slot / 64], 1ull << (slot % 64), __ATOMIC_SEQ_CST);
 	HY_STEP(8);
 	if (__atomic_load_n(&header->front_sleeping, __ATOMIC_SEQ_CST) != 0 &&
@@ -244,6 +250,38 @@ static void ring_doorbell(uint32_t slot)
 		ssize_t written = write(event_fd_, &one, sizeof one);
 		(void)written;
 	}
+}
+
+bool hy_exchange_local(struct hy_exchange *exchange, const char *head, size_t len)
+{
+	static void *memory;
+	if (memory == NULL) {
+		memory = mmap(NULL, header->slot_stride, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (memory == MAP_FAILED) {
+			memory = NULL;
+		}
+	}
+	if (memory == NULL || len > header->request_head_size) {
+		return false;
+	}
+	struct hy_slot *slot = memory;
+	memset(slot, 0, sizeof *slot);
+	slot->request_state = HY_REQUEST_COMPLETE;
+	slot->aborted = 2; /* the body is not wanted */
+	slot->request_head_len = (uint32_t)len;
+	exchange->slot = slot;
+	exchange->index = LOCAL;
+	exchange->request_head = (const char *)memory + header->request_head_offset;
+	exchange->request_head_len = (uint32_t)len;
+	exchange->response_head = (char *)memory + header->response_head_offset;
+	exchange->announced = 0;
+	memcpy((char *)memory + header->request_head_offset, head, len);
+	return true;
+}
+
+bool hy_is_local(const struct hy_exchange *exchange)
+{
+	return exchange->slot != NULL && exchange->index == LOCAL;
 }
 
 bool hy_body_broken(const struct hy_exchange *exchange)
@@ -391,6 +429,10 @@ void hy_response_complete(struct hy_exchange *exchange, bool ring)
 void hy_release(struct hy_exchange *exchange)
 {
 	struct hy_slot *slot = exchange->slot;
+	if (hy_is_local(exchange)) {
+		exchange->slot = NULL;
+		return;
+	}
 	STORE(&me->requests, LOAD(&me->requests) + 1);
 	uint64_t claim = LOAD(&slot->claim);
 	STORE_RELEASE(&slot->claim, (claim & ~HY_CLAIM_STATE_MASK) | HY_DONE);

@@ -35,6 +35,12 @@ uint32_t hy_ring_response_head_size(void);
 void hy_ring_state(enum hy_worker_state state);
 /* Sleeps until there is a request and takes it: true. False: the front asked this worker to leave. */
 bool hy_ring_next(struct hy_exchange *exchange);
+/*
+ * An exchange that no front knows of, in memory of this process: its body is empty, its answer is thrown away. False
+ * when the head does not fit.
+ */
+bool hy_exchange_local(struct hy_exchange *exchange, const char *head, size_t len);
+bool hy_is_local(const struct hy_exchange *exchange);
 /* Whether the front asked this worker to leave. */
 bool hy_ring_quit(void);
 

@@ -130,6 +130,9 @@ void worker_boot(void)
 		         said ? "" : "; it must call hayate_handle_request($handler) in a loop");
 		zygote_failed(why);
 	}
+	if (options.rewind != REWIND_OFF && !handle_leaving()) {
+		handle_script_over(fatal);
+	}
 	enum hy_retired why = hy_ring_quit() ? HY_RETIRED_ASKED : fatal ? HY_RETIRED_FATAL : HY_RETIRED_SCRIPT_ENDED;
 	enum hy_retired limit = worker_after_request();
 	if (why == HY_RETIRED_SCRIPT_ENDED && limit != HY_RETIRED_NOT) {

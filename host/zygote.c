@@ -28,6 +28,8 @@
 static bool worker;
 static bool baseline[MAX_FDS];
 static pid_t pids[HY_MAX_WORKERS];
+/* The booted application was copied: workers are rewound to it. */
+static bool snapshot_taken;
 
 static void send_message(struct hy_message message, const char *text)
 {
@@ -133,6 +135,8 @@ const char *zygote_unshareable(void)
 /* In the child: a worker from here on. */
 static void become_worker(uint32_t number, pid_t zygote, const sigset_t *signals)
 {
+	/* First of all: what this process writes from here on has to be found. */
+	const char *wrong = snapshot_taken ? rewind_adopt() : NULL;
 	worker = true;
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	if (getppid() != zygote) {
@@ -140,6 +144,9 @@ static void become_worker(uint32_t number, pid_t zygote, const sigset_t *signals
 	}
 	sigprocmask(SIG_SETMASK, signals, NULL);
 	hy_ring_join(number);
+	if (wrong != NULL) {
+		zygote_failed(wrong);
+	}
 	if (!options.private_boot) {
 		close(HY_FD_CONTROL);
 	}
@@ -152,6 +159,9 @@ static void become_worker(uint32_t number, pid_t zygote, const sigset_t *signals
 static bool fork_worker(uint32_t number, const sigset_t *signals)
 {
 	pid_t zygote = getpid();
+	if (snapshot_taken) {
+		rewind_noticed();
+	}
 	pid_t pid = fork();
 	if (pid == 0) {
 		become_worker(number, zygote, signals);
@@ -247,11 +257,26 @@ void zygote_run(void)
 	}
 }
 
+void zygote_snapshot(void)
+{
+	if (options.rewind == REWIND_OFF || options.rewind == REWIND_FORK) {
+		return;
+	}
+	const char *wrong = snapshot_take(options.rewind);
+	if (wrong != NULL) {
+		log_format("Rewind is not possible here: %s. Each request runs in a process of its own instead.", wrong);
+		options.rewind = REWIND_FORK;
+		return;
+	}
+	snapshot_taken = true;
+}
+
 void zygote_adopt(void)
 {
 	const char *why = zygote_unshareable();
 	if (why != NULL) {
 		zygote_needs_private_boot(why);
 	}
+	zygote_snapshot();
 	zygote_run();
 }

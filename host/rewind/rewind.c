@@ -301,6 +301,13 @@ long rewind_point(void)
 	return (long)rewind_control->counters.rewinds;
 }
 
+const char *rewind_watch(void)
+{
+	const char *wrong = process_note();
+	rewind_control->active = wrong == NULL;
+	return wrong;
+}
+
 const char *rewind_error(void)
 {
 	return rewind_control->error;

@@ -11,6 +11,9 @@
  *   rewind_doubt()       after the work: whether something was left that a rewind does not take back
  *   rewind_back()        rewinds; does not return
  *
+ * Without tracking there is rewind_watch() instead: nothing is put back, but rewind_doubt() tells what would have been
+ * in doubt.
+ *
  * It promises that after rewind_back() the process continues in rewind_point() with every private writable page, the
  * break, the mappings, the descriptors it had at the point, working directory, umask, signal mask and dispositions as
  * they were there, or that it does not continue at all: a step that fails ends the process. Shared mappings and what
@@ -88,6 +91,9 @@ const char *rewind_adopt(void);
  */
 long rewind_point(void);
 const char *rewind_error(void);
+
+/* Notes what the process has now, for rewind_doubt() in it and in processes forked from it. NULL, or what failed. */
+const char *rewind_watch(void);
 
 /* To be asked after everything the work acquired was released and before rewind_back(). */
 enum rewind_doubt rewind_doubt(void);

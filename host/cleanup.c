@@ -1,0 +1,257 @@
+/*
+ * What a request acquired is given back before its memory is put back: the part of PHP's request shutdown that others
+ * can see. In PHP's order: shutdown functions, destructors, output, extensions, resources, objects.
+ *
+ * Each step runs in a zend_try of its own. A fatal error in one means that the rest of that step did not happen, and
+ * then the worker leaves. Memory is freed by nobody: it is put back whole.
+ */
+#include "host.h"
+#include "rewind/rewind.h"
+
+#include "php_output.h"
+#include "zend_closures.h"
+#include "zend_fibers.h"
+#include "zend_generators.h"
+#include "zend_interfaces.h"
+#include "zend_observer.h"
+#include "zend_weakrefs.h"
+
+/*
+ * Classes whose objects hold memory only (of others, free_obj is called). What they contain has its own place in the
+ * object store. Children of these count as well.
+ */
+static const char *const harmless_names[] = {"closure",
+                                             "generator",
+                                             "weakreference",
+                                             "weakmap",
+                                             "arrayobject",
+                                             "arrayiterator",
+                                             "splobjectstorage",
+                                             "splheap",
+                                             "splpriorityqueue",
+                                             "spldoublylinkedlist",
+                                             "splfixedarray",
+                                             "iteratoriterator",
+                                             "appenditerator",
+                                             "limititerator",
+                                             "filteriterator",
+                                             "cachingiterator",
+                                             "multipleiterator",
+                                             "datetime",
+                                             "datetimeimmutable",
+                                             "datetimezone",
+                                             "dateinterval",
+                                             "dateperiod",
+                                             "reflector",
+                                             "reflectionclass",
+                                             "reflectionproperty",
+                                             "reflectionmethod",
+                                             "reflectionfunction",
+                                             "reflectionparameter",
+                                             "reflectionnamedtype",
+                                             "reflectionattribute",
+                                             "hashcontext",
+                                             "fiber",
+                                             "domnode",
+                                             "domnodelist",
+                                             "domxpath",
+                                             "simplexmlelement",
+                                             "intldateformatter",
+                                             "numberformatter",
+                                             "collator",
+                                             "internaliterator",
+                                             "random\\randomizer"};
+#define MAX_HARMLESS 64
+static const zend_class_entry *harmless[MAX_HARMLESS];
+static int harmless_count;
+
+/*
+ * Extensions whose request shutdown frees memory only, or which are taken through it with each request (handle.c).
+ * Others are called: what they do there may be seen from outside.
+ */
+static const char *const silent_modules[] = {
+    "Core",       "date",      "libxml",    "pcre",     "standard",  "hash",    "json",         "spl",
+    "reflection", "ctype",     "dom",       "gd",       "intl",      "mysqlnd", "pdo",          "openssl",
+    "random",     "sodium",    "zlib",      "mbstring", "filter",    "session", "zend opcache", "xml",
+    "simplexml",  "xmlreader", "xmlwriter", "xsl",      "tokenizer", "iconv",   "fileinfo",     "calendar",
+    "exif",       "gettext",   "bcmath",    "posix",    "curl",      "hayate"};
+#define MAX_MODULES 64
+static const zend_module_entry *loud_modules[MAX_MODULES];
+static int loud_count;
+
+static bool doubtful;
+
+static bool is_silent(const char *name)
+{
+	for (size_t i = 0; i < sizeof silent_modules / sizeof silent_modules[0]; i++) {
+		if (strcasecmp(silent_modules[i], name) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void cleanup_prepare(void)
+{
+	harmless_count = 0;
+	for (size_t i = 0; i < sizeof harmless_names / sizeof harmless_names[0]; i++) {
+		const zend_class_entry *ce =
+		    zend_hash_str_find_ptr(CG(class_table), harmless_names[i], strlen(harmless_names[i]));
+		if (ce != NULL && harmless_count < MAX_HARMLESS) {
+			harmless[harmless_count++] = ce;
+		}
+	}
+	loud_count = 0;
+	const zend_module_entry *module;
+	ZEND_HASH_MAP_FOREACH_PTR(&module_registry, module)
+	{
+		if (module->request_shutdown_func != NULL && !is_silent(module->name) && loud_count < MAX_MODULES) {
+			loud_modules[loud_count++] = module;
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+}
+
+static bool is_harmless(const zend_class_entry *ce)
+{
+	for (; ce != NULL; ce = ce->parent) {
+		if (ce->type == ZEND_INTERNAL_CLASS) {
+			for (int i = 0; i < harmless_count; i++) {
+				if (harmless[i] == ce) {
+					return true;
+				}
+			}
+		}
+	}
+	return false;
+}
+
+static bool made_since(const zend_object *object)
+{
+	return object->handle >= snapshot_marks.objects;
+}
+
+/* As zval_call_destructor() in Zend/zend_execute_API.c, for objects that the request made. */
+static int is_last_reference(zval *value)
+{
+	if (Z_TYPE_P(value) == IS_INDIRECT) {
+		value = Z_INDIRECT_P(value);
+	}
+	return Z_TYPE_P(value) == IS_OBJECT && Z_REFCOUNT_P(value) == 1 && made_since(Z_OBJ_P(value))
+	           ? ZEND_HASH_APPLY_REMOVE
+	           : ZEND_HASH_APPLY_KEEP;
+}
+
+/* Global variables first, last one first; then all others in the order in which they were made. */
+static void call_destructors(void)
+{
+	uint32_t before;
+	do {
+		before = zend_hash_num_elements(&EG(symbol_table));
+		zend_hash_reverse_apply(&EG(symbol_table), is_last_reference);
+	} while (before != zend_hash_num_elements(&EG(symbol_table)));
+	zend_objects_store *store = &EG(objects_store);
+	EG(flags) |= EG_FLAGS_OBJECT_STORE_NO_REUSE;
+	zend_fiber_switch_block();
+	for (uint32_t i = snapshot_marks.objects; i < store->top; i++) {
+		zend_object *object = store->object_buckets[i];
+		if (!IS_OBJ_VALID(object) || OBJ_FLAGS(object) & IS_OBJ_DESTRUCTOR_CALLED) {
+			continue;
+		}
+		GC_ADD_FLAGS(object, IS_OBJ_DESTRUCTOR_CALLED);
+		if (object->handlers->dtor_obj != zend_objects_destroy_object || object->ce->destructor != NULL) {
+			GC_ADDREF(object);
+			object->handlers->dtor_obj(object);
+			GC_DELREF(object);
+		}
+	}
+	zend_fiber_switch_unblock();
+}
+
+static void close_resources(void)
+{
+	EG(flags) |= EG_FLAGS_IN_RESOURCE_SHUTDOWN;
+	for (zend_long i = EG(regular_list).nNextFreeElement - 1; i >= snapshot_marks.resources; i--) {
+		const zval *value = zend_hash_index_find(&EG(regular_list), (zend_ulong)i);
+		if (value != NULL && Z_RES_P(value)->ptr != NULL) {
+			zend_list_close(Z_RES_P(value));
+		}
+	}
+}
+
+static void free_objects(void)
+{
+	zend_objects_store *store = &EG(objects_store);
+	for (uint32_t i = store->top; i-- > snapshot_marks.objects;) {
+		zend_object *object = store->object_buckets[i];
+		if (!IS_OBJ_VALID(object) || OBJ_FLAGS(object) & IS_OBJ_FREE_CALLED ||
+		    object->handlers->free_obj == zend_object_std_dtor || is_harmless(object->ce)) {
+			continue;
+		}
+		GC_ADD_FLAGS(object, IS_OBJ_FREE_CALLED);
+		GC_ADDREF(object);
+		object->handlers->free_obj(object);
+	}
+}
+
+static void close_persistent(void)
+{
+	HashTable *list = &EG(persistent_list);
+	for (uint32_t i = list->nNumUsed; i-- > snapshot_marks.persistent;) {
+		Bucket *bucket = list->arData + i;
+		if (Z_TYPE(bucket->val) != IS_UNDEF) {
+			zend_hash_del_bucket(list, bucket);
+		}
+	}
+}
+
+static void shut_loud_modules_down(void)
+{
+	for (int i = loud_count; i-- > 0;) {
+		loud_modules[i]->request_shutdown_func(loud_modules[i]->type, loud_modules[i]->module_number);
+	}
+}
+
+static void step(void (*run)(void))
+{
+	zend_try
+	{
+		run();
+	}
+	zend_catch
+	{
+		doubtful = true;
+		/* As shutdown_destructors(): what could not be destroyed cleanly is not destroyed. */
+		zend_objects_store_mark_destructed(&EG(objects_store));
+	}
+	zend_end_try();
+}
+
+void cleanup_destructors(void)
+{
+	zend_try
+	{
+		call_destructors();
+	}
+	zend_catch
+	{
+		/* As PHP does: an error in a destructor ends the destructors, not the request. */
+		zend_objects_store_mark_destructed(&EG(objects_store));
+	}
+	zend_end_try();
+}
+
+bool cleanup_request(bool unwound)
+{
+	doubtful = false;
+	cleanup_destructors();
+	step(shut_loud_modules_down);
+	step(close_resources);
+	step(free_objects);
+	step(close_persistent);
+	if (unwound) {
+		/* A fatal error may have come while opcache's lock was held. */
+		step(opcache_after_bailout);
+	}
+	return !doubtful;
+}

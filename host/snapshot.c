@@ -1,0 +1,274 @@
+/*
+ * PHP's part of a snapshot (rewind/ does the memory): making the booted application fit for being put back again and
+ * again, and what must differ after each rewind.
+ *
+ * Promised: no object or resource of the boot is destroyed by a request; no random sequence is drawn twice; pages of
+ * ZendMM that were free hold nothing that has to be put back.
+ */
+#include "host.h"
+#include "rewind/rewind.h"
+
+#include "ext/random/php_random.h"
+#include "zend_gc.h"
+#include "zend_objects_API.h"
+
+#include <dlfcn.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define PAGE 4096ul
+#define CHUNK (2ul << 20)
+#define CHUNK_PAGES 512u
+#define MAX_UNUSED 65536
+
+struct snapshot_marks snapshot_marks;
+
+/* Zend/zend_alloc.c keeps these to itself. As of PHP 8.2, non-debug; checked before they are believed. */
+#if PHP_VERSION_ID < 80200 || PHP_VERSION_ID >= 80300
+#error "compare struct mm_heap and struct mm_chunk with Zend/zend_alloc.c of this PHP version"
+#endif
+#define MM_BINS 30
+struct mm_heap {
+	int use_custom_heap;
+	void *storage;
+	size_t size, peak;
+	void *free_slot[MM_BINS];
+	size_t real_size, real_peak, limit;
+	int overflow;
+	void *huge_list;
+	struct mm_chunk *main_chunk, *cached_chunks;
+	int chunks_count, peak_chunks_count, cached_chunks_count;
+};
+struct mm_chunk {
+	struct mm_heap *heap;
+	struct mm_chunk *next, *prev;
+	uint32_t free_pages, free_tail, num;
+};
+
+/* Where free_map lies in a chunk: its first page is always taken, so bit 0 is set, and the counts must agree. */
+static size_t free_map_offset(const struct mm_chunk *chunk)
+{
+	const uint8_t *at = (const uint8_t *)chunk;
+	for (size_t offset = 64 + sizeof(struct mm_heap); offset < 64 + sizeof(struct mm_heap) + 256; offset += 8) {
+		const uint64_t *map = (const uint64_t *)(const void *)(at + offset);
+		uint32_t used = 0;
+		for (size_t i = 0; i < CHUNK_PAGES / 64; i++) {
+			used += (uint32_t)__builtin_popcountll(map[i]);
+		}
+		/* map[0] of the page info that follows says "large run of one page": ZEND_MM_LRUN(ZEND_MM_FIRST_PAGE) */
+		const uint32_t *info = (const uint32_t *)(const void *)(map + CHUNK_PAGES / 64);
+		if ((map[0] & 1) && used == CHUNK_PAGES - chunk->free_pages && info[0] == (0x40000000u | 1u)) {
+			return offset;
+		}
+	}
+	return 0;
+}
+
+struct ranges {
+	struct rewind_range *at;
+	size_t count;
+};
+
+static void add_range(struct ranges *to, uintptr_t start, uintptr_t end)
+{
+	start = (start + PAGE - 1) & ~(PAGE - 1);
+	end &= ~(PAGE - 1);
+	if (start < end && to->count < MAX_UNUSED) {
+		to->at[to->count++] = (struct rewind_range){start, end};
+	}
+}
+
+/*
+ * What means nothing now: ZendMM's free pages, the VM stack above its top, the arena above its top. Nothing is
+ * reported when ZendMM is not as expected (another allocator by USE_ZEND_ALLOC=0, for one): slower, and correct.
+ */
+static void find_unused(struct ranges *to)
+{
+	to->count = 0;
+	const struct mm_heap *heap = (const struct mm_heap *)(const void *)zend_mm_get_heap();
+	const struct mm_chunk *first = (const struct mm_chunk *)((uintptr_t)heap & ~(CHUNK - 1));
+	if (heap->use_custom_heap != 0 || heap->main_chunk != first || first->heap != heap) {
+		return;
+	}
+	size_t offset = free_map_offset(first);
+	if (offset == 0) {
+		return;
+	}
+	const struct mm_chunk *chunk = first;
+	int seen = 0;
+	do {
+		if (chunk->heap != heap || ++seen > heap->chunks_count) {
+			to->count = 0;
+			return;
+		}
+		const uint64_t *map = (const uint64_t *)(const void *)((const uint8_t *)chunk + offset);
+		for (uint32_t p = 0; p < CHUNK_PAGES;) {
+			uint32_t from = p;
+			while (p < CHUNK_PAGES && !(map[p / 64] >> (p % 64) & 1)) {
+				p++;
+			}
+			add_range(to, (uintptr_t)chunk + from * PAGE, (uintptr_t)chunk + p * PAGE);
+			p += p == from;
+		}
+		chunk = chunk->next;
+	} while (chunk != first);
+	for (chunk = heap->cached_chunks; chunk != NULL; chunk = chunk->next) {
+		add_range(to, (uintptr_t)chunk + PAGE, (uintptr_t)chunk + CHUNK);
+	}
+	add_range(to, (uintptr_t)EG(vm_stack_top), (uintptr_t)EG(vm_stack_end));
+	add_range(to, (uintptr_t)CG(arena)->ptr, (uintptr_t)CG(arena)->end);
+}
+
+/*
+ * New blocks shall lie on pages that were free: those need not be put back. So the free blocks on pages that are partly
+ * taken are forgotten.
+ */
+static void forget_free_blocks(void)
+{
+	struct mm_heap *heap = (struct mm_heap *)(void *)zend_mm_get_heap();
+	if (heap->use_custom_heap == 0 && heap->main_chunk == (void *)((uintptr_t)heap & ~(CHUNK - 1))) {
+		memset(heap->free_slot, 0, sizeof heap->free_slot);
+	}
+}
+
+/* One more reference to everything that lives, and numbers from here on for what is to come. */
+static void pin(void)
+{
+	zend_objects_store *store = &EG(objects_store);
+	for (uint32_t i = 1; i < store->top; i++) {
+		zend_object *object = store->object_buckets[i];
+		if (IS_OBJ_VALID(object)) {
+			GC_ADDREF(object);
+		}
+	}
+	zend_resource *resource;
+	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource)
+	{
+		GC_ADDREF(resource);
+	}
+	ZEND_HASH_FOREACH_END();
+	/* -1: no free number below the top (ZEND_OBJECTS_STORE's FREE_LIST_END) */
+	store->free_list_head = -1;
+	if (store->top * 2 > store->size) {
+		/* Else each request would move the table. */
+		store->size *= 2;
+		store->object_buckets = erealloc(store->object_buckets, store->size * sizeof(zend_object *));
+	}
+	snapshot_marks.objects = store->top;
+	snapshot_marks.resources = EG(regular_list).nNextFreeElement;
+	snapshot_marks.persistent = EG(persistent_list).nNumUsed;
+}
+
+/* OpenSSL's generator keeps its state in memory that is put back; the kernel's does not. */
+static int kernel_random(unsigned char *to, int len)
+{
+	for (int done = 0; done < len;) {
+		ssize_t n = getrandom(to + done, (size_t)(len - done), 0);
+		if (n <= 0) {
+			return 0;
+		}
+		done += (int)n;
+	}
+	return 1;
+}
+static int kernel_status(void)
+{
+	return 1;
+}
+/* RAND_METHOD of openssl/rand.h, which is deprecated and works in all of 3.x */
+static const struct {
+	int (*seed)(const void *, int);
+	int (*bytes)(unsigned char *, int);
+	void (*cleanup)(void);
+	int (*add)(const void *, int, double);
+	int (*pseudo)(unsigned char *, int);
+	int (*status)(void);
+} kernel_method = {NULL, kernel_random, NULL, NULL, kernel_random, kernel_status};
+
+/* Entropy is fetched for many requests at once, into memory that rewinds leave alone. */
+static struct entropy {
+	size_t used;
+	uint32_t words[1024];
+} * entropy;
+
+static uint32_t next_word(void)
+{
+	if (entropy->used == sizeof entropy->words / sizeof entropy->words[0]) {
+		if (!kernel_random((unsigned char *)entropy->words, sizeof entropy->words)) {
+			log_format("The kernel gave no random bytes; this worker ends.");
+			_exit(71);
+		}
+		entropy->used = 0;
+	}
+	uint32_t word = entropy->words[entropy->used];
+	entropy->words[entropy->used++] = 0;
+	return word;
+}
+
+static void forget_randomness(void)
+{
+	int (*set_method)(const void *) = (int (*)(const void *))dlsym(RTLD_DEFAULT, "RAND_set_rand_method");
+	if (set_method != NULL) {
+		set_method(&kernel_method);
+	}
+	/* With 0 bytes SQLite forgets its generator and seeds it anew at its next use. */
+	void *sqlite = dlopen("libsqlite3.so.0", RTLD_NOW | RTLD_NOLOAD);
+	void (*sqlite_random)(int, void *) =
+	    sqlite == NULL ? NULL : (void (*)(int, void *))dlsym(sqlite, "sqlite3_randomness");
+	if (sqlite_random != NULL) {
+		sqlite_random(0, NULL);
+	}
+	/* Its own reference stays: the library is part of the snapshot. */
+	RANDOM_G(mt19937_seeded) = false;
+	RANDOM_G(combined_lcg_seeded) = false;
+}
+
+void snapshot_seed(void)
+{
+	/* The range of the two generators' states: ext/random/engine_combinedlcg.c, P. L'Ecuyer, CACM 31 (1988). */
+	int32_t *state = ((php_random_status_state_combinedlcg *)RANDOM_G(combined_lcg)->state)->state;
+	state[0] = (int32_t)(next_word() % 2147483562u) + 1;
+	state[1] = (int32_t)(next_word() % 2147483398u) + 1;
+	RANDOM_G(combined_lcg_seeded) = true;
+}
+
+static struct ranges unused;
+
+const char *snapshot_entropy(void)
+{
+	if (entropy == NULL && (entropy = rewind_keep(sizeof *entropy)) == NULL) {
+		return "no memory for the rewinder";
+	}
+	/* Empty: a process must not draw what its siblings draw. */
+	entropy->used = sizeof entropy->words / sizeof entropy->words[0];
+	return NULL;
+}
+
+const char *snapshot_take(enum rewind_tracking tracking)
+{
+	unused.at = rewind_keep(MAX_UNUSED * sizeof *unused.at);
+	if (snapshot_entropy() != NULL || unused.at == NULL) {
+		return "no memory for the rewinder";
+	}
+	gc_collect_cycles();
+	pin();
+	cleanup_prepare();
+	forget_randomness();
+	zend_mm_gc(zend_mm_get_heap());
+	forget_free_blocks();
+	find_unused(&unused);
+	return rewind_snapshot(tracking, unused.at, unused.count);
+}
+
+const char *snapshot_check(void)
+{
+	struct ranges again = {.at = rewind_keep(MAX_UNUSED * sizeof *again.at)};
+	if (again.at == NULL) {
+		return "no memory for the rewinder";
+	}
+	find_unused(&again);
+	if (again.count != unused.count || memcmp(again.at, unused.at, again.count * sizeof *again.at) != 0) {
+		return "PHP's memory changed between snapshot and point";
+	}
+	return snapshot_entropy();
+}
