@@ -37,6 +37,8 @@ __all__ = [
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 #: A worker script that includes the requested .php file, as php-fpm would run it: any docroot in worker mode.
 GENERIC_WORKER = pathlib.Path(__file__).resolve().with_name("generic_worker.php")
+#: The same for rewinding: it puts nothing back by itself.
+REWIND_WORKER = pathlib.Path(__file__).resolve().with_name("rewind_worker.php")
 
 PHP_VERSION = os.environ.get("HAYATE_PHP_VERSION", "8.2")
 ROOT = os.geteuid() == 0

@@ -230,8 +230,8 @@ ACCEPTED: list[Accepted] = [
         "body",
         "in worker mode PHP is not starting up: a warning names the function that takes the request, and its line",
         reference=r"error\[(message|file|line)\] = .*",
-        hayate=r"error\[(message\] = .hayate_handle_request\(\): .*|file\] = .*generic_worker.php.|line\] = \d+)",
-        modes=("worker",),
+        hayate=r"error\[(message\] = .hayate_handle_request\(\): .*|file\] = .*(generic|rewind)_worker.php.|line\] = \d+)",
+        modes=("worker", "rewind"),
     ),
     # --- static files and directories
     Accepted("routing/redirect", "header:location", RELATIVE, hayate="/[^/].*"),

@@ -62,7 +62,7 @@ class Accepted:
     request: str = "*"
     reference: str | None = None
     hayate: str | None = None
-    modes: Sequence[str] = ("classic", "worker")
+    modes: Sequence[str] = ("classic", "worker", "rewind")
 
     def covers(self, request: Request, difference: Difference) -> bool:
         """Whether this entry accepts `difference` (the case and the mode having been looked at already)."""

@@ -8,7 +8,7 @@ import pathlib
 import shutil
 
 from lib.process import temporary_directory
-from lib.servers import GENERIC_WORKER, ROOT, Hayate, NginxFpm
+from lib.servers import GENERIC_WORKER, REWIND_WORKER, ROOT, Hayate, NginxFpm
 
 from .dsl import HOST, Case
 from .play import Answer, play
@@ -30,6 +30,7 @@ class Site:
         self.tmp.chmod(0o777)
         shutil.copytree(HERE / "cases", self.docroot, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
         self.worker = shutil.copy(GENERIC_WORKER, self.dir)
+        self.rewind_worker = shutil.copy(REWIND_WORKER, self.dir)
         (self.docroot / "routing" / "linked.php").symlink_to("plain.php")
         (self.docroot / "routing" / "scripts").symlink_to("directory", target_is_directory=True)
         for path in self.docroot.rglob("*"):
@@ -48,7 +49,8 @@ class Site:
             "sendmail_path": "/bin/false",
             "apc.shm_size": "8M",
         }
-        places = {"docroot": self.docroot, "tmp": self.tmp, "worker": self.worker}
+        workers = f"{self.worker}:{self.rewind_worker}"
+        places = {"docroot": self.docroot, "tmp": self.tmp, "worker": workers}
         return fixed | {key: value.format(**places) for key, value in profile.ini.items()}
 
 
@@ -77,8 +79,15 @@ class Servers:
         if kind == "reference":
             front = "/index.php" if self._profile.front else None
             return NginxFpm(root, ini=ini, server_name=HOST, front_controller=front)
-        worker = self._site.worker if kind == "worker" else None
-        return Hayate(root, ini=ini, worker=worker, workers=2, user="www-data" if ROOT else None)
+        scripts = {"classic": None, "worker": self._site.worker, "rewind": self._site.rewind_worker}
+        args = {
+            "classic": (),
+            "worker": ("--rewind", "off"),
+            # Nothing is warmed up, so that each request is the first; each rewind is followed by a comparison of all memory.
+            "rewind": ("--rewind", "on", "--warmup", "off", "--rewind-verify", "1"),
+        }
+        user = "www-data" if ROOT else None
+        return Hayate(root, ini=ini, worker=scripts[kind], workers=2, user=user, args=args[kind])
 
     def play(self, case: Case, kind: str) -> list[Answer]:
         return play(case, self.server(kind), f"/{case.theme}" if self.prefix_of_theme else "")

@@ -19,7 +19,7 @@ from .play import Answer
 from .profiles import PROFILES
 
 HERE = pathlib.Path(__file__).parent
-MODES = ("classic", "worker")
+MODES = ("classic", "worker", "rewind")
 
 
 def load_cases() -> list[Case]:
@@ -39,8 +39,8 @@ BY_PROFILE = sorted(CASES, key=lambda case: list(PROFILES).index(case.profile))
 
 
 #: Which accepted differences occurred and which cases ran, by mode: for the entries whose case is a pattern.
-OCCURRED: dict[str, set[int]] = {"classic": set(), "worker": set(), "reference": set()}
-RAN: dict[str, set[str]] = {"classic": set(), "worker": set(), "reference": set()}
+OCCURRED: dict[str, set[int]] = {"classic": set(), "worker": set(), "rewind": set(), "reference": set()}
+RAN: dict[str, set[str]] = {"classic": set(), "worker": set(), "rewind": set(), "reference": set()}
 
 
 def check(case: Case, mode: str, reference: list[Answer], answers: list[Answer]) -> None:
@@ -85,6 +85,12 @@ def test_classic(case: Case, fleet: dict[str, Servers], hayate_command: pathlib.
 def test_worker(case: Case, fleet: dict[str, Servers], worker_mode: None) -> None:
     servers = fleet[case.profile]
     check(case, "worker", servers.reference(case), servers.play(case, "worker"))
+
+
+@pytest.mark.parametrize("case", [case for case in BY_PROFILE if not case.classic_only], ids=repr)
+def test_rewind(case: Case, fleet: dict[str, Servers], worker_mode: None) -> None:
+    servers = fleet[case.profile]
+    check(case, "rewind", servers.reference(case), servers.play(case, "rewind"))
 
 
 @pytest.mark.parametrize("mode", MODES)

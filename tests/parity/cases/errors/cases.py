@@ -25,7 +25,7 @@ UNCAUGHT = (
 )
 #: What stands below the script in a backtrace: {main} in classic mode, the worker's script and its loop in worker mode.
 FRAMES: Replacement = (
-    rb"(?:(?m:^)#\d+ [^\n]*generic_worker\.php[^\n]*\n(?:#\d+ [^\n]*\n)*?)?(?m:^)#\d+ \{main\}",
+    rb"(?:(?m:^)#\d+ [^\n]*(?:generic|rewind)_worker\.php[^\n]*\n(?:#\d+ [^\n]*\n)*?)?(?m:^)#\d+ \{main\}",
     b"<main>",
 )
 ANY_SIZE: Replacement = (rb"\(tried to allocate \d+ bytes\)", b"(tried to allocate N bytes)")
