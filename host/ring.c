@@ -213,6 +213,7 @@ bool hy_ring_next(struct hy_exchange *exchange)
 		STORE_SEQ(&me->wake, 0u);
 		HY_STEP(4);
 		__atomic_fetch_or(mask, bit, __ATOMIC_SEQ_CST);
+		FENCE();
 		HY_STEP(5);
 		/* Announced; look again before sleeping. */
 		bool taken = take(exchange);
