@@ -29,6 +29,11 @@ pub enum Command {
     ///
     /// Takes what `serve` takes. Exit status 0: it can be served; 2: it cannot, and the error says where and why.
     Check(Box<ServeArgs>),
+    /// Boot the applications, make sample requests, and say what each costs and what to change
+    ///
+    /// Takes what `serve` takes, and listens nowhere. Exit status 1: an application does not boot; 2: the configuration is
+    /// wrong.
+    Explain(Box<ExplainArgs>),
     /// Say what a running server does
     ///
     /// Exit status: 0 it runs, 1 none answers, 3 it is still starting.
@@ -108,6 +113,19 @@ fn key_value(text: &str) -> Result<KeyValue, String> {
         Some((key, value)) if !key.trim().is_empty() => Ok(KeyValue(key.trim().into(), value.into())),
         _ => Err("write KEY=VALUE".into()),
     }
+}
+
+/// What `explain` takes.
+#[derive(Debug, Clone, Args)]
+pub struct ExplainArgs {
+    #[command(flatten)]
+    pub serve: ServeArgs,
+    /// Path to request as a sample; repeatable [default: /]
+    #[arg(long, value_name = "PATH")]
+    pub url: Vec<String>,
+    /// Print everything, as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What `serve` and `check` take.

@@ -142,6 +142,7 @@ mod tests {
                 rewind: Rewind::On,
                 warmup: vec!["/".into()],
                 rewind_verify: None,
+                explain: None,
                 development: false,
                 no_new_privileges: true,
                 open_files: None,

@@ -5,6 +5,7 @@ mod check;
 mod client;
 mod config;
 mod control;
+mod explain;
 mod fallback;
 mod framework;
 mod generate;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(args) => return serve::run(*args),
         Command::Check(args) => return check::run(&args),
+        Command::Explain(args) => return explain::run(&args),
         Command::Status { control, json } => talk(client::status(&control, json)),
         Command::Reload { control } => talk(client::reload(&control)),
         Command::Stop { control } => talk(client::stop(&control)),

@@ -89,7 +89,9 @@ impl Supervisor {
         match self.said.take() {
             Some(Message::PrivateBoot { why }) => {
                 tracing::warn!(app, "each worker boots by itself: {why}");
-                self.shared.table().boot = Boot::Private;
+                let mut table = self.shared.table();
+                table.boot = Boot::Private;
+                table.private_boot = Some(why);
                 self.host_at = now;
             }
             said if !host.ready => {

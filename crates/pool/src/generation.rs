@@ -60,6 +60,8 @@ pub enum Health {
 pub(crate) struct Table {
     pub(crate) phase: Phase,
     pub(crate) boot: Boot,
+    /// Why each worker boots by itself, if so.
+    pub(crate) private_boot: Option<String>,
     pub(crate) php: Option<String>,
     pub(crate) zygote: Option<i32>,
     pub(crate) workers: BTreeMap<u32, Worker>,
@@ -113,6 +115,7 @@ impl Generation {
             table: Mutex::new(Table {
                 phase: Phase::Booting,
                 boot: Boot::Shared,
+                private_boot: None,
                 php: None,
                 zygote: None,
                 workers: BTreeMap::new(),
@@ -236,6 +239,7 @@ impl Generation {
                 (Mode::Worker { .. }, Boot::Private) => "private",
                 _ => "shared",
             },
+            private_boot: table.private_boot.clone(),
             rewind: (spec.rewind != Rewind::Off).then_some(rewind),
             php: table.php.clone(),
             zygote: table.zygote,

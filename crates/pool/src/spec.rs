@@ -65,6 +65,8 @@ pub struct Spec {
     pub warmup: Vec<String>,
     /// Compare all memory with the snapshot after every so many rewinds, for debugging.
     pub rewind_verify: Option<u64>,
+    /// Where the host is to write what it sees, for `hayate explain`.
+    pub explain: Option<PathBuf>,
     /// Development mode of the host.
     pub development: bool,
     /// Sets `PR_SET_NO_NEW_PRIVS` in the host.
@@ -114,6 +116,9 @@ impl Spec {
             add("--max-memory", bytes.to_string().into());
         }
         add("--no-new-privileges", u8::from(self.no_new_privileges).to_string().into());
+        if let Some(file) = &self.explain {
+            add("--explain", file.into());
+        }
         if self.development {
             args.push("--dev".into());
         }
@@ -159,6 +164,7 @@ mod tests {
             rewind,
             warmup: vec!["/".into(), "/a b".into()],
             rewind_verify: Some(100),
+            explain: None,
             development: false,
             no_new_privileges: true,
             open_files: None,

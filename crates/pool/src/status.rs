@@ -46,6 +46,8 @@ pub struct Status {
     pub mode: &'static str,
     /// `shared` or `private`: whether workers share the pages of one boot. Of no meaning in classic mode.
     pub boot: &'static str,
+    /// Why it is private.
+    pub private_boot: Option<String>,
     /// Rewinding; `None` where it is off, as in classic mode.
     pub rewind: Option<RewindStatus>,
     /// PHP's version, once the host has told it.

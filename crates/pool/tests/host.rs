@@ -72,6 +72,7 @@ fn spec(dir: &Path, worker: Option<&str>) -> Spec {
         rewind: Rewind::Off,
         warmup: Vec::new(),
         rewind_verify: None,
+        explain: None,
         development: false,
         no_new_privileges: true,
         open_files: Some(777),

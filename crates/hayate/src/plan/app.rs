@@ -168,6 +168,7 @@ impl AppResolver<'_> {
                 rewind: running.rewind,
                 warmup: running.warmup,
                 rewind_verify: running.rewind_verify,
+                explain: None,
                 development: self.development,
                 no_new_privileges: self.no_new_privileges,
                 open_files: None,

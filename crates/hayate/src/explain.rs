@@ -1,0 +1,304 @@
+//! `hayate explain`: boots an application with one worker, makes a few sample requests, and reports what was seen.
+//!
+//! Some of it is measured here, from outside: the boot's length, the memory's kinds, how long the samples take, what the worker counts.
+//! The rest only the host can know. It is started with `--explain FILE` and appends one JSON object a line to that file, an [`Event`]
+//! each, every line by one write(2) to a descriptor that it opens and closes for it (so that no descriptor of its own is among
+//! those of the boot). Lines come in the order of what happened: one `boot`, any number of `frozen` and `warmup`, one `snapshot`,
+//! then a `request` after each rewind (or retirement). What this version does not know is skipped.
+
+mod memory;
+mod report;
+
+use std::{
+    fs, io,
+    path::Path,
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use hayate_front::{AccessLog, ListenAddr, Listener, runtime};
+use hayate_pool::{Generation, Mode, Rewind, RewindTotals, Spec};
+use hayate_ring::Hub;
+use http_body_util::{BodyExt, Empty};
+use hyper::{Request, body::Bytes, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use serde::{Deserialize, Serialize};
+use tokio::{
+    net::UnixStream,
+    sync::{mpsc, watch},
+};
+
+use crate::{
+    args::ExplainArgs,
+    config::LogLevel,
+    logging,
+    plan::{App, Plan},
+    server::Server,
+};
+use report::{Report, Sample};
+
+/// Whether the host knows `--explain`; until it does, the report has what can be measured from outside.
+const HOST_EXPLAINS: bool = false;
+/// How often each sample is requested; the report has the medians.
+const REPETITIONS: usize = 5;
+
+/// One line that the host writes. Times are in µs, memory in pages of 4096 bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The boot has reached its first `hayate_handle_request()`.
+    Boot {
+        /// From PHP's start to there.
+        us: u64,
+        /// PHP files that were included.
+        files: u64,
+    },
+    /// Something that boot-time code did and whose outcome all requests will see.
+    Frozen {
+        /// `time`, `random`, `environment`, `file`, `connection` or `thread`.
+        kind: String,
+        /// The function that was called, the file or the address; no value of a secret.
+        what: String,
+        /// `file:line` of the first time.
+        #[serde(default)]
+        at: Option<String>,
+        /// How often.
+        count: u64,
+    },
+    /// A warm-up request is over.
+    Warmup {
+        /// As configured.
+        path: String,
+        /// The handler's time.
+        us: u64,
+        /// The answer's status.
+        status: u16,
+    },
+    /// The snapshot was taken.
+    Snapshot {
+        /// `file:line` of the call to `hayate_handle_request()`.
+        at: String,
+        /// How long it took.
+        us: u64,
+        /// What stands in the way of better tracking; empty for the best.
+        #[serde(default)]
+        tracking_why: String,
+        /// Its memory, by kind.
+        regions: Vec<Region>,
+    },
+    /// A request was rewound, or was the worker's last.
+    Request {
+        /// The handler's time.
+        us: u64,
+        /// As in [`hayate_pool::Doubt::label`], when the worker retired instead.
+        #[serde(default)]
+        retired: Option<String>,
+        /// What was written, largest first.
+        causes: Vec<Cause>,
+    },
+    /// From a newer host.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Memory of the snapshot of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Region {
+    /// Such as `PHP heap`, `malloc`, `stack`, `libphp8.2.so`.
+    pub kind: String,
+    /// Pages that are put back when they were written.
+    pub pages: u64,
+    /// Pages that held nothing at the snapshot, and are left alone.
+    #[serde(default)]
+    pub unused: u64,
+}
+
+/// Pages that a request wrote, by where they lie.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cause {
+    /// Such as `objects of the boot: App\Kernel`, or a region's kind.
+    pub what: String,
+    /// How many.
+    pub pages: u64,
+}
+
+/// Reads what the host wrote. Lines that are no events are left out.
+fn events(text: &str) -> Vec<Event> {
+    text.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .filter(|event| *event != Event::Unknown)
+        .collect()
+}
+
+/// Prints the report for each application. Exit status 1: it does not boot; 2: the configuration is wrong.
+pub fn run(args: &ExplainArgs) -> ExitCode {
+    let plan = match Plan::load(&args.serve) {
+        Ok(plan) => plan,
+        Err(error) => {
+            eprintln!("hayate: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    logging::init(LogLevel::Warn, plan.log_format);
+    match explain_all(&plan, args) {
+        Ok(reports) => {
+            if args.json {
+                println!("{}", serde_json::to_string_pretty(&reports).expect("plain data"));
+            } else {
+                reports.iter().for_each(|report| print!("{report}"));
+            }
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("hayate: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn explain_all(plan: &Plan, args: &ExplainArgs) -> Result<Vec<Report>> {
+    let hub = Hub::new().context("eventfd")?;
+    let runtime = runtime::build(&hub).context("cannot start the event loop")?;
+    let dir = tempfile::tempdir().context("a temporary directory")?;
+    let urls = if args.url.is_empty() { vec!["/".to_owned()] } else { args.url.clone() };
+    let reports = runtime.block_on(async {
+        let _watch = runtime::watch(&hub).context("cannot watch the workers' eventfd")?;
+        let mut reports = Vec::new();
+        for app in &plan.apps {
+            reports.push(explain(plan, app, &urls, &hub, dir.path()).await?);
+        }
+        Ok(reports)
+    });
+    runtime.shutdown_background();
+    reports
+}
+
+async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &Path) -> Result<Report> {
+    let file = dir.join("events");
+    fs::write(&file, "").context("the temporary directory")?;
+    let spec = Spec { workers: 1..=1, explain: HOST_EXPLAINS.then(|| file.clone()), ..app.spec.clone() };
+    let started = Instant::now();
+    let generation = Generation::start(spec, hub).context("cannot make the shared memory")?;
+    if let Err(error) = generation.booted().await {
+        generation.kill().await;
+        anyhow::bail!("{error}");
+    }
+    let boot = started.elapsed();
+
+    // One application, on a socket that nobody else knows.
+    let app = App { hosts: Vec::new(), path: "/".into(), spec: generation.spec().clone(), ..app.clone() };
+    let alone = Plan { apps: vec![app.clone()], ..plan.clone() };
+    let (orders, _) = mpsc::unbounded_channel();
+    let server = Server::new(&alone, AccessLog::off(), orders);
+    server.install(&alone, AccessLog::off(), vec![Arc::clone(&generation)]);
+    let socket = dir.join("http");
+    let listener = Listener::bind(&ListenAddr::Unix(socket.clone()))?;
+    let (stop, stopped) = watch::channel(false);
+    tokio::spawn(Arc::clone(&server.front).serve(listener, stopped));
+
+    let booted = generation.status();
+    let process = booted.zygote.filter(|_| booted.boot == "shared");
+    let process = process.or(booted.workers.first().map(|worker| worker.pid));
+    let memory = process.map(memory::by_kind).transpose().unwrap_or_default().unwrap_or_default();
+    let mut samples = Vec::new();
+    for url in urls {
+        samples.push(sample(&generation, &socket, url).await?);
+    }
+    let status = generation.status();
+    stop.send_replace(true);
+    generation.kill().await;
+    let told = events(&fs::read_to_string(&file).unwrap_or_default());
+    fs::remove_file(&file).and(fs::remove_file(&socket)).or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })?;
+    Ok(Report::new(&app, &status, boot, memory, samples, told))
+}
+
+/// Requests a path several times, one after the other, and waits for the rewind after each.
+async fn sample(generation: &Generation, socket: &Path, path: &str) -> Result<Sample> {
+    let rewinds =
+        matches!(generation.spec().mode, Mode::Worker { .. }) && generation.spec().rewind != Rewind::Off;
+    let totals = || generation.status().rewind.map(|rewind| rewind.totals).unwrap_or_default();
+    let ended = || generation.status().restarts.values().sum::<u64>();
+    let (mut times, mut costs) = (Vec::new(), Vec::new());
+    let (mut status, mut bytes) = (0, 0);
+    for _ in 0..REPETITIONS {
+        let (before, ended_before) = (totals(), ended());
+        let start = Instant::now();
+        (status, bytes) = get(socket, path).await?;
+        times.push(start.elapsed());
+        let patience = Instant::now() + Duration::from_millis(if rewinds { 1000 } else { 0 });
+        while totals().rewinds == before.rewinds && ended() == ended_before && Instant::now() < patience {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        costs.push((before, totals()));
+    }
+    let median = |mut of: Vec<u64>| {
+        of.sort_unstable();
+        of[of.len() / 2]
+    };
+    let cost = |field: fn(&RewindTotals) -> u64| {
+        median(costs.iter().map(|(before, after)| field(after).saturating_sub(field(before))).collect())
+    };
+    Ok(Sample {
+        path: path.to_owned(),
+        status,
+        bytes,
+        us: median(times.iter().map(|time| time.as_micros() as u64).collect()),
+        clean_ns: cost(|totals| totals.clean_ns),
+        scan_ns: cost(|totals| totals.scan_ns),
+        copy_ns: cost(|totals| totals.copy_ns),
+        cold_pages: cost(|totals| totals.cold_pages),
+        causes: Vec::new(),
+        retired: None,
+    })
+}
+
+async fn get(socket: &Path, path: &str) -> Result<(u16, u64)> {
+    let stream = UnixStream::connect(socket).await?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let driver = tokio::spawn(connection);
+    let request = Request::get(path)
+        .header("host", "localhost")
+        .header("user-agent", "hayate explain")
+        .body(Empty::<Bytes>::new())
+        .with_context(|| format!("--url {path}"))?;
+    let response = sender.send_request(request).await.context("the sample request failed")?;
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.context("the sample's answer broke off")?.to_bytes();
+    driver.abort();
+    Ok((status, body.len() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_of_the_host() {
+        let text = concat!(
+            r#"{"event":"boot","us":81000,"files":212}"#,
+            "\n",
+            r#"{"event":"frozen","kind":"time","what":"time()","at":"/srv/a.php:3","count":2}"#,
+            "\n",
+            r#"{"event":"frozen","kind":"connection","what":"tcp 127.0.0.1:6379","count":1}"#,
+            "\n",
+            r#"{"event":"warmup","path":"/","us":900,"status":200}"#,
+            "\n",
+            r#"{"event":"snapshot","at":"/srv/worker.php:9","us":700,"regions":[{"kind":"PHP heap","pages":900,"unused":100}]}"#,
+            "\n",
+            r#"{"event":"request","us":300,"causes":[{"what":"PHP heap","pages":40}]}"#,
+            "\n",
+            r#"{"event":"of the future","x":1}"#,
+            "\nnonsense\n",
+        );
+        let events = events(text);
+        assert_eq!(events.len(), 6);
+        assert_eq!(events[0], Event::Boot { us: 81000, files: 212 });
+        assert!(matches!(&events[2], Event::Frozen { at: None, count: 1, .. }));
+        assert!(matches!(&events[5], Event::Request { retired: None, causes, .. } if causes[0].pages == 40));
+    }
+}

@@ -1,0 +1,308 @@
+//! The report of `hayate explain`: what is in it, how it looks, and the rules by which it gives advice.
+
+use std::{fmt, time::Duration};
+
+use hayate_pool::{DOUBTS, Mode, Rewind, Status};
+use serde::Serialize;
+
+use super::{Cause, Event, Region, memory::Kind};
+use crate::{php, plan::App};
+
+/// Pages beyond the hot set above which a sample is worth a word: each costs about a µs for the fault and the copy.
+const MANY_PAGES: u64 = 200;
+
+/// One application.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    name: String,
+    php: String,
+    /// `classic` or `worker`.
+    mode: &'static str,
+    /// The worker script.
+    script: Option<String>,
+    /// `off`, `on` or `fork`.
+    rewind: Rewind,
+    /// What the worker uses.
+    tracking: Option<String>,
+    /// What stands in the way of better tracking.
+    tracking_why: String,
+    /// `shared` or `private`.
+    boot: &'static str,
+    /// From the start of the process to the first worker that could serve, warm-up and snapshot included, in µs.
+    boot_us: u64,
+    /// Why it is private, or why a framework's boot script is not used.
+    remarks: Vec<String>,
+    /// Of the process that was booted.
+    memory: Vec<Kind>,
+    /// Paths.
+    warmup: Vec<String>,
+    /// Where it was taken, and of what it consists.
+    snapshot: Option<Snapshot>,
+    /// What boot-time code did and all requests see.
+    frozen: Vec<Event>,
+    /// How the warm-up went.
+    warmed: Vec<Event>,
+    /// Pages that are put back after each request without looking.
+    hot_pages: u32,
+    samples: Vec<Sample>,
+    advice: Vec<String>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Snapshot {
+    at: String,
+    us: u64,
+    regions: Vec<Region>,
+}
+
+/// A sample request: medians of several.
+#[derive(Debug, Clone, Serialize)]
+pub struct Sample {
+    pub path: String,
+    /// Of the last answer.
+    pub status: u16,
+    /// Its body.
+    pub bytes: u64,
+    /// As the client sees it, the rewind not included.
+    pub us: u64,
+    pub clean_ns: u64,
+    pub scan_ns: u64,
+    pub copy_ns: u64,
+    pub cold_pages: u64,
+    /// Where the last of them wrote, largest first.
+    pub causes: Vec<Cause>,
+    /// Why the worker retired rather than be rewound.
+    pub retired: Option<String>,
+}
+
+impl Report {
+    /// `told` is what the host wrote.
+    pub fn new(
+        app: &App,
+        status: &Status,
+        boot: Duration,
+        memory: Vec<Kind>,
+        mut samples: Vec<Sample>,
+        told: Vec<Event>,
+    ) -> Report {
+        let (mut snapshot, mut frozen, mut warmed, mut requests) = (None, Vec::new(), Vec::new(), Vec::new());
+        let mut tracking_why = String::new();
+        for event in told {
+            match event {
+                Event::Snapshot { at, us, tracking_why: why, regions } => {
+                    snapshot = Some(Snapshot { at, us, regions });
+                    tracking_why = why;
+                }
+                Event::Frozen { .. } => frozen.push(event),
+                Event::Warmup { .. } => warmed.push(event),
+                Event::Request { retired, causes, .. } => requests.push((retired, causes)),
+                Event::Boot { .. } | Event::Unknown => {}
+            }
+        }
+        // They come in the order of the requests, which were made one after the other.
+        let repetitions = super::REPETITIONS;
+        for (sample, requests) in samples.iter_mut().zip(requests.chunks(repetitions)) {
+            sample.retired = requests.iter().find_map(|(retired, _)| retired.clone());
+            sample.causes = requests.last().map(|(_, causes)| causes.clone()).unwrap_or_default();
+        }
+        let spec = &app.spec;
+        let rewind = status.rewind.as_ref();
+        let mut report = Report {
+            name: spec.name.clone(),
+            php: status.php.clone().unwrap_or_default(),
+            mode: status.mode,
+            script: match &spec.mode {
+                Mode::Worker { script } => Some(script.display().to_string()),
+                Mode::Classic => None,
+            },
+            rewind: spec.rewind,
+            tracking: rewind.and_then(|rewind| rewind.tracking).map(str::to_owned),
+            tracking_why,
+            boot: status.boot,
+            boot_us: boot.as_micros() as u64,
+            remarks: app.remark.iter().chain(&status.private_boot).cloned().collect(),
+            memory,
+            warmup: spec.warmup.clone(),
+            snapshot,
+            frozen,
+            warmed,
+            hot_pages: rewind.map_or(0, |rewind| rewind.hot_pages),
+            samples,
+            advice: Vec::new(),
+        };
+        if report.tracking_why.is_empty()
+            && report.rewind == Rewind::On
+            && let Some(tracking) = php::tracking(&spec.host)
+        {
+            report.tracking_why = tracking.why;
+        }
+        report.advice = report.advise(status);
+        report
+    }
+
+    fn advise(&self, status: &Status) -> Vec<String> {
+        let mut advice = Vec::new();
+        if self.mode == "worker" && self.rewind == Rewind::Off {
+            advice.push(
+                "State is kept from one visitor to the next. rewind = \"on\" (--rewind on) gives each a freshly booted application"
+                    .into(),
+            );
+        }
+        if self.rewind == Rewind::On && self.tracking.as_deref() == Some("fork") {
+            advice.push(format!(
+                "This kernel tracks no writes ({}), so each request runs in a fork. Linux 6.7 or later makes it many times faster; in a \
+                 container the seccomp profile has to allow userfaultfd",
+                self.tracking_why
+            ));
+        }
+        if self.boot == "private" {
+            advice.push(
+                "Each worker boots by itself, so it starts later and shares less memory. Open connections in the request that needs them"
+                    .into(),
+            );
+        }
+        if self.rewind != Rewind::Off && self.warmup.is_empty() {
+            advice.push("Without warm-up each request loads its classes anew. Name a path that does the usual work: warmup".into());
+        }
+        for event in &self.warmed {
+            if let Event::Warmup { path, status, .. } = event
+                && *status >= 300
+            {
+                advice.push(format!(
+                    "The warm-up request {path} was answered with {status}, which hardly does the usual work. Name another: warmup"
+                ));
+                break;
+            }
+        }
+        for (kind, remedy) in [
+            (
+                "time",
+                "The boot read the clock; what it made of it is as old as the boot. Read it in the request",
+            ),
+            (
+                "random",
+                "The boot drew random numbers; all workers and requests share them. Draw in the request what must differ",
+            ),
+            (
+                "connection",
+                "The boot opened connections. Open them in the request that needs them; a pooled one is opened by a proxy",
+            ),
+        ] {
+            if self.frozen.iter().any(|event| matches!(event, Event::Frozen { kind: k, .. } if k == kind)) {
+                advice.push(remedy.into());
+            }
+        }
+        for sample in &self.samples {
+            if sample.cold_pages > MANY_PAGES {
+                advice.push(format!(
+                    "{} writes {} pages beyond the usual. Large arrays and many objects made at boot are written by merely reading \
+                     them (reference counts); make them in the request, or keep them in OPcache as constant arrays",
+                    sample.path, sample.cold_pages
+                ));
+            }
+            if sample.status >= 500 {
+                advice.push(format!("{} was answered with {}; see the log", sample.path, sample.status));
+            }
+        }
+        for doubt in DOUBTS.iter().filter(|doubt| status.restarts.contains_key(doubt.label)) {
+            advice.push(format!(
+                "A worker could not be rewound: {}. To avoid it: {}",
+                doubt.what, doubt.remedy
+            ));
+        }
+        advice
+    }
+}
+
+fn mb(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let script = self.script.as_deref().map(|script| format!(", {script}")).unwrap_or_default();
+        writeln!(f, "\n{}: {} mode{script}, PHP {}", self.name, self.mode, self.php)?;
+        for remark in &self.remarks {
+            writeln!(f, "  {remark}")?;
+        }
+        writeln!(f, "  boot        {:.1} ms, {}", self.boot_us as f64 / 1e3, self.boot)?;
+        if let Some(snapshot) = &self.snapshot {
+            let pages: u64 = snapshot.regions.iter().map(|region| region.pages).sum();
+            writeln!(
+                f,
+                "  snapshot    at {}, {}, in {:.1} ms",
+                snapshot.at,
+                mb(pages * 4096),
+                snapshot.us as f64 / 1e3
+            )?;
+            for region in &snapshot.regions {
+                writeln!(f, "              {:>10}  {}", mb(region.pages * 4096), region.kind)?;
+            }
+        }
+        let (own, all) =
+            self.memory.iter().fold((0, 0), |(own, all), kind| (own + kind.own, all + kind.resident));
+        writeln!(f, "  memory      {} of its own, {} resident", mb(own), mb(all))?;
+        for kind in &self.memory {
+            writeln!(f, "              {:>10} {:>10}  {}", mb(kind.own), mb(kind.resident), kind.kind)?;
+        }
+        if self.mode == "worker" {
+            write!(f, "  rewind      {}", self.rewind.name())?;
+            if let Some(tracking) = &self.tracking {
+                write!(f, ", tracking {tracking}")?;
+            }
+            if !self.tracking_why.is_empty() {
+                write!(f, " ({})", self.tracking_why)?;
+            }
+            writeln!(f)?;
+        }
+        if self.rewind != Rewind::Off {
+            let paths = if self.warmup.is_empty() { "none".into() } else { self.warmup.join(" ") };
+            writeln!(f, "  warm-up     {paths}")?;
+            for event in &self.warmed {
+                if let Event::Warmup { path, us, status } = event {
+                    writeln!(f, "              {path}  {status}  {us} µs")?;
+                }
+            }
+        }
+        if !self.frozen.is_empty() {
+            writeln!(f, "  frozen      what the boot did, and every request sees:")?;
+        }
+        for event in &self.frozen {
+            if let Event::Frozen { kind, what, at, count } = event {
+                let at = at.as_deref().map(|at| format!(" at {at}")).unwrap_or_default();
+                writeln!(f, "              {kind}: {what}{at}, {count} times")?;
+            }
+        }
+        writeln!(f, "  samples     medians of {}; {} hot pages", super::REPETITIONS, self.hot_pages)?;
+        writeln!(
+            f,
+            "              {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6}  path",
+            "status", "bytes", "µs", "clean µs", "scan µs", "copy µs", "pages"
+        )?;
+        for sample in &self.samples {
+            let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
+            writeln!(
+                f,
+                "              {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6}  {}",
+                sample.status,
+                sample.bytes,
+                sample.us,
+                us(sample.clean_ns),
+                us(sample.scan_ns),
+                us(sample.copy_ns),
+                sample.cold_pages,
+                sample.path
+            )?;
+            for cause in sample.causes.iter().take(5) {
+                writeln!(f, "              {:>6} pages  {}", cause.pages, cause.what)?;
+            }
+        }
+        if !self.advice.is_empty() {
+            writeln!(f, "  advice")?;
+        }
+        for advice in &self.advice {
+            writeln!(f, "    - {advice}.")?;
+        }
+        Ok(())
+    }
+}
