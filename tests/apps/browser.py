@@ -35,11 +35,14 @@ class Page:
     @property
     def path(self) -> str:
         """The path that the last redirect led to, with its query."""
-        return self.url.removeprefix(self.browser.base)
+        return self.url.removeprefix(self.browser.base) or "/"
 
     @property
     def tree(self) -> lxml.html.HtmlElement:
         return lxml.html.fromstring(self.text, base_url=self.url)
+
+    def _expect_one(self, found: list, xpath: str) -> None:
+        assert len(found) == 1, f"{len(found)} match {xpath} in {self.url} ({self.status}):\n{self.text[:3000]}"
 
     def all(self, xpath: str) -> list[str]:
         """The text of all elements that an XPath finds, surrounding space removed."""
@@ -48,13 +51,19 @@ class Page:
     def one(self, xpath: str) -> str:
         """The text of the only element that an XPath finds. Raises AssertionError when there is none or more."""
         found = self.all(xpath)
-        assert len(found) == 1, f"{len(found)} elements match {xpath} in {self.url} ({self.status}):\n{self.text[:3000]}"
+        self._expect_one(found, xpath)
         return found[0]
+
+    def value(self, xpath: str) -> str:
+        """The only string that an XPath finds, such as an attribute: `//input[@name='token']/@value`."""
+        found = self.tree.xpath(xpath)
+        self._expect_one(found, xpath)
+        return str(found[0])
 
     def link(self, xpath: str) -> str:
         """The address of the only link that an XPath finds."""
         found = self.tree.xpath(xpath)
-        assert len(found) == 1, f"{len(found)} links match {xpath} in {self.url} ({self.status}):\n{self.text[:3000]}"
+        self._expect_one(found, xpath)
         return urljoin(self.url, found[0].get("href"))
 
     def follow(self, xpath: str) -> Page:
@@ -71,10 +80,11 @@ class Page:
     ) -> Page:
         """Fills in and sends the only form that an XPath finds; a field that the form does not have is an error."""
         found = self.tree.xpath(form)
-        assert len(found) == 1, f"{len(found)} forms match {form} in {self.url} ({self.status}):\n{self.text[:3000]}"
+        self._expect_one(found, form)
         element = found[0]
+        names = list(element.inputs.keys())
         for name in [*(fields or {}), *(files or {})]:
-            assert name in element.inputs, f"{self.url}: the form has no field {name!r}, but {list(element.inputs.keys())}"
+            assert name in names, f"{self.url}: the form has no field {name!r}, but {names}"
         values = {name: value for name, value in element.form_values() if name not in (files or {})}
         values.update(fields or {})
         target = urljoin(self.url, element.action or self.url)

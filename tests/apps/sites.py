@@ -5,6 +5,7 @@ Nothing is written into the checkout. When the tests run as root, servers become
 
 from __future__ import annotations
 
+import base64
 import os
 import pathlib
 import shutil
@@ -32,7 +33,7 @@ class Site:
     env: dict[str, str] = field(default_factory=dict)
 
     def run(self, *command: str | os.PathLike[str]) -> None:
-        """Runs PHP in the application's directory as the servers' user. Raises ServerError with its output when it fails."""
+        """Runs PHP in the application's directory as the servers' user. Raises ServerError with its output."""
         flags = [flag for key, value in {**BASE_INI, **self.ini}.items() for flag in ("-d", f"{key}={value}")]
         done = subprocess.run(
             [f"/usr/bin/php{PHP_VERSION}", *flags, *command],
@@ -51,7 +52,7 @@ class Site:
 
 
 def copy(name: str, directory: pathlib.Path, writable: Sequence[str]) -> pathlib.Path:
-    """Copies an application's files, times kept (OPcache takes no file younger than two seconds), and makes its directories."""
+    """Copies an application's files, times kept (OPcache takes no file younger than two seconds); makes directories."""
     root = directory / name
     shutil.copytree(HERE / name, root, ignore=shutil.ignore_patterns("__pycache__", "var"))
     for path in [root, *root.rglob("*")]:
@@ -59,8 +60,9 @@ def copy(name: str, directory: pathlib.Path, writable: Sequence[str]) -> pathlib
     for part in writable:
         path = root / part
         path.mkdir(parents=True, exist_ok=True)
-        if USER:
+        while USER and path != root:
             shutil.chown(path, USER, USER)
+            path = path.parent
     return root
 
 
@@ -73,8 +75,20 @@ def symfony(directory: pathlib.Path) -> Site:
     return site
 
 
+def laravel(directory: pathlib.Path) -> Site:
+    """The Laravel application with its .env, its database filled and its caches made."""
+    storage = ["app/public", "framework/cache/data", "framework/sessions", "framework/views", "logs"]
+    root = copy("laravel", directory, ["bootstrap/cache", "public", *(f"storage/{part}" for part in storage)])
+    (root / ".env").write_text(f"APP_KEY=base64:{base64.b64encode(os.urandom(32)).decode()}\n")
+    site = Site(root, root / "public", root / "storage", {"post_max_size": "3M"})
+    site.run("-r", 'touch("storage/database.sqlite");')
+    for command in ("migrate --seed --force", "storage:link", "optimize", "view:cache"):
+        site.run("artisan", *command.split())
+    return site
+
+
 def server(mode: str, site: Site, *, workers: int = 2) -> NginxFpm | Hayate:
-    """`reference` (nginx + php-fpm), `classic`, or `worker` as the application's own hayate.toml says; not started yet."""
+    """`reference` (nginx + php-fpm), `classic`, or `worker` as the application's hayate.toml says; not started yet."""
     if mode == "reference":
         env = {f"env[{name}]": f'"{value}"' for name, value in site.env.items()}
         return NginxFpm(site.docroot, ini=site.ini, fpm=env, front_controller="/index.php", workers=workers)

@@ -1,0 +1,3 @@
+<?php
+
+return ['failed' => 'Nobody has this address and this password.'];
