@@ -79,7 +79,7 @@ static const char *const silent_modules[] = {
 static const zend_module_entry *loud_modules[MAX_MODULES];
 static int loud_count;
 
-static bool doubtful;
+static const char *doubtful;
 
 static bool is_silent(const char *name)
 {
@@ -212,7 +212,7 @@ static void shut_loud_modules_down(void)
 	}
 }
 
-static void step(void (*run)(void))
+static void run_step(const char *name, void (*run)(void))
 {
 	zend_try
 	{
@@ -220,12 +220,14 @@ static void step(void (*run)(void))
 	}
 	zend_catch
 	{
-		doubtful = true;
+		doubtful = name;
 		/* As shutdown_destructors(): what could not be destroyed cleanly is not destroyed. */
 		zend_objects_store_mark_destructed(&EG(objects_store));
 	}
 	zend_end_try();
 }
+
+#define step(run) run_step(#run, run)
 
 void cleanup_destructors(void)
 {
@@ -241,9 +243,9 @@ void cleanup_destructors(void)
 	zend_end_try();
 }
 
-bool cleanup_request(bool unwound)
+const char *cleanup_request(bool unwound)
 {
-	doubtful = false;
+	doubtful = NULL;
 	cleanup_destructors();
 	step(shut_loud_modules_down);
 	step(close_resources);
@@ -253,5 +255,5 @@ bool cleanup_request(bool unwound)
 		/* A fatal error may have come while opcache's lock was held. */
 		step(opcache_after_bailout);
 	}
-	return !doubtful;
+	return doubtful;
 }

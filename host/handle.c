@@ -38,8 +38,9 @@ static bool leaving;
 static bool forked;
 static bool in_request;
 static HashTable *boot_shutdown_functions;
-/* A bail-out was caught while the request was being ended: the engine was unwound at a place where it usually ends. */
-static bool doubtful;
+/* A bail-out was caught while the request was being ended: the engine was unwound at a place where it usually ends. In
+ * which step, NULL otherwise. */
+static const char *doubtful;
 
 bool handle_reached(void)
 {
@@ -74,7 +75,7 @@ static void call_module(const char *name, bool startup)
 	}
 	zend_catch
 	{
-		doubtful = true;
+		doubtful = name;
 	}
 	zend_end_try();
 }
@@ -195,7 +196,7 @@ static void begin_request(void)
 }
 
 /* One step of the end of a request. A bail-out ends the step, and after the request the worker. */
-static void step(void (*run)(void))
+static void run_step(const char *name, void (*run)(void))
 {
 	zend_try
 	{
@@ -203,10 +204,11 @@ static void step(void (*run)(void))
 	}
 	zend_catch
 	{
-		doubtful = true;
+		doubtful = name;
 	}
 	zend_end_try();
 }
+#define step(run) run_step(#run, run)
 
 /* In the order of php_request_shutdown(), as far as it applies to a process that goes on. */
 static void end_request(void)
@@ -315,7 +317,8 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
 	EG(current_execute_data) = NULL;
 	step(php_call_shutdown_functions);
-	bool sure = cleanup_request(unwound) && !doubtful;
+	const char *unsure = cleanup_request(unwound);
+	unsure = unsure != NULL ? unsure : doubtful;
 	record->clean_ns += hy_now() - started;
 	enum rewind_doubt doubt = rewind_doubt();
 	if (forked) {
@@ -326,7 +329,8 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 	if (doubt != REWIND_SURE) {
 		leave_process(retired_for(doubt));
 	}
-	if (!sure) {
+	if (unsure != NULL) {
+		log_format("A fatal error ended a step at the end of a request (%s); this worker is replaced.", unsure);
 		leave_process(HY_RETIRED_REWIND_CLEANUP);
 	}
 	rewind_back();
@@ -500,7 +504,8 @@ PHP_FUNCTION(hayate_handle_request)
 	step(settle_exception);
 	end_request();
 	EG(current_execute_data) = frame;
-	if (doubtful && options.rewind == REWIND_OFF) {
+	if (doubtful != NULL && options.rewind == REWIND_OFF) {
+		log_format("A fatal error ended a step at the end of a request (%s); this worker is replaced.", doubtful);
 		worker_exit(HY_RETIRED_FATAL);
 	}
 	RETURN_TRUE;

@@ -105,9 +105,9 @@ const char *snapshot_entropy(void); /* memory for the next one; NULL, or what fa
 void snapshot_seed(void);           /* after each rewind: what must not repeat */
 
 /* cleanup.c */
-void cleanup_prepare(void);         /* with the snapshot */
-void cleanup_destructors(void);     /* of objects that the request made */
-bool cleanup_request(bool unwound); /* everything that the request acquired; false: doubtful */
+void cleanup_prepare(void);                /* with the snapshot */
+void cleanup_destructors(void);            /* of objects that the request made */
+const char *cleanup_request(bool unwound); /* all that the request acquired; NULL, or the step that failed */
 
 /* warmup.c */
 bool warmup_next(struct hy_exchange *exchange); /* false: no more */

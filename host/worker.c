@@ -134,6 +134,10 @@ void worker_boot(void)
 		handle_script_over(fatal);
 	}
 	enum hy_retired why = hy_ring_quit() ? HY_RETIRED_ASKED : fatal ? HY_RETIRED_FATAL : HY_RETIRED_SCRIPT_ENDED;
+	if (why == HY_RETIRED_FATAL) {
+		log_format("The worker script was unwound by a fatal error (%s); this worker is replaced.",
+		           PG(last_error_message) != NULL ? ZSTR_VAL(PG(last_error_message)) : "without a message");
+	}
 	enum hy_retired limit = worker_after_request();
 	if (why == HY_RETIRED_SCRIPT_ENDED && limit != HY_RETIRED_NOT) {
 		why = limit;
