@@ -107,9 +107,10 @@ struct control {
 	struct region regions[MAX_REGIONS];
 	size_t region_count;
 	size_t page_count;
-	uint8_t *pages;  /* what is known of each page: PAGE_* */
-	uint8_t *scores; /* how often it was written lately, while it is cold */
-	uint8_t *shadow; /* the copy; page n at n * PAGE_SIZE */
+	uint8_t *pages;    /* what is known of each page: PAGE_* */
+	uint8_t *scores;   /* how often it was written lately, while it is cold */
+	uint8_t *patience; /* how often it turned out to be hot after all: doubles the time until it is called cold */
+	uint8_t *shadow;   /* the copy; page n at n * PAGE_SIZE */
 	struct hot *hot;
 	size_t hot_count;
 	size_t hot_limit; /* soft-dirty: when the hot set is larger, it is learned anew */
@@ -166,6 +167,7 @@ struct control {
 	uint8_t timers_set;       /* bit ITIMER_* */
 	bool threads_started;
 	bool priorities_changed;
+	bool directory_changed, umask_changed;
 	unsigned long long libraries_added, libraries_removed;
 
 	unsigned verify_every;

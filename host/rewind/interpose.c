@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -349,12 +350,42 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 	return syscall(SYS_sendmsg, fd, message, flags);
 }
 
-/* Signals, timers, threads, priorities. */
+/* Working directory, umask. */
 
-static void changing(int signal)
+EXPORT int chdir(const char *path)
 {
 	struct control *c = watching();
-	if (c != NULL && signal >= 1 && signal <= MAX_SIGNALS) {
+	if (c != NULL) {
+		c->directory_changed = true;
+	}
+	return (int)syscall(SYS_chdir, path);
+}
+
+EXPORT int fchdir(int fd)
+{
+	struct control *c = watching();
+	if (c != NULL) {
+		c->directory_changed = true;
+	}
+	return (int)syscall(SYS_fchdir, fd);
+}
+
+EXPORT mode_t umask(mode_t mask)
+{
+	struct control *c = watching();
+	if (c != NULL) {
+		c->umask_changed = true;
+	}
+	return (mode_t)syscall(SYS_umask, mask);
+}
+
+/* Signals, timers, threads, priorities. */
+
+static void changing(int signal, const void *handler)
+{
+	struct control *c = watching();
+	/* PHP sets the handler of its timeout anew for each request. */
+	if (c != NULL && signal >= 1 && signal <= MAX_SIGNALS && c->actions[signal].handler != handler) {
 		c->actions_changed |= 1ull << (signal - 1);
 	}
 }
@@ -362,14 +393,14 @@ static void changing(int signal)
 EXPORT int sigaction(int signal, const struct sigaction *restrict action, struct sigaction *restrict old)
 {
 	if (action != NULL) {
-		changing(signal);
+		changing(signal, (const void *)action->sa_handler);
 	}
 	return libc_sigaction(signal, action, old);
 }
 
 EXPORT sighandler_t signal(int signal, sighandler_t handler)
 {
-	changing(signal);
+	changing(signal, (const void *)handler);
 	return libc_signal(signal, handler);
 }
 

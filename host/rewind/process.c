@@ -71,7 +71,9 @@ static void know(int fd)
 	c->peer_fd[fd] = fd > STDERR_FILENO && (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode));
 	long at = SYS3(SYS_lseek, fd, 0, SEEK_CUR);
 	long flags = SYS3(SYS_fcntl, fd, F_GETFL, 0);
-	if (fd > STDERR_FILENO && S_ISREG(st.st_mode) && at >= 0 && !(flags & O_APPEND) && c->offset_count < MAX_FILES) {
+	/* A memfd has no offset that anybody uses; a copy of a descriptor shares it. */
+	bool has_offset = fd > STDERR_FILENO && fd < COPIES_FROM && SYS3(SYS_fcntl, fd, F_GET_SEALS, 0) < 0;
+	if (has_offset && S_ISREG(st.st_mode) && at >= 0 && !(flags & O_APPEND) && c->offset_count < MAX_FILES) {
 		c->offsets[c->offset_count].fd = fd;
 		c->offsets[c->offset_count++].at = at;
 	}
@@ -152,6 +154,7 @@ const char *process_note(void)
 		SYS4(SYS_rt_sigaction, i, NULL, &c->actions[i], sizeof c->signal_mask);
 	}
 	c->actions_changed = 0;
+	c->directory_changed = c->umask_changed = false;
 	c->timers_set = 0;
 	unsigned long long counts[2] = {0, 0};
 	dl_iterate_phdr(libraries, counts);
@@ -226,10 +229,16 @@ void process_restore(void)
 	for (size_t i = 0; i < c->offset_count; i++) {
 		SYS3(SYS_lseek, c->offsets[i].fd, c->offsets[i].at, SEEK_SET);
 	}
-	if (c->cwd >= 0) {
-		SYS1(SYS_fchdir, c->cwd);
+	if (c->directory_changed) {
+		c->directory_changed = false;
+		if (c->cwd < 0 || SYS1(SYS_fchdir, c->cwd) != 0) {
+			c->doubt_after = REWIND_DESCRIPTORS;
+		}
 	}
-	SYS1(SYS_umask, c->umask);
+	if (c->umask_changed) {
+		c->umask_changed = false;
+		SYS1(SYS_umask, c->umask);
+	}
 	while (c->actions_changed != 0) {
 		int signal = __builtin_ctzll(c->actions_changed) + 1;
 		c->actions_changed &= c->actions_changed - 1;

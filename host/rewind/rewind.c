@@ -28,9 +28,13 @@
 /* A rewind with more cold pages than this met an unusual request; its pages count less. */
 #define MANY_COLD 256
 #define SCORE_WRITTEN_MANY 1
-/* One in LOOKS hot pages is compared at each rewind; found unchanged this often in a row, a page is cold again. */
+/* One in LOOKS hot pages is compared at each rewind; found unchanged this often in a row, a page is called cold. Some
+ * pages are written by each request with what they held before: they look unchanged and would fault all the same. So
+ * one that was called cold too early is hot again at its next write, and has twice the time from then on. */
 #define LOOKS 16
-#define UNCHANGED_COLD 32
+#define UNCHANGED_COLD 32u
+#define MOST_PATIENT 12
+#define WAS_HOT 0x80u /* a flag beside the patience */
 /* soft-dirty: how much the hot set may grow before it is learned anew */
 #define SOFT_GROWTH 128
 /* struct pthread of glibc 2.36 is smaller than this */
@@ -151,6 +155,7 @@ const char *rewind_snapshot(enum rewind_tracking tracking, const struct rewind_r
 	}
 	c->pages = rewind_keep(c->page_count);
 	c->scores = rewind_keep(c->page_count);
+	c->patience = rewind_keep(c->page_count);
 	c->hot = rewind_keep(c->page_count * sizeof *c->hot);
 	c->written_room = c->page_count + 1;
 	c->written = rewind_keep(c->written_room * sizeof *c->written);
@@ -158,7 +163,8 @@ const char *rewind_snapshot(enum rewind_tracking tracking, const struct rewind_r
 	/* Filled through a shared mapping, so that forked workers share it; then seen privately, so that each may make what
 	 * it changes before the point a part of its own snapshot. */
 	c->shadow = map_kept(c->kept_fd, &c->kept_size, size, MAP_SHARED);
-	if (c->pages == NULL || c->scores == NULL || c->hot == NULL || c->written == NULL || c->shadow == NULL) {
+	if (c->pages == NULL || c->scores == NULL || c->patience == NULL || c->hot == NULL || c->written == NULL ||
+	    c->shadow == NULL) {
 		return "no memory for the snapshot";
 	}
 	memory_mark_unused(unused, unused_count);
@@ -336,9 +342,11 @@ static void restore_hot(bool look_at_all)
 			if (memory_page_differs(hot->page, hot->at)) {
 				hot->unchanged = 0;
 				memory_restore_page(hot->page, hot->at);
-			} else if (c->rseq - hot->at >= PAGE_SIZE && (look_at_all || ++hot->unchanged >= UNCHANGED_COLD)) {
+			} else if (c->rseq - hot->at >= PAGE_SIZE &&
+			           (look_at_all || ++hot->unchanged >= UNCHANGED_COLD << c->patience[hot->page])) {
 				c->pages[hot->page] &= (uint8_t)~PAGE_HOT;
 				c->scores[hot->page] = 0;
+				c->patience[hot->page] |= WAS_HOT;
 				track_protect(hot->at, hot->at + PAGE_SIZE);
 				*hot = c->hot[--c->hot_count];
 				continue;
@@ -370,9 +378,14 @@ static void restore_cold(size_t page, uintptr_t at)
 	} else if (c->cold_count < sizeof c->cold / sizeof c->cold[0]) {
 		c->cold[c->cold_count++] = (struct rewind_range){at, at + PAGE_SIZE};
 	}
+	bool was_hot = c->patience[page] & WAS_HOT;
+	if (was_hot) {
+		unsigned patience = (c->patience[page] & ~WAS_HOT) + 1u;
+		c->patience[page] = (uint8_t)(patience < MOST_PATIENT ? patience : MOST_PATIENT);
+	}
 	unsigned score = c->scores[page] + (c->counters.last_cold > MANY_COLD ? SCORE_WRITTEN_MANY : SCORE_WRITTEN);
 	c->scores[page] = (uint8_t)(score > UINT8_MAX ? UINT8_MAX : score);
-	if (score >= SCORE_HOT || c->tracking == REWIND_SOFT_DIRTY) {
+	if (was_hot || score >= SCORE_HOT || c->tracking == REWIND_SOFT_DIRTY) {
 		make_hot(page, at);
 	} else if (at == c->protect.end) {
 		c->protect.end += PAGE_SIZE;
@@ -382,7 +395,7 @@ static void restore_cold(size_t page, uintptr_t at)
 	}
 }
 
-static void restore_mappings(void)
+static void restore_mappings(uintptr_t brk)
 {
 	struct control *c = rewind_control;
 	for (size_t i = 0; i < c->made_count; i++) {
@@ -393,7 +406,6 @@ static void restore_mappings(void)
 		}
 	}
 	c->made_count = 0;
-	uintptr_t brk = (uintptr_t)SYS1(SYS_brk, 0);
 	if (brk < c->brk) {
 		rewind_die("the break is below where it was", 0);
 	}
@@ -406,6 +418,8 @@ static void roll_back(void)
 {
 	struct control *c = rewind_control;
 	uint64_t started = now();
+	/* libc knows without asking the kernel, as long as what it knows is not put back. */
+	uintptr_t brk = (uintptr_t)sbrk(0);
 	c->active = false;
 	c->doubt = REWIND_SURE;
 	/* Before the look: a fault that comes after it belongs to the next one. */
@@ -434,7 +448,7 @@ static void roll_back(void)
 			c->scores[i] >>= 1;
 		}
 	}
-	restore_mappings();
+	restore_mappings(brk);
 	memcpy((void *)c->stack_low, c->stack_copy, c->stack_end - c->stack_low);
 	process_restore();
 	/* A mapping that was made unseen has either been touched, which is a fault, or costs only address space. */
