@@ -1,0 +1,16 @@
+<?php
+/* A user by plain PDO. The connection is opened by the first request, not by the boot: processes may fork in between. */
+
+declare(strict_types=1);
+
+return static function (int $id): ?array {
+    static $database = null;
+    $database ??= connect();
+    $statement = $database->prepare('SELECT id, name, email, created_at FROM users WHERE id = ?');
+    $statement->bindValue(1, $id, PDO::PARAM_INT);
+    $statement->execute();
+    $user = $statement->fetch() ?: null;
+    $statement->closeCursor();
+
+    return $user;
+};
