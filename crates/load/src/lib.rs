@@ -40,4 +40,4 @@ pub use plan::{Plan, Until};
 pub use report::{Figures, Health, Latency, PhaseFigures, PlanReport, Report, Second};
 pub use request::{Order, Request, RequestError, Requests, Template};
 pub use run::{Load, LoadError, Stop, run};
-pub use schedule::{Phase, Schedule, ScheduleError, Shot, Walk};
+pub use schedule::{Phase, Schedule, ScheduleError, Shot, Walk, parse_duration};

@@ -292,7 +292,10 @@ fn resolve(authority: &str) -> Result<SocketAddr, RequestError> {
         Some(port) => port,
         None if parsed.as_str().len() == parsed.host().len() => 80,
         None => {
-            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "a port is a number up to 65535")));
+            return Err(failed(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a port is a number up to 65535",
+            )));
         }
     };
     let host = parsed.host().trim_start_matches('[').trim_end_matches(']');

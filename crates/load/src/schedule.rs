@@ -173,6 +173,17 @@ impl Iterator for Walk<'_> {
     }
 }
 
+/// Reads a time as schedules have them: `30s`, `500ms`, `1h30m`, and seconds without a unit.
+///
+/// # Errors
+/// Names the offending place; more than 31 days is one.
+pub fn parse_duration(text: &str) -> Result<Duration, ScheduleError> {
+    let mut parser = Parser { text, at: 0 };
+    let duration = parser.time()?;
+    parser.skip_space();
+    if parser.rest().is_empty() { Ok(duration) } else { Err(parser.unexpected("the end of the time")) }
+}
+
 /// What is wrong with a schedule, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ScheduleError {
@@ -409,6 +420,17 @@ impl<'a> Parser<'a> {
     fn duration(&mut self) -> Result<Duration, ScheduleError> {
         self.skip_space();
         let start = self.at;
+        let total = self.time()?;
+        if total.is_zero() {
+            return Err(self.error(start, self.at - start, "a phase that takes no time"));
+        }
+        Ok(total)
+    }
+
+    /// Numbers with units in a row.
+    fn time(&mut self) -> Result<Duration, ScheduleError> {
+        self.skip_space();
+        let start = self.at;
         let mut total = Duration::ZERO;
         loop {
             let number = self.millionths("a duration such as 60s")?;
@@ -431,9 +453,6 @@ impl<'a> Parser<'a> {
             }
         }
         let length = self.at - start;
-        if total.is_zero() {
-            return Err(self.error(start, length, "a phase that takes no time"));
-        }
         if total > Duration::from_secs(31 * 86_400) {
             return Err(self.error(start, length, "longer than 31 days"));
         }
@@ -524,6 +543,16 @@ mod tests {
         assert_eq!(at("const(1, 1h30m)").duration(), Duration::from_secs(5400));
         assert_eq!(at("const(1, 27h103m645)").duration(), Duration::from_secs(27 * 3600 + 103 * 60 + 645));
         assert_eq!(at("const(1, 1.5s)").duration(), Duration::from_millis(1500));
+    }
+
+    #[test]
+    fn times_by_themselves() {
+        assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
+        assert_eq!(parse_duration(" 1m30s "), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("10s x").expect_err("more").offset, 4);
+        assert!(
+            parse_duration("").is_err() && parse_duration("-1s").is_err() && parse_duration("40d").is_err()
+        );
     }
 
     #[test]

@@ -54,13 +54,14 @@ impl<C: Connection> User<C> {
     /// Sends a request, on a new connection if there is none, and records what became of it. Ends within the load's time
     /// limit, which counts from the job's origin, to a millisecond. Returns when it was done, and how.
     pub(crate) async fn send(&mut self, job: Job, begun: Instant) -> (Instant, Option<Failure>) {
-        self.desk.recorder.borrow_mut().begin(job.phase, begun, job.waited);
-        let deadline = job.origin + self.desk.load.timeout;
-        let load = Arc::clone(&self.desk.load);
+        let desk = Rc::clone(&self.desk);
+        desk.recorder.borrow_mut().begin(job.phase, begun, job.waited);
+        let mut in_flight = InFlight { desk: &desk, begun, ended: false };
+        let load = &desk.load;
+        let deadline = job.origin + load.timeout;
         let request = load.requests.of_shot(job.number);
         self.answer.reset();
 
-        let abandoned = Abandoned { desk: Rc::clone(&self.desk), begun };
         let mut traffic = Traffic::default();
         let failure = match self.connected(deadline).await {
             Err(failure) => Some(failure),
@@ -73,7 +74,7 @@ impl<C: Connection> User<C> {
                 if result.is_ok() && self.answer.reusable {
                     self.connection = Some(connection);
                 } else {
-                    self.desk.recorder.borrow_mut().connections -= 1;
+                    desk.recorder.borrow_mut().connections -= 1;
                 }
                 result.err().or_else(|| load.expect.verdict(self.answer.status, &self.answer.body))
             }
@@ -84,7 +85,6 @@ impl<C: Connection> User<C> {
             }
         }
 
-        std::mem::forget(abandoned);
         let now = Instant::now();
         let complete = matches!(failure, None | Some(Failure::Status | Failure::Body));
         let ending = Ending {
@@ -95,7 +95,8 @@ impl<C: Connection> User<C> {
             sent: traffic.sent,
             received: traffic.received,
         };
-        self.desk.recorder.borrow_mut().end(job.phase, now, &ending);
+        in_flight.ended = true;
+        desk.recorder.borrow_mut().end(job.phase, now, &ending);
         (now, failure)
     }
 
@@ -129,15 +130,18 @@ impl<C: Connection> User<C> {
     }
 }
 
-/// Notes a request that the end of the load leaves without an answer, when it is dropped.
-struct Abandoned {
-    desk: Rc<Desk>,
+/// Notes a request that the end of the load leaves without an answer, when it is dropped before it has ended.
+struct InFlight<'a> {
+    desk: &'a Desk,
     begun: Instant,
+    ended: bool,
 }
 
-impl Drop for Abandoned {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.desk.recorder.borrow_mut().abandon(self.begun.elapsed());
+        if !self.ended {
+            self.desk.recorder.borrow_mut().abandon(self.begun.elapsed());
+        }
     }
 }
 
