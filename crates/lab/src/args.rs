@@ -1,16 +1,28 @@
 //! The command line.
 
-use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 
-use crate::command::load::LoadArgs;
+use clap::{Parser, Subcommand, ValueHint};
 
-/// hayate-lab shows which server and which setting is fastest for an application.
+use crate::{
+    command::{engines::EnginesArgs, load::LoadArgs},
+    guard::GuardArgs,
+};
+
+/// hayate-lab shows which server and which setting is fastest for an application: it starts real servers one after another,
+/// loads them the same way, measures, and reports.
 #[derive(Debug, Parser)]
 #[command(name = "hayate-lab", version, max_term_width = 110)]
+#[command(
+    after_help = "Start with:  hayate-lab engines      hayate-lab run status --engine php-fpm,hayate-worker --html run.html"
+)]
 pub struct Cli {
     /// What to do
     #[command(subcommand)]
     pub command: Command,
+    /// The folder with engines, workloads, ladders and presets [default: lab/ above the working directory or this program]
+    #[arg(long, global = true, value_name = "FOLDER", value_hint = ValueHint::DirPath, env = "HAYATE_LAB")]
+    pub lab: Option<PathBuf>,
 }
 
 /// The sub-commands.
@@ -18,4 +30,9 @@ pub struct Cli {
 pub enum Command {
     /// Load a URL and say how it fared
     Load(Box<LoadArgs>),
+    /// List the engines: ready, or what is missing and how to get it
+    Engines(EnginesArgs),
+    /// Look after processes of the lab
+    #[command(hide = true)]
+    Guard(GuardArgs),
 }

@@ -1,21 +1,41 @@
 //! The command `hayate-lab`.
 
+#![allow(dead_code, unused_imports, reason = "`run` uses the rest, and comes next")]
+
 mod args;
 mod command;
+mod data;
+mod engine;
+mod guard;
+mod machine;
+mod output;
+mod proc;
+mod session;
+mod template;
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::Parser;
 
-use crate::args::{Cli, Command};
+use crate::{
+    args::{Cli, Command},
+    data::Lab,
+};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let done = match &cli.command {
-        Command::Load(args) => command::load::run(args),
-    };
-    done.unwrap_or_else(|error| {
+    run(&cli).unwrap_or_else(|error| {
         eprintln!("hayate-lab: {error:#}");
         ExitCode::from(2)
     })
+}
+
+fn run(cli: &Cli) -> Result<ExitCode> {
+    let lab = || Lab::find(cli.lab.as_deref());
+    match &cli.command {
+        Command::Load(args) => command::load::run(args),
+        Command::Engines(args) => command::engines::run(lab()?, args),
+        Command::Guard(args) => guard::run(args),
+    }
 }

@@ -1,3 +1,4 @@
 //! The sub-commands, one file each.
 
+pub mod engines;
 pub mod load;

@@ -1,0 +1,527 @@
+//! A running engine.
+//!
+//! States: nothing → configured (its directory is written) → started (its processes run) → ready (it answers) → checked (it
+//! answers rightly) → stopped. Whatever fails ends in a [`Failure`] that says at which stage, with the end of the logs.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::{TcpListener, TcpStream},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::{http, ini, service::Services};
+use crate::{
+    data::{Change, Engine, FileSource, ReadyWhen, Settings, Workload},
+    guard::{Guard, Signal, Spawn},
+    session::{Session, text},
+    template::Names,
+};
+
+/// How long an orderly end may take.
+const STOP_TIME: Duration = Duration::from_secs(10);
+/// Lines of a log that a failure shows.
+const LOG_LINES: usize = 20;
+
+/// Where in an engine's life something went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// A part of it is not there.
+    Missing,
+    /// Its files could not be written.
+    Configure,
+    /// A process did not start, or ended.
+    Start,
+    /// It did not answer in time.
+    Ready,
+    /// It answered wrongly.
+    Check,
+    /// It was ready, and a process ended.
+    Died,
+    /// The load could not be run.
+    Load,
+}
+
+/// Why an engine was not measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Failure {
+    /// When.
+    pub stage: Stage,
+    /// Why.
+    pub message: String,
+    /// The end of its logs.
+    pub log: String,
+}
+
+impl Stage {
+    /// As a sentence begins: `nginx did not start: …`.
+    pub fn verb(self) -> &'static str {
+        match self {
+            Self::Missing => "is missing",
+            Self::Configure => "could not be configured",
+            Self::Start => "did not start",
+            Self::Ready => "did not become ready",
+            Self::Check => "answers wrongly",
+            Self::Died => "died",
+            Self::Load => "could not be loaded",
+        }
+    }
+}
+
+impl Failure {
+    /// A failure without a log.
+    pub fn new(stage: Stage, message: impl ToString) -> Self {
+        Self { stage, message: message.to_string(), log: String::new() }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Instance {
+    /// Holds the processes and the directory.
+    pub guard: Guard,
+    /// Where it answers, without a path.
+    pub url: String,
+    /// The files that configure it, as they were written, and its commands.
+    pub configuration: BTreeMap<String, String>,
+    /// Its TCP port.
+    pub port: u16,
+    /// Its unix socket, for services.
+    pub socket: PathBuf,
+    /// Time from the first process until it was ready, seconds.
+    pub start_up: f64,
+    name: String,
+    processes: Vec<Running>,
+    logs: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+struct Running {
+    name: String,
+    pid: i32,
+    stop: Signal,
+}
+
+/// What an engine is started for.
+pub struct Purpose<'a> {
+    /// The application; none for a service.
+    pub workload: Option<&'a Workload>,
+    /// What differs from the engine's files.
+    pub change: &'a Change,
+    /// The workload's running services and its data.
+    pub services: Option<&'a Services>,
+    /// Its processors.
+    pub cpus: &'a [usize],
+}
+
+impl Instance {
+    /// Starts an engine, and waits until it is ready; its answers are not checked yet.
+    ///
+    /// # Errors
+    /// At which stage it failed, why, and the end of its logs. Nothing of it is left then.
+    pub fn start(session: &Session, engine: &Engine, purpose: &Purpose<'_>) -> Result<Self, Failure> {
+        let configure = |error: anyhow::Error| Failure::new(Stage::Configure, format!("{error:#}"));
+        let guard = session.guard(&engine.name).map_err(configure)?;
+        let port = free_port().map_err(configure)?;
+        let socket = guard.dir.join(format!("{}.sock", engine.name));
+        let mut instance = Self {
+            url: format!("http://127.0.0.1:{port}"),
+            configuration: BTreeMap::new(),
+            port,
+            socket,
+            start_up: 0.0,
+            name: engine.name.clone(),
+            processes: Vec::new(),
+            logs: Vec::new(),
+            guard,
+        };
+        let prepared = instance.configure(session, engine, purpose).map_err(configure)?;
+        let begin = Instant::now();
+        let done = instance.run(session, engine, purpose, &prepared);
+        let failed = match done {
+            Ok(None) => {
+                instance.start_up = begin.elapsed().as_secs_f64();
+                return Ok(instance);
+            }
+            Ok(Some((stage, message))) => Failure::new(stage, message),
+            Err(error) => Failure::new(Stage::Start, format!("{error:#}")),
+        };
+        Err(Failure { log: instance.log(), ..failed })
+    }
+
+    /// A directory and nothing that runs.
+    pub(super) fn holder(session: &Session) -> Result<Self> {
+        let guard = session.guard("data")?;
+        let socket = guard.dir.join("none");
+        Ok(Self {
+            url: String::new(),
+            configuration: BTreeMap::new(),
+            port: 0,
+            socket,
+            start_up: 0.0,
+            name: "data".to_owned(),
+            processes: Vec::new(),
+            logs: Vec::new(),
+            guard,
+        })
+    }
+
+    /// Whether the workload's checks hold.
+    ///
+    /// # Errors
+    /// Which does not, with the end of the logs.
+    pub fn check(&mut self, workload: &Workload, path: Option<&str>) -> Result<(), Failure> {
+        match http::check(&self.url, workload, path) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let failure = match self.died() {
+                    Some(how) => Failure::new(Stage::Died, how),
+                    None => Failure::new(Stage::Check, error),
+                };
+                Err(Failure { log: self.log(), ..failure })
+            }
+        }
+    }
+
+    /// Which of its processes ended by itself, and how; `None` while all live.
+    pub fn died(&mut self) -> Option<String> {
+        for process in &self.processes {
+            if let Some(ended) = self.guard.ended(process.pid) {
+                return Some(format!("{} {}", process.name, ended.how));
+            }
+        }
+        None
+    }
+
+    /// The end of its logs.
+    pub fn log(&self) -> String {
+        let mut text = String::new();
+        for path in &self.logs {
+            let Ok(bytes) = fs::read(path) else { continue };
+            let all = String::from_utf8_lossy(&bytes);
+            let lines: Vec<&str> = all.lines().collect();
+            let end = &lines[lines.len().saturating_sub(LOG_LINES)..];
+            if !end.is_empty() {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                text.push_str(&format!("--- {name}\n{}\n", end.join("\n")));
+            }
+        }
+        text
+    }
+
+    /// Ends it in order, the last process first. Says what went wrong, which is a warning: the measurement is over.
+    pub fn stop(mut self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for process in std::mem::take(&mut self.processes).iter().rev() {
+            if self.guard.ended(process.pid).is_some() {
+                continue;
+            }
+            self.guard.signal(process.pid, process.stop);
+            if self.guard.wait(process.pid, STOP_TIME).is_none() {
+                let name = &process.name;
+                warnings.push(format!(
+                    "{}: {name} did not end within {} s and was killed",
+                    self.name,
+                    STOP_TIME.as_secs()
+                ));
+            }
+        }
+        match self.guard.kill_all() {
+            Ok(_) => {}
+            Err(error) => warnings.push(format!("{}: {error}", self.name)),
+        }
+        warnings
+    }
+
+    /// Writes everything below its directory, and says how its texts are to be rendered.
+    fn configure(&mut self, session: &Session, engine: &Engine, purpose: &Purpose<'_>) -> Result<Prepared> {
+        let dir = self.guard.dir.clone();
+        let change = purpose.change;
+        let file = format!("{}.toml", engine.name);
+        let mut names = session.names();
+        names.set("dir", text(&dir));
+        names.set("port", self.port);
+        names.set("socket", text(&self.socket));
+        names.set("workers", engine.workers.unwrap_or(session.workers));
+        for name in &engine.ports {
+            names.set_in("ports", name, free_port()?);
+        }
+        let php_ini_dir = dir.join("php.d");
+        names.set("php_ini_dir", text(&php_ini_dir));
+        let mut env = session.environment(&dir);
+        env.insert("PHP_INI_SCAN_DIR".to_owned(), text(&php_ini_dir));
+        // Servers that give PHP no environment of their own have to list it.
+        let mut application = BTreeMap::new();
+        names.set("environment", serde_json::json!({}));
+        let mut settings: Vec<Settings> = Vec::new();
+        if let Some(workload) = purpose.workload {
+            let app = dir.join("app");
+            copy_app(workload, &app)?;
+            names.set("app", text(&app));
+            if let Some(services) = purpose.services {
+                services.name(&mut names);
+            }
+            let entries = workload.entries.get(&engine.entry).with_context(|| {
+                format!("workload '{}' has no entry '{}' for it", workload.name, engine.entry)
+            })?;
+            let place = format!("{}/workload.toml: [entry.{}]", workload.name, engine.entry);
+            for (key, value) in entries.iter().chain(&change.entry) {
+                let value = names.render(&place, &value.0)?;
+                names.set_in("entry", key, value);
+            }
+            settings.push(rendered(&names, &format!("{}/workload.toml: ini", workload.name), &workload.ini)?);
+            for (key, value) in &workload.env {
+                application.insert(
+                    key.clone(),
+                    names.render(&format!("{}/workload.toml: env", workload.name), value)?,
+                );
+            }
+        }
+        for (key, value) in engine.variables.iter().chain(&change.variables) {
+            let value = names.render(&format!("{file}: variables.{key}"), &value.0)?;
+            names.set_in("variables", key, value);
+        }
+        settings.push(rendered(&names, &format!("{file}: ini"), &engine.ini)?);
+        settings.push(rendered(&names, "the step's ini", &change.ini)?);
+        for (key, value) in engine.env.iter().chain(&change.env) {
+            application.insert(key.clone(), names.render(&format!("{file}: env.{key}"), value)?);
+        }
+        for (key, value) in &application {
+            names.set_in("environment", key, value.as_str());
+        }
+        env.extend(application);
+        let ini_text = ini::write(
+            session,
+            &php_ini_dir,
+            engine.extensions,
+            &change.extensions,
+            &settings.iter().collect::<Vec<_>>(),
+        )?;
+        self.configuration.insert("php.d/90-lab.ini".to_owned(), ini_text);
+        for (path, source) in &engine.files {
+            let (place, template) = match source {
+                FileSource::Text(template) => (format!("{file}: files.\"{path}\""), template.clone()),
+                FileSource::From(from) => {
+                    let from = engine.folder.join(from);
+                    (text(&from), fs::read_to_string(&from).with_context(|| text(&from))?)
+                }
+            };
+            let content = names.render(&place, &template)?;
+            let target = dir.join(path);
+            if let Some(folder) = target.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            fs::write(&target, &content).with_context(|| text(&target))?;
+            self.configuration.insert(path.clone(), content);
+        }
+        for log in &engine.logs {
+            self.logs.push(PathBuf::from(names.render(&format!("{file}: logs"), log)?));
+        }
+        give_to_user(session, &dir)?;
+        Ok(Prepared { names, env })
+    }
+
+    /// Runs set-up and processes until the engine is ready. `Ok(Some(…))` is a failure of the engine's own.
+    fn run(
+        &mut self,
+        session: &Session,
+        engine: &Engine,
+        purpose: &Purpose<'_>,
+        prepared: &Prepared,
+    ) -> Result<Option<(Stage, String)>> {
+        let dir = self.guard.dir.clone();
+        let file = format!("{}.toml", engine.name);
+        let end = Instant::now() + engine.ready_timeout;
+        let log = dir.join("setup.log");
+        for command in &engine.setup {
+            let command = prepared.names.command(&format!("{file}: setup"), command)?;
+            self.logs.push(log.clone());
+            self.setup(&command, &prepared.env, &dir, &log, purpose.cpus, session)?;
+        }
+        for (number, start) in engine.start.iter().enumerate() {
+            let place = format!("{file}: [[start]] {}", start.name);
+            let command = prepared.names.command(&place, &start.command)?;
+            let mut env = prepared.env.clone();
+            for (key, value) in &start.env {
+                env.insert(key.clone(), prepared.names.render(&place, value)?);
+            }
+            let cwd = match &start.cwd {
+                Some(cwd) => PathBuf::from(prepared.names.render(&place, cwd)?),
+                None => dir.clone(),
+            };
+            let log = dir.join(format!("{}.log", start.name));
+            self.logs.push(log.clone());
+            self.configuration.insert(format!("command {}", number + 1), command.join(" "));
+            let spawn =
+                Spawn { command, env, cwd, log, output: None, cpus: purpose.cpus.to_vec(), as_lab: false };
+            let pid = self.guard.spawn(spawn)?;
+            self.processes.push(Running { name: start.name.clone(), pid, stop: start.stop.into() });
+            if let Some(when) = &start.ready {
+                let condition = Condition::render(when, &prepared.names, &place)?;
+                if let Some(failure) =
+                    self.wait(session, end, engine.ready_timeout, &start.name, || condition.holds())?
+                {
+                    return Ok(Some(failure));
+                }
+            }
+        }
+        if let Some(workload) = purpose.workload {
+            let first = workload.checks.first().and_then(|check| check.path.clone());
+            let path = engine.ready_path.clone().or(first).or_else(|| purpose.change.path.clone());
+            let url = format!("{}{}", self.url, path.unwrap_or_else(|| workload.first_path()));
+            // 502, 503 and 504 say that a part behind the front is not there yet; what else is wrong the checks find out.
+            let ready = || http::status(&url).is_some_and(|status| !matches!(status, 502..=504));
+            return self.wait(session, end, engine.ready_timeout, &engine.name, ready);
+        }
+        Ok(None)
+    }
+
+    fn wait(
+        &mut self,
+        session: &Session,
+        end: Instant,
+        time: Duration,
+        what: &str,
+        ready: impl Fn() -> bool,
+    ) -> Result<Option<(Stage, String)>> {
+        let mut pause = Duration::from_millis(5);
+        loop {
+            if let Some(how) = self.died() {
+                return Ok(Some((Stage::Start, how)));
+            }
+            if ready() {
+                return Ok(None);
+            }
+            if session.interrupted() {
+                bail!("interrupted");
+            }
+            if Instant::now() > end {
+                return Ok(Some((
+                    Stage::Ready,
+                    format!("{what} does not answer after {} s", time.as_secs_f64()),
+                )));
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(100));
+        }
+    }
+
+    /// Runs a command to its end, as the engine's user and with its environment.
+    pub(super) fn setup(
+        &mut self,
+        command: &[String],
+        env: &BTreeMap<String, String>,
+        cwd: &Path,
+        log: &Path,
+        cpus: &[usize],
+        session: &Session,
+    ) -> Result<()> {
+        let spawn = Spawn {
+            command: command.to_vec(),
+            env: env.clone(),
+            cwd: cwd.to_owned(),
+            log: log.to_owned(),
+            output: None,
+            cpus: cpus.to_vec(),
+            as_lab: false,
+        };
+        let pid = self.guard.spawn(spawn)?;
+        loop {
+            if let Some(ended) = self.guard.wait(pid, Duration::from_millis(100)) {
+                if ended.code == Some(0) {
+                    return Ok(());
+                }
+                bail!("{} {}", command.join(" "), ended.how);
+            }
+            if session.interrupted() {
+                bail!("interrupted");
+            }
+        }
+    }
+}
+
+struct Prepared {
+    names: Names,
+    env: BTreeMap<String, String>,
+}
+
+/// A condition of readiness, its template rendered.
+enum Condition {
+    Socket(PathBuf),
+    Port(u16),
+    File(PathBuf),
+}
+
+impl Condition {
+    fn render(when: &ReadyWhen, names: &Names, place: &str) -> Result<Self> {
+        Ok(match when {
+            ReadyWhen::Socket(path) => Self::Socket(names.render(place, path)?.into()),
+            ReadyWhen::File(path) => Self::File(names.render(place, path)?.into()),
+            ReadyWhen::Port(port) => {
+                let port = names.render(place, port)?;
+                Self::Port(port.trim().parse().with_context(|| format!("{place}: '{port}' is no port"))?)
+            }
+        })
+    }
+
+    fn holds(&self) -> bool {
+        match self {
+            Self::Socket(path) => UnixStream::connect(path).is_ok(),
+            Self::Port(port) => TcpStream::connect(("127.0.0.1", *port)).is_ok(),
+            Self::File(path) => path.exists(),
+        }
+    }
+}
+
+fn rendered(names: &Names, place: &str, settings: &Settings) -> Result<Settings> {
+    settings
+        .iter()
+        .map(|(key, value)| Ok((key.clone(), crate::data::Scalar(names.render(place, &value.0)?))))
+        .collect()
+}
+
+/// A TCP port that was free a moment ago. The kernel hands them out in turn, so that nobody else gets it at once.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0").context("a free port")?.local_addr()?.port())
+}
+
+/// Copies a workload's application.
+pub(super) fn copy_app(workload: &Workload, to: &Path) -> Result<()> {
+    workload.folders.iter().try_for_each(|folder| copy(folder, to))
+}
+
+/// Copies a folder with all that is in it, links as links, over what is there.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| text(to))?;
+    for entry in fs::read_dir(from).with_context(|| text(from))? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(entry.path())?, &target)?;
+        } else {
+            fs::copy(entry.path(), &target).with_context(|| text(&entry.path()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes everything below a directory the servers' own.
+pub(super) fn give_to_user(session: &Session, path: &Path) -> Result<()> {
+    let Some(user) = &session.user else { return Ok(()) };
+    std::os::unix::fs::lchown(path, Some(user.uid), Some(user.gid)).with_context(|| text(path))?;
+    if path.symlink_metadata()?.is_dir() {
+        for entry in fs::read_dir(path)? {
+            give_to_user(session, &entry?.path())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! Engines at work: found, configured, started, checked, stopped.
+
+mod detect;
+mod http;
+mod ini;
+mod instance;
+mod service;
+
+pub use detect::{Presence, look_for};
+pub use http::{CheckError, check};
+pub use instance::{Failure, Instance, Purpose, Stage};
+pub use service::Services;

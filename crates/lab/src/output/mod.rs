@@ -1,0 +1,3 @@
+//! What the lab prints and writes.
+
+pub mod table;
