@@ -20,6 +20,8 @@
 #include <unistd.h>
 
 #define ROLLBACK_STACK (64ul << 10)
+/* Address space of the memfd, in bytes: far more than a process's memory. */
+#define KEPT_MOST (1l << 40)
 /* What a write adds to a cold page's score, and the score at which it becomes hot. All scores halve every HALVE
  * rewinds. */
 #define SCORE_WRITTEN 8
@@ -78,9 +80,6 @@ static void *map_kept(int fd, size_t *used, size_t size, int flags)
 {
 	size = (size + PAGE_SIZE - 1) & ~(PAGE_SIZE - 1);
 	size_t at = *used;
-	if (ftruncate(fd, (off_t)(at + size)) != 0) {
-		return NULL;
-	}
 	void *result = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, fd, (off_t)at);
 	if (result == MAP_FAILED) {
 		return NULL;
@@ -119,7 +118,10 @@ const char *rewind_init(void)
 		fd = high;
 	}
 	size_t used = 0;
-	struct control *c = fd < 0 ? NULL : map_kept(fd, &used, sizeof *c, MAP_PRIVATE);
+	/* Once, and for all processes that share the file: to truncate it takes pages beyond the end from all of them,
+	 * those that they have copied for themselves as well. It holds no more than what is written. */
+	bool sized = fd >= 0 && ftruncate(fd, KEPT_MOST) == 0;
+	struct control *c = !sized ? NULL : map_kept(fd, &used, sizeof *c, MAP_PRIVATE);
 	if (c == NULL) {
 		return "no memory for the rewinder";
 	}
