@@ -4,14 +4,9 @@
 declare(strict_types=1);
 
 use Illuminate\Database\Capsule\Manager;
-use Illuminate\Database\Eloquent\Model;
 
 require_once '/usr/share/php/Illuminate/autoload.php';
-
-final class User extends Model
-{
-    public $timestamps = false;
-}
+require_once __DIR__.'/User.php';
 
 // Eloquent knows databases by host and name; the connection itself is ours, with the same options as plain PDO has.
 $capsule = new Manager();
