@@ -76,11 +76,11 @@ static uint64_t now(void)
 }
 
 /* Maps `size` more bytes of the memfd. */
-static void *map_kept(int fd, size_t *used, size_t size, int flags)
+static void *map_kept(int fd, size_t *used, size_t size)
 {
 	size = (size + PAGE_SIZE - 1) & ~(PAGE_SIZE - 1);
 	size_t at = *used;
-	void *result = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, fd, (off_t)at);
+	void *result = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, (off_t)at);
 	if (result == MAP_FAILED) {
 		return NULL;
 	}
@@ -91,7 +91,7 @@ static void *map_kept(int fd, size_t *used, size_t size, int flags)
 void *rewind_keep(size_t size)
 {
 	struct control *c = rewind_control;
-	return c == NULL ? NULL : map_kept(c->kept_fd, &c->kept_size, size, MAP_PRIVATE);
+	return c == NULL ? NULL : map_kept(c->kept_fd, &c->kept_size, size);
 }
 
 static int find_libphp(struct dl_phdr_info *info, size_t size, void *to)
@@ -121,7 +121,7 @@ const char *rewind_init(void)
 	/* Once, and for all processes that share the file: to truncate it takes pages beyond the end from all of them,
 	 * those that they have copied for themselves as well. It holds no more than what is written. */
 	bool sized = fd >= 0 && ftruncate(fd, KEPT_MOST) == 0;
-	struct control *c = !sized ? NULL : map_kept(fd, &used, sizeof *c, MAP_PRIVATE);
+	struct control *c = !sized ? NULL : map_kept(fd, &used, sizeof *c);
 	if (c == NULL) {
 		return "no memory for the rewinder";
 	}
@@ -161,12 +161,19 @@ const char *rewind_snapshot(enum rewind_tracking tracking, const struct rewind_r
 	c->hot = rewind_keep(c->page_count * sizeof *c->hot);
 	c->written_room = c->page_count + 1;
 	c->written = rewind_keep(c->written_room * sizeof *c->written);
-	size_t size = c->page_count * PAGE_SIZE, at = c->kept_size;
 	/* Filled through a shared mapping, so that forked workers share it; then seen privately, so that each may make what
-	 * it changes before the point a part of its own snapshot. */
-	c->shadow = map_kept(c->kept_fd, &c->kept_size, size, MAP_SHARED);
+	 * it changes before the point a part of its own snapshot. In a file of its own: the other one is shared by
+	 * processes that take their snapshots each by itself. */
+	size_t size = c->page_count * PAGE_SIZE;
+	int fd = memfd_create(KEPT_NAME, MFD_CLOEXEC);
+	bool sized = fd >= 0 && ftruncate(fd, (off_t)size) == 0;
+	void *private = !sized ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	c->shadow = !sized ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (fd >= 0) {
+		close(fd);
+	}
 	if (c->pages == NULL || c->scores == NULL || c->patience == NULL || c->hot == NULL || c->written == NULL ||
-	    c->shadow == NULL) {
+	    private == MAP_FAILED || c->shadow == MAP_FAILED) {
 		return "no memory for the snapshot";
 	}
 	memory_mark_unused(unused, unused_count);
@@ -179,8 +186,8 @@ const char *rewind_snapshot(enum rewind_tracking tracking, const struct rewind_r
 	track_protect_all();
 	memory_copy_all();
 	munmap(c->shadow, size);
-	c->shadow = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, c->kept_fd, (off_t)at);
-	return c->shadow == MAP_FAILED ? "no memory for the snapshot" : NULL;
+	c->shadow = private;
+	return NULL;
 }
 
 /* Calls visit for each page that was written and is put back by looking: neither unused nor hot. */
