@@ -87,6 +87,27 @@ def laravel(directory: pathlib.Path) -> Site:
     return site
 
 
+#: Without a network WordPress is not to wait for one. It belongs into wp-config.php, but is needed before there is one.
+OFFLINE = "<?php define('WP_HTTP_BLOCK_EXTERNAL', true);\n"
+
+
+def wordpress(directory: pathlib.Path) -> Site:
+    """WordPress as it comes out of its archive: not configured, its directory writable for the server."""
+    root = directory / "wordpress"
+    # Debian's own wp-config.php looks for the site's in /etc; translations are half of the files.
+    left_out = shutil.ignore_patterns("wp-config.php", ".htaccess", "languages")
+    shutil.copytree("/usr/share/wordpress", root, ignore=left_out)
+    uploads = root / "wp-content/uploads"
+    uploads.mkdir()
+    for path in (root, root / "wp-content", uploads):
+        if USER:
+            shutil.chown(path, USER, USER)
+    (directory / "offline.php").write_text(OFFLINE)
+    # Mails are kept where the tests look. PHP hands sendmail_path to a shell.
+    ini = {"auto_prepend_file": f"{directory}/offline.php", "sendmail_path": f"cat >>{uploads}/mails"}
+    return Site(root, root, uploads, ini)
+
+
 def server(mode: str, site: Site, *, workers: int = 2) -> NginxFpm | Hayate:
     """`reference` (nginx + php-fpm), `classic`, or `worker` as the application's hayate.toml says; not started yet."""
     if mode == "reference":
