@@ -1,4 +1,5 @@
-"""The two ways a test is run: php-cgi, one process for each test (the baseline), and a web server over HTTP.
+"""The two ways a test is run: php-cgi, one process for each test (the baseline), and a web server over HTTP: php-fpm
+behind nginx here, Hayate in hayate.py.
 
 Both take the same request, ini settings and environment, and give back the same kind of response. A server is started
 for one set of ini settings and environment, and serves every test that wants exactly these.
@@ -6,19 +7,19 @@ for one set of ini settings and environment, and serves every test that wants ex
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import http.client
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import tempfile
 import urllib.parse
 from collections.abc import Mapping
 
-from lib.servers import GENERIC_WORKER, PHP_VERSION, Hayate, NginxFpm, Server, ServerError
+from lib.servers import PHP_VERSION, NginxFpm, Server, ServerError
 
 from .phpt import Request, Response
 
@@ -26,6 +27,9 @@ from .phpt import Request, Response
 TIMEOUT = 30.0
 #: Bytes of an answer that are read; a test that writes more has run wild.
 LARGEST_ANSWER = 64 << 20
+
+#: PHP code that includes the test in a function.
+IN_FUNCTION = pathlib.Path(__file__).with_name("in_function.php")
 
 Settings = Mapping[str, str]
 
@@ -103,10 +107,20 @@ def run_process(command: list[str], env: Settings, cwd: pathlib.Path, stdin: byt
 class Backend:
     """Runs requests for scripts of one copy of the tree."""
 
+    #: How often each test is run in the same process, to see whether later runs go as the first did.
+    runs = 1
+    #: Whether a function of a worker script includes the test, so that it has no global scope.
+    in_function = False
+
     def __init__(self, tree: pathlib.Path) -> None:
         self.tree = tree
         #: What went wrong with the server itself: (test, what happened).
         self.events: list[tuple[str, str]] = []
+        #: Tests after which a process was replaced, by cause.
+        self.replaced: dict[str, list[str]] = collections.defaultdict(list)
+
+    def prepare(self, script: str, setting: Setting) -> None:
+        """Called before the first run of each test."""
 
     def run(self, script: str, setting: Setting, request: Request) -> Response:
         """Runs the script at this path below the tree."""
@@ -117,7 +131,11 @@ class Backend:
 
 
 class PhpCgi(Backend):
-    """php-cgi as a web server starts it for a CGI request."""
+    """php-cgi as a web server starts it for a CGI request; `in_function`: the test is included by a function."""
+
+    def __init__(self, tree: pathlib.Path, in_function: bool = False) -> None:
+        super().__init__(tree)
+        self.in_function = in_function
 
     def run(self, script: str, setting: Setting, request: Request) -> Response:
         ini, path = setting.ini(self.tree), str(self.tree / script)
@@ -145,6 +163,8 @@ class PhpCgi(Backend):
             key = name.upper().replace("-", "_")
             env[key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"] = value
         command = [f"/usr/bin/php-cgi{PHP_VERSION}", *ini_arguments(ini)]
+        if self.in_function:
+            command += ["-d", f"auto_prepend_file={IN_FUNCTION}"]
         output, broken = run_process(command, env, self.tree, request.body)
         return self._response(output, broken)
 
@@ -169,7 +189,8 @@ class Http(Backend):
 
     def __init__(self, tree: pathlib.Path) -> None:
         super().__init__(tree)
-        self._server: Server | None = None
+        #: The one that runs.
+        self.server: Server | None = None
         self._setting: Setting | None = None
         self._refused: ServerError | None = None
 
@@ -178,12 +199,11 @@ class Http(Backend):
         raise NotImplementedError
 
     def run(self, script: str, setting: Setting, request: Request) -> Response:
-        if setting != self._setting:
-            self._start(script, setting)
-        if self._server is None:
+        self.serve(script, setting)
+        if self.server is None:
             return Response(0, "", broken=f"the server did not start: {self._refused}")
-        response = self._exchange(script, request)
-        ended = self._server.process is not None and self._server.process.poll() is not None
+        response = self.exchange(script, request)
+        ended = self.server.process is not None and self.server.process.poll() is not None
         if ended or response.status == 0:
             self._event(script, "the server ended" if ended else response.broken)
             self.close(kill=True)
@@ -192,20 +212,26 @@ class Http(Backend):
     def _event(self, script: str, what: str) -> None:
         self.events.append((script, what))
 
+    def serve(self, script: str, setting: Setting) -> None:
+        """Makes sure that a server with these settings runs, for the sake of a script."""
+        if setting != self._setting:
+            self._start(script, setting)
+
     def _start(self, script: str, setting: Setting) -> None:
         self.close()
         self._setting, self._refused = setting, None
         ini, env = setting.ini(self.tree), setting.env(self.tree)
         server = self.make(ini, php_environment(self.tree, ini, env))
         try:
-            self._server = server.start()
+            self.server = server.start()
         except (ServerError, OSError) as error:
             self._refused = error if isinstance(error, ServerError) else ServerError(str(error))
             self._event(script, f"the server did not start: {str(error)[-2000:]}")
             server.remove()
 
-    def _exchange(self, script: str, request: Request) -> Response:
-        port = urllib.parse.urlsplit(self._server.url).port
+    def exchange(self, script: str, request: Request) -> Response:
+        """One request to the server that runs."""
+        port = urllib.parse.urlsplit(self.server.url).port
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
         url = urllib.parse.quote(f"/{script}") + (f"?{request.query}" if request.query else "")
         try:
@@ -229,8 +255,8 @@ class Http(Backend):
 
     def close(self, kill: bool = False) -> None:
         """Stops the server; a hang or a process left behind becomes an event, and costs no test."""
-        server, setting = self._server, self._setting
-        self._server = self._setting = None
+        server, setting = self.server, self._setting
+        self.server = self._setting = None
         if server is None:
             return
         try:
@@ -248,34 +274,3 @@ class PhpFpm(Http):
         server = NginxFpm(self.tree, ini=ini, fpm={"clear_env": "no", "chdir": self.tree}, workers=1)
         server.fpm.spawn = functools.partial(server.fpm.spawn, env)
         return server
-
-
-def _environment(env: Settings) -> list[str]:
-    """Hayate's arguments that set PHP's environment, which inherits nothing."""
-    return [argument for key, value in env.items() for argument in ("--env", f"{key}={value}")]
-
-
-class HayateClassic(Http):
-    """Hayate in classic mode."""
-
-    def make(self, ini: Settings, env: Settings) -> Server:
-        return Hayate(self.tree, ini=ini, workers=1, args=_environment(env))
-
-
-class HayateWorker(Http):
-    """Hayate in worker mode: a worker script includes the test, and a new process takes over after each request."""
-
-    def make(self, ini: Settings, env: Settings) -> Server:
-        worker = self.tree / "conformance_worker.php"
-        shutil.copyfile(GENERIC_WORKER, worker)
-        arguments = [*_environment(env), "--max-requests", "1"]
-        return Hayate(self.tree, ini=ini, workers=1, worker=worker, args=arguments)
-
-
-#: Backend by its name on the command line and in the report.
-BACKENDS: dict[str, type[Backend]] = {
-    "php-cgi": PhpCgi,
-    "php-fpm": PhpFpm,
-    "hayate classic": HayateClassic,
-    "hayate worker": HayateWorker,
-}

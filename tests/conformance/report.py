@@ -29,8 +29,17 @@ class Report:
         return {name for name, outcome in self.runs[backend].outcomes.items() if outcome.status == "pass"}
 
     def regressions(self, backend: str) -> list[str]:
-        """Tests that pass through php-cgi and do not through this backend, sorted."""
-        return sorted(self.passes(BASELINE) - self.passes(backend))
+        """Tests that pass through php-cgi and fail through this backend, sorted."""
+        return sorted(self.passes(BASELINE) - self.passes(backend) - set(self.skipped_here(backend)))
+
+    def skipped_here(self, backend: str) -> list[str]:
+        """Tests that pass through php-cgi and say of this server that they are not for it, sorted."""
+        outcomes = self.runs[backend].outcomes
+        return sorted(name for name in self.passes(BASELINE) if outcomes[name].status == "skip")
+
+    def unsteady(self, backend: str) -> list[str]:
+        """Tests of which a later run in the same process did not go as the first, sorted."""
+        return sorted(name for name, outcome in self.runs[backend].outcomes.items() if outcome.later)
 
     def only_here(self, backend: str) -> list[str]:
         """Those of the regressions that pass through the reference server too, or all where it was not run."""
@@ -40,9 +49,15 @@ class Report:
         passed = self.passes(REFERENCE)
         return [name for name in missed if name in passed]
 
+    def in_function(self, backend: str) -> list[str]:
+        """Those of the regressions that php-cgi shows too when a function includes the test."""
+        outcomes = self.runs[backend].outcomes
+        return [name for name in self.regressions(backend) if outcomes[name].in_function]
+
     def unexplained(self, backend: str) -> list[str]:
-        """Regressions without a reason in the list of accepted differences."""
-        return [name for name in self.regressions(backend) if name not in self.accepted]
+        """Regressions of which neither the lack of a global scope nor accepted.txt gives the reason."""
+        explained = {*self.in_function(backend), *self.accepted}
+        return [name for name in self.regressions(backend) if name not in explained]
 
     def servers(self) -> list[str]:
         """Backends other than the baseline."""
@@ -71,6 +86,10 @@ class Report:
                         }
                         for test in self.regressions(name)
                     },
+                    "need_the_global_scope": self.in_function(name),
+                    "not_for_this_server": {test: run.outcomes[test].why for test in self.skipped_here(name)},
+                    "later_runs_differ": {test: run.outcomes[test].later for test in self.unsteady(name)},
+                    "processes_replaced_after": run.replaced,
                     "passes_here_and_fails_in_php_cgi": sorted(self.passes(name) - self.passes(BASELINE)),
                 }
                 for name, run in self.runs.items()
@@ -117,21 +136,49 @@ class Report:
         return lines + ([f"  {rest:5}  other reasons, see the JSON report"] if rest else [])
 
     def _regressions(self, name: str) -> list[str]:
+        """All that is to be said of one server."""
+        return [*self._failures(name), *self._inapplicable(name), *self._later_runs(name), *self._events(name)]
+
+    def _failures(self, name: str) -> list[str]:
         missed, here = self.regressions(name), set(self.only_here(name))
         outcomes = self.runs[name].outcomes
         lines = [f"{name}: {len(missed)} tests pass in php-cgi and fail here"]
         if name != REFERENCE and REFERENCE in self.runs:
             lines[0] += f"; {len(here)} of them pass in php-fpm, {len(self.unexplained(name))} are not explained"
-        for test in missed:
+        in_function = self.in_function(name)
+        if in_function:
+            lines.append(f"  {len(in_function)} of them need the global scope: php-cgi fails alike in a function")
+        for test in sorted({*missed} - {*in_function}):
             mark = " " if name == REFERENCE or REFERENCE not in self.runs else "!" if test in here else "="
             reason = f" (accepted: {self.accepted[test]})" if test in self.accepted else ""
             lines.append(f"  {mark} {test}: {outcomes[test].why}{reason}")
-        if not missed:
-            lines.append("  none")
-        if events := self.runs[name].events:
-            lines.append(f"  what befell the server ({len(events)}):")
-            lines += [f"    {test}: {what.splitlines()[0] if what else ''}" for test, what in events]
+        return lines if missed else [*lines, "  none"]
+
+    def _inapplicable(self, name: str) -> list[str]:
+        outcomes, skipped = self.runs[name].outcomes, self.skipped_here(name)
+        if not skipped:
+            return []
+        lines = [f"{name}: {len(skipped)} tests pass in php-cgi and say of this server that they are not for it"]
+        return lines + [f"    {test}: {outcomes[test].why}" for test in skipped]
+
+    def _later_runs(self, name: str) -> list[str]:
+        run = self.runs[name]
+        if run.times == 1:
+            return []
+        count = sum(outcome.status not in ("skip", "borked") for outcome in run.outcomes.values())
+        different = self.unsteady(name)
+        head = f"{name}: {count} tests were run {run.times} times in one process"
+        lines = [f"{head}; of {len(different)} a later run differs"]
+        lines += [f"    {test}: {run.outcomes[test].later}" for test in different]
+        if run.replaced:
+            lines.append("  processes were replaced:")
+            lines += [f"    {len(tests):5}  {cause}" for cause, tests in sorted(run.replaced.items())]
         return lines
+
+    def _events(self, name: str) -> list[str]:
+        events = self.runs[name].events
+        lines = [f"{name}: what befell the server ({len(events)})"] if events else []
+        return lines + [f"    {test}: {what.splitlines()[0] if what else ''}" for test, what in events]
 
 
 def difference(test: Phpt, outcome: Outcome, baseline: Outcome) -> str:

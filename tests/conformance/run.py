@@ -2,7 +2,8 @@
 """`make conformance`: PHP's own tests through a server, against the same tests through php-cgi.
 
     run.py                                  Hayate in classic mode, with php-fpm behind nginx as the reference
-    run.py --mode worker                    Hayate in worker mode
+    run.py --mode worker                    Hayate in worker mode: each test twice in one process
+    run.py --mode rewind                    the same with rewind: three times, and all tests in one process
     run.py --backend php-fpm                the reference alone
     run.py --paths ext/json tests/basic/001.phpt --list-failures
 
@@ -21,13 +22,15 @@ import pwd
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from lib.servers import PHP_VERSION, REPOSITORY  # noqa: E402
+from lib.servers import PHP_VERSION, REPOSITORY, hayate_binary  # noqa: E402
 
-from conformance.backends import BACKENDS  # noqa: E402
+from conformance.backends import PhpCgi, PhpFpm  # noqa: E402
+from conformance.hayate import MODES  # noqa: E402
 from conformance.phpt import Phpt  # noqa: E402
 from conformance.report import BASELINE, REFERENCE, Report, difference, read_accepted  # noqa: E402
 from conformance.source import SourceError, php_source  # noqa: E402
@@ -38,6 +41,7 @@ PATHS = """Zend/tests tests ext/standard ext/session ext/date ext/json ext/pcre 
 #: Below target/, so that `git` ignores it; holds php-src and the outcomes of earlier runs.
 WORK = REPOSITORY / "target" / "conformance"
 UNPRIVILEGED = "www-data"
+BACKENDS = {BASELINE: PhpCgi, REFERENCE: PhpFpm, **{f"hayate {mode}": backend for mode, backend in MODES.items()}}
 
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
@@ -45,7 +49,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--paths", nargs="+", default=PATHS, metavar="PATH", help="directories or tests of php-src")
     parser.add_argument("--backend", choices=("hayate", "php-fpm", "none"), default="hayate")
-    parser.add_argument("--mode", choices=("classic", "worker"), default="classic", help="Hayate's mode")
+    parser.add_argument("--mode", choices=tuple(MODES), default="classic", help="Hayate's mode")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="copies of the tree and servers at once")
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N tests")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the report as JSON")
@@ -101,7 +105,7 @@ def load(name: str, key: str, tests: list[str]) -> Run | None:
         data = json.loads(file.read_text())
         if data["fingerprint"] == key and all(test in data["run"]["outcomes"] for test in tests):
             run = Run.from_json(data["run"])
-            return Run({test: run.outcomes[test] for test in tests}, run.events, run.seconds)
+            return replace(run, outcomes={test: run.outcomes[test] for test in tests})
     return None
 
 
@@ -116,6 +120,10 @@ def save(name: str, key: str, run: Run, fresh: bool) -> None:
 def main(arguments: list[str]) -> int:
     """Runs what the command line asks for and prints the report."""
     options = parse_arguments(arguments)
+    if options.backend == "hayate" and not hayate_binary().exists():
+        missing = f"{hayate_binary()} does not exist: build it with `make`, or set HAYATE_BIN"
+        print(f"conformance: {missing}", file=sys.stderr)
+        return 2
     try:
         version, source = php_source(WORK, f"php{PHP_VERSION}")
     except SourceError as error:

@@ -6,19 +6,22 @@ needs a command line) is skipped for every server, and a test that it runs has t
 
 from __future__ import annotations
 
+import collections
+import itertools
 import pathlib
 import queue
+import re
 import shutil
 import subprocess
 import sys
 import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from lib.process import temporary_directory
 from lib.servers import PHP_VERSION
 
-from .backends import Backend, Setting, ini_arguments, php_environment, run_process
+from .backends import Backend, PhpCgi, Setting, ini_arguments, php_environment, run_process
 from .phpt import BrokenTest, Phpt, Request, Response
 
 #: run-tests.php's own settings, and below them PHP's built-in defaults where Debian's php.ini departs from them:
@@ -72,17 +75,25 @@ INI = {
     "session.save_path": "",
 }
 
+#: Lines of a stack trace that lie below the test: the function that includes it, and what calls that.
+WRAPPER_FRAME = re.compile(r"(?m)^#\d+ (?:.*conformance_(?:worker|request).*|.*in_function\.php.*|\{main\})\n?")
 #: Tests handed to a job at a time: small enough to keep the jobs level, large enough to keep a server busy.
 CHUNK = 100
 
 
 @dataclass
 class Outcome:
-    """How one test went. `status` is pass, fail, xfail (a failure the test itself announces), skip or borked."""
+    """How one test went. `status` is pass, fail, xfail (a failure the test itself announces), skip or borked.
+
+    `later` says how a later run in the same process differed from this one: "" when none did, or there was none.
+    `in_function`: it failed, and php-cgi fails with the same output when the test is included by a function.
+    """
 
     status: str
     why: str = ""
     output: str = ""
+    later: str = ""
+    in_function: bool = False
 
 
 @dataclass
@@ -149,33 +160,79 @@ class Runner:
         self.backend = backend
         #: Baseline outcomes, which say what is skipped; None when this run is the baseline.
         self._verdicts = verdicts
+        self._in_function = PhpCgi(tree, in_function=True)
         self._skips: dict[tuple[pathlib.Path, bytes], str] = {}
 
     def run(self, case: Case) -> Outcome:
-        """Runs one test, twice if it fails and is known to be flaky."""
+        """Runs one test as often as the backend repeats; all of that twice if it fails and is known to be flaky."""
         if settled := self._settled(case):
             return settled
-        script = self.tree / case.script
         try:
-            outcome = self._attempt(case, script)
+            outcome = self._sequence(case)
             if outcome.status != "pass" and case.test.is_flaky(outcome.output.encode("utf-8", "surrogateescape")):
-                outcome = self._attempt(case, script)
+                outcome = self._sequence(case)
+            if outcome.later:
+                outcome.later = self._confirmed(case, outcome)
+            if outcome.status == "fail" and self._verdicts is not None and (why := self._skipped_by_server(case)):
+                return Outcome("skip", why)
+            if outcome.status == "fail" and self.backend.in_function:
+                outcome.in_function = self._fails_in_function(case, outcome)
         except BrokenTest as error:
             outcome = Outcome("borked", str(error))
         if outcome.status == "fail" and "XFAIL" in case.test.sections:
             outcome.status = "xfail"
+        if outcome.status == "pass":
+            outcome.output = ""
         return outcome
 
-    def _attempt(self, case: Case, script: pathlib.Path) -> Outcome:
+    def _sequence(self, case: Case) -> Outcome:
+        """The first run, and how the later ones in the same process differ from it."""
+        self.backend.prepare(case.script, case.setting)
+        first = self._attempt(case)
+        for number in range(2, self.backend.runs + 1):
+            later = self._attempt(case)
+            # A test that passes says itself what may change from run to run; of another one, nothing may.
+            same = later.status == "pass" if first.status == "pass" else later.output == first.output
+            if not same and not first.later:
+                first.later = f"run {number}: {difference(first.output, later.output)}"
+        return first
+
+    def _confirmed(self, case: Case, outcome: Outcome) -> str:
+        """How a later run differs, if it does so again in a fresh process and the test does not differ by itself."""
+        self.backend.close()
+        again = self._sequence(case)
+        steady = outcome.status == again.status == "pass" or outcome.output == again.output
+        return again.later if again.later and steady else ""
+
+    def _fails_in_function(self, case: Case, outcome: Outcome) -> bool:
+        """Whether php-cgi puts out the same when a function includes the test."""
+        again = self._attempt(case, self._in_function)
+        return again.status == "fail" and _without_frames(again.output) == _without_frames(outcome.output)
+
+    def _attempt(self, case: Case, backend: Backend | None = None) -> Outcome:
+        script = self.tree / case.script
         script.unlink(missing_ok=True)
         script.write_bytes(case.test.sections["FILE"])
         try:
-            response = self.backend.run(case.script, case.setting, case.request)
+            response = (backend or self.backend).run(case.script, case.setting, case.request)
         finally:
             self._clean(case)
             script.unlink(missing_ok=True)
         why = case.test.complaint(response)
-        return Outcome("fail", why, _as_text(response)) if why else Outcome("pass")
+        return Outcome("fail" if why else "pass", why, _as_text(response))
+
+    def _skipped_by_server(self, case: Case) -> str:
+        """Why the test does not apply to this server, in its own words: what its SKIPIF says there."""
+        wanted = ", ".join(f"'{name}'" for name in case.test.text("EXTENSIONS").split())
+        probe = f'<?php foreach ([{wanted}] as $e) if (!extension_loaded($e)) die("skip $e is not there"); ?>\n'
+        name = case.test.name[: -len("phpt")] + "skip.php"
+        file = self.tree / name
+        file.write_bytes(probe.encode() + case.test.sections.get("SKIPIF", b""))
+        try:
+            said = self.backend.run(name, case.setting, Request("GET", "", (), b"")).body.decode("utf-8", "replace")
+        finally:
+            file.unlink(missing_ok=True)
+        return _reason(said.strip()) if said.strip()[:4].lower() == "skip" else ""
 
     def _settled(self, case: Case) -> Outcome | None:
         if self._verdicts is not None:
@@ -184,7 +241,7 @@ class Runner:
         said = self._skipif(case)
         kind = said[:5].lower()
         if kind.startswith("skip"):
-            return Outcome("skip", said[4:].lstrip(" :-").splitlines()[0] if said[4:].strip() else "without a reason")
+            return Outcome("skip", _reason(said))
         if kind in ("xfail", "flaky"):
             case.test.sections[kind.upper()] = said[5:].encode()
         elif said and not kind.startswith(("info", "warn")):
@@ -218,6 +275,24 @@ class Runner:
         return output.decode("utf-8", "replace").strip()
 
 
+def _reason(said: str) -> str:
+    """The reason in what a SKIPIF says, "skip" and all."""
+    return said[4:].lstrip(" :-").splitlines()[0] if said[4:].strip() else "without a reason"
+
+
+def difference(first: str, later: str) -> str:
+    """The first line that differs between two outputs."""
+    for a, b in itertools.zip_longest(first.splitlines(), later.splitlines()):
+        if a != b:
+            return f"{b!r:.200} instead of {a!r:.200}"
+    return "white space differs"
+
+
+def _without_frames(output: str) -> str:
+    """An output without the lines of a stack trace that belong to the code around the test."""
+    return WRAPPER_FRAME.sub("", output)
+
+
 def _as_text(response: Response) -> str:
     head = f"{response.status} {response.reason}\n" if response.status != 200 else ""
     return head + response.body[: 1 << 20].decode("utf-8", "surrogateescape")
@@ -230,6 +305,10 @@ class Run:
     outcomes: dict[str, Outcome]
     events: list[tuple[str, str]]
     seconds: float
+    #: How often each test ran in one process.
+    times: int = 1
+    #: Tests after which a process was replaced, by cause.
+    replaced: dict[str, list[str]] = field(default_factory=dict)
 
     def as_json(self) -> dict:
         """What from_json() reads; outputs are cut to what a reader needs."""
@@ -239,7 +318,8 @@ class Run:
     def from_json(cls, data: dict) -> Run:
         """The run as_json() wrote."""
         outcomes = {name: Outcome(**outcome) for name, outcome in data["outcomes"].items()}
-        return cls(outcomes, [tuple(event) for event in data["events"]], data["seconds"])
+        events = [tuple(event) for event in data["events"]]
+        return cls(outcomes, events, data["seconds"], data["times"], data["replaced"])
 
 
 def run_all(
@@ -261,6 +341,7 @@ def run_all(
         work.put(chunk)
         crowd = crowd[len(chunk) :]
     outcomes, events, errors = dict(settled), [], []
+    replaced: dict[str, list[str]] = collections.defaultdict(list)
     runners = []
 
     def drain(runner: Runner) -> None:
@@ -293,10 +374,12 @@ def run_all(
         for runner in runners:
             runner.backend.close()
             events += runner.backend.events
+            for cause, tests in runner.backend.replaced.items():
+                replaced[cause] += tests
         for directory in directories:
             # Tests leave directories behind that nobody may enter.
             subprocess.run(["chmod", "-R", "u+rwX", str(directory)], check=False, stderr=subprocess.DEVNULL)
             shutil.rmtree(directory, ignore_errors=True)
     if errors:
         raise errors[0]
-    return Run(outcomes, events, time.monotonic() - started)
+    return Run(outcomes, events, time.monotonic() - started, backend.runs, dict(replaced))

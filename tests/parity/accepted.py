@@ -228,9 +228,9 @@ ACCEPTED: list[Accepted] = [
     Accepted(
         "input/limits",
         "body",
-        "in worker mode PHP is not starting up: a warning names the function that takes the request, and its line",
+        "in worker mode PHP is not starting up: a warning names the function that takes the request, with its line",
         reference=r"error\[(message|file|line)\] = .*",
-        hayate=r"error\[(message\] = .hayate_handle_request\(\): .*|file\] = .*(generic|rewind)_worker.php.|line\] = \d+)",
+        hayate=r"error\[(message\] = .hayate_handle_request\(\): .*|file\] = .*_worker.php.|line\] = \d+)",
         modes=("worker", "rewind"),
     ),
     # --- static files and directories

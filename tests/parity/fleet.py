@@ -83,7 +83,7 @@ class Servers:
         args = {
             "classic": (),
             "worker": ("--rewind", "off"),
-            # Nothing is warmed up, so that each request is the first; each rewind is followed by a comparison of all memory.
+            # Nothing is warmed up, so that each request is the first; after each rewind all memory is compared.
             "rewind": ("--rewind", "on", "--warmup", "off", "--rewind-verify", "1"),
         }
         user = "www-data" if ROOT else None

@@ -1,0 +1,42 @@
+<?php
+/*
+ * The worker script of the worker and rewind modes: each request includes the test that its URL names.
+ *
+ * It has no object and no variable of its own, so that a test counts its objects from 1 and finds no variable but its
+ * own. By construction a test runs inside a function here: its variables are no globals. With CONFORMANCE_RESTORE in
+ * the environment it puts back, before each request, what PHP code can put back, as an application in worker mode with
+ * state kept has to do.
+ */
+function conformance_restore(): void
+{
+    foreach (ini_get_all(null, true) as $name => $setting) {
+        if ($setting['local_value'] !== $setting['global_value']) {
+            ini_restore($name);
+        }
+    }
+    set_error_handler(null);
+    set_exception_handler(null);
+    error_reporting((int) ini_get('error_reporting'));
+    array_map('spl_autoload_unregister', spl_autoload_functions());
+    date_default_timezone_set(ini_get('date.timezone') ?: 'UTC');
+    setlocale(LC_ALL, 'C');
+    umask(022);
+    ignore_user_abort(false);
+    set_time_limit((int) ini_get('max_execution_time'));
+    libxml_use_internal_errors(false);
+    mb_regex_set_options('pr');
+}
+
+function conformance_request(): void
+{
+    if (getenv('CONFORMANCE_RESTORE')) {
+        conformance_restore();
+    }
+    /* Not $_SERVER: some tests run without it. */
+    chdir(dirname(getenv('SCRIPT_FILENAME')));
+    include getenv('SCRIPT_FILENAME');
+}
+
+while (hayate_handle_request('conformance_request')) {
+    /* With rewind, not reached more than once: the next call rewinds into the first. */
+}
