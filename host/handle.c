@@ -167,6 +167,10 @@ static void begin_request(void)
 {
 	in_request = true;
 	request_begin();
+	/* As php_request_startup(): what PHP finds wrong with a request is no fault of a line of the worker script. */
+	zend_execute_data *script = EG(current_execute_data);
+	EG(current_execute_data) = NULL;
+	PG(during_request_startup) = 1;
 	PG(header_is_being_sent) = 0;
 	PG(connection_status) = PHP_CONNECTION_NORMAL;
 	PG(in_user_include) = 0;
@@ -178,7 +182,7 @@ static void begin_request(void)
 	if (EG(timeout_seconds) != 0) {
 		zend_set_timeout(EG(timeout_seconds), 1);
 	}
-	if (PG(expose_php)) {
+	if (PG(expose_php) && !SG(headers_sent)) {
 		sapi_add_header((char *)SAPI_PHP_VERSION_HEADER, sizeof(SAPI_PHP_VERSION_HEADER) - 1, 1);
 	}
 	if (PG(output_handler) && PG(output_handler)[0]) {
@@ -193,6 +197,8 @@ static void begin_request(void)
 	}
 	import_superglobals();
 	start_modules();
+	PG(during_request_startup) = 0;
+	EG(current_execute_data) = script;
 }
 
 /* One step of the end of a request. A bail-out ends the step, and after the request the worker. */

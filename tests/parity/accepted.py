@@ -225,14 +225,6 @@ ACCEPTED: list[Accepted] = [
         reference=".*POST Content-Length of 10000 bytes exceeds.*",
         hayate=".*Actual POST length does not match Content-Length, and exceeds 8192 bytes.*",
     ),
-    Accepted(
-        "input/limits",
-        "body",
-        "in worker mode PHP is not starting up: a warning names the function that takes the request, with its line",
-        reference=r"error\[(message|file|line)\] = .*",
-        hayate=r"error\[(message\] = .hayate_handle_request\(\): .*|file\] = .*_worker.php.|line\] = \d+)",
-        modes=("worker", "rewind"),
-    ),
     # --- static files and directories
     Accepted("routing/redirect", "header:location", RELATIVE, hayate="/[^/].*"),
     Accepted("front/directories", "header:location", RELATIVE, request="GET /sub", hayate="/sub/"),
