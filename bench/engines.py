@@ -190,8 +190,10 @@ class PinnedHayate(Hayate):
     """Hayate on one core."""
 
     def __init__(self, core: int, root: pathlib.Path, workers: int, worker: pathlib.Path | None) -> None:
-        user = ["--user", "www-data"] if _ROOT else []
-        super().__init__(root, ini=INI, workers=workers, worker=worker, args=user)
+        args = ["--user", "www-data"] if _ROOT else []
+        if worker is not None:
+            args += ["--rewind", "off"]
+        super().__init__(root, ini=INI, workers=workers, worker=worker, args=args)
         if _ROOT:
             # It removes its pid file when it ends, as the user it has become.
             shutil.chown(self.dir, "www-data")

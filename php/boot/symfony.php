@@ -7,7 +7,8 @@
  * symfony/runtime this script does what Symfony's front controller does: autoloader, .env, App\Kernel.
  *
  * It relies on rewinding: what one request leaves in the kernel, no other sees. Only the warm-up requests are handled in a
- * process that goes on; after each of them the kernel resets its services, as Symfony has it for long-running workers.
+ * process that goes on; each of them gets a kernel and a container of its own, which are thrown away with all they left in
+ * them. What stays is what belongs to no visitor: loaded classes, compiled code, statics.
  * It is for production. In debug mode Symfony rebuilds its container when the code changes, which classic mode shows at once.
  */
 
@@ -39,11 +40,12 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
     $server = array_diff_key($_SERVER, $given['server']);
     $env = array_diff_key($_ENV, $given['env']);
     $fatal = class_exists(ErrorHandler::class, false) ? [ErrorHandler::class, 'handleFatalError'] : null;
-    $warmed = $finished = false;
+    // A clone has no container; boot() makes one.
+    $fresh = $kernel instanceof KernelInterface ? clone $kernel : $kernel;
+    $warmed = false;
 
-    $handler = static function () use (&$kernel, &$warmed, &$finished, $server, $env, $fatal): void {
+    $handler = static function () use (&$kernel, &$warmed, $server, $env, $fatal): void {
         $warmed = isset($_SERVER['HAYATE_WARMUP']);
-        $finished = false;
         $_SERVER += $server;
         $_ENV += $env;
         if (null !== $fatal) {
@@ -56,18 +58,15 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
         if ($kernel instanceof TerminableInterface) {
             $kernel->terminate($request, $response);
         }
-        $finished = true;
     };
 
     while (hayate_handle_request($handler)) {
-        if (!$warmed || !$kernel instanceof KernelInterface) {
-            continue;
+        if ($warmed) {
+            $kernel = clone $fresh;
+            if ($kernel instanceof KernelInterface) {
+                $kernel->boot();
+            }
         }
-        if (!$finished) {
-            // exit() or an exception cut the warm-up off inside the kernel, which still believes to be in it.
-            $kernel = clone $kernel;
-        }
-        $kernel->boot();
     }
 };
 

@@ -54,8 +54,9 @@ def test_opcache_and_apcu_are_on_and_shared_by_all_workers(serve) -> None:
     server = serve()
     answers = ask(server, 12)
     assert all(answer["opcache"] for answer in answers)
-    # One counter for all processes: each visit is counted once.
-    assert [answer["visits"] for answer in answers] == list(range(1, 13))
+    # One counter for all processes, and what shared memory holds is not rewound: each visit is counted once, warm-up requests too.
+    first = answers[0]["visits"]
+    assert [answer["visits"] for answer in answers] == list(range(first, first + 12))
     assert answers[-1]["hits"] > answers[0]["hits"]
 
 

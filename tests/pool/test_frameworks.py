@@ -31,19 +31,14 @@ def check(root: pathlib.Path, *flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
 
-def script_of(root: pathlib.Path) -> str:
-    """The boot script that `check` names."""
-    (line,) = [line for line in check(root, "--mode", "worker").stdout.splitlines() if line.strip().startswith("by /")]
-    return line.split()[1]
-
-
 def get(server: Hayate, path: str, **more) -> requests.Response:
     return requests.get(server.url + path, timeout=15, **more)
 
 
 def test_check_says_what_was_recognised_and_how_to_opt_out(project) -> None:
-    done = check(project, "--mode", "worker")
+    done = check(project)
     assert done.returncode == 0, done.stderr
+    assert "mode        worker, recognised" in done.stdout and "/boot/" in done.stdout
     assert "recognised Symfony 5.4.53" in done.stdout or "recognised Laravel 8.83.26" in done.stdout
     assert "composer.json requires" in done.stdout and "--mode classic" in done.stdout
     assert "rewind      on" in done.stdout and "warm-up     / / /" in done.stdout
@@ -70,26 +65,35 @@ def test_keeping_state_is_refused(project) -> None:
     assert done.returncode == 2 and "relies on rewinding" in done.stderr
 
 
-@pytest.fixture(params=["classic", "boot script"])
+@pytest.fixture(params=["classic", "booted"])
 def served(request, project):
-    """The project in classic mode, and booted by Hayate's script; there each request gets a worker of its own."""
-    if request.param == "classic":
-        server = Hayate(project, args=["--mode", "classic"], workers=1)
-    else:
-        flags = ["--max-requests", "1", "--env", f"HAYATE_PROJECT={project}"]
-        server = Hayate(project, worker=script_of(project), args=flags, workers=1)
-    with server:
+    """The project in classic mode; and without a flag, booted by Hayate's script and rewound. No worker may need to be replaced."""
+    flags = ["--mode", "classic"] if request.param == "classic" else []
+    with Hayate(project, args=flags, workers=1) as server:
         yield server
+        (app,) = server.status()["apps"]
+        assert app["mode"] == ("classic" if flags else "worker") and app["fallback"] is None
+        assert app["restarts"] == {} and app["boot"] == "shared", server.log_tail()
+
+
+#: What the three warm-up requests have counted in a static property.
+WARMED = {"classic": 0, "worker": 3}
+
+
+def counted(server: Hayate) -> int:
+    """What a request finds in a static property that it has just raised by one: no request before it but the warm-up."""
+    return WARMED[server.status()["apps"][0]["mode"]] + 1
 
 
 def test_answers_as_classic_mode_does(served) -> None:
     answers = [get(served, f"/?n={n}").json() for n in range(3)]
+    assert len({answer["pid"] for answer in answers}) == 1
     for n, answer in enumerate(answers):
         assert answer["env"] in ("prod", "production") and not answer["debug"]
         assert answer["greeting"] == answer["in_server"] == "hello from .env"
         assert answer["project"] is False, "what Hayate tells its script is none of the application's business"
         assert answer["query"] == {"n": str(n)}
-        assert (answer["static"], answer["property"]) == (1, 1)
+        assert (answer["static"], answer["property"]) == (counted(served), 1)
         assert answer.get("url", served.url + "/x") == served.url + "/x"
     tokens = {answer.get("token", n) for n, answer in enumerate(answers)}
     assert len(tokens) == 3, "each visitor has a token of its own"
@@ -108,4 +112,4 @@ def test_exit_and_failures_end_the_request_only(served) -> None:
     assert failed.status_code == 500 and "a failure of the tests" not in failed.text
     assert "a failure of the tests" in served.log()
     assert get(served, "/nowhere").status_code == 404
-    assert get(served, "/").json()["static"] == 1
+    assert get(served, "/").json()["static"] == counted(served)

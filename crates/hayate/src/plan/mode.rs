@@ -10,8 +10,8 @@ use crate::{
     framework::{self, Finding, Recognised},
 };
 
-/// What `rewind` is in worker mode when nobody says; with `On`, recognised frameworks run in worker mode by themselves.
-pub const REWIND_BY_DEFAULT: Rewind = Rewind::Off;
+/// What `rewind` is in worker mode when nobody says.
+pub const REWIND_BY_DEFAULT: Rewind = Rewind::On;
 
 /// What is requested before the snapshot when nobody says.
 const WARMUP: [&str; 3] = ["/"; 3];
@@ -90,7 +90,7 @@ impl AppResolver<'_> {
                 remark,
             });
         };
-        let rewind = rewind.unwrap_or(if recognised.is_some() { Rewind::On } else { REWIND_BY_DEFAULT });
+        let rewind = rewind.unwrap_or(REWIND_BY_DEFAULT);
         Ok(Running {
             mode: Mode::Worker { script },
             rewind,
@@ -138,9 +138,9 @@ impl AppResolver<'_> {
             ));
             return Ok(None);
         }
-        if !asked && (REWIND_BY_DEFAULT == Rewind::Off || rewind == Some(Rewind::Off)) {
+        if rewind == Some(Rewind::Off) {
             *remark = Some(format!(
-                "this is a {} project that Hayate can boot once and rewind after each request: rewind = \"on\" (--rewind on)",
+                "this is a {} project that Hayate can boot once and rewind after each request: leave rewind = \"off\" out",
                 found.framework
             ));
             return Ok(None);
