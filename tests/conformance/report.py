@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import difflib
 import pathlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .phpt import Phpt
 from .suite import Outcome, Run
@@ -13,16 +13,22 @@ from .suite import Outcome, Run
 BASELINE = "php-cgi"
 #: A web server that is not ours: what fails here too is no fault of Hayate's.
 REFERENCE = "php-fpm"
+#: The mode in which a request may find what earlier ones left: that is what it is for.
+KEEPS_STATE = "hayate worker"
 
 
 @dataclass
 class Report:
-    """`runs` by backend name; the first is the baseline. `accepted` maps a test to the reason it may fail."""
+    """`runs` by backend name; the first is the baseline.
+
+    `accepted` maps a test to the reason it may fail, `accepted_later` to the reason a later run may go another way.
+    """
 
     source: str
     php: str
     runs: dict[str, Run]
     accepted: dict[str, str]
+    accepted_later: dict[str, str] = field(default_factory=dict)
 
     def passes(self, backend: str) -> set[str]:
         """Names of the tests that passed."""
@@ -54,10 +60,26 @@ class Report:
         outcomes = self.runs[backend].outcomes
         return [name for name in self.regressions(backend) if outcomes[name].in_function]
 
+    def failures(self, backend: str) -> list[str]:
+        """The regressions that the lack of a global scope does not explain."""
+        in_function = set(self.in_function(backend))
+        return [name for name in self.regressions(backend) if name not in in_function]
+
     def unexplained(self, backend: str) -> list[str]:
-        """Regressions of which neither the lack of a global scope nor accepted.txt gives the reason."""
-        explained = {*self.in_function(backend), *self.accepted}
-        return [name for name in self.regressions(backend) if name not in explained]
+        """Failures, and later runs that went another way where no state is kept, without an accepted reason."""
+        failures = [name for name in self.failures(backend) if name not in self.accepted]
+        unsteady = [] if backend == KEEPS_STATE else self.unsteady(backend)
+        return sorted({*failures, *(name for name in unsteady if name not in self.accepted_later)})
+
+    def outdated(self) -> list[str]:
+        """Tests whose accepted failure occurred on none of the servers that ran them."""
+        servers = [name for name in self.servers() if name != REFERENCE]
+        failed = {test for name in servers for test in self.failures(name)}
+        later = {test for name in servers for test in self.unsteady(name)}
+        ran = self.runs[BASELINE].outcomes
+        listed = [*(test for test in self.accepted if test not in failed)]
+        listed += [test for test in self.accepted_later if test not in later]
+        return sorted(test for test in listed if servers and test in ran)
 
     def servers(self) -> list[str]:
         """Backends other than the baseline."""
@@ -102,13 +124,15 @@ class Report:
         lines += self._table() + [""] + self._skips()
         for name in self.servers():
             lines += ["", *self._regressions(name)]
+        if outdated := self.outdated():
+            lines += ["", "accepted differences that did not occur:", *(f"    {test}" for test in outdated)]
         return "\n".join(lines) + "\n"
 
     def _table(self) -> list[str]:
         names = list(self.runs)
         rows = collections.defaultdict(collections.Counter)
         for test, outcome in self.runs[BASELINE].outcomes.items():
-            for row in (_directory(test), "all"):
+            for row in (directory(test), "all"):
                 rows[row]["tests"] += 1
                 rows[row]["run"] += outcome.status not in ("skip", "borked")
                 for name in names:
@@ -148,7 +172,7 @@ class Report:
         in_function = self.in_function(name)
         if in_function:
             lines.append(f"  {len(in_function)} of them need the global scope: php-cgi fails alike in a function")
-        for test in sorted({*missed} - {*in_function}):
+        for test in self.failures(name):
             mark = " " if name == REFERENCE or REFERENCE not in self.runs else "!" if test in here else "="
             reason = f" (accepted: {self.accepted[test]})" if test in self.accepted else ""
             lines.append(f"  {mark} {test}: {outcomes[test].why}{reason}")
@@ -169,7 +193,9 @@ class Report:
         different = self.unsteady(name)
         head = f"{name}: {count} tests were run {run.times} times in one process"
         lines = [f"{head}; of {len(different)} a later run differs"]
-        lines += [f"    {test}: {run.outcomes[test].later}" for test in different]
+        for test in different:
+            reason = f" (accepted: {self.accepted_later[test]})" if test in self.accepted_later else ""
+            lines.append(f"    {test}: {run.outcomes[test].later}{reason}")
         if run.replaced:
             lines.append("  processes were replaced:")
             lines += [f"    {len(tests):5}  {cause}" for cause, tests in sorted(run.replaced.items())]
@@ -203,6 +229,7 @@ def read_accepted(file: pathlib.Path) -> dict[str, str]:
     return accepted
 
 
-def _directory(test: str) -> str:
+def directory(test: str) -> str:
+    """Where a test is counted."""
     parts = test.split("/")
     return "/".join(parts[:2]) if parts[0] in ("ext", "Zend", "sapi") else parts[0]

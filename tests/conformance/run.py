@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """`make conformance`: PHP's own tests through a server, against the same tests through php-cgi.
 
-    run.py                                  Hayate in classic mode, with php-fpm behind nginx as the reference
+    run.py                                  php-cgi, php-fpm behind nginx as the reference, Hayate in all modes
     run.py --mode worker                    Hayate in worker mode: each test twice in one process
     run.py --mode rewind                    the same with rewind: three times, and all tests in one process
     run.py --backend php-fpm                the reference alone
     run.py --paths ext/json tests/basic/001.phpt --list-failures
+    run.py --reuse --page docs/conformance.md   the figures of the last complete run into the page, running nothing
 
-Ends with 1 if a test passes in php-cgi and fails in Hayate without a reason in accepted.txt, else with 0.
+Ends with 1 if a test passes in php-cgi and fails in Hayate, or a later run in the same process goes another way,
+without a reason in accepted.txt; else with 0.
 As root it hands over to www-data: many tests are about what an unprivileged user may not do.
 """
 
@@ -31,6 +33,7 @@ from lib.servers import PHP_VERSION, REPOSITORY, hayate_binary  # noqa: E402
 
 from conformance.backends import PhpCgi, PhpFpm  # noqa: E402
 from conformance.hayate import MODES  # noqa: E402
+from conformance.page import insert, page  # noqa: E402
 from conformance.phpt import Phpt  # noqa: E402
 from conformance.report import BASELINE, REFERENCE, Report, difference, read_accepted  # noqa: E402
 from conformance.source import SourceError, php_source  # noqa: E402
@@ -40,6 +43,8 @@ PATHS = """Zend/tests tests ext/standard ext/session ext/date ext/json ext/pcre 
     ext/random ext/mbstring ext/pdo_sqlite ext/tokenizer ext/reflection""".split()
 #: Below target/, so that `git` ignores it; holds php-src and the outcomes of earlier runs.
 WORK = REPOSITORY / "target" / "conformance"
+#: Why a test may fail, and why a later run in the same process may go another way than the first.
+ACCEPTED = ("accepted.txt", "accepted_later.txt")
 UNPRIVILEGED = "www-data"
 BACKENDS = {BASELINE: PhpCgi, REFERENCE: PhpFpm, **{f"hayate {mode}": backend for mode, backend in MODES.items()}}
 
@@ -49,25 +54,35 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--paths", nargs="+", default=PATHS, metavar="PATH", help="directories or tests of php-src")
     parser.add_argument("--backend", choices=("hayate", "php-fpm", "none"), default="hayate")
-    parser.add_argument("--mode", choices=tuple(MODES), default="classic", help="Hayate's mode")
+    parser.add_argument("--mode", nargs="+", choices=tuple(MODES), default=tuple(MODES), help="Hayate's modes")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="copies of the tree and servers at once")
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N tests")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the report as JSON")
+    parser.add_argument("--page", type=pathlib.Path, metavar="FILE", help="put the figures into this Markdown page")
+    parser.add_argument("--reuse", action="store_true", help="take Hayate's outcomes, too, from the last run")
     parser.add_argument("--list-failures", action="store_true", help="show what differs, test by test")
     parser.add_argument("--no-reference", action="store_true", help="do not run php-fpm")
     parser.add_argument("--fresh", action="store_true", help="run php-cgi and php-fpm again even if nothing changed")
     return parser.parse_args(arguments)
 
 
-def hand_over(arguments: list[str], json_file: pathlib.Path | None) -> int:
-    """Runs this program again as an unprivileged user, with an environment that says nothing of ours."""
+def hand_over(arguments: list[str], options: argparse.Namespace) -> int:
+    """Runs this program again as an unprivileged user, with an environment that says nothing of ours.
+
+    That user may not write where the caller wants files: they are made among the results and copied.
+    """
     user = pwd.getpwnam(UNPRIVILEGED)
     results = WORK / "results"
     results.mkdir(parents=True, exist_ok=True)
     os.chown(results, user.pw_uid, user.pw_gid)
-    report = results / "report.json"
-    if json_file is not None:
-        arguments = [*arguments, "--json", str(report)]
+    files = {"--json": (results / "report.json", options.json), "--page": (results / "page.md", options.page)}
+    files = {flag: pair for flag, pair in files.items() if pair[1] is not None}
+    for flag, (made, wanted) in files.items():
+        made.unlink(missing_ok=True)
+        if flag == "--page":
+            shutil.copyfile(wanted, made)
+            os.chown(made, user.pw_uid, user.pw_gid)
+        arguments = [*arguments, flag, str(made)]
     kept = {key: value for key, value in os.environ.items() if key.startswith("HAYATE_")}
     # No group of root's remains, and none is looked up that this account may not have.
     done = subprocess.run(
@@ -79,8 +94,9 @@ def hand_over(arguments: list[str], json_file: pathlib.Path | None) -> int:
         env={"PATH": os.environ.get("PATH", "/usr/bin:/bin:/usr/sbin:/sbin"), "HOME": "/tmp", **kept},
         check=False,
     )
-    if json_file is not None and report.exists():
-        shutil.copyfile(report, json_file)
+    for made, wanted in files.values():
+        if made.exists():
+            shutil.copyfile(made, wanted)
     return done.returncode
 
 
@@ -109,11 +125,12 @@ def load(name: str, key: str, tests: list[str]) -> Run | None:
     return None
 
 
-def save(name: str, key: str, run: Run, fresh: bool) -> None:
-    """Keeps a run for load(); a larger one that is there stays, unless it is to be replaced."""
+def save(name: str, key: str, run: Run) -> None:
+    """Keeps a run for load(); one of more tests that is there stays."""
     file = WORK / "results" / f"{name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    if fresh or load(name, key, list(run.outcomes)) is None:
+    before = json.loads(file.read_text()) if file.exists() else None
+    if before is None or before["fingerprint"] != key or not before["run"]["outcomes"].keys() - run.outcomes.keys():
         file.write_text(json.dumps({"fingerprint": key, "run": run.as_json()}))
 
 
@@ -130,7 +147,7 @@ def main(arguments: list[str]) -> int:
         print(f"conformance: {error}", file=sys.stderr)
         return 2
     if os.geteuid() == 0:
-        return hand_over(arguments, options.json)
+        return hand_over(arguments, options)
 
     names = find_tests(source, options.paths)[: options.limit]
     cases, settled = plan(source, names)
@@ -140,29 +157,31 @@ def main(arguments: list[str]) -> int:
     if options.backend != "none" and not (options.no_reference and options.backend == "hayate"):
         wanted.append(REFERENCE)
     if options.backend == "hayate":
-        wanted.append(f"hayate {options.mode}")
+        wanted += [f"hayate {mode}" for mode in options.mode]
 
     runs: dict[str, Run] = {}
     for name in wanted:
-        kept = name in (BASELINE, REFERENCE)
-        run = load(name, key, names) if kept and not options.fresh else None
+        reusable = options.reuse or (name in (BASELINE, REFERENCE) and not options.fresh)
+        run = load(name, key, names) if reusable else None
         if run is None:
             verdicts = runs[BASELINE].outcomes if runs else None
             run = run_all(source, cases, settled, BACKENDS[name], verdicts, options.jobs, name)
-            if kept:
-                save(name, key, run, options.fresh)
+            save(name, key, run)
         runs[name] = run
 
-    report = Report(version, php, runs, read_accepted(HERE / "accepted.txt"))
+    report = Report(version, php, runs, *(read_accepted(HERE / name) for name in ACCEPTED))
     print(report.as_text())
     if options.json is not None:
         options.json.write_text(json.dumps(report.as_json(), indent=1, ensure_ascii=True) + "\n")
-    under_test = wanted[-1]
+    if options.page is not None:
+        insert(options.page, page(report))
+    under_test = [name for name in wanted if name not in (BASELINE, REFERENCE)]
     if options.list_failures:
-        for name in report.regressions(under_test):
-            outcomes = runs[under_test].outcomes[name], runs[BASELINE].outcomes[name]
-            print(difference(Phpt(source, name), *outcomes), end="\n\n")
-    return 1 if options.backend == "hayate" and report.unexplained(under_test) else 0
+        for server in under_test or wanted[1:]:
+            for name in sorted({*report.regressions(server)} - {*report.in_function(server)}):
+                outcomes = runs[server].outcomes[name], runs[BASELINE].outcomes[name]
+                print(difference(Phpt(source, name), *outcomes), end="\n\n")
+    return 1 if any(report.unexplained(server) for server in under_test) else 0
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import re
 import pytest
 
 from conformance.backends import PhpCgi, Setting
+from conformance.page import BEGIN, END, insert, page
 from conformance.phpt import BrokenTest, Phpt, Response, expectf_pattern
 from conformance.report import Report, read_accepted
 from conformance.suite import INI, Outcome, Run
@@ -160,3 +161,33 @@ def test_an_accepted_difference_needs_a_reason(tmp_path: pathlib.Path) -> None:
     (tmp_path / "accepted.txt").write_text("a/b.phpt:\n")
     with pytest.raises(SystemExit, match="accepted.txt:1"):
         read_accepted(tmp_path / "accepted.txt")
+
+
+def test_the_page_holds_each_difference_with_its_reason(tmp_path: pathlib.Path) -> None:
+    def run(times: int = 1, **outcomes: Outcome | str) -> Run:
+        given = {name: Outcome(outcome) if isinstance(outcome, str) else outcome for name, outcome in outcomes.items()}
+        return Run(given, [], 1.0, times)
+
+    runs = {
+        "php-cgi": run(a="pass", b="pass", c="pass", d="pass"),
+        "hayate worker": run(2, a=Outcome("pass", later="Cannot redeclare f()"), b="pass", c="pass", d="pass"),
+        "hayate rewind": run(3, a="pass", b="fail", c=Outcome("fail", in_function=True), d=Outcome("pass", later="x")),
+    }
+    report = Report("1", "8.2", runs, {"b": "why b fails", "c": "never"}, {})
+    assert report.failures("hayate rewind") == ["b"]
+    assert report.unexplained("hayate worker") == []
+    assert report.unexplained("hayate rewind") == ["d"]
+    assert report.outdated() == ["c"]
+    figures = page(report)
+    assert "| why b fails | `b` | rewind |" in figures
+    assert "| not explained yet | `d` |" in figures
+    assert "| functions and classes stay declared | 1 |" in figures
+
+    file = tmp_path / "page.md"
+    file.write_text(f"# Head\n{BEGIN}\nold\n{END}\nTail\n")
+    insert(file, figures)
+    insert(file, figures)
+    assert file.read_text() == f"# Head\n{BEGIN}\n\n{figures}\n{END}\nTail\n"
+    file.write_text("no marks\n")
+    with pytest.raises(SystemExit, match="page.md"):
+        insert(file, figures)
