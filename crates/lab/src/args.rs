@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueHint};
 
 use crate::{
-    command::{engines::EnginesArgs, load::LoadArgs},
+    command::{engines::EnginesArgs, load::LoadArgs, run::RunArgs},
     guard::GuardArgs,
 };
 
@@ -32,6 +32,8 @@ pub enum Command {
     Load(Box<LoadArgs>),
     /// List the engines: ready, or what is missing and how to get it
     Engines(EnginesArgs),
+    /// Measure engines on a workload under a load, in interleaved rounds
+    Run(Box<RunArgs>),
     /// Look after processes of the lab
     #[command(hide = true)]
     Guard(GuardArgs),

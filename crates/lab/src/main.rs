@@ -1,6 +1,9 @@
 //! The command `hayate-lab`.
 
-#![allow(dead_code, unused_imports, reason = "`run` uses the rest, and comes next")]
+#![allow(
+    dead_code,
+    reason = "ladders and presets are read and checked; the commands that use them come next"
+)]
 
 mod args;
 mod command;
@@ -8,8 +11,10 @@ mod data;
 mod engine;
 mod guard;
 mod machine;
+mod measure;
 mod output;
 mod proc;
+mod result;
 mod session;
 mod template;
 
@@ -36,6 +41,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
     match &cli.command {
         Command::Load(args) => command::load::run(args),
         Command::Engines(args) => command::engines::run(lab()?, args),
+        Command::Run(args) => command::run::run(lab()?, args),
         Command::Guard(args) => guard::run(args),
     }
 }

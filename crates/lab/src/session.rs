@@ -126,11 +126,6 @@ impl Session {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// The flag behind [`Session::interrupted`].
-    pub fn interruption(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.interrupted)
-    }
-
     /// A directory of our own, with its guard.
     ///
     /// # Errors

@@ -114,7 +114,9 @@ pub struct LoadArgs {
     #[arg(long, help_heading = "Requests")]
     pub no_keepalive: bool,
 
-    /// Longest time for a request, from its intended start to the end of its answer
+    /// Longest time for a request, from sending it to the end of its answer
+    ///
+    /// A scheduled shot that waits for a free connection for as long is given up, and never sent.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "30s", help_heading = "Answers")]
     pub timeout: Duration,
     /// Statuses that are right: 200, 2xx, 200-204, and lists of these [default: 200-399]

@@ -1,4 +1,6 @@
 //! The sub-commands, one file each.
 
 pub mod engines;
+pub mod experiment;
 pub mod load;
+pub mod run;

@@ -262,6 +262,30 @@ impl Load {
         }
     }
 
+    /// The same for a shorter time: closed loops end sooner, schedules run faster through their rates, virtual users do fewer
+    /// loops.
+    pub fn at_most(&self, seconds: f64) -> Self {
+        let form = match &self.form {
+            Form::Closed { connections, duration } => {
+                Form::Closed { connections: *connections, duration: duration.min(seconds) }
+            }
+            Form::Counted { connections, requests } => Form::Counted {
+                connections: *connections,
+                requests: (*requests).min(u64::from(*connections) * 10),
+            },
+            Form::Scheduled { schedule, connections, duration } if *duration > seconds => Form::Scheduled {
+                schedule: faster(schedule, seconds / duration),
+                connections: *connections,
+                duration: seconds,
+            },
+            Form::Scheduled { .. } => self.form.clone(),
+            Form::Threads { threads, ramp_up, loops } => {
+                Form::Threads { threads: *threads, ramp_up: *ramp_up, loops: (*loops).min(10) }
+            }
+        };
+        Self { form, timeout: self.timeout }
+    }
+
     /// Connections that a warm-up for this load uses.
     pub fn warm_up_connections(&self) -> u32 {
         match &self.form {
@@ -289,6 +313,17 @@ impl fmt::Display for Load {
             }
         }
     }
+}
+
+/// A valid schedule with the same rates in a part of the time.
+fn faster(schedule: &str, share: f64) -> String {
+    let Ok(parsed) = Schedule::parse(schedule) else { return schedule.to_owned() };
+    let phases = parsed.phases().iter().map(|phase| {
+        let (from, to) = (phase.rate_at(Duration::ZERO), phase.rate_at(phase.duration));
+        let ms = (phase.duration.as_secs_f64() * share * 1000.0).max(1.0).round();
+        if from == to { format!("const({from},{ms}ms)") } else { format!("line({from},{to},{ms}ms)") }
+    });
+    phases.collect::<Vec<_>>().join(" ")
 }
 
 /// Reads a time such as `30s`, `1m30s`, `500ms`.
@@ -324,6 +359,17 @@ mod tests {
         );
         let load = text("threads = 5\nramp_up = '500ms'\nloops = 2\ntimeout = '3s'").load().expect("threads");
         assert_eq!(load.flags().join(" "), "--threads 5 --ramp-up 500ms --loops 2 --timeout 3000ms");
+    }
+
+    #[test]
+    fn shorter_loads_ask_for_the_same_rates() {
+        let schedule = text("schedule = 'line(1,100,60s) step(10,20,10,30s)'").load().expect("open");
+        assert_eq!(
+            schedule.at_most(12.0).to_string(),
+            "line(1,100,6000ms) const(10,3000ms) const(20,3000ms)"
+        );
+        assert_eq!(schedule.at_most(500.0), schedule);
+        assert_eq!(Load::closed(5, 60.0).at_most(2.0), Load::closed(5, 2.0));
     }
 
     #[test]

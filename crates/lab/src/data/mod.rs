@@ -18,12 +18,12 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-pub use engine::{Command, Detect, Engine, Extensions, FileSource, ReadyWhen, Start, VersionProbe};
+pub use engine::{Command, Engine, Extensions, FileSource, ReadyWhen};
 pub use file::{Scalar, Settings};
-pub use ladder::{Change, Ladder, Metric, Step};
-pub use load::{Form, Load, LoadText};
-pub use preset::{Kind, Part, Preset, Reference};
-pub use workload::{Check, Numbers, Workload};
+pub use ladder::{Change, Ladder, Metric};
+pub use load::{Load, LoadText, parse_duration};
+pub use preset::{Kind, Preset, Reference};
+pub use workload::{Check, Workload};
 
 /// The folder with the data.
 #[derive(Clone, Debug)]
@@ -142,11 +142,16 @@ impl Lab {
         Engine::read(&self.root.join("services"), name)
     }
 
-    /// The workload with this name.
+    /// The workload with this name; or, if it has a slash in it, the one in this folder.
     ///
     /// # Errors
     /// There is none, or its file is wrong.
     pub fn workload(&self, name: &str) -> Result<Workload> {
+        if name.contains('/') {
+            let folder = fs::canonicalize(name).with_context(|| name.to_owned())?;
+            let (root, name) = (folder.parent().unwrap_or(&folder), folder.file_name().unwrap_or_default());
+            return Workload::read(root, &name.to_string_lossy());
+        }
         self.known("workload", name, &self.workload_names()?)?;
         Workload::read(&self.root.join("workloads"), name)
     }

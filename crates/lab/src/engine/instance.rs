@@ -46,6 +46,8 @@ pub enum Stage {
     Died,
     /// The load could not be run.
     Load,
+    /// A service or the data that the workload needs is not there.
+    Service,
 }
 
 /// Why an engine was not measured.
@@ -70,6 +72,7 @@ impl Stage {
             Self::Check => "answers wrongly",
             Self::Died => "died",
             Self::Load => "could not be loaded",
+            Self::Service => "has no database or data",
         }
     }
 }

@@ -7,6 +7,5 @@ mod instance;
 mod service;
 
 pub use detect::{Presence, look_for};
-pub use http::{CheckError, check};
 pub use instance::{Failure, Instance, Purpose, Stage};
 pub use service::Services;

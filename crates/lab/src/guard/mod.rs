@@ -11,6 +11,6 @@ mod client;
 mod protocol;
 mod server;
 
-pub use client::{Guard, GuardError};
+pub use client::Guard;
 pub use protocol::{Signal, Spawn};
 pub use server::{GuardArgs, run};

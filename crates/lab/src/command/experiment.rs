@@ -1,0 +1,219 @@
+//! What all experiments have in common: their flags, their results, where those go.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, Result};
+
+use crate::{
+    data::{Kind, Load, LoadText, Metric},
+    engine::Stage,
+    machine::{self, Machine},
+    measure::{Generator, Planned, Rounds, Trial, TrialEnd, noise},
+    output::{csv, text},
+    result::{FORMAT, Noise, Part, Results, write_file},
+    session::{Session, SessionArgs},
+};
+
+/// Where results go.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct OutputArgs {
+    /// Write everything as JSON, for `report` and `compare`
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub json: Option<PathBuf>,
+    /// Write a line for each measurement
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub csv: Option<PathBuf>,
+}
+
+/// Flags of all experiments.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ExperimentArgs {
+    /// How often each engine is measured, in turn [default: 3; what a preset says]
+    #[arg(long, short, value_name = "N", help_heading = "Measurement",
+        value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// How long each engine is loaded before it is measured
+    #[arg(long, value_name = "TIME", help_heading = "Measurement", default_value = "2s",
+        value_parser = crate::data::parse_duration)]
+    pub warm_up: std::time::Duration,
+    /// One short round, to see whether it works: no figures to show around
+    #[arg(long, help_heading = "Measurement")]
+    pub quick: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
+/// Rounds unless something else is said.
+const ROUNDS: u32 = 3;
+/// Of a quick load, seconds.
+const QUICK: f64 = 2.0;
+/// Of a quick warm-up, seconds.
+const QUICK_WARM_UP: f64 = 0.5;
+
+impl ExperimentArgs {
+    /// Rounds, given what the data says, if it says anything.
+    pub fn rounds(&self, of_data: Option<u32>) -> u32 {
+        self.rounds.unwrap_or(if self.quick { 1 } else { of_data.unwrap_or(ROUNDS) })
+    }
+
+    /// Seconds of warm-up.
+    pub fn warm_up(&self) -> f64 {
+        let seconds = self.warm_up.as_secs_f64();
+        if self.quick { seconds.min(QUICK_WARM_UP) } else { seconds }
+    }
+
+    /// The load: what the flags say on top of the data's, and shorter if it is to be quick.
+    ///
+    /// # Errors
+    /// The flags contradict each other.
+    pub fn load(&self, flags: &LoadText, base: &Load) -> Result<Load> {
+        let load = flags.over(base).map_err(anyhow::Error::msg)?;
+        Ok(if self.quick && flags.is_empty() { load.at_most(QUICK) } else { load })
+    }
+}
+
+/// An experiment in its course.
+pub struct Experiment {
+    /// The session.
+    pub session: Session,
+    /// What was found out so far.
+    pub results: Results,
+    generator: Generator,
+    output: OutputArgs,
+}
+
+/// A part before it is measured.
+pub struct PartPlan {
+    /// As reports show it.
+    pub title: String,
+    /// What it is about.
+    pub about: String,
+    /// What is done.
+    pub kind: Kind,
+    /// What a ladder compares.
+    pub metric: Metric,
+    /// How often.
+    pub rounds: u32,
+    /// Seconds.
+    pub warm_up: f64,
+    /// What ratios are taken against, if the part has it; else php-fpm if it has that; else its first subject.
+    pub baseline: Option<String>,
+    /// What others published.
+    pub references: Vec<crate::data::Reference>,
+}
+
+impl Experiment {
+    /// Looks at the machine and prepares the generator.
+    ///
+    /// # Errors
+    /// Flags that make no sense here; the generator cannot be prepared.
+    pub fn new(session: Session, output: &OutputArgs, title: &str, about: &str) -> Result<Self> {
+        for file in [&output.json, &output.csv].into_iter().flatten() {
+            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+            if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+                anyhow::bail!("{}: there is no folder {}", file.display(), folder.display());
+            }
+        }
+        let machine = Machine::look(&session.lab.repository());
+        let before = noise::others();
+        session.pin()?;
+        let results = Results {
+            format: FORMAT,
+            lab: concat!("hayate-lab ", env!("CARGO_PKG_VERSION")).to_owned(),
+            title: title.to_owned(),
+            about: about.to_owned(),
+            source: String::new(),
+            command: std::env::args().collect(),
+            started: machine::now(),
+            duration: 0.0,
+            interrupted: false,
+            machine,
+            cores: session.cores.clone(),
+            php: session.php.clone(),
+            workers: session.workers,
+            noise: Noise { before, calibrations: Vec::new() },
+            parts: Vec::new(),
+        };
+        let generator = Generator::new(&session)?;
+        Ok(Self { session, results, generator, output: output.clone() })
+    }
+
+    /// Measures a part.
+    ///
+    /// # Errors
+    /// The lab itself failed.
+    pub fn part(
+        &mut self,
+        plan: PartPlan,
+        planned: &[Planned],
+        measure: impl FnMut(Trial<'_>, &Session, &mut Generator) -> TrialEnd,
+    ) -> Result<()> {
+        let has = |name: &str| planned.iter().any(|planned| planned.name == name);
+        let baseline = plan.baseline.filter(|name| has(name)).or_else(|| {
+            if has("php-fpm") {
+                Some("php-fpm".to_owned())
+            } else {
+                planned.first().map(|planned| planned.name.clone())
+            }
+        });
+        self.results.parts.push(Part {
+            title: plan.title,
+            kind: plan.kind,
+            about: plan.about,
+            metric: plan.metric,
+            rounds: plan.rounds,
+            warm_up: plan.warm_up,
+            baseline: baseline.filter(|_| planned.len() > 1),
+            services: std::collections::BTreeMap::new(),
+            subjects: planned.iter().map(|planned| planned.subject(&self.session)).collect(),
+            references: plan.references,
+        });
+        let json = self.output.json.clone();
+        let mut keep = move |results: &Results| json.as_ref().map_or(Ok(()), |file| results.write(file));
+        Rounds { session: &self.session, generator: &mut self.generator, watch: &mut keep }.run(
+            &mut self.results,
+            planned,
+            measure,
+        )
+    }
+
+    /// Prints and writes the results. Exit status 1: an engine failed; 130: the user ended it.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn finish(self) -> Result<ExitCode> {
+        drop(self.generator);
+        let results = self.results;
+        print!("{}", text::render(&results));
+        write_outputs(&results, &self.output)?;
+        let failed = results
+            .parts
+            .iter()
+            .flat_map(|part| &part.subjects)
+            .filter_map(|subject| subject.failure.as_ref());
+        let failed = failed.filter(|failure| failure.stage != Stage::Missing).count();
+        Ok(if results.interrupted {
+            ExitCode::from(130)
+        } else if failed > 0 {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        })
+    }
+}
+
+/// Writes all files that were asked for.
+///
+/// # Errors
+/// One cannot be written.
+pub fn write_outputs(results: &Results, output: &OutputArgs) -> Result<()> {
+    if let Some(file) = &output.json {
+        results.write(file)?;
+    }
+    if let Some(file) = &output.csv {
+        write_file(file, &csv::render(results)?).context("CSV")?;
+    }
+    Ok(())
+}

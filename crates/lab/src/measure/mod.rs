@@ -1,0 +1,14 @@
+//! Experiments at work: the generator, the monitor, one measurement, rounds of them, the search for an engine's limits.
+
+mod account;
+mod generator;
+mod monitor;
+pub mod noise;
+mod plan;
+mod rounds;
+mod trial;
+
+pub use generator::Generator;
+pub use plan::{Planned, Planner};
+pub use rounds::Rounds;
+pub use trial::{Trial, TrialEnd};

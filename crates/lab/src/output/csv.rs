@@ -1,0 +1,114 @@
+//! CSV: a line for each measurement, so that a spreadsheet can do with it what the lab does not.
+
+use anyhow::Result;
+
+use crate::{
+    data::Metric,
+    result::{Measurement, Part, Results, Subject, value},
+};
+
+/// The columns that are no metric.
+const HEAD: [&str; 9] =
+    ["part", "subject", "engine", "version", "workload", "load", "round", "requests", "ok"];
+/// Quantiles and the rest, by name.
+const METRICS: [(&str, Metric); 11] = [
+    ("ok_percent", Metric::OkPercent),
+    ("ok_per_second", Metric::Rate),
+    ("mean_ms", Metric::Mean),
+    ("p50_ms", Metric::P50),
+    ("p80_ms", Metric::P80),
+    ("p90_ms", Metric::P90),
+    ("p95_ms", Metric::P95),
+    ("p99_ms", Metric::P99),
+    ("max_ms", Metric::Max),
+    ("cpu_us_per_request", Metric::CpuUs),
+    ("memory_max_mb", Metric::MemoryMax),
+];
+/// What the processes used.
+const USAGE: [&str; 11] = [
+    "p999_ms",
+    "cpu_user_s",
+    "cpu_system_s",
+    "cpu_median",
+    "cpu_max",
+    "memory_median_mb",
+    "voluntary_switches",
+    "involuntary_switches",
+    "processes",
+    "services_cpu_s",
+    "start_up_s",
+];
+/// How clean the measurement was.
+const CONDITIONS: [&str; 3] = ["foreign", "generator_cpu_s", "failure"];
+
+/// The whole file.
+///
+/// # Errors
+/// Never for data that the lab made.
+pub fn render(results: &Results) -> Result<Vec<u8>> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let metrics = METRICS.iter().map(|(name, _)| *name);
+    writer.write_record(HEAD.into_iter().chain(metrics).chain(USAGE).chain(CONDITIONS))?;
+    for part in &results.parts {
+        for subject in &part.subjects {
+            for measurement in &subject.measurements {
+                writer.write_record(line(part, subject, measurement))?;
+            }
+            if subject.measurements.is_empty() {
+                writer.write_record(failed(part, subject))?;
+            }
+        }
+    }
+    Ok(writer.into_inner().map_err(|error| error.into_error())?)
+}
+
+fn names(part: &Part, subject: &Subject) -> Vec<String> {
+    let load = subject.load.to_string();
+    [&part.title, &subject.name, &subject.engine, &subject.version, &subject.workload, &load]
+        .into_iter()
+        .cloned()
+        .collect()
+}
+
+fn failure(subject: &Subject) -> String {
+    let text = |f: &crate::engine::Failure| format!("{}: {}", f.stage.verb(), f.message);
+    subject.failure.as_ref().map(text).unwrap_or_default()
+}
+
+fn line(part: &Part, subject: &Subject, measurement: &Measurement) -> Vec<String> {
+    let (total, server) = (&measurement.load.total, &measurement.server);
+    let figure = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.4}"));
+    let mut line = names(part, subject);
+    line.extend([measurement.round.to_string(), total.requests.to_string(), total.ok.to_string()]);
+    line.extend(METRICS.iter().map(|(_, metric)| figure(value(*metric, measurement, None))));
+    let services = measurement.services.values().map(|usage| usage.cpu_user + usage.cpu_system).sum::<f64>();
+    line.extend([
+        figure(total.latency_ms.p999),
+        figure(Some(server.cpu_user)),
+        figure(Some(server.cpu_system)),
+        figure(Some(server.cpu_median)),
+        figure(Some(server.cpu_max)),
+        figure(Some(server.memory_median as f64 / 1e6)),
+        server.voluntary.to_string(),
+        server.involuntary.to_string(),
+        server.processes.to_string(),
+        figure(Some(services)),
+        figure(Some(measurement.start_up)),
+    ]);
+    let health = &measurement.load.health;
+    line.extend([
+        figure(Some(measurement.foreign)),
+        figure(Some(health.cpu_user + health.cpu_system)),
+        failure(subject),
+    ]);
+    line
+}
+
+/// A subject without any measurement still has a line, which says why.
+fn failed(part: &Part, subject: &Subject) -> Vec<String> {
+    let mut line = names(part, subject);
+    let columns = HEAD.len() + METRICS.len() + USAGE.len() + CONDITIONS.len();
+    line.resize(columns - 1, String::new());
+    line.push(failure(subject));
+    line
+}

@@ -1,0 +1,250 @@
+//! Results as tables for the terminal.
+
+use std::fmt::Write;
+
+use super::{
+    number::{count, interval, median, number, or_dash, percent, range},
+    table::Table,
+};
+use crate::{
+    data::Kind,
+    machine::show_cpus,
+    result::{Part, Results, Row, Spread, rows},
+};
+
+/// Everything.
+pub fn render(results: &Results) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = write(&mut out, results);
+    out
+}
+
+fn write(out: &mut String, results: &Results) -> std::fmt::Result {
+    let machine = &results.machine;
+    writeln!(out, "{}", results.title)?;
+    writeln!(
+        out,
+        "{}, {} processors, {}, {}; servers on {}, generator on {}",
+        machine.cpu,
+        machine.processors,
+        machine.system,
+        machine.kernel,
+        show_cpus(&results.cores.server),
+        show_cpus(&results.cores.load)
+    )?;
+    for part in &results.parts {
+        let rows = rows(part);
+        writeln!(out, "\n{}", part_title(part))?;
+        write_speed(out, part, &rows)?;
+        write_latency(out, &rows)?;
+        write_phases(out, part)?;
+        write_resources(out, part, &rows)?;
+        write_services(out, &rows)?;
+        write_cores(out, part)?;
+        write_failures(out, part)?;
+    }
+    writeln!(out, "\n{}", noise(results))?;
+    let warnings = results.warnings();
+    if !warnings.is_empty() {
+        writeln!(out, "\nBefore you believe it:")?;
+        for warning in warnings {
+            writeln!(out, "- {warning}")?;
+        }
+    }
+    Ok(())
+}
+
+/// `{"status":"OK"}: 100 connections for 6 s, 3 rounds`.
+pub fn part_title(part: &Part) -> String {
+    let load = part.subjects.first().map(|subject| subject.load.to_string()).unwrap_or_default();
+    let rounds = if part.rounds == 1 { "one round".to_owned() } else { format!("{} rounds", part.rounds) };
+    match part.kind {
+        Kind::Saturate => format!("{}: to the limit", part.title),
+        _ => format!("{}: {load}, {rounds}", part.title),
+    }
+}
+
+/// Column titles of a ratio.
+fn against(part: &Part) -> String {
+    let confidence = if part.rounds > 1 { " (95 %)" } else { "" };
+    part.baseline.as_ref().map_or_else(String::new, |baseline| format!("× {baseline}{confidence}"))
+}
+
+fn write_speed(out: &mut String, part: &Part, rows: &[Row<'_>]) -> std::fmt::Result {
+    let head = ["", "requests/s", "range", &against(part), "OK %", "OK", "errors"];
+    let mut table = Table::new(&head).figures_from(1);
+    for row in rows.iter().filter(|row| row.requests > 0) {
+        let errors: Vec<String> =
+            row.errors.iter().map(|(kind, n)| format!("{kind} {}", count(*n))).collect();
+        table.row([
+            row.subject.name.clone(),
+            median(row.rate),
+            range(row.rate),
+            interval(row.rate_ratio),
+            percent(row.ok_percent),
+            count(row.ok),
+            errors.join(", "),
+        ]);
+    }
+    writeln!(out, "{table}")
+}
+
+fn write_latency(out: &mut String, rows: &[Row<'_>]) -> std::fmt::Result {
+    let head = ["latency, ms", "p50", "p80", "p90", "p95", "p99", "p99.9", "max", "mean"];
+    let mut table = Table::new(&head).figures_from(1);
+    for row in rows {
+        if let Some(l) = &row.latency {
+            let figures = [l.p50, l.p80, l.p90, l.p95, l.p99, l.p999, l.max, l.mean];
+            let cells = std::iter::once(row.subject.name.clone()).chain(figures.map(or_dash));
+            table.cells(cells.collect());
+        }
+    }
+    writeln!(out, "\n{table}")
+}
+
+/// Figures of each phase of a schedule, of the last round.
+fn write_phases(out: &mut String, part: &Part) -> std::fmt::Result {
+    let last = |subject: &crate::result::Subject| {
+        Some((subject.name.clone(), subject.measurements.last()?.load.clone()))
+    };
+    let reports: Vec<_> = part.subjects.iter().filter_map(last).collect();
+    if part.kind == Kind::Saturate || reports.iter().all(|(_, report)| report.phases.len() < 2) {
+        return Ok(());
+    }
+    let head = ["phase", "", "requests/s", "OK %", "p50", "p95", "p99", "max"];
+    let mut table = Table::new(&head).figures_from(2);
+    for phase in reports.iter().map(|(_, report)| report.phases.len()).max().into_iter().flat_map(|n| 0..n) {
+        for (name, report) in &reports {
+            let Some(phase) = report.phases.get(phase) else { continue };
+            let figures = &phase.figures;
+            let latency = &figures.latency_ms;
+            table.row([
+                phase.phase.clone(),
+                name.clone(),
+                number(figures.ok_rate),
+                percent(figures.ok_percent),
+                or_dash(latency.p50),
+                or_dash(latency.p95),
+                or_dash(latency.p99),
+                or_dash(latency.max),
+            ]);
+        }
+    }
+    writeln!(out, "\n{table}")
+}
+
+fn write_resources(out: &mut String, part: &Part, rows: &[Row<'_>]) -> std::fmt::Result {
+    let head = [
+        "CPU µs/request",
+        "all",
+        "user",
+        "system",
+        &against(part),
+        "CPU % median",
+        "max",
+        "MB median",
+        "max",
+        "start ms",
+        "switches/request",
+        "involuntary",
+        "processes",
+    ];
+    let mut table = Table::new(&head).figures_from(1);
+    let percent = |spread: Option<Spread>| {
+        spread.map_or_else(|| "-".to_owned(), |spread| format!("{:.0}", spread.median * 100.0))
+    };
+    for row in rows.iter().filter(|row| row.requests > 0) {
+        table.row([
+            row.subject.name.clone(),
+            median(row.cpu_us),
+            median(row.cpu_user_us),
+            median(row.cpu_system_us),
+            interval(row.cpu_ratio),
+            percent(row.cpu_median),
+            percent(row.cpu_max),
+            median(row.memory_median),
+            median(row.memory_max),
+            median(row.start_up.map(|s| Spread { median: s.median * 1000.0, ..s })),
+            median(row.switches),
+            median(row.involuntary),
+            row.processes.to_string(),
+        ]);
+    }
+    writeln!(out, "\n{table}")
+}
+
+fn write_services(out: &mut String, rows: &[Row<'_>]) -> std::fmt::Result {
+    let names: std::collections::BTreeSet<&String> =
+        rows.iter().flat_map(|row| row.services.keys()).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new(&["database CPU µs/request", "", "median", "range"]).figures_from(2);
+    for row in rows {
+        for (service, spread) in &row.services {
+            let spread = Some(*spread);
+            table.row([row.subject.name.clone(), service.clone(), median(spread), range(spread)]);
+        }
+    }
+    writeln!(out, "\n{table}")
+}
+
+/// How busy each processor was, all rounds together: whether the load was spread, and whether the generator was at its limit.
+fn write_cores(out: &mut String, part: &Part) -> std::fmt::Result {
+    let cpus: std::collections::BTreeSet<usize> = part
+        .subjects
+        .iter()
+        .flat_map(|s| &s.measurements)
+        .flat_map(|m| &m.cores)
+        .map(|core| core.cpu)
+        .collect();
+    let mut heads = vec!["processors busy, %".to_owned()];
+    heads.extend(cpus.iter().map(ToString::to_string));
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    let mut table = Table::new(&heads).figures_from(1);
+    for subject in part.subjects.iter().filter(|subject| !subject.measurements.is_empty()) {
+        let busy = |cpu: &usize| {
+            let cores = subject.measurements.iter().flat_map(|m| &m.cores).filter(|core| core.cpu == *cpu);
+            Spread::of(cores.map(|core| core.busy * 100.0))
+                .map_or_else(|| "-".to_owned(), |s| format!("{:.0}", s.median))
+        };
+        table.cells(std::iter::once(subject.name.clone()).chain(cpus.iter().map(busy)).collect());
+    }
+    writeln!(out, "\n{table}")
+}
+
+fn write_failures(out: &mut String, part: &Part) -> std::fmt::Result {
+    for subject in &part.subjects {
+        if let Some(failure) = &subject.failure {
+            writeln!(out, "\n{} {}: {}", subject.name, failure.stage.verb(), failure.message)?;
+            for line in failure.log.lines() {
+                writeln!(out, "    {line}")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How quiet the machine was, in a sentence.
+pub fn noise(results: &Results) -> String {
+    let calibrations = &results.noise.calibrations;
+    let side = |name: &str, of: fn(&crate::result::Calibrations) -> &crate::machine::Calibration| {
+        let medians = Spread::of(calibrations.iter().map(|c| of(c).median_us))?;
+        let spread = Spread::of(calibrations.iter().map(|c| of(c).spread_percent))?;
+        let worst = calibrations.iter().map(|c| of(c).worst).fold(0.0, f64::max);
+        Some(format!(
+            "{name} processor: the same work took {} µs with a standard deviation of {:.1} % and at worst {worst:.1} times as \
+             long; between rounds it changed by {:.1} %",
+            number(medians.median),
+            spread.median,
+            (medians.max / medians.min - 1.0) * 100.0
+        ))
+    };
+    let all = results.parts.iter().flat_map(|part| &part.subjects).flat_map(|subject| &subject.measurements);
+    let foreign = all.map(|m| m.foreign).fold(0.0, f64::max);
+    let parts = [side("servers'", |c| &c.server), side("generator's", |c| &c.load)];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let own = format!("others used up to {:.1} % of the servers' processors during a load", foreign * 100.0);
+    format!("Noise: {}; {own}.", parts.join("; "))
+}

@@ -1,0 +1,91 @@
+//! Single figures of a measurement.
+
+use hayate_load::{Latency, Report};
+use hdrhistogram::{Histogram, serialization::Deserializer};
+
+use super::Measurement;
+use crate::data::Metric;
+
+/// Bytes of a megabyte, as tables show memory.
+const MEGABYTE: f64 = 1e6;
+
+/// A figure of a measurement; `None` if there was nothing to measure. Of one phase, if that is named.
+pub fn value(metric: Metric, measurement: &Measurement, phase: Option<&str>) -> Option<f64> {
+    let report = &measurement.load;
+    let figures = match phase {
+        None => &report.total,
+        Some(name) => &report.phases.iter().find(|phase| same_phase(&phase.phase, name))?.figures,
+    };
+    let latency = &figures.latency_ms;
+    match metric {
+        Metric::Rate => Some(figures.ok_rate),
+        Metric::OkPercent => figures.ok_percent,
+        Metric::P50 => latency.p50,
+        Metric::P80 => latency.p80,
+        Metric::P90 => latency.p90,
+        Metric::P95 => latency.p95,
+        Metric::P99 => latency.p99,
+        Metric::Max => latency.max,
+        Metric::Mean => latency.mean,
+        // What follows is known for the whole load only.
+        _ if phase.is_some() => None,
+        Metric::CpuUs => per_request(report, measurement.server.cpu_user + measurement.server.cpu_system),
+        Metric::MemoryMax => Some(measurement.server.memory_max as f64 / MEGABYTE),
+    }
+}
+
+/// CPU time of so many seconds in all, as µs for each request that was answered or was being worked on.
+pub fn per_request(report: &Report, seconds: f64) -> Option<f64> {
+    let requests = report.total.requests + report.health.unfinished;
+    (requests > 0).then(|| seconds * 1e6 / requests as f64)
+}
+
+/// Phases are the same whatever the spaces in them, and however long they last: a quick run has shorter ones.
+fn same_phase(a: &str, b: &str) -> bool {
+    let rates = |text: &str| {
+        let solid: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        solid.rsplit_once(',').map(|(rates, _)| rates.to_owned()).unwrap_or(solid)
+    };
+    rates(a) == rates(b)
+}
+
+/// Latencies of several measurements as if they were one; `None` without any.
+pub fn quantiles<'a>(reports: impl Iterator<Item = &'a Report>) -> Option<Latency> {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    let mut all: Option<Histogram<u64>> = None;
+    for report in reports {
+        let bytes = STANDARD.decode(&report.total.histogram).ok()?;
+        let one: Histogram<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).ok()?;
+        match &mut all {
+            None => all = Some(one),
+            Some(all) => all.add(&one).ok()?,
+        }
+    }
+    let all = all.filter(|all| !all.is_empty())?;
+    let quantile = |q: f64| Some(all.value_at_quantile(q) as f64 / 1e6);
+    Some(Latency {
+        count: all.len(),
+        min: Some(all.min() as f64 / 1e6),
+        mean: Some(all.mean() / 1e6),
+        stdev: Some(all.stdev() / 1e6),
+        p50: quantile(0.5),
+        p80: quantile(0.8),
+        p90: quantile(0.9),
+        p95: quantile(0.95),
+        p99: quantile(0.99),
+        p999: quantile(0.999),
+        max: Some(all.max() as f64 / 1e6),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_are_known_by_their_rates() {
+        assert!(same_phase("const(100,60s)", "const(100, 500ms)"));
+        assert!(!same_phase("const(100,60s)", "line(100,60s)"));
+        assert!(!same_phase("line(1,100,60s)", "line(1,1000,60s)"));
+    }
+}

@@ -1,0 +1,224 @@
+//! A part's subjects in one row each, all rounds together; and what a reader has to be warned of.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hayate_load::Latency;
+
+use super::{Interval, Measurement, Part, Results, Spread, Subject, Usage, figure, ratio, value};
+use crate::{data::Metric, machine::show_cpus};
+
+/// Others' work on the servers' processors that is worth a warning, as a share of the time.
+const FOREIGN: f64 = 0.05;
+/// Time that the hypervisor took, likewise.
+const STOLEN: f64 = 0.02;
+/// Spread of the calibration's medians, the highest over the lowest, that is worth a warning.
+const UNSTEADY: f64 = 1.05;
+
+/// A subject, all its rounds together. Figures are medians over rounds with the range, unless they say otherwise.
+#[derive(Clone, Debug)]
+pub struct Row<'a> {
+    /// Which.
+    pub subject: &'a Subject,
+    /// Of all requests of all rounds.
+    pub latency: Option<Latency>,
+    /// Of all requests of all rounds.
+    pub ok_percent: Option<f64>,
+    /// Requests of all rounds.
+    pub requests: u64,
+    /// OK requests of all rounds.
+    pub ok: u64,
+    /// Failed ones by kind.
+    pub errors: BTreeMap<String, u64>,
+    /// OK requests per second.
+    pub rate: Option<Spread>,
+    /// The same against the baseline.
+    pub rate_ratio: Option<Interval>,
+    /// CPU µs per request.
+    pub cpu_us: Option<Spread>,
+    /// Of that, in user mode.
+    pub cpu_user_us: Option<Spread>,
+    /// Of that, in the kernel.
+    pub cpu_system_us: Option<Spread>,
+    /// CPU µs per request against the baseline.
+    pub cpu_ratio: Option<Interval>,
+    /// Median latency against the baseline.
+    pub p50_ratio: Option<Interval>,
+    /// CPU in use, in processors.
+    pub cpu_median: Option<Spread>,
+    /// The highest sample of each round.
+    pub cpu_max: Option<Spread>,
+    /// MB.
+    pub memory_median: Option<Spread>,
+    /// The highest sample of each round, MB.
+    pub memory_max: Option<Spread>,
+    /// Context switches per request.
+    pub switches: Option<Spread>,
+    /// Of those, the involuntary ones.
+    pub involuntary: Option<Spread>,
+    /// Processes at the end of the last round.
+    pub processes: usize,
+    /// CPU µs per request of each service.
+    pub services: BTreeMap<String, Spread>,
+    /// Seconds until it was ready.
+    pub start_up: Option<Spread>,
+}
+
+/// One row for each subject, in the part's order.
+pub fn rows(part: &Part) -> Vec<Row<'_>> {
+    let baseline = part.baseline.as_ref().and_then(|name| part.subjects.iter().find(|s| s.name == *name));
+    part.subjects.iter().map(|subject| row(subject, baseline)).collect()
+}
+
+fn row<'a>(subject: &'a Subject, baseline: Option<&Subject>) -> Row<'a> {
+    let all = &subject.measurements;
+    let spread = |of: &dyn Fn(&Measurement) -> Option<f64>| Spread::of(all.iter().filter_map(of));
+    let cpu = |of: fn(&Usage) -> f64| spread(&|m| figure::per_request(&m.load, of(&m.server)));
+    let switches =
+        |of: fn(&Usage) -> u64| spread(&|m| Some(of(&m.server) as f64 / m.load.total.requests.max(1) as f64));
+    let against = |metric: Metric| {
+        let baseline = baseline.filter(|baseline| baseline.name != subject.name)?;
+        ratio(&pairs(subject, baseline, metric))
+    };
+    let mut errors = BTreeMap::new();
+    for (kind, count) in all.iter().flat_map(|m| &m.load.total.errors) {
+        *errors.entry(kind.clone()).or_default() += count;
+    }
+    let requests = all.iter().map(|m| m.load.total.requests).sum();
+    let ok = all.iter().map(|m| m.load.total.ok).sum::<u64>();
+    let services: BTreeSet<&String> = all.iter().flat_map(|m| m.services.keys()).collect();
+    let services = services.into_iter().filter_map(|name| {
+        let of_it = |m: &Measurement| {
+            let usage = m.services.get(name)?;
+            figure::per_request(&m.load, usage.cpu_user + usage.cpu_system)
+        };
+        Some((name.clone(), spread(&of_it)?))
+    });
+    Row {
+        subject,
+        latency: figure::quantiles(all.iter().map(|m| &m.load)),
+        ok_percent: (requests > 0).then(|| 100.0 * ok as f64 / requests as f64),
+        requests,
+        ok,
+        errors,
+        rate: spread(&|m| value(Metric::Rate, m, None)),
+        rate_ratio: against(Metric::Rate),
+        cpu_us: spread(&|m| value(Metric::CpuUs, m, None)),
+        cpu_user_us: cpu(|usage| usage.cpu_user),
+        cpu_system_us: cpu(|usage| usage.cpu_system),
+        cpu_ratio: against(Metric::CpuUs),
+        p50_ratio: against(Metric::P50),
+        cpu_median: spread(&|m| Some(m.server.cpu_median)),
+        cpu_max: spread(&|m| Some(m.server.cpu_max)),
+        memory_median: spread(&|m| Some(m.server.memory_median as f64 / 1e6)),
+        memory_max: spread(&|m| value(Metric::MemoryMax, m, None)),
+        switches: switches(|usage| usage.voluntary + usage.involuntary),
+        involuntary: switches(|usage| usage.involuntary),
+        processes: all.last().map_or(0, |m| m.server.processes),
+        services: services.collect(),
+        start_up: spread(&|m| Some(m.start_up)),
+    }
+}
+
+/// A figure of both in the rounds that both have.
+fn pairs(a: &Subject, b: &Subject, metric: Metric) -> Vec<(f64, f64)> {
+    let of = |m: &Measurement| value(metric, m, None);
+    let pair = |m: &Measurement| {
+        let other = b.measurements.iter().find(|other| other.round == m.round)?;
+        Some((of(m)?, of(other)?))
+    };
+    a.measurements.iter().filter_map(pair).collect()
+}
+
+/// See [`Results::warnings`].
+pub fn warnings(results: &Results) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let cores = &results.cores;
+    if results.interrupted {
+        warnings.push("Interrupted: these are partial results.".to_owned());
+    }
+    if cores.overlap() {
+        warnings.push(format!(
+            "Servers (processors {}) and generator (processors {}) share processors: requests per second and latency say as \
+             much of the generator as of the servers. CPU time per request still compares.",
+            show_cpus(&cores.server),
+            show_cpus(&cores.load)
+        ));
+    }
+    if cores.services.iter().any(|cpu| cores.server.contains(cpu))
+        && results.parts.iter().any(|p| !p.services.is_empty())
+    {
+        warnings.push(format!(
+            "Databases share the servers' processors ({}): requests per second hold for both together.",
+            show_cpus(&cores.services)
+        ));
+    }
+    if results.machine.virtual_machine {
+        warnings.push(
+            "A virtual machine: what its neighbours do shows here. Ratios of the same round hold better than figures by \
+             themselves."
+                .to_owned(),
+        );
+    }
+    for usage in &results.noise.before {
+        if usage.busy > 0.1 && (cores.server.contains(&usage.cpu) || cores.load.contains(&usage.cpu)) {
+            let (cpu, busy) = (usage.cpu, usage.busy * 100.0);
+            warnings.push(format!(
+                "Before the start, processor {cpu} was already busy for {busy:.0} % of the time."
+            ));
+        }
+    }
+    let calibrations = &results.noise.calibrations;
+    for (side, medians) in [
+        ("servers'", Spread::of(calibrations.iter().map(|c| c.server.median_us))),
+        ("generator's", Spread::of(calibrations.iter().map(|c| c.load.median_us))),
+    ] {
+        if let Some(medians) = medians.filter(|m| m.max / m.min > UNSTEADY) {
+            let percent = (medians.max / medians.min - 1.0) * 100.0;
+            warnings.push(format!(
+                "The {side} processors changed their speed by {percent:.0} % between rounds: something else ran, or the \
+                 frequency changed."
+            ));
+        }
+    }
+    for part in &results.parts {
+        for subject in &part.subjects {
+            of_subject(results, part, subject, &mut warnings);
+        }
+    }
+    warnings
+}
+
+fn of_subject(results: &Results, part: &Part, subject: &Subject, warnings: &mut Vec<String>) {
+    let name = if results.parts.len() > 1 {
+        format!("{}, {}", part.title, subject.name)
+    } else {
+        subject.name.clone()
+    };
+    let all = &subject.measurements;
+    let foreign = all.iter().map(|m| m.foreign).fold(0.0, f64::max);
+    if foreign > FOREIGN {
+        let percent = foreign * 100.0;
+        warnings.push(format!("{name}: others took up to {percent:.0} % of the servers' processors."));
+    }
+    let stolen = all.iter().flat_map(|m| &m.cores).map(|core| core.stolen).fold(0.0, f64::max);
+    if stolen > STOLEN {
+        let percent = stolen * 100.0;
+        warnings.push(format!("{name}: the hypervisor took up to {percent:.0} % of a processor's time."));
+    }
+    // The same warning of several rounds is one.
+    let mut counted: Vec<(String, usize)> = Vec::new();
+    for warning in all.iter().flat_map(|m| m.load.warnings.iter().chain(&m.warnings)) {
+        match counted.iter_mut().find(|(known, _)| digits_away(known) == digits_away(warning)) {
+            Some((_, count)) => *count += 1,
+            None => counted.push((warning.clone(), 1)),
+        }
+    }
+    for (warning, count) in counted {
+        let times = if count > 1 { format!(" (and {} more like it)", count - 1) } else { String::new() };
+        warnings.push(format!("{name}: {warning}{times}"));
+    }
+}
+
+fn digits_away(text: &str) -> String {
+    text.chars().filter(|c| !c.is_ascii_digit() && *c != '.' && *c != ',').collect()
+}
