@@ -17,7 +17,9 @@ try {
 } catch (PDOException) {
     // There is none yet.
 }
-$database->exec('CREATE TABLE users (id INTEGER PRIMARY KEY, name VARCHAR(100) NOT NULL, email VARCHAR(100) NOT NULL, created_at DATETIME NOT NULL)');
+// SQLite knows no times, and Go's driver would make one of a column that is declared as one.
+$time = $database->getAttribute(PDO::ATTR_DRIVER_NAME) === 'sqlite' ? 'TEXT' : 'DATETIME';
+$database->exec("CREATE TABLE users (id INTEGER PRIMARY KEY, name VARCHAR(100) NOT NULL, email VARCHAR(100) NOT NULL, created_at $time NOT NULL)");
 
 mt_srand(20_250_101);
 $syllables = ['ka', 'mi', 'to', 'ra', 'no', 'shi', 'yo', 'be', 'lin', 'dor', 'an', 'el', 'us', 'ver', 'ta', 'quo'];

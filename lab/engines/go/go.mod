@@ -1,0 +1,10 @@
+module hayate-lab-go
+
+go 1.24.0
+
+require (
+	github.com/go-sql-driver/mysql v1.10.1
+	github.com/mattn/go-sqlite3 v1.14.52
+)
+
+require filippo.io/edwards25519 v1.2.0 // indirect
