@@ -46,7 +46,7 @@ check-docs: build
 	$(HAYATE) generate configuration | diff -u docs/configuration.md - || \
 		{ echo 'docs/configuration.md is out of date: run make docs and commit it' >&2; exit 1; }
 
-conformance: setup-test build ## PHP's own tests, through Hayate and through php-cgi (long)
+conformance: setup-test build ## PHP's own tests, through php-cgi, php-fpm and Hayate in each mode (about an hour)
 	HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) tests/conformance/run.py
 
 bench: setup-test build ## Measure against nginx and php-fpm (long; wants a quiet machine)
