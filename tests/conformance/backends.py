@@ -13,6 +13,7 @@ import functools
 import http.client
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -28,8 +29,9 @@ TIMEOUT = 30.0
 #: Bytes of an answer that are read; a test that writes more has run wild.
 LARGEST_ANSWER = 64 << 20
 
-#: PHP code that includes the test in a function.
-IN_FUNCTION = pathlib.Path(__file__).with_name("in_function.php")
+#: PHP code that includes the test in a function, and its name in a copy of the tree.
+WORKER = pathlib.Path(__file__).with_name("worker.php")
+WORKER_NAME = "conformance_worker.php"
 
 Settings = Mapping[str, str]
 
@@ -164,7 +166,8 @@ class PhpCgi(Backend):
             env[key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"] = value
         command = [f"/usr/bin/php-cgi{PHP_VERSION}", *ini_arguments(ini)]
         if self.in_function:
-            command += ["-d", f"auto_prepend_file={IN_FUNCTION}"]
+            worker = shutil.copyfile(WORKER, self.tree / WORKER_NAME)
+            command += ["-d", f"auto_prepend_file={worker}"]
         output, broken = run_process(command, env, self.tree, request.body)
         return self._response(output, broken)
 

@@ -14,10 +14,9 @@ import socket
 
 from lib.servers import Hayate, Server
 
-from .backends import TIMEOUT, Http, Setting, Settings
+from .backends import TIMEOUT, WORKER, WORKER_NAME, Http, Setting, Settings
 from .phpt import Request
 
-WORKER = pathlib.Path(__file__).with_name("worker.php")
 #: What a process is given to serve that is to serve nothing.
 NOTHING = "conformance_nothing.php"
 
@@ -62,8 +61,7 @@ class HayateWorker(Http):
         self._last = ""
 
     def make(self, ini: Settings, env: Settings) -> Server:
-        worker = self.tree / "conformance_worker.php"
-        shutil.copyfile(WORKER, worker)
+        worker = shutil.copyfile(WORKER, self.tree / WORKER_NAME)
         (self.tree / NOTHING).touch()
         self._restarts = {}
         if self.restore:

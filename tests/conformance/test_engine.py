@@ -191,3 +191,20 @@ def test_the_page_holds_each_difference_with_its_reason(tmp_path: pathlib.Path) 
     file.write_text("no marks\n")
     with pytest.raises(SystemExit, match="page.md"):
         insert(file, figures)
+
+
+def test_php_cgi_runs_a_test_in_a_function_as_a_worker_script_does(tmp_path: pathlib.Path) -> None:
+    code = """<?php
+    $x = 1;
+    function f() { global $x; return $x; }
+    var_dump(f());
+    throw new Exception('x');"""
+    (tmp_path / "a.php").write_text(code)
+    test = write(tmp_path, minimal(FILE=code))
+    setting = Setting(INI, {})
+    whole = PhpCgi(tmp_path).run("a.php", setting, test.request()).body.decode()
+    assert "int(1)" in whole
+    assert "conformance" not in whole
+    within = PhpCgi(tmp_path, in_function=True).run("a.php", setting, test.request()).body.decode()
+    assert within.count("NULL") == 1
+    assert "#1 [internal function]: conformance_request()" in within

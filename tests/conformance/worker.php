@@ -1,6 +1,7 @@
 <?php
 /*
- * The worker script of the worker and rewind modes: each request includes the test that its URL names.
+ * The worker script of the worker and rewind modes: each request includes the test that its URL names. As php-cgi's
+ * auto_prepend_file it runs the test in the same way once, in place of the script itself.
  *
  * It has no object and no variable of its own, so that a test counts its objects from 1 and finds no variable but its
  * own. By construction a test runs inside a function here: its variables are no globals. With CONFORMANCE_RESTORE in
@@ -37,6 +38,7 @@ function conformance_request(): void
     include getenv('SCRIPT_FILENAME');
 }
 
-while (hayate_handle_request('conformance_request')) {
-    /* With rewind, not reached more than once: the next call rewinds into the first. */
+/* With rewind, the next call rewinds into the first. */
+while ((function_exists('hayate_handle_request') ? 'hayate_handle_request' : 'call_user_func')('conformance_request')) {
 }
+exit;
