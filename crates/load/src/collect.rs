@@ -130,21 +130,17 @@ impl<F: FnMut(&Second)> Collector<F> {
 
         let cpu = Cpu::of_this_process();
         let unfinished = unfinished.latency();
+        let measured: f64 = self.seconds.iter().map(|second| second.length).sum();
+        let busy: f64 = self.seconds.iter().map(|second| second.generator_busy * second.length).sum();
         // The last second is seldom a whole one, and a share of a millisecond says nothing.
-        let busy: Vec<(f64, f64)> =
-            self.seconds.iter().filter(|s| s.length > 0.5).map(|s| (s.generator_busy, s.length)).collect();
-        let measured: f64 = busy.iter().map(|(_, length)| length).sum();
+        let long = || self.seconds.iter().filter(|second| second.length > 0.5).map(|s| s.generator_busy);
         let health = Health {
             threads: summaries.len(),
             cpu_user: (cpu.user - self.cpu_before.user).max(0.0),
             cpu_system: (cpu.system - self.cpu_before.system).max(0.0),
-            busy_mean: if measured > 0.0 {
-                busy.iter().map(|(busy, length)| busy * length).sum::<f64>() / measured
-            } else {
-                0.0
-            },
-            busy_max: busy.iter().map(|(busy, _)| *busy).fold(0.0, f64::max),
-            saturated_seconds: busy.iter().filter(|(busy, _)| *busy > SATURATED).count() as u64,
+            busy_mean: if measured > 0.0 { busy / measured } else { 0.0 },
+            busy_max: long().fold(0.0, f64::max),
+            saturated_seconds: long().filter(|busy| *busy > SATURATED).count() as u64,
             delay_ms: open_loop.then(|| delay.latency()),
             unfinished: unfinished.count,
             unfinished_oldest_ms: unfinished.max,

@@ -14,6 +14,9 @@ use crate::{
 /// A shot later than this is late. Shots are sent within tenths of a millisecond where a processor is free.
 pub(crate) const LATE: Duration = Duration::from_millis(1);
 
+/// The last planned second may be this much longer, for the answers that come just after it.
+const LAST_SECOND_GRACE: Duration = Duration::from_millis(50);
+
 /// One second of one thread.
 #[derive(Debug)]
 pub(crate) struct Slice {
@@ -24,13 +27,13 @@ pub(crate) struct Slice {
     pub(crate) received: u64,
     pub(crate) late_waiting: u64,
     pub(crate) late_generator: u64,
-    /// At its end.
+    /// Most at a time.
     pub(crate) connections: u64,
     /// At its end.
     pub(crate) backlog: u64,
     /// Share of it that the thread ran or waited for a processor.
     pub(crate) busy: f64,
-    /// Its length; a second, or less for the last one.
+    /// Its length; a second, but for the last one.
     pub(crate) length: Duration,
 }
 
@@ -79,6 +82,8 @@ pub(crate) struct Summary {
 /// See the module.
 pub(crate) struct Recorder {
     second_ends: Instant,
+    /// When the load is planned to end, if it is known.
+    planned_end: Option<Instant>,
     slice: Box<Slice>,
     phases: Vec<Tally>,
     delay: Times,
@@ -86,8 +91,8 @@ pub(crate) struct Recorder {
     to_collector: Sender<(usize, Note)>,
     thread: usize,
     busy: BusyMeter,
-    pub(crate) connections: u64,
-    pub(crate) opened: u64,
+    connections: u64,
+    opened: u64,
     pub(crate) backlog: u64,
     pub(crate) in_flight: u64,
 }
@@ -97,12 +102,14 @@ impl Recorder {
     pub(crate) fn new(
         thread: usize,
         start: Instant,
+        planned_end: Option<Instant>,
         phases: usize,
         open_loop: bool,
         to_collector: Sender<(usize, Note)>,
     ) -> Self {
         Self {
             second_ends: start + Duration::from_secs(1),
+            planned_end,
             slice: Box::new(Slice::new()),
             phases: (0..phases).map(|_| Tally::new(open_loop)).collect(),
             delay: Times::new(),
@@ -119,20 +126,37 @@ impl Recorder {
 
     /// Sends off the seconds that are over.
     pub(crate) fn turn(&mut self, now: Instant) {
-        while now >= self.second_ends {
+        while now >= self.second_ends + self.grace() {
             self.send_slice(self.second_ends);
             self.second_ends += Duration::from_secs(1);
         }
     }
 
+    /// Nobody wants a last second of a hundredth of a millisecond: the second before is a little longer instead.
+    fn grace(&self) -> Duration {
+        if self.planned_end == Some(self.second_ends) { LAST_SECOND_GRACE } else { Duration::ZERO }
+    }
+
     fn send_slice(&mut self, end: Instant) {
         let mut slice = std::mem::replace(&mut self.slice, Box::new(Slice::new()));
-        slice.connections = self.connections;
+        self.slice.connections = self.connections;
         slice.backlog = self.backlog;
         slice.busy = self.busy.share();
         slice.length = end.saturating_duration_since(self.second_ends - Duration::from_secs(1));
         // The collector outlives all threads but for an error that ends the program.
         let _ = self.to_collector.send((self.thread, Note::Second(slice)));
+    }
+
+    /// A connection was opened.
+    pub(crate) fn opened(&mut self) {
+        self.opened += 1;
+        self.connections += 1;
+        self.slice.connections = self.slice.connections.max(self.connections);
+    }
+
+    /// A connection was closed, by either side.
+    pub(crate) fn closed(&mut self) {
+        self.connections -= 1;
     }
 
     /// A scheduled shot was taken up, `delay` after its moment.

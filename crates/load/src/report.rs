@@ -93,7 +93,7 @@ pub struct Figures {
     pub bytes_received: u64,
     /// Bytes of requests as they went over the wire.
     pub bytes_sent: u64,
-    /// Every request that came to an end, failed ones included (a time-out lasts as long as the time-out), counted from
+    /// Every request that came to an end, failed ones included (a time-out with the time it lasted), counted from
     /// the intended start (schedule) or from the actual one (other forms).
     pub latency_ms: Latency,
     /// The same of the OK requests only.
@@ -148,7 +148,6 @@ pub struct PhaseFigures {
     /// Shots known beforehand.
     pub shots: u64,
     /// Figures of its shots.
-    #[serde(flatten)]
     pub figures: Figures,
 }
 
@@ -158,7 +157,7 @@ pub struct PhaseFigures {
 pub struct Second {
     /// Its number, from 0.
     pub second: u64,
-    /// Its length in seconds: 1, or less for the last one.
+    /// Its length in seconds: 1, but for the last one: less, or up to 0.05 more.
     pub length: f64,
     /// Planned rate in the middle of the second, requests per second; schedules only.
     pub intended_rate: Option<f64>,
@@ -172,7 +171,7 @@ pub struct Second {
     pub errors: BTreeMap<String, u64>,
     /// Bytes received.
     pub bytes_received: u64,
-    /// Open connections at its end.
+    /// Most open connections in it: the sum of what each thread had at most.
     pub connections: u64,
     /// Shots that were due and not yet sent at its end; schedules only.
     pub backlog: u64,

@@ -39,7 +39,9 @@ pub struct Load {
     pub requests: Requests,
     /// When it is sent.
     pub plan: Plan,
-    /// From a request's intended start to its complete answer, connecting included.
+    /// From sending a request to its complete answer, connecting included. A scheduled shot that waits for a connection for
+    /// as long is not sent any more. Not counted from the intended start, or a queue would make every shot too late to be
+    /// answered, and the load would turn into one of connections that are opened and given up.
     pub timeout: Duration,
     /// Most connections of a schedule at a time; the other forms say themselves how many they have.
     pub max_connections: usize,
@@ -222,7 +224,8 @@ fn generate(
         Plan::Closed { until: Until::Duration(duration), .. } => Some(share.start + duration),
         _ => None,
     };
-    let recorder = Recorder::new(share.thread, share.start, phases, open_loop, to_collector);
+    let planned_end = load.plan.duration().map(|duration| share.start + duration);
+    let recorder = Recorder::new(share.thread, share.start, planned_end, phases, open_loop, to_collector);
     let desk = Rc::new(Desk { load, recorder: RefCell::new(recorder) });
     let start = share.start;
     let share = Rc::new(share);

@@ -220,6 +220,9 @@ mod tests {
     }
 
     proptest! {
+        // Each case counts up to 2000 values; more cases only take time.
+        #![proptest_config(ProptestConfig::with_cases(40))]
+
         #[test]
         fn quantiles_agree_with_an_exact_sort(values in times(), threads in 1..5usize) {
             let mut parts = vec![Times::new(); threads];

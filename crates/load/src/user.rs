@@ -52,13 +52,13 @@ impl<C: Connection> User<C> {
     }
 
     /// Sends a request, on a new connection if there is none, and records what became of it. Ends within the load's time
-    /// limit, which counts from the job's origin, to a millisecond. Returns when it was done, and how.
+    /// limit, which counts from now (`begun`), to a millisecond. Returns when it was done, and how.
     pub(crate) async fn send(&mut self, job: Job, begun: Instant) -> (Instant, Option<Failure>) {
         let desk = Rc::clone(&self.desk);
         desk.recorder.borrow_mut().begin(job.phase, begun, job.waited);
         let mut in_flight = InFlight { desk: &desk, begun, ended: false };
         let load = &desk.load;
-        let deadline = job.origin + load.timeout;
+        let deadline = begun + load.timeout;
         let request = load.requests.of_shot(job.number);
         self.answer.reset();
 
@@ -74,7 +74,7 @@ impl<C: Connection> User<C> {
                 if result.is_ok() && self.answer.reusable {
                     self.connection = Some(connection);
                 } else {
-                    desk.recorder.borrow_mut().connections -= 1;
+                    desk.recorder.borrow_mut().closed();
                 }
                 result.err().or_else(|| load.expect.verdict(self.answer.status, &self.answer.body))
             }
@@ -108,9 +108,7 @@ impl<C: Connection> User<C> {
         let opening = C::open(self.desk.load.requests.address());
         let connection =
             self.limit.within(deadline, opening).await.unwrap_or(Err(Failure::ConnectTimeout))?;
-        let mut recorder = self.desk.recorder.borrow_mut();
-        recorder.connections += 1;
-        recorder.opened += 1;
+        self.desk.recorder.borrow_mut().opened();
         Ok(connection)
     }
 
@@ -126,7 +124,7 @@ impl<C: Connection> User<C> {
             None => std::future::pending().await,
         }
         self.connection = None;
-        self.desk.recorder.borrow_mut().connections -= 1;
+        self.desk.recorder.borrow_mut().closed();
     }
 }
 
@@ -149,7 +147,7 @@ impl Drop for InFlight<'_> {
 impl<C> Drop for User<C> {
     fn drop(&mut self) {
         if self.connection.is_some() {
-            self.desk.recorder.borrow_mut().connections -= 1;
+            self.desk.recorder.borrow_mut().closed();
         }
     }
 }
