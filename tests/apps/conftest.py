@@ -54,7 +54,11 @@ def serving(mode: str, make: Callable[..., Site], workers: int = 2) -> Iterator[
             yield served
             if isinstance(running, Hayate):
                 (app,) = running.status()["apps"]
-                assert app["mode"] == mode
+                assert app["mode"] == ("classic" if mode == "classic" else "worker")
+                if mode == "rewind":
+                    # Neither given up nor, where the kernel can track what was written, replaced by forks.
+                    assert (app["rewind"]["rewind"], app["fallback"]) == ("on", None)
+                    assert app["rewind"]["rewinds"] > 0 or app["rewind"]["tracking"] == "fork"
                 assert sum(app["restarts"].values()) <= served.may_restart, f"{app['restarts']}\n{running.log_tail()}"
             said = COMPLAINTS.findall(running.log())
             complaints = [line for line in said if not any(part in line for part in served.may_complain)]

@@ -109,11 +109,17 @@ def wordpress(directory: pathlib.Path) -> Site:
 
 
 def server(mode: str, site: Site, *, workers: int = 2) -> NginxFpm | Hayate:
-    """`reference` (nginx + php-fpm), `classic`, or `worker` as the application's hayate.toml says; not started yet."""
+    """A server of the site, not started yet.
+
+    `reference`: nginx + php-fpm. `classic`: each request starts afresh. `worker`: as the application's hayate.toml says, its
+    state is kept. `rewind`: recognised, booted by the script that comes with Hayate, rewound after each request.
+    """
     if mode == "reference":
         env = {f"env[{name}]": f'"{value}"' for name, value in site.env.items()}
         return NginxFpm(site.docroot, ini=site.ini, fpm=env, front_controller="/index.php", workers=workers)
-    env = [flag for name, value in site.env.items() for flag in ("--env", f"{name}={value}")]
+    args = [flag for name, value in site.env.items() for flag in ("--env", f"{name}={value}")]
     if mode == "worker":
-        return Hayate(config=site.root / "hayate.toml", workers=workers, ini=site.ini, args=env, user=USER)
-    return Hayate(site.root, workers=workers, ini=site.ini, args=env, user=USER)
+        args += ["--rewind", "off"]
+        return Hayate(config=site.root / "hayate.toml", workers=workers, ini=site.ini, args=args, user=USER)
+    args += {"classic": ["--mode", "classic"], "rewind": ["--mode", "worker", "--rewind", "on"]}[mode]
+    return Hayate(site.root, workers=workers, ini=site.ini, args=args, user=USER)

@@ -18,7 +18,7 @@ NOTES = "//ul[@id='notes']/li/span[@class='text']"
 PASSWORDS = {"ada": "analytical", "grace": "compiler"}
 
 
-@pytest.fixture(scope="module", params=[REFERENCE, "classic", "worker"])
+@pytest.fixture(scope="module", params=[REFERENCE, "classic", "worker", "rewind"])
 def served(request: pytest.FixtureRequest) -> Iterator[Served]:
     with serving(request.param, laravel) as served:
         yield served

@@ -15,7 +15,7 @@ from .sites import symfony
 NOTES = "//ul[@id='notes']/li"
 
 
-@pytest.fixture(scope="module", params=[REFERENCE, "classic", "worker"])
+@pytest.fixture(scope="module", params=[REFERENCE, "classic", "worker", "rewind"])
 def served(request: pytest.FixtureRequest) -> Iterator[Served]:
     with serving(request.param, symfony) as served:
         yield served

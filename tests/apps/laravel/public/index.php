@@ -1,18 +1,24 @@
 <?php
 
-/** The front controller: one request, as php-fpm runs it. */
-
-declare(strict_types=1);
+/** The front controller, as Laravel 8 comes with it: one request, as php-fpm runs it. */
 
 use Illuminate\Contracts\Http\Kernel;
 use Illuminate\Http\Request;
 
 define('LARAVEL_START', microtime(true));
 
-require dirname(__DIR__).'/autoload.php';
-$app = require_once dirname(__DIR__).'/bootstrap/app.php';
+if (file_exists($maintenance = __DIR__.'/../storage/framework/maintenance.php')) {
+    require $maintenance;
+}
+
+require __DIR__.'/../vendor/autoload.php';
+
+$app = require_once __DIR__.'/../bootstrap/app.php';
 
 $kernel = $app->make(Kernel::class);
-$request = Request::capture();
-$response = $kernel->handle($request)->send();
+
+$response = $kernel->handle(
+    $request = Request::capture()
+)->send();
+
 $kernel->terminate($request, $response);

@@ -10,7 +10,7 @@
 
 declare(strict_types=1);
 
-require dirname(__DIR__).'/autoload.php';
+require dirname(__DIR__).'/vendor/autoload.php';
 
 $worker = new App\Worker(require dirname(__DIR__).'/bootstrap/app.php');
 

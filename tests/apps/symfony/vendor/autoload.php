@@ -1,7 +1,7 @@
 <?php
 
 /**
- * Stands where Composer's vendor/autoload.php would: Debian installs Symfony, Twig and the PSR interfaces below /usr/share/php, one
+ * In place of the one that Composer would make: Debian installs Symfony, Twig and the PSR interfaces below /usr/share/php, one
  * class to a file that is named after it. `bin/build` writes the class map, as `composer dump-autoload --classmap-authoritative`
  * does, so that loading a class costs what it costs in production.
  */
@@ -16,7 +16,7 @@ const DEBIAN = '/usr/share/php/';
 function class_map(): array
 {
     $map = [];
-    foreach (['' => [DEBIAN, ['Psr', 'Symfony', 'Twig']], 'App\\' => [__DIR__.'/src/', ['']]] as $prefix => [$base, $directories]) {
+    foreach (['' => [DEBIAN, ['Psr', 'Symfony', 'Twig']], 'App\\' => [dirname(__DIR__).'/src/', ['']]] as $prefix => [$base, $directories]) {
         foreach ($directories as $directory) {
             $files = new \RecursiveIteratorIterator(new \RecursiveDirectoryIterator($base.$directory, \FilesystemIterator::SKIP_DOTS));
             foreach ($files as $file) {
@@ -31,7 +31,7 @@ function class_map(): array
     return $map;
 }
 
-$map = is_file(__DIR__.'/var/classes.php') ? require __DIR__.'/var/classes.php' : class_map();
+$map = is_file(dirname(__DIR__).'/var/classes.php') ? require dirname(__DIR__).'/var/classes.php' : class_map();
 spl_autoload_register(static function (string $class) use ($map): void {
     if (isset($map[$class])) {
         require $map[$class];
