@@ -1,0 +1,15 @@
+<?php
+/* The front controller: a kernel for each request. */
+
+declare(strict_types=1);
+
+use App\Kernel;
+use Symfony\Component\HttpFoundation\Request;
+
+require dirname(__DIR__).'/autoload.php';
+
+$kernel = new Kernel('prod', false);
+$request = Request::createFromGlobals();
+$response = $kernel->handle($request);
+$response->send();
+$kernel->terminate($request, $response);
