@@ -1,0 +1,17 @@
+<?php
+/* The front controller: an application for each request. */
+
+declare(strict_types=1);
+
+use Illuminate\Contracts\Http\Kernel;
+use Illuminate\Http\Request;
+
+define('LARAVEL_START', microtime(true));
+
+require dirname(__DIR__).'/vendor/autoload.php';
+$app = require_once dirname(__DIR__).'/bootstrap/app.php';
+
+$kernel = $app->make(Kernel::class);
+$request = Request::capture();
+$response = $kernel->handle($request)->send();
+$kernel->terminate($request, $response);
