@@ -7,15 +7,17 @@
  * request. It relies on rewinding: what one request leaves in the container, no other sees.
  *
  * Warm-up requests are handled in a process that goes on, so they get an application of their own, which is thrown away
- * with all they left in it: a session's contents or a logged-in user must not be in the application that everybody meets.
- * What stays of them is what belongs to no visitor: loaded classes, compiled code, statics.
+ * with all they left in it, connections included: a session's contents or a logged-in user must not be in the application
+ * that everybody meets. What stays of them is what belongs to no visitor: loaded classes, compiled code, statics.
  *
  * Providers boot before there is a request. They see the one that Laravel's console sees, made from the setting app.url.
  */
 
 declare(strict_types=1);
 
+use Illuminate\Contracts\Foundation\Application;
 use Illuminate\Contracts\Http\Kernel;
+use Illuminate\Foundation\Bootstrap\HandleExceptions;
 use Illuminate\Foundation\Bootstrap\LoadConfiguration;
 use Illuminate\Foundation\Bootstrap\SetRequestForConsole;
 use Illuminate\Http\Request;
@@ -52,6 +54,20 @@ define('LARAVEL_START', microtime(true));
         return $kernel;
     };
 
+    // A connection is to be closed now, even if something static still holds it.
+    $close = static function (Application $app): void {
+        foreach (['db' => 'getConnections', 'redis' => 'connections'] as $service => $connections) {
+            if ($app->resolved($service)) {
+                foreach ($app->make($service)->$connections() ?? [] as $name => $_) {
+                    $app->make($service)->purge($name);
+                }
+            }
+        }
+        // Its error handlers hold the application.
+        restore_error_handler();
+        restore_exception_handler();
+    };
+
     $kernel = $boot();
     if (filter_var(config('app.debug'), FILTER_VALIDATE_BOOLEAN)) {
         error_log('Laravel is in debug mode: changes of the code are seen after `hayate reload` only; --mode classic shows them at once');
@@ -60,12 +76,16 @@ define('LARAVEL_START', microtime(true));
     $server = array_diff_key($_SERVER, $given['server']);
     $env = array_diff_key($_ENV, $given['env']);
     $maintenance = $root.'/storage/framework/maintenance.php';
-    $warmed = false;
+    $warmed = $again = false;
 
-    $handler = static function () use (&$kernel, &$warmed, $server, $env, $maintenance): void {
+    $handler = static function () use (&$kernel, &$warmed, &$again, $server, $env, $maintenance): void {
         $warmed = isset($_SERVER['HAYATE_WARMUP']);
         $_SERVER += $server;
         $_ENV += $env;
+        if (!$again) {
+            // The shutdown function that shows fatal errors: what the first boot has registered is for its own end.
+            (new HandleExceptions())->bootstrap($kernel->getApplication());
+        }
         // Written by `artisan down`: it answers and exits, or lets those through who may pass.
         if (is_file($maintenance)) {
             require $maintenance;
@@ -78,7 +98,14 @@ define('LARAVEL_START', microtime(true));
 
     while (hayate_handle_request($handler)) {
         if ($warmed) {
-            $kernel = $boot();
+            try {
+                $close($kernel->getApplication());
+                $again = true;
+                $kernel = $boot();
+            } catch (Throwable $error) {
+                throw new RuntimeException('The application does not boot a second time in one process, as it has to after a warm-up request; warmup = [] does without', 0, $error);
+            }
+            gc_collect_cycles();
         }
     }
 })();

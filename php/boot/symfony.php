@@ -8,7 +8,8 @@
  *
  * It relies on rewinding: what one request leaves in the kernel, no other sees. Only the warm-up requests are handled in a
  * process that goes on; each of them gets a kernel and a container of its own, which are thrown away with all they left in
- * them. What stays is what belongs to no visitor: loaded classes, compiled code, statics.
+ * them; Doctrine closes its connections with them. What stays is what belongs to no visitor: loaded classes, compiled code,
+ * statics.
  * It is for production. In debug mode Symfony rebuilds its container when the code changes, which classic mode shows at once.
  */
 
@@ -19,9 +20,11 @@ namespace Hayate\Boot;
 use Symfony\Component\Dotenv\Dotenv;
 use Symfony\Component\ErrorHandler\ErrorHandler;
 use Symfony\Component\HttpFoundation\Request;
+use Symfony\Component\HttpKernel\HttpCache\HttpCache;
 use Symfony\Component\HttpKernel\HttpKernelInterface;
 use Symfony\Component\HttpKernel\KernelInterface;
 use Symfony\Component\HttpKernel\TerminableInterface;
+use Symfony\Component\Routing\Router;
 
 unset($_SERVER['HAYATE_PROJECT'], $_ENV['HAYATE_PROJECT']);
 /** What the process was given, before .env adds to it. */
@@ -29,28 +32,55 @@ $given = ['server' => $_SERVER, 'env' => $_ENV];
 
 /** Handles requests until the worker is to leave. */
 $serve = static function (HttpKernelInterface $kernel) use ($given): void {
-    // A cache around the kernel (HttpCache) boots it with the first request.
-    if ($kernel instanceof KernelInterface) {
-        $kernel->boot();
-        if ($kernel->isDebug()) {
-            error_log('Symfony is in debug mode: changes of the code are seen after `hayate reload` only; --mode classic shows them at once');
+    $inner = $kernel instanceof HttpCache ? $kernel->getKernel() : $kernel;
+    $fresh = clone $inner;
+    $boot = static function (HttpKernelInterface $inner): void {
+        if (!$inner instanceof KernelInterface) {
+            return;
         }
+        $inner->boot();
+        // What no request does without, and what holds nothing of one when it is made. Not more: the constructor of an
+        // application's own service may look for the request.
+        $container = $inner->getContainer();
+        $container->get('http_kernel');
+        $router = $container->has('router') ? $container->get('router') : null;
+        if ($router instanceof Router) {
+            $router->getMatcher();
+            $router->getGenerator();
+        }
+    };
+    $boot($inner);
+    if ($inner instanceof KernelInterface && $inner->isDebug()) {
+        error_log('Symfony is in debug mode: changes of the code are seen after `hayate reload` only; --mode classic shows them at once');
     }
     // Each request brings superglobals of its own; what .env has added is to stay in them, as under php-fpm.
     $server = array_diff_key($_SERVER, $given['server']);
     $env = array_diff_key($_ENV, $given['env']);
-    $fatal = class_exists(ErrorHandler::class, false) ? [ErrorHandler::class, 'handleFatalError'] : null;
-    // A clone has no container; boot() makes one.
-    $fresh = $kernel instanceof KernelInterface ? clone $kernel : $kernel;
+    $errors = set_exception_handler(null);
+    restore_exception_handler();
+    $errors = \is_array($errors) && $errors[0] instanceof ErrorHandler ? $errors[0] : null;
+    $handleErrors = static function () use ($errors): void {
+        if (null !== $errors) {
+            // Requests give their loggers and their kernel to the error handler: to one of their own.
+            restore_error_handler();
+            restore_exception_handler();
+            $handler = clone $errors;
+            set_error_handler([$handler, 'handleError']);
+            set_exception_handler([$handler, 'handleException']);
+            // Arms its shutdown function again, which the end of a request disarms.
+            ErrorHandler::register(null, false);
+        }
+    };
+    $handleErrors();
     $warmed = false;
 
-    $handler = static function () use (&$kernel, &$warmed, $server, $env, $fatal): void {
+    $handler = static function () use (&$kernel, &$warmed, $server, $env, $errors): void {
         $warmed = isset($_SERVER['HAYATE_WARMUP']);
         $_SERVER += $server;
         $_ENV += $env;
-        if (null !== $fatal) {
+        if (null !== $errors) {
             // What the boot registered is for its own end; a fatal error of a request gets Symfony's error page, too.
-            register_shutdown_function($fatal);
+            register_shutdown_function([ErrorHandler::class, 'handleFatalError']);
         }
         $request = Request::createFromGlobals();
         $response = $kernel->handle($request);
@@ -61,11 +91,18 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
     };
 
     while (hayate_handle_request($handler)) {
-        if ($warmed) {
-            $kernel = clone $fresh;
-            if ($kernel instanceof KernelInterface) {
-                $kernel->boot();
+        if ($warmed && $inner instanceof KernelInterface) {
+            try {
+                $inner->shutdown();
+                $handleErrors();
+                if ($kernel === $inner) {
+                    $kernel = $inner = clone $fresh;
+                }
+                $boot($inner);
+            } catch (\Throwable $error) {
+                throw new \RuntimeException('The application does not boot a second time in one process, as it has to after a warm-up request; warmup = [] does without', 0, $error);
             }
+            gc_collect_cycles();
         }
     }
 };

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import shutil
+import sqlite3
 
 PROJECTS = pathlib.Path(__file__).with_name("projects")
 DEBIAN = pathlib.Path("/usr/share/php")
@@ -30,6 +31,8 @@ def laravel(directory: pathlib.Path) -> pathlib.Path:
     """Laravel 8.83."""
     root = _copy("laravel", directory)
     _autoload(root, [f"require_once '{DEBIAN}/Illuminate/autoload.php';"], "app")
+    with sqlite3.connect(root / "database.sqlite") as database:
+        database.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY)")
     for part in ["bootstrap/cache", "storage/framework/sessions", "storage/framework/views", "storage/logs"]:
         (root / part).mkdir(parents=True)
     return root

@@ -94,6 +94,7 @@ def test_answers_as_classic_mode_does(served) -> None:
         assert answer["project"] is False, "what Hayate tells its script is none of the application's business"
         assert answer["query"] == {"n": str(n)}
         assert (answer["static"], answer["property"]) == (counted(served), 1)
+        assert answer["rows"] == 0 and answer.get("event", True), "a database that the warm-up has used, and a model"
         assert answer.get("url", served.url + "/x") == served.url + "/x"
     tokens = {answer.get("token", n) for n, answer in enumerate(answers)}
     assert len(tokens) == 3, "each visitor has a token of its own"
@@ -111,5 +112,10 @@ def test_exit_and_failures_end_the_request_only(served) -> None:
     failed = get(served, "/fail")
     assert failed.status_code == 500 and "a failure of the tests" not in failed.text
     assert "a failure of the tests" in served.log()
+    exhausted = get(served, "/exhaust")
+    assert exhausted.status_code == 500 and "exhaust" not in exhausted.text
+    if served.root.name == "laravel" or (served.root / "vendor/autoload_runtime.php").exists():
+        assert "Server Error" in exhausted.text, "where the framework shows fatal errors"
+    assert "Allowed memory size" in served.log()
     assert get(served, "/nowhere").status_code == 404
     assert get(served, "/").json()["static"] == counted(served)

@@ -30,6 +30,8 @@ final class Routes extends RouteServiceProvider
                     'session' => array_keys(session()->all()),
                     'static' => ++self::$static,
                     'property' => ++app('marks')->n,
+                    'rows' => Note::count(),
+                    'event' => tap(new Note())->save()->seen,
                     'project' => getenv('HAYATE_PROJECT'),
                     'pid' => getmypid(),
                 ]));
@@ -41,6 +43,7 @@ final class Routes extends RouteServiceProvider
                 Route::get('/exit', static function (): void {
                     exit('left early');
                 });
+                Route::get('/exhaust', static fn () => str_repeat('x', 1 << 30));
                 Route::get('/fail', static function (): void {
                     throw new \DomainException('a failure of the tests');
                 });

@@ -40,6 +40,8 @@ final class Kernel extends BaseKernel
             'session' => ['handler_id' => null, 'storage_factory_id' => 'session.storage.factory.native'],
         ]);
         $container->parameters()->set('greeting', '%env(GREETING)%');
+        // Opened by the first who asks, and kept by the container.
+        $container->services()->set('database', \PDO::class)->args(['sqlite:%kernel.project_dir%/database.sqlite'])->public();
     }
 
     private function configureRoutes(RoutingConfigurator $routes): void
@@ -60,6 +62,7 @@ final class Kernel extends BaseKernel
             'query' => $request->query->all(),
             'static' => ++self::$static,
             'property' => ++$this->property,
+            'rows' => $this->getContainer()->get('database')->query('SELECT count(*) FROM sqlite_master')->fetchColumn(),
             'project' => getenv('HAYATE_PROJECT'),
             'pid' => getmypid(),
         ]);
