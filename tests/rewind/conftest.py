@@ -1,0 +1,35 @@
+"""Servers that the tests of the matrix share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from .matrix_site import MatrixSite, Player, Pong, Reference
+
+
+@pytest.fixture(scope="package")
+def pong() -> Iterator[str]:
+    with Pong() as url:
+        yield url
+
+
+@pytest.fixture(scope="package")
+def matrix_site() -> Iterator[MatrixSite]:
+    site = MatrixSite()
+    yield site
+    site.remove()
+
+
+@pytest.fixture(scope="package")
+def reference(matrix_site: MatrixSite, pong: str) -> Iterator[Reference]:
+    with matrix_site.reference(pong) as player:
+        yield Reference(player)
+
+
+@pytest.fixture(scope="module")
+def alone(matrix_site: MatrixSite, pong: str) -> Iterator[Player]:
+    """One worker, all memory compared after each request."""
+    with matrix_site.hayate("alone", pong, args=("--rewind", "on", "--rewind-verify", "1")) as player:
+        yield player

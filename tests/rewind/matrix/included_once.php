@@ -1,0 +1,3 @@
+<?php
+const INCLUDED_ONCE = true;
+echo 'once';

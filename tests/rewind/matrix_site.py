@@ -1,0 +1,301 @@
+"""The matrix of misbehaviour: its application, the servers that run it, and one request of a kind.
+
+`matrix/` holds the application in PHP: what it boots, what each request looks at before all else (the fingerprint), and
+the kinds. php-fpm, which boots it for every request, says what the right answers are.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import http.server
+import itertools
+import json
+import os
+import pathlib
+import re
+import shutil
+import threading
+import time
+from collections.abc import Sequence
+
+from lib.client import Response, encode, exchange
+from lib.process import temporary_directory, wait_until
+from lib.servers import ROOT, Hayate, NginxFpm
+
+HERE = pathlib.Path(__file__).parent
+USER = "www-data" if ROOT else None
+#: When every file of the site was last modified: OPcache takes no file that is younger than two seconds.
+MODIFIED = 1_700_000_000
+INI = {
+    "memory_limit": "64M",
+    "display_errors": "0",
+    "log_errors": "1",
+    "max_execution_time": "30",
+    "date.timezone": "UTC",
+    "ffi.enable": "1",
+    "apc.shm_size": "16M",
+    "session.save_handler": "files",
+    "sendmail_path": "/bin/false",
+    "zlib.output_compression": "0",
+}
+#: Kinds by theme, as the files name them.
+KINDS: list[str] = [
+    name
+    for file in sorted((HERE / "matrix/kinds").glob("*.php"))
+    for name in re.findall(r"(?m)^    '(\w+)' => static function", file.read_text())
+]
+#: Kinds whose request has a body: what PHP does with that comes before the fingerprint is taken.
+WITH_BODY = ("large_upload", "upload_moved", "body_unread", "body_half_read")
+#: Kinds whose client does not wait for the answer's end.
+LEAVING = ("client_leaves", "client_leaves_ignored")
+#: Kinds that end a php-fpm child later, after so many seconds: there nothing takes an alarm back.
+LATE = {"ffi_timer": 1.2}
+#: Kinds after which the worker is replaced, and as what that is counted in `hayate status`.
+RETIRING = {
+    "segfault": "signal_11",
+    "stack_overflow": "signal_11",
+    "abort": "signal_6",
+    "kill_itself": "signal_9",
+    "ffi_unmaps_the_boot": "signal_11",
+    "ffi_unmaps_boot_memory": "rewind_mappings",
+    "ffi_protects_boot_memory": "rewind_mappings",
+    "ffi_thread": "rewind_threads",
+    "process_left_running": "rewind_child",
+    "process_unread": "rewind_child",
+    "priority": "rewind_descriptors",
+    "limits": "rewind_descriptors",
+    "process_group": "rewind_descriptors",
+}
+#: Kinds whose body differs from php-fpm's, and what it is.
+DIFFERENT = {
+    # What the boot has set is a setting's original value in worker mode.
+    "ini_restore": b"boot",
+}
+#: Kinds that Hayate does not treat rightly yet.
+PENDING = frozenset(
+    "memory_in_destructor exit_in_destructor exception_in_destructor exception_in_many_destructors fatal_in_destructor "
+    "exit_in_exception_handler exception_in_exception_handler iconv_loads_a_library ffi_unmaps_boot_memory "
+    "ffi_maps_over_boot_memory ffi_protects_boot_memory ffi_thread ffi_signals limits process_group priority "
+    "ffi_timer buffer_callback_throws buffer_callback_exits buffer_callback_out_of_memory buffer_in_buffer header_callback_throws "
+    "boot_descriptor_replaced boot_descriptor_closed".split()
+)
+#: What differs from process to process and says nothing about the request.
+IGNORED_HEADERS = {"date", "server", "connection", "transfer-encoding", "content-length", "keep-alive", "x-fingerprint",
+                   "x-memory", "x-pid", "x-request-id"}  # fmt: skip
+BODY = b"0123456789abcdef" * 20_000
+BOUNDARY = "hayate-matrix-boundary"
+
+
+def _multipart() -> bytes:
+    parts = [f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="text"\r\n\r\n{"t" * 1000}\r\n'.encode()]
+    for n in (1, 2):
+        head = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="f{n}"; filename="{n}.txt"\r\n\r\n'
+        parts.append(head.encode() + BODY[: n * 100_000] + b"\r\n")
+    return b"".join(parts) + f"--{BOUNDARY}--\r\n".encode()
+
+
+FORM = _multipart()
+
+
+class Pong:
+    """An HTTP server in this process that answers "pong" to anything; a context manager that gives its URL."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # noqa: N802 (the library's name)
+            self.send_response(200)
+            self.send_header("Content-Length", "4")
+            self.end_headers()
+            self.wfile.write(b"pong")
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    class Server(http.server.ThreadingHTTPServer):
+        request_queue_size = 128
+
+        def handle_error(self, *arguments: object) -> None:
+            """Clients here leave when they like."""
+
+    def __enter__(self) -> str:
+        self._server = self.Server(("127.0.0.1", 0), self.Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        return f"http://127.0.0.1:{self._server.server_port}/"
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class MatrixSite:
+    """The application's files, and for each server a directory that its requests may write to."""
+
+    def __init__(self) -> None:
+        self.dir = temporary_directory("matrix")
+        self.docroot = self.dir / "site"
+        shutil.copytree(HERE / "matrix", self.docroot)
+        for path in [self.docroot, *self.docroot.rglob("*")]:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+            os.utime(path, (MODIFIED, MODIFIED))
+
+    def scratch(self, name: str) -> pathlib.Path:
+        """A directory for MATRIX_DIR."""
+        path = self.dir / name
+        for directory in (path, path / "fingerprints", path / "sessions", path / "tmp"):
+            directory.mkdir()
+            directory.chmod(0o777)
+        return path
+
+    @staticmethod
+    def ini(scratch: pathlib.Path) -> dict[str, str]:
+        places = {"session.save_path": scratch / "sessions", "sys_temp_dir": scratch / "tmp", "upload_tmp_dir": scratch / "tmp"}
+        return INI | {key: str(value) for key, value in places.items()}
+
+    def reference(self, pong: str) -> Player:
+        """nginx + php-fpm, which boots the application for each request; `pong` is what MATRIX_HTTP is to be."""
+        scratch = self.scratch("reference")
+        server = NginxFpm(
+            self.docroot,
+            ini=self.ini(scratch),
+            fpm={"env[MATRIX_DIR]": f'"{scratch}"', "env[MATRIX_HTTP]": f'"{pong}"'},
+            index="worker.php",
+            workers=1,
+        )
+        return Player(server, scratch)
+
+    def hayate(self, name: str, pong: str, *, workers: int = 1, args: Sequence[str] = ()) -> Player:
+        """Hayate in worker mode; `name` is that of its directory."""
+        scratch = self.scratch(name)
+        env = ("--env", f"MATRIX_DIR={scratch}", "--env", f"MATRIX_HTTP={pong}", "--warmup", "off")
+        server = Hayate(
+            self.docroot,
+            worker=self.docroot / "worker.php",
+            workers=workers,
+            ini=self.ini(scratch),
+            user=USER,
+            args=(*env, *args),
+        )
+        return Player(server, scratch)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+#: What a request is answered with, as far as it has to be the same everywhere: status, headers, body, whether it was whole.
+Answer = tuple[int, tuple[tuple[str, str], ...], bytes, bool]
+
+
+@dataclasses.dataclass(frozen=True)
+class Played:
+    """What came of one request. `answer` is None when the client left before its end."""
+
+    id: str
+    answer: Answer | None
+    fingerprint: str | None
+    pid: str | None
+    memory: str | None
+
+
+def request(kind: str, number: str) -> bytes:
+    """The request of a kind, for a connection of its own."""
+    headers = [("Host", "localhost"), ("Connection", "close"), ("Cookie", "visitor=" + number)]
+    method, body = "GET", b""
+    if kind in ("large_upload", "upload_moved"):
+        method, body = "POST", FORM
+        headers.append(("Content-Type", f"multipart/form-data; boundary={BOUNDARY}"))
+    elif kind in WITH_BODY:
+        method, body = "POST", BODY
+        headers.append(("Content-Type", "application/octet-stream"))
+    elif kind == "gzip_handler":
+        headers.append(("Accept-Encoding", "gzip"))
+    if body:
+        headers.append(("Content-Length", str(len(body))))
+    return encode(method, f"/?kind={kind}&id={number}", headers, body)
+
+
+def comparable(response: Response) -> Answer:
+    """The answer without what is a server's own or random."""
+    headers = []
+    for key, value in response.headers:
+        if key.lower() not in IGNORED_HEADERS:
+            headers.append((key.lower(), re.sub(r"(PHPSESSID|ANOTHER)=\w{20,}", r"\1=ID", value)))
+    whole = response.complete and not response.rest
+    if response.status == 502:
+        return 502, (), b"", whole
+    return response.status, tuple(sorted(headers)), response.body, whole
+
+
+class Player:
+    """A server of the matrix and its directory; a context manager like the server itself."""
+
+    def __init__(self, server: NginxFpm | Hayate, scratch: pathlib.Path) -> None:
+        self.server = server
+        self.scratch = scratch
+        self._numbers = itertools.count(1)
+
+    def __enter__(self) -> Player:
+        self.server.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.server.__exit__(*exc)
+
+    def new_id(self) -> str:
+        """A number for a request; all have the same length, so that requests of a kind take the same memory."""
+        return f"{next(self._numbers):08}"
+
+    def play(self, kind: str, number: str | None = None, timeout: float = 30) -> Played:
+        """One request of a kind."""
+        number = number or self.new_id()
+        address = ("127.0.0.1", self.server.port)
+        abort_after = 1000 if kind in LEAVING else None
+        response = exchange(address, request(kind, number), timeout=timeout, abort_after=abort_after)
+        if response is None:
+            return Played(number, None, None, None, None)
+        header = response.header
+        found = header("x-fingerprint"), header("x-pid"), header("x-memory")
+        return Played(number, comparable(response), *found)
+
+    def witnesses(self) -> dict[str, collections.Counter[str]]:
+        """For each request's number, how often which of its witnesses wrote."""
+        seen: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+        file = self.scratch / "witness"
+        for line in file.read_text().splitlines() if file.exists() else []:
+            what, _, number = line.partition(" ")
+            seen[number][what] += 1
+        return seen
+
+    def facts(self, fingerprint: str) -> dict:
+        """The text behind a fingerprint."""
+        return json.loads((self.scratch / "fingerprints" / fingerprint).read_text())
+
+    def difference(self, one: str, other: str) -> dict[str, tuple]:
+        """The facts in which two fingerprints differ."""
+        a, b = self.facts(one), self.facts(other)
+        return {key: (a.get(key), b.get(key)) for key in {*a, *b} if a.get(key) != b.get(key)}
+
+    def witnesses_of(self, number: str, expected: collections.Counter[str]) -> collections.Counter[str]:
+        """The witnesses of one request, once they are as expected or have had two seconds for it."""
+        wait_until(lambda: self.witnesses()[number] == expected, 2)
+        return self.witnesses()[number]
+
+
+class Reference:
+    """What php-fpm makes of each kind, asked once."""
+
+    def __init__(self, player: Player) -> None:
+        self.player = player
+        self._known: dict[str, tuple[Answer | None, collections.Counter[str]]] = {}
+
+    def of(self, kind: str) -> tuple[Answer | None, collections.Counter[str]]:
+        """The answer and the witnesses."""
+        if kind not in self._known:
+            played = self.player.play(kind)
+            if kind in LATE:
+                time.sleep(LATE[kind])
+            # php-fpm's only child writes them before it takes the next request.
+            after = self.player.play("plain")
+            assert after.answer is not None and after.answer[0] == 200
+            self._known[kind] = played.answer, self.player.witnesses()[played.id]
+        return self._known[kind]

@@ -1,0 +1,65 @@
+"""Each kind of misbehaviour by itself: the answer is php-fpm's, and the next request meets what the first one met.
+
+Shutdown functions and destructors run as often as under php-fpm. All memory is compared after each request.
+"""
+
+from __future__ import annotations
+
+import collections
+
+import pytest
+
+from .matrix_site import DIFFERENT, KINDS, PENDING, RETIRING, WITH_BODY, Player, Reference
+
+ONCE = collections.Counter(s=1, d=1)
+
+
+def expected(kind: str, reference: Reference) -> tuple:
+    answer, witnesses = reference.of(kind)
+    if kind in DIFFERENT and answer is not None:
+        assert answer[2] != DIFFERENT[kind], f"{kind} does not differ any more"
+        answer = (*answer[:2], DIFFERENT[kind], answer[3])
+    return answer, witnesses
+
+
+def restarts(player: Player) -> dict[str, int]:
+    (app,) = player.server.status()["apps"]
+    assert app["rewind"] is not None and app["fallback"] is None, app
+    return app["restarts"]
+
+
+def test_there_are_enough_kinds() -> None:
+    assert len(set(KINDS)) == len(KINDS) >= 60
+    assert RETIRING.keys() <= set(KINDS) and DIFFERENT.keys() <= set(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_alone(kind: str, alone: Player, reference: Reference) -> None:
+    if kind in PENDING:
+        pytest.xfail("not right yet")
+    answer, witnesses = expected(kind, reference)
+    before = alone.play("plain")
+    counted = restarts(alone) if kind in RETIRING else {}
+    played = alone.play(kind)
+    after = alone.play("plain")
+
+    assert played.answer == answer
+    assert after.answer == before.answer
+    for one in (played, after):
+        if one.fingerprint is not None and (one is after or kind not in WITH_BODY):
+            assert one.fingerprint == before.fingerprint, alone.difference(before.fingerprint, one.fingerprint)
+    assert after.memory == before.memory
+    assert alone.witnesses_of(played.id, witnesses) == witnesses
+    assert alone.witnesses_of(before.id, ONCE) == ONCE
+    assert alone.witnesses_of(after.id, ONCE) == ONCE
+    if kind in RETIRING:
+        assert after.pid != before.pid
+        new = {label: n - counted.get(label, 0) for label, n in restarts(alone).items() if n > counted.get(label, 0)}
+        assert new.keys() == {RETIRING[kind]}, new
+    else:
+        assert after.pid == before.pid, "the worker was replaced\n" + alone.server.log_tail()
+
+
+def test_the_boot_is_never_destroyed(alone: Player) -> None:
+    """After all kinds: an object of the boot has a destructor, which must not have run in any worker."""
+    assert not (alone.scratch / "permanent").exists()
