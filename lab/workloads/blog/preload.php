@@ -4,8 +4,5 @@
 declare(strict_types=1);
 
 foreach ([...require __DIR__.'/storage/used.php', __DIR__.'/app/Stored.php', __DIR__.'/storage/list.php'] as $file) {
-    // What runs when it is included, not what is declared, and what has been declared by then.
-    if (is_file($file) && !str_contains($file, '/bin/')) {
-        @opcache_compile_file($file);
-    }
+    opcache_compile_file($file);
 }
