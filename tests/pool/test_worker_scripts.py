@@ -1,0 +1,68 @@
+"""Worker scripts in the styles that are written for FrankenPHP run unchanged, with rewind (the default) and with state kept."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import time
+from collections import Counter
+
+import pytest
+import requests
+
+from lib.servers import Hayate
+
+SCRIPTS = pathlib.Path(__file__).with_name("workers")
+#: The scripts' own limit of requests, where they look for it.
+LIMIT = ["--env", "MAX_REQUESTS=6", "--env", "FRANKENPHP_LOOP_MAX=6", "--env", "GIVEN=to the process"]
+#: By default, `/` is requested three times.
+WARMUP = 3
+
+
+@pytest.fixture(params=["runtime", "octane", "plain"])
+def script(request, tmp_path) -> pathlib.Path:
+    """A worker script in a directory of its own, in which it notes what it has done."""
+    directory = shutil.copytree(SCRIPTS, tmp_path / "workers")
+    return directory / f"{request.param}.php"
+
+
+def notes(script: pathlib.Path, *, until: str) -> Counter[str]:
+    """What was noted, once the last note is there: the work after an answer."""
+    file = script.with_name("notes")
+    deadline = time.monotonic() + 10
+    while True:
+        lines = file.read_text().splitlines() if file.exists() else []
+        if until in lines or time.monotonic() > deadline:
+            return Counter(lines)
+        time.sleep(0.02)
+
+
+def test_each_request_meets_the_application_as_it_was(script) -> None:
+    with Hayate(script.parent, worker=script, workers=1, args=LIMIT) as server:
+        answers = [requests.get(f"{server.url}/?n={n}", timeout=15).json() for n in range(15)]
+        assert [answer["query"] for answer in answers] == [{"n": str(n)} for n in range(15)]
+        assert {answer["handled"] for answer in answers} == {WARMUP + 1}
+        assert len({answer["pid"] for answer in answers}) == 1, "the script's own limit is rewound, too"
+        assert answers[0]["method"] == "GET" and answers[0]["given"] == "to the process"
+        if script.stem == "runtime":
+            assert answers[0]["mode"] == "web=1&worker=1"
+        assert requests.get(server.url + "/?fail=1", timeout=15).status_code == 500
+        assert requests.get(server.url + "/?exit=1", timeout=15).text == "left"
+        assert requests.get(server.url + "/?n=last", timeout=15).json()["handled"] == WARMUP + 1
+        (app,) = server.status()["apps"]
+        assert (app["restarts"], app["fallback"]) == ({}, None), server.log()
+        done = notes(script, until="terminated last")
+    if script.stem != "plain":  # that one asks for $_GET when the request is over
+        assert [done[f"terminated {n}"] for n in range(15)] == [1] * 15
+
+
+def test_with_state_kept_the_script_ends_at_its_own_limit(script) -> None:
+    with Hayate(script.parent, worker=script, workers=1, args=[*LIMIT, "--rewind", "off"]) as server:
+        answers = [requests.get(f"{server.url}/?n={n}", timeout=15).json() for n in range(12)]
+        assert [answer["handled"] for answer in answers] == [*range(1, 7)] * 2
+        pids = Counter(answer["pid"] for answer in answers)
+        assert sorted(pids.values()) == [6, 6]
+        assert set(server.status()["apps"][0]["restarts"]) == {"script_ended"}
+        notes(script, until="terminated 11")
+    if script.stem != "runtime":
+        assert notes(script, until="shut down")["shut down"] >= 1
