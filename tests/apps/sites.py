@@ -111,8 +111,9 @@ def wordpress(directory: pathlib.Path) -> Site:
 def server(mode: str, site: Site, *, workers: int = 2) -> NginxFpm | Hayate:
     """A server of the site, not started yet.
 
-    `reference`: nginx + php-fpm. `classic`: each request starts afresh. `worker`: as the application's hayate.toml says, its
-    state is kept. `rewind`: recognised, booted by the script that comes with Hayate, rewound after each request.
+    `reference`: nginx + php-fpm. `classic`: each request starts afresh. `worker`: as the application's hayate.toml says,
+    its state is kept. `rewind`: recognised, booted by the script that comes with Hayate, rewound after each request, and
+    then all memory is compared with the snapshot.
     """
     if mode == "reference":
         env = {f"env[{name}]": f'"{value}"' for name, value in site.env.items()}
@@ -121,5 +122,8 @@ def server(mode: str, site: Site, *, workers: int = 2) -> NginxFpm | Hayate:
     if mode == "worker":
         args += ["--rewind", "off"]
         return Hayate(config=site.root / "hayate.toml", workers=workers, ini=site.ini, args=args, user=USER)
-    args += {"classic": ["--mode", "classic"], "rewind": ["--mode", "worker", "--rewind", "on"]}[mode]
+    if mode == "rewind":
+        args += ["--mode", "worker", "--rewind", "on", "--rewind-verify", "1"]
+    else:
+        args += ["--mode", "classic"]
     return Hayate(site.root, workers=workers, ini=site.ini, args=args, user=USER)
