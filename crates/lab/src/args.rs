@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueHint};
 
 use crate::{
-    command::{engines::EnginesArgs, load::LoadArgs, run::RunArgs},
+    command::{engines::EnginesArgs, load::LoadArgs, report::ReportArgs, run::RunArgs},
     guard::GuardArgs,
 };
 
@@ -34,6 +34,8 @@ pub enum Command {
     Engines(EnginesArgs),
     /// Measure engines on a workload under a load, in interleaved rounds
     Run(Box<RunArgs>),
+    /// Make a page, tables or CSV of the JSON that an experiment wrote
+    Report(ReportArgs),
     /// Look after processes of the lab
     #[command(hide = true)]
     Guard(GuardArgs),

@@ -42,6 +42,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Load(args) => command::load::run(args),
         Command::Engines(args) => command::engines::run(lab()?, args),
         Command::Run(args) => command::run::run(lab()?, args),
+        Command::Report(args) => command::report::run(args),
         Command::Guard(args) => guard::run(args),
     }
 }

@@ -4,12 +4,13 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, Result};
 
+use super::report::print;
 use crate::{
     data::{Kind, Load, LoadText, Metric},
     engine::Stage,
     machine::{self, Machine},
     measure::{Generator, Planned, Rounds, Trial, TrialEnd, noise},
-    output::{csv, text},
+    output::{csv, html, text},
     result::{FORMAT, Noise, Part, Results, write_file},
     session::{Session, SessionArgs},
 };
@@ -23,6 +24,9 @@ pub struct OutputArgs {
     /// Write a line for each measurement
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub csv: Option<PathBuf>,
+    /// Write a page with tables and graphs that needs nothing else
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub html: Option<PathBuf>,
 }
 
 /// Flags of all experiments.
@@ -110,7 +114,7 @@ impl Experiment {
     /// # Errors
     /// Flags that make no sense here; the generator cannot be prepared.
     pub fn new(session: Session, output: &OutputArgs, title: &str, about: &str) -> Result<Self> {
-        for file in [&output.json, &output.csv].into_iter().flatten() {
+        for file in [&output.json, &output.csv, &output.html].into_iter().flatten() {
             let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
             if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
                 anyhow::bail!("{}: there is no folder {}", file.display(), folder.display());
@@ -186,7 +190,7 @@ impl Experiment {
     pub fn finish(self) -> Result<ExitCode> {
         drop(self.generator);
         let results = self.results;
-        print!("{}", text::render(&results));
+        print(&text::render(&results))?;
         write_outputs(&results, &self.output)?;
         let failed = results
             .parts
@@ -214,6 +218,9 @@ pub fn write_outputs(results: &Results, output: &OutputArgs) -> Result<()> {
     }
     if let Some(file) = &output.csv {
         write_file(file, &csv::render(results)?).context("CSV")?;
+    }
+    if let Some(file) = &output.html {
+        write_file(file, html::render(results).as_bytes())?;
     }
     Ok(())
 }

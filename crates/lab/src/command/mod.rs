@@ -3,4 +3,5 @@
 pub mod engines;
 pub mod experiment;
 pub mod load;
+pub mod report;
 pub mod run;

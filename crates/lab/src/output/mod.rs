@@ -1,6 +1,7 @@
 //! What the lab prints and writes.
 
 pub mod csv;
+pub mod html;
 pub mod number;
 pub mod table;
 pub mod text;

@@ -1,0 +1,183 @@
+//! What all charts have in common: scales, ticks, axes, as SVG whose colours come from the page's style.
+//!
+//! Promises: no script and no font of its own; every mark that stands for a figure has it as a title, which browsers show.
+
+use maud::{Markup, html};
+
+use crate::output::number::number;
+
+/// Width of a chart in its own units; it fills its column.
+pub const WIDTH: f64 = 520.0;
+
+/// Maps values to positions.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    low: f64,
+    high: f64,
+    from: f64,
+    to: f64,
+    logarithmic: bool,
+}
+
+impl Scale {
+    /// From 0 to at least `most`, a round number; values map to `from..to`.
+    pub fn linear(most: f64, from: f64, to: f64) -> Self {
+        let most = if most > 0.0 { most } else { 1.0 };
+        let step = step(most);
+        Self { low: 0.0, high: (most / step).ceil() * step, from, to, logarithmic: false }
+    }
+
+    /// From 0 to exactly `most`.
+    pub fn exact(most: f64, from: f64, to: f64) -> Self {
+        Self { low: 0.0, high: if most > 0.0 { most } else { 1.0 }, from, to, logarithmic: false }
+    }
+
+    /// Whole decades from `least` to `most`, both above 0.
+    pub fn logarithmic(least: f64, most: f64, from: f64, to: f64) -> Self {
+        let low = least.max(1e-9).log10().floor();
+        let high = most.max(1e-9).log10().ceil().max(low + 1.0);
+        Self { low: 10_f64.powf(low), high: 10_f64.powf(high), from, to, logarithmic: true }
+    }
+
+    /// Where a value lies; what is outside lies on the edge.
+    pub fn at(&self, value: f64) -> f64 {
+        let share = if self.logarithmic {
+            (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (value - self.low) / (self.high - self.low)
+        };
+        round(self.from + share.clamp(0.0, 1.0) * (self.to - self.from))
+    }
+
+    /// Values that deserve a line.
+    pub fn ticks(&self) -> Vec<f64> {
+        if self.logarithmic {
+            let (low, high) = (self.low.log10().round() as i32, self.high.log10().round() as i32);
+            let every = ((high - low) / 5).max(1);
+            return (low..=high)
+                .step_by(every.unsigned_abs() as usize)
+                .map(|power| 10_f64.powi(power))
+                .collect();
+        }
+        let step = step(self.high);
+        let count = (self.high / step + 1e-9).floor() as usize;
+        (0..=count).map(|i| i as f64 * step).collect()
+    }
+}
+
+/// A round distance between ticks: 1, 2 or 5 times a power of ten, 3 to 6 of them.
+fn step(most: f64) -> f64 {
+    let rough = most / 4.0;
+    let power = 10_f64.powf(rough.log10().floor());
+    let factor = match rough / power {
+        f if f < 1.5 => 1.0,
+        f if f < 3.5 => 2.0,
+        f if f < 7.5 => 5.0,
+        _ => 10.0,
+    };
+    factor * power
+}
+
+/// A tenth of a unit is finer than any screen.
+pub fn round(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+/// A tick's label: short.
+pub fn tick(value: f64) -> String {
+    match value {
+        v if v >= 1e6 => format!("{}M", trimmed(v / 1e6)),
+        v if v >= 1e4 => format!("{}k", trimmed(v / 1e3)),
+        v if v == 0.0 || v >= 0.01 => trimmed(v),
+        v => format!("{v:.0e}"),
+    }
+}
+
+fn trimmed(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Lines and labels of a vertical axis, between `left` and `right`.
+pub fn vertical(scale: &Scale, left: f64, right: f64) -> Markup {
+    html! {
+        @for value in scale.ticks() {
+            @let y = scale.at(value);
+            line class="grid" x1=(left) x2=(right) y1=(y) y2=(y) {}
+            text class="tick end" x=(left - 6.0) y=(y + 3.5) { (tick(value)) }
+        }
+    }
+}
+
+/// Labels of a horizontal axis below `bottom`; with lines from `top` if it is given.
+pub fn horizontal(scale: &Scale, top: Option<f64>, bottom: f64, unit: &str) -> Markup {
+    let ticks = scale.ticks();
+    let last = ticks.len().saturating_sub(1);
+    html! {
+        @for (i, value) in ticks.iter().enumerate() {
+            @let x = scale.at(*value);
+            @if let Some(top) = top { line class="grid" x1=(x) x2=(x) y1=(top) y2=(bottom) {} }
+            text class="tick middle" x=(x) y=(bottom + 14.0) { (tick(*value)) @if i == last { " " (unit) } }
+        }
+    }
+}
+
+/// A line through points; it breaks where there is none.
+pub fn path(class: &str, points: &[Option<(f64, f64)>]) -> Markup {
+    let mut data = String::new();
+    let mut pen_down = false;
+    for point in points {
+        match point {
+            Some((x, y)) => {
+                data.push_str(&format!("{}{x} {y}", if pen_down { "L" } else { "M" }));
+                pen_down = true;
+            }
+            None => pen_down = false,
+        }
+    }
+    html! { path class=(class) d=(data) {} }
+}
+
+/// Points that can be pointed at, each with what it says.
+pub fn marks(class: &str, points: &[Option<(f64, f64)>], says: impl Fn(usize) -> String) -> Markup {
+    html! {
+        @for (i, point) in points.iter().enumerate() {
+            @if let Some((x, y)) = point {
+                circle class={ "mark " (class) } cx=(x) cy=(y) r="2" { title { (says(i)) } }
+            }
+        }
+    }
+}
+
+/// A chart: its title for those who cannot see it, and its drawing.
+pub fn svg(title: &str, height: f64, drawing: &Markup) -> Markup {
+    html! {
+        svg role="img" aria-label=(title) viewBox={ "0 0 " (WIDTH) " " (height) } { (drawing) }
+    }
+}
+
+/// `12.3 ms`.
+pub fn with_unit(value: f64, unit: &str) -> String {
+    format!("{} {unit}", number(value)).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        for most in [0.013, 0.7, 1.0, 3.0, 47.0, 99.0, 118_788.0, 1e7] {
+            let scale = Scale::linear(most, 0.0, 100.0);
+            let ticks = scale.ticks();
+            assert!((3..=8).contains(&ticks.len()), "{most}: {ticks:?}");
+            assert!(*ticks.last().expect("ticks") >= most * 0.999, "{most}: {ticks:?}");
+            assert_eq!((scale.at(0.0), scale.at(ticks[ticks.len() - 1])), (0.0, 100.0));
+        }
+        let scale = Scale::logarithmic(0.2, 3000.0, 100.0, 0.0);
+        assert_eq!(scale.ticks(), [0.1, 1.0, 10.0, 100.0, 1000.0, 10_000.0]);
+        assert_eq!((scale.at(0.1), scale.at(1e4), scale.at(1e9)), (100.0, 0.0, 0.0));
+        let labels: Vec<_> = [0.0, 0.25, 7.0, 1500.0, 20_000.0, 2.5e6].map(tick).into();
+        assert_eq!(labels, ["0", "0.25", "7", "1500", "20k", "2.5M"]);
+    }
+}

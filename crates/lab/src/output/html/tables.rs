@@ -1,0 +1,281 @@
+//! Tables of the page.
+
+use maud::{Markup, html};
+
+use crate::{
+    output::number::{count, interval, median, number, or_dash, percent, range},
+    result::{Part, Row, Spread, Subject, value},
+};
+
+/// A median with its range below.
+fn ranged(spread: Option<Spread>) -> Markup {
+    let range = range(spread);
+    html! { (median(spread)) @if !range.is_empty() { small { (range) } } }
+}
+
+/// An estimate with its interval below.
+fn bounded(ratio: Option<crate::result::Interval>) -> Markup {
+    let text = interval(ratio);
+    let (value, bounds) = text.split_once(" (").unwrap_or((&text, ""));
+    html! { (value) @if !bounds.is_empty() { small { (bounds.trim_end_matches(')')) } } }
+}
+
+fn table(heads: &[String], rows: &[Vec<Markup>]) -> Markup {
+    html! {
+        div.scroll {
+            table {
+                thead { tr { @for head in heads { th { (head) } } } }
+                tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
+            }
+        }
+    }
+}
+
+fn heads(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn plain(text: impl Into<String>) -> Markup {
+    let text = text.into();
+    html! { (text) }
+}
+
+/// Name of the column with ratios.
+fn against(part: &Part) -> String {
+    part.baseline.as_ref().map_or_else(String::new, |baseline| format!("× {baseline}"))
+}
+
+/// Rates, errors.
+pub fn speed(part: &Part, rows: &[Row<'_>]) -> Markup {
+    let mut head = heads(&["", "requests/s", "OK %", "OK", "errors"]);
+    head.insert(2, against(part));
+    let cells = rows.iter().filter(|row| row.requests > 0).map(|row| {
+        let errors: Vec<String> =
+            row.errors.iter().map(|(kind, n)| format!("{kind} {}", count(*n))).collect();
+        vec![
+            plain(&row.subject.title),
+            ranged(row.rate),
+            bounded(row.rate_ratio),
+            plain(percent(row.ok_percent)),
+            plain(count(row.ok)),
+            plain(errors.join(", ")),
+        ]
+    });
+    html! {
+        (table(&head, &cells.collect::<Vec<_>>()))
+        @if part.rounds > 1 {
+            p.soft { "Medians of the rounds with their range; ratios within rounds with their 95 % confidence interval." }
+        }
+    }
+}
+
+/// Quantiles.
+pub fn latency(rows: &[Row<'_>]) -> Markup {
+    let head = heads(&["ms", "p50", "p80", "p90", "p95", "p99", "p99.9", "max", "mean"]);
+    let cells = rows.iter().filter_map(|row| {
+        let l = row.latency.as_ref()?;
+        let figures = [l.p50, l.p80, l.p90, l.p95, l.p99, l.p999, l.max, l.mean];
+        Some(
+            std::iter::once(plain(&row.subject.title))
+                .chain(figures.map(|f| plain(or_dash(f))))
+                .collect::<Vec<_>>(),
+        )
+    });
+    html! {
+        (table(&head, &cells.collect::<Vec<_>>()))
+        p.soft { "All requests of all rounds together, failed ones included." }
+    }
+}
+
+/// Each phase of a schedule, in the last round.
+pub fn phases(part: &Part) -> Markup {
+    let last = |subject: &Subject| Some((subject.title.clone(), subject.measurements.last()?.load.clone()));
+    let reports: Vec<_> = part.subjects.iter().filter_map(last).collect();
+    let phases = reports.iter().map(|(_, report)| report.phases.len()).max().unwrap_or(0);
+    let head = heads(&["", "requests/s", "OK %", "p50", "p80", "p90", "p95", "p99", "max", "mean"]);
+    html! {
+        @if phases > 1 {
+            @for phase in 0..phases {
+                @let found: Vec<_> = reports.iter().filter_map(|(name, report)| Some((name, report.phases.get(phase)?))).collect();
+                @if let Some((_, first)) = found.first() {
+                    h3 { (first.phase) }
+                    (table(&head, &found.iter().map(|(name, phase)| {
+                        let l = &phase.figures.latency_ms;
+                        let figures = [l.p50, l.p80, l.p90, l.p95, l.p99, l.max, l.mean];
+                        let first = [plain(*name), plain(number(phase.figures.ok_rate)), plain(percent(phase.figures.ok_percent))];
+                        first.into_iter().chain(figures.map(|f| plain(or_dash(f)))).collect()
+                    }).collect::<Vec<_>>()))
+                }
+            }
+        }
+    }
+}
+
+/// CPU, memory, context switches; databases apart; processors.
+pub fn resources(part: &Part, rows: &[Row<'_>]) -> Markup {
+    let mut head = heads(&[
+        "",
+        "CPU µs/request",
+        "user",
+        "system",
+        "CPU % median",
+        "max",
+        "MB median",
+        "max",
+        "switches/request",
+        "involuntary",
+        "processes",
+        "start, ms",
+    ]);
+    head.insert(4, against(part));
+    let cpu = |spread: Option<Spread>| {
+        plain(spread.map_or_else(|| "-".to_owned(), |spread| format!("{:.0}", spread.median * 100.0)))
+    };
+    let cells = rows.iter().filter(|row| row.requests > 0).map(|row| {
+        vec![
+            plain(&row.subject.title),
+            ranged(row.cpu_us),
+            plain(median(row.cpu_user_us)),
+            plain(median(row.cpu_system_us)),
+            bounded(row.cpu_ratio),
+            cpu(row.cpu_median),
+            cpu(row.cpu_max),
+            plain(median(row.memory_median)),
+            plain(median(row.memory_max)),
+            plain(median(row.switches)),
+            plain(median(row.involuntary)),
+            plain(row.processes.to_string()),
+            plain(median(row.start_up.map(|s| Spread { median: s.median * 1000.0, ..s }))),
+        ]
+    });
+    html! {
+        h3 { "Resources" }
+        (table(&head, &cells.collect::<Vec<_>>()))
+        p.soft { "All processes of the engine, databases not included. 100 % is one processor." }
+        (services(rows))
+        (processors(part))
+    }
+}
+
+fn services(rows: &[Row<'_>]) -> Markup {
+    let cells: Vec<_> = rows
+        .iter()
+        .flat_map(|row| {
+            row.services.iter().map(|(service, spread)| {
+                let memory = row.subject.measurements.iter().filter_map(|m| m.services.get(service));
+                let memory = Spread::of(memory.map(|usage| usage.memory_max as f64 / 1e6));
+                vec![plain(&row.subject.title), plain(service), ranged(Some(*spread)), plain(median(memory))]
+            })
+        })
+        .collect();
+    html! {
+        @if !cells.is_empty() {
+            h3 { "Databases" }
+            (table(&heads(&["", "service", "CPU µs/request", "MB max"]), &cells))
+        }
+    }
+}
+
+fn processors(part: &Part) -> Markup {
+    let all = || part.subjects.iter().flat_map(|s| &s.measurements).flat_map(|m| &m.cores);
+    let cpus: std::collections::BTreeSet<usize> = all().map(|core| core.cpu).collect();
+    let mut head = vec![String::new()];
+    head.extend(cpus.iter().map(|cpu| format!("processor {cpu}")));
+    head.push("of others".to_owned());
+    let cells = part.subjects.iter().filter(|subject| !subject.measurements.is_empty()).map(|subject| {
+        let busy = |cpu: usize| {
+            let cores =
+                subject.measurements.iter().flat_map(|m| &m.cores).filter(move |core| core.cpu == cpu);
+            Spread::of(cores.map(|core| core.busy * 100.0))
+                .map_or_else(|| "-".to_owned(), |s| format!("{:.0} %", s.median))
+        };
+        let foreign = subject.measurements.iter().map(|m| m.foreign).fold(0.0, f64::max) * 100.0;
+        let mut cells = vec![plain(&subject.title)];
+        cells.extend(cpus.iter().map(|cpu| plain(busy(*cpu))));
+        cells.push(plain(format!("{foreign:.0} %")));
+        cells
+    });
+    html! {
+        details {
+            summary { "How busy each processor was" }
+            (table(&head, &cells.collect::<Vec<_>>()))
+            p.soft { "Medians of the rounds; \"of others\": the most of the servers' processors that no engine and no database used." }
+        }
+    }
+}
+
+/// A ladder's steps: what each of them changes.
+pub fn steps(part: &Part) -> Markup {
+    let metric = part.metric;
+    let spread =
+        |subject: &Subject| Spread::of(subject.measurements.iter().filter_map(|m| value(metric, m, None)));
+    html! {
+        div.scroll {
+            table {
+                thead { tr { th { "step" } th { (metric.label()) } th { "published" } th { "ours / published" } th.left { "changes" } } }
+                tbody {
+                    @for subject in &part.subjects {
+                        @let own = spread(subject);
+                        tr {
+                            td { (subject.title) }
+                            td { (ranged(own)) }
+                            td { (or_dash(subject.reference)) }
+                            td { (or_dash(own.zip(subject.reference).map(|(own, theirs)| own.median / theirs))) }
+                            td.wrap { (changes(subject)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What differs from the engine's and the workload's files, with what it stands on.
+fn changes(subject: &Subject) -> String {
+    let change = &subject.change;
+    let mut parts = vec![format!("{} on {}", subject.engine, subject.workload)];
+    for settings in [&change.ini, &change.entry, &change.variables] {
+        parts.extend(settings.iter().map(|(key, value)| format!("{key} = {value}")));
+    }
+    parts.extend(change.extensions.iter().map(|extension| format!("extension {extension}")));
+    parts.extend(change.env.iter().map(|(key, value)| format!("{key}={value}")));
+    parts.extend(change.path.clone());
+    parts.join(", ")
+}
+
+/// What others published, beside ours.
+pub fn references(part: &Part) -> Markup {
+    let cells: Vec<_> = part
+        .references
+        .iter()
+        .map(|reference| {
+            let subject = part.subjects.iter().find(|subject| subject.engine == reference.engine);
+            let ours = subject.and_then(|subject| {
+                let of = |m: &_| value(reference.metric, m, reference.phase.as_deref());
+                match &subject.saturation {
+                    // The published limits are rates.
+                    Some(saturation) => Some(saturation.limit),
+                    None => {
+                        Spread::of(subject.measurements.iter().filter_map(of)).map(|spread| spread.median)
+                    }
+                }
+            });
+            let name = subject.map_or(&reference.engine, |subject| &subject.title);
+            vec![
+                html! { (name) @if let Some(theirs) = &reference.theirs { small { "theirs: " (theirs) } } },
+                plain(reference.metric.label()),
+                plain(reference.phase.clone().unwrap_or_default()),
+                plain(number(reference.value)),
+                plain(or_dash(ours)),
+                plain(or_dash(ours.map(|ours| ours / reference.value))),
+            ]
+        })
+        .collect();
+    html! {
+        @if !cells.is_empty() {
+            h3 { "Beside the published figures" }
+            (table(&heads(&["", "", "phase", "published", "ours", "ours / published"]), &cells))
+            p.soft { "Another machine, other versions: the order and the ratios compare, the figures by themselves do not." }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+"""`hayate-lab run` and `engines` with real servers: what is measured, and what happens when something goes wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import time
+
+import pytest
+
+from laboratory import SHORT, Laboratory
+from lib.process import wait_until
+
+NGINX = """
+base = "nginx-return-200"
+title = "nginx of this test"
+"""
+
+
+def test_engines_are_ready_or_say_what_is_missing(lab: Laboratory) -> None:
+    lab.engine("no-such", 'title = "x"\nentry = "php"\ninstall = "buy it"\n[detect]\ncommands = ["no-such-command"]\n'
+                          '[[start]]\nname = "x"\ncommand = ["x"]\n')
+    engines = {engine["name"]: engine for engine in json.loads(lab.run("engines", "--json"))}
+    assert engines["nginx-return-200"]["ready"] and engines["nginx-return-200"]["version"].startswith("nginx 1.")
+    assert engines["php-fpm"]["ready"] and "status" in engines["php-fpm"]["workloads"]
+    assert engines["no-such"]["missing"] == ["command no-such-command"]
+    assert "no-such: buy it" in lab.run("engines")
+
+
+def test_a_run_measures_what_it_says(lab: Laboratory) -> None:
+    names = ["php-fpm", "nginx-return-200", "hayate-worker"]
+    output = lab.run("run", "status", "-e", ",".join(names), "-r", "2", "-c", "4", "-d", "400ms", *SHORT,
+                     "--json", "results.json", "--csv", "results.csv")
+    results = lab.results()
+    part = results["parts"][0]
+    subjects = {subject["name"]: subject for subject in part["subjects"]}
+    assert list(subjects) == names and part["baseline"] == "php-fpm" and part["rounds"] == 2
+
+    for name, subject in subjects.items():
+        assert "failure" not in subject and len(subject["measurements"]) == 2
+        assert subject["version"] and subject["configuration"]
+        for measurement in subject["measurements"]:
+            total, server = measurement["load"]["total"], measurement["server"]
+            assert total["ok"] == total["requests"] > 20
+            seconds = server["cpu_user"] + server["cpu_system"]
+            # All that the engine did in this time, and nobody can use a processor longer than it lasted.
+            assert 0 < seconds < 1.5 * len(results["cores"]["server"])
+            assert server["memory_max"] >= server["memory_median"] > 1_000_000
+            assert server["processes"] >= 2 and server["voluntary"] > 0
+            assert {core["cpu"] for core in measurement["cores"]} >= set(results["cores"]["server"])
+    # PHP by php-fpm costs more than no PHP at all, whatever the machine is doing.
+    cost = {name: sum(m["server"]["cpu_user"] + m["server"]["cpu_system"] for m in s["measurements"])
+            / sum(m["load"]["total"]["requests"] for m in s["measurements"]) for name, s in subjects.items()}
+    assert cost["php-fpm"] > cost["nginx-return-200"]
+
+    # Interleaved: all of round 1 before all of round 2, which begins with another engine.
+    order = sorted((m["load"]["started"], m["round"], name) for name, s in subjects.items() for m in s["measurements"])
+    assert [entry[1] for entry in order] == [1, 1, 1, 2, 2, 2]
+    assert order[0][2] == names[0] and order[3][2] == names[1]
+
+    assert len(results["noise"]["calibrations"]) == 3
+    assert "Noise: servers' processor" in output and "× php-fpm (95 %)" in output
+    with open(lab.dir / "results.csv", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 6 and all(float(line["ok_percent"]) == 100 for line in lines)
+
+
+def test_a_failing_engine_does_not_stop_the_others(lab: Laboratory) -> None:
+    nonsense = "location / { default_type application/json; return 200 'nonsense'; }"
+    lab.engine("wrong", f'{NGINX}[variables]\nlocations = "{nonsense}"\n')
+    lab.engine("broken", NGINX + '[variables]\nlocations = "no nginx directive;"\n')
+    lab.engine("silent", NGINX + '[[start]]\nname = "sleep"\ncommand = ["sleep", "60"]\n[ready]\ntimeout = "300ms"\n')
+    lab.engine("mortal", NGINX + '[[start]]\nname = "nginx"\ncommand = ["timeout", "2", "nginx", "-e", '
+                                 '"{{ dir }}/nginx-error.log", "-c", "{{ dir }}/nginx.conf"]\n')
+    output = lab.run("run", "status", "-e", "wrong,broken,silent,mortal,nginx-return-200", "-r", "1", "-c", "2",
+                     "-d", "3s", *SHORT, "--json", "results.json", status=1)
+    subjects = {subject["name"]: subject for subject in lab.results()["parts"][0]["subjects"]}
+    stages = {name: subject["failure"]["stage"] for name, subject in subjects.items() if "failure" in subject}
+    assert stages == {"wrong": "check", "broken": "start", "silent": "ready", "mortal": "died"}
+    assert subjects["nginx-return-200"]["measurements"]
+    assert 'the body is "nonsense" instead of' in output.replace('\\"', '"')
+    assert 'unknown directive "no"' in subjects["broken"]["failure"]["log"]
+    assert not subjects["wrong"]["measurements"], "no load before the answer is right"
+
+
+def test_names_and_schedules_that_are_wrong(lab: Laboratory) -> None:
+    assert "did you mean 'php-fpm'" in lab.run("run", "status", "-e", "phpfpm", status=2)
+    assert "there is no workload 'statsu'; did you mean 'status'?" in lab.run("run", "statsu", status=2)
+    output = lab.run("run", "status", "--schedule", "const(100,10s) lnie(1,2,3s)", status=2)
+    assert "lnie" in output and "^" in output
+    lab.engine("typo", 'titel = "x"\n')
+    assert "typo.toml:1: unknown field `titel`" in lab.run("engines", status=2)
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_an_end_by_the_user_keeps_what_there_is(lab: Laboratory, end: signal.Signals) -> None:
+    process = lab.start("run", "status", "-e", "php-fpm,nginx-return-200", "-r", "20", "-c", "2", "-d", "500ms",
+                        *SHORT, "--json", "results.json")
+    try:
+        assert wait_until((lab.dir / "results.json").exists, 60, 0.1)
+        process.send_signal(end)
+        output, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130, output + errors
+    assert lab.results()["interrupted"] and "these are partial results" in output
+    assert not lab.left()
+
+
+def test_nothing_survives_a_crash_of_the_lab(lab: Laboratory) -> None:
+    process = lab.start("run", "status", "-e", "php-fpm", "-r", "1", "-c", "2", "-d", "60s", *SHORT)
+    try:
+        assert wait_until(lambda: any("--duration 60000ms" in process for process in lab.processes()), 60, 0.2)
+        assert any("php-fpm: pool" in process for process in lab.processes())
+    finally:
+        process.kill()
+        process.communicate()
+    begin = time.monotonic()
+    assert not lab.left()
+    assert time.monotonic() - begin < 10
