@@ -46,6 +46,13 @@ http {{
             try_files /file =404;
         }}
         location = /file {{ root {dir}; }}
+        location = /compressed {{
+            gzip on;
+            gzip_types *;
+            gzip_comp_level 9;
+            root {dir};
+            try_files /text =404;
+        }}
     }}
 }}
 """
@@ -60,7 +67,8 @@ def generator() -> pathlib.Path:
 
 
 class Nginx(Server):
-    """nginx with answers of its own: `/`, a file of 10 kB, `/500-per-second`, which it serves no faster than that."""
+    """nginx with answers of its own: `/`, a file of 10 kB, `/500-per-second`, which it serves no faster than that,
+    and `/compressed`, which costs it a hundred times as much as `/`."""
 
     name = "nginx"
 
@@ -68,6 +76,7 @@ class Nginx(Server):
         super().__init__()
         self._prefix = list(prefix)
         (self.dir / "file").write_bytes(b"0123456789" * 1000)
+        (self.dir / "text").write_text("\n".join(str(number * number) for number in range(4000)))
 
     @property
     def url(self) -> str:
@@ -86,7 +95,7 @@ class Nginx(Server):
 
 
 class Stalling:
-    """A server that answers at once, but for the last `stall` seconds of each `period`: then it answers at the end of them.
+    """Answers at once, but for the last `stall` seconds of each `period`: what comes then is answered at their end.
 
     The periods count from the moment `begin()` is called. As a context manager it runs in a thread of its own.
     """

@@ -135,7 +135,7 @@ def test_a_new_connection_for_each_request(nginx: Nginx) -> None:
 
 
 def test_it_agrees_with_wrk_about_what_a_server_can_do(nginx: Nginx) -> None:
-    """nginx serves 500 requests a second here, whatever the machine; docs/load.md has the comparison without a limit."""
+    """500 requests a second are what nginx serves here, whatever the machine; test_load_proof.py sets it no limit."""
     url = f"{nginx.url}/500-per-second"
     wrk = subprocess.run(["wrk", "-t1", "-c50", "-d2s", url], capture_output=True, text=True, check=True).stdout
     by_wrk = float(re.search(r"Requests/sec: +([\d.]+)", wrk)[1])
@@ -240,6 +240,13 @@ def test_json_goes_to_a_file_beside_the_text(nginx: Nginx, tmp_path: pathlib.Pat
 def test_what_cannot_be_done_is_said_with_the_place(arguments: list[str], message: str) -> None:
     output, errors = run(*arguments, status=2)
     assert message in errors and output == "", errors
+
+
+def test_a_limit_of_descriptors_is_raised_or_named(nginx: Nginx) -> None:
+    soft = ["/usr/bin/prlimit", "--nofile=50:300"]
+    assert load(nginx.url, "-n", "400", "-c", "200", prefix=soft)["total"]["ok"] == 400
+    _, errors = run(nginx.url, "-n", "400", "-c", "250", prefix=soft, status=2)
+    assert "250 connections need 314 descriptors, and this process may have 300" in errors
 
 
 def test_a_reader_that_leaves_is_no_error(nginx: Nginx) -> None:

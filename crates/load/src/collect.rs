@@ -19,8 +19,9 @@ use crate::{
     tally::{Tally, Times},
 };
 
-/// A thread that is busy for more than this share of a second may have been what limited the load.
-const SATURATED: f64 = 0.95;
+/// A thread that is busy for more than this share of a second may have been what limited the load: beyond it, waiting for the
+/// thread takes longer than what the thread does.
+const SATURATED: f64 = 0.9;
 /// Share of shots that the generator may send late before the reader is warned.
 const TOLERATED_LATE: f64 = 0.001;
 
@@ -110,7 +111,7 @@ impl<F: FnMut(&Second)> Collector<F> {
     }
 
     /// The report, when all threads have ended.
-    pub(crate) fn report(self, mut warnings: Vec<String>) -> Report {
+    pub(crate) fn report(self) -> Report {
         let summaries: Vec<&Summary> = self.summaries.iter().flatten().collect();
         let ended = summaries.iter().map(|summary| summary.ended).max().unwrap_or(self.start);
         let duration = ended.saturating_duration_since(self.start);
@@ -166,8 +167,7 @@ impl<F: FnMut(&Second)> Collector<F> {
             health,
             warnings: Vec::new(),
         };
-        warnings.extend(doubts(&report));
-        report.warnings = warnings;
+        report.warnings = doubts(&report);
         report
     }
 }
@@ -214,7 +214,7 @@ fn doubts(report: &Report) -> Vec<String> {
     let mut doubts = Vec::new();
     if health.saturated_seconds > 0 {
         doubts.push(format!(
-            "the generator was busy all the time in {} of {} seconds: the server may be faster than these figures; \
+            "the generator was busy for more than 90 % of the time in {} of {} seconds: the server may be faster than these figures; \
              give the generator more or other processors",
             health.saturated_seconds,
             report.seconds.len()
@@ -268,5 +268,73 @@ impl Cpu {
             user: usage.user_time().num_microseconds() as f64 / 1e6,
             system: usage.system_time().num_microseconds() as f64 / 1e6,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{Figures, Latency};
+
+    /// A load of a second in which all went well.
+    fn sound() -> Report {
+        Report {
+            format: 1,
+            generator: String::new(),
+            target: String::new(),
+            plan: PlanReport::Scheduled { schedule: String::new(), shots: 0, duration: 1.0, connections: 1 },
+            started: 0.0,
+            duration: 1.0,
+            interrupted: false,
+            total: Figures {
+                requests: 10_000,
+                ok: 10_000,
+                latency_ms: Latency { p99: Some(5.0), ..Latency::default() },
+                ..Figures::default()
+            },
+            phases: Vec::new(),
+            seconds: vec![Second::default()],
+            health: Health::default(),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn doubt(change: impl FnOnce(&mut Report)) -> String {
+        let mut report = sound();
+        change(&mut report);
+        doubts(&report).join("\n")
+    }
+
+    #[test]
+    fn a_sound_load_is_not_doubted() {
+        assert_eq!(doubt(|_| ()), "");
+        // Nine shots in ten thousand, and an answer that was on its way at the end, are no reason.
+        assert_eq!(doubt(|report| report.total.late_generator = 9), "");
+        assert_eq!(doubt(|report| report.health.unfinished_oldest_ms = Some(4.0)), "");
+    }
+
+    #[test]
+    fn a_reader_is_told_what_makes_figures_doubtful() {
+        let told = |text: String, part: &str| assert!(text.contains(part), "{text}");
+        told(
+            doubt(|report| report.health.saturated_seconds = 1),
+            "busy for more than 90 % of the time in 1 of 1 seconds",
+        );
+        told(
+            doubt(|report| report.total.late_generator = 11),
+            "the generator sent 11 shots (0.1 %) more than 1 ms after",
+        );
+        told(
+            doubt(|report| report.total.late_waiting = 500),
+            "500 shots (5.0 %) had to wait for a free connection",
+        );
+        told(doubt(|report| report.total.errors = [("local".to_owned(), 1)].into()), "not the server's");
+        told(
+            doubt(|report| {
+                report.health.unfinished = 3;
+                report.health.unfinished_oldest_ms = Some(9000.0);
+            }),
+            "3 requests had no answer when the load ended, the oldest after 9.0 s",
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! A generator thread's notebook: tallies by phase, and a slice for the current second that is sent off when it is over.
 
 use std::{
-    fs,
+    fs::File,
+    os::unix::fs::FileExt as _,
     sync::mpsc::Sender,
     time::{Duration, Instant},
 };
@@ -223,16 +224,19 @@ impl Recorder {
 struct BusyMeter {
     since: Instant,
     busy: Duration,
+    /// Kept open: reading it costs less than opening it.
+    schedstat: Option<File>,
 }
 
 impl BusyMeter {
     fn new() -> Self {
-        Self { since: Instant::now(), busy: thread_busy() }
+        let schedstat = File::open("/proc/thread-self/schedstat").ok();
+        Self { since: Instant::now(), busy: thread_busy(schedstat.as_ref()), schedstat }
     }
 
     /// The share since the last call, 0 to 1.
     fn share(&mut self) -> f64 {
-        let (now, busy) = (Instant::now(), thread_busy());
+        let (now, busy) = (Instant::now(), thread_busy(self.schedstat.as_ref()));
         let wall = now.saturating_duration_since(self.since).as_secs_f64();
         let share = busy.saturating_sub(self.busy).as_secs_f64() / wall;
         (self.since, self.busy) = (now, busy);
@@ -243,12 +247,13 @@ impl BusyMeter {
 
 /// CPU time of this thread, and the time it was ready to run and waited for a processor (proc(5), schedstat); without the
 /// wait where the kernel does not tell.
-fn thread_busy() -> Duration {
-    if let Ok(text) = fs::read_to_string("/proc/thread-self/schedstat") {
-        let mut fields = text.split_ascii_whitespace().map(str::parse::<u64>);
-        if let (Some(Ok(run)), Some(Ok(wait))) = (fields.next(), fields.next()) {
-            return Duration::from_nanos(run + wait);
-        }
+fn thread_busy(schedstat: Option<&File>) -> Duration {
+    let mut text = [0; 128];
+    let length = schedstat.and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
+    let mut fields =
+        text[..length].split(u8::is_ascii_whitespace).map(|field| str::from_utf8(field).ok()?.parse().ok());
+    if let (Some(Some(run)), Some(Some(wait))) = (fields.next(), fields.next()) {
+        return Duration::from_nanos(run) + Duration::from_nanos(wait);
     }
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))

@@ -198,7 +198,7 @@ pub struct Health {
     pub busy_mean: f64,
     /// Highest `generator_busy` of a full second.
     pub busy_max: f64,
-    /// Seconds in which a generator thread was busy for more than 95 % of the time.
+    /// Seconds in which a generator thread was busy for more than 90 % of the time.
     pub saturated_seconds: u64,
     /// How long after its moment a shot for which a connection was free was sent; schedules only.
     pub delay_ms: Option<Latency>,

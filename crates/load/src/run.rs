@@ -87,8 +87,21 @@ pub enum LoadError {
     /// The load makes no sense.
     #[error("{0}")]
     Plan(&'static str),
+    /// This process may not open that many connections.
+    #[error(
+        "{connections} connections need {needed} descriptors, and this process may have {possible}: \
+         raise the limit (ulimit -Hn), or take fewer connections"
+    )]
+    Descriptors {
+        /// Connections that the load may have at a time.
+        connections: usize,
+        /// Descriptors that they and the generator need.
+        needed: u64,
+        /// The hard limit.
+        possible: u64,
+    },
     /// The generator could not start or go on.
-    #[error("the load generator failed: {0}")]
+    #[error("the load generator failed")]
     Generator(#[from] io::Error),
 }
 
@@ -138,8 +151,7 @@ impl Share {
 pub fn run(load: Load, stop: &Stop, observer: impl FnMut(&Second)) -> Result<Report, LoadError> {
     check(&load)?;
     let load = Arc::new(load);
-    let mut warnings = Vec::new();
-    warnings.extend(raise_descriptor_limit(load.connections()));
+    raise_descriptor_limit(load.connections())?;
     let wanted = load.threads.or(thread::available_parallelism().ok()).map_or(1, NonZero::get);
     let threads = wanted.min(load.connections()).max(1);
 
@@ -174,7 +186,7 @@ pub fn run(load: Load, stop: &Stop, observer: impl FnMut(&Second)) -> Result<Rep
         }
         Ok::<(), io::Error>(())
     })?;
-    Ok(collector.report(warnings))
+    Ok(collector.report())
 }
 
 fn check(load: &Load) -> Result<(), LoadError> {
@@ -191,22 +203,18 @@ fn check(load: &Load) -> Result<(), LoadError> {
     Err(LoadError::Plan(wrong))
 }
 
-/// Asks for as many descriptors as the load may need; says so if it cannot have them.
-fn raise_descriptor_limit(connections: usize) -> Option<String> {
+/// Makes sure that this process may have as many descriptors as the load may need.
+fn raise_descriptor_limit(connections: usize) -> Result<(), LoadError> {
     let needed = connections as u64 + OTHER_DESCRIPTORS;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_none_or(|current| current >= needed) {
-        return None;
+        return Ok(());
     }
-    let possible = maximum.map_or(needed, |maximum| maximum.min(needed));
-    if setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum }).is_ok() && possible == needed
-    {
-        return None;
+    if let Some(possible) = maximum.filter(|maximum| *maximum < needed) {
+        return Err(LoadError::Descriptors { connections, needed, possible });
     }
-    Some(format!(
-        "{connections} connections need {needed} descriptors, this process may have {possible} (ulimit -n): \
-         connections beyond that fail as 'local'"
-    ))
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum })
+        .map_err(|error| LoadError::Generator(error.into()))
 }
 
 /// A generator thread, from its start to its end.
