@@ -77,7 +77,8 @@ PENDING = frozenset(
     "memory_in_destructor exit_in_destructor exception_in_destructor exception_in_many_destructors fatal_in_destructor "
     "exit_in_exception_handler exception_in_exception_handler iconv_loads_a_library ffi_unmaps_boot_memory "
     "ffi_maps_over_boot_memory ffi_protects_boot_memory ffi_thread ffi_signals limits process_group priority "
-    "ffi_timer buffer_callback_throws buffer_callback_exits buffer_callback_out_of_memory buffer_in_buffer header_callback_throws "
+    "ffi_timer buffer_callback_throws buffer_callback_exits buffer_callback_out_of_memory buffer_in_buffer "
+    "header_callback_throws "
     "boot_descriptor_replaced boot_descriptor_closed".split()
 )
 #: What differs from process to process and says nothing about the request.
@@ -149,8 +150,8 @@ class MatrixSite:
 
     @staticmethod
     def ini(scratch: pathlib.Path) -> dict[str, str]:
-        places = {"session.save_path": scratch / "sessions", "sys_temp_dir": scratch / "tmp", "upload_tmp_dir": scratch / "tmp"}
-        return INI | {key: str(value) for key, value in places.items()}
+        tmp = str(scratch / "tmp")
+        return INI | {"session.save_path": str(scratch / "sessions"), "sys_temp_dir": tmp, "upload_tmp_dir": tmp}
 
     def reference(self, pong: str) -> Player:
         """nginx + php-fpm, which boots the application for each request; `pong` is what MATRIX_HTTP is to be."""
@@ -182,7 +183,7 @@ class MatrixSite:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
-#: What a request is answered with, as far as it has to be the same everywhere: status, headers, body, whether it was whole.
+#: An answer as far as it has to be the same everywhere: status, headers, body, whether it was whole.
 Answer = tuple[int, tuple[tuple[str, str], ...], bytes, bool]
 
 

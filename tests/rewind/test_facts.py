@@ -14,7 +14,7 @@ LEFT_OUT = {
     *("segfault", "abort", "kill_itself", "stack_overflow", "timeout", "timeout_in_shutdown", *LEAVING),
     *("flock_then_exit", "flock_then_fatal", "sqlite_transaction_then_exit"),
 }
-#: What a request cannot change for the next one, as PHP's settings, output layer and headers are put back in worker mode too.
+#: What a request cannot change for the next one: settings, output layer and headers are put back in worker mode too.
 NEVER = {"connection", "headers", "iconv", "include path", "ini", "intl", "mbstring", "output"}
 
 
