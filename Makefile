@@ -39,7 +39,7 @@ lint: ## Formatting and lints, warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	clang-format --dry-run -Werror $(wildcard host/*.[ch] host/rewind/*.[ch] host/tests/*.[ch])
-	find demo php -name '*.php' -print0 | xargs -0 -n 1 php$(PHP) -l >/dev/null
+	find demo php lab -name '*.php' -print0 | xargs -0 -n 1 php$(PHP) -l >/dev/null
 
 # docs/configuration.md is made from the source: a change of a key must reach it.
 check-docs: build

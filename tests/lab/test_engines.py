@@ -1,0 +1,118 @@
+"""The engines and workloads of the lab: all are there, and those that need no more than Debian answer rightly."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import struct
+import subprocess
+import zlib
+
+from laboratory import REPOSITORY, Laboratory
+
+#: What Debian suffices for, with each way to get at an application: a script for each request, a worker, a handler.
+DEBIAN = ["php-fpm", "apache-mod-php", "php-s", "hayate-classic", "hayate-worker", "hayate-rewind", "fast-processor",
+          "sockets-select", "sockets-prefork"]
+EXPECTED = {
+    *DEBIAN, "amp", "fast-processor-alone", "frankenphp-classic", "frankenphp-worker", "go-net-http",
+    "nginx-return-200", "nginx-static", "nginx-unit", "node", "node-cluster", "octane-swoole", "openswoole-base",
+    "openswoole-process", "php-fpm-80", "php-pm", "react", "react-reboot", "revolt", "roadrunner", "roadrunner-reboot",
+    "sockets-blocking", "sockets-nonblocking", "swoole-base", "swoole-process",
+}
+
+
+def check(lab: Laboratory, engines: list[str], workloads: list[str]) -> None:
+    """Starts each engine on each workload and has its answers checked."""
+    output = lab.run("engines", "--try", *engines, "-w", ",".join(workloads), "--workers", "2", "--json")
+    rows = json.JSONDecoder().raw_decode(output)[0]
+    for row in rows:
+        assert all(one["ok"] for one in row["tried"]), row
+    tried = {(row["name"], one["workload"]) for row in rows for one in row["tried"]}
+    assert tried == {(engine, workload) for engine in engines for workload in workloads}
+
+
+def test_every_engine_is_described(lab: Laboratory) -> None:
+    engines = {engine["name"]: engine for engine in json.loads(lab.run("engines", "--json"))}
+    assert set(engines) == EXPECTED
+    for engine in engines.values():
+        assert engine["title"] and engine["about"] and engine["install"] and engine["workloads"], engine
+    documented = (REPOSITORY / "docs" / "engines.md").read_text()
+    assert not [name for name in EXPECTED if f"`{name}`" not in documented]
+    # Apache is not among the packages that the tests install.
+    assert {name for name in DEBIAN if not engines[name]["ready"]} <= {"apache-mod-php"}
+
+
+def test_engines_answer_rightly(lab: Laboratory) -> None:
+    rows = json.loads(lab.run("engines", *DEBIAN, "--json"))
+    check(lab, [row["name"] for row in rows if row["ready"]], ["status", "info"])
+
+
+def test_workloads_answer_rightly(lab: Laboratory) -> None:
+    workloads = ["users", "users-sqlite-eloquent", "includes-methods-10000", "blog-sqlite"]
+    check(lab, ["php-fpm", "hayate-rewind"], workloads)
+
+
+class RoadRunner:
+    """RoadRunner's side of its worker protocol, over the pipes of a worker process."""
+
+    PROTOBUF, CONTROL = 0x80, 0x01
+
+    def __init__(self, handler: pathlib.Path, *arguments: str) -> None:
+        worker = REPOSITORY / "lab" / "engines" / "adapters" / "roadrunner" / "worker.php"
+        command = ["php8.2", "-n", worker, handler, *arguments]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def send(self, flags: int, payload: bytes, *options: int) -> None:
+        head = struct.pack("<BBI", 1 << 4 | 3 + len(options), flags, len(payload))
+        head += struct.pack("<IBB", zlib.crc32(head), 0, 0)
+        assert self.process.stdin
+        self.process.stdin.write(head + struct.pack(f"<{len(options)}I", *options) + payload)
+        self.process.stdin.flush()
+
+    def receive(self) -> tuple[int, bytes, bytes]:
+        """Flags, context and body of the next frame."""
+        assert self.process.stdout
+        head = self.process.stdout.read(12)
+        words, flags, length, checksum = struct.unpack("<BBII", head[:10])
+        assert words >> 4 == 1 and checksum == zlib.crc32(head[:6])
+        options = struct.unpack(f"<{(words & 15) - 3}I", self.process.stdout.read(4 * ((words & 15) - 3)))
+        payload = self.process.stdout.read(length)
+        split = options[0] if options else 0
+        return flags, payload[:split], payload[split:]
+
+
+def field(number: int, value: bytes) -> bytes:
+    """A field of a Protocol Buffers message; values here are shorter than 128 bytes."""
+    return bytes([number << 3 | 2, len(value)]) + value
+
+
+def test_the_roadrunner_worker_speaks_its_protocol(tmp_path: pathlib.Path) -> None:
+    handler = tmp_path / "handler.php"
+    handler.write_text("""<?php
+        $boots = 0;
+        return static function () use (&$boots) {
+            ++$boots;
+            return static fn (string $target): array => match ($target) {
+                '/broken' => throw new Exception('broken'),
+                default => [201, ['X-Boots' => (string) $boots], $target],
+            };
+        };""")
+    for arguments, boots in (((), (b"1", b"1")), (("reboot",), (b"1", b"2"))):
+        server = RoadRunner(handler, *arguments)
+        server.send(RoadRunner.CONTROL, b'{"pid":0}')
+        flags, _, body = server.receive()
+        assert flags == RoadRunner.CONTROL and json.loads(body) == {"pid": server.process.pid}
+        for count in boots:
+            # The method, the URI, a header (an entry of a map), the query.
+            request = field(3, b"GET") + field(4, b"http://localhost/a%20b?x=1")
+            request += field(5, field(1, b"Accept") + field(2, field(1, b"*/*"))) + field(7, b"x=1")
+            server.send(RoadRunner.PROTOBUF, request + b"ignored", len(request))
+            flags, context, body = server.receive()
+            assert flags == RoadRunner.PROTOBUF and body == b"/a%20b?x=1"
+            assert context == b"\x08\xc9\x01" + field(2, field(1, b"X-Boots") + field(2, field(1, count)))
+        request = field(4, b"http://localhost/broken")
+        server.send(RoadRunner.PROTOBUF, request, len(request))
+        flags, _, body = server.receive()
+        assert flags == 0x40 and b"broken" in body
+        server.send(RoadRunner.CONTROL, b'{"stop":true}')
+        assert server.process.wait(10) == 0
