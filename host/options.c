@@ -1,5 +1,6 @@
 /* The host's command line. hayate writes it, so errors are short; but it can be read and typed by a person. */
 #include "host.h"
+#include "explain.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -87,6 +88,7 @@ void options_parse(int argc, char **argv)
 		REWIND_VERIFY,
 		WARMUP,
 		PROBE,
+		EXPLAIN,
 		DEV,
 		VERSION
 	};
@@ -107,6 +109,7 @@ void options_parse(int argc, char **argv)
 	    {"rewind-verify", required_argument, NULL, REWIND_VERIFY},
 	    {"warmup", required_argument, NULL, WARMUP},
 	    {"probe", no_argument, NULL, PROBE},
+	    {"explain", required_argument, NULL, EXPLAIN},
 	    {"version", no_argument, NULL, VERSION},
 	    {NULL, 0, NULL, 0},
 	};
@@ -163,6 +166,9 @@ void options_parse(int argc, char **argv)
 			break;
 		case PROBE:
 			probe();
+		case EXPLAIN:
+			explain_file = optarg;
+			break;
 		case VERSION:
 			printf("PHP %s, layout %u\n", PHP_VERSION, HY_LAYOUT_VERSION);
 			exit(0);

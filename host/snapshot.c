@@ -6,9 +6,11 @@
  * ZendMM that were free hold nothing that has to be put back.
  */
 #include "host.h"
+#include "explain.h"
 #include "rewind/rewind.h"
 
 #include "ext/random/php_random.h"
+#include "zend_alloc_sizes.h"
 #include "zend_gc.h"
 #include "zend_objects_API.h"
 
@@ -28,22 +30,48 @@ struct snapshot_marks snapshot_marks;
 #error "compare struct mm_heap and struct mm_chunk with Zend/zend_alloc.c of this PHP version"
 #endif
 #define MM_BINS 30
+#define MM_LIMITS 8 /* at most so many words */
 struct mm_heap {
 	int use_custom_heap;
 	void *storage;
 	size_t size, peak;
 	void *free_slot[MM_BINS];
 	size_t real_size, real_peak, limit;
-	int overflow;
-	void *huge_list;
+	/* more limits, of which point releases have different numbers; then struct mm_rest */
+};
+struct mm_rest {
+	struct mm_huge *huge_list;
 	struct mm_chunk *main_chunk, *cached_chunks;
 	int chunks_count, peak_chunks_count, cached_chunks_count;
+};
+struct mm_huge {
+	void *start;
+	size_t size;
+	struct mm_huge *next;
 };
 struct mm_chunk {
 	struct mm_heap *heap;
 	struct mm_chunk *next, *prev;
 	uint32_t free_pages, free_tail, num;
 };
+
+/* The rest is where the heap's own chunk is named, followed by what can follow. NULL when nothing looks like that. */
+static const struct mm_rest *rest_of(const struct mm_heap *heap)
+{
+	const struct mm_chunk *chunk = (const struct mm_chunk *)((uintptr_t)heap & ~(CHUNK - 1));
+	if (heap->use_custom_heap != 0 || chunk->heap != heap) {
+		return NULL;
+	}
+	const uint64_t *words = (const uint64_t *)(const void *)(heap + 1);
+	for (size_t i = 0; i < MM_LIMITS; i++) {
+		const struct mm_rest *rest = (const struct mm_rest *)(const void *)(words + i);
+		if (rest->main_chunk == chunk && (uintptr_t)rest->cached_chunks % CHUNK == 0 && rest->chunks_count > 0 &&
+		    rest->peak_chunks_count >= rest->chunks_count && rest->cached_chunks_count >= 0) {
+			return rest;
+		}
+	}
+	return NULL;
+}
 
 /* Where free_map lies in a chunk: its first page is always taken, so bit 0 is set, and the counts must agree. */
 static size_t free_map_offset(const struct mm_chunk *chunk)
@@ -60,6 +88,51 @@ static size_t free_map_offset(const struct mm_chunk *chunk)
 		if ((map[0] & 1) && used == CHUNK_PAGES - chunk->free_pages && info[0] == (0x40000000u | 1u)) {
 			return offset;
 		}
+	}
+	return 0;
+}
+
+size_t snapshot_block_size(uintptr_t at)
+{
+#define BIN_SIZE(number, size, elements, pages, x, y) size,
+#define BIN_PAGES(number, size, elements, pages, x, y) pages,
+	static const uint16_t sizes[] = {ZEND_MM_BINS_INFO(BIN_SIZE, x, y)};
+	static const uint8_t bin_pages[] = {ZEND_MM_BINS_INFO(BIN_PAGES, x, y)};
+	const struct mm_heap *heap = (const struct mm_heap *)(const void *)zend_mm_get_heap();
+	const struct mm_rest *rest = rest_of(heap);
+	if (rest == NULL) {
+		return 0;
+	}
+	for (const struct mm_huge *huge = rest->huge_list; huge != NULL; huge = huge->next) {
+		if (at >= (uintptr_t)huge->start && at < (uintptr_t)huge->start + huge->size) {
+			return huge->size;
+		}
+	}
+	const struct mm_chunk *chunk = rest->main_chunk;
+	while (chunk != (const struct mm_chunk *)(at & ~(CHUNK - 1))) {
+		chunk = chunk->next;
+		if (chunk == rest->main_chunk) {
+			return 0;
+		}
+	}
+	size_t offset = free_map_offset(rest->main_chunk);
+	if (offset == 0) {
+		return 0;
+	}
+	/* zend_mm_chunk.map: a word for each page; the first of a run says how long it is. */
+	const uint64_t *taken = (const uint64_t *)(const void *)((const uint8_t *)chunk + offset);
+	const uint32_t *map = (const uint32_t *)(const void *)(taken + CHUNK_PAGES / 64);
+	size_t wanted = (at & (CHUNK - 1)) / PAGE;
+	for (size_t page = 0; page <= wanted;) {
+		bool small = map[page] >> 31;
+		size_t pages = !(taken[page / 64] >> (page % 64) & 1) ? 1
+		               : small                                ? bin_pages[map[page] & 31]
+		                                                      : map[page] & 1023;
+		if (pages == 0 || page + pages > wanted) {
+			bool used = taken[page / 64] >> (page % 64) & 1;
+			return !used ? PAGE : small ? sizes[map[page] & 31] : pages * PAGE;
+		}
+		page += pages;
 	}
 	return 0;
 }
@@ -86,10 +159,11 @@ static void find_unused(struct ranges *to)
 {
 	to->count = 0;
 	const struct mm_heap *heap = (const struct mm_heap *)(const void *)zend_mm_get_heap();
-	const struct mm_chunk *first = (const struct mm_chunk *)((uintptr_t)heap & ~(CHUNK - 1));
-	if (heap->use_custom_heap != 0 || heap->main_chunk != first || first->heap != heap) {
+	const struct mm_rest *rest = rest_of(heap);
+	if (rest == NULL) {
 		return;
 	}
+	const struct mm_chunk *first = rest->main_chunk;
 	size_t offset = free_map_offset(first);
 	if (offset == 0) {
 		return;
@@ -97,7 +171,7 @@ static void find_unused(struct ranges *to)
 	const struct mm_chunk *chunk = first;
 	int seen = 0;
 	do {
-		if (chunk->heap != heap || ++seen > heap->chunks_count) {
+		if (chunk->heap != heap || ++seen > rest->chunks_count) {
 			to->count = 0;
 			return;
 		}
@@ -112,7 +186,7 @@ static void find_unused(struct ranges *to)
 		}
 		chunk = chunk->next;
 	} while (chunk != first);
-	for (chunk = heap->cached_chunks; chunk != NULL; chunk = chunk->next) {
+	for (chunk = rest->cached_chunks; chunk != NULL; chunk = chunk->next) {
 		add_range(to, (uintptr_t)chunk + PAGE, (uintptr_t)chunk + CHUNK);
 	}
 	add_range(to, (uintptr_t)EG(vm_stack_top), (uintptr_t)EG(vm_stack_end));
@@ -126,7 +200,7 @@ static void find_unused(struct ranges *to)
 static void forget_free_blocks(void)
 {
 	struct mm_heap *heap = (struct mm_heap *)(void *)zend_mm_get_heap();
-	if (heap->use_custom_heap == 0 && heap->main_chunk == (void *)((uintptr_t)heap & ~(CHUNK - 1))) {
+	if (rest_of(heap) != NULL) {
 		memset(heap->free_slot, 0, sizeof heap->free_slot);
 	}
 }
@@ -244,16 +318,20 @@ const char *snapshot_entropy(void)
 	return NULL;
 }
 
+void snapshot_prepare(void)
+{
+	gc_collect_cycles();
+	pin();
+	cleanup_prepare();
+	forget_randomness();
+}
+
 const char *snapshot_take(enum rewind_tracking tracking)
 {
 	unused.at = rewind_keep(MAX_UNUSED * sizeof *unused.at);
 	if (snapshot_entropy() != NULL || unused.at == NULL) {
 		return "no memory for the rewinder";
 	}
-	gc_collect_cycles();
-	pin();
-	cleanup_prepare();
-	forget_randomness();
 	zend_mm_gc(zend_mm_get_heap());
 	forget_free_blocks();
 	find_unused(&unused);

@@ -502,7 +502,8 @@ bool rewind_knows_descriptor(int fd)
 	return fd >= 0 && fd < MAX_FDS && rewind_control->known_fd[fd];
 }
 
-void rewind_each_region(void (*visit)(const char *name, size_t pages, size_t unused_pages, void *to), void *to)
+void rewind_each_region(void (*visit)(uintptr_t start, const char *name, size_t pages, size_t unused_pages, void *to),
+                        void *to)
 {
 	const struct control *c = rewind_control;
 	for (size_t i = 0; i < c->region_count; i++) {
@@ -511,7 +512,7 @@ void rewind_each_region(void (*visit)(const char *name, size_t pages, size_t unu
 		for (size_t p = 0; p < pages; p++) {
 			unused += (c->pages[region->first + p] & PAGE_UNUSED) != 0;
 		}
-		visit(region->name, pages, unused, to);
+		visit(region->start, region->name, pages, unused, to);
 	}
 }
 

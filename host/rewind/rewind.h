@@ -115,7 +115,8 @@ void *rewind_keep(size_t size);
 bool rewind_knows_descriptor(int fd);
 
 /* The regions of the snapshot, for reports. */
-void rewind_each_region(void (*visit)(const char *name, size_t pages, size_t unused_pages, void *to), void *to);
+void rewind_each_region(void (*visit)(uintptr_t start, const char *name, size_t pages, size_t unused_pages, void *to),
+                        void *to);
 /* The pages put back by the last rewind that were not hot, as ranges; returns how many. For reports. */
 size_t rewind_last_written(struct rewind_range *to, size_t room);
 

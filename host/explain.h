@@ -1,0 +1,44 @@
+/*
+ * What `hayate explain` is told: with --explain FILE the host appends one JSON object a line to that file. The lines
+ * are documented by their reader, crates/hayate/src/explain.rs.
+ *
+ * Without --explain every call returns at once. With it the host behaves as always, only slower while it boots; the
+ * snapshot holds nothing more than a few words of notes.
+ */
+#ifndef HAYATE_EXPLAIN_H
+#define HAYATE_EXPLAIN_H
+
+#include "layout.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What --explain names; NULL without. */
+extern const char *explain_file;
+
+/* explain.c, in the order of calls */
+void explain_boot_begins(void);    /* before the worker script runs */
+void explain_boot_over(void);      /* at its first hayate_handle_request() */
+void explain_handler_begins(void); /* of a warm-up request or of a visitor's */
+void explain_handler_over(void);   /* while the answer's status is still known */
+/* The boot stands: there is a snapshot, which took so long, or there is to be none. */
+void explain_boot_stands(bool snapshot, uint64_t ns);
+void explain_rewound(void);                /* at the point, after a rewind */
+void explain_retires(enum hy_retired why); /* instead */
+
+/* explain_boot.c: what boot-time code does whose outcome all requests see */
+struct frozen {
+	const char *kind;
+	char *what, *at; /* allocated; `at` is NULL when it is not known */
+	uint64_t count;
+};
+void frozen_watch(void);
+void frozen_stop(void); /* notes what the boot left open, and takes the watch away */
+size_t frozen_list(const struct frozen **list);
+void frozen_forget(void);
+
+/* snapshot.c: the size of the blocks that ZendMM has on a page, 0 when the page is none of its. */
+size_t snapshot_block_size(uintptr_t at);
+
+#endif

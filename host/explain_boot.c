@@ -1,0 +1,347 @@
+/*
+ * What the boot does that all requests will see frozen: it reads the clock, draws random numbers, reads the environment
+ * and files, opens connections. Seen by standing before PHP's functions of that kind while the worker script boots, and
+ * by looking at the descriptors when it has. What an extension does by itself, without a PHP function being called, is
+ * not seen; nor is the reading of $_ENV and $_SERVER.
+ */
+#include "explain.h"
+
+#include "host.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define MAX_FROZEN 512
+#define MAX_FDS 1024
+
+static struct frozen list[MAX_FROZEN];
+static size_t count;
+static bool watching;
+static bool open_before[MAX_FDS];
+
+/* Paths that hold other people's code: the line that matters is the one that called into it. */
+static bool is_foreign(const char *file)
+{
+	return strstr(file, "/vendor/") != NULL || strncmp(file, "/usr/share/php/", 15) == 0;
+}
+
+/* The innermost line of the application itself, else of any code. */
+static char *where(void)
+{
+	const zend_op_array *found = NULL;
+	uint32_t line = 0;
+	for (const zend_execute_data *frame = EG(current_execute_data); frame != NULL; frame = frame->prev_execute_data) {
+		if (frame->func == NULL || !ZEND_USER_CODE(frame->func->type)) {
+			continue;
+		}
+		bool foreign = is_foreign(ZSTR_VAL(frame->func->op_array.filename));
+		if (found == NULL || !foreign) {
+			found = &frame->func->op_array;
+			line = frame->opline->lineno;
+		}
+		if (!foreign) {
+			break;
+		}
+	}
+	char *text = NULL;
+	if (found != NULL && asprintf(&text, "%s:%u", ZSTR_VAL(found->filename), line) < 0) {
+		text = NULL;
+	}
+	return text;
+}
+
+static void note(const char *kind, const char *what, bool placed)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(list[i].kind, kind) == 0 && strcmp(list[i].what, what) == 0) {
+			list[i].count++;
+			return;
+		}
+	}
+	if (count < MAX_FROZEN) {
+		list[count++] = (struct frozen){.kind = kind, .what = strdup(what), .at = placed ? where() : NULL, .count = 1};
+	}
+}
+
+/* Whether a call does what its kind says; NULL: always. Arguments are counted from 1. */
+typedef bool (*condition)(const zend_execute_data *call);
+
+static bool none(const zend_execute_data *call)
+{
+	return ZEND_CALL_NUM_ARGS(call) == 0;
+}
+
+static bool at_most_one(const zend_execute_data *call)
+{
+	return ZEND_CALL_NUM_ARGS(call) <= 1;
+}
+
+static bool fewer_than_six(const zend_execute_data *call)
+{
+	return ZEND_CALL_NUM_ARGS(call) < 6;
+}
+
+/* "now", "+1 day", "" and nothing are relative to the clock; what names a year or a timestamp is not. */
+static bool relative(const zend_execute_data *call)
+{
+	if (ZEND_CALL_NUM_ARGS(call) == 0) {
+		return true;
+	}
+	const zval *text = ZEND_CALL_ARG(call, 1);
+	if (Z_TYPE_P(text) != IS_STRING) {
+		return Z_TYPE_P(text) == IS_NULL;
+	}
+	int digits = 0;
+	for (size_t i = 0; i < Z_STRLEN_P(text) && digits < 4; i++) {
+		digits = Z_STRVAL_P(text)[i] >= '0' && Z_STRVAL_P(text)[i] <= '9' ? digits + 1 : 0;
+	}
+	return digits < 4;
+}
+
+static bool relative_to_now(const zend_execute_data *call)
+{
+	return ZEND_CALL_NUM_ARGS(call) <= 1 && relative(call);
+}
+
+static struct watched {
+	const char *kind, *class, *name;
+	condition freezes;
+	zend_function *function;
+	zif_handler handler;
+} watched[] = {
+    {"time", NULL, "time", NULL, NULL, NULL},
+    {"time", NULL, "microtime", NULL, NULL, NULL},
+    {"time", NULL, "hrtime", NULL, NULL, NULL},
+    {"time", NULL, "gettimeofday", NULL, NULL, NULL},
+    {"time", NULL, "date", at_most_one, NULL, NULL},
+    {"time", NULL, "gmdate", at_most_one, NULL, NULL},
+    {"time", NULL, "idate", at_most_one, NULL, NULL},
+    {"time", NULL, "getdate", none, NULL, NULL},
+    {"time", NULL, "localtime", none, NULL, NULL},
+    {"time", NULL, "mktime", fewer_than_six, NULL, NULL},
+    {"time", NULL, "gmmktime", fewer_than_six, NULL, NULL},
+    {"time", NULL, "strtotime", relative_to_now, NULL, NULL},
+    {"time", NULL, "date_create", relative, NULL, NULL},
+    {"time", NULL, "date_create_immutable", relative, NULL, NULL},
+    {"time", "datetime", "__construct", relative, NULL, NULL},
+    {"time", "datetimeimmutable", "__construct", relative, NULL, NULL},
+    {"random", NULL, "random_bytes", NULL, NULL, NULL},
+    {"random", NULL, "random_int", NULL, NULL, NULL},
+    {"random", NULL, "mt_rand", NULL, NULL, NULL},
+    {"random", NULL, "rand", NULL, NULL, NULL},
+    {"random", NULL, "lcg_value", NULL, NULL, NULL},
+    {"random", NULL, "uniqid", NULL, NULL, NULL},
+    {"random", NULL, "shuffle", NULL, NULL, NULL},
+    {"random", NULL, "str_shuffle", NULL, NULL, NULL},
+    {"random", NULL, "array_rand", NULL, NULL, NULL},
+    {"random", NULL, "openssl_random_pseudo_bytes", NULL, NULL, NULL},
+    {"random", "random\\randomizer", "getint", NULL, NULL, NULL},
+    {"random", "random\\randomizer", "nextint", NULL, NULL, NULL},
+    {"random", "random\\randomizer", "getbytes", NULL, NULL, NULL},
+    {"random", "random\\randomizer", "shufflearray", NULL, NULL, NULL},
+    {"random", "random\\randomizer", "shufflebytes", NULL, NULL, NULL},
+    {"random", "random\\randomizer", "pickarraykeys", NULL, NULL, NULL},
+    {"environment", NULL, "getenv", NULL, NULL, NULL},
+    {"connection", NULL, "fsockopen", NULL, NULL, NULL},
+    {"connection", NULL, "pfsockopen", NULL, NULL, NULL},
+    {"connection", NULL, "stream_socket_client", NULL, NULL, NULL},
+    {"connection", NULL, "socket_connect", NULL, NULL, NULL},
+    {"connection", NULL, "curl_exec", NULL, NULL, NULL},
+    {"connection", NULL, "curl_multi_exec", NULL, NULL, NULL},
+    {"connection", NULL, "mysqli_connect", NULL, NULL, NULL},
+    {"connection", NULL, "mysqli_real_connect", NULL, NULL, NULL},
+    {"connection", NULL, "pg_connect", NULL, NULL, NULL},
+    {"connection", NULL, "pg_pconnect", NULL, NULL, NULL},
+    {"connection", "mysqli", "__construct", NULL, NULL, NULL},
+    {"connection", "mysqli", "real_connect", NULL, NULL, NULL},
+    {"connection", "pdo", "__construct", NULL, NULL, NULL},
+    {"connection", "redis", "connect", NULL, NULL, NULL},
+    {"connection", "redis", "pconnect", NULL, NULL, NULL},
+};
+#define WATCHED (sizeof watched / sizeof watched[0])
+
+static const struct watched *of_call(const zend_execute_data *call)
+{
+	/* A class that extends one of PHP's has copies of its methods, whose name and scope stay. */
+	for (size_t i = 0; i < WATCHED; i++) {
+		const zend_function *function = watched[i].function;
+		if (function == call->func ||
+		    (function != NULL && function->common.scope != NULL && function->common.scope == call->func->common.scope &&
+		     zend_string_equals(function->common.function_name, call->func->common.function_name))) {
+			return &watched[i];
+		}
+	}
+	return NULL;
+}
+
+static void stand_before(INTERNAL_FUNCTION_PARAMETERS)
+{
+	const struct watched *it = of_call(execute_data);
+	if (it == NULL) {
+		zend_throw_error(NULL, "hayate explain lost its place; report this");
+		return;
+	}
+	if (watching && (it->freezes == NULL || it->freezes(execute_data))) {
+		char what[256];
+		const zval *first = ZEND_CALL_NUM_ARGS(execute_data) > 0 ? ZEND_CALL_ARG(execute_data, 1) : NULL;
+		bool named = strcmp(it->kind, "environment") == 0 && first != NULL && Z_TYPE_P(first) == IS_STRING;
+		snprintf(what, sizeof what, "%s%s%s(%s)", it->class == NULL ? "" : ZSTR_VAL(it->function->common.scope->name),
+		         it->class == NULL ? "" : "::", ZSTR_VAL(it->function->common.function_name),
+		         named ? Z_STRVAL_P(first) : "");
+		note(it->kind, what, true);
+	}
+	it->handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+}
+
+/* Files that PHP code opens. What it includes is its code, and no news. */
+static const php_stream_wrapper_ops *plain_ops;
+static php_stream_wrapper_ops watched_ops;
+
+static php_stream *open_plain(php_stream_wrapper *wrapper, const char *path, const char *mode, int flags,
+                              zend_string **opened, php_stream_context *context STREAMS_DC)
+{
+	if (watching && !(flags & (STREAM_OPEN_FOR_INCLUDE | STREAM_OPEN_FOR_ZEND_STREAM))) {
+		char what[MAXPATHLEN + 16];
+		snprintf(what, sizeof what, "%s%s", path, strpbrk(mode, "waxc+") != NULL ? " (to write)" : "");
+		note("file", what, true);
+	}
+	return plain_ops->stream_opener(wrapper, path, mode, flags, opened, context STREAMS_REL_CC);
+}
+
+/* Descriptors. */
+
+static void describe_socket(int fd, char *to, size_t size)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+		struct sockaddr_un local;
+		struct sockaddr_storage room;
+	} peer = {.any = {0}};
+	socklen_t len = sizeof peer.room;
+	int type = 0;
+	socklen_t type_len = sizeof type;
+	getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_len);
+	const char *protocol = type == SOCK_DGRAM ? "udp" : "tcp";
+	char host[INET6_ADDRSTRLEN] = "";
+	if (getpeername(fd, &peer.any, &len) != 0) {
+		snprintf(to, size, "a socket without a peer");
+	} else if (peer.any.sa_family == AF_INET) {
+		inet_ntop(AF_INET, &peer.v4.sin_addr, host, sizeof host);
+		snprintf(to, size, "%s %s:%u", protocol, host, ntohs(peer.v4.sin_port));
+	} else if (peer.any.sa_family == AF_INET6) {
+		inet_ntop(AF_INET6, &peer.v6.sin6_addr, host, sizeof host);
+		snprintf(to, size, "%s [%s]:%u", protocol, host, ntohs(peer.v6.sin6_port));
+	} else {
+		snprintf(to, size, "unix %s", len > sizeof peer.any.sa_family ? peer.local.sun_path : "(without a name)");
+	}
+}
+
+static void each_descriptor(void (*visit)(int fd))
+{
+	DIR *directory = opendir("/proc/self/fd");
+	const struct dirent *entry;
+	while (directory != NULL && (entry = readdir(directory)) != NULL) {
+		int fd = atoi(entry->d_name);
+		if (entry->d_name[0] != '.' && fd != dirfd(directory) && fd < MAX_FDS) {
+			visit(fd);
+		}
+	}
+	if (directory != NULL) {
+		closedir(directory);
+	}
+}
+
+static void was_open(int fd)
+{
+	open_before[fd] = true;
+}
+
+static void is_open(int fd)
+{
+	struct stat st;
+	char what[512], link[64], path[400];
+	if (open_before[fd] || fstat(fd, &st) != 0) {
+		return;
+	}
+	if (S_ISSOCK(st.st_mode)) {
+		describe_socket(fd, path, sizeof path);
+		snprintf(what, sizeof what, "%s, still open", path);
+		note("connection", what, false);
+		return;
+	}
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(link, path, sizeof path - 1);
+	path[n > 0 ? n : 0] = '\0';
+	bool script = (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY && strcmp(path, options.worker_script) == 0;
+	if ((S_ISREG(st.st_mode) || S_ISFIFO(st.st_mode)) && !script) {
+		snprintf(what, sizeof what, "%s, still open", path);
+		note("file", what, false);
+	}
+}
+
+static zend_function *find(const struct watched *it)
+{
+	const HashTable *functions = CG(function_table);
+	if (it->class != NULL) {
+		const zend_class_entry *class = zend_hash_str_find_ptr(CG(class_table), it->class, strlen(it->class));
+		if (class == NULL || class->type != ZEND_INTERNAL_CLASS) {
+			return NULL;
+		}
+		functions = &class->function_table;
+	}
+	zend_function *function = zend_hash_str_find_ptr(functions, it->name, strlen(it->name));
+	return function != NULL && function->type == ZEND_INTERNAL_FUNCTION ? function : NULL;
+}
+
+void frozen_watch(void)
+{
+	for (size_t i = 0; i < WATCHED; i++) {
+		watched[i].function = find(&watched[i]);
+		if (watched[i].function != NULL) {
+			watched[i].handler = watched[i].function->internal_function.handler;
+			watched[i].function->internal_function.handler = stand_before;
+		}
+	}
+	plain_ops = php_plain_files_wrapper.wops;
+	watched_ops = *plain_ops;
+	watched_ops.stream_opener = open_plain;
+	php_plain_files_wrapper.wops = &watched_ops;
+	each_descriptor(was_open);
+	watching = true;
+}
+
+void frozen_stop(void)
+{
+	watching = false;
+	each_descriptor(is_open);
+	/* Copies of methods in classes of the application keep standing before theirs, and do nothing but call them. */
+	for (size_t i = 0; i < WATCHED; i++) {
+		if (watched[i].function != NULL) {
+			watched[i].function->internal_function.handler = watched[i].handler;
+		}
+	}
+	php_plain_files_wrapper.wops = plain_ops;
+}
+
+size_t frozen_list(const struct frozen **to)
+{
+	*to = list;
+	return count;
+}
+
+void frozen_forget(void)
+{
+	for (size_t i = 0; i < count; i++) {
+		free(list[i].what);
+		free(list[i].at);
+	}
+	count = 0;
+}
