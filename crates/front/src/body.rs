@@ -14,8 +14,8 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{
     access_log::{AccessLog, Line},
-    dynamic::Running,
     metrics::SiteMetrics,
+    relay::Relay,
     state::State,
 };
 
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Empty,
     Full(Bytes),
     /// A script that is still answering.
-    Running(Box<Running>),
+    Script(Relay),
     File {
         file: tokio::fs::File,
         left: u64,
@@ -111,7 +111,7 @@ impl http_body::Body for Body {
                 this.kind = Kind::Empty;
                 (!bytes.is_empty()).then_some(Ok(bytes))
             }
-            Kind::Running(running) => ready!(running.poll_body(cx)),
+            Kind::Script(relay) => ready!(relay.poll_next(cx)),
             Kind::File { file, left } => {
                 if *left == 0 {
                     None
@@ -147,7 +147,7 @@ impl http_body::Body for Body {
             Kind::Empty => true,
             Kind::Full(bytes) => bytes.is_empty(),
             Kind::File { left, .. } => *left == 0,
-            Kind::Running(_) => false,
+            Kind::Script(_) => false,
         }
     }
 
@@ -156,7 +156,7 @@ impl http_body::Body for Body {
             Kind::Empty => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::File { left, .. } => SizeHint::with_exact(*left),
-            Kind::Running(_) => SizeHint::default(),
+            Kind::Script(_) => SizeHint::default(),
         }
     }
 }

@@ -1,26 +1,16 @@
 //! Requests that a script answers: their way into the ring, and what becomes of those that get no answer.
 
-use std::{
-    future::poll_fn,
-    io,
-    net::IpAddr,
-    os::unix::ffi::OsStrExt,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{future::poll_fn, net::IpAddr, os::unix::ffi::OsStrExt, sync::Arc, task::Poll, time::Duration};
 
-use bytes::Bytes;
 use hayate_ring::{Exchange, Failure, Field, HeadTooLarge, ResponseHead, Ring, Slot};
 use http::{HeaderValue, Method, Response, StatusCode, Version, header, request::Parts};
-use http_body::Body as _;
 use hyper::body::Incoming;
 
 use crate::{
     Settings,
     body::Body,
     connection::Peer,
+    request_body::{BodyFailure, Pump},
     route::Script,
     site::{Backend, Site},
     state::State,
@@ -60,96 +50,12 @@ fn no_answer(status: u16, reason: impl Into<String>) -> NoAnswer {
     }
 }
 
-/// The request body on its way into the ring.
-pub(crate) struct Pump {
-    incoming: Incoming,
-    pending: Bytes,
-    received: u64,
-    limit: u64,
-    state: Arc<State>,
-}
-
-enum PumpFailure {
-    TooLarge,
-    Broken,
-}
-
-impl Pump {
-    /// Moves what can be moved. Ready when the body is over, one way or another.
-    fn poll(&mut self, cx: &mut Context<'_>, exchange: &mut Exchange) -> Poll<Result<(), PumpFailure>> {
-        loop {
-            if !self.pending.is_empty() {
-                match exchange.poll_send(cx, &mut self.pending) {
-                    Poll::Pending => return Poll::Pending,
-                    Poll::Ready(Ok(())) => {}
-                    // The worker wants no more of it; hyper deals with the rest.
-                    Poll::Ready(Err(_closed)) => return Poll::Ready(Ok(())),
-                }
-            }
-            match Pin::new(&mut self.incoming).poll_frame(cx) {
-                Poll::Pending => {
-                    self.state.body_waits();
-                    return Poll::Pending;
-                }
-                Poll::Ready(None) => {
-                    self.state.serving();
-                    exchange.end_request(true);
-                    return Poll::Ready(Ok(()));
-                }
-                Poll::Ready(Some(Err(_))) => {
-                    exchange.end_request(false);
-                    return Poll::Ready(Err(PumpFailure::Broken));
-                }
-                Poll::Ready(Some(Ok(frame))) => {
-                    self.state.serving();
-                    if let Ok(data) = frame.into_data() {
-                        self.received += data.len() as u64;
-                        if self.limit != 0 && self.received > self.limit {
-                            exchange.end_request(false);
-                            return Poll::Ready(Err(PumpFailure::TooLarge));
-                        }
-                        self.pending = data;
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// A script that has sent its head and is still sending its body.
-pub(crate) struct Running {
-    exchange: Exchange,
-    pump: Option<Pump>,
-}
-
-impl Running {
-    pub(crate) fn new(exchange: Exchange, pump: Option<Pump>) -> Running {
-        Running { exchange, pump }
-    }
-
-    pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        if let Some(pump) = &mut self.pump
-            && pump.poll(cx, &mut self.exchange).is_ready()
-        {
-            self.pump = None;
-        }
-        // An error here makes hyper cut the connection: part of the answer is out, and the client has to see that it is not whole.
-        self.exchange.poll_body(cx).map(|item| item.map(|bytes| bytes.map_err(io::Error::other)))
-    }
-}
-
 /// Whether sending a request twice does what sending it once does (RFC 9110, 9.2.2).
 fn is_idempotent(method: &Method) -> bool {
     matches!(
         *method,
         Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE | Method::TRACE
     )
-}
-
-/// Whether the whole of the request's body, if it has one, is still to come, so that the request can be submitted again. (A pump
-/// that is gone may have dropped bytes that the dead worker's exchange would not take.)
-fn is_unspent(pump: &Option<Pump>, has_body: bool) -> bool {
-    pump.as_ref().map_or(!has_body, |pump| pump.received == 0)
 }
 
 /// Runs a script. The tuple's second half is how long the request waited for a worker.
@@ -172,42 +78,22 @@ pub(crate) async fn answer(
     let declared =
         parts.headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     if limit != 0 && declared.is_some_and(|n| n > limit) {
-        return Err(NoAnswer {
-            close: true,
-            ..no_answer(413, "the request's body is larger than body_size")
-        });
+        return Err(spoilt(BodyFailure::TooLarge));
     }
-    let mut pump = (!incoming.is_end_stream()).then(|| Pump {
-        incoming,
-        pending: Bytes::new(),
-        received: 0,
-        limit,
-        state: Arc::clone(state),
-    });
-    let has_body = pump.is_some();
+    let mut pump = Pump::begin(incoming, &parts.method, state, limit, ring).await.map_err(spoilt)?;
     let mut again = is_idempotent(&parts.method);
     let (exchange, head) = loop {
         let mut slot = admit(ring, *queue_limit, *queue_timeout).await?;
-        fill(&mut slot, site, client, parts, script)
+        let length = pump.as_ref().and_then(Pump::len);
+        fill(&mut slot, site, client, parts, script, length)
             .map_err(|HeadTooLarge| no_answer(431, "the request's head does not fit the shared memory"))?;
         let mut exchange = slot.submit(pump.is_some());
         wake();
         match head(&mut exchange, &mut pump, state).await {
             Ok(head) => break (exchange, head),
-            Err(NoHead::Pump(PumpFailure::TooLarge)) => {
-                return Err(NoAnswer {
-                    close: true,
-                    ..no_answer(413, "the request's body is larger than body_size")
-                });
-            }
-            Err(NoHead::Pump(PumpFailure::Broken)) => {
-                return Err(NoAnswer {
-                    close: true,
-                    ..no_answer(400, "the request's body broke off or is malformed")
-                });
-            }
+            Err(NoHead::Body(failure)) => return Err(spoilt(failure)),
             Err(NoHead::Failure(Failure::WorkerDied { started: false }))
-                if again && is_unspent(&pump, has_body) =>
+                if again && pump.as_mut().is_none_or(Pump::again) =>
             {
                 // Once only: a request that kills two workers would kill them all.
                 again = false;
@@ -226,8 +112,21 @@ pub(crate) async fn answer(
     if let Some(waited) = waited {
         site.metrics.queue_wait.observe(waited.as_secs_f64());
     }
-    let response = translate(site, parts, head, exchange, pump).await;
+    let pump = pump.filter(|pump| !pump.is_done());
+    let response = translate(site, ring, client, parts, head, exchange, pump).await;
     Ok((response, waited))
+}
+
+/// There is no answer because the request's body is not what it should be.
+fn spoilt(failure: BodyFailure) -> NoAnswer {
+    let (status, reason) = match failure {
+        BodyFailure::TooLarge => (413, "the request's body is larger than body_size".into()),
+        BodyFailure::Broken => (400, "the request's body broke off or is malformed".into()),
+        BodyFailure::Storage(error) => {
+            (500, format!("the request's body cannot be kept in a temporary file: {error}; see TMPDIR"))
+        }
+    };
+    NoAnswer { close: true, ..no_answer(status, reason) }
 }
 
 async fn admit(ring: &Arc<Ring>, limit: usize, timeout: Duration) -> Result<Slot, NoAnswer> {
@@ -239,7 +138,7 @@ async fn admit(ring: &Arc<Ring>, limit: usize, timeout: Duration) -> Result<Slot
 }
 
 enum NoHead {
-    Pump(PumpFailure),
+    Body(BodyFailure),
     Failure(Failure),
 }
 
@@ -249,12 +148,11 @@ async fn head(
     state: &Arc<State>,
 ) -> Result<ResponseHead, NoHead> {
     let result = poll_fn(|cx| {
-        if let Some(active) = pump {
-            match active.poll(cx, exchange) {
-                Poll::Pending => {}
-                Poll::Ready(Ok(())) => *pump = None,
-                Poll::Ready(Err(failure)) => return Poll::Ready(Err(NoHead::Pump(failure))),
-            }
+        if let Some(pump) = pump
+            && !pump.is_done()
+            && let Poll::Ready(Err(failure)) = pump.poll(cx, exchange)
+        {
+            return Poll::Ready(Err(NoHead::Body(failure)));
         }
         exchange.poll_head(cx).map_err(NoHead::Failure)
     })
@@ -269,6 +167,7 @@ fn fill(
     client: &Client<'_>,
     parts: &Parts,
     script: &Script,
+    length: Option<u64>,
 ) -> Result<(), HeadTooLarge> {
     let peer = client.peer;
     slot.put(Field::Method, parts.method.as_str().as_bytes())?;
@@ -296,7 +195,11 @@ fn fill(
     slot.put(Field::Scheme, if client.https { b"https" } else { b"http" })?;
     let header = |name| parts.headers.get(name).map_or(&b""[..], HeaderValue::as_bytes);
     slot.put(Field::ContentType, header(header::CONTENT_TYPE))?;
-    slot.put(Field::ContentLength, header(header::CONTENT_LENGTH))?;
+    match length {
+        // Known although the client did not say it: as nginx, which keeps bodies in the same way.
+        Some(length) => slot.put(Field::ContentLength, itoa::Buffer::new().format(length).as_bytes())?,
+        None => slot.put(Field::ContentLength, header(header::CONTENT_LENGTH))?,
+    }
     slot.put(Field::RequestId, client.id.as_bytes())?;
     for (name, value) in passed_on(parts) {
         slot.header(name.as_bytes(), value)?;
@@ -352,9 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn only_idempotent_requests_go_to_a_second_worker_and_only_with_their_whole_body() {
+    fn only_idempotent_requests_go_to_a_second_worker() {
         assert!(is_idempotent(&Method::GET) && is_idempotent(&Method::PUT) && !is_idempotent(&Method::POST));
-        assert!(is_unspent(&None, false));
-        assert!(!is_unspent(&None, true), "the pump is gone, and what it held with it");
     }
 }

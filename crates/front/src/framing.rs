@@ -252,10 +252,7 @@ impl Framing {
             match name.len() {
                 4 if name.eq_ignore_ascii_case(b"host") => {
                     hosts += 1;
-                    if value
-                        .iter()
-                        .any(|b| !(b.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(b)))
-                    {
+                    if !is_host(value) {
                         return Err(refuse(400, "the Host is malformed"));
                     }
                 }
@@ -303,6 +300,11 @@ impl Framing {
             _ => Err(malformed),
         }
     }
+}
+
+/// Whether it has only bytes that a host name with a port may have (RFC 9110, 7.2).
+pub(crate) fn is_host(value: &[u8]) -> bool {
+    value.iter().all(|b| b.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(b))
 }
 
 fn is_token(b: u8) -> bool {

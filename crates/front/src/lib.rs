@@ -21,12 +21,15 @@ mod listen;
 mod log_writer;
 mod metrics;
 mod pages;
+mod relay;
 mod request;
+mod request_body;
 mod route;
 pub mod runtime;
 mod site;
 mod state;
 mod target;
+mod temp;
 mod translate;
 
 use std::{

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 
@@ -224,7 +225,7 @@ fn line(parts: &http::request::Parts, client: &Client<'_>, site: Option<&Site>) 
         app: site.map(|site| site.name.clone()).unwrap_or_default(),
         id: client.id.to_owned(),
         remote: client.addr.map_or_else(|| client.peer.addr.clone(), |addr| addr.to_string()),
-        user: None,
+        user: parts.headers.get(header::AUTHORIZATION).and_then(basic_user),
         method: parts.method.as_str().into(),
         target: client.target.whole.to_vec(),
         version: if parts.version == Version::HTTP_10 { "HTTP/1.0" } else { "HTTP/1.1" }.into(),
@@ -235,12 +236,47 @@ fn line(parts: &http::request::Parts, client: &Client<'_>, site: Option<&Site>) 
     }
 }
 
-/// "example.org:8080" → ("example.org", 8080); "[::1]:80" → ("[::1]", 80)
+/// The name in an Authorization header, if it is basic authentication. Nobody has looked at the password.
+fn basic_user(value: &HeaderValue) -> Option<String> {
+    let (scheme, rest) = value.to_str().ok()?.split_once(' ')?;
+    let whole = BASE64_STANDARD.decode(scheme.eq_ignore_ascii_case("basic").then_some(rest.trim())?).ok()?;
+    let name = whole.split(|b| *b == b':').next().filter(|name| !name.is_empty())?;
+    Some(String::from_utf8_lossy(name).into_owned())
+}
+
+/// "example.org:8080" → ("example.org", 8080); "[::1]:80" → ("[::1]", 80). The root's dot at the end of a name is left out, as nginx does.
 fn split_port(host: &str) -> (&str, Option<u16>) {
-    match host.rsplit_once(':') {
+    let (name, port) = match host.rsplit_once(':') {
         Some((name, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => {
             (name, port.parse().ok())
         }
         _ => (host, None),
+    };
+    (name.strip_suffix('.').unwrap_or(name), port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_ports() {
+        for (host, want) in [
+            ("example.org:8080", ("example.org", Some(8080))),
+            ("example.org.", ("example.org", None)),
+            ("[::1]:80", ("[::1]", Some(80))),
+            ("[::1]", ("[::1]", None)),
+        ] {
+            assert_eq!(split_port(host), want);
+        }
+    }
+
+    #[test]
+    fn the_user_of_basic_authentication() {
+        let user = |value: &str| basic_user(&HeaderValue::try_from(value).unwrap());
+        assert_eq!(user("Basic dXNlcjpwYTpzcw==").as_deref(), Some("user"));
+        assert_eq!(user("basic OnB3"), None, "no name");
+        assert_eq!(user("Basic !"), None);
+        assert_eq!(user("Bearer dXNlcjpwYXNz"), None);
     }
 }

@@ -1,15 +1,18 @@
 //! A script's answer on its way out of the ring: head, body, and the file that it asks to send instead.
 
-use std::{future::poll_fn, os::unix::ffi::OsStrExt, path::PathBuf};
+use std::{future::poll_fn, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
-use hayate_ring::{Exchange, ResponseHead};
+use hayate_ring::{Exchange, ResponseHead, Ring};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 
 use crate::{
     body::{Body, Kind},
-    dynamic::{Pump, Running},
-    files, route,
+    dynamic::Client,
+    files,
+    relay::Relay,
+    request_body::Pump,
+    route,
     route::Found,
     site::Site,
 };
@@ -26,6 +29,8 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
 /// Makes the answer of what the worker wrote.
 pub(crate) async fn translate(
     site: &Site,
+    ring: &Arc<Ring>,
+    client: &Client<'_>,
     parts: &Parts,
     head: ResponseHead,
     mut exchange: Exchange,
@@ -51,7 +56,12 @@ pub(crate) async fn translate(
     for (name, value) in head.headers() {
         let (Ok(name), Ok(value)) = (HeaderName::from_bytes(&name), HeaderValue::from_maybe_shared(value))
         else {
-            tracing::warn!(app = site.name, "a response header of the script is malformed and was dropped");
+            let name = String::from_utf8_lossy(&name);
+            tracing::warn!(
+                app = site.name,
+                request = client.id,
+                "the script's response header {name:?} was dropped: its name or value is malformed"
+            );
             continue;
         };
         if is_hop_by_hop(&name) {
@@ -103,7 +113,7 @@ pub(crate) async fn translate(
         if let Some(length) = length {
             response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
         }
-        Kind::Running(Box::new(Running::new(exchange, pump)))
+        Kind::Script(Relay::start(Arc::clone(ring), exchange, pump))
     });
     *response.body_mut() = Body::new(kind);
     response

@@ -90,12 +90,16 @@ pub(crate) struct Inner {
     pub(crate) woken: Vec<Waker>,
 }
 
+/// See [`Ring::open_body`].
+pub struct OpenBody(#[allow(dead_code, reason = "held for its drop")] OwnedSemaphorePermit);
+
 /// One application's shared memory, as the front holds it.
 pub struct Ring {
     pub(crate) memory: Memory,
     inner: Mutex<Inner>,
     slots: Arc<Semaphore>,
     waiting: AtomicUsize,
+    open_bodies: Arc<Semaphore>,
     pub(crate) workers: u32,
     pub(crate) mask_words: usize,
     pub(crate) bell_words: usize,
@@ -139,6 +143,7 @@ impl Ring {
             }),
             slots: Arc::new(Semaphore::new(config.slots as usize)),
             waiting: AtomicUsize::new(0),
+            open_bodies: Arc::new(Semaphore::new(config.workers as usize / 2)),
             workers: config.workers,
             mask_words: (config.workers as usize).div_ceil(64),
             bell_words: (config.slots as usize).div_ceil(64),
@@ -187,6 +192,12 @@ impl Ring {
         scratch.clear();
         drop(inner);
         Ok(Slot { ring: Arc::clone(self), index, records: scratch, submitted: false })
+    }
+
+    /// Leave to submit a request whose body is still to come, for as long as it is kept. Half of the workers at most wait for such
+    /// bodies; `None`: submit it when the body is whole.
+    pub fn open_body(&self) -> Option<OpenBody> {
+        Arc::clone(&self.open_bodies).try_acquire_owned().ok().map(OpenBody)
     }
 
     /// Requests that wait in [`Ring::admit`] for a slot.

@@ -33,7 +33,7 @@ pub mod layout {
 }
 
 pub use exchange::{Exchange, Failure, RequestClosed};
-pub use front::{Config, QueueFull, Ring, Slot};
+pub use front::{Config, OpenBody, QueueFull, Ring, Slot};
 pub use head::{Field, HeadTooLarge, ResponseHead};
 pub use hub::Hub;
 pub use workers::{Limits, Overdue, WorkerRecord};

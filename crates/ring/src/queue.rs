@@ -17,6 +17,12 @@ impl Ring {
         header.queue_tail().load(Relaxed).saturating_sub(header.queue_head().load(Relaxed)) as usize
     }
 
+    /// Whether requests wait for a worker, here or in [`Ring::admit`].
+    pub fn is_wanted(&self) -> bool {
+        // Those that gave up do not count; see is_full.
+        self.is_full(1, self.waiting())
+    }
+
     /// Puts a written slot into the queue.
     pub(crate) fn publish(&self, index: u32) {
         let mut inner = self.lock();

@@ -1,0 +1,230 @@
+//! The request's body on its way to a worker.
+//!
+//! It promises that clients which send slowly do not hold the workers. A worker is asked only when the body is whole, in memory if it is
+//! small, else in a temporary file, as nginx does it. A body that the script may read while it arrives (PUT, PATCH: PHP reads that of a
+//! POST to its end before the script begins) is passed on as it comes, but to half of an application's workers at most.
+
+use std::{
+    future::poll_fn,
+    io,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Bytes, BytesMut};
+use hayate_ring::{Exchange, OpenBody, Ring};
+use http::Method;
+use http_body::Body as _;
+use hyper::body::Incoming;
+
+use crate::{
+    state::State,
+    temp::{Reading, TempFile},
+};
+
+/// Bodies up to this size wait for their end in memory.
+const MEMORY: usize = 32 << 10;
+
+/// What is wrong with a body.
+#[derive(Debug)]
+pub(crate) enum BodyFailure {
+    TooLarge,
+    /// The client left, was too slow, or broke the framing.
+    Broken,
+    /// Its temporary file cannot be written or read.
+    Storage(io::Error),
+}
+
+/// Moves the request's body into the ring.
+pub(crate) struct Pump {
+    source: Source,
+    pending: Bytes,
+    done: bool,
+}
+
+enum Source {
+    /// As the client sends it.
+    Client(Client),
+    Memory(Bytes),
+    File {
+        file: TempFile,
+        len: u64,
+        at: u64,
+        reading: Option<Reading>,
+    },
+}
+
+struct Client {
+    incoming: Incoming,
+    state: Arc<State>,
+    /// In bytes; 0: none.
+    limit: u64,
+    received: u64,
+    /// Leave to let a worker wait for it.
+    open: Option<OpenBody>,
+}
+
+impl Client {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyFailure>>> {
+        loop {
+            let frame = match Pin::new(&mut self.incoming).poll_frame(cx) {
+                Poll::Pending => {
+                    self.state.body_waits();
+                    return Poll::Pending;
+                }
+                Poll::Ready(frame) => frame,
+            };
+            self.state.serving();
+            match frame {
+                None => {
+                    self.open = None;
+                    return Poll::Ready(None);
+                }
+                Some(Err(_)) => return Poll::Ready(Some(Err(BodyFailure::Broken))),
+                Some(Ok(frame)) => {
+                    let Ok(data) = frame.into_data() else { continue };
+                    self.received += data.len() as u64;
+                    if self.limit != 0 && self.received > self.limit {
+                        return Poll::Ready(Some(Err(BodyFailure::TooLarge)));
+                    }
+                    return Poll::Ready(Some(Ok(data)));
+                }
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Option<Result<Bytes, BodyFailure>> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// Waits for the body's end.
+    async fn whole(mut self) -> Result<Source, BodyFailure> {
+        let Some(first) = self.next().await.transpose()? else { return Ok(Source::Memory(Bytes::new())) };
+        if self.incoming.is_end_stream() {
+            return Ok(Source::Memory(first));
+        }
+        // Pieces may be as small as a byte, and each keeps a buffer of hyper's alive: they are copied together.
+        let mut gathered = BytesMut::from(first);
+        while gathered.len() <= MEMORY {
+            match self.next().await.transpose()? {
+                Some(more) => gathered.extend_from_slice(&more),
+                None => return Ok(Source::Memory(gathered.freeze())),
+            }
+        }
+        let file = TempFile::create().await.map_err(BodyFailure::Storage)?;
+        let (mut piece, mut len) = (gathered.freeze(), 0);
+        loop {
+            let size = piece.len() as u64;
+            file.write(piece, len).await.map_err(BodyFailure::Storage)?;
+            len += size;
+            match self.next().await.transpose()? {
+                Some(more) => piece = more,
+                None => return Ok(Source::File { file, len, at: 0, reading: None }),
+            }
+        }
+    }
+}
+
+impl Pump {
+    /// Begins with a request's body: ready when a worker may be asked. `None` when there is no body. `limit`: its greatest size in bytes, 0
+    /// for none.
+    pub(crate) async fn begin(
+        incoming: Incoming,
+        method: &Method,
+        state: &Arc<State>,
+        limit: u64,
+        ring: &Arc<Ring>,
+    ) -> Result<Option<Pump>, BodyFailure> {
+        if incoming.is_end_stream() {
+            return Ok(None);
+        }
+        let small = incoming.size_hint().exact().is_some_and(|len| len <= MEMORY as u64);
+        let mut client = Client { incoming, state: Arc::clone(state), limit, received: 0, open: None };
+        if !small && *method != Method::POST {
+            client.open = ring.open_body();
+        }
+        let source = match client.open {
+            Some(_) => Source::Client(client),
+            None => pin!(client.whole()).await?,
+        };
+        state.serving();
+        Ok(Some(Pump { source, pending: Bytes::new(), done: false }))
+    }
+
+    /// The body's length in bytes, if all of it is there.
+    pub(crate) fn len(&self) -> Option<u64> {
+        match &self.source {
+            Source::Client(_) => None,
+            Source::Memory(bytes) => Some(bytes.len() as u64),
+            Source::File { len, .. } => Some(*len),
+        }
+    }
+
+    /// Whether nothing is left to move.
+    pub(crate) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Goes back to the body's beginning, for another worker; `false` when that is gone.
+    pub(crate) fn again(&mut self) -> bool {
+        self.pending = Bytes::new();
+        self.done = false;
+        match &mut self.source {
+            Source::Client(client) => return client.received == 0,
+            Source::Memory(_) => {}
+            Source::File { at, reading, .. } => {
+                *at = 0;
+                *reading = None;
+            }
+        }
+        true
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>, from: u64) -> Poll<Option<Result<Bytes, BodyFailure>>> {
+        match &mut self.source {
+            Source::Client(client) => client.poll_next(cx),
+            Source::Memory(bytes) => Poll::Ready((from == 0 && !bytes.is_empty()).then(|| Ok(bytes.clone()))),
+            Source::File { file, len, at, reading } => {
+                if *at == *len && reading.is_none() {
+                    return Poll::Ready(None);
+                }
+                let read = reading.get_or_insert_with(|| {
+                    let (n, read) = file.read(*at, *len - *at);
+                    *at += n;
+                    read
+                });
+                let result = ready!(Pin::new(read).poll(cx)).unwrap_or_else(|e| Err(io::Error::other(e)));
+                *reading = None;
+                Poll::Ready(Some(result.map_err(BodyFailure::Storage)))
+            }
+        }
+    }
+
+    /// Moves what can be moved. Ready when the body is over, one way or another; then it [`Pump::is_done`].
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange,
+    ) -> Poll<Result<(), BodyFailure>> {
+        let result = loop {
+            if !self.pending.is_empty() {
+                match exchange.poll_send(cx, &mut self.pending) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Ok(())) => {}
+                    // The worker wants no more of it; hyper deals with the rest.
+                    Poll::Ready(Err(_closed)) => break Ok(()),
+                }
+            }
+            match ready!(self.poll_next(cx, exchange.sent())) {
+                Some(Ok(data)) => self.pending = data,
+                end => {
+                    exchange.end_request(end.is_none());
+                    break end.transpose().map(|_| ());
+                }
+            }
+        };
+        self.done = true;
+        Poll::Ready(result)
+    }
+}
