@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueHint};
 
 use crate::{
-    command::{engines::EnginesArgs, load::LoadArgs, report::ReportArgs, run::RunArgs},
+    command::{
+        compare::CompareArgs, engines::EnginesArgs, ladder::LadderArgs, load::LoadArgs, report::ReportArgs,
+        reproduce::ReproduceArgs, run::RunArgs, saturate::SaturateArgs,
+    },
     guard::GuardArgs,
 };
 
@@ -34,8 +37,16 @@ pub enum Command {
     Engines(EnginesArgs),
     /// Measure engines on a workload under a load, in interleaved rounds
     Run(Box<RunArgs>),
+    /// Raise the load until it is not served any more: the knee, the limit, and what was exhausted
+    Saturate(Box<SaturateArgs>),
+    /// Measure single changes to a base
+    Ladder(Box<LadderArgs>),
+    /// Repeat a published comparison, its figures beside ours; or another preset
+    Reproduce(Box<ReproduceArgs>),
     /// Make a page, tables or CSV of the JSON that an experiment wrote
     Report(ReportArgs),
+    /// Say what changed between two results beyond the noise
+    Compare(CompareArgs),
     /// Look after processes of the lab
     #[command(hide = true)]
     Guard(GuardArgs),

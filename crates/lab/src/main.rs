@@ -1,10 +1,5 @@
 //! The command `hayate-lab`.
 
-#![allow(
-    dead_code,
-    reason = "ladders and presets are read and checked; the commands that use them come next"
-)]
-
 mod args;
 mod command;
 mod data;
@@ -42,7 +37,11 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Load(args) => command::load::run(args),
         Command::Engines(args) => command::engines::run(lab()?, args),
         Command::Run(args) => command::run::run(lab()?, args),
+        Command::Saturate(args) => command::saturate::run(lab()?, args),
+        Command::Ladder(args) => command::ladder::run(lab()?, args),
+        Command::Reproduce(args) => command::reproduce::run(lab()?, args),
         Command::Report(args) => command::report::run(args),
+        Command::Compare(args) => command::compare::run(args),
         Command::Guard(args) => guard::run(args),
     }
 }

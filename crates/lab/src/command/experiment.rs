@@ -74,7 +74,12 @@ impl ExperimentArgs {
     /// The flags contradict each other.
     pub fn load(&self, flags: &LoadText, base: &Load) -> Result<Load> {
         let load = flags.over(base).map_err(anyhow::Error::msg)?;
-        Ok(if self.quick && flags.is_empty() { load.at_most(QUICK) } else { load })
+        Ok(if flags.is_empty() { self.shorten(&load) } else { load })
+    }
+
+    /// A load as it is, or shorter if it is to be quick.
+    pub fn shorten(&self, load: &Load) -> Load {
+        if self.quick { load.at_most(QUICK) } else { load.clone() }
     }
 }
 

@@ -1,7 +1,11 @@
 //! The sub-commands, one file each.
 
+pub mod compare;
 pub mod engines;
 pub mod experiment;
+pub mod ladder;
 pub mod load;
 pub mod report;
+pub mod reproduce;
 pub mod run;
+pub mod saturate;

@@ -212,6 +212,15 @@ impl Load {
         Self { form: Form::Closed { connections, duration }, timeout: None }
     }
 
+    /// An open loop at one rate; times in seconds.
+    pub fn constant(rate: f64, duration: f64, connections: u32, timeout: f64) -> Self {
+        let schedule = format!("const({rate},{}ms)", (duration * 1000.0).round());
+        Self {
+            form: Form::Scheduled { schedule, connections: Some(connections), duration },
+            timeout: Some(timeout),
+        }
+    }
+
     /// Flags of `hayate-lab load`.
     pub fn flags(&self) -> Vec<String> {
         let ms = |seconds: f64| format!("{}ms", (seconds * 1000.0).round());

@@ -22,7 +22,7 @@ pub use engine::{Command, Engine, Extensions, FileSource, ReadyWhen};
 pub use file::{Scalar, Settings};
 pub use ladder::{Change, Ladder, Metric};
 pub use load::{Load, LoadText, parse_duration};
-pub use preset::{Kind, Preset, Reference};
+pub use preset::{Kind, Part, Preset, Reference};
 pub use workload::{Check, Workload};
 
 /// The folder with the data.
@@ -171,7 +171,7 @@ impl Lab {
     /// There is none, or its file is wrong, or it names what does not exist.
     pub fn preset(&self, name: &str) -> Result<Preset> {
         self.known("preset", name, &self.preset_names()?)?;
-        Preset::read(self, &self.root.join("presets").join(format!("{name}.toml")), name)
+        Preset::read(self, &self.root.join("presets").join(format!("{name}.toml")))
     }
 
     fn known(&self, kind: &str, name: &str, names: &[String]) -> Result<()> {

@@ -14,8 +14,6 @@ use super::{
 /// A preset. See lab/README.md.
 #[derive(Clone, Debug)]
 pub struct Preset {
-    /// The file's name without its ending.
-    pub name: String,
     /// As reports show it.
     pub title: String,
     /// What it is about.
@@ -122,7 +120,7 @@ struct Quick {
 }
 
 impl Preset {
-    pub(super) fn read(lab: &Lab, path: &Path, name: &str) -> Result<Self> {
+    pub(super) fn read(lab: &Lab, path: &Path) -> Result<Self> {
         let source = Source::read(path)?;
         let file: PresetFile = source.parse()?;
         if let Some(baseline) = &file.baseline {
@@ -131,7 +129,6 @@ impl Preset {
         let parts =
             file.part.into_iter().map(|part| Part::read(lab, &source, part)).collect::<Result<_>>()?;
         Ok(Self {
-            name: name.to_owned(),
             title: file.title,
             about: file.about,
             source: file.source,

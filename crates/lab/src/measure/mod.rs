@@ -6,9 +6,11 @@ mod monitor;
 pub mod noise;
 mod plan;
 mod rounds;
+mod saturate;
 mod trial;
 
 pub use generator::Generator;
 pub use plan::{Planned, Planner};
 pub use rounds::Rounds;
+pub use saturate::Search;
 pub use trial::{Trial, TrialEnd};

@@ -139,7 +139,7 @@ fn take(subject: &mut Subject, end: TrialEnd, round: u32, rounds: u32, interrupt
         subject.configuration = end.configuration;
     }
     let before = if rounds > 1 { format!("{round}/{rounds}  ") } else { String::new() };
-    for measurement in &end.measurements {
+    for measurement in end.measurements.iter().filter(|_| !end.said) {
         eprintln!("{before}{:24} {}", subject.name, in_short(measurement));
     }
     // Half a load is no measurement to be compared, except if it is all there is.
@@ -154,7 +154,8 @@ fn take(subject: &mut Subject, end: TrialEnd, round: u32, rounds: u32, interrupt
     }
 }
 
-fn in_short(measurement: &Measurement) -> String {
+/// A measurement in a line.
+pub fn in_short(measurement: &Measurement) -> String {
     let figure = |metric| value(metric, measurement, None);
     let mut text = format!("{:10.1} req/s", figure(Metric::Rate).unwrap_or(0.0));
     if let Some(us) = figure(Metric::CpuUs) {

@@ -37,6 +37,8 @@ pub struct TrialEnd {
     pub measurements: Vec<Measurement>,
     /// Why there are no more.
     pub failure: Option<Failure>,
+    /// The user has seen the measurements already.
+    pub said: bool,
 }
 
 /// An engine that is ready to be loaded.
@@ -125,6 +127,11 @@ impl Ready<'_> {
             return Err(Failure { stage: Stage::Died, message: how, log: self.instance.log() });
         }
         report.map_err(|error| Failure::new(Stage::Load, format!("{error:#}")))
+    }
+
+    /// Whether the user wants an end.
+    pub fn interrupted(&self) -> bool {
+        self.session.interrupted()
     }
 
     /// Runs a load and watches.

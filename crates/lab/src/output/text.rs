@@ -9,7 +9,7 @@ use super::{
 use crate::{
     data::Kind,
     machine::show_cpus,
-    result::{Part, Results, Row, Spread, rows},
+    result::{Part, Results, Row, Spread, intended_rate, rows},
 };
 
 /// Everything.
@@ -36,12 +36,20 @@ fn write(out: &mut String, results: &Results) -> std::fmt::Result {
     for part in &results.parts {
         let rows = rows(part);
         writeln!(out, "\n{}", part_title(part))?;
+        if part.kind == Kind::Saturate {
+            write_limits(out, part)?;
+            write_references(out, part)?;
+            write_failures(out, part)?;
+            continue;
+        }
+        write_steps(out, part)?;
         write_speed(out, part, &rows)?;
         write_latency(out, &rows)?;
         write_phases(out, part)?;
         write_resources(out, part, &rows)?;
         write_services(out, &rows)?;
         write_cores(out, part)?;
+        write_references(out, part)?;
         write_failures(out, part)?;
     }
     writeln!(out, "\n{}", noise(results))?;
@@ -188,6 +196,70 @@ fn write_services(out: &mut String, rows: &[Row<'_>]) -> std::fmt::Result {
         }
     }
     writeln!(out, "\n{table}")
+}
+
+/// A ladder's steps against those they stand on.
+fn write_steps(out: &mut String, part: &Part) -> std::fmt::Result {
+    if part.kind != Kind::Ladder {
+        return Ok(());
+    }
+    let metric = part.metric.label();
+    let mut table =
+        Table::new(&["step", metric, "range", "× what it stands on", "published"]).figures_from(1);
+    let steps = part.steps();
+    for (subject, step) in part.subjects.iter().zip(&steps) {
+        table.row([
+            subject.name.clone(),
+            median(step.spread),
+            range(step.spread),
+            interval(step.ratio),
+            or_dash(subject.reference),
+        ]);
+    }
+    writeln!(out, "{table}\n")
+}
+
+/// What others published beside ours.
+fn write_references(out: &mut String, part: &Part) -> std::fmt::Result {
+    if part.references.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new(&["beside the published", "", "", "published", "ours", "ours / published"])
+        .figures_from(3);
+    for (reference, ours) in part.beside_published() {
+        table.row([
+            reference.theirs.clone().unwrap_or_else(|| reference.engine.clone()),
+            reference.metric.label().to_owned(),
+            reference.phase.clone().unwrap_or_default(),
+            number(reference.value),
+            or_dash(ours),
+            or_dash(ours.map(|ours| ours / reference.value)),
+        ]);
+    }
+    writeln!(out, "\n{table}")
+}
+
+fn write_limits(out: &mut String, part: &Part) -> std::fmt::Result {
+    let mut table =
+        Table::new(&["", "knee req/s", "limit", "not served", "p95 ms at the knee"]).figures_from(1);
+    for subject in &part.subjects {
+        let Some(saturation) = &subject.saturation else { continue };
+        let at_knee = subject.measurements.iter().find(|m| intended_rate(m) == saturation.knee);
+        table.row([
+            subject.name.clone(),
+            or_dash(saturation.knee),
+            number(saturation.limit),
+            or_dash(saturation.failed_at),
+            or_dash(at_knee.and_then(|m| m.load.total.latency_ms.p95)),
+        ]);
+    }
+    writeln!(out, "{table}\n")?;
+    for subject in &part.subjects {
+        if let Some(saturation) = &subject.saturation {
+            writeln!(out, "{}: {}", subject.name, saturation.conclusion)?;
+        }
+    }
+    Ok(())
 }
 
 /// How busy each processor was, all rounds together: whether the load was spread, and whether the generator was at its limit.

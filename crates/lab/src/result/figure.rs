@@ -34,6 +34,11 @@ pub fn value(metric: Metric, measurement: &Measurement, phase: Option<&str>) -> 
     }
 }
 
+/// The rate that was asked for in the first second of a schedule, requests per second.
+pub fn intended_rate(measurement: &Measurement) -> Option<f64> {
+    measurement.load.seconds.iter().find_map(|second| second.intended_rate)
+}
+
 /// CPU time of so many seconds in all, as µs for each request that was answered or was being worked on.
 pub fn per_request(report: &Report, seconds: f64) -> Option<f64> {
     let requests = report.total.requests + report.health.unfinished;

@@ -14,8 +14,8 @@ use anyhow::{Context, Result, bail};
 use hayate_load::Report;
 use serde::{Deserialize, Serialize};
 
-pub use figure::value;
-pub use statistics::{Interval, Spread, ratio};
+pub use figure::{intended_rate, value};
+pub use statistics::{Interval, Spread, ratio, ratio_unpaired};
 pub use summary::{Row, rows};
 
 use crate::{

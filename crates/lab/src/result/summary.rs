@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use hayate_load::Latency;
 
 use super::{Interval, Measurement, Part, Results, Spread, Subject, Usage, figure, ratio, value};
-use crate::{data::Metric, machine::show_cpus};
+use crate::{
+    data::{Kind, Metric, Reference},
+    machine::show_cpus,
+};
 
 /// Others' work on the servers' processors that is worth a warning, as a share of the time.
 const FOREIGN: f64 = 0.05;
@@ -41,8 +44,6 @@ pub struct Row<'a> {
     pub cpu_system_us: Option<Spread>,
     /// CPU µs per request against the baseline.
     pub cpu_ratio: Option<Interval>,
-    /// Median latency against the baseline.
-    pub p50_ratio: Option<Interval>,
     /// CPU in use, in processors.
     pub cpu_median: Option<Spread>,
     /// The highest sample of each round.
@@ -106,7 +107,6 @@ fn row<'a>(subject: &'a Subject, baseline: Option<&Subject>) -> Row<'a> {
         cpu_user_us: cpu(|usage| usage.cpu_user),
         cpu_system_us: cpu(|usage| usage.cpu_system),
         cpu_ratio: against(Metric::CpuUs),
-        p50_ratio: against(Metric::P50),
         cpu_median: spread(&|m| Some(m.server.cpu_median)),
         cpu_max: spread(&|m| Some(m.server.cpu_max)),
         memory_median: spread(&|m| Some(m.server.memory_median as f64 / 1e6)),
@@ -116,6 +116,43 @@ fn row<'a>(subject: &'a Subject, baseline: Option<&Subject>) -> Row<'a> {
         processes: all.last().map_or(0, |m| m.server.processes),
         services: services.collect(),
         start_up: spread(&|m| Some(m.start_up)),
+    }
+}
+
+/// A ladder's step.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// Its figure, in the part's metric.
+    pub spread: Option<Spread>,
+    /// The same against the step it stands on.
+    pub ratio: Option<Interval>,
+}
+
+impl Part {
+    /// The subjects as steps of a ladder, in the same order.
+    pub fn steps(&self) -> Vec<Step> {
+        let step = |subject: &Subject| {
+            let below = subject.above.and_then(|above| self.subjects.get(above));
+            Step {
+                spread: Spread::of(subject.measurements.iter().filter_map(|m| value(self.metric, m, None))),
+                ratio: below.and_then(|below| ratio(&pairs(subject, below, self.metric))),
+            }
+        };
+        self.subjects.iter().map(step).collect()
+    }
+
+    /// Published figures, each with ours if we have it.
+    pub fn beside_published(&self) -> Vec<(&Reference, Option<f64>)> {
+        let ours = |reference: &Reference| {
+            let subject = self.subjects.iter().find(|subject| subject.engine == reference.engine)?;
+            let of = |m: &_| value(reference.metric, m, reference.phase.as_deref());
+            match &subject.saturation {
+                // Published limits are rates.
+                Some(saturation) => Some(saturation.limit),
+                None => Spread::of(subject.measurements.iter().filter_map(of)).map(|spread| spread.median),
+            }
+        };
+        self.references.iter().map(|reference| (reference, ours(reference))).collect()
     }
 }
 
@@ -204,6 +241,10 @@ fn of_subject(results: &Results, part: &Part, subject: &Subject, warnings: &mut 
     if stolen > STOLEN {
         let percent = stolen * 100.0;
         warnings.push(format!("{name}: the hypervisor took up to {percent:.0} % of a processor's time."));
+    }
+    if part.kind == Kind::Saturate {
+        // Its steps are meant to overload; what gave way is the result.
+        return;
     }
     // The same warning of several rounds is one.
     let mut counted: Vec<(String, usize)> = Vec::new();

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::chart::{Scale, WIDTH, horizontal, marks, path, svg, vertical, with_unit};
 use crate::{
     output::number::{number, or_dash, percent},
-    result::{Part, Subject},
+    result::{Part, Subject, intended_rate},
 };
 
 const LEFT: f64 = 46.0;
@@ -28,7 +28,7 @@ fn steps(subject: &Subject) -> Vec<Step> {
         .measurements
         .iter()
         .filter_map(|m| {
-            let intended = m.load.seconds.iter().find_map(|second| second.intended_rate)?;
+            let intended = intended_rate(m)?;
             let (total, latency) = (&m.load.total, &m.load.total.latency_ms);
             Some(Step {
                 intended,

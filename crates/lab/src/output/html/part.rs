@@ -28,8 +28,10 @@ pub fn render(number: usize, part: &Part) -> Markup {
                 Kind::Saturate => (curve::render(part)),
             }
             (tables::references(part))
-            (tables::resources(part, &rows))
-            @if part.kind != Kind::Saturate { (courses(part)) }
+            @if part.kind != Kind::Saturate {
+                (tables::resources(part, &rows))
+                (courses(part))
+            }
         }
     }
 }
@@ -94,22 +96,17 @@ fn reference(part: &Part, subject: &Subject, metric: Metric) -> Option<f64> {
 /// The steps in their order, each with what it changed against the one it stands on.
 fn ladder(part: &Part, rows: &[Row<'_>]) -> Markup {
     let metric = part.metric;
-    let spread =
-        |subject: &Subject| Spread::of(subject.measurements.iter().filter_map(|m| value(metric, m, None)));
     let bars: Vec<Bar> = part
         .subjects
         .iter()
-        .filter_map(|subject| {
-            let own = spread(subject)?;
-            let below = subject.above.and_then(|above| spread(part.subjects.get(above)?));
-            let note =
-                below.map_or_else(String::new, |below| format!("×{}", number(own.median / below.median)));
+        .zip(part.steps())
+        .filter_map(|(subject, step)| {
             Some(Bar {
                 label: subject.title.clone(),
-                spread: own,
+                spread: step.spread?,
                 reference: subject.reference,
                 baseline: subject.above.is_none(),
-                note,
+                note: step.ratio.map_or_else(String::new, |ratio| format!("×{}", number(ratio.value))),
             })
         })
         .collect();

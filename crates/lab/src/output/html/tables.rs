@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::{
     output::number::{count, interval, median, number, or_dash, percent, range},
-    result::{Part, Row, Spread, Subject, value},
+    result::{Part, Row, Spread, Subject},
 };
 
 /// A median with its range below.
@@ -206,19 +206,17 @@ fn processors(part: &Part) -> Markup {
 
 /// A ladder's steps: what each of them changes.
 pub fn steps(part: &Part) -> Markup {
-    let metric = part.metric;
-    let spread =
-        |subject: &Subject| Spread::of(subject.measurements.iter().filter_map(|m| value(metric, m, None)));
     html! {
         div.scroll {
             table {
-                thead { tr { th { "step" } th { (metric.label()) } th { "published" } th { "ours / published" } th.left { "changes" } } }
+                thead { tr { th { "step" } th { (part.metric.label()) } th { "× below" } th { "published" } th { "ours / published" } th.left { "changes" } } }
                 tbody {
-                    @for subject in &part.subjects {
-                        @let own = spread(subject);
+                    @for (subject, step) in part.subjects.iter().zip(part.steps()) {
+                        @let own = step.spread;
                         tr {
                             td { (subject.title) }
                             td { (ranged(own)) }
+                            td { (bounded(step.ratio)) }
                             td { (or_dash(subject.reference)) }
                             td { (or_dash(own.zip(subject.reference).map(|(own, theirs)| own.median / theirs))) }
                             td.wrap { (changes(subject)) }
@@ -246,20 +244,10 @@ fn changes(subject: &Subject) -> String {
 /// What others published, beside ours.
 pub fn references(part: &Part) -> Markup {
     let cells: Vec<_> = part
-        .references
-        .iter()
-        .map(|reference| {
+        .beside_published()
+        .into_iter()
+        .map(|(reference, ours)| {
             let subject = part.subjects.iter().find(|subject| subject.engine == reference.engine);
-            let ours = subject.and_then(|subject| {
-                let of = |m: &_| value(reference.metric, m, reference.phase.as_deref());
-                match &subject.saturation {
-                    // The published limits are rates.
-                    Some(saturation) => Some(saturation.limit),
-                    None => {
-                        Spread::of(subject.measurements.iter().filter_map(of)).map(|spread| spread.median)
-                    }
-                }
-            });
             let name = subject.map_or(&reference.engine, |subject| &subject.title);
             vec![
                 html! { (name) @if let Some(theirs) = &reference.theirs { small { "theirs: " (theirs) } } },
