@@ -10,10 +10,11 @@ import os
 import pathlib
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from lib.process import Server, accepts, accepts_unix, free_port
 from lib.servers import PHP_VERSION, Hayate, debian_fastcgi_conf
+
+from bench.workloads import Workload
 
 #: PHP's settings on every side, at the level of php.ini. OPcache as a production server has it.
 INI = {
@@ -25,6 +26,8 @@ INI = {
     "realpath_cache_size": "4096K",
     "realpath_cache_ttl": "600",
     "xdebug.mode": "off",
+    # wrk leaves in the middle of some requests when its time is up, which is not to end a worker.
+    "ignore_user_abort": "1",
 }
 
 _ROOT = os.geteuid() == 0
@@ -85,6 +88,7 @@ listen.mode = 0666
 listen.backlog = 1024
 pm = static
 pm.max_children = {workers}
+{env}
 """
 
 
@@ -135,16 +139,18 @@ class Nginx(Server):
 class _Fpm(Server):
     name = "php-fpm"
 
-    def __init__(self, directory: pathlib.Path, core: int, workers: int) -> None:
+    def __init__(self, directory: pathlib.Path, core: int, load: Workload, workers: int) -> None:
         self.process = None
         self.dir = directory
         self.core = core
         self._output = directory / "fpm.out"
+        self._ini = {**INI, **load.ini}
         user = "user = www-data\ngroup = www-data" if _ROOT else ""
-        (directory / "fpm.conf").write_text(_FPM.format(dir=directory, user=user, workers=workers))
+        env = "\n".join(f'env[{name}] = "{value}"' for name, value in load.env.items())
+        (directory / "fpm.conf").write_text(_FPM.format(dir=directory, user=user, workers=workers, env=env))
 
     def command(self) -> Sequence[str | os.PathLike[str]]:
-        ini = [argument for key, value in INI.items() for argument in ("-d", f"{key}={value}")]
+        ini = [argument for key, value in self._ini.items() for argument in ("-d", f"{key}={value}")]
         program = f"/usr/sbin/php-fpm{PHP_VERSION}"
         return [*pinned(self.core), program, "--nodaemonize", "--fpm-config", f"{self.dir}/fpm.conf", *ini]
 
@@ -155,10 +161,10 @@ class _Fpm(Server):
 class NginxFpm(Nginx):
     """nginx and php-fpm on a unix socket."""
 
-    def __init__(self, core: int, docroot: pathlib.Path, workers: int) -> None:
+    def __init__(self, core: int, load: Workload, workers: int) -> None:
         super().__init__(core)
-        self.fpm = _Fpm(self.dir, core, workers)
-        self._docroot = docroot
+        self.fpm = _Fpm(self.dir, core, load, workers)
+        self._docroot = load.docroot
         (self.dir / "fastcgi.conf").write_text(debian_fastcgi_conf())
 
     def locations(self) -> str:
@@ -187,17 +193,30 @@ class NginxFpm(Nginx):
 
 
 class PinnedHayate(Hayate):
-    """Hayate on one core."""
+    """Hayate on one core: `classic`, or with the application's worker script and its state `kept` or `rewound`.
 
-    def __init__(self, core: int, root: pathlib.Path, workers: int, worker: pathlib.Path | None) -> None:
+    `recognised`: the project is booted by the script that comes with Hayate, and rewound.
+    """
+
+    def __init__(self, core: int, load: Workload, workers: int, mode: str) -> None:
         args = ["--user", "www-data"] if _ROOT else []
-        if worker is not None:
+        for name, value in load.env.items():
+            args += ["--env", f"{name}={value}"]
+        worker = None
+        if mode == "classic":
+            args += ["--mode", "classic"]
+        elif mode == "kept":
+            worker = load.worker
             args += ["--rewind", "off"]
-        super().__init__(root, ini=INI, workers=workers, worker=worker, args=args)
+        else:
+            worker = load.worker if mode == "rewound" else None
+            args += ["--mode", "worker", "--rewind", "on", *["--warmup", load.path] * 3]
+        super().__init__(load.root, ini={**INI, **load.ini}, workers=workers, worker=worker, args=args)
         if _ROOT:
             # It removes its pid file when it ends, as the user it has become.
             shutil.chown(self.dir, "www-data")
         self.core = core
+        self.mode = mode
 
     def command(self) -> Sequence[str | os.PathLike[str]]:
         return [*pinned(self.core), *super().command()]
@@ -206,27 +225,20 @@ class PinnedHayate(Hayate):
         """Processes whose children count as well."""
         return [self.pid]
 
-
-@dataclass(frozen=True)
-class Workload:
-    """What is asked for, and what has to come back: `root` is the application's directory, `docroot` nginx's."""
-
-    name: str
-    title: str
-    path: str
-    connections: int
-    root: pathlib.Path
-    docroot: pathlib.Path
-    worker: pathlib.Path
-    expected: bytes
+    def rewinds(self) -> int:
+        """How often a worker was put back since the start."""
+        (app,) = self.status()["apps"]
+        return app["rewind"]["rewinds"] if app["rewind"] else 0
 
 
 Bench = Nginx | PinnedHayate
 
 #: By name: makes the server for (core, workload, number of PHP processes).
 ENGINES: dict[str, Callable[[int, Workload, int], Bench]] = {
-    "hayate worker": lambda core, load, workers: PinnedHayate(core, load.root, workers, load.worker),
-    "hayate classic": lambda core, load, workers: PinnedHayate(core, load.root, workers, None),
-    "nginx + php-fpm": lambda core, load, workers: NginxFpm(core, load.docroot, workers),
+    "hayate worker": lambda core, load, workers: PinnedHayate(core, load, workers, "kept"),
+    "hayate rewind": lambda core, load, workers: PinnedHayate(core, load, workers, "rewound"),
+    "hayate recognised": lambda core, load, workers: PinnedHayate(core, load, workers, "recognised"),
+    "hayate classic": lambda core, load, workers: PinnedHayate(core, load, workers, "classic"),
+    "nginx + php-fpm": lambda core, load, workers: NginxFpm(core, load, workers),
     "nginx return 200": lambda core, load, workers: Nginx(core),
 }

@@ -46,6 +46,15 @@ def test_json(browser: Browser) -> None:
     assert not page.response.cookies, "a stateless route starts no session"
 
 
+def test_page(browser: Browser) -> None:
+    page = browser.get("/winds")
+    assert page.one("//title") == "Winds - Pinboard"
+    assert page.all("//tr[@class='odd']/td[2]")[:3] == ["Calm", "Light Breeze", "Moderate Breeze"]
+    assert page.all("//tr[last()]/td") == ["12", "Hurricane", "34.8 m/s"]
+    assert page.follow("//p/a").one("//h1") == "Pinboard"
+    assert not page.response.cookies, "nothing needs a session"
+
+
 def test_request_arrives_as_sent(browser: Browser) -> None:
     page = browser.request(
         "PUT", "/echo?a[b]=1&c=%20%C3%A9", json={"x": [1, "ä"]}, headers={"X-Test": "seen", "Cookie": "k=v"}

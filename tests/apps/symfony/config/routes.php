@@ -19,6 +19,7 @@ return static function (RoutingConfigurator $routes): void {
     $routes->add('trail', '/trail/{step}')->controller([AnswerController::class, 'trail']);
 
     $routes->add('home', '/')->controller([BoardController::class, 'home']);
+    $routes->add('winds', '/winds')->controller([BoardController::class, 'winds'])->methods(['GET']);
     $routes->add('write', '/write')->controller([BoardController::class, 'write'])->methods(['GET', 'POST']);
     $routes->add('clear', '/clear')->controller([BoardController::class, 'clear'])->methods(['POST']);
 
