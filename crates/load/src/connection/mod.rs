@@ -1,7 +1,7 @@
 //! A connection to the server: sends one request at a time and reads its answer.
 //!
-//! Two engines stand behind one face. [`lean`] is a small HTTP/1.1 client on httparse, made for this: it costs a quarter
-//! less CPU time per request than hyper, and that quarter is what a load generator needs to saturate what wrk saturates
+//! Two engines stand behind one face. [`lean`] is a small HTTP/1.1 client on httparse, made for this: it costs a fifth
+//! less CPU time per request than hyper, and that fifth is what a load generator needs to saturate what wrk saturates
 //! (docs/load.md has the figures). [`hyp`] is hyper's client, for comparison and as a second opinion: both have to come to
 //! the same verdict about the same answer (tests/engines.rs).
 
