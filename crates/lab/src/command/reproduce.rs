@@ -92,12 +92,9 @@ fn subjects(session: &Session, part: &Part, args: &ReproduceArgs) -> Result<Vec<
             .ladder(ladder, &[], |base| Ok(own.clone().unwrap_or_else(|| args.experiment.shorten(base))));
     }
     let workload = session.lab.workload(&part.workload)?;
-    let engines: Vec<String> = part
-        .engines
-        .iter()
-        .filter(|name| args.engines.is_empty() || args.engines.contains(name))
-        .cloned()
-        .collect();
+    let all = if quick && args.engines.is_empty() { &part.quick_engines } else { &part.engines };
+    let engines: Vec<String> =
+        all.iter().filter(|name| args.engines.is_empty() || args.engines.contains(name)).cloned().collect();
     if engines.is_empty() {
         return Ok(Vec::new());
     }

@@ -47,6 +47,8 @@ pub struct Part {
     pub quick_load: Option<Load>,
     /// Rounds for `--quick`.
     pub quick_rounds: u32,
+    /// Engines for `--quick`.
+    pub quick_engines: Vec<String>,
     /// What others measured.
     pub references: Vec<Reference>,
 }
@@ -117,6 +119,7 @@ struct PartFile {
 struct Quick {
     load: Option<toml::Spanned<LoadText>>,
     rounds: Option<u32>,
+    engines: Option<Vec<toml::Spanned<String>>>,
 }
 
 impl Preset {
@@ -144,7 +147,8 @@ impl Part {
         let part = part.into_inner();
         let wrong =
             |message: &str| source.wrong(Some(span.clone()), format!("part '{}': {message}", part.title));
-        for engine in &part.engines {
+        let quick_engines = part.quick.engines.clone().unwrap_or_else(|| part.engines.clone());
+        for engine in part.engines.iter().chain(&quick_engines) {
             lab.engine(engine.get_ref()).map_err(|error| source.wrong(Some(engine.span()), error))?;
         }
         let ladder = match (&part.ladder, part.kind) {
@@ -196,6 +200,7 @@ impl Part {
             rounds,
             quick_load,
             quick_rounds: part.quick.rounds.unwrap_or(1),
+            quick_engines: quick_engines.into_iter().map(toml::Spanned::into_inner).collect(),
             references,
         })
     }

@@ -17,6 +17,8 @@ pub struct Scale {
     from: f64,
     to: f64,
     logarithmic: bool,
+    /// Between ticks of a linear scale.
+    step: f64,
 }
 
 impl Scale {
@@ -24,19 +26,20 @@ impl Scale {
     pub fn linear(most: f64, from: f64, to: f64) -> Self {
         let most = if most > 0.0 { most } else { 1.0 };
         let step = step(most);
-        Self { low: 0.0, high: (most / step).ceil() * step, from, to, logarithmic: false }
+        Self { low: 0.0, high: (most / step).ceil() * step, from, to, logarithmic: false, step }
     }
 
     /// From 0 to exactly `most`.
     pub fn exact(most: f64, from: f64, to: f64) -> Self {
-        Self { low: 0.0, high: if most > 0.0 { most } else { 1.0 }, from, to, logarithmic: false }
+        let high = if most > 0.0 { most } else { 1.0 };
+        Self { low: 0.0, high, from, to, logarithmic: false, step: step(high) }
     }
 
     /// Whole decades from `least` to `most`, both above 0.
     pub fn logarithmic(least: f64, most: f64, from: f64, to: f64) -> Self {
         let low = least.max(1e-9).log10().floor();
         let high = most.max(1e-9).log10().ceil().max(low + 1.0);
-        Self { low: 10_f64.powf(low), high: 10_f64.powf(high), from, to, logarithmic: true }
+        Self { low: 10_f64.powf(low), high: 10_f64.powf(high), from, to, logarithmic: true, step: 0.0 }
     }
 
     /// Where a value lies; what is outside lies on the edge.
@@ -59,9 +62,8 @@ impl Scale {
                 .map(|power| 10_f64.powi(power))
                 .collect();
         }
-        let step = step(self.high);
-        let count = (self.high / step + 1e-9).floor() as usize;
-        (0..=count).map(|i| i as f64 * step).collect()
+        let count = (self.high / self.step + 1e-9).floor() as usize;
+        (0..=count).map(|i| i as f64 * self.step).collect()
     }
 }
 
