@@ -83,18 +83,20 @@ pub enum Generate {
 }
 
 const SERVE_HELP: &str = "\
-Signals: SIGTERM and SIGINT finish what is being served and end, a second one ends at once; SIGHUP reloads;
-SIGUSR1 reopens the access log.
+Signals: SIGTERM and SIGINT finish what is being served and end, a second one ends at once;
+SIGHUP reloads; SIGUSR1 reopens the access log.
 
-Every flag has its key in the configuration file, and wins over it; flags about PHP apply to every application of the file.
+Every flag has its key in the configuration file, and wins over it; flags about PHP apply to every
+application of the file.
 
-Exit status: 0 after an orderly end, 1 when it could not start, 2 when the configuration or the command line is wrong.
+Exit status: 0 after an orderly end, 1 when it could not start, 2 when the configuration or the
+command line is wrong.
 
 Examples:
-  hayate serve                                        this directory, each request as php-fpm would run it
-  hayate serve /srv/app --worker public/worker.php    worker mode: boot once, then handle requests
-  hayate serve --config /etc/hayate/hayate.toml       several applications
-  hayate serve --listen :80 --user www-data           as root: open port 80, then run as www-data";
+  hayate serve                                       the application in this directory
+  hayate serve /srv/app --worker public/worker.php   worker mode: boot once, then handle requests
+  hayate serve --config /etc/hayate/hayate.toml      several applications
+  hayate serve --listen :80 --user www-data          as root: open port 80, then run as www-data";
 
 /// Where a running server is found.
 #[derive(Debug, Args)]

@@ -46,7 +46,10 @@ pub fn run(args: &ServeArgs) -> ExitCode {
             describe_rewind(spec);
         }
         println!("  otherwise   {}", app.front_controller.as_deref().unwrap_or("404 (no front controller)"));
-        println!("  workers     {min}-{max}");
+        match min == max {
+            true => println!("  workers     {max}"),
+            false => println!("  workers     {min}-{max}"),
+        }
         match php::version(&spec.host) {
             Ok(version) => println!("  php         {version}, {}", spec.host.display()),
             Err(why) => {
@@ -68,12 +71,11 @@ fn describe_rewind(spec: &Spec) {
     println!("  warm-up     {warmup}");
     let Some(tracking) = php::tracking(&spec.host).filter(|_| spec.rewind == Rewind::On) else { return };
     match &*tracking.name {
-        "none" => println!(
-            "  tracking    none ({}), so each request runs in a fork, which is slower;\n              \
-             Linux 6.7 or later tracks writes, and in a container the seccomp profile has to allow userfaultfd",
-            tracking.why
-        ),
-        name if tracking.why.is_empty() => println!("  tracking    {name}"),
-        name => println!("  tracking    {name} ({})", tracking.why),
+        "fork" => println!("  tracking    none, so each request runs in a fork, which is slower"),
+        name if tracking.why.is_empty() => println!("  tracking    {name}, the fastest there is"),
+        name => println!("  tracking    {name}, which is slower than uffd"),
+    }
+    if !tracking.why.is_empty() {
+        println!("              {}", tracking.why);
     }
 }

@@ -10,6 +10,16 @@ pub fn is_root() -> bool {
     geteuid().is_root()
 }
 
+/// Whether there is a user of this name.
+pub fn is_user(name: &str) -> bool {
+    matches!(User::from_name(name), Ok(Some(_)))
+}
+
+/// Whether there is a group of this name.
+pub fn is_group(name: &str) -> bool {
+    matches!(Group::from_name(name), Ok(Some(_)))
+}
+
 /// Changes to `user` and `group` when running as root; otherwise only checks that there is nothing to change.
 pub fn drop_to(user: Option<&str>, group: Option<&str>) -> Result<()> {
     let Some(name) = user else {

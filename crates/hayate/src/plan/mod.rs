@@ -26,6 +26,7 @@ use crate::{
         Time,
     },
     framework::Recognised,
+    privileges,
 };
 
 /// Everything that is to run.
@@ -153,6 +154,19 @@ impl Plan {
             return Err(
                 source.error(&[Step::Key("group")], "group needs user: name the user to change to as well")
             );
+        }
+        let known = [
+            ("user", &user, args.user.is_some(), privileges::is_user as fn(&str) -> bool),
+            ("group", &group, args.group.is_some(), privileges::is_group),
+        ];
+        for (key, name, by_flag, exists) in known {
+            let Some(name) = name.as_deref().filter(|name| !exists(name)) else { continue };
+            let why = format!("{key} '{name}' does not exist on this system");
+            return Err(if by_flag {
+                flag(format!("--{key}: {why}"))
+            } else {
+                source.error(&[Step::Key(key)], why)
+            });
         }
         let development = args.dev || file.development.unwrap_or(false);
         let no_new_privileges = args.no_new_privileges.or(file.no_new_privileges).unwrap_or(true);
@@ -374,6 +388,11 @@ mod tests {
         let said = error("\nlisten = 'nonsense'\n");
         assert!(said.starts_with("hayate.toml:2: 'nonsense' is no address"), "{said}");
         assert!(error("group = 'staff'\n").starts_with("hayate.toml:1: group needs user"));
+        assert!(error("\nuser = 'no-such'\n").starts_with("hayate.toml:2: user 'no-such' does not exist"));
+        assert!(
+            error("user = 'root'\ngroup = 'no-such'\n")
+                .starts_with("hayate.toml:2: group 'no-such' does not exist")
+        );
         let said = error("[[app]]\nroot = 'site'\nfront_controller = '../worker.php'\n");
         assert!(said.contains("outside the document root"), "{said}");
         let said = error("[[app]]\nroot = 'site'\nhosts = ['a b']\n");
