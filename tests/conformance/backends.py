@@ -76,6 +76,12 @@ def ini_arguments(ini: Settings) -> list[str]:
     return [argument for key, value in ini.items() for argument in ("-d", f"{key}={value}")]
 
 
+def within_open_basedir(ini: Settings, file: pathlib.Path) -> Settings:
+    """The settings, with the file among what open_basedir allows, if that restricts anything."""
+    allowed = ini.get("open_basedir")
+    return {**ini, "open_basedir": f"{allowed}:{file}"} if allowed else ini
+
+
 def run_process(command: list[str], env: Settings, cwd: pathlib.Path, stdin: bytes = b"") -> tuple[bytes, str]:
     """(standard output, "" or why it is incomplete) of a process group that may live for TIMEOUT.
 
@@ -164,10 +170,10 @@ class PhpCgi(Backend):
         for name, value in request.headers:
             key = name.upper().replace("-", "_")
             env[key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"] = value
-        command = [f"/usr/bin/php-cgi{PHP_VERSION}", *ini_arguments(ini)]
         if self.in_function:
             worker = shutil.copyfile(WORKER, self.tree / WORKER_NAME)
-            command += ["-d", f"auto_prepend_file={worker}"]
+            ini = {**within_open_basedir(ini, worker), "auto_prepend_file": str(worker)}
+        command = [f"/usr/bin/php-cgi{PHP_VERSION}", *ini_arguments(ini)]
         output, broken = run_process(command, env, self.tree, request.body)
         return self._response(output, broken)
 
@@ -189,6 +195,9 @@ class PhpCgi(Backend):
 
 class Http(Backend):
     """A web server with one PHP process, restarted for each set of settings. Subclasses say which server."""
+
+    #: A second run meets what a process keeps, above all the script in OPcache.
+    runs = 2
 
     def __init__(self, tree: pathlib.Path) -> None:
         super().__init__(tree)

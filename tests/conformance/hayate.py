@@ -14,7 +14,7 @@ import socket
 
 from lib.servers import Hayate, Server
 
-from .backends import TIMEOUT, WORKER, WORKER_NAME, Http, Setting, Settings
+from .backends import TIMEOUT, WORKER, WORKER_NAME, Http, Setting, Settings, within_open_basedir
 from .phpt import Request
 
 #: What a process is given to serve that is to serve nothing.
@@ -66,6 +66,7 @@ class HayateWorker(Http):
         self._restarts = {}
         if self.restore:
             env = {**env, "CONFORMANCE_RESTORE": "1"}
+        ini = within_open_basedir(ini, worker)
         return Hayate(self.tree, ini=ini, workers=1, worker=worker, args=[*_environment(env), *self.arguments])
 
     def prepare(self, script: str, setting: Setting) -> None:

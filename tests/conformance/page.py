@@ -35,8 +35,8 @@ def _table(head: list[str], rows: list[list[object]]) -> list[str]:
 
 def _summary(report: Report) -> list[str]:
 
-    def later(name: str) -> str | int:
-        return len(report.unsteady(name)) if report.runs[name].times > 1 else "-"
+    def as_there(name: str) -> int:
+        return len(report.unsteady(name)) - len(report.unsteady_here(name))
 
     servers = report.servers()
     passed = len(report.passes(BASELINE))
@@ -47,7 +47,8 @@ def _summary(report: Report) -> list[str]:
         ["need the global scope", *(len(report.in_function(name)) or "-" for name in servers)],
         ["fail, for the reasons below", *(len(report.failures(name)) for name in servers)],
         ["runs of each test in one process", *(report.runs[name].times for name in servers)],
-        ["a later run goes another way than the first", *(later(name) for name in servers)],
+        ["a later run goes another way than the first", *(len(report.unsteady(name)) for name in servers)],
+        ["of these, as in php-fpm", *("" if name == REFERENCE else as_there(name) for name in servers)],
     ]
     tests, skipped = len(report.runs[BASELINE].outcomes), 0
     for outcome in report.runs[BASELINE].outcomes.values():
@@ -103,8 +104,8 @@ def _later(report: Report) -> list[str]:
     """Which later runs go another way: each one where nothing is kept, by kind where state is kept."""
     lines = []
     for name in report.servers():
-        different = report.unsteady(name)
-        if not different:
+        different = report.unsteady_here(name)
+        if name == REFERENCE or not different:
             continue
         if name == KEEPS_STATE:
             kinds = collections.Counter(_kind(report.runs[name].outcomes[test].later) for test in different)

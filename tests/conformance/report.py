@@ -47,6 +47,11 @@ class Report:
         """Tests of which a later run in the same process did not go as the first, sorted."""
         return sorted(name for name, outcome in self.runs[backend].outcomes.items() if outcome.later)
 
+    def unsteady_here(self, backend: str) -> list[str]:
+        """Those of the unsteady that are steady through the reference server, or all where it was not run."""
+        there = set(self.unsteady(REFERENCE)) if REFERENCE in self.runs and backend != REFERENCE else set()
+        return [name for name in self.unsteady(backend) if name not in there]
+
     def only_here(self, backend: str) -> list[str]:
         """Those of the regressions that pass through the reference server too, or all where it was not run."""
         missed = self.regressions(backend)
@@ -68,7 +73,7 @@ class Report:
     def unexplained(self, backend: str) -> list[str]:
         """Failures, and later runs that went another way where no state is kept, without an accepted reason."""
         failures = [name for name in self.failures(backend) if name not in self.accepted]
-        unsteady = [] if backend == KEEPS_STATE else self.unsteady(backend)
+        unsteady = [] if backend == KEEPS_STATE else self.unsteady_here(backend)
         return sorted({*failures, *(name for name in unsteady if name not in self.accepted_later)})
 
     def outdated(self) -> list[str]:
@@ -111,6 +116,7 @@ class Report:
                     "need_the_global_scope": self.in_function(name),
                     "not_for_this_server": {test: run.outcomes[test].why for test in self.skipped_here(name)},
                     "later_runs_differ": {test: run.outcomes[test].later for test in self.unsteady(name)},
+                    "later_runs_differ_but_not_in_php_fpm": self.unsteady_here(name),
                     "processes_replaced_after": run.replaced,
                     "passes_here_and_fails_in_php_cgi": sorted(self.passes(name) - self.passes(BASELINE)),
                 }
@@ -192,10 +198,11 @@ class Report:
         count = sum(outcome.status not in ("skip", "borked") for outcome in run.outcomes.values())
         different = self.unsteady(name)
         head = f"{name}: {count} tests were run {run.times} times in one process"
-        lines = [f"{head}; of {len(different)} a later run differs"]
+        here = set(self.unsteady_here(name))
+        lines = [f"{head}; of {len(different)} a later run differs, of {len(here)} not in {REFERENCE}"]
         for test in different:
             reason = f" (accepted: {self.accepted_later[test]})" if test in self.accepted_later else ""
-            lines.append(f"    {test}: {run.outcomes[test].later}{reason}")
+            lines.append(f"  {'!' if test in here else '='} {test}: {run.outcomes[test].later}{reason}")
         if run.replaced:
             lines.append("  processes were replaced:")
             lines += [f"    {len(tests):5}  {cause}" for cause, tests in sorted(run.replaced.items())]
