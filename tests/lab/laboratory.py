@@ -29,6 +29,8 @@ class Laboratory:
         self.dir = directory
         self.data = directory / "lab"
         self.temporary = directory / "tmp"
+        #: What the fixture of a test had it print.
+        self.printed = ""
         self.temporary.mkdir()
         self.temporary.chmod(0o755)
         shutil.copytree(REPOSITORY / "lab", self.data)
