@@ -12,6 +12,7 @@
  * way): then worker_boot() ends the request, and the process or its present state.
  */
 #include "host.h"
+#include "explain.h"
 
 #include "ext/standard/basic_functions.h"
 #include "ext/standard/php_filestat.h"
@@ -37,6 +38,9 @@ static bool leaving;
 /* This process was forked for one request. */
 static bool forked;
 static bool in_request;
+/* When the request before was over. A rewind leaves it alone. */
+static uint64_t *over_at;
+static uint64_t rewind_ns;
 static HashTable *boot_shutdown_functions;
 /* A bail-out was caught while the request was being ended: the engine was unwound at a place where it usually ends. In
  * which step, NULL otherwise. */
@@ -50,6 +54,16 @@ bool handle_reached(void)
 bool handle_in_request(void)
 {
 	return in_request;
+}
+
+uint64_t handle_rewind_ns(void)
+{
+	return rewind_ns;
+}
+
+bool handle_warming(void)
+{
+	return booted && !reached;
 }
 
 /*
@@ -161,6 +175,14 @@ static void end_boot(void)
 	boot_shutdown_functions = BG(user_shutdown_function_names);
 	BG(user_shutdown_function_names) = NULL;
 	keep_boot_settings();
+	booted = true;
+	const char *unshareable = zygote_is_worker() ? NULL : zygote_unshareable();
+	if (unshareable != NULL) {
+		char why[512];
+		snprintf(why, sizeof why, "the boot %s", unshareable);
+		zygote_boot_again(HY_AGAIN_PRIVATE, why);
+	}
+	zygote_baseline();
 }
 
 static void begin_request(void)
@@ -219,6 +241,7 @@ static void run_step(const char *name, void (*run)(void))
 /* In the order of php_request_shutdown(), as far as it applies to a process that goes on. */
 static void end_request(void)
 {
+	explain_handler_over();
 	step(php_call_shutdown_functions);
 	step(php_free_shutdown_functions);
 	step(php_output_end_all);
@@ -320,6 +343,9 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 	struct hy_worker *record = hy_ring_record();
 	hy_ring_state(HY_WORKER_REWINDING);
 	uint64_t started = hy_now();
+	if (over_at != NULL) {
+		*over_at = started;
+	}
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
 	EG(current_execute_data) = NULL;
 	step(php_call_shutdown_functions);
@@ -330,10 +356,16 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 	if (forked) {
 		/* What the process leaves behind ends with it, but for what it told others. */
 		record->rewinds++;
+		if (opcache_reset_called()) {
+			leave_process(HY_RETIRED_REWIND_OPCACHE);
+		}
 		_exit(doubt == REWIND_CONNECTION ? FORKED_RETIRED + HY_RETIRED_REWIND_CONNECTION : FORKED_SERVED);
 	}
 	if (doubt != REWIND_SURE) {
 		leave_process(retired_for(doubt));
+	}
+	if (opcache_reset_called()) {
+		leave_process(HY_RETIRED_REWIND_OPCACHE);
 	}
 	if (unsure != NULL) {
 		log_format("A fatal error ended a step at the end of a request (%s); this worker is replaced.", unsure);
@@ -407,6 +439,16 @@ static bool fork_for_requests(void)
 /* The application has booted and is warm. Returns in a worker: false if it has to leave at once. */
 static bool begin_work(void)
 {
+	const char *left = zygote_unshareable();
+	if (left != NULL) {
+		char why[512];
+		snprintf(why, sizeof why, "a warm-up request %s and left it so", left);
+		zygote_boot_again(HY_AGAIN_COLD, why);
+	}
+	if (options.rewind != REWIND_OFF && zygote_threads() > 1) {
+		/* It would write to memory that is being put back; and a fork would lose it. */
+		worker_exit(HY_RETIRED_REWIND_THREADS);
+	}
 	if (!zygote_is_worker()) {
 		zygote_adopt();
 	} else {
@@ -434,6 +476,7 @@ static bool begin_work(void)
 	if (wrong != NULL) {
 		zygote_failed(wrong);
 	}
+	over_at = rewind_keep(sizeof *over_at);
 	rewind_verify(options.rewind_verify, log_line);
 	long rewinds = rewind_point();
 	if (rewinds < 0) {
@@ -446,6 +489,10 @@ static bool begin_work(void)
 	record->copy_ns = counters->copy_ns;
 	record->cold_pages = counters->cold_pages;
 	record->hot_pages = counters->hot_pages;
+	if (rewinds > 0) {
+		rewind_ns = over_at == NULL ? 0 : hy_now() - *over_at;
+		explain_rewound();
+	}
 	if (rewind_doubt_after() != REWIND_SURE) {
 		worker_exit(retired_for(rewind_doubt_after()));
 	}
@@ -471,8 +518,8 @@ PHP_FUNCTION(hayate_handle_request)
 	}
 	if (!reached) {
 		if (!booted) {
+			explain_boot_over();
 			end_boot();
-			booted = true;
 		}
 		if (!warmup_next(&request.exchange) && !begin_work()) {
 			goto leave;
@@ -499,6 +546,7 @@ PHP_FUNCTION(hayate_handle_request)
 	ZVAL_COPY_VALUE(&error_handler, &EG(user_error_handler));
 	ZVAL_UNDEF(&EG(user_error_handler));
 	begin_request();
+	explain_handler_begins();
 	ZVAL_COPY_VALUE(&EG(user_error_handler), &error_handler);
 	zend_call_function(&call, &cache);
 	leave_if_out_of_memory();

@@ -87,9 +87,11 @@ void functions_startup(void);        /* module start-up: wraps filter_input() an
 PHP_FUNCTION(hayate_handle_request);
 bool handle_reached(void); /* whether the worker script ever called hayate_handle_request() */
 bool handle_in_request(void);
+bool handle_warming(void); /* the boot is over, and warm-up requests are being handled */
 /* Worker mode with rewind: the script was unwound or ended after the point. Rewinds, or ends the process. */
 void handle_script_over(bool fatal) __attribute__((noreturn));
-bool handle_leaving(void); /* the script was told that there are no more requests */
+uint64_t handle_rewind_ns(void); /* what the rewind before this request took, clean-up included; 0: there was none */
+bool handle_leaving(void);       /* the script was told that there are no more requests */
 
 /* snapshot.c */
 struct snapshot_marks {
@@ -97,6 +99,7 @@ struct snapshot_marks {
 	zend_long resources;
 };
 extern struct snapshot_marks snapshot_marks;
+void snapshot_prepare(void); /* once, before the snapshot or the first fork for a request */
 /* NULL, or what failed. */
 const char *snapshot_take(enum rewind_tracking tracking);
 /* At the point, in the process that will be rewound: whether what snapshot_take() found still holds. */
@@ -119,6 +122,7 @@ void user_ini_activate(const char *script);
 void opcache_before_startup(void); /* module start-up: before zend extensions start */
 void opcache_after_startup(void);
 void opcache_after_fork(void);
+bool opcache_reset_called(void);  /* worker mode: by the request that ends now */
 void opcache_after_bailout(void); /* gives back locks that a fatal error may have left */
 
 /* zygote.c */
@@ -128,9 +132,12 @@ void zygote_snapshot(void);          /* copies the booted application, or turns 
 void zygote_failed(const char *why); /* tells the pool and exits */
 void zygote_worker_ready(void);      /* private boot: tells the pool that this worker serves now */
 bool zygote_is_worker(void);
-const char *zygote_unshareable(void); /* NULL, or what the boot opened that a fork must not share */
-void zygote_needs_private_boot(const char *why);
-void zygote_baseline(void); /* notes the descriptors that are there before the boot */
+void zygote_booting(void);            /* before PHP code runs */
+void zygote_baseline(void);           /* what is open now is in order */
+const char *zygote_unshareable(void); /* NULL, or what was done since then that processes must not share */
+int zygote_threads(void);
+/* Tells the pool to start it again in another way, and exits. Safe in a signal handler. */
+void zygote_boot_again(enum hy_again how, const char *why) __attribute__((noreturn));
 
 /* worker.c */
 void worker_classic(void);                  /* serves until it retires; does not return */

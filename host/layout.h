@@ -35,7 +35,7 @@
 
 #define HY_MAGIC 0x0001455441594148ull /* "HAYATE\1\0" read as a little-endian word */
 /* Raised with every change to this file that an old binary would misread; checked when the host starts. */
-#define HY_LAYOUT_VERSION 2u
+#define HY_LAYOUT_VERSION 3u
 
 #define HY_LINE 128
 #define HY_MAX_WORKERS 1024u
@@ -245,14 +245,18 @@ enum hy_message_type {
 	HY_MSG_KILL = 2, /* worker, value = signal number */
 	HY_MSG_QUIT = 3, /* kill what is left, exit */
 	/* from the zygote */
-	HY_MSG_READY = 16,       /* booted; text = PHP version */
-	HY_MSG_BOOT_FAILED = 17, /* text says why; the zygote exits next */
-	HY_MSG_PRIVATE_BOOT =
-	    18,             /* the boot opened what cannot be shared (text says what): start again with --boot private */
-	HY_MSG_FORKED = 19, /* worker, pid */
+	HY_MSG_READY = 16,        /* booted; text = PHP version */
+	HY_MSG_BOOT_FAILED = 17,  /* text says why; the zygote exits next */
+	HY_MSG_BOOT_AGAIN = 18,   /* worker or UINT32_MAX, value = enum hy_again, text says why; the sender exits next */
+	HY_MSG_FORKED = 19,       /* worker, pid */
 	HY_MSG_FORK_FAILED = 20,  /* worker, value = errno */
 	HY_MSG_EXITED = 21,       /* worker, pid, value = wait status */
 	HY_MSG_WORKER_READY = 22, /* worker: only with --boot private, its boot reached the first hayate_handle_request() */
+};
+/* How a boot is to be done again. */
+enum hy_again {
+	HY_AGAIN_PRIVATE = 1, /* with --boot private: the boot opened what processes must not share */
+	HY_AGAIN_COLD = 2,    /* without warm-up requests: they left behind what must not be in a snapshot, or failed */
 };
 #define HY_MESSAGE_TEXT 4000
 struct hy_message {

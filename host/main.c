@@ -119,7 +119,7 @@ int main(int argc, char **argv)
 	if (hayate_sapi.startup(&hayate_sapi) == FAILURE) {
 		zygote_failed("PHP could not start; its messages are in the log above");
 	}
-	zygote_baseline();
+	zygote_booting();
 	if (options.worker_mode && !options.private_boot) {
 		worker_boot();
 	}

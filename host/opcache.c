@@ -8,6 +8,10 @@
  * Processes that use opcache's shared memory hold a read lock on a file; fcntl locks do not pass through a fork, but
  * opcache's note that the lock is held does. A worker forked in the middle of a request takes the lock itself, or
  * opcache could restart its memory under it.
+ *
+ * opcache restarts its memory at the start of a PHP request that finds nobody using it. In worker mode there is no such
+ * moment, and the booted application points into that memory. So opcache_reset() is taken for what it means: that the
+ * application is to boot anew. The pool does that, with opcache memory of its own.
  */
 #include "host.h"
 
@@ -16,6 +20,19 @@
 #include <unistd.h>
 
 static int lock_file = -1;
+static zif_handler reset_handler;
+static bool reset_called;
+
+static ZEND_FUNCTION(noted_opcache_reset)
+{
+	reset_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+	reset_called |= Z_TYPE_P(return_value) == IS_TRUE;
+}
+
+bool opcache_reset_called(void)
+{
+	return reset_called;
+}
 
 void opcache_before_startup(void)
 {
@@ -25,6 +42,11 @@ void opcache_before_startup(void)
 void opcache_after_startup(void)
 {
 	sapi_module.name = HAYATE_SAPI_NAME;
+	zend_function *reset = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("opcache_reset"));
+	if (options.worker_mode && reset != NULL && reset->type == ZEND_INTERNAL_FUNCTION) {
+		reset_handler = reset->internal_function.handler;
+		reset->internal_function.handler = ZEND_FN(noted_opcache_reset);
+	}
 	DIR *fds = opendir("/proc/self/fd");
 	if (fds == NULL) {
 		return;

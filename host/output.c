@@ -85,6 +85,30 @@ static bool is_status(const sapi_header_struct *h)
 	return h->header_len > 7 && strncasecmp(h->header, "Status:", 7) == 0;
 }
 
+static void put_header(struct writer *to, const char *name, uint16_t name_len, const char *value, uint32_t value_len)
+{
+	put(to, &name_len, sizeof name_len);
+	put(to, &value_len, sizeof value_len);
+	put(to, name, name_len);
+	put(to, value, value_len);
+}
+
+/* Server-Timing, for whoever develops: waiting for a worker, PHP up to here, the rewind before. In ms. */
+static void put_timing(struct writer *to)
+{
+	const struct hy_slot *slot = request.exchange.slot;
+	char value[160];
+	uint64_t before = handle_rewind_ns();
+	uint64_t php = hy_now() - slot->claimed_at - slot->blocked_ns;
+	int len = snprintf(value, sizeof value, "queue;dur=%.3f, php;dur=%.3f",
+	                   (double)(slot->claimed_at - slot->submitted_at) / 1e6, (double)php / 1e6);
+	if (before != 0) {
+		len += snprintf(value + len, sizeof value - (size_t)len, ", rewind;dur=%.3f;desc=\"after the request before\"",
+		                (double)before / 1e6);
+	}
+	put_header(to, "Server-Timing", sizeof "Server-Timing" - 1, value, (uint32_t)len);
+}
+
 int output_send_headers(sapi_headers_struct *headers)
 {
 	if (request.exchange.slot == NULL || request.answered) {
@@ -129,12 +153,11 @@ int output_send_headers(sapi_headers_struct *headers)
 		while (value < end && (*value == ' ' || *value == '\t')) {
 			value++;
 		}
-		uint16_t name_len = (uint16_t)MIN(colon - h->header, UINT16_MAX);
-		uint32_t value_len = (uint32_t)(end - value);
-		put(&to, &name_len, sizeof name_len);
-		put(&to, &value_len, sizeof value_len);
-		put(&to, h->header, name_len);
-		put(&to, value, value_len);
+		put_header(&to, h->header, (uint16_t)MIN(colon - h->header, UINT16_MAX), value, (uint32_t)(end - value));
+		head.headers++;
+	}
+	if (options.development) {
+		put_timing(&to);
 		head.headers++;
 	}
 	if (to.full) {

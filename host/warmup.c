@@ -1,12 +1,24 @@
 /*
  * Warm-up requests: what a first visitor would pay for is paid for before the snapshot. They run in the booting process
  * without a front, one after the other, with state kept; the application can tell them by $_SERVER['HAYATE_WARMUP'].
+ * They are a help, never a condition: when one fails, hangs, or leaves open what workers must not share, the pool has
+ * the application booted again without them.
  */
 #include "host.h"
 
+#include <signal.h>
 #include <string.h>
+#include <unistd.h>
+
+/* What takes longer than this waits for something that will not come before there are visitors. */
+#define SECONDS 30
 
 static size_t next;
+
+static void too_long(int signal)
+{
+	zygote_boot_again(HY_AGAIN_COLD, "the warm-up requests took more than 30 seconds");
+}
 
 static char *put(char *to, uint16_t field, const char *name, const char *value)
 {
@@ -23,7 +35,13 @@ static char *put(char *to, uint16_t field, const char *name, const char *value)
 bool warmup_next(struct hy_exchange *exchange)
 {
 	if (next >= options.warmup_count) {
+		alarm(0);
+		signal(SIGALRM, SIG_DFL);
 		return false;
+	}
+	if (next == 0) {
+		signal(SIGALRM, too_long);
+		alarm(SECONDS);
 	}
 	const char *target = options.warmup[next++];
 	char script[PATH_MAX], path[4096];

@@ -1,5 +1,6 @@
 /* A worker's life: the loop of classic mode, the boot of worker mode, when to retire, and the end. */
 #include "host.h"
+#include "explain.h"
 
 #include "php_main.h"
 #include "zend_stream.h"
@@ -39,6 +40,9 @@ enum hy_retired worker_after_request(void)
 			return HY_RETIRED_MAX_MEMORY;
 		}
 	}
+	if (opcache_reset_called()) {
+		return HY_RETIRED_REWIND_OPCACHE;
+	}
 	if (options.max_requests != 0 && served >= options.max_requests) {
 		return HY_RETIRED_MAX_REQUESTS;
 	}
@@ -49,6 +53,7 @@ void worker_exit(enum hy_retired why)
 {
 	__atomic_store_n(&hy_ring_record()->retired, (uint32_t)why, __ATOMIC_RELAXED);
 	hy_ring_state(HY_WORKER_RETIRING);
+	explain_retires(why);
 	/* Persistent connections are closed politely. The rest of PHP's shutdown is for a process that goes on. */
 	zend_try
 	{
@@ -121,10 +126,16 @@ void worker_boot(void)
 	}
 	/* A boot may take as long as it needs; requests have their own time. */
 	zend_set_timeout(0, 1);
+	explain_boot_begins();
 	bool fatal = run_script();
 	if (!handle_reached()) {
 		char why[1024];
 		const char *said = PG(last_error_message) != NULL ? ZSTR_VAL(PG(last_error_message)) : NULL;
+		if (handle_warming()) {
+			snprintf(why, sizeof why, "a warm-up request ended the worker script%s%s", said ? ": " : "",
+			         said ? said : "");
+			zygote_boot_again(HY_AGAIN_COLD, why);
+		}
 		snprintf(why, sizeof why, "the worker script %s ended before its first hayate_handle_request()%s%s%s",
 		         options.worker_script, said ? ": " : "", said ? said : "",
 		         said ? "" : "; it must call hayate_handle_request($handler) in a loop");

@@ -5,9 +5,10 @@
  * It promises to do nothing else: it serves no request and never runs PHP code after its boot. Workers die with it, and
  * it dies with the front, so nothing outlives the server. If the boot opened something that processes must not share (a
  * database connection, a pipe, a thread), it says so instead of forking; the pool then starts it again with --boot
- * private.
+ * private. If a warm-up request did, it is started again without warm-up requests.
  */
 #include "host.h"
+#include "explain.h"
 
 #include "ext/random/php_random.h"
 
@@ -26,7 +27,11 @@
 
 #define MAX_FDS 1024
 static bool worker;
+/* What was open before PHP code ran: libraries' and our own. */
+static bool own[MAX_FDS];
+/* What was open, and how many threads there were, when it was last found to be in order. */
 static bool baseline[MAX_FDS];
+static int baseline_threads;
 static pid_t pids[HY_MAX_WORKERS];
 /* The booted application was copied: workers are rewound to it. */
 static bool snapshot_taken;
@@ -54,9 +59,12 @@ void zygote_failed(const char *why)
 	_exit(70);
 }
 
-void zygote_needs_private_boot(const char *why)
+void zygote_boot_again(enum hy_again how, const char *why)
 {
-	send_message((struct hy_message){.type = HY_MSG_PRIVATE_BOOT}, why);
+	send_message((struct hy_message){.type = HY_MSG_BOOT_AGAIN,
+	                                 .worker = worker ? hy_ring_worker() : UINT32_MAX,
+	                                 .value = (int32_t)how},
+	             why);
 	_exit(0);
 }
 
@@ -92,9 +100,23 @@ static bool note(int fd, void *to)
 	return true;
 }
 
+int zygote_threads(void)
+{
+	struct stat st;
+	/* One link for each thread, and two more for the directory itself. */
+	return stat("/proc/self/task", &st) == 0 ? (int)st.st_nlink - 2 : 1;
+}
+
 void zygote_baseline(void)
 {
 	each_fd(note, NULL);
+	baseline_threads = zygote_threads();
+}
+
+void zygote_booting(void)
+{
+	zygote_baseline();
+	memcpy(own, baseline, sizeof own);
 }
 
 /* A file that is only read, or only appended to, may be shared; anything with state of its own may not. */
@@ -113,7 +135,7 @@ static bool judge(int fd, void *to)
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
 	ssize_t n = readlink(path, target, sizeof target - 1);
 	target[n > 0 ? n : 0] = '\0';
-	snprintf(to, 256, "the boot opened %s (descriptor %d), which processes must not share", target, fd);
+	snprintf(to, 256, "opened %s (descriptor %d), which processes must not share", target, fd);
 	return false;
 }
 
@@ -122,14 +144,33 @@ const char *zygote_unshareable(void)
 	static char why[256];
 	why[0] = '\0';
 	each_fd(judge, why);
-	if (why[0] == '\0') {
-		struct stat st;
-		/* One link for each thread, and two more for the directory itself. */
-		if (stat("/proc/self/task", &st) == 0 && st.st_nlink > 3) {
-			snprintf(why, sizeof why, "the boot started a thread, which a fork would lose");
-		}
+	if (why[0] == '\0' && zygote_threads() > baseline_threads) {
+		snprintf(why, sizeof why, "started a thread, which a fork would lose");
 	}
 	return why[0] == '\0' ? NULL : why;
+}
+
+/*
+ * Workers must not share the position in a file that the boot opened, nor a lock on it: each opens it for itself. PHP
+ * goes on with the same number at the same place.
+ */
+static bool reopen(int fd, void *to)
+{
+	char path[64];
+	struct stat st;
+	if ((fd < MAX_FDS && own[fd]) || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || fcntl(fd, F_GET_SEALS) >= 0) {
+		return true;
+	}
+	int flags = fcntl(fd, F_GETFL), keep = fcntl(fd, F_GETFD);
+	off_t at = lseek(fd, 0, SEEK_CUR);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	int again = open(path, (flags & (O_ACCMODE | O_APPEND | O_NONBLOCK)) | O_CLOEXEC);
+	if (again < 0 || lseek(again, at, SEEK_SET) != at || dup3(again, fd, keep & FD_CLOEXEC ? O_CLOEXEC : 0) < 0) {
+		*(int *)to = fd;
+		return false;
+	}
+	close(again);
+	return true;
 }
 
 /* In the child: a worker from here on. */
@@ -144,6 +185,11 @@ static void become_worker(uint32_t number, pid_t zygote, const sigset_t *signals
 	}
 	sigprocmask(SIG_SETMASK, signals, NULL);
 	hy_ring_join(number);
+	int shared_file = -1;
+	each_fd(reopen, &shared_file);
+	if (wrong == NULL && shared_file >= 0) {
+		wrong = "a file that the boot opened cannot be opened again, and workers must not share a position in it";
+	}
 	if (wrong != NULL) {
 		zygote_failed(wrong);
 	}
@@ -259,10 +305,16 @@ void zygote_run(void)
 
 void zygote_snapshot(void)
 {
+	if (options.rewind != REWIND_OFF) {
+		snapshot_prepare();
+	}
 	if (options.rewind == REWIND_OFF || options.rewind == REWIND_FORK) {
+		explain_boot_stands(false, 0);
 		return;
 	}
+	uint64_t started = hy_now();
 	const char *wrong = snapshot_take(options.rewind);
+	explain_boot_stands(wrong == NULL, hy_now() - started);
 	if (wrong != NULL) {
 		log_format("Rewind is not possible here: %s. Each request runs in a process of its own instead.", wrong);
 		options.rewind = REWIND_FORK;
@@ -273,10 +325,6 @@ void zygote_snapshot(void)
 
 void zygote_adopt(void)
 {
-	const char *why = zygote_unshareable();
-	if (why != NULL) {
-		zygote_needs_private_boot(why);
-	}
 	zygote_snapshot();
 	zygote_run();
 }

@@ -149,7 +149,9 @@ struct control {
 	bool cloexec[MAX_FDS];
 	bool lost_fd[MAX_FDS]; /* closed or replaced since the point */
 	bool peer_fd[MAX_FDS]; /* a socket or pipe: using it cannot be taken back */
-	bool any_lost;
+	bool held_fd[MAX_FDS]; /* a lock on it was held at the point */
+	bool lock_fd[MAX_FDS]; /* locked or unlocked since the point */
+	bool any_lost, any_lock;
 	struct rewind_range gaps[MAX_FDS / 2]; /* [start, end): numbers free at the point */
 	size_t gap_count;
 	struct {

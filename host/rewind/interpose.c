@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -288,6 +289,35 @@ EXPORT int closedir(DIR *directory)
 	losing(dirfd(directory));
 	return libc_closedir(directory);
 }
+
+/* Locks on files that the boot opened. One that was held at the point already belongs to whoever took it (opcache), and
+ * may be taken and given back by the same. */
+static void locking(int fd)
+{
+	struct control *c = watching();
+	if (c != NULL && (unsigned)fd < COPIES_FROM && c->known_fd[fd] && !c->lost_fd[fd] && !c->held_fd[fd]) {
+		c->lock_fd[fd] = c->any_lock = true;
+	}
+}
+
+EXPORT int flock(int fd, int operation)
+{
+	locking(fd);
+	return (int)syscall(SYS_flock, fd, operation);
+}
+
+EXPORT int fcntl(int fd, int command, ...)
+{
+	va_list rest;
+	va_start(rest, command);
+	void *with = va_arg(rest, void *);
+	va_end(rest);
+	if (command == F_SETLK || command == F_SETLKW || command == F_OFD_SETLK || command == F_OFD_SETLKW) {
+		locking(fd);
+	}
+	return (int)syscall(SYS_fcntl, fd, command, with);
+}
+EXPORT int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl")));
 
 EXPORT ssize_t read(int fd, void *to, size_t len)
 {

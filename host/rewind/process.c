@@ -10,6 +10,7 @@
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -52,6 +53,21 @@ static bool each_descriptor(void (*visit)(int fd))
 	return n == 0 && count <= MAX_FDS;
 }
 
+/* Whether this process or descriptor holds a lock: Documentation/filesystems/proc.rst, fdinfo. */
+static bool holds_lock(int fd)
+{
+	char text[2048];
+	char path[64];
+	snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+	long info = SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+	long n = info < 0 ? -1 : SYS3(SYS_read, info, text, sizeof text - 1);
+	if (info >= 0) {
+		SYS1(SYS_close, info);
+	}
+	text[n > 0 ? n : 0] = '\0';
+	return strstr(text, "\nlock:") != NULL;
+}
+
 static bool too_high;
 
 static void know(int fd)
@@ -68,6 +84,7 @@ static void know(int fd)
 		return;
 	}
 	/* Output and log go to whoever started us, and are meant to be used. */
+	c->held_fd[fd] = holds_lock(fd);
 	c->peer_fd[fd] = fd > STDERR_FILENO && (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode));
 	long at = SYS3(SYS_lseek, fd, 0, SEEK_CUR);
 	long flags = SYS3(SYS_fcntl, fd, F_GETFL, 0);
@@ -127,6 +144,9 @@ const char *process_note(void)
 	memset(c->known_fd, 0, sizeof c->known_fd);
 	memset(c->copy_of, 0, sizeof c->copy_of);
 	memset(c->peer_fd, 0, sizeof c->peer_fd);
+	memset(c->held_fd, 0, sizeof c->held_fd);
+	memset(c->lock_fd, 0, sizeof c->lock_fd);
+	c->any_lock = false;
 	c->offset_count = 0;
 	if (!each_descriptor(know)) {
 		return "/proc/self/fd cannot be read, or there are more than 1024 descriptors";
@@ -225,6 +245,19 @@ void process_restore(void)
 			}
 		}
 		c->any_lost = false;
+	}
+	if (c->any_lock) {
+		/* As the kernel does when a process ends. */
+		for (int fd = 0; fd < COPIES_FROM; fd++) {
+			if (c->lock_fd[fd]) {
+				c->lock_fd[fd] = false;
+				struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+				SYS3(SYS_fcntl, fd, F_SETLK, &all);
+				SYS3(SYS_fcntl, fd, F_OFD_SETLK, &all);
+				SYS2(SYS_flock, fd, LOCK_UN);
+			}
+		}
+		c->any_lock = false;
 	}
 	for (size_t i = 0; i < c->offset_count; i++) {
 		SYS3(SYS_lseek, c->offsets[i].fd, c->offsets[i].at, SEEK_SET);

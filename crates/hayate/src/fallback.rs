@@ -35,13 +35,13 @@ pub struct Replacement {
     pub app: App,
     /// The new one, booted.
     pub new: Arc<Generation>,
-    /// What is to be said of it.
-    pub fallback: Fallback,
+    /// What is to be said of it; `None` when it runs as before.
+    pub fallback: Option<Fallback>,
 }
 
 /// Sends an order as soon as workers of `generation` prove unfit to be rewound.
 pub fn watch(generation: &Arc<Generation>, orders: &mpsc::UnboundedSender<Order>) {
-    if generation.spec().rewind == Rewind::Off {
+    if generation.spec().mode == Mode::Classic {
         return;
     }
     let (mut unfit, orders) = (generation.unfit(), orders.clone());
@@ -75,7 +75,7 @@ fn slower(app: &App, forks_already: bool) -> Option<App> {
 pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -> Option<Replacement> {
     let name = app.spec.name.clone();
     let forks_already = old.status().rewind.is_some_and(|rewind| rewind.tracking == Some("fork"));
-    let mut next = slower(&app, forks_already);
+    let mut next = if unfit.renew { Some(app.clone()) } else { slower(&app, forks_already) };
     while let Some(app) = next {
         let to = if app.spec.mode == Mode::Classic { "classic" } else { "fork" };
         let open_files = old.spec().open_files;
@@ -87,12 +87,16 @@ pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -
                         old,
                         app,
                         new,
-                        fallback: Fallback { to, why: unfit.why, at },
+                        fallback: (!unfit.renew).then_some(Fallback { to, why: unfit.why, at }),
                     });
                 }
                 Err(error) => {
-                    tracing::error!(app = name, "it does not boot as {to} either: {error}");
                     new.kill().await;
+                    if unfit.renew {
+                        tracing::error!(app = name, "the old generation goes on serving: {error}");
+                        return None;
+                    }
+                    tracing::error!(app = name, "it does not boot as {to} either: {error}");
                 }
             },
             Err(error) => tracing::error!(app = name, "it cannot be started as {to}: {error}"),

@@ -183,7 +183,8 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
             Order::FallBack(..) if reload.is_some() => {}
             Order::FallBack(generation, unfit) => {
                 if let Some(app) = server.app_of(&generation) {
-                    tracing::warn!(app = app.spec.name, "{}; trying a slower way that is as safe", unfit.why);
+                    let next = if unfit.renew { "" } else { "; trying a slower way that is as safe" };
+                    tracing::warn!(app = app.spec.name, "{}{next}", unfit.why);
                     falling.spawn(fallback::boot(generation, app, unfit, Arc::clone(hub)));
                 }
             }

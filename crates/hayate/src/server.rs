@@ -212,16 +212,21 @@ impl Server {
         let (plan, access_log, apps) = {
             let mut running = self.running();
             let Some(i) = running.apps.iter().position(|other| Arc::ptr_eq(other, &old)) else { return new };
-            tracing::error!(
-                app = app.spec.name,
-                "{}. Until the next reload it runs {}",
-                fallback.why,
-                match fallback.to {
-                    "fork" => "with a fork for each request, which is slower",
-                    _ => "in classic mode, which boots it for each request",
+            match fallback {
+                Some(fallback) => {
+                    tracing::error!(
+                        app = app.spec.name,
+                        "{}. Until the next reload it runs {}",
+                        fallback.why,
+                        match fallback.to {
+                            "fork" => "with a fork for each request, which is slower",
+                            _ => "in classic mode, which boots it for each request",
+                        }
+                    );
+                    running.fallbacks.insert(app.spec.name.clone(), fallback);
                 }
-            );
-            running.fallbacks.insert(app.spec.name.clone(), fallback);
+                None => tracing::info!(app = app.spec.name, "booted anew"),
+            }
             running.plan.apps[i] = app;
             running.apps[i] = Arc::clone(&new);
             running.draining.push(Arc::clone(&old));

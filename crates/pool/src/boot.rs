@@ -17,8 +17,8 @@ use crate::{
 impl Supervisor {
     pub(crate) fn start_host(&mut self) {
         let shared = Arc::clone(&self.shared);
-        let boot = shared.table().boot;
-        match Host::start(&shared.spec, boot, &shared.ring, &self.hub) {
+        let boot = shared.table().boot.clone();
+        match Host::start(&shared.spec, &boot, &shared.ring, &self.hub) {
             Ok(host) => {
                 tracing::debug!(app = shared.spec.name, pid = host.pid, "zygote started");
                 shared.table().zygote = Some(host.pid);

@@ -16,6 +16,15 @@ pub(crate) enum Command {
     Quit,
 }
 
+/// In which way a boot is to be done again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// In each worker.
+    Private,
+    /// Without warm-up requests.
+    Cold,
+}
+
 /// What a zygote tells the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Message {
@@ -27,7 +36,11 @@ pub(crate) enum Message {
         worker: Option<u32>,
         why: String,
     },
-    PrivateBoot {
+    /// The boot is to be done again; the sender ends. Both may be asked for, one after the other.
+    BootAgain {
+        /// The worker that says so, when it boots by itself.
+        worker: Option<u32>,
+        how: Again,
         why: String,
     },
     Forked {
@@ -79,7 +92,15 @@ impl Message {
             HY_MSG_BOOT_FAILED => {
                 Message::BootFailed { worker: (worker != u32::MAX).then_some(worker), why: text()? }
             }
-            HY_MSG_PRIVATE_BOOT => Message::PrivateBoot { why: text()? },
+            HY_MSG_BOOT_AGAIN => Message::BootAgain {
+                worker: (worker != u32::MAX).then_some(worker),
+                how: match value as u32 {
+                    HY_AGAIN_PRIVATE => Again::Private,
+                    HY_AGAIN_COLD => Again::Cold,
+                    _ => return None,
+                },
+                why: text()?,
+            },
             HY_MSG_FORKED if pid > 1 => Message::Forked { worker, pid },
             HY_MSG_FORK_FAILED => Message::ForkFailed { worker, why: text()? },
             HY_MSG_EXITED => Message::Exited { worker, pid, status: value },

@@ -9,9 +9,8 @@ use tokio::{
 };
 
 use crate::{
-    channel::Message,
+    channel::{Again, Message},
     generation::{Shared, Table},
-    spec::Boot,
     supervisor::{Supervisor, TICK},
     worker::{Cause, Change},
 };
@@ -50,7 +49,8 @@ impl Supervisor {
         drop(table);
         let (label, served) = (cause.label(), record.requests);
         if let Cause::Doubt(doubt) = cause {
-            if first {
+            // A renewal is announced by whoever does it.
+            if first && !doubt.renews() {
                 tracing::warn!(
                     app = spec.name,
                     "{}; the worker was replaced instead of rewound ({label}; `hayate status` counts further ones). To avoid it: {}",
@@ -87,11 +87,22 @@ impl Supervisor {
         self.settle().await;
         let now = Instant::now();
         match self.said.take() {
-            Some(Message::PrivateBoot { why }) => {
-                tracing::warn!(app, "each worker boots by itself: {why}");
-                let mut table = self.shared.table();
-                table.boot = Boot::Private;
-                table.private_boot = Some(why);
+            Some(Message::BootAgain { how, why, .. }) => {
+                let boot = &mut self.shared.table().boot;
+                match how {
+                    Again::Private => {
+                        tracing::warn!(app, "each worker boots by itself: {why}");
+                        boot.private = Some(why);
+                    }
+                    Again::Cold => {
+                        tracing::warn!(
+                            app,
+                            "booting again without warm-up requests: {why}. Each request will load its classes anew; \
+                             release it where $_SERVER['HAYATE_WARMUP'] is set, or name paths that do without: warmup"
+                        );
+                        boot.cold = Some(why);
+                    }
+                }
                 self.host_at = now;
             }
             said if !host.ready => {

@@ -18,7 +18,7 @@ use tokio::{
 
 use crate::{
     rewind::{Rewind, RewindStatus, RewindTotals, Unfit, tracking_name},
-    spec::{Boot, Mode, Spec},
+    spec::{Boot, Spec},
     status::{Phase, Status, WorkerStatus, private_memory},
     supervisor::{Order, Supervisor},
     worker::Worker,
@@ -60,8 +60,6 @@ pub enum Health {
 pub(crate) struct Table {
     pub(crate) phase: Phase,
     pub(crate) boot: Boot,
-    /// Why each worker boots by itself, if so.
-    pub(crate) private_boot: Option<String>,
     pub(crate) php: Option<String>,
     pub(crate) zygote: Option<i32>,
     pub(crate) workers: BTreeMap<u32, Worker>,
@@ -114,8 +112,7 @@ impl Generation {
             ring,
             table: Mutex::new(Table {
                 phase: Phase::Booting,
-                boot: Boot::Shared,
-                private_boot: None,
+                boot: Boot::default(),
                 php: None,
                 zygote: None,
                 workers: BTreeMap::new(),
@@ -235,11 +232,9 @@ impl Generation {
             name: spec.name.clone(),
             state: table.phase,
             mode: spec.mode.name(),
-            boot: match (&spec.mode, table.boot) {
-                (Mode::Worker { .. }, Boot::Private) => "private",
-                _ => "shared",
-            },
-            private_boot: table.private_boot.clone(),
+            boot: if table.boot.private.is_some() { "private" } else { "shared" },
+            private_boot: table.boot.private.clone(),
+            cold_boot: table.boot.cold.clone(),
             rewind: (spec.rewind != Rewind::Off).then_some(rewind),
             php: table.php.clone(),
             zygote: table.zygote,

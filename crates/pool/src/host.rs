@@ -45,7 +45,7 @@ pub(crate) enum HostEvent {
 impl Host {
     /// Starts the host. Must run on the process' main thread: the kernel ends the host when the thread that started it ends
     /// (PR_SET_PDEATHSIG).
-    pub(crate) fn start(spec: &Spec, boot: Boot, ring: &Ring, hub: &Hub) -> io::Result<Host> {
+    pub(crate) fn start(spec: &Spec, boot: &Boot, ring: &Ring, hub: &Hub) -> io::Result<Host> {
         let (channel, theirs) = Channel::pair()?;
         let (reader, writer) = io::pipe()?;
         let reader = Receiver::from_owned_fd(OwnedFd::from(reader))?;

@@ -143,8 +143,8 @@ pub const DOUBTS: [Doubt; 10] = [
     Doubt {
         retired: HY_RETIRED_REWIND_OPCACHE,
         label: "rewind_opcache",
-        what: "opcache restarted or was locked",
-        remedy: "do not call opcache_reset(); `hayate reload` takes new code in. If its memory is full, raise opcache.memory_consumption",
+        what: "the request called opcache_reset(), so the application boots anew, as after `hayate reload`",
+        remedy: "call `hayate reload` when code has changed, and opcache_reset() never",
     },
     Doubt {
         retired: HY_RETIRED_REWIND_EXTENSION,
@@ -176,15 +176,22 @@ impl Doubt {
     pub(crate) fn of(retired: u32) -> Option<&'static Doubt> {
         DOUBTS.iter().find(|doubt| doubt.retired == retired)
     }
+
+    /// Nothing is in doubt but the code: the application is to boot anew.
+    pub(crate) fn renews(&self) -> bool {
+        self.retired == HY_RETIRED_REWIND_OPCACHE
+    }
 }
 
-/// An application whose workers retire again and again because they cannot be rewound.
+/// An application whose workers retire again and again because they cannot be rewound, or that is to boot anew.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unfit {
     /// The reason that came last, as in [`Doubt::label`].
     pub reason: &'static str,
     /// What happened, and how to avoid it, for people.
     pub why: String,
+    /// Nothing is wrong with rewinding: the application is to be booted anew, as it is.
+    pub renew: bool,
 }
 
 /// So many retirements …
@@ -207,6 +214,10 @@ impl Fitness {
             self.at.pop_front();
         }
         let first = *self.at.front()?;
+        if doubt.renews() {
+            let why = format!("{}. To avoid it: {}", doubt.what, doubt.remedy);
+            return Some(Unfit { reason: doubt.label, why, renew: true });
+        }
         if self.at.len() < RETIREMENTS || served.saturating_sub(first) > REQUESTS {
             return None;
         }
@@ -216,6 +227,7 @@ impl Fitness {
                 "{RETIREMENTS} workers could not be rewound within {REQUESTS} requests, the last because {}. To avoid it: {}",
                 doubt.what, doubt.remedy
             ),
+            renew: false,
         })
     }
 }
@@ -246,6 +258,12 @@ mod tests {
         assert!((1..=7).all(|n| rare_then_always.retired(doubt, n * 100).is_none()));
         assert!((701..=706).all(|n| rare_then_always.retired(doubt, n).is_none()), "one before was long ago");
         assert_eq!(rare_then_always.retired(doubt, 707).unwrap().reason, "rewind_threads");
+    }
+
+    #[test]
+    fn opcache_reset_asks_for_a_new_boot_at_once() {
+        let doubt = Doubt::of(HY_RETIRED_REWIND_OPCACHE).unwrap();
+        assert!(Fitness::default().retired(doubt, 1).unwrap().renew);
     }
 
     #[test]

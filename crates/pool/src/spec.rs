@@ -76,27 +76,25 @@ pub struct Spec {
     pub open_files: Option<u64>,
 }
 
-/// Where the application of worker mode boots.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Boot {
-    /// In the zygote; workers share the booted pages.
-    #[default]
-    Shared,
-    /// In each worker, because the boot opens what processes must not share.
-    Private,
+/// How the application of worker mode boots: by default in the zygote, with workers that share the booted pages, and warm.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Boot {
+    /// Why it boots in each worker instead.
+    pub(crate) private: Option<String>,
+    /// Why no warm-up requests are made.
+    pub(crate) cold: Option<String>,
 }
 
 impl Spec {
     /// The arguments of the host, as `host/options.c` reads them.
-    pub(crate) fn arguments(&self, boot: Boot) -> Vec<OsString> {
+    pub(crate) fn arguments(&self, boot: &Boot) -> Vec<OsString> {
         let mut args: Vec<OsString> = Vec::new();
         let mut add = |flag: &str, value: OsString| args.extend([flag.into(), value]);
         add("--mode", self.mode.name().into());
         if let Mode::Worker { script } = &self.mode {
             add("--worker", script.into());
-            add("--boot", if boot == Boot::Private { "private" } else { "shared" }.into());
-            self.add_rewind(&mut add);
+            add("--boot", if boot.private.is_some() { "private" } else { "shared" }.into());
+            self.add_rewind(boot, &mut add);
         }
         add("--root", (&self.document_root).into());
         add("--cwd", (&self.cwd).into());
@@ -124,14 +122,15 @@ impl Spec {
         }
         args
     }
+
     /// Nothing when it is off, which is what the host does by itself.
-    fn add_rewind(&self, add: &mut impl FnMut(&str, OsString)) {
+    fn add_rewind(&self, boot: &Boot, add: &mut impl FnMut(&str, OsString)) {
         match self.rewind {
             Rewind::Off => return,
             Rewind::On => add("--rewind", "auto".into()),
             Rewind::Fork => add("--rewind", "fork".into()),
         }
-        for path in &self.warmup {
+        for path in self.warmup.iter().filter(|_| boot.cold.is_none()) {
             add("--warmup", path.into());
         }
         if let Some(n) = self.rewind_verify {
@@ -169,7 +168,7 @@ mod tests {
             no_new_privileges: true,
             open_files: None,
         };
-        spec.arguments(Boot::Shared).into_iter().map(|arg| arg.into_string().unwrap()).collect()
+        spec.arguments(&Boot::default()).into_iter().map(|arg| arg.into_string().unwrap()).collect()
     }
 
     #[test]

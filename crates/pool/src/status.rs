@@ -48,6 +48,8 @@ pub struct Status {
     pub boot: &'static str,
     /// Why it is private.
     pub private_boot: Option<String>,
+    /// Why no warm-up requests were made, although some are configured.
+    pub cold_boot: Option<String>,
     /// Rewinding; `None` where it is off, as in classic mode.
     pub rewind: Option<RewindStatus>,
     /// PHP's version, once the host has told it.

@@ -22,7 +22,6 @@ use crate::{
     generation::{Health, Shared},
     host::{Host, HostEvent},
     rewind::{Fitness, Unfit},
-    spec::Boot,
     status::Phase,
     worker::{Cause, Change},
 };
@@ -233,8 +232,17 @@ impl Supervisor {
                     host.ready = true;
                 }
             }
-            Message::BootFailed { worker: None, .. } | Message::PrivateBoot { .. } => {
+            Message::BootFailed { worker: None, .. } | Message::BootAgain { worker: None, .. } => {
                 self.said = Some(message)
+            }
+            Message::BootAgain { worker: Some(_), .. } => {
+                self.said = Some(message);
+                // The zygote knows nothing of it yet.
+                if let Some(host) = &self.host
+                    && let Err(error) = host.send(Command::Quit)
+                {
+                    tracing::error!(app, "the zygote does not listen: {error}");
+                }
             }
             Message::BootFailed { worker: Some(worker), why } => {
                 self.unbooted.push(worker);
@@ -244,7 +252,7 @@ impl Supervisor {
             Message::Forked { worker, pid } => {
                 {
                     let mut table = self.shared.table();
-                    let private = table.boot == Boot::Private;
+                    let private = table.boot.private.is_some();
                     let Some(worker) = table.workers.get_mut(&worker) else { return };
                     worker.pid = pid;
                     // It fails when the worker is dead already; then nobody needs it.
