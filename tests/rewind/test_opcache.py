@@ -1,4 +1,4 @@
-"""OPcache under rewinding workers: new scripts by the thousand, a full cache, opcache_reset(), a deployment, all under load.
+"""OPcache under rewinding workers: new scripts by the thousand, a full cache, opcache_reset(), deployments under load.
 
 HAYATE_OPCACHE_SCRIPTS says how many scripts (default 600).
 """
@@ -6,6 +6,7 @@ HAYATE_OPCACHE_SCRIPTS says how many scripts (default 600).
 from __future__ import annotations
 
 import collections
+import itertools
 import json
 import os
 import pathlib
@@ -33,11 +34,12 @@ def script(n: int) -> str:
 namespace Made\\N{n};
 interface Shape {{ const SIDES = {n % 7}; }}
 trait Counting {{ public static int $count = {n}; public function count(): int {{ return ++self::$count; }} }}
-class Thing implements Shape {{ use Counting; public array $list = ['k{n}' => 'value {n}', 'other' => [{n}, {n + 1}]]; }}
+class Thing implements Shape {{ use Counting; public array $list = ['k{n}' => 'value {n}', 'o' => [{n}, {n + 1}]]; }}
 function twice_{n}(int $of): int {{ static $calls = 0; $calls++; return $of * 2 * $calls; }}
 $thing = new Thing();
 $thing->count();
-return implode(' ', [$thing->list['k{n}'], $thing->list['other'][1], Thing::SIDES, Thing::$count, twice_{n}({n}), __LINE__]);
+$said = [$thing->list['k{n}'], $thing->list['o'][1], Thing::SIDES, Thing::$count, twice_{n}({n}), __LINE__];
+return implode(' ', $said);
 """
 
 
@@ -191,7 +193,7 @@ def test_reset_during_load(site: pathlib.Path) -> None:
 
 
 def test_deployment_during_load(site: pathlib.Path) -> None:
-    """`current` is moved to a new release, then `hayate reload`: each answer is all of one release, in the end the new one."""
+    """`current` is moved to a release, then `hayate reload`: each answer is all of one release, then of the new one."""
     names = ["one", "two", "three", "four"]
 
     def right(path: str, response: requests.Response) -> bool:
@@ -200,11 +202,11 @@ def test_deployment_during_load(site: pathlib.Path) -> None:
 
     with serve(site) as server:
         with Load(server.url, lambda chance: "/?release", right) as load:
-            for name in names[1:]:
+            for old, name in itertools.pairwise(names):
                 load.wait_for(200)
                 release(site, name)
                 load.wait_for(50)
-                assert requests.get(f"{server.url}/?release", timeout=30).text.split()[1] == names[names.index(name) - 1]
+                assert requests.get(f"{server.url}/?release", timeout=30).text.split()[1] == old
                 assert server.reload().returncode == 0
                 assert requests.get(f"{server.url}/?release", timeout=30).text.split()[1] == name
             load.wait_for(200)
