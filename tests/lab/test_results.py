@@ -1,4 +1,4 @@
-"""What becomes of results: the page, as a browser shows it; comparisons; saturation, ladders and presets, with real servers."""
+"""What becomes of results: the page, as a browser shows it; comparisons; and the experiments that are more than a run."""
 
 from __future__ import annotations
 

@@ -95,6 +95,9 @@ struct WorkloadFile {
     about: Option<String>,
     prepare: Option<Vec<Command>>,
     service: Option<Vec<Service>>,
+    /// Entries of the base that are not served.
+    #[serde(default)]
+    without: Vec<toml::Spanned<String>>,
     #[serde(default)]
     entry: BTreeMap<String, Settings>,
     #[serde(default)]
@@ -178,6 +181,12 @@ impl Workload {
         }
         if let Some(services) = file.service {
             self.services = services.into_iter().map(|service| service.name).collect();
+        }
+        for name in file.without {
+            if self.entries.remove(name.get_ref()).is_none() {
+                let message = format!("the base has no entry '{}' to be without", name.get_ref());
+                return Err(source.wrong(Some(name.span()), message));
+            }
         }
         for (name, settings) in file.entry {
             self.entries.entry(name).or_default().extend(settings);
@@ -288,14 +297,15 @@ mod tests {
     #[test]
     fn overlays_merge_tables_and_replace_the_rest() {
         let root = tempfile::tempdir().expect("a directory");
-        let base = "title = 'base'\n[env]\nA = '1'\nB = '2'\n[entry.php]\ndocroot = 'x'\nscript = 'y'\n\
+        let base = "title = 'base'\n[env]\nA = '1'\nB = '2'\n[entry.php]\ndocroot = 'x'\nscript = 'y'\n[entry.go]\n\
                     [request]\npath = '/'\n[[check]]\n[load]\nconnections = 100\nduration = '6s'\n";
-        let over = "base = 'base'\ntitle = 'over'\nenv = { B = '3' }\nload = { connections = 7 }\n[entry.php]\nscript = 'z'\n";
+        let over = "base = 'base'\nwithout = ['go']\ntitle = 'over'\nenv = { B = '3' }\nload = { connections = 7 }\n[entry.php]\nscript = 'z'\n";
         for (name, text) in [
             ("base", base),
             ("over", over),
             ("loop", "base = 'loop'"),
             ("none", "title = 'x'\nbase = 'nothing'"),
+            ("less", "title = 'x'\nbase = 'base'\nwithout = ['node']"),
         ] {
             fs::create_dir(root.path().join(name)).expect("a folder");
             fs::write(root.path().join(name).join("workload.toml"), text).expect("written");
@@ -310,10 +320,13 @@ mod tests {
         let entry: Vec<_> =
             workload.entries["php"].iter().map(|(key, value)| format!("{key}={value}")).collect();
         assert_eq!(entry, ["docroot=x", "script=z"]);
+        assert_eq!(workload.entries.len(), 1);
         assert_eq!(workload.folders, [root.path().join("base"), root.path().join("over")]);
-        for (name, message) in
-            [("loop", "toml:1: 'loop' is based on itself"), ("none", "toml:2: there is no 'nothing'")]
-        {
+        for (name, message) in [
+            ("loop", "toml:1: 'loop' is based on itself"),
+            ("none", "toml:2: there is no 'nothing'"),
+            ("less", "toml:3: the base has no entry 'node'"),
+        ] {
             let error = Workload::read(root.path(), name).expect_err(name).to_string();
             assert!(error.contains(message), "{error}");
         }

@@ -217,47 +217,74 @@ pub fn warnings(results: &Results) -> Vec<String> {
             ));
         }
     }
+    let mut found = Vec::new();
     for part in &results.parts {
         for subject in &part.subjects {
-            of_subject(results, part, subject, &mut warnings);
+            of_subject(part, subject, &mut found);
         }
     }
+    let subjects = results.parts.iter().map(|part| part.subjects.len()).sum();
+    warnings.extend(together(found, subjects));
     warnings
 }
 
-fn of_subject(results: &Results, part: &Part, subject: &Subject, warnings: &mut Vec<String>) {
-    let name = if results.parts.len() > 1 {
-        format!("{}, {}", part.title, subject.name)
-    } else {
-        subject.name.clone()
-    };
+/// A warning about a subject.
+struct Doubt {
+    /// Which part and subject.
+    about: String,
+    text: String,
+    /// How bad it is: of those that differ in their figures only, the worst speaks for all.
+    weight: f64,
+}
+
+fn of_subject(part: &Part, subject: &Subject, doubts: &mut Vec<Doubt>) {
+    let about = format!("{}, {}", part.title, subject.name);
+    let mut doubt = |text: String, weight| doubts.push(Doubt { about: about.clone(), text, weight });
     let all = &subject.measurements;
     let foreign = all.iter().map(|m| m.foreign).fold(0.0, f64::max);
     if foreign > FOREIGN {
-        let percent = foreign * 100.0;
-        warnings.push(format!("{name}: others took up to {percent:.0} % of the servers' processors."));
+        doubt(format!("others took up to {:.0} % of the servers' processors", foreign * 100.0), foreign);
     }
     let stolen = all.iter().flat_map(|m| &m.cores).map(|core| core.stolen).fold(0.0, f64::max);
     if stolen > STOLEN {
-        let percent = stolen * 100.0;
-        warnings.push(format!("{name}: the hypervisor took up to {percent:.0} % of a processor's time."));
+        doubt(format!("the hypervisor took up to {:.0} % of a processor's time", stolen * 100.0), stolen);
     }
-    if part.kind == Kind::Saturate {
-        // Its steps are meant to overload; what gave way is the result.
-        return;
+    // The steps of a saturation are meant to overload; what gave way is the result.
+    for warning in all
+        .iter()
+        .flat_map(|m| m.load.warnings.iter().chain(&m.warnings))
+        .filter(|_| part.kind != Kind::Saturate)
+    {
+        doubt(warning.clone(), first_number(warning));
     }
-    // The same warning of several rounds is one.
-    let mut counted: Vec<(String, usize)> = Vec::new();
-    for warning in all.iter().flat_map(|m| m.load.warnings.iter().chain(&m.warnings)) {
-        match counted.iter_mut().find(|(known, _)| digits_away(known) == digits_away(warning)) {
-            Some((_, count)) => *count += 1,
-            None => counted.push((warning.clone(), 1)),
+}
+
+/// Doubts that differ in their figures only become one line.
+fn together(doubts: Vec<Doubt>, subjects: usize) -> Vec<String> {
+    let mut groups: Vec<(String, Vec<Doubt>)> = Vec::new();
+    for doubt in doubts {
+        let kind = digits_away(&doubt.text);
+        match groups.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, group)) => group.push(doubt),
+            None => groups.push((kind, vec![doubt])),
         }
     }
-    for (warning, count) in counted {
-        let times = if count > 1 { format!(" (and {} more like it)", count - 1) } else { String::new() };
-        warnings.push(format!("{name}: {warning}{times}"));
-    }
+    let line = |(_, group): (String, Vec<Doubt>)| {
+        let about: BTreeSet<&String> = group.iter().map(|doubt| &doubt.about).collect();
+        let names: Vec<&str> = about.iter().map(|name| name.as_str()).collect();
+        let worst = group.iter().max_by(|a, b| a.weight.total_cmp(&b.weight)).map_or("", |doubt| &doubt.text);
+        match names.len() {
+            n if n == subjects && n > 1 => format!("All: {worst}."),
+            n if n > 4 => format!("{n} of {subjects}, such as {}: {worst}.", names[0]),
+            _ => format!("{}: {worst}.", names.join("; ")),
+        }
+    };
+    groups.into_iter().map(line).collect()
+}
+
+fn first_number(text: &str) -> f64 {
+    let digits = text.split(|c: char| !c.is_ascii_digit() && c != '.').find(|part| !part.is_empty());
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0.0)
 }
 
 fn digits_away(text: &str) -> String {

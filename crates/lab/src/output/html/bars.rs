@@ -73,7 +73,7 @@ pub fn render(title: &str, unit: &str, bars: &[Bar]) -> Markup {
                     @let x = scale.at(reference);
                     path class="reference" d={ "M" (x) " " (y - 2.0) "V" (y + 18.0) } {}
                 }
-                @let behind = scale.at(bar.spread.max.max(bar.reference.unwrap_or(0.0)));
+                @let behind = scale.at(bar.spread.max);
                 text class="value" x=(behind + 6.0) y=(middle + 4.0) {
                     (number(bar.spread.median))
                     @if !bar.note.is_empty() { tspan class="note" { "  " (bar.note) } }

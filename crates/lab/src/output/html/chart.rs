@@ -119,7 +119,9 @@ pub fn horizontal(scale: &Scale, top: Option<f64>, bottom: f64, unit: &str) -> M
         @for (i, value) in ticks.iter().enumerate() {
             @let x = scale.at(*value);
             @if let Some(top) = top { line class="grid" x1=(x) x2=(x) y1=(top) y2=(bottom) {} }
-            text class="tick middle" x=(x) y=(bottom + 14.0) { (tick(*value)) @if i == last { " " (unit) } }
+            // The last one carries the unit, and would stick out.
+            @let unit = if i == last { unit } else { "" };
+            text class=(if unit.len() > 2 { "tick end" } else { "tick middle" }) x=(x) y=(bottom + 14.0) { (tick(*value)) " " (unit) }
         }
     }
 }

@@ -112,7 +112,7 @@ fn ladder(part: &Part, rows: &[Row<'_>]) -> Markup {
         .collect();
     let better = if metric.more_is_better() { "more is better" } else { "less is better" };
     html! {
-        (bars::render(&format!("{}, {better}", metric.label()), "", &bars))
+        div.wide { (bars::render(&format!("{}, {better}", metric.label()), "", &bars)) }
         p.soft { "Behind each figure: how many times the figure of the step that it stands on." }
         (tables::steps(part))
         h3 { "Speed" }

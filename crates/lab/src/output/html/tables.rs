@@ -219,7 +219,7 @@ pub fn steps(part: &Part) -> Markup {
                             td { (bounded(step.ratio)) }
                             td { (or_dash(subject.reference)) }
                             td { (or_dash(own.zip(subject.reference).map(|(own, theirs)| own.median / theirs))) }
-                            td.wrap { (changes(subject)) }
+                            td.wrap { (changes(subject, subject.above.and_then(|above| part.subjects.get(above)))) }
                         }
                     }
                 }
@@ -228,16 +228,29 @@ pub fn steps(part: &Part) -> Markup {
     }
 }
 
-/// What differs from the engine's and the workload's files, with what it stands on.
-fn changes(subject: &Subject) -> String {
-    let change = &subject.change;
-    let mut parts = vec![format!("{} on {}", subject.engine, subject.workload)];
-    for settings in [&change.ini, &change.entry, &change.variables] {
-        parts.extend(settings.iter().map(|(key, value)| format!("{key} = {value}")));
+/// What a step changes against the one it stands on; all that it sets for the base.
+fn changes(subject: &Subject, below: Option<&Subject>) -> String {
+    let mut parts = Vec::new();
+    if below.is_none_or(|below| below.engine != subject.engine) {
+        parts.push(subject.engine.clone());
     }
-    parts.extend(change.extensions.iter().map(|extension| format!("extension {extension}")));
-    parts.extend(change.env.iter().map(|(key, value)| format!("{key}={value}")));
-    parts.extend(change.path.clone());
+    if below.is_none_or(|below| below.workload != subject.workload) {
+        parts.push(format!("workload {}", subject.workload));
+    }
+    let all = |subject: &Subject| {
+        let change = &subject.change;
+        let settings = [&change.ini, &change.entry, &change.variables].into_iter().flatten();
+        let mut texts: Vec<String> = settings.map(|(key, value)| format!("{key} = {value}")).collect();
+        texts.extend(change.extensions.iter().map(|extension| format!("extension {extension}")));
+        texts.extend(change.env.iter().map(|(key, value)| format!("{key}={value}")));
+        texts.extend(change.path.clone());
+        texts
+    };
+    let known = below.map(all).unwrap_or_default();
+    parts.extend(all(subject).into_iter().filter(|text| !known.contains(text)));
+    if below.is_some_and(|below| below.load != subject.load) {
+        parts.push(subject.load.to_string());
+    }
     parts.join(", ")
 }
 
