@@ -220,7 +220,7 @@ pub struct ServeArgs {
     /// The group to change to [default: the user's]
     #[arg(long, help_heading = "Process")]
     pub group: Option<String>,
-    /// Development mode: error pages show why; a failed first boot does not end the server
+    /// Development mode: error pages show why, answers carry Server-Timing; a failed first boot does not end the server
     #[arg(long, help_heading = "Process")]
     pub dev: bool,
     /// Forbid PHP and all it starts to gain privileges [default: true]

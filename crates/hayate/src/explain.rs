@@ -4,7 +4,8 @@
 //! The rest only the host can know. It is started with `--explain FILE` and appends one JSON object a line to that file, an [`Event`]
 //! each, every line by one write(2) to a descriptor that it opens and closes for it (so that no descriptor of its own is among
 //! those of the boot). Lines come in the order of what happened: one `boot`, any number of `frozen` and `warmup`, one `snapshot`,
-//! then a `request` after each rewind (or retirement). What this version does not know is skipped.
+//! then a `request` after each rewind (or retirement). Where each worker boots by itself, each writes all of that. What this
+//! version does not know is skipped.
 
 mod memory;
 mod report;
@@ -39,10 +40,9 @@ use crate::{
 };
 use report::{Report, Sample};
 
-/// Whether the host knows `--explain`; until it does, the report has what can be measured from outside.
-const HOST_EXPLAINS: bool = false;
-/// How often each sample is requested; the report has the medians.
-const REPETITIONS: usize = 5;
+/// How often each sample is requested, by a worker of its own; the report has the medians. The first request shows all
+/// pages that are written, the later ones what it costs when the worker knows them.
+const REPETITIONS: usize = 7;
 
 /// One line that the host writes. Times are in µs, memory in pages of 4096 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -178,7 +178,12 @@ fn explain_all(plan: &Plan, args: &ExplainArgs) -> Result<Vec<Report>> {
 async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &Path) -> Result<Report> {
     let file = dir.join("events");
     fs::write(&file, "").context("the temporary directory")?;
-    let spec = Spec { workers: 1..=1, explain: HOST_EXPLAINS.then(|| file.clone()), ..app.spec.clone() };
+    let spec = Spec {
+        workers: 1..=1,
+        max_requests: Some(REPETITIONS as u64),
+        explain: Some(file.clone()),
+        ..app.spec.clone()
+    };
     let started = Instant::now();
     let generation = Generation::start(spec, hub).context("cannot make the shared memory")?;
     if let Err(error) = generation.booted().await {
@@ -209,7 +214,7 @@ async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &
     let status = generation.status();
     stop.send_replace(true);
     generation.kill().await;
-    let told = events(&fs::read_to_string(&file).unwrap_or_default());
+    let told = events(&String::from_utf8_lossy(&fs::read(&file).unwrap_or_default()));
     fs::remove_file(&file).and(fs::remove_file(&socket)).or_else(|error| match error.kind() {
         io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),
@@ -224,7 +229,7 @@ async fn sample(generation: &Generation, socket: &Path, path: &str) -> Result<Sa
     let totals = || generation.status().rewind.map(|rewind| rewind.totals).unwrap_or_default();
     let ended = || generation.status().restarts.values().sum::<u64>();
     let (mut times, mut costs) = (Vec::new(), Vec::new());
-    let (mut status, mut bytes) = (0, 0);
+    let (mut status, mut bytes, mut hot_pages) = (0, 0, 0);
     for _ in 0..REPETITIONS {
         let (before, ended_before) = (totals(), ended());
         let start = Instant::now();
@@ -235,6 +240,7 @@ async fn sample(generation: &Generation, socket: &Path, path: &str) -> Result<Sa
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         costs.push((before, totals()));
+        hot_pages = hot_pages.max(generation.status().rewind.map_or(0, |rewind| rewind.hot_pages));
     }
     let median = |mut of: Vec<u64>| {
         of.sort_unstable();
@@ -252,6 +258,8 @@ async fn sample(generation: &Generation, socket: &Path, path: &str) -> Result<Sa
         scan_ns: cost(|totals| totals.scan_ns),
         copy_ns: cost(|totals| totals.copy_ns),
         cold_pages: cost(|totals| totals.cold_pages),
+        hot_pages,
+        php_us: None,
         causes: Vec::new(),
         retired: None,
     })

@@ -95,9 +95,9 @@ pub fn version(host: &Path) -> Result<String, String> {
 /// How a rewinding worker would learn what was written, on this kernel and as this user.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Tracking {
-    /// `uffd`, `soft-dirty` or `none`.
+    /// `uffd`, the best, `soft-dirty`, or `fork` where there is none.
     pub name: String,
-    /// What stands in the way of a better one; empty for the best.
+    /// What stands in the way of a better one, and what to do about it; empty for the best.
     pub why: String,
 }
 
@@ -107,11 +107,11 @@ pub fn tracking(host: &Path) -> Option<Tracking> {
     parse_tracking(&String::from_utf8_lossy(&done.stdout))
 }
 
-/// `tracking=NAME why`, in one line.
+/// A line `tracking=NAME`, and one `why=TEXT` unless it is the best.
 fn parse_tracking(said: &str) -> Option<Tracking> {
-    let rest = said.lines().find_map(|line| line.strip_prefix("tracking="))?;
-    let (name, why) = rest.split_once(' ').unwrap_or((rest, ""));
-    Some(Tracking { name: name.trim().to_owned(), why: why.trim().to_owned() })
+    let find =
+        |key: &str| said.lines().find_map(|line| line.strip_prefix(key)).map(|text| text.trim().to_owned());
+    Some(Tracking { name: find("tracking=")?, why: find("why=").unwrap_or_default() })
 }
 
 #[cfg(test)]
@@ -134,12 +134,12 @@ mod tests {
     }
 
     #[test]
-    fn tracking_is_a_word_and_a_reason() {
+    fn tracking_has_a_name_and_a_reason() {
         let tracking = |name: &str, why: &str| Some(Tracking { name: name.into(), why: why.into() });
         assert_eq!(parse_tracking("tracking=uffd\n"), tracking("uffd", ""));
         assert_eq!(
-            parse_tracking("x\ntracking=none userfaultfd: EPERM\n"),
-            tracking("none", "userfaultfd: EPERM")
+            parse_tracking("x\ntracking=fork\nwhy=userfaultfd is forbidden here\n"),
+            tracking("fork", "userfaultfd is forbidden here")
         );
         assert_eq!(parse_tracking("usage"), None);
     }

@@ -42,7 +42,7 @@ impl Supervisor {
         let record = ring.worker_record(index);
         let unbooted = self.unbooted.iter().position(|&w| w == index);
         let cause = worker.cause(status, &record, unbooted.map(|at| self.unbooted.swap_remove(at)).is_some());
-        let first = count(&mut table, cause);
+        count(&mut table, cause);
         table.ended.add(&record);
         table.served += record.requests;
         let served_by_all = table.served + table.workers.values().map(|worker| worker.requests).sum::<u64>();
@@ -50,10 +50,17 @@ impl Supervisor {
         let (label, served) = (cause.label(), record.requests);
         if let Cause::Doubt(doubt) = cause {
             // A renewal is announced by whoever does it.
-            if first && !doubt.renews() {
+            if let Some(silent) = self.reminder.happened(doubt.label, now).filter(|_| !doubt.renews()) {
+                let since = if silent > 0 {
+                    format!(", {silent} times more since this was last said")
+                } else {
+                    String::new()
+                };
                 tracing::warn!(
                     app = spec.name,
-                    "{}; the worker was replaced instead of rewound ({label}; `hayate status` counts further ones). To avoid it: {}",
+                    worker = index,
+                    pid,
+                    "{}; the worker was replaced instead of rewound ({label}{since}). To avoid it: {}",
                     doubt.what,
                     doubt.remedy
                 );
@@ -158,11 +165,9 @@ impl Supervisor {
     }
 }
 
-/// Counts an end; whether it is the first of its cause.
-fn count(table: &mut Table, cause: Cause) -> bool {
-    let n = table.restarts.entry(cause.label()).or_default();
-    *n += 1;
-    *n == 1
+/// Counts an end.
+fn count(table: &mut Table, cause: Cause) {
+    *table.restarts.entry(cause.label()).or_default() += 1;
 }
 
 /// Waits for a process that was sent SIGKILL. One that is stuck in the kernel keeps its index: reusing that would let two

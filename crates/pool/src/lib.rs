@@ -18,6 +18,7 @@ mod deaths;
 mod generation;
 mod host;
 mod log;
+mod reminder;
 mod rewind;
 mod scaling;
 mod spec;

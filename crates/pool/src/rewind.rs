@@ -109,7 +109,7 @@ pub struct Doubt {
 }
 
 /// Every reason of `enum hy_retired` that concerns rewinding.
-pub const DOUBTS: [Doubt; 10] = [
+pub const DOUBTS: [Doubt; 11] = [
     Doubt {
         retired: HY_RETIRED_REWIND_THREADS,
         label: "rewind_threads",
@@ -169,6 +169,12 @@ pub const DOUBTS: [Doubt; 10] = [
         label: "rewind_library",
         what: "a shared library was loaded or unloaded during the request",
         remedy: "let the boot or a warm-up request use the function that loads it",
+    },
+    Doubt {
+        retired: HY_RETIRED_REWIND_PROCESS,
+        label: "rewind_process",
+        what: "the request changed what a process is: its priority, limits, process group, session, user or group",
+        remedy: "set it where Hayate is started, or hand the work to another process",
     },
 ];
 
@@ -238,11 +244,11 @@ mod tests {
 
     #[test]
     fn every_reason_of_the_layout_has_its_words() {
-        for retired in HY_RETIRED_REWIND_THREADS..=HY_RETIRED_REWIND_LIBRARY {
+        for retired in HY_RETIRED_REWIND_THREADS..=HY_RETIRED_REWIND_PROCESS {
             let doubt = Doubt::of(retired).unwrap();
             assert!(doubt.label.starts_with("rewind_"));
         }
-        assert_eq!(DOUBTS.len() as u32, HY_RETIRED_REWIND_LIBRARY - HY_RETIRED_REWIND_THREADS + 1);
+        assert_eq!(DOUBTS.len() as u32, HY_RETIRED_REWIND_PROCESS - HY_RETIRED_REWIND_THREADS + 1);
         assert!(Doubt::of(HY_RETIRED_FATAL).is_none() && Doubt::of(99).is_none());
     }
 

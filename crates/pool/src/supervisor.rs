@@ -21,6 +21,7 @@ use crate::{
     channel::{Command, Message},
     generation::{Health, Shared},
     host::{Host, HostEvent},
+    reminder::Reminder,
     rewind::{Fitness, Unfit},
     status::Phase,
     worker::{Cause, Change},
@@ -53,6 +54,8 @@ pub(crate) struct Supervisor {
     pub(crate) health: watch::Sender<Health>,
     pub(crate) unfit: watch::Sender<Option<Unfit>>,
     pub(crate) fitness: Fitness,
+    /// Of what has been said about workers that could not be rewound.
+    pub(crate) reminder: Reminder,
     pub(crate) host: Option<Host>,
     /// When the host is to be started, while it does not run.
     pub(crate) host_at: Instant,
@@ -88,6 +91,7 @@ impl Supervisor {
             health,
             unfit,
             fitness: Fitness::default(),
+            reminder: Reminder::default(),
             host: None,
             host_at: now,
             host_backoff: Backoff::default(),

@@ -8,8 +8,10 @@ use serde::Serialize;
 use super::{Cause, Event, Region, memory::Kind};
 use crate::{php, plan::App};
 
-/// Pages beyond the hot set above which a sample is worth a word: each costs about a µs for the fault and the copy.
-const MANY_PAGES: u64 = 200;
+/// Pages above which a sample is worth a word: to put one back costs a tenth of a µs and more, and a µs or two if it was not expected.
+const MANY_PAGES: u64 = 500;
+/// So many of the largest causes are printed.
+const CAUSES: usize = 6;
 
 /// One application.
 #[derive(Debug, Clone, Serialize)]
@@ -30,6 +32,10 @@ pub struct Report {
     boot: &'static str,
     /// From the start of the process to the first worker that could serve, warm-up and snapshot included, in µs.
     boot_us: u64,
+    /// Of that, the worker script as far as its first `hayate_handle_request()`.
+    script_us: Option<u64>,
+    /// PHP files that it included.
+    files: Option<u64>,
     /// Why it is private, or why a framework's boot script is not used.
     remarks: Vec<String>,
     /// Of the process that was booted.
@@ -42,8 +48,6 @@ pub struct Report {
     frozen: Vec<Event>,
     /// How the warm-up went.
     warmed: Vec<Event>,
-    /// Pages that are put back after each request without looking.
-    hot_pages: u32,
     samples: Vec<Sample>,
     advice: Vec<String>,
 }
@@ -68,11 +72,24 @@ pub struct Sample {
     pub clean_ns: u64,
     pub scan_ns: u64,
     pub copy_ns: u64,
+    /// Pages put back because they were found to be written.
     pub cold_pages: u64,
-    /// Where the last of them wrote, largest first.
+    /// Pages put back without looking, at the end; the most that were seen.
+    pub hot_pages: u32,
+    /// The handler's time.
+    pub php_us: Option<u64>,
+    /// Where the first of them wrote, largest first.
     pub causes: Vec<Cause>,
     /// Why the worker retired rather than be rewound.
     pub retired: Option<String>,
+}
+
+impl Sample {
+    /// Pages that one request writes.
+    fn pages(&self) -> u64 {
+        let found: u64 = self.causes.iter().map(|cause| cause.pages).sum();
+        if found > 0 { found } else { self.cold_pages + u64::from(self.hot_pages) }
+    }
 }
 
 impl Report {
@@ -86,24 +103,35 @@ impl Report {
         told: Vec<Event>,
     ) -> Report {
         let (mut snapshot, mut frozen, mut warmed, mut requests) = (None, Vec::new(), Vec::new(), Vec::new());
-        let mut tracking_why = String::new();
+        let (mut tracking_why, mut booted) = (String::new(), None);
         for event in told {
             match event {
                 Event::Snapshot { at, us, tracking_why: why, regions } => {
+                    let mut regions = regions;
+                    regions.sort_by_key(|region| std::cmp::Reverse(region.pages));
                     snapshot = Some(Snapshot { at, us, regions });
                     tracking_why = why;
                 }
                 Event::Frozen { .. } => frozen.push(event),
                 Event::Warmup { .. } => warmed.push(event),
-                Event::Request { retired, causes, .. } => requests.push((retired, causes)),
-                Event::Boot { .. } | Event::Unknown => {}
+                Event::Request { us, retired, causes } => requests.push((us, retired, causes)),
+                Event::Boot { us, files } => {
+                    // Each worker that boots by itself says all this; it is said once.
+                    (snapshot, booted) = (None, Some((us, files)));
+                    frozen.clear();
+                    warmed.clear();
+                }
+                Event::Unknown => {}
             }
         }
         // They come in the order of the requests, which were made one after the other.
         let repetitions = super::REPETITIONS;
         for (sample, requests) in samples.iter_mut().zip(requests.chunks(repetitions)) {
-            sample.retired = requests.iter().find_map(|(retired, _)| retired.clone());
-            sample.causes = requests.last().map(|(_, causes)| causes.clone()).unwrap_or_default();
+            sample.retired = requests.iter().find_map(|(_, retired, _)| retired.clone());
+            sample.causes = requests.first().map(|(_, _, causes)| causes.clone()).unwrap_or_default();
+            let mut times: Vec<u64> = requests.iter().map(|(us, ..)| *us).collect();
+            times.sort_unstable();
+            sample.php_us = times.get(times.len() / 2).copied();
         }
         let spec = &app.spec;
         let rewind = status.rewind.as_ref();
@@ -120,13 +148,20 @@ impl Report {
             tracking_why,
             boot: status.boot,
             boot_us: boot.as_micros() as u64,
-            remarks: app.remark.iter().chain(&status.private_boot).cloned().collect(),
+            script_us: booted.map(|(us, _)| us),
+            files: booted.map(|(_, files)| files),
+            remarks: app
+                .remark
+                .iter()
+                .chain(&status.private_boot)
+                .chain(&status.cold_boot)
+                .cloned()
+                .collect(),
             memory,
             warmup: spec.warmup.clone(),
             snapshot,
             frozen,
             warmed,
-            hot_pages: rewind.map_or(0, |rewind| rewind.hot_pages),
             samples,
             advice: Vec::new(),
         };
@@ -150,8 +185,7 @@ impl Report {
         }
         if self.rewind == Rewind::On && self.tracking.as_deref() == Some("fork") {
             advice.push(format!(
-                "This kernel tracks no writes ({}), so each request runs in a fork. Linux 6.7 or later makes it many times faster; in a \
-                 container the seccomp profile has to allow userfaultfd",
+                "Each request runs in a fork, which is many times slower than rewinding: {}",
                 self.tracking_why
             ));
         }
@@ -193,11 +227,12 @@ impl Report {
             }
         }
         for sample in &self.samples {
-            if sample.cold_pages > MANY_PAGES {
+            if sample.pages() > MANY_PAGES {
                 advice.push(format!(
-                    "{} writes {} pages beyond the usual. Large arrays and many objects made at boot are written by merely reading \
-                     them (reference counts); make them in the request, or keep them in OPcache as constant arrays",
-                    sample.path, sample.cold_pages
+                    "{} writes {} pages, each of which is put back after it. Many objects and large arrays made at boot are written by \
+                     merely walking over them (reference counts); make them in the request, or keep them in OPcache as constant arrays",
+                    sample.path,
+                    sample.pages()
                 ));
             }
             if sample.status >= 500 {
@@ -225,7 +260,11 @@ impl fmt::Display for Report {
         for remark in &self.remarks {
             writeln!(f, "  {remark}")?;
         }
-        writeln!(f, "  boot        {:.1} ms, {}", self.boot_us as f64 / 1e3, self.boot)?;
+        write!(f, "  boot        {:.1} ms, {}", self.boot_us as f64 / 1e3, self.boot)?;
+        if let (Some(us), Some(files)) = (self.script_us, self.files) {
+            write!(f, "; the worker script {:.1} ms of it, {files} PHP files", us as f64 / 1e3)?;
+        }
+        writeln!(f)?;
         if let Some(snapshot) = &self.snapshot {
             let pages: u64 = snapshot.regions.iter().map(|region| region.pages).sum();
             writeln!(
@@ -270,31 +309,42 @@ impl fmt::Display for Report {
         for event in &self.frozen {
             if let Event::Frozen { kind, what, at, count } = event {
                 let at = at.as_deref().map(|at| format!(" at {at}")).unwrap_or_default();
-                writeln!(f, "              {kind}: {what}{at}, {count} times")?;
+                let times = if *count == 1 { String::new() } else { format!(", {count} times") };
+                writeln!(f, "              {kind}: {what}{at}{times}")?;
             }
         }
-        writeln!(f, "  samples     medians of {}; {} hot pages", super::REPETITIONS, self.hot_pages)?;
+        writeln!(f, "  samples     medians of {}, each path with a new worker", super::REPETITIONS)?;
         writeln!(
             f,
-            "              {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6}  path",
-            "status", "bytes", "µs", "clean µs", "scan µs", "copy µs", "pages"
+            "              {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6}  path",
+            "status", "bytes", "µs", "PHP µs", "clean µs", "scan µs", "copy µs", "pages"
         )?;
         for sample in &self.samples {
             let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
             writeln!(
                 f,
-                "              {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6}  {}",
+                "              {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6}  {}",
                 sample.status,
                 sample.bytes,
                 sample.us,
+                sample.php_us.map(|us| us.to_string()).unwrap_or_default(),
                 us(sample.clean_ns),
                 us(sample.scan_ns),
                 us(sample.copy_ns),
-                sample.cold_pages,
+                sample.pages(),
                 sample.path
             )?;
-            for cause in sample.causes.iter().take(5) {
+            if let Some(doubt) =
+                sample.retired.as_ref().and_then(|label| DOUBTS.iter().find(|doubt| doubt.label == label))
+            {
+                writeln!(f, "                     the worker was replaced: {}", doubt.what)?;
+            }
+            for cause in sample.causes.iter().take(CAUSES) {
                 writeln!(f, "              {:>6} pages  {}", cause.pages, cause.what)?;
+            }
+            if let Some(rest) = sample.causes.get(CAUSES..).filter(|rest| !rest.is_empty()) {
+                let pages: u64 = rest.iter().map(|cause| cause.pages).sum();
+                writeln!(f, "              {pages:>6} pages  elsewhere")?;
             }
         }
         if !self.advice.is_empty() {

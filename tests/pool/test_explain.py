@@ -1,0 +1,123 @@
+"""`hayate explain`: what it says of a boot that does all that a boot should not, and of requests that cost something."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import socket
+import subprocess
+
+import pytest
+
+from lib.servers import hayate_binary
+
+WORKER = """<?php
+$started = microtime(true);
+$token = random_bytes(8);
+$today = date('Y-m-d'); $fixed = date('Y-m-d', 0); $epoch = new DateTimeImmutable('2020-01-01');
+$settings = file_get_contents(__DIR__.'/settings "of" mine.json');
+$home = getenv('HOME');
+class Thing { public int $n = 0; public array $data = []; }
+$things = [];
+for ($i = 0; $i < 5000; $i++) { $things[] = $thing = new Thing; $thing->data = [$i, "of $i"]; }
+CONNECT
+$handler = function () use ($things) {
+    if (isset($_GET['walk'])) { foreach ($things as $thing) { $thing->n++; } }
+    if (isset($_GET['child'])) { proc_open(['sleep', '5'], [], $pipes); }
+    if (isset($_GET['fail'])) { http_response_code(503); }
+    echo count($things), isset($_SERVER['HAYATE_WARMUP']);
+};
+while (hayate_handle_request($handler)) {
+}
+"""
+
+
+def explain(directory: pathlib.Path, *flags: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [str(hayate_binary()), "explain", str(directory), "--ini", "xdebug.mode=off", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def reports(directory: pathlib.Path, *flags: str) -> dict:
+    (report,) = json.loads(explain(directory, "--json", *flags).stdout)
+    return report
+
+
+@pytest.fixture
+def site(tmp_path) -> pathlib.Path:
+    tmp_path.chmod(0o755)
+    (tmp_path / 'settings "of" mine.json').write_text("{}")
+    (tmp_path / "worker.php").write_text(WORKER.replace("CONNECT", ""))
+    return tmp_path
+
+
+def test_what_the_boot_froze(site) -> None:
+    worker = site / "worker.php"
+    report = reports(site, "--worker", str(worker))
+    frozen = {(event["kind"], event["what"]): event for event in report["frozen"]}
+    lines = {key: event["at"].removeprefix(f"{worker}:") for key, event in frozen.items()}
+    assert lines == {
+        ("time", "microtime()"): "2",
+        ("random", "random_bytes()"): "3",
+        ("time", "date()"): "4",
+        ("file", f'{site}/settings "of" mine.json'): "5",
+        ("environment", "getenv(HOME)"): "6",
+    }
+    assert frozen["time", "date()"]["count"] == 1, "a date of a timestamp, or of a year, is not of the clock"
+    assert report["files"] == 1 and 0 < report["script_us"] < report["boot_us"]
+    assert report["boot"] == "shared" and any("read the clock" in advice for advice in report["advice"])
+
+
+def test_snapshot_warm_up_and_samples(site) -> None:
+    flags = ["--worker", str(site / "worker.php"), "--warmup", "/a", "--warmup", "/b?fail=1"]
+    report = reports(site, *flags, "--url", "/", "--url", "/?walk=1", "--url", "/?child=1")
+    assert [(warm["path"], warm["status"]) for warm in report["warmed"]] == [("/a", 200), ("/b?fail=1", 503)]
+    assert any("/b?fail=1 was answered with 503" in advice for advice in report["advice"])
+    plain, walk, child = report["samples"]
+    assert [sample["status"] for sample in report["samples"]] == [200] * 3
+    assert child["retired"] == "rewind_child" and any("child process" in advice for advice in report["advice"])
+    if report["tracking"] == "fork":
+        assert report["tracking_why"] and report["snapshot"] is None
+        return
+    assert report["snapshot"]["at"] == f"{site}/worker.php:{WORKER[: WORKER.index('while (')].count(chr(10)) + 1}"
+    kinds = {region["kind"]: region["pages"] for region in report["snapshot"]["regions"]}
+    assert kinds["PHP heap"] * 4096 > 5000 * 400, "each thing takes some 400 bytes"
+    assert kinds["malloc"] > 0 and kinds["libraries"] > 0
+    written = [{cause["what"]: cause["pages"] for cause in sample["causes"]} for sample in (plain, walk)]
+    assert 0 < sum(written[0].values()) < 100 < sum(written[1].values())
+    assert written[1]["objects of the boot: Thing"] > 50 and "objects of the boot: Thing" not in written[0]
+    assert walk["php_us"] > plain["php_us"] and plain["copy_ns"] > 0
+
+
+def test_a_connection_of_the_boot(site) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = "127.0.0.1:%d" % server.getsockname()[1]
+        connect = f"$connection = stream_socket_client('tcp://{address}');"
+        (site / "worker.php").write_text(WORKER.replace("CONNECT", connect))
+        report = reports(site, "--worker", str(site / "worker.php"))
+    assert report["boot"] == "private"
+    connections = {event["what"] for event in report["frozen"] if event["kind"] == "connection"}
+    assert connections == {"stream_socket_client()", f"tcp {address}, still open"}
+    assert any("Open them in the request" in advice for advice in report["advice"])
+
+
+@pytest.mark.parametrize("rewind", ["fork", "off"])
+def test_without_a_snapshot_the_boot_is_explained(site, rewind) -> None:
+    report = reports(site, "--worker", str(site / "worker.php"), "--rewind", rewind)
+    assert {event["kind"] for event in report["frozen"]} == {"time", "random", "file", "environment"}
+    assert report["snapshot"] is None and report["samples"][0]["status"] == 200
+    kept = [advice for advice in report["advice"] if "State is kept" in advice]
+    assert bool(kept) == (rewind == "off")
+
+
+def test_as_text(site) -> None:
+    said = explain(site, "--worker", str(site / "worker.php"), "--url", "/?walk=1").stdout
+    for part in ["snapshot    at ", "PHP heap", "warm-up     / / /", "random: random_bytes() at ", "samples     medians", "advice"]:
+        assert part in said, said
+
+
+def test_a_boot_that_fails(site) -> None:
+    (site / "worker.php").write_text("<?php throw new RuntimeException('no database yet');")
+    done = explain(site, "--worker", str(site / "worker.php"), status=1)
+    assert "no database yet" in done.stderr and done.stdout == ""

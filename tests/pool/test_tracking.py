@@ -1,0 +1,92 @@
+"""What the kernel gives for rewinding, as `check` and `explain` say it; with and without userfaultfd, as in many containers."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import pathlib
+import platform
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+from lib.servers import hayate_binary
+
+WORKER = "<?php\n$n = 0;\nwhile (hayate_handle_request(function () use (&$n) { echo ++$n; })) {\n}\n"
+#: asm/unistd_64.h, linux/prctl.h, linux/seccomp.h, linux/filter.h
+USERFAULTFD, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, MODE_FILTER = 323, 38, 22, 2
+LOAD, JUMP_IF_EQUAL, RETURN, ALLOW, EPERM = 0x20, 0x15, 0x06, 0x7FFF0000, 0x00050001
+
+
+def forbid_userfaultfd() -> None:
+    """As the seccomp profiles of Docker and others do; holds for all that the process starts."""
+    steps = [(LOAD, 0, 0, 0), (JUMP_IF_EQUAL, 0, 1, USERFAULTFD), (RETURN, 0, 0, EPERM), (RETURN, 0, 0, ALLOW)]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    for call in [(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), (PR_SET_SECCOMP, MODE_FILTER, ctypes.addressof(program), 0, 0)]:
+        if libc.prctl(*(ctypes.c_ulong(argument) for argument in call)) != 0:
+            raise OSError(ctypes.get_errno(), "prctl")
+
+
+def run(*arguments: str | pathlib.Path, forbidden: bool = False) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(hayate_binary()), *map(str, arguments)],
+        preexec_fn=forbid_userfaultfd if forbidden else None,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+
+@pytest.fixture
+def site() -> Iterator[pathlib.Path]:
+    with tempfile.TemporaryDirectory(prefix="hayate-tracking-") as name:
+        directory = pathlib.Path(name)
+        (directory / "worker.php").write_text(WORKER)
+        directory.chmod(0o755)
+        yield directory
+
+
+def test_check_names_the_tracking(site) -> None:
+    said = run("check", site, "--worker", site / "worker.php").stdout
+    release = tuple(int(part) for part in platform.release().split("-")[0].split(".")[:2])
+    if release >= (6, 7):
+        assert "tracking    uffd, the fastest there is\n" in said, said
+    else:
+        assert "Linux 6.7" in said, said
+
+
+def test_check_says_what_to_change(site) -> None:
+    said = run("check", site, "--worker", site / "worker.php", forbidden=True).stdout
+    assert "tracking    none, so each request runs in a fork" in said or "tracking    soft-dirty" in said, said
+    assert "userfaultfd is forbidden here" in said and "allow that system call" in said
+
+
+def test_without_tracking_each_request_is_forked(site) -> None:
+    done = run("explain", site, "--worker", site / "worker.php", "--json", forbidden=True)
+    (report,) = json.loads(done.stdout)
+    assert report["tracking"] in ("fork", "soft-dirty") and "forbidden here" in report["tracking_why"]
+    assert report["samples"][0]["status"] == 200
+    if report["tracking"] == "fork":
+        assert any("runs in a fork" in advice and "allow that system call" in advice for advice in report["advice"])
+
+
+def test_a_user_without_privileges_has_the_same(site) -> None:
+    done = subprocess.run(
+        [str(hayate_binary()), "check", str(site), "--worker", str(site / "worker.php")],
+        user="nobody" if os.geteuid() == 0 else None,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    own = run("check", site, "--worker", site / "worker.php").stdout
+    assert [line for line in done.stdout.splitlines() if "tracking" in line] == [
+        line for line in own.splitlines() if "tracking" in line
+    ]
