@@ -24,7 +24,7 @@ final class Post extends Model
 
     public function author(): BelongsTo
     {
-        return $this->belongsTo(User::class);
+        return $this->belongsTo(Author::class);
     }
 
     /** The posts that link to this one. */

@@ -6,10 +6,8 @@ namespace App\Models;
 
 use Illuminate\Database\Eloquent\Model;
 
-/** An author: id, name, email. */
+/** A row of the workload users-laravel: id, name, email, created_at. */
 final class User extends Model
 {
-    protected $table = 'authors';
-
     public $timestamps = false;
 }
