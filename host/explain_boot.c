@@ -25,13 +25,31 @@ static size_t count;
 static bool watching;
 static bool open_before[MAX_FDS];
 
+/* Whether the worker script is one of ours (php/boot/), which is told so. */
+static bool script_is_ours(void)
+{
+	for (size_t i = 0; i < options.env_count; i++) {
+		if (strncmp(options.env[i], "HAYATE_PROJECT=", 15) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool is_ours(const char *file)
+{
+	const char *name = strrchr(options.worker_script, '/');
+	return name != NULL && strncmp(file, options.worker_script, (size_t)(name - options.worker_script) + 1) == 0 &&
+	       script_is_ours();
+}
+
 /* Paths that hold other people's code: the line that matters is the one that called into it. */
 static bool is_foreign(const char *file)
 {
-	return strstr(file, "/vendor/") != NULL || strncmp(file, "/usr/share/php/", 15) == 0;
+	return strstr(file, "/vendor/") != NULL || strncmp(file, "/usr/share/php/", 15) == 0 || is_ours(file);
 }
 
-/* The innermost line of the application itself, else of any code. */
+/* The innermost line of the application itself, else of any code. NULL when a script of ours did it by itself. */
 static char *where(void)
 {
 	const zend_op_array *found = NULL;
@@ -39,6 +57,9 @@ static char *where(void)
 	for (const zend_execute_data *frame = EG(current_execute_data); frame != NULL; frame = frame->prev_execute_data) {
 		if (frame->func == NULL || !ZEND_USER_CODE(frame->func->type)) {
 			continue;
+		}
+		if (found == NULL && is_ours(ZSTR_VAL(frame->func->op_array.filename))) {
+			return NULL;
 		}
 		bool foreign = is_foreign(ZSTR_VAL(frame->func->op_array.filename));
 		if (found == NULL || !foreign) {
@@ -64,8 +85,9 @@ static void note(const char *kind, const char *what, bool placed)
 			return;
 		}
 	}
-	if (count < MAX_FROZEN) {
-		list[count++] = (struct frozen){.kind = kind, .what = strdup(what), .at = placed ? where() : NULL, .count = 1};
+	char *at = placed ? where() : NULL;
+	if (count < MAX_FROZEN && (at != NULL || !placed)) {
+		list[count++] = (struct frozen){.kind = kind, .what = strdup(what), .at = at, .count = 1};
 	}
 }
 

@@ -10,6 +10,8 @@ use crate::{php, plan::App};
 
 /// Pages above which a sample is worth a word: to put one back costs a tenth of a µs and more, and a µs or two if it was not expected.
 const MANY_PAGES: u64 = 500;
+/// What the paths of code have in them that is not the application's own.
+const LIBRARIES: [&str; 2] = ["/vendor/", "/usr/share/php/"];
 /// So many of the largest causes are printed.
 const CAUSES: usize = 6;
 
@@ -82,6 +84,19 @@ pub struct Sample {
     pub causes: Vec<Cause>,
     /// Why the worker retired rather than be rewound.
     pub retired: Option<String>,
+}
+
+impl Event {
+    /// The variable of the environment that was read; "all" when no name was asked for.
+    fn variable(&self) -> Option<&str> {
+        match self {
+            Event::Frozen { kind, what, .. } if kind == "environment" => {
+                let name = what.strip_prefix("getenv(")?.strip_suffix(')')?;
+                Some(if name.is_empty() { "all" } else { name })
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Sample {
@@ -222,7 +237,15 @@ impl Report {
                 "The boot opened connections. Open them in the request that needs them; a pooled one is opened by a proxy",
             ),
         ] {
-            if self.frozen.iter().any(|event| matches!(event, Event::Frozen { kind: k, .. } if k == kind)) {
+            // In a library nobody can avoid it.
+            let own = |at: &Option<String>| {
+                at.as_ref().is_none_or(|at| !LIBRARIES.iter().any(|part| at.contains(part)))
+            };
+            if self
+                .frozen
+                .iter()
+                .any(|event| matches!(event, Event::Frozen { kind: k, at, .. } if k == kind && own(at)))
+            {
                 advice.push(remedy.into());
             }
         }
@@ -307,11 +330,17 @@ impl fmt::Display for Report {
             writeln!(f, "  frozen      what the boot did, and every request sees:")?;
         }
         for event in &self.frozen {
-            if let Event::Frozen { kind, what, at, count } = event {
+            if let Event::Frozen { kind, what, at, count } = event
+                && kind != "environment"
+            {
                 let at = at.as_deref().map(|at| format!(" at {at}")).unwrap_or_default();
                 let times = if *count == 1 { String::new() } else { format!(", {count} times") };
                 writeln!(f, "              {kind}: {what}{at}{times}")?;
             }
+        }
+        let variables: Vec<&str> = self.frozen.iter().filter_map(Event::variable).collect();
+        if !variables.is_empty() {
+            writeln!(f, "              environment: {}", variables.join(", "))?;
         }
         writeln!(f, "  samples     medians of {}, each path with a new worker", super::REPETITIONS)?;
         writeln!(
