@@ -120,7 +120,7 @@ fn write_phases(out: &mut String, part: &Part) -> std::fmt::Result {
     if part.kind == Kind::Saturate || reports.iter().all(|(_, report)| report.phases.len() < 2) {
         return Ok(());
     }
-    let head = ["phase", "", "requests/s", "OK %", "p50", "p95", "p99", "max"];
+    let head = ["phase", "", "OK shots/s", "OK %", "p50", "p95", "p99", "max"];
     let mut table = Table::new(&head).figures_from(2);
     for phase in reports.iter().map(|(_, report)| report.phases.len()).max().into_iter().flat_map(|n| 0..n) {
         for (name, report) in &reports {

@@ -92,7 +92,7 @@ pub fn phases(part: &Part) -> Markup {
     let last = |subject: &Subject| Some((subject.title.clone(), subject.measurements.last()?.load.clone()));
     let reports: Vec<_> = part.subjects.iter().filter_map(last).collect();
     let phases = reports.iter().map(|(_, report)| report.phases.len()).max().unwrap_or(0);
-    let head = heads(&["", "requests/s", "OK %", "p50", "p80", "p90", "p95", "p99", "max", "mean"]);
+    let head = heads(&["", "OK shots/s", "OK %", "p50", "p80", "p90", "p95", "p99", "max", "mean"]);
     html! {
         @if phases > 1 {
             @for phase in 0..phases {
