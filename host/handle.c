@@ -325,6 +325,7 @@ static enum hy_retired retired_for(enum rewind_doubt doubt)
 	    [REWIND_CHILD] = HY_RETIRED_REWIND_CHILD,
 	    [REWIND_LIBRARY] = HY_RETIRED_REWIND_LIBRARY,
 	    [REWIND_MEMORY] = HY_RETIRED_REWIND_MEMORY,
+	    [REWIND_PROCESS] = HY_RETIRED_REWIND_PROCESS,
 	};
 	return reasons[doubt];
 }
@@ -349,8 +350,8 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
 	EG(current_execute_data) = NULL;
 	step(php_call_shutdown_functions);
-	const char *unsure = cleanup_request(unwound);
-	unsure = unsure != NULL ? unsure : doubtful;
+	/* A bail-out while the request was being ended left only memory behind, which is put back whole. */
+	const char *unsure = cleanup_request(unwound || doubtful != NULL);
 	record->clean_ns += hy_now() - started;
 	enum rewind_doubt doubt = rewind_doubt();
 	if (forked) {
@@ -428,7 +429,7 @@ static bool fork_for_requests(void)
 			if (code == FORKED_RETIRED + HY_RETIRED_ASKED) {
 				return false;
 			}
-			if (code > FORKED_RETIRED && code <= FORKED_RETIRED + HY_RETIRED_REWIND_LIBRARY) {
+			if (code > FORKED_RETIRED && code <= FORKED_RETIRED + HY_RETIRED_REWIND_PROCESS) {
 				worker_exit((enum hy_retired)(code - FORKED_RETIRED));
 			}
 			_exit(code);
@@ -443,6 +444,11 @@ static bool begin_work(void)
 	if (left != NULL) {
 		char why[512];
 		snprintf(why, sizeof why, "a warm-up request %s and left it so", left);
+		zygote_boot_again(HY_AGAIN_COLD, why);
+	}
+	if (doubtful != NULL && options.rewind != REWIND_OFF) {
+		char why[512];
+		snprintf(why, sizeof why, "a fatal error struck at the end of a warm-up request (%s)", doubtful);
 		zygote_boot_again(HY_AGAIN_COLD, why);
 	}
 	if (options.rewind != REWIND_OFF && zygote_threads() > 1) {

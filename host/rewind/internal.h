@@ -168,7 +168,7 @@ struct control {
 	uint64_t actions_changed; /* bit n - 1: signal n */
 	uint8_t timers_set;       /* bit ITIMER_* */
 	bool threads_started;
-	bool priorities_changed;
+	bool single_threaded; /* libc knew of no thread at the point */
 	bool directory_changed, umask_changed;
 	unsigned long long libraries_added, libraries_removed;
 

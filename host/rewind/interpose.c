@@ -11,7 +11,9 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <grp.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -45,6 +47,7 @@ static sighandler_t (*libc_signal)(int, sighandler_t);
 static int (*libc_fclose)(FILE *);
 static int (*libc_pclose)(FILE *);
 static int (*libc_closedir)(DIR *);
+static void *(*libc_dlopen)(const char *, int);
 static int (*libc_pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
 __attribute__((constructor)) static void look_up(void)
@@ -54,6 +57,7 @@ __attribute__((constructor)) static void look_up(void)
 	*(void **)&libc_fclose = next("fclose");
 	*(void **)&libc_pclose = next("pclose");
 	*(void **)&libc_closedir = next("closedir");
+	*(void **)&libc_dlopen = next("dlopen");
 	*(void **)&libc_pthread_create = next("pthread_create");
 }
 
@@ -107,7 +111,8 @@ static bool of_snapshot(const struct control *c, uintptr_t start, uintptr_t end)
 	return false;
 }
 
-/* ZendMM asks for chunks of this size all the time and does not count on zeros; nobody else in libphp maps so much. */
+/* ZendMM asks for chunks of this size all the time and counts on zeros in the first page only; nobody else in libphp
+ * maps just so much. */
 static bool is_chunk_request(const struct control *c, const void *at, size_t len, int protection, int flags,
                              uintptr_t caller)
 {
@@ -138,7 +143,12 @@ EXPORT void *mmap(void *at, size_t len, int protection, int flags, int fd, off_t
 		return (void *)syscall(SYS_mmap, at, len, protection, flags, fd, offset);
 	}
 	if (is_chunk_request(c, at, len, protection, flags, (uintptr_t)__builtin_return_address(0))) {
-		uintptr_t chunk = c->chunk_count > 0 ? c->chunks[--c->chunk_count] : map_chunk();
+		bool kept = c->chunk_count > 0;
+		uintptr_t chunk = kept ? c->chunks[--c->chunk_count] : map_chunk();
+		if (kept) {
+			/* Of a new chunk's header ZendMM writes only what is not zero. */
+			memset((void *)chunk, 0, PAGE_SIZE);
+		}
 		if ((void *)chunk != MAP_FAILED) {
 			note_made(c, chunk, CHUNK_SIZE, true);
 		}
@@ -454,6 +464,15 @@ EXPORT unsigned alarm(unsigned seconds)
 	return (unsigned)syscall(SYS_alarm, seconds);
 }
 
+/*
+ * PHP loads extensions so that they and their libraries (libcurl, libpq) find libc's functions before those above. That
+ * protects them from names that a web server happens to have; this process has none of its own to offer but these.
+ */
+EXPORT void *dlopen(const char *path, int mode)
+{
+	return libc_dlopen(path, rewind_control == NULL ? mode : mode & ~RTLD_DEEPBIND);
+}
+
 EXPORT int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attributes, void *(*run)(void *),
                           void *restrict with)
 {
@@ -464,13 +483,73 @@ EXPORT int pthread_create(pthread_t *restrict thread, const pthread_attr_t *rest
 	return libc_pthread_create(thread, attributes, run, with);
 }
 
-EXPORT int setpriority(__priority_which_t which, id_t who, int priority)
+/* What a process is: priority, limits, session, user. Most of it has no way back. */
+
+static void becoming(void)
 {
 	struct control *c = watching();
 	if (c != NULL) {
-		c->priorities_changed = true;
+		c->doubt = REWIND_PROCESS;
 	}
+}
+
+EXPORT int setpriority(__priority_which_t which, id_t who, int priority)
+{
+	becoming();
 	return (int)syscall(SYS_setpriority, which, who, priority);
+}
+
+EXPORT int setrlimit(__rlimit_resource_t resource, const struct rlimit *limits)
+{
+	becoming();
+	return (int)syscall(SYS_prlimit64, 0, resource, limits, NULL);
+}
+EXPORT int setrlimit64(__rlimit_resource_t resource, const struct rlimit64 *limits)
+{
+	becoming();
+	return (int)syscall(SYS_prlimit64, 0, resource, limits, NULL);
+}
+
+EXPORT int setpgid(pid_t process, pid_t group)
+{
+	becoming();
+	return (int)syscall(SYS_setpgid, process, group);
+}
+
+EXPORT pid_t setsid(void)
+{
+	becoming();
+	return (pid_t)syscall(SYS_setsid);
+}
+
+EXPORT int setuid(uid_t user)
+{
+	becoming();
+	return (int)syscall(SYS_setuid, user);
+}
+
+EXPORT int seteuid(uid_t user)
+{
+	becoming();
+	return (int)syscall(SYS_setresuid, -1, user, -1);
+}
+
+EXPORT int setgid(gid_t group)
+{
+	becoming();
+	return (int)syscall(SYS_setgid, group);
+}
+
+EXPORT int setegid(gid_t group)
+{
+	becoming();
+	return (int)syscall(SYS_setresgid, -1, group, -1);
+}
+
+EXPORT int setgroups(size_t count, const gid_t *groups)
+{
+	becoming();
+	return (int)syscall(SYS_setgroups, count, groups);
 }
 
 EXPORT int nice(int by)

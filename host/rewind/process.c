@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/single_threaded.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -173,6 +174,7 @@ const char *process_note(void)
 	for (int i = 1; i <= MAX_SIGNALS; i++) {
 		SYS4(SYS_rt_sigaction, i, NULL, &c->actions[i], sizeof c->signal_mask);
 	}
+	c->single_threaded = __libc_single_threaded;
 	c->actions_changed = 0;
 	c->directory_changed = c->umask_changed = false;
 	c->timers_set = 0;
@@ -193,7 +195,8 @@ static int threads(void)
 enum rewind_doubt process_doubt(void)
 {
 	struct control *c = rewind_control;
-	if (c->threads_started) {
+	/* libc starts threads by itself, too: getaddrinfo_a(), timers. It notes that there have been some. */
+	if (c->threads_started || (c->single_threaded && !__libc_single_threaded)) {
 		/* A thread that is about to end gets a moment: curl's resolver ends just after its handle. */
 		for (int i = 0; threads() != 1; i++) {
 			if (i == 20) {
@@ -221,9 +224,6 @@ enum rewind_doubt process_doubt(void)
 	}
 	if (counts[1] - c->libraries_removed > counts[0] - c->libraries_added) {
 		return REWIND_LIBRARY;
-	}
-	if (c->priorities_changed) {
-		return REWIND_DESCRIPTORS;
 	}
 	return REWIND_SURE;
 }

@@ -7,6 +7,7 @@
  */
 #include "internal.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
@@ -145,11 +146,46 @@ const char *rewind_init(void)
 	return NULL;
 }
 
+struct names {
+	char *at;
+	size_t used;
+};
+#define NAMES_SIZE (256ul << 10)
+
+static int add_name(struct dl_phdr_info *info, size_t size, void *to)
+{
+	struct names *names = to;
+	size_t len = info->dlpi_name == NULL ? 0 : strlen(info->dlpi_name) + 1;
+	if (len > 1 && names->used + len < NAMES_SIZE) {
+		memcpy(names->at + names->used, info->dlpi_name, len);
+		names->used += len;
+	}
+	return 0;
+}
+
+/* What the application refers to at the point must not be unloaded after it: libc unloads converters of iconv() that
+ * nobody has used for a while. */
+static bool pin_libraries(void)
+{
+	struct names names = {.at = rewind_keep(NAMES_SIZE)};
+	if (names.at == NULL) {
+		return false;
+	}
+	dl_iterate_phdr(add_name, &names);
+	for (const char *name = names.at; name < names.at + names.used; name += strlen(name) + 1) {
+		dlopen(name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+	}
+	return true;
+}
+
 const char *rewind_snapshot(enum rewind_tracking tracking, const struct rewind_range *unused, size_t unused_count)
 {
 	struct control *c = rewind_control;
 	if (tracking != REWIND_UFFD && tracking != REWIND_SOFT_DIRTY) {
 		return "a snapshot needs tracking";
+	}
+	if (!pin_libraries()) {
+		return "no memory for the rewinder";
 	}
 	const char *wrong = memory_read_regions();
 	if (wrong != NULL) {

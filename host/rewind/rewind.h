@@ -47,6 +47,7 @@ enum rewind_doubt {
 	REWIND_CHILD,       /* a child process is alive */
 	REWIND_LIBRARY,     /* a shared library of the snapshot was unloaded */
 	REWIND_MEMORY,      /* a comparison found memory that differs */
+	REWIND_PROCESS,     /* priority, limits, session, user or group of the process were changed */
 };
 
 struct rewind_counters {
