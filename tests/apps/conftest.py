@@ -44,12 +44,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @contextmanager
-def serving(mode: str, make: Callable[..., Site], workers: int = 2) -> Iterator[Served]:
+def serving(mode: str, make: Callable[..., Site], *, workers: int = 2, proxied: bool = False) -> Iterator[Served]:
     """A fresh site and its server; in the end neither may have complained, nor a worker been replaced for no reason."""
     directory = temporary_directory("apps")
     try:
         site = make(directory)
-        with server(mode, site, workers=workers) as running:
+        with server(mode, site, workers=workers, proxied=proxied) as running:
             served = Served(mode, site, running)
             yield served
             if isinstance(running, Hayate):

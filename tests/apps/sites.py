@@ -32,6 +32,11 @@ class Site:
     ini: dict[str, str] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def socket(self) -> pathlib.Path:
+        """Where its server listens for a proxy."""
+        return self.var / "http.sock"
+
     def run(self, *command: str | os.PathLike[str]) -> None:
         """Runs PHP in the application's directory as the servers' user. Raises ServerError with its output."""
         flags = [flag for key, value in {**BASE_INI, **self.ini}.items() for flag in ("-d", f"{key}={value}")]
@@ -108,17 +113,21 @@ def wordpress(directory: pathlib.Path) -> Site:
     return Site(root, root, uploads, ini)
 
 
-def server(mode: str, site: Site, *, workers: int = 2) -> NginxFpm | Hayate:
+def server(mode: str, site: Site, *, workers: int = 2, proxied: bool = False) -> NginxFpm | Hayate:
     """A server of the site, not started yet.
 
     `reference`: nginx + php-fpm. `classic`: each request starts afresh. `worker`: as the application's hayate.toml says,
     its state is kept. `rewind`: recognised, booted by the script that comes with Hayate, rewound after each request, and
     then all memory is compared with the snapshot.
+
+    `proxied`: it listens on the site's socket as well, and believes what a proxy says there.
     """
     if mode == "reference":
         env = {f"env[{name}]": f'"{value}"' for name, value in site.env.items()}
         return NginxFpm(site.docroot, ini=site.ini, fpm=env, front_controller="/index.php", workers=workers)
     args = [flag for name, value in site.env.items() for flag in ("--env", f"{name}={value}")]
+    if proxied:
+        args += ["--listen", f"unix:{site.socket}", "--trusted-proxies", "unix"]
     if mode == "worker":
         args += ["--rewind", "off"]
         return Hayate(config=site.root / "hayate.toml", workers=workers, ini=site.ini, args=args, user=USER)
