@@ -41,6 +41,14 @@ final class Request_Sessions implements SessionHandlerInterface
     }
 }
 
+/** This process's descriptors, lowest first. */
+function descriptors(): array
+{
+    $found = array_filter(scandir('/proc/self/fd'), is_numeric(...));
+    sort($found, SORT_NUMERIC);
+    return $found;
+}
+
 /** A file of this process's own. */
 function own_file(Boot $boot, string $name): string
 {
@@ -123,18 +131,19 @@ return [
         }
     },
     'boot_descriptor_replaced' => static function (Boot $boot): void {
-        foreach (scandir('/proc/self/fd') as $fd) {
+        foreach (descriptors() as $fd) {
             if (@readlink("/proc/self/fd/$fd") === dirname(__DIR__) . '/boot.php') {
-                FFI::cdef('int dup2(int, int);')->dup2(2, (int) $fd);
+                $boot->libc->dup2(2, (int) $fd);
+                break;
             }
         }
         echo 'replaced';
     },
     'boot_descriptor_closed' => static function (Boot $boot): void {
-        $ffi = FFI::cdef('int close(int);');
-        foreach (scandir('/proc/self/fd') as $fd) {
+        foreach (descriptors() as $fd) {
             if (@readlink("/proc/self/fd/$fd") === dirname(__DIR__) . '/boot.php') {
-                $ffi->close((int) $fd);
+                $boot->libc->close((int) $fd);
+                break;
             }
         }
         echo 'closed';
