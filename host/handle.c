@@ -193,6 +193,7 @@ static void begin_request(void)
 	zend_execute_data *script = EG(current_execute_data);
 	EG(current_execute_data) = NULL;
 	PG(during_request_startup) = 1;
+	PG(modules_activated) = 0;
 	PG(header_is_being_sent) = 0;
 	PG(connection_status) = PHP_CONNECTION_NORMAL;
 	PG(in_user_include) = 0;
@@ -219,6 +220,7 @@ static void begin_request(void)
 	}
 	import_superglobals();
 	start_modules();
+	PG(modules_activated) = 1;
 	PG(during_request_startup) = 0;
 	EG(current_execute_data) = script;
 }
@@ -242,6 +244,7 @@ static void run_step(const char *name, void (*run)(void))
 static void end_request(void)
 {
 	explain_handler_over();
+	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
 	step(php_call_shutdown_functions);
 	step(php_free_shutdown_functions);
 	step(php_output_end_all);
@@ -260,6 +263,7 @@ static void end_request(void)
 		zend_string_release(PG(last_error_message));
 		PG(last_error_message) = NULL;
 	}
+	EG(flags) &= ~EG_FLAGS_IN_SHUTDOWN;
 	in_request = false;
 	hy_release(&request.exchange);
 	request_end();
