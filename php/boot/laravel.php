@@ -68,7 +68,13 @@ define('LARAVEL_START', microtime(true));
         restore_exception_handler();
     };
 
-    $kernel = $boot();
+    try {
+        $kernel = $boot();
+    } catch (Throwable $error) {
+        // Why a boot has failed is for the server's log; Laravel's handler would show it to a visitor, and there is none.
+        set_exception_handler(null);
+        throw $error;
+    }
     if (filter_var(config('app.debug'), FILTER_VALIDATE_BOOLEAN)) {
         error_log('Laravel is in debug mode: changes of the code are seen after `hayate reload` only; --mode classic shows them at once');
     }
@@ -103,6 +109,7 @@ define('LARAVEL_START', microtime(true));
                 $again = true;
                 $kernel = $boot();
             } catch (Throwable $error) {
+                set_exception_handler(null);
                 throw new RuntimeException('The application does not boot a second time in one process, as it has to after a warm-up request; warmup = [] does without', 0, $error);
             }
             gc_collect_cycles();

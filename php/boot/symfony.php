@@ -115,23 +115,27 @@ chdir($root.'/public');
 // symfony/runtime would read its options from them.
 unset($_SERVER['argv'], $_SERVER['argc']);
 
-if (str_contains((string) file_get_contents($front), 'autoload_runtime.php')) {
-    // autoload_runtime.php runs the front controller, makes the runtime that this variable names, and hands it the kernel.
-    $_SERVER['SCRIPT_FILENAME'] = $front;
-    $_SERVER['APP_RUNTIME'] = SymfonyRuntime::class;
-    spl_autoload_register(static function (string $class) use ($serve): void {
-        if (SymfonyRuntime::class === $class) {
-            require __DIR__.'/symfony_runtime.php';
-            SymfonyRuntime::$serve = $serve;
+try {
+    if (str_contains((string) file_get_contents($front), 'autoload_runtime.php')) {
+        // autoload_runtime.php runs the front controller, makes the runtime that this variable names, and hands it the kernel.
+        $_SERVER['SCRIPT_FILENAME'] = $front;
+        $_SERVER['APP_RUNTIME'] = SymfonyRuntime::class;
+        spl_autoload_register(static function (string $class) use ($serve): void {
+            if (SymfonyRuntime::class === $class) {
+                require __DIR__.'/symfony_runtime.php';
+                SymfonyRuntime::$serve = $serve;
+            }
+        });
+        require $root.'/vendor/autoload_runtime.php';
+    } else {
+        require $root.'/vendor/autoload.php';
+        if (class_exists(Dotenv::class) && (is_file($root.'/.env') || is_file($root.'/.env.local.php'))) {
+            (new Dotenv())->bootEnv($root.'/.env');
         }
-    });
-    require $root.'/vendor/autoload_runtime.php';
-
-    return;
+        $serve(new \App\Kernel((string) ($_SERVER['APP_ENV'] ?? 'prod'), (bool) ($_SERVER['APP_DEBUG'] ?? false)));
+    }
+} catch (\Throwable $error) {
+    // Why a boot has failed is for the server's log; Symfony's handler would show it to a visitor, and there is none.
+    set_exception_handler(null);
+    throw $error;
 }
-
-require $root.'/vendor/autoload.php';
-if (class_exists(Dotenv::class) && (is_file($root.'/.env') || is_file($root.'/.env.local.php'))) {
-    (new Dotenv())->bootEnv($root.'/.env');
-}
-$serve(new \App\Kernel((string) ($_SERVER['APP_ENV'] ?? 'prod'), (bool) ($_SERVER['APP_DEBUG'] ?? false)));

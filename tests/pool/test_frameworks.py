@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 import requests
 
-from lib.servers import Hayate, hayate_binary
+from lib.servers import Hayate, free_port, hayate_binary
 
 from . import frameworks
 
@@ -95,7 +95,8 @@ def test_answers_as_classic_mode_does(served) -> None:
         assert answer["query"] == {"n": str(n)}
         assert (answer["static"], answer["property"]) == (counted(served), 1)
         assert answer["rows"] == 0 and answer.get("event", True), "a database that the warm-up has used, and a model"
-        assert answer.get("url", served.url + "/x") == served.url + "/x"
+        assert answer.get("first", str(n)) == str(n), "a service that its constructor has shown the request, not a warm-up's"
+        assert answer["url"] == served.url + "/visit"
     tokens = {answer.get("token", n) for n, answer in enumerate(answers)}
     assert len(tokens) == 3, "each visitor has a token of its own"
 
@@ -119,3 +120,11 @@ def test_exit_and_failures_end_the_request_only(served) -> None:
     assert "Allowed memory size" in served.log()
     assert get(served, "/nowhere").status_code == 404
     assert get(served, "/").json()["static"] == counted(served)
+
+
+def test_a_boot_that_fails_says_why(project) -> None:
+    broken = project / ("config/app.php" if project.name == "laravel" else "config/services.php")
+    broken.write_text(broken.read_text().replace("return", "throw new LogicException('misconfigured by the tests');\nreturn", 1))
+    command = [hayate_binary(), "serve", project, "--listen", f"127.0.0.1:{free_port()}", "--control", project / "control"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1 and "did not boot" in done.stderr and "misconfigured by the tests" in done.stderr

@@ -1,16 +1,14 @@
 <?php
 
-declare(strict_types=1);
-
-namespace App;
+namespace App\Providers;
 
 use Illuminate\Support\ServiceProvider;
 
-/** A singleton that a request changes. */
-final class Marks extends ServiceProvider
+class AppServiceProvider extends ServiceProvider
 {
     public function register(): void
     {
+        // A singleton that a request changes.
         $this->app->singleton('marks', static fn () => (object) ['n' => 0]);
     }
 }
