@@ -1,4 +1,4 @@
-"""nginx with TLS in front of Hayate, configured by the block that docs/deployment.md shows: what is written there is tested."""
+"""nginx with TLS in front of Hayate, configured by the block of docs/deployment.md: what is written there is tested."""
 
 from __future__ import annotations
 

@@ -116,8 +116,8 @@ def wordpress(directory: pathlib.Path) -> Site:
 def server(mode: str, site: Site, *, workers: int = 2, proxied: bool = False) -> NginxFpm | Hayate:
     """A server of the site, not started yet.
 
-    `reference`: nginx + php-fpm. `classic`: each request starts afresh. `worker`: as the application's hayate.toml says,
-    its state is kept. `rewind`: recognised, booted by the script that comes with Hayate, rewound after each request, and
+    `reference`: nginx + php-fpm. `classic`: each request starts afresh. `worker`: the application's own worker script,
+    its state is kept. `rewind`: recognised, booted by the script that comes with Hayate, rewound after each request;
     then all memory is compared with the snapshot.
 
     `proxied`: it listens on the site's socket as well, and believes what a proxy says there.
