@@ -83,7 +83,7 @@ def hand_over(arguments: list[str], options: argparse.Namespace) -> int:
             shutil.copyfile(wanted, made)
             os.chown(made, user.pw_uid, user.pw_gid)
         arguments = [*arguments, flag, str(made)]
-    kept = {key: value for key, value in os.environ.items() if key.startswith("HAYATE_")}
+    kept = {key: value for key, value in os.environ.items() if key.startswith("HAYATE_") or key == "TMPDIR"}
     # No group of root's remains, and none is looked up that this account may not have.
     done = subprocess.run(
         [sys.executable, "-B", str(HERE / "run.py"), *arguments],

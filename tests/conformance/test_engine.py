@@ -12,7 +12,7 @@ from conformance.backends import PhpCgi, Setting
 from conformance.page import BEGIN, END, insert, page
 from conformance.phpt import BrokenTest, Phpt, Response, expectf_pattern
 from conformance.report import Report, read_accepted
-from conformance.suite import INI, Outcome, Run
+from conformance.suite import INI, Outcome, Run, _comparable
 
 
 def write(root: pathlib.Path, text: str, name: str = "a.phpt") -> Phpt:
@@ -208,3 +208,16 @@ def test_php_cgi_runs_a_test_in_a_function_as_a_worker_script_does(tmp_path: pat
     within = PhpCgi(tmp_path, in_function=True).run("a.php", setting, test.request()).body.decode()
     assert within.count("NULL") == 1
     assert "#1 [internal function]: conformance_request()" in within
+
+
+def test_outputs_that_differ_by_chance_are_comparable() -> None:
+    def same(a: str, b: str) -> bool:
+        return _comparable(a) == _comparable(b)
+
+    assert same("#1 w.php(3): call_user_func('x')", "#1 w.php(3): hayate_handle_request('x')")
+    assert same('string(14) "call_user_func"', 'string(21) "hayate_handle_request"')
+    assert same("resource(3) of type", "resource(4) of type")
+    assert same("feof(Resource id #4)", "feof(Resource id #5)")
+    assert same("write('c709e632f0fad1b...', '')", "write('e37aa1f44c7fb4d...', '')")
+    assert not same("int(3)", "int(4)")
+    assert not same("object(A)#3", "object(A)#4")

@@ -29,6 +29,8 @@ PROFILES = {
             "output_buffering": "0",
             "error_prepend_string": "[prepended]",
             "error_append_string": "[appended]",
+            "session.upload_progress.cleanup": "0",
+            "session.upload_progress.freq": "0",
         },
     ),
     "limits": Profile(

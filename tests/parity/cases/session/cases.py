@@ -85,7 +85,7 @@ CASES = [
     Case("gc", normalise=IDS, doc="session_gc() and session_create_id()"),
     Case("trans_sid", doc="session.use_trans_sid"),
     Case(
-        "progress/",
+        "progress",
         get(),
         post(
             "",
@@ -100,8 +100,8 @@ CASES = [
         ),
         get("", jar=True, label="after the upload"),
         normalise=(*IDS, UPLOAD_NAME),
+        profile="display",
         doc="session.upload_progress",
-        classic_only="a .user.ini beside the script is for scripts that the server itself runs",
     ),
     Case("headers_sent", doc="session_start() after output"),
     Case("settings", doc="settings of sessions"),

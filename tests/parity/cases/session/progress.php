@@ -1,5 +1,5 @@
 <?php
-require_once __DIR__ . '/../../show.php';
+require_once __DIR__ . '/../show.php';
 session_start();
 $key = ini_get('session.upload_progress.prefix') . 'parity';
 show('enabled', ini_get('session.upload_progress.enabled'));
