@@ -16,6 +16,7 @@ use crate::{
     recorder::{Note, Slice, Summary},
     report::{Health, PhaseFigures, PlanReport, Report, Second},
     run::Load,
+    schedule::Schedule,
     tally::{Tally, Times},
 };
 
@@ -91,9 +92,7 @@ impl<F: FnMut(&Second)> Collector<F> {
             second: number,
             length: slices.iter().map(|slice| slice.length.as_secs_f64()).fold(0.0, f64::max),
             intended_rate: match &self.load.plan {
-                Plan::Scheduled(schedule) => {
-                    Some(schedule.rate_at(Duration::from_millis(number * 1000 + 500)))
-                }
+                Plan::Scheduled(schedule) => Some(planned_rate(schedule, number)),
                 Plan::Closed { .. } | Plan::Threads { .. } => None,
             },
             sent: sum(|slice| slice.sent),
@@ -170,6 +169,13 @@ impl<F: FnMut(&Second)> Collector<F> {
         report.warnings = doubts(&report);
         report
     }
+}
+
+/// The rate in the middle of a second, or of the part of it that belongs to the schedule.
+fn planned_rate(schedule: &Schedule, second: u64) -> f64 {
+    let start = Duration::from_secs(second);
+    let end = schedule.duration().min(start + Duration::from_secs(1));
+    end.checked_sub(start).map_or(0.0, |part| schedule.rate_at(start + part / 2))
 }
 
 fn plan(load: &Load) -> PlanReport {
@@ -303,6 +309,12 @@ mod tests {
         let mut report = sound();
         change(&mut report);
         doubts(&report).join("\n")
+    }
+
+    #[test]
+    fn planned_rates_are_those_of_the_part_of_a_second_that_is_planned() {
+        let schedule = Schedule::parse("line(0, 100, 1s) const(50, 300ms)").expect("a schedule");
+        assert_eq!([0, 1, 2, 3].map(|second| planned_rate(&schedule, second)), [50.0, 50.0, 0.0, 0.0]);
     }
 
     #[test]

@@ -159,7 +159,8 @@ pub struct Second {
     pub second: u64,
     /// Its length in seconds: 1, but for the last one: less, or up to 0.05 more.
     pub length: f64,
-    /// Planned rate in the middle of the second, requests per second; schedules only.
+    /// Planned rate in the middle of the second, or of the part of it before the schedule ends, requests per second; schedules
+    /// only.
     pub intended_rate: Option<f64>,
     /// Requests sent in it.
     pub sent: u64,
