@@ -10,13 +10,13 @@ import math
 import os
 import pathlib
 import shutil
-import socket
 import threading
 
 import pytest
 from lib.process import temporary_directory
 from lib.servers import Hayate
 
+from .keep_alive import KeepAlive
 from .matrix_site import USER
 
 REQUESTS = int(os.environ.get("HAYATE_RANDOM_REQUESTS", "20000"))
@@ -27,18 +27,6 @@ CLIENTS = 6
 OF_32_BITS = {"mt_rand", "shuffle"}
 #: One request in so many draws from the dear sources as well.
 DEAR = 20
-
-
-def body(connection: socket.socket, rest: bytes) -> tuple[bytes, bytes]:
-    """Reads one answer with a Content-Length: its body, and what came after it."""
-    while b"\r\n\r\n" not in rest:
-        rest += connection.recv(65536)
-    head, _, rest = rest.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 200 "), head
-    length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
-    while len(rest) < length:
-        rest += connection.recv(65536)
-    return rest[:length], rest[length:]
 
 
 class Drawn:
@@ -66,12 +54,10 @@ def draw(server: Hayate, requests: int) -> Drawn:
 
     def client() -> None:
         try:
-            with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
-                rest = b""
+            with KeepAlive(server.port) as connection:
                 for n in range(share):
-                    target = b"/?dear" if n % DEAR == 0 else b"/"
-                    connection.sendall(b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                    text, rest = body(connection, rest)
+                    status, text = connection.get("/?dear" if n % DEAR == 0 else "/")
+                    assert status == 200, text
                     drawn.add(text)
         except BaseException as failure:  # noqa: BLE001 (told below, whatever it is)
             failures.append(failure)

@@ -1,0 +1,132 @@
+"""Databases: MariaDB, PostgreSQL, SQLite and Redis, the connection opened in the request, as a persistent one, at boot.
+
+Whatever a request leaves on its connection (a transaction, locks, temporary tables, settings, unread rows), the next
+one does not meet it, and what was committed is there. docs/databases.md says what each case costs.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import random
+import shutil
+import threading
+from collections.abc import Iterator
+
+import pytest
+import requests
+from lib.process import wait_until
+
+from .databases_site import KINDS, ROWS, SERVERS, Database, hayate, word
+
+CLIENTS = 4
+LEAVING = ("leave", "leave&end=exit", "leave&end=fatal", "leave&end=throw")
+STATUS = {"leave&end=fatal": 500, "leave&end=throw": 500}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    with SERVERS[request.param]() as running:
+        yield running
+
+
+class Visitors:
+    """Clients that ask at random, and what was wrong with the answers."""
+
+    def __init__(self, url: str, number: int) -> None:
+        self.url = url
+        self.faults: collections.Counter[str] = collections.Counter()
+        self.wrote = 0
+        #: Numbers of the connections that requests had.
+        self.connections: set[int] = set()
+        self._clean: dict | None = None
+        self._lock = threading.Lock()
+        share = number // CLIENTS
+        threads = [threading.Thread(target=self._run, args=(share,)) for _ in range(CLIENTS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _run(self, requests_to_make: int) -> None:
+        chance = random.Random()
+        session = requests.Session()
+        session.trust_env = False
+        for _ in range(requests_to_make):
+            n = chance.randint(1, ROWS)
+            what = chance.choice([f"read&n={n}", "look", "write", "nothing", chance.choice(LEAVING)])
+            try:
+                response = session.get(f"{self.url}/?do={what}", timeout=60)
+            except requests.RequestException as error:
+                self.faults[f"{what}: {error!r}"] += 1
+                continue
+            with self._lock:
+                self._judge(what, n, response)
+
+    def _judge(self, what: str, n: int, response: requests.Response) -> None:
+        if response.status_code != STATUS.get(what, 200):
+            self.faults[f"{what.split('&n=')[0]}: {response.status_code} {response.text[:200]}"] += 1
+        elif what == "look":
+            seen = json.loads(response.text)
+            self.connections.add(seen.pop("number"))
+            self._clean = self._clean or seen
+            if seen != self._clean:
+                self.faults[f"look: {seen} in place of {self._clean}"] += 1
+        elif what == "write":
+            self.wrote += 1
+        elif what.startswith("read") and response.text != word(n):
+            self.faults[f"{what}: {response.text[:200]}"] += 1
+
+
+@pytest.mark.parametrize("opened", ["request", "persistent"])
+def test_opened_by_the_request(database: Database, opened: str) -> None:
+    """A request's connection is closed after it, politely, whether persistent or not: the next one has its own."""
+    before, aborted = database.written(), database.aborted()
+    with hayate(database, opened, args=("--rewind", "on", "--rewind-verify", "10")) as server:
+        visitors = Visitors(server.url, 400)
+        assert not visitors.faults, visitors.faults.most_common(5)
+        assert wait_until(lambda: database.connections() == 0, 3), f"{database.connections()} connections are left"
+        (app,) = server.status()["apps"]
+        assert app["restarts"] == {} and app["fallback"] is None
+    shutil.rmtree(server.root)
+    assert database.written() == before + visitors.wrote
+    assert database.aborted() == aborted
+    if database.kind != "sqlite":
+        assert len(visitors.connections) > 50, "connections were kept"
+
+
+def test_opened_at_boot(database: Database) -> None:
+    """A request that uses the boot's connection is answered, and its worker replaced: until rewinding is given up."""
+    before = database.written()
+    with hayate(database, "boot") as server:
+        visitors = Visitors(server.url, 120)
+        assert not visitors.faults, visitors.faults.most_common(5)
+        (app,) = server.status()["apps"]
+        print(app["restarts"], app["fallback"])
+    shutil.rmtree(server.root)
+    assert wait_until(lambda: database.connections() == 0, 3)
+    assert database.written() == before + visitors.wrote
+    if database.kind == "sqlite":
+        return
+    assert app["restarts"].get("rewind_connection", 0) >= 8 and app["fallback"] is not None, app
+
+
+def test_opened_at_boot_and_not_used(database: Database) -> None:
+    """A connection that requests leave alone costs nothing."""
+    with hayate(database, "boot") as server:
+        for _ in range(200):
+            assert requests.get(server.url, timeout=30).text == "nothing"
+        (app,) = server.status()["apps"]
+    shutil.rmtree(server.root)
+    assert app["restarts"] == {} and app["fallback"] is None and app["rewind"]["rewinds"] >= 190, app
+
+
+def test_with_state_kept_connections_leak(database: Database) -> None:
+    """The test can fail: without rewinding a request meets what another has left on the connection."""
+    with hayate(database, "request", workers=1, args=("--rewind", "off")) as server:
+        before = requests.get(f"{server.url}/?do=look", timeout=30).json()
+        assert requests.get(f"{server.url}/?do=leave", timeout=30).text == "left"
+        # In a MULTI a Redis connection answers no question.
+        after = requests.get(f"{server.url}/?do=look", timeout=30)
+    shutil.rmtree(server.root)
+    assert after.status_code != 200 or after.json() != before
