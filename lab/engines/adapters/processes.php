@@ -4,7 +4,7 @@
 declare(strict_types=1);
 
 /**
- * Runs $serve in $count processes, replaces those that die, and ends them on SIGTERM. Each opens its own listener with SO_REUSEPORT,
+ * Runs $serve in $count processes, replaces those that die, and ends them on SIGTERM. Event loops open a listener each with SO_REUSEPORT,
  * so that the kernel spreads connections over them. A single process is this one.
  *
  * @param callable(): void $serve

@@ -6,10 +6,10 @@
 
 declare(strict_types=1);
 
-require dirname(__DIR__).'/exchange.php';
+require __DIR__.'/exchange.php';
 
 $target = $_SERVER['REQUEST_URI'];
-$handlers = @stream_socket_client('unix://'.dirname(__DIR__).'/handlers.sock', timeout: 1);
+$handlers = @stream_socket_client('unix://'.__DIR__.'/handlers.sock', timeout: 1);
 $answer = $handlers && send($handlers, $target) ? receive($handlers) : null;
 $by = 'handler';
 if ($answer === null) {
