@@ -1,6 +1,8 @@
 //! Requests that a script answers: their way into the ring, and what becomes of those that get no answer.
 
-use std::{future::poll_fn, net::IpAddr, os::unix::ffi::OsStrExt, sync::Arc, task::Poll, time::Duration};
+use std::{
+    future::poll_fn, net::IpAddr, os::unix::ffi::OsStrExt, pin::pin, sync::Arc, task::Poll, time::Duration,
+};
 
 use hayate_ring::{Exchange, Failure, Field, HeadTooLarge, ResponseHead, Ring, Slot};
 use http::{HeaderValue, Method, Response, StatusCode, Version, header, request::Parts};
@@ -130,10 +132,22 @@ fn spoilt(failure: BodyFailure) -> NoAnswer {
 }
 
 async fn admit(ring: &Arc<Ring>, limit: usize, timeout: Duration) -> Result<Slot, NoAnswer> {
-    match tokio::time::timeout(timeout, ring.admit(limit)).await {
+    let mut admitted = pin!(ring.admit(limit));
+    // Nearly always there is a slot, and no need of a timer.
+    if let Some(admitted) = poll_fn(|cx| Poll::Ready(ready_now(admitted.as_mut().poll(cx)))).await {
+        return admitted.map_err(|full| no_answer(503, full.to_string()));
+    }
+    match tokio::time::timeout(timeout, admitted).await {
         Ok(Ok(slot)) => Ok(slot),
         Ok(Err(full)) => Err(no_answer(503, full.to_string())),
         Err(_) => Err(no_answer(503, Failure::QueueTimeout.to_string())),
+    }
+}
+
+fn ready_now<T>(poll: Poll<T>) -> Option<T> {
+    match poll {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
     }
 }
 

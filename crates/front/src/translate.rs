@@ -54,9 +54,9 @@ pub(crate) async fn translate(
     let mut length = None;
     let headers = response.headers_mut();
     for (name, value) in head.headers() {
-        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(&name), HeaderValue::from_maybe_shared(value))
+        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_maybe_shared(value))
         else {
-            let name = String::from_utf8_lossy(&name);
+            let name = String::from_utf8_lossy(name);
             tracing::warn!(
                 app = site.name,
                 request = client.id,

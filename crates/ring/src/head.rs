@@ -46,9 +46,11 @@ pub(crate) fn record(
     if name.len() > u16::MAX as usize || value.len() > max || to.len() + len > max {
         return Err(HeadTooLarge);
     }
-    to.extend_from_slice(&field.to_ne_bytes());
-    to.extend_from_slice(&(name.len() as u16).to_ne_bytes());
-    to.extend_from_slice(&(value.len() as u32).to_ne_bytes());
+    let [a, b] = field.to_ne_bytes();
+    let [c, d] = (name.len() as u16).to_ne_bytes();
+    let [e, f, g, h] = (value.len() as u32).to_ne_bytes();
+    to.reserve(len);
+    to.extend_from_slice(&[a, b, c, d, e, f, g, h]);
     to.extend_from_slice(name);
     to.push(0);
     to.extend_from_slice(value);
@@ -79,11 +81,11 @@ impl ResponseHead {
         let reason = (reason_len > 0).then(|| raw.slice(fixed.len()..rest_at));
         let head = ResponseHead { status, reason, headers, rest: raw.slice(rest_at..) };
         // Walk it once here, so that `headers` cannot fail later.
-        (head.headers().count() == headers as usize).then_some(head)
+        (head.places().count() == headers as usize).then_some(head)
     }
 
-    /// Names and values as the script gave them, in order, sharing one allocation.
-    pub fn headers(&self) -> impl Iterator<Item = (Bytes, Bytes)> + '_ {
+    /// Where each header's name and value begin, and where the value ends.
+    fn places(&self) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
         let mut at = 0;
         (0..self.headers).map_while(move |_| {
             let fixed = self.rest.get(at..at + 6)?;
@@ -94,8 +96,14 @@ impl ResponseHead {
             let end = value_at.checked_add(value_len)?;
             self.rest.get(name_at..end)?;
             at = end;
-            Some((self.rest.slice(name_at..value_at), self.rest.slice(value_at..end)))
+            Some((name_at, value_at, end))
         })
+    }
+
+    /// Names and values as the script gave them, in order; values share one allocation.
+    pub fn headers(&self) -> impl Iterator<Item = (&[u8], Bytes)> + '_ {
+        let rest = &self.rest;
+        self.places().map(|(name, value, end)| (&rest[name..value], rest.slice(value..end)))
     }
 }
 
@@ -125,7 +133,7 @@ mod tests {
         assert_eq!((parsed.status, parsed.reason.as_deref()), (404, Some(&b"Nope"[..])));
         let headers: Vec<_> = parsed.headers().collect();
         assert_eq!(headers.len(), 3);
-        assert_eq!((&headers[2].0[..], &headers[2].1[..]), (&b"X-A"[..], &b"2"[..]));
+        assert_eq!((headers[2].0, &headers[2].1[..]), (&b"X-A"[..], &b"2"[..]));
     }
 
     #[test]
