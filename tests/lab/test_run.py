@@ -22,10 +22,11 @@ def test_engines_are_ready_or_say_what_is_missing(lab: Laboratory) -> None:
     lab.engine("no-such", 'title = "x"\nentry = "php"\ninstall = "buy it"\n[detect]\ncommands = ["no-such-command"]\n'
                           '[[start]]\nname = "x"\ncommand = ["x"]\n')
     engines = {engine["name"]: engine for engine in json.loads(lab.run("engines", "--json"))}
+    assert len(engines) > 20
     assert engines["nginx-return-200"]["ready"] and engines["nginx-return-200"]["version"].startswith("nginx 1.")
     assert engines["php-fpm"]["ready"] and "status" in engines["php-fpm"]["workloads"]
     assert engines["no-such"]["missing"] == ["command no-such-command"]
-    assert "no-such: buy it" in lab.run("engines")
+    assert "no-such: buy it" in lab.run("engines", "no-such")
 
 
 def test_a_run_measures_what_it_says(lab: Laboratory) -> None:

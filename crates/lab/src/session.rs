@@ -2,7 +2,8 @@
 //! user wants it to end.
 
 use std::{
-    collections::BTreeMap,
+    cell::RefCell,
+    collections::{BTreeMap, HashMap},
     env, fs,
     path::{Path, PathBuf},
     sync::{
@@ -67,6 +68,8 @@ pub struct Session {
     /// Where directories are made.
     pub temporary: PathBuf,
     interrupted: Arc<AtomicBool>,
+    /// What commands said: engines ask the same ones for their versions.
+    said: RefCell<HashMap<Vec<String>, String>>,
 }
 
 impl Session {
@@ -110,6 +113,7 @@ impl Session {
             temporary: env::temp_dir(),
             lab,
             interrupted,
+            said: RefCell::default(),
         })
     }
 
@@ -159,11 +163,20 @@ impl Session {
         ])
     }
 
-    /// Runs a command to its end and says what it printed, errors included.
+    /// What a command prints, errors included; it is run once in a session.
     ///
     /// # Errors
     /// It cannot be started, or takes longer than ten seconds.
     pub fn output(&self, command: &[String]) -> Result<String> {
+        if let Some(said) = self.said.borrow().get(command) {
+            return Ok(said.clone());
+        }
+        let said = self.run(command)?;
+        self.said.borrow_mut().insert(command.to_vec(), said.clone());
+        Ok(said)
+    }
+
+    fn run(&self, command: &[String]) -> Result<String> {
         let [program, arguments @ ..] = command else { bail!("an empty command") };
         let program =
             proc::find_command(program, &self.path).with_context(|| format!("{program}: not found"))?;

@@ -15,7 +15,7 @@ use crate::{
         number::{interval, or_dash, percent},
         table::Table,
     },
-    result::{Interval, Part, Results, Spread, Subject, ratio_unpaired, value},
+    result::{Interval, Part, Results, Saturation, Spread, Subject, ratio_unpaired, value},
 };
 
 const NOTES: &str = "\
@@ -96,7 +96,7 @@ pub fn run(args: &CompareArgs) -> Result<ExitCode> {
     let mut changes = Vec::new();
     for part in &a.parts {
         let Some(other) = b.parts.iter().find(|other| other.title == part.title) else { continue };
-        for subject in part.subjects.iter().filter(|_| part.kind != Kind::Saturate) {
+        for subject in &part.subjects {
             if let Some(after) = other.subjects.iter().find(|after| after.name == subject.name) {
                 compare(args, part, subject, after, &mut changes);
             }
@@ -139,6 +139,27 @@ fn compare(args: &CompareArgs, part: &Part, a: &Subject, b: &Subject, changes: &
         }
         (Some(_), None) => changes.push(Change { verdict: Verdict::Better, ..change("works again") }),
         _ => {}
+    }
+    if part.kind == Kind::Saturate {
+        // Its steps are loads of their own. There is one search, so nothing is known about its noise.
+        let limits = |of: fn(&Saturation) -> Option<f64>| {
+            (a.saturation.as_ref().and_then(of), b.saturation.as_ref().and_then(of))
+        };
+        for (what, (before, after)) in
+            [("limit, requests/s", limits(|s| Some(s.limit))), ("knee, requests/s", limits(|s| s.knee))]
+        {
+            let ratio = after.zip(before).map(|(after, before)| after / before);
+            let interval = ratio.map(|value| Interval { value, bounds: None });
+            changes.push(Change {
+                a: before,
+                b: after,
+                ratio,
+                interval,
+                verdict: Verdict::Unknown,
+                ..change(what)
+            });
+        }
+        return;
     }
     let values = |subject: &Subject, metric| {
         subject.measurements.iter().filter_map(|m| value(metric, m, None)).collect::<Vec<_>>()

@@ -14,6 +14,7 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   hayate-lab run status
+  hayate-lab run status info users --engine php-fpm,hayate-rewind
   hayate-lab run status -e php-fpm,hayate-classic,hayate-worker --rounds 5 --html status.html
   hayate-lab run users --schedule 'line(1, 500, 30s) const(500, 30s)' --json users.json
   hayate-lab run ./my-application -e php-fpm,hayate-classic      a folder with a workload.toml of your own
@@ -27,8 +28,9 @@ Exit status: 0 all were measured; 1 an engine failed; 2 nothing could be started
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct RunArgs {
-    /// The workload, or a folder that holds a workload.toml
-    pub workload: String,
+    /// The workloads, or folders that hold a workload.toml
+    #[arg(required = true, value_name = "WORKLOAD")]
+    pub workloads: Vec<String>,
     /// The engines [default: all that are ready and can serve the workload]
     #[arg(long = "engine", short, value_name = "NAMES", value_delimiter = ',')]
     pub engines: Vec<String>,
@@ -46,7 +48,7 @@ pub struct RunArgs {
 /// # Errors
 /// A name is unknown, a flag wrong, or the lab itself failed.
 pub fn run(lab: Lab, args: &RunArgs) -> Result<ExitCode> {
-    let workload = lab.workload(&args.workload)?;
+    let workloads = args.workloads.iter().map(|name| lab.workload(name)).collect::<Result<Vec<_>>>()?;
     if let Some(baseline) = &args.baseline {
         lab.engine(baseline)?;
         anyhow::ensure!(
@@ -54,20 +56,30 @@ pub fn run(lab: Lab, args: &RunArgs) -> Result<ExitCode> {
             "--baseline {baseline}: it is not among the engines"
         );
     }
-    let load = args.experiment.load(&args.load, workload.load())?;
     let session = Session::new(lab, &args.experiment.session)?;
-    let planned = Planner::new(&session).engines(&args.engines, &workload, &load)?;
-    let mut experiment = Experiment::new(session, &args.experiment.output, &workload.title, &workload.about)?;
-    let plan = PartPlan {
-        title: workload.title.clone(),
-        about: String::new(),
-        kind: Kind::Run,
-        metric: Metric::Rate,
-        rounds: args.experiment.rounds(None),
-        warm_up: args.experiment.warm_up(),
-        baseline: args.baseline.clone(),
-        references: Vec::new(),
-    };
-    experiment.part(plan, &planned, |trial, session, generator| trial.run(session, generator))?;
+    // Everything is looked up before anything is measured.
+    let mut parts = Vec::new();
+    for workload in &workloads {
+        let load = args.experiment.load(&args.load, workload.load())?;
+        parts.push((workload, Planner::new(&session).engines(&args.engines, workload, &load)?));
+    }
+    let titles: Vec<&str> = workloads.iter().map(|workload| workload.title.as_str()).collect();
+    let mut experiment = Experiment::new(session, &args.experiment.output, &titles.join("; "), "")?;
+    for (workload, planned) in &parts {
+        if experiment.session.interrupted() {
+            break;
+        }
+        let plan = PartPlan {
+            title: workload.title.clone(),
+            about: workload.about.clone(),
+            kind: Kind::Run,
+            metric: Metric::Rate,
+            rounds: args.experiment.rounds(None),
+            warm_up: args.experiment.warm_up(),
+            baseline: args.baseline.clone(),
+            references: Vec::new(),
+        };
+        experiment.part(plan, planned, |trial, session, generator| trial.run(session, generator))?;
+    }
     experiment.finish()
 }

@@ -33,7 +33,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// The folder that was named; else `lab/` above the working directory, above this program, or where packages put it.
+    /// The folder that was named; else `lab/` above the working directory, or above this program.
     ///
     /// # Errors
     /// There is none.
@@ -51,7 +51,6 @@ impl Lab {
         let above = |path: &Path| path.ancestors().map(|folder| folder.join("lab")).collect::<Vec<_>>();
         let mut candidates = above(&here);
         candidates.extend(above(&program));
-        candidates.extend(program.ancestors().map(|folder| folder.join("share/hayate/lab")));
         match candidates.into_iter().find(|folder| is_lab(folder)) {
             Some(root) => Ok(Self { root }),
             None => {

@@ -4,6 +4,7 @@
 //! Promises: everything that a page or a table shows is in it, so that both can be made again later. Times are seconds
 //! unless a name ends otherwise, memory is bytes.
 
+mod doubt;
 mod figure;
 mod statistics;
 mod summary;
@@ -277,7 +278,7 @@ impl Results {
 
     /// What a reader has to know of the whole before believing the figures.
     pub fn warnings(&self) -> Vec<String> {
-        summary::warnings(self)
+        doubt::warnings(self)
     }
 }
 
