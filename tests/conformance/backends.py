@@ -58,7 +58,8 @@ def php_environment(tree: pathlib.Path, ini: Settings, env: Settings) -> dict[st
     arguments = " ".join(f'-d "{key}={value}"' for key, value in ini.items() if '"' not in value)
     return {
         "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
-        "TEMP": "/tmp",
+        "TEMP": tempfile.gettempdir(),
+        "TMPDIR": tempfile.gettempdir(),
         "TZ": "",
         "NO_INTERACTION": "1",
         "XDEBUG_MODE": "off",

@@ -81,8 +81,10 @@ def _differences(report: Report) -> list[str]:
             found[test].append(name.removeprefix("hayate "))
     reference = set(report.regressions(REFERENCE)) if REFERENCE in report.runs else set()
 
+    accepted = {**report.accepted_worker, **report.accepted}
+
     def reason(test: str) -> str:
-        return report.accepted.get(test, "not explained yet")
+        return accepted.get(test, "not explained yet")
 
     rows = []
     for why, tests in itertools.groupby(sorted(found, key=lambda test: (reason(test), test)), key=reason):

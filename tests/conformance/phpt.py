@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import pathlib
 import re
+import tempfile
 import zlib
 from dataclasses import dataclass, field
 
@@ -165,7 +166,7 @@ class Phpt:
         """The test's own ini settings."""
         ini = {}
         for key, value in self.settings("INI"):
-            value = re.sub(r"\{MAIL:(\S+)\}", r"tee \1 >/dev/null", value.replace("{TMP}", "/tmp"))
+            value = re.sub(r"\{MAIL:(\S+)\}", r"tee \1 >/dev/null", value.replace("{TMP}", tempfile.gettempdir()))
             ini[key] = value
         return ini
 

@@ -15,19 +15,23 @@ BASELINE = "php-cgi"
 REFERENCE = "php-fpm"
 #: The mode in which a request may find what earlier ones left: that is what it is for.
 KEEPS_STATE = "hayate worker"
+#: Where a function of a worker script includes the tests.
+WORKERS = (KEEPS_STATE, "hayate rewind")
 
 
 @dataclass
 class Report:
     """`runs` by backend name; the first is the baseline.
 
-    `accepted` maps a test to the reason it may fail, `accepted_later` to the reason a later run may go another way.
+    `accepted` maps a test to the reason it may fail, `accepted_worker` to the reason it may do so where a worker script
+    includes it, and `accepted_later` to the reason a later run may go another way than the first.
     """
 
     source: str
     php: str
     runs: dict[str, Run]
     accepted: dict[str, str]
+    accepted_worker: dict[str, str] = field(default_factory=dict)
     accepted_later: dict[str, str] = field(default_factory=dict)
 
     def passes(self, backend: str) -> set[str]:
@@ -65,6 +69,10 @@ class Report:
         outcomes = self.runs[backend].outcomes
         return [name for name in self.regressions(backend) if outcomes[name].in_function]
 
+    def reasons(self, backend: str) -> dict[str, str]:
+        """The accepted failures of a backend."""
+        return {**self.accepted, **self.accepted_worker} if backend in WORKERS else self.accepted
+
     def failures(self, backend: str) -> list[str]:
         """The regressions that the lack of a global scope does not explain."""
         in_function = set(self.in_function(backend))
@@ -72,7 +80,7 @@ class Report:
 
     def unexplained(self, backend: str) -> list[str]:
         """Failures, and later runs that went another way where no state is kept, without an accepted reason."""
-        failures = [name for name in self.failures(backend) if name not in self.accepted]
+        failures = [name for name in self.failures(backend) if name not in self.reasons(backend)]
         unsteady = [] if backend == KEEPS_STATE else self.unsteady_here(backend)
         return sorted({*failures, *(name for name in unsteady if name not in self.accepted_later)})
 
@@ -80,9 +88,11 @@ class Report:
         """Tests whose accepted failure occurred on none of the servers that ran them."""
         servers = [name for name in self.servers() if name != REFERENCE]
         failed = {test for name in servers for test in self.failures(name)}
+        failed_worker = {test for name in servers if name in WORKERS for test in self.failures(name)}
         later = {test for name in servers for test in self.unsteady(name)}
         ran = self.runs[BASELINE].outcomes
         listed = [*(test for test in self.accepted if test not in failed)]
+        listed += [test for test in self.accepted_worker if test not in failed_worker]
         listed += [test for test in self.accepted_later if test not in later]
         return sorted(test for test in listed if servers and test in ran)
 
@@ -109,7 +119,7 @@ class Report:
                             "why": run.outcomes[test].why,
                             "fails_in_php_fpm_too": REFERENCE in self.runs
                             and self.runs[REFERENCE].outcomes[test].status != "pass",
-                            "accepted": self.accepted.get(test),
+                            "accepted": self.reasons(name).get(test),
                         }
                         for test in self.regressions(name)
                     },
@@ -180,7 +190,7 @@ class Report:
             lines.append(f"  {len(in_function)} of them need the global scope: php-cgi fails alike in a function")
         for test in self.failures(name):
             mark = " " if name == REFERENCE or REFERENCE not in self.runs else "!" if test in here else "="
-            reason = f" (accepted: {self.accepted[test]})" if test in self.accepted else ""
+            reason = f" (accepted: {self.reasons(name)[test]})" if test in self.reasons(name) else ""
             lines.append(f"  {mark} {test}: {outcomes[test].why}{reason}")
         return lines if missed else [*lines, "  none"]
 

@@ -219,6 +219,7 @@ class Runner:
     def _attempt(self, case: Case, backend: Backend | None = None) -> Outcome:
         script = self.tree / case.script
         script.unlink(missing_ok=True)
+        before = set(os.listdir(script.parent))
         script.write_bytes(case.test.sections["FILE"])
         # The same for all runs of a sequence: those after the first find it in OPcache, if it can be there at all.
         os.utime(script, (self._modified, self._modified))
@@ -228,6 +229,8 @@ class Runner:
             self._clean(case)
             script.unlink(missing_ok=True)
         why = case.test.complaint(response)
+        if why:
+            _remove_left_over(script.parent, before)
         return Outcome("fail" if why else "pass", why, _as_text(response))
 
     def _skipped_by_server(self, case: Case) -> str:
@@ -282,6 +285,17 @@ class Runner:
         output, _ = run_process(command, env, self.tree)
         file.unlink(missing_ok=True)
         return output.decode("utf-8", "replace").strip()
+
+
+def _remove_left_over(folder: pathlib.Path, before: set[str]) -> None:
+    """Removes what a test that failed half-way left beside it, or its next run would fail for that."""
+    for name in set(os.listdir(folder)) - before:
+        path = folder / name
+        if path.is_dir() and not path.is_symlink():
+            subprocess.run(["chmod", "-R", "u+rwX", str(path)], check=False, stderr=subprocess.DEVNULL)
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _reason(said: str) -> str:

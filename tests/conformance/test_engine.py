@@ -173,7 +173,7 @@ def test_the_page_holds_each_difference_with_its_reason(tmp_path: pathlib.Path) 
         "hayate worker": run(2, a=Outcome("pass", later="Cannot redeclare f()"), b="pass", c="pass", d="pass"),
         "hayate rewind": run(3, a="pass", b="fail", c=Outcome("fail", in_function=True), d=Outcome("pass", later="x")),
     }
-    report = Report("1", "8.2", runs, {"b": "why b fails", "c": "never"}, {})
+    report = Report("1", "8.2", runs, {"c": "never"}, {"b": "why b fails"})
     assert report.failures("hayate rewind") == ["b"]
     assert report.unexplained("hayate worker") == []
     assert report.unexplained("hayate rewind") == ["d"]
