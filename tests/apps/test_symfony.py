@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from lib.process import wait_until
+from lib.process import temporary_directory, wait_until
+from lib.servers import REPOSITORY, Hayate
 
 from .browser import Browser, Page
 from .conftest import REFERENCE, Served, serving
-from .sites import symfony
+from .sites import USER, symfony
 
 NOTES = "//ul[@id='notes']/li"
 
@@ -226,6 +229,25 @@ def test_terminate_runs_after_the_answer(served: Served, browser: Browser) -> No
 def test_services_are_fresh_for_each_request(browser: Browser) -> None:
     """Trail collects steps; without a reset a worker's second request would find the first one's."""
     assert [browser.get(f"/trail/{step}").response.json() for step in "abcd"] == [["a"], ["b"], ["c"], ["d"]]
+
+
+def test_worker_script_of_the_docs() -> None:
+    """The one that docs/symfony.md shows, with its state kept and rewound."""
+    code = re.findall(r"```php\n(.*?)```", (REPOSITORY / "docs/symfony.md").read_text(), re.DOTALL)
+    directory = temporary_directory("apps")
+    try:
+        site = symfony(directory)
+        (site.root / "public/documented.php").write_text(code[0])
+        for rewind in ("on", "off"):
+            more = {"workers": 1, "ini": site.ini, "user": USER, "args": ["--env", "APP_SECRET=x", "--rewind", rewind]}
+            with Hayate(site.root, worker="public/documented.php", **more) as server:
+                browser = Browser(server.url)
+                assert [browser.get("/").one("//*[@id='visits']") for _ in range(3)] == ["1", "2", "3"]
+                assert log_in(browser, "ada", "analytical").one("//h1") == "Account of ada"
+                assert [browser.get(f"/trail/{step}").response.json() for step in "ab"] == [["a"], ["b"]]
+                assert server.status()["apps"][0]["restarts"] == {}
+    finally:
+        shutil.rmtree(directory)
 
 
 def test_two_users_interleaved(url: str) -> None:

@@ -252,7 +252,7 @@ def test_permalinks(url: str, grace: Browser) -> None:
 
 
 def test_plugin_of_the_docs(served: Served, grace: Browser) -> None:
-    """WordPress takes Hayate for a server that cannot rewrite; the file that docs/wordpress.md shows tells it better."""
+    """WordPress thinks that Hayate cannot rewrite; the file that docs/wordpress.md shows tells it better."""
     code = re.findall(r"```php\n(.*?)```", (REPOSITORY / "docs/wordpress.md").read_text(), re.DOTALL)
     plugin = served.site.root / "wp-content/mu-plugins/permalinks.php"
 
