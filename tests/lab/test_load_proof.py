@@ -1,9 +1,9 @@
-"""The proof of the load generator: against wrk, against oha, against theory. Minutes on a quiet machine with two processors.
+"""The proof of the load generator: against wrk, oha and theory. Takes minutes on a quiet machine with two processors.
 
     HAYATE_PROOF=1 python3 -m pytest tests/lab/test_load_proof.py -s
 
-Prints the tables of docs/load.md. Not part of the suite: its verdicts depend on what else the machine does, and oha is not in
-Debian (`cargo install oha`).
+Prints the tables of docs/load.md. Not part of the suite: its verdicts depend on what else the machine does, and oha is
+not in Debian (`cargo install oha`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def test_closed_loop_against_wrk(nginx: Nginx, path: str) -> None:
             rates[name].append(tools[name](nginx.url + path))
             busy[name].append((_cpu(nginx) - cpu) / (time.monotonic() - begun))
     print(f"\n{path}: {ROUNDS} rounds of {SECONDS} s, 100 connections, one processor each\n")
-    print("| | requests/s, median | least-most | of wrk, median of rounds | nginx busy |\n| --- | --- | --- | --- | --- |")
+    print("| | requests/s, median | least-most | of wrk, median of rounds | nginx busy |")
+    print("| --- | --- | --- | --- | --- |")
     ratio = {}
     for name in tools:
         ratio[name] = statistics.median(a / b for a, b in zip(rates[name], rates["wrk"], strict=True))
@@ -90,7 +91,7 @@ def test_closed_loop_against_wrk(nginx: Nginx, path: str) -> None:
 
 @pytest.mark.parametrize("connections", [1000, 10])
 def test_a_server_that_stalls_one_second_in_ten(connections: int) -> None:
-    """A tenth of the shots meet the stall, spread evenly over it: the quantile q above 0.9 waits for 10 (q - 0.9) seconds."""
+    """A tenth of the shots meet the stall, spread evenly: the quantile q above 0.9 waits for 10 (q - 0.9) seconds."""
     with Stalling(period=10, stall=1) as server:
         server.begin()
         report = load(server.url, "--schedule", "const(300, 30s)", "-c", str(connections))
