@@ -55,25 +55,41 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
     })
 }
 
+/// All processes at a moment. Making it takes some milliseconds, so one serves all who want to know.
+#[derive(Debug)]
+pub struct Snapshot(HashMap<i32, Vec<Process>>);
+
+impl Snapshot {
+    /// As of now.
+    pub fn now() -> Self {
+        let mut by_parent: HashMap<i32, Vec<Process>> = HashMap::new();
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            if let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok())
+                && let Some(process) = process(pid)
+            {
+                by_parent.entry(process.parent).or_default().push(process);
+            }
+        }
+        Self(by_parent)
+    }
+
+    /// All processes below this one, itself not included.
+    pub fn below(&self, pid: i32) -> Vec<Process> {
+        let children = |pid: i32| self.0.get(&pid).into_iter().flatten().copied();
+        let mut found: Vec<Process> = children(pid).collect();
+        let mut next = 0;
+        while next < found.len() {
+            let pid = found[next].pid;
+            found.extend(children(pid));
+            next += 1;
+        }
+        found
+    }
+}
+
 /// All processes below this one, itself not included.
 pub fn descendants(of: i32) -> Vec<Process> {
-    let mut by_parent: HashMap<i32, Vec<Process>> = HashMap::new();
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    for entry in entries.flatten() {
-        if let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok())
-            && let Some(process) = process(pid)
-        {
-            by_parent.entry(process.parent).or_default().push(process);
-        }
-    }
-    let mut found = by_parent.remove(&of).unwrap_or_default();
-    let mut next = 0;
-    while next < found.len() {
-        let below = by_parent.remove(&found[next].pid).unwrap_or_default();
-        found.extend(below);
-        next += 1;
-    }
-    found
+    Snapshot::now().below(of)
 }
 
 /// CPU time of a living process with all its threads, those that have ended included, in seconds, exact to the nanosecond.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::proc;
+use crate::proc::{self, Snapshot};
 
 /// The state of a family's account at a moment.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ pub struct Used {
 
 impl Account {
     /// As of now, without context switches, which take longer to read.
-    pub fn now(guard: i32) -> Self {
+    pub fn now(all: &Snapshot, guard: i32) -> Self {
         let mut account = Self::default();
         // The guard waits for orphans: their time is in its account.
         if let Some(guard) = proc::process(guard) {
@@ -42,7 +42,7 @@ impl Account {
             account.user += guard.children_user;
             account.system += guard.children_system;
         }
-        for process in proc::descendants(guard) {
+        for process in all.below(guard) {
             let dead = process.children_user + process.children_system;
             account.cpu += proc::cpu_clock(process.pid).unwrap_or(process.user + process.system) + dead;
             account.user += process.user + process.children_user;
@@ -54,7 +54,7 @@ impl Account {
 
     /// As of now, with context switches.
     pub fn full(guard: i32) -> Self {
-        let mut account = Self::now(guard);
+        let mut account = Self::now(&Snapshot::now(), guard);
         let switches = |pid: &i32| Some((*pid, proc::context_switches(*pid)?));
         account.switches = account.processes.iter().filter_map(switches).collect();
         account
@@ -78,5 +78,38 @@ impl Account {
     /// Memory of the living (PSS), bytes.
     pub fn memory(&self) -> u64 {
         self.processes.iter().filter_map(|pid| proc::pss(*pid)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead, BufReader},
+        process::{Command, Stdio},
+    };
+
+    use super::*;
+
+    #[test]
+    fn the_dead_keep_their_time() {
+        // A child that does some work and ends; its parent lives on.
+        let work = "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; echo done; read end";
+        let mut parent = Command::new("sh")
+            .args(["-c", work])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let me = std::process::id().cast_signed();
+        let before = Account::full(me);
+        let mut line = String::new();
+        BufReader::new(parent.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+        let after = Account::full(me);
+        assert!(after.processes.contains(&parent.id().cast_signed()));
+        let used = after.since(&before);
+        // A processor adds some hundred thousand numbers a second in a shell, or some million; none does it in no time.
+        assert!(used.user + used.system > 0.02, "{used:?}");
+        drop(parent.stdin.take());
+        parent.wait().expect("an end");
     }
 }

@@ -13,6 +13,7 @@ use std::{
 use super::account::Account;
 use crate::{
     machine::{self, CpuTimes},
+    proc::Snapshot,
     result::{Sample, Spread, Usage},
 };
 
@@ -56,8 +57,8 @@ impl Family {
     }
 
     /// CPU in use since the last time, in processors.
-    fn sample(&mut self, seconds: f64) -> f64 {
-        let now = Account::now(self.guard);
+    fn sample(&mut self, all: &Snapshot, seconds: f64) -> f64 {
+        let now = Account::now(all, self.guard);
         let used = (now.cpu - self.last.cpu).max(0.0) / seconds;
         self.cpu.push(used);
         self.last = now;
@@ -112,11 +113,12 @@ impl Monitor {
                 let now = Instant::now();
                 let seconds = now.duration_since(last).as_secs_f64();
                 last = now;
+                let all = Snapshot::now();
                 let mut sample = Sample {
                     at: machine::now(),
-                    server: server.sample(seconds),
-                    services: services.iter_mut().map(|(_, family)| family.sample(seconds)).sum(),
-                    generator: generator.sample(seconds),
+                    server: server.sample(&all, seconds),
+                    services: services.iter_mut().map(|(_, family)| family.sample(&all, seconds)).sum(),
+                    generator: generator.sample(&all, seconds),
                     memory: None,
                 };
                 if now >= next_memory {
