@@ -17,14 +17,12 @@ import sys
 import threading
 import time
 
-from .matrix_site import KINDS, PENDING, RETIRING, WITH_BODY, MatrixSite, Played, Player, Reference
+from .matrix_site import KINDS, RETIRING, SLOW, WITH_BODY, MatrixSite, Played, Player, Reference
 
 REQUESTS = int(os.environ.get("HAYATE_MATRIX_REQUESTS", "3000"))
 SEED = int(os.environ.get("HAYATE_MATRIX_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 WORKERS = 4
 CLIENTS = 6
-#: Kinds that take a second of processor time; each of the others takes milliseconds.
-SLOW = ("timeout", "timeout_in_shutdown", "stack_overflow")
 #: How often one of these comes, relative to others.
 SELDOM = 0.03
 #: Of the requests in the part with all kinds, those after which a worker is replaced. With one in five Hayate would give
@@ -123,8 +121,8 @@ def workers_of(played: list[tuple[str, Played | Exception]]) -> set[str]:
 def test_mixed(matrix_site: MatrixSite, reference: Reference, pong: str) -> None:
     every = 100 if REQUESTS > 10_000 else 20
     chance = random.Random(SEED)
-    calm = [kind for kind in KINDS if kind not in RETIRING and kind not in PENDING]
-    hostile = [kind for kind in RETIRING if kind not in SLOW and kind not in PENDING]
+    calm = [kind for kind in KINDS if kind not in RETIRING]
+    hostile = [kind for kind in RETIRING if kind not in SLOW]
     third = REQUESTS // 3
     for kind in KINDS:
         reference.of(kind)

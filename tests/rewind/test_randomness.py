@@ -78,7 +78,7 @@ def serve(rewind: str) -> Hayate:
     return Hayate(directory, worker=directory / "worker.php", workers=WORKERS, user=USER, args=arguments)
 
 
-@pytest.mark.parametrize("rewind", ["on"])
+@pytest.mark.parametrize("rewind", ["on", "fork"])
 def test_randomness_never_repeats(rewind: str) -> None:
     requests = REQUESTS if rewind == "on" else min(REQUESTS, 2000)
     with serve(rewind) as server:
