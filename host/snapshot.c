@@ -9,6 +9,7 @@
 #include "explain.h"
 #include "rewind/rewind.h"
 
+#include "ext/date/php_date.h"
 #include "ext/random/php_random.h"
 #include "zend_alloc_sizes.h"
 #include "zend_gc.h"
@@ -320,6 +321,9 @@ const char *snapshot_entropy(void)
 
 void snapshot_prepare(void)
 {
+	/* Else each request that asks for the time of day maps the file of the time zone: a page fault, and for it a look
+	 * at all pages. */
+	get_timezone_info();
 	gc_collect_cycles();
 	pin();
 	cleanup_prepare();
