@@ -221,6 +221,11 @@ impl Load {
         }
     }
 
+    /// Whether the server has no say in how many requests come.
+    pub fn is_open(&self) -> bool {
+        matches!(self.form, Form::Scheduled { .. })
+    }
+
     /// Flags of `hayate-lab load`.
     pub fn flags(&self) -> Vec<String> {
         let ms = |seconds: f64| format!("{}ms", (seconds * 1000.0).round());

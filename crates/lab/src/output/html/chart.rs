@@ -115,13 +115,19 @@ pub fn vertical(scale: &Scale, left: f64, right: f64) -> Markup {
 pub fn horizontal(scale: &Scale, top: Option<f64>, bottom: f64, unit: &str) -> Markup {
     let ticks = scale.ticks();
     let last = ticks.len().saturating_sub(1);
+    // More than six labels may touch each other; the last one is always there, since it carries the unit.
+    let every = ticks.len().div_ceil(6);
     html! {
         @for (i, value) in ticks.iter().enumerate() {
             @let x = scale.at(*value);
             @if let Some(top) = top { line class="grid" x1=(x) x2=(x) y1=(top) y2=(bottom) {} }
-            // The last one carries the unit, and would stick out.
+            // A long unit would stick out.
             @let unit = if i == last { unit } else { "" };
-            text class=(if unit.len() > 2 { "tick end" } else { "tick middle" }) x=(x) y=(bottom + 14.0) { (tick(*value)) " " (unit) }
+            @if (last - i).is_multiple_of(every) {
+                text class=(if unit.len() > 2 { "tick end" } else { "tick middle" }) x=(x) y=(bottom + 14.0) {
+                    (tick(*value)) " " (unit)
+                }
+            }
         }
     }
 }

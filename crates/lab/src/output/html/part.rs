@@ -68,14 +68,23 @@ fn run(part: &Part, rows: &[Row<'_>]) -> Markup {
         bars::sort(&mut bars, more_is_better);
         bars::render(title, unit, &bars)
     };
-    let p99 = |row: &Row<'_>| {
-        Spread::of(row.subject.measurements.iter().filter_map(|m| value(Metric::P99, m, None)))
+    let of = |metric: Metric| {
+        move |row: &Row<'_>| {
+            Spread::of(row.subject.measurements.iter().filter_map(|m| value(metric, m, None)))
+        }
     };
+    // On a schedule all that keep up have the same rate; what differs is how long their visitors wait.
+    let open = rows.iter().any(|row| row.subject.load.is_open());
     html! {
         div.charts {
-            (chart("Requests per second, more is better", "/s", true, &|row| row.rate, Metric::Rate))
+            @if open {
+                (chart("95 % of the answers came within, less is better", "ms", false, &of(Metric::P95), Metric::P95))
+                (chart("Right answers, more is better", "%", true, &of(Metric::OkPercent), Metric::OkPercent))
+            } @else {
+                (chart("Requests per second, more is better", "/s", true, &|row| row.rate, Metric::Rate))
+                (chart("99 % of the answers came within, less is better", "ms", false, &of(Metric::P99), Metric::P99))
+            }
             (chart("CPU time per request, less is better", "µs", false, &|row| row.cpu_us, Metric::CpuUs))
-            (chart("99 % of the answers came within, less is better", "ms", false, &p99, Metric::P99))
             (chart("Memory at most (PSS), less is better", "MB", false, &|row| row.memory_max, Metric::MemoryMax))
         }
         h3 { "Speed" }

@@ -256,26 +256,34 @@ fn changes(subject: &Subject, below: Option<&Subject>) -> String {
 
 /// What others published, beside ours.
 pub fn references(part: &Part) -> Markup {
+    let phases = part.references.iter().any(|reference| reference.phase.is_some());
+    let mut head = heads(&["", "", "published", "ours", "ours / published"]);
+    if phases {
+        head.insert(2, "phase".to_owned());
+    }
     let cells: Vec<_> = part
         .beside_published()
         .into_iter()
         .map(|(reference, ours)| {
             let subject = part.subjects.iter().find(|subject| subject.engine == reference.engine);
             let name = subject.map_or(&reference.engine, |subject| &subject.title);
-            vec![
+            let mut cells = vec![
                 html! { (name) @if let Some(theirs) = &reference.theirs { small { "theirs: " (theirs) } } },
                 plain(reference.metric.label()),
-                plain(reference.phase.clone().unwrap_or_default()),
                 plain(number(reference.value)),
                 plain(or_dash(ours)),
                 plain(or_dash(ours.map(|ours| ours / reference.value))),
-            ]
+            ];
+            if phases {
+                cells.insert(2, plain(reference.phase.clone().unwrap_or_default()));
+            }
+            cells
         })
         .collect();
     html! {
         @if !cells.is_empty() {
             h3 { "Beside the published figures" }
-            (table(&heads(&["", "", "phase", "published", "ours", "ours / published"]), &cells))
+            (table(&head, &cells))
             p.soft { "Another machine, other versions: the order and the ratios compare, the figures by themselves do not." }
         }
     }
