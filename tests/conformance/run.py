@@ -17,6 +17,7 @@ below $TMPDIR: with TMPDIR=/dev/shm it takes half the time where disks are slow.
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
 import os
@@ -85,9 +86,9 @@ def hand_over(arguments: list[str], options: argparse.Namespace) -> int:
             os.chown(made, user.pw_uid, user.pw_gid)
         arguments = [*arguments, flag, str(made)]
     kept = {key: value for key, value in os.environ.items() if key.startswith("HAYATE_") or key == "TMPDIR"}
-    # No group of root's remains, and none is looked up that this account may not have.
-    done = subprocess.run(
-        [sys.executable, "-B", str(HERE / "run.py"), *arguments],
+    run = functools.partial(
+        subprocess.run,
+        # No group of root's remains, and none is looked up that this account may not have.
         user=user.pw_uid,
         group=user.pw_gid,
         extra_groups=[],
@@ -95,6 +96,11 @@ def hand_over(arguments: list[str], options: argparse.Namespace) -> int:
         env={"PATH": os.environ.get("PATH", "/usr/bin:/bin:/usr/sbin:/sbin"), "HOME": "/tmp", **kept},
         check=False,
     )
+    for needed in (HERE / "run.py", *([hayate_binary()] if options.backend == "hayate" else [])):
+        if run(["test", "-r", str(needed)]).returncode != 0:
+            print(f"conformance: {UNPRIVILEGED} may not read {needed}: open its directories to it", file=sys.stderr)
+            return 2
+    done = run([sys.executable, "-B", str(HERE / "run.py"), *arguments])
     for made, wanted in files.values():
         if made.exists():
             shutil.copyfile(made, wanted)
