@@ -17,7 +17,7 @@ path = "/"
 body = "slept"
 [load]
 connections = 4
-duration = "500ms"
+duration = "300ms"
 """
 
 

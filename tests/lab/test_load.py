@@ -157,7 +157,7 @@ def test_a_stall_shows_in_the_open_loop_as_theory_says_and_not_in_the_closed_one
             assert expected - 30 < latency[name] < expected + 500, (name, latency)
         assert latency["p50"] < 100
         server.begin()
-        latency = load(server.url, "-c", "5", "-d", "5s")["total"]["latency_ms"]
+        latency = load(server.url, "-c", "5", "-d", "2500ms")["total"]["latency_ms"]
         assert latency["p99"] < 100 and latency["max"] > 400
 
 
@@ -184,7 +184,7 @@ def test_progress_is_a_line_each_second_or_one_that_changes(nginx: Nginx) -> Non
     assert len(lines) in (2, 3) and lines[0].startswith("1/2 s  ") and "/s of 100 planned" in lines[0], errors
     assert run(nginx.url, "-n", "10")[1] == "", "nobody looks"
     terminal, ours = pty.openpty()
-    process = start(nginx.url, "-d", "2500ms", stderr=ours)
+    process = start(nginx.url, "-c", "2", "-d", "2500ms", stderr=ours)
     os.close(ours)
     shown = b""
     try:
