@@ -69,7 +69,7 @@ static void send_line(struct line *line)
 /* What is known before the boot stands. */
 const char *explain_file;
 static uint64_t boot_began, boot_ns;
-static uint32_t files;
+static uint32_t files, files_of_snapshot;
 static char boot_at[MAXPATHLEN + 16];
 static struct {
 	char path[256];
@@ -96,6 +96,7 @@ struct cause {
 /* What a rewind must not take back, and room for what is not to count as written by a request. */
 static struct notes {
 	uint64_t handler_began, handler_ns;
+	uint32_t loaded; /* PHP files that the request included and the snapshot has not */
 	size_t mapping_count;
 	struct mapping mappings[2048]; /* of the snapshot */
 	struct rewind_range ranges[MAX_RANGES];
@@ -136,6 +137,7 @@ void explain_handler_over(void)
 		return;
 	}
 	notes->handler_ns = hy_now() - notes->handler_began;
+	notes->loaded = zend_hash_num_elements(&EG(included_files)) - files_of_snapshot;
 	if (!handle_reached() && warmup_count < MAX_WARMUPS) {
 		int status = SG(sapi_headers).http_response_code;
 		snprintf(warmups[warmup_count].path, sizeof warmups[warmup_count].path, "%s",
@@ -249,6 +251,7 @@ void explain_boot_stands(bool snapshot, uint64_t ns)
 		add(&line, "}");
 		send_line(&line);
 	}
+	files_of_snapshot = zend_hash_num_elements(&EG(included_files));
 	if (snapshot && notes != NULL) {
 		send_snapshot(ns);
 	}
@@ -368,7 +371,7 @@ void explain_rewound(void)
 	const struct cause *causes = notes->causes;
 	size_t count = find_causes(), written = rewind_counters()->last_cold;
 	struct line line = {0};
-	add(&line, "{\"event\":\"request\",\"us\":%lu,\"causes\":[", notes->handler_ns / 1000);
+	add(&line, "{\"event\":\"request\",\"us\":%lu,\"loaded\":%u,\"causes\":[", notes->handler_ns / 1000, notes->loaded);
 	for (size_t i = 0; i < count; i++) {
 		add(&line, "%s{\"what\":", i == 0 ? "" : ",");
 		add_string(&line, causes[i].what);

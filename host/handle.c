@@ -183,6 +183,7 @@ static void end_boot(void)
 		zygote_boot_again(HY_AGAIN_PRIVATE, why);
 	}
 	zygote_baseline();
+	warmup_load_classes();
 }
 
 static void begin_request(void)
@@ -444,16 +445,17 @@ static bool fork_for_requests(void)
 /* The application has booted and is warm. Returns in a worker: false if it has to leave at once. */
 static bool begin_work(void)
 {
+	gc_collect_cycles(); /* what a cycle keeps open is not meant to stay */
 	const char *left = zygote_unshareable();
-	if (left != NULL) {
+	if (left != NULL && options.warmup_count > 0) {
 		char why[512];
 		snprintf(why, sizeof why, "a warm-up request %s and left it so", left);
-		zygote_boot_again(HY_AGAIN_COLD, why);
+		warmup_failed(why);
 	}
 	if (doubtful != NULL && options.rewind != REWIND_OFF) {
 		char why[512];
 		snprintf(why, sizeof why, "a fatal error struck at the end of a warm-up request (%s)", doubtful);
-		zygote_boot_again(HY_AGAIN_COLD, why);
+		warmup_failed(why);
 	}
 	if (options.rewind != REWIND_OFF && zygote_threads() > 1) {
 		/* It would write to memory that is being put back; and a fork would lose it. */

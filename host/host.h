@@ -113,7 +113,9 @@ void cleanup_destructors(void);            /* of objects that the request made *
 const char *cleanup_request(bool unwound); /* all that the request acquired; NULL, or the step that failed */
 
 /* warmup.c */
-bool warmup_next(struct hy_exchange *exchange); /* false: no more */
+bool warmup_next(struct hy_exchange *exchange);                /* false: no more */
+void warmup_failed(const char *why) __attribute__((noreturn)); /* has the application booted again without */
+void warmup_load_classes(void);                                /* at the end of such a boot */
 
 /* user_ini.c */
 void user_ini_activate(const char *script);

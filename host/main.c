@@ -20,8 +20,8 @@
 
 static void keep_only_our_descriptors(void)
 {
-	syscall(SYS_close_range, HY_FD_EVENT + 1, ~0u, 0);
-	for (int fd = HY_FD_CONTROL; fd <= HY_FD_EVENT; fd++) {
+	syscall(SYS_close_range, HY_FD_CLASSES + 1, ~0u, 0);
+	for (int fd = HY_FD_CONTROL; fd <= HY_FD_CLASSES; fd++) {
 		if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
 			fprintf(stderr, "hayate-php: descriptor %d is missing; the host is started by hayate, not by hand\n", fd);
 			exit(2);

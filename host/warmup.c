@@ -2,18 +2,88 @@
  * Warm-up requests: what a first visitor would pay for is paid for before the snapshot. They run in the booting process
  * without a front, one after the other, with state kept; the application can tell them by $_SERVER['HAYATE_WARMUP'].
  * They are a help, never a condition: when one fails, hangs, or leaves open what workers must not share, the pool has
- * the application booted again without them.
+ * the application booted again without them. The classes that they had loaded are then loaded by their names: that is
+ * most of what a first visitor would pay for, and does what autoloaders do and nothing else.
  */
 #include "host.h"
 
+#include "zend_exceptions.h"
+
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* What takes longer than this waits for something that will not come before there are visitors. */
 #define SECONDS 30
 
 static size_t next;
+/* How many classes there were at the end of the boot. */
+static uint32_t booted_classes;
+
+/* Names of classes that came after the boot's, for a boot to come. */
+static void remember_classes(void)
+{
+	size_t at = 0;
+	for (uint32_t i = booted_classes; i < EG(class_table)->nNumUsed; i++) {
+		const Bucket *bucket = EG(class_table)->arData + i;
+		if (Z_TYPE(bucket->val) != IS_PTR || bucket->key == NULL) {
+			continue;
+		}
+		const zend_class_entry *class = Z_PTR(bucket->val);
+		const char *name = ZSTR_VAL(class->name);
+		size_t len = ZSTR_LEN(class->name);
+		/* Anonymous classes have a zero in their names, and declarations that have not run yet in their keys. */
+		if (class->type != ZEND_USER_CLASS || memchr(name, '\0', len) != NULL || memchr(name, '\n', len) != NULL ||
+		    ZSTR_VAL(bucket->key)[0] == '\0') {
+			continue;
+		}
+		if (pwrite(HY_FD_CLASSES, name, len, (off_t)at) != (ssize_t)len ||
+		    pwrite(HY_FD_CLASSES, "\n", 1, (off_t)(at + len)) != 1) {
+			break;
+		}
+		at += len + 1;
+	}
+	if (ftruncate(HY_FD_CLASSES, (off_t)at) != 0) {
+		log_format("The names of classes to load could not be noted: %s", strerror(errno));
+	}
+}
+
+void warmup_failed(const char *why)
+{
+	remember_classes();
+	zygote_boot_again(HY_AGAIN_COLD, why);
+}
+
+static void load_class(const char *name, size_t len)
+{
+	zend_string *class = zend_string_init(name, len, false);
+	zend_lookup_class(class);
+	zend_string_release(class);
+	if (EG(exception) != NULL) {
+		zend_clear_exception(); /* it loads in a request only, or not any more */
+	}
+}
+
+void warmup_load_classes(void)
+{
+	struct stat st;
+	booted_classes = EG(class_table)->nNumUsed;
+	if (options.warmup_count != 0 || options.rewind == REWIND_OFF || fstat(HY_FD_CLASSES, &st) != 0 ||
+	    st.st_size == 0) {
+		return;
+	}
+	size_t size = (size_t)st.st_size;
+	char *names = emalloc(size + 1);
+	ssize_t n = pread(HY_FD_CLASSES, names, size, 0);
+	names[n > 0 ? n : 0] = '\0';
+	/* One that ends the script is not on the next list: that has what was loaded before it. */
+	for (char *name = names, *end; (end = strchr(name, '\n')) != NULL; name = end + 1) {
+		load_class(name, (size_t)(end - name));
+	}
+	efree(names);
+}
 
 static void too_long(int signal)
 {

@@ -96,6 +96,25 @@ void worker_classic(void)
 	worker_exit(why == HY_RETIRED_NOT ? HY_RETIRED_ASKED : why);
 }
 
+/* Hayate's own boot script for a recognised framework lies outside the application, and so outside its open_basedir. */
+static void allow_boot_script(void)
+{
+	const char *slash = strrchr(options.worker_script, '/');
+	bool own = false;
+	for (size_t i = 0; i < options.env_count; i++) {
+		own |= strncmp(options.env[i], "HAYATE_PROJECT=", strlen("HAYATE_PROJECT=")) == 0;
+	}
+	if (!own || slash == NULL || PG(open_basedir) == NULL || PG(open_basedir)[0] == '\0') {
+		return;
+	}
+	zend_string *name = zend_string_init(ZEND_STRL("open_basedir"), false);
+	zend_string *value =
+	    zend_strpprintf(0, "%s:%.*s", PG(open_basedir), (int)(slash - options.worker_script), options.worker_script);
+	zend_alter_ini_entry(name, value, ZEND_INI_SYSTEM, ZEND_INI_STAGE_ACTIVATE);
+	zend_string_release(value);
+	zend_string_release(name);
+}
+
 /* Whether a fatal error unwound it. */
 static bool run_script(void)
 {
@@ -124,6 +143,7 @@ void worker_boot(void)
 	if (php_request_startup() == FAILURE) {
 		zygote_failed("PHP could not start the request in which the worker script runs");
 	}
+	allow_boot_script();
 	/* A boot may take as long as it needs; requests have their own time. */
 	zend_set_timeout(0, 1);
 	explain_boot_begins();
@@ -134,7 +154,7 @@ void worker_boot(void)
 		if (handle_warming()) {
 			snprintf(why, sizeof why, "a warm-up request ended the worker script%s%s", said ? ": " : "",
 			         said ? said : "");
-			zygote_boot_again(HY_AGAIN_COLD, why);
+			warmup_failed(why);
 		}
 		snprintf(why, sizeof why, "the worker script %s ended before its first hayate_handle_request()%s%s%s",
 		         options.worker_script, said ? ": " : "", said ? said : "",

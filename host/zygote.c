@@ -74,6 +74,7 @@ void zygote_worker_ready(void)
 		send_message((struct hy_message){.type = HY_MSG_WORKER_READY, .worker = hy_ring_worker(), .pid = getpid()},
 		             NULL);
 		close(HY_FD_CONTROL);
+		close(HY_FD_CLASSES);
 	}
 }
 
@@ -195,6 +196,7 @@ static void become_worker(uint32_t number, pid_t zygote, const sigset_t *signals
 	}
 	if (!options.private_boot) {
 		close(HY_FD_CONTROL);
+		close(HY_FD_CLASSES);
 	}
 	opcache_after_fork();
 	/* Two workers must not draw the same numbers: seed anew at the first use. */

@@ -18,7 +18,7 @@ impl Supervisor {
     pub(crate) fn start_host(&mut self) {
         let shared = Arc::clone(&self.shared);
         let boot = shared.table().boot.clone();
-        match Host::start(&shared.spec, &boot, &shared.ring, &self.hub) {
+        match Host::start(&shared.spec, &boot, &shared.ring, &shared.classes, &self.hub) {
             Ok(host) => {
                 tracing::debug!(app = shared.spec.name, pid = host.pid, "zygote started");
                 shared.table().zygote = Some(host.pid);

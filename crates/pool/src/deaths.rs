@@ -104,8 +104,9 @@ impl Supervisor {
                     Again::Cold => {
                         tracing::warn!(
                             app,
-                            "booting again without warm-up requests: {why}. Each request will load its classes anew; \
-                             release it where $_SERVER['HAYATE_WARMUP'] is set, or name paths that do without: warmup"
+                            "booting again without warm-up requests: {why}. Their classes are loaded at the boot, but what else \
+                             they prepared is prepared anew by each request. To keep it, close connections where \
+                             $_SERVER['HAYATE_WARMUP'] is set, or name paths that need none: warmup"
                         );
                         boot.cold = Some(why);
                     }

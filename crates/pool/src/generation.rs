@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     io,
+    os::fd::OwnedFd,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering::*},
@@ -11,6 +12,7 @@ use std::{
 };
 
 use hayate_ring::{Config, Hub, Ring};
+use rustix::fs::{MemfdFlags, memfd_create};
 use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
     time::Instant,
@@ -76,6 +78,8 @@ pub(crate) struct Table {
 pub(crate) struct Shared {
     pub(crate) spec: Spec,
     pub(crate) ring: Arc<Ring>,
+    /// What hosts of this generation leave to those after them: the names of classes that warm-up requests used.
+    pub(crate) classes: OwnedFd,
     table: Mutex<Table>,
     /// The supervisor's timer is off.
     pub(crate) asleep: AtomicBool,
@@ -110,6 +114,7 @@ impl Generation {
         let shared = Arc::new(Shared {
             spec,
             ring,
+            classes: memfd_create("hayate-classes", MemfdFlags::CLOEXEC)?,
             table: Mutex::new(Table {
                 phase: Phase::Booting,
                 boot: Boot::default(),

@@ -45,7 +45,13 @@ pub(crate) enum HostEvent {
 impl Host {
     /// Starts the host. Must run on the process' main thread: the kernel ends the host when the thread that started it ends
     /// (PR_SET_PDEATHSIG).
-    pub(crate) fn start(spec: &Spec, boot: &Boot, ring: &Ring, hub: &Hub) -> io::Result<Host> {
+    pub(crate) fn start(
+        spec: &Spec,
+        boot: &Boot,
+        ring: &Ring,
+        classes: &OwnedFd,
+        hub: &Hub,
+    ) -> io::Result<Host> {
         let (channel, theirs) = Channel::pair()?;
         let (reader, writer) = io::pipe()?;
         let reader = Receiver::from_owned_fd(OwnedFd::from(reader))?;
@@ -61,9 +67,10 @@ impl Host {
             (theirs, HY_FD_CONTROL),
             (ring.memory_fd().try_clone_to_owned()?, HY_FD_MEMORY),
             (hub.event_fd().try_clone_to_owned()?, HY_FD_EVENT),
+            (classes.try_clone()?, HY_FD_CLASSES),
         ];
         let mappings = descriptors.map(|(parent_fd, fd)| FdMapping { parent_fd, child_fd: fd as i32 }).into();
-        command.fd_mappings(mappings).expect("three different numbers");
+        command.fd_mappings(mappings).expect("four different numbers");
         let child = Process::from(command).kill_on_drop(true).spawn().map_err(|error| {
             io::Error::new(error.kind(), format!("cannot start {}: {error}", spec.host.display()))
         })?;
