@@ -25,6 +25,7 @@ $handler = function () use ($things) {
     if (isset($_GET['walk'])) { foreach ($things as $thing) { $thing->n++; } }
     if (isset($_GET['child'])) { proc_open(['sleep', '5'], [], $pipes); }
     if (isset($_GET['fail'])) { http_response_code(503); }
+    if (isset($_GET['load'])) { require __DIR__.'/more.php'; }
     echo count($things), isset($_SERVER['HAYATE_WARMUP']);
 };
 while (hayate_handle_request($handler)) {
@@ -88,6 +89,15 @@ def test_snapshot_warm_up_and_samples(site) -> None:
     assert 0 < sum(written[0].values()) < 100 < sum(written[1].values())
     assert written[1]["objects of the boot: Thing"] > 50 and "objects of the boot: Thing" not in written[0]
     assert walk["php_us"] > plain["php_us"] and plain["copy_ns"] > 0
+
+
+def test_code_that_no_warm_up_has_loaded(site) -> None:
+    (site / "more.php").write_text("<?php class More {}")
+    flags = ["--worker", str(site / "worker.php"), "--url", "/", "--url", "/?load=1"]
+    report = reports(site, *flags)
+    if report["tracking"] != "fork":
+        assert [sample["loaded"] for sample in report["samples"]] == [0, 1]
+        assert any("/?load=1 loads 1 PHP files each time" in advice for advice in report["advice"])
 
 
 def test_a_connection_of_the_boot(site) -> None:

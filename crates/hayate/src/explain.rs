@@ -92,6 +92,9 @@ pub enum Event {
     Request {
         /// The handler's time.
         us: u64,
+        /// PHP files that it included and that the snapshot does not have.
+        #[serde(default)]
+        loaded: u64,
         /// As in [`hayate_pool::Doubt::label`], when the worker retired instead.
         #[serde(default)]
         retired: Option<String>,
@@ -260,6 +263,7 @@ async fn sample(generation: &Generation, socket: &Path, path: &str) -> Result<Sa
         cold_pages: cost(|totals| totals.cold_pages),
         hot_pages,
         php_us: None,
+        loaded: 0,
         causes: Vec::new(),
         retired: None,
     })

@@ -80,6 +80,8 @@ pub struct Sample {
     pub hot_pages: u32,
     /// The handler's time.
     pub php_us: Option<u64>,
+    /// PHP files that each request includes, as no warm-up request has.
+    pub loaded: u64,
     /// Where the first of them wrote, largest first.
     pub causes: Vec<Cause>,
     /// Why the worker retired rather than be rewound.
@@ -129,7 +131,9 @@ impl Report {
                 }
                 Event::Frozen { .. } => frozen.push(event),
                 Event::Warmup { .. } => warmed.push(event),
-                Event::Request { us, retired, causes } => requests.push((us, retired, causes)),
+                Event::Request { us, loaded, retired, causes } => {
+                    requests.push((us, loaded, retired, causes))
+                }
                 Event::Boot { us, files } => {
                     // Each worker that boots by itself says all this; it is said once.
                     (snapshot, booted) = (None, Some((us, files)));
@@ -142,8 +146,9 @@ impl Report {
         // They come in the order of the requests, which were made one after the other.
         let repetitions = super::REPETITIONS;
         for (sample, requests) in samples.iter_mut().zip(requests.chunks(repetitions)) {
-            sample.retired = requests.iter().find_map(|(_, retired, _)| retired.clone());
-            sample.causes = requests.first().map(|(_, _, causes)| causes.clone()).unwrap_or_default();
+            sample.retired = requests.iter().find_map(|(_, _, retired, _)| retired.clone());
+            sample.causes = requests.first().map(|(.., causes)| causes.clone()).unwrap_or_default();
+            sample.loaded = requests.last().map_or(0, |(_, loaded, ..)| *loaded);
             let mut times: Vec<u64> = requests.iter().map(|(us, ..)| *us).collect();
             times.sort_unstable();
             sample.php_us = times.get(times.len() / 2).copied();
@@ -256,6 +261,12 @@ impl Report {
                      merely walking over them (reference counts); make them in the request, or keep them in OPcache as constant arrays",
                     sample.path,
                     sample.pages()
+                ));
+            }
+            if sample.loaded > 0 {
+                advice.push(format!(
+                    "{} loads {} PHP files each time, since no warm-up request has loaded them. Warm it up as well: warmup",
+                    sample.path, sample.loaded
                 ));
             }
             if sample.status >= 500 {
