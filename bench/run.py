@@ -4,6 +4,7 @@
     run.py                       every engine, every workload
     run.py --quick               one short round: does it work, and roughly how fast
     run.py --workload W1 W2 --engine "hayate worker" --rounds 5 --json bench.json
+    run.py --instructions        count what processors execute, which a busy machine does not disturb (needs perf)
     run.py --idle                memory and wake-ups of servers that have nothing to do
 
 A server runs on one core, wrk on another. In each round every engine is started, checked, warmed up, measured and
@@ -26,6 +27,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -35,7 +37,7 @@ from lib.process import ServerError, temporary_directory  # noqa: E402
 from lib.servers import PHP_VERSION, REPOSITORY, hayate_binary  # noqa: E402
 
 from bench.engines import ENGINES, INI, Bench, PinnedHayate, pinned  # noqa: E402
-from bench.measure import context_switches, cpu, family, memory, stolen  # noqa: E402
+from bench.measure import Instructions, context_switches, cpu, family, instructions, memory, stolen  # noqa: E402
 from bench.workloads import WORKLOADS, Workload, build  # noqa: E402
 
 #: What the ratios are taken against.
@@ -60,6 +62,9 @@ class Sample:
     p999_us: int
     pss: int
     requests: int
+    #: Instructions for a request, in user mode and in the kernel; 0 if they were not counted.
+    instructions_user: float = 0
+    instructions_kernel: float = 0
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -72,6 +77,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--workload", nargs="+", choices=tuple(WORKLOADS), default=list(WORKLOADS))
     parser.add_argument("--engine", nargs="+", choices=tuple(ENGINES), default=list(ENGINES))
     parser.add_argument("--idle", action="store_true", help="measure idle servers instead")
+    parser.add_argument("--instructions", action="store_true", help="count them as well")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE")
     options = parser.parse_args()
     if options.quick:
@@ -106,7 +112,8 @@ def sample(engine: str, load: Workload, options: argparse.Namespace) -> Sample:
         drive(server.url + load.path, load.connections, 1)
         pids = [pid for root in server.pids() for pid in family(root)]
         before = cpu(pids)
-        figures = drive(server.url + load.path, load.connections, options.seconds)
+        with instructions(pids) if options.instructions else nullcontext(Instructions()) as counted:
+            figures = drive(server.url + load.path, load.connections, options.seconds)
         spent = cpu(pids) - before
         errors = {key: figures[key] for key in ("connect", "read", "write", "status", "timeout") if figures[key]}
         if errors or figures["requests"] == 0:
@@ -129,6 +136,8 @@ def sample(engine: str, load: Workload, options: argparse.Namespace) -> Sample:
             p999_us=figures["p999_us"],
             pss=memory(pids).pss,
             requests=figures["requests"],
+            instructions_user=counted.of("user") / figures["requests"],
+            instructions_kernel=counted.of("kernel") / figures["requests"],
         )
 
 
@@ -153,6 +162,9 @@ def table(load: Workload, samples: dict[str, list[Sample]]) -> str:
             f" {middle('p50_us') / 1000:8.2f} {middle('p99_us') / 1000:8.2f} {middle('p999_us') / 1000:8.2f}"
             f" {middle('pss') / 1e6:7.1f}"
         )
+        if middle("instructions_user"):
+            user, kernel = middle("instructions_user") / 1000, middle("instructions_kernel") / 1000
+            lines.append(f"{'':22} {user:8.1f} + {kernel:.1f} thousand instructions, {user + kernel:.1f}")
     return "\n".join(lines) + "\n"
 
 
@@ -242,7 +254,7 @@ def main() -> int:
     )
     try:
         measured = measure_idle(options, scratch) if options.idle else measure_load(options, scratch)
-    except (BenchError, ServerError) as error:
+    except (BenchError, OSError, ServerError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     finally:
