@@ -12,6 +12,11 @@ const AXIS: f64 = 22.0;
 /// Room for the value behind a bar.
 const VALUE: f64 = 64.0;
 
+/// About the width of a character.
+const CHARACTER: f64 = 6.2;
+/// Characters of a label, at most.
+const LABEL: usize = 36;
+
 /// One bar.
 pub struct Bar {
     /// Whose.
@@ -34,11 +39,18 @@ pub fn sort(bars: &mut [Bar], more_is_better: bool) {
     });
 }
 
+/// A label that has room; the bar's title has all of it.
+fn shortened(label: &str) -> String {
+    if label.chars().count() <= LABEL {
+        return label.to_owned();
+    }
+    label.chars().take(LABEL - 1).chain(['…']).collect()
+}
+
 /// The chart, with its caption.
 pub fn render(title: &str, unit: &str, bars: &[Bar]) -> Markup {
-    // About 6.2 units for a character at this size.
-    let longest = bars.iter().map(|bar| bar.label.chars().count()).max().unwrap_or(0) as f64;
-    let left = (longest * 6.2 + 12.0).min(WIDTH * 0.45);
+    let longest = bars.iter().map(|bar| bar.label.chars().count()).max().unwrap_or(0).min(LABEL);
+    let left = longest as f64 * CHARACTER + 12.0;
     let note = bars.iter().map(|bar| bar.note.chars().count()).max().unwrap_or(0) as f64 * 6.0;
     let most =
         bars.iter().flat_map(|bar| [Some(bar.spread.max), bar.reference]).flatten().fold(0.0, f64::max);
@@ -61,7 +73,7 @@ pub fn render(title: &str, unit: &str, bars: &[Bar]) -> Markup {
                     }
                     @if let Some(reference) = bar.reference { "; published: " (number(reference)) }
                 }
-                text class="label end" x=(left - 8.0) y=(middle + 4.0) { (bar.label) }
+                text class="label end" x=(left - 8.0) y=(middle + 4.0) { (shortened(&bar.label)) }
                 rect class=(if bar.baseline { "bar baseline" } else { "bar" }) x=(left) y=(y)
                     width=((end - left).max(1.0)) height="16" rx="2" {}
                 @if bar.spread.min < bar.spread.max {
