@@ -126,6 +126,9 @@ def main() -> None:
                 for name, (opened, target, args) in CASES.items():
                     server = hayate(database, opened, workers=1, args=args)
                     cases.append(Case(name, server.start(), target, (database.pid,)))
+                if kind == "sqlite":
+                    server = hayate(database, "boot", workers=1)
+                    cases.append(Case("opened at boot", server.start(), "/?do=read&n=7", ()))
                 if kind == "pgsql" and PgBouncer.program.exists():
                     pooler = stack.enter_context(PgBouncer(database))
                     server = hayate(pooler.database, "request", workers=1)
