@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import shutil
 import socket
 import subprocess
+import tempfile
 
 import pytest
 
@@ -125,6 +128,19 @@ def test_as_text(site) -> None:
     said = explain(site, "--worker", str(site / "worker.php"), "--url", "/?walk=1").stdout
     for part in ["snapshot    at ", "PHP heap", "warm-up     / / /", "random: random_bytes() at ", "samples     medians", "advice"]:
         assert part in said, said
+
+
+def test_it_runs_as_the_configured_user() -> None:
+    with tempfile.TemporaryDirectory(prefix="hayate-explain-") as name:
+        directory = pathlib.Path(name)
+        (directory / "worker.php").write_text("<?php touch(__DIR__.'/cache');\nwhile (hayate_handle_request(fn () => 1)) {\n}\n")
+        flags = ["--worker", str(directory / "worker.php")]
+        if os.geteuid() == 0:
+            flags += ["--user", "www-data"]
+            shutil.chown(directory, "www-data")
+        directory.chmod(0o755)
+        reports(directory, *flags)
+        assert (directory / "cache").owner() == directory.owner(), "what the boot writes is not root's"
 
 
 def test_a_boot_that_fails(site) -> None:

@@ -36,6 +36,7 @@ use crate::{
     config::LogLevel,
     logging,
     plan::{App, Plan},
+    privileges,
     server::Server,
 };
 use report::{Report, Sample};
@@ -162,6 +163,8 @@ pub fn run(args: &ExplainArgs) -> ExitCode {
 }
 
 fn explain_all(plan: &Plan, args: &ExplainArgs) -> Result<Vec<Report>> {
+    // As whoever serves it: what a boot writes (caches, logs) has to be theirs.
+    privileges::drop_to(plan.user.as_deref(), plan.group.as_deref())?;
     let hub = Hub::new().context("eventfd")?;
     let runtime = runtime::build(&hub).context("cannot start the event loop")?;
     let dir = tempfile::tempdir().context("a temporary directory")?;
