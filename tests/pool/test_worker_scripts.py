@@ -66,3 +66,12 @@ def test_with_state_kept_the_script_ends_at_its_own_limit(script) -> None:
         notes(script, until="terminated 11")
     if script.stem != "runtime":
         assert notes(script, until="shut down")["shut down"] >= 1
+
+
+def test_a_limit_below_the_warm_up_costs_the_warm_up_only(script) -> None:
+    flags = ["--env", "MAX_REQUESTS=2", "--env", "FRANKENPHP_LOOP_MAX=2"]
+    with Hayate(script.parent, worker=script, workers=1, args=flags) as server:
+        answers = [requests.get(f"{server.url}/?n={n}", timeout=15).json() for n in range(5)]
+        assert {answer["handled"] for answer in answers} == {1} and len({answer["pid"] for answer in answers}) == 1
+        (app,) = server.status()["apps"]
+        assert app["cold_boot"] == "a warm-up request ended the worker script" and app["restarts"] == {}
