@@ -90,6 +90,9 @@ def test_names_and_schedules_that_are_wrong(lab: Laboratory) -> None:
     assert "there is no workload 'statsu'; did you mean 'status'?" in lab.run("run", "statsu", status=2)
     output = lab.run("run", "status", "--schedule", "const(100,10s) lnie(1,2,3s)", status=2)
     assert "lnie" in output and "^" in output
+    lab.engine("absent", NGINX + '[detect]\ncommands = ["no-such-command"]\n')
+    output = lab.run("run", "status", "-e", "absent", status=1)
+    assert "absent is missing: command no-such-command; apt install nginx" in output
     lab.engine("typo", 'titel = "x"\n')
     assert "typo.toml:1: unknown field `titel`" in lab.run("engines", status=2)
 

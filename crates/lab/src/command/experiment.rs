@@ -7,11 +7,11 @@ use anyhow::{Context, Result};
 use super::report::print;
 use crate::{
     data::{Kind, Load, LoadText, Metric},
-    engine::Stage,
+    engine::{Failure, Stage},
     machine::{self, Machine},
     measure::{Generator, Planned, Rounds, Trial, TrialEnd, noise},
-    output::{csv, html, text},
-    result::{FORMAT, Noise, Part, Results, write_file},
+    output::{csv, html, number::duration, text},
+    result::{FORMAT, Noise, Part, Results, Subject, write_file},
     session::{Session, SessionArgs},
 };
 
@@ -179,6 +179,9 @@ impl Experiment {
             subjects: planned.iter().map(|planned| planned.subject(&self.session)).collect(),
             references: plan.references,
         });
+        if let Some(part) = self.results.parts.last() {
+            eprintln!("{}: {}", part.title, about(part));
+        }
         let json = self.output.json.clone();
         let mut keep = move |results: &Results| json.as_ref().map_or(Ok(()), |file| results.write(file));
         Rounds { session: &self.session, generator: &mut self.generator, watch: &mut keep }.run(
@@ -188,7 +191,7 @@ impl Experiment {
         )
     }
 
-    /// Prints and writes the results. Exit status 1: an engine failed; 130: the user ended it.
+    /// Prints and writes the results. Exit status 1: an engine failed, or nothing could be measured; 130: the user ended it.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -197,20 +200,38 @@ impl Experiment {
         let results = self.results;
         print(&text::render(&results))?;
         write_outputs(&results, &self.output)?;
-        let failed = results
-            .parts
-            .iter()
-            .flat_map(|part| &part.subjects)
-            .filter_map(|subject| subject.failure.as_ref());
-        let failed = failed.filter(|failure| failure.stage != Stage::Missing).count();
+        let subjects = || results.parts.iter().flat_map(|part| &part.subjects);
+        // An engine that is not installed is no failure of a preset, which names all that somebody may have.
+        let failed = |failure: &Failure| failure.stage != Stage::Missing;
+        let failed = subjects().any(|subject| subject.failure.as_ref().is_some_and(failed));
+        let measured = subjects().any(|subject| !subject.measurements.is_empty());
         Ok(if results.interrupted {
             ExitCode::from(130)
-        } else if failed > 0 {
+        } else if failed || !measured {
             ExitCode::FAILURE
         } else {
             ExitCode::SUCCESS
         })
     }
+}
+
+/// Seconds to start an engine, to check it and to stop it, about.
+const AROUND: f64 = 1.5;
+/// Loads of a search for limits, about.
+const STEPS: f64 = 15.0;
+
+/// What will be done and how long that takes: `3 engines, 5 rounds, about 2 min 8 s`.
+fn about(part: &Part) -> String {
+    let loads = if part.kind == Kind::Saturate { STEPS } else { 1.0 };
+    let one =
+        |subject: &Subject| subject.load.duration().map(|seconds| seconds * loads + part.warm_up + AROUND);
+    let whole = part.subjects.iter().map(one).sum::<Option<f64>>();
+    let time =
+        whole.map_or_else(String::new, |time| format!(", about {}", duration(time * f64::from(part.rounds))));
+    let plural = |n: usize| if n == 1 { "" } else { "s" };
+    let (subjects, rounds) = (part.subjects.len(), part.rounds as usize);
+    let what = if part.kind == Kind::Ladder { "step" } else { "engine" };
+    format!("{subjects} {what}{}, {rounds} round{}{time}", plural(subjects), plural(rounds))
 }
 
 /// Writes all files that were asked for.

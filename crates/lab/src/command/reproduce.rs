@@ -74,7 +74,6 @@ pub fn run(lab: Lab, args: &ReproduceArgs) -> Result<ExitCode> {
         if experiment.session.interrupted() {
             break;
         }
-        eprintln!("{}", part.title);
         measure(&mut experiment, &preset, part, subjects, args)?;
     }
     experiment.finish()

@@ -66,6 +66,12 @@ pub fn interval(interval: Option<Interval>) -> String {
     }
 }
 
+/// `45 s`, `12 min 5 s`.
+pub fn duration(seconds: f64) -> String {
+    let seconds = seconds.round() as u64;
+    if seconds < 60 { format!("{seconds} s") } else { format!("{} min {} s", seconds / 60, seconds % 60) }
+}
+
 /// `99.98`, `100`; never 100 when a single request failed.
 pub fn percent(value: Option<f64>) -> String {
     match value {

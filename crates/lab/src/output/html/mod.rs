@@ -10,7 +10,7 @@ mod tables;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::text::noise;
+use super::{number::duration, text::noise};
 use crate::{machine::show_cpus, result::Results};
 
 const STYLE: &str = include_str!("style.css");
@@ -70,12 +70,6 @@ fn origin(results: &Results) -> String {
         show_cpus(&results.cores.server),
         show_cpus(&results.cores.load)
     )
-}
-
-/// `45 s`, `12 min 5 s`.
-fn duration(seconds: f64) -> String {
-    let seconds = seconds.round() as u64;
-    if seconds < 60 { format!("{seconds} s") } else { format!("{} min {} s", seconds / 60, seconds % 60) }
 }
 
 fn paragraphs(text: &str) -> Markup {
