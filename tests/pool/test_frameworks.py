@@ -128,3 +128,22 @@ def test_a_boot_that_fails_says_why(project) -> None:
     command = [hayate_binary(), "serve", project, "--listen", f"127.0.0.1:{free_port()}", "--control", project / "control"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 1 and "did not boot" in done.stderr and "misconfigured by the tests" in done.stderr
+
+
+def test_sessions_in_redis_leave_no_connection_in_the_snapshot(tmp_path, redis) -> None:
+    tmp_path.chmod(0o755)
+    root = frameworks.laravel(tmp_path)
+    app, session, database = (root / f"config/{name}.php" for name in ("app", "session", "database"))
+    provider = "Illuminate\\Redis\\RedisServiceProvider::class, Illuminate\\Cache\\CacheServiceProvider::class"
+    app.write_text(app.read_text().replace("'providers' => [", f"'providers' => [{provider},"))
+    session.write_text(session.read_text().replace("'file'", "'redis'", 1))
+    address = f"['host' => '127.0.0.1', 'port' => {redis.port}]"
+    database.write_text(database.read_text().replace("return [", f"return ['redis' => ['client' => 'phpredis', 'default' => {address}],"))
+    (root / "config/cache.php").write_text(
+        "<?php return ['default' => 'redis', 'stores' => ['redis' => ['driver' => 'redis', 'connection' => 'default']], 'prefix' => 'x'];"
+    )
+    with Hayate(root, workers=1) as server:
+        visitor = requests.Session()
+        assert [visitor.get(server.url + "/visit", timeout=15).text for _ in range(3)] == ["visit 1", "visit 2", "visit 3"]
+        (app,) = server.status()["apps"]
+        assert (app["boot"], app["cold_boot"], app["restarts"]) == ("shared", None, {}), server.log_tail()
