@@ -143,3 +143,14 @@ def test_a_whole_body_goes_to_a_second_worker_when_the_first_dies(server, tmp_pa
     assert requests.put(url, data=b"x" * 20_000, timeout=5).text == "second"
     marker.unlink()
     assert requests.post(url, data=b"x" * 20_000, timeout=5).status_code == 502
+
+
+def test_without_a_place_for_temporary_files_small_bodies_go_on_and_the_log_says_why(hayate_command, tmp_path) -> None:
+    root = site.make(tmp_path)
+    missing = tmp_path / "missing"
+    with Hayate(root, workers=1, env={"TMPDIR": str(missing)}) as server:
+        assert f"no temporary file can be made in {missing}" in server.log()
+        assert requests.post(server.url + "/count.php", data=b"x" * 1000, timeout=5).text == "1000"
+        refused = requests.post(server.url + "/count.php", data=b"x" * 100_000, timeout=5)
+        assert refused.status_code == 500 and str(missing) not in refused.text
+        assert requests.get(server.url + "/ok.php?on", timeout=5).text == "ok on"

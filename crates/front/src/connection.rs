@@ -150,6 +150,7 @@ impl Front {
 
     /// Looks for connections past their deadline, and lets the access log out; runs beside [`Front::serve`] as long as the front does.
     pub async fn watch(self: Arc<Self>) {
+        crate::temp::check().await;
         loop {
             if self.connections.count() == 0 {
                 self.flush_logs();

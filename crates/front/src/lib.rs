@@ -209,7 +209,10 @@ impl Front {
         let number = u64::from(self.request_prefix) << 32
             | self.next_request.fetch_add(1, Ordering::Relaxed) & 0xffff_ffff;
         // By hand: formatting costs ten times as much, and every request has one.
-        let digit = |i: u32| char::from(b"0123456789abcdef"[(number >> (60 - 4 * i) & 15) as usize]);
-        (0..16).map(digit).collect()
+        let mut text = vec![0; 16];
+        for (i, digit) in text.iter_mut().enumerate() {
+            *digit = b"0123456789abcdef"[(number >> (60 - 4 * i)) as usize & 15];
+        }
+        String::from_utf8(text).expect("digits")
     }
 }

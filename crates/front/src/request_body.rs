@@ -23,8 +23,8 @@ use crate::{
     temp::{Reading, TempFile},
 };
 
-/// Bodies up to this size wait for their end in memory.
-const MEMORY: usize = 32 << 10;
+/// Bodies up to this size, in bytes, wait for their end in memory.
+pub(crate) const MEMORY: usize = 32 << 10;
 
 /// What is wrong with a body.
 #[derive(Debug)]

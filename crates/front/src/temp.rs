@@ -9,6 +9,17 @@ use tokio::task::{JoinHandle, spawn_blocking};
 /// Bytes read at one time.
 const BLOCK: u64 = 64 << 10;
 
+/// Says so when no temporary file can be made: at the start, and not only with the first large upload.
+pub(crate) async fn check() {
+    if let Err(error) = TempFile::create().await {
+        tracing::error!(
+            "no temporary file can be made in {}: {error}. Uploads above {} KB will be answered with 500; name a directory by TMPDIR",
+            std::env::temp_dir().display(),
+            crate::request_body::MEMORY >> 10
+        );
+    }
+}
+
 /// A file without a name, in the directory that TMPDIR names, else /tmp.
 #[derive(Clone)]
 pub(crate) struct TempFile(Arc<File>);
