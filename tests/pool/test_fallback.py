@@ -1,4 +1,4 @@
-"""An application whose requests cannot be rewound runs in a slower way that is as safe, and says so; never one that keeps state."""
+"""An application that cannot be rewound runs in a slower way that is as safe; never one that keeps state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Symfony and Laravel projects without a worker script: recognised, booted by Hayate's own scripts, or left to classic mode."""
+"""Symfony and Laravel projects without a worker script: recognised, booted by Hayate's own, or left to classic mode."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_keeping_state_is_refused(project) -> None:
 
 @pytest.fixture(params=["classic", "booted"])
 def served(request, project):
-    """The project in classic mode; and without a flag, booted by Hayate's script and rewound. No worker may need to be replaced."""
+    """The project in classic mode; and without a flag, booted by Hayate's script and rewound. No worker is replaced."""
     flags = ["--mode", "classic"] if request.param == "classic" else []
     with Hayate(project, args=flags, workers=1) as server:
         yield server
@@ -81,7 +81,7 @@ WARMED = {"classic": 0, "worker": 3}
 
 
 def counted(server: Hayate) -> int:
-    """What a request finds in a static property that it has just raised by one: no request before it but the warm-up."""
+    """What a request finds in a static property that it has raised by one: no request before it but the warm-up."""
     return WARMED[server.status()["apps"][0]["mode"]] + 1
 
 
@@ -95,7 +95,7 @@ def test_answers_as_classic_mode_does(served) -> None:
         assert answer["query"] == {"n": str(n)}
         assert (answer["static"], answer["property"]) == (counted(served), 1)
         assert answer["rows"] == 0 and answer.get("event", True), "a database that the warm-up has used, and a model"
-        assert answer.get("first", str(n)) == str(n), "a service that its constructor has shown the request, not a warm-up's"
+        assert answer.get("first", str(n)) == str(n), "a service whose constructor looked for the request"
         assert answer["url"] == served.url + "/visit"
     tokens = {answer.get("token", n) for n, answer in enumerate(answers)}
     assert len(tokens) == 3, "each visitor has a token of its own"
@@ -124,8 +124,10 @@ def test_exit_and_failures_end_the_request_only(served) -> None:
 
 def test_a_boot_that_fails_says_why(project) -> None:
     broken = project / ("config/app.php" if project.name == "laravel" else "config/services.php")
-    broken.write_text(broken.read_text().replace("return", "throw new LogicException('misconfigured by the tests');\nreturn", 1))
-    command = [hayate_binary(), "serve", project, "--listen", f"127.0.0.1:{free_port()}", "--control", project / "control"]
+    text = broken.read_text()
+    broken.write_text(text.replace("return", "throw new LogicException('misconfigured by the tests');\nreturn", 1))
+    flags = ["--listen", f"127.0.0.1:{free_port()}", "--control", project / "control"]
+    command = [hayate_binary(), "serve", project, *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 1 and "did not boot" in done.stderr and "misconfigured by the tests" in done.stderr
 
@@ -138,12 +140,14 @@ def test_sessions_in_redis_leave_no_connection_in_the_snapshot(tmp_path, redis) 
     app.write_text(app.read_text().replace("'providers' => [", f"'providers' => [{provider},"))
     session.write_text(session.read_text().replace("'file'", "'redis'", 1))
     address = f"['host' => '127.0.0.1', 'port' => {redis.port}]"
-    database.write_text(database.read_text().replace("return [", f"return ['redis' => ['client' => 'phpredis', 'default' => {address}],"))
-    (root / "config/cache.php").write_text(
-        "<?php return ['default' => 'redis', 'stores' => ['redis' => ['driver' => 'redis', 'connection' => 'default']], 'prefix' => 'x'];"
-    )
+    connection = f"'redis' => ['client' => 'phpredis', 'default' => {address}],"
+    database.write_text(database.read_text().replace("return [", f"return [{connection}"))
+    stores = "['redis' => ['driver' => 'redis', 'connection' => 'default']]"
+    cache = f"<?php return ['default' => 'redis', 'stores' => {stores}, 'prefix' => 'x'];"
+    (root / "config/cache.php").write_text(cache)
     with Hayate(root, workers=1) as server:
         visitor = requests.Session()
-        assert [visitor.get(server.url + "/visit", timeout=15).text for _ in range(3)] == ["visit 1", "visit 2", "visit 3"]
+        visits = [visitor.get(server.url + "/visit", timeout=15).text for _ in range(3)]
+        assert visits == ["visit 1", "visit 2", "visit 3"]
         (app,) = server.status()["apps"]
         assert (app["boot"], app["cold_boot"], app["restarts"]) == ("shared", None, {}), server.log_tail()

@@ -1,4 +1,4 @@
-"""The pool: growing and shrinking, limits, deaths, reloads, the end. Each row provoked for real, in both modes where both apply."""
+"""The pool: growing and shrinking, limits, deaths, reloads, the end. All provoked for real, in each mode."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODES = ["classic", "worker"]
 
 @pytest.fixture(params=MODES)
 def start(request, hayate_command, tmp_path):
-    """start(workers=…, app="lines of [[app]]", top="lines before") → a running server on the shared site; worker mode rewinds."""
+    """start(workers=…, app="lines of [[app]]", top="lines before") → a server on the site; worker mode rewinds."""
     root = site.make(tmp_path)
     servers: list[Hayate] = []
 

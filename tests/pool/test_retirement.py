@@ -1,4 +1,4 @@
-"""Requests that leave what a rewind cannot take back: answered, the worker replaced, the operator told why, and how to avoid it."""
+"""Requests that leave what a rewind cannot take back: answered, the worker replaced, the operator told why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel gives for rewinding, as `check` and `explain` say it; with and without userfaultfd, as in many containers."""
+"""What the kernel gives for rewinding, as `check` and `explain` say it; also without userfaultfd, as in containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worker scripts in the styles that are written for FrankenPHP run unchanged, with rewind (the default) and with state kept."""
+"""Worker scripts in the styles written for FrankenPHP run unchanged, with rewind (the default) and with state kept."""
 
 from __future__ import annotations
 
