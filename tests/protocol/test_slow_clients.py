@@ -114,7 +114,8 @@ def unchunked(body: bytes) -> bytes:
 
 
 def test_a_script_may_read_while_the_client_still_sends(server) -> None:
-    # Not that of a POST, which PHP reads to its end first; and in blocks of 8192 bytes, since PHP takes less for the end.
+    # Not the body of a POST, which PHP reads to its end first; and in blocks of 8192 bytes, since PHP takes less for
+    # the end.
     (server.root / "talk.php").write_text(
         "<?php while (ob_get_level()) { ob_end_clean(); } $in = fopen('php://input', 'rb');"
         "while (($block = fread($in, 8192)) !== '') { echo strtoupper($block[0]), strlen($block), ';'; flush(); }"

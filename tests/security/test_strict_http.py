@@ -191,6 +191,26 @@ def test_forwarded_headers_of_strangers_are_ignored(server) -> None:
     assert seen["REMOTE_ADDR"] == "127.0.0.1" and "HTTPS" not in seen and seen["REQUEST_SCHEME"] == "http"
 
 
+def test_of_what_a_trusted_proxy_passes_on_only_its_own_words_are_believed(hayate_command, tmp_path) -> None:
+    root = site.make(tmp_path)
+    with Hayate(root, workers=1, args=["--trusted-proxies", "127.0.0.1"]) as hayate:
+
+        def seen(**headers: str) -> tuple[str, str, str]:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            answer = requests.get(hayate.url + "/server.php", headers=named, timeout=5).json()
+            return answer["REMOTE_ADDR"], answer["REQUEST_SCHEME"], answer["SERVER_NAME"]
+
+        plain = ("203.0.113.9", "https", "shop.test")
+        assert seen(X_Forwarded_For="203.0.113.9", X_Forwarded_Proto="https", X_Forwarded_Host="shop.test") == plain
+        assert seen(Forwarded='for="203.0.113.9:4711";proto=https;host=shop.test') == plain
+        assert seen(X_Forwarded_For="127.0.0.1, 2001:db8::7")[0] == "2001:db8::7"
+        # The visitor's own Forwarded, which a proxy that writes X-Forwarded-For passes on.
+        assert seen(Forwarded="for=10.0.0.1;proto=https", X_Forwarded_For="203.0.113.9")[:2] == ("203.0.113.9", "http")
+        # The visitor's own part of a list.
+        assert seen(Forwarded="for=10.0.0.1;host=evil.test;proto=https, for=203.0.113.9")[:2] == ("203.0.113.9", "http")
+        assert seen(X_Forwarded_For="10.0.0.1, unknown")[0] == "127.0.0.1"
+
+
 def test_httpoxy_and_underscores(server) -> None:
     headers = {"Proxy": "http://evil", "X_Under": "1", "X-Fine": "2"}
     seen = requests.get(server.url + "/server.php", headers=headers, timeout=5).json()
