@@ -11,8 +11,9 @@ A server runs on one core, wrk on another. In each round every engine is started
 stopped, one after the other and in another order each time; the figures are medians with the least and the most.
 CPU time per request is user and system time of all the server's processes by the number of answers: of all figures
 the one that a noisy machine disturbs least; as root, `chrt -r 5 bench/run.py` keeps all other work out, but the kernel
-halts such processes for 5 % of each second, so the latencies of that run say nothing. Latency is that of a closed loop at full load: it says how long the
-queue is. Nothing is asserted about speed; wrong answers and errors end the run with 1.
+halts such processes for 5 % of each second, so the latencies of that run say nothing. Latency is that of a closed
+loop at full load: it says how long the queue is. Nothing is asserted about speed; wrong answers and errors end the
+run with 1.
 """
 
 from __future__ import annotations
