@@ -6,8 +6,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    net::{TcpListener, TcpStream},
-    os::unix::net::UnixStream,
+    net::TcpListener,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -15,9 +14,14 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::{http, ini, service::Services};
+use super::{
+    condition::Condition,
+    files::{copy_app, give_to_user},
+    http, ini,
+    service::Services,
+};
 use crate::{
-    data::{Change, Engine, FileSource, ReadyWhen, Settings, Workload},
+    data::{Change, Engine, FileSource, Settings, Workload},
     guard::{Guard, Signal, Spawn},
     session::{Session, text},
     template::Names,
@@ -454,34 +458,6 @@ struct Prepared {
     env: BTreeMap<String, String>,
 }
 
-/// A condition of readiness, its template rendered.
-enum Condition {
-    Socket(PathBuf),
-    Port(u16),
-    File(PathBuf),
-}
-
-impl Condition {
-    fn render(when: &ReadyWhen, names: &Names, place: &str) -> Result<Self> {
-        Ok(match when {
-            ReadyWhen::Socket(path) => Self::Socket(names.render(place, path)?.into()),
-            ReadyWhen::File(path) => Self::File(names.render(place, path)?.into()),
-            ReadyWhen::Port(port) => {
-                let port = names.render(place, port)?;
-                Self::Port(port.trim().parse().with_context(|| format!("{place}: '{port}' is no port"))?)
-            }
-        })
-    }
-
-    fn holds(&self) -> bool {
-        match self {
-            Self::Socket(path) => UnixStream::connect(path).is_ok(),
-            Self::Port(port) => TcpStream::connect(("127.0.0.1", *port)).is_ok(),
-            Self::File(path) => path.exists(),
-        }
-    }
-}
-
 fn rendered(names: &Names, place: &str, settings: &Settings) -> Result<Settings> {
     settings
         .iter()
@@ -492,39 +468,4 @@ fn rendered(names: &Names, place: &str, settings: &Settings) -> Result<Settings>
 /// A TCP port that was free a moment ago. The kernel hands them out in turn, so that nobody else gets it at once.
 fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0").context("a free port")?.local_addr()?.port())
-}
-
-/// Copies a workload's application.
-pub(super) fn copy_app(workload: &Workload, to: &Path) -> Result<()> {
-    workload.folders.iter().try_for_each(|folder| copy(folder, to))
-}
-
-/// Copies a folder with all that is in it, links as links, over what is there.
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to).with_context(|| text(to))?;
-    for entry in fs::read_dir(from).with_context(|| text(from))? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else if kind.is_symlink() {
-            std::os::unix::fs::symlink(fs::read_link(entry.path())?, &target)?;
-        } else {
-            fs::copy(entry.path(), &target).with_context(|| text(&entry.path()))?;
-        }
-    }
-    Ok(())
-}
-
-/// Makes everything below a directory the servers' own.
-pub(super) fn give_to_user(session: &Session, path: &Path) -> Result<()> {
-    let Some(user) = &session.user else { return Ok(()) };
-    std::os::unix::fs::lchown(path, Some(user.uid), Some(user.gid)).with_context(|| text(path))?;
-    if path.symlink_metadata()?.is_dir() {
-        for entry in fs::read_dir(path)? {
-            give_to_user(session, &entry?.path())?;
-        }
-    }
-    Ok(())
 }

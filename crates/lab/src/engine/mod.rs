@@ -1,6 +1,8 @@
 //! Engines at work: found, configured, started, checked, stopped.
 
+mod condition;
 mod detect;
+mod files;
 mod http;
 mod ini;
 mod instance;

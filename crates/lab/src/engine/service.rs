@@ -6,7 +6,8 @@ use anyhow::{Context, Result, bail};
 
 use super::{
     detect::look_for,
-    instance::{Instance, Purpose, copy_app, give_to_user},
+    files::{copy_app, give_to_user},
+    instance::{Instance, Purpose},
 };
 use crate::{
     data::{Change, Workload},
