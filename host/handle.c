@@ -5,8 +5,10 @@
  * there (in a shared boot), and each worker is forked out of that very call. Every call then waits for a request, gives
  * PHP fresh superglobals, output layer, headers and session, runs the handler, and ends the request in PHP's own order.
  *
- * With state kept, everything else is the application's to keep. With rewind, the next call (or the script's end)
- * rewinds the process into the call in which the boot ended. Without tracking that call forks for each request instead.
+ * With state kept, the request ends when the handler returns, and everything else is the application's to keep. With
+ * rewind it ends with the next call (or the script's end), as a script of its own would: what follows the handler in
+ * the loop belongs to it, and then come shutdown functions, destructors, output, session. That call rewinds the process
+ * into the one in which the boot ended. Without tracking that call forks for each request instead.
  *
  * exit() and uncaught exceptions end the request only. A fatal error unwinds the whole script (PHP leaves no other
  * way): then worker_boot() ends the request, and the process or its present state.
@@ -38,6 +40,7 @@ static bool leaving;
 /* This process was forked for one request. */
 static bool forked;
 static bool in_request;
+static bool in_handler;
 /* When the request before was over. A rewind leaves it alone. */
 static uint64_t *over_at;
 static uint64_t rewind_ns;
@@ -247,11 +250,14 @@ static void end_request(void)
 	explain_handler_over();
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
 	step(php_call_shutdown_functions);
-	step(php_free_shutdown_functions);
+	if (reached && options.rewind != REWIND_OFF) {
+		cleanup_destructors();
+	}
 	step(php_output_end_all);
 	step(zend_unset_timeout);
 	shut_modules_down();
 	step(php_output_deactivate);
+	step(php_free_shutdown_functions);
 	output_finish(false);
 	if (SG(request_info).request_body != NULL) {
 		zend_list_delete(SG(request_info).request_body->res);
@@ -343,18 +349,20 @@ static void leave_process(enum hy_retired why)
 	worker_exit(why);
 }
 
-/* The request is over, and the script's work after it: to the state at the end of the boot. */
+/* Ends the request, and returns to the state at the end of the boot. */
 __attribute__((noreturn)) static void go_back(bool unwound)
 {
 	struct hy_worker *record = hy_ring_record();
+	EG(current_execute_data) = NULL;
+	if (in_request) {
+		end_request();
+	}
 	hy_ring_state(HY_WORKER_REWINDING);
 	uint64_t started = hy_now();
 	if (over_at != NULL) {
 		*over_at = started;
 	}
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
-	EG(current_execute_data) = NULL;
-	step(php_call_shutdown_functions);
 	/* A bail-out while the request was being ended left only memory behind, which is put back whole. */
 	const char *unsure = cleanup_request(unwound || doubtful != NULL);
 	record->clean_ns += hy_now() - started;
@@ -385,9 +393,6 @@ void handle_script_over(bool fatal)
 	EG(current_execute_data) = NULL;
 	if (fatal && ZEND_OBSERVER_ENABLED) {
 		step(zend_observer_fcall_end_all);
-	}
-	if (in_request) {
-		end_request();
 	}
 	go_back(fatal);
 }
@@ -524,7 +529,7 @@ PHP_FUNCTION(hayate_handle_request)
 		                       "hayate serve --worker FILE");
 		RETURN_THROWS();
 	}
-	if (in_request) {
+	if (in_handler) {
 		zend_throw_error(NULL, "hayate_handle_request() must not be called while it handles a request");
 		RETURN_THROWS();
 	}
@@ -560,7 +565,9 @@ PHP_FUNCTION(hayate_handle_request)
 	begin_request();
 	explain_handler_begins();
 	ZVAL_COPY_VALUE(&EG(user_error_handler), &error_handler);
+	in_handler = true;
 	zend_call_function(&call, &cache);
+	in_handler = false;
 	leave_if_out_of_memory();
 	zval_ptr_dtor(&result);
 	/* What follows runs as at the end of a script, where no code is executing: PHP reports an exception that nobody
@@ -568,7 +575,9 @@ PHP_FUNCTION(hayate_handle_request)
 	zend_execute_data *frame = EG(current_execute_data);
 	EG(current_execute_data) = NULL;
 	step(settle_exception);
-	end_request();
+	if (!reached || options.rewind == REWIND_OFF) {
+		end_request();
+	}
 	EG(current_execute_data) = frame;
 	if (doubtful != NULL && options.rewind == REWIND_OFF) {
 		log_format("A fatal error ended a step at the end of a request (%s); this worker is replaced.", doubtful);

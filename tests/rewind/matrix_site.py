@@ -74,16 +74,6 @@ DIFFERENT = {
     "ini_restore": (200, b"boot", "sd"),
     # Memory of the boot is not unmapped before the request's end; php-fpm crashes.
     "ffi_unmaps_the_boot": (200, b"0", "sd"),
-    # Objects that outlive the handler are destroyed when the answer is complete, as code after hayate_handle_request()
-    # may use them: what a destructor prints, or how it fails, comes too late for the answer.
-    "memory_in_destructor": (200, b"", "s"),
-    "exit_in_destructor": (200, b"", "s"),
-    "exception_in_destructor": (200, b"body", "s"),
-    "exception_in_many_destructors": (200, b"body", "s"),
-    "fatal_in_destructor": (200, b"body", "s"),
-    # For the same reason a fatal error in an output callback comes before the destructors: PHP calls none after one.
-    "buffer_callback_out_of_memory": (500, b"", "s"),
-    "buffer_in_buffer": (200, b"", "s"),
 }
 #: What differs from process to process and says nothing about the request.
 IGNORED_HEADERS = {"date", "server", "connection", "transfer-encoding", "content-length", "keep-alive", "x-fingerprint",
