@@ -83,6 +83,11 @@ def within_open_basedir(ini: Settings, file: pathlib.Path) -> Settings:
     return {**ini, "open_basedir": f"{allowed}:{file}"} if allowed else ini
 
 
+def without_addition(body: bytes, file: pathlib.Path) -> bytes:
+    """An answer without what within_open_basedir() added to the paths that a warning names."""
+    return body.replace(f":{file})".encode(), b")")
+
+
 def run_process(command: list[str], env: Settings, cwd: pathlib.Path, stdin: bytes = b"") -> tuple[bytes, str]:
     """(standard output, "" or why it is incomplete) of a process group that may live for TIMEOUT.
 
@@ -176,6 +181,8 @@ class PhpCgi(Backend):
             ini = {**within_open_basedir(ini, worker), "auto_prepend_file": str(worker)}
         command = [f"/usr/bin/php-cgi{PHP_VERSION}", *ini_arguments(ini)]
         output, broken = run_process(command, env, self.tree, request.body)
+        if self.in_function:
+            output = without_addition(output, self.tree / WORKER_NAME)
         return self._response(output, broken)
 
     @staticmethod

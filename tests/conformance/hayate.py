@@ -14,8 +14,8 @@ import socket
 
 from lib.servers import Hayate, Server
 
-from .backends import TIMEOUT, WORKER, WORKER_NAME, Http, Setting, Settings, within_open_basedir
-from .phpt import Request
+from .backends import TIMEOUT, WORKER, WORKER_NAME, Http, Setting, Settings, within_open_basedir, without_addition
+from .phpt import Request, Response
 
 #: What a process is given to serve that is to serve nothing.
 NOTHING = "conformance_nothing.php"
@@ -68,6 +68,11 @@ class HayateWorker(Http):
             env = {**env, "CONFORMANCE_RESTORE": "1"}
         ini = within_open_basedir(ini, worker)
         return Hayate(self.tree, ini=ini, workers=1, worker=worker, args=[*_environment(env), *self.arguments])
+
+    def exchange(self, script: str, request: Request) -> Response:
+        response = super().exchange(script, request)
+        response.body = without_addition(response.body, self.tree / WORKER_NAME)
+        return response
 
     def prepare(self, script: str, setting: Setting) -> None:
         self.serve(script, setting)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import itertools
 import pathlib
-import re
 
 from .report import BASELINE, KEEPS_STATE, REFERENCE, Report, directory
 
@@ -95,29 +94,12 @@ def _differences(report: Report) -> list[str]:
     return ["Every difference:", "", *_table(["reason", "test", "modes", "in php-fpm too"], rows), ""]
 
 
-#: What a later run meets in a process that keeps its state, by the message that tells.
-KEPT = (
-    (r"Cannot (re)?declare|already in use|previously declared", "functions and classes stay declared"),
-    (r"[Cc]onstant .* already defined", "constants stay defined"),
-)
-
-
 def _later(report: Report) -> list[str]:
-    """Which later runs go another way: each one where nothing is kept, by kind where state is kept."""
+    """Which later runs go another way where no state is kept, and not in the reference server."""
     lines = []
     for name in report.servers():
         different = report.unsteady_here(name)
-        if name == REFERENCE or not different:
-            continue
-        if name == KEEPS_STATE:
-            kinds = collections.Counter(_kind(report.runs[name].outcomes[test].later) for test in different)
-            rows = [[kind, count] for kind, count in kinds.most_common()]
-            lines += [f"{name}: what makes a second run go another way:", "", *_table(["", "tests"], rows), ""]
-        else:
+        if name not in (REFERENCE, KEEPS_STATE) and different:
             rows = [[report.accepted_later.get(test, "not explained yet"), f"`{test}`"] for test in different]
             lines += [f"{name}: later runs that go another way:", "", *_table(["reason", "test"], sorted(rows)), ""]
     return lines
-
-
-def _kind(later: str) -> str:
-    return next((kind for pattern, kind in KEPT if re.search(pattern, later)), "other state is kept")

@@ -53,6 +53,8 @@ INI = {
     "opcache.fast_shutdown": "0",
     "opcache.file_update_protection": "0",
     "opcache.revalidate_freq": "0",
+    # Large enough for the strings of all tests, or the later ones would find theirs not interned.
+    "opcache.interned_strings_buffer": "64",
     "opcache.jit_hot_loop": "1",
     "opcache.jit_hot_func": "1",
     "opcache.jit_hot_return": "1",
@@ -199,7 +201,10 @@ class Runner:
         for number in range(2, self.backend.runs + 1):
             later = self._attempt(case)
             # A test that passes says itself what may change from run to run; of another one, nothing may.
-            same = later.status == "pass" if first.status == "pass" else later.output == first.output
+            if first.status == "pass":
+                same = later.status == "pass"
+            else:
+                same = _comparable(later.output) == _comparable(first.output)
             if not same and not first.later:
                 first.later = f"run {number}: {difference(first.output, later.output)}"
         return first
@@ -208,7 +213,7 @@ class Runner:
         """How a later run differs, if it does so again in a fresh process and the test does not differ by itself."""
         self.backend.close()
         again = self._sequence(case)
-        steady = outcome.status == again.status == "pass" or outcome.output == again.output
+        steady = outcome.status == again.status == "pass" or _comparable(outcome.output) == _comparable(again.output)
         return again.later if again.later and steady else ""
 
     def _fails_in_function(self, case: Case, outcome: Outcome) -> bool:
@@ -304,8 +309,9 @@ def _reason(said: str) -> str:
 
 
 def difference(first: str, later: str) -> str:
-    """The first line that differs between two outputs."""
-    for a, b in itertools.zip_longest(first.splitlines(), later.splitlines()):
+    """The first line that differs between two outputs, empty ones not counted."""
+    lines = (filter(str.strip, output.splitlines()) for output in (first, later))
+    for a, b in itertools.zip_longest(*lines):
         if a != b:
             return f"{b!r:.200} instead of {a!r:.200}"
     return "white space differs"

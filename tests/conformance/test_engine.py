@@ -181,7 +181,6 @@ def test_the_page_holds_each_difference_with_its_reason(tmp_path: pathlib.Path) 
     figures = page(report)
     assert "| why b fails | `b` | rewind |" in figures
     assert "| not explained yet | `d` |" in figures
-    assert "| functions and classes stay declared | 1 |" in figures
 
     file = tmp_path / "page.md"
     file.write_text(f"# Head\n{BEGIN}\nold\n{END}\nTail\n")
