@@ -192,6 +192,7 @@ void memory_know_mappings(void);
 void memory_sweep(void);
 void memory_verify(void);
 long memory_size_pages(void);
+void memory_drop_scratch(void); /* gives back what the functions above took to read files of /proc */
 void memory_restore_page(size_t page, uintptr_t at);
 bool memory_page_differs(size_t page, uintptr_t at);
 const char *memory_mark_own(void);

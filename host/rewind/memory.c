@@ -300,6 +300,13 @@ void memory_know_mappings(void)
 	c->known_pages = memory_size_pages();
 }
 
+void memory_drop_scratch(void)
+{
+	if (scratch != NULL) {
+		SYS3(SYS_madvise, scratch, SCRATCH_SIZE, MADV_DONTNEED);
+	}
+}
+
 /* Size of the process in pages, first field of /proc/self/statm; -1 when it cannot be read. */
 long memory_size_pages(void)
 {

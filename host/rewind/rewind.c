@@ -345,6 +345,7 @@ long rewind_point(void)
 	}
 	c->brk = (uintptr_t)SYS1(SYS_brk, 0);
 	memory_know_mappings();
+	memory_drop_scratch();
 	if (context_save(&c->context) == 0) {
 		c->stack_low = c->context.rsp;
 		context_on_stack(c->rollback_stack + ROLLBACK_STACK, reach_point);

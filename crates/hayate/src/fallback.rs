@@ -56,9 +56,9 @@ pub fn watch(generation: &Arc<Generation>, orders: &mpsc::UnboundedSender<Order>
 }
 
 /// The next slower way to run an application. `None`: there is none that is safe.
-fn slower(app: &App, forks_already: bool) -> Option<App> {
+fn slower(app: &App, no_fork: bool) -> Option<App> {
     let Mode::Worker { script } = &app.spec.mode else { return None };
-    if app.spec.rewind == Rewind::On && !forks_already {
+    if app.spec.rewind == Rewind::On && !no_fork {
         return Some(App { spec: Spec { rewind: Rewind::Fork, ..app.spec.clone() }, ..app.clone() });
     }
     let controller = app.spec.document_root.join(app.front_controller.as_ref()?);
@@ -74,8 +74,10 @@ fn slower(app: &App, forks_already: bool) -> Option<App> {
 /// Boots the application in the next slower way that boots. `None`, and an error in the log, when there is none.
 pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -> Option<Replacement> {
     let name = app.spec.name.clone();
-    let forks_already = old.status().rewind.is_some_and(|rewind| rewind.tracking == Some("fork"));
-    let mut next = if unfit.renew { Some(app.clone()) } else { slower(&app, forks_already) };
+    // A fork shares the boot's connection as well, and is no better off with it.
+    let no_fork = unfit.reason == "rewind_connection"
+        || old.status().rewind.is_some_and(|rewind| rewind.tracking == Some("fork"));
+    let mut next = if unfit.renew { Some(app.clone()) } else { slower(&app, no_fork) };
     while let Some(app) = next {
         let to = if app.spec.mode == Mode::Classic { "classic" } else { "fork" };
         let open_files = old.spec().open_files;
