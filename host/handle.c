@@ -593,5 +593,7 @@ leave:
 	boot_shutdown_functions = NULL;
 	php_output_activate();
 	sapi_activate();
+	/* It has been shut down with the last request, and does not bear that twice: the script's end does it again. */
+	call_module("mbstring", true);
 	RETURN_FALSE;
 }
