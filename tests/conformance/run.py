@@ -116,7 +116,7 @@ def php_version() -> str:
 def fingerprint(*parts: str) -> str:
     """Changes with what decides an outcome: the tests, PHP, and this engine."""
     digest = hashlib.sha256("\0".join(parts).encode())
-    for file in ("phpt.py", "suite.py", "backends.py"):
+    for file in ("phpt.py", "suite.py", "backends.py", "hayate.py", "worker.php"):
         digest.update((HERE / file).read_bytes())
     return digest.hexdigest()
 

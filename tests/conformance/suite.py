@@ -183,6 +183,11 @@ class Runner:
                 return Outcome("skip", why)
             if outcome.status == "fail" and self.backend.in_function:
                 outcome.in_function = self._fails_in_function(case, outcome)
+                if not outcome.in_function:
+                    # Once more in a process that is new for sure.
+                    self.backend.close()
+                    outcome = self._sequence(case)
+                    outcome.in_function = outcome.status == "fail" and self._fails_in_function(case, outcome)
         except BrokenTest as error:
             outcome = Outcome("borked", str(error))
         if outcome.status == "fail" and "XFAIL" in case.test.sections:

@@ -19,7 +19,10 @@ function conformance_restore(): void
     set_exception_handler(null);
     error_reporting((int) ini_get('error_reporting'));
     array_map('spl_autoload_unregister', spl_autoload_functions());
-    date_default_timezone_set(ini_get('date.timezone') ?: 'UTC');
+    /* Once set, it would win over any later ini_set() of a test. */
+    if (date_default_timezone_get() !== (ini_get('date.timezone') ?: 'UTC')) {
+        date_default_timezone_set(ini_get('date.timezone') ?: 'UTC');
+    }
     setlocale(LC_ALL, 'C');
     umask(022);
     ignore_user_abort(false);
