@@ -28,9 +28,11 @@ if (!function_exists('hayate_handle_request')) {
 $application = Application::boot(dirname(__DIR__), Mode::Worker);
 $handler = static function () use ($application): void {
     $application->handle();
+    if (isset($_SERVER['HAYATE_WARMUP'])) {
+        // Not a visitor: Hayate warms the application up, then takes the snapshot that each request starts from.
+        $application->release();
+    }
 };
 
 while (hayate_handle_request($handler)) {
-    // The answer is on its way to the visitor: the moment for work that nobody should wait for.
-    gc_collect_cycles();
 }

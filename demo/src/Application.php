@@ -21,6 +21,7 @@ final class Application
     private function __construct(
         private readonly string $root,
         private readonly string $sessions,
+        private readonly Database $database,
         private readonly GuestBook $book,
         private readonly Engine $engine,
     ) {
@@ -47,7 +48,15 @@ final class Application
             $file = "$root/$file";
         }
 
-        return new self($root, dirname($file) . '/sessions', new GuestBook(new Database($file)), $engine);
+        $database = new Database($file);
+
+        return new self($root, dirname($file) . '/sessions', $database, new GuestBook($database), $engine);
+    }
+
+    /** Lets go of what must not be part of a snapshot that processes share. */
+    public function release(): void
+    {
+        $this->database->close();
     }
 
     /** Answers the request in PHP's superglobals. Throws nothing: whatever happens, the visitor gets a page. */

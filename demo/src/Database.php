@@ -37,6 +37,12 @@ final class Database
         return $statement;
     }
 
+    /** The next query opens it again. */
+    public function close(): void
+    {
+        $this->connection = null;
+    }
+
     public function lastInsertId(): int
     {
         return (int) $this->connection()->lastInsertId();

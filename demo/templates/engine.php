@@ -12,9 +12,9 @@ use Windbook\Mode;
 ?>
 <div class="narrow">
     <?php if ($mode === Mode::Worker): ?>
-    <p class="lead">This application booted once and has stayed in memory. Reload: the number of requests grows, while the boot stays where it was.</p>
+    <p class="lead">This application booted once, at the time below. After each request Hayate puts the process back to that moment, so the number of requests stays what it was after the warm-up; with <code>--rewind off</code> it would grow.</p>
     <?php else: ?>
-    <p class="lead">This application booted for your request and will be gone after it. Start the server with <code>--worker public/worker.php</code> to see it stay.</p>
+    <p class="lead">This application booted for your request and will be gone after it. Start the server with <code>--worker public/worker.php</code> to see it boot only once.</p>
     <?php endif ?>
     <dl class="facts">
         <?php foreach ($facts as $label => $value): ?>
