@@ -25,8 +25,8 @@ WORKERS = 4
 CLIENTS = 6
 #: How often one of these comes, relative to others.
 SELDOM = 0.03
-#: Of the requests in the part with all kinds, those after which a worker is replaced. With one in five Hayate would give
-#: up rewinding.
+#: Of the requests in the part with all kinds, those after which a worker is replaced. With one in five Hayate would
+#: give up rewinding.
 HOSTILE_SHARE = 0.02
 #: What a worker's private memory may grow by between a third and two thirds of the run: pages that were not touched
 #: before. In a long run all have been.

@@ -25,8 +25,8 @@ from .matrix_site import MODIFIED, USER
 SCRIPTS = int(os.environ.get("HAYATE_OPCACHE_SCRIPTS", "400"))
 WORKERS = 4
 CLIENTS = 4
-#: The request that calls opcache_reset() costs its worker; the application is booted anew then, and old workers are asked
-#: to end.
+#: The request that calls opcache_reset() costs its worker; the application is booted anew then, and old workers are
+#: asked to end.
 RESTARTS = {"rewind_opcache", "asked"}
 VERIFY = ("--rewind", "on", "--rewind-verify", "10", "--warmup", "off")
 
