@@ -26,6 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if "s" not in config.option.reportchars:
         config.option.reportchars += "s"
+    config.addinivalue_line("markers", "reference: runs on nginx + php-fpm, to prove the scenario itself")
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -62,8 +62,10 @@ struct region {
 #define MAX_FDS 1024
 #define MAX_FILES 256
 #define MAX_SIGNALS 64
-/* Copies of descriptors live from here on. */
-#define COPIES_FROM 256
+/* Copies of descriptors, and our own, have numbers from here on: above most that the work uses, and below 64. A rewind
+ * closes whatever has a number that was free, and the kernel looks at each one up to the size of its table: 64 at
+ * first. */
+#define COPIES_FROM 32
 /* A chunk of ZendMM: the kind of mapping that requests make and give back all the time. */
 #define CHUNK_SIZE (2ul << 20)
 #define MAX_CHUNKS 16

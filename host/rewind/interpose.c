@@ -305,7 +305,7 @@ EXPORT int closedir(DIR *directory)
 static void locking(int fd)
 {
 	struct control *c = watching();
-	if (c != NULL && (unsigned)fd < COPIES_FROM && c->known_fd[fd] && !c->lost_fd[fd] && !c->held_fd[fd]) {
+	if (c != NULL && (unsigned)fd < MAX_FDS && c->known_fd[fd] && !c->lost_fd[fd] && !c->held_fd[fd]) {
 		c->lock_fd[fd] = c->any_lock = true;
 	}
 }

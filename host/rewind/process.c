@@ -89,8 +89,8 @@ static void know(int fd)
 	c->peer_fd[fd] = fd > STDERR_FILENO && (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode));
 	long at = SYS3(SYS_lseek, fd, 0, SEEK_CUR);
 	long flags = SYS3(SYS_fcntl, fd, F_GETFL, 0);
-	/* A memfd has no offset that anybody uses; a copy of a descriptor shares it. */
-	bool has_offset = fd > STDERR_FILENO && fd < COPIES_FROM && SYS3(SYS_fcntl, fd, F_GET_SEALS, 0) < 0;
+	/* A memfd has no offset that anybody uses. */
+	bool has_offset = fd > STDERR_FILENO && SYS3(SYS_fcntl, fd, F_GET_SEALS, 0) < 0;
 	if (has_offset && S_ISREG(st.st_mode) && at >= 0 && !(flags & O_APPEND) && c->offset_count < MAX_FILES) {
 		c->offsets[c->offset_count].fd = fd;
 		c->offsets[c->offset_count++].at = at;
@@ -105,13 +105,27 @@ static int libraries(struct dl_phdr_info *info, size_t size, void *to)
 	return 1; /* the counts are the same in every entry */
 }
 
+/* Neither watched nor put back. */
+static bool is_own(int fd)
+{
+	const struct control *c = rewind_control;
+	return fd == c->kept_fd || fd == c->uffd || fd == c->pagemap || fd == c->clear_refs || fd == c->statm ||
+	       fd == c->cwd;
+}
+
+/* The copies are known as well, but only after the loop: they need no copies. */
 static void copy_descriptors(void)
 {
 	struct control *c = rewind_control;
-	for (int fd = 0; fd < COPIES_FROM; fd++) {
-		if (c->known_fd[fd]) {
+	for (int fd = 0; fd < MAX_FDS; fd++) {
+		if (c->known_fd[fd] && !is_own(fd)) {
 			long copy = SYS3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, COPIES_FROM);
 			c->copy_of[fd] = copy > 0 && copy < MAX_FDS ? (int)copy : 0;
+		}
+	}
+	for (int fd = 0; fd < MAX_FDS; fd++) {
+		if (c->copy_of[fd] != 0) {
+			c->known_fd[c->copy_of[fd]] = true;
 		}
 	}
 }
@@ -156,19 +170,6 @@ const char *process_note(void)
 		return "there is a descriptor above 1023, which the rewinder does not keep";
 	}
 	copy_descriptors();
-	/* The copies are known, too. */
-	for (int fd = 0; fd < COPIES_FROM; fd++) {
-		if (c->copy_of[fd] != 0) {
-			c->known_fd[c->copy_of[fd]] = true;
-		}
-	}
-	/* Ours, and neither watched nor put back. */
-	const int own[] = {c->uffd, c->pagemap, c->clear_refs, c->statm, c->cwd};
-	for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
-		if (own[i] >= 0 && own[i] < MAX_FDS) {
-			c->known_fd[own[i]] = true;
-		}
-	}
 	find_gaps();
 	SYS4(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &c->signal_mask, sizeof c->signal_mask);
 	for (int i = 1; i <= MAX_SIGNALS; i++) {
@@ -236,7 +237,7 @@ void process_restore(void)
 		SYS3(SYS_close_range, c->gaps[i].start, c->gaps[i].end - 1, 0);
 	}
 	if (c->any_lost) {
-		for (int fd = 0; fd < COPIES_FROM; fd++) {
+		for (int fd = 0; fd < MAX_FDS; fd++) {
 			if (c->lost_fd[fd]) {
 				c->lost_fd[fd] = false;
 				if (c->copy_of[fd] == 0 || SYS3(SYS_dup3, c->copy_of[fd], fd, c->cloexec[fd] ? O_CLOEXEC : 0) < 0) {
@@ -248,7 +249,7 @@ void process_restore(void)
 	}
 	if (c->any_lock) {
 		/* As the kernel does when a process ends. */
-		for (int fd = 0; fd < COPIES_FROM; fd++) {
+		for (int fd = 0; fd < MAX_FDS; fd++) {
 			if (c->lock_fd[fd]) {
 				c->lock_fd[fd] = false;
 				struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};

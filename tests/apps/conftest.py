@@ -39,10 +39,6 @@ class Served:
         return self.server.url
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "reference: runs on nginx + php-fpm, to prove the scenario itself")
-
-
 @contextmanager
 def serving(mode: str, make: Callable[..., Site], *, workers: int = 2, proxied: bool = False) -> Iterator[Served]:
     """A fresh site and its server; in the end neither may have complained, nor a worker been replaced for no reason."""
