@@ -217,7 +217,16 @@ async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &
     for url in urls {
         samples.push(sample(&generation, &socket, url).await?);
     }
-    let status = generation.status();
+    // A worker that has just taken another's place says in a moment how it is tracked.
+    let patience = Instant::now() + Duration::from_secs(1);
+    let status = loop {
+        let status = generation.status();
+        if status.rewind.as_ref().is_none_or(|rewind| rewind.tracking.is_some()) || Instant::now() > patience
+        {
+            break status;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    };
     stop.send_replace(true);
     generation.kill().await;
     let told = events(&String::from_utf8_lossy(&fs::read(&file).unwrap_or_default()));
