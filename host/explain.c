@@ -395,7 +395,6 @@ void explain_retires(enum hy_retired why)
 	    [HY_RETIRED_REWIND_CONNECTION] = "rewind_connection",
 	    [HY_RETIRED_REWIND_CHILD] = "rewind_child",
 	    [HY_RETIRED_REWIND_OPCACHE] = "rewind_opcache",
-	    [HY_RETIRED_REWIND_EXTENSION] = "rewind_extension",
 	    [HY_RETIRED_REWIND_CLEANUP] = "rewind_cleanup",
 	    [HY_RETIRED_REWIND_MEMORY] = "rewind_memory",
 	    [HY_RETIRED_REWIND_LIBRARY] = "rewind_library",

@@ -54,11 +54,6 @@ bool handle_reached(void)
 	return reached;
 }
 
-bool handle_in_request(void)
-{
-	return in_request;
-}
-
 uint64_t handle_rewind_ns(void)
 {
 	return rewind_ns;
@@ -462,7 +457,7 @@ static bool begin_work(void)
 		snprintf(why, sizeof why, "a fatal error struck at the end of a warm-up request (%s)", doubtful);
 		warmup_failed(why);
 	}
-	if (options.rewind != REWIND_OFF && zygote_threads() > 1) {
+	if (options.rewind != REWIND_OFF && rewind_threads() > 1) {
 		/* It would write to memory that is being put back; and a fork would lose it. */
 		worker_exit(HY_RETIRED_REWIND_THREADS);
 	}

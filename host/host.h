@@ -86,7 +86,6 @@ void functions_startup(void);        /* module start-up: wraps filter_input() an
 /* handle.c */
 PHP_FUNCTION(hayate_handle_request);
 bool handle_reached(void); /* whether the worker script ever called hayate_handle_request() */
-bool handle_in_request(void);
 bool handle_warming(void); /* the boot is over, and warm-up requests are being handled */
 /* Worker mode with rewind: the script was unwound or ended after the point. Rewinds, or ends the process. */
 void handle_script_over(bool fatal) __attribute__((noreturn));
@@ -137,7 +136,6 @@ bool zygote_is_worker(void);
 void zygote_booting(void);            /* before PHP code runs */
 void zygote_baseline(void);           /* what is open now is in order */
 const char *zygote_unshareable(void); /* NULL, or what was done since then that processes must not share */
-int zygote_threads(void);
 /* Tells the pool to start it again in another way, and exits. Safe in a signal handler. */
 void zygote_boot_again(enum hy_again how, const char *why) __attribute__((noreturn));
 

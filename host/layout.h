@@ -92,11 +92,10 @@ enum hy_retired {
 	HY_RETIRED_REWIND_CONNECTION = 9,  /* the request used a connection that the boot had opened */
 	HY_RETIRED_REWIND_CHILD = 10,      /* a child process was left behind */
 	HY_RETIRED_REWIND_OPCACHE = 11,    /* the request called opcache_reset() */
-	HY_RETIRED_REWIND_EXTENSION = 12,  /* an extension was used that keeps state where a rewind does not reach */
-	HY_RETIRED_REWIND_CLEANUP = 13,    /* a fatal error during the clean-up, after which the rest of it is in doubt */
-	HY_RETIRED_REWIND_MEMORY = 14,     /* tracking failed, or a comparison with the snapshot found a difference */
-	HY_RETIRED_REWIND_LIBRARY = 15,    /* a shared library was loaded or unloaded during the request */
-	HY_RETIRED_REWIND_PROCESS = 16,    /* priority, limits, session, user or group of the process were changed */
+	HY_RETIRED_REWIND_CLEANUP = 12,    /* a fatal error during the clean-up, after which the rest of it is in doubt */
+	HY_RETIRED_REWIND_MEMORY = 13,     /* tracking failed, or a comparison with the snapshot found a difference */
+	HY_RETIRED_REWIND_LIBRARY = 14,    /* a shared library was loaded or unloaded during the request */
+	HY_RETIRED_REWIND_PROCESS = 15,    /* priority, limits, session, user or group of the process were changed */
 };
 
 /* How a rewinding worker learns which pages a request wrote; hy_worker.tracking */

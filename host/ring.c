@@ -285,11 +285,6 @@ bool hy_is_local(const struct hy_exchange *exchange)
 	return exchange->slot != NULL && exchange->index == LOCAL;
 }
 
-bool hy_body_broken(const struct hy_exchange *exchange)
-{
-	return LOAD_ACQUIRE(&exchange->slot->request_state) == HY_REQUEST_BROKEN;
-}
-
 bool hy_aborted(const struct hy_exchange *exchange)
 {
 	return LOAD(&exchange->slot->aborted) == 1;

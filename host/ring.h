@@ -46,8 +46,6 @@ bool hy_ring_quit(void);
 
 /* Reads up to len bytes of the request body, waiting for the first; 0 at its end. */
 size_t hy_body_read(struct hy_exchange *exchange, char *to, size_t len);
-/* Whether the client broke off before the body was whole. */
-bool hy_body_broken(const struct hy_exchange *exchange);
 /* Whether nobody waits for the answer any more (an unwanted body is no abort: it is thrown away). */
 bool hy_aborted(const struct hy_exchange *exchange);
 /* Says that the response head (len bytes, in place) is complete; the front sees it with the next announcement. */

@@ -101,17 +101,10 @@ static bool note(int fd, void *to)
 	return true;
 }
 
-int zygote_threads(void)
-{
-	struct stat st;
-	/* One link for each thread, and two more for the directory itself. */
-	return stat("/proc/self/task", &st) == 0 ? (int)st.st_nlink - 2 : 1;
-}
-
 void zygote_baseline(void)
 {
 	each_fd(note, NULL);
-	baseline_threads = zygote_threads();
+	baseline_threads = rewind_threads();
 }
 
 void zygote_booting(void)
@@ -145,7 +138,7 @@ const char *zygote_unshareable(void)
 	static char why[256];
 	why[0] = '\0';
 	each_fd(judge, why);
-	if (why[0] == '\0' && zygote_threads() > baseline_threads) {
+	if (why[0] == '\0' && rewind_threads() > baseline_threads) {
 		snprintf(why, sizeof why, "started a thread, which a fork would lose");
 	}
 	return why[0] == '\0' ? NULL : why;

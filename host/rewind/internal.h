@@ -198,7 +198,6 @@ void memory_drop_scratch(void); /* gives back what the functions above took to r
 void memory_restore_page(size_t page, uintptr_t at);
 bool memory_page_differs(size_t page, uintptr_t at);
 const char *memory_mark_own(void);
-uintptr_t memory_page_address(size_t page);
 
 /* track.c */
 const char *track_start(enum rewind_tracking tracking); /* registers, and protects what is not unused */

@@ -153,21 +153,6 @@ size_t memory_find(uintptr_t at)
 	return SIZE_MAX;
 }
 
-uintptr_t memory_page_address(size_t page)
-{
-	const struct control *c = rewind_control;
-	size_t low = 0, high = c->region_count;
-	while (high - low > 1) {
-		size_t middle = (low + high) / 2;
-		if (page < c->regions[middle].first) {
-			high = middle;
-		} else {
-			low = middle;
-		}
-	}
-	return c->regions[low].start + (page - c->regions[low].first) * PAGE_SIZE;
-}
-
 void memory_mark_unused(const struct rewind_range *unused, size_t count)
 {
 	struct control *c = rewind_control;

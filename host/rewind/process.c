@@ -186,7 +186,7 @@ const char *process_note(void)
 	return NULL;
 }
 
-static int threads(void)
+int rewind_threads(void)
 {
 	struct stat st;
 	/* One link for each thread, two for the directory itself. */
@@ -199,7 +199,7 @@ enum rewind_doubt process_doubt(void)
 	/* libc starts threads by itself, too: getaddrinfo_a(), timers. It notes that there have been some. */
 	if (c->threads_started || (c->single_threaded && !__libc_single_threaded)) {
 		/* A thread that is about to end gets a moment: curl's resolver ends just after its handle. */
-		for (int i = 0; threads() != 1; i++) {
+		for (int i = 0; rewind_threads() != 1; i++) {
 			if (i == 20) {
 				return REWIND_THREADS;
 			}

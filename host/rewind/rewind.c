@@ -255,11 +255,10 @@ static void mark_changed(size_t page, uintptr_t at)
 	rewind_control->pages[page] |= PAGE_CHANGED;
 }
 
-const char *rewind_noticed(void)
+void rewind_noticed(void)
 {
 	track_scan();
 	each_written(mark_changed);
-	return NULL;
 }
 
 const char *rewind_adopt(void)
@@ -532,11 +531,6 @@ void rewind_verify(unsigned every, void (*report)(const char *line))
 const struct rewind_counters *rewind_counters(void)
 {
 	return &rewind_control->counters;
-}
-
-bool rewind_knows_descriptor(int fd)
-{
-	return fd >= 0 && fd < MAX_FDS && rewind_control->known_fd[fd];
 }
 
 void rewind_each_region(void (*visit)(uintptr_t start, const char *name, size_t pages, size_t unused_pages, void *to),

@@ -80,8 +80,8 @@ enum rewind_tracking rewind_probe(char *why, size_t size);
  */
 const char *rewind_snapshot(enum rewind_tracking tracking, const struct rewind_range *unused, size_t unused_count);
 
-/* In the process that took the snapshot, before a fork: notes the pages that it changed since. NULL, or what failed. */
-const char *rewind_noticed(void);
+/* In the process that took the snapshot, before a fork: notes the pages that it changed since. */
+void rewind_noticed(void);
 
 /* In the forked child, before it changes anything of its own. NULL, or what failed. */
 const char *rewind_adopt(void);
@@ -112,8 +112,8 @@ const struct rewind_counters *rewind_counters(void);
 /* Memory that rewinds leave alone, zeroed; it is shared with nobody and copied by a fork. NULL when there is none. */
 void *rewind_keep(size_t size);
 
-/* Whether this descriptor was open at the point. */
-bool rewind_knows_descriptor(int fd);
+/* How many threads this process has; 0 when /proc does not say. */
+int rewind_threads(void);
 
 /* The regions of the snapshot, for reports. */
 void rewind_each_region(void (*visit)(uintptr_t start, const char *name, size_t pages, size_t unused_pages, void *to),

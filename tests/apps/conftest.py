@@ -15,6 +15,7 @@ import pytest
 from lib.process import temporary_directory
 from lib.servers import Hayate, NginxFpm
 
+from .browser import Browser
 from .sites import Site, server
 
 REFERENCE = pytest.param("reference", marks=pytest.mark.reference)
@@ -61,3 +62,13 @@ def serving(mode: str, make: Callable[..., Site], *, workers: int = 2, proxied: 
             assert not complaints, "\n".join(complaints)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def url(served: Served) -> str:
+    return served.url
+
+
+@pytest.fixture
+def browser(url: str) -> Browser:
+    return Browser(url)

@@ -24,16 +24,6 @@ def served(request: pytest.FixtureRequest) -> Iterator[Served]:
         yield served
 
 
-@pytest.fixture
-def url(served: Served) -> str:
-    return served.url
-
-
-@pytest.fixture
-def browser(url: str) -> Browser:
-    return Browser(url)
-
-
 def log_in(browser: Browser, name: str, password: str | None = None) -> Page:
     fields = {"email": f"{name}@example.org", "password": password or PASSWORDS[name]}
     return browser.get("/login").submit(fields, form="//form[@id='log-in']")

@@ -68,16 +68,6 @@ def set_up(served: Served, mariadb: MariaDB, database: str, browser: Browser) ->
 
 
 @pytest.fixture
-def url(served: Served) -> str:
-    return served.url
-
-
-@pytest.fixture
-def browser(url: str) -> Browser:
-    return Browser(url)
-
-
-@pytest.fixture
 def grace(browser: Browser) -> Browser:
     page = log_in(browser)
     assert page.path == "/wp-admin/"

@@ -109,7 +109,7 @@ pub struct Doubt {
 }
 
 /// Every reason of `enum hy_retired` that concerns rewinding.
-pub const DOUBTS: [Doubt; 11] = [
+pub const DOUBTS: [Doubt; 10] = [
     Doubt {
         retired: HY_RETIRED_REWIND_THREADS,
         label: "rewind_threads",
@@ -145,12 +145,6 @@ pub const DOUBTS: [Doubt; 11] = [
         label: "rewind_opcache",
         what: "the request called opcache_reset(), so the application boots anew, as after `hayate reload`",
         remedy: "call `hayate reload` when code has changed, and opcache_reset() never",
-    },
-    Doubt {
-        retired: HY_RETIRED_REWIND_EXTENSION,
-        label: "rewind_extension",
-        what: "the request used an extension that keeps state where a rewind does not reach",
-        remedy: "use rewind = \"fork\" for this application, or do without the extension",
     },
     Doubt {
         retired: HY_RETIRED_REWIND_CLEANUP,
