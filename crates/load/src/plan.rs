@@ -31,7 +31,8 @@ pub enum Plan {
 /// When a closed loop ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// After this time. Requests without an answer by then are abandoned, and counted as unfinished.
+    /// After this time. Requests without an answer by then are abandoned, and counted as unfinished, unless the load is to
+    /// wait for them.
     Duration(Duration),
     /// When this many requests are done.
     Requests(u64),

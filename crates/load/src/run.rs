@@ -7,7 +7,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc,
-        atomic::AtomicU64,
+        atomic::{AtomicU64, Ordering::Relaxed},
         mpsc::{self, Sender},
     },
     thread,
@@ -29,6 +29,9 @@ use crate::{
     user::Desk,
 };
 
+/// Requests for each connection from which on those that the end of a closed loop cuts off are few: less than a tenth.
+const FEW: u64 = 10;
+
 /// Descriptors that are not connections: standard streams, timers, event queues.
 const OTHER_DESCRIPTORS: u64 = 64;
 
@@ -47,6 +50,10 @@ pub struct Load {
     pub max_connections: usize,
     /// Event loops, one thread each; `None`: one per processor that this process may use.
     pub threads: Option<NonZero<usize>>,
+    /// A closed loop whose time is over waits for the requests under way if fewer than 10 for each connection were sent, and its
+    /// duration is the time until the last answer. Without it they are abandoned, as by wrk; where requests take a good part
+    /// of the time, that cuts off the slow ones.
+    pub wait_unfinished: bool,
     /// What a good answer is.
     pub expect: Expect,
     /// Each connection keeps the cookies it is given, and sends them back.
@@ -65,6 +72,7 @@ impl Load {
             timeout: Duration::from_secs(30),
             max_connections: 1000,
             threads: None,
+            wait_unfinished: false,
             expect: Expect::default(),
             cookies: false,
             engine: Engine::default(),
@@ -232,6 +240,7 @@ fn generate(
         Plan::Closed { until: Until::Duration(duration), .. } => Some(share.start + duration),
         _ => None,
     };
+    let (patient, few) = (load.wait_unfinished, FEW * load.connections() as u64);
     let planned_end = load.plan.duration().map(|duration| share.start + duration);
     let recorder = Recorder::new(share.thread, share.start, planned_end, phases, open_loop, to_collector);
     let desk = Rc::new(Desk { load, recorder: RefCell::new(recorder) });
@@ -242,7 +251,7 @@ fn generate(
     runtime.block_on(async {
         let interrupted = tokio::select! {
             done = drive(&desk, &share) => done.map(|()| false),
-            () = at(deadline) => Ok(false),
+            () = over(deadline, || patient && share.taken.load(Relaxed) < few) => Ok(false),
             _ = stopped.wait_for(|stopped| *stopped) => Ok(true),
             () = turn_pages(&desk, start) => Ok(false),
         }?;
@@ -264,9 +273,14 @@ async fn turn_pages(desk: &Desk, start: Instant) {
     }
 }
 
-async fn at(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment.into()).await,
-        None => std::future::pending().await,
+/// Returns when the time is over; never, if there is none, or if what is under way is to be waited for: nothing new is sent
+/// then, and the drive ends by itself.
+async fn over(deadline: Option<Instant>, wait: impl Fn() -> bool) {
+    if let Some(deadline) = deadline {
+        tokio::time::sleep_until(deadline.into()).await;
+        if !wait() {
+            return;
+        }
     }
+    std::future::pending().await
 }

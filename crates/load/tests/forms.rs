@@ -79,6 +79,42 @@ fn a_closed_loop_ends_when_its_time_is_over() {
 }
 
 #[test]
+fn requests_that_take_a_good_part_of_the_time_are_waited_for_if_wanted() {
+    let server = slow(milliseconds(400));
+    for (patient, threads) in [(false, 1), (true, 1), (true, 2)] {
+        let mut load =
+            server.load(Plan::Closed { connections: 4, until: Until::Duration(milliseconds(500)) });
+        (load.wait_unfinished, load.threads) = (patient, NonZero::new(threads));
+        let report = report(load);
+        if patient {
+            // Nobody is cut off, and nobody begins after the time is over. A late machine may have sent one request each.
+            assert_eq!(report.health.unfinished, 0);
+            assert!((4..=8).contains(&report.total.ok), "{} requests", report.total.ok);
+            assert!(report.duration >= 0.4 * (report.total.ok / 4) as f64);
+            assert!((report.total.ok_rate * report.duration - report.total.ok as f64).abs() < 0.01);
+        } else {
+            assert!(report.total.ok <= 4 && report.health.unfinished > 0);
+        }
+    }
+    // One that never answers ends with its time-out, which is then an error and no gap.
+    let silent = Server::start(|_| Reply::Silence);
+    let mut load = silent.load(Plan::Closed { connections: 3, until: Until::Duration(milliseconds(100)) });
+    (load.wait_unfinished, load.timeout) = (true, milliseconds(300));
+    let report = report(load);
+    assert_eq!((report.total.requests, report.total.errors.get("timeout")), (3, Some(&3)));
+    assert!(report.duration >= 0.3);
+}
+
+#[test]
+fn many_quick_requests_end_with_their_time() {
+    let server = slow(milliseconds(1));
+    let mut load = server.load(Plan::Closed { connections: 2, until: Until::Duration(milliseconds(500)) });
+    load.wait_unfinished = true;
+    let report = report(load);
+    assert!(report.total.ok >= 20 && report.duration < 1.0 && report.health.unfinished <= 2);
+}
+
+#[test]
 fn virtual_users_start_one_after_the_other_and_send_their_loops() {
     let server = slow(milliseconds(1));
     let plan = Plan::Threads { threads: 10, ramp_up: milliseconds(500), loops: 4 };

@@ -119,6 +119,11 @@ pub struct LoadArgs {
     /// A scheduled shot that waits for a free connection for as long is given up, and never sent.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "30s", help_heading = "Answers")]
     pub timeout: Duration,
+    /// When the time of a closed loop is over, wait for the requests under way if fewer than 10 for each connection were sent
+    ///
+    /// Each has its --timeout, and the rate is over the time until the last answer. Otherwise they are given up, as wrk does.
+    #[arg(long, help_heading = "Answers", conflicts_with_all = ["schedule", "threads", "requests"])]
+    pub wait_unfinished: bool,
     /// Statuses that are right: 200, 2xx, 200-204, and lists of these [default: 200-399]
     #[arg(long, value_name = "STATUS", help_heading = "Answers")]
     pub expect_status: Option<Statuses>,
@@ -180,6 +185,7 @@ fn load(args: &LoadArgs) -> anyhow::Result<Load> {
     let mut load = Load::new(requests(args)?, plan(args));
     load.timeout = args.timeout;
     load.threads = args.generator_threads;
+    load.wait_unfinished = args.wait_unfinished;
     load.cookies = args.cookies;
     load.expect = Expect {
         status: args.expect_status.clone().unwrap_or_default(),

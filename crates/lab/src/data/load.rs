@@ -236,6 +236,7 @@ impl Load {
                     connections.to_string(),
                     "--duration".to_owned(),
                     ms(*duration),
+                    "--wait-unfinished".to_owned(),
                 ]
             }
             Form::Counted { connections, requests } => {
@@ -365,7 +366,7 @@ mod tests {
     fn forms() {
         let load = text("connections = 100\nduration = '1m30s'").load().expect("closed");
         assert_eq!(load.to_string(), "100 connections for 90 s");
-        assert_eq!(load.flags(), ["--connections", "100", "--duration", "90000ms"]);
+        assert_eq!(load.flags(), ["--connections", "100", "--duration", "90000ms", "--wait-unfinished"]);
         let load = text("schedule = 'const(10, 5s)'").load().expect("open");
         assert_eq!(
             (load.duration(), load.flags()),

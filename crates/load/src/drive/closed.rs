@@ -36,8 +36,11 @@ pub(super) async fn drive<C: Connection>(
 async fn run<C: Connection>(mut user: User<C>, share: &Share, until: Until) {
     let mut now = Instant::now();
     loop {
+        // Whoever drives the thread ends this then, unless the requests under way are waited for.
+        if matches!(until, Until::Duration(duration) if now >= share.start + duration) {
+            return;
+        }
         let number = share.taken.fetch_add(1, Relaxed);
-        // A duration is watched by whoever drives the thread.
         if matches!(until, Until::Requests(requests) if number >= requests) {
             return;
         }
