@@ -9,7 +9,7 @@
  * It relies on rewinding: what one request leaves in the kernel, no other sees. Only the warm-up requests are handled in a
  * process that goes on; each of them gets a kernel and a container of its own, which are thrown away with all they left in
  * them; Doctrine closes its connections with them. What stays is what belongs to no visitor: loaded classes, compiled code,
- * statics.
+ * statics. Services of Symfony's own that they needed are made beforehand in the last kernel, see SymfonyServices.
  * It is for production. In debug mode Symfony rebuilds its container when the code changes, which classic mode shows at once.
  */
 
@@ -25,6 +25,8 @@ use Symfony\Component\HttpKernel\HttpKernelInterface;
 use Symfony\Component\HttpKernel\KernelInterface;
 use Symfony\Component\HttpKernel\TerminableInterface;
 use Symfony\Component\Routing\Router;
+
+require __DIR__.'/symfony_services.php';
 
 unset($_SERVER['HAYATE_PROJECT'], $_ENV['HAYATE_PROJECT']);
 /** What the process was given, before .env adds to it. */
@@ -73,6 +75,7 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
     };
     $handleErrors();
     $warmed = false;
+    $services = new SymfonyServices();
 
     $handler = static function () use (&$kernel, &$warmed, $server, $env, $errors): void {
         $warmed = isset($_SERVER['HAYATE_WARMUP']);
@@ -90,20 +93,32 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
         }
     };
 
-    while (hayate_handle_request($handler)) {
-        if ($warmed && $inner instanceof KernelInterface) {
-            try {
-                $inner->shutdown();
-                $handleErrors();
-                if ($kernel === $inner) {
-                    $kernel = $inner = clone $fresh;
-                }
-                $boot($inner);
-            } catch (\Throwable $error) {
-                throw new \RuntimeException('The application does not boot a second time in one process, as it has to after a warm-up request; warmup = [] does without', 0, $error);
-            }
-            gc_collect_cycles();
+    $renew = static function () use (&$kernel, &$inner, $fresh, $boot): void {
+        $inner->shutdown();
+        if ($kernel === $inner) {
+            $kernel = $inner = clone $fresh;
         }
+        $boot($inner);
+    };
+    while (hayate_handle_request($handler)) {
+        if (!$warmed || !$inner instanceof KernelInterface) {
+            continue;
+        }
+        try {
+            $services->observe($inner->getContainer());
+            $handleErrors();
+            $renew();
+            try {
+                $services->make($inner->getContainer());
+            } catch (\Throwable $error) {
+                error_log('Each request makes all of its services by itself: '.$error->getMessage());
+                $services = new SymfonyServices(false);
+                $renew();
+            }
+        } catch (\Throwable $error) {
+            throw new \RuntimeException('The application does not boot a second time in one process, as it has to after a warm-up request; warmup = [] does without', 0, $error);
+        }
+        gc_collect_cycles();
     }
 };
 

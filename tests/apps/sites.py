@@ -113,14 +113,17 @@ def wordpress(directory: pathlib.Path) -> Site:
     return Site(root, root, uploads, ini)
 
 
-def server(mode: str, site: Site, *, workers: int = 2, proxied: bool = False) -> NginxFpm | Hayate:
+def server(
+    mode: str, site: Site, *, workers: int = 2, proxied: bool = False, warmup: Sequence[str] = ()
+) -> NginxFpm | Hayate:
     """A server of the site, not started yet.
 
     `reference`: nginx + php-fpm. `classic`: each request starts afresh. `worker`: the application's own worker script,
     its state is kept. `rewind`: recognised, booted by the script that comes with Hayate, rewound after each request;
     then all memory is compared with the snapshot.
 
-    `proxied`: it listens on the site's socket as well, and believes what a proxy says there.
+    `proxied`: it listens on the site's socket as well, and believes what a proxy says there. `warmup`: paths for
+    `rewind`, in place of Hayate's own choice.
     """
     if mode == "reference":
         env = {f"env[{name}]": f'"{value}"' for name, value in site.env.items()}
@@ -133,6 +136,7 @@ def server(mode: str, site: Site, *, workers: int = 2, proxied: bool = False) ->
         return Hayate(config=site.root / "hayate.toml", workers=workers, ini=site.ini, args=args, user=USER)
     if mode == "rewind":
         args += ["--mode", "worker", "--rewind", "on", "--rewind-verify", "1"]
+        args += [f"--warmup={path}" for path in warmup]
     else:
         args += ["--mode", "classic"]
     return Hayate(site.root, workers=workers, ini=site.ini, args=args, user=USER)
