@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import struct
 import subprocess
 import zlib
@@ -11,7 +12,7 @@ import zlib
 from laboratory import REPOSITORY, Laboratory
 
 #: What Debian suffices for, with each way to get at an application: a script for each request, a worker, a handler.
-DEBIAN = ["php-fpm", "apache-mod-php", "php-s", "hayate-classic", "hayate-worker", "hayate-rewind", "fast-processor",
+DEBIAN = ["php-fpm", "apache-mod-php", "php-s", "hayate-classic", "hayate-worker", "hayate-rewind", "hayate-recognised", "fast-processor",
           "sockets-select", "sockets-prefork"]
 EXPECTED = {
     *DEBIAN, "amp", "fast-processor-alone", "frankenphp-classic", "frankenphp-worker", "go-net-http",
@@ -44,12 +45,33 @@ def test_every_engine_is_described(lab: Laboratory) -> None:
 
 def test_engines_answer_rightly(lab: Laboratory) -> None:
     rows = json.loads(lab.run("engines", *DEBIAN, "--json"))
-    check(lab, [row["name"] for row in rows if row["ready"]], ["status", "info"])
+    check(lab, [row["name"] for row in rows if row["ready"] and "status" in row["workloads"]], ["status", "info"])
 
 
 def test_workloads_answer_rightly(lab: Laboratory) -> None:
     workloads = ["users", "users-sqlite-eloquent", "includes-methods-10000", "blog-sqlite"]
     check(lab, ["php-fpm", "hayate-rewind"], workloads)
+
+
+def test_projects_need_no_worker_script(lab: Laboratory) -> None:
+    check(lab, ["hayate-recognised", "hayate-worker"], ["info", "page", "status-laravel"])
+
+
+def test_each_connection_is_a_visitor(lab: Laboratory) -> None:
+    """The page of the workload counts visits in a session: with cookies there are as many sessions as connections."""
+    workload = lab.data / "workloads" / "page" / "workload.toml"
+    sessions = lab.data / "sessions"
+    sessions.mkdir(mode=0o777)
+    sessions.chmod(0o777)
+    workload.write_text(workload.read_text().replace("{{ data }}/page/var/sessions\"\n\n", f"{sessions}\"\n\n"))
+    lab.run("run", "page", "-e", "hayate-recognised", "-r", "1", "-c", "3", "--requests", "90", "--warm-up", "0s",
+            "--workers", "2", "--json", "results.json")
+    (measurement,) = lab.results()["parts"][0]["subjects"][0]["measurements"]
+    assert measurement["load"]["total"]["ok"] == 90
+    counts = [re.search(r'"visits";i:(\d+)', file.read_text()) for file in sessions.iterdir()]
+    # Checks and warm-up requests make sessions as well, for a visit each.
+    often = [int(count[1]) for count in counts if count and count[1] != "1"]
+    assert len(often) == 3 and sum(often) == 90
 
 
 class RoadRunner:

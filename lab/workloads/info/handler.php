@@ -6,7 +6,7 @@ declare(strict_types=1);
 use App\Kernel;
 use Symfony\Component\HttpFoundation\Request;
 
-require_once __DIR__.'/autoload.php';
+require_once __DIR__.'/vendor/autoload.php';
 
 return static function (): Closure {
     $kernel = new Kernel('prod', false);

@@ -6,7 +6,7 @@ declare(strict_types=1);
 use App\Kernel;
 use Symfony\Component\HttpFoundation\Request;
 
-require __DIR__.'/autoload.php';
+require __DIR__.'/vendor/autoload.php';
 
 $kernel = new Kernel('prod', false);
 $kernel->boot();

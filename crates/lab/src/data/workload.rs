@@ -43,6 +43,8 @@ pub struct Workload {
     pub method: Option<String>,
     /// Headers of each request.
     pub headers: BTreeMap<String, String>,
+    /// Each connection is a visitor who keeps the cookies it is given.
+    pub cookies: bool,
     /// Body of each request.
     pub body: Option<String>,
     /// What has to hold before any load; at least one.
@@ -124,6 +126,8 @@ struct Request {
     method: Option<String>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
+    #[serde(default)]
+    cookies: bool,
     body: Option<String>,
 }
 
@@ -244,6 +248,7 @@ impl Workload {
         self.numbers = request.n;
         self.method = request.method;
         self.headers = request.headers;
+        self.cookies = request.cookies;
         self.body = request.body;
         Ok(())
     }

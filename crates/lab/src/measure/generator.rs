@@ -123,6 +123,9 @@ impl Generator {
         for (name, value) in &workload.headers {
             command.extend(["--header".to_owned(), format!("{name}: {value}")]);
         }
+        if workload.cookies {
+            command.push("--cookies".to_owned());
+        }
         if let Some(body) = &workload.body {
             command.push(format!("--body={body}"));
         }

@@ -8,10 +8,9 @@ use Illuminate\Http\Request;
 
 define('LARAVEL_START', microtime(true));
 
-require dirname(__DIR__).'/vendor/autoload.php';
-$app = require_once dirname(__DIR__).'/bootstrap/app.php';
+require __DIR__.'/../vendor/autoload.php';
+$app = require_once __DIR__.'/../bootstrap/app.php';
 
 $kernel = $app->make(Kernel::class);
-$request = Request::capture();
-$response = $kernel->handle($request)->send();
+$response = $kernel->handle($request = Request::capture())->send();
 $kernel->terminate($request, $response);

@@ -6,9 +6,9 @@ declare(strict_types=1);
 use App\Kernel;
 use Symfony\Component\HttpFoundation\Request;
 
-require dirname(__DIR__).'/autoload.php';
+require dirname(__DIR__).'/vendor/autoload.php';
 
-$kernel = new Kernel('prod', false);
+$kernel = new Kernel($_SERVER['APP_ENV'] ?? 'prod', (bool) ($_SERVER['APP_DEBUG'] ?? false));
 $request = Request::createFromGlobals();
 $response = $kernel->handle($request);
 $response->send();
