@@ -12,8 +12,8 @@ import zlib
 from laboratory import REPOSITORY, Laboratory
 
 #: What Debian suffices for, with each way to get at an application: a script for each request, a worker, a handler.
-DEBIAN = ["php-fpm", "apache-mod-php", "php-s", "hayate-classic", "hayate-worker", "hayate-rewind", "hayate-recognised", "fast-processor",
-          "sockets-select", "sockets-prefork"]
+DEBIAN = ["php-fpm", "apache-mod-php", "php-s", "hayate-classic", "hayate-worker", "hayate-rewind", "hayate-recognised",
+          "fast-processor", "sockets-select", "sockets-prefork"]
 EXPECTED = {
     *DEBIAN, "amp", "fast-processor-alone", "frankenphp-classic", "frankenphp-worker", "go-net-http",
     "nginx-return-200", "nginx-static", "nginx-unit", "node", "node-cluster", "octane-swoole", "openswoole-base",

@@ -67,6 +67,35 @@ def test_a_run_measures_what_it_says(lab: Laboratory) -> None:
     assert len(lines) == 6 and all(float(line["ok_percent"]) == 100 for line in lines)
 
 
+def test_instructions_are_counted_or_said_to_be_refused(lab: Laboratory) -> None:
+    names = ["php-fpm", "nginx-return-200"]
+    command = ["run", "status", "-e", ",".join(names), "-r", "2", "-c", "4", "-d", "300ms", *SHORT, "--instructions",
+               "--json", "results.json", "--csv", "results.csv", "--html", "results.html"]
+    output = lab.run(*command, status=None)
+    if output.startswith("hayate-lab: instructions cannot be counted"):
+        # Nothing was started then; CI machines may be like that.
+        assert "kernel.perf_event_paranoid=1" in output or "virtual machines" in output or "stand still" in output
+        return
+    counted = {subject["name"]: [(m["instructions"]["user"], m["instructions"]["kernel"], m["load"]["total"]["ok"])
+                                 for m in subject["measurements"]] for subject in lab.results()["parts"][0]["subjects"]}
+    assert [len(rounds) for rounds in counted.values()] == [2, 2], output
+    for name, rounds in counted.items():
+        for user, kernel, requests in rounds:
+            # No server parses a request and writes an answer with fewer; none here needs a hundred times what PHP does.
+            assert requests * 1_000 < user < requests * 10_000_000, (name, user, requests)
+            assert requests * 1_000 < kernel < requests * 10_000_000, (name, kernel, requests)
+        first, second = ((user + kernel) / requests for user, kernel, requests in rounds)
+        assert 0.5 < first / second < 2, "what a busy machine does not disturb is the same in each round"
+    php, nginx = (sum(user for user, *_ in counted[name]) / sum(requests for *_, requests in counted[name])
+                  for name in names)
+    assert php > 2 * nginx
+    for text in [output, (lab.dir / "results.html").read_text(), lab.run("compare", "results.json", "results.json")]:
+        assert "1,000 instructions/request" in text
+    with open(lab.dir / "results.csv", newline="") as file:
+        assert [float(line["instructions_user"]) for line in csv.DictReader(file)][:2] == [
+            user for user, *_ in counted["php-fpm"]]
+
+
 def test_a_failing_engine_does_not_stop_the_others(lab: Laboratory) -> None:
     nonsense = "location / { default_type application/json; return 200 'nonsense'; }"
     lab.engine("wrong", f'{NGINX}[variables]\nlocations = "{nonsense}"\n')

@@ -5,6 +5,7 @@ mod command;
 mod data;
 mod engine;
 mod guard;
+mod instructions;
 mod machine;
 mod measure;
 mod output;

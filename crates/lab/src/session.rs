@@ -67,6 +67,8 @@ pub struct Session {
     pub hayate: PathBuf,
     /// Where directories are made.
     pub temporary: PathBuf,
+    /// Whether the instructions that engines execute are counted.
+    pub instructions: bool,
     interrupted: Arc<AtomicBool>,
     /// What commands said: engines ask the same ones for their versions.
     said: RefCell<HashMap<Vec<String>, String>>,
@@ -111,6 +113,7 @@ impl Session {
             parts,
             hayate,
             temporary: env::temp_dir(),
+            instructions: false,
             lab,
             interrupted,
             said: RefCell::default(),

@@ -35,7 +35,7 @@ pub struct CompareArgs {
     pub b: PathBuf,
     /// What is compared
     #[arg(long, short, value_delimiter = ',', value_enum,
-        default_values_t = [Metric::Rate, Metric::CpuUs, Metric::P50, Metric::P99, Metric::MemoryMax])]
+        default_values_t = [Metric::Rate, Metric::CpuUs, Metric::Instructions, Metric::P50, Metric::P99, Metric::MemoryMax])]
     pub metric: Vec<Metric>,
     /// The least change that matters, percent
     #[arg(long, short, value_name = "PERCENT", default_value_t = 5.0, value_parser = threshold)]

@@ -6,8 +6,9 @@ use anyhow::{Context, Result};
 
 use super::report::print;
 use crate::{
-    data::{Kind, Load, LoadText, Metric},
+    data::{Kind, Lab, Load, LoadText, Metric},
     engine::{Failure, Stage},
+    instructions::Counters,
     machine::{self, Machine},
     measure::{Generator, Planned, Rounds, Trial, TrialEnd, noise},
     output::{csv, html, number::duration, text},
@@ -40,6 +41,9 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "TIME", help_heading = "Measurement", default_value = "2s",
         value_parser = crate::data::parse_duration)]
     pub warm_up: std::time::Duration,
+    /// Count the instructions that engines execute for each request, which a busy machine does not disturb
+    #[arg(long, help_heading = "Measurement")]
+    pub instructions: bool,
     /// One short round, to see whether it works: no figures to show around
     #[arg(long, help_heading = "Measurement")]
     pub quick: bool,
@@ -60,6 +64,19 @@ impl ExperimentArgs {
     /// Rounds, given what the data says, if it says anything.
     pub fn rounds(&self, of_data: Option<u32>) -> u32 {
         self.rounds.unwrap_or(if self.quick { 1 } else { of_data.unwrap_or(ROUNDS) })
+    }
+
+    /// What the machine's flags say, see [`Session::new`].
+    ///
+    /// # Errors
+    /// Flags that make no sense here, or instructions are to be counted and cannot be.
+    pub fn session(&self, lab: Lab) -> Result<Session> {
+        if self.instructions {
+            Counters::try_out()?;
+        }
+        let mut session = Session::new(lab, &self.session)?;
+        session.instructions = self.instructions;
+        Ok(session)
     }
 
     /// Seconds of warm-up.

@@ -6,9 +6,8 @@ use anyhow::Result;
 
 use super::experiment::{Experiment, ExperimentArgs, PartPlan};
 use crate::{
-    data::{Kind, Lab, Ladder, LoadText},
+    data::{Kind, Lab, Ladder, LoadText, Metric},
     measure::Planner,
-    session::Session,
 };
 
 /// Which ladder, and how.
@@ -38,7 +37,11 @@ pub fn run(lab: Lab, args: &LadderArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let ladder = lab.ladder(name)?;
-    let session = Session::new(lab, &args.experiment.session)?;
+    anyhow::ensure!(
+        ladder.metric != Metric::Instructions || args.experiment.instructions,
+        "ladder '{name}' compares instructions: say --instructions"
+    );
+    let session = args.experiment.session(lab)?;
     let planned =
         Planner::new(&session).ladder(&ladder, &args.step, |base| args.experiment.load(&args.load, base))?;
     let mut experiment = Experiment::new(session, &args.experiment.output, &ladder.title, &ladder.about)?;

@@ -58,7 +58,7 @@ pub fn run(lab: Lab, args: &ReproduceArgs) -> Result<ExitCode> {
             titles.join(", ")
         );
     }
-    let session = Session::new(lab, &args.experiment.session)?;
+    let session = args.experiment.session(lab)?;
     // Everything is looked up before anything is measured.
     let mut planned = Vec::new();
     for part in parts {

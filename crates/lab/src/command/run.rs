@@ -8,7 +8,6 @@ use super::experiment::{Experiment, ExperimentArgs, PartPlan};
 use crate::{
     data::{Kind, Lab, LoadText, Metric},
     measure::Planner,
-    session::Session,
 };
 
 const EXAMPLES: &str = "\
@@ -56,7 +55,7 @@ pub fn run(lab: Lab, args: &RunArgs) -> Result<ExitCode> {
             "--baseline {baseline}: it is not among the engines"
         );
     }
-    let session = Session::new(lab, &args.experiment.session)?;
+    let session = args.experiment.session(lab)?;
     // Everything is looked up before anything is measured.
     let mut parts = Vec::new();
     for workload in &workloads {

@@ -8,7 +8,6 @@ use super::experiment::{Experiment, ExperimentArgs, PartPlan};
 use crate::{
     data::{Kind, Lab, Load, Metric, parse_duration},
     measure::{Planned, Planner, Search},
-    session::Session,
 };
 
 const NOTES: &str = "\
@@ -76,7 +75,7 @@ impl SearchArgs {
 /// A name is unknown, a flag wrong, or the lab itself failed.
 pub fn run(lab: Lab, args: &SaturateArgs) -> Result<ExitCode> {
     let workload = lab.workload(&args.workload)?;
-    let session = Session::new(lab, &args.experiment.session)?;
+    let session = args.experiment.session(lab)?;
     let search = args.search.search(args.experiment.quick);
     let load = search.load();
     let planned = Planner::new(&session).engines(&args.engines, &workload, &load)?;

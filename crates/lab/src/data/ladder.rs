@@ -86,6 +86,8 @@ pub enum Metric {
     Rate,
     /// CPU time of the server per request, µs.
     CpuUs,
+    /// Instructions that the server executes per request, thousands; known with `--instructions` only.
+    Instructions,
     /// Share of the requests with the expected answer, percent.
     OkPercent,
     /// Median latency, ms.
@@ -112,6 +114,7 @@ impl Metric {
         match self {
             Self::Rate => "requests/s",
             Self::CpuUs => "CPU µs/request",
+            Self::Instructions => "1,000 instructions/request",
             Self::OkPercent => "OK %",
             Self::P50 => "p50 ms",
             Self::P80 => "p80 ms",

@@ -23,6 +23,7 @@ use super::{
 use crate::{
     data::{Change, Engine, FileSource, Settings, Workload},
     guard::{Guard, Signal, Spawn},
+    instructions::{Counters, Instructions},
     session::{Session, text},
     template::Names,
 };
@@ -104,6 +105,7 @@ pub struct Instance {
     /// Time from the first process until it was ready, seconds.
     pub start_up: f64,
     name: String,
+    counters: Option<Counters>,
     processes: Vec<Running>,
     logs: Vec<PathBuf>,
 }
@@ -144,11 +146,16 @@ impl Instance {
             socket,
             start_up: 0.0,
             name: engine.name.clone(),
+            counters: None,
             processes: Vec::new(),
             logs: Vec::new(),
             guard,
         };
         let prepared = instance.configure(session, engine, purpose).map_err(configure)?;
+        if session.instructions && purpose.workload.is_some() {
+            // Before it has started anything: what it starts inherits the counters.
+            instance.counters = Some(Counters::watch(instance.guard.pid).map_err(configure)?);
+        }
         let begin = Instant::now();
         let done = instance.run(session, engine, purpose, &prepared);
         let failed = match done {
@@ -173,6 +180,7 @@ impl Instance {
             socket,
             start_up: 0.0,
             name: "data".to_owned(),
+            counters: None,
             processes: Vec::new(),
             logs: Vec::new(),
             guard,
@@ -194,6 +202,14 @@ impl Instance {
                 Err(Failure { log: self.log(), ..failure })
             }
         }
+    }
+
+    /// What its processes have executed since the start; none if it is not counted.
+    ///
+    /// # Errors
+    /// The counters cannot be read.
+    pub fn instructions(&mut self) -> Result<Option<Instructions>> {
+        self.counters.as_mut().map(Counters::read).transpose()
     }
 
     /// Which of its processes ended by itself, and how; `None` while all live.

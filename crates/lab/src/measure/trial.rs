@@ -12,6 +12,7 @@ use super::{
 use crate::{
     data::Load,
     engine::{Failure, Instance, Purpose, Services, Stage},
+    instructions::Instructions,
     result::Measurement,
     session::Session,
 };
@@ -129,6 +130,11 @@ impl Ready<'_> {
         report.map_err(|error| Failure::new(Stage::Load, format!("{error:#}")))
     }
 
+    /// What the engine has executed since its start, if that is counted.
+    fn instructions(&mut self) -> Result<Option<Instructions>, Failure> {
+        self.instance.instructions().map_err(|error| Failure::new(Stage::Load, format!("{error:#}")))
+    }
+
     /// Whether the user wants an end.
     pub fn interrupted(&self) -> bool {
         self.session.interrupted()
@@ -145,7 +151,9 @@ impl Ready<'_> {
             self.generator.guard.pid,
             load.duration(),
         );
+        let before = self.instructions()?;
         let report = self.load(load);
+        let instructions = self.instructions()?.zip(before).map(|(after, before)| after.since(before));
         let watched = monitor.stop().map_err(|error| Failure::new(Stage::Load, error));
         let (report, watched) = (report?, watched?);
         let mut warnings = Vec::new();
@@ -164,6 +172,7 @@ impl Ready<'_> {
             start_up: self.instance.start_up,
             load: report,
             server,
+            instructions,
             services,
             cores,
             foreign,

@@ -25,10 +25,12 @@ const METRICS: [(&str, Metric); 11] = [
     ("memory_max_mb", Metric::MemoryMax),
 ];
 /// What the processes used.
-const USAGE: [&str; 11] = [
+const USAGE: [&str; 13] = [
     "p999_ms",
     "cpu_user_s",
     "cpu_system_s",
+    "instructions_user",
+    "instructions_kernel",
     "cpu_median",
     "cpu_max",
     "memory_median_mb",
@@ -86,6 +88,8 @@ fn line(part: &Part, subject: &Subject, measurement: &Measurement) -> Vec<String
         figure(total.latency_ms.p999),
         figure(Some(server.cpu_user)),
         figure(Some(server.cpu_system)),
+        figure(measurement.instructions.map(|counted| counted.user)),
+        figure(measurement.instructions.map(|counted| counted.kernel)),
         figure(Some(server.cpu_median)),
         figure(Some(server.cpu_max)),
         figure(Some(server.memory_median as f64 / 1e6)),

@@ -47,6 +47,7 @@ fn write(out: &mut String, results: &Results) -> std::fmt::Result {
         write_latency(out, &rows)?;
         write_phases(out, part)?;
         write_resources(out, part, &rows)?;
+        write_instructions(out, part, &rows)?;
         write_services(out, &rows)?;
         write_cores(out, part)?;
         write_references(out, part)?;
@@ -177,6 +178,26 @@ fn write_resources(out: &mut String, part: &Part, rows: &[Row<'_>]) -> std::fmt:
             median(row.switches),
             median(row.involuntary),
             row.processes.to_string(),
+        ]);
+    }
+    writeln!(out, "\n{table}")
+}
+
+/// What was executed, if it was counted.
+fn write_instructions(out: &mut String, part: &Part, rows: &[Row<'_>]) -> std::fmt::Result {
+    if rows.iter().all(|row| row.instructions.is_none()) {
+        return Ok(());
+    }
+    let head = ["1,000 instructions/request", "all", "range", "user", "kernel", &against(part)];
+    let mut table = Table::new(&head).figures_from(1);
+    for row in rows.iter().filter(|row| row.instructions.is_some()) {
+        table.row([
+            row.subject.name.clone(),
+            median(row.instructions),
+            range(row.instructions),
+            median(row.instructions_user),
+            median(row.instructions_kernel),
+            interval(row.instructions_ratio),
         ]);
     }
     writeln!(out, "\n{table}")

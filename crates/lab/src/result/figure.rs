@@ -30,6 +30,7 @@ pub fn value(metric: Metric, measurement: &Measurement, phase: Option<&str>) -> 
         // What follows is known for the whole load only.
         _ if phase.is_some() => None,
         Metric::CpuUs => per_request(report, measurement.server.cpu_user + measurement.server.cpu_system),
+        Metric::Instructions => measurement.instructions.and_then(|counted| thousands(report, counted.all())),
         Metric::MemoryMax => Some(measurement.server.memory_max as f64 / MEGABYTE),
     }
 }
@@ -37,6 +38,11 @@ pub fn value(metric: Metric, measurement: &Measurement, phase: Option<&str>) -> 
 /// The rate that was asked for in the first second of a schedule, requests per second.
 pub fn intended_rate(measurement: &Measurement) -> Option<f64> {
     measurement.load.seconds.iter().find_map(|second| second.intended_rate)
+}
+
+/// So many instructions, as thousands for each request that was answered or was being worked on.
+pub fn thousands(report: &Report, instructions: f64) -> Option<f64> {
+    per_request(report, instructions / 1e9)
 }
 
 /// CPU time of so many seconds in all, as µs for each request that was answered or was being worked on.

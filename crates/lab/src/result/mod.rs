@@ -22,6 +22,7 @@ pub use summary::{Row, rows};
 use crate::{
     data::{Change, Kind, Load, Metric, Reference},
     engine::Failure,
+    instructions::Instructions,
     machine::{Calibration, CoreUse, Cores, Machine},
 };
 
@@ -164,6 +165,9 @@ pub struct Measurement {
     pub load: Report,
     /// The engine's processes.
     pub server: Usage,
+    /// What the engine's processes executed; with `--instructions` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<Instructions>,
     /// The services' processes, by service.
     pub services: BTreeMap<String, Usage>,
     /// How the processors were used while the load ran.

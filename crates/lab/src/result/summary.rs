@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use hayate_load::Latency;
 
 use super::{Interval, Measurement, Part, Spread, Subject, Usage, figure, ratio, value};
-use crate::data::{Metric, Reference};
+use crate::{
+    data::{Metric, Reference},
+    instructions::Instructions,
+};
 
 /// A subject, all its rounds together. Figures are medians over rounds with the range, unless they say otherwise.
 #[derive(Clone, Debug)]
@@ -34,6 +37,14 @@ pub struct Row<'a> {
     pub cpu_system_us: Option<Spread>,
     /// CPU µs per request against the baseline.
     pub cpu_ratio: Option<Interval>,
+    /// Thousands of instructions per request.
+    pub instructions: Option<Spread>,
+    /// Of those, in user mode.
+    pub instructions_user: Option<Spread>,
+    /// Of those, in the kernel.
+    pub instructions_kernel: Option<Spread>,
+    /// Instructions per request against the baseline.
+    pub instructions_ratio: Option<Interval>,
     /// CPU in use, in processors.
     pub cpu_median: Option<Spread>,
     /// The highest sample of each round.
@@ -64,6 +75,8 @@ fn row<'a>(subject: &'a Subject, baseline: Option<&Subject>) -> Row<'a> {
     let all = &subject.measurements;
     let spread = |of: &dyn Fn(&Measurement) -> Option<f64>| Spread::of(all.iter().filter_map(of));
     let cpu = |of: fn(&Usage) -> f64| spread(&|m| figure::per_request(&m.load, of(&m.server)));
+    let instructions =
+        |of: fn(Instructions) -> f64| spread(&|m| figure::thousands(&m.load, of(m.instructions?)));
     let switches =
         |of: fn(&Usage) -> u64| spread(&|m| Some(of(&m.server) as f64 / m.load.total.requests.max(1) as f64));
     let against = |metric: Metric| {
@@ -97,6 +110,10 @@ fn row<'a>(subject: &'a Subject, baseline: Option<&Subject>) -> Row<'a> {
         cpu_user_us: cpu(|usage| usage.cpu_user),
         cpu_system_us: cpu(|usage| usage.cpu_system),
         cpu_ratio: against(Metric::CpuUs),
+        instructions: spread(&|m| value(Metric::Instructions, m, None)),
+        instructions_user: instructions(|counted| counted.user),
+        instructions_kernel: instructions(|counted| counted.kernel),
+        instructions_ratio: against(Metric::Instructions),
         cpu_median: spread(&|m| Some(m.server.cpu_median)),
         cpu_max: spread(&|m| Some(m.server.cpu_max)),
         memory_median: spread(&|m| Some(m.server.memory_median as f64 / 1e6)),

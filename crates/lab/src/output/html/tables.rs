@@ -152,8 +152,32 @@ pub fn resources(part: &Part, rows: &[Row<'_>]) -> Markup {
         h3 { "Resources" }
         (table(&head, &cells.collect::<Vec<_>>()))
         p.soft { "All processes of the engine, databases not included. 100 % is one processor." }
+        (instructions(part, rows))
         (services(rows))
         (processors(part))
+    }
+}
+
+/// What was executed, if it was counted.
+fn instructions(part: &Part, rows: &[Row<'_>]) -> Markup {
+    let mut head = heads(&["", "1,000 instructions/request", "user", "kernel"]);
+    head.push(against(part));
+    let cells = rows.iter().filter(|row| row.instructions.is_some()).map(|row| {
+        vec![
+            plain(&row.subject.title),
+            ranged(row.instructions),
+            plain(median(row.instructions_user)),
+            plain(median(row.instructions_kernel)),
+            bounded(row.instructions_ratio),
+        ]
+    });
+    let cells: Vec<_> = cells.collect();
+    html! {
+        @if !cells.is_empty() {
+            h3 { "Instructions" }
+            (table(&head, &cells))
+            p.soft { "What processors executed for the engine, databases not included: a busy machine does not change it." }
+        }
     }
 }
 
