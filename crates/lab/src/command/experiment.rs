@@ -10,9 +10,9 @@ use crate::{
     engine::{Failure, Stage},
     instructions::Counters,
     machine::{self, Machine},
-    measure::{Generator, Planned, Rounds, Trial, TrialEnd, noise},
-    output::{csv, html, number::duration, text},
-    result::{FORMAT, Noise, Part, Results, Subject, write_file},
+    measure::{Generator, Planned, Pool, Progress, Rounds, Trial, TrialEnd, about, expected, noise},
+    output::{csv, html, status, text},
+    result::{FORMAT, Noise, Part, Results, write_file},
     session::{Session, SessionArgs},
 };
 
@@ -107,6 +107,8 @@ pub struct Experiment {
     /// What was found out so far.
     pub results: Results,
     generator: Generator,
+    pool: Pool,
+    progress: Progress,
     output: OutputArgs,
 }
 
@@ -163,7 +165,21 @@ impl Experiment {
             parts: Vec::new(),
         };
         let generator = Generator::new(&session)?;
-        Ok(Self { session, results, generator, output: output.clone() })
+        let (pool, progress) = (Pool::default(), Progress::default());
+        Ok(Self { session, results, generator, pool, progress, output: output.clone() })
+    }
+
+    /// Says what will be done in all, if that is more than one part.
+    pub fn announce<'a>(&mut self, parts: impl IntoIterator<Item = (&'a PartPlan, &'a [Planned])>) {
+        let mut count = 0;
+        for (plan, planned) in parts {
+            self.progress.add(plan.kind, plan.rounds, plan.warm_up, planned);
+            count += 1;
+        }
+        if count > 1 {
+            let (measurements, left) = (self.progress.all(), self.progress.left());
+            status::say(&format!("{count} parts, {measurements} measurements, {}", about(left)));
+        }
     }
 
     /// Measures a part.
@@ -196,25 +212,36 @@ impl Experiment {
             subjects: planned.iter().map(|planned| planned.subject(&self.session)).collect(),
             references: plan.references,
         });
+        if self.progress.is_over() {
+            self.progress.add(plan.kind, plan.rounds, plan.warm_up, planned);
+        }
         if let Some(part) = self.results.parts.last() {
-            eprintln!("{}: {}", part.title, about(part));
+            status::say(&format!("{}: {}", part.title, will_be_done(part)));
         }
         let json = self.output.json.clone();
         let mut keep = move |results: &Results| json.as_ref().map_or(Ok(()), |file| results.write(file));
-        Rounds { session: &self.session, generator: &mut self.generator, watch: &mut keep }.run(
-            &mut self.results,
-            planned,
-            measure,
-        )
+        Rounds {
+            session: &self.session,
+            generator: &mut self.generator,
+            pool: &mut self.pool,
+            progress: &mut self.progress,
+            watch: &mut keep,
+        }
+        .run(&mut self.results, planned, measure)
     }
 
     /// Prints and writes the results. Exit status 1: an engine failed, or nothing could be measured; 130: the user ended it.
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn finish(self) -> Result<ExitCode> {
+    pub fn finish(mut self) -> Result<ExitCode> {
+        if !self.results.interrupted {
+            self.results.noise.calibrations.push(noise::calibrate(&self.session)?);
+        }
+        self.pool.stop();
         drop(self.generator);
-        let results = self.results;
+        let mut results = self.results;
+        results.duration = machine::now() - results.started;
         print(&text::render(&results))?;
         write_outputs(&results, &self.output)?;
         let subjects = || results.parts.iter().flat_map(|part| &part.subjects);
@@ -232,23 +259,15 @@ impl Experiment {
     }
 }
 
-/// Seconds to start an engine, to check it and to stop it, about.
-const AROUND: f64 = 1.5;
-/// Loads of a search for limits, about.
-const STEPS: f64 = 15.0;
-
-/// What will be done and how long that takes: `3 engines, 5 rounds, about 2 min 8 s`.
-fn about(part: &Part) -> String {
-    let loads = if part.kind == Kind::Saturate { STEPS } else { 1.0 };
-    let one =
-        |subject: &Subject| subject.load.duration().map(|seconds| seconds * loads + part.warm_up + AROUND);
-    let whole = part.subjects.iter().map(one).sum::<Option<f64>>();
-    let time =
-        whole.map_or_else(String::new, |time| format!(", about {}", duration(time * f64::from(part.rounds))));
+/// What will be done and how long that may take: `3 engines, 5 rounds, about 2 min`.
+fn will_be_done(part: &Part) -> String {
+    let here = part.subjects.iter().filter(|subject| subject.failure.is_none());
+    let whole: f64 = here.map(|subject| expected(part.kind, &subject.load, part.warm_up)).sum();
     let plural = |n: usize| if n == 1 { "" } else { "s" };
     let (subjects, rounds) = (part.subjects.len(), part.rounds as usize);
     let what = if part.kind == Kind::Ladder { "step" } else { "engine" };
-    format!("{subjects} {what}{}, {rounds} round{}{time}", plural(subjects), plural(rounds))
+    let time = about(whole * f64::from(part.rounds));
+    format!("{subjects} {what}{}, {rounds} round{}, {time}", plural(subjects), plural(rounds))
 }
 
 /// Writes all files that were asked for.

@@ -10,8 +10,8 @@ use super::{
     saturate::{SearchArgs, saturate},
 };
 use crate::{
-    data::{Kind, Lab, Metric, Part, Preset},
-    measure::{Planned, Planner},
+    data::{Kind, Lab, Load, Metric, Part, Preset, Workload},
+    measure::{Planned, Planner, about, expected},
     session::Session,
 };
 
@@ -38,11 +38,7 @@ pub struct ReproduceArgs {
 /// A name is unknown, a flag wrong, or the lab itself failed.
 pub fn run(lab: Lab, args: &ReproduceArgs) -> Result<ExitCode> {
     let Some(name) = &args.preset else {
-        for name in lab.preset_names()? {
-            let preset = lab.preset(&name)?;
-            println!("{name:20} {}", preset.title);
-        }
-        return Ok(ExitCode::SUCCESS);
+        return list(&lab, args);
     };
     let preset = lab.preset(name)?;
     for engine in &args.engines {
@@ -64,65 +60,102 @@ pub fn run(lab: Lab, args: &ReproduceArgs) -> Result<ExitCode> {
     for part in parts {
         let subjects = subjects(&session, part, args)?;
         if !subjects.is_empty() {
-            planned.push((part, subjects));
+            planned.push((part, plan(&preset, part, args), subjects));
         }
     }
     anyhow::ensure!(!planned.is_empty(), "none of the engines named is part of '{name}'");
     let mut experiment = Experiment::new(session, &args.experiment.output, &preset.title, &preset.about)?;
     experiment.results.source.clone_from(&preset.source);
-    for (part, subjects) in &planned {
+    experiment.announce(planned.iter().map(|(_, plan, subjects)| (plan, subjects.as_slice())));
+    for (part, plan, subjects) in planned {
         if experiment.session.interrupted() {
             break;
         }
-        measure(&mut experiment, &preset, part, subjects, args)?;
+        if part.kind == Kind::Saturate {
+            saturate(&mut experiment, plan, &subjects, &args.search.search(args.experiment.quick))?;
+        } else {
+            experiment.part(plan, &subjects, |trial, session, generator| trial.run(session, generator))?;
+        }
     }
     experiment.finish()
 }
 
+/// All presets, with the time that each may take if all its engines are there.
+fn list(lab: &Lab, args: &ReproduceArgs) -> Result<ExitCode> {
+    for name in lab.preset_names()? {
+        let preset = lab.preset(&name)?;
+        let mut seconds = 0.0;
+        for part in &preset.parts {
+            let plan = plan(&preset, part, args);
+            let loads = match &part.ladder {
+                Some(ladder) => {
+                    let mut loads = Vec::new();
+                    for step in &ladder.steps {
+                        let base = match &step.load {
+                            Some(load) => load.clone(),
+                            None => lab.workload(&step.workload)?.load().clone(),
+                        };
+                        loads.push(step_load(part, &base, args));
+                    }
+                    loads
+                }
+                None => vec![load(part, &lab.workload(&part.workload)?, args); engines(part, args).len()],
+            };
+            let one = |load| expected(plan.kind, load, plan.warm_up);
+            seconds += f64::from(plan.rounds) * loads.iter().map(one).sum::<f64>();
+        }
+        println!("{name:20} {:13} {}", about(seconds), preset.title);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The engines of a part that are wanted.
+fn engines(part: &Part, args: &ReproduceArgs) -> Vec<String> {
+    let quick = args.experiment.quick && args.engines.is_empty();
+    let all = if quick { &part.quick_engines } else { &part.engines };
+    all.iter().filter(|name| args.engines.is_empty() || args.engines.contains(name)).cloned().collect()
+}
+
+/// How much a part asks of each engine.
+fn load(part: &Part, workload: &Workload, args: &ReproduceArgs) -> Load {
+    let quick = args.experiment.quick;
+    if part.kind == Kind::Saturate {
+        return args.search.search(quick).load();
+    }
+    let own = if quick { part.quick_load.as_ref().or(part.load.as_ref()) } else { part.load.as_ref() };
+    own.cloned().unwrap_or_else(|| args.experiment.shorten(workload.load()))
+}
+
+/// How much a ladder as part of a preset asks in a step.
+fn step_load(part: &Part, base: &Load, args: &ReproduceArgs) -> Load {
+    let own = if args.experiment.quick { &part.quick_load } else { &part.load };
+    own.clone().unwrap_or_else(|| args.experiment.shorten(base))
+}
+
 fn subjects(session: &Session, part: &Part, args: &ReproduceArgs) -> Result<Vec<Planned>> {
     let planner = Planner::new(session);
-    let quick = args.experiment.quick;
     if let Some(ladder) = &part.ladder {
         if !args.engines.is_empty() {
             return Ok(Vec::new());
         }
-        let own = if quick { &part.quick_load } else { &part.load };
-        return planner
-            .ladder(ladder, &[], |base| Ok(own.clone().unwrap_or_else(|| args.experiment.shorten(base))));
+        return planner.ladder(ladder, &[], |base| Ok(step_load(part, base, args)));
     }
-    let workload = session.lab.workload(&part.workload)?;
-    let all = if quick && args.engines.is_empty() { &part.quick_engines } else { &part.engines };
-    let engines: Vec<String> =
-        all.iter().filter(|name| args.engines.is_empty() || args.engines.contains(name)).cloned().collect();
+    let engines = engines(part, args);
     if engines.is_empty() {
         return Ok(Vec::new());
     }
-    let load = match part.kind {
-        Kind::Saturate => args.search.search(quick).load(),
-        _ => {
-            let load =
-                if quick { part.quick_load.as_ref().or(part.load.as_ref()) } else { part.load.as_ref() };
-            load.cloned().unwrap_or_else(|| args.experiment.shorten(workload.load()))
-        }
-    };
-    planner.engines(&engines, &workload, &load)
+    let workload = session.lab.workload(&part.workload)?;
+    planner.engines(&engines, &workload, &load(part, &workload, args))
 }
 
-fn measure(
-    experiment: &mut Experiment,
-    preset: &Preset,
-    part: &Part,
-    subjects: &[Planned],
-    args: &ReproduceArgs,
-) -> Result<()> {
+fn plan(preset: &Preset, part: &Part, args: &ReproduceArgs) -> PartPlan {
     let of_data = if args.experiment.quick { part.quick_rounds } else { part.rounds };
     let rounds = args.experiment.rounds.unwrap_or(of_data);
     let warm_up = args.experiment.warm_up();
     if let Some(ladder) = &part.ladder {
-        let plan = PartPlan { title: part.title.clone(), ..ladder::plan(ladder, rounds, warm_up) };
-        return experiment.part(plan, subjects, |trial, session, generator| trial.run(session, generator));
+        return PartPlan { title: part.title.clone(), ..ladder::plan(ladder, rounds, warm_up) };
     }
-    let plan = PartPlan {
+    PartPlan {
         title: part.title.clone(),
         about: String::new(),
         kind: part.kind,
@@ -131,9 +164,5 @@ fn measure(
         warm_up,
         baseline: preset.baseline.clone(),
         references: part.references.clone(),
-    };
-    if part.kind == Kind::Saturate {
-        return saturate(experiment, plan, subjects, &args.search.search(args.experiment.quick));
     }
-    experiment.part(plan, subjects, |trial, session, generator| trial.run(session, generator))
 }

@@ -60,14 +60,6 @@ pub fn run(lab: Lab, args: &RunArgs) -> Result<ExitCode> {
     let mut parts = Vec::new();
     for workload in &workloads {
         let load = args.experiment.load(&args.load, workload.load())?;
-        parts.push((workload, Planner::new(&session).engines(&args.engines, workload, &load)?));
-    }
-    let titles: Vec<&str> = workloads.iter().map(|workload| workload.title.as_str()).collect();
-    let mut experiment = Experiment::new(session, &args.experiment.output, &titles.join("; "), "")?;
-    for (workload, planned) in &parts {
-        if experiment.session.interrupted() {
-            break;
-        }
         let plan = PartPlan {
             title: workload.title.clone(),
             about: workload.about.clone(),
@@ -78,7 +70,16 @@ pub fn run(lab: Lab, args: &RunArgs) -> Result<ExitCode> {
             baseline: args.baseline.clone(),
             references: Vec::new(),
         };
-        experiment.part(plan, planned, |trial, session, generator| trial.run(session, generator))?;
+        parts.push((plan, Planner::new(&session).engines(&args.engines, workload, &load)?));
+    }
+    let titles: Vec<&str> = workloads.iter().map(|workload| workload.title.as_str()).collect();
+    let mut experiment = Experiment::new(session, &args.experiment.output, &titles.join("; "), "")?;
+    experiment.announce(parts.iter().map(|(plan, planned)| (plan, planned.as_slice())));
+    for (plan, planned) in parts {
+        if experiment.session.interrupted() {
+            break;
+        }
+        experiment.part(plan, &planned, |trial, session, generator| trial.run(session, generator))?;
     }
     experiment.finish()
 }

@@ -5,6 +5,9 @@ use std::{fmt, time::Duration};
 use hayate_load::Schedule;
 use serde::{Deserialize, Serialize};
 
+/// Requests that a server of unknown speed is expected to answer in a second.
+const USUAL: f64 = 1000.0;
+
 /// A load as it is written in a file; [`LoadText::load`] makes sense of it.
 #[derive(Clone, Debug, Default, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
@@ -274,6 +277,18 @@ impl Load {
         match &self.form {
             Form::Closed { duration, .. } | Form::Scheduled { duration, .. } => Some(*duration),
             Form::Counted { .. } | Form::Threads { .. } => None,
+        }
+    }
+
+    /// How long it may take, seconds: where that is up to the server, as long as one that answers [`USUAL`] requests a second
+    /// would need.
+    pub fn expected(&self) -> f64 {
+        match &self.form {
+            Form::Closed { duration, .. } | Form::Scheduled { duration, .. } => *duration,
+            Form::Counted { requests, .. } => *requests as f64 / USUAL,
+            Form::Threads { threads, ramp_up, loops } => {
+                ramp_up + f64::from(*threads) * *loops as f64 / USUAL
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use hayate_load::Report;
 use crate::{
     data::{Change, Load, Workload},
     guard::{Guard, Signal, Spawn},
+    output::status,
     session::{Session, text},
 };
 
@@ -82,6 +83,7 @@ impl Generator {
             if let Some(ended) = self.guard.wait(pid, Duration::from_millis(50)) {
                 break ended;
             }
+            status::tick();
             match told {
                 None if watch() || Instant::now() > end => {
                     self.guard.signal(pid, Signal::Int);

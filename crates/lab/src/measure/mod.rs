@@ -5,12 +5,16 @@ mod generator;
 mod monitor;
 pub mod noise;
 mod plan;
+mod pool;
+mod progress;
 mod rounds;
 mod saturate;
 mod trial;
 
 pub use generator::Generator;
 pub use plan::{Planned, Planner};
+pub use pool::Pool;
+pub use progress::{Progress, about, expected};
 pub use rounds::Rounds;
 pub use saturate::Search;
 pub use trial::{Trial, TrialEnd};

@@ -3,10 +3,10 @@
 
 use anyhow::Result;
 
-use super::{Generator, Planned, Trial, TrialEnd, noise};
+use super::{Generator, Planned, Pool, Progress, Trial, TrialEnd, noise, progress::expected};
 use crate::{
-    data::{Command, Metric},
-    engine::{Failure, Services, Stage},
+    data::Metric,
+    output::status,
     result::{Measurement, Results, Subject, value},
     session::Session,
 };
@@ -20,33 +20,12 @@ pub struct Rounds<'a> {
     pub session: &'a Session,
     /// The generator.
     pub generator: &'a mut Generator,
+    /// The services.
+    pub pool: &'a mut Pool,
+    /// Is told what is done.
+    pub progress: &'a mut Progress,
     /// Is told.
     pub watch: &'a mut Watch<'a>,
-}
-
-/// Services that run, for the workloads that share them.
-struct Running {
-    shared: Shared,
-    services: Result<Services, Failure>,
-}
-
-/// What workloads have to have in common to share services and data: overlays of one base often do.
-#[derive(PartialEq)]
-struct Shared {
-    folder: Option<std::path::PathBuf>,
-    services: Vec<String>,
-    prepare: Vec<Command>,
-}
-
-impl Shared {
-    fn of(planned: &Planned) -> Self {
-        let workload = &planned.workload;
-        Self {
-            folder: workload.folders.first().cloned(),
-            services: workload.services.clone(),
-            prepare: workload.prepare.clone(),
-        }
-    }
 }
 
 impl Rounds<'_> {
@@ -63,31 +42,41 @@ impl Rounds<'_> {
     ) -> Result<()> {
         let session = self.session;
         let Some(part) = results.parts.len().checked_sub(1) else { return Ok(()) };
-        let (rounds, warm_up) = (results.parts[part].rounds, results.parts[part].warm_up);
-        let mut running = self.start_services(results, planned);
+        let (kind, rounds, warm_up) = {
+            let part = &results.parts[part];
+            (part.kind, part.rounds, part.warm_up)
+        };
+        self.pool.prepare(session, planned);
+        results.parts[part].services.extend(self.pool.versions());
         for round in 1..=rounds {
             results.noise.calibrations.push(noise::calibrate(session)?);
             for turn in 0..planned.len() {
                 let position = (turn + round as usize - 1) % planned.len();
                 let planned = &planned[position];
                 let subject = &mut results.parts[part].subjects[position];
-                if subject.failure.is_some() || session.interrupted() {
+                let seconds = expected(kind, &planned.load, warm_up);
+                if session.interrupted() || !planned.presence.missing.is_empty() {
                     continue;
                 }
-                let shared = Shared::of(planned);
-                let Some(running) = running.iter_mut().find(|running| running.shared == shared) else {
+                if subject.failure.is_some() {
+                    self.progress.without(seconds);
                     continue;
-                };
-                let end = match &mut running.services {
-                    Ok(services) => {
-                        measure(Trial { planned, services, warm_up, round }, session, self.generator)
+                }
+                let end = match self.pool.of(planned) {
+                    None => continue,
+                    Some(Err(failure)) => {
+                        self.progress.without(seconds);
+                        TrialEnd { failure: Some(failure.clone()), ..TrialEnd::default() }
                     }
-                    Err(failure) => TrialEnd { failure: Some(failure.clone()), ..TrialEnd::default() },
+                    Some(Ok(services)) => {
+                        let trial = Trial { planned, services, warm_up, round };
+                        let generator = &mut *self.generator;
+                        self.progress.during(&planned.name, seconds, || measure(trial, session, generator))
+                    }
                 };
                 if session.interrupted() {
                     results.interrupted = true;
                 }
-                let subject = &mut results.parts[part].subjects[position];
                 take(subject, end, round, rounds, session.interrupted());
                 results.duration = crate::machine::now() - results.started;
                 (self.watch)(results)?;
@@ -95,41 +84,9 @@ impl Rounds<'_> {
         }
         if session.interrupted() {
             results.interrupted = true;
-        } else {
-            results.noise.calibrations.push(noise::calibrate(session)?);
-        }
-        for running in running {
-            if let Ok(services) = running.services {
-                for warning in services.stop() {
-                    eprintln!("{warning}");
-                }
-            }
         }
         results.duration = crate::machine::now() - results.started;
         (self.watch)(results)
-    }
-
-    fn start_services(&self, results: &mut Results, planned: &[Planned]) -> Vec<Running> {
-        let mut running: Vec<Running> = Vec::new();
-        for planned in planned {
-            let shared = Shared::of(planned);
-            let needless = !planned.presence.missing.is_empty() || self.session.interrupted();
-            if needless || running.iter().any(|other| other.shared == shared) {
-                continue;
-            }
-            if !shared.services.is_empty() || !shared.prepare.is_empty() {
-                eprintln!("preparing {}", planned.workload.name);
-            }
-            let services = Services::start(self.session, &planned.workload).map_err(|error| {
-                eprintln!("{error:#}");
-                Failure::new(Stage::Service, format!("{error:#}"))
-            });
-            if let (Ok(services), Some(part)) = (&services, results.parts.last_mut()) {
-                part.services.extend(services.versions.clone());
-            }
-            running.push(Running { shared, services });
-        }
-        running
     }
 }
 
@@ -140,7 +97,7 @@ fn take(subject: &mut Subject, end: TrialEnd, round: u32, rounds: u32, interrupt
     }
     let before = if rounds > 1 { format!("{round}/{rounds}  ") } else { String::new() };
     for measurement in end.measurements.iter().filter(|_| !end.said) {
-        eprintln!("{before}{:24} {}", subject.name, in_short(measurement));
+        status::say(&format!("{before}{:24} {}", subject.name, in_short(measurement)));
     }
     // Half a load is no measurement to be compared, except if it is all there is.
     let whole = |m: &Measurement| !m.load.interrupted;
@@ -149,7 +106,8 @@ fn take(subject: &mut Subject, end: TrialEnd, round: u32, rounds: u32, interrupt
         .measurements
         .extend(end.measurements.into_iter().filter(|m| whole(m) || (interrupted && !has_other)));
     if let Some(failure) = end.failure.filter(|_| !interrupted) {
-        eprintln!("{before}{:24} {}: {}", subject.name, failure.stage.verb(), failure.message);
+        let (name, stage) = (&subject.name, failure.stage.verb());
+        status::say(&format!("{before}{name:24} {stage}: {}", failure.message));
         subject.failure = Some(failure);
     }
 }

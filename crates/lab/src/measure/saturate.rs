@@ -9,6 +9,7 @@ use crate::{
     data::Load,
     engine::Failure,
     machine::Cores,
+    output::status,
     result::{Exhausted, Measurement, Saturation, Subject, intended_rate},
     session::Session,
 };
@@ -54,7 +55,7 @@ impl Search {
         let connections = self.connections.min(100);
         let probe = Load { timeout: Some(self.timeout), ..Load::closed(connections, self.step) };
         let reached = ready.measure(&probe)?.load.total.ok_rate;
-        eprintln!("{name:24} {reached:10.1} req/s in a closed loop of {connections} connections");
+        status::say(&format!("{name:24} {reached:10.1} req/s in a closed loop of {connections} connections"));
         let highest = self.max_rate.unwrap_or(f64::INFINITY);
         let start = reached.max(1.0).min(highest);
         let mut rates = SHARES.iter().map(|share| share * start).collect::<Vec<_>>().into_iter();
@@ -101,7 +102,8 @@ impl Search {
         let measurement = ready.measure(&load)?;
         let served = self.served(&measurement);
         let mark = if served { "" } else { "  not served" };
-        eprintln!("{name:24} {rate:10.1} req/s asked for: {}{mark}", rounds::in_short(&measurement));
+        let short = rounds::in_short(&measurement);
+        status::say(&format!("{name:24} {rate:10.1} req/s asked for: {short}{mark}"));
         found.push(measurement);
         Ok(served)
     }

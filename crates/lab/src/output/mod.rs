@@ -3,5 +3,6 @@
 pub mod csv;
 pub mod html;
 pub mod number;
+pub mod status;
 pub mod table;
 pub mod text;
