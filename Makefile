@@ -12,6 +12,7 @@ PYTHON ?= /usr/bin/python3
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 HAYATE := $(RELEASE)/hayate
+LAB := $(RELEASE)/hayate-lab
 HOST := hayate-php$(PHP)
 
 build: ## Build hayate and the PHP host, both into target/release (the default)
@@ -49,25 +50,32 @@ check-docs: build
 conformance: setup-test build ## PHP's own tests, through php-cgi, php-fpm and Hayate in each mode (about an hour)
 	HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) tests/conformance/run.py
 
-bench: setup-test build ## Measure against nginx and php-fpm (long; wants a quiet machine)
-	HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) bench/run.py
+bench: setup-test build ## Measure against nginx and php-fpm (about 12 minutes; wants a quiet machine; QUICK=1: a minute)
+	HAYATE_BIN=$(abspath $(HAYATE)) $(LAB) reproduce bench --html $(TARGET)/bench.html --json $(TARGET)/bench.json \
+		$(if $(filter-out 0,$(QUICK)),--quick)
 
-docs: build ## Make docs/configuration.md, and the man page and completions in target/docs
+docs: build ## Make docs/configuration.md, and man pages and completions in target/docs
 	mkdir -p $(TARGET)/docs
 	$(HAYATE) generate configuration >docs/configuration.md
 	$(HAYATE) generate man >$(TARGET)/docs/hayate.1
 	$(HAYATE) generate completions bash >$(TARGET)/docs/hayate.bash
 	$(HAYATE) generate completions zsh >$(TARGET)/docs/_hayate
 	$(HAYATE) generate completions fish >$(TARGET)/docs/hayate.fish
+	$(LAB) generate man $(TARGET)/docs
+	$(LAB) generate completions bash >$(TARGET)/docs/hayate-lab.bash
+	$(LAB) generate completions zsh >$(TARGET)/docs/_hayate-lab
+	$(LAB) generate completions fish >$(TARGET)/docs/hayate-lab.fish
 
 # Installs what was built and builds nothing, so that root needs no compiler.
 install: ## Install below PREFIX=/usr/local what make build has built; DESTDIR for packagers
-	@test -x $(HAYATE) -a -x $(RELEASE)/$(HOST) || { echo 'nothing is built yet: run make build first' >&2; exit 1; }
+	@test -x $(HAYATE) -a -x $(LAB) -a -x $(RELEASE)/$(HOST) || { echo 'nothing is built yet: run make build first' >&2; exit 1; }
 	install -D -m 755 $(HAYATE) $(DESTDIR)$(PREFIX)/bin/hayate
+	install -D -m 755 $(LAB) $(DESTDIR)$(PREFIX)/bin/hayate-lab
 	install -D -m 755 $(RELEASE)/$(HOST) $(DESTDIR)$(PREFIX)/lib/hayate/$(HOST)
 	install -d $(DESTDIR)$(PREFIX)/share/hayate/boot
 	install -m 644 $(RELEASE)/boot/*.php $(DESTDIR)$(PREFIX)/share/hayate/boot
 	install -D -m 644 php/stubs/hayate.php $(DESTDIR)$(PREFIX)/share/hayate/stubs/hayate.php
+	cd lab && find . -type f -exec install -D -m 644 {} $(abspath $(DESTDIR)$(PREFIX))/share/hayate/lab/{} \;
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,lib/systemd/system share/man/man1 \
 		share/bash-completion/completions share/zsh/site-functions share/fish/vendor_completions.d)
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|; s|/etc/hayate/|$(SYSCONFDIR)/hayate/|' packaging/hayate.service \
@@ -76,6 +84,10 @@ install: ## Install below PREFIX=/usr/local what make build has built; DESTDIR f
 	$(HAYATE) generate completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hayate
 	$(HAYATE) generate completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hayate
 	$(HAYATE) generate completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hayate.fish
+	$(LAB) generate man $(DESTDIR)$(PREFIX)/share/man/man1
+	$(LAB) generate completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hayate-lab
+	$(LAB) generate completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hayate-lab
+	$(LAB) generate completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hayate-lab.fish
 	install -D -m 644 packaging/hayate.logrotate $(DESTDIR)$(SYSCONFDIR)/logrotate.d/hayate
 	test -e $(DESTDIR)$(SYSCONFDIR)/hayate/hayate.toml || \
 		install -D -m 644 packaging/hayate.toml $(DESTDIR)$(SYSCONFDIR)/hayate/hayate.toml

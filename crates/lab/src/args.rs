@@ -6,8 +6,8 @@ use clap::{Parser, Subcommand, ValueHint};
 
 use crate::{
     command::{
-        compare::CompareArgs, engines::EnginesArgs, ladder::LadderArgs, load::LoadArgs, report::ReportArgs,
-        reproduce::ReproduceArgs, run::RunArgs, saturate::SaturateArgs,
+        compare::CompareArgs, engines::EnginesArgs, generate::Generate, ladder::LadderArgs, load::LoadArgs,
+        report::ReportArgs, reproduce::ReproduceArgs, run::RunArgs, saturate::SaturateArgs,
     },
     guard::GuardArgs,
 };
@@ -23,7 +23,7 @@ pub struct Cli {
     /// What to do
     #[command(subcommand)]
     pub command: Command,
-    /// The folder with engines, workloads, ladders and presets [default: lab/ above the working directory or this program]
+    /// The folder with engines, workloads, ladders and presets [default: lab/ above the working directory or this program, else share/hayate/lab beside its bin/]
     #[arg(long, global = true, value_name = "FOLDER", value_hint = ValueHint::DirPath, env = "HAYATE_LAB")]
     pub lab: Option<PathBuf>,
 }
@@ -47,6 +47,13 @@ pub enum Command {
     Report(ReportArgs),
     /// Say what changed between two results beyond the noise
     Compare(CompareArgs),
+    /// Make man pages and completions
+    #[command(hide = true)]
+    Generate {
+        /// What to make
+        #[command(subcommand)]
+        what: Generate,
+    },
     /// Look after processes of the lab
     #[command(hide = true)]
     Guard(GuardArgs),

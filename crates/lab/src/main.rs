@@ -43,6 +43,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Reproduce(args) => command::reproduce::run(lab()?, args),
         Command::Report(args) => command::report::run(args),
         Command::Compare(args) => command::compare::run(args),
+        Command::Generate { what } => command::generate::run(what),
         Command::Guard(args) => guard::run(args),
     }
 }

@@ -3,6 +3,7 @@
 pub mod compare;
 pub mod engines;
 pub mod experiment;
+pub mod generate;
 pub mod ladder;
 pub mod load;
 pub mod report;

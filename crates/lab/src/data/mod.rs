@@ -33,7 +33,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// The folder that was named; else `lab/` above the working directory, or above this program.
+    /// The folder that was named; else `lab/` above the working directory, or above this program; else where
+    /// `make install` puts it, `share/hayate/lab` beside the program's `bin/`.
     ///
     /// # Errors
     /// There is none.
@@ -51,10 +52,15 @@ impl Lab {
         let above = |path: &Path| path.ancestors().map(|folder| folder.join("lab")).collect::<Vec<_>>();
         let mut candidates = above(&here);
         candidates.extend(above(&program));
+        candidates.extend(program.ancestors().nth(2).map(|prefix| prefix.join("share/hayate/lab")));
         match candidates.into_iter().find(|folder| is_lab(folder)) {
             Some(root) => Ok(Self { root }),
             None => {
-                bail!("the lab's data is not above {}: say where it is with --lab FOLDER", here.display())
+                bail!(
+                    "the lab's data is neither in lab/ above {} nor where `make install` puts it: say where it is with \
+                     --lab FOLDER",
+                    here.display()
+                )
             }
         }
     }

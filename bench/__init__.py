@@ -1,1 +1,0 @@
-"""How fast Hayate is, beside php-fpm and nginx, in one interleaved run."""
