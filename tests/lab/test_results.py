@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import csv
 import html.parser
 import json
 import re
@@ -81,6 +82,43 @@ def test_parts_of_each_kind(lab: Laboratory, results: Any) -> None:
         assert text in lab.printed
     assert "a preset of this test" in lab.run("reproduce")
     assert "nginx, two ways" in lab.run("ladder")
+
+
+def test_phases_hold_all_rounds(lab: Laboratory, results: Any) -> None:
+    """Two rounds, of which the first is the slower one and has a failure: the tables show both together."""
+    changed = copy.deepcopy(results)
+    changed["parts"] = changed["parts"][:1]
+    one, other = changed["parts"][0]["subjects"]
+    rounds = [subject["measurements"][0] for subject in (one, other)]
+    longest = [[phase["figures"]["latency_ms"]["max"] for phase in m["load"]["phases"]] for m in rounds]
+    if longest[0][1] < longest[1][1]:
+        rounds.reverse()
+        longest.reverse()
+    for number, measurement in enumerate(rounds):
+        measurement["round"] = number + 1
+    figures = rounds[0]["load"]["phases"][1]["figures"]
+    figures["ok"], figures["ok_percent"] = 49, 98
+    one["measurements"] = rounds
+    changed["parts"][0]["subjects"] = [one]
+    (lab.dir / "rounds.json").write_text(json.dumps(changed))
+    lab.run("report", "rounds.json", "--csv", "rounds.csv", "--html", "rounds.html")
+    text = lab.run("report", "rounds.json")
+
+    with open(lab.dir / "rounds.csv", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [line["round"] for line in lines] == ["1", "2", "all", "all"]
+    line = lines[3]
+    assert (line["phase"], line["requests"], line["ok"]) == ("const(100,0.5s)", "100", "99")
+    assert float(line["ok_percent"]) == 99 and float(line["max_ms"]) == pytest.approx(longest[0][1], abs=1e-4)
+    medians = sorted(m["load"]["phases"][1]["figures"]["latency_ms"]["p50"] for m in rounds)
+    assert medians[0] - 1e-3 <= float(line["p50_ms"]) <= medians[1] + 1e-3
+    assert float(line["p50_ms"]) <= float(line["p999_ms"]) <= float(line["max_ms"]) and line["cpu_user_s"] == ""
+
+    row = re.search(r"const\(100,0\.5s\) +nginx-return-200 +[\d.]+ +99\.00 .* ([\d.,]+)\n", text)
+    page = (lab.dir / "rounds.html").read_text()
+    after = page[page.index("<h3>const(100,0.5s)</h3>"):]
+    cells = re.findall(r"<td>(.*?)</td>", after[:after.index("</table>")])
+    assert row and cells[2] == "99.00" and cells[-2] == row[1], (text, cells)
 
 
 class Page(html.parser.HTMLParser):

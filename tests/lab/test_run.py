@@ -116,7 +116,7 @@ def test_a_failing_engine_does_not_stop_the_others(lab: Laboratory) -> None:
 
 def test_names_and_schedules_that_are_wrong(lab: Laboratory) -> None:
     assert "did you mean 'php-fpm'" in lab.run("run", "status", "-e", "phpfpm", status=2)
-    assert "there is no workload 'statsu'; did you mean 'status'?" in lab.run("run", "statsu", status=2)
+    assert "there is no workload 'statsu'; did you mean 'status'" in lab.run("run", "statsu", status=2)
     output = lab.run("run", "status", "--schedule", "const(100,10s) lnie(1,2,3s)", status=2)
     assert "lnie" in output and "^" in output
     lab.engine("absent", NGINX + '[detect]\ncommands = ["no-such-command"]\n')

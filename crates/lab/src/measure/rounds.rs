@@ -49,6 +49,9 @@ impl Rounds<'_> {
         self.pool.prepare(session, planned);
         results.parts[part].services.extend(self.pool.versions());
         for round in 1..=rounds {
+            if session.interrupted() {
+                break;
+            }
             results.noise.calibrations.push(noise::calibrate(session)?);
             for turn in 0..planned.len() {
                 let position = (turn + round as usize - 1) % planned.len();

@@ -1,15 +1,18 @@
-//! CSV: a line for each measurement, so that a spreadsheet can do with it what the lab does not.
+//! CSV: a line for each measurement, so that a spreadsheet can do with it what the lab does not; and for each phase of a
+//! schedule a line with all its rounds together, since quantiles of rounds cannot be added.
 
 use anyhow::Result;
 
 use crate::{
     data::Metric,
-    result::{Measurement, Part, Results, Subject, value},
+    result::{Measurement, Part, PhaseRow, Results, Subject, phases, value},
 };
 
 /// The columns that are no metric.
-const HEAD: [&str; 9] =
-    ["part", "subject", "engine", "version", "workload", "load", "round", "requests", "ok"];
+const HEAD: [&str; 10] =
+    ["part", "subject", "engine", "version", "workload", "load", "round", "phase", "requests", "ok"];
+/// In the column of rounds: all of them together.
+const ALL: &str = "all";
 /// Quantiles and the rest, by name.
 const METRICS: [(&str, Metric); 11] = [
     ("ok_percent", Metric::OkPercent),
@@ -43,6 +46,9 @@ const USAGE: [&str; 13] = [
 /// How clean the measurement was.
 const CONDITIONS: [&str; 3] = ["foreign", "generator_cpu_s", "failure"];
 
+/// Of every line.
+const COLUMNS: usize = HEAD.len() + METRICS.len() + USAGE.len() + CONDITIONS.len();
+
 /// The whole file.
 ///
 /// # Errors
@@ -59,6 +65,9 @@ pub fn render(results: &Results) -> Result<Vec<u8>> {
             if subject.measurements.is_empty() {
                 writer.write_record(failed(part, subject))?;
             }
+        }
+        for row in phases(part).iter().flatten() {
+            writer.write_record(of_phase(part, row))?;
         }
     }
     Ok(writer.into_inner().map_err(|error| error.into_error())?)
@@ -77,11 +86,19 @@ fn failure(subject: &Subject) -> String {
     subject.failure.as_ref().map(text).unwrap_or_default()
 }
 
+fn figure(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |value| format!("{value:.4}"))
+}
+
 fn line(part: &Part, subject: &Subject, measurement: &Measurement) -> Vec<String> {
     let (total, server) = (&measurement.load.total, &measurement.server);
-    let figure = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.4}"));
     let mut line = names(part, subject);
-    line.extend([measurement.round.to_string(), total.requests.to_string(), total.ok.to_string()]);
+    line.extend([
+        measurement.round.to_string(),
+        String::new(),
+        total.requests.to_string(),
+        total.ok.to_string(),
+    ]);
     line.extend(METRICS.iter().map(|(_, metric)| figure(value(*metric, measurement, None))));
     let services = measurement.services.values().map(|usage| usage.cpu_user + usage.cpu_system).sum::<f64>();
     line.extend([
@@ -108,11 +125,33 @@ fn line(part: &Part, subject: &Subject, measurement: &Measurement) -> Vec<String
     line
 }
 
+/// What is known of a phase; processes are watched over the whole load only.
+fn of_phase(part: &Part, row: &PhaseRow<'_>) -> Vec<String> {
+    let mut line = names(part, row.subject);
+    line.extend([ALL.to_owned(), row.phase.to_owned(), row.requests.to_string(), row.ok.to_string()]);
+    let l = row.latency.clone().unwrap_or_default();
+    let known = |metric: Metric| match metric {
+        Metric::OkPercent => row.ok_percent,
+        Metric::Rate => row.rate.map(|rate| rate.median),
+        Metric::Mean => l.mean,
+        Metric::P50 => l.p50,
+        Metric::P80 => l.p80,
+        Metric::P90 => l.p90,
+        Metric::P95 => l.p95,
+        Metric::P99 => l.p99,
+        Metric::Max => l.max,
+        _ => None,
+    };
+    line.extend(METRICS.iter().map(|(_, metric)| figure(known(*metric))));
+    line.push(figure(l.p999));
+    line.resize(COLUMNS, String::new());
+    line
+}
+
 /// A subject without any measurement still has a line, which says why.
 fn failed(part: &Part, subject: &Subject) -> Vec<String> {
     let mut line = names(part, subject);
-    let columns = HEAD.len() + METRICS.len() + USAGE.len() + CONDITIONS.len();
-    line.resize(columns - 1, String::new());
+    line.resize(COLUMNS - 1, String::new());
     line.push(failure(subject));
     line
 }

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     data::Kind,
     machine::show_cpus,
-    result::{Part, Results, Row, Spread, intended_rate, rows},
+    result::{Part, Results, Row, Spread, intended_rate, phases, rows},
 };
 
 /// Everything.
@@ -112,33 +112,19 @@ fn write_latency(out: &mut String, rows: &[Row<'_>]) -> std::fmt::Result {
     writeln!(out, "\n{table}")
 }
 
-/// Figures of each phase of a schedule, of the last round.
+/// Figures of each phase of a schedule.
 fn write_phases(out: &mut String, part: &Part) -> std::fmt::Result {
-    let last = |subject: &crate::result::Subject| {
-        Some((subject.name.clone(), subject.measurements.last()?.load.clone()))
-    };
-    let reports: Vec<_> = part.subjects.iter().filter_map(last).collect();
-    if part.kind == Kind::Saturate || reports.iter().all(|(_, report)| report.phases.len() < 2) {
+    let phases = phases(part);
+    if phases.is_empty() {
         return Ok(());
     }
     let head = ["phase", "", "OK shots/s", "OK %", "p50", "p95", "p99", "max"];
     let mut table = Table::new(&head).figures_from(2);
-    for phase in reports.iter().map(|(_, report)| report.phases.len()).max().into_iter().flat_map(|n| 0..n) {
-        for (name, report) in &reports {
-            let Some(phase) = report.phases.get(phase) else { continue };
-            let figures = &phase.figures;
-            let latency = &figures.latency_ms;
-            table.row([
-                phase.phase.clone(),
-                name.clone(),
-                number(figures.ok_rate),
-                percent(figures.ok_percent),
-                or_dash(latency.p50),
-                or_dash(latency.p95),
-                or_dash(latency.p99),
-                or_dash(latency.max),
-            ]);
-        }
+    for row in phases.into_iter().flatten() {
+        let l = row.latency.unwrap_or_default();
+        let first =
+            [row.phase.to_owned(), row.subject.name.clone(), median(row.rate), percent(row.ok_percent)];
+        table.cells(first.into_iter().chain([l.p50, l.p95, l.p99, l.max].map(or_dash)).collect());
     }
     writeln!(out, "\n{table}")
 }

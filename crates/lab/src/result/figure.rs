@@ -1,6 +1,6 @@
 //! Single figures of a measurement.
 
-use hayate_load::{Latency, Report};
+use hayate_load::{Figures, Latency, Report};
 use hdrhistogram::{Histogram, serialization::Deserializer};
 
 use super::Measurement;
@@ -60,12 +60,12 @@ fn same_phase(a: &str, b: &str) -> bool {
     rates(a) == rates(b)
 }
 
-/// Latencies of several measurements as if they were one; `None` without any.
-pub fn quantiles<'a>(reports: impl Iterator<Item = &'a Report>) -> Option<Latency> {
+/// Latencies of several loads, or of the same phase of several, as if they were one; `None` without any.
+pub fn quantiles<'a>(figures: impl Iterator<Item = &'a Figures>) -> Option<Latency> {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     let mut all: Option<Histogram<u64>> = None;
-    for report in reports {
-        let bytes = STANDARD.decode(&report.total.histogram).ok()?;
+    for figures in figures {
+        let bytes = STANDARD.decode(&figures.histogram).ok()?;
         let one: Histogram<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).ok()?;
         match &mut all {
             None => all = Some(one),

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use figure::{intended_rate, value};
 pub use statistics::{Interval, Spread, ratio, ratio_unpaired};
-pub use summary::{Row, rows};
+pub use summary::{PhaseRow, Row, phases, rows};
 
 use crate::{
     data::{Change, Kind, Load, Metric, Reference},

@@ -6,7 +6,7 @@ use hayate_load::Latency;
 
 use super::{Interval, Measurement, Part, Spread, Subject, Usage, figure, ratio, value};
 use crate::{
-    data::{Metric, Reference},
+    data::{Kind, Metric, Reference},
     instructions::Instructions,
 };
 
@@ -99,7 +99,7 @@ fn row<'a>(subject: &'a Subject, baseline: Option<&Subject>) -> Row<'a> {
     });
     Row {
         subject,
-        latency: figure::quantiles(all.iter().map(|m| &m.load)),
+        latency: figure::quantiles(all.iter().map(|m| &m.load.total)),
         ok_percent: (requests > 0).then(|| 100.0 * ok as f64 / requests as f64),
         requests,
         ok,
@@ -124,6 +124,52 @@ fn row<'a>(subject: &'a Subject, baseline: Option<&Subject>) -> Row<'a> {
         services: services.collect(),
         start_up: spread(&|m| Some(m.start_up)),
     }
+}
+
+/// A phase of a subject's schedule, all rounds together.
+#[derive(Clone, Debug)]
+pub struct PhaseRow<'a> {
+    /// Which subject.
+    pub subject: &'a Subject,
+    /// As it would be written: `const(500,10s)`.
+    pub phase: &'a str,
+    /// Requests of all rounds.
+    pub requests: u64,
+    /// OK requests of all rounds.
+    pub ok: u64,
+    /// Of all requests of all rounds.
+    pub ok_percent: Option<f64>,
+    /// OK shots per second, median over rounds with the range.
+    pub rate: Option<Spread>,
+    /// Of all requests of all rounds.
+    pub latency: Option<Latency>,
+}
+
+/// The phases in their order, with a row for each subject; none where no schedule has several, and for searches of limits.
+pub fn phases(part: &Part) -> Vec<Vec<PhaseRow<'_>>> {
+    let all = part.subjects.iter().flat_map(|subject| &subject.measurements);
+    let count = all.map(|m| m.load.phases.len()).max().unwrap_or(0);
+    if count < 2 || part.kind == Kind::Saturate {
+        return Vec::new();
+    }
+    let row = |subject, number| phase(subject, number);
+    (0..count).map(|number| part.subjects.iter().filter_map(|s| row(s, number)).collect()).collect()
+}
+
+fn phase(subject: &Subject, number: usize) -> Option<PhaseRow<'_>> {
+    let rounds: Vec<_> = subject.measurements.iter().filter_map(|m| m.load.phases.get(number)).collect();
+    let figures = || rounds.iter().map(|phase| &phase.figures);
+    let requests = figures().map(|figures| figures.requests).sum();
+    let ok = figures().map(|figures| figures.ok).sum::<u64>();
+    Some(PhaseRow {
+        subject,
+        phase: &rounds.first()?.phase,
+        requests,
+        ok,
+        ok_percent: (requests > 0).then(|| 100.0 * ok as f64 / requests as f64),
+        rate: Spread::of(figures().map(|figures| figures.ok_rate)),
+        latency: figure::quantiles(figures()),
+    })
 }
 
 /// A ladder's step.

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::{
     output::number::{count, interval, median, number, or_dash, percent, range},
-    result::{Part, Row, Spread, Subject},
+    result::{self, Part, PhaseRow, Row, Spread, Subject},
 };
 
 /// A median with its range below.
@@ -87,26 +87,19 @@ pub fn latency(rows: &[Row<'_>]) -> Markup {
     }
 }
 
-/// Each phase of a schedule, in the last round.
+/// Each phase of a schedule.
 pub fn phases(part: &Part) -> Markup {
-    let last = |subject: &Subject| Some((subject.title.clone(), subject.measurements.last()?.load.clone()));
-    let reports: Vec<_> = part.subjects.iter().filter_map(last).collect();
-    let phases = reports.iter().map(|(_, report)| report.phases.len()).max().unwrap_or(0);
     let head = heads(&["", "OK shots/s", "OK %", "p50", "p80", "p90", "p95", "p99", "max", "mean"]);
+    let cells = |row: PhaseRow<'_>| {
+        let l = row.latency.unwrap_or_default();
+        let figures = [l.p50, l.p80, l.p90, l.p95, l.p99, l.max, l.mean];
+        let first = [plain(&row.subject.title), ranged(row.rate), plain(percent(row.ok_percent))];
+        first.into_iter().chain(figures.map(|f| plain(or_dash(f)))).collect::<Vec<_>>()
+    };
     html! {
-        @if phases > 1 {
-            @for phase in 0..phases {
-                @let found: Vec<_> = reports.iter().filter_map(|(name, report)| Some((name, report.phases.get(phase)?))).collect();
-                @if let Some((_, first)) = found.first() {
-                    h3 { (first.phase) }
-                    (table(&head, &found.iter().map(|(name, phase)| {
-                        let l = &phase.figures.latency_ms;
-                        let figures = [l.p50, l.p80, l.p90, l.p95, l.p99, l.max, l.mean];
-                        let first = [plain(*name), plain(number(phase.figures.ok_rate)), plain(percent(phase.figures.ok_percent))];
-                        first.into_iter().chain(figures.map(|f| plain(or_dash(f)))).collect()
-                    }).collect::<Vec<_>>()))
-                }
-            }
+        @for rows in result::phases(part) {
+            @if let Some(first) = rows.first() { h3 { (first.phase) } }
+            (table(&head, &rows.into_iter().map(cells).collect::<Vec<_>>()))
         }
     }
 }
