@@ -114,6 +114,17 @@ def test_a_failing_engine_does_not_stop_the_others(lab: Laboratory) -> None:
     assert not subjects["wrong"]["measurements"], "no load before the answer is right"
 
 
+def test_an_engine_that_is_not_what_it_says_gets_no_figures(lab: Laboratory) -> None:
+    kept = (lab.data / "engines" / "hayate-worker.toml").read_text().split('app = """')[1].split('"""')[0]
+    lab.engine("not-rewinding", f'base = "hayate-rewind"\n[variables]\napp = """{kept}"""\n')
+    output = lab.run("run", "status", "-e", "not-rewinding,hayate-rewind", "-r", "1", "-c", "2", "-d", "300ms", *SHORT,
+                     "--json", "results.json", status=1)
+    false, true = lab.results()["parts"][0]["subjects"]
+    assert false["failure"]["stage"] == "proof" and not false["measurements"]
+    assert "not-rewinding is not what it says: requests were rewound" in output
+    assert true["measurements"] and "failure" not in true
+
+
 def test_names_and_schedules_that_are_wrong(lab: Laboratory) -> None:
     assert "did you mean 'php-fpm'" in lab.run("run", "status", "-e", "phpfpm", status=2)
     assert "there is no workload 'statsu'; did you mean 'status'" in lab.run("run", "statsu", status=2)

@@ -179,7 +179,11 @@ impl Session {
         Ok(said)
     }
 
-    fn run(&self, command: &[String]) -> Result<String> {
+    /// As [`Session::output`], each time anew.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn run(&self, command: &[String]) -> Result<String> {
         let [program, arguments @ ..] = command else { bail!("an empty command") };
         let program =
             proc::find_command(program, &self.path).with_context(|| format!("{program}: not found"))?;

@@ -61,6 +61,8 @@ pub struct Engine {
     pub ready_timeout: Duration,
     /// Logs whose end is shown on failure.
     pub logs: Vec<String>,
+    /// What has to hold after a load.
+    pub proofs: Vec<Proof>,
     /// Where `from` files lie.
     pub folder: PathBuf,
 }
@@ -102,6 +104,18 @@ pub struct Says {
     pub command: Command,
     /// Part of its output.
     pub text: String,
+}
+
+/// What shows that an engine did under load what it stands for.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Proof {
+    /// In a few words, as a failure quotes it.
+    pub title: String,
+    /// Is run after each load.
+    pub command: Command,
+    /// Regular expression that its output has to match.
+    pub pattern: String,
 }
 
 /// How a version is read.
@@ -218,6 +232,7 @@ struct EngineFile {
     start: Option<Vec<Start>>,
     ready: Option<Ready>,
     logs: Option<Vec<String>>,
+    proof: Option<Vec<Proof>>,
 }
 
 impl EngineFile {
@@ -252,6 +267,7 @@ impl EngineFile {
                 timeout: own_ready.timeout.or(base_ready.timeout),
             }),
             logs: self.logs.or(base.logs),
+            proof: self.proof.or(base.proof),
         }
     }
 }
@@ -308,6 +324,7 @@ impl Engine {
             ready_path: ready.path,
             ready_timeout,
             logs: file.logs.unwrap_or_default(),
+            proofs: file.proof.unwrap_or_default(),
             folder: folder.to_owned(),
         };
         if engine.start.is_empty() {
@@ -319,6 +336,11 @@ impl Engine {
                 let message =
                     format!("the pattern of version '{}' is no regular expression with a group", probe.name);
                 return Err(source.wrong(None, message));
+            }
+        }
+        for proof in &engine.proofs {
+            if let Err(error) = regex::Regex::new(&proof.pattern) {
+                return Err(source.wrong(None, format!("the pattern of proof '{}': {error}", proof.title)));
             }
         }
         for command in engine.start.iter().map(|start| &start.command).chain(&engine.setup) {

@@ -12,6 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -21,7 +22,7 @@ use super::{
     service::Services,
 };
 use crate::{
-    data::{Change, Engine, FileSource, Settings, Workload},
+    data::{Change, Engine, FileSource, Proof, Settings, Workload},
     guard::{Guard, Signal, Spawn},
     instructions::{Counters, Instructions},
     session::{Session, text},
@@ -47,6 +48,8 @@ pub enum Stage {
     Ready,
     /// It answered wrongly.
     Check,
+    /// It did not do under load what it stands for.
+    Proof,
     /// It was ready, and a process ended.
     Died,
     /// The load could not be run.
@@ -75,6 +78,7 @@ impl Stage {
             Self::Start => "did not start",
             Self::Ready => "did not become ready",
             Self::Check => "answers wrongly",
+            Self::Proof => "is not what it says",
             Self::Died => "died",
             Self::Load => "could not be loaded",
             Self::Service => "has no database or data",
@@ -106,6 +110,8 @@ pub struct Instance {
     pub start_up: f64,
     name: String,
     counters: Option<Counters>,
+    /// With their commands rendered.
+    proofs: Vec<Proof>,
     processes: Vec<Running>,
     logs: Vec<PathBuf>,
 }
@@ -147,6 +153,7 @@ impl Instance {
             start_up: 0.0,
             name: engine.name.clone(),
             counters: None,
+            proofs: Vec::new(),
             processes: Vec::new(),
             logs: Vec::new(),
             guard,
@@ -181,6 +188,7 @@ impl Instance {
             start_up: 0.0,
             name: "data".to_owned(),
             counters: None,
+            proofs: Vec::new(),
             processes: Vec::new(),
             logs: Vec::new(),
             guard,
@@ -202,6 +210,23 @@ impl Instance {
                 Err(Failure { log: self.log(), ..failure })
             }
         }
+    }
+
+    /// Whether it did under load what it stands for.
+    ///
+    /// # Errors
+    /// Which proof fails, with what the command said.
+    pub fn prove(&self, session: &Session) -> Result<(), Failure> {
+        for Proof { title, command, pattern } in &self.proofs {
+            let fail = |why: String| Failure::new(Stage::Proof, format!("{title}: {why}"));
+            let pattern = Regex::new(pattern).map_err(|error| fail(error.to_string()))?;
+            let said = session.run(command).map_err(|error| fail(format!("{error:#}")))?;
+            if !pattern.is_match(&said) {
+                let why = fail(format!("`{}` says nothing that matches '{pattern}'", command.join(" ")));
+                return Err(Failure { log: said, ..why });
+            }
+        }
+        Ok(())
     }
 
     /// What its processes have executed since the start; none if it is not counted.
@@ -393,6 +418,11 @@ impl Instance {
                     return Ok(Some(failure));
                 }
             }
+        }
+        for proof in &engine.proofs {
+            let command =
+                prepared.names.command(&format!("{file}: [[proof]] {}", proof.title), &proof.command)?;
+            self.proofs.push(Proof { command, ..proof.clone() });
         }
         if let Some(workload) = purpose.workload {
             let first = workload.checks.first().and_then(|check| check.path.clone());

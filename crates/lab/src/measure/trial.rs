@@ -156,6 +156,7 @@ impl Ready<'_> {
         let instructions = self.instructions()?.zip(before).map(|(after, before)| after.since(before));
         let watched = monitor.stop().map_err(|error| Failure::new(Stage::Load, error));
         let (report, watched) = (report?, watched?);
+        self.instance.prove(self.session)?;
         let mut warnings = Vec::new();
         if let Err(failure) = self.check() {
             warnings.push(format!("after the load it {}: {}", failure.stage.verb(), failure.message));
