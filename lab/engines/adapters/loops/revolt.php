@@ -61,7 +61,7 @@ function converse($stream, callable $handler): void
             $request = substr($in, 0, $end);
             $in = substr($in, $end);
             $closing = !keeps_alive($request);
-            $out .= response($handler(request_target($request)), !$closing);
+            $out .= answer_bytes($handler(request_target($request)), !$closing);
         }
         if ($out !== '') {
             $write();

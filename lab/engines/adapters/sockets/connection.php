@@ -32,7 +32,7 @@ final class Connection
             $request = substr($this->in, 0, $end);
             $this->in = substr($this->in, $end);
             $this->closing = !keeps_alive($request);
-            $this->out .= response($handler(request_target($request)), !$this->closing);
+            $this->out .= answer_bytes($handler(request_target($request)), !$this->closing);
         }
         if ($this->out !== '') {
             $sent = @socket_write($this->socket, $this->out);

@@ -30,7 +30,7 @@ function keeps_alive(string $request): bool
 }
 
 /** @param array{int, array<string, string>, string} $answer of a workload's handler */
-function response(array $answer, bool $keep): string
+function answer_bytes(array $answer, bool $keep): string
 {
     [$status, $headers, $body] = $answer;
     $head = "HTTP/1.1 $status X\r\nContent-Length: ".strlen($body)."\r\nConnection: ".($keep ? 'keep-alive' : 'close')."\r\n";

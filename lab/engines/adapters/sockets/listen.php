@@ -31,7 +31,7 @@ function serve_once(Socket $client, callable $handler): void
         }
         $bytes .= $more;
     }
-    $answer = response($handler(request_target(substr($bytes, 0, $end))), false);
+    $answer = answer_bytes($handler(request_target(substr($bytes, 0, $end))), false);
     while ($answer !== '' && ($sent = @socket_write($client, $answer)) !== false) {
         $answer = substr($answer, $sent);
     }
