@@ -387,23 +387,10 @@ void explain_rewound(void)
 
 void explain_retires(enum hy_retired why)
 {
-	/* As in crates/pool/src/rewind.rs. */
-	static const char *const labels[] = {
-	    [HY_RETIRED_REWIND_THREADS] = "rewind_threads",
-	    [HY_RETIRED_REWIND_MAPPINGS] = "rewind_mappings",
-	    [HY_RETIRED_REWIND_DESCRIPTORS] = "rewind_descriptors",
-	    [HY_RETIRED_REWIND_CONNECTION] = "rewind_connection",
-	    [HY_RETIRED_REWIND_CHILD] = "rewind_child",
-	    [HY_RETIRED_REWIND_OPCACHE] = "rewind_opcache",
-	    [HY_RETIRED_REWIND_CLEANUP] = "rewind_cleanup",
-	    [HY_RETIRED_REWIND_MEMORY] = "rewind_memory",
-	    [HY_RETIRED_REWIND_LIBRARY] = "rewind_library",
-	};
-	const char *label = (size_t)why < sizeof labels / sizeof labels[0] ? labels[why] : NULL;
-	if (notes == NULL || label == NULL) {
+	if (notes == NULL || why < HY_RETIRED_REWIND_THREADS) {
 		return;
 	}
 	struct line line = {0};
-	add(&line, "{\"event\":\"request\",\"us\":%lu,\"retired\":\"%s\",\"causes\":[]}", notes->handler_ns / 1000, label);
+	add(&line, "{\"event\":\"request\",\"us\":%lu,\"retired\":%d,\"causes\":[]}", notes->handler_ns / 1000, (int)why);
 	send_line(&line);
 }

@@ -174,6 +174,12 @@ static void end_boot(void)
 	BG(user_shutdown_function_names) = NULL;
 	keep_boot_settings();
 	booted = true;
+	if (options.rewind != REWIND_OFF && zygote_left_threads(1)) {
+		zygote_boot_again(HY_AGAIN_CLASSIC,
+		                  "the boot started a thread, which would write to memory that is being put back, and which a "
+		                  "fork would lose. To avoid it: start it in the request that needs it; libraries that "
+		                  "compute in parallel are told not to by OMP_NUM_THREADS=1 in the application's environment");
+	}
 	const char *unshareable = zygote_is_worker() ? NULL : zygote_unshareable();
 	if (unshareable != NULL) {
 		char why[512];
@@ -456,10 +462,6 @@ static bool begin_work(void)
 		char why[512];
 		snprintf(why, sizeof why, "a fatal error struck at the end of a warm-up request (%s)", doubtful);
 		warmup_failed(why);
-	}
-	if (options.rewind != REWIND_OFF && rewind_threads() > 1) {
-		/* It would write to memory that is being put back; and a fork would lose it. */
-		worker_exit(HY_RETIRED_REWIND_THREADS);
 	}
 	if (!zygote_is_worker()) {
 		zygote_adopt();

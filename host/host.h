@@ -10,6 +10,7 @@
  *   ring.c      the shared memory             log.c      lines on standard error
  *   rewind/     rewinding a process           snapshot.c what PHP needs for it
  *   cleanup.c   the end of a rewound request  warmup.c   requests before the snapshot
+ *   extensions.c  extensions that do not bear rewinding
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
  */
@@ -34,6 +35,7 @@ struct options {
 	uint64_t max_memory;   /* bytes, 0: no limit */
 	bool no_new_privileges;
 	bool development;
+	bool probe;       /* say what this kernel and these settings allow, and exit */
 	char *ini;        /* lines of php.ini, over the files */
 	const char **env; /* K=V */
 	size_t env_count;
@@ -45,6 +47,7 @@ struct options {
 extern struct options options;
 /* Fills `options` or prints what is wrong and exits with 2. */
 void options_parse(int argc, char **argv);
+void options_print_tracking(void); /* how this kernel lets written pages be found, and why not better */
 
 /* The request being served. `exchange.slot` is NULL between requests and while a worker script boots. */
 struct request {
@@ -116,6 +119,9 @@ bool warmup_next(struct hy_exchange *exchange);                /* false: no more
 void warmup_failed(const char *why) __attribute__((noreturn)); /* has the application booted again without */
 void warmup_load_classes(void);                                /* at the end of such a boot */
 
+/* extensions.c */
+const char *extensions_unsafe(void); /* NULL, or which loaded one must not be rewound, why, and what to do about it */
+
 /* user_ini.c */
 void user_ini_activate(const char *script);
 
@@ -133,9 +139,10 @@ void zygote_snapshot(void);          /* copies the booted application, or turns 
 void zygote_failed(const char *why); /* tells the pool and exits */
 void zygote_worker_ready(void);      /* private boot: tells the pool that this worker serves now */
 bool zygote_is_worker(void);
-void zygote_booting(void);            /* before PHP code runs */
-void zygote_baseline(void);           /* what is open now is in order */
-const char *zygote_unshareable(void); /* NULL, or what was done since then that processes must not share */
+void zygote_booting(void);             /* before PHP code runs */
+void zygote_baseline(void);            /* what is open now is in order */
+const char *zygote_unshareable(void);  /* NULL, or what was done since then that processes must not share */
+bool zygote_left_threads(int besides); /* after a moment, in which those that are about to end may do so */
 /* Tells the pool to start it again in another way, and exits. Safe in a signal handler. */
 void zygote_boot_again(enum hy_again how, const char *why) __attribute__((noreturn));
 

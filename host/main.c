@@ -76,9 +76,46 @@ static void set_environment(void)
 	}
 }
 
+static bool start_php(char **argv)
+{
+	zend_signal_startup();
+	request_startup();
+	functions_before_startup();
+	sapi_startup(&hayate_sapi);
+	hayate_sapi.executable_location = argv[0];
+	hayate_sapi.php_ini_path_override = (char *)options.php_ini;
+	hayate_sapi.ini_entries = options.ini;
+	/* A thread that an extension starts here must leave SIGCHLD to the zygote, which waits for it. */
+	sigset_t child, before;
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &child, &before);
+	bool started = hayate_sapi.startup(&hayate_sapi) == SUCCESS;
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return started;
+}
+
+/* For `hayate check`: a line KEY=TEXT for each thing to know. PHP is started only to see its extensions. */
+__attribute__((noreturn)) static void probe(char **argv)
+{
+	options_print_tracking();
+	if (options.worker_mode) {
+		set_environment();
+		const char *why = start_php(argv) ? extensions_unsafe() : NULL;
+		if (why != NULL) {
+			printf("unsafe=%s\n", why);
+		}
+	}
+	fflush(stdout);
+	_exit(0);
+}
+
 int main(int argc, char **argv)
 {
 	options_parse(argc, argv);
+	if (options.probe) {
+		probe(argv);
+	}
 	if (options.rewind != REWIND_OFF) {
 		bind_now(argv);
 	}
@@ -109,15 +146,15 @@ int main(int argc, char **argv)
 		    "the application's directory cannot be entered; check that it exists and that the user may read it");
 	}
 
-	zend_signal_startup();
-	request_startup();
-	functions_before_startup();
-	sapi_startup(&hayate_sapi);
-	hayate_sapi.executable_location = argv[0];
-	hayate_sapi.php_ini_path_override = (char *)options.php_ini;
-	hayate_sapi.ini_entries = options.ini;
-	if (hayate_sapi.startup(&hayate_sapi) == FAILURE) {
+	if (!start_php(argv)) {
 		zygote_failed("PHP could not start; its messages are in the log above");
+	}
+	const char *not_fit = options.rewind == REWIND_OFF || options.rewind == REWIND_FORK ? NULL : extensions_unsafe();
+	if (not_fit != NULL) {
+		zygote_boot_again(HY_AGAIN_FORK, not_fit);
+	}
+	if (options.worker_mode && !options.private_boot && rewind_threads() > 1) {
+		zygote_boot_again(HY_AGAIN_PRIVATE, "an extension started a thread with PHP, which a fork would lose");
 	}
 	zygote_booting();
 	if (options.worker_mode && !options.private_boot) {

@@ -59,15 +59,13 @@ static enum rewind_tracking tracking_named(const char *name)
 	return rewind_probe(NULL, 0);
 }
 
-/* Says how this kernel lets written pages be found, and why not better. */
-__attribute__((noreturn)) static void probe(void)
+void options_print_tracking(void)
 {
 	char why[256];
 	printf("tracking=%s\n", tracking_names[rewind_probe(why, sizeof why)]);
 	if (why[0] != '\0') {
 		printf("why=%s\n", why);
 	}
-	exit(0);
 }
 
 void options_parse(int argc, char **argv)
@@ -165,7 +163,8 @@ void options_parse(int argc, char **argv)
 			options.warmup[options.warmup_count++] = optarg;
 			break;
 		case PROBE:
-			probe();
+			options.probe = true;
+			break;
 		case EXPLAIN:
 			explain_file = optarg;
 			break;

@@ -69,13 +69,18 @@ fn describe_rewind(spec: &Spec) {
     }
     let warmup = if spec.warmup.is_empty() { "none".into() } else { spec.warmup.join(" ") };
     println!("  warm-up     {warmup}");
-    let Some(tracking) = php::tracking(&spec.host).filter(|_| spec.rewind == Rewind::On) else { return };
-    match &*tracking.name {
+    let Some(probe) = php::probe(spec).filter(|_| spec.rewind == Rewind::On) else { return };
+    match &*probe.tracking {
+        _ if probe.unfit.is_some() => {
+            println!("  tracking    none: each request runs in a fork, which is slower")
+        }
         "fork" => println!("  tracking    none, so each request runs in a fork, which is slower"),
-        name if tracking.why.is_empty() => println!("  tracking    {name}, the fastest there is"),
+        name if probe.why.is_empty() => println!("  tracking    {name}, the fastest there is"),
         name => println!("  tracking    {name}, which is slower than uffd"),
     }
-    if !tracking.why.is_empty() {
-        println!("              {}", tracking.why);
+    match probe.unfit {
+        Some(unfit) => println!("              {unfit}"),
+        None if !probe.why.is_empty() => println!("              {}", probe.why),
+        None => {}
     }
 }

@@ -14,6 +14,7 @@ use std::{
     fs, io,
     path::Path,
     process::ExitCode,
+    slice::from_ref,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -34,7 +35,7 @@ use tokio::{
 use crate::{
     args::ExplainArgs,
     config::LogLevel,
-    logging,
+    fallback, logging,
     plan::{App, Plan},
     privileges,
     server::Server,
@@ -96,9 +97,9 @@ pub enum Event {
         /// PHP files that it included and that the snapshot does not have.
         #[serde(default)]
         loaded: u64,
-        /// As in [`hayate_pool::Doubt::label`], when the worker retired instead.
+        /// Of `enum hy_retired`, when the worker retired instead.
         #[serde(default)]
-        retired: Option<String>,
+        retired: Option<u32>,
         /// What was written, largest first.
         causes: Vec<Cause>,
     },
@@ -191,10 +192,20 @@ async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &
         ..app.spec.clone()
     };
     let started = Instant::now();
-    let generation = Generation::start(spec, hub).context("cannot make the shared memory")?;
-    if let Err(error) = generation.booted().await {
-        generation.kill().await;
-        anyhow::bail!("{error}");
+    let mut generation = Generation::start(spec.clone(), hub).context("cannot make the shared memory")?;
+    let mut app = App { spec, ..app.clone() };
+    match fallback::all_booted(from_ref(&app), from_ref(&generation), hub).await {
+        Ok(slower) => {
+            for replacement in slower {
+                generation.kill().await;
+                (app, generation) = (replacement.app, replacement.new);
+                app.remark = replacement.fallback.map(|fallback| fallback.words());
+            }
+        }
+        Err(error) => {
+            generation.kill().await;
+            anyhow::bail!("{error}");
+        }
     }
     let boot = started.elapsed();
 

@@ -27,6 +27,17 @@ pub struct Fallback {
     pub at: u64,
 }
 
+impl Fallback {
+    /// For people.
+    pub fn words(&self) -> String {
+        let how = match self.to {
+            "fork" => "with a fork for each request, which is slower",
+            _ => "in classic mode, which boots it for each request",
+        };
+        format!("{}. Until the next reload it runs {how}", self.why)
+    }
+}
+
 /// A generation that is to take another's place.
 pub struct Replacement {
     /// The one that is not fit.
@@ -74,9 +85,7 @@ fn slower(app: &App, no_fork: bool) -> Option<App> {
 /// Boots the application in the next slower way that boots. `None`, and an error in the log, when there is none.
 pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -> Option<Replacement> {
     let name = app.spec.name.clone();
-    // A fork shares the boot's connection as well, and is no better off with it.
-    let no_fork = unfit.reason == "rewind_connection"
-        || old.status().rewind.is_some_and(|rewind| rewind.tracking == Some("fork"));
+    let no_fork = !unfit.fork || old.status().rewind.is_some_and(|rewind| rewind.tracking == Some("fork"));
     let mut next = if unfit.renew { Some(app.clone()) } else { slower(&app, no_fork) };
     while let Some(app) = next {
         let to = if app.spec.mode == Mode::Classic { "classic" } else { "fork" };
@@ -105,12 +114,35 @@ pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -
         }
         next = slower(&app, true);
     }
-    tracing::error!(
-        app = name,
-        "{}. There is no slower way that is as safe, so a new worker for each such request it remains",
-        unfit.why
-    );
+    // Otherwise it never served, and whoever waits for its boot says why.
+    if old.unavailable().is_none() {
+        tracing::error!(
+            app = name,
+            "{}. There is no slower way that is as safe, so a new worker for each such request it remains",
+            unfit.why
+        );
+    }
     None
+}
+
+/// Waits until all can serve; `apps` and `generations` belong together, in order. What cannot be rewound, as its boot has shown, is
+/// booted in a slower way: those are returned. The error says what does not boot at all.
+pub async fn all_booted(
+    apps: &[App],
+    generations: &[Arc<Generation>],
+    hub: &Arc<Hub>,
+) -> Result<Vec<Replacement>, String> {
+    let mut replacements = Vec::new();
+    for (app, generation) in apps.iter().zip(generations) {
+        let Err(error) = generation.booted().await else { continue };
+        let unfit = generation.unfit().borrow().clone();
+        let slower = match unfit {
+            Some(unfit) => boot(Arc::clone(generation), app.clone(), unfit, Arc::clone(hub)).await,
+            None => None,
+        };
+        replacements.push(slower.ok_or_else(|| error.to_string())?);
+    }
+    Ok(replacements)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Finds the host binary: `hayate-php8.2` beside this program, in ../lib/hayate, or in PATH.
 
+use hayate_pool::Spec;
 use std::{
     env,
     os::unix::fs::PermissionsExt,
@@ -92,26 +93,32 @@ pub fn version(host: &Path) -> Result<String, String> {
     }
 }
 
-/// How a rewinding worker would learn what was written, on this kernel and as this user.
+/// How an application would be rewound, on this kernel, as this user and with its extensions.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Tracking {
-    /// `uffd`, the best, `soft-dirty`, or `fork` where there is none.
-    pub name: String,
+pub struct Probe {
+    /// How written pages would be found: `uffd`, the best, `soft-dirty`, or `fork` where there is no way.
+    pub tracking: String,
     /// What stands in the way of a better one, and what to do about it; empty for the best.
     pub why: String,
+    /// Which extension does not bear it, why, and what to do about it.
+    pub unfit: Option<String>,
 }
 
-/// Asks the host. `None`: it does not say.
-pub fn tracking(host: &Path) -> Option<Tracking> {
-    let done = Command::new(host).arg("--probe").output().ok().filter(|done| done.status.success())?;
-    parse_tracking(&String::from_utf8_lossy(&done.stdout))
+/// Asks the host, which starts PHP for it but runs nothing. `None`: it does not say.
+pub fn probe(spec: &Spec) -> Option<Probe> {
+    let done = spec.probe().output().ok().filter(|done| done.status.success())?;
+    parse_probe(&String::from_utf8_lossy(&done.stdout))
 }
 
-/// A line `tracking=NAME`, and one `why=TEXT` unless it is the best.
-fn parse_tracking(said: &str) -> Option<Tracking> {
+/// A line `tracking=NAME`, one `why=TEXT` unless it is the best, one `unsafe=TEXT` if there is such an extension.
+fn parse_probe(said: &str) -> Option<Probe> {
     let find =
         |key: &str| said.lines().find_map(|line| line.strip_prefix(key)).map(|text| text.trim().to_owned());
-    Some(Tracking { name: find("tracking=")?, why: find("why=").unwrap_or_default() })
+    Some(Probe {
+        tracking: find("tracking=")?,
+        why: find("why=").unwrap_or_default(),
+        unfit: find("unsafe="),
+    })
 }
 
 #[cfg(test)]
@@ -135,12 +142,14 @@ mod tests {
 
     #[test]
     fn tracking_has_a_name_and_a_reason() {
-        let tracking = |name: &str, why: &str| Some(Tracking { name: name.into(), why: why.into() });
-        assert_eq!(parse_tracking("tracking=uffd\n"), tracking("uffd", ""));
+        let probe = |tracking: &str, why: &str, unfit: Option<&str>| {
+            Some(Probe { tracking: tracking.into(), why: why.into(), unfit: unfit.map(str::to_owned) })
+        };
+        assert_eq!(parse_probe("tracking=uffd\n"), probe("uffd", "", None));
         assert_eq!(
-            parse_tracking("x\ntracking=fork\nwhy=userfaultfd is forbidden here\n"),
-            tracking("fork", "userfaultfd is forbidden here")
+            parse_probe("x\ntracking=fork\nwhy=userfaultfd is forbidden here\nunsafe=grpc\n"),
+            probe("fork", "userfaultfd is forbidden here", Some("grpc"))
         );
-        assert_eq!(parse_tracking("usage"), None);
+        assert_eq!(parse_probe("usage"), None);
     }
 }

@@ -118,12 +118,14 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
     let apps = start(&plan, hub, open_files)?;
     server.install(&plan, access_log, apps.clone());
     tokio::select! {
-        booted = all_booted(&apps) => {
-            if let Err(why) = booted && !plan.development {
+        booted = fallback::all_booted(&plan.apps, &apps, hub) => match booted {
+            Ok(replacements) => replace(&server, replacements, Duration::ZERO),
+            Err(why) if !plan.development => {
                 end(&server, Listeners::default(), Duration::ZERO, &mut signals).await;
                 anyhow::bail!("{why}");
             }
-        }
+            Err(_) => {}
+        },
         () = signals.recv() => {
             end(&server, Listeners::default(), Duration::ZERO, &mut signals).await;
             return Ok(());
@@ -133,7 +135,9 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
     let mut listeners = Listeners::default();
     bound.into_iter().for_each(|(addr, listener)| listeners.add(&server.front, addr, listener));
     server.serving();
-    announce(&plan, &apps, control_path.as_deref());
+    drop(apps);
+    let (running, apps) = server.running_now();
+    announce(&running, &apps, control_path.as_deref());
     drop(apps);
     tell_systemd(&[NotifyState::Ready]);
 
@@ -150,7 +154,7 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
             }
             Some(order) = receiver.recv() => order,
             Some(Ok(Some(replacement))) = falling.join_next() => {
-                retire(&server, server.replace(replacement), drain_timeout);
+                replace(&server, vec![replacement], drain_timeout);
                 continue;
             }
             outcome = finished(&mut reload) => {
@@ -248,13 +252,6 @@ fn start(plan: &Plan, hub: &Arc<Hub>, open_files: Option<u64>) -> Result<Vec<Arc
     plan.apps.iter().map(|app| generation(&app.spec)).collect()
 }
 
-async fn all_booted(apps: &[Arc<Generation>]) -> Result<(), String> {
-    for app in apps {
-        app.booted().await.map_err(|error| error.to_string())?;
-    }
-    Ok(())
-}
-
 /// A reload under way, and who waits for it.
 struct Reload {
     task: JoinHandle<Result<Fresh, String>>,
@@ -283,6 +280,8 @@ struct Fresh {
     access_log: AccessLog,
     listeners: Vec<(ListenAddr, Listener)>,
     apps: Vec<Arc<Generation>>,
+    /// What takes the place of some of them at once.
+    slower: Vec<Replacement>,
 }
 
 /// Reads the configuration again and boots what it asks for, beside what serves.
@@ -300,24 +299,34 @@ async fn prepare(
         listeners.push((addr.clone(), Listener::bind(addr).map_err(|error| error.to_string())?));
     }
     let apps = start(&plan, &hub, open_files).map_err(|error| format!("{error:#}"))?;
-    if let Err(why) = all_booted(&apps).await {
-        for app in apps {
-            app.kill().await;
+    match fallback::all_booted(&plan.apps, &apps, &hub).await {
+        Ok(slower) => Ok(Fresh { plan, access_log, listeners, apps, slower }),
+        Err(why) => {
+            for app in apps {
+                app.kill().await;
+            }
+            Err(why)
         }
-        return Err(why);
     }
-    Ok(Fresh { plan, access_log, listeners, apps })
 }
 
 /// Sends requests to what a reload has booted, and lets what served before finish.
 fn switch(server: &Arc<Server>, listeners: &mut Listeners, fresh: Fresh) {
-    let Fresh { plan, access_log, listeners: bound, apps } = fresh;
+    let Fresh { plan, access_log, listeners: bound, apps, slower } = fresh;
     let old = server.install(&plan, access_log, apps);
+    replace(server, slower, Duration::ZERO);
     tokio::spawn(reopen_log(Arc::clone(&server.front)));
     listeners.keep(&plan.listen);
     bound.into_iter().for_each(|(addr, listener)| listeners.add(&server.front, addr, listener));
     for generation in old {
         retire(server, generation, plan.drain_timeout);
+    }
+}
+
+/// Sends requests to what runs in another way than configured.
+fn replace(server: &Arc<Server>, replacements: Vec<Replacement>, drain_timeout: Duration) {
+    for replacement in replacements {
+        retire(server, server.replace(replacement), drain_timeout);
     }
 }
 

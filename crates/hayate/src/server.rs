@@ -198,6 +198,12 @@ impl Server {
         Routes { sites: sites.collect() }
     }
 
+    /// The plan as it is served, and the generation of each of its applications.
+    pub fn running_now(&self) -> (Plan, Vec<Arc<Generation>>) {
+        let running = self.running();
+        (running.plan.clone(), running.apps.clone())
+    }
+
     /// The application that a generation serves; `None` when it was replaced.
     pub fn app_of(&self, generation: &Arc<Generation>) -> Option<App> {
         let running = self.running();
@@ -214,15 +220,7 @@ impl Server {
             let Some(i) = running.apps.iter().position(|other| Arc::ptr_eq(other, &old)) else { return new };
             match fallback {
                 Some(fallback) => {
-                    tracing::error!(
-                        app = app.spec.name,
-                        "{}. Until the next reload it runs {}",
-                        fallback.why,
-                        match fallback.to {
-                            "fork" => "with a fork for each request, which is slower",
-                            _ => "in classic mode, which boots it for each request",
-                        }
-                    );
+                    tracing::error!(app = app.spec.name, "{}", fallback.words());
                     running.fallbacks.insert(app.spec.name.clone(), fallback);
                 }
                 None => tracing::info!(app = app.spec.name, "booted anew"),

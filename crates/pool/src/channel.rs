@@ -23,6 +23,10 @@ pub(crate) enum Again {
     Private,
     /// Without warm-up requests.
     Cold,
+    /// By another generation, whose workers fork for each request.
+    Fork,
+    /// By another generation, in classic mode.
+    Classic,
 }
 
 /// What a zygote tells the pool.
@@ -97,6 +101,8 @@ impl Message {
                 how: match value as u32 {
                     HY_AGAIN_PRIVATE => Again::Private,
                     HY_AGAIN_COLD => Again::Cold,
+                    HY_AGAIN_FORK => Again::Fork,
+                    HY_AGAIN_CLASSIC => Again::Classic,
                     _ => return None,
                 },
                 why: text()?,

@@ -1,6 +1,6 @@
 //! The deaths of workers and zygotes: what they held is settled, why they died is counted, and whether to wait before the next.
 
-use std::{process::ExitStatus, time::Duration};
+use std::{process::ExitStatus, sync::atomic::Ordering::*, time::Duration};
 
 use rustix::process::{Signal, pidfd_send_signal};
 use tokio::{
@@ -10,7 +10,9 @@ use tokio::{
 
 use crate::{
     channel::{Again, Message},
-    generation::{Shared, Table},
+    generation::{BootError, Health, Shared, Table},
+    rewind::Unfit,
+    status::Phase,
     supervisor::{Supervisor, TICK},
     worker::{Cause, Change},
 };
@@ -94,6 +96,19 @@ impl Supervisor {
         self.settle().await;
         let now = Instant::now();
         match self.said.take() {
+            Some(Message::BootAgain { how: how @ (Again::Fork | Again::Classic), why, .. }) => {
+                // Whoever started the generation replaces it.
+                let unfit = Unfit::at_boot(how == Again::Fork, why.clone());
+                self.unfit.send_if_modified(|known| known.is_none().then(|| *known = Some(unfit)).is_some());
+                self.host_at = now + self.host_backoff.failed();
+                {
+                    let mut table = self.shared.table();
+                    table.phase = Phase::Failing;
+                    table.unavailable = Some(why.clone());
+                    self.shared.failing.store(true, Relaxed);
+                }
+                self.health.send_replace(Health::Failing(BootError { app, reason: why, log: Vec::new() }));
+            }
             Some(Message::BootAgain { how, why, .. }) => {
                 let boot = &mut self.shared.table().boot;
                 match how {
@@ -110,6 +125,7 @@ impl Supervisor {
                         );
                         boot.cold = Some(why);
                     }
+                    Again::Fork | Again::Classic => unreachable!("matched above"),
                 }
                 self.host_at = now;
             }

@@ -173,7 +173,8 @@ pub const DOUBTS: [Doubt; 10] = [
 ];
 
 impl Doubt {
-    pub(crate) fn of(retired: u32) -> Option<&'static Doubt> {
+    /// The reason with a number of `enum hy_retired`; `None`: it is about something else.
+    pub fn of(retired: u32) -> Option<&'static Doubt> {
         DOUBTS.iter().find(|doubt| doubt.retired == retired)
     }
 
@@ -186,12 +187,22 @@ impl Doubt {
 /// An application whose workers retire again and again because they cannot be rewound, or that is to boot anew.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unfit {
-    /// The reason that came last, as in [`Doubt::label`].
+    /// The reason that came last, as in [`Doubt::label`]; `rewind_extension` for one that is known not to bear rewinding.
     pub reason: &'static str,
     /// What happened, and how to avoid it, for people.
     pub why: String,
     /// Nothing is wrong with rewinding: the application is to be booted anew, as it is.
     pub renew: bool,
+    /// A fork for each request would be fit.
+    pub fork: bool,
+}
+
+impl Unfit {
+    /// What the host found out before a worker could serve.
+    pub(crate) fn at_boot(fork: bool, why: String) -> Unfit {
+        let reason = if fork { "rewind_extension" } else { "rewind_threads" };
+        Unfit { reason, why, renew: false, fork }
+    }
 }
 
 /// So many retirements …
@@ -216,7 +227,7 @@ impl Fitness {
         let first = *self.at.front()?;
         if doubt.renews() {
             let why = format!("{}. To avoid it: {}", doubt.what, doubt.remedy);
-            return Some(Unfit { reason: doubt.label, why, renew: true });
+            return Some(Unfit { reason: doubt.label, why, renew: true, fork: true });
         }
         if self.at.len() < RETIREMENTS || served.saturating_sub(first) > REQUESTS {
             return None;
@@ -228,6 +239,8 @@ impl Fitness {
                 doubt.what, doubt.remedy
             ),
             renew: false,
+            // It shares the boot's connection as well, and is no better off with it.
+            fork: doubt.retired != HY_RETIRED_REWIND_CONNECTION,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! What a generation is to be: the application, its limits, and the host's command line that follows from them.
 
-use std::{ffi::OsString, ops::RangeInclusive, path::PathBuf, time::Duration};
+use std::{ffi::OsString, ops::RangeInclusive, path::PathBuf, process::Command, time::Duration};
 
 use crate::rewind::Rewind;
 
@@ -121,6 +121,13 @@ impl Spec {
             args.push("--dev".into());
         }
         args
+    }
+
+    /// A command that starts the host only for it to say, on standard output, how this would be rewound.
+    pub fn probe(&self) -> Command {
+        let mut command = Command::new(&self.host);
+        command.args(self.arguments(&Boot::default())).arg("--probe").env_clear().current_dir("/");
+        command
     }
 
     /// Nothing when it is off, which is what the host does by itself.

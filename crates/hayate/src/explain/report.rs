@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use hayate_pool::{DOUBTS, Mode, Rewind, Status};
+use hayate_pool::{DOUBTS, Doubt, Mode, Rewind, Status};
 use serde::Serialize;
 
 use super::{Cause, Event, Region, memory::Kind};
@@ -84,8 +84,8 @@ pub struct Sample {
     pub loaded: u64,
     /// Where the first of them wrote, largest first.
     pub causes: Vec<Cause>,
-    /// Why the worker retired rather than be rewound.
-    pub retired: Option<String>,
+    /// Why the worker retired rather than be rewound, as in [`Doubt::label`].
+    pub retired: Option<&'static str>,
 }
 
 impl Event {
@@ -146,7 +146,10 @@ impl Report {
         // They come in the order of the requests, which were made one after the other.
         let repetitions = super::REPETITIONS;
         for (sample, requests) in samples.iter_mut().zip(requests.chunks(repetitions)) {
-            sample.retired = requests.iter().find_map(|(_, _, retired, _)| retired.clone());
+            sample.retired = requests
+                .iter()
+                .find_map(|(_, _, retired, _)| Doubt::of((*retired)?))
+                .map(|doubt| doubt.label);
             sample.causes = requests.first().map(|(.., causes)| causes.clone()).unwrap_or_default();
             sample.loaded = requests.last().map_or(0, |(_, loaded, ..)| *loaded);
             let mut times: Vec<u64> = requests.iter().map(|(us, ..)| *us).collect();
@@ -187,9 +190,9 @@ impl Report {
         };
         if report.tracking_why.is_empty()
             && report.rewind == Rewind::On
-            && let Some(tracking) = php::tracking(&spec.host)
+            && let Some(probe) = php::probe(spec)
         {
-            report.tracking_why = tracking.why;
+            report.tracking_why = probe.why;
         }
         report.advice = report.advise(status);
         report
@@ -374,9 +377,7 @@ impl fmt::Display for Report {
                 sample.pages(),
                 sample.path
             )?;
-            if let Some(doubt) =
-                sample.retired.as_ref().and_then(|label| DOUBTS.iter().find(|doubt| doubt.label == label))
-            {
+            if let Some(doubt) = DOUBTS.iter().find(|doubt| Some(doubt.label) == sample.retired) {
                 writeln!(f, "                     the worker was replaced: {}", doubt.what)?;
             }
             for cause in sample.causes.iter().take(CAUSES) {
