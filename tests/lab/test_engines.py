@@ -57,6 +57,11 @@ def test_projects_need_no_worker_script(lab: Laboratory) -> None:
     check(lab, ["hayate-recognised", "hayate-worker"], ["info", "page", "status-laravel"])
 
 
+def test_names_of_the_teaching_servers_are_not_those_of_laravel(lab: Laboratory) -> None:
+    """Its error page calls a global function response(); one of the checks asks for such a page."""
+    check(lab, ["sockets-prefork"], ["status-laravel"])
+
+
 def test_each_connection_is_a_visitor(lab: Laboratory) -> None:
     """The page of the workload counts visits in a session: with cookies there are as many sessions as connections."""
     workload = lab.data / "workloads" / "page" / "workload.toml"
