@@ -427,7 +427,7 @@ static bool fork_for_requests(void)
 		}
 		int status = 0;
 		if (pid < 0 || waitpid(pid, &status, 0) != pid) {
-			log_format("A process for the next request could not be forked: %s", strerror(errno));
+			log_format(HY_LOG_ERROR "A process for the next request could not be forked: %s", strerror(errno));
 			_exit(71);
 		}
 		if (WIFSIGNALED(status)) {
@@ -491,7 +491,7 @@ static bool begin_work(void)
 		zygote_failed(wrong);
 	}
 	over_at = rewind_keep(sizeof *over_at);
-	rewind_verify(options.rewind_verify, log_line);
+	rewind_verify(options.rewind_verify, log_own);
 	long rewinds = rewind_point();
 	if (rewinds < 0) {
 		zygote_failed(rewind_error());

@@ -154,6 +154,8 @@ void worker_exit(enum hy_retired why) __attribute__((noreturn));
 
 /* log.c */
 void log_line(const char *text); /* splits lines, tags each with the request id */
+void log_own(const char *text);  /* one line of the host's own; a warning unless it begins with HY_LOG_ERROR */
+/* The same. */
 void log_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -278,6 +278,9 @@ struct hy_message {
  * are. */
 #define HY_LOG_RECORD '\x1e'
 #define HY_LOG_UNIT '\x1f'
+/* How a line begins that is the host's own word, not PHP's: a warning, or with the second an error. */
+#define HY_LOG_OWN "hayate-php: "
+#define HY_LOG_ERROR "error: "
 
 #ifndef __cplusplus
 _Static_assert(sizeof(struct hy_worker) == HY_LINE, "one line pair per worker");

@@ -35,6 +35,13 @@ void log_line(const char *text)
 	} while (*text != '\0');
 }
 
+void log_own(const char *text)
+{
+	char line[4000];
+	snprintf(line, sizeof line, HY_LOG_OWN "%s", text);
+	log_line(line);
+}
+
 void log_format(const char *format, ...)
 {
 	char text[3800];
@@ -42,5 +49,5 @@ void log_format(const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	log_line(text);
+	log_own(text);
 }

@@ -161,8 +161,8 @@ int output_send_headers(sapi_headers_struct *headers)
 		head.headers++;
 	}
 	if (to.full) {
-		log_format("The response's headers are larger than %u bytes; answered 500 without them. "
-		           "Send fewer or shorter headers (cookies, usually).",
+		log_format(HY_LOG_ERROR "The response's headers are larger than %u bytes; answered 500 without them. "
+		                        "Send fewer or shorter headers (cookies, usually).",
 		           hy_ring_response_head_size());
 		head = (struct hy_response_head){.status = 500};
 		to.at = start + sizeof head;

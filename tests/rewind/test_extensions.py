@@ -1,11 +1,11 @@
-"""Extensions beyond those of the matrix: that they rewind, and what becomes of an application with one that must not be.
+"""Extensions beyond those of the matrix: that they rewind, and what becomes of an application with one that must not.
 
-The first part makes an extension of its own (extensions/probe.c), under the name of one that is known to be unsafe and under
-one that is not, with and without a thread.
+The first part makes an extension of its own (extensions/probe.c), under the name of one that is known to be unsafe and
+under one that is not, with and without a thread.
 
-The second part runs extensions that are installed, each doing what it is for (extensions/cases.php), with all memory compared
-after each request. Of Debian's there are many, so CI has a few; HAYATE_EXTENSIONS names a directory with the .so files of
-others.
+The second part runs extensions that are installed, each doing what it is for (extensions/cases.php), with all memory
+compared after each request. Of Debian's there are many, so CI has a few; HAYATE_EXTENSIONS names a directory with the
+.so files of others.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def build(directory: pathlib.Path, name: str, thread_at: str) -> pathlib.Path:
 
 
 class Probe(Hayate):
-    """An application with that extension. `classic`: whether it has a front controller, which could do without worker mode."""
+    """An application with that extension. `classic`: whether it has a front controller, for classic mode."""
 
     def __init__(self, directory: pathlib.Path, name: str, thread_at: str, classic: bool = True) -> None:
         site = directory / f"{name}-{thread_at}-site"
@@ -71,7 +71,7 @@ class Probe(Hayate):
         return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout
 
     def answers(self) -> list[dict]:
-        """Of three requests, each of which finds no state of another and what is thread of the extension's alive or not."""
+        """Of three requests."""
         return [requests.get(self.url, timeout=10).json() for _ in range(3)]
 
     def app(self) -> dict:
@@ -87,7 +87,8 @@ def said_once(log: str, what: str) -> bool:
 
 def test_a_known_one_is_not_rewound_but_forked(tmp_path: pathlib.Path) -> None:
     with Probe(tmp_path, "grpc", "never") as site:
-        assert site.answers() == 3 * [{"calls": 4, "alive": False, "mode": "worker"}], "three warm-up requests before it"
+        # Three warm-up requests come before.
+        assert site.answers() == 3 * [{"calls": 4, "alive": False, "mode": "worker"}]
         app = site.app()
         assert app["fallback"]["to"] == "fork" and app["rewind"]["tracking"] == "fork" and app["restarts"] == {}
         assert "the extension grpc keeps" in app["fallback"]["why"] and "To avoid it" in app["fallback"]["why"]

@@ -6,8 +6,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use hayate_ring::layout::{HY_LOG_RECORD, HY_LOG_UNIT};
+use hayate_ring::layout::{HY_LOG_ERROR, HY_LOG_OWN, HY_LOG_RECORD, HY_LOG_UNIT};
 use tokio::{io::AsyncReadExt, net::unix::pipe::Receiver};
+use tracing::Level;
 
 /// A longer line is cut into several.
 const LONGEST_LINE: usize = 16 << 10;
@@ -71,16 +72,30 @@ fn line(app: &str, line: &[u8], tail: &Tail) {
         return;
     }
     let request = request.as_deref();
-    // The words with which PHP begins its messages (main/main.c, php_error_cb).
-    let says = |word: &str| text.contains(word);
-    if says("PHP Fatal error:") || says("PHP Parse error:") || says("PHP Recoverable fatal error:") {
-        tracing::error!(target: "php", app, request, "{text}");
-    } else if says("PHP Warning:") || text.starts_with("hayate-php:") {
-        tracing::warn!(target: "php", app, request, "{text}");
-    } else {
-        tracing::info!(target: "php", app, request, "{text}");
+    match level(text) {
+        Level::ERROR => tracing::error!(target: "php", app, request, "{text}"),
+        Level::WARN => tracing::warn!(target: "php", app, request, "{text}"),
+        _ => tracing::info!(target: "php", app, request, "{text}"),
     }
     tail.push(text.to_owned());
+}
+
+/// By the words with which the host begins its own lines, and PHP its messages (main/main.c, php_error_cb).
+fn level(text: &str) -> Level {
+    let c_text = |text: &'static [u8]| std::str::from_utf8(&text[..text.len() - 1]).expect("ASCII");
+    let says = |word: &str| text.contains(word);
+    match text.strip_prefix(c_text(HY_LOG_OWN)) {
+        Some(rest) if rest.starts_with(c_text(HY_LOG_ERROR)) => Level::ERROR,
+        Some(_) => Level::WARN,
+        None if says("PHP Fatal error:")
+            || says("PHP Parse error:")
+            || says("PHP Recoverable fatal error:") =>
+        {
+            Level::ERROR
+        }
+        None if says("PHP Warning:") => Level::WARN,
+        None => Level::INFO,
+    }
 }
 
 #[cfg(test)]
@@ -92,6 +107,21 @@ mod tests {
         assert_eq!(split(b"\x1eab12\x1fPHP Warning:  x"), (Some("ab12".into()), "PHP Warning:  x".into()));
         assert_eq!(split(b"\x1eno unit separator"), (None, "\x1eno unit separator".into()));
         assert_eq!(split(b"plain"), (None, "plain".into()));
+    }
+
+    #[test]
+    fn how_bad_a_line_is() {
+        let levels = [
+            ("hayate-php: error: The response's headers are larger than 1 bytes", Level::ERROR),
+            ("hayate-php: Rewind is not possible here", Level::WARN),
+            ("PHP Fatal error:  Uncaught Exception", Level::ERROR),
+            ("[21-Nov-2026 10:00:00 UTC] PHP Warning:  Undefined variable $a", Level::WARN),
+            ("PHP Deprecated:  x", Level::INFO),
+            ("what error_log() was given", Level::INFO),
+        ];
+        for (text, expected) in levels {
+            assert_eq!(level(text), expected, "{text}");
+        }
     }
 
     #[tokio::test]
