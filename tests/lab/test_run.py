@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import signal
-import time
-
-import pytest
 
 from laboratory import SHORT, Laboratory
-from lib.process import wait_until
 
 NGINX = """
 base = "nginx-return-200"
@@ -137,29 +132,37 @@ def test_names_and_schedules_that_are_wrong(lab: Laboratory) -> None:
     assert "typo.toml:1: unknown field `titel`" in lab.run("engines", status=2)
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_an_end_by_the_user_keeps_what_there_is(lab: Laboratory, end: signal.Signals) -> None:
-    process = lab.start("run", "status", "-e", "php-fpm,nginx-return-200", "-r", "20", "-c", "2", "-d", "500ms",
-                        *SHORT, "--json", "results.json")
-    try:
-        assert wait_until((lab.dir / "results.json").exists, 60, 0.1)
-        process.send_signal(end)
-        output, errors = process.communicate(timeout=30)
-    finally:
-        process.kill()
-    assert process.returncode == 130, output + errors
-    assert lab.results()["interrupted"] and "these are partial results" in output
-    assert not lab.left()
+#: Answers rightly, but never the first request that comes.
+DEAF = """
+import http.server, json, sys, time
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version, heard = "HTTP/1.1", 0
+    def do_GET(self):
+        Handler.heard += 1
+        if Handler.heard == 1:
+            time.sleep(60)
+        body = b'{"status":"OK"}'
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
 
 
-def test_nothing_survives_a_crash_of_the_lab(lab: Laboratory) -> None:
-    process = lab.start("run", "status", "-e", "php-fpm", "-r", "1", "-c", "2", "-d", "60s", *SHORT)
-    try:
-        assert wait_until(lambda: any("--duration 60000ms" in process for process in lab.processes()), 60, 0.2)
-        assert any("php-fpm: pool" in process for process in lab.processes())
-    finally:
-        process.kill()
-        process.communicate()
-    begin = time.monotonic()
-    assert not lab.left()
-    assert time.monotonic() - begin < 10
+def test_an_engine_that_does_not_answer_is_asked_and_started_again(lab: Laboratory) -> None:
+    (lab.data / "engines" / "deaf.py").write_text(DEAF)
+    lab.engine("deaf", 'title = "deaf"\nentry = "fixed"\ninstall = ""\n[detect]\n[[start]]\nname = "deaf"\n'
+                       'command = ["/usr/bin/python3", "{{ lab }}/engines/deaf.py", "{{ port }}"]\n')
+    once = "test -e {{ data }}/seen || { touch {{ data }}/seen; exec sleep 60; }; exec nginx -c {{ dir }}/nginx.conf"
+    lab.engine("late", NGINX + f'[[start]]\nname = "nginx"\ncommand = ["sh", "-c", "{once}"]\n'
+                               '[ready]\ntimeout = "2s"\n')
+    output = lab.run("run", "status", "-e", "deaf,late", "-r", "1", "-c", "2", "-d", "300ms", *SHORT,
+                     "--json", "results.json")
+    deaf, late = (subject["measurements"][0] for subject in lab.results()["parts"][0]["subjects"])
+    assert deaf["start_up"] > 1 and not deaf["warnings"]
+    warning = "at the first start late does not answer after 2 s; it was started again"
+    assert late["warnings"] == [warning] and f"late: {warning}." in output

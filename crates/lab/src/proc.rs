@@ -73,14 +73,18 @@ impl Snapshot {
         Self(by_parent)
     }
 
+    /// The children of a process.
+    pub fn children(&self, pid: i32) -> impl Iterator<Item = Process> {
+        self.0.get(&pid).into_iter().flatten().copied()
+    }
+
     /// All processes below this one, itself not included.
     pub fn below(&self, pid: i32) -> Vec<Process> {
-        let children = |pid: i32| self.0.get(&pid).into_iter().flatten().copied();
-        let mut found: Vec<Process> = children(pid).collect();
+        let mut found: Vec<Process> = self.children(pid).collect();
         let mut next = 0;
         while next < found.len() {
             let pid = found[next].pid;
-            found.extend(children(pid));
+            found.extend(self.children(pid));
             next += 1;
         }
         found

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     data::Lab,
-    guard::Guard,
+    guard::{Guard, orphans},
     machine::{self, Cores, User},
     proc,
     template::Names,
@@ -85,6 +85,7 @@ impl Session {
             args.load_cores.as_deref(),
             args.service_cores.as_deref(),
         )?;
+        orphans::adopt().context("PR_SET_CHILD_SUBREAPER")?;
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             // In this order: the first signal finds the flag unset. What is left behind then is the guards' business.
@@ -187,15 +188,15 @@ impl Session {
         let [program, arguments @ ..] = command else { bail!("an empty command") };
         let program =
             proc::find_command(program, &self.path).with_context(|| format!("{program}: not found"))?;
-        let mut process = std::process::Command::new(&program)
+        let mut command = std::process::Command::new(&program);
+        command
             .args(arguments)
             .env("PATH", &self.path)
             .env("LANG", "C.UTF-8")
             .stdin(std::process::Stdio::null())
             .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .with_context(|| program.display().to_string())?;
+            .stderr(std::process::Stdio::piped());
+        let mut process = orphans::spawn(&mut command).with_context(|| program.display().to_string())?;
         let read = |stream: Option<Box<dyn std::io::Read + Send>>| {
             std::thread::spawn(move || {
                 let mut text = Vec::new();
@@ -212,11 +213,12 @@ impl Session {
         while process.try_wait()?.is_none() {
             if Instant::now() > end {
                 process.kill()?;
-                process.wait()?;
+                orphans::wait(&mut process)?;
                 bail!("{} {} does not end", program.display(), arguments.join(" "));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+        orphans::wait(&mut process)?;
         let joined = output.join().unwrap_or_default() + &errors.join().unwrap_or_default();
         Ok(joined)
     }

@@ -19,6 +19,7 @@ use super::{
     condition::Condition,
     files::{copy_app, give_to_user},
     http, ini,
+    probe::Probe,
     service::Services,
 };
 use crate::{
@@ -114,6 +115,8 @@ pub struct Instance {
     proofs: Vec<Proof>,
     processes: Vec<Running>,
     logs: Vec<PathBuf>,
+    /// What was strange about its start.
+    warnings: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -136,11 +139,22 @@ pub struct Purpose<'a> {
 }
 
 impl Instance {
-    /// Starts an engine, and waits until it is ready; its answers are not checked yet.
+    /// Starts an engine, and waits until it is ready; its answers are not checked yet. One that is not ready in time is started
+    /// once more, and a warning tells of it.
     ///
     /// # Errors
     /// At which stage it failed, why, and the end of its logs. Nothing of it is left then.
     pub fn start(session: &Session, engine: &Engine, purpose: &Purpose<'_>) -> Result<Self, Failure> {
+        let first = match Self::start_once(session, engine, purpose) {
+            Err(failure) if failure.stage == Stage::Ready && !session.interrupted() => failure,
+            done => return done,
+        };
+        let mut instance = Self::start_once(session, engine, purpose)?;
+        instance.warnings.push(format!("at the first start {}; it was started again", first.message));
+        Ok(instance)
+    }
+
+    fn start_once(session: &Session, engine: &Engine, purpose: &Purpose<'_>) -> Result<Self, Failure> {
         let configure = |error: anyhow::Error| Failure::new(Stage::Configure, format!("{error:#}"));
         let guard = session.guard(&engine.name).map_err(configure)?;
         let port = free_port().map_err(configure)?;
@@ -156,6 +170,7 @@ impl Instance {
             proofs: Vec::new(),
             processes: Vec::new(),
             logs: Vec::new(),
+            warnings: Vec::new(),
             guard,
         };
         let prepared = instance.configure(session, engine, purpose).map_err(configure)?;
@@ -191,6 +206,7 @@ impl Instance {
             proofs: Vec::new(),
             processes: Vec::new(),
             logs: Vec::new(),
+            warnings: Vec::new(),
             guard,
         })
     }
@@ -263,9 +279,10 @@ impl Instance {
         text
     }
 
-    /// Ends it in order, the last process first. Says what went wrong, which is a warning: the measurement is over.
+    /// Ends it in order, the last process first. Says what went wrong at its start and now, which are warnings: the
+    /// measurement is over.
     pub fn stop(mut self) -> Vec<String> {
-        let mut warnings = Vec::new();
+        let mut warnings = std::mem::take(&mut self.warnings);
         for process in std::mem::take(&mut self.processes).iter().rev() {
             if self.guard.ended(process.pid).is_some() {
                 continue;
@@ -428,9 +445,8 @@ impl Instance {
             let first = workload.checks.first().and_then(|check| check.path.clone());
             let path = engine.ready_path.clone().or(first).or_else(|| purpose.change.path.clone());
             let url = format!("{}{}", self.url, path.unwrap_or_else(|| workload.first_path()));
-            // 502, 503 and 504 say that a part behind the front is not there yet; what else is wrong the checks find out.
-            let ready = || http::status(&url).is_some_and(|status| !matches!(status, 502..=504));
-            return self.wait(session, end, engine.ready_timeout, &engine.name, ready);
+            let mut probe = Probe::new(url);
+            return self.wait(session, end, engine.ready_timeout, &engine.name, || probe.ready());
         }
         Ok(None)
     }
@@ -441,7 +457,7 @@ impl Instance {
         end: Instant,
         time: Duration,
         what: &str,
-        ready: impl Fn() -> bool,
+        mut ready: impl FnMut() -> bool,
     ) -> Result<Option<(Stage, String)>> {
         let mut pause = Duration::from_millis(5);
         loop {

@@ -6,6 +6,7 @@ mod files;
 mod http;
 mod ini;
 mod instance;
+mod probe;
 mod service;
 
 pub use detect::{Presence, look_for};

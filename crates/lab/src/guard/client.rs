@@ -5,11 +5,15 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel},
     time::{Duration, Instant},
 };
 
-use super::protocol::{Event, Order, Signal, Spawn};
+use super::{
+    orphans,
+    protocol::{Event, Order, Signal, Spawn},
+    remove,
+};
 use crate::machine::User;
 
 /// A directory, and processes that end with it.
@@ -69,11 +73,8 @@ impl Guard {
         if let Some(user) = user {
             command.arg("--user").arg(format!("{}:{}", user.uid, user.gid));
         }
-        let mut process = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| fail(error.to_string()))?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = orphans::spawn(&mut command).map_err(|error| fail(error.to_string()))?;
         let orders = process.stdin.take();
         let output = process.stdout.take().ok_or_else(|| fail("no pipe".to_owned()))?;
         let (sender, events) = channel();
@@ -114,10 +115,19 @@ impl Guard {
 
     /// How a process ended; `None` while it lives.
     pub fn ended(&mut self, pid: i32) -> Option<Ended> {
-        while let Ok(event) = self.events.try_recv() {
-            self.note(event);
+        let lost = self.is_lost();
+        self.ended.get(&pid).cloned().or_else(|| lost.then(Ended::lost))
+    }
+
+    /// Whether the guard itself has ended, which it does not do before it is dropped: somebody killed it.
+    pub fn is_lost(&mut self) -> bool {
+        loop {
+            match self.events.try_recv() {
+                Ok(event) => self.note(event),
+                Err(TryRecvError::Empty) => return false,
+                Err(TryRecvError::Disconnected) => return true,
+            }
         }
-        self.ended.get(&pid).cloned()
     }
 
     /// Waits for the end of a process; `None` when it lives on after this time.
@@ -130,9 +140,7 @@ impl Guard {
             match self.events.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(event) => self.note(event),
                 Err(RecvTimeoutError::Timeout) => return None,
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Some(Ended { code: None, how: "was lost together with its guard".to_owned() });
-                }
+                Err(RecvTimeoutError::Disconnected) => return Some(Ended::lost()),
             }
         }
     }
@@ -173,11 +181,23 @@ impl Guard {
     }
 }
 
+impl Ended {
+    fn lost() -> Self {
+        Self { code: None, how: "was lost together with its guard".to_owned() }
+    }
+}
+
 impl Drop for Guard {
-    /// The guard ends at the end of its orders, and takes everything along; this waits for it.
+    /// The guard ends at the end of its orders, and takes everything along; this waits for it. What one leaves behind that
+    /// was killed is cleared away here.
     fn drop(&mut self) {
         drop(self.orders.take());
-        let _ = self.process.wait();
+        if !orphans::wait(&mut self.process).is_ok_and(|status| status.success()) {
+            orphans::kill();
+            if let Err(error) = remove(&self.dir) {
+                eprintln!("{} is left behind: {error}", self.dir.display());
+            }
+        }
     }
 }
 

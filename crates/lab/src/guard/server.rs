@@ -24,7 +24,11 @@ use nix::{
 };
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::protocol::{Event, Order, Signal, Spawn};
+use super::{
+    KILL_TIME,
+    protocol::{Event, Order, Signal, Spawn},
+    remove,
+};
 use crate::proc;
 
 /// `hayate-lab guard`, which only the lab itself calls.
@@ -36,9 +40,6 @@ pub struct GuardArgs {
     #[arg(long)]
     pub user: Option<String>,
 }
-
-/// How long killed processes may take to be gone. The kernel may be busy freeing their memory.
-const KILL_TIME: Duration = Duration::from_secs(20);
 
 /// What a guard does not heed: it ends with its orders alone.
 const IGNORED: [signal::Signal; 4] = [signal::SIGINT, signal::SIGTERM, signal::SIGHUP, signal::SIGPIPE];
@@ -72,15 +73,8 @@ pub fn run(args: &GuardArgs) -> Result<ExitCode> {
     }
     let done = serve(user);
     kill_descendants();
-    // A directory that a dying process still wrote to is tried again.
-    for _ in 0..50 {
-        match fs::remove_dir_all(&args.dir) {
-            Ok(()) => break,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => break,
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
-        }
-    }
-    done.map(|()| ExitCode::SUCCESS)
+    let removed = remove(&args.dir).with_context(|| args.dir.display().to_string());
+    done.and(removed).map(|()| ExitCode::SUCCESS)
 }
 
 /// A server with many connections needs more than the usual 1024 descriptors.

@@ -49,6 +49,17 @@ impl Generator {
         Ok(Self { guard: session.guard("load")?, program })
     }
 
+    /// Makes another guard if somebody killed the old one.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn renew(&mut self, session: &Session) -> Result<()> {
+        if self.guard.is_lost() {
+            self.guard = session.guard("load")?;
+        }
+        Ok(())
+    }
+
     /// Runs a load to its end. `watch` is called several times a second; if it says so the load ends early, and what
     /// it found out until then is the result.
     ///

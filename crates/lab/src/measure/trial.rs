@@ -69,6 +69,10 @@ impl Trial<'_> {
     ) -> TrialEnd {
         let mut end = TrialEnd::default();
         let planned = self.planned;
+        if let Err(error) = generator.renew(session) {
+            let failure = Some(Failure::new(Stage::Load, format!("{error:#}")));
+            return TrialEnd { failure, ..end };
+        }
         let purpose = Purpose {
             workload: Some(&planned.workload),
             change: &planned.change,
