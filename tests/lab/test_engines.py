@@ -9,7 +9,7 @@ import struct
 import subprocess
 import zlib
 
-from laboratory import REPOSITORY, Laboratory
+from laboratory import REPOSITORY, SHORT, Laboratory
 
 #: What Debian suffices for, with each way to get at an application: a script for each request, a worker, a handler.
 DEBIAN = ["php-fpm", "apache-mod-php", "php-s", "hayate-classic", "hayate-worker", "hayate-rewind", "hayate-recognised",
@@ -51,6 +51,18 @@ def test_engines_answer_rightly(lab: Laboratory) -> None:
 def test_workloads_answer_rightly(lab: Laboratory) -> None:
     workloads = ["users", "users-sqlite-eloquent", "includes-methods-10000", "blog-sqlite"]
     check(lab, ["php-fpm", "hayate-rewind"], workloads)
+
+
+def test_worker_scripts_let_go_of_the_database_after_warm_up(lab: Laboratory) -> None:
+    """Else Hayate boots again without warm-up requests, and each request is the first that needs anything."""
+    lab.engine("careful", """
+base = "hayate-rewind"
+[[proof]]
+title = "the snapshot holds what warm-up requests prepared"
+command = ["{{ hayate }}", "status", "--json", "--control", "{{ dir }}/control.sock"]
+pattern = '"cold_boot": null'
+""")
+    lab.run("run", "users", "users-laravel", "-e", "careful", "-r", "1", "-c", "2", "-d", "300ms", *SHORT)
 
 
 def test_projects_need_no_worker_script(lab: Laboratory) -> None:

@@ -11,6 +11,17 @@ function setting(string $name): string
     return $value !== false ? $value : (string) ($_SERVER[$name] ?? throw new RuntimeException("$name is not set"));
 }
 
+/** Lets go of the database before a snapshot is taken of the process; whoever opens connections says how. */
+function release(?Closure $how = null): void
+{
+    static $known = null;
+    if ($how !== null) {
+        $known = $how;
+    } elseif ($known !== null) {
+        $known();
+    }
+}
+
 /** A new connection, or the process's persistent one. */
 function connect(): PDO
 {

@@ -19,5 +19,6 @@ $capsule->getDatabaseManager()->extend('lab', static function (array $config) us
 $capsule->addConnection(['driver' => 'lab', 'name' => 'lab'], 'lab');
 $capsule->getDatabaseManager()->setDefaultConnection('lab');
 $capsule->bootEloquent();
+release(static fn () => $capsule->getDatabaseManager()->purge());
 
 return static fn (int $id): ?array => User::query()->find($id, ['id', 'name', 'email', 'created_at'])?->attributesToArray();

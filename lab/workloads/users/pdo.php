@@ -3,8 +3,12 @@
 
 declare(strict_types=1);
 
-return static function (int $id): ?array {
-    static $database = null;
+$database = null;
+release(static function () use (&$database): void {
+    $database = null;
+});
+
+return static function (int $id) use (&$database): ?array {
     $database ??= connect();
     $statement = $database->prepare('SELECT id, name, email, created_at FROM users WHERE id = ?');
     $statement->bindValue(1, $id, PDO::PARAM_INT);

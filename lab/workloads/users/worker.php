@@ -11,6 +11,10 @@ $handler = static function () use ($answer): void {
         header("$name: $value");
     }
     echo $body;
+    if (isset($_SERVER['HAYATE_WARMUP'])) {
+        // No visitor: a snapshot follows, and processes cannot share a connection.
+        release();
+    }
 };
 while (hayate_handle_request($handler)) {
     /* until the server wants this worker to end */
