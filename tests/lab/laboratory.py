@@ -39,7 +39,7 @@ class Laboratory:
         """Adds an engine."""
         (self.data / "engines" / f"{name}.toml").write_text(text)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
         """Starts the command."""
         environment = {
             **os.environ,
@@ -53,7 +53,7 @@ class Laboratory:
             env=environment,
             text=True,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
         )
 
     def run(self, *arguments: str, status: int | None = 0) -> str:

@@ -80,7 +80,8 @@ def test_parts_of_each_kind(lab: Laboratory, results: Any) -> None:
     assert 0 < subject["saturation"]["limit"] <= 2100 and subject["saturation"]["conclusion"]
     for text in ["beside the published", "× what it stands on", "knee req/s", "const(100,500ms)"]:
         assert text in lab.printed
-    assert "a preset of this test" in lab.run("reproduce")
+    assert re.search(r"^3 parts, 5 measurements, about \d+ s$", lab.printed, re.M)
+    assert re.search(r"^small +about \d+ s +a preset of this test$", lab.run("reproduce"), re.M)
     assert "nginx, two ways" in lab.run("ladder")
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
+import os
+import pty
+import re
 
 from laboratory import SHORT, Laboratory
 
@@ -166,3 +170,24 @@ def test_an_engine_that_does_not_answer_is_asked_and_started_again(lab: Laborato
     assert deaf["start_up"] > 1 and not deaf["warnings"]
     warning = "at the first start late does not answer after 2 s; it was started again"
     assert late["warnings"] == [warning] and f"late: {warning}." in output
+
+
+def test_a_terminal_shows_what_runs_and_what_is_left(lab: Laboratory) -> None:
+    ours, theirs = pty.openpty()
+    process = lab.start("run", "status", "-e", "nginx-return-200", "-r", "2", "-c", "1", "-d", "1200ms", *SHORT,
+                        stderr=theirs)
+    os.close(theirs)
+    shown = ""
+    # The end of a terminal is an error to its reader.
+    with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:
+        while part := terminal.read(1000):
+            shown += part.decode()
+    assert process.communicate(timeout=30)[0] and process.returncode == 0
+    lines = shown.split("\r\n")
+    assert re.fullmatch(r'{"status":"OK"}: 1 engine, 2 rounds, about \d+ s', lines[0])
+    for number in (1, 2):
+        # What is left changes while a load runs, and the line gives way to the figures.
+        steps = lines[number].split("\r\x1b[K")
+        running = [step for step in steps if step.startswith(f"nginx-return-200, {number} of 2, ")]
+        assert len(running) >= 2 and all(step.endswith((" left", "nearly done")) for step in running), shown
+        assert re.match(rf"{number}/2  nginx-return-200 +[\d.]+ req/s", steps[-1]), shown
