@@ -44,7 +44,6 @@ static bool in_handler;
 /* When the request before was over. A rewind leaves it alone. */
 static uint64_t *over_at;
 static uint64_t rewind_ns;
-static HashTable *boot_shutdown_functions;
 /* A bail-out was caught while the request was being ended: the engine was unwound at a place where it usually ends. In
  * which step, NULL otherwise. */
 static const char *doubtful;
@@ -57,6 +56,12 @@ bool handle_reached(void)
 uint64_t handle_rewind_ns(void)
 {
 	return rewind_ns;
+}
+
+/* What a request leaves is put back when it is over, or ends with its process. */
+static bool rewinds(void)
+{
+	return reached && options.rewind != REWIND_OFF;
 }
 
 bool handle_warming(void)
@@ -97,6 +102,7 @@ static void start_modules(void)
 	for (int i = 0; i < PER_REQUEST_MODULES; i++) {
 		call_module(per_request_modules[i], true);
 	}
+	boot_restore_encodings();
 }
 
 static void shut_modules_down(void)
@@ -104,6 +110,7 @@ static void shut_modules_down(void)
 	for (int i = PER_REQUEST_MODULES - 1; i >= 0; i--) {
 		call_module(per_request_modules[i], false);
 	}
+	boot_restore_session_handlers();
 }
 
 static void drop_superglobals(void)
@@ -140,39 +147,19 @@ static void import_superglobals(void)
 	}
 }
 
-/*
- * What ini_set() changed while booting is the application's; what a request changes ends with the request. PHP restores
- * every changed setting to its original value, so the values at the end of the boot are made the original ones.
- */
-static void keep_boot_settings(void)
-{
-	if (EG(modified_ini_directives) == NULL) {
-		return;
-	}
-	zend_ini_entry *entry;
-	ZEND_HASH_MAP_FOREACH_PTR(EG(modified_ini_directives), entry)
-	{
-		/* The original value lives as long as the process; nothing refers to it any more. */
-		entry->modified = 0;
-		entry->orig_value = NULL;
-	}
-	ZEND_HASH_FOREACH_END();
-	zend_hash_destroy(EG(modified_ini_directives));
-	FREE_HASHTABLE(EG(modified_ini_directives));
-	EG(modified_ini_directives) = NULL;
-}
-
 /* What the boot left open that belongs to a request: its output layer, its headers. */
 static void end_boot(void)
 {
 	php_output_end_all();
 	php_output_deactivate();
+	boot_keep();
 	shut_modules_down();
+	call_module("mbstring", true);
+	boot_compare_encodings();
+	call_module("mbstring", false);
 	sapi_deactivate();
 	SG(request_info).path_translated = NULL;
-	boot_shutdown_functions = BG(user_shutdown_function_names);
-	BG(user_shutdown_function_names) = NULL;
-	keep_boot_settings();
+	boot_keep_settings();
 	booted = true;
 	if (options.rewind != REWIND_OFF && zygote_left_threads(1)) {
 		zygote_boot_again(HY_AGAIN_CLASSIC,
@@ -193,6 +180,9 @@ static void end_boot(void)
 static void begin_request(void)
 {
 	in_request = true;
+	if (rewinds()) {
+		boot_lend_shutdown_functions();
+	}
 	request_begin();
 	/* As php_request_startup(): what PHP finds wrong with a request is no fault of a line of the worker script. */
 	zend_execute_data *script = EG(current_execute_data);
@@ -251,7 +241,7 @@ static void end_request(void)
 	explain_handler_over();
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
 	step(php_call_shutdown_functions);
-	if (reached && options.rewind != REWIND_OFF) {
+	if (rewinds()) {
 		cleanup_destructors();
 	}
 	step(php_output_end_all);
@@ -265,7 +255,12 @@ static void end_request(void)
 		SG(request_info).request_body = NULL;
 	}
 	step(sapi_deactivate);
-	step(zend_ini_deactivate);
+	if (rewinds()) {
+		/* Settings are put back with the memory; the limit of a request is not one for releasing what it acquired. */
+		zend_set_memory_limit(SIZE_MAX >> 1);
+	} else {
+		step(zend_ini_deactivate);
+	}
 	php_clear_stat_cache(0, NULL, 0);
 	if (PG(last_error_message) != NULL) {
 		zend_string_release(PG(last_error_message));
@@ -421,6 +416,11 @@ static bool fork_for_requests(void)
 				_exit(FORKED_SERVED);
 			}
 			forked = true;
+			const char *wrong = rewind_forked();
+			if (wrong != NULL) {
+				log_format(HY_LOG_ERROR "%s, and requests must not share a position in it", wrong);
+				_exit(71);
+			}
 			opcache_after_fork();
 			snapshot_seed();
 			return true;
@@ -430,6 +430,7 @@ static bool fork_for_requests(void)
 			log_format(HY_LOG_ERROR "A process for the next request could not be forked: %s", strerror(errno));
 			_exit(71);
 		}
+		rewind_child_over();
 		if (WIFSIGNALED(status)) {
 			/* What killed it is what the pool has to hear of. */
 			signal(WTERMSIG(status), SIG_DFL);
@@ -462,6 +463,9 @@ static bool begin_work(void)
 		char why[512];
 		snprintf(why, sizeof why, "a fatal error struck at the end of a warm-up request (%s)", doubtful);
 		warmup_failed(why);
+	}
+	if (options.rewind != REWIND_OFF) {
+		boot_make_settings_modified();
 	}
 	if (!zygote_is_worker()) {
 		zygote_adopt();
@@ -572,7 +576,7 @@ PHP_FUNCTION(hayate_handle_request)
 	zend_execute_data *frame = EG(current_execute_data);
 	EG(current_execute_data) = NULL;
 	step(settle_exception);
-	if (!reached || options.rewind == REWIND_OFF) {
+	if (!rewinds()) {
 		end_request();
 	}
 	EG(current_execute_data) = frame;
@@ -586,8 +590,7 @@ leave:
 	leaving = true;
 	/* The script runs on to its end, as one that never served would: with an output layer and its shutdown functions.
 	 */
-	BG(user_shutdown_function_names) = boot_shutdown_functions;
-	boot_shutdown_functions = NULL;
+	boot_lend_shutdown_functions();
 	php_output_activate();
 	sapi_activate();
 	/* It has been shut down with the last request, and does not bear that twice: the script's end does it again. */

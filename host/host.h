@@ -7,6 +7,7 @@
  *   sapi.c      the SAPI module               request.c  request head → PHP
  *   output.c    PHP's output → response       functions.c  PHP functions
  *   user_ini.c  .user.ini                     opcache.c  what opcache needs of a SAPI it does not know
+ *   boot.c      what the boot set, for all requests
  *   ring.c      the shared memory             log.c      lines on standard error
  *   rewind/     rewinding a process           snapshot.c what PHP needs for it
  *   cleanup.c   the end of a rewound request  warmup.c   requests before the snapshot
@@ -94,6 +95,15 @@ bool handle_warming(void); /* the boot is over, and warm-up requests are being h
 void handle_script_over(bool fatal) __attribute__((noreturn));
 uint64_t handle_rewind_ns(void); /* what the rewind before this request took, clean-up included; 0: there was none */
 bool handle_leaving(void);       /* the script was told that there are no more requests */
+
+/* boot.c: what outlives the request in which the boot ran */
+void boot_keep(void);                     /* at the boot's end, before extensions are shut down for it */
+void boot_keep_settings(void);            /* after that */
+void boot_make_settings_modified(void);   /* when all that was made to look as in php.ini is over */
+void boot_restore_session_handlers(void); /* after each request shutdown of session */
+void boot_compare_encodings(void);       /* between request startup and shutdown of mbstring: what has to be restored */
+void boot_restore_encodings(void);       /* after each request startup of mbstring */
+void boot_lend_shutdown_functions(void); /* to the request, or script, that ends next */
 
 /* snapshot.c */
 struct snapshot_marks {

@@ -150,10 +150,11 @@ struct control {
 	int copy_of[MAX_FDS]; /* 0: none */
 	bool cloexec[MAX_FDS];
 	bool lost_fd[MAX_FDS]; /* closed or replaced since the point */
-	bool peer_fd[MAX_FDS]; /* a socket or pipe: using it cannot be taken back */
+	bool peer_fd[MAX_FDS]; /* a socket or pipe, or a queue of the kernel's: using it cannot be taken back */
+	int flags_of[MAX_FDS]; /* of its open file description */
 	bool held_fd[MAX_FDS]; /* a lock on it was held at the point */
 	bool lock_fd[MAX_FDS]; /* locked or unlocked since the point */
-	bool any_lost, any_lock;
+	bool any_lost, any_lock, any_flags;
 	struct rewind_range gaps[MAX_FDS / 2]; /* [start, end): numbers free at the point */
 	size_t gap_count;
 	struct {
@@ -209,6 +210,8 @@ void track_protect_all(void); /* what is neither unused nor hot */
 /* process.c */
 const char *process_note(void);
 void process_restore(void);
+bool process_own_files(void);
+void process_restore_flags(void);
 enum rewind_doubt process_doubt(void);
 
 #endif

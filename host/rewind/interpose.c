@@ -14,12 +14,15 @@
 #include <grp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/file.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/timerfd.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -325,9 +328,50 @@ EXPORT int fcntl(int fd, int command, ...)
 	if (command == F_SETLK || command == F_SETLKW || command == F_OFD_SETLK || command == F_OFD_SETLKW) {
 		locking(fd);
 	}
+	struct control *c = watching();
+	if ((command == F_SETFL || command == F_SETFD) && c != NULL) {
+		/* Perhaps through a duplicate: php://stderr is one of what all workers write to. */
+		c->any_flags = true;
+	}
 	return (int)syscall(SYS_fcntl, fd, command, with);
 }
 EXPORT int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl")));
+
+EXPORT int epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event)
+{
+	using(epoll);
+	return (int)syscall(SYS_epoll_ctl, epoll, operation, fd, event);
+}
+
+EXPORT int timerfd_settime(int fd, int flags, const struct itimerspec *to, struct itimerspec *before)
+{
+	using(fd);
+	return (int)syscall(SYS_timerfd_settime, fd, flags, to, before);
+}
+
+EXPORT int inotify_add_watch(int fd, const char *path, uint32_t mask)
+{
+	using(fd);
+	return (int)syscall(SYS_inotify_add_watch, fd, path, mask);
+}
+
+EXPORT int inotify_rm_watch(int fd, int watch)
+{
+	using(fd);
+	return (int)syscall(SYS_inotify_rm_watch, fd, watch);
+}
+
+EXPORT int connect(int fd, const struct sockaddr *to, socklen_t len)
+{
+	using(fd);
+	return (int)syscall(SYS_connect, fd, to, len);
+}
+
+EXPORT int shutdown(int fd, int how)
+{
+	using(fd);
+	return (int)syscall(SYS_shutdown, fd, how);
+}
 
 EXPORT ssize_t read(int fd, void *to, size_t len)
 {

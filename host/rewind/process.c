@@ -69,6 +69,28 @@ static bool holds_lock(int fd)
 	return strstr(text, "\nlock:") != NULL;
 }
 
+/*
+ * An epoll, timerfd, signalfd or inotify: what it was told, and what it has to tell, is kept by the kernel. An eventfd
+ * is left out, since those who wait for one do so by an epoll; and the caller's own is one.
+ */
+static bool is_kernel_queue(int fd, const struct stat *st)
+{
+	char path[64], name[64];
+	if ((st->st_mode & S_IFMT) != 0) {
+		return false;
+	}
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	long n = SYS4(SYS_readlinkat, AT_FDCWD, path, name, sizeof name - 1);
+	name[n > 0 ? n : 0] = '\0';
+	static const char *const queues[] = {"[eventpoll]", "[timerfd]", "[signalfd]", "inotify"};
+	for (size_t i = 0; i < sizeof queues / sizeof queues[0]; i++) {
+		if (strstr(name, queues[i]) != NULL) {
+			return true;
+		}
+	}
+	return false;
+}
+
 static bool too_high;
 
 static void know(int fd)
@@ -80,18 +102,19 @@ static void know(int fd)
 	}
 	c->known_fd[fd] = true;
 	c->cloexec[fd] = (SYS3(SYS_fcntl, fd, F_GETFD, 0) & FD_CLOEXEC) != 0;
+	c->flags_of[fd] = (int)SYS3(SYS_fcntl, fd, F_GETFL, 0);
 	struct stat st;
 	if (fstat(fd, &st) != 0) {
 		return;
 	}
 	/* Output and log go to whoever started us, and are meant to be used. */
 	c->held_fd[fd] = holds_lock(fd);
-	c->peer_fd[fd] = fd > STDERR_FILENO && (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode));
+	c->peer_fd[fd] = fd > STDERR_FILENO && (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode) || is_kernel_queue(fd, &st));
 	long at = SYS3(SYS_lseek, fd, 0, SEEK_CUR);
-	long flags = SYS3(SYS_fcntl, fd, F_GETFL, 0);
 	/* A memfd has no offset that anybody uses. */
 	bool has_offset = fd > STDERR_FILENO && SYS3(SYS_fcntl, fd, F_GET_SEALS, 0) < 0;
-	if (has_offset && S_ISREG(st.st_mode) && at >= 0 && !(flags & O_APPEND) && c->offset_count < MAX_FILES) {
+	bool file = (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) && !(c->flags_of[fd] & (O_APPEND | O_PATH));
+	if (has_offset && file && at >= 0 && c->offset_count < MAX_FILES) {
 		c->offsets[c->offset_count].fd = fd;
 		c->offsets[c->offset_count++].at = at;
 	}
@@ -161,7 +184,7 @@ const char *process_note(void)
 	memset(c->peer_fd, 0, sizeof c->peer_fd);
 	memset(c->held_fd, 0, sizeof c->held_fd);
 	memset(c->lock_fd, 0, sizeof c->lock_fd);
-	c->any_lock = false;
+	c->any_lock = c->any_flags = false;
 	c->offset_count = 0;
 	if (!each_descriptor(know)) {
 		return "/proc/self/fd cannot be read, or there are more than 1024 descriptors";
@@ -229,6 +252,43 @@ enum rewind_doubt process_doubt(void)
 	return REWIND_SURE;
 }
 
+void process_restore_flags(void)
+{
+	const struct control *c = rewind_control;
+	for (int fd = 0; fd < MAX_FDS; fd++) {
+		if (!c->known_fd[fd] || c->copy_of[fd] == 0) {
+			continue;
+		}
+		if (SYS3(SYS_fcntl, fd, F_GETFL, 0) != c->flags_of[fd]) {
+			SYS3(SYS_fcntl, fd, F_SETFL, c->flags_of[fd]);
+		}
+		if ((SYS3(SYS_fcntl, fd, F_GETFD, 0) & FD_CLOEXEC) != c->cloexec[fd]) {
+			SYS3(SYS_fcntl, fd, F_SETFD, c->cloexec[fd] ? FD_CLOEXEC : 0);
+		}
+	}
+}
+
+bool process_own_files(void)
+{
+	const struct control *c = rewind_control;
+	for (size_t i = 0; i < c->offset_count; i++) {
+		int fd = c->offsets[i].fd;
+		if (is_own(fd) || c->copy_of[fd] == 0) {
+			continue;
+		}
+		char path[64];
+		snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+		int flags = (c->flags_of[fd] & (O_ACCMODE | O_NONBLOCK | O_DIRECTORY)) | O_CLOEXEC;
+		long again = SYS4(SYS_openat, AT_FDCWD, path, flags, 0);
+		if (again < 0 || SYS3(SYS_lseek, again, c->offsets[i].at, SEEK_SET) < 0 ||
+		    SYS3(SYS_dup3, again, fd, c->cloexec[fd] ? O_CLOEXEC : 0) < 0) {
+			return false;
+		}
+		SYS1(SYS_close, again);
+	}
+	return true;
+}
+
 /* During the rollback. */
 void process_restore(void)
 {
@@ -259,6 +319,10 @@ void process_restore(void)
 			}
 		}
 		c->any_lock = false;
+	}
+	if (c->any_flags) {
+		c->any_flags = false;
+		process_restore_flags();
 	}
 	for (size_t i = 0; i < c->offset_count; i++) {
 		SYS3(SYS_lseek, c->offsets[i].fd, c->offsets[i].at, SEEK_SET);

@@ -359,6 +359,16 @@ const char *rewind_watch(void)
 	return wrong;
 }
 
+const char *rewind_forked(void)
+{
+	return process_own_files() ? NULL : "a file that the boot opened cannot be opened again";
+}
+
+void rewind_child_over(void)
+{
+	process_restore_flags();
+}
+
 const char *rewind_error(void)
 {
 	return rewind_control->error;

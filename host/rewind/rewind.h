@@ -96,6 +96,12 @@ const char *rewind_error(void);
 /* Notes what the process has now, for rewind_doubt() in it and in processes forked from it. NULL, or what failed. */
 const char *rewind_watch(void);
 
+/* In a child forked after that: positions, locks and flags of files are its own, no longer its parent's. NULL, or what
+ * failed. */
+const char *rewind_forked(void);
+/* In the parent, when that child has ended: puts back flags of what the two did share. */
+void rewind_child_over(void);
+
 /* To be asked after everything the work acquired was released and before rewind_back(). */
 enum rewind_doubt rewind_doubt(void);
 

@@ -138,8 +138,8 @@ static void describe_fds(char *to)
 			continue;
 		}
 		bool file = fd != 2 && S_ISREG(st.st_mode) && st.st_size == 10000;
-		len += (size_t)snprintf(to + len, TEXT - len, "%d %lx:%lx at %ld flags %d\n", fd, st.st_dev, st.st_ino,
-		                        file ? (long)lseek(fd, 0, SEEK_CUR) : 0L, fcntl(fd, F_GETFD));
+		len += (size_t)snprintf(to + len, TEXT - len, "%d %lx:%lx at %ld flags %d %x\n", fd, st.st_dev, st.st_ino,
+		                        file ? (long)lseek(fd, 0, SEEK_CUR) : 0L, fcntl(fd, F_GETFD), fcntl(fd, F_GETFL));
 	}
 }
 
@@ -257,17 +257,17 @@ static void write_somewhere(void)
 
 static void one_step(void)
 {
-	static const char *const names[] = {"write",       "write",         "write",
-	                                    "malloc",      "free",          "big malloc",
-	                                    "map",         "unmap own",     "unmap of snapshot",
-	                                    "stack",       "open",          "close of snapshot",
-	                                    "dup2",        "read",          "chdir",
-	                                    "umask",       "mask",          "action",
-	                                    "environment", "locale",        "dlopen",
-	                                    "thread",      "child",         "discard",
-	                                    "remap",       "stream",        "timer",
-	                                    "rounding",    "iconv",         "thread local",
-	                                    "directory",   "unwritten zero"};
+	static const char *const names[] = {"write",        "write",       "write",
+	                                    "malloc",       "free",        "big malloc",
+	                                    "map",          "unmap own",   "unmap of snapshot",
+	                                    "stack",        "open",        "close of snapshot",
+	                                    "dup2",         "read",        "chdir",
+	                                    "flags",        "umask",       "mask",
+	                                    "action",       "environment", "locale",
+	                                    "dlopen",       "thread",      "child",
+	                                    "discard",      "remap",       "stream",
+	                                    "timer",        "rounding",    "iconv",
+	                                    "thread local", "directory",   "unwritten zero"};
 	size_t which = below(sizeof names / sizeof names[0]);
 	snprintf(test->last, sizeof test->last, "%s", names[which]);
 	const char *name = names[which];
@@ -324,6 +324,9 @@ static void one_step(void)
 		if (chdir("/") != 0) {
 			statics[2]++;
 		}
+	} else if (strcmp(name, "flags") == 0) {
+		fcntl(files[below(FILES)], F_SETFL, (long)(below(2) ? O_NONBLOCK : O_APPEND));
+		fcntl(files[below(FILES)], F_SETFD, (long)below(2));
 	} else if (strcmp(name, "umask") == 0) {
 		umask((mode_t)below(0777));
 	} else if (strcmp(name, "mask") == 0) {

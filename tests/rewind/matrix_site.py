@@ -70,8 +70,6 @@ RETIRING = {
 }
 #: Kinds whose answer differs from php-fpm's: status, body, witnesses.
 DIFFERENT = {
-    # What the boot has set is a setting's original value in worker mode.
-    "ini_restore": (200, b"boot", "sd"),
     # Memory of the boot is not unmapped before the request's end; php-fpm crashes.
     "ffi_unmaps_the_boot": (200, b"0", "sd"),
 }

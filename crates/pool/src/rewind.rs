@@ -114,7 +114,8 @@ pub const DOUBTS: [Doubt; 10] = [
         retired: HY_RETIRED_REWIND_THREADS,
         label: "rewind_threads",
         what: "a thread that the request started still ran at its end",
-        remedy: "wait for it before the request ends; with curl, let transfers finish or close their handles",
+        remedy: "wait for it before the request ends; with curl, let transfers finish or close their handles; for libraries \
+                 that compute in parallel set OMP_NUM_THREADS=1 in the application's environment",
     },
     Doubt {
         retired: HY_RETIRED_REWIND_MAPPINGS,
@@ -131,7 +132,7 @@ pub const DOUBTS: [Doubt; 10] = [
     Doubt {
         retired: HY_RETIRED_REWIND_CONNECTION,
         label: "rewind_connection",
-        what: "the request used a connection that the boot had opened",
+        what: "the request used a connection, or an event loop, that the boot had opened",
         remedy: "open database and cache connections lazily, in the request that uses them",
     },
     Doubt {

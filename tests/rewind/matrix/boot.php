@@ -100,6 +100,8 @@ final class Boot
     public $memory;
     public SplFileObject $lines;
     public DirectoryIterator $files;
+    /** Longer than what PHP reads ahead. */
+    public $long;
     public SplObjectStorage $storage;
     public WeakMap $weak;
     public WeakReference $reference;
@@ -140,6 +142,13 @@ final class Boot
         $this->lines->fgets();
         $this->files = new DirectoryIterator($files);
         $this->files->next();
+        $long = "$dir/long";
+        if (!is_file($long)) {
+            file_put_contents("$long." . getmypid(), implode("\n", range(1, 20000)));
+            rename("$long." . getmypid(), $long);
+        }
+        $this->long = fopen($long, 'r');
+        fread($this->long, 10);
         $this->storage = new SplObjectStorage();
         $this->storage[$this->tree] = 'tree';
         $this->weak = new WeakMap();
@@ -230,6 +239,7 @@ final class Boot
             'directory' => fn() => is_resource($this->directory) ? readdir($this->directory) : 'closed',
             'memory' => fn() => [stream_get_contents($this->memory, null, 0), ftell($this->memory)],
             'lines' => fn() => [$this->lines->ftell(), $this->lines->fgets()],
+            'long' => fn() => [ftell($this->long), md5((string) fread($this->long, 40000)), stream_get_meta_data($this->long)['blocked']],
             'files' => fn() => [$this->files->key(), $this->files->getFilename()],
             'storage' => fn() => [$this->storage->count(), $this->storage[$this->tree] ?? null],
             'weak' => fn() => [count($this->weak), $this->weak[$this->tree] ?? null, $this->reference->get() === $this->tree],

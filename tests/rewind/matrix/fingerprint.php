@@ -100,6 +100,10 @@ final class Fingerprint
             'limits' => static fn() => posix_getrlimit(),
             'group' => static fn() => [posix_getpgrp() === getmypid(), posix_getsid(0) === getmypid()],
             'descriptors' => static fn() => self::descriptors(),
+            'flags' => static fn() => array_map(
+                static fn(int $fd): string => preg_replace('/^(?!flags).*\n/m', '', (string) @file_get_contents("/proc/self/fdinfo/$fd")),
+                array_filter(array_keys(self::descriptors()), static fn(int $fd): bool => $fd < 3 || $fd > 6),
+            ),
             'opcache' => static fn() => opcache_get_status(false)['opcache_enabled'] ?? false,
         ];
         foreach (Boot::$it->look() as $name => $look) {

@@ -116,6 +116,17 @@ return [
         ftruncate($boot->memory, 2);
         fwrite($boot->memory, 'changed');
     },
+    'long_boot_file_read_on' => static function (Boot $boot): void {
+        echo strlen(stream_get_contents($boot->long));
+        flock($boot->long, LOCK_SH);
+    },
+    'boot_file_unblocked' => static function (Boot $boot): void {
+        echo json_encode(stream_set_blocking($boot->long, false));
+    },
+    'log_unblocked' => static function (): void {
+        /* A duplicate of what all workers write their log to. */
+        echo json_encode(stream_set_blocking(fopen('php://stderr', 'w'), false));
+    },
     'boot_file_closed' => static function (Boot $boot): void {
         fclose($boot->file);
         $GLOBALS['taken'] = fopen('/dev/null', 'w');
@@ -207,7 +218,7 @@ return [
     },
     'process_unread' => static function (): void {
         $GLOBALS['pipe'] = popen('echo unread', 'r');
-        $GLOBALS['process'] = proc_open(['/bin/cat'], [['pipe', 'r'], ['pipe', 'w']], $GLOBALS['pipes']);
+        $GLOBALS['process'] = proc_open(['/bin/sh', '-c', 'cat; exec sleep 1'], [['pipe', 'r'], ['pipe', 'w']], $GLOBALS['pipes']);
         fwrite($GLOBALS['pipes'][0], 'x');
         echo fread($GLOBALS['pipes'][1], 1);
     },
