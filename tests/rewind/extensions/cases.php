@@ -191,6 +191,8 @@ return [
         $oauth->setTimestamp('1');
         return $oauth->getRequestHeader('GET', 'http://a/b') . oauth_urlencode('ä');
     }],
+    // Their coroutines and servers refuse any SAPI but the command line's.
+    'openswoole' => [['openswoole'], $nothing, fn () => OpenSwoole\Util::getVersion()],
     'odbc' => [['odbc', 'pdo_odbc'], $nothing, function () use ($odbc) {
         $result = odbc_exec(odbc_connect("$odbc/1", '', ''), 'select 1+1');
         odbc_fetch_row($result);
@@ -248,6 +250,7 @@ return [
     }],
     'ssh2' => [['ssh2'], $nothing, fn () => json_encode(@ssh2_connect('127.0.0.1', 1))],
     'stomp' => [['stomp'], $nothing, fn () => $refused(fn () => new Stomp('tcp://127.0.0.1:1'))],
+    'swoole' => [['swoole'], $nothing, fn () => swoole_version()],
     'tideways' => [['tideways_xhprof'], $nothing, function () {
         tideways_xhprof_enable(TIDEWAYS_XHPROF_FLAGS_MEMORY); // left on
         return 'on';
