@@ -33,7 +33,7 @@ enum hy_retired worker_after_request(void)
 	struct hy_worker *record = hy_ring_record();
 	uint64_t served = record->requests;
 	/* Without a limit it is measured now and then, for `hayate status`: reading it costs a microsecond or two. */
-	if (options.max_memory != 0 || (served & 127) == 1) {
+	if (options.max_memory != 0 || (served & 127) < 2) {
 		uint64_t memory = private_memory();
 		__atomic_store_n(&record->memory, memory, __ATOMIC_RELAXED);
 		if (options.max_memory != 0 && memory > options.max_memory) {

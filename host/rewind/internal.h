@@ -61,6 +61,7 @@ struct region {
 #define MAX_MAPPINGS 4096
 #define MAX_FDS 1024
 #define MAX_FILES 256
+#define MAX_UNDO 64
 #define MAX_SIGNALS 64
 /* Copies of descriptors, and our own, have numbers from here on: above most that the work uses, and below 64. A rewind
  * closes whatever has a number that was free, and the kernel looks at each one up to the size of its table: 64 at
@@ -155,6 +156,12 @@ struct control {
 	bool held_fd[MAX_FDS]; /* a lock on it was held at the point */
 	bool lock_fd[MAX_FDS]; /* locked or unlocked since the point */
 	bool any_lost, any_lock, any_flags;
+	/* What the kernel would undo if the process ended (semop(2), SEM_UNDO): sums since the point. */
+	struct {
+		int set;
+		short number, sum;
+	} undo[MAX_UNDO];
+	size_t undo_count;
 	struct rewind_range gaps[MAX_FDS / 2]; /* [start, end): numbers free at the point */
 	size_t gap_count;
 	struct {

@@ -19,6 +19,7 @@
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/sem.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -432,6 +433,47 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
 	using(fd);
 	return syscall(SYS_sendmsg, fd, message, flags);
+}
+
+/* System V semaphores: one that a request holds is given back, as by the kernel at the end of a process. */
+
+static void note_undo(int set, const struct sembuf *operations, size_t count)
+{
+	struct control *c = watching();
+	for (size_t n = 0; c != NULL && n < count; n++) {
+		if (!(operations[n].sem_flg & SEM_UNDO) || operations[n].sem_op == 0) {
+			continue;
+		}
+		size_t i = 0;
+		while (i < c->undo_count && (c->undo[i].set != set || c->undo[i].number != (short)operations[n].sem_num)) {
+			i++;
+		}
+		if (i == MAX_UNDO) {
+			c->doubt = REWIND_PROCESS;
+			return;
+		}
+		if (i == c->undo_count) {
+			c->undo_count++;
+			c->undo[i].set = set;
+			c->undo[i].number = (short)operations[n].sem_num;
+			c->undo[i].sum = 0;
+		}
+		c->undo[i].sum = (short)(c->undo[i].sum + operations[n].sem_op);
+	}
+}
+
+EXPORT int semtimedop(int set, struct sembuf *operations, size_t count, const struct timespec *timeout)
+{
+	int result = (int)syscall(SYS_semtimedop, set, operations, count, timeout);
+	if (result == 0) {
+		note_undo(set, operations, count);
+	}
+	return result;
+}
+
+EXPORT int semop(int set, struct sembuf *operations, size_t count)
+{
+	return semtimedop(set, operations, count, NULL);
 }
 
 /* Working directory, umask. */

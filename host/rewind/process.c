@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/sem.h>
 #include <sys/single_threaded.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -200,6 +201,7 @@ const char *process_note(void)
 	}
 	c->single_threaded = __libc_single_threaded;
 	c->actions_changed = 0;
+	c->undo_count = 0;
 	c->directory_changed = c->umask_changed = false;
 	c->timers_set = 0;
 	unsigned long long counts[2] = {0, 0};
@@ -326,6 +328,17 @@ void process_restore(void)
 	}
 	for (size_t i = 0; i < c->offset_count; i++) {
 		SYS3(SYS_lseek, c->offsets[i].fd, c->offsets[i].at, SEEK_SET);
+	}
+	while (c->undo_count > 0) {
+		c->undo_count--;
+		short sum = c->undo[c->undo_count].sum;
+		if (sum != 0) {
+			/* It fails when the set is gone, or was taken by others meanwhile: then there is nothing to undo. */
+			struct sembuf back = {.sem_num = (unsigned short)c->undo[c->undo_count].number,
+			                      .sem_op = (short)-sum,
+			                      .sem_flg = SEM_UNDO | IPC_NOWAIT};
+			SYS3(SYS_semop, c->undo[c->undo_count].set, &back, 1);
+		}
 	}
 	if (c->directory_changed) {
 		c->directory_changed = false;

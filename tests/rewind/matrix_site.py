@@ -15,6 +15,7 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
 import threading
 import time
 from collections.abc import Sequence
@@ -172,6 +173,8 @@ class MatrixSite:
         return Player(server, scratch)
 
     def remove(self) -> None:
+        # The one of Boot::$semaphore.
+        subprocess.run(["ipcrm", "-S", "0x4d5b0001"], check=False, capture_output=True)
         shutil.rmtree(self.dir, ignore_errors=True)
 
 

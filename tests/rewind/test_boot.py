@@ -53,6 +53,25 @@ def test_the_boots_shutdown_functions_run_at_the_end_where_state_is_kept() -> No
         assert sessions in body, "its handler of sessions is there"
 
 
+LOG = """<?php
+while (hayate_handle_request(function () {
+    preg_match('/^flags:\\s*(\\d+)/m', file_get_contents('/proc/self/fdinfo/2'), $found);
+    stream_set_blocking(fopen('php://stderr', 'w'), false);
+    echo octdec($found[1]) & 04000;
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_what_all_workers_log_to_stays_blocking(rewind: str, tmp_path: pathlib.Path) -> None:
+    """php://stderr is a duplicate of it: flags are shared, and lines would be lost while the log is slow."""
+    (tmp_path / "worker.php").write_text(LOG)
+    args = ["--rewind", rewind, "--warmup", "off"]
+    with Hayate(tmp_path, worker=tmp_path / "worker.php", workers=1, args=args) as hayate:
+        assert [requests.get(hayate.url, timeout=10).text for _ in range(3)] == ["0", "0", "0"]
+
+
 EVENTS = """<?php
 $libc = FFI::cdef('
     int epoll_create1(int); int epoll_ctl(int, int, int, void *); int timerfd_create(int, int);

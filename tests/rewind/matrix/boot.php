@@ -100,6 +100,7 @@ final class Boot
     public $memory;
     public SplFileObject $lines;
     public DirectoryIterator $files;
+    public SysvSemaphore $semaphore;
     /** Longer than what PHP reads ahead. */
     public $long;
     public SplObjectStorage $storage;
@@ -142,6 +143,7 @@ final class Boot
         $this->lines->fgets();
         $this->files = new DirectoryIterator($files);
         $this->files->next();
+        $this->semaphore = sem_get(0x4d5b0001);
         $long = "$dir/long";
         if (!is_file($long)) {
             file_put_contents("$long." . getmypid(), implode("\n", range(1, 20000)));
@@ -239,6 +241,7 @@ final class Boot
             'directory' => fn() => is_resource($this->directory) ? readdir($this->directory) : 'closed',
             'memory' => fn() => [stream_get_contents($this->memory, null, 0), ftell($this->memory)],
             'lines' => fn() => [$this->lines->ftell(), $this->lines->fgets()],
+            'semaphore' => fn() => sem_acquire($this->semaphore) && sem_release($this->semaphore),
             'long' => fn() => [ftell($this->long), md5((string) fread($this->long, 40000)), stream_get_meta_data($this->long)['blocked']],
             'files' => fn() => [$this->files->key(), $this->files->getFilename()],
             'storage' => fn() => [$this->storage->count(), $this->storage[$this->tree] ?? null],

@@ -102,7 +102,7 @@ final class Fingerprint
             'descriptors' => static fn() => self::descriptors(),
             'flags' => static fn() => array_map(
                 static fn(int $fd): string => preg_replace('/^(?!flags).*\n/m', '', (string) @file_get_contents("/proc/self/fdinfo/$fd")),
-                array_filter(array_keys(self::descriptors()), static fn(int $fd): bool => $fd < 3 || $fd > 6),
+                array_filter(array_keys(self::descriptors()), static fn(int $fd): bool => $fd > 6),
             ),
             'opcache' => static fn() => opcache_get_status(false)['opcache_enabled'] ?? false,
         ];

@@ -120,12 +120,15 @@ return [
         echo strlen(stream_get_contents($boot->long));
         flock($boot->long, LOCK_SH);
     },
+    'boot_semaphore_held' => static function (Boot $boot): void {
+        echo json_encode(sem_acquire($boot->semaphore));
+    },
+    'boot_semaphore_held_then_fatal' => static function (Boot $boot): void {
+        sem_acquire($boot->semaphore);
+        undefined_function();
+    },
     'boot_file_unblocked' => static function (Boot $boot): void {
         echo json_encode(stream_set_blocking($boot->long, false));
-    },
-    'log_unblocked' => static function (): void {
-        /* A duplicate of what all workers write their log to. */
-        echo json_encode(stream_set_blocking(fopen('php://stderr', 'w'), false));
     },
     'boot_file_closed' => static function (Boot $boot): void {
         fclose($boot->file);
