@@ -33,7 +33,7 @@ engine = "php-s"
 
 
 def test_a_regression_that_is_real_is_found_and_ends_with_1(lab: Laboratory) -> None:
-    for name, nap in {"before": 5000, "again": 5000, "slower": 10000}.items():
+    for name, nap in {"before": 5000, "again": 5000, "slower": 20000}.items():
         add_nap(lab, nap)
         lab.run("run", "nap", "-e", "php-fpm", "-r", "3", *SHORT, "--json", f"{name}.json")
     same = ["-m", "rate,p50", "--threshold", "40"]
@@ -44,9 +44,9 @@ def test_a_regression_that_is_real_is_found_and_ends_with_1(lab: Laboratory) -> 
     assert "2 worse, 0 better" in output and "WORSE" in output
     changes = {change["what"]: change for change in json.loads(
         lab.run("compare", "before.json", "slower.json", "--json", "-m", "rate,p50", status=1))["changes"]}
-    # Twice the nap: half the rate, twice the latency.
+    # Four times the nap: a quarter of the rate, four times the latency; a busy machine adds its noise.
     rate = next(change for what, change in changes.items() if "req" in what.lower() or "rate" in what.lower())
-    assert rate["verdict"] == "worse" and 0.3 < rate["ratio"] < 0.7
+    assert rate["verdict"] == "worse" and 0.1 < rate["ratio"] < 0.5
     assert rate["low"] < rate["ratio"] < rate["high"] < 1
 
     assert "2 better" in lab.run("compare", "slower.json", "before.json", *same)
