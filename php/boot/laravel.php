@@ -17,7 +17,6 @@ declare(strict_types=1);
 
 use Illuminate\Contracts\Foundation\Application;
 use Illuminate\Contracts\Http\Kernel;
-use Illuminate\Foundation\Bootstrap\HandleExceptions;
 use Illuminate\Foundation\Bootstrap\LoadConfiguration;
 use Illuminate\Foundation\Bootstrap\SetRequestForConsole;
 use Illuminate\Http\Request;
@@ -82,16 +81,12 @@ define('LARAVEL_START', microtime(true));
     $server = array_diff_key($_SERVER, $given['server']);
     $env = array_diff_key($_ENV, $given['env']);
     $maintenance = $root.'/storage/framework/maintenance.php';
-    $warmed = $again = false;
+    $warmed = false;
 
-    $handler = static function () use (&$kernel, &$warmed, &$again, $server, $env, $maintenance): void {
+    $handler = static function () use (&$kernel, &$warmed, $server, $env, $maintenance): void {
         $warmed = isset($_SERVER['HAYATE_WARMUP']);
         $_SERVER += $server;
         $_ENV += $env;
-        if (!$again) {
-            // The shutdown function that shows fatal errors: what the first boot has registered is for its own end.
-            (new HandleExceptions())->bootstrap($kernel->getApplication());
-        }
         // Written by `artisan down`: it answers and exits, or lets those through who may pass.
         if (is_file($maintenance)) {
             require $maintenance;
@@ -106,7 +101,6 @@ define('LARAVEL_START', microtime(true));
         if ($warmed) {
             try {
                 $close($kernel->getApplication());
-                $again = true;
                 $kernel = $boot();
             } catch (Throwable $error) {
                 set_exception_handler(null);
