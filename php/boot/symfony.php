@@ -77,14 +77,10 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
     $warmed = false;
     $services = new SymfonyServices();
 
-    $handler = static function () use (&$kernel, &$warmed, $server, $env, $errors): void {
+    $handler = static function () use (&$kernel, &$warmed, $server, $env): void {
         $warmed = isset($_SERVER['HAYATE_WARMUP']);
         $_SERVER += $server;
         $_ENV += $env;
-        if (null !== $errors) {
-            // What the boot registered is for its own end; a fatal error of a request gets Symfony's error page, too.
-            register_shutdown_function([ErrorHandler::class, 'handleFatalError']);
-        }
         $request = Request::createFromGlobals();
         $response = $kernel->handle($request);
         $response->send();
