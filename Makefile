@@ -30,11 +30,16 @@ setup: ## Install what building needs and is missing (apt, sudo)
 setup-test:
 	@scripts/setup --test
 
-test: setup-test build ## Everything CI runs: formatting, lints, unit tests, then the servers from outside
+test: reachable setup-test build ## Everything CI runs: formatting, lints, unit tests, then the servers from outside
 	$(MAKE) lint check-docs
 	$(CARGO) test --workspace --locked
 	$(MAKE) -C host PHP=$(PHP) test
 	HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) -m pytest tests -q
+
+# The tests of root run servers as www-data; /root is closed to it.
+reachable:
+	@[ "$$(id -u)" != 0 ] || setpriv --reuid=www-data --regid=www-data --clear-groups test -r $(CURDIR)/Makefile || \
+		{ echo 'www-data, as whom tests run servers when they are run by root, cannot read $(CURDIR): clone it elsewhere, below /srv for instance' >&2; exit 1; }
 
 lint: ## Formatting and lints, warnings are errors
 	$(CARGO) fmt --all --check
@@ -98,4 +103,4 @@ clean: ## Remove what was built
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-.PHONY: build run setup setup-test test lint check-docs conformance bench docs install clean help
+.PHONY: build run setup setup-test reachable test lint check-docs conformance bench docs install clean help
