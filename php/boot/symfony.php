@@ -104,11 +104,7 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
             $services->observe($inner->getContainer());
             $handleErrors();
             $renew();
-            try {
-                $services->make($inner->getContainer());
-            } catch (\Throwable $error) {
-                error_log('Each request makes all of its services by itself: '.$error->getMessage());
-                $services = new SymfonyServices(false);
+            if (!$services->make($inner->getContainer())) {
                 $renew();
             }
         } catch (\Throwable $error) {

@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace Hayate\Boot;
 
-use Psr\Container\ContainerInterface;
+use Symfony\Component\DependencyInjection\ContainerInterface;
 use Symfony\Component\EventDispatcher\EventDispatcher;
 
 /**
@@ -36,17 +36,43 @@ final class SymfonyServices
     /** @var array<class-string, bool> */
     private array $trusted = [];
 
-    public function __construct(private bool $enabled = true)
-    {
-    }
+    private bool $enabled = true;
 
     /** Looks at what a request has made. */
     public function observe(ContainerInterface $container): void
     {
-        $dispatcher = $container->get('event_dispatcher');
-        if (!$this->enabled || EventDispatcher::class !== \get_class($dispatcher)) {
-            return;
+        $this->attempt(function () use ($container): void {
+            $dispatcher = $container->get('event_dispatcher');
+            if (EventDispatcher::class === \get_class($dispatcher)) {
+                $this->look($container, $dispatcher);
+            }
+        });
+    }
+
+    /** Makes them in a container that has handled nothing. False: it is in doubt now, and this object makes no more. */
+    public function make(ContainerInterface $container): bool
+    {
+        return $this->attempt(fn () => $this->makeAll($container));
+    }
+
+    /** What goes wrong here costs time, no more. */
+    private function attempt(callable $work): bool
+    {
+        try {
+            if ($this->enabled) {
+                $work();
+            }
+
+            return true;
+        } catch (\Throwable $error) {
+            error_log('Each request makes all of its services by itself: '.$error->getMessage());
+
+            return $this->enabled = false;
         }
+    }
+
+    private function look(ContainerInterface $container, EventDispatcher $dispatcher): void
+    {
         $made = [];
         foreach (self::listeners($dispatcher) as [$event, $priority, $place, $listener]) {
             if (!$listener instanceof \Closure) {
@@ -67,12 +93,8 @@ final class SymfonyServices
         }
     }
 
-    /**
-     * Makes them in a container that has handled nothing.
-     *
-     * @throws \LogicException when this container is made otherwise than the one that was looked at
-     */
-    public function make(ContainerInterface $container): void
+    /** @throws \LogicException when this container is made otherwise than the one that was looked at */
+    private function makeAll(ContainerInterface $container): void
     {
         if ($this->twig) {
             $container->get(self::TWIG);

@@ -87,3 +87,20 @@ def test_what_is_there_before_answers_as_ever(served: tuple[Hayate, bool]) -> No
     (app,) = server.status()["apps"]
     assert sum(app["restarts"].values()) == 0 and app["rewind"]["rewinds"] > 0
     assert "makes all of its services by itself" not in server.log()
+
+
+def test_a_container_that_cannot_be_followed_costs_time_only() -> None:
+    directory = temporary_directory("symfony")
+    try:
+        made = site(directory, extension=False)
+        made.env["LATE_LISTENER"] = "1"
+        with sites.server("rewind", made, workers=1, warmup=("/winds", "/json")) as server:
+            answer = get(server.url, "one.example.org")
+            assert answer.status_code == 200 and "<h1>Winds</h1>" in answer.text
+            assert answer.headers["X-Host"] == "one.example.org"
+            assert answer.headers["X-Before"] == LISTENERS + "ResponseListener", "its own, of this request"
+            assert server.log().count("Each request makes all of its services by itself") == 1
+            (app,) = server.status()["apps"]
+            assert app["rewind"]["rewinds"] > 0 and app["fallback"] is None
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -9,6 +9,7 @@ use Symfony\Component\EventDispatcher\EventSubscriberInterface;
 use Symfony\Component\HttpFoundation\RequestStack;
 use Symfony\Component\HttpKernel\Event\RequestEvent;
 use Symfony\Component\HttpKernel\Event\ResponseEvent;
+use Symfony\Component\HttpKernel\EventListener\ResponseListener;
 use Symfony\Component\HttpKernel\KernelEvents;
 
 /** Its constructor looks for the request and the time, as no service should and many do. */
@@ -32,6 +33,9 @@ final class FromRequest implements EventSubscriberInterface
     /** Before any other listener: which of them there are already. */
     public function onRequest(RequestEvent $event, string $name, EventDispatcher $dispatcher): void
     {
+        if (getenv('LATE_LISTENER')) {
+            $dispatcher->addListener(KernelEvents::RESPONSE, [new ResponseListener('UTF-8'), 'onKernelResponse'], 7);
+        }
         $all = \Closure::bind(fn () => $this->listeners, $dispatcher, EventDispatcher::class)();
         array_walk_recursive($all, function ($listener): void {
             if (\is_object($listener) && !$listener instanceof \Closure && $this !== $listener) {
