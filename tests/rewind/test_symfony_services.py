@@ -99,6 +99,7 @@ def test_a_container_that_cannot_be_followed_costs_time_only() -> None:
             assert answer.status_code == 200 and "<h1>Winds</h1>" in answer.text
             assert answer.headers["X-Host"] == "one.example.org"
             assert answer.headers["X-Before"] == LISTENERS + "ResponseListener", "its own, of this request"
+            assert get(server.url, "two.example.org").headers["X-Host"] == "two.example.org"
             assert server.log().count("Each request makes all of its services by itself") == 1
             (app,) = server.status()["apps"]
             assert app["rewind"]["rewinds"] > 0 and app["fallback"] is None
