@@ -66,17 +66,19 @@ def test_an_engine_that_answers_wrongly_now_is_a_regression(lab: Laboratory) -> 
 
 def test_the_limit_of_two_workers_that_sleep(lab: Laboratory) -> None:
     add_nap(lab)
-    output = lab.run("saturate", "nap", "-e", "php-fpm", "--step", "400ms", "--warm-up", "0.2s", "--workers", "2",
-                     "--json", "results.json")
-    subject = lab.results()["parts"][0]["subjects"][0]
-    found = subject["saturation"]
-    # Two workers, 5 ms each: 400 a second, and less for what PHP, and others on this machine, do besides.
-    assert 200 < found["limit"] <= 408, found
-    assert 160 < found["failed_at"] < 600 and 20 < found["knee"] <= found["failed_at"]
-    # Others may have had the processors: then it says so instead.
-    if "others had" not in output:
-        assert found["exhausted"] == ["workers"], found
-        assert "all 2 workers were occupied" in output
+    # Where others had the processors it says so, or that the generator had too little; one run in three has them.
+    for _ in range(3):
+        output = lab.run("saturate", "nap", "-e", "php-fpm", "--step", "400ms", "--warm-up", "0.2s", "--workers", "2",
+                         "--json", "results.json")
+        subject = lab.results()["parts"][0]["subjects"][0]
+        found = subject["saturation"]
+        # Two workers, 5 ms each: 400 a second, and less for what PHP, and others on this machine, do besides.
+        assert 200 < found["limit"] <= 408, found
+        assert 160 < found["failed_at"] < 600 and 20 < found["knee"] <= found["failed_at"]
+        if found["exhausted"] == ["workers"]:
+            break
+    assert found["exhausted"] == ["workers"], found
+    assert "all 2 workers were occupied" in output
     assert len(subject["measurements"]) >= 8
 
 
