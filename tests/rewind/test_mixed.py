@@ -28,8 +28,8 @@ SELDOM = 0.03
 #: Of the requests in the part with all kinds, those after which a worker is replaced. With one in five Hayate would
 #: give up rewinding.
 HOSTILE_SHARE = 0.02
-#: What the private memory of workers may grow by, the largest and each on average, between a third and two thirds of the run: pages that were not touched
-#: before. In a long run all have been.
+#: What the private memory of workers may grow by, the largest and each on average, between a third and two thirds of
+#: the run: pages that were not touched before. In a long run all have been.
 GROWTH_KIB = 2048 if REQUESTS > 10_000 else 16384
 MAPPINGS_GROWTH = 8
 
