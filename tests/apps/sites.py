@@ -80,6 +80,14 @@ def symfony(directory: pathlib.Path) -> Site:
     return site
 
 
+def rebuild_symfony(site: Site) -> None:
+    """After a change of its code: what `symfony` has built, built anew."""
+    for part in ("cache", "classes.php"):
+        path = site.var / part
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    site.run("bin/build")
+
+
 def laravel(directory: pathlib.Path) -> Site:
     """The Laravel application with its .env, its database filled and its caches made."""
     storage = ["app/public", "framework/cache/data", "framework/sessions", "framework/views", "logs"]

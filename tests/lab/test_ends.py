@@ -57,6 +57,15 @@ def test_an_end_by_the_user_keeps_what_there_is(lab: Laboratory, end: signal.Sig
     assert not lab.left()
 
 
+def interrupt_under_load(lab: Laboratory, process: subprocess.Popen[str]) -> str:
+    """What it says on standard error when it is interrupted while the next engine is under load."""
+    assert wait_until(lambda: any("--duration 60000ms" in process for process in lab.processes()), 20, 0.1)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=30)
+    assert process.returncode == 130, output + errors
+    return errors
+
+
 def test_nothing_survives_a_crash_of_the_lab(lab: Laboratory) -> None:
     process = loading(lab, "php-fpm")
     try:
@@ -79,12 +88,9 @@ def test_nothing_survives_the_end_of_a_guard(lab: Laboratory) -> None:
         # The lab finds out at once; the other engine's minute is not waited for.
         assert wait_until(lambda: guards(lab, "nginx-return-200"), 20, 0.1)
         assert not any("sleep 300" in process for process in lab.processes())
-        assert wait_until(lambda: any("--duration 60000ms" in process for process in lab.processes()), 20, 0.1)
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=30)
+        errors = interrupt_under_load(lab, process)
     finally:
         process.kill()
-    assert process.returncode == 130, output + errors
     assert "was lost together with its guard" in errors
     stray, nginx = lab.results()["parts"][0]["subjects"]
     assert stray["failure"]["stage"] == "died" and nginx["measurements"]
@@ -100,12 +106,9 @@ def test_the_generator_goes_on_with_another_guard(lab: Laboratory) -> None:
         (guard,) = guards(lab, "load")
         os.kill(guard, signal.SIGKILL)
         assert wait_until(lambda: guards(lab, "nginx-return-200") and guards(lab, "load"), 20, 0.1)
-        assert wait_until(lambda: any("--duration 60000ms" in process for process in lab.processes()), 20, 0.1)
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=30)
+        interrupt_under_load(lab, process)
     finally:
         process.kill()
-    assert process.returncode == 130, output + errors
     stray, nginx = lab.results()["parts"][0]["subjects"]
     assert stray["failure"]["stage"] == "load" and nginx["measurements"]
     assert not lab.left()

@@ -36,10 +36,7 @@ def site(directory: pathlib.Path, *, extension: bool) -> sites.Site:
         shutil.copy(HERE / "HostExtension.php", made.root / "src")
         template = made.root / "templates/winds.html.twig"
         template.write_text(template.read_text().replace("<h1>Winds</h1>", "<h1>Winds of {{ host }}</h1>"))
-    for part in ("cache", "classes.php"):
-        path = made.root / "var" / part
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    made.run("bin/build")
+    sites.rebuild_symfony(made)
     return made
 
 

@@ -63,10 +63,7 @@ def symfony(directory: pathlib.Path) -> sites.Site:
     replace(security, "['memory' => ['users' => [\n", "['memory' => ['users' => [\n" + people)
     rules = "'access_control' => [\n"
     replace(security, rules, rules + "['path' => '^/leaky', 'roles' => 'ROLE_USER'],\n")
-    for part in ("cache", "classes.php"):
-        path = site.root / "var" / part
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    site.run("bin/build")
+    sites.rebuild_symfony(site)
     return site
 
 
