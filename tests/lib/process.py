@@ -7,8 +7,10 @@ process of the server alive, whatever happened. Must never end a process it did 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -23,11 +25,45 @@ class ServerError(RuntimeError):
     """A server did not start, did not stop, or left processes behind; the text carries its log."""
 
 
+#: Names that keep the ports of `free_port()` ours, until this process ends.
+_reserved: list[socket.socket] = []
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody has a TCP port, on any address of this machine."""
+    for family, everywhere in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as sock:
+                if family == socket.AF_INET6:
+                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                sock.bind((everywhere, port))
+        except OSError as error:
+            # Without IPv6 nobody can be there.
+            if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                return False
+    return True
+
+
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+    """A TCP port that is free on every address, and that stays free for who asked.
+
+    It lies below the ports that the kernel gives to connections and to those who ask for any, so neither takes it between
+    now and the start of a server. A name in the kernel's list of unix sockets, which goes with this process, keeps it
+    from other runs of the suite (`crates/hayate/tests/command.rs` and hayate-lab use the same names).
+    """
+    first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in random.Random().sample(range(10240, max(first, 16384)), 1000):
+        mark = socket.socket(socket.AF_UNIX)
+        try:
+            mark.bind(f"\0hayate-port-{port}")
+        except OSError:
+            mark.close()
+            continue
+        if is_free(port):
+            _reserved.append(mark)
+            return port
+        mark.close()
+    raise ServerError("none of 1000 ports is free")
 
 
 def temporary_directory(prefix: str) -> pathlib.Path:

@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from lib import site
-from lib.servers import GENERIC_WORKER, Hayate, hayate_binary
+from lib.servers import GENERIC_WORKER, Hayate, free_port, hayate_binary
 
 MODES = ["classic", "worker"]
 
@@ -291,10 +291,7 @@ def test_a_boot_that_fails_is_told_and_retried(hayate_command, tmp_path) -> None
         worker.write_text("<?php while (hayate_handle_request(function () { echo 'up'; })) {}")
         assert until(lambda: get(server, "/").text == "up", 15)
     worker.write_text("<?php throw new RuntimeException('no database yet');")
-    port = socket.socket()
-    port.bind(("127.0.0.1", 0))
-    listen = f"127.0.0.1:{port.getsockname()[1]}"
-    port.close()
+    listen = f"127.0.0.1:{free_port()}"
     command = [str(hayate_binary()), "serve", str(tmp_path), "--worker", str(worker), "--listen", listen]
     done = subprocess.run([*command, "--control", f"{tmp_path}/c.sock"], capture_output=True, text=True, timeout=30)
     assert done.returncode != 0 and "no database yet" in done.stderr

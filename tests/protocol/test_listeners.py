@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import pathlib
 import socket
+import subprocess
+import sys
 import time
 
 import pytest
 import requests
 
 from lib import site
+from lib.process import is_free
 from lib.servers import Hayate, free_port
+
+
+def test_a_free_port_is_free_on_every_address_and_given_once() -> None:
+    ports = [free_port() for _ in range(200)]
+    assert len(set(ports)) == len(ports)
+    ephemeral = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert max(ports) < max(ephemeral, 16384)
+    # Another run of the suite gets others.
+    code = "from lib.process import free_port; print(*[free_port() for _ in range(200)])"
+    path = pathlib.Path(__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", code], cwd=path, capture_output=True, text=True, check=True)
+    assert not set(map(int, done.stdout.split())) & set(ports)
+    # The fault: nobody listens on 127.0.0.1, but somebody does on another address.
+    with socket.create_server(("127.0.0.2", ports[0])):
+        assert not is_free(ports[0])
+    assert is_free(ports[0])
 
 
 def get(port: int, host: str = "127.0.0.1") -> str:

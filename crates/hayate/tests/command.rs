@@ -4,12 +4,16 @@ use std::{
     fs,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
-    os::unix::{
-        fs::PermissionsExt,
-        net::{UnixDatagram, UnixStream},
+    os::{
+        linux::net::SocketAddrExt,
+        unix::{
+            fs::PermissionsExt,
+            net::{SocketAddr, UnixDatagram, UnixListener, UnixStream},
+        },
     },
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -35,8 +39,21 @@ fn done(command: &mut Command) -> (i32, String, String) {
     (status.code().unwrap_or(-1), text(stdout), text(stderr))
 }
 
+/// A TCP port that is free and stays so until this process ends: below those that the kernel gives to connections, and kept from other
+/// tests by a name among the unix sockets. As `free_port()` of `tests/lib/process.py`, with the same names.
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static OURS: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
+    let begin = std::process::id().wrapping_mul(2_654_435_761) % 20_000;
+    for step in 0..20_000 {
+        let port = 10_240 + ((begin + step) % 20_000) as u16;
+        let name = SocketAddr::from_abstract_name(format!("hayate-port-{port}")).unwrap();
+        let Ok(name) = UnixListener::bind_addr(&name) else { continue };
+        if TcpListener::bind(("0.0.0.0", port)).is_ok() && TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            OURS.lock().unwrap().push(name);
+            return port;
+        }
+    }
+    panic!("no port is free");
 }
 
 fn until(what: &str, mut condition: impl FnMut() -> bool) {

@@ -6,7 +6,6 @@
 use std::{
     collections::BTreeMap,
     fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -19,6 +18,7 @@ use super::{
     condition::Condition,
     files::{copy_app, give_to_user},
     http, ini,
+    port::Port,
     probe::Probe,
     service::Services,
 };
@@ -105,6 +105,8 @@ pub struct Instance {
     pub configuration: BTreeMap<String, String>,
     /// Its TCP port.
     pub port: u16,
+    /// That one and those of its other listeners.
+    ports: Vec<Port>,
     /// Its unix socket, for services.
     pub socket: PathBuf,
     /// Time from the first process until it was ready, seconds.
@@ -157,12 +159,13 @@ impl Instance {
     fn start_once(session: &Session, engine: &Engine, purpose: &Purpose<'_>) -> Result<Self, Failure> {
         let configure = |error: anyhow::Error| Failure::new(Stage::Configure, format!("{error:#}"));
         let guard = session.guard(&engine.name).map_err(configure)?;
-        let port = free_port().map_err(configure)?;
+        let port = Port::take().map_err(configure)?;
         let socket = guard.dir.join(format!("{}.sock", engine.name));
         let mut instance = Self {
-            url: format!("http://127.0.0.1:{port}"),
+            url: format!("http://127.0.0.1:{}", port.number),
             configuration: BTreeMap::new(),
-            port,
+            port: port.number,
+            ports: vec![port],
             socket,
             start_up: 0.0,
             name: engine.name.clone(),
@@ -199,6 +202,7 @@ impl Instance {
             url: String::new(),
             configuration: BTreeMap::new(),
             port: 0,
+            ports: Vec::new(),
             socket,
             start_up: 0.0,
             name: "data".to_owned(),
@@ -315,7 +319,9 @@ impl Instance {
         names.set("socket", text(&self.socket));
         names.set("workers", engine.workers.unwrap_or(session.workers));
         for name in &engine.ports {
-            names.set_in("ports", name, free_port()?);
+            let port = Port::take()?;
+            names.set_in("ports", name, port.number);
+            self.ports.push(port);
         }
         let php_ini_dir = dir.join("php.d");
         names.set("php_ini_dir", text(&php_ini_dir));
@@ -525,9 +531,4 @@ fn rendered(names: &Names, place: &str, settings: &Settings) -> Result<Settings>
         .iter()
         .map(|(key, value)| Ok((key.clone(), crate::data::Scalar(names.render(place, &value.0)?))))
         .collect()
-}
-
-/// A TCP port that was free a moment ago. The kernel hands them out in turn, so that nobody else gets it at once.
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0").context("a free port")?.local_addr()?.port())
 }

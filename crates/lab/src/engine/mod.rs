@@ -6,6 +6,7 @@ mod files;
 mod http;
 mod ini;
 mod instance;
+mod port;
 mod probe;
 mod service;
 
