@@ -4,11 +4,16 @@
 use std::{
     io::{self, Write},
     path::Path,
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use crate::log_writer::{self, Writer};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::{
+    date,
+    log_writer::{self, Writer},
+};
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,14 +122,14 @@ impl AccessLog {
 }
 
 impl Inner {
-    fn gathered(&self) -> std::sync::MutexGuard<'_, Gathered> {
-        self.gathered.lock().expect("no panic while it is held")
+    fn gathered(&self) -> MutexGuard<'_, Gathered> {
+        self.gathered.lock()
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.gathered.get_mut().expect("no panic while it is held").hand_over(&self.writer);
+        self.gathered.get_mut().hand_over(&self.writer);
     }
 }
 
@@ -174,12 +179,6 @@ fn lossy(text: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
-/// "21/Nov/2026:01:02:03 +0000"
-fn clf_time(time: SystemTime) -> String {
-    let http = httpdate::fmt_http_date(time); // "Sat, 21 Nov 2026 01:02:03 GMT"
-    format!("{}/{}/{}:{} +0000", &http[5..7], &http[8..11], &http[12..16], &http[17..25])
-}
-
 impl Line {
     /// What can be read of a head that was refused or is not whole: the request line, and the headers that stand there with their ends.
     pub(crate) fn of_head(head: &[u8], id: String, remote: String) -> Line {
@@ -214,7 +213,7 @@ impl Line {
         to.extend_from_slice(self.remote.as_bytes());
         to.extend_from_slice(b" - ");
         escaped_or_dash(to, self.user.as_deref().map(str::as_bytes));
-        let _ = write!(to, " [{}] \"", clf_time(SystemTime::now()));
+        let _ = write!(to, " [{}] \"", date::clf_now());
         for (i, part) in [&self.method, &self.target, &self.version].into_iter().enumerate() {
             if i > 0 && !part.is_empty() {
                 to.push(b' ');

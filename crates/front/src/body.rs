@@ -78,8 +78,12 @@ impl Body {
 impl Drop for Finish {
     fn drop(&mut self) {
         self.state.idle();
-        if self.status == CLIENT_LEFT && self.state.is_late() {
-            self.status = CLIENT_SLOW;
+        if self.status == CLIENT_LEFT {
+            if std::thread::panicking() {
+                self.status = 500;
+            } else if self.state.is_late() {
+                self.status = CLIENT_SLOW;
+            }
         }
         let took = self.started.elapsed();
         if let Some(metrics) = &self.metrics {

@@ -7,7 +7,7 @@ use std::{
     convert::Infallible,
     io,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
@@ -15,6 +15,7 @@ use std::{
 
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::{Notify, watch},
@@ -25,6 +26,8 @@ use crate::{
     Front,
     guard::Guard,
     listen::Listener,
+    panics::{Panicked, caught},
+    request,
     state::{State, seconds},
 };
 
@@ -48,7 +51,7 @@ impl Connections {
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<u64, (Arc<State>, AbortHandle)>> {
-        self.open.lock().expect("no panic while it is held")
+        self.open.lock()
     }
 
     fn remove(&self, id: u64) {
@@ -102,9 +105,16 @@ impl Drop for Open {
 impl Front {
     /// Accepts and serves connections until `shutdown` turns true. Runs on [`crate::runtime`]'s thread.
     pub async fn serve(self: Arc<Self>, listener: Listener, mut shutdown: watch::Receiver<bool>) {
+        while caught(self.accept_all(&listener, &mut shutdown)).await.is_err() {
+            self.metrics.panicked();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    async fn accept_all(self: &Arc<Self>, listener: &Listener, shutdown: &mut watch::Receiver<bool>) {
         loop {
             let accepted = tokio::select! {
-                accepted = self.accept_one(&listener) => accepted,
+                accepted = self.accept_one(listener) => accepted,
                 _ = shutdown.wait_for(|stop| *stop) => return,
             };
             match accepted {
@@ -151,6 +161,12 @@ impl Front {
     /// Looks for connections past their deadline, and lets the access log out; runs beside [`Front::serve`] as long as the front does.
     pub async fn watch(self: Arc<Self>) {
         crate::temp::check().await;
+        while caught(self.look_after()).await.is_err() {
+            self.metrics.panicked();
+        }
+    }
+
+    async fn look_after(&self) {
         loop {
             if self.connections.count() == 0 {
                 self.flush_logs();
@@ -165,7 +181,7 @@ impl Front {
 
     /// Asks all connections to end after their present request, and waits for that at most until the deadline.
     pub async fn drain(&self, deadline: Duration) -> bool {
-        let Some(graceful) = self.graceful.lock().expect("no panic while it is held").take() else {
+        let Some(graceful) = self.graceful.lock().take() else {
             return true;
         };
         tokio::time::timeout(deadline, graceful.shutdown()).await.is_ok()
@@ -173,7 +189,7 @@ impl Front {
 
     /// Cuts off the connections that are left, and writes down what there is to write. The end: call nothing else afterwards.
     pub async fn close(&self) {
-        self.graceful.lock().expect("no panic while it is held").take();
+        self.graceful.lock().take();
         self.connections.end_those(|_| true);
         while self.connections.count() > 0 {
             tokio::task::yield_now().await;
@@ -200,13 +216,23 @@ impl Front {
             let (front, peer, state) = (Arc::clone(self), Arc::clone(&peer), Arc::clone(&state));
             service_fn(move |request| {
                 let (front, peer, state) = (Arc::clone(&front), Arc::clone(&peer), Arc::clone(&state));
-                async move { Ok::<_, Infallible>(front.answer(&peer, state, request).await) }
+                async move {
+                    let (method, uri) = (request.method().clone(), request.uri().clone());
+                    let answer = caught(front.answer(&peer, state, request)).await;
+                    Ok::<_, Infallible>(answer.unwrap_or_else(|Panicked| {
+                        front.metrics.panicked();
+                        tracing::error!(
+                            client = peer.addr,
+                            "{method} {}: a fault of the server's own ended this request; its connection is closed",
+                            uri.path()
+                        );
+                        request::fault()
+                    }))
+                }
             })
         };
         let connection = http.serve_connection(TokioIo::new(guard), service);
-        let Some(connection) =
-            self.graceful.lock().expect("no panic while it is held").as_ref().map(|g| g.watch(connection))
-        else {
+        let Some(connection) = self.graceful.lock().as_ref().map(|g| g.watch(connection)) else {
             return;
         };
         let id = self.connections.next.fetch_add(1, Relaxed);
@@ -215,9 +241,12 @@ impl Front {
         let mut all = self.connections.open();
         let task = tokio::spawn(async move {
             // Dropped after the connection, whose guard may have a last word on the state.
-            let _open = open;
+            let open = open;
             // A connection that ends with an error is the client's affair.
-            let _ = connection.await;
+            if caught(connection).await.is_err() {
+                open.front.metrics.panicked();
+                tracing::error!(client = open.peer.addr, "a fault of the server's own ended this connection");
+            }
         });
         all.insert(id, (state, task.abort_handle()));
         if self.connections.count.fetch_add(1, Relaxed) == 0 {

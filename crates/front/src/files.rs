@@ -5,7 +5,6 @@ use std::{
     io::Read,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
 };
 
 use http::{
@@ -14,7 +13,10 @@ use http::{
 };
 use tokio::io::AsyncSeekExt;
 
-use crate::body::{Body, Kind};
+use crate::{
+    body::{Body, Kind},
+    date,
+};
 
 /// Files up to this size are read at once; larger ones in blocks by another thread.
 const SMALL: u64 = 64 << 10;
@@ -132,18 +134,20 @@ pub(crate) async fn serve(
     if coding.is_some() || has_packed(path) {
         out.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     }
-    let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(meta.mtime().max(0) as u64);
-    let (tag, date) = (etag(&meta), httpdate::fmt_http_date(modified));
+    let modified = meta.mtime();
+    let (tag, date) = (etag(&meta), date::http(modified));
     let insert = |out: &mut HeaderMap, name: HeaderName, value: String| {
         if let Ok(value) = HeaderValue::try_from(value) {
             out.insert(name, value);
         }
     };
     insert(out, header::ETAG, tag.clone());
-    insert(out, header::LAST_MODIFIED, date.clone());
+    if let Some(date) = &date {
+        insert(out, header::LAST_MODIFIED, date.clone());
+    }
 
     let text = |name: HeaderName| headers.get(name).and_then(|v| v.to_str().ok());
-    let since = |name| text(name).and_then(|v| httpdate::parse_http_date(v).ok());
+    let since = |name| text(name).and_then(date::parse);
     // RFC 9110, 13.2.2: first whether the client's idea of the file still holds, then whether it has it already.
     let stale = match text(header::IF_MATCH) {
         Some(list) => !matches(list, &tag),
@@ -163,7 +167,7 @@ pub(crate) async fn serve(
     }
     let size = meta.len();
     out.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    let fresh = text(header::IF_RANGE).is_none_or(|v| v == tag || v == date);
+    let fresh = text(header::IF_RANGE).is_none_or(|v| v == tag || Some(v) == date.as_deref());
     let part = match text(header::RANGE) {
         Some(value) if fresh => range(value, size),
         _ => Part::Whole,

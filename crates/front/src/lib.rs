@@ -12,6 +12,7 @@
 mod access_log;
 mod body;
 mod connection;
+mod date;
 mod dynamic;
 mod files;
 mod forwarded;
@@ -21,6 +22,7 @@ mod listen;
 mod log_writer;
 mod metrics;
 mod pages;
+mod panics;
 mod relay;
 mod request;
 mod request_body;
@@ -33,14 +35,16 @@ mod temp;
 mod translate;
 
 use std::{
+    ops::RangeInclusive,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
 
 pub use access_log::{AccessLog, Format};
 pub use listen::{ListenAddr, Listener};
@@ -85,6 +89,30 @@ pub struct Limits {
     pub connections: usize,
 }
 
+impl Limits {
+    /// Sizes of heads for which a connection's buffers stay small.
+    pub const HEAD_SIZE: RangeInclusive<usize> = 1 << 10..=1 << 20;
+    /// Numbers of headers that hyper and its map of headers take without giving up.
+    pub const HEADER_COUNT: RangeInclusive<usize> = 1..=10_000;
+    /// Lengths of targets that hyper's `Uri` takes.
+    pub const URI_LENGTH: RangeInclusive<usize> = 64..=target::LONGEST;
+
+    /// The same within the ranges above, in which nothing panics.
+    fn bounded(mut self) -> Limits {
+        self.head_size = self.head_size.min(*Limits::HEAD_SIZE.end());
+        self.header_count = self.header_count.min(*Limits::HEADER_COUNT.end());
+        self.uri_length = self.uri_length.min(*Limits::URI_LENGTH.end());
+        self
+    }
+}
+
+impl Settings {
+    fn bounded(mut self) -> Settings {
+        self.limits = self.limits.bounded();
+        self
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
@@ -125,7 +153,7 @@ impl Front {
         // The ids only need to differ between runs; without randomness they would still differ within one.
         let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
         Arc::new(Front {
-            settings: ArcSwap::from_pointee(settings),
+            settings: ArcSwap::from_pointee(settings.bounded()),
             routes: ArcSwap::from_pointee(routes),
             former_logs: Mutex::default(),
             metrics,
@@ -138,7 +166,7 @@ impl Front {
 
     /// Replaces settings and routes together; requests that are being served keep the old ones.
     pub fn swap(&self, settings: Settings, routes: Routes) {
-        let old = self.settings.swap(Arc::new(settings));
+        let old = self.settings.swap(Arc::new(settings.bounded()));
         self.routes.store(Arc::new(routes));
         if !old.access_log.is_same(&self.settings.load().access_log) {
             self.former_logs().push(old.access_log.clone());
@@ -174,7 +202,7 @@ impl Front {
     }
 
     fn former_logs(&self) -> MutexGuard<'_, Vec<AccessLog>> {
-        self.former_logs.lock().expect("no panic while it is held")
+        self.former_logs.lock()
     }
 
     /// Hands what was gathered to the access log's thread, and says how many lines were lost.
@@ -209,10 +237,7 @@ impl Front {
         let number = u64::from(self.request_prefix) << 32
             | self.next_request.fetch_add(1, Ordering::Relaxed) & 0xffff_ffff;
         // By hand: formatting costs ten times as much, and every request has one.
-        let mut text = vec![0; 16];
-        for (i, digit) in text.iter_mut().enumerate() {
-            *digit = b"0123456789abcdef"[(number >> (60 - 4 * i)) as usize & 15];
-        }
-        String::from_utf8(text).expect("digits")
+        let digit = |i| char::from_digit((number >> (60 - 4 * i)) as u32 & 15, 16).unwrap_or('0');
+        (0..16).map(digit).collect()
     }
 }

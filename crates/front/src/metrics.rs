@@ -2,9 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, OnceLock},
 };
 
+use parking_lot::Mutex;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -37,6 +38,7 @@ pub struct Metrics {
     sent: Family<App, Counter>,
     refused: Counter,
     lost_lines: Counter,
+    panics: Counter,
     connections: Gauge,
     sites: Mutex<HashMap<String, Arc<SiteMetrics>>>,
 }
@@ -52,6 +54,7 @@ impl Metrics {
             sent: Family::default(),
             refused: Counter::default(),
             lost_lines: Counter::default(),
+            panics: Counter::default(),
             connections: Gauge::default(),
             sites: Mutex::default(),
         };
@@ -81,13 +84,18 @@ impl Metrics {
             "Lines of the access log that could not be written",
             metrics.lost_lines.clone(),
         );
+        registry.register(
+            "hayate_panics",
+            "Faults of the front itself, each of which ended one connection",
+            metrics.panics.clone(),
+        );
         registry.register("hayate_connections", "Open connections", metrics.connections.clone());
         Arc::new(metrics)
     }
 
     /// The counters of one site; the same for the same name.
     pub fn site(&self, name: &str) -> Arc<SiteMetrics> {
-        let mut sites = self.sites.lock().expect("no panic while it is held");
+        let mut sites = self.sites.lock();
         let made = sites.entry(name.to_owned()).or_insert_with(|| {
             let app = App { app: name.to_owned() };
             Arc::new(SiteMetrics {
@@ -109,6 +117,10 @@ impl Metrics {
 
     pub(crate) fn lost_lines(&self, lines: u64) {
         self.lost_lines.inc_by(lines);
+    }
+
+    pub(crate) fn panicked(&self) {
+        self.panics.inc();
     }
 
     pub(crate) fn connected(&self, by: i64) {

@@ -9,13 +9,14 @@ use std::{
     future::poll_fn,
     io,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::Arc,
     task::{Context, Poll, Waker, ready},
     time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
 use hayate_ring::{Exchange, Ring};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::AbortHandle;
 
 use crate::{
@@ -89,7 +90,7 @@ impl Drop for Relay {
 }
 
 fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
-    waiting.lock().expect("no panic while it is held")
+    waiting.lock()
 }
 
 impl Relay {
@@ -159,6 +160,13 @@ struct Script {
     written: u64,
 }
 
+/// However the task ends, whoever reads learns of it.
+impl Drop for Script {
+    fn drop(&mut self) {
+        self.ends(Err(io::Error::other("the answer broke off")));
+    }
+}
+
 impl Script {
     async fn run(mut self) {
         let end = loop {
@@ -169,8 +177,12 @@ impl Script {
                 Some(Ok(bytes)) => self.put_in_file(bytes).await,
             }
         };
+        self.ends(end);
+    }
+
+    fn ends(&self, end: io::Result<()>) {
         let mut waiting = lock(&self.waiting);
-        waiting.end = Some(end);
+        waiting.end.get_or_insert(end);
         waiting.wake_reader();
     }
 

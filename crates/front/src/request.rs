@@ -185,6 +185,14 @@ impl Front {
     }
 }
 
+/// The answer when there can be no other.
+pub(crate) fn fault() -> Response<Body> {
+    let mut response = page(StatusCode::INTERNAL_SERVER_ERROR, None);
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response.headers_mut().insert(header::SERVER, HeaderValue::from_static("hayate"));
+    response
+}
+
 fn refusal(status: StatusCode, reason: &str) -> NoAnswer {
     NoAnswer { status, reason: reason.to_owned(), retry_after: false, close: false }
 }

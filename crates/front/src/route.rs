@@ -12,7 +12,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::{site::Site, state::seconds};
+use crate::{
+    site::{Inside, Site},
+    state::seconds,
+};
 
 /// A script to run.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,14 +43,11 @@ pub(crate) fn normalise(raw: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let mut path = Vec::with_capacity(raw.len());
-    let mut i = 0;
-    while i < raw.len() {
-        let mut b = raw[i];
-        i += 1;
+    let mut bytes = raw.iter().copied();
+    while let Some(mut b) = bytes.next() {
         if b == b'%' {
-            let hex = |b: Option<&u8>| b.and_then(|b| (*b as char).to_digit(16));
-            b = (hex(raw.get(i))? * 16 + hex(raw.get(i + 1))?) as u8;
-            i += 2;
+            let mut hex = || char::from(bytes.next()?).to_digit(16);
+            b = u8::try_from(hex()? * 16 + hex()?).ok()?;
         }
         if b == 0 {
             return None;
@@ -62,7 +62,7 @@ pub(crate) fn normalise(raw: &[u8]) -> Option<Vec<u8>> {
         return Some(path);
     }
     let mut out: Vec<u8> = Vec::with_capacity(path.len());
-    let mut segments = path[1..].split(|b| *b == b'/').peekable();
+    let mut segments = path.strip_prefix(b"/")?.split(|b| *b == b'/').peekable();
     while let Some(segment) = segments.next() {
         let last = segments.peek().is_none();
         match segment {
@@ -98,16 +98,16 @@ fn is_source(name: &[u8]) -> bool {
 }
 
 fn below(root: &Path, path: &[u8]) -> PathBuf {
-    let mut file = root.as_os_str().to_owned();
-    file.push(OsStr::from_bytes(path));
-    file.into()
+    // Component by component: what is no absolute path would else name a neighbour of the root.
+    let slashes = path.iter().take_while(|b| **b == b'/').count();
+    root.join(OsStr::from_bytes(path.get(slashes..).unwrap_or_default()))
 }
 
-/// `path` is normalised and belongs to the site.
+/// `path` is normalised. There is nothing in this site for the path of another.
 pub(crate) fn resolve(site: &Site, path: &[u8]) -> Found {
     let now = seconds();
     {
-        let mut found = site.found.lock().expect("no panic while it is held");
+        let mut found = site.found.lock();
         if found.0 != now {
             found.0 = now;
             found.1.clear();
@@ -117,7 +117,7 @@ pub(crate) fn resolve(site: &Site, path: &[u8]) -> Found {
     }
     let target = look(site, path);
     if let Found::Script(script) = &target {
-        let mut found = site.found.lock().expect("no panic while it is held");
+        let mut found = site.found.lock();
         if found.1.len() < 1024 {
             found.1.insert(path.to_vec(), Arc::clone(script));
         }
@@ -126,8 +126,8 @@ pub(crate) fn resolve(site: &Site, path: &[u8]) -> Found {
 }
 
 fn look(site: &Site, path: &[u8]) -> Found {
-    let prefix = if site.path == "/" { &b""[..] } else { site.path.as_bytes() };
-    let inside = &path[prefix.len()..];
+    let Some(inside) = site.inside(path).map(Inside::as_bytes) else { return Found::Nothing };
+    let prefix = site.prefix();
     if hidden(inside) {
         return Found::Nothing;
     }
@@ -140,15 +140,13 @@ fn look(site: &Site, path: &[u8]) -> Found {
         Found::Script(Arc::new(Script { file, name, path_info: path_info.to_vec() }))
     };
     // The first part of the path that is a script, and what follows it.
-    let mut from = 0;
-    while let Some(at) = inside[from..].windows(4).position(|w| w == b".php") {
-        let end = from + at + 4;
-        from = end;
-        if !matches!(inside.get(end), None | Some(b'/')) {
+    for at in memchr::memmem::find_iter(inside, b".php") {
+        let Some((before, after)) = inside.split_at_checked(at + 4) else { break };
+        if !matches!(after.first(), None | Some(b'/')) {
             continue;
         }
-        match fs::metadata(below(&site.root, &inside[..end])) {
-            Ok(meta) if meta.is_file() => return script(&inside[..end], &inside[end..]),
+        match fs::metadata(below(&site.root, before)) {
+            Ok(meta) if meta.is_file() => return script(before, after),
             Ok(meta) if meta.is_dir() => continue,
             _ => return Found::Nothing,
         }

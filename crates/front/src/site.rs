@@ -1,13 +1,9 @@
 //! Sites: which application answers a request, and what it is made of.
 
-use std::{
-    collections::HashMap,
-    path::PathBuf,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
 use hayate_ring::Ring;
+use parking_lot::Mutex;
 
 use crate::{metrics::SiteMetrics, route::Script};
 
@@ -94,24 +90,42 @@ impl HostPattern {
             HostPattern::Exact(name) => name.eq_ignore_ascii_case(host).then_some(usize::MAX),
             HostPattern::Below(suffix) => {
                 let at = host.len().checked_sub(suffix.len())?;
-                (at > 0 && host.is_char_boundary(at) && host[at..].eq_ignore_ascii_case(suffix))
-                    .then_some(suffix.len())
+                (at > 0 && host.get(at..)?.eq_ignore_ascii_case(suffix)).then_some(suffix.len())
             }
         }
     }
 }
 
+/// A normalised path without its site's prefix: empty, or beginning with a slash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Inside<'a>(&'a [u8]);
+
+impl<'a> Inside<'a> {
+    pub(crate) fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+}
+
 impl Site {
+    /// The part of a normalised path that is inside this site; `None` for one that belongs to another. "/blog" is a prefix of "/blog"
+    /// and "/blog/1", and not of "/blogger".
+    pub(crate) fn inside<'a>(&self, path: &'a [u8]) -> Option<Inside<'a>> {
+        let rest = path.strip_prefix(self.prefix())?;
+        matches!(rest.first(), None | Some(b'/')).then_some(Inside(rest))
+    }
+
+    /// The path prefix, empty for "/".
+    pub(crate) fn prefix(&self) -> &[u8] {
+        if self.path == "/" { b"" } else { self.path.as_bytes() }
+    }
+
     fn rank(&self, host: &str, path: &[u8]) -> Option<(usize, usize)> {
         let by_host = if self.hosts.is_empty() {
             Some(0)
         } else {
             self.hosts.iter().filter_map(|pattern| pattern.matches(host)).max()
         }?;
-        let prefix = self.path.as_bytes();
-        let fits = self.path == "/"
-            || (path.starts_with(prefix) && matches!(path.get(prefix.len()), None | Some(b'/')));
-        fits.then_some((by_host, prefix.len()))
+        self.inside(path).map(|_| (by_host, self.path.len()))
     }
 }
 
@@ -147,6 +161,19 @@ mod tests {
             metrics: Arc::default(),
             found: Lately::default(),
         }
+    }
+
+    #[test]
+    fn a_prefix_is_one_of_whole_components() {
+        let blog = site("blog", &[], "/blog");
+        let inside = |path: &'static [u8]| blog.inside(path).map(Inside::as_bytes);
+        assert_eq!(inside(b"/blog"), Some(&b""[..]));
+        assert_eq!(inside(b"/blog/"), Some(&b"/"[..]));
+        assert_eq!(inside(b"/blog/a"), Some(&b"/a"[..]));
+        for other in [&b"/a"[..], b"/", b"", b"/blogger", b"/blog-old/a", b"/blo/-old/x.txt", b"/x/blog"] {
+            assert_eq!(inside(other), None, "{}", String::from_utf8_lossy(other));
+        }
+        assert_eq!(site("any", &[], "/").inside(b"/a").map(Inside::as_bytes), Some(&b"/a"[..]));
     }
 
     #[test]

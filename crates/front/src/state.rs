@@ -7,12 +7,13 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::{Limits, framing::Refusal};
@@ -24,7 +25,7 @@ pub(crate) fn seconds() -> u64 {
 
 /// A deadline in [`seconds`], rounded up: never earlier than asked.
 fn after(limit: Duration) -> u64 {
-    seconds() + limit.as_secs_f64().ceil().max(1.0) as u64
+    seconds().saturating_add(limit.as_secs_f64().ceil().max(1.0) as u64)
 }
 
 /// How long a client whose request was refused may go on sending, as nginx's lingering_time and lingering_timeout: in all, and
@@ -176,14 +177,14 @@ impl State {
 
     /// The guard: these targets were disguised.
     pub(crate) fn keep_originals(&self, originals: Vec<(u64, Vec<u8>)>) {
-        self.originals.lock().expect("no panic while it is held").extend(originals);
+        self.originals.lock().extend(originals);
     }
 
     /// The service: a request begins. Returns its target if what hyper shows of it is a disguise. hyper calls the service exactly once
     /// for each head that passed the guard, in order.
     pub(crate) fn next_original(&self) -> Option<Vec<u8>> {
         let number = self.served.fetch_add(1, Relaxed);
-        let mut originals = self.originals.lock().expect("no panic while it is held");
+        let mut originals = self.originals.lock();
         (originals.front()?.0 == number).then(|| originals.pop_front().expect("looked at above").1)
     }
 

@@ -81,7 +81,15 @@ pub(crate) async fn translate(
         {
             file = Some((roots, name == "x-sendfile", value));
         } else {
-            headers.append(name, value);
+            // It takes some 24,000; PHP's part of the shared memory does not hold that many today.
+            if headers.try_append(name, value).is_err() {
+                tracing::error!(
+                    app = site.name,
+                    request = client.id,
+                    "the script sent more headers than an answer can have"
+                );
+                break;
+            }
         }
     }
     if let Some((roots, absolute, path)) = file {

@@ -1,14 +1,10 @@
 //! The running server: which generation of which application serves, and what is said of it.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    sync::{Arc, Mutex, MutexGuard},
-    time::Instant,
-};
+use std::{collections::BTreeMap, io, sync::Arc, time::Instant};
 
 use hayate_front::{AccessLog, Backend, Format, Front, HostPattern, Routes, Settings, Site};
 use hayate_pool::{Generation, RewindTotals, Status, Unfit};
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
@@ -151,7 +147,7 @@ impl Server {
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
-        self.running.lock().expect("no panic while it is held")
+        self.running.lock()
     }
 
     /// Sends new requests to `apps`, which belong to `plan`'s applications in order. Returns the generations that were

@@ -1,5 +1,7 @@
 //! Static files and the way to them.
 
+use std::{os::unix::fs::MetadataExt, time::UNIX_EPOCH};
+
 use crate::server::Server;
 
 #[test]
@@ -136,4 +138,41 @@ fn what_must_not_be_seen_is_not_there() {
     }
     std::fs::remove_file(server.path().with_extension("outside")).unwrap();
     assert_eq!(server.ask("GET /.well-known/acme", "").text(), "token");
+}
+
+/// The time of a file is what touch(1) was given; HTTP can write the years 1970 to 9999.
+#[test]
+fn a_file_from_the_year_10000_has_no_date_and_ends_nothing() {
+    let server = Server::plain();
+    // Other file systems keep fewer years.
+    let memory = tempfile::TempDir::new_in("/dev/shm").unwrap();
+    let last = 253_402_300_799i64;
+    for (i, seconds) in [last, last + 1, 1 << 33, 0, -1, -(1 << 31)].into_iter().enumerate() {
+        let name = format!("{i}.txt");
+        let target = memory.path().join(&name);
+        std::fs::write(&target, "old or new").unwrap();
+        std::os::unix::fs::symlink(&target, server.path().join(&name)).unwrap();
+        let file = std::fs::File::open(&target).unwrap();
+        let since = std::time::Duration::from_secs(seconds.unsigned_abs());
+        let time = if seconds < 0 { UNIX_EPOCH - since } else { UNIX_EPOCH + since };
+        file.set_modified(time).unwrap();
+        assert_eq!(file.metadata().unwrap().mtime(), seconds);
+        let path = format!("GET /{name}");
+        for headers in [
+            "",
+            "If-Modified-Since: Fri, 31 Dec 9999 23:59:59 GMT\r\n",
+            "If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT\r\n",
+            "If-Range: Fri, 31 Dec 9999 23:59:59 GMT\r\nRange: bytes=0-2\r\n",
+        ] {
+            let answer = server.ask(&path, headers);
+            assert!([200, 206, 304, 412].contains(&answer.status), "{seconds} {headers}: {}", answer.status);
+            if answer.status == 200 {
+                let dated = (0..=last).contains(&seconds);
+                assert_eq!(answer.header("last-modified").is_some(), dated, "{seconds}");
+            }
+        }
+        let tag = server.ask(&path, "").header("etag").unwrap().to_owned();
+        assert_eq!(server.ask(&path, &format!("If-None-Match: {tag}\r\n")).status, 304);
+    }
+    assert_eq!(server.metric("hayate_panics"), 0.0);
 }

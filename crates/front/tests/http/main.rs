@@ -7,4 +7,5 @@ mod access_log;
 mod connections;
 mod files;
 mod framing;
+mod panics;
 mod server;

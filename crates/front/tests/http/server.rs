@@ -39,6 +39,14 @@ impl Server {
 
     /// Its log is access.log in `logs`, which may be there already.
     pub fn start_with_log(limits: Limits, logs: TempDir) -> Server {
+        Server::start_with(limits, logs, Arc::new(|| None))
+    }
+
+    fn start_with(
+        limits: Limits,
+        logs: TempDir,
+        unavailable: Arc<dyn Fn() -> Option<String> + Send + Sync>,
+    ) -> Server {
         let root = TempDir::new().unwrap();
         let hub = Hub::new().unwrap();
         let config = Config { slots: 4, workers: 1, request_head: 65536, response_head: 4096, body: 4096 };
@@ -58,7 +66,7 @@ impl Server {
                 queue_limit: 100,
                 queue_timeout: Duration::from_secs(3600),
                 wake: Arc::new(|| ()),
-                unavailable: Arc::new(|| None),
+                unavailable,
             },
             metrics: metrics.site("app"),
             found: Default::default(),
@@ -90,6 +98,11 @@ impl Server {
         });
         let addr = bound.recv_timeout(PATIENCE).expect("the front listens");
         Server { root, ring, front, logs, registry, addr, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// Like [`Server::plain`], with what is asked before each request for a script.
+    pub fn with_unavailable(unavailable: impl Fn() -> Option<String> + Send + Sync + 'static) -> Server {
+        Server::start_with(Limits::default(), TempDir::new().unwrap(), Arc::new(unavailable))
     }
 
     pub fn plain() -> Server {

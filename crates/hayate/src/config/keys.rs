@@ -52,12 +52,12 @@ pub struct File {
 #[derive(Debug, Default, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Bytes of a request's head; above, the answer is 431. Default: `32K`.
+    /// Bytes of a request's head, `1K` to `1M`; above, the answer is 431. Default: `32K`.
     #[schemars(with = "Option<String>")]
     pub head_size: Option<Size>,
-    /// Headers of a request; above, 431. Default: `100`.
+    /// Headers of a request, 1 to 10000; above, 431. Default: `100`.
     pub header_count: Option<usize>,
-    /// Bytes of the request target; above, 414. Default: `8K`.
+    /// Bytes of the request target, 64 to 65534; above, 414. Default: `8K`.
     #[schemars(with = "Option<String>")]
     pub uri_length: Option<Size>,
     /// Bytes of a request's body; above, 413. PHP's `post_max_size` holds as well. `0`: no limit. Default: `128M`.

@@ -4,6 +4,7 @@
 //! flags from the current directory. Symbolic links are resolved here, once for each generation.
 
 mod app;
+mod limits;
 mod mode;
 
 use std::{
@@ -211,7 +212,7 @@ impl Plan {
             trust_unix,
             drain_timeout: time(args.drain_timeout.or(file.drain_timeout), Duration::from_secs(30))
                 .unwrap_or_default(),
-            limits: limits(&file.limits),
+            limits: limits::resolve(source, &file.limits)?,
             apps,
         })
     }
@@ -248,23 +249,6 @@ fn time(value: Option<Time>, default: Duration) -> Option<Duration> {
 
 /// No limit at all, for the front, which knows no such thing.
 const ALWAYS: Duration = Duration::from_secs(365 * 24 * 3600);
-
-fn limits(file: &config::Limits) -> Limits {
-    let default = Limits::default();
-    let time = |value, default| time(value, default).unwrap_or(ALWAYS);
-    let bytes = |size: config::Size| usize::try_from(size.0).unwrap_or(usize::MAX);
-    Limits {
-        head_size: file.head_size.map_or(default.head_size, bytes),
-        header_count: file.header_count.unwrap_or(default.header_count),
-        uri_length: file.uri_length.map_or(default.uri_length, bytes),
-        body_size: file.body_size.map_or(default.body_size, |size| size.0),
-        header_timeout: time(file.header_timeout, default.header_timeout),
-        idle_timeout: time(file.idle_timeout, default.idle_timeout),
-        body_timeout: time(file.body_timeout, default.body_timeout),
-        write_timeout: time(file.write_timeout, default.write_timeout),
-        connections: file.connections.unwrap_or(default.connections),
-    }
-}
 
 /// Two applications must not be called the same, or answer to the same host and path.
 fn check_routes(source: &Source, apps: &[App]) -> Result<(), ConfigError> {

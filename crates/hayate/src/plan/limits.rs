@@ -1,0 +1,95 @@
+//! `[limits]`: defaults, and the ranges in which the front can keep what it promises.
+
+use std::{fmt::Display, ops::RangeInclusive};
+
+use hayate_front::Limits;
+
+use crate::config::{self, ConfigError, Source, Step};
+
+pub(super) fn resolve(source: &Source, file: &config::Limits) -> Result<Limits, ConfigError> {
+    let default = Limits::default();
+    let time = |value, default| super::time(value, default).unwrap_or(super::ALWAYS).min(super::ALWAYS);
+    let within = Within { source };
+    let size = |key, value: Option<config::Size>, default, range, words| {
+        let value = value.map(|size| usize::try_from(size.0).unwrap_or(usize::MAX));
+        within.check(key, value, default, range, words)
+    };
+    Ok(Limits {
+        head_size: size("head_size", file.head_size, default.head_size, Limits::HEAD_SIZE, "1K to 1M")?,
+        header_count: within.check(
+            "header_count",
+            file.header_count,
+            default.header_count,
+            Limits::HEADER_COUNT,
+            "1 to 10000",
+        )?,
+        uri_length: size(
+            "uri_length",
+            file.uri_length,
+            default.uri_length,
+            Limits::URI_LENGTH,
+            "64 to 65534",
+        )?,
+        body_size: file.body_size.map_or(default.body_size, |size| size.0),
+        header_timeout: time(file.header_timeout, default.header_timeout),
+        idle_timeout: time(file.idle_timeout, default.idle_timeout),
+        body_timeout: time(file.body_timeout, default.body_timeout),
+        write_timeout: time(file.write_timeout, default.write_timeout),
+        connections: file.connections.unwrap_or(default.connections),
+    })
+}
+
+struct Within<'a> {
+    source: &'a Source,
+}
+
+impl Within<'_> {
+    fn check<T: PartialOrd + Display>(
+        &self,
+        key: &str,
+        value: Option<T>,
+        default: T,
+        range: RangeInclusive<T>,
+        words: &str,
+    ) -> Result<T, ConfigError> {
+        match value {
+            None => Ok(default),
+            Some(value) if range.contains(&value) => Ok(value),
+            Some(value) => Err(self.source.error(
+                &[Step::Key("limits"), Step::Key(key)],
+                format!("{key}: {value} is out of range; write {words}"),
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn limits(text: &str) -> Result<Limits, String> {
+        let (source, file) = Source::parse(Path::new("hayate.toml"), format!("[limits]\n{text}\n")).unwrap();
+        resolve(&source, &file.limits).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_the_front_could_not_keep_is_refused() {
+        for (text, key) in [
+            ("header_count = 32769", "header_count"),
+            ("header_count = 10001", "header_count"),
+            ("header_count = 0", "header_count"),
+            ("head_size = '2M'", "head_size"),
+            ("head_size = 10", "head_size"),
+            ("uri_length = '64K'", "uri_length"),
+            ("uri_length = 0", "uri_length"),
+        ] {
+            let said = limits(text).unwrap_err();
+            assert!(said.starts_with(&format!("hayate.toml:2: {key}: ")), "{said}");
+            assert!(said.contains("out of range; write "), "{said}");
+        }
+        assert_eq!(limits("header_count = 10000").unwrap().header_count, 10_000);
+        assert_eq!(limits("head_size = '1M'").unwrap().head_size, 1 << 20);
+    }
+}
