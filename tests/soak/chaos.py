@@ -1,0 +1,93 @@
+"""What happens to the server of the soak: processes killed and stopped, reloads, a full disk. One thing at a time, each written down."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import threading
+import time
+
+from lib.servers import Hayate
+
+
+class Chaos(threading.Thread):
+    """Disturbs `server` every now and then until told to stop. `full`: a small file system that may be filled."""
+
+    def __init__(self, server: Hayate, chance: random.Random, full: pathlib.Path | None) -> None:
+        super().__init__(daemon=True)
+        self.server, self.chance, self.full = server, chance, full
+        self.done: dict[str, int] = {}
+        #: When the front was killed: requests of that moment are lost with it.
+        self.front_kills: list[float] = []
+        #: What should not have been.
+        self.faults: list[str] = []
+        self._over = threading.Event()
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join()
+
+    def run(self) -> None:
+        deeds = [self.kill_worker] * 6 + [self.stop_worker] * 2 + [self.kill_zygote, self.stop_zygote, self.reload, self.reload]
+        if self.full is not None:
+            deeds.append(self.fill_disk)
+        while not self._over.wait(self.chance.uniform(0.2, 1.0)):
+            deed = self.chance.choice(deeds)
+            try:
+                deed()
+            except (OSError, subprocess.TimeoutExpired, RuntimeError) as error:
+                self.faults.append(f"{deed.__name__}: {error}")
+            self.done[deed.__name__] = self.done.get(deed.__name__, 0) + 1
+
+    def _apps(self) -> list[dict]:
+        return self.server.status()["apps"]
+
+    def _worker(self) -> int | None:
+        pids = [worker["pid"] for app in self._apps() for worker in app["workers"]]
+        return self.chance.choice(pids) if pids else None
+
+    def _signal(self, pid: int | None, sig: int) -> None:
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sig)
+
+    def kill_worker(self) -> None:
+        self._signal(self._worker(), signal.SIGKILL)
+
+    def stop_worker(self) -> None:
+        pid = self._worker()
+        self._signal(pid, signal.SIGSTOP)
+        time.sleep(self.chance.uniform(0.1, 1.5))
+        self._signal(pid, signal.SIGCONT)
+
+    def _zygote(self) -> int | None:
+        return self.chance.choice(self._apps()).get("zygote")
+
+    def kill_zygote(self) -> None:
+        self._signal(self._zygote(), signal.SIGKILL)
+
+    def stop_zygote(self) -> None:
+        pid = self._zygote()
+        self._signal(pid, signal.SIGSTOP)
+        time.sleep(self.chance.uniform(0.1, 1.0))
+        self._signal(pid, signal.SIGCONT)
+
+    def reload(self) -> None:
+        outcome = self.server.reload()
+        if outcome.returncode != 0:
+            self.faults.append(f"reload: {outcome.stderr or outcome.stdout}")
+
+    def fill_disk(self) -> None:
+        assert self.full is not None
+        ballast = self.full / "ballast"
+        try:
+            with open(ballast, "wb", buffering=0) as file, contextlib.suppress(OSError):
+                while file.write(b"\0" * 65536):
+                    pass
+            time.sleep(0.5)
+        finally:
+            ballast.unlink(missing_ok=True)

@@ -1,0 +1,254 @@
+"""Everything at once, for as long as asked, and then the books: what was sent, what was answered, what the log and the metrics say.
+
+    python3 -m soak --minutes 30
+
+Requests sent = answered + given up by us + cut where a process was killed under them; each that was answered stands in the access log once,
+with its status; the metrics count as many as the log has lines. Nothing hangs, nobody is refused, and memory, descriptors,
+threads and temporary files of the server are flat.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import dataclasses
+import http.client
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+
+from lib.process import descendants, free_port, temporary_directory, wait_until  # noqa: E402
+from lib.servers import ROOT, Hayate  # noqa: E402
+
+from soak import site  # noqa: E402
+from soak.chaos import Chaos  # noqa: E402
+from soak.visitors import Visit, Visitor  # noqa: E402
+
+CLIENTS = 12
+#: Kinds of visits that end with their worker, so that the answer may be cut or 502.
+DEADLY = {"crash.php", "crash_late.php"}
+#: KiB that the server's own processes may grow by between a third of the run and its end.
+GROWTH_KIB = 24 << 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """What the server's own processes, not PHP's, hold."""
+
+    kib: int
+    descriptors: int
+    threads: int
+
+
+def _servers(pid: int) -> list[int]:
+    """The server's processes that run no PHP."""
+    pids = [pid]
+    for child in descendants(pid):
+        with contextlib.suppress(OSError):
+            if "hayate-php" not in os.readlink(f"/proc/{child}/exe"):
+                pids.append(child)
+    return pids
+
+
+def held(pid: int) -> Held:
+    kib = descriptors = threads = 0
+    for one in _servers(pid):
+        with contextlib.suppress(OSError):
+            status = (pathlib.Path("/proc") / str(one) / "status").read_text()
+            kib += int(re.search(r"RssAnon:\s+(\d+)", status).group(1))
+            threads += int(re.search(r"Threads:\s+(\d+)", status).group(1))
+            descriptors += len(os.listdir(f"/proc/{one}/fd"))
+    return Held(kib, descriptors, threads)
+
+
+@contextlib.contextmanager
+def small_disk(directory: pathlib.Path) -> Iterator[pathlib.Path | None]:
+    """A file system of 64 MB for temporary files, which root may make; None for others."""
+    if not ROOT:
+        yield None
+        return
+    directory.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=1777", "tmpfs", directory], check=False).returncode:
+        yield None
+        return
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", "-l", directory], check=False)
+
+
+class Books:
+    """What came of all visits."""
+
+    def __init__(self) -> None:
+        self.visits: list[Visit] = []
+        self._lock = threading.Lock()
+
+    def enter(self, visit: Visit) -> None:
+        with self._lock:
+            self.visits.append(visit)
+
+    def judge(self, log: list[dict], metrics: str, chaos: Chaos) -> list[str]:
+        """What does not add up."""
+        faults = list(chaos.faults)
+        lines = collections.defaultdict(list)
+        for line in log:
+            if found := re.search(r"[?&]id=(\d+)", line["target"]):
+                lines[found.group(1)].append(line["status"])
+        disturbed = bool(chaos.done)
+        ends: collections.Counter[str] = collections.Counter()
+        for visit in self.visits:
+            ends[visit.end] += 1
+            written = lines.get(visit.id, [])
+            lost = any(at - 5 < visit.at < at + 5 for at in chaos.front_kills)
+            if visit.end in ("hung", "refused") or (visit.end == "cut" and not (disturbed or visit.kind in DEADLY)):
+                if not lost:
+                    faults.append(f"{visit.kind} {visit.id}: {visit.end}")
+            if visit.end == "answered" and written != [visit.status] and not lost:
+                faults.append(f"{visit.kind} {visit.id}: answered with {visit.status}, in the log {written}")
+            if len(written) > 1:
+                faults.append(f"{visit.kind} {visit.id}: in the log {len(written)} times")
+        # A killed process costs the requests it had; a zygote has four workers at most, and so has a reload's one.
+        spoilt = sum(visit.end == "cut" or visit.status == 502 for visit in self.visits if visit.kind not in DEADLY)
+        killed = chaos.done.get("kill_worker", 0) + 4 * sum(n for deed, n in chaos.done.items() if deed.endswith("zygote"))
+        killed += chaos.done.get("stop_worker", 0) + sum(self._at(at) for at in chaos.front_kills)
+        if spoilt > killed:
+            faults.append(f"{spoilt} requests were cut or answered with 502, for {killed} workers that were killed under one")
+        unknown = lines.keys() - {visit.id for visit in self.visits}
+        if unknown:
+            faults.append(f"in the log, but never sent: {sorted(unknown)[:5]}")
+        counted = sum(float(n) for n in re.findall(r"(?m)^hayate_requests_total\{[^}]*\} (\S+)", metrics))
+        counted += sum(float(n) for n in re.findall(r"(?m)^hayate_requests_refused_total (\S+)", metrics))
+        if not chaos.front_kills and counted != len(log):
+            faults.append(f"the metrics count {counted:.0f} requests, the log has {len(log)} lines")
+        self.ends = ends
+        return faults
+
+
+    def _at(self, moment: float) -> int:
+        """Visits about that moment."""
+        return sum(moment - 5 < visit.at < moment + 5 for visit in self.visits)
+
+
+def client(port: int, seed: int, until: float, books: Books) -> None:
+    visitor = Visitor(port, random.Random(seed))
+    while time.monotonic() < until:
+        books.enter(visitor.visit())
+
+
+def soak(seconds: float, seed: int, disturb: bool = True) -> list[str]:
+    """Runs it; returns what was wrong, and prints what there was."""
+    directory = temporary_directory("soak")
+    chance = random.Random(seed)
+    port = free_port()
+    log = directory / "log"
+    log.mkdir()
+    log.chmod(0o777)
+    user = "www-data" if ROOT else None
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        full = stack.enter_context(small_disk(directory / "tmp"))
+        root = site.make(directory)
+        text = site.config(root, port, log / "access.log")
+        env = {"TMPDIR": str(full)} if full is not None else {}
+        server = SoakServer(port, text, env, user)
+        stack.enter_context(server)
+        books, chaos = Books(), Chaos(server, chance, full)
+        begin = time.monotonic()
+        until = begin + seconds
+        threads = [
+            threading.Thread(target=client, args=(port, chance.randrange(1 << 32), until, books)) for _ in range(CLIENTS)
+        ]
+        for thread in threads:
+            thread.start()
+        if disturb:
+            chaos.start()
+        time.sleep(seconds / 3)
+        early = held(server.pid)
+        for thread in threads:
+            thread.join()
+        if disturb:
+            chaos.stop()
+        # What was given up by us ends at its own time.
+        wait_until(lambda: _in_flight(server) == 0, 30)
+        time.sleep(1.5)
+        late = held(server.pid)
+        metrics = server.metrics()
+        left = [path for path in full.iterdir()] if full is not None else []
+        statuses = collections.Counter(visit.status for visit in books.visits if visit.end == "answered")
+        restarts = {app["name"]: app["restarts"] for app in server.status()["apps"]}
+        server.stop()
+        lines = [json.loads(line) for file in log.iterdir() for line in file.read_text().splitlines()]
+        faults = books.judge(lines, metrics, chaos)
+        if late.kib > early.kib + GROWTH_KIB or late.threads > early.threads + 4:
+            faults.append(f"the server grew: {early} → {late}")
+        if late.descriptors > early.descriptors + 4:
+            faults.append(f"descriptors were left: {early} → {late}")
+        if left:
+            faults.append(f"temporary files were left: {left}")
+        print(
+            f"soak of {seconds:.0f} s, seed {seed}: {len(books.visits)} requests sent, {dict(books.ends)}; "
+            f"{len(lines)} lines in the log; statuses {dict(sorted(statuses.items()))}\n"
+            f"disturbed: {chaos.done}; replaced: {restarts}\nheld at a third {early}, at the end {late}",
+            file=sys.stderr,
+        )
+        return faults
+
+
+def _in_flight(server: SoakServer) -> float:
+    found = re.findall(r"(?m)^hayate_requests_in_flight\{[^}]*\} (\S+)", server.metrics())
+    return sum(float(n) for n in found)
+
+
+class SoakServer(Hayate):
+    """Hayate with the soak's own configuration."""
+
+    def __init__(self, port: int, text: str, env: dict[str, str], user: str | None) -> None:
+        super().__init__(None, config=text, env=env, access_log=None, user=user)
+        self._port = port
+        self.stop_timeout = 40.0
+
+    def command(self):
+        command = list(super().command())
+        self.port = self._port
+        at = command.index("--listen")
+        del command[at : at + 2]
+        return command
+
+    def metrics(self) -> str:
+        connection = http.client.HTTPConnection("localhost")
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(str(self.control))
+        connection.request("GET", "/metrics")
+        try:
+            return connection.getresponse().read().decode()
+        finally:
+            connection.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1, 1 << 32))
+    arguments = parser.parse_args()
+    faults = soak(arguments.minutes * 60, arguments.seed)
+    for fault in faults[:50]:
+        print("FAULT", fault)
+    print(f"{len(faults)} faults")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
