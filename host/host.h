@@ -8,9 +8,10 @@
  *   output.c    PHP's output → response       functions.c  PHP functions
  *   user_ini.c  .user.ini                     opcache.c  what opcache needs of a SAPI it does not know
  *   boot.c      what the boot set, for all requests
- *   ring.c      the shared memory             log.c      lines on standard error
+ *   ring.c      the shared memory             log.c      records on standard error
  *   rewind/     rewinding a process           snapshot.c what PHP needs for it
  *   cleanup.c   the end of a rewound request  warmup.c   requests before the snapshot
+ *   errors.c    errors in development (--dev)
  *   extensions.c  extensions that do not bear rewinding
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
@@ -132,6 +133,12 @@ void warmup_load_classes(void);                                /* at the end of 
 /* extensions.c */
 const char *extensions_unsafe(void); /* NULL, or which loaded one must not be rewound, why, and what to do about it */
 
+/* errors.c: --dev */
+char *errors_settings(char *others); /* lines of php.ini with what development wants before them */
+void errors_of_boot(void);
+void errors_of_request(void);
+bool errors_failed(void); /* PHP itself reported a fatal error in this request */
+
 /* user_ini.c */
 void user_ini_activate(const char *script);
 
@@ -163,8 +170,9 @@ enum hy_retired worker_after_request(void); /* whether this worker has to leave,
 void worker_exit(enum hy_retired why) __attribute__((noreturn));
 
 /* log.c */
-void log_line(const char *text); /* splits lines, tags each with the request id */
-void log_own(const char *text);  /* one line of the host's own; a warning unless it begins with HY_LOG_ERROR */
+void log_record(const char *text); /* one record, however many lines it has */
+void log_lines(const char *text);  /* a record for each line */
+void log_own(const char *text);    /* a record of the host's own; a warning unless it begins with HY_LOG_ERROR */
 /* The same. */
 void log_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

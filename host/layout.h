@@ -274,10 +274,15 @@ struct hy_message {
 	char text[HY_MESSAGE_TEXT]; /* sent only as far as text_len */
 };
 
-/* Log lines on the host's standard error that belong to a request: RS, request id, US, text, LF. Others come as they
- * are. */
+/*
+ * Log records on the host's standard error that belong to a request: RS, request id, US, text, LF. Others come as they
+ * are. A record of several lines is one: GS stands for the line ends within it. One that is too long for a write that
+ * nothing comes between is cut into parts, each written like a record; FS ends all but the last.
+ */
 #define HY_LOG_RECORD '\x1e'
 #define HY_LOG_UNIT '\x1f'
+#define HY_LOG_LINE_END '\x1d'
+#define HY_LOG_MORE '\x1c'
 /* How a line begins that is the host's own word, not PHP's: a warning, or with the second an error. */
 #define HY_LOG_OWN "hayate-php: "
 #define HY_LOG_ERROR "error: "

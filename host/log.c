@@ -1,45 +1,69 @@
-/* Lines on standard error, where the pool reads them: tagged with the request's id while there is one. Never blocks
- * PHP's own use of standard error; a line is one write, so that lines of several workers do not mix. */
+/*
+ * Records on standard error, where the pool reads them: tagged with the request's id while there is one. Never blocks
+ * PHP's own use of standard error; a part of a record is one write that others cannot come between (pipe(7): up to
+ * PIPE_BUF bytes), so that records of several workers do not mix.
+ */
 #include "host.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <unistd.h>
 
-static void write_line(const char *text, size_t len)
+/* Longer records end here. */
+#define LONGEST (64u << 10)
+
+static void write_record(const char *text, size_t len)
 {
-	char line[4096];
-	size_t at = 0;
-	if (request.exchange.slot != NULL) {
-		size_t id = MIN(request.field[HY_FIELD_REQUEST_ID].len, 128);
-		line[at++] = HY_LOG_RECORD;
-		memcpy(line + at, request.field[HY_FIELD_REQUEST_ID].at, id);
-		at += id;
-		line[at++] = HY_LOG_UNIT;
+	char part[PIPE_BUF];
+	len = MIN(len, LONGEST);
+	while (len > 0) {
+		size_t at = 0;
+		if (request.exchange.slot != NULL) {
+			size_t id = MIN(request.field[HY_FIELD_REQUEST_ID].len, 128);
+			part[at++] = HY_LOG_RECORD;
+			memcpy(part + at, request.field[HY_FIELD_REQUEST_ID].at, id);
+			at += id;
+			part[at++] = HY_LOG_UNIT;
+		}
+		size_t n = MIN(len, sizeof part - at - 2);
+		for (size_t i = 0; i < n; i++) {
+			bool mark = text[i] >= HY_LOG_MORE && text[i] <= HY_LOG_UNIT;
+			part[at++] = text[i] == '\n' ? HY_LOG_LINE_END : mark ? '?' : text[i];
+		}
+		text += n;
+		len -= n;
+		if (len > 0) {
+			part[at++] = HY_LOG_MORE;
+		}
+		part[at++] = '\n';
+		ssize_t written = write(STDERR_FILENO, part, at);
+		(void)written; /* nobody left to tell */
 	}
-	len = MIN(len, sizeof line - at - 1);
-	memcpy(line + at, text, len);
-	at += len;
-	line[at++] = '\n';
-	ssize_t written = write(STDERR_FILENO, line, at);
-	(void)written; /* nobody left to tell */
 }
 
-void log_line(const char *text)
+void log_record(const char *text)
+{
+	size_t len = strlen(text);
+	while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r')) {
+		len--;
+	}
+	write_record(text, len);
+}
+
+void log_lines(const char *text)
 {
 	do {
 		size_t len = strcspn(text, "\n");
-		if (len > 0) {
-			write_line(text, len);
-		}
+		write_record(text, len);
 		text += len + (text[len] == '\n');
 	} while (*text != '\0');
 }
 
 void log_own(const char *text)
 {
-	char line[4000];
-	snprintf(line, sizeof line, HY_LOG_OWN "%s", text);
-	log_line(line);
+	char record[4000];
+	snprintf(record, sizeof record, HY_LOG_OWN "%s", text);
+	log_record(record);
 }
 
 void log_format(const char *format, ...)

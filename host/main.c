@@ -84,7 +84,7 @@ static bool start_php(char **argv)
 	sapi_startup(&hayate_sapi);
 	hayate_sapi.executable_location = argv[0];
 	hayate_sapi.php_ini_path_override = (char *)options.php_ini;
-	hayate_sapi.ini_entries = options.ini;
+	hayate_sapi.ini_entries = errors_settings(options.ini);
 	/* A thread that an extension starts here must leave SIGCHLD to the zygote, which waits for it. */
 	sigset_t child, before;
 	sigemptyset(&child);

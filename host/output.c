@@ -15,7 +15,7 @@ size_t output_write(const char *from, size_t len)
 	if (request.exchange.slot == NULL) {
 		/* A worker script's boot has no client; what it prints belongs in the log. */
 		char *text = estrndup(from, len);
-		log_line(text);
+		log_lines(text);
 		efree(text);
 		return len;
 	}
@@ -136,6 +136,11 @@ int output_send_headers(sapi_headers_struct *headers)
 		} else if (head.status == 200 && header_value(headers, "Location") != NULL) {
 			head.status = 302; /* RFC 3875, 6.2.3: a redirection without a status */
 		}
+	}
+	if (head.status == 200 && errors_failed()) {
+		/* PHP says so only where it shows no errors. */
+		head.status = 500;
+		reason = "";
 	}
 	head.reason_len = (uint16_t)MIN(strlen(reason), 256);
 

@@ -146,6 +146,7 @@ void request_begin(void)
 	if (request.authorization != NULL) {
 		php_handle_auth_data(request.authorization);
 	}
+	errors_of_request();
 }
 
 void request_end(void)

@@ -43,7 +43,7 @@ static void register_variables(zval *to)
 
 static void log_message(const char *message, int syslog_type)
 {
-	log_line(message);
+	log_record(message);
 }
 
 static void ini_default(HashTable *configuration, const char *name, const char *value)

@@ -144,6 +144,7 @@ void worker_boot(void)
 		zygote_failed("PHP could not start the request in which the worker script runs");
 	}
 	allow_boot_script();
+	errors_of_boot();
 	/* A boot may take as long as it needs; requests have their own time. */
 	zend_set_timeout(0, 1);
 	explain_boot_begins();

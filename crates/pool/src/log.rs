@@ -1,18 +1,28 @@
-//! What the host and its workers write to standard output and error: line by line into the log, the last lines kept for
-//! reports of a failed boot.
+//! What the host and its workers write to standard output and error: record by record into the log, the last lines kept
+//! for reports of a failed boot.
+//!
+//! A record of PHP's own log is one event of one level, with all its lines (a stack trace). What a script writes to
+//! standard error by itself is an event for each line.
 
 use std::{
     collections::VecDeque,
+    mem,
     sync::{Arc, Mutex},
 };
 
-use hayate_ring::layout::{HY_LOG_ERROR, HY_LOG_OWN, HY_LOG_RECORD, HY_LOG_UNIT};
+use hayate_ring::layout::{
+    HY_LOG_ERROR, HY_LOG_LINE_END, HY_LOG_MORE, HY_LOG_OWN, HY_LOG_RECORD, HY_LOG_UNIT,
+};
 use tokio::{io::AsyncReadExt, net::unix::pipe::Receiver};
 use tracing::Level;
 
 /// A longer line is cut into several.
 const LONGEST_LINE: usize = 16 << 10;
 const TAIL_LINES: usize = 20;
+/// A longer record is cut into several.
+const LONGEST_RECORD: usize = 128 << 10;
+/// Records that wait for their other parts; of more, the oldest is taken as it is (its worker died, most likely).
+const UNFINISHED: usize = 32;
 
 /// The last lines, shared with whoever reports them.
 #[derive(Clone, Default)]
@@ -36,48 +46,98 @@ impl Tail {
 /// Reads until every process that holds the other end is gone.
 pub(crate) async fn read(app: Arc<str>, mut pipe: Receiver, tail: Tail) {
     let mut pending = Vec::with_capacity(4096);
+    let mut parts = Parts::default();
+    let mut line = |line: &[u8]| {
+        if let Some(record) = parts.add(line) {
+            write(&app, &record, &tail);
+        }
+    };
     loop {
         let n = pipe.read_buf(&mut pending).await.unwrap_or(0);
         let mut start = 0;
         while let Some(len) = pending[start..].iter().position(|&b| b == b'\n') {
-            line(&app, &pending[start..start + len], &tail);
+            line(&pending[start..start + len]);
             start += len + 1;
         }
         pending.drain(..start);
         if pending.len() >= LONGEST_LINE || (n == 0 && !pending.is_empty()) {
-            line(&app, &pending, &tail);
+            line(&pending);
             pending.clear();
         }
         if n == 0 {
+            parts.waiting.drain(..).for_each(|record| write(&app, &record, &tail));
             return;
         }
     }
 }
 
-/// `(request id, text)` of a line; see HY_LOG_RECORD in host/layout.h.
-fn split(line: &[u8]) -> (Option<String>, String) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+/// What belongs together; see HY_LOG_RECORD in host/layout.h.
+#[derive(Debug, PartialEq, Eq)]
+struct Record {
+    /// The request's id.
+    request: Option<Vec<u8>>,
+    text: Vec<u8>,
+}
+
+/// Records of which parts are still to come, oldest first; one at most for each request.
+#[derive(Default)]
+struct Parts {
+    waiting: VecDeque<Record>,
+}
+
+impl Parts {
+    /// Takes a line. Returns what is complete by it: nothing, the record that it ends, or one that waited too long.
+    fn add(&mut self, line: &[u8]) -> Option<Record> {
+        let (request, part) = split(line);
+        let (part, more) = match part.strip_suffix(&[HY_LOG_MORE]) {
+            Some(part) => (part, true),
+            None => (part, false),
+        };
+        let before = self.waiting.iter().position(|record| record.request.as_deref() == request);
+        let mut record = match before.and_then(|at| self.waiting.remove(at)) {
+            Some(record) => record,
+            None => Record { request: request.map(<[u8]>::to_vec), text: Vec::new() },
+        };
+        record.text.extend(part);
+        if !more {
+            return Some(record);
+        }
+        if record.text.len() >= LONGEST_RECORD {
+            let request = record.request.clone();
+            let whole = mem::replace(&mut record, Record { request, text: Vec::new() });
+            self.waiting.push_back(record);
+            return Some(whole);
+        }
+        self.waiting.push_back(record);
+        if self.waiting.len() > UNFINISHED { self.waiting.pop_front() } else { None }
+    }
+}
+
+/// `(request id, text)` of a line.
+fn split(line: &[u8]) -> (Option<&[u8]>, &[u8]) {
     if let Some(rest) = line.strip_prefix(&[HY_LOG_RECORD])
         && let Some(at) = rest.iter().position(|&b| b == HY_LOG_UNIT)
     {
-        return (Some(text(&rest[..at])), text(&rest[at + 1..]));
+        let (request, text) = rest.split_at(at);
+        return (Some(request), text.get(1..).unwrap_or_default());
     }
-    (None, text(line))
+    (None, line)
 }
 
-fn line(app: &str, line: &[u8], tail: &Tail) {
-    let (request, text) = split(line);
+fn write(app: &str, record: &Record, tail: &Tail) {
+    let text = String::from_utf8_lossy(&record.text).replace(HY_LOG_LINE_END as char, "\n");
     let text = text.trim_end();
     if text.is_empty() {
         return;
     }
+    let request = record.request.as_deref().map(String::from_utf8_lossy);
     let request = request.as_deref();
-    match level(text) {
+    match level(text.lines().next().unwrap_or_default()) {
         Level::ERROR => tracing::error!(target: "php", app, request, "{text}"),
         Level::WARN => tracing::warn!(target: "php", app, request, "{text}"),
         _ => tracing::info!(target: "php", app, request, "{text}"),
     }
-    tail.push(text.to_owned());
+    text.lines().for_each(|line| tail.push(line.to_owned()));
 }
 
 /// By the words with which the host begins its own lines, and PHP its messages (main/main.c, php_error_cb).
@@ -104,9 +164,35 @@ mod tests {
 
     #[test]
     fn a_tagged_line_names_its_request() {
-        assert_eq!(split(b"\x1eab12\x1fPHP Warning:  x"), (Some("ab12".into()), "PHP Warning:  x".into()));
-        assert_eq!(split(b"\x1eno unit separator"), (None, "\x1eno unit separator".into()));
-        assert_eq!(split(b"plain"), (None, "plain".into()));
+        assert_eq!(split(b"\x1eab12\x1fPHP Warning:  x"), (Some(&b"ab12"[..]), &b"PHP Warning:  x"[..]));
+        assert_eq!(split(b"\x1eno unit separator"), (None, &b"\x1eno unit separator"[..]));
+        assert_eq!(split(b"plain"), (None, &b"plain"[..]));
+    }
+
+    #[test]
+    fn parts_of_a_record_are_one_though_others_come_between() {
+        let record = |request: Option<&str>, text: &str| {
+            Some(Record { request: request.map(|id| id.as_bytes().to_vec()), text: text.into() })
+        };
+        let mut parts = Parts::default();
+        assert_eq!(parts.add(b"\x1ea\x1fone \x1c"), None);
+        assert_eq!(parts.add(b"\x1eb\x1fother"), record(Some("b"), "other"));
+        assert_eq!(parts.add(b"of nobody \x1c"), None);
+        assert_eq!(parts.add(b"\x1ea\x1ftwo \x1c"), None);
+        assert_eq!(parts.add(b"\x1ea\x1fthree"), record(Some("a"), "one two three"));
+        assert_eq!(parts.add(b"at all"), record(None, "of nobody at all"));
+        assert!(parts.waiting.is_empty());
+    }
+
+    #[test]
+    fn records_that_never_end_cost_little() {
+        let mut parts = Parts::default();
+        let come = (0..10_000).filter_map(|n| parts.add(format!("\x1e{n}\x1fx\x1c").as_bytes())).count();
+        assert_eq!((come, parts.waiting.len()), (10_000 - UNFINISHED, UNFINISHED));
+        let mut parts = Parts::default();
+        let part = [&[b'x'; 4000][..], &[HY_LOG_MORE]].concat();
+        let longest = (0..200).filter_map(|_| parts.add(&part)).map(|record| record.text.len()).max();
+        assert!(longest.is_some_and(|len| len < LONGEST_RECORD + part.len()), "{longest:?}");
     }
 
     #[test]

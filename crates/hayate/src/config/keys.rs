@@ -33,7 +33,7 @@ pub struct File {
     pub user: Option<String>,
     /// The group to change to. Default: the user's. Flag: `--group`.
     pub group: Option<String>,
-    /// Development mode: error pages show why, answers of PHP carry `Server-Timing` (milliseconds of waiting for a worker, of PHP, of the rewind before), and a failed first boot does not end the server. Never in production. Default: `false`. Flag: `--dev`.
+    /// Development mode: error pages show why, PHP shows its errors in the browser as `php -S` does (`[app.ini]` and the application may say otherwise), answers of PHP carry `Server-Timing` (milliseconds of waiting for a worker, of PHP, of the rewind before), and a failed first boot does not end the server. Never in production. Default: `false`. Flag: `--dev`.
     pub development: Option<bool>,
     /// Forbids PHP and all it starts to gain privileges, as by sudo or setuid programs. Default: `true`. Flag: `--no-new-privileges`.
     pub no_new_privileges: Option<bool>,
