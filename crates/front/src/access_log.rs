@@ -10,10 +10,7 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::{
-    date,
-    log_writer::{self, Writer},
-};
+use crate::{date, log_writer::LogWriter};
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +27,7 @@ pub struct AccessLog(Option<Arc<Inner>>);
 
 struct Inner {
     format: Format,
-    writer: Writer,
+    writer: LogWriter,
     gathered: Mutex<Gathered>,
 }
 
@@ -51,16 +48,15 @@ impl AccessLog {
 
     /// Appends to a file, made if needed.
     pub fn file(path: &Path, format: Format) -> io::Result<AccessLog> {
-        let to = Box::new(log_writer::open(path)?);
-        AccessLog::new(Writer::start(to, Some(path.to_owned()))?, format)
+        AccessLog::new(LogWriter::file(path)?, format)
     }
 
     /// Standard output.
     pub fn stdout(format: Format) -> io::Result<AccessLog> {
-        AccessLog::new(Writer::start(Box::new(io::stdout()), None)?, format)
+        AccessLog::new(LogWriter::stdout()?, format)
     }
 
-    fn new(writer: Writer, format: Format) -> io::Result<AccessLog> {
+    fn new(writer: LogWriter, format: Format) -> io::Result<AccessLog> {
         Ok(AccessLog(Some(Arc::new(Inner { format, writer, gathered: Mutex::default() }))))
     }
 
@@ -134,7 +130,7 @@ impl Drop for Inner {
 }
 
 impl Gathered {
-    fn hand_over(&mut self, writer: &Writer) {
+    fn hand_over(&mut self, writer: &LogWriter) {
         if !self.buffer.is_empty() {
             // The next second will gather about as much.
             let next = Vec::with_capacity(self.buffer.len());

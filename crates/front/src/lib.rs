@@ -48,6 +48,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub use access_log::{AccessLog, Format};
 pub use listen::{ListenAddr, Listener};
+pub use log_writer::LogWriter;
 pub use metrics::{Metrics, SiteMetrics};
 pub use site::{Backend, HostPattern, Routes, Site};
 

@@ -1,25 +1,31 @@
-//! Writes the access log's blocks, on a thread of its own: a full disk or a pipe that nobody reads must not hold up requests.
+//! Writes a log on a thread of its own: the access log, and Hayate's own on standard error. A full disk, a pipe that nobody reads or a
+//! file system that hangs must not hold up requests.
 //!
-//! It promises never to make a caller wait: what does not fit its queue is lost, and counted. (tracing-appender's non_blocking was looked at
-//! first: it wakes its thread for every line, and can neither reopen its file nor say when all is written.)
+//! It promises never to make a caller wait, and never to hold more than [`QUEUE`] bytes: what does not fit is lost, counted, and spoken of once
+//! the log flows again. (tracing-appender's non_blocking was looked at first: it wakes its thread for every line, bounds lines instead of
+//! bytes, and can neither reopen its file nor say when all is written.)
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, Write},
+    io::{self, ErrorKind, Write},
+    os::fd::AsFd,
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        mpsc::{Receiver, Sender, channel},
     },
     thread,
     time::Duration,
 };
 
+use rustix::event::{PollFd, PollFlags, poll};
 use tokio::sync::oneshot;
 
-/// Blocks that may wait. One is handed over each second, or sooner when 64 KiB are full: at most 4 MiB wait, or a minute.
-const QUEUE: usize = 64;
+/// Bytes that may wait for the thread.
+const QUEUE: usize = 4 << 20;
+/// What an order costs besides its bytes.
+const ORDER: usize = 128;
 
 enum Order {
     Write { block: Vec<u8>, lines: u64 },
@@ -27,14 +33,40 @@ enum Order {
     Report(oneshot::Sender<()>),
 }
 
+impl Order {
+    fn size(&self) -> usize {
+        match self {
+            Order::Write { block, .. } => block.len().saturating_add(ORDER),
+            Order::Reopen(_) | Order::Report(_) => ORDER,
+        }
+    }
+}
+
+/// What caller and thread share.
+#[derive(Default)]
+struct Shared {
+    /// Bytes of the orders that the thread has not taken.
+    waiting: AtomicUsize,
+    /// Lines that were lost and that nobody has spoken of.
+    lost: AtomicU64,
+    lost_ever: AtomicU64,
+}
+
+impl Shared {
+    fn lose(&self, lines: u64) {
+        self.lost.fetch_add(lines, Relaxed);
+        self.lost_ever.fetch_add(lines, Relaxed);
+    }
+}
+
 /// The caller's end. Once it is dropped, the thread writes what it was given before and ends.
-pub(crate) struct Writer {
-    orders: SyncSender<Order>,
-    lost: Arc<AtomicU64>,
+pub struct LogWriter {
+    orders: Sender<Order>,
+    shared: Arc<Shared>,
     pub(crate) path: Option<PathBuf>,
 }
 
-pub(crate) fn open(path: &Path) -> io::Result<File> {
+fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .append(true)
         .create(true)
@@ -42,91 +74,176 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
         .map_err(|e| io::Error::new(e.kind(), format!("cannot open the access log {}: {e}", path.display())))
 }
 
-impl Writer {
-    /// Starts the thread. `path` is what is opened again when asked; without one, nothing ever is.
-    pub(crate) fn start(to: Box<dyn Write + Send>, path: Option<PathBuf>) -> io::Result<Writer> {
-        let (orders, queue) = sync_channel(QUEUE);
-        let lost = Arc::new(AtomicU64::new(0));
-        let mut thread = Thread { to, path: path.clone(), lost: Arc::clone(&lost), failing: false };
-        thread::Builder::new().name("access-log".into()).spawn(move || thread.run(&queue))?;
-        Ok(Writer { orders, lost, path })
+/// A stream of the process as a file, so that no lock of the standard library's is held while it is written to.
+fn stream(of: impl AsFd) -> io::Result<File> {
+    Ok(File::from(of.as_fd().try_clone_to_owned()?))
+}
+
+impl LogWriter {
+    /// Appends to a file, made if needed, which is opened again when asked.
+    pub(crate) fn file(path: &Path) -> io::Result<LogWriter> {
+        LogWriter::start(open(path)?, Some(path.to_owned()), false)
+    }
+
+    /// Writes to standard output.
+    pub(crate) fn stdout() -> io::Result<LogWriter> {
+        LogWriter::start(stream(io::stdout())?, None, false)
+    }
+
+    /// Writes Hayate's own log to standard error; what is lost of it is said in it, for nobody else would.
+    pub fn stderr() -> io::Result<LogWriter> {
+        LogWriter::start(stream(io::stderr())?, None, true)
+    }
+
+    fn start(to: File, path: Option<PathBuf>, own: bool) -> io::Result<LogWriter> {
+        let (orders, queue) = channel();
+        let shared = Arc::new(Shared::default());
+        let mut thread = Thread { to, path: path.clone(), shared: Arc::clone(&shared), own, failing: false };
+        thread::Builder::new().name("log".into()).spawn(move || thread.run(&queue))?;
+        Ok(LogWriter { orders, shared, path })
+    }
+
+    /// `false`: it does not fit, or the thread is gone.
+    fn order(&self, order: Order) -> bool {
+        let size = order.size();
+        let room = |waiting: usize| waiting.checked_add(size).filter(|waiting| *waiting <= QUEUE);
+        self.shared.waiting.fetch_update(Relaxed, Relaxed, room).is_ok() && self.orders.send(order).is_ok()
     }
 
     /// Hands over a block of whole lines.
-    pub(crate) fn write(&self, block: Vec<u8>, lines: u64) {
-        if self.orders.try_send(Order::Write { block, lines }).is_err() {
-            self.lost.fetch_add(lines, Relaxed);
+    pub fn write(&self, block: Vec<u8>, lines: u64) {
+        if !self.order(Order::Write { block, lines }) {
+            self.shared.lose(lines);
         }
     }
 
     /// Lines lost since the last call, here or because they could not be written.
     pub(crate) fn take_lost(&self) -> u64 {
-        self.lost.swap(0, Relaxed)
+        self.shared.lost.swap(0, Relaxed)
+    }
+
+    /// Lines lost since the start.
+    pub fn lost(&self) -> u64 {
+        self.shared.lost_ever.load(Relaxed)
     }
 
     /// Opens the file again, after what was handed over before is written.
     pub(crate) async fn reopen(&self) -> io::Result<()> {
         let (reply, done) = oneshot::channel();
         let stalled = || io::Error::other("the access log is stalled: what it is written to takes nothing");
-        self.orders.try_send(Order::Reopen(reply)).map_err(|_| stalled())?;
+        if !self.order(Order::Reopen(reply)) {
+            return Err(stalled());
+        }
         done.await.unwrap_or_else(|_| Err(stalled()))
     }
 
     /// Waits until everything handed over so far is written, or was tried to; `false` when that takes longer than `limit`.
-    pub(crate) async fn written(&self, limit: Duration) -> bool {
-        let (reply, done) = oneshot::channel();
+    pub async fn written(&self, limit: Duration) -> bool {
         let ask = async {
-            let mut order = Order::Report(reply);
-            while let Err(TrySendError::Full(again)) = self.orders.try_send(order) {
-                order = again;
+            loop {
+                let (reply, done) = oneshot::channel();
+                if self.order(Order::Report(reply)) {
+                    // An error means that the thread is gone, and with it the hope.
+                    let _ = done.await;
+                    return;
+                }
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            // An error means that the thread is gone, and with it the hope.
-            let _ = done.await;
         };
         tokio::time::timeout(limit, ask).await.is_ok()
     }
 }
 
 struct Thread {
-    to: Box<dyn Write + Send>,
+    to: File,
     path: Option<PathBuf>,
-    lost: Arc<AtomicU64>,
+    shared: Arc<Shared>,
+    /// It is the log to which everything here speaks.
+    own: bool,
     failing: bool,
 }
 
 impl Thread {
     fn run(&mut self, queue: &Receiver<Order>) {
         for order in queue {
+            let size = order.size();
             match order {
                 Order::Write { block, lines } => self.write(&block, lines),
                 // Whoever asked may have stopped waiting.
                 Order::Reopen(reply) => drop(reply.send(self.reopen())),
                 Order::Report(reply) => drop(reply.send(())),
             }
+            self.shared.waiting.fetch_sub(size, Relaxed);
         }
     }
 
     fn write(&mut self, block: &[u8], lines: u64) {
-        match self.to.write_all(block).and_then(|()| self.to.flush()) {
-            Ok(()) if self.failing => {
-                self.failing = false;
-                tracing::info!("the access log can be written again");
+        match self.write_all(block) {
+            Ok(()) => {
+                if std::mem::take(&mut self.failing) && !self.own {
+                    tracing::info!("the access log can be written again");
+                }
+                if self.own && self.shared.lost.load(Relaxed) > 0 {
+                    let lines = self.shared.lost.swap(0, Relaxed);
+                    tracing::warn!(
+                        lines,
+                        "lines of this log were lost: what it is written to took nothing for a while"
+                    );
+                }
             }
-            Ok(()) => {}
             Err(error) => {
-                self.lost.fetch_add(lines, Relaxed);
-                if !std::mem::replace(&mut self.failing, true) {
+                self.shared.lose(lines);
+                if !std::mem::replace(&mut self.failing, true) && !self.own {
                     tracing::error!("the access log cannot be written, lines are being lost: {error}");
                 }
             }
         }
     }
 
-    fn reopen(&mut self) -> io::Result<()> {
-        if let Some(path) = &self.path {
-            self.to = Box::new(open(path)?);
+    fn write_all(&mut self, mut block: &[u8]) -> io::Result<()> {
+        while !block.is_empty() {
+            match self.to.write(block) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(n) => block = block.get(n..).unwrap_or_default(),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Somebody who shares the terminal or pipe has made it so.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    poll(&mut [PollFd::new(&self.to, PollFlags::OUT)], None)?;
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        if let Some(path) = &self.path {
+            self.to = open(path)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_that_nobody_reads_costs_lines_and_no_time() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let log = LogWriter::start(stream(&writer).unwrap(), None, false).unwrap();
+        drop(writer);
+        let lines = 3 * QUEUE / 1000;
+        for _ in 0..lines {
+            log.write([&[b'x'; 999][..], b"\n"].concat(), 1);
+        }
+        let lost = log.take_lost();
+        assert!(lost > 0 && lost == log.lost() && lost < lines as u64, "{lost} of {lines}");
+        drop(log);
+        let mut got = Vec::new();
+        reader.read_to_end(&mut got).unwrap();
+        assert_eq!(got.len() as u64, (lines as u64 - lost) * 1000);
     }
 }

@@ -146,7 +146,6 @@ pub fn run(args: &ExplainArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    logging::init(LogLevel::Warn, plan.log_format);
     match explain_all(&plan, args) {
         Ok(reports) => {
             if args.json {
@@ -164,6 +163,7 @@ pub fn run(args: &ExplainArgs) -> ExitCode {
 }
 
 fn explain_all(plan: &Plan, args: &ExplainArgs) -> Result<Vec<Report>> {
+    logging::init(LogLevel::Warn, plan.log_format).context("cannot start the log's thread")?;
     // As whoever serves it: what a boot writes (caches, logs) has to be theirs.
     privileges::drop_to(plan.user.as_deref(), plan.group.as_deref())?;
     let hub = Hub::new().context("eventfd")?;
@@ -178,6 +178,7 @@ fn explain_all(plan: &Plan, args: &ExplainArgs) -> Result<Vec<Report>> {
         }
         Ok(reports)
     });
+    runtime.block_on(logging::finish());
     runtime.shutdown_background();
     reports
 }

@@ -1,13 +1,25 @@
-//! Hayate's own log: standard error, for people or as JSON.
+//! Hayate's own log: standard error, for people or as JSON. Whoever logs is never made to wait; see [`LogWriter`].
 
-use std::io::{self, IsTerminal};
+use std::{
+    backtrace::{Backtrace, BacktraceStatus},
+    io::{self, IsTerminal, Write},
+    panic,
+    sync::OnceLock,
+    time::Duration,
+};
 
+use hayate_front::LogWriter;
 use tracing_subscriber::{Layer, filter::LevelFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::config::{LogFormat, LogLevel};
 
-/// Sets the log up. To be called once.
-pub fn init(level: LogLevel, format: LogFormat) {
+static WRITER: OnceLock<LogWriter> = OnceLock::new();
+
+/// How long the end waits for a pipe that nobody reads.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Sets the log up. To be called once; an error when its thread cannot be started.
+pub fn init(level: LogLevel, format: LogFormat) -> io::Result<()> {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -15,10 +27,56 @@ pub fn init(level: LogLevel, format: LogFormat) {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    let layer = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    let _ = WRITER.set(LogWriter::stderr()?);
+    let layer = fmt::layer().with_writer(|| Lines).with_ansi(io::stderr().is_terminal());
     let layer = match format {
         LogFormat::Compact => layer.compact().boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
     tracing_subscriber::registry().with(layer.with_filter(level)).init();
+    panic::set_hook(Box::new(|panic| {
+        let what = panic.payload();
+        let what = what.downcast_ref::<&str>().copied().or(what.downcast_ref::<String>().map(String::as_str));
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let trace = Backtrace::capture();
+        let trace = (trace.status() == BacktraceStatus::Captured).then(|| trace.to_string());
+        tracing::error!(place, trace, "a fault of Hayate's own: {}", what.unwrap_or("a panic without words"));
+    }));
+    Ok(())
+}
+
+/// Says something to people, on standard error, as it stands.
+pub fn print(text: &str) {
+    match WRITER.get() {
+        Some(writer) => writer.write(text.as_bytes().to_vec(), 1),
+        None => eprint!("{text}"),
+    }
+}
+
+/// Waits until the log is written, for a short time at most.
+pub async fn finish() {
+    if let Some(writer) = WRITER.get() {
+        writer.written(PATIENCE).await;
+    }
+}
+
+/// Lines of the log that were lost.
+pub fn lost() -> u64 {
+    WRITER.get().map_or(0, LogWriter::lost)
+}
+
+/// Each event comes as one whole line.
+struct Lines;
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if let Some(writer) = WRITER.get() {
+            writer.write(line.to_vec(), 1);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -60,6 +60,7 @@ pub struct Metrics {
     hot_pages: Family<App, Gauge>,
     fallback: Family<AppTo, Gauge>,
     front_memory: Gauge,
+    log_lost: Counter,
 }
 
 impl Metrics {
@@ -116,6 +117,12 @@ impl Metrics {
             Unit::Bytes,
             front_memory.clone(),
         );
+        let log_lost = Counter::default();
+        registry.register(
+            "hayate_log_lost",
+            "Lines of Hayate's own log that standard error did not take",
+            log_lost.clone(),
+        );
         Metrics {
             registry,
             front,
@@ -130,6 +137,7 @@ impl Metrics {
             hot_pages,
             fallback,
             front_memory,
+            log_lost,
         }
     }
 
@@ -176,6 +184,7 @@ impl Metrics {
             self.ready.get_or_create(&app()).set(i64::from(status.unavailable.is_none()));
             self.memory.get_or_create(&app()).set(status.memory as i64);
         }
+        self.log_lost.inner().store(crate::logging::lost(), std::sync::atomic::Ordering::Relaxed);
         self.front_memory.set(resident_memory() as i64);
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("a String takes everything");

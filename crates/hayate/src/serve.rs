@@ -49,16 +49,24 @@ pub fn run(args: ServeArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    logging::init(plan.log_level, plan.log_format);
+    if let Err(error) = logging::init(plan.log_level, plan.log_format) {
+        eprintln!("hayate: cannot start the log's thread: {error}");
+        return ExitCode::FAILURE;
+    }
     let outcome = Hub::new().context("eventfd").and_then(|hub| {
         let runtime = runtime::build(&hub).context("cannot start the event loop")?;
         let outcome = runtime.block_on(serve(args, plan, &hub));
+        if let Err(error) = &outcome {
+            logging::print(&format!("hayate: {error:#}\n"));
+        }
+        runtime.block_on(logging::finish());
         // A read from a slow disk must not delay the end.
         runtime.shutdown_background();
-        outcome
+        Ok(outcome)
     });
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(_)) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("hayate: {error:#}");
             ExitCode::FAILURE
@@ -495,5 +503,5 @@ fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&Path>) {
     if let Some(path) = control {
         text += &format!(" or `hayate stop`; control socket {}", path.display());
     }
-    eprintln!("{text}\n");
+    logging::print(&format!("{text}\n\n"));
 }
