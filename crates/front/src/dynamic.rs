@@ -1,8 +1,6 @@
 //! Requests that a script answers: their way into the ring, and what becomes of those that get no answer.
 
-use std::{
-    future::poll_fn, net::IpAddr, os::unix::ffi::OsStrExt, pin::pin, sync::Arc, task::Poll, time::Duration,
-};
+use std::{future::poll_fn, os::unix::ffi::OsStrExt, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use hayate_ring::{Exchange, Failure, Field, HeadTooLarge, ResponseHead, Ring, Slot};
 use http::{HeaderValue, Method, Response, StatusCode, Version, header, request::Parts};
@@ -12,6 +10,7 @@ use crate::{
     Settings,
     body::Body,
     connection::Peer,
+    forwarded,
     request_body::{BodyFailure, Pump},
     route::Script,
     site::{Backend, Site},
@@ -23,7 +22,8 @@ use crate::{
 /// What the front knows of a request besides its head.
 pub(crate) struct Client<'a> {
     pub(crate) peer: &'a Peer,
-    pub(crate) addr: Option<IpAddr>,
+    /// Where a trusted proxy says that the request comes from.
+    pub(crate) from: Option<forwarded::Client>,
     pub(crate) https: bool,
     pub(crate) host: &'a str,
     pub(crate) port: Option<u16>,
@@ -194,15 +194,22 @@ fn fill(
     slot.put(Field::PathInfo, &script.path_info)?;
     // As nginx sets it once the script is found.
     slot.put(Field::DocumentUri, &script.name)?;
-    match client.addr {
-        Some(addr) => slot.put(Field::RemoteAddr, addr.to_string().as_bytes())?,
-        None => slot.put(Field::RemoteAddr, peer.addr.as_bytes())?,
+    match client.from {
+        Some(from) => {
+            slot.put(Field::RemoteAddr, from.addr.to_string().as_bytes())?;
+            // The peer's belongs to another address.
+            let port = from.port.map(|port| port.to_string()).unwrap_or_default();
+            slot.put(Field::RemotePort, port.as_bytes())?;
+        }
+        None => {
+            slot.put(Field::RemoteAddr, peer.addr.as_bytes())?;
+            slot.put(Field::RemotePort, peer.port.as_bytes())?;
+        }
     }
-    slot.put(Field::RemotePort, peer.port.as_bytes())?;
     slot.put(Field::ServerAddr, peer.local_addr.as_bytes())?;
     match client.port {
         Some(port) => slot.put(Field::ServerPort, itoa::Buffer::new().format(port).as_bytes())?,
-        None if client.https && client.addr.is_some() => slot.put(Field::ServerPort, b"443")?,
+        None if client.https && client.from.is_some() => slot.put(Field::ServerPort, b"443")?,
         None => slot.put(Field::ServerPort, peer.local_port.as_bytes())?,
     }
     slot.put(Field::ServerName, client.host.as_bytes())?;
@@ -224,13 +231,12 @@ fn fill(
 /// The headers that scripts see.
 fn passed_on(parts: &Parts) -> impl Iterator<Item = (&str, &[u8])> {
     // In the absolute form the target names the host, and Host is to be ignored (RFC 9112, 3.2.2).
-    let named = parts.uri.authority().map(|authority| {
-        let text = authority.as_str();
-        text.rsplit_once('@').map_or(text, |(_user, host)| host).as_bytes()
-    });
+    let named = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
     parts.headers.iter().filter_map(move |(name, value)| match (name, named) {
-        // "X_A" and "X-A" would become the same variable; and HTTP_PROXY is one that libraries trust (httpoxy).
-        _ if name.as_str().contains('_') || name == "proxy" => None,
+        // As nginx does it: "X_A", "X.A" and "X-A" may become the same variable. And HTTP_PROXY is one that libraries trust (httpoxy).
+        _ if !name.as_str().bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') || name == "proxy" => {
+            None
+        }
         (&header::HOST, Some(host)) => Some((name.as_str(), host)),
         _ => Some((name.as_str(), value.as_bytes())),
     })
@@ -254,7 +260,14 @@ mod tests {
     fn scripts_do_not_see_headers_that_pass_for_others() {
         let got = seen(
             "/",
-            &[("Host", "a"), ("X_Forwarded_For", "1"), ("Proxy", "evil"), ("X-A", "1"), ("X-A", "2")],
+            &[
+                ("Host", "a"),
+                ("X_Forwarded_For", "1"),
+                ("X.Forwarded.For", "2"),
+                ("Proxy", "evil"),
+                ("X-A", "1"),
+                ("X-A", "2"),
+            ],
         );
         let want = [("host", "a"), ("x-a", "1"), ("x-a", "2")];
         assert_eq!(got, want.map(|(n, v)| (n.to_owned(), v.to_owned())));
@@ -264,7 +277,6 @@ mod tests {
     fn the_host_in_an_absolute_target_is_the_host() {
         let want = [("host".to_owned(), "b.test:81".to_owned())];
         assert_eq!(seen("http://b.test:81/x", &[("Host", "a")]), want);
-        assert_eq!(seen("http://user@b.test:81/x", &[("Host", "a")]), want);
         assert_eq!(seen("/x", &[("Host", "b.test:81")]), want);
     }
 

@@ -1,155 +1,221 @@
 //! Who the client really is, when a trusted proxy says so: `X-Forwarded-*`, or `Forwarded` (RFC 7239) where there is no
 //! `X-Forwarded-For`. Most proxies know only the former, and pass the latter on as the client made it up.
+//!
+//! It promises what nginx' realip module promises with `real_ip_recursive`: the chain is read from the right, hop by hop, as long as the
+//! hops are trusted proxies; the first that is none is the client. What cannot be read ends the walk there, and the last address before it
+//! counts. Nothing that stands further to the left is looked at: the client may have made it up, in whatever bytes.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::HeaderMap;
 use ipnet::IpNet;
 
-use crate::framing::is_host;
+use crate::host::Host;
 
 /// What a proxy said.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Forwarded {
-    pub(crate) addr: Option<IpAddr>,
+    pub(crate) client: Option<Client>,
     pub(crate) https: Option<bool>,
+    /// Whole, as [`Host`] took it.
     pub(crate) host: Option<String>,
     pub(crate) port: Option<u16>,
 }
 
-/// One proxy's words in `Forwarded`.
-#[derive(Default)]
-struct Hop<'a> {
-    addr: Option<IpAddr>,
-    https: Option<bool>,
-    host: Option<&'a str>,
+/// Where the request comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Client {
+    pub(crate) addr: IpAddr,
+    /// Few proxies say it.
+    pub(crate) port: Option<u16>,
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> impl DoubleEndedIterator<Item = &'a str> {
-    headers.get_all(name).into_iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().into_iter()
+/// The elements of all lines of a header, from the right. White space around them and empty ones are left out.
+fn from_the_right<'a>(
+    headers: &'a HeaderMap,
+    name: &str,
+    quotes: bool,
+) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    let lines: Vec<&[u8]> = headers.get_all(name).into_iter().map(|value| value.as_bytes()).collect();
+    let elements = lines.into_iter().rev().flat_map(move |line| Elements { rest: Some(line), quotes });
+    elements.map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }
 
-/// "192.0.2.1", "192.0.2.1:80", "[2001:db8::1]:80", "\"[2001:db8::1]\""
-fn address(text: &str) -> Option<IpAddr> {
-    let text = text.trim().trim_matches('"');
-    let addr: Option<IpAddr> = match text.strip_prefix('[') {
-        Some(rest) => rest.split(']').next()?.parse().ok(),
-        None => text.parse().ok().or_else(|| text.split(':').next()?.parse().ok()),
+struct Elements<'a> {
+    rest: Option<&'a [u8]>,
+    /// Commas in quoted strings do not separate.
+    quotes: bool,
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let line = self.rest?;
+        let mut quoted = false;
+        // Seen from the right a quoted string that the client did not close is beyond what is well-formed.
+        let comma = line.iter().enumerate().rposition(|(i, b)| {
+            if self.quotes && *b == b'"' && !is_escaped(line, i) {
+                quoted = !quoted;
+            }
+            *b == b',' && !quoted
+        });
+        self.rest = comma.and_then(|comma| line.get(..comma));
+        line.get(comma.map_or(0, |comma| comma + 1)..)
+    }
+}
+
+fn is_escaped(line: &[u8], at: usize) -> bool {
+    line.iter().take(at).rev().take_while(|b| **b == b'\\').count() % 2 == 1
+}
+
+/// "192.0.2.1", "192.0.2.1:80", "2001:db8::1", "[2001:db8::1]:80", and "[2001:db8::1]".
+fn address(text: &[u8]) -> Option<Client> {
+    let text = std::str::from_utf8(text).ok()?;
+    let alone = |text: &str| Some(Client { addr: text.parse::<IpAddr>().ok()?, port: None });
+    let with_port = |text: &str| {
+        let both: SocketAddr = text.parse().ok()?;
+        // Behind a zone ("%2") it means something on one machine only.
+        let zone = matches!(both, SocketAddr::V6(v6) if v6.scope_id() != 0);
+        (!zone).then_some(Client { addr: both.ip(), port: (both.port() != 0).then_some(both.port()) })
     };
-    addr.map(|addr| addr.to_canonical())
+    let bracketed = |text: &str| {
+        let inner = text.strip_prefix('[')?.strip_suffix(']')?;
+        alone(inner).filter(|client| client.addr.is_ipv6())
+    };
+    let found = alone(text).or_else(|| with_port(text)).or_else(|| bracketed(text))?;
+    Some(Client { addr: found.addr.to_canonical(), ..found })
 }
 
-/// Where in the chain the client is: the last that is not itself a trusted proxy, since everything before it could have been made up by
-/// the client. It may be one without an address ("unknown", "_hidden").
-fn client(chain: &[Option<IpAddr>], trusted: &[IpNet]) -> usize {
-    let proxy = |addr: &IpAddr| trusted.iter().any(|net| net.contains(addr));
-    chain.iter().rposition(|addr| !addr.as_ref().is_some_and(proxy)).unwrap_or(0)
+/// Walks from the right, past trusted proxies. Also says which hop, from the right, is the client's: it may be one without an address.
+fn walk(hops: impl Iterator<Item = Option<Client>>, trusted: &[IpNet]) -> (Option<Client>, usize) {
+    let (mut client, mut at) = (None, 0);
+    for (i, hop) in hops.enumerate() {
+        at = i;
+        let Some(hop) = hop else { break };
+        client = Some(hop);
+        if !trusted.iter().any(|net| net.contains(&hop.addr)) {
+            break;
+        }
+    }
+    (client, at)
 }
 
+/// Reads what the peer, a trusted proxy, says.
 pub(crate) fn read(headers: &HeaderMap, trusted: &[IpNet]) -> Forwarded {
     if headers.contains_key("forwarded") && !headers.contains_key("x-forwarded-for") {
         return standard(headers, trusted);
     }
-    let list = text(headers, "x-forwarded-for").flat_map(|v| v.split(','));
-    let chain: Vec<Option<IpAddr>> = list.map(address).collect();
-    let last = |name: &str| text(headers, name).next_back().and_then(|v| v.rsplit(',').next()).map(str::trim);
+    let (client, at) = walk(from_the_right(headers, "x-forwarded-for", false).map(address), trusted);
+    // A proxy that appends to the chain appends here as well, or else replaces what there was.
+    let of_client = |name: &str| from_the_right(headers, name, false).take(at + 1).last();
     Forwarded {
-        addr: chain.get(client(&chain, trusted)).copied().flatten(),
-        https: last("x-forwarded-proto").map(|v| v.eq_ignore_ascii_case("https")),
-        host: last("x-forwarded-host").filter(|host| is_host(host.as_bytes())).map(str::to_owned),
-        port: last("x-forwarded-port").and_then(|v| v.parse().ok()),
+        client,
+        https: of_client("x-forwarded-proto").and_then(scheme),
+        host: of_client("x-forwarded-host").and_then(host),
+        port: of_client("x-forwarded-port").and_then(port),
     }
 }
 
-fn standard(headers: &HeaderMap, trusted: &[IpNet]) -> Forwarded {
-    let mut hops = Vec::new();
-    for element in text(headers, "forwarded").flat_map(|v| v.split(',')) {
-        let mut hop = Hop::default();
-        for pair in element.split(';') {
-            let Some((name, value)) = pair.trim().split_once('=') else { continue };
-            let value = value.trim_matches('"');
-            match name.to_ascii_lowercase().as_str() {
-                "for" => hop.addr = address(value),
-                "proto" => hop.https = Some(value.eq_ignore_ascii_case("https")),
-                "host" => hop.host = Some(value).filter(|host| is_host(host.as_bytes())),
-                _ => {}
-            }
-        }
-        hops.push(hop);
+fn scheme(text: &[u8]) -> Option<bool> {
+    match text {
+        _ if text.eq_ignore_ascii_case(b"https") => Some(true),
+        _ if text.eq_ignore_ascii_case(b"http") => Some(false),
+        _ => None,
     }
-    let chain: Vec<Option<IpAddr>> = hops.iter().map(|hop| hop.addr).collect();
-    // Trusted proxies wrote what is said of the client, and what comes after it.
-    let hops = &hops[client(&chain, trusted).min(hops.len())..];
+}
+
+fn host(text: &[u8]) -> Option<String> {
+    Host::parse(text)?;
+    Some(std::str::from_utf8(text).ok()?.to_owned())
+}
+
+fn port(text: &[u8]) -> Option<u16> {
+    let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    let port = std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()?;
+    (port != 0).then_some(port)
+}
+
+/// One proxy's words in `Forwarded`.
+#[derive(Default)]
+struct Hop {
+    client: Option<Client>,
+    https: Option<bool>,
+    host: Option<String>,
+}
+
+/// RFC 7239, 4: pairs of a name and a token or a quoted string. `None`: not well-formed.
+fn hop(element: &[u8]) -> Option<Hop> {
+    let mut hop = Hop::default();
+    let mut seen: Vec<Vec<u8>> = Vec::new();
+    let mut rest = element;
+    loop {
+        let equals = memchr::memchr(b'=', rest)?;
+        let (name, value) = (rest.get(..equals)?.trim_ascii().to_ascii_lowercase(), rest.get(equals + 1..)?);
+        let value = value.trim_ascii_start();
+        if name.is_empty() || !name.iter().all(u8::is_ascii_alphanumeric) || seen.contains(&name) {
+            return None;
+        }
+        let (value, after) = match value.split_first() {
+            Some((b'"', quoted)) => unquoted(quoted)?,
+            _ => {
+                let end = memchr::memchr(b';', value).unwrap_or(value.len());
+                // Not quoted, though it ought to be, an address of IPv6 is often seen, and means only one thing.
+                let token = value.get(..end)?.trim_ascii();
+                if token.iter().any(|b| matches!(b, b'"' | b'\\' | b' ')) {
+                    return None;
+                }
+                (token.to_vec(), value.get(end..)?)
+            }
+        };
+        match &name[..] {
+            b"for" => hop.client = address(&value),
+            b"proto" => hop.https = scheme(&value),
+            b"host" => hop.host = host(&value),
+            _ => {}
+        }
+        seen.push(name);
+        match after.trim_ascii().split_first() {
+            None => return Some(hop),
+            Some((b';', more)) if more.trim_ascii().is_empty() => return Some(hop),
+            Some((b';', more)) => rest = more,
+            Some(_) => return None,
+        }
+    }
+}
+
+/// The content of a quoted string whose first quote is gone, and what comes after it.
+fn unquoted(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let mut out = Vec::new();
+    let mut bytes = text.iter().enumerate();
+    while let Some((i, b)) = bytes.next() {
+        match b {
+            b'"' => return Some((out, text.get(i + 1..)?)),
+            b'\\' => out.push(*bytes.next()?.1),
+            b => out.push(*b),
+        }
+    }
+    None
+}
+
+fn standard(headers: &HeaderMap, trusted: &[IpNet]) -> Forwarded {
+    let mut hops: Vec<Hop> = Vec::new();
+    // What is malformed is no hop. "unknown" and "_hidden" are hops without an address, and the walk ends with them.
+    let elements = from_the_right(headers, "forwarded", true).map_while(hop).map(|hop| {
+        let client = hop.client;
+        hops.push(hop);
+        client
+    });
+    let (client, _) = walk(elements, trusted);
+    // What the client's hop says, else the nearest proxy after it.
     Forwarded {
-        addr: hops.first().and_then(|hop| hop.addr),
-        https: hops.iter().find_map(|hop| hop.https),
-        host: hops.iter().find_map(|hop| hop.host).map(str::to_owned),
+        client,
+        https: hops.iter().rev().find_map(|hop| hop.https),
+        host: hops.iter_mut().rev().find_map(|hop| hop.host.take()),
         port: None,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn said(headers: &[(&'static str, &str)]) -> Forwarded {
-        let mut map = HeaderMap::new();
-        for (name, value) in headers {
-            map.append(*name, value.parse().unwrap());
-        }
-        read(&map, &["10.0.0.0/8".parse().unwrap()])
-    }
-
-    #[test]
-    fn the_client_is_the_last_stranger() {
-        let got = said(&[("x-forwarded-for", "203.0.113.66, 198.51.100.7, 10.1.2.3")]);
-        assert_eq!(got.addr, Some("198.51.100.7".parse().unwrap()));
-        let got = said(&[("x-forwarded-for", "198.51.100.7"), ("x-forwarded-for", "10.9.9.9")]);
-        assert_eq!(got.addr, Some("198.51.100.7".parse().unwrap()));
-        assert_eq!(said(&[("x-forwarded-for", "10.0.0.1")]).addr, Some("10.0.0.1".parse().unwrap()));
-        assert_eq!(said(&[("x-forwarded-for", "nonsense")]).addr, None);
-    }
-
-    #[test]
-    fn both_ways_of_saying_it() {
-        let got = said(&[
-            ("x-forwarded-proto", "https"),
-            ("x-forwarded-host", "example.org"),
-            ("x-forwarded-port", "8443"),
-        ]);
-        assert_eq!((got.https, got.host.as_deref(), got.port), (Some(true), Some("example.org"), Some(8443)));
-        let got =
-            said(&[("forwarded", r#"for="[2001:db8::1]:80";proto=https;host=example.org, for=10.0.0.1"#)]);
-        assert_eq!(got.addr, Some("2001:db8::1".parse().unwrap()));
-        assert_eq!((got.https, got.host.as_deref()), (Some(true), Some("example.org")));
-    }
-
-    #[test]
-    fn what_the_client_made_up_is_not_believed() {
-        // A proxy that knows X-Forwarded-For passes the client's Forwarded on.
-        let got = said(&[("forwarded", "for=127.0.0.1;proto=https"), ("x-forwarded-for", "198.51.100.7")]);
-        assert_eq!((got.addr, got.https), (Some("198.51.100.7".parse().unwrap()), None));
-        let got = said(&[(
-            "forwarded",
-            "for=127.0.0.1;host=evil.test;proto=https, for=198.51.100.7, for=10.0.0.1",
-        )]);
-        assert_eq!(got, Forwarded { addr: Some("198.51.100.7".parse().unwrap()), ..Forwarded::default() });
-        // A proxy that does not say who the client is.
-        assert_eq!(said(&[("forwarded", "for=127.0.0.1, for=_hidden, for=10.0.0.1")]).addr, None);
-        assert_eq!(said(&[("x-forwarded-for", "127.0.0.1, unknown")]).addr, None);
-        assert_eq!(said(&[("x-forwarded-host", "a\"><b>")]).host, None);
-    }
-
-    #[test]
-    fn every_way_to_write_an_address() {
-        for (text, want) in [
-            ("2001:db8::7", "2001:db8::7"),
-            ("[2001:db8::7]", "2001:db8::7"),
-            ("[2001:db8::7]:443", "2001:db8::7"),
-            ("::ffff:192.0.2.1", "192.0.2.1"),
-            ("192.0.2.1:8080", "192.0.2.1"),
-        ] {
-            assert_eq!(address(text), Some(want.parse().unwrap()), "{text}");
-        }
-    }
-}
+#[path = "forwarded/tests.rs"]
+mod tests;

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::{Limits, target};
+use crate::{Limits, host::Host, target};
 
 /// Why a request was refused: the status to answer, and words for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -252,7 +252,8 @@ impl Framing {
             match name.len() {
                 4 if name.eq_ignore_ascii_case(b"host") => {
                     hosts += 1;
-                    if !is_host(value) {
+                    // An empty one is allowed (RFC 9112, 3.2): it names no host.
+                    if !value.is_empty() && Host::parse(value).is_none() {
                         return Err(refuse(400, "the Host is malformed"));
                     }
                 }
@@ -300,11 +301,6 @@ impl Framing {
             _ => Err(malformed),
         }
     }
-}
-
-/// Whether it has only bytes that a host name with a port may have (RFC 9110, 7.2).
-pub(crate) fn is_host(value: &[u8]) -> bool {
-    value.iter().all(|b| b.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(b))
 }
 
 fn is_token(b: u8) -> bool {
@@ -433,6 +429,12 @@ mod tests {
             b"GET / HTTP/1.1\r\n\r\n",
             b"G(T / HTTP/1.1\r\nHost: a\r\n\r\n",
             b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: user@a\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a:x\r\n\r\n",
+            b"GET http://x@a/ HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"GET http://a:b/ HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"GET http:/// HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n",
         ] {
             assert_eq!(verdict(input), Err(400), "{}", String::from_utf8_lossy(input));
         }

@@ -18,6 +18,7 @@ mod files;
 mod forwarded;
 mod framing;
 mod guard;
+mod host;
 mod listen;
 mod log_writer;
 mod metrics;

@@ -15,6 +15,7 @@ use crate::{
     files, forwarded,
     framing::Refusal,
     guard::REFUSED,
+    host::Host,
     pages, route,
     route::Found,
     site::Site,
@@ -53,12 +54,15 @@ impl Front {
         } else {
             forwarded::Forwarded::default()
         };
-        let host = said
+        let named = said
             .host
             .as_deref()
             .or(parts.uri.authority().map(|a| a.as_str()))
-            .or_else(|| parts.headers.get(header::HOST).and_then(|v| v.to_str().ok()));
-        let (name, port) = split_port(host.unwrap_or_default());
+            .map(str::as_bytes)
+            .or_else(|| parts.headers.get(header::HOST).map(HeaderValue::as_bytes))
+            .filter(|named| !named.is_empty());
+        let host = named.and_then(Host::parse);
+        let name = host.as_ref().map_or("", |host| &host.name);
         let given =
             trusted.then(|| parts.headers.get("x-request-id").and_then(|v| v.to_str().ok())).flatten();
         let id = match given {
@@ -69,10 +73,10 @@ impl Front {
         let site = path.as_deref().and_then(|path| routes.pick(name, path));
         let client = Client {
             peer,
-            addr: said.addr,
+            from: said.client,
             https: said.https.unwrap_or(false),
             host: if name.is_empty() { "localhost" } else { name },
-            port: said.port.or(if said.host.is_some() { port } else { None }),
+            port: said.port.or(host.as_ref().and_then(|host| host.port).filter(|_| said.host.is_some())),
             target,
             path: path.as_deref().unwrap_or_default(),
             id: &id,
@@ -83,6 +87,9 @@ impl Front {
         let mut finish = Finish::new(started, Arc::clone(&state), metrics, log);
         let result = match (&path, site) {
             (None, _) => Err(refusal(StatusCode::BAD_REQUEST, "the path is malformed")),
+            _ if named.is_some() && host.is_none() => {
+                Err(refusal(StatusCode::BAD_REQUEST, "the host is malformed"))
+            }
             (_, None) => Err(refusal(StatusCode::NOT_FOUND, "no application answers to this host and path")),
             (Some(_), Some(site)) => {
                 self.dispatch(&settings, site, &client, &parts, incoming, &state, &mut finish).await
@@ -130,14 +137,7 @@ impl Front {
                 .await
                 .map_err(|status| refusal(status, "the file cannot be read")),
             Found::AddSlash => {
-                let path = client.target.path;
-                // "//host" would lead elsewhere.
-                let slashes = path.iter().take_while(|b| **b == b'/').count();
-                let mut location = [b"/", &path[slashes..], b"/"].concat();
-                if let Some(query) = client.target.query {
-                    location.push(b'?');
-                    location.extend_from_slice(query);
-                }
+                let location = route::with_slash(client.path, client.target.query);
                 let mut response = Response::new(Body::new(Kind::Empty));
                 *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
                 let value = HeaderValue::try_from(location)
@@ -232,7 +232,7 @@ fn line(parts: &http::request::Parts, client: &Client<'_>, site: Option<&Site>) 
     Line {
         app: site.map(|site| site.name.clone()).unwrap_or_default(),
         id: client.id.to_owned(),
-        remote: client.addr.map_or_else(|| client.peer.addr.clone(), |addr| addr.to_string()),
+        remote: client.from.map_or_else(|| client.peer.addr.clone(), |from| from.addr.to_string()),
         user: parts.headers.get(header::AUTHORIZATION).and_then(basic_user),
         method: parts.method.as_str().into(),
         target: client.target.whole.to_vec(),
@@ -252,32 +252,9 @@ fn basic_user(value: &HeaderValue) -> Option<String> {
     Some(String::from_utf8_lossy(name).into_owned())
 }
 
-/// "example.org:8080" → ("example.org", 8080); "[::1]:80" → ("[::1]", 80). The root's dot at the end of a name is left out, as nginx does.
-fn split_port(host: &str) -> (&str, Option<u16>) {
-    let (name, port) = match host.rsplit_once(':') {
-        Some((name, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => {
-            (name, port.parse().ok())
-        }
-        _ => (host, None),
-    };
-    (name.strip_suffix('.').unwrap_or(name), port)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hosts_and_ports() {
-        for (host, want) in [
-            ("example.org:8080", ("example.org", Some(8080))),
-            ("example.org.", ("example.org", None)),
-            ("[::1]:80", ("[::1]", Some(80))),
-            ("[::1]", ("[::1]", None)),
-        ] {
-            assert_eq!(split_port(host), want);
-        }
-    }
 
     #[test]
     fn the_user_of_basic_authentication() {

@@ -12,6 +12,8 @@ use std::{
     sync::Arc,
 };
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+
 use crate::{
     site::{Inside, Site},
     state::seconds,
@@ -82,6 +84,39 @@ pub(crate) fn normalise(raw: &[u8]) -> Option<Vec<u8>> {
         }
     }
     Some(out)
+}
+
+/// What a URL's path may hold as it is: "unreserved", "sub-delims", ":", "@" and "/" (RFC 3986, 3.3).
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@')
+    .remove(b'/');
+
+/// Where a directory is that was named without its slash. `path` is normalised: it begins with one slash and has no backslash that stays
+/// one, or browsers would take what follows for a host.
+pub(crate) fn with_slash(path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
+    let mut location: Vec<u8> = percent_encode(path, ESCAPED).to_string().into_bytes();
+    location.push(b'/');
+    if let Some(query) = query {
+        location.push(b'?');
+        location.extend_from_slice(query);
+    }
+    location
 }
 
 /// Whether a segment is a dotfile. `.well-known` is meant for visitors (RFC 8615).
@@ -218,6 +253,31 @@ mod tests {
         {
             assert_eq!(path(raw), None, "{raw}");
         }
+    }
+
+    #[test]
+    fn a_directory_redirect_never_names_a_host() {
+        for (raw, want) in [
+            ("/a", "/a/"),
+            ("//evil.test", "/evil.test/"),
+            ("///evil.test//a", "/evil.test/a/"),
+            ("/\\evil.test/..%2fa", "/a/"),
+            ("/\\evil.test", "/%5Cevil.test/"),
+            ("/%5cevil.test/%2e%2e/a", "/a/"),
+            ("//evil/..%2fx", "/x/"),
+            ("/%2fevil.test", "/evil.test/"),
+            ("/.//evil.test", "/evil.test/"),
+            ("/a/..//evil.test", "/evil.test/"),
+            ("/a%0d%0aX:%20y", "/a%0D%0AX:%20y/"),
+            ("/a%3fb%23c%25", "/a%3Fb%23c%25/"),
+            ("/\u{e9}'()", "/%C3%A9'()/"),
+        ] {
+            let path = normalise(raw.as_bytes()).unwrap();
+            let location = String::from_utf8(with_slash(&path, None)).unwrap();
+            assert_eq!(location, want, "{raw}");
+            assert!(!location.starts_with("//") && !location.contains('\\'), "{location}");
+        }
+        assert_eq!(with_slash(b"/a", Some(b"q=//x")), b"/a/?q=//x");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 use hayate_ring::Ring;
 use parking_lot::Mutex;
 
-use crate::{metrics::SiteMetrics, route::Script};
+use crate::{host::Host, metrics::SiteMetrics, route::Script};
 
 /// The sites in force; replaced as a whole.
 #[derive(Default)]
@@ -73,16 +73,21 @@ pub enum HostPattern {
 impl HostPattern {
     /// Reads "example.org" or "*.example.org".
     pub fn parse(text: &str) -> Result<HostPattern, String> {
-        let lower = text.to_ascii_lowercase();
-        let (pattern, name) = match lower.strip_prefix("*.") {
-            Some(rest) => (HostPattern::Below(format!(".{rest}")), rest),
-            None => (HostPattern::Exact(lower.clone()), lower.as_str()),
+        let (below, name) = match text.strip_prefix("*.") {
+            Some(rest) => (true, rest),
+            None => (false, text),
         };
-        let fine = |b: u8| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b);
-        if name.is_empty() || !name.bytes().all(fine) {
-            return Err(format!("'{text}' is no host name; write example.org or *.example.org"));
+        // With a star or a colon in it no request would ever fit.
+        let plain =
+            |host: &Host<'_>| host.port.is_none() && !name.contains('*') && !name.ends_with(['.', ':']);
+        let host = Host::parse(name.as_bytes()).filter(plain);
+        match host {
+            Some(host) if below => Ok(HostPattern::Below(format!(".{}", host.name))),
+            Some(host) => Ok(HostPattern::Exact(host.name.into_owned())),
+            None => Err(format!(
+                "'{text}' is no host name; write example.org or *.example.org, without a port, or [2001:db8::1]"
+            )),
         }
-        Ok(pattern)
     }
 
     fn matches(&self, host: &str) -> Option<usize> {
@@ -197,6 +202,22 @@ mod tests {
         assert_eq!(pick("b.a.example.org", "/"), "deep");
         let named = Routes { sites: vec![site("org", &["example.org"], "/")] };
         assert!(named.pick("other.test", b"/").is_none());
-        assert!(HostPattern::parse("a b").is_err());
+        for bad in [
+            "a b",
+            "",
+            "*",
+            "*.",
+            "*.*.org",
+            "www.*.org",
+            "example.org:80",
+            "example.org.",
+            "[::1]:80",
+            "u@a",
+        ] {
+            assert!(HostPattern::parse(bad).is_err(), "{bad}");
+        }
+        assert_eq!(HostPattern::parse("*.Example.org"), Ok(HostPattern::Below(".example.org".into())));
+        assert_eq!(HostPattern::parse("[::1]"), Ok(HostPattern::Exact("[::1]".into())));
+        assert_eq!(HostPattern::parse("[0::1]"), HostPattern::parse("[::1]"));
     }
 }

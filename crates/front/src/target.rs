@@ -6,6 +6,8 @@
 
 use http::Uri;
 
+use crate::host::Host;
+
 /// The longest target that hyper takes, bytes.
 pub(crate) const LONGEST: usize = u16::MAX as usize - 1;
 
@@ -19,8 +21,15 @@ fn path_at(target: &[u8]) -> Option<usize> {
     if target.first() == Some(&b'/') {
         return Some(0);
     }
-    let host = target.windows(3).position(|w| w == b"://")? + 3;
+    let host = authority_at(target)?;
     target[host..].iter().position(|b| matches!(b, b'/' | b'?' | b'#')).map(|at| host + at)
+}
+
+/// Where the authority begins in an absolute form. Other schemes are for proxies.
+fn authority_at(target: &[u8]) -> Option<usize> {
+    let schemes = [&b"http://"[..], b"https://"];
+    let is = |scheme: &&[u8]| target.get(..scheme.len()).is_some_and(|t| t.eq_ignore_ascii_case(scheme));
+    schemes.iter().find(|scheme| is(scheme)).map(|scheme| scheme.len())
 }
 
 /// Whether a target needs a disguise, or why it is none.
@@ -34,6 +43,15 @@ pub(crate) fn check(target: &[u8]) -> Result<bool, &'static str> {
     }
     // Seldom seen: *, host:port, and whole URLs to a server that is no proxy. The authority has to please hyper as it stands.
     let at = at.unwrap_or(target.len());
+    match authority_at(target) {
+        Some(host) if target.get(host..at).and_then(Host::parse).is_none() => {
+            return Err("the host in the request target is malformed");
+        }
+        None if target.windows(3).any(|w| w == b"://") => {
+            return Err("the request target's scheme is not http");
+        }
+        _ => {}
+    }
     let disguise = !target[at..].iter().all(|b| is_plain(*b));
     if disguise && target[at] != b'/' {
         return Err("the request target has no path");
@@ -128,9 +146,18 @@ mod tests {
 
     #[test]
     fn what_no_server_could_serve_is_refused() {
-        for target in
-            [&b"a b"[..], b"/\x7f", b"/\0", b"http://", b"http://h\xff/", b"http://h?a=<b>", b"foo", b"?a"]
-        {
+        for target in [
+            &b"a b"[..],
+            b"/\x7f",
+            b"/\0",
+            b"http://",
+            b"http://h\xff/",
+            b"http://h?a=<b>",
+            b"http://u@h/",
+            b"ftp://h/",
+            b"foo",
+            b"?a",
+        ] {
             // A lone word is an authority to hyper; the service refuses it, having no path.
             assert!(check(target).is_err() || *target == b"foo"[..], "{target:?}");
         }

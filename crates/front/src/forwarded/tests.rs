@@ -1,0 +1,220 @@
+use http::HeaderValue;
+use proptest::prelude::*;
+
+use super::*;
+
+fn of(headers: &[(&'static str, &[u8])]) -> Forwarded {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        map.append(*name, HeaderValue::from_bytes(value).unwrap());
+    }
+    read(&map, &["10.0.0.0/8".parse().unwrap()])
+}
+
+fn said(headers: &[(&'static str, &str)]) -> Forwarded {
+    let bytes: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+    of(&bytes)
+}
+
+fn addr(headers: &[(&'static str, &str)]) -> Option<String> {
+    said(headers).client.map(|client| client.addr.to_string())
+}
+
+fn is(addr: &str) -> Option<String> {
+    Some(addr.to_owned())
+}
+
+#[test]
+fn the_client_is_the_last_stranger() {
+    assert_eq!(addr(&[("x-forwarded-for", "203.0.113.66, 198.51.100.7, 10.1.2.3")]), is("198.51.100.7"));
+    assert_eq!(
+        addr(&[("x-forwarded-for", "198.51.100.7"), ("x-forwarded-for", "10.9.9.9")]),
+        is("198.51.100.7")
+    );
+    assert_eq!(addr(&[("x-forwarded-for", "10.0.0.2, 10.0.0.1")]), is("10.0.0.2"));
+    assert_eq!(addr(&[("x-forwarded-for", "nonsense")]), None);
+    assert_eq!(addr(&[("x-forwarded-for", ", ,")]), None);
+    assert_eq!(addr(&[("x-forwarded-for", "198.51.100.7,, 10.1.2.3 ,")]), is("198.51.100.7"));
+}
+
+#[test]
+fn a_byte_that_is_not_ascii_ends_the_walk_and_drops_nothing() {
+    let addr = |value: &[u8]| of(&[("x-forwarded-for", value)]).client.map(|client| client.addr.to_string());
+    assert_eq!(addr(b"\xff, 9.9.9.9"), is("9.9.9.9"));
+    assert_eq!(addr(b"\xff\xfe, 10.0.0.1"), is("10.0.0.1"), "the last that could be read, as nginx has it");
+    assert_eq!(addr(b"9.9.9.9, \xff"), None);
+    let of = |value: &[u8]| of(&[("forwarded", value)]);
+    assert_eq!(of(b"for=\xff;x=\"\xfe, for=9.9.9.9;proto=https").client.unwrap().addr.to_string(), "9.9.9.9");
+    assert_eq!(of(b"\xff, for=9.9.9.9;proto=https").https, Some(true));
+}
+
+#[test]
+fn both_ways_of_saying_it() {
+    let got = said(&[
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-host", "example.org"),
+        ("x-forwarded-port", "8443"),
+    ]);
+    assert_eq!((got.https, got.host.as_deref(), got.port), (Some(true), Some("example.org"), Some(8443)));
+    let got = said(&[("forwarded", r#"for="[2001:db8::1]:80";proto=https;host=example.org, for=10.0.0.1"#)]);
+    assert_eq!(got.client, Some(Client { addr: "2001:db8::1".parse().unwrap(), port: Some(80) }));
+    assert_eq!((got.https, got.host.as_deref()), (Some(true), Some("example.org")));
+}
+
+#[test]
+fn lists_of_what_each_proxy_saw_are_read_at_the_client() {
+    let two = |name, value| said(&[("x-forwarded-for", "198.51.100.7, 10.0.0.1"), (name, value)]);
+    assert_eq!(two("x-forwarded-proto", "https, http").https, Some(true));
+    assert_eq!(two("x-forwarded-proto", "http, https, http").https, Some(true), "the client's own");
+    assert_eq!(two("x-forwarded-proto", "HTTPS").https, Some(true), "set once for all");
+    assert_eq!(two("x-forwarded-proto", "ftp").https, None);
+    assert_eq!(
+        two("x-forwarded-host", "evil.test, shop.test, inner.test").host.as_deref(),
+        Some("shop.test")
+    );
+    assert_eq!(two("x-forwarded-port", "1, 443, 80").port, Some(443));
+    for bad in ["0", "65536", "+1", "x", ""] {
+        assert_eq!(two("x-forwarded-port", bad).port, None, "{bad}");
+    }
+    let lines = said(&[
+        ("x-forwarded-for", "198.51.100.7"),
+        ("x-forwarded-for", "10.0.0.1"),
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-proto", "http"),
+    ]);
+    assert_eq!(lines.https, Some(true));
+    // The client's hop is the one without an address.
+    let hidden =
+        said(&[("x-forwarded-for", "1.2.3.4, unknown, 10.0.0.1"), ("x-forwarded-proto", "x, https, http")]);
+    assert_eq!((hidden.client.unwrap().addr.to_string(), hidden.https), ("10.0.0.1".into(), Some(true)));
+}
+
+#[test]
+fn what_the_client_made_up_is_not_believed() {
+    // A proxy that knows X-Forwarded-For passes the client's Forwarded on.
+    let got = said(&[("forwarded", "for=127.0.0.1;proto=https"), ("x-forwarded-for", "198.51.100.7")]);
+    assert_eq!((got.client.unwrap().addr.to_string(), got.https), ("198.51.100.7".into(), None));
+    let got =
+        said(&[("forwarded", "for=127.0.0.1;host=evil.test;proto=https, for=198.51.100.7, for=10.0.0.1")]);
+    let client = Some(Client { addr: "198.51.100.7".parse().unwrap(), port: None });
+    assert_eq!(got, Forwarded { client, ..Forwarded::default() });
+    // Proxies that do not say who the client is: the last of them that somebody names.
+    assert_eq!(addr(&[("forwarded", "for=127.0.0.1, for=_hidden, for=10.0.0.1")]), is("10.0.0.1"));
+    assert_eq!(addr(&[("x-forwarded-for", "127.0.0.1, unknown")]), None);
+    // What it says of the client's scheme is still its own word.
+    assert_eq!(said(&[("forwarded", "for=unknown;proto=https")]).https, Some(true));
+    for host in ["a\"><b>", "user:pw@shop.test", "shop.test:x", "a/b"] {
+        assert_eq!(said(&[("x-forwarded-host", host)]).host, None, "{host}");
+    }
+}
+
+/// Quotes and backslashes that a client left open do not reach what a proxy appended.
+#[test]
+fn an_open_quote_of_the_client_swallows_nothing() {
+    for made_up in
+        ["for=1.1.1.1;x=\"", "for=\"1.1.1.1", "x=\"\\", "\"", "\\", "a=b;;=\\\"", "for=1.1.1.1;by=\"a, b"]
+    {
+        let line = format!("{made_up}, for=198.51.100.7;host=shop.test, for=\"10.0.0.1:80\";by=\"a, \\\"b\"");
+        let got = said(&[("forwarded", &line)]);
+        assert_eq!(got.client.unwrap().addr.to_string(), "198.51.100.7", "{line}");
+        assert_eq!(got.host.as_deref(), Some("shop.test"), "{line}");
+    }
+}
+
+#[test]
+fn the_grammar_of_forwarded() {
+    for (text, want) in [
+        ("For=192.0.2.43", Some("192.0.2.43")),
+        ("for=\"[2001:db8:cafe::17]:4711\"", Some("2001:db8:cafe::17")),
+        ("for=[2001:db8::1]", Some("2001:db8::1")),
+        ("by=203.0.113.43 ; FOR = \"192.0.2.60:47\" ;proto=http;", Some("192.0.2.60")),
+        ("for=\"192.0.2.\\43\"", Some("192.0.2.43")),
+        ("for=192.0.2.43;for=192.0.2.44", None),
+        ("for=\"192.0.2.43", None),
+        ("for=\"192.0.2.43\"x", None),
+        ("for", None),
+        ("=192.0.2.43", None),
+        ("for=a b", None),
+        ("for=_SEVKISEK", None),
+    ] {
+        assert_eq!(addr(&[("forwarded", text)]).as_deref(), want, "{text}");
+    }
+}
+
+#[test]
+fn every_way_to_write_an_address() {
+    for (text, want, port) in [
+        ("2001:db8::7", "2001:db8::7", None),
+        ("[2001:db8::7]", "2001:db8::7", None),
+        ("[2001:db8::7]:443", "2001:db8::7", Some(443)),
+        ("::ffff:192.0.2.1", "192.0.2.1", None),
+        ("192.0.2.1:8080", "192.0.2.1", Some(8080)),
+        ("192.0.2.1:0", "192.0.2.1", None),
+    ] {
+        let client = Client { addr: want.parse().unwrap(), port };
+        assert_eq!(address(text.as_bytes()), Some(client), "{text}");
+    }
+    for text in [
+        "",
+        "1.2.3",
+        "[192.0.2.1]",
+        "fe80::1%2",
+        "[fe80::1%2]:80",
+        "[::1",
+        "::1]",
+        "1.2.3.4:",
+        "a.test",
+        "01.2.3.4",
+    ] {
+        assert_eq!(address(text.as_bytes()), None, "{text}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// Whatever a client sends before, in whatever lines: what the proxies appended decides.
+    #[test]
+    fn no_client_can_change_what_proxies_say(
+        lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..4),
+        joined in any::<bool>(),
+        standard in any::<bool>(),
+    ) {
+        let (name, appended) = match standard {
+            true => ("forwarded", "for=198.51.100.7;proto=https;host=shop.test, for=10.0.0.1"),
+            false => ("x-forwarded-for", "198.51.100.7, 10.0.0.1"),
+        };
+        let mut values: Vec<Vec<u8>> = lines;
+        match values.last_mut() {
+            Some(last) if joined => {
+                last.extend_from_slice(b", ");
+                last.extend_from_slice(appended.as_bytes());
+            }
+            _ => values.push(appended.into()),
+        }
+        let mut map = HeaderMap::new();
+        for value in &values {
+            let Ok(value) = HeaderValue::from_bytes(value) else { return Ok(()) };
+            map.append(name, value);
+        }
+        let got = read(&map, &["10.0.0.0/8".parse().unwrap()]);
+        prop_assert_eq!(got.client.map(|client| client.addr.to_string()), is("198.51.100.7"));
+        if standard {
+            prop_assert_eq!((got.https, got.host.as_deref()), (Some(true), Some("shop.test")));
+        }
+    }
+
+    /// Words of the grammar in any order: no panic, and what is believed is well-formed.
+    #[test]
+    fn no_words_are_too_odd(words in prop::collection::vec(prop::sample::select(&[
+        "for", "=", "\"", "\\", ";", ",", " ", "[", "]", ":", "::1", "10.0.0.1", "9.9.9.9", "proto", "https", "host", "a.test", "@",
+    ][..]), 0..24)) {
+        let text: String = words.concat();
+        for name in ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-port"] {
+            let got = said(&[(name, &text)]);
+            if let Some(host) = got.host {
+                prop_assert!(Host::parse(host.as_bytes()).is_some());
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The host that a request names.
+//!
+//! It promises that there is one reading of it: what chooses the site is what scripts are told. What is not plainly a host is none, and the
+//! request is refused: user information, a port that is no number, half a literal, an empty label. nginx is as strict in the request line, and
+//! takes more in `Host`.
+
+use std::{borrow::Cow, net::Ipv6Addr};
+
+/// A host, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Host<'a> {
+    /// In lower case, without port and without the root's dot at its end; an IPv6 address in brackets, as RFC 5952 writes it. Never empty.
+    pub(crate) name: Cow<'a, str>,
+    /// As it was said; none where it was left out or empty ("example.org:").
+    pub(crate) port: Option<u16>,
+}
+
+impl<'a> Host<'a> {
+    /// Reads "example.org", "example.org:8080", "192.0.2.1", "[::1]:80" (RFC 9110, 7.2; RFC 3986, 3.2.2); `None` for what is none of them.
+    pub(crate) fn parse(text: &'a [u8]) -> Option<Host<'a>> {
+        let text = std::str::from_utf8(text).ok()?;
+        let (name, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (address, port) = rest.split_once(']')?;
+                // Without a zone, which means something on one machine only; and there is no other literal.
+                (Cow::Owned(format!("[{}]", address.parse::<Ipv6Addr>().ok()?)), port)
+            }
+            None => {
+                let (name, port) = text.split_at(text.find(':').unwrap_or(text.len()));
+                let name = name.strip_suffix('.').unwrap_or(name);
+                if !is_name(name.as_bytes()) {
+                    return None;
+                }
+                match name.bytes().any(|b| b.is_ascii_uppercase()) {
+                    true => (Cow::Owned(name.to_ascii_lowercase()), port),
+                    false => (Cow::Borrowed(name), port),
+                }
+            }
+        };
+        let port = match port.strip_prefix(':') {
+            None if port.is_empty() => None,
+            Some("") => None,
+            Some(port) if port.bytes().all(|b| b.is_ascii_digit()) => Some(port.parse().ok()?),
+            _ => return None,
+        };
+        Some(Host { name, port })
+    }
+}
+
+/// A registered name or an address of IPv4. Percent signs are taken as they stand, by us and by scripts: nobody decodes them.
+fn is_name(name: &[u8]) -> bool {
+    let fine = |b: &u8| b.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(b);
+    !name.is_empty()
+        && name.iter().all(fine)
+        && !name.ends_with(b".")
+        && !name.windows(2).any(|two| two == b"..")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn hosts_and_ports() {
+        for (text, want) in [
+            ("example.org", ("example.org", None)),
+            ("example.org:8080", ("example.org", Some(8080))),
+            ("EXAMPLE.org.", ("example.org", None)),
+            ("example.org.:80", ("example.org", Some(80))),
+            // As nginx has it: a port that is left out.
+            ("admin.test:", ("admin.test", None)),
+            ("192.0.2.1:080", ("192.0.2.1", Some(80))),
+            ("[::1]:80", ("[::1]", Some(80))),
+            ("[::1]:", ("[::1]", None)),
+            ("[2001:DB8:0:0::1]", ("[2001:db8::1]", None)),
+            ("under_score", ("under_score", None)),
+            ("-a.b-", ("-a.b-", None)),
+        ] {
+            let host = Host::parse(text.as_bytes()).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!((&*host.name, host.port), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_plainly_a_host_is_none() {
+        for text in [
+            "",
+            ".",
+            ":",
+            ":80",
+            "x@admin.test",
+            "user:pw@admin.test",
+            "admin.test:80:81",
+            "admin.test:80a",
+            "admin.test:+80",
+            "admin.test:-1",
+            "admin.test:65536",
+            "admin..test",
+            "a b",
+            "a/b",
+            "a\\b",
+            "a?b",
+            "a#b",
+            "a\"b",
+            "a<b>",
+            "a|b",
+            "[::1",
+            "::1",
+            "[::1]x",
+            "[::1]]",
+            "[::1%25eth0]",
+            "[v1.x]",
+            "[]",
+            "[127.0.0.1]",
+            "a[::1]",
+            "\u{e4}.test",
+        ] {
+            assert_eq!(Host::parse(text.as_bytes()), None, "{text:?}");
+        }
+        assert_eq!(Host::parse(b"a\xff"), None);
+        assert_eq!(Host::parse(b"a\0"), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        #[test]
+        fn what_passes_is_read_the_same_a_second_time(text in "[aZ09.:\\[\\]@%_ /\\\\é-]{0,10}") {
+            if let Some(host) = Host::parse(text.as_bytes()) {
+                prop_assert!(!host.name.contains(['@', '/', '\\', ' ']));
+                let again = match host.port {
+                    Some(port) => format!("{}:{port}", host.name),
+                    None => host.name.to_string(),
+                };
+                prop_assert_eq!(Host::parse(again.as_bytes()), Some(host));
+            }
+        }
+
+        #[test]
+        fn no_bytes_are_too_odd(text: Vec<u8>) {
+            Host::parse(&text);
+        }
+    }
+}
