@@ -11,7 +11,7 @@
  *   ring.c      the shared memory             log.c      records on standard error
  *   rewind/     rewinding a process           snapshot.c what PHP needs for it
  *   cleanup.c   the end of a rewound request  warmup.c   requests before the snapshot
- *   errors.c    errors in development (--dev)
+ *   errors.c    errors in development (--dev)  isolation.c  what keeps PHP's processes apart
  *   extensions.c  extensions that do not bear rewinding
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
@@ -168,6 +168,11 @@ void worker_classic(void);                  /* serves until it retires; does not
 void worker_boot(void);                     /* worker mode: runs the worker script; does not return */
 enum hy_retired worker_after_request(void); /* whether this worker has to leave, and why */
 void worker_exit(enum hy_retired why) __attribute__((noreturn));
+
+/* isolation.c */
+void isolation_zygote(void);  /* before PHP starts */
+void isolation_worker(void);  /* in a worker, after its fork; before it runs PHP code */
+int isolation_landlock(void); /* the kernel's version of Landlock; less than 1: it has none */
 
 /* log.c */
 void log_record(const char *text); /* one record, however many lines it has */

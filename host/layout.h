@@ -35,7 +35,7 @@
 
 #define HY_MAGIC 0x0001455441594148ull /* "HAYATE\1\0" read as a little-endian word */
 /* Raised with every change to this file that an old binary would misread; checked when the host starts. */
-#define HY_LAYOUT_VERSION 4u
+#define HY_LAYOUT_VERSION 5u
 
 #define HY_LINE 128
 #define HY_MAX_WORKERS 1024u
@@ -235,12 +235,13 @@ struct hy_response_head {
  * Control channel between the pool and the zygote: a SOCK_SEQPACKET socket pair, one struct hy_message per packet.
  * The zygote's descriptors at exec: 3 = this channel, 4 = the memory, 5 = the front's eventfd, 6 = a file of the
  * generation's own that is empty at first: names of classes, one per line, that a boot without warm-up requests loads
- * because those of a boot before it used them.
+ * because those of a boot before it used them, 7 = further arguments (options.c), closed once they are read.
  */
 #define HY_FD_CONTROL 3
 #define HY_FD_MEMORY 4
 #define HY_FD_EVENT 5
 #define HY_FD_CLASSES 6
+#define HY_FD_OPTIONS 7
 
 enum hy_message_type {
 	/* to the zygote */

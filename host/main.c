@@ -20,7 +20,7 @@
 
 static void keep_only_our_descriptors(void)
 {
-	syscall(SYS_close_range, HY_FD_CLASSES + 1, ~0u, 0);
+	syscall(SYS_close_range, HY_FD_CLASSES + 1, ~0u, 0); /* the options have been read */
 	for (int fd = HY_FD_CONTROL; fd <= HY_FD_CLASSES; fd++) {
 		if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
 			fprintf(stderr, "hayate-php: descriptor %d is missing; the host is started by hayate, not by hand\n", fd);
@@ -136,6 +136,7 @@ int main(int argc, char **argv)
 	}
 	/* After any change of credentials, which may clear it: the front's death must not leave orphans. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	isolation_zygote();
 	signal(SIGPIPE, SIG_IGN);
 	/* Meant for the front (logs, reload) and sent to the whole group by some service managers. */
 	signal(SIGUSR1, SIG_IGN);

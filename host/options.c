@@ -1,10 +1,17 @@
-/* The host's command line. hayate writes it, so errors are short; but it can be read and typed by a person. */
+/*
+ * The host's command line. hayate writes it, so errors are short; but it can be read and typed by a person.
+ *
+ * Every user may read a command line. So hayate hands over all that may be a secret in a file without a name, whose
+ * descriptor the last two arguments say: --more FD. It holds further arguments, each ended by a NUL.
+ */
 #include "host.h"
 #include "explain.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 struct options options;
 
@@ -68,10 +75,45 @@ void options_print_tracking(void)
 	}
 }
 
+/* What the descriptor holds, in place of the two arguments that name it; never freed. Before PHP starts, so with
+ * malloc. */
+static char **with_more(int *argc, char **argv)
+{
+	if (*argc < 3 || strcmp(argv[*argc - 2], "--more") != 0) {
+		return argv;
+	}
+	/* Not the file's own position, which a second start of this program (bind_now()) would inherit. */
+	int fd = (int)number("more", argv[*argc - 1]);
+	struct stat st;
+	char *text = fstat(fd, &st) == 0 && st.st_size > 0 ? malloc((size_t)st.st_size) : NULL;
+	if (text == NULL || pread(fd, text, (size_t)st.st_size, 0) != st.st_size || text[st.st_size - 1] != '\0') {
+		fprintf(stderr, "hayate-php: descriptor %d holds no arguments; the host is started by hayate, not by hand\n",
+		        fd);
+		exit(2);
+	}
+	int count = *argc - 2;
+	for (off_t i = 0; i < st.st_size; i++) {
+		count += text[i] == '\0';
+	}
+	char **all = calloc((size_t)count + 1, sizeof *all);
+	if (all == NULL) {
+		fputs("hayate-php: out of memory\n", stderr);
+		exit(70);
+	}
+	memcpy(all, argv, (size_t)(*argc - 2) * sizeof *all);
+	int n = *argc - 2;
+	for (char *at = text; n < count; at += strlen(at) + 1) {
+		all[n++] = at;
+	}
+	*argc = count;
+	return all;
+}
+
 void options_parse(int argc, char **argv)
 {
 	enum {
 		MODE = 256,
+		NAME,
 		WORKER,
 		BOOT,
 		ROOT,
@@ -92,6 +134,7 @@ void options_parse(int argc, char **argv)
 	};
 	static const struct option flags[] = {
 	    {"mode", required_argument, NULL, MODE},
+	    {"name", required_argument, NULL, NAME},
 	    {"worker", required_argument, NULL, WORKER},
 	    {"boot", required_argument, NULL, BOOT},
 	    {"root", required_argument, NULL, ROOT},
@@ -111,6 +154,7 @@ void options_parse(int argc, char **argv)
 	    {"version", no_argument, NULL, VERSION},
 	    {NULL, 0, NULL, 0},
 	};
+	argv = with_more(&argc, argv);
 	options.env = calloc((size_t)argc + 1, sizeof *options.env);
 	options.warmup = calloc((size_t)argc + 1, sizeof *options.warmup);
 	options.no_new_privileges = true;
@@ -120,6 +164,8 @@ void options_parse(int argc, char **argv)
 		case MODE:
 			options.worker_mode = strcmp(optarg, "worker") == 0;
 			break;
+		case NAME:
+			break; /* for those who read the list of processes */
 		case WORKER:
 			options.worker_script = optarg;
 			break;

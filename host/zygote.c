@@ -190,6 +190,7 @@ static void become_worker(uint32_t number, pid_t zygote, const sigset_t *signals
 		_exit(0); /* it died before the signal was armed */
 	}
 	sigprocmask(SIG_SETMASK, signals, NULL);
+	isolation_worker();
 	hy_ring_join(number);
 	int shared_file = -1;
 	each_fd(reopen, &shared_file);

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 
 /* Newer than Debian 12's kernel headers; the values are the kernel's interface and do not change. */
 #define HY_UFFD_USER_MODE_ONLY 1
@@ -74,9 +75,18 @@ static long scan_range(int pagemap, uintptr_t start, uintptr_t end, struct hy_pa
 	return n;
 }
 
+/* A process that is not dumpable does not own its files in /proc; so it is dumpable for this moment. */
 static long open_proc(const char *path, int flags)
 {
-	return SYS4(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, 0);
+	long dumpable = SYS1(SYS_prctl, PR_GET_DUMPABLE);
+	if (dumpable == 0) {
+		SYS2(SYS_prctl, PR_SET_DUMPABLE, 1);
+	}
+	long fd = SYS4(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, 0);
+	if (dumpable == 0) {
+		SYS2(SYS_prctl, PR_SET_DUMPABLE, 0);
+	}
+	return fd;
 }
 
 static bool uffd_works(char *why, size_t size)

@@ -106,7 +106,7 @@ pub struct Probe {
 
 /// Asks the host, which starts PHP for it but runs nothing. `None`: it does not say.
 pub fn probe(spec: &Spec) -> Option<Probe> {
-    let done = spec.probe().output().ok().filter(|done| done.status.success())?;
+    let done = spec.probe().ok()?.output().ok().filter(|done| done.status.success())?;
     parse_probe(&String::from_utf8_lossy(&done.stdout))
 }
 

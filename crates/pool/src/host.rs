@@ -55,22 +55,18 @@ impl Host {
         let (channel, theirs) = Channel::pair()?;
         let (reader, writer) = io::pipe()?;
         let reader = Receiver::from_owned_fd(OwnedFd::from(reader))?;
-        let mut command = std::process::Command::new(&spec.host);
-        command
-            .args(spec.arguments(boot))
-            .env_clear()
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(writer.try_clone()?)
-            .stderr(writer);
+        let (mut command, options) = spec.command(boot)?;
+        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         let descriptors = [
             (theirs, HY_FD_CONTROL),
             (ring.memory_fd().try_clone_to_owned()?, HY_FD_MEMORY),
             (hub.event_fd().try_clone_to_owned()?, HY_FD_EVENT),
             (classes.try_clone()?, HY_FD_CLASSES),
         ];
-        let mappings = descriptors.map(|(parent_fd, fd)| FdMapping { parent_fd, child_fd: fd as i32 }).into();
-        command.fd_mappings(mappings).expect("four different numbers");
+        let mut mappings =
+            Vec::from(descriptors.map(|(parent_fd, fd)| FdMapping { parent_fd, child_fd: fd as i32 }));
+        mappings.push(options);
+        command.fd_mappings(mappings).map_err(io::Error::other)?;
         let child = Process::from(command).kill_on_drop(true).spawn().map_err(|error| {
             io::Error::new(error.kind(), format!("cannot start {}: {error}", spec.host.display()))
         })?;

@@ -1,6 +1,13 @@
 //! What a generation is to be: the application, its limits, and the host's command line that follows from them.
 
-use std::{ffi::OsString, ops::RangeInclusive, path::PathBuf, process::Command, time::Duration};
+use std::{
+    ffi::OsString, fs::File, io, io::Write, ops::RangeInclusive, os::unix::ffi::OsStrExt, path::PathBuf,
+    process::Command, time::Duration,
+};
+
+use command_fds::{CommandFdExt, FdMapping};
+use hayate_ring::layout::HY_FD_OPTIONS;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use crate::rewind::Rewind;
 
@@ -83,20 +90,42 @@ pub(crate) struct Boot {
     pub(crate) private: Option<String>,
     /// Why no warm-up requests are made.
     pub(crate) cold: Option<String>,
+    /// It does not boot at all, but says what it would do.
+    pub(crate) probe: bool,
 }
 
 impl Spec {
-    /// The arguments of the host, as `host/options.c` reads them.
-    pub(crate) fn arguments(&self, boot: &Boot) -> Vec<OsString> {
+    /// A command that starts the host, and the descriptor that has to be mapped for it besides those of its work. Every user may
+    /// read a command line: it says which process this is, and the rest of the arguments goes through a file without a name.
+    pub(crate) fn command(&self, boot: &Boot) -> io::Result<(Command, FdMapping)> {
+        let mut text = Vec::new();
+        for arg in self.arguments(boot) {
+            if arg.as_bytes().contains(&0) {
+                let why = "a path, a setting of ini or a variable of env holds a NUL; take it out";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+            }
+            text.extend_from_slice(arg.as_bytes());
+            text.push(0);
+        }
+        let file = memfd_create("hayate-options", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let mut file = File::from(file);
+        file.write_all(&text)?;
+        fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let mut command = Command::new(&self.host);
+        command.args(["--mode", self.mode.name(), "--name", &self.name, "--root"]).arg(&self.document_root);
+        command.args(["--more", &HY_FD_OPTIONS.to_string()]).env_clear().current_dir("/");
+        Ok((command, FdMapping { parent_fd: file.into(), child_fd: HY_FD_OPTIONS as i32 }))
+    }
+
+    /// The arguments of the host that are not for everybody's eyes, as `host/options.c` reads them.
+    fn arguments(&self, boot: &Boot) -> Vec<OsString> {
         let mut args: Vec<OsString> = Vec::new();
         let mut add = |flag: &str, value: OsString| args.extend([flag.into(), value]);
-        add("--mode", self.mode.name().into());
         if let Mode::Worker { script } = &self.mode {
             add("--worker", script.into());
             add("--boot", if boot.private.is_some() { "private" } else { "shared" }.into());
             self.add_rewind(boot, &mut add);
         }
-        add("--root", (&self.document_root).into());
         add("--cwd", (&self.cwd).into());
         if let Some(file) = &self.php_ini {
             add("--php-ini", file.into());
@@ -120,14 +149,17 @@ impl Spec {
         if self.development {
             args.push("--dev".into());
         }
+        if boot.probe {
+            args.push("--probe".into());
+        }
         args
     }
 
     /// A command that starts the host only for it to say, on standard output, how this would be rewound.
-    pub fn probe(&self) -> Command {
-        let mut command = Command::new(&self.host);
-        command.args(self.arguments(&Boot::default())).arg("--probe").env_clear().current_dir("/");
-        command
+    pub fn probe(&self) -> io::Result<Command> {
+        let (mut command, more) = self.command(&Boot { probe: true, ..Boot::default() })?;
+        command.fd_mappings(vec![more]).map_err(io::Error::other)?;
+        Ok(command)
     }
 
     /// Nothing when it is off, which is what the host does by itself.
