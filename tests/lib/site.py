@@ -12,6 +12,9 @@ SCRIPTS = {
     "crash.php": """<?php if (!empty($_GET['say'])) { echo str_repeat('x', 200000); flush(); } posix_kill(getmypid(), 9);""",
     # Dies at the first attempt only, so that a second one can succeed.
     "crash_once.php": """<?php $f = $_GET['file']; if (!file_exists($f)) { touch($f); posix_kill(getmypid(), 9); } echo 'second';""",
+    "sleep_and_crash.php": """<?php usleep((int)$_GET['ms'] * 1000); posix_kill(getmypid(), 9);""",
+    # Counts its runs, and dies in each.
+    "crash_counted.php": """<?php file_put_contents($_GET['file'], 'x', FILE_APPEND); posix_kill(getmypid(), 9);""",
     "echo.php": """<?php header('Content-Type: application/octet-stream'); $in = fopen('php://input', 'rb');
         header('X-Length: ' . ($_SERVER['CONTENT_LENGTH'] ?? '')); fpassthru($in);""",
     "count.php": """<?php $n = 0; $in = fopen('php://input', 'rb'); while (!feof($in)) { $n += strlen(fread($in, 65536)); } echo $n;""",

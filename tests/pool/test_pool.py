@@ -5,17 +5,20 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 import requests
 
 from lib import site
-from lib.servers import GENERIC_WORKER, Hayate, free_port, hayate_binary
+from lib.process import Server, temporary_directory
+from lib.servers import GENERIC_WORKER, Hayate, NginxFpm, free_port, hayate_binary
 
 MODES = ["classic", "worker"]
 
@@ -117,8 +120,44 @@ def test_queue_limit_and_timeout_answer_503(start) -> None:
     assert get(server, "/ok.php?x").status_code == 200
 
 
+@pytest.fixture(scope="module")
+def counted(hayate_command) -> Iterator[tuple[pathlib.Path, list[Server]]]:
+    """A directory in which runs are counted; nginx with php-fpm, and Hayate in both modes, on one site."""
+    directory = temporary_directory("once")
+    root = site.make(directory)
+    directory.chmod(0o777)
+    with NginxFpm(root) as fpm, Hayate(root, workers=2) as classic:
+        with Hayate(root, worker=GENERIC_WORKER, workers=2) as worker:
+            yield directory, [fpm, classic, worker]
+    shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "POST"])
+def test_b14_a_request_that_a_worker_had_taken_runs_once_as_behind_nginx(counted, method) -> None:
+    directory, servers = counted
+    for i, server in enumerate(servers):
+        runs = directory / f"{method}-{i}"
+        body = b"x" * 20_000 if method in ("PUT", "POST") else None
+        answer = requests.request(method, f"{server.url}/crash_counted.php?file={runs}", data=body, timeout=20)
+        assert answer.status_code == 502
+        # A second run would come at once.
+        time.sleep(0.2)
+        assert runs.read_text() == "x", server.name
+
+
+def test_b14_a_request_that_no_worker_had_taken_waits_for_the_next_one(start, tmp_path) -> None:
+    """One worker, which dies with the first request; the second one waits meanwhile, whatever its method."""
+    server = start()
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        first = pool.submit(get, server, "/sleep_and_crash.php?ms=500")
+        wait = until(lambda: workers(server)[0]["state"] == "serving", 10)
+        others = [pool.submit(requests.post, f"{server.url}/ok.php?{i}", data="x", timeout=20) for i in range(3)]
+        assert wait and first.result().status_code == 502
+        assert [other.result().text for other in others] == ["ok 0", "ok 1", "ok 2"]
+
+
 def test_a_dead_worker_costs_its_own_request(start, tmp_path) -> None:
-    server = start(workers="2")
+    server = start(workers="2", app='retry = "idempotent"\n')
     assert get(server, f"/crash_once.php?file={tmp_path}/a").text == "second"
     assert requests.post(f"{server.url}/crash_once.php?file={tmp_path}/b", data="x", timeout=10).status_code == 502
     assert get(server, "/crash.php").status_code == 502

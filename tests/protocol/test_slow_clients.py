@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import pathlib
 import socket
 from collections.abc import Callable, Iterator
 
@@ -138,8 +139,13 @@ def test_a_client_that_reads_only_when_it_has_sent_all(server) -> None:
         assert unchunked(rest(s)) == body
 
 
-def test_a_whole_body_goes_to_a_second_worker_when_the_first_dies(server, tmp_path) -> None:
-    marker = tmp_path / "crashed"
+def test_a_whole_body_goes_to_a_second_worker_when_the_first_dies(hayate_command, tmp_path) -> None:
+    root = site.make(tmp_path)
+    with Hayate(config=f'[[app]]\nroot = "{root}"\nretry = "idempotent"\n', workers=2) as server:
+        retried(server, tmp_path / "crashed")
+
+
+def retried(server: Hayate, marker: pathlib.Path) -> None:
     url = f"{server.url}/crash_once.php?file={marker}"
     assert requests.put(url, data=b"x" * 20_000, timeout=5).text == "second"
     marker.unlink()

@@ -70,7 +70,7 @@ pub(crate) async fn answer(
     script: &Script,
     state: &Arc<State>,
 ) -> Result<(Response<Body>, Option<Duration>), NoAnswer> {
-    let Backend::Ring { ring, queue_limit, queue_timeout, wake, unavailable } = &site.backend else {
+    let Backend::Ring { ring, queue_limit, queue_timeout, retry, wake, unavailable } = &site.backend else {
         return Err(no_answer(404, "this site runs no scripts"));
     };
     if let Some(reason) = unavailable() {
@@ -83,7 +83,7 @@ pub(crate) async fn answer(
         return Err(spoilt(BodyFailure::TooLarge));
     }
     let mut pump = Pump::begin(incoming, &parts.method, state, limit, ring).await.map_err(spoilt)?;
-    let mut again = is_idempotent(&parts.method);
+    let mut again = *retry && is_idempotent(&parts.method);
     let (exchange, head) = loop {
         let mut slot = admit(ring, *queue_limit, *queue_timeout).await?;
         let length = pump.as_ref().and_then(Pump::len);

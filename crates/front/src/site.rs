@@ -52,6 +52,9 @@ pub enum Backend {
         queue_limit: usize,
         /// The longest one may wait before it gets a slot; [`hayate_ring::Limits`] has the time after that.
         queue_timeout: Duration,
+        /// Whether a request with an idempotent method runs once more when the worker dies that had taken it. A request that no worker had
+        /// taken waits for the next one in any case.
+        retry: bool,
         /// Called for each request: the supervisor may be asleep.
         wake: Arc<dyn Fn() + Send + Sync>,
         /// Asked before each request: a reason while no worker can start.

@@ -159,6 +159,7 @@ mod tests {
             front_controller: front_controller.map(str::to_owned),
             sendfile_roots: None,
             queue_limit: 1,
+            retry: false,
             recognised: None,
             remark: None,
             spec: Spec {

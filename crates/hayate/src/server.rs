@@ -184,6 +184,7 @@ impl Server {
                     ring: Arc::clone(generation.ring()),
                     queue_limit: app.queue_limit,
                     queue_timeout: app.spec.queue_timeout,
+                    retry: app.retry,
                     wake: Arc::new(move || wake.nudge()),
                     unavailable: Arc::new(move || ask.unavailable()),
                 },

@@ -65,6 +65,7 @@ impl Server {
                 ring: Arc::clone(&ring),
                 queue_limit: 100,
                 queue_timeout: Duration::from_secs(3600),
+                retry: false,
                 wake: Arc::new(|| ()),
                 unavailable,
             },

@@ -130,6 +130,8 @@ pub struct App {
     /// How long a request may wait for a worker; then the answer is 503. Default: `30s`. Flag: `--queue-timeout`.
     #[schemars(with = "Option<String>")]
     pub queue_timeout: Option<Time>,
+    /// What becomes of a request whose worker dies before it has answered. `off`: 502, as behind nginx with php-fpm; no request runs twice. `idempotent`: one with the method GET, HEAD, OPTIONS, PUT or DELETE runs once more on another worker. A request that no worker had taken waits for the next one in any case. Default: `off`.
+    pub retry: Option<RetryChoice>,
     /// How long a worker above the least number may idle before it ends. Default: `10s`.
     #[schemars(with = "Option<String>")]
     pub idle_timeout: Option<Time>,

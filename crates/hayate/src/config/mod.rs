@@ -11,6 +11,6 @@ pub use error::{ConfigError, Place};
 pub use keys::{App, File, Limits};
 pub use source::{Source, Step, schema};
 pub use values::{
-    AccessLogFormat, AccessLogTo, LogFormat, LogLevel, ModeChoice, OneOrMany, RewindChoice, Scalar, Size,
-    Time, Workers,
+    AccessLogFormat, AccessLogTo, LogFormat, LogLevel, ModeChoice, OneOrMany, RetryChoice, RewindChoice,
+    Scalar, Size, Time, Workers,
 };

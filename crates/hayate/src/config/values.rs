@@ -165,6 +165,16 @@ impl From<RewindChoice> for hayate_pool::Rewind {
     }
 }
 
+/// Which requests run once more when the worker dies that had taken them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RetryChoice {
+    /// None.
+    Off,
+    /// Those with an idempotent method.
+    Idempotent,
+}
+
 /// How a line of the access log looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]

@@ -14,7 +14,7 @@ use hayate_pool::{Mode, Spec};
 use super::{ALWAYS, App, flag, time};
 use crate::{
     args::{KeyValue, ServeArgs},
-    config::{self, ConfigError, OneOrMany, Scalar, Source, Step, Workers},
+    config::{self, ConfigError, OneOrMany, RetryChoice, Scalar, Source, Step, Workers},
     php,
 };
 
@@ -146,6 +146,7 @@ impl AppResolver<'_> {
             front_controller,
             sendfile_roots,
             queue_limit: args.queue_limit.or(app.queue_limit).unwrap_or(1024),
+            retry: app.retry == Some(RetryChoice::Idempotent),
             recognised: running.recognised,
             remark: running.remark,
             spec: Spec {

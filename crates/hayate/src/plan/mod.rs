@@ -80,6 +80,8 @@ pub struct App {
     pub sendfile_roots: Option<Vec<PathBuf>>,
     /// Requests that may wait.
     pub queue_limit: usize,
+    /// Whether requests with idempotent methods run once more when their worker dies.
+    pub retry: bool,
     /// The framework whose boot script runs it.
     pub recognised: Option<Recognised>,
     /// Why a framework's boot script does not, when a framework was seen.
