@@ -11,6 +11,7 @@
  *   ring.c      the shared memory             log.c      records on standard error
  *   rewind/     rewinding a process           snapshot.c what PHP needs for it
  *   cleanup.c   the end of a rewound request  warmup.c   requests before the snapshot
+ *   visit.c     requests that the host makes by itself
  *   errors.c    errors in development (--dev)  isolation.c  what keeps PHP's processes apart
  *   extensions.c  extensions that do not bear rewinding
  *
@@ -25,6 +26,12 @@
 #include "ring.h"
 
 #define HAYATE_SAPI_NAME "hayate"
+
+/* A request that the host makes by itself. */
+struct visit {
+	const char *target, *host, *scheme, *port, *script_name, *path_info;
+	const char *script; /* NULL: index.php of the document root */
+};
 
 struct options {
 	bool worker_mode;
@@ -43,8 +50,10 @@ struct options {
 	size_t env_count;
 	enum rewind_tracking rewind; /* worker mode; REWIND_OFF: state is kept */
 	unsigned rewind_verify;      /* compare all memory with the snapshot every so many rewinds; 0: never */
-	const char **warmup;         /* request targets */
+	struct visit *warmup;        /* requests before the snapshot */
 	size_t warmup_count;
+	struct visit *compared; /* requests that show what those have left behind */
+	size_t compared_count;
 };
 extern struct options options;
 /* Fills `options` or prints what is wrong and exits with 2. */
@@ -124,6 +133,11 @@ void snapshot_seed(void);           /* after each rewind: what must not repeat *
 void cleanup_prepare(void);                /* with the snapshot */
 void cleanup_destructors(void);            /* of objects that the request made */
 const char *cleanup_request(bool unwound); /* all that the request acquired; NULL, or the step that failed */
+
+/* visit.c */
+void visit_parse(const char *text, struct visit *visit);
+/* False: it does not fit. `who` is the request's id in the log. */
+bool visit_begin(const struct visit *visit, const char *who, struct hy_exchange *exchange);
 
 /* warmup.c */
 bool warmup_next(struct hy_exchange *exchange);                /* false: no more */

@@ -127,6 +127,7 @@ void options_parse(int argc, char **argv)
 		REWIND,
 		REWIND_VERIFY,
 		WARMUP,
+		COMPARE,
 		PROBE,
 		EXPLAIN,
 		DEV,
@@ -149,6 +150,7 @@ void options_parse(int argc, char **argv)
 	    {"rewind", required_argument, NULL, REWIND},
 	    {"rewind-verify", required_argument, NULL, REWIND_VERIFY},
 	    {"warmup", required_argument, NULL, WARMUP},
+	    {"compare", required_argument, NULL, COMPARE},
 	    {"probe", no_argument, NULL, PROBE},
 	    {"explain", required_argument, NULL, EXPLAIN},
 	    {"version", no_argument, NULL, VERSION},
@@ -157,6 +159,7 @@ void options_parse(int argc, char **argv)
 	argv = with_more(&argc, argv);
 	options.env = calloc((size_t)argc + 1, sizeof *options.env);
 	options.warmup = calloc((size_t)argc + 1, sizeof *options.warmup);
+	options.compared = calloc((size_t)argc + 1, sizeof *options.compared);
 	options.no_new_privileges = true;
 	int flag;
 	while ((flag = getopt_long(argc, argv, "", flags, NULL)) != -1) {
@@ -206,7 +209,10 @@ void options_parse(int argc, char **argv)
 			options.rewind_verify = (unsigned)number("rewind-verify", optarg);
 			break;
 		case WARMUP:
-			options.warmup[options.warmup_count++] = optarg;
+			visit_parse(optarg, &options.warmup[options.warmup_count++]);
+			break;
+		case COMPARE:
+			visit_parse(optarg, &options.compared[options.compared_count++]);
 			break;
 		case PROBE:
 			options.probe = true;

@@ -51,6 +51,7 @@ pub use access_log::{AccessLog, Format};
 pub use listen::{ListenAddr, Listener};
 pub use log_writer::LogWriter;
 pub use metrics::{Metrics, SiteMetrics};
+pub use route::Script;
 pub use site::{Backend, HostPattern, Routes, Site};
 
 /// What holds for all sites.

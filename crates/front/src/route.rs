@@ -20,13 +20,25 @@ use crate::{
 };
 
 /// A script to run.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
-    pub(crate) file: PathBuf,
+    /// Absolute.
+    pub file: PathBuf,
     /// Its path in URLs.
-    pub(crate) name: Vec<u8>,
+    pub name: Vec<u8>,
     /// What follows the script's name in the path.
-    pub(crate) path_info: Vec<u8>,
+    pub path_info: Vec<u8>,
+}
+
+impl Site {
+    /// The script that answers a request target, path and query, now; `None` when a file does, or nothing.
+    pub fn script(&self, target: &str) -> Option<Script> {
+        let path = target.split('?').next().unwrap_or_default();
+        match look(self, &normalise(path.as_bytes())?) {
+            Found::Script(script) => Some(Script::clone(&script)),
+            _ => None,
+        }
+    }
 }
 
 /// What answers a path.

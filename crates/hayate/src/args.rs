@@ -122,7 +122,7 @@ fn key_value(text: &str) -> Result<KeyValue, String> {
 pub struct ExplainArgs {
     #[command(flatten)]
     pub serve: ServeArgs,
-    /// Path to request as a sample; repeatable [default: /]
+    /// Path of the application to request as a sample, `/` being its front page; repeatable [default: /]
     #[arg(long, value_name = "PATH")]
     pub url: Vec<String>,
     /// Print everything, as JSON

@@ -2,9 +2,13 @@
 
 use std::process::ExitCode;
 
-use hayate_pool::{Mode, Rewind, Spec};
+use hayate_pool::{Mode, Rewind};
 
-use crate::{args::ServeArgs, php, plan::Plan};
+use crate::{
+    args::ServeArgs,
+    php,
+    plan::{App, Plan},
+};
 
 /// Prints the plan; exit status 2 when it cannot be served.
 pub fn run(args: &ServeArgs) -> ExitCode {
@@ -43,7 +47,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
             println!("              {remark}");
         }
         if matches!(spec.mode, Mode::Worker { .. }) {
-            describe_rewind(spec);
+            describe_rewind(app);
         }
         println!("  otherwise   {}", app.front_controller.as_deref().unwrap_or("404 (no front controller)"));
         match min == max {
@@ -62,12 +66,13 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn describe_rewind(spec: &Spec) {
+fn describe_rewind(app: &App) {
+    let spec = &app.spec;
     println!("  rewind      {}", spec.rewind.name());
     if spec.rewind == Rewind::Off {
         return;
     }
-    let warmup = if spec.warmup.is_empty() { "none".into() } else { spec.warmup.join(" ") };
+    let warmup = if app.warmup.is_empty() { "none".into() } else { app.warmup.join(" ") };
     println!("  warm-up     {warmup}");
     let Some(probe) = php::probe(spec).filter(|_| spec.rewind == Rewind::On) else { return };
     match &*probe.tracking {

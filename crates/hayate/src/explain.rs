@@ -36,7 +36,7 @@ use crate::{
     args::ExplainArgs,
     config::LogLevel,
     fallback, logging,
-    plan::{App, Plan},
+    plan::{Address, App, Plan},
     privileges,
     server::Server,
 };
@@ -210,9 +210,11 @@ async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &
     }
     let boot = started.elapsed();
 
-    // One application, on a socket that nobody else knows.
-    let app = App { hosts: Vec::new(), path: "/".into(), spec: generation.spec().clone(), ..app.clone() };
-    let alone = Plan { apps: vec![app.clone()], ..plan.clone() };
+    // One application, on a socket that nobody else knows, at the address that it has for visitors.
+    let app = App { spec: generation.spec().clone(), ..app.clone() };
+    let (address, _) = app.addresses(&plan.listen, plan.trust_unix || !plan.trusted_proxies.is_empty());
+    // The socket stands in for the proxy, if there is one: what it forwards is believed.
+    let alone = Plan { apps: vec![app.clone()], trust_unix: true, ..plan.clone() };
     let (orders, _) = mpsc::unbounded_channel();
     let server = Server::new(&alone, AccessLog::off(), orders);
     server.install(&alone, AccessLog::off(), vec![Arc::clone(&generation)]);
@@ -227,7 +229,7 @@ async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &
     let memory = process.map(memory::by_kind).transpose().unwrap_or_default().unwrap_or_default();
     let mut samples = Vec::new();
     for url in urls {
-        samples.push(sample(&generation, &socket, url).await?);
+        samples.push(sample(&generation, &socket, &address, &app.target(url)).await?);
     }
     // A worker that has just taken another's place says in a moment how it is tracked.
     let patience = Instant::now() + Duration::from_secs(1);
@@ -250,7 +252,7 @@ async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &
 }
 
 /// Requests a path several times, one after the other, and waits for the rewind after each.
-async fn sample(generation: &Generation, socket: &Path, path: &str) -> Result<Sample> {
+async fn sample(generation: &Generation, socket: &Path, address: &Address, path: &str) -> Result<Sample> {
     let rewinds =
         matches!(generation.spec().mode, Mode::Worker { .. }) && generation.spec().rewind != Rewind::Off;
     let totals = || generation.status().rewind.map(|rewind| rewind.totals).unwrap_or_default();
@@ -260,7 +262,7 @@ async fn sample(generation: &Generation, socket: &Path, path: &str) -> Result<Sa
     for _ in 0..REPETITIONS {
         let (before, ended_before) = (totals(), ended());
         let start = Instant::now();
-        (status, bytes) = get(socket, path).await?;
+        (status, bytes) = get(socket, address, path).await?;
         times.push(start.elapsed());
         let patience = Instant::now() + Duration::from_millis(if rewinds { 1000 } else { 0 });
         while totals().rewinds == before.rewinds && ended() == ended_before && Instant::now() < patience {
@@ -293,12 +295,15 @@ async fn sample(generation: &Generation, socket: &Path, path: &str) -> Result<Sa
     })
 }
 
-async fn get(socket: &Path, path: &str) -> Result<(u16, u64)> {
+async fn get(socket: &Path, address: &Address, path: &str) -> Result<(u16, u64)> {
     let stream = UnixStream::connect(socket).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(connection);
     let request = Request::get(path)
-        .header("host", "localhost")
+        .header("host", &address.authority)
+        .header("x-forwarded-host", &address.authority)
+        .header("x-forwarded-proto", if address.https { "https" } else { "http" })
+        .header("x-forwarded-port", address.port)
         .header("user-agent", "hayate explain")
         .body(Empty::<Bytes>::new())
         .with_context(|| format!("--url {path}"))?;

@@ -77,9 +77,15 @@ fn slower(app: &App, no_fork: bool) -> Option<App> {
     if same || controller.extension() != Some(Path::new("php").as_os_str()) {
         return None;
     }
-    let mut spec = Spec { mode: Mode::Classic, rewind: Rewind::Off, warmup: Vec::new(), ..app.spec.clone() };
+    let mut spec = Spec {
+        mode: Mode::Classic,
+        rewind: Rewind::Off,
+        warmup: Vec::new(),
+        compared: Vec::new(),
+        ..app.spec.clone()
+    };
     spec.env.retain(|(name, _)| name != "HAYATE_PROJECT");
-    Some(App { spec, recognised: None, ..app.clone() })
+    Some(App { spec, recognised: None, warmup: Vec::new(), ..app.clone() })
 }
 
 /// Boots the application in the next slower way that boots. `None`, and an error in the log, when there is none.
@@ -146,12 +152,12 @@ pub async fn all_booted(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::{fs, time::Duration};
 
     use super::*;
 
-    fn app(root: &Path, script: &str, front_controller: Option<&str>) -> App {
+    pub(crate) fn app(root: &Path, script: &str, front_controller: Option<&str>) -> App {
         App {
             hosts: Vec::new(),
             path: "/".into(),
@@ -162,6 +168,7 @@ mod tests {
             retry: false,
             recognised: None,
             remark: None,
+            warmup: vec!["/".into()],
             spec: Spec {
                 name: "a".into(),
                 document_root: root.to_owned(),
@@ -179,7 +186,8 @@ mod tests {
                 idle_timeout: Duration::ZERO,
                 boot_timeout: None,
                 rewind: Rewind::On,
-                warmup: vec!["/".into()],
+                warmup: Vec::new(),
+                compared: Vec::new(),
                 rewind_verify: None,
                 explain: None,
                 development: false,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io, sync::Arc, time::Instant};
 
-use hayate_front::{AccessLog, Backend, Format, Front, HostPattern, Routes, Settings, Site};
+use hayate_front::{AccessLog, Backend, Format, Front, Routes, Settings};
 use hayate_pool::{Generation, RewindTotals, Status, Unfit};
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
@@ -172,25 +172,15 @@ impl Server {
     fn routes(&self, plan: &Plan, apps: &[Arc<Generation>]) -> Routes {
         let sites = plan.apps.iter().zip(apps).map(|(app, generation)| {
             let (wake, ask) = (Arc::clone(generation), Arc::clone(generation));
-            Site {
-                name: app.spec.name.clone(),
-                hosts: app.hosts.iter().filter_map(|host| HostPattern::parse(host).ok()).collect(),
-                path: app.path.clone(),
-                root: app.spec.document_root.clone(),
-                index: app.index.clone(),
-                front_controller: app.front_controller.clone(),
-                sendfile_roots: app.sendfile_roots.clone(),
-                backend: Backend::Ring {
-                    ring: Arc::clone(generation.ring()),
-                    queue_limit: app.queue_limit,
-                    queue_timeout: app.spec.queue_timeout,
-                    retry: app.retry,
-                    wake: Arc::new(move || wake.nudge()),
-                    unavailable: Arc::new(move || ask.unavailable()),
-                },
-                metrics: self.metrics.front.site(&app.spec.name),
-                found: Default::default(),
-            }
+            let backend = Backend::Ring {
+                ring: Arc::clone(generation.ring()),
+                queue_limit: app.queue_limit,
+                queue_timeout: app.spec.queue_timeout,
+                retry: app.retry,
+                wake: Arc::new(move || wake.nudge()),
+                unavailable: Arc::new(move || ask.unavailable()),
+            };
+            app.site(backend, self.metrics.front.site(&app.spec.name))
         });
         Routes { sites: sites.collect() }
     }

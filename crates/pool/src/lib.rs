@@ -28,6 +28,6 @@ mod worker;
 
 pub use generation::{BootError, Generation, Health};
 pub use rewind::{DOUBTS, Doubt, Rewind, RewindStatus, RewindTotals, Unfit};
-pub use spec::{Mode, Spec};
+pub use spec::{Mode, Spec, Visit};
 pub use status::{Phase, Status, WorkerStatus};
 pub use worker::State;

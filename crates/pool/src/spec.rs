@@ -33,6 +33,39 @@ impl Mode {
     }
 }
 
+/// A request that the host makes by itself, as the front would hand over a visitor's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Visit {
+    /// Path and query.
+    pub target: String,
+    /// As in the Host header.
+    pub host: String,
+    /// Whether by TLS.
+    pub https: bool,
+    /// The port that visitors use.
+    pub port: u16,
+    /// The script that answers, absolute.
+    pub script: PathBuf,
+    /// Its path in URLs.
+    pub script_name: String,
+    /// What follows that in the path.
+    pub path_info: String,
+}
+
+impl Visit {
+    /// In one argument, as `host/warmup.c` takes it apart.
+    fn argument(&self) -> OsString {
+        let scheme = if self.https { "https" } else { "http" };
+        let Visit { target, host, port, script_name, path_info, .. } = self;
+        // The path of a file last: no other may hold a unit separator.
+        let mut argument = OsString::from(format!(
+            "{target}\x1f{host}\x1f{scheme}\x1f{port}\x1f{script_name}\x1f{path_info}\x1f"
+        ));
+        argument.push(&self.script);
+        argument
+    }
+}
+
 /// One application's processes. All paths are absolute.
 #[derive(Debug, Clone)]
 pub struct Spec {
@@ -68,8 +101,10 @@ pub struct Spec {
     pub boot_timeout: Option<Duration>,
     /// What happens between two requests; `Off` in classic mode.
     pub rewind: Rewind,
-    /// Paths that are requested before the snapshot is taken, in order. Of no meaning without rewinding.
-    pub warmup: Vec<String>,
+    /// What is requested before the snapshot is taken, in order. Of no meaning without rewinding.
+    pub warmup: Vec<Visit>,
+    /// What is requested to see whether those have left something behind that answers show. Of no meaning without them.
+    pub compared: Vec<Visit>,
     /// Compare all memory with the snapshot after every so many rewinds, for debugging.
     pub rewind_verify: Option<u64>,
     /// Where the host is to write what it sees, for `hayate explain`.
@@ -169,8 +204,9 @@ impl Spec {
             Rewind::On => add("--rewind", "auto".into()),
             Rewind::Fork => add("--rewind", "fork".into()),
         }
-        for path in self.warmup.iter().filter(|_| boot.cold.is_none()) {
-            add("--warmup", path.into());
+        if boot.cold.is_none() && !self.warmup.is_empty() {
+            self.warmup.iter().for_each(|visit| add("--warmup", visit.argument()));
+            self.compared.iter().for_each(|visit| add("--compare", visit.argument()));
         }
         if let Some(n) = self.rewind_verify {
             add("--rewind-verify", n.to_string().into());
@@ -181,6 +217,18 @@ impl Spec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn visit(path: &str) -> Visit {
+        Visit {
+            target: path.into(),
+            host: "a.test:81".into(),
+            https: false,
+            port: 81,
+            script: "/a/index.php".into(),
+            script_name: "/index.php".into(),
+            path_info: String::new(),
+        }
+    }
 
     fn arguments(mode: Mode, rewind: Rewind) -> Vec<String> {
         let spec = Spec {
@@ -200,7 +248,8 @@ mod tests {
             idle_timeout: Duration::ZERO,
             boot_timeout: None,
             rewind,
-            warmup: vec!["/".into(), "/a b".into()],
+            warmup: vec![visit("/"), visit("/a")],
+            compared: vec![visit("/made-up")],
             rewind_verify: Some(100),
             explain: None,
             development: false,
@@ -214,7 +263,12 @@ mod tests {
     fn rewinding_is_for_worker_mode_and_is_said_only_when_it_is_on() {
         let worker = || Mode::Worker { script: "/a/worker.php".into() };
         let on = arguments(worker(), Rewind::On).join(" ");
-        assert!(on.contains("--rewind auto --warmup / --warmup /a b --rewind-verify 100"), "{on}");
+        let visit =
+            |path: &str| format!("{path}\x1fa.test:81\x1fhttp\x1f81\x1f/index.php\x1f\x1f/a/index.php");
+        let (one, two, other) = (visit("/"), visit("/a"), visit("/made-up"));
+        let flags =
+            format!("--rewind auto --warmup {one} --warmup {two} --compare {other} --rewind-verify 100");
+        assert!(on.contains(&flags), "{on}");
         assert!(arguments(worker(), Rewind::Fork).join(" ").contains("--rewind fork --warmup /"));
         for args in [arguments(worker(), Rewind::Off), arguments(Mode::Classic, Rewind::On)] {
             assert!(!args.iter().any(|arg| arg.contains("rewind") || arg.contains("warmup")), "{args:?}");

@@ -71,6 +71,7 @@ fn spec(dir: &Path, worker: Option<&str>) -> Spec {
         boot_timeout: Some(Duration::from_secs(20)),
         rewind: Rewind::Off,
         warmup: Vec::new(),
+        compared: Vec::new(),
         rewind_verify: None,
         explain: None,
         development: false,

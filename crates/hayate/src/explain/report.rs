@@ -181,7 +181,7 @@ impl Report {
                 .cloned()
                 .collect(),
             memory,
-            warmup: spec.warmup.clone(),
+            warmup: app.warmup.clone(),
             snapshot,
             frozen,
             warmed,

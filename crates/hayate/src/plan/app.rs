@@ -147,6 +147,7 @@ impl AppResolver<'_> {
             sendfile_roots,
             queue_limit: args.queue_limit.or(app.queue_limit).unwrap_or(1024),
             retry: app.retry == Some(RetryChoice::Idempotent),
+            warmup: running.warmup,
             recognised: running.recognised,
             remark: running.remark,
             spec: Spec {
@@ -167,7 +168,8 @@ impl AppResolver<'_> {
                 idle_timeout: time(app.idle_timeout, Duration::from_secs(10)).unwrap_or(ALWAYS),
                 boot_timeout: time(args.boot_timeout.or(app.boot_timeout), Duration::from_secs(60)),
                 rewind: running.rewind,
-                warmup: running.warmup,
+                warmup: Vec::new(),
+                compared: Vec::new(),
                 rewind_verify: running.rewind_verify,
                 explain: None,
                 development: self.development,

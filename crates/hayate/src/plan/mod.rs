@@ -6,6 +6,7 @@
 mod app;
 mod limits;
 mod mode;
+mod visits;
 
 use std::{
     collections::HashMap,
@@ -17,7 +18,7 @@ use hayate_front::{Limits, ListenAddr};
 use hayate_pool::{Mode, Spec};
 use ipnet::IpNet;
 
-pub use self::mode::REWIND_BY_DEFAULT;
+pub use self::{mode::REWIND_BY_DEFAULT, visits::Address};
 
 use self::app::AppResolver;
 use crate::{
@@ -86,6 +87,8 @@ pub struct App {
     pub recognised: Option<Recognised>,
     /// Why a framework's boot script does not, when a framework was seen.
     pub remark: Option<String>,
+    /// Its own paths that are requested before the snapshot is taken, in order.
+    pub warmup: Vec<String>,
     /// Its processes.
     pub spec: Spec,
 }
@@ -177,7 +180,9 @@ impl Plan {
         let mut apps = Vec::with_capacity(file.app.len());
         for (i, app) in file.app.into_iter().enumerate() {
             let resolver = AppResolver { source, args, i, development, no_new_privileges };
-            apps.push(resolver.resolve(app)?);
+            let mut app = resolver.resolve(app)?;
+            app.fill_visits(&listen, trust_unix || !trusted_proxies.is_empty());
+            apps.push(app);
         }
         check_routes(source, &apps)?;
         let for_worker_mode = [
@@ -284,7 +289,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use hayate_pool::Rewind;
+    use hayate_pool::{Rewind, Visit};
 
     use crate::{
         args::KeyValue,
@@ -408,6 +413,32 @@ mod tests {
     }
 
     #[test]
+    fn warm_up_requests_carry_the_sites_own_address() {
+        let dir = fixture();
+        let text = "listen = ':8081'\n[[app]]\nroot = 'site'\nworker = 'worker.php'\npath = '/blog'\nhosts = ['shop.test']\n\
+                    warmup = ['/', '/index.php/a?b=c']\n";
+        let spec = plan(dir.path(), text, |_| {}).unwrap().apps.remove(0).spec;
+        let [front, info] = &spec.warmup[..] else { panic!("{:?}", spec.warmup) };
+        assert_eq!(
+            (&*front.target, &*front.host, front.port, front.https),
+            ("/blog/", "shop.test:8081", 8081, false)
+        );
+        assert_eq!((&*front.script_name, &*front.path_info), ("/blog/index.php", ""));
+        assert_eq!(front.script, spec.document_root.join("index.php"));
+        assert_eq!(info.target, "/blog/index.php/a?b=c");
+        assert_eq!((&*info.script_name, &*info.path_info), ("/blog/index.php", "/a"));
+        let spec = plan(dir.path(), &format!("trusted_proxies = '::1'\n{text}"), |_| {})
+            .unwrap()
+            .apps
+            .remove(0)
+            .spec;
+        assert_eq!(
+            (&*spec.warmup[0].host, spec.warmup[0].https, spec.warmup[0].port),
+            ("shop.test", true, 443)
+        );
+    }
+
+    #[test]
     fn rewinding_is_for_worker_mode() {
         let dir = fixture();
         let app = |keys: &str| format!("[[app]]\nroot = 'site'\n{keys}\n");
@@ -422,13 +453,17 @@ mod tests {
         );
         let on = spec(&format!("{worker}rewind = 'on'\nrewind_verify = 100"), |_| {});
         assert_eq!((on.rewind, on.warmup.len(), on.rewind_verify), (Rewind::On, 3, Some(100)));
+        let targets =
+            |visits: &[Visit]| visits.iter().map(|visit| visit.target.clone()).collect::<Vec<_>>().join(" ");
+        let made_up = "/hayate-comparison/kappa /hayate-comparison-omega?hayate=psi";
+        assert_eq!(targets(&on.compared), format!("/ / {made_up}"), "/ at two addresses");
         let fork = spec(&format!("{worker}rewind = 'on'\nwarmup = ['/a']"), |args| {
             args.rewind = Some(RewindChoice::Fork)
         });
-        assert_eq!((fork.rewind, fork.warmup), (Rewind::Fork, vec!["/a".to_owned()]));
+        assert_eq!((fork.rewind, &*targets(&fork.warmup)), (Rewind::Fork, "/a"));
         let none =
             spec(&format!("{worker}rewind = 'on'\nwarmup = ['/a']"), |args| args.warmup = vec!["off".into()]);
-        assert!(none.warmup.is_empty());
+        assert!(none.warmup.is_empty() && none.compared.is_empty());
         assert_eq!(spec(worker, |args| args.mode = Some(ModeChoice::Classic)).mode, Mode::Classic);
 
         let error =

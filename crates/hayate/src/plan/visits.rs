@@ -1,0 +1,175 @@
+//! The requests that the host makes by itself before there are visitors: warm-up, and those that show what it has left behind.
+//!
+//! They carry the site's own address, as far as it is known here, and go to the script that the front would choose: an application
+//! that keeps the address of its first request must not keep a wrong one. What is not known (a host, the port or the scheme in front
+//! of a proxy) differs between warm-up and comparison, so that keeping it shows there.
+
+use std::sync::Arc;
+
+use hayate_front::{Backend, ListenAddr, Site, SiteMetrics};
+use hayate_pool::Visit;
+
+use super::App;
+
+/// Paths that no application has, made of words by which an answer that repeats them is known.
+const MADE_UP: [&str; 2] = ["/hayate-comparison/kappa", "/hayate-comparison-omega?hayate=psi"];
+/// Warm-up paths of which this many are compared at most.
+const COMPARED: usize = 3;
+
+/// How visitors reach an application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// As in the Host header, with the port where it is not the scheme's own.
+    pub authority: String,
+    /// By TLS, which a proxy in front speaks.
+    pub https: bool,
+    /// The port that visitors use.
+    pub port: u16,
+}
+
+impl Address {
+    fn new(host: &str, https: bool, port: u16) -> Address {
+        let own = if https { 443 } else { 80 };
+        let authority = if port == own { host.to_owned() } else { format!("{host}:{port}") };
+        Address { authority, https, port }
+    }
+}
+
+impl App {
+    /// The application as the front sees it.
+    pub fn site(&self, backend: Backend, metrics: Arc<SiteMetrics>) -> Site {
+        Site {
+            name: self.spec.name.clone(),
+            hosts: self.hosts.iter().filter_map(|host| hayate_front::HostPattern::parse(host).ok()).collect(),
+            path: self.path.clone(),
+            root: self.spec.document_root.clone(),
+            index: self.index.clone(),
+            front_controller: self.front_controller.clone(),
+            sendfile_roots: self.sendfile_roots.clone(),
+            backend,
+            metrics,
+            found: Default::default(),
+        }
+    }
+
+    /// The path of a URL of the application: `/` is its front page.
+    pub fn target(&self, path: &str) -> String {
+        if self.path == "/" { path.to_owned() } else { format!("{}{path}", self.path) }
+    }
+
+    /// Where visitors come, as the configuration says: first the best guess, then another address that is as likely, if there is one.
+    pub fn addresses(&self, listen: &[ListenAddr], behind_proxy: bool) -> (Address, Option<Address>) {
+        let names: Vec<String> = self
+            .hosts
+            .iter()
+            .filter(|host| !host.starts_with("*."))
+            .map(|host| host.to_ascii_lowercase())
+            .collect();
+        let below: Vec<&str> = self.hosts.iter().filter_map(|host| host.strip_prefix("*.")).collect();
+        let first = match (names.first(), below.first()) {
+            (Some(name), _) => name.clone(),
+            (None, Some(below)) => format!("www.{below}"),
+            (None, None) => "localhost".into(),
+        };
+        let second = match (names.get(1), below.first()) {
+            (Some(name), _) => name.clone(),
+            (None, Some(below)) => format!("hayate-comparison.{below}"),
+            (None, None) if names.is_empty() => "hayate-comparison.test".into(),
+            (None, None) => first.clone(),
+        };
+        let port = listen.iter().find_map(|addr| match addr {
+            ListenAddr::Tcp(addr) => Some(addr.port()),
+            ListenAddr::Unix(_) => None,
+        });
+        let (best, other) = if behind_proxy {
+            // It speaks TLS to visitors, most likely, and its port is the scheme's own.
+            (Address::new(&first, true, 443), Address::new(&second, false, 80))
+        } else {
+            // A port may be forwarded to ours.
+            (Address::new(&first, false, port.unwrap_or(80)), Address::new(&second, false, 80))
+        };
+        let other = (other != best).then_some(other);
+        (best, other)
+    }
+
+    /// Fills in the requests that the host makes by itself.
+    pub(super) fn fill_visits(&mut self, listen: &[ListenAddr], behind_proxy: bool) {
+        let (best, other) = self.addresses(listen, behind_proxy);
+        let other = other.as_ref().unwrap_or(&best);
+        let site = self.site(Backend::Static, Arc::default());
+        self.spec.warmup = self.warmup.iter().map(|path| self.visit(&site, path, &best)).collect();
+        let mut compared: Vec<&str> = Vec::new();
+        for path in &self.warmup {
+            if compared.len() < COMPARED && !compared.contains(&&**path) {
+                compared.push(path);
+            }
+        }
+        let Some(first) = compared.first().copied() else { return };
+        let mut visits: Vec<Visit> = compared.iter().map(|path| self.visit(&site, path, &best)).collect();
+        if *other != best {
+            visits.push(self.visit(&site, first, other));
+        }
+        visits.extend([self.visit(&site, MADE_UP[0], &best), self.visit(&site, MADE_UP[1], other)]);
+        self.spec.compared = visits;
+    }
+
+    fn visit(&self, site: &Site, path: &str, address: &Address) -> Visit {
+        let target = self.target(path);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (script, script_name, path_info) = match site.script(&target) {
+            Some(script) => (script.file, text(&script.name), text(&script.path_info)),
+            None => {
+                let name = self.front_controller.as_deref().unwrap_or("index.php");
+                (self.spec.document_root.join(name), self.target(&format!("/{name}")), String::new())
+            }
+        };
+        let host = address.authority.clone();
+        Visit { target, host, https: address.https, port: address.port, script, script_name, path_info }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn addresses(hosts: &[&str], listen: &str, behind_proxy: bool) -> (String, Option<String>) {
+        let mut app = crate::fallback::tests::app(Path::new("/nowhere"), "worker.php", None);
+        app.hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
+        let url = |address: Address| {
+            format!("{}://{}", if address.https { "https" } else { "http" }, address.authority)
+        };
+        let (best, other) = app.addresses(&[listen.parse().unwrap()], behind_proxy);
+        (url(best), other.map(url))
+    }
+
+    #[test]
+    fn what_is_not_known_differs_in_the_comparison() {
+        let some = |best: &str, other: &str| (best.to_owned(), Some(other.to_owned()));
+        let local = "127.0.0.1:8080";
+        assert_eq!(addresses(&["shop.test"], ":80", false), ("http://shop.test".into(), None));
+        assert_eq!(
+            addresses(&["Shop.test"], local, false),
+            some("http://shop.test:8080", "http://shop.test")
+        );
+        assert_eq!(addresses(&["shop.test"], local, true), some("https://shop.test", "http://shop.test"));
+        assert_eq!(
+            addresses(&["*.shop.test", "a.test"], local, false),
+            some("http://a.test:8080", "http://hayate-comparison.shop.test")
+        );
+        assert_eq!(
+            addresses(&["*.shop.test"], ":80", false),
+            some("http://www.shop.test", "http://hayate-comparison.shop.test")
+        );
+        assert_eq!(addresses(&["a.test", "b.test"], ":80", false), some("http://a.test", "http://b.test"));
+        assert_eq!(
+            addresses(&[], local, false),
+            some("http://localhost:8080", "http://hayate-comparison.test")
+        );
+        assert_eq!(
+            addresses(&[], "unix:/run/x", false),
+            some("http://localhost", "http://hayate-comparison.test")
+        );
+    }
+}
