@@ -152,6 +152,7 @@ static void end_boot(void)
 {
 	php_output_end_all();
 	php_output_deactivate();
+	clocks_boot_over();
 	boot_keep();
 	shut_modules_down();
 	call_module("mbstring", true);
@@ -196,6 +197,7 @@ static void begin_request(void)
 	php_output_activate();
 	drop_superglobals();
 	sapi_activate();
+	clocks_request_begins();
 	EG(timeout_seconds) = INI_INT("max_execution_time");
 	if (EG(timeout_seconds) != 0) {
 		zend_set_timeout(EG(timeout_seconds), 1);
@@ -409,6 +411,7 @@ static bool fork_for_requests(void)
 		if (worker_after_request() != HY_RETIRED_NOT) {
 			return false;
 		}
+		clocks_between_requests();
 		pid_t pid = fork();
 		if (pid == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
@@ -491,6 +494,8 @@ static bool begin_work(void)
 		return fork_for_requests();
 	}
 	wrong = snapshot_check();
+	wrong = wrong != NULL ? wrong : clocks_keep();
+	wrong = wrong != NULL ? wrong : opcache_keep();
 	if (wrong != NULL) {
 		zygote_failed(wrong);
 	}
@@ -514,6 +519,7 @@ static bool begin_work(void)
 	if (rewind_doubt_after() != REWIND_SURE) {
 		worker_exit(retired_for(rewind_doubt_after()));
 	}
+	clocks_between_requests();
 	return worker_after_request() == HY_RETIRED_NOT;
 }
 

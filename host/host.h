@@ -14,6 +14,7 @@
  *   visit.c     requests that the host makes by itself
  *   errors.c    errors in development (--dev)  isolation.c  what keeps PHP's processes apart
  *   extensions.c  extensions that do not bear rewinding
+ *   clocks.c    what PHP keeps of the time
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
  */
@@ -139,6 +140,12 @@ void visit_parse(const char *text, struct visit *visit);
 /* False: it does not fit. `who` is the request's id in the log. */
 bool visit_begin(const struct visit *visit, const char *who, struct hy_exchange *exchange);
 
+/* clocks.c */
+void clocks_boot_over(void);   /* while the boot's own request is not over yet */
+const char *clocks_keep(void); /* before the point: memory that rewinds leave alone; NULL, or what failed */
+void clocks_request_begins(void);
+void clocks_between_requests(void); /* after the point, and before each fork for a request */
+
 /* warmup.c */
 bool warmup_next(struct hy_exchange *exchange);                /* false: no more */
 void warmup_failed(const char *why) __attribute__((noreturn)); /* has the application booted again without */
@@ -161,6 +168,10 @@ void opcache_before_startup(void); /* module start-up: before zend extensions st
 void opcache_after_startup(void);
 void opcache_after_fork(void);
 bool opcache_reset_called(void);  /* worker mode: by the request that ends now */
+bool opcache_wants_restart(void); /* worker mode: it is full; looked at once a second */
+const char *opcache_keep(void);   /* memory for the last one; NULL, or what failed */
+void opcache_find_clock(time_t boot);
+void opcache_set_clock(time_t now);
 void opcache_after_bailout(void); /* gives back locks that a fatal error may have left */
 
 /* zygote.c */

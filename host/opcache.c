@@ -11,7 +11,11 @@
  *
  * opcache restarts its memory at the start of a PHP request that finds nobody using it. In worker mode there is no such
  * moment, and the booted application points into that memory. So opcache_reset() is taken for what it means: that the
- * application is to boot anew. The pool does that, with opcache memory of its own.
+ * application is to boot anew. The pool does that, with opcache memory of its own. The same when opcache itself wants
+ * to restart because it is full: until then it would cache nothing more.
+ *
+ * opcache compares files' times with the time at which the request began, which it reads once for each PHP request.
+ * Here that is once for all, so its clock is set by hand.
  */
 #include "host.h"
 
@@ -19,6 +23,32 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+/* As of PHP 8.2; checked before it is believed. */
+#if PHP_VERSION_ID < 80200 || PHP_VERSION_ID >= 80300
+#error "compare struct accel_tail with zend_accel_globals in ext/opcache/ZendAccelerator.h of this PHP version"
+#endif
+/* What follows the settings in opcache's globals, preload_user being the last of them. */
+struct accel_tail {
+	zend_string *cwd, *include_path;
+	char include_path_key[32], cwd_key[32];
+	int include_path_key_len;
+	bool include_path_check;
+	int cwd_key_len;
+	bool cwd_check;
+	int auto_globals_mask;
+	time_t request_time;
+};
+
+/* A new boot because opcache is full: at most a twentieth of the time is spent with it, and not more often than every
+ * so many seconds. */
+#define RENEW_SHARE 20
+#define RENEW_SECONDS 5
+#define SECOND 1000000000ull
+
+static time_t *accel_clock;
+/* When the host started, and when the boot was over, in ns; when opcache was asked last how it fares. */
+static uint64_t started_at, booted_at, asked_at_once, *asked_at = &asked_at_once;
+static bool wants_restart;
 static int lock_file = -1;
 static zif_handler reset_handler;
 static bool reset_called;
@@ -34,8 +64,88 @@ bool opcache_reset_called(void)
 	return reset_called;
 }
 
+/* The address of a setting in opcache's globals, which belong to nobody else: each of its settings knows it. */
+static void *setting(const char *name)
+{
+	const zend_ini_entry *entry = zend_hash_str_find_ptr(EG(ini_directives), name, strlen(name));
+	return entry == NULL || entry->mh_arg2 == NULL ? NULL : (char *)entry->mh_arg2 + (uintptr_t)entry->mh_arg1;
+}
+
+void opcache_find_clock(time_t boot)
+{
+	booted_at = hy_now();
+	const bool *enabled = setting("opcache.enable");
+	char **last = setting("opcache.preload_user");
+	if (enabled == NULL || !*enabled || last == NULL) {
+		return;
+	}
+	struct accel_tail *tail = (struct accel_tail *)(void *)(last + 1);
+	if (tail->request_time == boot) {
+		accel_clock = &tail->request_time;
+	} else if (tail->request_time != 0) {
+		log_format("OPcache is not as expected: its clock stays at the time of the boot, so that it does not see "
+		           "changed files.");
+	}
+}
+
+void opcache_set_clock(time_t now)
+{
+	if (accel_clock != NULL) {
+		*accel_clock = now;
+	}
+}
+
+const char *opcache_keep(void)
+{
+	uint64_t *kept = rewind_keep(sizeof *kept);
+	if (kept == NULL) {
+		return "no memory for the rewinder";
+	}
+	asked_at = kept;
+	return NULL;
+}
+
+/* What opcache_get_status() says of itself, whatever opcache.restrict_api says. */
+static bool restart_pending(void)
+{
+	zend_function *status = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("opcache_get_status"));
+	if (status == NULL) {
+		return false;
+	}
+	char **restricted = setting("opcache.restrict_api"), *none = NULL, **to = restricted == NULL ? &none : restricted;
+	char *restriction = *to;
+	zval result, scripts;
+	ZVAL_FALSE(&scripts);
+	ZVAL_UNDEF(&result);
+	*to = NULL;
+	zend_call_known_function(status, NULL, NULL, &result, 1, &scripts, NULL);
+	*to = restriction;
+	const zval *pending =
+	    Z_TYPE(result) != IS_ARRAY ? NULL : zend_hash_str_find(Z_ARRVAL(result), ZEND_STRL("restart_pending"));
+	bool is = pending != NULL && Z_TYPE_P(pending) == IS_TRUE;
+	zval_ptr_dtor(&result);
+	return is;
+}
+
+bool opcache_wants_restart(void)
+{
+	uint64_t now = hy_now();
+	if (accel_clock == NULL || wants_restart || now - *asked_at < SECOND) {
+		return wants_restart;
+	}
+	*asked_at = now;
+	if (now - booted_at < MAX(RENEW_SECONDS * SECOND, (booted_at - started_at) * RENEW_SHARE) || !restart_pending()) {
+		return false;
+	}
+	log_format("OPcache is full and caches nothing more, so the application boots anew. To avoid it: raise "
+	           "opcache.memory_consumption, opcache.max_accelerated_files or opcache.interned_strings_buffer; do not "
+	           "change scripts that are in use.");
+	return wants_restart = true;
+}
+
 void opcache_before_startup(void)
 {
+	started_at = hy_now();
 	sapi_module.name = "fpm-fcgi";
 }
 

@@ -40,7 +40,8 @@ enum hy_retired worker_after_request(void)
 			return HY_RETIRED_MAX_MEMORY;
 		}
 	}
-	if (opcache_reset_called()) {
+	/* Not before the point: asking takes memory. */
+	if (opcache_reset_called() || (options.worker_mode && served > 0 && opcache_wants_restart())) {
 		return HY_RETIRED_REWIND_OPCACHE;
 	}
 	if (options.max_requests != 0 && served >= options.max_requests) {

@@ -352,6 +352,26 @@ long rewind_point(void)
 	return (long)rewind_control->counters.rewinds;
 }
 
+void rewind_amend(void *at, const void *from, size_t size)
+{
+	struct control *c = rewind_control;
+	memcpy(at, from, size);
+	if (c == NULL || c->shadow == NULL) {
+		return;
+	}
+	for (size_t done = 0; done < size;) {
+		uintptr_t to = (uintptr_t)at + done;
+		size_t offset = to % PAGE_SIZE;
+		size_t part = size - done < PAGE_SIZE - offset ? size - done : PAGE_SIZE - offset;
+		size_t r = memory_find(to);
+		if (r != SIZE_MAX) {
+			size_t page = c->regions[r].first + (to - c->regions[r].start) / PAGE_SIZE;
+			memcpy(c->shadow + page * PAGE_SIZE + offset, (const uint8_t *)from + done, part);
+		}
+		done += part;
+	}
+}
+
 const char *rewind_watch(void)
 {
 	const char *wrong = process_note();

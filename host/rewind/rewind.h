@@ -96,6 +96,12 @@ const char *rewind_error(void);
 /* Notes what the process has now, for rewind_doubt() in it and in processes forked from it. NULL, or what failed. */
 const char *rewind_watch(void);
 
+/*
+ * Between rewind_point() and the work: writes `size` bytes to `at`, for good. Rewinds from then on put back what was
+ * written here. Without a snapshot it only writes.
+ */
+void rewind_amend(void *at, const void *from, size_t size);
+
 /* In a child forked after that: positions, locks and flags of files are its own, no longer its parent's. NULL, or what
  * failed. */
 const char *rewind_forked(void);

@@ -144,8 +144,8 @@ pub const DOUBTS: [Doubt; 10] = [
     Doubt {
         retired: HY_RETIRED_REWIND_OPCACHE,
         label: "rewind_opcache",
-        what: "the request called opcache_reset(), so the application boots anew, as after `hayate reload`",
-        remedy: "call `hayate reload` when code has changed, and opcache_reset() never",
+        what: "opcache_reset() was called, or OPcache was full, so the application boots anew, as after `hayate reload`",
+        remedy: "call `hayate reload` when code has changed, and opcache_reset() never; give OPcache more room where it is full",
     },
     Doubt {
         retired: HY_RETIRED_REWIND_CLEANUP,
