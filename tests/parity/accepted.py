@@ -11,9 +11,6 @@ from .compare import Accepted
 PHRASES = "where PHP names no reason phrase, or an outdated one, Hayate sends the registered one (RFC 9110)"
 STANDARD_CODE = "a final answer has a status of 200 to 999; nginx passes on what no client can read, Hayate answers 500"
 NOT_A_HEADER = "a line that is no header is dropped and logged; nginx answers 502 and loses the whole answer"
-ACTUAL_LENGTH = (
-    "a Content-Length that does not fit the body is corrected; nginx sends a broken message or cuts the body"
-)
 HOP_BY_HOP = "headers about the connection are not the script's to send (RFC 9110, 7.6.1)"
 CHARACTER_SET = "text files are UTF-8 and say so; nginx leaves the browser to guess"
 HIDDEN = "what is hidden does not exist for a visitor; 403 would tell that it is there"
@@ -104,9 +101,6 @@ ACCEPTED: list[Accepted] = [
     # --- headers of answers
     Accepted("headers/malformed", "status", NOT_A_HEADER, reference="502 Bad Gateway", hayate="200 OK"),
     Accepted("headers/malformed", "header:x-ã*", "the name of a header is ASCII (RFC 9110, 5.6.2)", reference="1"),
-    Accepted("headers/length", "header:content-length", ACTUAL_LENGTH, reference="5|15|0", hayate="10"),
-    Accepted("headers/length", "body", ACTUAL_LENGTH, reference="(12345)?", hayate="1234567890"),
-    Accepted("headers/length", "framing", ACTUAL_LENGTH, reference="incomplete", hayate="complete"),
     Accepted("headers/own_server_headers", "header:upgrade", HOP_BY_HOP, reference="websocket"),
     Accepted("headers/own_server_headers", "header:trailer", HOP_BY_HOP, reference="X-T"),
     Accepted("headers/own_server_headers", "header:proxy-connection", HOP_BY_HOP, reference="close"),

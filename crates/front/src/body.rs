@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use crate::{
     access_log::{AccessLog, Line},
     metrics::SiteMetrics,
+    promise::Promise,
     relay::Relay,
     state::State,
 };
@@ -22,6 +23,7 @@ use crate::{
 /// What hyper sends.
 pub(crate) struct Body {
     kind: Kind,
+    promise: Option<Promise>,
     finish: Option<Finish>,
 }
 
@@ -67,7 +69,12 @@ impl Finish {
 
 impl Body {
     pub(crate) fn new(kind: Kind) -> Body {
-        Body { kind, finish: None }
+        Body { kind, promise: None, finish: None }
+    }
+
+    /// With the length that the script has said; the answer's Content-Length has to say the same.
+    pub(crate) fn promised(kind: Kind, promise: Promise) -> Body {
+        Body { kind, promise: Some(promise), finish: None }
     }
 
     pub(crate) fn finish(&mut self, finish: Finish) {
@@ -77,7 +84,7 @@ impl Body {
 
 impl Drop for Finish {
     fn drop(&mut self) {
-        self.state.idle();
+        self.state.finished();
         if self.status == CLIENT_LEFT {
             if std::thread::panicking() {
                 self.status = 500;
@@ -136,6 +143,10 @@ impl http_body::Body for Body {
                 }
             }
         };
+        let frame = match &mut this.promise {
+            Some(promise) => ready!(promise.keep(frame, cx)),
+            None => frame,
+        };
         Poll::Ready(frame.map(|result| {
             result.map(|bytes| {
                 if let Some(finish) = &mut this.finish {
@@ -147,6 +158,9 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
+        if self.promise.as_ref().is_some_and(Promise::is_open) {
+            return false;
+        }
         match &self.kind {
             Kind::Empty => true,
             Kind::Full(bytes) => bytes.is_empty(),
@@ -156,6 +170,10 @@ impl http_body::Body for Body {
     }
 
     fn size_hint(&self) -> SizeHint {
+        if self.promise.is_some() {
+            // hyper goes by the header.
+            return SizeHint::default();
+        }
         match &self.kind {
             Kind::Empty => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),

@@ -6,6 +6,7 @@ use std::{
     collections::HashMap,
     convert::Infallible,
     io,
+    os::fd::AsFd,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -13,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use http::Version;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use parking_lot::{Mutex, MutexGuard};
@@ -199,7 +201,7 @@ impl Front {
 
     fn spawn<S>(self: &Arc<Self>, stream: S, peer: Peer)
     where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        S: AsyncRead + AsyncWrite + AsFd + Unpin + Send + 'static,
     {
         let settings = self.settings.load();
         let limits = &settings.limits;
@@ -208,6 +210,7 @@ impl Front {
         let mut http = hyper::server::conn::http1::Builder::new();
         http.title_case_headers(true)
             .header_read_timeout(None)
+            .auto_date_header(false)
             .max_buf_size((limits.head_size + 16384).max(65536));
         if limits.header_count > 100 {
             http.max_headers(limits.header_count + 1);
@@ -218,7 +221,9 @@ impl Front {
                 let (front, peer, state) = (Arc::clone(&front), Arc::clone(&peer), Arc::clone(&state));
                 async move {
                     let (method, uri) = (request.method().clone(), request.uri().clone());
-                    let answer = caught(front.answer(&peer, state, request)).await;
+                    state.allow_interim(request.version() == Version::HTTP_11);
+                    let answer = caught(front.answer(&peer, Arc::clone(&state), request)).await;
+                    state.allow_interim(false);
                     Ok::<_, Infallible>(answer.unwrap_or_else(|Panicked| {
                         front.metrics.panicked();
                         tracing::error!(

@@ -83,6 +83,11 @@ impl Framing {
         !matches!(self.place, Place::Head | Place::Refused)
     }
 
+    /// Heads that have passed.
+    pub(crate) fn heads(&self) -> u64 {
+        self.heads
+    }
+
     /// The targets that were disguised since the last call, each with the number of its head, from 0.
     pub(crate) fn take_originals(&mut self) -> Vec<(u64, Vec<u8>)> {
         std::mem::take(&mut self.originals)

@@ -6,6 +6,7 @@
 use std::{
     io,
     mem::MaybeUninit,
+    os::fd::AsFd,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -16,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::{
     Limits,
     framing::{Framing, Refusal, Verdict},
+    half_close::{HalfClose, Look, PROBE},
     state::State,
 };
 
@@ -35,7 +37,11 @@ pub(crate) struct Guard<S> {
     ready_at: usize,
     /// Why reading fails once `ready` is delivered.
     broken: Option<&'static str>,
+    /// The client sends no more.
     ended: bool,
+    half_close: HalfClose,
+    /// All that hyper has to write has been written.
+    clean: bool,
 }
 
 /// As much of a refused head is written down.
@@ -52,6 +58,8 @@ impl<S> Guard<S> {
             ready_at: 0,
             broken: None,
             ended: false,
+            half_close: HalfClose::default(),
+            clean: true,
         }
     }
 
@@ -85,7 +93,29 @@ impl<S> Guard<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
+impl<S: AsyncWrite + AsFd + Unpin> Guard<S> {
+    /// The input is over. hyper learns of it when no answer is due, or nobody is there to read one.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.framing.in_body() || !self.state.owes_an_answer(self.framing.heads(), cx) {
+            return Poll::Ready(Ok(()));
+        }
+        loop {
+            match ready!(self.half_close.poll(&self.inner, cx)) {
+                Look::Gone => return Poll::Ready(Ok(())),
+                Look::Probe if self.clean && self.state.allows_interim() => {
+                    let sent = Pin::new(&mut self.inner).poll_write(cx, PROBE);
+                    // A part of it would spoil the answer; that few bytes always fit an empty buffer.
+                    if !matches!(sent, Poll::Ready(Ok(n)) if n == PROBE.len()) {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+                Look::Probe => {}
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> AsyncRead for Guard<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         loop {
@@ -94,7 +124,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
                 return Poll::Ready(Ok(()));
             }
             if this.ended {
-                return Poll::Ready(Ok(()));
+                return this.poll_end(cx);
             }
             if let Some(reason) = this.broken.take() {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, reason)));
@@ -108,7 +138,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
                 let before = to.filled().len();
                 ready!(Pin::new(&mut this.inner).poll_read(cx, to))?;
                 if to.filled().len() == before {
-                    return Poll::Ready(Ok(()));
+                    this.ended = true;
+                    continue;
                 }
                 let verdict = this.framing.feed(&mut to.filled_mut()[before..]);
                 this.keep_originals();
@@ -135,7 +166,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
                     // The client left in the middle of a head.
                     this.ended = true;
                     this.state.leave_unfinished(400, std::mem::take(&mut this.held));
-                    return Poll::Ready(Ok(()));
+                    continue;
                 }
                 this.held.extend_from_slice(more.filled());
                 let verdict = this.framing.feed(&mut this.held);
@@ -160,9 +191,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
+impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> AsyncWrite for Guard<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        this.clean = false;
         let result = Pin::new(&mut this.inner).poll_write(cx, from);
         this.state.wrote(result.is_pending());
         result
@@ -174,6 +206,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
         from: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        this.clean = false;
         let result = Pin::new(&mut this.inner).poll_write_vectored(cx, from);
         this.state.wrote(result.is_pending());
         result
@@ -184,7 +217,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_flush(cx)
+        let this = self.get_mut();
+        ready!(Pin::new(&mut this.inner).poll_flush(cx))?;
+        // hyper flushes when it has written what it had.
+        this.clean = true;
+        Poll::Ready(Ok(()))
     }
 
     /// A client whose request was answered before it was whole may still be sending. Closing then would reset the connection, and it would

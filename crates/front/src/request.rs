@@ -11,6 +11,7 @@ use crate::{
     access_log::Line,
     body::{Body, Finish, Kind},
     connection::Peer,
+    date,
     dynamic::{self, Client, NoAnswer},
     files, forwarded,
     framing::Refusal,
@@ -102,6 +103,7 @@ impl Front {
             failed(&settings, &client, &parts, site, none)
         });
         response.headers_mut().entry(header::SERVER).or_insert(HeaderValue::from_static("hayate"));
+        response.headers_mut().entry(header::DATE).or_insert_with(date::header);
         finish.status = response.status().as_u16();
         response.body_mut().finish(finish);
         response
@@ -164,6 +166,7 @@ impl Front {
         let mut response = page(status, None);
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         response.headers_mut().insert(header::SERVER, HeaderValue::from_static("hayate"));
+        response.headers_mut().insert(header::DATE, date::header());
         let log = settings.access_log.is_on().then(|| {
             let line = Line::of_head(head, self.request_id(), peer.addr.clone());
             (settings.access_log.clone(), Box::new(line))
@@ -190,6 +193,7 @@ pub(crate) fn fault() -> Response<Body> {
     let mut response = page(StatusCode::INTERNAL_SERVER_ERROR, None);
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response.headers_mut().insert(header::SERVER, HeaderValue::from_static("hayate"));
+    response.headers_mut().insert(header::DATE, date::header());
     response
 }
 

@@ -10,6 +10,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed},
     },
+    task::{Context, Waker},
     time::Duration,
 };
 
@@ -69,6 +70,12 @@ pub(crate) struct State {
     linger: AtomicBool,
     /// Requests that the service has seen.
     served: AtomicU64,
+    /// Requests whose answers were handed over to hyper whole.
+    finished: AtomicU64,
+    /// A request is with the service, which has not answered it, and its client takes interim answers.
+    interim: AtomicBool,
+    /// Who waits for an answer's end, if anybody does.
+    end: Mutex<Option<Waker>>,
     /// Targets that were disguised for hyper, with the numbers of their requests.
     originals: Mutex<VecDeque<(u64, Vec<u8>)>>,
     limits: Limits,
@@ -87,6 +94,9 @@ impl State {
             late: AtomicBool::new(false),
             linger: AtomicBool::new(false),
             served: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+            interim: AtomicBool::new(false),
+            end: Mutex::default(),
             originals: Mutex::default(),
             limits: limits.clone(),
         };
@@ -105,6 +115,30 @@ impl State {
     pub(crate) fn serving(&self) {
         self.waiting.store(Waiting::Nothing as u8, Relaxed);
         self.deadline.store(0, Relaxed);
+    }
+
+    /// A request's account is closed: its answer was handed over, or there will be none.
+    pub(crate) fn finished(&self) {
+        self.finished.fetch_add(1, Relaxed);
+        self.idle();
+        if let Some(waker) = self.end.lock().take() {
+            waker.wake();
+        }
+    }
+
+    /// Whether one of the connection's first `heads` requests has no answer yet; then the task is woken when one more has.
+    pub(crate) fn owes_an_answer(&self, heads: u64, cx: &Context<'_>) -> bool {
+        *self.end.lock() = Some(cx.waker().clone());
+        self.finished.load(Relaxed) < heads
+    }
+
+    /// Between the beginning of a request and of its answer: whether an interim answer may be sent.
+    pub(crate) fn allow_interim(&self, allow: bool) {
+        self.interim.store(allow, Relaxed);
+    }
+
+    pub(crate) fn allows_interim(&self) -> bool {
+        self.interim.load(Relaxed)
     }
 
     pub(crate) fn idle(&self) {

@@ -10,6 +10,7 @@ use crate::{
     body::{Body, Kind},
     dynamic::Client,
     files,
+    promise::Promise,
     relay::Relay,
     request_body::Pump,
     route,
@@ -75,7 +76,8 @@ pub(crate) async fn translate(
                 headers.insert(name, value);
             }
         } else if name == header::CONTENT_LENGTH {
-            length = value.to_str().ok().and_then(|v| v.parse::<u64>().ok());
+            let digits = value.to_str().ok().filter(|v| v.bytes().all(|b| b.is_ascii_digit()));
+            length = digits.and_then(|v| v.parse::<u64>().ok());
         } else if let Some(roots) = &site.sendfile_roots
             && (name == "x-accel-redirect" || name == "x-sendfile")
         {
@@ -116,14 +118,15 @@ pub(crate) async fn translate(
         Some(left) => whole(&mut exchange, left).await.map(Kind::Full),
         None => None,
     };
-    let kind = kind.unwrap_or_else(|| {
-        // The script's own length is believed while its body is not known; hyper holds it to that.
-        if let Some(length) = length {
-            response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+    let kind = kind.unwrap_or_else(|| Kind::Script(Relay::start(Arc::clone(ring), exchange, pump)));
+    *response.body_mut() = match (length, &kind) {
+        (Some(said), Kind::Full(bytes)) if said == bytes.len() as u64 => Body::new(kind),
+        (Some(said), _) => {
+            response.headers_mut().insert(header::CONTENT_LENGTH, said.into());
+            Body::promised(kind, Promise::new(said, &site.name, client.id))
         }
-        Kind::Script(Relay::start(Arc::clone(ring), exchange, pump))
-    });
-    *response.body_mut() = Body::new(kind);
+        (None, _) => Body::new(kind),
+    };
     response
 }
 
