@@ -153,7 +153,6 @@ static void end_boot(void)
 	php_output_end_all();
 	php_output_deactivate();
 	clocks_boot_over();
-	randomness_boot_over();
 	boot_keep();
 	shut_modules_down();
 	call_module("mbstring", true);
@@ -426,7 +425,7 @@ static bool fork_for_requests(void)
 				_exit(71);
 			}
 			opcache_after_fork();
-			randomness_seed();
+			snapshot_seed();
 			return true;
 		}
 		int status = 0;
@@ -487,8 +486,7 @@ static bool begin_work(void)
 		return true;
 	}
 	if (options.rewind == REWIND_FORK) {
-		wrong = randomness_entropy();
-		rewind_uuid_sequence((unsigned)getppid() * 1031u + hy_ring_worker());
+		wrong = snapshot_entropy();
 		wrong = wrong != NULL ? wrong : rewind_watch();
 		if (wrong != NULL) {
 			zygote_failed(wrong);
@@ -507,9 +505,7 @@ static bool begin_work(void)
 	if (rewinds < 0) {
 		zygote_failed(rewind_error());
 	}
-	/* The zygote is the parent of all workers of this generation, whose numbers differ. */
-	rewind_uuid_sequence((unsigned)getppid() * 1031u + hy_ring_worker());
-	randomness_seed();
+	snapshot_seed();
 	const struct rewind_counters *counters = rewind_counters();
 	record->rewinds = counters->rewinds;
 	record->scan_ns = counters->scan_ns;

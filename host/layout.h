@@ -4,9 +4,8 @@
  *
  * One memfd holds, in this order: a header, the cells of the request queue, one record per worker, and the slots. A
  * slot carries one exchange: request head, request body ring, response head, response body ring. The front is one
- * process
- * ("the front" below is always one lock holder in it); workers are many, and any of them may be killed between any two
- * instructions. The rules that keep the memory sound through that:
+ * process ("the front" below is always one lock holder in it); workers are many, and any of them may be killed between
+ * any two instructions. The rules that keep the memory sound through that:
  *
  *  1. Who owns a slot is said by one word, `claim`, and changes by one atomic operation:
  *
@@ -15,15 +14,20 @@
  *         └──────────────────┴───────────────────────────────┴─────────────────────────────────────────┘
  *
  *     so there is no moment at which a killed worker has taken a request without its name standing in it.
- *  2. The queue is a ring of slot numbers. The front alone writes cells and the tail. A worker claims the slot that the
- *     cell at `queue_head` names and then moves the head on; if it dies in between, whoever comes next finds the slot
- * no longer QUEUED with that ticket and moves the head on in its place. Tickets are 48 bits and never reused, which
- * makes a stale cell harmless.
+ *  2. The queue is a ring of slot numbers. The front alone writes cells and the tail, and has its own record of them.
+ *     A worker claims the slot that the cell at `queue_head` names and then moves the head on; if it dies in between,
+ *     whoever comes next finds the slot no longer QUEUED with that ticket and moves the head on in its place. Tickets
+ *     are 48 bits and never reused, which makes a stale cell harmless. The head is never more than one round of the
+ *     cells behind the tail. When the tail comes round to a request that still waits, the front gives those that wait
+ *     new tickets (by CAS on their claims) before it uses their cells again.
  *  3. A worker tells the front of news in a slot by setting the slot's bit in `doorbells`. The bit says "look", never
  *     what happened, so ringing twice, or dying before ringing, loses nothing: the front looks at every slot of a dead
- * worker.
+ *     worker.
  *  4. Sleep and wake follow one pattern on both sides: announce the sleep (sequentially consistent), look again, sleep;
  *     the other side publishes, fences, looks for an announced sleeper.
+ *  5. Any worker may write anything anywhere, by a bug or on purpose. Neither side computes, indexes or loops with a
+ *     word that the other has written before it has checked a copy of it, and each has its own positions in memory that
+ *     is not shared. What contradicts the front's record ends the worker that it names, or all of them and this memory.
  *
  * Every word that one side spins on or waits for has a cache line pair (128 bytes) of its own.
  * Plain integers here; both sides touch the shared ones only through atomic operations.
@@ -177,7 +181,8 @@ struct hy_header {
 	uint32_t response_body_size;
 	uint8_t pad0[HY_LINE - 96];
 
-	uint64_t queue_head; /* next ticket to claim */
+	/* Where workers look. The front has its own record of the queue and believes none of this. */
+	uint64_t queue_head; /* next ticket to claim; anybody may move it past one that is not queued */
 	uint8_t pad1[HY_LINE - 8];
 	uint64_t queue_tail; /* next ticket to publish; the front's */
 	uint8_t pad2[HY_LINE - 8];
@@ -246,7 +251,7 @@ struct hy_response_head {
 enum hy_message_type {
 	/* to the zygote */
 	HY_MSG_FORK = 1, /* worker */
-	HY_MSG_KILL = 2, /* worker, value = signal number */
+	HY_MSG_PING = 2, /* value = a number that comes back */
 	HY_MSG_QUIT = 3, /* kill what is left, exit */
 	/* from the zygote */
 	HY_MSG_READY = 16,        /* booted; text = PHP version */
@@ -255,8 +260,11 @@ enum hy_message_type {
 	HY_MSG_FORKED = 19,       /* worker, pid */
 	HY_MSG_FORK_FAILED = 20,  /* worker, value = errno */
 	HY_MSG_EXITED = 21,       /* worker, pid, value = wait status */
+	HY_MSG_PONG = 23,         /* value as in the ping */
 	HY_MSG_WORKER_READY = 22, /* worker: only with --boot private, its boot reached the first hayate_handle_request() */
 };
+/* How a worker exits that finds the shared memory overwritten. */
+#define HY_EXIT_MEMORY 71
 /* How a boot is to be done again. */
 enum hy_again {
 	HY_AGAIN_PRIVATE = 1, /* with --boot private: the boot opened what processes must not share */

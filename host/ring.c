@@ -28,7 +28,9 @@ void hy_step(int step);
 /* exchange.index of an exchange that is in no shared memory */
 #define LOCAL UINT32_MAX
 
+/* What anybody may have written to; and what it said of itself when it was mapped, which nobody can change. */
 static struct hy_header *header;
+static struct hy_header layout;
 static uint8_t *base;
 static uint32_t *cells;
 static struct hy_worker *me;
@@ -43,14 +45,25 @@ uint64_t hy_now(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Not a bug of this process' as far as it knows: somebody wrote where only others may. The front sees to the rest. */
+static _Noreturn void memory_is_broken(void)
+{
+	static const char text[] = HY_LOG_OWN HY_LOG_ERROR
+	    "the memory shared with the front was overwritten, by this worker or by another one of its "
+	    "application (FFI, a bug in an extension); this worker ends\n";
+	ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+	(void)written;
+	_exit(HY_EXIT_MEMORY);
+}
+
 static struct hy_slot *slot_at(uint32_t index)
 {
-	return (struct hy_slot *)(void *)(base + header->slots_offset + (size_t)index * header->slot_stride);
+	return (struct hy_slot *)(void *)(base + layout.slots_offset + (size_t)index * layout.slot_stride);
 }
 
 static struct hy_worker *worker_at(uint32_t index)
 {
-	return (struct hy_worker *)(void *)(base + header->workers_offset + (size_t)index * sizeof(struct hy_worker));
+	return (struct hy_worker *)(void *)(base + layout.workers_offset + (size_t)index * sizeof(struct hy_worker));
 }
 
 const char *hy_ring_map(int memory_fd, int event_fd)
@@ -65,14 +78,15 @@ const char *hy_ring_map(int memory_fd, int event_fd)
 	}
 	header = at;
 	base = at;
-	if (header->magic != HY_MAGIC || header->version != HY_LAYOUT_VERSION ||
-	    header->header_size != sizeof(struct hy_header) || header->size != (uint64_t)st.st_size) {
+	memcpy(&layout, header, offsetof(struct hy_header, queue_head));
+	if (layout.magic != HY_MAGIC || layout.version != HY_LAYOUT_VERSION ||
+	    layout.header_size != sizeof(struct hy_header) || layout.size != (uint64_t)st.st_size) {
 		return "the shared memory has another layout: hayate and its PHP host are of different versions, install both "
 		       "anew";
 	}
-	cells = (uint32_t *)(void *)(base + header->queue_offset);
+	cells = (uint32_t *)(void *)(base + layout.queue_offset);
 	event_fd_ = event_fd;
-	mask_words = (header->workers + 63) / 64;
+	mask_words = (layout.workers + 63) / 64;
 	return NULL;
 }
 
@@ -94,12 +108,12 @@ struct hy_worker *hy_ring_record(void)
 
 uint32_t hy_ring_max_workers(void)
 {
-	return header->workers;
+	return layout.workers;
 }
 
 uint32_t hy_ring_response_head_size(void)
 {
-	return header->response_head_size;
+	return layout.response_head_size;
 }
 
 void hy_ring_state(enum hy_worker_state state)
@@ -120,7 +134,7 @@ static void futex_wait(uint32_t *word)
 
 static void wake(uint32_t worker)
 {
-	if (worker >= header->workers) {
+	if (worker >= layout.workers) {
 		return;
 	}
 	struct hy_worker *w = worker_at(worker);
@@ -133,18 +147,25 @@ static bool queue_empty(void)
 	return LOAD_ACQUIRE(&header->queue_head) == LOAD_ACQUIRE(&header->queue_tail);
 }
 
-/* Takes the oldest request, if there is one. */
+/*
+ * Takes the oldest request, if there is one. Head, tail and cells say where to look, no more: the claim decides. If
+ * they are nonsense this gives up, and the front finds out.
+ */
 static bool take(struct hy_exchange *exchange)
 {
-	for (;;) {
+	/* The head is never more than a round behind the tail, and each step moves it on. */
+	for (uint32_t steps = 0; steps <= 2 * layout.queue_cells; steps++) {
 		uint64_t head = LOAD_ACQUIRE(&header->queue_head);
 		uint64_t tail = LOAD_ACQUIRE(&header->queue_tail);
 		if (head == tail) {
 			return false;
 		}
-		uint32_t index = LOAD(&cells[head & (header->queue_cells - 1)]);
+		if (tail - head > layout.queue_cells) {
+			continue; /* others moved the head between the two looks */
+		}
+		uint32_t index = LOAD(&cells[head & (layout.queue_cells - 1)]);
 		bool mine = false;
-		if (index < header->slots) {
+		if (index < layout.slots) {
 			struct hy_slot *slot = slot_at(index);
 			uint64_t queued = HY_QUEUED | head << HY_CLAIM_TICKET_SHIFT;
 			uint64_t claimed =
@@ -156,6 +177,7 @@ static bool take(struct hy_exchange *exchange)
 			if (mine) {
 				exchange->slot = slot;
 				exchange->index = index;
+				exchange->claim = claimed;
 			}
 		}
 		/* Move the head on, whoever claimed that slot; if it has moved already, this changes nothing. */
@@ -167,20 +189,20 @@ static bool take(struct hy_exchange *exchange)
 			return true;
 		}
 	}
+	return false;
 }
 
 /* Wakes one sleeping worker, if any: a wake-up that came to this worker was meant for another request. */
 static void pass_on(void)
 {
 	for (uint32_t i = 0; i < mask_words; i++) {
-		uint64_t seen = LOAD(&header->sleepers[i]);
-		while (seen != 0) {
+		/* Each of them once, whatever somebody writes there meanwhile. */
+		for (uint64_t seen = LOAD(&header->sleepers[i]); seen != 0; seen &= seen - 1) {
 			uint64_t bit = seen & -seen;
 			if (__atomic_fetch_and(&header->sleepers[i], ~bit, __ATOMIC_SEQ_CST) & bit) {
 				wake(i * 64 + (uint32_t)__builtin_ctzll(bit));
 				return;
 			}
-			seen = LOAD(&header->sleepers[i]);
 		}
 	}
 }
@@ -189,10 +211,13 @@ static void begin(struct hy_exchange *exchange)
 {
 	struct hy_slot *slot = exchange->slot;
 	uint8_t *at = (uint8_t *)slot;
-	exchange->request_head = (const char *)at + header->request_head_offset;
+	exchange->request_head = (const char *)at + layout.request_head_offset;
 	exchange->request_head_len = LOAD(&slot->request_head_len);
-	exchange->response_head = (char *)at + header->response_head_offset;
-	exchange->announced = 0;
+	exchange->response_head = (char *)at + layout.response_head_offset;
+	exchange->announced = exchange->taken = exchange->tail = 0;
+	if (exchange->request_head_len > layout.request_head_size) {
+		memory_is_broken();
+	}
 	STORE(&slot->claimed_at, hy_now());
 	STORE(&me->state, (uint32_t)HY_WORKER_SERVING);
 }
@@ -257,12 +282,12 @@ bool hy_exchange_local(struct hy_exchange *exchange, const char *head, size_t le
 {
 	static void *memory;
 	if (memory == NULL) {
-		memory = mmap(NULL, header->slot_stride, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		memory = mmap(NULL, layout.slot_stride, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (memory == MAP_FAILED) {
 			memory = NULL;
 		}
 	}
-	if (memory == NULL || len > header->request_head_size) {
+	if (memory == NULL || len > layout.request_head_size) {
 		return false;
 	}
 	struct hy_slot *slot = memory;
@@ -272,11 +297,12 @@ bool hy_exchange_local(struct hy_exchange *exchange, const char *head, size_t le
 	slot->request_head_len = (uint32_t)len;
 	exchange->slot = slot;
 	exchange->index = LOCAL;
-	exchange->request_head = (const char *)memory + header->request_head_offset;
+	exchange->claim = 0;
+	exchange->request_head = (const char *)memory + layout.request_head_offset;
 	exchange->request_head_len = (uint32_t)len;
-	exchange->response_head = (char *)memory + header->response_head_offset;
-	exchange->announced = 0;
-	memcpy((char *)memory + header->request_head_offset, head, len);
+	exchange->response_head = (char *)memory + layout.response_head_offset;
+	exchange->announced = exchange->taken = exchange->tail = 0;
+	memcpy((char *)memory + layout.request_head_offset, head, len);
 	return true;
 }
 
@@ -291,13 +317,14 @@ bool hy_aborted(const struct hy_exchange *exchange)
 }
 
 /* One step of a wait for the front: announces, and sleeps unless `ready` says there is no need. */
-static void wait_for_front(struct hy_slot *slot, bool (*ready)(struct hy_slot *))
+static void wait_for_front(const struct hy_exchange *exchange, bool (*ready)(const struct hy_exchange *))
 {
+	struct hy_slot *slot = exchange->slot;
 	STORE_SEQ(&me->wake, 0u);
 	STORE_SEQ(&slot->worker_waits, 1u);
 	FENCE();
 	HY_STEP(10);
-	if (!ready(slot)) {
+	if (!ready(exchange)) {
 		uint64_t since = hy_now();
 		STORE(&slot->blocked_since, since);
 		while (__atomic_load_n(&me->wake, __ATOMIC_SEQ_CST) == 0) {
@@ -309,18 +336,19 @@ static void wait_for_front(struct hy_slot *slot, bool (*ready)(struct hy_slot *)
 	STORE_SEQ(&slot->worker_waits, 0u);
 }
 
-static bool input_ready(struct hy_slot *slot)
+static bool input_ready(const struct hy_exchange *exchange)
 {
-	return LOAD_ACQUIRE(&slot->request_tail) != LOAD(&slot->request_taken) ||
+	struct hy_slot *slot = exchange->slot;
+	return LOAD_ACQUIRE(&slot->request_tail) != exchange->taken ||
 	       LOAD_ACQUIRE(&slot->request_state) != HY_REQUEST_OPEN || LOAD(&slot->aborted) != 0;
 }
 
 size_t hy_body_read(struct hy_exchange *exchange, char *to, size_t len)
 {
 	struct hy_slot *slot = exchange->slot;
-	const uint8_t *ring = (const uint8_t *)slot + header->request_body_offset;
-	const uint64_t size = header->request_body_size;
-	uint64_t taken = LOAD(&slot->request_taken);
+	const uint8_t *ring = (const uint8_t *)slot + layout.request_body_offset;
+	const uint64_t size = layout.request_body_size;
+	const uint64_t taken = exchange->taken;
 	if (len == 0) {
 		return 0;
 	}
@@ -328,13 +356,17 @@ size_t hy_body_read(struct hy_exchange *exchange, char *to, size_t len)
 		/* The state before the tail: once it says COMPLETE the tail moves no more. */
 		uint32_t state = LOAD_ACQUIRE(&slot->request_state);
 		uint64_t there = LOAD_ACQUIRE(&slot->request_tail) - taken;
+		if (there > size) {
+			memory_is_broken();
+		}
 		if (there != 0) {
 			size_t n = there < len ? (size_t)there : len;
 			size_t at = (size_t)(taken & (size - 1));
 			size_t first = n < size - at ? n : (size_t)(size - at);
 			memcpy(to, ring + at, first);
 			memcpy(to + first, ring, n - first);
-			STORE_SEQ(&slot->request_taken, taken + n);
+			exchange->taken = taken + n;
+			STORE_SEQ(&slot->request_taken, exchange->taken);
 			FENCE();
 			if (LOAD(&slot->front_wants_space) != 0 &&
 			    __atomic_exchange_n(&slot->front_wants_space, 0u, __ATOMIC_SEQ_CST) != 0) {
@@ -347,7 +379,7 @@ size_t hy_body_read(struct hy_exchange *exchange, char *to, size_t len)
 		}
 		/* A script that answers while it reads (a proxy, an echo) must not hold back what it wrote. */
 		hy_response_flush(exchange);
-		wait_for_front(slot, input_ready);
+		wait_for_front(exchange, input_ready);
 	}
 }
 
@@ -356,27 +388,31 @@ void hy_response_head(struct hy_exchange *exchange, uint32_t len)
 	STORE(&exchange->slot->response_head_len, len);
 }
 
-static bool output_ready(struct hy_slot *slot)
+static bool output_ready(const struct hy_exchange *exchange)
 {
-	return LOAD(&slot->response_tail) - LOAD_ACQUIRE(&slot->response_taken) < header->response_body_size ||
-	       LOAD(&slot->aborted) != 0;
+	return exchange->tail - LOAD_ACQUIRE(&exchange->slot->response_taken) != layout.response_body_size ||
+	       LOAD(&exchange->slot->aborted) != 0;
 }
 
 bool hy_body_write(struct hy_exchange *exchange, const char *from, size_t len)
 {
 	struct hy_slot *slot = exchange->slot;
-	uint8_t *ring = (uint8_t *)slot + header->response_body_offset;
-	const uint64_t size = header->response_body_size;
-	uint64_t tail = LOAD(&slot->response_tail);
+	uint8_t *ring = (uint8_t *)slot + layout.response_body_offset;
+	const uint64_t size = layout.response_body_size;
 	while (len > 0) {
 		uint32_t aborted = LOAD(&slot->aborted);
 		if (aborted != 0) {
 			return aborted == 2;
 		}
-		uint64_t space = size - (tail - LOAD_ACQUIRE(&slot->response_taken));
+		uint64_t tail = exchange->tail;
+		uint64_t inside = tail - LOAD_ACQUIRE(&slot->response_taken);
+		if (inside > size) {
+			memory_is_broken();
+		}
+		uint64_t space = size - inside;
 		if (space == 0) {
 			hy_response_flush(exchange);
-			wait_for_front(slot, output_ready);
+			wait_for_front(exchange, output_ready);
 			continue;
 		}
 		size_t n = len < space ? len : (size_t)space;
@@ -384,12 +420,12 @@ bool hy_body_write(struct hy_exchange *exchange, const char *from, size_t len)
 		size_t first = n < size - at ? n : (size_t)(size - at);
 		memcpy(ring + at, from, first);
 		memcpy(ring, from + first, n - first);
-		tail += n;
+		exchange->tail = tail + n;
 		from += n;
 		len -= n;
-		STORE_RELEASE(&slot->response_tail, tail);
+		STORE_RELEASE(&slot->response_tail, exchange->tail);
 		/* Half a ring that the front has not heard of: let it work while PHP goes on. */
-		if (tail - exchange->announced >= size / 2) {
+		if (exchange->tail - exchange->announced >= size / 2) {
 			hy_response_flush(exchange);
 		}
 	}
@@ -403,11 +439,10 @@ void hy_response_flush(struct hy_exchange *exchange)
 	if (LOAD(&slot->response_head_len) == 0 || state == HY_RESPONSE_COMPLETE) {
 		return; /* nothing may be shown yet, or everything has been */
 	}
-	uint64_t tail = LOAD(&slot->response_tail);
-	if (state == HY_RESPONSE_HEAD && tail == exchange->announced) {
+	if (state == HY_RESPONSE_HEAD && exchange->tail == exchange->announced) {
 		return;
 	}
-	exchange->announced = tail;
+	exchange->announced = exchange->tail;
 	STORE_RELEASE(&slot->response_state, (uint32_t)HY_RESPONSE_HEAD);
 	HY_STEP(11);
 	ring_doorbell(exchange->index);
@@ -430,8 +465,11 @@ void hy_release(struct hy_exchange *exchange)
 		return;
 	}
 	STORE(&me->requests, LOAD(&me->requests) + 1);
-	uint64_t claim = LOAD(&slot->claim);
-	STORE_RELEASE(&slot->claim, (claim & ~HY_CLAIM_STATE_MASK) | HY_DONE);
+	/* Nobody changes the claim of a worker that lives. Otherwise the slot is another's by now, perhaps. */
+	if (LOAD(&slot->claim) != exchange->claim) {
+		memory_is_broken();
+	}
+	STORE_RELEASE(&slot->claim, (exchange->claim & ~HY_CLAIM_STATE_MASK) | HY_DONE);
 	HY_STEP(13);
 	ring_doorbell(exchange->index);
 	exchange->slot = NULL;

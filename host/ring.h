@@ -2,7 +2,8 @@
  * The worker's side of the shared memory (layout.h): taking requests, reading and writing bodies, telling the front.
  *
  * It promises that this process may be killed between any two instructions without blocking the front or another
- * worker, and that a wait costs no CPU. It knows nothing of PHP; it never allocates.
+ * worker, and that a wait costs no CPU. Whatever others write into the memory, it reads and writes inside of it, and no
+ * loop goes on for ever; a worker that finds what cannot be ends. It knows nothing of PHP; it never allocates.
  */
 #ifndef HAYATE_RING_H
 #define HAYATE_RING_H
@@ -20,6 +21,10 @@ struct hy_exchange {
 	const char *request_head;
 	uint32_t request_head_len;
 	char *response_head;
+	/* What stands in the slot as well; only this is believed. */
+	uint64_t claim;
+	uint64_t taken;     /* request_taken */
+	uint64_t tail;      /* response_tail */
 	uint64_t announced; /* response_tail when the front was last told */
 };
 

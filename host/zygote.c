@@ -10,6 +10,8 @@
 #include "host.h"
 #include "explain.h"
 
+#include "ext/random/php_random.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -203,7 +205,9 @@ static void become_worker(uint32_t number, pid_t zygote, const sigset_t *signals
 		close(HY_FD_CLASSES);
 	}
 	opcache_after_fork();
-	randomness_forked(); /* two workers must not draw the same numbers */
+	/* Two workers must not draw the same numbers: seed anew at the first use. */
+	RANDOM_G(mt19937_seeded) = false;
+	RANDOM_G(combined_lcg_seeded) = false;
 }
 
 static bool fork_worker(uint32_t number, const sigset_t *signals)
@@ -294,10 +298,8 @@ void zygote_run(void)
 					return;
 				}
 				break;
-			case HY_MSG_KILL:
-				if (pids[message.worker] > 0) {
-					kill(pids[message.worker], message.value);
-				}
+			case HY_MSG_PING:
+				send_message((struct hy_message){.type = HY_MSG_PONG, .value = message.value}, NULL);
 				break;
 			case HY_MSG_QUIT:
 				kill_all();

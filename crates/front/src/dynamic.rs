@@ -70,7 +70,7 @@ pub(crate) async fn answer(
     script: &Script,
     state: &Arc<State>,
 ) -> Result<(Response<Body>, Option<Duration>), NoAnswer> {
-    let Backend::Ring { ring, queue_limit, queue_timeout, retry, wake, unavailable } = &site.backend else {
+    let Backend::Ring { ring, queue_limit, queue_timeout, retry, unavailable } = &site.backend else {
         return Err(no_answer(404, "this site runs no scripts"));
     };
     if let Some(reason) = unavailable() {
@@ -84,13 +84,13 @@ pub(crate) async fn answer(
     }
     let mut pump = Pump::begin(incoming, &parts.method, state, limit, ring).await.map_err(spoilt)?;
     let mut again = *retry && is_idempotent(&parts.method);
+    let mut moves = 3;
     let (exchange, head) = loop {
         let mut slot = admit(ring, *queue_limit, *queue_timeout).await?;
         let length = pump.as_ref().and_then(Pump::len);
         fill(&mut slot, site, client, parts, script, length)
             .map_err(|HeadTooLarge| no_answer(431, "the request's head does not fit the shared memory"))?;
         let mut exchange = slot.submit(pump.is_some());
-        wake();
         match head(&mut exchange, &mut pump, state).await {
             Ok(head) => break (exchange, head),
             Err(NoHead::Body(failure)) => return Err(spoilt(failure)),
@@ -100,11 +100,15 @@ pub(crate) async fn answer(
                 // Once only: a request that kills two workers would kill them all.
                 again = false;
             }
+            // As if it had not been submitted yet. Each time a generation has ended, so a few times are plenty.
+            Err(NoHead::Failure(Failure::NotTaken)) if moves > 0 && pump.as_mut().is_none_or(Pump::again) => {
+                moves -= 1;
+            }
             Err(NoHead::Failure(failure)) => {
                 let status = match failure {
                     Failure::WorkerDied { .. } | Failure::Malformed => 502,
                     Failure::RequestTimeout { .. } => 504,
-                    Failure::QueueTimeout => 503,
+                    Failure::QueueTimeout | Failure::NotTaken => 503,
                 };
                 return Err(no_answer(status, failure.to_string()));
             }

@@ -55,8 +55,6 @@ pub enum Backend {
         /// Whether a request with an idempotent method runs once more when the worker dies that had taken it. A request that no worker had
         /// taken waits for the next one in any case.
         retry: bool,
-        /// Called for each request: the supervisor may be asleep.
-        wake: Arc<dyn Fn() + Send + Sync>,
         /// Asked before each request: a reason while no worker can start.
         unavailable: Arc<dyn Fn() -> Option<String> + Send + Sync>,
     },

@@ -52,9 +52,6 @@ pub struct Replacement {
 
 /// Sends an order as soon as workers of `generation` prove unfit to be rewound.
 pub fn watch(generation: &Arc<Generation>, orders: &mpsc::UnboundedSender<Order>) {
-    if generation.spec().mode == Mode::Classic {
-        return;
-    }
     let (mut unfit, orders) = (generation.unfit(), orders.clone());
     let generation: Weak<Generation> = Arc::downgrade(generation);
     tokio::spawn(async move {

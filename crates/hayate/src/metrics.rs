@@ -41,8 +41,17 @@ struct AppTo {
 }
 
 /// Causes that are always shown, so that an alert can be written before the first one happens.
-const CAUSES: [&str; 6] =
-    ["max_requests", "max_memory", "request_timeout", "fatal", "boot_failed", "zygote_died"];
+const CAUSES: [&str; 9] = [
+    "max_requests",
+    "max_memory",
+    "request_timeout",
+    "fatal",
+    "boot_failed",
+    "zygote_died",
+    "memory",
+    "protocol",
+    "still",
+];
 
 /// All metrics of the process.
 pub struct Metrics {

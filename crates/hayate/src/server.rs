@@ -165,19 +165,25 @@ impl Server {
         running.access_log = access_log;
         running.fallbacks.clear();
         let old = std::mem::replace(&mut running.apps, apps);
+        for generation in &old {
+            // What is still on its way to the old one, for example with a body that is being gathered, is for the new one.
+            let name = &generation.spec().name;
+            if let Some(new) = running.apps.iter().find(|new| new.spec().name == *name) {
+                generation.succeeded_by(new);
+            }
+        }
         running.draining.extend(old.iter().cloned());
         old
     }
 
     fn routes(&self, plan: &Plan, apps: &[Arc<Generation>]) -> Routes {
         let sites = plan.apps.iter().zip(apps).map(|(app, generation)| {
-            let (wake, ask) = (Arc::clone(generation), Arc::clone(generation));
+            let ask = Arc::clone(generation);
             let backend = Backend::Ring {
-                ring: Arc::clone(generation.ring()),
+                ring: generation.ring(),
                 queue_limit: app.queue_limit,
                 queue_timeout: app.spec.queue_timeout,
                 retry: app.retry,
-                wake: Arc::new(move || wake.nudge()),
                 unavailable: Arc::new(move || ask.unavailable()),
             };
             app.site(backend, self.metrics.front.site(&app.spec.name))
@@ -214,6 +220,7 @@ impl Server {
             }
             running.plan.apps[i] = app;
             running.apps[i] = Arc::clone(&new);
+            old.succeeded_by(&new);
             running.draining.push(Arc::clone(&old));
             (running.plan.clone(), running.access_log.clone(), running.apps.clone())
         };
@@ -316,7 +323,7 @@ impl Server {
             Stage::Draining => return vec!["stopping".into()],
             Stage::Serving => {}
         }
-        let reason = |app: &Arc<Generation>| Some(format!("{}: {}", app.spec().name, app.unavailable()?));
+        let reason = |app: &Arc<Generation>| Some(format!("{}: {}", app.spec().name, app.not_ready()?));
         running.apps.iter().filter_map(reason).collect()
     }
 }

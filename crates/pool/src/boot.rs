@@ -2,15 +2,15 @@
 
 use std::{sync::Arc, sync::atomic::Ordering::*};
 
-use rustix::process::Signal;
 use tokio::time::Instant;
 
 use crate::{
-    channel::{Command, Message},
+    channel::Message,
     generation::{BootError, Health},
     host::Host,
     status::Phase,
     supervisor::Supervisor,
+    watchdog::Watchdog,
     worker::{Cause, State},
 };
 
@@ -18,8 +18,13 @@ impl Supervisor {
     pub(crate) fn start_host(&mut self) {
         let shared = Arc::clone(&self.shared);
         let boot = shared.table().boot.clone();
-        match Host::start(&shared.spec, &boot, &shared.ring, &shared.classes, &self.hub) {
+        let host = self
+            .sound_ring()
+            .and_then(|ring| Host::start(&shared.spec, &boot, &ring, &shared.classes, &self.hub));
+        match host {
             Ok(host) => {
+                self.watchdog = Watchdog::default();
+                self.unreported.clear();
                 tracing::debug!(app = shared.spec.name, pid = host.pid, "zygote started");
                 shared.table().zygote = Some(host.pid);
                 self.said = None;
@@ -59,10 +64,12 @@ impl Supervisor {
             let due = worker.forked + limit;
             if due > now {
                 next = Some(next.map_or(due, |before| before.min(due)));
-            } else if host.send(Command::Kill { worker: index, signal: Signal::KILL.as_raw() }).is_ok() {
-                worker.sentence = Some(Cause::BootFailed);
+            } else {
                 late.push(index);
             }
+        }
+        for index in &late {
+            self.sentence(*index, Cause::BootFailed);
         }
         if !late.is_empty() && self.hold_forks(now) {
             let log = self.host.as_ref().map(|host| host.tail.lines()).unwrap_or_default();

@@ -11,8 +11,13 @@ use tokio::io::unix::AsyncFd;
 /// What the pool tells a zygote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Command {
-    Fork { worker: u32 },
-    Kill { worker: u32, signal: i32 },
+    Fork {
+        worker: u32,
+    },
+    /// To be answered with [`Message::Pong`].
+    Ping {
+        number: i32,
+    },
     Quit,
 }
 
@@ -63,6 +68,10 @@ pub(crate) enum Message {
     WorkerReady {
         worker: u32,
     },
+    /// The number is that of the ping.
+    Pong {
+        number: i32,
+    },
 }
 
 /// Bytes before `text`.
@@ -73,13 +82,12 @@ impl Command {
     fn encode(self) -> [u8; HEAD] {
         let (kind, worker, value) = match self {
             Command::Fork { worker } => (HY_MSG_FORK, worker, 0),
-            Command::Kill { worker, signal } => (HY_MSG_KILL, worker, signal),
+            Command::Ping { number } => (HY_MSG_PING, 0, number),
             Command::Quit => (HY_MSG_QUIT, 0, 0),
         };
+        let words = [kind, worker, 0, value as u32, 0].map(u32::to_ne_bytes);
         let mut bytes = [0; HEAD];
-        bytes[0..4].copy_from_slice(&kind.to_ne_bytes());
-        bytes[4..8].copy_from_slice(&worker.to_ne_bytes());
-        bytes[12..16].copy_from_slice(&value.to_ne_bytes());
+        bytes.iter_mut().zip(words.as_flattened()).for_each(|(to, from)| *to = *from);
         bytes
     }
 }
@@ -90,7 +98,7 @@ impl Message {
         let word = |at: usize| Some(u32::from_ne_bytes(packet.get(at..at + 4)?.try_into().ok()?));
         let (kind, worker, pid, value, len) =
             (word(0)?, word(4)?, word(8)? as i32, word(12)? as i32, word(16)? as usize);
-        let text = || Some(String::from_utf8_lossy(packet[HEAD..].get(..len)?).trim_end().to_owned());
+        let text = || Some(String::from_utf8_lossy(packet.get(HEAD..)?.get(..len)?).trim_end().to_owned());
         Some(match kind {
             HY_MSG_READY => Message::Ready { php: text()? },
             HY_MSG_BOOT_FAILED => {
@@ -111,6 +119,7 @@ impl Message {
             HY_MSG_FORK_FAILED => Message::ForkFailed { worker, why: text()? },
             HY_MSG_EXITED => Message::Exited { worker, pid, status: value },
             HY_MSG_WORKER_READY => Message::WorkerReady { worker },
+            HY_MSG_PONG => Message::Pong { number: value },
             _ => return None,
         })
     }
@@ -138,19 +147,15 @@ impl Channel {
         Ok(())
     }
 
-    /// A message that is there already. `Ok(None)`: the zygote's end is closed.
+    /// A message that is there already. `Ok(None)`: the zygote's end is closed, or might as well be: what comes out of it makes no sense.
     pub(crate) fn try_recv(&self) -> io::Result<Option<Message>> {
         let mut packet = [0u8; size_of::<hy_message>()];
-        loop {
-            let (n, _) = rustix::net::recv(self.socket.get_ref(), &mut packet, RecvFlags::empty())?;
-            if n == 0 {
-                return Ok(None);
-            }
-            match Message::parse(&packet[..n]) {
-                Some(message) => return Ok(Some(message)),
-                None => tracing::error!("the host sent a control message of {n} bytes that makes no sense"),
-            }
+        let (n, _) = rustix::net::recv(self.socket.get_ref(), &mut packet, RecvFlags::empty())?;
+        let message = packet.get(..n).and_then(Message::parse);
+        if message.is_none() && n > 0 {
+            tracing::error!("the host sent a control message of {n} bytes that makes no sense; it is ended");
         }
+        Ok(message)
     }
 
     /// The next message; `None` once the zygote's end is closed. Cancel-safe.
@@ -201,10 +206,10 @@ mod tests {
     #[tokio::test]
     async fn a_closed_end_is_told_after_what_was_sent_before() {
         let (ours, theirs) = Channel::pair().unwrap();
-        ours.send(Command::Kill { worker: 5, signal: 9 }).unwrap();
+        ours.send(Command::Fork { worker: 5 }).unwrap();
         let mut got = [0; 64];
         let (n, _) = rustix::net::recv(&theirs, &mut got, RecvFlags::empty()).unwrap();
-        assert_eq!(got[..n], packet(HY_MSG_KILL, 5, 0, 9, "")[..]);
+        assert_eq!(got[..n], packet(HY_MSG_FORK, 5, 0, 0, "")[..]);
         rustix::net::send(&theirs, &packet(HY_MSG_WORKER_READY, 4, 0, 0, ""), SendFlags::empty()).unwrap();
         drop(theirs);
         assert_eq!(ours.recv().await, Some(Message::WorkerReady { worker: 4 }));

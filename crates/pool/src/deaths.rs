@@ -1,11 +1,11 @@
 //! The deaths of workers and zygotes: what they held is settled, why they died is counted, and whether to wait before the next.
 
-use std::{process::ExitStatus, sync::atomic::Ordering::*, time::Duration};
+use std::{os::fd::OwnedFd, process::ExitStatus, sync::atomic::Ordering::*, time::Duration};
 
-use rustix::process::{Signal, pidfd_send_signal};
+use hayate_ring::Ring;
 use tokio::{
     io::{Interest, unix::AsyncFd},
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, timeout_at},
 };
 
 use crate::{
@@ -19,6 +19,8 @@ use crate::{
 
 /// What dies younger than this without having served died of something that will most likely happen again.
 const INFANCY: Duration = Duration::from_secs(1);
+/// How long killed processes may take to die, before their memory is given up.
+pub(crate) const DYING: Duration = Duration::from_secs(5);
 
 impl Supervisor {
     /// Holds forks back for a while. Several failures at once are one: `false` when they are held back already.
@@ -30,24 +32,56 @@ impl Supervisor {
         first
     }
 
+    /// The zygote says that a worker has ended.
     pub(crate) fn worker_exited(&mut self, index: u32, pid: i32, status: i32) {
-        let Shared { spec, ring, .. } = &*self.shared;
+        if self.unreported.remove(&pid) {
+            return; // seen by pidfd before
+        }
+        let app = &self.shared.spec.name;
+        let table = self.shared.table();
+        match table.workers.get(&index) {
+            Some(worker) if worker.pid == pid => {
+                if worker.process.as_ref().is_some_and(|process| !process.is_dead()) {
+                    drop(table);
+                    self.distrust("says that a worker has ended which lives");
+                    return;
+                }
+            }
+            _ => {
+                tracing::error!(app, worker = index, pid, "the zygote reports the end of a stranger");
+                return;
+            }
+        }
+        drop(table);
+        self.worker_gone(index, Some(status));
+    }
+
+    /// Ends a zygote that says what is not so.
+    pub(crate) fn distrust(&mut self, what: &str) {
+        if let Some(host) = &mut self.host {
+            tracing::error!(app = self.shared.spec.name, pid = host.pid, "the zygote {what}; it is killed");
+            host.kill();
+        }
+    }
+
+    /// A worker is dead. `status`: as the zygote tells it, if it does.
+    pub(crate) fn worker_gone(&mut self, index: u32, status: Option<i32>) {
+        let Shared { spec, .. } = &*self.shared;
+        let ring = self.shared.ring();
         let now = Instant::now();
         let mut table = self.shared.table();
-        if table.workers.get(&index).is_none_or(|worker| worker.pid != pid) {
-            tracing::error!(app = spec.name, worker = index, pid, "the zygote reports the end of a stranger");
-            return;
-        }
-        let mut worker = table.workers.remove(&index).expect("looked up above");
+        let Some(mut worker) = table.workers.remove(&index) else { return };
+        let pid = worker.pid;
         worker.change(Change::Gone);
         let lost = ring.worker_died(index);
         let record = ring.worker_record(index);
-        let unbooted = self.unbooted.iter().position(|&w| w == index);
-        let cause = worker.cause(status, &record, unbooted.map(|at| self.unbooted.swap_remove(at)).is_some());
+        let unbooted = self.unbooted.remove(&index);
+        let cause = worker.cause(status, &record, unbooted);
         count(&mut table, cause);
         table.ended.add(&record);
-        table.served += record.requests;
-        let served_by_all = table.served + table.workers.values().map(|worker| worker.requests).sum::<u64>();
+        table.served = table.served.saturating_add(record.requests);
+        let served_by_all =
+            table.workers.values().fold(table.served, |sum, worker| sum.saturating_add(worker.requests));
         drop(table);
         let (label, served) = (cause.label(), record.requests);
         if let Cause::Doubt(doubt) = cause {
@@ -67,7 +101,8 @@ impl Supervisor {
                     doubt.remedy
                 );
             }
-            if let Some(unfit) = self.fitness.retired(doubt, served_by_all) {
+            if let Some(unfit) = self.fitness.retired(doubt, served_by_all).filter(|_| self.is_worker_mode())
+            {
                 self.unfit.send_if_modified(|known| known.is_none().then(|| *known = Some(unfit)).is_some());
             }
         }
@@ -93,7 +128,12 @@ impl Supervisor {
         let Some(mut host) = self.host.take() else { return };
         let app = self.shared.spec.name.clone();
         self.shared.table().zygote = None;
-        self.settle().await;
+        let ring = self.shared.ring();
+        if !self.settle(&ring).await {
+            // Two processes must not write to the same slots.
+            self.renew_ring();
+            ring.end();
+        }
         let now = Instant::now();
         match self.said.take() {
             Some(Message::BootAgain { how: how @ (Again::Fork | Again::Classic), why, .. }) => {
@@ -125,7 +165,7 @@ impl Supervisor {
                         );
                         boot.cold = Some(why);
                     }
-                    Again::Fork | Again::Classic => unreachable!("matched above"),
+                    Again::Fork | Again::Classic => {} // matched above
                 }
                 self.host_at = now;
             }
@@ -156,29 +196,39 @@ impl Supervisor {
         }
     }
 
-    /// After the zygote's death: waits until each of its workers is dead (the kernel kills them with it), and settles
-    /// what they held.
-    pub(crate) async fn settle(&mut self) {
+    /// After the zygote's death: waits until each of its workers is dead (the kernel kills them with it), and settles what they
+    /// held. `false` when one does not die in time: it may be stuck in the kernel, and may write to the ring when it comes back.
+    pub(crate) async fn settle(&mut self, ring: &Ring) -> bool {
+        let deadline = Instant::now() + DYING;
         let workers = std::mem::take(&mut self.shared.table().workers);
         if workers.values().any(|worker| worker.pid == 0) {
             // Perhaps forked, but the zygote died before it could say so: then its end is a matter of being scheduled.
             sleep(2 * TICK).await;
         }
+        let mut all = true;
+        workers.values().filter_map(|worker| worker.process.as_ref()).for_each(|process| process.kill());
         for (index, mut worker) in workers {
-            if let Some(process) = worker.process.take() {
-                // It may have no right to, or be too late; the kernel does it as well.
-                let _ = pidfd_send_signal(&process, Signal::KILL);
-                wait_dead(process, &self.shared.spec.name, worker.pid).await;
+            let process = worker.process.take().and_then(|process| process.try_clone());
+            if let Some(process) = process
+                && !dies(process, deadline).await
+            {
+                tracing::error!(
+                    app = self.shared.spec.name,
+                    pid = worker.pid,
+                    "a killed worker does not die"
+                );
+                all = false;
             }
             worker.change(Change::Gone);
-            self.shared.ring.worker_died(index);
-            let record = self.shared.ring.worker_record(index);
+            ring.worker_died(index);
+            let record = ring.worker_record(index);
             let mut table = self.shared.table();
             count(&mut table, worker.sentence.unwrap_or(Cause::ZygoteDied));
             table.ended.add(&record);
-            table.served += record.requests;
+            table.served = table.served.saturating_add(record.requests);
         }
         self.unbooted.clear();
+        all
     }
 }
 
@@ -187,14 +237,11 @@ fn count(table: &mut Table, cause: Cause) {
     *table.restarts.entry(cause.label()).or_default() += 1;
 }
 
-/// Waits for a process that was sent SIGKILL. One that is stuck in the kernel keeps its index: reusing that would let two
-/// processes write to the same slots.
-async fn wait_dead(process: std::os::fd::OwnedFd, app: &str, pid: i32) {
+/// Waits for the end of a process that was sent SIGKILL.
+async fn dies(process: OwnedFd, deadline: Instant) -> bool {
     // SAFETY: the registration owns the descriptor, and nobody else closes or replaces it.
     let Ok(process) = (unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) }) else {
-        return;
+        return false;
     };
-    while timeout(Duration::from_secs(5), process.readable()).await.is_err() {
-        tracing::error!(app, pid, "a killed worker does not die; waiting for it");
-    }
+    timeout_at(deadline, process.readable()).await.is_ok()
 }

@@ -5,7 +5,7 @@ use std::{
     io,
     os::fd::OwnedFd,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::*},
     },
     time::Duration,
@@ -14,7 +14,7 @@ use std::{
 use hayate_ring::{Config, Hub, Ring};
 use rustix::fs::{MemfdFlags, memfd_create};
 use tokio::{
-    sync::{Notify, mpsc, oneshot, watch},
+    sync::{mpsc, oneshot, watch},
     time::Instant,
 };
 
@@ -77,20 +77,27 @@ pub(crate) struct Table {
 
 pub(crate) struct Shared {
     pub(crate) spec: Spec,
-    pub(crate) ring: Arc<Ring>,
+    /// The present one; requests that have another in hand are passed on by it.
+    ring: Mutex<Arc<Ring>>,
     /// What hosts of this generation leave to those after them: the names of classes that warm-up requests used.
     pub(crate) classes: OwnedFd,
     table: Mutex<Table>,
-    /// The supervisor's timer is off.
-    pub(crate) asleep: AtomicBool,
-    pub(crate) nudged: Notify,
     /// `Table::unavailable` is set; spares the requests a lock.
     pub(crate) failing: AtomicBool,
 }
 
 impl Shared {
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().expect("no panic while it is held")
+        // Should something panic while it is held after all: each update of it is whole by itself.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn ring(&self) -> Arc<Ring> {
+        Arc::clone(&self.ring.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn set_ring(&self, ring: &Arc<Ring>) {
+        *self.ring.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(ring);
     }
 }
 
@@ -106,14 +113,16 @@ impl Generation {
     /// Makes the ring and starts the supervisor as a task of the current tokio runtime, which must be one that runs on the
     /// process' main thread. A boot that fails is no error here; see [`Generation::booted`].
     ///
-    /// # Panics
-    /// When `spec.workers` is empty or outside 1 to 1024.
+    /// `spec.workers` that are empty or outside 1 to 1024 are an error.
     pub fn start(spec: Spec, hub: &Arc<Hub>) -> io::Result<Arc<Generation>> {
-        assert!(!spec.workers.is_empty() && *spec.workers.start() > 0, "workers: {:?}", spec.workers);
+        if spec.workers.is_empty() || *spec.workers.start() == 0 {
+            let what = format!("workers: {:?}", spec.workers);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
         let ring = Ring::create(&Config::for_workers(*spec.workers.end()), hub)?;
         let shared = Arc::new(Shared {
             spec,
-            ring,
+            ring: Mutex::new(ring),
             classes: memfd_create("hayate-classes", MemfdFlags::CLOEXEC)?,
             table: Mutex::new(Table {
                 phase: Phase::Booting,
@@ -128,8 +137,6 @@ impl Generation {
                 boot_error: None,
                 unavailable: None,
             }),
-            asleep: AtomicBool::new(false),
-            nudged: Notify::new(),
             failing: AtomicBool::new(false),
         });
         let (orders, receiver) = mpsc::unbounded_channel();
@@ -171,16 +178,16 @@ impl Generation {
         &self.shared.spec
     }
 
-    /// Where requests go.
-    pub fn ring(&self) -> &Arc<Ring> {
-        &self.shared.ring
+    /// Where requests go. It may be kept: a ring whose place another one has taken passes requests on.
+    pub fn ring(&self) -> Arc<Ring> {
+        self.shared.ring()
     }
 
-    /// To be called after a request was submitted: the supervisor sleeps while there are none. Cheap.
-    pub fn nudge(&self) {
-        if self.shared.asleep.load(SeqCst) && self.shared.asleep.swap(false, SeqCst) {
-            self.shared.nudged.notify_one();
-        }
+    /// Passes requests on that still come here, for example with a body that was being gathered, to the generation that has taken
+    /// this one's place. What was submitted is served here, as long as [`Generation::drain`] allows; what no worker has taken by then
+    /// goes there as well.
+    pub fn succeeded_by(&self, other: &Generation) {
+        self.shared.ring().hand_over(Some(&other.shared.ring()));
     }
 
     /// Why no request can be served now, if so. Cheap while there is no reason.
@@ -189,6 +196,20 @@ impl Generation {
             return None;
         }
         self.shared.table().unavailable.clone()
+    }
+
+    /// Why it is not as it should be: no request can be served now, or only those that its last workers can take. For readiness; a request
+    /// may still be worth a wait, which [`Generation::unavailable`] says.
+    pub fn not_ready(&self) -> Option<String> {
+        // The supervisor asks the zygote, if it has not lately.
+        self.shared.ring().nudge();
+        if let Some(why) = self.unavailable() {
+            return Some(why);
+        }
+        let table = self.shared.table();
+        let serves = table.workers.values().any(|worker| worker.serves());
+        (!serves && table.phase != Phase::Booting)
+            .then(|| "none of its workers runs; they are being started".into())
     }
 
     /// Lets the requests that were submitted finish, for `deadline` at most, then ends every process. To be called when no
@@ -207,7 +228,8 @@ impl Generation {
 
     /// The present state.
     pub fn status(&self) -> Status {
-        let Shared { spec, ring, .. } = &*self.shared;
+        let (Shared { spec, .. }, ring) = (&*self.shared, self.shared.ring());
+        ring.nudge();
         let now = Instant::now();
         let mut table = self.shared.table();
         let mut workers = Vec::with_capacity(table.workers.len());

@@ -20,6 +20,7 @@ use tokio::{
 
 use crate::{
     channel::{Channel, Command, Message},
+    deaths::DYING,
     log::{self, Tail},
     spec::{Boot, Spec},
 };
@@ -70,7 +71,7 @@ impl Host {
         let child = Process::from(command).kill_on_drop(true).spawn().map_err(|error| {
             io::Error::new(error.kind(), format!("cannot start {}: {error}", spec.host.display()))
         })?;
-        let pid = child.id().expect("it was not waited for yet") as i32;
+        let pid = child.id().ok_or_else(|| io::Error::other("the host has no process id"))? as i32;
         if let Some(soft) = spec.open_files {
             limit_open_files(pid, soft);
         }
@@ -106,7 +107,11 @@ impl Host {
             Ok(status) => status.unwrap_or_default(),
             Err(_) => {
                 self.kill();
-                self.child.wait().await.unwrap_or_default()
+                // One that is stuck in the kernel is left to itself: nobody listens to it any more.
+                timeout(DYING, self.child.wait())
+                    .await
+                    .unwrap_or(Ok(ExitStatus::default()))
+                    .unwrap_or_default()
             }
         }
     }

@@ -4,12 +4,25 @@
 //! workers as requests demand, replaces what dies, enforces the time limits, and ends them all. A reload is a new
 //! generation beside the old one.
 //!
-//! It promises: no process outlives its generation; a worker's index is used again only when its process is known to be
+//! It promises: no process outlives its generation; each request in its ring gets an outcome, whatever becomes of the processes; a worker's index is used again only when its process is known to be
 //! dead; nothing wakes up while no request is active and nothing is to be restarted. It knows nothing of requests beyond
 //! how many wait, and must never touch the memory of the ring but through [`hayate_ring`].
 //!
 //! `worker.rs` has the states and causes, `supervisor.rs` the task that acts on them (`boot.rs`, `deaths.rs`: the two ends of a life;
-//! `scaling.rs`: the number of workers), `rewind.rs` what rewinding workers say.
+//! `scaling.rs`: the number of workers; `watchdog.rs`: whether the zygote lives; `renewal.rs`: a ring that cannot be trusted any more),
+//! `rewind.rs` what rewinding workers say.
+
+// Nothing that a process wrote may end the server: what can fail is an error, or says here why it cannot.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
 
 mod backoff;
 mod boot;
@@ -18,12 +31,15 @@ mod deaths;
 mod generation;
 mod host;
 mod log;
+mod process;
 mod reminder;
+mod renewal;
 mod rewind;
 mod scaling;
 mod spec;
 mod status;
 mod supervisor;
+mod watchdog;
 mod worker;
 
 pub use generation::{BootError, Generation, Health};

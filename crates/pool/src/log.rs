@@ -6,8 +6,9 @@
 
 use std::{
     collections::VecDeque,
+    ffi::CStr,
     mem,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use hayate_ring::layout::{
@@ -29,8 +30,13 @@ const UNFINISHED: usize = 32;
 pub(crate) struct Tail(Arc<Mutex<VecDeque<String>>>);
 
 impl Tail {
+    fn locked(&self) -> MutexGuard<'_, VecDeque<String>> {
+        // Lines are whole whatever happened meanwhile.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn push(&self, line: String) {
-        let mut lines = self.0.lock().expect("no panic while it is held");
+        let mut lines = self.locked();
         if lines.len() == TAIL_LINES {
             lines.pop_front();
         }
@@ -39,7 +45,7 @@ impl Tail {
 
     /// The last lines, oldest first.
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.0.lock().expect("no panic while it is held").iter().cloned().collect()
+        self.locked().iter().cloned().collect()
     }
 }
 
@@ -54,12 +60,13 @@ pub(crate) async fn read(app: Arc<str>, mut pipe: Receiver, tail: Tail) {
     };
     loop {
         let n = pipe.read_buf(&mut pending).await.unwrap_or(0);
-        let mut start = 0;
-        while let Some(len) = pending[start..].iter().position(|&b| b == b'\n') {
-            line(&pending[start..start + len]);
-            start += len + 1;
+        let mut rest = &pending[..];
+        while let Some((whole, after)) = rest.iter().position(|&b| b == b'\n').map(|end| rest.split_at(end)) {
+            line(whole);
+            rest = after.get(1..).unwrap_or_default();
         }
-        pending.drain(..start);
+        let begun = rest.len();
+        pending.drain(..pending.len() - begun);
         if pending.len() >= LONGEST_LINE || (n == 0 && !pending.is_empty()) {
             line(&pending);
             pending.clear();
@@ -142,7 +149,11 @@ fn write(app: &str, record: &Record, tail: &Tail) {
 
 /// By the words with which the host begins its own lines, and PHP its messages (main/main.c, php_error_cb).
 fn level(text: &str) -> Level {
-    let c_text = |text: &'static [u8]| std::str::from_utf8(&text[..text.len() - 1]).expect("ASCII");
+    // The constants are C strings of ASCII.
+    let c_text = |text: &'static [u8]| {
+        let text = CStr::from_bytes_until_nul(text).unwrap_or_default();
+        text.to_str().unwrap_or_default()
+    };
     let says = |word: &str| text.contains(word);
     match text.strip_prefix(c_text(HY_LOG_OWN)) {
         Some(rest) if rest.starts_with(c_text(HY_LOG_ERROR)) => Level::ERROR,

@@ -188,7 +188,8 @@ impl Doubt {
 /// An application whose workers retire again and again because they cannot be rewound, or that is to boot anew.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unfit {
-    /// The reason that came last, as in [`Doubt::label`]; `rewind_extension` for one that is known not to bear rewinding.
+    /// The reason that came last, as in [`Doubt::label`]; `rewind_extension` for one that is known not to bear rewinding, `zygote_silent`
+    /// for a zygote that answers no more.
     pub reason: &'static str,
     /// What happened, and how to avoid it, for people.
     pub why: String,
@@ -199,6 +200,11 @@ pub struct Unfit {
 }
 
 impl Unfit {
+    /// The zygote says nothing any more; nothing is wrong with the application.
+    pub(crate) fn silent(why: String) -> Unfit {
+        Unfit { reason: "zygote_silent", why, renew: true, fork: true }
+    }
+
     /// What the host found out before a worker could serve.
     pub(crate) fn at_boot(fork: bool, why: String) -> Unfit {
         let reason = if fork { "rewind_extension" } else { "rewind_threads" };

@@ -11,7 +11,7 @@ use crate::{
     channel::Command,
     generation::Shared,
     supervisor::{Supervisor, TICK},
-    worker::{Change, State, Worker},
+    worker::{State, Worker},
 };
 
 /// Forks under way at one time.
@@ -20,7 +20,7 @@ const BURST: usize = 16;
 impl Supervisor {
     /// Wants more workers while requests wait and none is free.
     pub(crate) fn grow(&mut self, now: Instant) {
-        let Shared { spec, ring, .. } = &*self.shared;
+        let (Shared { spec, .. }, ring) = (&*self.shared, self.shared.ring());
         let waiting = ring.queued() + ring.waiting();
         if waiting == 0 || ring.sleeping_workers() > 0 {
             self.pressed_since = None;
@@ -42,7 +42,7 @@ impl Supervisor {
 
     /// Lets workers above MIN go that have idled long enough. Returns when to look again, while there are any.
     pub(crate) fn shrink(&mut self, now: Instant) -> Option<Instant> {
-        let Shared { spec, ring, .. } = &*self.shared;
+        let (Shared { spec, .. }, ring) = (&*self.shared, self.shared.ring());
         let min = *spec.workers.start();
         let mut table = self.shared.table();
         let mut alive = table.workers.values().filter(|worker| worker.counts()).count() as u32;
@@ -53,7 +53,7 @@ impl Supervisor {
             }
             if worker.state == State::Idle && now - worker.idle_since >= spec.idle_timeout {
                 tracing::debug!(app = spec.name, worker = index, "idle for idle_timeout; the worker may go");
-                worker.change(Change::Asked);
+                worker.ask(now);
                 ring.quit_worker(index);
                 self.target -= 1;
                 alive -= 1;
@@ -73,7 +73,7 @@ impl Supervisor {
 
     pub(crate) fn fork_missing(&mut self, now: Instant) {
         let Some(host) = &self.host else { return };
-        let Shared { spec, ring, .. } = &*self.shared;
+        let (Shared { spec, .. }, ring) = (&*self.shared, self.shared.ring());
         let (mut alive, starting) = self.count();
         let mut burst = starting as usize;
         let mut table = self.shared.table();
@@ -83,6 +83,7 @@ impl Supervisor {
             ring.prepare_worker(worker);
             if let Err(error) = host.send(Command::Fork { worker }) {
                 tracing::error!(app = spec.name, "the zygote does not listen: {error}");
+                ring.worker_died(worker);
                 drop(table);
                 self.hold_forks(now);
                 return;

@@ -5,12 +5,12 @@
 //! workers than MIN. Otherwise nothing wakes it but the zygote, an order, or [`crate::Generation::nudge`].
 
 use std::{
-    sync::{Arc, atomic::Ordering::*},
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
-use hayate_ring::{Hub, Limits};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use hayate_ring::{Fault, Hub, Limits, Ring};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, sleep_until, timeout},
@@ -19,17 +19,23 @@ use tokio::{
 use crate::{
     backoff::Backoff,
     channel::{Command, Message},
+    deaths::DYING,
     generation::{Health, Shared},
     host::{Host, HostEvent},
+    process::{Found, Process},
     reminder::Reminder,
     rewind::{Fitness, Unfit},
     status::Phase,
-    worker::{Cause, Change},
+    watchdog::Watchdog,
+    worker::{Cause, Worker},
 };
 
 /// How often the limits are looked at while requests are active; also how long requests wait before a worker is added for
 /// them, and half of how long a draining generation must have been quiet.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
+
+/// How long a worker that was asked to leave and holds no request may take: it closes its persistent connections.
+const LEAVING: Duration = Duration::from_secs(30);
 
 /// What a [`crate::Generation`] tells its supervisor.
 pub(crate) enum Order {
@@ -70,7 +76,17 @@ pub(crate) struct Supervisor {
     /// What the zygote said of its boot, until it ends.
     pub(crate) said: Option<Message>,
     /// Workers whose boot failed and whose end is not reported yet.
-    pub(crate) unbooted: Vec<u32>,
+    pub(crate) unbooted: BTreeSet<u32>,
+    pub(crate) watchdog: Watchdog,
+    /// Process ids of workers whose end was seen before the zygote has told it.
+    pub(crate) unreported: HashSet<i32>,
+    /// Of boots after the shared memory had been overwritten.
+    pub(crate) memory_backoff: Backoff,
+    pub(crate) ring_since: Instant,
+    /// The present ring must not be served by another zygote.
+    pub(crate) ring_is_over: bool,
+    /// What the last sweep found wrong with the memory.
+    broken: Option<&'static str>,
     ending: Option<Ending>,
 }
 
@@ -100,7 +116,13 @@ impl Supervisor {
             target,
             pressed_since: None,
             said: None,
-            unbooted: Vec::new(),
+            unbooted: BTreeSet::new(),
+            watchdog: Watchdog::default(),
+            unreported: HashSet::new(),
+            memory_backoff: Backoff::default(),
+            ring_since: now,
+            ring_is_over: false,
+            broken: None,
             ending: None,
         }
     }
@@ -109,9 +131,14 @@ impl Supervisor {
         let mut owned = true;
         loop {
             let wake = self.attend();
+            if let Some(why) = self.broken.take() {
+                self.condemn(why).await;
+                continue;
+            }
             if self.is_over() {
                 break;
             }
+            let ring = self.shared.ring();
             let due = wake.unwrap_or_else(Instant::now);
             tokio::select! {
                 biased;
@@ -126,7 +153,7 @@ impl Supervisor {
                     HostEvent::Message(message) => self.hear(message),
                     HostEvent::Died(status) => self.zygote_died(status).await,
                 },
-                () = self.shared.nudged.notified() => {}
+                () = ring.nudged() => {}
                 () = sleep_until(due), if wake.is_some() => {}
             }
         }
@@ -137,19 +164,32 @@ impl Supervisor {
     fn attend(&mut self) -> Option<Instant> {
         let now = Instant::now();
         let shared = Arc::clone(&self.shared);
+        let ring = shared.ring();
         for (&index, worker) in &mut shared.table().workers {
-            worker.observe(&shared.ring.worker_record(index), now);
+            worker.observe(&ring.worker_record(index), now);
         }
         let mut wake: Option<Instant> = None;
         let mut call = |at: Instant| wake = Some(wake.map_or(at, |before| before.min(at)));
 
         // Announce the sleep, then look: a request that comes after the look nudges us.
-        shared.asleep.store(true, SeqCst);
-        let busy = shared.ring.active() > 0 || shared.ring.waiting() > 0;
+        ring.rest();
+        let busy = ring.active() > 0 || ring.waiting() > 0;
         if busy {
-            shared.asleep.store(false, SeqCst);
+            ring.attend();
             call(now + TICK);
-            self.sweep();
+            self.sweep(&ring);
+            if self.broken.is_some() {
+                return None;
+            }
+        }
+        if let Some(at) = self.see_deaths(now) {
+            call(at);
+        }
+        if let Some(at) = self.end_lingering(&ring, now) {
+            call(at);
+        }
+        if let Some(at) = self.watch_zygote(now) {
+            call(at);
         }
         if let Some(ending) = &mut self.ending {
             call(ending.until.min(now + TICK));
@@ -194,36 +234,54 @@ impl Supervisor {
     }
 
     /// Ends requests that took too long, and the workers that hold them.
-    fn sweep(&mut self) {
-        let Shared { spec, ring, .. } = &*self.shared;
+    fn sweep(&mut self, ring: &Ring) {
+        let Shared { spec, .. } = &*self.shared;
         let limits = Limits { queue_timeout: spec.queue_timeout, request_timeout: spec.request_timeout };
-        for overdue in ring.sweep(&limits) {
-            let mut table = self.shared.table();
-            let Some(worker) = table.workers.get_mut(&overdue.worker) else { continue };
-            if worker.sentence.is_some() {
-                continue; // it is dying
-            }
-            let (cause, why) = if overdue.timed_out {
-                (Cause::RequestTimeout, "ran longer than request_timeout")
-            } else {
-                (Cause::Protocol, "wrote nonsense into the shared memory")
-            };
-            tracing::warn!(
-                app = spec.name,
-                worker = overdue.worker,
-                pid = worker.pid,
-                "the worker {why}; it is killed"
-            );
-            worker.sentence = Some(cause);
-            if let Some(host) = &self.host {
-                let signal = Signal::KILL.as_raw();
-                if let Err(error) = host.send(Command::Kill { worker: overdue.worker, signal }) {
-                    // Then the next sweep tries again.
-                    worker.sentence = None;
-                    tracing::error!(app = spec.name, "the zygote does not listen: {error}");
+        let swept = ring.sweep(&limits);
+        self.broken = swept.broken;
+        for overdue in swept.overdue {
+            let (cause, why) = match overdue.fault {
+                Fault::RequestTimeout => (Cause::RequestTimeout, "ran longer than request_timeout"),
+                Fault::Protocol => (Cause::Protocol, "wrote nonsense into the shared memory"),
+                Fault::Still => {
+                    (Cause::Still, "does not move although there is work for it (is it stopped?)")
                 }
+            };
+            if self.sentence(overdue.worker, cause) {
+                let worker = overdue.worker;
+                let pid = self.shared.table().workers.get(&worker).map(|worker| worker.pid);
+                tracing::warn!(app = spec.name, worker, pid, "the worker {why}; it is killed");
             }
         }
+    }
+
+    /// Ends workers that were asked to leave and hold no request, and do not leave. Returns when to look again, while there are any.
+    fn end_lingering(&self, ring: &Ring, now: Instant) -> Option<Instant> {
+        let asked = |worker: &Worker| worker.sentence.is_none() && worker.asked_at.is_some();
+        let (mut late, mut next) = (Vec::new(), None::<Instant>);
+        for (&index, worker) in self.shared.table().workers.iter_mut().filter(|(_, worker)| asked(worker)) {
+            if ring.holds(index) {
+                // Its own time begins when it is done.
+                worker.asked_at = Some(now);
+            }
+            let due = worker.asked_at.unwrap_or(now) + LEAVING;
+            if due <= now {
+                late.push((index, worker.pid));
+            } else {
+                next = Some(next.map_or(due, |before| before.min(due)));
+            }
+        }
+        for (index, pid) in late {
+            let app = &self.shared.spec.name;
+            tracing::warn!(
+                app,
+                worker = index,
+                pid,
+                "the worker was asked to leave and does not; it is killed"
+            );
+            self.sentence(index, Cause::Lingered);
+        }
+        next
     }
 
     fn hear(&mut self, message: Message) {
@@ -249,24 +307,20 @@ impl Supervisor {
                 }
             }
             Message::BootFailed { worker: Some(worker), why } => {
-                self.unbooted.push(worker);
+                if !self.shared.table().workers.contains_key(&worker) {
+                    return self.distrust("speaks of a worker that there is not");
+                }
+                self.unbooted.insert(worker);
                 let log = self.host.as_ref().map(|host| host.tail.lines()).unwrap_or_default();
                 self.boot_failed(why, log);
             }
             Message::Forked { worker, pid } => {
-                {
-                    let mut table = self.shared.table();
-                    let private = table.boot.private.is_some();
-                    let Some(worker) = table.workers.get_mut(&worker) else { return };
-                    worker.pid = pid;
-                    // It fails when the worker is dead already; then nobody needs it.
-                    worker.process =
-                        Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-                    // With a private boot its own message says so, and that may have come before this one.
-                    worker.ready |= !private || !self.is_worker_mode();
+                if !self.forked(worker, pid) {
+                    return self.distrust("names a process that is no worker of its own");
                 }
                 self.look_whether_ready();
             }
+            Message::Pong { number } => self.watchdog.heard(Some(number)),
             Message::WorkerReady { worker } => {
                 if let Some(worker) = self.shared.table().workers.get_mut(&worker) {
                     worker.ready = true;
@@ -274,7 +328,12 @@ impl Supervisor {
                 self.look_whether_ready();
             }
             Message::ForkFailed { worker, why } => {
+                let known = self.shared.table().workers.get(&worker).map(|worker| worker.pid);
+                if known != Some(0) {
+                    return self.distrust("speaks of a fork that nobody asked for");
+                }
                 self.shared.table().workers.remove(&worker);
+                self.shared.ring().worker_died(worker);
                 if self.hold_forks(Instant::now()) {
                     let remedy = "raise the limit of processes or of memory, or lower `workers`";
                     self.boot_failed(format!("cannot fork a worker: {why}; {remedy}"), Vec::new());
@@ -284,7 +343,36 @@ impl Supervisor {
         }
     }
 
-    fn is_worker_mode(&self) -> bool {
+    /// Takes a new worker in. `false` when that cannot be: what the zygote names, the pool would kill.
+    fn forked(&mut self, index: u32, pid: i32) -> bool {
+        let Some(zygote) = self.host.as_ref().map(|host| host.pid) else { return true };
+        let mut table = self.shared.table();
+        let private = table.boot.private.is_some();
+        let Some(worker) = table.workers.get_mut(&index).filter(|worker| worker.pid == 0) else {
+            return false;
+        };
+        match Process::find(pid, zygote) {
+            Found::Child(process) => {
+                if worker.sentence.is_some() {
+                    process.kill();
+                }
+                worker.process = Some(process);
+            }
+            // Its end is the zygote's next message.
+            Found::Gone => {}
+            Found::Stranger => return false,
+        }
+        worker.pid = pid;
+        // With a private boot its own message says so, and that may have come before this one.
+        worker.ready |= !private || !self.is_worker_mode();
+        true
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    pub(crate) fn is_worker_mode(&self) -> bool {
         matches!(self.shared.spec.mode, crate::Mode::Worker { .. })
     }
 
@@ -297,14 +385,17 @@ impl Supervisor {
         });
         ending.until = ending.until.min(until);
         ending.done.extend(done);
+        // Unless another generation takes them, requests are refused from now on.
+        self.shared.ring().hand_over(None);
         self.shared.table().phase = Phase::Draining;
     }
 
     fn dismiss_all(&mut self) {
         self.target = 0;
+        let (ring, now) = (self.shared.ring(), Instant::now());
         for (&index, worker) in &mut self.shared.table().workers {
-            worker.change(Change::Asked);
-            self.shared.ring.quit_worker(index);
+            worker.ask(now);
+            ring.quit_worker(index);
         }
     }
 
@@ -320,18 +411,28 @@ impl Supervisor {
             let polite = host.ready && host.send(Command::Quit).is_ok();
             if !polite || timeout(Duration::from_secs(2), host.died()).await.is_err() {
                 host.kill();
-                host.died().await;
+                // One that is stuck in the kernel dies when it comes back.
+                let _ = timeout(DYING, host.died()).await;
             }
             self.shared.table().zygote = None;
-            self.settle().await;
+            let ring = self.shared.ring();
+            self.settle(&ring).await;
             host.last_lines().await;
         }
+        self.shared.ring().end();
         self.shared.table().phase = Phase::Stopped;
         tracing::debug!(app = self.shared.spec.name, "stopped");
         for done in self.ending.take().into_iter().flat_map(|ending| ending.done) {
             // Whoever asked may have stopped waiting.
             let _ = done.send(());
         }
+    }
+}
+
+impl Drop for Supervisor {
+    /// However it ends, nobody waits in its ring for ever.
+    fn drop(&mut self) {
+        self.shared.ring().end();
     }
 }
 

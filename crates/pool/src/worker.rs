@@ -9,13 +9,13 @@
 //! [`State::after`] is the only place that says which state follows which. `Idle`, `Serving` and `Retiring` are what the worker says
 //! of itself in the shared memory; `Retiring` is also what the pool has asked of it; `Dead` is what the kernel says.
 
-use std::{os::fd::OwnedFd, os::unix::process::ExitStatusExt, process::ExitStatus};
+use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 
 use hayate_ring::{WorkerRecord, layout::*};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::rewind::Doubt;
+use crate::{process::Process, rewind::Doubt};
 
 /// Where a worker is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -85,7 +85,16 @@ pub(crate) enum Cause {
     /// It could not be rewound.
     Doubt(&'static Doubt),
     RequestTimeout,
+    /// It wrote nonsense into the shared memory.
     Protocol,
+    /// The shared memory was overwritten, and nobody knows by whom.
+    Memory,
+    /// It did not move when it was woken.
+    Still,
+    /// It was asked to leave, and did not.
+    Lingered,
+    /// Nobody said how.
+    Unknown,
     BootFailed,
     ZygoteDied,
     Signal(i32),
@@ -104,6 +113,10 @@ impl Cause {
             Cause::Doubt(doubt) => doubt.label.into(),
             Cause::RequestTimeout => "request_timeout".into(),
             Cause::Protocol => "protocol".into(),
+            Cause::Memory => "memory".into(),
+            Cause::Still => "still".into(),
+            Cause::Lingered => "lingered".into(),
+            Cause::Unknown => "unknown".into(),
             Cause::BootFailed => "boot_failed".into(),
             Cause::ZygoteDied => "zygote_died".into(),
             Cause::Signal(n) => format!("signal_{n}"),
@@ -122,8 +135,12 @@ pub(crate) struct Worker {
     pub(crate) state: State,
     /// 0 until the zygote has told it.
     pub(crate) pid: i32,
-    /// Refers to this very process, whatever becomes of its number.
-    pub(crate) process: Option<OwnedFd>,
+    /// `None` until the zygote has told it, and when it was dead by then.
+    pub(crate) process: Option<Process>,
+    /// When it was asked to leave.
+    pub(crate) asked_at: Option<Instant>,
+    /// Since when it is seen to be dead, while the zygote has not said so.
+    pub(crate) dead_since: Option<Instant>,
     pub(crate) forked: Instant,
     /// Whether it can take requests: forked from a booted zygote, or booted by itself.
     pub(crate) ready: bool,
@@ -141,6 +158,8 @@ impl Worker {
             state: State::Starting,
             pid: 0,
             process: None,
+            dead_since: None,
+            asked_at: None,
             forked: now,
             ready: false,
             sentence: None,
@@ -152,6 +171,12 @@ impl Worker {
     /// The one place where a worker's state changes.
     pub(crate) fn change(&mut self, change: Change) {
         self.state = self.state.after(change);
+    }
+
+    /// The pool asks it to leave.
+    pub(crate) fn ask(&mut self, now: Instant) {
+        self.change(Change::Asked);
+        self.asked_at.get_or_insert(now);
     }
 
     /// Takes over what the worker says of itself.
@@ -169,12 +194,19 @@ impl Worker {
         matches!(self.state, State::Starting | State::Idle | State::Serving)
     }
 
-    /// Why it ended, from what the kernel, the worker and the pool know.
-    pub(crate) fn cause(&self, status: i32, record: &WorkerRecord, boot_failed: bool) -> Cause {
-        let status = ExitStatus::from_raw(status);
+    /// Whether it can take requests.
+    pub(crate) fn serves(&self) -> bool {
+        self.ready && self.sentence.is_none() && self.dead_since.is_none() && self.counts()
+    }
+
+    /// Why it ended, from what the kernel, the worker and the pool know. `status` is `None` when the zygote did not tell.
+    pub(crate) fn cause(&self, status: Option<i32>, record: &WorkerRecord, boot_failed: bool) -> Cause {
         if let Some(sentence) = self.sentence {
             return sentence;
         }
+        let Some(status) = status.map(ExitStatus::from_raw) else {
+            return if record.retired == HY_RETIRED_ASKED { Cause::Asked } else { Cause::Unknown };
+        };
         if let Some(signal) = status.signal() {
             return Cause::Signal(signal);
         }
@@ -188,6 +220,7 @@ impl Worker {
             (0, HY_RETIRED_SCRIPT_ENDED) => Cause::ScriptEnded,
             (0, HY_RETIRED_FATAL) => Cause::Fatal,
             (0, retired) => Doubt::of(retired).map_or(Cause::ExitCode(0), Cause::Doubt),
+            (code, _) if code == HY_EXIT_MEMORY as i32 => Cause::Protocol,
             (code, _) => Cause::ExitCode(code),
         }
     }
@@ -242,13 +275,16 @@ mod tests {
     #[test]
     fn causes() {
         let mut worker = Worker::new(Instant::now());
-        let cause = |worker: &Worker, status, retired| worker.cause(status, &record(0, retired, 1), false);
+        let cause =
+            |worker: &Worker, status, retired| worker.cause(Some(status), &record(0, retired, 1), false);
+        assert_eq!(worker.cause(None, &record(0, 0, 1), false), Cause::Unknown);
+        assert_eq!(cause(&worker, 71 << 8, HY_RETIRED_NOT), Cause::Protocol);
         assert_eq!(cause(&worker, 0, HY_RETIRED_MAX_MEMORY), Cause::MaxMemory);
         assert_eq!(cause(&worker, 0, HY_RETIRED_NOT), Cause::ExitCode(0));
         assert_eq!(cause(&worker, 0, HY_RETIRED_REWIND_CHILD).label(), "rewind_child");
         assert_eq!(cause(&worker, 70 << 8, HY_RETIRED_NOT).label(), "exit_70");
         assert_eq!(cause(&worker, 11, HY_RETIRED_ASKED).label(), "signal_11");
-        assert_eq!(worker.cause(70 << 8, &record(0, 0, 0), true), Cause::BootFailed);
+        assert_eq!(worker.cause(Some(70 << 8), &record(0, 0, 0), true), Cause::BootFailed);
         worker.sentence = Some(Cause::RequestTimeout);
         assert_eq!(cause(&worker, 9, HY_RETIRED_NOT), Cause::RequestTimeout);
     }

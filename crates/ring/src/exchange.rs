@@ -9,7 +9,7 @@ use std::{
 use bytes::{Buf, Bytes};
 
 use crate::{
-    front::{Life, Ring, claim_state, claim_worker},
+    front::{Inner, Life, Ring, claim_state, claim_worker, now},
     head::ResponseHead,
     layout::*,
 };
@@ -32,6 +32,9 @@ pub enum Failure {
     /// No worker was free within queue_timeout.
     #[error("no worker was free within queue_timeout")]
     QueueTimeout,
+    /// No worker had taken it when its ring ended: it can be submitted again, whatever it is.
+    #[error("the application's processes ended before one of them took this request")]
+    NotTaken,
     /// The worker wrote positions or lengths that cannot be; it is being killed.
     #[error("the worker broke the protocol of the shared memory")]
     Malformed,
@@ -57,7 +60,7 @@ impl Exchange {
 
     fn wait<T>(&self, cx: &mut Context<'_>) -> Poll<T> {
         let mut inner = self.ring.lock();
-        let entry = &mut inner.entries[self.index as usize];
+        let entry = inner.entry(self.index);
         match &mut entry.waker {
             Some(waker) => waker.clone_from(cx.waker()),
             none => *none = Some(cx.waker().clone()),
@@ -66,14 +69,20 @@ impl Exchange {
     }
 
     fn failure(&self) -> Option<Failure> {
-        self.ring.lock().entries[self.index as usize].failure
+        self.ring.lock().entry(self.index).failure
     }
 
     fn malformed(&self) -> Failure {
         let mut inner = self.ring.lock();
         self.ring.condemn(&mut inner, self.index);
-        inner.entries[self.index as usize].failure.get_or_insert(Failure::Malformed);
-        Failure::Malformed
+        *inner.entry(self.index).failure.get_or_insert(Failure::Malformed)
+    }
+
+    /// A word that only the front writes is not what it wrote: nobody knows who did that.
+    fn overwritten(&self) -> Failure {
+        let mut inner = self.ring.lock();
+        inner.broken.get_or_insert("a position that only the front writes was overwritten");
+        *inner.entry(self.index).failure.get_or_insert(Failure::Malformed)
     }
 
     /// Wakes the worker if it waits for this slot. Call after publishing something it may wait for.
@@ -103,6 +112,7 @@ impl Exchange {
             }
         }
         let area = self.ring.memory.response_head;
+        // Read once, then checked, then used; what is parsed is a copy.
         let len = words.response_head_len().load(Relaxed) as usize;
         if len > area.size {
             return Poll::Ready(Err(self.malformed()));
@@ -140,13 +150,17 @@ impl Exchange {
                 None => Poll::Pending,
             };
         }
+        if words.response_taken().load(Relaxed) != self.taken {
+            return Poll::Ready(Some(Err(self.overwritten())));
+        }
         let there = there as usize;
         let at = self.taken as usize & (area.size - 1);
         let first = there.min(area.size - at);
         let mut bytes = Vec::with_capacity(there);
         self.ring.memory.read(self.index, area, at, first, &mut bytes);
         self.ring.memory.read(self.index, area, 0, there - first, &mut bytes);
-        self.taken += there as u64;
+        self.taken = self.taken.wrapping_add(there as u64);
+        self.ring.set_taken(self.index, self.taken);
         words.response_taken().store(self.taken, Release);
         if !complete {
             self.nudge();
@@ -161,7 +175,8 @@ impl Exchange {
         if words.response_state().load(Acquire) != HY_RESPONSE_COMPLETE {
             return None;
         }
-        Some(words.response_tail().load(Acquire).wrapping_sub(self.taken))
+        let left = words.response_tail().load(Acquire).wrapping_sub(self.taken);
+        (left <= self.ring.memory.response_body.size as u64).then_some(left)
     }
 
     /// Puts bytes of the request body into the ring until `bytes` is empty, waiting while the ring is full.
@@ -189,13 +204,17 @@ impl Exchange {
                 announced = true;
                 continue;
             }
+            if words.request_tail().load(Relaxed) != self.sent {
+                self.overwritten();
+                return Poll::Ready(Err(RequestClosed));
+            }
             let n = space.min(bytes.len());
             let at = self.sent as usize & (area.size - 1);
-            let first = n.min(area.size - at);
-            self.ring.memory.write(self.index, area, at, &bytes[..first]);
-            self.ring.memory.write(self.index, area, 0, &bytes[first..n]);
-            bytes.advance(n);
-            self.sent += n as u64;
+            let piece = bytes.split_to(n);
+            let (first, second) = piece.split_at(n.min(area.size - at));
+            self.ring.memory.write(self.index, area, at, first);
+            self.ring.memory.write(self.index, area, 0, second);
+            self.sent = self.sent.wrapping_add(n as u64);
             words.request_tail().store(self.sent, Release);
             self.nudge();
         }
@@ -206,7 +225,12 @@ impl Exchange {
     pub fn end_request(&mut self, whole: bool) {
         let words = self.ring.memory.slot(self.index);
         let state = if whole { HY_REQUEST_COMPLETE } else { HY_REQUEST_BROKEN };
-        words.request_state().store(state, Release);
+        {
+            // Under the lock, for the sweep compares the two.
+            let mut inner = self.ring.lock();
+            inner.entry(self.index).open = false;
+            words.request_state().store(state, Release);
+        }
         self.nudge();
     }
 
@@ -223,10 +247,10 @@ impl Exchange {
 
     /// How long the request waited for a worker; `None` before one took it.
     pub fn queue_wait(&self) -> Option<Duration> {
-        let words = self.ring.memory.slot(self.index);
-        let claimed = words.claimed_at().load(Relaxed);
-        let submitted = words.submitted_at().load(Relaxed);
-        (claimed != 0).then(|| Duration::from_nanos(claimed.saturating_sub(submitted)))
+        let claimed = self.ring.memory.slot(self.index).claimed_at().load(Relaxed);
+        // The worker's word, so no further than now.
+        let claimed = (claimed != 0).then(|| claimed.min(now()))?;
+        Some(Duration::from_nanos(claimed.saturating_sub(self.ring.lock().entry(self.index).submitted_at)))
     }
 }
 
@@ -234,18 +258,22 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         let mut inner = self.ring.lock();
         let words = self.ring.memory.slot(self.index);
-        inner.entries[self.index as usize].waker = None;
-        let seen = words.claim().load(Acquire);
-        if claim_state(seen) == HY_DONE || self.ring.cancel(self.index, seen) {
+        inner.entry(self.index).waker = None;
+        let done = |inner: &mut Inner| {
+            inner.entry(self.index).dead || self.ring.is_done(inner, self.index, words.claim().load(Acquire))
+        };
+        if done(&mut inner) || self.ring.cancel(&mut inner, self.index) {
             self.ring.free(&mut inner, self.index);
             return;
         }
         // A worker holds it. It learns that nobody waits, and the slot is freed when it is done or dead.
-        inner.entries[self.index as usize].life = Life::Orphan;
-        words.aborted().store(if self.quiet { 2 } else { 1 }, SeqCst);
+        let entry = inner.entry(self.index);
+        entry.life = Life::Orphan;
+        entry.aborted = if self.quiet { 2 } else { 1 };
+        words.aborted().store(entry.aborted, SeqCst);
         self.nudge();
         // It may have finished since the first look and rung before this was an orphan; later it rings again.
-        if claim_state(words.claim().load(Acquire)) == HY_DONE {
+        if done(&mut inner) {
             self.ring.free(&mut inner, self.index);
         }
     }

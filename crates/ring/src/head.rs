@@ -69,16 +69,19 @@ pub struct ResponseHead {
     rest: Bytes,
 }
 
+/// Bytes before the reason phrase.
+const FIXED: usize = size_of::<hy_response_head>();
+
 impl ResponseHead {
     /// `None` when the bytes are not a response head: the worker broke the protocol.
     pub(crate) fn parse(raw: Bytes) -> Option<ResponseHead> {
-        let fixed = raw.get(..size_of::<hy_response_head>())?;
-        let status = u16::from_ne_bytes([fixed[0], fixed[1]]);
-        let reason_len = u16::from_ne_bytes([fixed[2], fixed[3]]) as usize;
-        let headers = u16::from_ne_bytes([fixed[4], fixed[5]]);
-        let rest_at = fixed.len() + reason_len;
+        let [a, b, c, d, e, f] = *raw.first_chunk::<FIXED>()?;
+        let status = u16::from_ne_bytes([a, b]);
+        let reason_len = u16::from_ne_bytes([c, d]) as usize;
+        let headers = u16::from_ne_bytes([e, f]);
+        let rest_at = FIXED + reason_len;
         raw.get(..rest_at)?;
-        let reason = (reason_len > 0).then(|| raw.slice(fixed.len()..rest_at));
+        let reason = (reason_len > 0).then(|| raw.slice(FIXED..rest_at));
         let head = ResponseHead { status, reason, headers, rest: raw.slice(rest_at..) };
         // Walk it once here, so that `headers` cannot fail later.
         (head.places().count() == headers as usize).then_some(head)
@@ -88,9 +91,9 @@ impl ResponseHead {
     fn places(&self) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
         let mut at = 0;
         (0..self.headers).map_while(move |_| {
-            let fixed = self.rest.get(at..at + 6)?;
-            let name_len = u16::from_ne_bytes([fixed[0], fixed[1]]) as usize;
-            let value_len = u32::from_ne_bytes([fixed[2], fixed[3], fixed[4], fixed[5]]) as usize;
+            let [a, b, c, d, e, f] = *self.rest.get(at..)?.first_chunk::<6>()?;
+            let name_len = u16::from_ne_bytes([a, b]) as usize;
+            let value_len = u32::from_ne_bytes([c, d, e, f]) as usize;
             let name_at = at + 6;
             let value_at = name_at + name_len;
             let end = value_at.checked_add(value_len)?;
@@ -103,7 +106,9 @@ impl ResponseHead {
     /// Names and values as the script gave them, in order; values share one allocation.
     pub fn headers(&self) -> impl Iterator<Item = (&[u8], Bytes)> + '_ {
         let rest = &self.rest;
-        self.places().map(|(name, value, end)| (&rest[name..value], rest.slice(value..end)))
+        // places() names nothing outside.
+        self.places()
+            .map(|(name, value, end)| (rest.get(name..value).unwrap_or_default(), rest.slice(value..end)))
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 use rustix::event::EventfdFlags;
 
-use crate::front::Ring;
+use crate::front::{Ring, unpoisoned};
 
 /// The meeting point of the event loop and the rings.
 pub struct Hub {
@@ -33,13 +33,13 @@ impl Hub {
     }
 
     pub(crate) fn add(&self, ring: &Arc<Ring>) {
-        let mut rings = self.rings.lock().expect("no panic while it is held");
+        let mut rings = unpoisoned(&self.rings);
         rings.retain(|ring| ring.strong_count() > 0);
         rings.push(Arc::downgrade(ring));
     }
 
     fn each(&self, mut f: impl FnMut(&Ring)) {
-        let rings = self.rings.lock().expect("no panic while it is held");
+        let rings = unpoisoned(&self.rings);
         for ring in rings.iter().filter_map(Weak::upgrade) {
             f(&ring);
         }
@@ -50,7 +50,10 @@ impl Hub {
     pub fn before_park(&self) {
         self.each(|ring| {
             ring.flush();
-            ring.announce_sleep();
+            if !ring.announce_sleep() {
+                // Never read, so it could only fail after 2^64 - 2 writes.
+                let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+            }
         });
     }
 

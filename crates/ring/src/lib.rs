@@ -11,12 +11,26 @@
 //! The life of a request: [`Ring::admit`] → [`Slot::put`]… → [`Slot::submit`] → [`Exchange::poll_send`] for the body,
 //! [`Exchange::poll_head`], [`Exchange::poll_body`] until `None`, then drop. Dropping an [`Exchange`] early aborts the request.
 
+// Nothing that a process wrote may end the server: what can fail is an error, or says here why it cannot.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
+
+mod end;
 mod exchange;
 mod front;
 mod head;
 mod hub;
 mod memory;
 mod queue;
+mod sweep;
 mod wake;
 mod workers;
 
@@ -26,6 +40,7 @@ mod workers;
     non_camel_case_types,
     non_upper_case_globals,
     clippy::undocumented_unsafe_blocks,
+    clippy::indexing_slicing, // in bindgen's assertions, at compile time
     clippy::all
 )]
 pub mod layout {
@@ -33,7 +48,8 @@ pub mod layout {
 }
 
 pub use exchange::{Exchange, Failure, RequestClosed};
-pub use front::{Config, OpenBody, QueueFull, Ring, Slot};
+pub use front::{Config, OpenBody, Refused, Ring, Slot};
 pub use head::{Field, HeadTooLarge, ResponseHead};
 pub use hub::Hub;
-pub use workers::{Limits, Overdue, WorkerRecord};
+pub use sweep::{Fault, Limits, Overdue, Swept};
+pub use workers::WorkerRecord;

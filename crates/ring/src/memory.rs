@@ -1,7 +1,8 @@
 //! The mapping itself: creates the memfd, lays it out, and hands out references to its words and copies of its bytes.
 //!
 //! It promises that every access is inside the mapping and that words are touched only through atomics. It never
-//! interprets what the words mean.
+//! interprets what the words mean. Its assertions are about numbers of the front's own (slots from its free list, workers and
+//! positions that were checked); no word of the memory reaches them.
 
 use std::{
     ffi::c_void,
@@ -40,7 +41,12 @@ pub(crate) struct Memory {
     pub(crate) response_head: Area,
     pub(crate) request_body: Area,
     pub(crate) response_body: Area,
+    /// What stands in the memory before `queue_head`, word by word.
+    constants: [u64; CONSTANTS],
 }
+
+/// The words of the header that nobody changes.
+const CONSTANTS: usize = std::mem::offset_of!(hy_header, queue_head) / 8;
 
 // SAFETY: the mapping is shared memory by design; all words are accessed atomically, and areas only by the side that the
 // protocol in host/layout.h lets write or read them.
@@ -131,12 +137,12 @@ impl HeaderWords<'_> {
     pub(crate) fn sleepers(&self, i: usize) -> &AtomicU64 {
         assert!(i < HY_MASK_WORDS as usize);
         // SAFETY: in bounds by the assertion; otherwise as in `word!`.
-        unsafe { AtomicU64::from_ptr(addr_of_mut!((*self.0).sleepers[i])) }
+        unsafe { AtomicU64::from_ptr(addr_of_mut!((*self.0).sleepers).cast::<u64>().add(i)) }
     }
     pub(crate) fn doorbells(&self, i: usize) -> &AtomicU64 {
         assert!(i < HY_MASK_WORDS as usize);
         // SAFETY: in bounds by the assertion; otherwise as in `word!`.
-        unsafe { AtomicU64::from_ptr(addr_of_mut!((*self.0).doorbells[i])) }
+        unsafe { AtomicU64::from_ptr(addr_of_mut!((*self.0).doorbells).cast::<u64>().add(i)) }
     }
 }
 
@@ -199,7 +205,7 @@ impl Memory {
         header.response_body_offset = response_body.offset as u32;
         header.response_body_size = response_body.size as u32;
 
-        Ok(Memory {
+        let mut memory = Memory {
             base,
             size,
             fd,
@@ -214,7 +220,22 @@ impl Memory {
             response_head,
             request_body,
             response_body,
+            constants: [0; CONSTANTS],
+        };
+        memory.constants = memory.read_constants();
+        Ok(memory)
+    }
+
+    fn read_constants(&self) -> [u64; CONSTANTS] {
+        std::array::from_fn(|i| {
+            // SAFETY: the words lie in the header, the mapping is page-aligned, and nobody but a worker that has gone mad writes them.
+            unsafe { AtomicU64::from_ptr(self.base.add(i * 8).cast()) }.load(Ordering::Relaxed)
         })
+    }
+
+    /// Whether the memory still says of itself what it was made with.
+    pub(crate) fn constants_are_intact(&self) -> bool {
+        self.read_constants() == self.constants
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

@@ -1,102 +1,201 @@
 //! The queue: requests that wait for a worker. The front puts them in and may take them back; workers take them out.
+//!
+//! The truth is [`Queue`], in memory of the front's own: which slot was published under which ticket, and which of them still wait as
+//! far as the front has seen. Head, tail and cells in the shared memory are what workers go by; the front writes them, and never computes,
+//! indexes or loops with what stands there.
 
 use std::sync::atomic::Ordering::*;
 
 use crate::{
-    front::{Life, Ring, claim, claim_state, now},
+    exchange::Failure,
+    front::{Inner, Life, Ring, claim, now},
     layout::*,
 };
 
 /// After how many submissions workers are woken without waiting for the event loop to park: not every turn of it parks.
 const FLUSH_EVERY: u32 = 16;
 
+/// The front's copy of the queue. Every ticket below `settled` waits no more.
+pub(crate) struct Queue {
+    /// The slot published under a ticket, at `ticket & mask`; of meaning from `settled` to `tail`.
+    cells: Box<[u32]>,
+    mask: u64,
+    settled: u64,
+    tail: u64,
+    /// Entries whose `ticket` is set: they wait, as far as is known.
+    waiting: usize,
+    /// The shared head is not below this, or somebody moved it back. The tail is never more than one round ahead of it.
+    pushed: u64,
+}
+
+impl Queue {
+    /// `cells` is the number of cells in the shared memory, a power of two.
+    pub(crate) fn new(cells: usize) -> Queue {
+        Queue {
+            cells: vec![0; cells].into_boxed_slice(),
+            mask: cells as u64 - 1,
+            settled: 0,
+            tail: 0,
+            waiting: 0,
+            pushed: 0,
+        }
+    }
+
+    fn slot(&self, ticket: u64) -> Option<u32> {
+        self.cells.get((ticket & self.mask) as usize).copied()
+    }
+
+    /// Whether the next ticket's cell is that of a ticket from `from` on.
+    fn reaches(&self, from: u64) -> bool {
+        self.tail.saturating_sub(from) > self.mask
+    }
+}
+
 impl Ring {
     /// Requests submitted that no worker has taken yet.
     pub fn queued(&self) -> usize {
-        let header = self.memory.header();
-        header.queue_tail().load(Relaxed).saturating_sub(header.queue_head().load(Relaxed)) as usize
+        let mut inner = self.lock();
+        self.settle(&mut inner);
+        inner.queue.waiting
     }
 
     /// Whether requests wait for a worker, here or in [`Ring::admit`].
     pub fn is_wanted(&self) -> bool {
-        // Those that gave up do not count; see is_full.
-        self.is_full(1, self.waiting())
+        match self.successor() {
+            Some(next) => next.is_wanted(),
+            None => self.waiting() > 0 || self.queued() > 0,
+        }
     }
 
     /// Puts a written slot into the queue.
-    pub(crate) fn publish(&self, index: u32) {
-        let mut inner = self.lock();
-        let ticket = inner.tail;
-        self.make_room(ticket);
-        inner.tail = ticket + 1;
-        inner.entries[index as usize].life = Life::Live;
+    pub(crate) fn publish(&self, index: u32, head_len: u32, open: bool) {
+        let submitted_at = now();
+        self.set_taken(index, 0);
         let words = self.memory.slot(index);
-        words.submitted_at().store(now(), Relaxed);
+        words.submitted_at().store(submitted_at, Relaxed);
+        let mut inner = self.lock();
+        let entry = inner.entry(index);
+        entry.life = Life::Live;
+        entry.submitted_at = submitted_at;
+        entry.head_len = head_len;
+        entry.open = open;
+        if inner.ended {
+            let entry = inner.entry(index);
+            entry.failure = Some(Failure::NotTaken);
+            entry.dead = true;
+            return;
+        }
+        if inner.queue.reaches(inner.queue.pushed) {
+            self.make_room(&mut inner);
+        }
+        let ticket = inner.queue.tail;
         words.claim().store(claim(HY_QUEUED, 0, ticket), Release);
-        self.memory.cell(ticket).store(index, Relaxed);
-        self.memory.header().queue_tail().store(ticket + 1, Release);
+        self.enqueue(&mut inner, index, ticket);
+        inner.queue.waiting += 1;
+        self.memory.header().queue_tail().store(inner.queue.tail, Release);
         inner.unflushed += 1;
         if inner.unflushed >= FLUSH_EVERY {
             self.flush_locked(&mut inner);
         }
     }
 
-    /// Cells outnumber slots four to one, but a cancelled request keeps its cell until the head passes it. If that many were
-    /// cancelled while no worker looked, the front moves the head itself, as any worker would.
-    fn make_room(&self, ticket: u64) {
-        let header = self.memory.header();
-        loop {
-            let head = header.queue_head().load(Acquire);
-            if ticket - head < self.memory.cells() as u64 {
-                return;
+    /// Gives the slot the next ticket, which its claim bears already. The shared tail is the caller's to move.
+    fn enqueue(&self, inner: &mut Inner, index: u32, ticket: u64) {
+        let entry = inner.entry(index);
+        (entry.ticket, entry.last_ticket) = (Some(ticket), ticket);
+        let queue = &mut inner.queue;
+        if let Some(cell) = queue.cells.get_mut((ticket & queue.mask) as usize) {
+            *cell = index;
+        }
+        self.memory.cell(ticket).store(index, Relaxed);
+        // 48 bits of it fit a claim: enough for a million requests a second over nine years.
+        queue.tail = ticket + 1;
+    }
+
+    /// The tail has come round to where workers may still look. Cells of requests that were taken, or taken back, are free. If the oldest request still
+    /// waits, then most cells behind it belong to requests that gave up, since cells outnumber slots four to one: those that do wait get
+    /// new tickets, in their order.
+    fn make_room(&self, inner: &mut Inner) {
+        self.settle(inner);
+        if inner.queue.reaches(inner.queue.settled) {
+            let old = inner.queue.settled..inner.queue.tail;
+            inner.queue.settled = inner.queue.tail;
+            for ticket in old {
+                let Some(index) = inner.queue.slot(ticket) else { continue };
+                if inner.entry(index).ticket != Some(ticket) {
+                    continue;
+                }
+                let next = inner.queue.tail;
+                let words = self.memory.slot(index);
+                let (from, to) = (claim(HY_QUEUED, 0, ticket), claim(HY_QUEUED, 0, next));
+                if words.claim().compare_exchange(from, to, AcqRel, Relaxed).is_ok() {
+                    self.enqueue(inner, index, next);
+                } else {
+                    self.waits_no_more(inner, index);
+                }
             }
-            // The very head that was looked at above: a worker may have moved it since, to a request that is waiting.
-            let moved = self.skip_settled(head);
-            assert!(moved, "fewer slots than cells, so the oldest of a full queue was cancelled or claimed");
+            self.memory.header().queue_tail().store(inner.queue.tail, Release);
+        }
+        // Most often it is further on.
+        self.memory.header().queue_head().fetch_max(inner.queue.settled, AcqRel);
+        inner.queue.pushed = inner.queue.settled;
+    }
+
+    /// Passes the oldest requests that wait no more. Each ticket is passed once, so this costs a look or two for each request.
+    pub(crate) fn settle(&self, inner: &mut Inner) {
+        while inner.queue.settled != inner.queue.tail {
+            let ticket = inner.queue.settled;
+            if let Some(index) = inner.queue.slot(ticket)
+                && inner.entry(index).ticket == Some(ticket)
+            {
+                if self.memory.slot(index).claim().load(Acquire) == claim(HY_QUEUED, 0, ticket) {
+                    return;
+                }
+                self.waits_no_more(inner, index);
+            }
+            inner.queue.settled += 1;
+        }
+    }
+
+    /// Requests that wait, as far as is known, and the ticket of the oldest. Exact after [`Ring::settle`], but for what workers do meanwhile.
+    pub(crate) fn oldest_waiting(inner: &Inner) -> (usize, u64) {
+        (inner.queue.waiting, inner.queue.settled)
+    }
+
+    pub(crate) fn waits_no_more(&self, inner: &mut Inner, index: u32) {
+        if inner.entry(index).ticket.take().is_some() {
+            inner.queue.waiting = inner.queue.waiting.saturating_sub(1);
         }
     }
 
     /// Whether `limit` requests wait already, `more` of them outside the queue.
-    pub(crate) fn is_full(&self, limit: usize, more: usize) -> bool {
-        if self.queued() + more < limit {
+    pub(crate) fn is_full(&self, inner: &mut Inner, limit: usize, more: usize) -> bool {
+        // What is known is never too low; only when it matters are the claims looked at.
+        if inner.queue.waiting.saturating_add(more) < limit {
             return false;
         }
-        // Those that gave up keep their cells until somebody moves the head past them, and the workers may all be busy.
-        self.skip_all_settled();
-        self.queued() + more >= limit
+        self.settle(inner);
+        inner.queue.waiting.saturating_add(more) >= limit
     }
 
-    /// Moves the queue's head from `head` on if the request there is no longer queued, as any worker would; `false` when it still
-    /// is. `head` was read from the memory just now and is below the tail.
-    fn skip_settled(&self, head: u64) -> bool {
-        let index = self.memory.cell(head).load(Relaxed);
-        if self.memory.slot(index).claim().load(Acquire) == claim(HY_QUEUED, 0, head) {
-            return false;
-        }
-        // Lost against a worker that did the same: as good.
-        let _ = self.memory.header().queue_head().compare_exchange(head, head + 1, AcqRel, Relaxed);
-        true
+    /// Takes a queued request back. `false` when a worker was faster, or it never waited.
+    pub(crate) fn cancel(&self, inner: &mut Inner, index: u32) -> bool {
+        let Some(ticket) = inner.entry(index).ticket else { return false };
+        self.waits_no_more(inner, index);
+        let (from, to) = (claim(HY_QUEUED, 0, ticket), claim(HY_DONE, 0, ticket));
+        self.memory.slot(index).claim().compare_exchange(from, to, AcqRel, Relaxed).is_ok()
     }
 
-    /// Takes a queued request back. `false` when a worker was faster.
-    pub(crate) fn cancel(&self, index: u32, seen: u64) -> bool {
-        let words = self.memory.slot(index);
-        let cancelled = claim_state(seen) == HY_QUEUED
-            && words.claim().compare_exchange(seen, claim(HY_DONE, 0, 0), AcqRel, Relaxed).is_ok();
-        if cancelled {
-            self.skip_all_settled();
-        }
-        cancelled
-    }
-
-    /// Moves the head past cells whose request was taken back, as a worker would: they must not count as waiting.
-    fn skip_all_settled(&self) {
+    /// Whether tail, cells and head in the shared memory are what they can be. Head and claims are read in this order: a worker moves the
+    /// head only past claims that have changed.
+    pub(crate) fn queue_is_sound(&self, inner: &mut Inner) -> bool {
         let header = self.memory.header();
-        loop {
-            let head = header.queue_head().load(Acquire);
-            if head == header.queue_tail().load(Acquire) || !self.skip_settled(head) {
-                return;
-            }
-        }
+        let head = header.queue_head().load(Acquire);
+        self.settle(inner);
+        let queue = &inner.queue;
+        let cell = |ticket| queue.slot(ticket) == Some(self.memory.cell(ticket).load(Relaxed));
+        header.queue_tail().load(Relaxed) == queue.tail
+            && (queue.pushed..=queue.settled).contains(&head)
+            && (queue.settled..queue.tail).all(cell)
     }
 }

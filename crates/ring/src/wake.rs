@@ -9,16 +9,18 @@ use std::sync::{
 
 use rustix::thread::futex;
 
-use crate::{
-    front::{Inner, Life, Ring, claim_state},
-    layout::*,
-};
+use crate::front::{Inner, Life, Ring, now};
+
+/// How often the front looks at doorbells before it turns to its other work. Workers ring once or twice for a request.
+const LOOKS: u32 = 8;
 
 impl Ring {
     /// Idle workers, asleep for want of requests.
     pub fn sleeping_workers(&self) -> u32 {
         let header = self.memory.header();
-        (0..self.mask_words).map(|i| header.sleepers(i).load(Relaxed).count_ones()).sum()
+        let inner = self.lock();
+        let words = inner.alive.iter().take(self.mask_words).enumerate();
+        words.map(|(i, alive)| (header.sleepers(i).load(Relaxed) & alive).count_ones()).sum()
     }
 
     /// Wakes as many sleeping workers as there are requests submitted since the last call.
@@ -29,27 +31,37 @@ impl Ring {
     pub(crate) fn flush_locked(&self, inner: &mut Inner) {
         let wanted = std::mem::take(&mut inner.unflushed);
         if wanted > 0 {
-            self.wake_sleepers(wanted);
+            self.wake_sleepers(inner, wanted);
         }
     }
 
-    pub(crate) fn wake_sleepers(&self, mut wanted: u32) {
+    /// Wakes `wanted` sleeping workers, or as many as there are. Returns how many it woke.
+    pub(crate) fn wake_sleepers(&self, inner: &mut Inner, wanted: u32) -> u32 {
         // Pairs with the worker's "announce, then look at the queue again".
         fence(SeqCst);
         let header = self.memory.header();
-        for i in 0..self.mask_words {
+        let mut woken = 0;
+        for (i, alive) in inner.alive.iter().take(self.mask_words).enumerate() {
             let word = header.sleepers(i);
-            let mut seen = word.load(Relaxed);
-            while wanted > 0 && seen != 0 {
+            // Each worker once at most, whatever somebody writes there meanwhile; a bit of nobody's stands for nobody.
+            let mut seen = word.load(Relaxed) & alive;
+            while woken < wanted && seen != 0 {
                 // The lowest bit first: a hot worker stays hot, and the highest become idle and may be let go.
                 let bit = seen & seen.wrapping_neg();
+                seen &= !bit;
                 if word.fetch_and(!bit, SeqCst) & bit != 0 {
-                    self.wake_worker(i as u32 * 64 + bit.trailing_zeros());
-                    wanted -= 1;
+                    let worker = i as u32 * 64 + bit.trailing_zeros();
+                    if let Some(at) = inner.woken_at.get_mut(worker as usize)
+                        && *at == 0
+                    {
+                        *at = now();
+                    }
+                    self.wake_worker(worker);
+                    woken += 1;
                 }
-                seen = word.load(Relaxed);
             }
         }
+        woken
     }
 
     pub(crate) fn wake_worker(&self, index: u32) {
@@ -64,17 +76,19 @@ impl Ring {
     }
 
     /// Leaves the sleep announced and no doorbell unheard. Both matter: news may concern only slots that nobody waits for, and then
-    /// the event loop goes to sleep after this whatever was drained.
-    pub(crate) fn announce_sleep(&self) {
+    /// the event loop goes to sleep after this whatever was drained. `false`: doorbells do not stop ringing, so the event loop is to
+    /// look at everything else and come back rather than sleep.
+    pub(crate) fn announce_sleep(&self) -> bool {
         let header = self.memory.header();
-        loop {
+        for _ in 0..LOOKS {
             header.front_sleeping().store(1, SeqCst);
             fence(SeqCst);
             if (0..self.bell_words).all(|i| header.doorbells(i).load(Relaxed) == 0) {
-                return;
+                return true;
             }
             self.drain();
         }
+        false
     }
 
     pub(crate) fn cancel_sleep(&self) {
@@ -97,17 +111,15 @@ impl Ring {
             while bits != 0 {
                 let index = i as u32 * 64 + bits.trailing_zeros();
                 bits &= bits - 1;
-                let Some(entry) = inner.entries.get(index as usize) else { continue };
-                match entry.life {
+                if !inner.slots().contains(&index) {
+                    continue; // nobody's doorbell
+                }
+                match inner.entry(index).life {
                     Life::Live => {
-                        let waker = inner.entries[index as usize].waker.take();
+                        let waker = inner.entry(index).waker.take();
                         inner.woken.extend(waker);
                     }
-                    Life::Orphan => {
-                        if claim_state(self.memory.slot(index).claim().load(Acquire)) == HY_DONE {
-                            self.free(inner, index);
-                        }
-                    }
+                    Life::Orphan => self.free_if_done(inner, index),
                     Life::Free | Life::Admitted => {}
                 }
             }

@@ -1,31 +1,13 @@
-//! Workers as the ring knows them: their records, their deaths, and those that have to be ended.
+//! Workers as the ring knows them: their records and their deaths.
 
-use std::{sync::atomic::Ordering::*, time::Duration};
+use std::sync::atomic::Ordering::*;
 
 use crate::{
     exchange::Failure,
-    front::{Inner, Life, Ring, claim, claim_state, claim_worker, now},
+    front::{Inner, Life, Ring, claim_state, claim_ticket, claim_worker},
     layout::*,
     wake::wake_all,
 };
-
-/// When to give a request up; see [`Ring::sweep`].
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// The longest a request may wait for a worker, from its submission.
-    pub queue_timeout: Duration,
-    /// The longest a worker may spend on a request, time spent waiting for the client not counted.
-    pub request_timeout: Option<Duration>,
-}
-
-/// A worker that [`Ring::sweep`] found above its limit or breaking the protocol: to be killed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Overdue {
-    /// Its index.
-    pub worker: u32,
-    /// `true`: request_timeout passed. `false`: it wrote nonsense into the memory.
-    pub timed_out: bool,
-}
 
 /// What a worker says of itself in the memory.
 #[derive(Debug, Clone, Copy, Default)]
@@ -57,6 +39,13 @@ pub struct WorkerRecord {
 impl Ring {
     /// Readies the record of a worker that is about to be forked under this index; its predecessor must be gone.
     pub fn prepare_worker(&self, index: u32) {
+        {
+            let mut inner = self.lock();
+            inner.set_alive(index, true);
+            if let Some(at) = inner.woken_at.get_mut(index as usize) {
+                *at = 0;
+            }
+        }
         let words = self.memory.worker(index);
         words.wake().store(0, Relaxed);
         words.quit().store(0, Relaxed);
@@ -95,15 +84,32 @@ impl Ring {
         }
     }
 
-    /// Settles everything a worker held. To be called once it is known dead (reaped), before its index is used again.
+    /// Whether a worker holds a request, finished or not, that the front has not let go.
+    pub fn holds(&self, worker: u32) -> bool {
+        let mut inner = self.lock();
+        inner.slots().any(|index| {
+            let entry = inner.entry(index);
+            if !matches!(entry.life, Life::Live | Life::Orphan) || entry.dead {
+                return false;
+            }
+            let seen = self.memory.slot(index).claim().load(Relaxed);
+            claim_state(seen) == HY_CLAIMED && claim_worker(seen) == worker
+        })
+    }
+
+    /// Settles everything a worker held. To be called once it is known dead, before its index is used again.
     /// Returns how many requests it took with it.
     pub fn worker_died(&self, worker: u32) -> usize {
+        if worker >= self.workers {
+            return 0;
+        }
         let header = self.memory.header();
         header.sleepers(worker as usize / 64).fetch_and(!(1 << (worker % 64)), SeqCst);
         let mut lost = 0;
         let mut inner = self.lock();
-        for index in 0..inner.entries.len() as u32 {
-            if !matches!(inner.entries[index as usize].life, Life::Live | Life::Orphan) {
+        inner.set_alive(worker, false);
+        for index in inner.slots() {
+            if !matches!(inner.entry(index).life, Life::Live | Life::Orphan) || inner.entry(index).dead {
                 continue;
             }
             let words = self.memory.slot(index);
@@ -112,87 +118,55 @@ impl Ring {
             if !(state == HY_CLAIMED || state == HY_DONE) || claim_worker(seen) != worker {
                 continue;
             }
-            if inner.entries[index as usize].life == Life::Orphan {
-                self.free(&mut inner, index);
-                continue;
-            }
-            let response = words.response_state().load(Acquire);
-            if state == HY_CLAIMED && response != HY_RESPONSE_COMPLETE {
-                let started = response != HY_RESPONSE_NONE;
-                inner.entries[index as usize].failure.get_or_insert(Failure::WorkerDied { started });
-                lost += 1;
-            }
-            // Nobody will touch it any more; what was answered can still be read.
-            words.claim().store(claim(HY_DONE, worker, 0), Release);
-            let waker = inner.entries[index as usize].waker.take();
-            inner.woken.extend(waker);
+            lost += usize::from(self.lose(&mut inner, index));
+        }
+        // It may have died with a wake-up in hand that was meant for a request still in the queue.
+        self.settle(&mut inner);
+        if Ring::oldest_waiting(&inner).0 > 0 {
+            self.wake_sleepers(&mut inner, 1);
         }
         wake_all(inner);
-        // It may have died with a wake-up in hand that was meant for a request still in the queue.
-        if self.queued() > 0 {
-            self.wake_sleepers(1);
-        }
         lost
     }
 
-    /// Ends the requests that waited or ran too long, and names the workers to kill for it. To be called every so often while
-    /// [`Ring::active`] is not 0.
-    pub fn sweep(&self, limits: &Limits) -> Vec<Overdue> {
-        let now = now();
-        let mut inner = self.lock();
-        let mut overdue: Vec<Overdue> =
-            inner.condemned.drain(..).map(|worker| Overdue { worker, timed_out: false }).collect();
-        for index in 0..inner.entries.len() as u32 {
-            let life = inner.entries[index as usize].life;
-            if !matches!(life, Life::Live | Life::Orphan) {
-                continue;
-            }
-            let words = self.memory.slot(index);
-            let seen = words.claim().load(Acquire);
-            match claim_state(seen) {
-                HY_QUEUED => {
-                    let waited = now.saturating_sub(words.submitted_at().load(Relaxed));
-                    if waited > limits.queue_timeout.as_nanos() as u64 && self.cancel(index, seen) {
-                        inner.entries[index as usize].failure = Some(Failure::QueueTimeout);
-                        let waker = inner.entries[index as usize].waker.take();
-                        inner.woken.extend(waker);
-                    }
-                }
-                HY_CLAIMED => {
-                    let Some(limit) = limits.request_timeout else { continue };
-                    let claimed = words.claimed_at().load(Relaxed);
-                    if claimed == 0 {
-                        continue; // between its claim and its look at the clock
-                    }
-                    let mut blocked = words.blocked_ns().load(Relaxed);
-                    let since = words.blocked_since().load(Relaxed);
-                    if since != 0 {
-                        blocked = blocked.saturating_add(now.saturating_sub(since));
-                    }
-                    let ran = now.saturating_sub(claimed).saturating_sub(blocked);
-                    if ran > limit.as_nanos() as u64 {
-                        overdue.push(Overdue { worker: claim_worker(seen), timed_out: true });
-                        if life == Life::Live {
-                            let started = words.response_state().load(Acquire) != HY_RESPONSE_NONE;
-                            let entry = &mut inner.entries[index as usize];
-                            entry.failure.get_or_insert(Failure::RequestTimeout { started });
-                            let waker = entry.waker.take();
-                            inner.woken.extend(waker);
-                        }
-                    }
-                }
-                _ => {}
-            }
+    /// Gives a slot that no worker can touch any more its outcome: what was answered whole can still be read. `true` when its request
+    /// was lost.
+    pub(crate) fn lose(&self, inner: &mut Inner, index: u32) -> bool {
+        self.waits_no_more(inner, index);
+        if inner.entry(index).life == Life::Orphan {
+            self.free(inner, index);
+            return false;
         }
-        wake_all(inner);
-        overdue
+        let words = self.memory.slot(index);
+        let response = words.response_state().load(Acquire);
+        let entry = inner.entry(index);
+        entry.dead = true;
+        let lost = response != HY_RESPONSE_COMPLETE && entry.failure.is_none();
+        if lost {
+            let started = response != HY_RESPONSE_NONE;
+            entry.failure = Some(Failure::WorkerDied { started });
+        }
+        let waker = entry.waker.take();
+        inner.woken.extend(waker);
+        lost
+    }
+
+    /// Whether a claim says that the worker is done with the request that the slot was submitted for.
+    pub(crate) fn is_done(&self, inner: &mut Inner, index: u32, seen: u64) -> bool {
+        claim_state(seen) == HY_DONE && claim_ticket(seen) == inner.entry(index).last_ticket
+    }
+
+    pub(crate) fn free_if_done(&self, inner: &mut Inner, index: u32) {
+        if self.is_done(inner, index, self.memory.slot(index).claim().load(Acquire)) {
+            self.free(inner, index);
+        }
     }
 
     /// Notes that the worker holding a slot broke the protocol; the next [`Ring::sweep`] names it.
     pub(crate) fn condemn(&self, inner: &mut Inner, index: u32) {
         let seen = self.memory.slot(index).claim().load(Acquire);
         let worker = claim_worker(seen);
-        if matches!(claim_state(seen), HY_CLAIMED | HY_DONE) && worker < self.workers {
+        if matches!(claim_state(seen), HY_CLAIMED | HY_DONE) && inner.is_alive(worker) {
             inner.condemned.push(worker);
         }
     }

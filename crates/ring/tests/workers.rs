@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use hayate_ring::{Config, Exchange, Failure, Field, Hub, Limits, Ring};
+use hayate_ring::{Config, Exchange, Failure, Field, Hub, Limits, Ring, Swept};
 use tokio::io::{Interest, unix::AsyncFd};
 
 fn worker_binary() -> PathBuf {
@@ -246,7 +246,7 @@ fn a_request_that_runs_too_long_names_its_worker_and_waiting_for_the_client_does
             queue_timeout: Duration::from_secs(10),
             request_timeout: Some(Duration::from_millis(ms)),
         };
-        assert_eq!(fixture.ring.sweep(&limits(20)), []);
+        assert_eq!(fixture.ring.sweep(&limits(20)), Swept::default());
         exchange.end_request(true);
         assert!(matches!(answer(&mut exchange, None).await, Outcome::Whole(_)));
         drop(exchange);

@@ -66,7 +66,6 @@ impl Server {
                 queue_limit: 100,
                 queue_timeout: Duration::from_secs(3600),
                 retry: false,
-                wake: Arc::new(|| ()),
                 unavailable,
             },
             metrics: metrics.site("app"),

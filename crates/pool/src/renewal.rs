@@ -1,0 +1,82 @@
+//! A ring that cannot be trusted any more: its processes are ended, its requests get their failure, and the generation goes on with
+//! memory of its own making. Requests that come meanwhile wait for the new boot.
+
+use std::{io, sync::Arc, sync::atomic::Ordering::Relaxed, time::Duration};
+
+use hayate_ring::Ring;
+use tokio::time::{Instant, timeout};
+
+use crate::{deaths::DYING, supervisor::Supervisor, worker::Cause};
+
+/// A ring that lasted this long has nothing to do with the one before.
+const LASTED: Duration = Duration::from_secs(60);
+/// A boot that waits longer than this is worth a 503 rather than a wait.
+const LONG: Duration = Duration::from_secs(1);
+
+impl Supervisor {
+    /// Ends everything that maps the present ring, and makes ready for a boot with another one.
+    pub(crate) async fn condemn(&mut self, why: &'static str) {
+        let old = self.shared.ring();
+        let now = Instant::now();
+        if now.saturating_duration_since(self.ring_since) >= LASTED {
+            self.memory_backoff.succeeded();
+        }
+        let delay = self.memory_backoff.failed();
+        let app = self.shared.spec.name.clone();
+        tracing::error!(
+            app,
+            "the memory that PHP shares with the front cannot be trusted any more: {why}. Some code of this application wrote there \
+             (FFI, /proc/self/mem, a bug in an extension). All its workers are ended, what they were serving is lost, and it boots anew \
+             in {delay:?}"
+        );
+        // Those who come meanwhile wait for the new workers; unless that would be long.
+        if !self.is_ending() {
+            self.renew_ring();
+            if delay >= LONG {
+                self.shared.table().unavailable =
+                    Some(format!("the memory that PHP shares with the front was overwritten: {why}"));
+                self.shared.failing.store(true, Relaxed);
+            }
+        }
+        for worker in self.shared.table().workers.values_mut() {
+            worker.sentence.get_or_insert(Cause::Memory);
+            if let Some(process) = &worker.process {
+                process.kill();
+            }
+        }
+        if let Some(mut host) = self.host.take() {
+            host.kill();
+            // A zygote that does not die has no workers to fork for, and the old memory only.
+            let _ = timeout(DYING, host.died()).await;
+            self.shared.table().zygote = None;
+        }
+        self.settle(&old).await;
+        old.end();
+        self.said = None;
+        self.host_at = now + delay;
+    }
+
+    /// Puts a new ring in the place of the present one, or remembers that it is still to be made.
+    pub(crate) fn renew_ring(&mut self) {
+        self.ring_is_over = true;
+        if let Err(error) = self.sound_ring() {
+            tracing::error!(app = self.shared.spec.name, "there is no memory for a new ring: {error}");
+        }
+    }
+
+    /// The ring that the next zygote is to serve.
+    pub(crate) fn sound_ring(&mut self) -> io::Result<Arc<Ring>> {
+        let ring = self.shared.ring();
+        if !self.ring_is_over {
+            return Ok(ring);
+        }
+        // Also when there is none to take its place: nobody is to wait in it.
+        ring.hand_over(None);
+        let new = ring.create_alike(&self.hub)?;
+        ring.hand_over(Some(&new));
+        self.shared.set_ring(&new);
+        self.ring_since = Instant::now();
+        self.ring_is_over = false;
+        Ok(new)
+    }
+}

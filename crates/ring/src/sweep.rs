@@ -1,0 +1,277 @@
+//! The regular look at everything: requests that take too long, workers that stand still, and words that cannot be.
+//!
+//! Any worker may have written anything anywhere in the memory. What contradicts the front's own record and names a worker costs that
+//! worker; what names nobody costs the memory, and with it the generation. News that were lost on the way (a doorbell, a sleeper's
+//! bit, a wake-up) are found here, so that no wait depends on a word that somebody may have overwritten.
+
+use std::{sync::atomic::Ordering::*, time::Duration};
+
+use crate::{
+    exchange::Failure,
+    front::{Inner, Life, Ring, claim_state, claim_ticket, claim_worker, now},
+    layout::*,
+    wake::wake_all,
+};
+
+/// When to give a request up; see [`Ring::sweep`].
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The longest a request may wait for a worker, from its submission.
+    pub queue_timeout: Duration,
+    /// The longest a worker may spend on a request, time spent waiting for the client not counted.
+    pub request_timeout: Option<Duration>,
+}
+
+/// Why a worker has to be killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// request_timeout passed.
+    RequestTimeout,
+    /// It wrote nonsense into the memory.
+    Protocol,
+    /// It was woken for a request and has not moved since.
+    Still,
+}
+
+/// A worker that [`Ring::sweep`] wants killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overdue {
+    /// Its index.
+    pub worker: u32,
+    /// Why.
+    pub fault: Fault,
+}
+
+/// What [`Ring::sweep`] found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Workers to kill.
+    pub overdue: Vec<Overdue>,
+    /// What is wrong with the memory, when nobody knows who did it: none of its workers can be trusted any more.
+    pub broken: Option<&'static str>,
+}
+
+/// How long a worker may take to move after it was woken, or after what it waited for has come. It needs microseconds; but the
+/// machine may be busy.
+const STILL: u64 = 10_000_000_000;
+
+/// What a sweep saw of a slot, for the next one to compare.
+#[derive(Default, Clone, Copy)]
+pub(crate) struct Look {
+    /// Its claim and the words that a worker changes when there is news.
+    news: (u64, u32, u64, u64),
+    /// The task was woken for these news by a sweep.
+    told: bool,
+    /// Since when a worker holds it, as the front saw it; CLOCK_MONOTONIC ns, 0: none.
+    held_since: u64,
+    /// Since when its worker says that it waits for the client, or that it has no request, and neither can be.
+    odd_since: u64,
+}
+
+impl Ring {
+    /// Ends the requests that waited or ran too long, names the workers to kill for it, and says whether the memory is sound. To be
+    /// called every so often while [`Ring::active`] is not 0.
+    pub fn sweep(&self, limits: &Limits) -> Swept {
+        let now = now();
+        let mut inner = self.lock();
+        let condemned = std::mem::take(&mut inner.condemned);
+        let mut overdue: Vec<Overdue> = Vec::new();
+        let mut name = |worker, fault| {
+            if !overdue.iter().any(|known| known.worker == worker) {
+                overdue.push(Overdue { worker, fault });
+            }
+        };
+        condemned.into_iter().for_each(|worker| name(worker, Fault::Protocol));
+        if !self.memory.constants_are_intact() {
+            inner.broken.get_or_insert("its description was overwritten");
+        }
+        if !self.queue_is_sound(&mut inner) {
+            inner.broken.get_or_insert("the queue's head, tail or cells were overwritten");
+        }
+        for index in inner.slots() {
+            let life = inner.entry(index).life;
+            if !matches!(life, Life::Live | Life::Orphan) || inner.entry(index).dead {
+                continue;
+            }
+            let words = self.memory.slot(index);
+            let seen = words.claim().load(Acquire);
+            if words.submitted_at().load(Relaxed) != inner.entry(index).submitted_at
+                || words.request_head_len().load(Relaxed) != inner.entry(index).head_len
+                || words.aborted().load(Relaxed) != inner.entry(index).aborted
+                || (words.request_state().load(Relaxed) == HY_REQUEST_OPEN) != inner.entry(index).open
+            {
+                inner.broken.get_or_insert("words of a slot that only the front writes were overwritten");
+                continue;
+            }
+            let entry = inner.entry(index);
+            let worker = claim_worker(seen);
+            let state = claim_state(seen);
+            if claim_ticket(seen) != entry.last_ticket || !matches!(state, HY_QUEUED | HY_CLAIMED | HY_DONE) {
+                inner.broken.get_or_insert("a claim was overwritten");
+                continue;
+            }
+            match state {
+                HY_QUEUED if entry.ticket.is_none() || worker != 0 => {
+                    inner.broken.get_or_insert("a request that had been taken waits again");
+                }
+                HY_QUEUED => {
+                    let waited = now.saturating_sub(entry.submitted_at);
+                    if waited > nanos(limits.queue_timeout) && self.cancel(&mut inner, index) {
+                        self.fail(&mut inner, index, Failure::QueueTimeout);
+                    }
+                }
+                HY_DONE if life == Life::Orphan => {
+                    self.free(&mut inner, index);
+                    continue;
+                }
+                // A cancelled one bears worker 0, whether or not there is one.
+                HY_DONE if entry.failure.is_some() => {}
+                _ if !inner.is_alive(worker) => {
+                    inner.broken.get_or_insert("a claim names a worker that there is not");
+                }
+                HY_CLAIMED => {
+                    let held = self.judge(&mut inner, index, limits.request_timeout);
+                    if let Err(fault) = held {
+                        name(worker, fault);
+                        let started = words.response_state().load(Acquire) != HY_RESPONSE_NONE;
+                        let failure = match fault {
+                            Fault::RequestTimeout => Failure::RequestTimeout { started },
+                            _ => Failure::Malformed,
+                        };
+                        self.fail(&mut inner, index, failure);
+                    }
+                }
+                _ if words.response_state().load(Acquire) != HY_RESPONSE_COMPLETE => {
+                    name(worker, Fault::Protocol);
+                    self.fail(&mut inner, index, Failure::Malformed);
+                }
+                _ => {}
+            }
+            self.tell_again(&mut inner, index);
+        }
+        self.move_on(&mut inner, now, &mut name);
+        let broken = inner.broken;
+        wake_all(inner);
+        Swept { overdue, broken }
+    }
+
+    fn fail(&self, inner: &mut Inner, index: u32, failure: Failure) {
+        let entry = inner.entry(index);
+        if entry.life == Life::Live {
+            entry.failure.get_or_insert(failure);
+            let waker = entry.waker.take();
+            inner.woken.extend(waker);
+        }
+    }
+
+    /// Looks at a slot that a living worker holds. The worker's own times are believed as far as they can be true.
+    fn judge(&self, inner: &mut Inner, index: u32, limit: Option<Duration>) -> Result<(), Fault> {
+        let words = self.memory.slot(index);
+        let worker = claim_worker(words.claim().load(Relaxed));
+        let entry = inner.entry(index);
+        if entry.look.held_since == 0 {
+            entry.look.held_since = now();
+        }
+        // In this order: a wait that ends meanwhile is counted twice rather than not at all.
+        let waits_since = words.blocked_since().load(Acquire);
+        let blocked = words.blocked_ns().load(Acquire);
+        let claimed_at = words.claimed_at().load(Acquire);
+        let now = now();
+        let whole = now.saturating_sub(entry.submitted_at);
+        if blocked > whole || (waits_since != 0 && !(entry.submitted_at..=now).contains(&waits_since)) {
+            return Err(Fault::Protocol);
+        }
+        let since = match claimed_at {
+            at if (entry.submitted_at..=now).contains(&at) => at,
+            // Between its claim and its look at the clock; or nonsense.
+            _ => entry.look.held_since,
+        };
+        let waits = waits_since != 0;
+        let idles = self.worker_record(worker).state == HY_WORKER_IDLE;
+        if idles || (waits && !self.has_to_wait(index, entry.open)) {
+            if entry.look.odd_since == 0 {
+                entry.look.odd_since = now;
+            }
+            if waits {
+                // Its wake-up may have been lost; once more does no harm.
+                self.wake_worker(worker);
+            }
+            if now.saturating_sub(entry.look.odd_since) > STILL {
+                return Err(if idles { Fault::Protocol } else { Fault::Still });
+            }
+        } else {
+            entry.look.odd_since = 0;
+        }
+        let waiting = if waits { now.saturating_sub(waits_since) } else { 0 };
+        let ran = now.saturating_sub(since).saturating_sub(blocked).saturating_sub(waiting);
+        match limit {
+            Some(limit) if ran > nanos(limit) => Err(Fault::RequestTimeout),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the worker that holds a slot may have to wait for the client: its body (`open`: there may be more) is not there, or its
+    /// answer not taken.
+    fn has_to_wait(&self, index: u32, open: bool) -> bool {
+        let words = self.memory.slot(index);
+        let no_input = open && words.request_tail().load(Acquire) == words.request_taken().load(Acquire);
+        let untaken = words.response_tail().load(Acquire).wrapping_sub(self.taken(index));
+        words.aborted().load(Relaxed) == 0 && (no_input || untaken >= self.memory.response_body.size as u64)
+    }
+
+    /// Wakes the task of an exchange whose news are a sweep old, once: its doorbell may have been overwritten.
+    fn tell_again(&self, inner: &mut Inner, index: u32) {
+        let words = self.memory.slot(index);
+        let news = (
+            words.claim().load(Relaxed),
+            words.response_state().load(Relaxed),
+            words.response_tail().load(Relaxed),
+            words.request_taken().load(Relaxed),
+        );
+        let entry = inner.entry(index);
+        if entry.look.news != news {
+            (entry.look.news, entry.look.told) = (news, false);
+        } else if !entry.look.told && claim_state(news.0) != HY_QUEUED {
+            entry.look.told = true;
+            let waker = entry.waker.take();
+            inner.woken.extend(waker);
+        }
+    }
+
+    /// When the oldest request has waited since the last sweep although workers idle, whoever was woken for it did not come: wakes
+    /// others, and names those that have not moved.
+    fn move_on(&self, inner: &mut Inner, now: u64, name: &mut impl FnMut(u32, Fault)) {
+        let (waiting, oldest) = Ring::oldest_waiting(inner);
+        if waiting == 0 {
+            inner.stalled = (0, 0);
+        } else if inner.stalled.0 == oldest {
+            inner.stalled.1 = inner.stalled.1.saturating_add(1);
+            let woken = self.wake_sleepers(inner, waiting as u32);
+            if woken == 0 && inner.stalled.1 > 2 {
+                // Nobody says that it sleeps. Those that say they have no request may sleep all the same.
+                for worker in (0..self.workers).filter(|worker| inner.is_alive(*worker)) {
+                    if self.worker_record(worker).state == HY_WORKER_IDLE {
+                        self.wake_worker(worker);
+                    }
+                }
+            }
+        } else {
+            inner.stalled = (oldest, 0);
+        }
+        for (worker, at) in inner.woken_at.iter_mut().enumerate() {
+            if *at == 0 {
+                continue;
+            }
+            let words = self.memory.worker(worker as u32);
+            if words.wake().load(Relaxed) != 1 || words.state().load(Relaxed) != HY_WORKER_IDLE {
+                *at = 0;
+            } else if now.saturating_sub(*at) > STILL {
+                name(worker as u32, Fault::Still);
+            }
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    duration.as_nanos().try_into().unwrap_or(u64::MAX)
+}

@@ -1,0 +1,159 @@
+"""What a script writes into the memory that it shares with the front harms its own application at most."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import random
+import struct
+import threading
+import time
+
+import pytest
+import requests
+
+from lib import site
+from lib.servers import Hayate
+
+# Writes 8 bytes at places of the ring, as a bug in an extension would.
+POKE = r"""<?php
+foreach (file('/proc/self/maps') as $line) {
+    if (str_contains($line, 'memfd:hayate ')) {
+        [$from, $to] = array_map('hexdec', explode('-', strtok($line, ' ')));
+        break;
+    }
+}
+$address = FFI::new('uintptr_t');
+foreach (explode(',', $_GET['at']) as $i => $at) {
+    $address->cdata = $from + (int)$at % ($to - $from - 8);
+    FFI::memcpy(FFI::cast('char *', $address), hex2bin(explode(',', $_GET['what'])[$i]), 8);
+}
+echo 'written';
+"""
+# host/layout.h
+PLACES = {
+    "magic": 0,
+    "slots": 24,
+    "queue_offset": 40,
+    "queue_head": 128,
+    "queue_tail": 256,
+    "sleepers": 384,
+    "front_sleeping": 512,
+    "doorbells": 640,
+    "first cell": 768,
+}
+VALUES = [0, 1, 255, 2**31, 2**32 - 1, 2**63, 2**64 - 1]
+
+
+@pytest.fixture
+def server(hayate_command, tmp_path):
+    root, other = site.make(tmp_path), site.make(tmp_path / "other")
+    (root / "poke.php").write_text(POKE)
+    config = f"""
+[[app]]
+name = "victim"
+root = "{root}"
+workers = "2"
+ini = {{ "ffi.enable" = "1" }}
+hosts = ["victim.test"]
+request_timeout = "3s"
+queue_timeout = "30s"
+[[app]]
+name = "other"
+root = "{other}"
+workers = "1"
+hosts = ["other.test"]
+"""
+    with Hayate(config=config) as server:
+        yield server
+
+
+def ask(server: Hayate, host: str, path: str, timeout: float = 60) -> requests.Response:
+    return requests.get(server.url + path, headers={"Host": host}, timeout=timeout)
+
+
+def poke(server: Hayate, writes: list[tuple[int, int]]) -> int:
+    at = ",".join(str(place) for place, _ in writes)
+    what = ",".join(struct.pack("=Q", value).hex() for _, value in writes)
+    return ask(server, "victim.test", f"/poke.php?at={at}&what={what}").status_code
+
+
+class Watch(threading.Thread):
+    """Asks the other application all the time; keeps what it did not answer, and how long the longest answer took."""
+
+    def __init__(self, server: Hayate) -> None:
+        super().__init__()
+        self.server, self.over = server, threading.Event()
+        self.failed: list[str] = []
+        self.asked, self.longest = 0, 0.0
+
+    def run(self) -> None:
+        while not self.over.is_set():
+            started = time.monotonic()
+            try:
+                answer = ask(self.server, "other.test", "/ok.php?x", 20)
+                if (answer.status_code, answer.text) != (200, "ok x"):
+                    self.failed.append(f"{answer.status_code} {answer.text[:80]}")
+            except requests.RequestException as error:
+                self.failed.append(repr(error))
+            self.asked += 1
+            self.longest = max(self.longest, time.monotonic() - started)
+
+    def __enter__(self) -> Watch:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.join()
+
+
+def recovers(server: Hayate, seconds: float = 60) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if ask(server, "victim.test", "/ok.php?y", 30).text == "ok y":
+                return True
+        except requests.RequestException:
+            pass
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a9_5_a_stray_word_in_the_ring_costs_its_application_at_most(server, place) -> None:
+    with Watch(server) as watch:
+        for value in (0, 2**40, 2**64 - 1):
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                others = [pool.submit(ask, server, "victim.test", "/sleep.php?ms=50") for _ in range(3)]
+                poke(server, [(PLACES[place], value)])
+                assert all(other.result().status_code in (200, 502, 503, 504) for other in others)
+            assert recovers(server), server.log_tail()
+    assert watch.failed == [] and watch.asked > 0
+    if place in ("magic", "slots", "queue_offset", "queue_head", "queue_tail"):
+        # Seen, and said: all its workers were ended and it booted with other memory.
+        victim = next(app for app in server.status()["apps"] if app["name"] == "victim")
+        assert victim["restarts"].get("memory", 0) >= 2, victim["restarts"]
+        assert "cannot be trusted any more" in server.log()
+    assert server.process is not None and server.process.poll() is None
+
+
+def test_a9_5_random_words_in_the_ring(server) -> None:
+    seconds = float(os.environ.get("HAYATE_FUZZ_SECONDS", "8"))
+    dice = random.Random(os.environ.get("HAYATE_FUZZ_SEED", "1"))
+    end, rounds, codes = time.monotonic() + seconds, 0, []
+    with Watch(server) as watch, concurrent.futures.ThreadPoolExecutor(3) as pool:
+        while time.monotonic() < end:
+            # Mostly where words are: the header, the cells, the workers, the first slots; now and then anywhere.
+            writes = [
+                (8 * dice.randrange(dice.choice([96, 96, 400, 4000, 400000])), dice.choice([*VALUES, dice.randrange(2**64)]))
+                for _ in range(dice.choice([1, 1, 2, 8]))
+            ]
+            others = [pool.submit(ask, server, "victim.test", "/ok.php?z") for _ in range(2)]
+            codes.append(poke(server, writes))
+            codes += [other.result().status_code for other in others]
+            rounds += 1
+        assert recovers(server), server.log_tail()
+    assert set(codes) <= {200, 500, 502, 503, 504}, set(codes)
+    assert watch.failed == [] and watch.asked > rounds // 10
+    assert server.process is not None and server.process.poll() is None
