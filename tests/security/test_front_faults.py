@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
+import ctypes
 import os
 import pathlib
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -89,3 +93,109 @@ def test_header_count_has_a_range(hayate_command, tmp_path) -> None:
                 want = b"200" if count < 10_000 else b"431"
                 assert s.recv(65536).startswith(b"HTTP/1.1 " + want), count
         assert requests.get(server.url + "/ok.php?on", timeout=10).text == "ok on"
+
+
+def fuse_that_never_answers(directory: pathlib.Path) -> int:
+    """Mounts a FUSE file system without a daemon: every look at it waits until the returned descriptor is closed."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    try:
+        device = os.open("/dev/fuse", os.O_RDWR)
+    except OSError as error:
+        pytest.skip(f"no FUSE here: {error}")
+    libc = ctypes.CDLL(None, use_errno=True)
+    options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other"
+    if libc.mount(b"hayate-test", os.fsencode(directory), b"fuse", 0, options.encode()) != 0:
+        os.close(device)
+        pytest.skip(f"cannot mount FUSE: {os.strerror(ctypes.get_errno())}")
+    return device
+
+
+def test_a_file_system_that_hangs(hayate_command, tmp_path) -> None:
+    """The site on it gets 503; the others, healthz and SIGTERM do not notice."""
+    root = site.make(tmp_path)
+    hanging = tmp_path / "hanging"
+    (hanging / "files").mkdir(parents=True)
+    (hanging / "index.php").write_text("<?php echo 'unharmed';")
+    os.chmod(hanging, 0o755)
+    config = (
+        f'[[app]]\nname = "fine"\nroot = "{root}"\nworkers = 2\n'
+        f'[[app]]\nname = "hanging"\nroot = "{hanging}"\nhosts = ["hanging.test"]\nworkers = 1\n'
+    )
+    device = fuse_that_never_answers(hanging / "files")
+    try:
+        with Hayate(config=config) as server:
+
+            def hung(i: int) -> int:
+                headers = {"Host": "hanging.test"}
+                return requests.get(f"{server.url}/files/{i}.txt", headers=headers, timeout=60).status_code
+
+            def others_are_served() -> None:
+                for i in range(5):
+                    assert requests.get(f"{server.url}/ok.php?{i}", timeout=20).text == f"ok {i}"
+                    assert requests.get(f"{server.url}/plain.txt", timeout=20).status_code == 200
+                assert requests.post(f"{server.url}/count.php", data=b"x" * 100_000, timeout=20).text == "100000"
+
+            with concurrent.futures.ThreadPoolExecutor(30) as pool:
+                waiting = [pool.submit(hung, i) for i in range(30)]
+                others_are_served()
+                assert server.run("status").returncode == 0
+                assert {future.result() for future in waiting} == {503}
+            # Now it is known: nobody waits any more.
+            assert hung(31) == 503
+            others_are_served()
+            assert "does not answer" in server.log()
+    finally:
+        os.close(device)
+        subprocess.run(["umount", "-l", hanging / "files"], check=False)
+
+
+def test_at_the_limit_of_processes_files_and_uploads_go_on(hayate_command, tmp_path) -> None:
+    root = site.make(tmp_path)
+    (root / "large.bin").write_bytes(bytes(range(256)) * 2000)
+    with Hayate(root, workers=1) as server:
+        time.sleep(6)  # threads that idle may have ended by now, and new ones are not to be had
+        # No thread and no process more. Root is not bound by it, so a cgroup would be; a limit of the user's is the same to clone(2).
+        if os.geteuid() == 0:
+            limited = pids_cgroup(server)
+        else:
+            subprocess.run(["prlimit", "--pid", str(server.pid), "--nproc=1"], check=True)
+            limited = contextlib.nullcontext()
+        with limited:
+            def one(_: int) -> None:
+                assert requests.get(server.url + "/large.bin", timeout=20).content == bytes(range(256)) * 2000
+                assert requests.post(server.url + "/count.php", data=b"x" * 300_000, timeout=20).text == "300000"
+                assert requests.get(server.url + "/ok.php?on", timeout=20).text == "ok on"
+
+            with concurrent.futures.ThreadPoolExecutor(16) as pool:
+                assert list(pool.map(one, range(48))) == [None] * 48
+        assert "panic" not in server.log() and "fault of Hayate" not in server.log()
+
+
+@contextlib.contextmanager
+def pids_cgroup(server: Hayate) -> Iterator[None]:
+    """The front alone in a cgroup that allows it no further thread."""
+    for base in (pathlib.Path("/sys/fs/cgroup"), pathlib.Path("/sys/fs/cgroup/pids")):
+        if (base / "pids.max").exists() or "pids" in _read(base / "cgroup.controllers") or base.name == "pids":
+            break
+    group = base / f"hayate-test-{os.getpid()}"
+    try:
+        if "pids" in _read(base / "cgroup.controllers"):
+            (base / "cgroup.subtree_control").write_text("+pids")
+        group.mkdir()
+        (group / "cgroup.procs").write_text(str(server.pid))
+        (group / "pids.max").write_text("1")
+    except OSError as error:
+        pytest.skip(f"no cgroup for processes here: {error}")
+    try:
+        yield
+    finally:
+        (group / "pids.max").write_text("max")
+        (base / "cgroup.procs").write_text(str(server.pid))
+        group.rmdir()
+
+
+def _read(path: pathlib.Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_text()
+    return ""

@@ -8,12 +8,12 @@ use std::{
     time::Instant,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{
     access_log::{AccessLog, Line},
+    file_body::FileBody,
     metrics::SiteMetrics,
     promise::Promise,
     relay::Relay,
@@ -32,10 +32,7 @@ pub(crate) enum Kind {
     Full(Bytes),
     /// A script that is still answering.
     Script(Relay),
-    File {
-        file: tokio::fs::File,
-        left: u64,
-    },
+    File(FileBody),
 }
 
 /// The account of one request, closed when this is dropped: with the answer's body, or before there is one if the client left.
@@ -103,9 +100,6 @@ impl Drop for Finish {
     }
 }
 
-/// Bytes read from a file at one time.
-const BLOCK: usize = 64 << 10;
-
 impl http_body::Body for Body {
     type Data = Bytes;
     type Error = io::Error;
@@ -123,25 +117,7 @@ impl http_body::Body for Body {
                 (!bytes.is_empty()).then_some(Ok(bytes))
             }
             Kind::Script(relay) => ready!(relay.poll_next(cx)),
-            Kind::File { file, left } => {
-                if *left == 0 {
-                    None
-                } else {
-                    let mut block = BytesMut::zeroed(BLOCK.min(*left as usize));
-                    let mut buffer = ReadBuf::new(&mut block);
-                    match ready!(Pin::new(file).poll_read(cx, &mut buffer)) {
-                        Err(error) => Some(Err(error)),
-                        Ok(()) => match buffer.filled().len() {
-                            0 => Some(Err(io::ErrorKind::UnexpectedEof.into())),
-                            n => {
-                                *left -= n as u64;
-                                block.truncate(n);
-                                Some(Ok(block.freeze()))
-                            }
-                        },
-                    }
-                }
-            }
+            Kind::File(file) => ready!(file.poll_next(cx)),
         };
         let frame = match &mut this.promise {
             Some(promise) => ready!(promise.keep(frame, cx)),
@@ -164,7 +140,7 @@ impl http_body::Body for Body {
         match &self.kind {
             Kind::Empty => true,
             Kind::Full(bytes) => bytes.is_empty(),
-            Kind::File { left, .. } => *left == 0,
+            Kind::File(file) => file.left() == 0,
             Kind::Script(_) => false,
         }
     }
@@ -177,7 +153,7 @@ impl http_body::Body for Body {
         match &self.kind {
             Kind::Empty => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::File { left, .. } => SizeHint::with_exact(*left),
+            Kind::File(file) => SizeHint::with_exact(file.left()),
             Kind::Script(_) => SizeHint::default(),
         }
     }

@@ -162,7 +162,7 @@ impl Front {
 
     /// Looks for connections past their deadline, and lets the access log out; runs beside [`Front::serve`] as long as the front does.
     pub async fn watch(self: Arc<Self>) {
-        crate::temp::check().await;
+        self.temp.check().await;
         while caught(self.look_after()).await.is_err() {
             self.metrics.panicked();
         }

@@ -1,6 +1,8 @@
 //! Requests that a script answers: their way into the ring, and what becomes of those that get no answer.
 
-use std::{future::poll_fn, os::unix::ffi::OsStrExt, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{
+    future::poll_fn, io::ErrorKind, os::unix::ffi::OsStrExt, pin::pin, sync::Arc, task::Poll, time::Duration,
+};
 
 use hayate_ring::{Exchange, Failure, Field, HeadTooLarge, ResponseHead, Ring, Slot};
 use http::{HeaderValue, Method, Response, StatusCode, Version, header, request::Parts};
@@ -16,6 +18,7 @@ use crate::{
     site::{Backend, Site},
     state::State,
     target::Target,
+    temp::{Owner, TempSpace},
     translate::translate,
 };
 
@@ -31,6 +34,8 @@ pub(crate) struct Client<'a> {
     /// The target's path, decoded and normalised.
     pub(crate) path: &'a [u8],
     pub(crate) id: &'a str,
+    /// Where bodies wait, and how much of them may.
+    pub(crate) temp: (&'a Arc<TempSpace>, Owner),
 }
 
 /// Why there is no answer of the script's.
@@ -63,7 +68,7 @@ fn is_idempotent(method: &Method) -> bool {
 /// Runs a script. The tuple's second half is how long the request waited for a worker.
 pub(crate) async fn answer(
     settings: &Settings,
-    site: &Site,
+    site: &Arc<Site>,
     client: &Client<'_>,
     parts: &Parts,
     incoming: Incoming,
@@ -82,7 +87,9 @@ pub(crate) async fn answer(
     if limit != 0 && declared.is_some_and(|n| n > limit) {
         return Err(spoilt(BodyFailure::TooLarge));
     }
-    let mut pump = Pump::begin(incoming, &parts.method, state, limit, ring).await.map_err(spoilt)?;
+    let mut pump = Pump::begin(incoming, &parts.method, state, limit, ring, client.temp.0, client.temp.1)
+        .await
+        .map_err(spoilt)?;
     let mut again = *retry && is_idempotent(&parts.method);
     let mut moves = 3;
     let (exchange, head) = loop {
@@ -128,6 +135,14 @@ fn spoilt(failure: BodyFailure) -> NoAnswer {
     let (status, reason) = match failure {
         BodyFailure::TooLarge => (413, "the request's body is larger than body_size".into()),
         BodyFailure::Broken => (400, "the request's body broke off or is malformed".into()),
+        BodyFailure::Storage(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::QuotaExceeded | ErrorKind::StorageFull | ErrorKind::TimedOut
+            ) =>
+        {
+            (503, format!("the request's body cannot be kept in a temporary file: {error}"))
+        }
         BodyFailure::Storage(error) => {
             (500, format!("the request's body cannot be kept in a temporary file: {error}; see TMPDIR"))
         }
@@ -192,7 +207,7 @@ fn fill(
     slot.put(Field::Target, client.target.whole)?;
     slot.put(Field::Query, client.target.query.unwrap_or_default())?;
     slot.put(Field::Protocol, if parts.version == Version::HTTP_10 { b"HTTP/1.0" } else { b"HTTP/1.1" })?;
-    slot.put(Field::DocumentRoot, site.root.as_os_str().as_bytes())?;
+    slot.put(Field::DocumentRoot, site.place.path().as_os_str().as_bytes())?;
     slot.put(Field::ScriptFilename, script.file.as_os_str().as_bytes())?;
     slot.put(Field::ScriptName, &script.name)?;
     slot.put(Field::PathInfo, &script.path_info)?;

@@ -1,21 +1,26 @@
 //! Static files: validators, ranges, precompressed siblings.
 
 use std::{
-    fs::Metadata,
-    io::Read,
-    os::unix::fs::MetadataExt,
+    ffi::OsStr,
+    fs::File,
+    io,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
+use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Response, StatusCode,
     header::{self, HeaderName},
 };
-use tokio::io::AsyncSeekExt;
 
 use crate::{
     body::{Body, Kind},
     date,
+    disk::Place,
+    file_body::FileBody,
+    near::{Access, Meta, Miss},
 };
 
 /// Files up to this size are read at once; larger ones in blocks by another thread.
@@ -47,20 +52,28 @@ fn accepts(headers: &HeaderMap, coding: &str) -> bool {
     false
 }
 
-/// The precompressed sibling that the client takes, if there is one.
-fn packed(path: &Path, headers: &HeaderMap) -> Option<(PathBuf, Metadata, &'static str)> {
-    for (coding, ending) in [("br", ".br"), ("gzip", ".gz")] {
-        if accepts(headers, coding) {
-            let mut sibling = path.as_os_str().to_owned();
-            sibling.push(ending);
-            if let Ok(meta) = std::fs::metadata(&sibling)
-                && meta.is_file()
-            {
-                return Some((sibling.into(), meta, coding));
+/// The siblings of a file that hold it precompressed: which are there, and the one that the client takes.
+fn packed(path: &[u8], headers: &HeaderMap, files: &Access<'_>) -> Result<(bool, Option<Packed>), Miss> {
+    let (mut any, mut taken) = (false, None);
+    for (coding, ending) in [("br", &b".br"[..]), ("gzip", b".gz")] {
+        let sibling = [path, ending].concat();
+        match files.meta(&sibling) {
+            Ok(meta) if meta.is_file() => {
+                any = true;
+                if taken.is_none() && accepts(headers, coding) {
+                    taken = Some(Packed { sibling, coding });
+                }
             }
+            Err(Miss::Wait) => return Err(Miss::Wait),
+            _ => {}
         }
     }
-    None
+    Ok((any, taken))
+}
+
+struct Packed {
+    sibling: Vec<u8>,
+    coding: &'static str,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -99,51 +112,126 @@ fn range(value: &str, size: u64) -> Part {
     }
 }
 
-fn etag(meta: &Metadata) -> String {
-    format!("\"{:x}-{:x}\"", meta.mtime(), meta.len())
+fn etag(meta: &Meta) -> String {
+    format!("\"{:x}-{:x}\"", meta.modified, meta.len)
 }
 
 fn matches(list: &str, etag: &str) -> bool {
     list.trim() == "*" || list.split(',').any(|item| item.trim().trim_start_matches("W/") == etag)
 }
 
-/// Answers with a file. `meta` is the file's.
+/// Why there is no file to send.
+pub(crate) enum NoFile {
+    Status(StatusCode),
+    /// The file system does not answer.
+    Hangs(io::Error),
+}
+
+impl From<io::Error> for NoFile {
+    fn from(error: io::Error) -> NoFile {
+        NoFile::Hangs(error)
+    }
+}
+
+/// Answers with a file. `path` is inside of the place.
 pub(crate) async fn serve(
     method: &Method,
     headers: &HeaderMap,
-    path: &Path,
-    meta: Metadata,
-) -> Result<Response<Body>, StatusCode> {
+    place: &Arc<Place>,
+    path: Vec<u8>,
+) -> Result<Response<Body>, NoFile> {
     if !matches!(*method, Method::GET | Method::HEAD) {
         let mut response = Response::new(Body::new(Kind::Empty));
         *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return Ok(response);
     }
-    let mut response = Response::new(Body::new(Kind::Empty));
-    let out = response.headers_mut();
-    let unknown = HeaderValue::from_static("application/octet-stream");
-    out.insert(header::CONTENT_TYPE, content_type(path).unwrap_or(unknown));
-    let (file_path, meta, coding) = match packed(path, headers) {
-        Some((sibling, meta, coding)) => (sibling, meta, Some(coding)),
-        None => (path.to_owned(), meta, None),
+    let near = place.near().root(place.path());
+    let near = near.map(|root| prepare(method, headers, &path, &Access::Now(&root)));
+    let prepared = match near {
+        Some(Err(Miss::Wait)) | None => {
+            let (method, headers, root) = (method.clone(), headers.clone(), Arc::clone(place));
+            let waiting =
+                place.start(move || prepare(&method, &headers, &path, &Access::Waiting(root.path())));
+            waiting.await?
+        }
+        Some(prepared) => prepared,
     };
-    if let Some(coding) = coding {
-        out.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
+    finish(prepared, place)
+}
+
+/// Answers with a file that a path of the machine names, if `allowed` finds its real path fit.
+pub(crate) async fn serve_absolute(
+    method: &Method,
+    headers: &HeaderMap,
+    place: &Arc<Place>,
+    path: PathBuf,
+    allowed: impl Fn(&Path) -> bool + Send + 'static,
+) -> Result<Response<Body>, NoFile> {
+    let (method, headers) = (method.clone(), headers.clone());
+    let prepared = place.start(move || {
+        let real = std::fs::canonicalize(path).ok().filter(|path| allowed(path)).ok_or(Miss::NotThere)?;
+        prepare(&method, &headers, real.as_os_str().as_bytes(), &Access::Waiting(Path::new("/")))
+    });
+    finish(prepared.await?, place)
+}
+
+/// What is to be sent, before there is a way to send it.
+struct Prepared {
+    status: StatusCode,
+    headers: HeaderMap,
+    content: Content,
+}
+
+enum Content {
+    Empty,
+    Small(Bytes),
+    Large { file: File, from: u64, len: u64 },
+}
+
+fn finish(prepared: Result<Prepared, Miss>, place: &Arc<Place>) -> Result<Response<Body>, NoFile> {
+    let prepared = prepared.map_err(|miss| {
+        NoFile::Status(match miss {
+            Miss::NotThere => StatusCode::NOT_FOUND,
+            Miss::Forbidden => StatusCode::FORBIDDEN,
+            Miss::Failed | Miss::Wait => StatusCode::INTERNAL_SERVER_ERROR,
+        })
+    })?;
+    if prepared.status == StatusCode::PRECONDITION_FAILED {
+        return Err(NoFile::Status(prepared.status));
     }
-    if coding.is_some() || has_packed(path) {
+    let kind = match prepared.content {
+        Content::Empty => Kind::Empty,
+        Content::Small(bytes) => Kind::Full(bytes),
+        Content::Large { file, from, len } => Kind::File(FileBody::new(file, from, len, Arc::clone(place))),
+    };
+    let mut response = Response::new(Body::new(kind));
+    *response.status_mut() = prepared.status;
+    *response.headers_mut() = prepared.headers;
+    Ok(response)
+}
+
+fn prepare(method: &Method, headers: &HeaderMap, path: &[u8], files: &Access<'_>) -> Result<Prepared, Miss> {
+    let mut out = HeaderMap::new();
+    let answer = |status, headers, content| Ok(Prepared { status, headers, content });
+    let (any_packed, packed) = packed(path, headers, files)?;
+    let (file, meta) = files.open(packed.as_ref().map_or(path, |packed| &packed.sibling))?;
+    if let Some(packed) = &packed {
+        out.insert(header::CONTENT_ENCODING, HeaderValue::from_static(packed.coding));
+    }
+    if any_packed {
+        // Another client could get another one: caches must know.
         out.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     }
-    let modified = meta.mtime();
-    let (tag, date) = (etag(&meta), date::http(modified));
+    let (tag, date) = (etag(&meta), date::http(meta.modified));
     let insert = |out: &mut HeaderMap, name: HeaderName, value: String| {
         if let Ok(value) = HeaderValue::try_from(value) {
             out.insert(name, value);
         }
     };
-    insert(out, header::ETAG, tag.clone());
+    insert(&mut out, header::ETAG, tag.clone());
     if let Some(date) = &date {
-        insert(out, header::LAST_MODIFIED, date.clone());
+        insert(&mut out, header::LAST_MODIFIED, date.clone());
     }
 
     let text = |name: HeaderName| headers.get(name).and_then(|v| v.to_str().ok());
@@ -151,74 +239,53 @@ pub(crate) async fn serve(
     // RFC 9110, 13.2.2: first whether the client's idea of the file still holds, then whether it has it already.
     let stale = match text(header::IF_MATCH) {
         Some(list) => !matches(list, &tag),
-        None => since(header::IF_UNMODIFIED_SINCE).is_some_and(|since| modified > since),
+        None => since(header::IF_UNMODIFIED_SINCE).is_some_and(|since| meta.modified > since),
     };
     if stale {
-        return Err(StatusCode::PRECONDITION_FAILED);
+        return answer(StatusCode::PRECONDITION_FAILED, out, Content::Empty);
     }
     let unchanged = match text(header::IF_NONE_MATCH) {
         Some(list) => matches(list, &tag),
-        None => since(header::IF_MODIFIED_SINCE).is_some_and(|since| modified <= since),
+        None => since(header::IF_MODIFIED_SINCE).is_some_and(|since| meta.modified <= since),
     };
     if unchanged {
-        out.remove(header::CONTENT_TYPE);
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-        return Ok(response);
+        return answer(StatusCode::NOT_MODIFIED, out, Content::Empty);
     }
-    let size = meta.len();
+    let size = meta.len;
     out.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     let fresh = text(header::IF_RANGE).is_none_or(|v| v == tag || Some(v) == date.as_deref());
     let part = match text(header::RANGE) {
         Some(value) if fresh => range(value, size),
         _ => Part::Whole,
     };
+    let mut status = StatusCode::OK;
     let (from, len) = match part {
         Part::Whole => (0, size),
         Part::From(from, len) => {
-            insert(out, header::CONTENT_RANGE, format!("bytes {from}-{}/{size}", from + len - 1));
-            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            let last = from.saturating_add(len).saturating_sub(1);
+            insert(&mut out, header::CONTENT_RANGE, format!("bytes {from}-{last}/{size}"));
+            status = StatusCode::PARTIAL_CONTENT;
             (from, len)
         }
         Part::None => {
-            insert(out, header::CONTENT_RANGE, format!("bytes */{size}"));
-            out.remove(header::CONTENT_TYPE);
-            *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
-            return Ok(response);
+            insert(&mut out, header::CONTENT_RANGE, format!("bytes */{size}"));
+            return answer(StatusCode::RANGE_NOT_SATISFIABLE, out, Content::Empty);
         }
     };
-    let refused = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => StatusCode::FORBIDDEN,
-        std::io::ErrorKind::NotFound => StatusCode::NOT_FOUND,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    let kind = if method == Method::HEAD {
-        insert(response.headers_mut(), header::CONTENT_LENGTH, len.to_string());
-        Kind::Empty
+    let unknown = HeaderValue::from_static("application/octet-stream");
+    out.insert(header::CONTENT_TYPE, content_type(Path::new(OsStr::from_bytes(path))).unwrap_or(unknown));
+    let content = if method == Method::HEAD {
+        insert(&mut out, header::CONTENT_LENGTH, len.to_string());
+        Content::Empty
     } else if size <= SMALL {
-        let mut all = Vec::with_capacity(size as usize);
-        std::fs::File::open(&file_path).and_then(|f| f.take(size).read_to_end(&mut all)).map_err(refused)?;
-        let all = bytes::Bytes::from(all);
-        let end = (from + len).min(all.len() as u64);
-        Kind::Full(all.slice(from.min(end) as usize..end as usize))
+        let all = Bytes::from(files.read(&file, size as usize)?);
+        // It may have become shorter since.
+        let end = from.saturating_add(len).min(all.len() as u64);
+        Content::Small(all.slice(from.min(end) as usize..end as usize))
     } else {
-        let mut file = tokio::fs::File::open(&file_path).await.map_err(refused)?;
-        file.set_max_buf_size(SMALL as usize);
-        if from > 0 {
-            file.seek(std::io::SeekFrom::Start(from)).await.map_err(refused)?;
-        }
-        Kind::File { file, left: len }
+        Content::Large { file, from, len }
     };
-    *response.body_mut() = Body::new(kind);
-    Ok(response)
-}
-
-/// Whether another client could get a packed sibling: then caches must know.
-fn has_packed(path: &Path) -> bool {
-    [".br", ".gz"].iter().any(|ending| {
-        let mut sibling = path.as_os_str().to_owned();
-        sibling.push(ending);
-        std::fs::metadata(&sibling).is_ok_and(|m| m.is_file())
-    })
+    answer(status, out, content)
 }
 
 #[cfg(test)]

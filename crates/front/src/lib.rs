@@ -13,7 +13,9 @@ mod access_log;
 mod body;
 mod connection;
 mod date;
+mod disk;
 mod dynamic;
+mod file_body;
 mod files;
 mod forwarded;
 mod framing;
@@ -23,6 +25,7 @@ mod host;
 mod listen;
 mod log_writer;
 mod metrics;
+mod near;
 mod pages;
 mod panics;
 mod promise;
@@ -50,6 +53,7 @@ use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 
 pub use access_log::{AccessLog, Format};
+pub use disk::{Disk, Place};
 pub use listen::{ListenAddr, Listener};
 pub use log_writer::LogWriter;
 pub use metrics::{Metrics, SiteMetrics};
@@ -90,6 +94,11 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// While the client takes no byte of the answer.
     pub write_timeout: Duration,
+    /// Bytes of all temporary files together, in which bodies of slow clients wait; above, uploads get 503, and a slow reader whose worker
+    /// others wait for is cut off. 0: no limit.
+    pub temp_size: u64,
+    /// The same for the files of one client: an IPv4 address, or 64 bits of an IPv6 address. 0: no limit.
+    pub temp_size_per_client: u64,
     /// Connections at one time, on all listeners together; further ones wait in the listeners' backlogs.
     pub connections: usize,
 }
@@ -129,6 +138,8 @@ impl Default for Limits {
             idle_timeout: Duration::from_secs(75),
             body_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(60),
+            temp_size: 4 << 30,
+            temp_size_per_client: 1 << 30,
             connections: 16384,
         }
     }
@@ -144,6 +155,8 @@ pub struct Front {
     /// Access logs that a reload has replaced and that requests still write to.
     former_logs: Mutex<Vec<AccessLog>>,
     metrics: Arc<Metrics>,
+    disk: Disk,
+    temp: Arc<temp::TempSpace>,
     connections: connection::Connections,
     /// `None` once the front drains.
     graceful: Mutex<Option<hyper_util::server::graceful::GracefulShutdown>>,
@@ -153,7 +166,7 @@ pub struct Front {
 
 impl Front {
     /// Serves nothing until [`Front::serve`] is called.
-    pub fn new(settings: Settings, routes: Routes, metrics: Arc<Metrics>) -> Arc<Front> {
+    pub fn new(settings: Settings, routes: Routes, metrics: Arc<Metrics>, disk: Disk) -> Arc<Front> {
         let mut seed = [0; 4];
         // The ids only need to differ between runs; without randomness they would still differ within one.
         let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
@@ -162,6 +175,8 @@ impl Front {
             routes: ArcSwap::from_pointee(routes),
             former_logs: Mutex::default(),
             metrics,
+            temp: temp::TempSpace::new(&disk),
+            disk,
             connections: connection::Connections::default(),
             graceful: Mutex::new(Some(hyper_util::server::graceful::GracefulShutdown::new())),
             request_prefix: u32::from_ne_bytes(seed),
@@ -184,6 +199,11 @@ impl Front {
     /// The routes in force.
     pub fn routes(&self) -> Arc<Routes> {
         self.routes.load_full()
+    }
+
+    /// The threads for files; [`Site::place`] is from here.
+    pub fn disk(&self) -> &Disk {
+        &self.disk
     }
 
     /// What was counted so far.

@@ -21,13 +21,15 @@ use tokio::task::AbortHandle;
 
 use crate::{
     request_body::Pump,
-    temp::{Reading, TempFile},
+    temp::{Owner, Reading, TempFile, TempSpace},
 };
 
 /// Bytes of one answer that may wait in memory.
 const MEMORY: usize = 128 << 10;
 /// Bytes of one answer that may go through its temporary file, as nginx limits it.
 const FILE: u64 = 1 << 30;
+/// Bytes that are written to the file at one time, if as many are there.
+const BLOCK: usize = 64 << 10;
 /// Pieces smaller than this are put together.
 const PIECE: usize = 16 << 10;
 /// How often a worker that waits for its client is asked whether others need it.
@@ -94,9 +96,16 @@ fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
 }
 
 impl Relay {
-    pub(crate) fn start(ring: Arc<Ring>, exchange: Exchange, pump: Option<Pump>) -> Relay {
+    pub(crate) fn start(
+        ring: Arc<Ring>,
+        exchange: Exchange,
+        pump: Option<Pump>,
+        temp: (&Arc<TempSpace>, Owner),
+    ) -> Relay {
         let waiting = Arc::default();
-        let script = Script { ring, exchange, pump, waiting: Arc::clone(&waiting), written: 0 };
+        let temp = (Arc::clone(temp.0), temp.1);
+        let script =
+            Script { ring, exchange, pump, waiting: Arc::clone(&waiting), temp, written: 0, end: None };
         Relay { waiting, reading: None, task: tokio::spawn(script.run()).abort_handle() }
     }
 
@@ -104,7 +113,7 @@ impl Relay {
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {
             if let Some(reading) = &mut self.reading {
-                let read = ready!(Pin::new(reading).poll(cx)).unwrap_or_else(|e| Err(io::Error::other(e)));
+                let read = ready!(Pin::new(reading).poll(cx)).and_then(|read| read);
                 self.reading = None;
                 return Poll::Ready(Some(read));
             }
@@ -121,7 +130,9 @@ impl Relay {
                     return Poll::Ready(Some(Ok(bytes)));
                 }
                 Some(Piece::File { at, len }) => {
-                    let file = waiting.file.as_ref().expect("it has pieces");
+                    let Some(file) = &waiting.file else {
+                        return Poll::Ready(Some(Err(io::Error::other("the temporary file is gone"))));
+                    };
                     let (n, reading) = file.read(*at, *len);
                     (*at, *len) = (*at + n, *len - n);
                     if *len == 0 {
@@ -156,8 +167,11 @@ struct Script {
     exchange: Exchange,
     pump: Option<Pump>,
     waiting: Arc<Mutex<Waiting>>,
-    /// Bytes in the temporary file; [`FILE`] when no more may come.
+    temp: (Arc<TempSpace>, Owner),
+    /// Bytes in the temporary file.
     written: u64,
+    /// The ring's last word, if it was heard before its turn.
+    end: Option<Option<io::Result<Bytes>>>,
 }
 
 /// However the task ends, whoever reads learns of it.
@@ -174,7 +188,15 @@ impl Script {
                 None => break Ok(()),
                 Some(Err(error)) => break Err(error),
                 Some(Ok(bytes)) if self.has_room().await => lock(&self.waiting).put(bytes),
-                Some(Ok(bytes)) => self.put_in_file(bytes).await,
+                Some(Ok(bytes)) => {
+                    if let Err(error) = self.put_in_file(bytes).await {
+                        tracing::error!(
+                            "a slow client was cut off, for others wait for its worker and its answer cannot be kept: {error}; see \
+                             TMPDIR, and temp_size in [limits]"
+                        );
+                        break Err(error);
+                    }
+                }
             }
         };
         self.ends(end);
@@ -187,6 +209,9 @@ impl Script {
     }
 
     fn poll_ring(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if let Some(end) = self.end.take() {
+            return Poll::Ready(end);
+        }
         if let Some(pump) = &mut self.pump
             && pump.poll(cx, &mut self.exchange).is_ready()
         {
@@ -218,32 +243,31 @@ impl Script {
         }
     }
 
-    async fn put_in_file(&mut self, bytes: Bytes) {
-        let n = bytes.len() as u64;
-        match self.write(bytes.clone()).await {
-            Ok(()) => {
-                lock(&self.waiting).put_in_file(self.written, n);
-                self.written += n;
-            }
-            Err(error) => {
-                tracing::error!(
-                    "a temporary file cannot be written, so that a worker has to wait for a slow client: {error}; see TMPDIR"
-                );
-                self.written = FILE;
-                lock(&self.waiting).put(bytes);
+    async fn put_in_file(&mut self, bytes: Bytes) -> io::Result<()> {
+        // What is there already goes with it: a script may write a byte at a time, and each write is handed to another thread.
+        let mut gathered = BytesMut::from(bytes);
+        while gathered.len() < BLOCK {
+            match poll_fn(|cx| Poll::Ready(self.poll_ring(cx))).await {
+                Poll::Ready(Some(Ok(more))) => gathered.extend_from_slice(&more),
+                Poll::Ready(end) => {
+                    self.end = Some(end);
+                    break;
+                }
+                Poll::Pending => break,
             }
         }
-    }
-
-    async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
+        let n = gathered.len() as u64;
         let file = lock(&self.waiting).file.clone();
         let file = match file {
             Some(file) => file,
             None => {
-                let file = TempFile::create().await?;
+                let file = self.temp.0.create(self.temp.1).await?;
                 lock(&self.waiting).file.insert(file).clone()
             }
         };
-        file.write(bytes, self.written).await
+        file.write(gathered.freeze(), self.written).await?;
+        lock(&self.waiting).put_in_file(self.written, n);
+        self.written += n;
+        Ok(())
     }
 }

@@ -13,7 +13,8 @@ use crate::{
     connection::Peer,
     date,
     dynamic::{self, Client, NoAnswer},
-    files, forwarded,
+    files::{self, NoFile},
+    forwarded,
     framing::Refusal,
     guard::REFUSED,
     host::Host,
@@ -22,6 +23,7 @@ use crate::{
     site::Site,
     state::{State, Unfinished},
     target::Target,
+    temp::Owner,
     translate,
 };
 
@@ -81,9 +83,14 @@ impl Front {
             target,
             path: path.as_deref().unwrap_or_default(),
             id: &id,
+            temp: (
+                &self.temp,
+                Owner::new(said.client.map(|client| client.addr).or(peer.ip), &settings.limits),
+            ),
         };
         let log = settings.access_log.is_on();
-        let log = log.then(|| (settings.access_log.clone(), Box::new(line(&parts, &client, site))));
+        let log = log
+            .then(|| (settings.access_log.clone(), Box::new(line(&parts, &client, site.map(Arc::as_ref)))));
         let metrics = site.map(|site| Arc::clone(&site.metrics));
         let mut finish = Finish::new(started, Arc::clone(&state), metrics, log);
         let result = match (&path, site) {
@@ -100,7 +107,7 @@ impl Front {
             if none.close {
                 state.linger_at_end();
             }
-            failed(&settings, &client, &parts, site, none)
+            failed(&settings, &client, &parts, site.map(Arc::as_ref), none)
         });
         response.headers_mut().entry(header::SERVER).or_insert(HeaderValue::from_static("hayate"));
         response.headers_mut().entry(header::DATE).or_insert_with(date::header);
@@ -113,7 +120,7 @@ impl Front {
     async fn dispatch(
         &self,
         settings: &Settings,
-        site: &Site,
+        site: &Arc<Site>,
         client: &Client<'_>,
         parts: &http::request::Parts,
         incoming: Incoming,
@@ -126,7 +133,11 @@ impl Front {
             response.headers_mut().insert(header::ALLOW, offered);
             return Ok(response);
         }
-        match route::resolve(site, client.path) {
+        let hangs = |error: std::io::Error| {
+            let reason = format!("{}: {error}", site.place.path().display());
+            NoAnswer { retry_after: true, ..refusal(StatusCode::SERVICE_UNAVAILABLE, &reason) }
+        };
+        match route::resolve(site, client.path).await.map_err(hangs)? {
             Found::Script(script) => {
                 let (response, waited) =
                     dynamic::answer(settings, site, client, parts, incoming, &script, state).await?;
@@ -135,9 +146,13 @@ impl Front {
                 }
                 Ok(response)
             }
-            Found::File(path, meta) => files::serve(&parts.method, &parts.headers, &path, meta)
-                .await
-                .map_err(|status| refusal(status, "the file cannot be read")),
+            Found::File(path) => {
+                let served = files::serve(&parts.method, &parts.headers, &site.place, path).await;
+                served.map_err(|no_file| match no_file {
+                    NoFile::Status(status) => refusal(status, "the file cannot be read"),
+                    NoFile::Hangs(error) => hangs(error),
+                })
+            }
             Found::AddSlash => {
                 let location = route::with_slash(client.path, client.target.query);
                 let mut response = Response::new(Body::new(Kind::Empty));

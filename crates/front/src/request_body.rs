@@ -20,7 +20,7 @@ use hyper::body::Incoming;
 
 use crate::{
     state::State,
-    temp::{Reading, TempFile},
+    temp::{Owner, Reading, TempFile, TempSpace},
 };
 
 /// Bodies up to this size, in bytes, wait for their end in memory.
@@ -99,7 +99,7 @@ impl Client {
     }
 
     /// Waits for the body's end.
-    async fn whole(mut self) -> Result<Source, BodyFailure> {
+    async fn whole(mut self, space: &Arc<TempSpace>, owner: Owner) -> Result<Source, BodyFailure> {
         let Some(first) = self.next().await.transpose()? else { return Ok(Source::Memory(Bytes::new())) };
         if self.incoming.is_end_stream() {
             return Ok(Source::Memory(first));
@@ -112,15 +112,22 @@ impl Client {
                 None => return Ok(Source::Memory(gathered.freeze())),
             }
         }
-        let file = TempFile::create().await.map_err(BodyFailure::Storage)?;
-        let (mut piece, mut len) = (gathered.freeze(), 0);
+        let file = space.create(owner).await.map_err(BodyFailure::Storage)?;
+        let mut len = 0;
         loop {
+            let piece = gathered.split().freeze();
             let size = piece.len() as u64;
             file.write(piece, len).await.map_err(BodyFailure::Storage)?;
             len += size;
-            match self.next().await.transpose()? {
-                Some(more) => piece = more,
-                None => return Ok(Source::File { file, len, at: 0, reading: None }),
+            // One write for many pieces: each is handed to another thread.
+            while gathered.len() <= MEMORY {
+                match self.next().await.transpose()? {
+                    Some(more) => gathered.extend_from_slice(&more),
+                    None if gathered.is_empty() => {
+                        return Ok(Source::File { file, len, at: 0, reading: None });
+                    }
+                    None => break,
+                }
             }
         }
     }
@@ -135,6 +142,8 @@ impl Pump {
         state: &Arc<State>,
         limit: u64,
         ring: &Arc<Ring>,
+        space: &Arc<TempSpace>,
+        owner: Owner,
     ) -> Result<Option<Pump>, BodyFailure> {
         if incoming.is_end_stream() {
             return Ok(None);
@@ -146,7 +155,7 @@ impl Pump {
         }
         let source = match client.open {
             Some(_) => Source::Client(client),
-            None => pin!(client.whole()).await?,
+            None => pin!(client.whole(space, owner)).await?,
         };
         state.serving();
         Ok(Some(Pump { source, pending: Bytes::new(), done: false }))
@@ -194,7 +203,7 @@ impl Pump {
                     *at += n;
                     read
                 });
-                let result = ready!(Pin::new(read).poll(cx)).unwrap_or_else(|e| Err(io::Error::other(e)));
+                let result = ready!(Pin::new(read).poll(cx)).and_then(|read| read);
                 *reading = None;
                 Poll::Ready(Some(result.map_err(BodyFailure::Storage)))
             }

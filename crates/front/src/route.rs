@@ -3,18 +3,14 @@
 //! It promises that nothing outside the document root is named by a path (symbolic links inside the root are followed, as
 //! nginx does by default), that dotfiles and PHP source are never served, and that only a file whose own name ends in `.php` is
 //! executed. Scripts that were found are remembered until the end of the second, which saves the busiest requests their system calls.
+//! Nothing here waits for a disk; see [`crate::near`].
 
-use std::{
-    ffi::OsStr,
-    fs::{self, Metadata},
-    os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{io, path::PathBuf, sync::Arc};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use crate::{
+    near::{Access, Miss, below},
     site::{Inside, Site},
     state::seconds,
 };
@@ -31,11 +27,12 @@ pub struct Script {
 }
 
 impl Site {
-    /// The script that answers a request target, path and query, now; `None` when a file does, or nothing.
+    /// The script that answers a request target, path and query, now; `None` when a file does, or nothing. It may wait for the disk: not
+    /// for requests.
     pub fn script(&self, target: &str) -> Option<Script> {
         let path = target.split('?').next().unwrap_or_default();
-        match look(self, &normalise(path.as_bytes())?) {
-            Found::Script(script) => Some(Script::clone(&script)),
+        match look(self, &normalise(path.as_bytes())?, &Access::Waiting(self.place.path())) {
+            Ok(Found::Script(script)) => Some(Script::clone(&script)),
             _ => None,
         }
     }
@@ -44,7 +41,8 @@ impl Site {
 /// What answers a path.
 #[derive(Debug)]
 pub(crate) enum Found {
-    File(PathBuf, Metadata),
+    /// Its path inside of the site's root.
+    File(Vec<u8>),
     Script(Arc<Script>),
     /// A directory named without its slash.
     AddSlash,
@@ -144,14 +142,8 @@ fn is_source(name: &[u8]) -> bool {
         || matches!(extension, b"phtml" | b"pht" | b"phar" | b"phps" | b"inc")
 }
 
-fn below(root: &Path, path: &[u8]) -> PathBuf {
-    // Component by component: what is no absolute path would else name a neighbour of the root.
-    let slashes = path.iter().take_while(|b| **b == b'/').count();
-    root.join(OsStr::from_bytes(path.get(slashes..).unwrap_or_default()))
-}
-
-/// `path` is normalised. There is nothing in this site for the path of another.
-pub(crate) fn resolve(site: &Site, path: &[u8]) -> Found {
+/// `path` is normalised. There is nothing in this site for the path of another. An error: the file system does not answer.
+pub(crate) async fn resolve(site: &Arc<Site>, path: &[u8]) -> io::Result<Found> {
     let now = seconds();
     {
         let mut found = site.found.lock();
@@ -159,32 +151,54 @@ pub(crate) fn resolve(site: &Site, path: &[u8]) -> Found {
             found.0 = now;
             found.1.clear();
         } else if let Some(script) = found.1.get(path) {
-            return Found::Script(Arc::clone(script));
+            return Ok(Found::Script(Arc::clone(script)));
         }
     }
-    let target = look(site, path);
+    let place = &site.place;
+    let near = place.near().root(place.path()).map(|root| look(site, path, &Access::Now(&root)));
+    let target = match near {
+        Some(Ok(found)) => found,
+        Some(Err(Wait)) | None => {
+            let (of_thread, owned) = (Arc::clone(site), path.to_vec());
+            let looked = place.start(move || {
+                let place = &of_thread.place;
+                place.near().learn(place.path());
+                look(&of_thread, &owned, &Access::Waiting(place.path()))
+            });
+            looked.await?.unwrap_or(Found::Nothing)
+        }
+    };
     if let Found::Script(script) = &target {
         let mut found = site.found.lock();
         if found.1.len() < 1024 {
             found.1.insert(path.to_vec(), Arc::clone(script));
         }
     }
-    target
+    Ok(target)
 }
 
-fn look(site: &Site, path: &[u8]) -> Found {
-    let Some(inside) = site.inside(path).map(Inside::as_bytes) else { return Found::Nothing };
+/// Only somebody who may wait can say.
+struct Wait;
+
+fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Wait> {
+    let Some(inside) = site.inside(path).map(Inside::as_bytes) else { return Ok(Found::Nothing) };
     let prefix = site.prefix();
     if hidden(inside) {
-        return Found::Nothing;
+        return Ok(Found::Nothing);
     }
     if inside.is_empty() {
-        return Found::AddSlash;
+        return Ok(Found::AddSlash);
     }
+    let root = site.place.path();
     let script = |at: &[u8], path_info: &[u8]| {
-        let file = below(&site.root, at);
+        let file = below(root, at);
         let name = [prefix, at].concat();
-        Found::Script(Arc::new(Script { file, name, path_info: path_info.to_vec() }))
+        Ok(Found::Script(Arc::new(Script { file, name, path_info: path_info.to_vec() })))
+    };
+    let meta = |at: &[u8]| match files.meta(at) {
+        Ok(meta) => Ok(Some(meta)),
+        Err(Miss::Wait) => Err(Wait),
+        Err(_) => Ok(None),
     };
     // The first part of the path that is a script, and what follows it.
     for at in memchr::memmem::find_iter(inside, b".php") {
@@ -192,42 +206,38 @@ fn look(site: &Site, path: &[u8]) -> Found {
         if !matches!(after.first(), None | Some(b'/')) {
             continue;
         }
-        match fs::metadata(below(&site.root, before)) {
-            Ok(meta) if meta.is_file() => return script(before, after),
-            Ok(meta) if meta.is_dir() => continue,
-            _ => return Found::Nothing,
+        match meta(before)? {
+            Some(meta) if meta.is_file() => return script(before, after),
+            Some(meta) if meta.is_dir() => continue,
+            _ => return Ok(Found::Nothing),
         }
     }
     let name = inside.rsplit(|b| *b == b'/').next().unwrap_or_default();
-    let file = below(&site.root, inside);
-    match fs::metadata(&file) {
-        Ok(meta) if meta.is_dir() => {
+    match meta(inside)? {
+        Some(dir) if dir.is_dir() => {
             if inside.last() != Some(&b'/') {
-                return Found::AddSlash;
+                return Ok(Found::AddSlash);
             }
             for index in &site.index {
                 let at = [inside, index.as_bytes()].concat();
-                let file = below(&site.root, &at);
-                match fs::metadata(&file) {
-                    Ok(meta) if meta.is_file() && index.ends_with(".php") => return script(&at, b""),
-                    Ok(meta) if meta.is_file() && !is_source(index.as_bytes()) => {
-                        return Found::File(file, meta);
-                    }
-                    _ => {}
+                let is_file = meta(&at)?.is_some_and(|meta| meta.is_file());
+                if is_file && index.ends_with(".php") {
+                    return script(&at, b"");
+                }
+                if is_file && !is_source(index.as_bytes()) {
+                    return Ok(Found::File(at));
                 }
             }
         }
-        Ok(meta) if meta.is_file() && name.last() != Some(&b'/') => {
-            if is_source(name) {
-                return Found::Nothing;
-            }
-            return Found::File(file, meta);
+        // A name that ends in a slash is none of a file.
+        Some(meta) if meta.is_file() && !name.is_empty() => {
+            return Ok(if is_source(name) { Found::Nothing } else { Found::File(inside.to_vec()) });
         }
         _ => {}
     }
     match &site.front_controller {
         Some(controller) => script(&[b"/", controller.as_bytes()].concat(), b""),
-        None => Found::Nothing,
+        None => Ok(Found::Nothing),
     }
 }
 

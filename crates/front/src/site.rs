@@ -5,13 +5,13 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 use hayate_ring::Ring;
 use parking_lot::Mutex;
 
-use crate::{host::Host, metrics::SiteMetrics, route::Script};
+use crate::{disk::Place, host::Host, metrics::SiteMetrics, route::Script};
 
 /// The sites in force; replaced as a whole.
 #[derive(Default)]
 pub struct Routes {
     /// In no particular order.
-    pub sites: Vec<Site>,
+    pub sites: Vec<Arc<Site>>,
 }
 
 /// One application as the front sees it.
@@ -22,8 +22,8 @@ pub struct Site {
     pub hosts: Vec<HostPattern>,
     /// Path prefix, "/" or like "/blog" (no slash at its end).
     pub path: String,
-    /// Document root: absolute, symbolic links resolved.
-    pub root: PathBuf,
+    /// Document root: absolute, symbolic links resolved. From [`crate::Disk::place`].
+    pub place: Arc<Place>,
     /// Names tried in a directory, in order.
     pub index: Vec<String>,
     /// Script below the root that answers what no file answers.
@@ -138,7 +138,7 @@ impl Site {
 impl Routes {
     /// The site for a host (without port) and a normalised path: an exact name before a wildcard before any, then the
     /// longest prefix.
-    pub(crate) fn pick(&self, host: &str, path: &[u8]) -> Option<&Site> {
+    pub(crate) fn pick(&self, host: &str, path: &[u8]) -> Option<&Arc<Site>> {
         if let [only] = &self.sites[..]
             && only.hosts.is_empty()
             && only.path == "/"
@@ -154,19 +154,24 @@ impl Routes {
 mod tests {
     use super::*;
 
-    fn site(name: &str, hosts: &[&str], path: &str) -> Site {
-        Site {
+    fn place() -> Arc<Place> {
+        static DISK: std::sync::OnceLock<crate::Disk> = std::sync::OnceLock::new();
+        DISK.get_or_init(|| crate::Disk::start().unwrap()).place("/".as_ref())
+    }
+
+    fn site(name: &str, hosts: &[&str], path: &str) -> Arc<Site> {
+        Arc::new(Site {
             name: name.into(),
             hosts: hosts.iter().map(|h| HostPattern::parse(h).unwrap()).collect(),
             path: path.into(),
-            root: "/".into(),
+            place: place(),
             index: vec![],
             front_controller: None,
             sendfile_roots: None,
             backend: Backend::Static,
             metrics: Arc::default(),
             found: Lately::default(),
-        }
+        })
     }
 
     #[test]

@@ -1,52 +1,195 @@
 //! Temporary files for bodies whose client is slower than PHP. They have no name: whatever happens, nothing of them stays behind. All
-//! work on them is done by the runtime's other threads.
+//! work on them is done by [`crate::disk`]'s threads, and there is a limit on what they hold: in all, and for each client.
 
-use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};
+use std::{
+    collections::HashMap,
+    fs::File,
+    io,
+    net::{IpAddr, Ipv6Addr},
+    os::unix::fs::FileExt,
+    sync::Arc,
+};
 
 use bytes::Bytes;
-use tokio::task::{JoinHandle, spawn_blocking};
+use parking_lot::Mutex;
+
+use crate::{
+    Limits,
+    disk::{Disk, Place, Running},
+};
 
 /// Bytes read at one time.
 const BLOCK: u64 = 64 << 10;
 
-/// Says so when no temporary file can be made: at the start, and not only with the first large upload.
-pub(crate) async fn check() {
-    if let Err(error) = TempFile::create().await {
-        tracing::error!(
-            "no temporary file can be made in {}: {error}. Uploads above {} KB will be answered with 500; name a directory by TMPDIR",
-            std::env::temp_dir().display(),
-            crate::request_body::MEMORY >> 10
-        );
+/// The directory that TMPDIR names, else /tmp, and how much of it is used.
+pub(crate) struct TempSpace {
+    place: Arc<Place>,
+    used: Mutex<Used>,
+}
+
+#[derive(Default)]
+struct Used {
+    all: u64,
+    by_client: HashMap<IpAddr, u64>,
+}
+
+/// For whom a file is kept, and how much may be kept: bytes, 0 for no limit.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner {
+    client: Option<IpAddr>,
+    all: u64,
+    per_client: u64,
+}
+
+impl Owner {
+    /// `client`: `None` for one without an address, who is limited by what all may use.
+    pub(crate) fn new(client: Option<IpAddr>, limits: &Limits) -> Owner {
+        // Whoever has one address of IPv6 has the 2^64 beside it.
+        let client = client.map(|addr| match addr {
+            IpAddr::V6(addr) => IpAddr::V6(Ipv6Addr::from_bits(addr.to_bits() & !u128::from(u64::MAX))),
+            v4 => v4,
+        });
+        Owner { client, all: limits.temp_size, per_client: limits.temp_size_per_client }
     }
 }
 
-/// A file without a name, in the directory that TMPDIR names, else /tmp.
-#[derive(Clone)]
-pub(crate) struct TempFile(Arc<File>);
-
-/// A read that is going on.
-pub(crate) type Reading = JoinHandle<io::Result<Bytes>>;
-
-impl TempFile {
-    pub(crate) async fn create() -> io::Result<TempFile> {
-        let file = spawn_blocking(tempfile::tempfile).await.map_err(io::Error::other)?;
-        Ok(TempFile(Arc::new(file?)))
+impl TempSpace {
+    pub(crate) fn new(disk: &Disk) -> Arc<TempSpace> {
+        Arc::new(TempSpace { place: disk.place(&std::env::temp_dir()), used: Mutex::default() })
     }
 
-    /// Writes all of `bytes` at the offset `at`.
+    /// Says so when no temporary file can be made: at the start, and not only with the first large upload.
+    pub(crate) async fn check(&self) {
+        if let Err(error) = self.make().await {
+            tracing::error!(
+                "no temporary file can be made in {}: {error}. Uploads above {} KB will be answered with 500; name a directory by TMPDIR",
+                self.place.path().display(),
+                crate::request_body::MEMORY >> 10
+            );
+        }
+    }
+
+    async fn make(&self) -> io::Result<File> {
+        let path = self.place.path().to_owned();
+        self.place.start(move || tempfile::tempfile_in(path)).await?
+    }
+
+    /// Makes an empty file.
+    pub(crate) async fn create(self: &Arc<Self>, owner: Owner) -> io::Result<TempFile> {
+        let file = self.make().await?;
+        Ok(TempFile(Arc::new(Inner { file, space: Arc::clone(self), owner, len: Mutex::new(0) })))
+    }
+
+    fn take(&self, owner: &Owner, bytes: u64) -> io::Result<()> {
+        let full = |what: &str| {
+            Err(io::Error::new(io::ErrorKind::QuotaExceeded, format!("limits.{what} is reached")))
+        };
+        let within = |used: u64, limit: u64| limit == 0 || used.saturating_add(bytes) <= limit;
+        let mut used = self.used.lock();
+        if !within(used.all, owner.all) {
+            return full("temp_size");
+        }
+        if let Some(client) = owner.client {
+            let mine = used.by_client.get(&client).copied().unwrap_or_default();
+            if !within(mine, owner.per_client) {
+                return full("temp_size_per_client");
+            }
+            used.by_client.insert(client, mine.saturating_add(bytes));
+        }
+        used.all = used.all.saturating_add(bytes);
+        Ok(())
+    }
+
+    fn give_back(&self, owner: &Owner, bytes: u64) {
+        let mut used = self.used.lock();
+        used.all = used.all.saturating_sub(bytes);
+        if let Some(client) = owner.client
+            && let Some(mine) = used.by_client.get_mut(&client)
+        {
+            *mine = mine.saturating_sub(bytes);
+            if *mine == 0 {
+                used.by_client.remove(&client);
+            }
+        }
+    }
+}
+
+/// A file without a name.
+#[derive(Clone)]
+pub(crate) struct TempFile(Arc<Inner>);
+
+struct Inner {
+    file: File,
+    space: Arc<TempSpace>,
+    owner: Owner,
+    /// Bytes counted in `space`.
+    len: Mutex<u64>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.space.give_back(&self.owner, *self.len.lock());
+    }
+}
+
+/// A read that is going on.
+pub(crate) type Reading = Running<io::Result<Bytes>>;
+
+impl TempFile {
+    /// Writes all of `bytes` at the end, which is at the offset `at`. An error of kind `QuotaExceeded` when that is more than may be kept.
     pub(crate) async fn write(&self, bytes: Bytes, at: u64) -> io::Result<()> {
-        let file = Arc::clone(&self.0);
-        spawn_blocking(move || file.write_all_at(&bytes, at)).await.map_err(io::Error::other)?
+        let size = bytes.len() as u64;
+        self.0.space.take(&self.0.owner, size)?;
+        {
+            let mut len = self.0.len.lock();
+            *len = len.saturating_add(size);
+        }
+        let inner = Arc::clone(&self.0);
+        self.0.space.place.start(move || inner.file.write_all_at(&bytes, at)).await?
     }
 
     /// Begins to read some of the `len` bytes at the offset `at`, all of which are there; gives how many it will be.
     pub(crate) fn read(&self, at: u64, len: u64) -> (u64, Reading) {
-        let (file, n) = (Arc::clone(&self.0), len.min(BLOCK));
-        let reading = spawn_blocking(move || {
+        let (inner, n) = (Arc::clone(&self.0), len.min(BLOCK));
+        let reading = self.0.space.place.start(move || {
             let mut block = vec![0; n as usize];
-            file.read_exact_at(&mut block, at)?;
+            inner.file.read_exact_at(&mut block, at)?;
             Ok(Bytes::from(block))
         });
         (n, reading)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_files_hold_is_limited_and_given_back() {
+        let space = TempSpace::new(&Disk::start().unwrap());
+        let limits = Limits { temp_size: 100, temp_size_per_client: 60, ..Limits::default() };
+        let owner = |addr: &str| Owner::new(Some(addr.parse().unwrap()), &limits);
+        let write = async |owner, n: usize| {
+            let file = space.create(owner).await.unwrap();
+            file.write(Bytes::from(vec![7; n]), 0).await.map(|()| file)
+        };
+        let one = write(owner("192.0.2.1"), 60).await.unwrap();
+        assert_eq!(
+            one.write(Bytes::from_static(b"x"), 60).await.unwrap_err().kind(),
+            io::ErrorKind::QuotaExceeded
+        );
+        assert!(
+            write(owner("192.0.2.1"), 1).await.is_err_and(|e| e.to_string().contains("temp_size_per_client"))
+        );
+        let two = write(owner("2001:db8::1"), 40).await.unwrap();
+        assert!(write(owner("2001:db8:0:1::"), 1).await.is_err_and(|e| e.to_string().contains("temp_size ")));
+        drop(one);
+        assert!(write(owner("2001:db8::2"), 21).await.is_err(), "a neighbour is the same client");
+        assert!(write(owner("2001:db8::2"), 20).await.is_ok());
+        let (n, reading) = two.read(10, 30);
+        assert_eq!((n, reading.await.unwrap().unwrap()), (30, Bytes::from(vec![7; 30])));
+        drop(two);
+        let used = space.used.lock();
+        assert!(used.all == 0 && used.by_client.is_empty());
     }
 }

@@ -1,6 +1,13 @@
 //! A script's answer on its way out of the ring: head, body, and the file that it asks to send instead.
 
-use std::{future::poll_fn, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
+use std::{
+    ffi::OsStr,
+    future::poll_fn,
+    io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use hayate_ring::{Exchange, ResponseHead, Ring};
@@ -9,7 +16,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, hea
 use crate::{
     body::{Body, Kind},
     dynamic::Client,
-    files,
+    files::{self, NoFile},
     promise::Promise,
     relay::Relay,
     request_body::Pump,
@@ -29,7 +36,7 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
 
 /// Makes the answer of what the worker wrote.
 pub(crate) async fn translate(
-    site: &Site,
+    site: &Arc<Site>,
     ring: &Arc<Ring>,
     client: &Client<'_>,
     parts: &Parts,
@@ -96,8 +103,7 @@ pub(crate) async fn translate(
     }
     if let Some((roots, absolute, path)) = file {
         exchange.discard();
-        let found = if absolute { below_roots(site, roots, &path) } else { inside_site(site, &path) };
-        return send_file(site, parts, response, found, &path).await;
+        return send_file(site, parts, response, roots, absolute, &path).await;
     }
     if status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED {
         if status == StatusCode::NOT_MODIFIED {
@@ -118,7 +124,8 @@ pub(crate) async fn translate(
         Some(left) => whole(&mut exchange, left).await.map(Kind::Full),
         None => None,
     };
-    let kind = kind.unwrap_or_else(|| Kind::Script(Relay::start(Arc::clone(ring), exchange, pump)));
+    let kind =
+        kind.unwrap_or_else(|| Kind::Script(Relay::start(Arc::clone(ring), exchange, pump, client.temp)));
     *response.body_mut() = match (length, &kind) {
         (Some(said), Kind::Full(bytes)) if said == bytes.len() as u64 => Body::new(kind),
         (Some(said), _) => {
@@ -141,26 +148,43 @@ async fn whole(exchange: &mut Exchange, left: u64) -> Option<Bytes> {
 
 /// X-Accel-Redirect (a path of the site) and X-Sendfile (a path of the machine, below the root or a configured directory).
 async fn send_file(
-    site: &Site,
+    site: &Arc<Site>,
     parts: &Parts,
     script: Response<Body>,
-    found: Option<(PathBuf, std::fs::Metadata)>,
+    roots: &[PathBuf],
+    absolute: bool,
     path: &HeaderValue,
 ) -> Response<Body> {
-    let served = match found {
-        Some((path, meta)) => {
-            let method = if parts.method == Method::HEAD { Method::HEAD } else { Method::GET };
-            files::serve(&method, &parts.headers, &path, meta).await
-        }
-        None => {
-            tracing::error!(
-                app = site.name,
-                "the script asked to send {path:?}, which is not a file of the site; X-Sendfile needs a path below \
-                 the document root or one of sendfile_roots"
-            );
-            Err(StatusCode::NOT_FOUND)
+    let method = if parts.method == Method::HEAD { Method::HEAD } else { Method::GET };
+    let served = if absolute {
+        let mut roots = roots.to_vec();
+        roots.push(site.place.path().to_owned());
+        let path = PathBuf::from(OsStr::from_bytes(path.as_bytes()));
+        let allowed = move |path: &Path| roots.iter().any(|root| path.starts_with(root));
+        files::serve_absolute(&method, &parts.headers, &site.place, path, allowed).await
+    } else {
+        match inside_site(site, path).await {
+            Ok(Some(path)) => files::serve(&method, &parts.headers, &site.place, path).await,
+            Ok(None) => Err(NoFile::Status(StatusCode::NOT_FOUND)),
+            Err(error) => Err(NoFile::Hangs(error)),
         }
     };
+    let served = served.map_err(|no_file| match no_file {
+        NoFile::Hangs(error) => {
+            tracing::error!(app = site.name, "the script asked to send {path:?}: {error}");
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        NoFile::Status(status) => {
+            if status == StatusCode::NOT_FOUND {
+                tracing::error!(
+                    app = site.name,
+                    "the script asked to send {path:?}, which is not a file of the site; X-Sendfile needs a path below \
+                     the document root or one of sendfile_roots"
+                );
+            }
+            status
+        }
+    });
     match served {
         Ok(mut response) => {
             // The script knows its file better: type, disposition, caching, cookies.
@@ -194,19 +218,12 @@ pub(crate) fn html(headers: &mut HeaderMap) {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
 }
 
-fn inside_site(site: &Site, path: &HeaderValue) -> Option<(PathBuf, std::fs::Metadata)> {
-    let path = path.as_bytes().split(|b| *b == b'?').next()?;
-    let path = route::normalise(path)?;
-    match route::resolve(site, &path) {
-        Found::File(file, meta) => Some((file, meta)),
+/// The path inside of the root of the file that a path of the site names.
+async fn inside_site(site: &Arc<Site>, path: &HeaderValue) -> io::Result<Option<Vec<u8>>> {
+    let path = path.as_bytes().split(|b| *b == b'?').next().and_then(route::normalise);
+    let Some(path) = path else { return Ok(None) };
+    Ok(match route::resolve(site, &path).await? {
+        Found::File(file) => Some(file),
         _ => None,
-    }
-}
-
-fn below_roots(site: &Site, roots: &[PathBuf], path: &HeaderValue) -> Option<(PathBuf, std::fs::Metadata)> {
-    use std::ffi::OsStr;
-    let path = std::fs::canonicalize(OsStr::from_bytes(path.as_bytes())).ok()?;
-    let allowed = std::iter::once(&site.root).chain(roots).any(|root| path.starts_with(root));
-    let meta = std::fs::metadata(&path).ok()?;
-    (allowed && meta.is_file()).then_some((path, meta))
+    })
 }

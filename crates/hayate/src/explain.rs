@@ -216,7 +216,7 @@ async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &
     // The socket stands in for the proxy, if there is one: what it forwards is believed.
     let alone = Plan { apps: vec![app.clone()], trust_unix: true, ..plan.clone() };
     let (orders, _) = mpsc::unbounded_channel();
-    let server = Server::new(&alone, AccessLog::off(), orders);
+    let server = Server::new(&alone, AccessLog::off(), orders)?;
     server.install(&alone, AccessLog::off(), vec![Arc::clone(&generation)]);
     let socket = dir.join("http");
     let listener = Listener::bind(&ListenAddr::Unix(socket.clone()))?;

@@ -114,7 +114,7 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
 
     let access_log = open_log(&plan, &AccessLog::off())?;
     let (orders, mut receiver) = mpsc::unbounded_channel();
-    let server = Server::new(&plan, access_log.clone(), orders);
+    let server = Server::new(&plan, access_log.clone(), orders)?;
     let control_path = control.as_ref().map(|control| control.path().to_owned());
     if let Some(control) = control {
         tokio::spawn(control.serve(Arc::clone(&server)));

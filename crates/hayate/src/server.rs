@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io, sync::Arc, time::Instant};
 
-use hayate_front::{AccessLog, Backend, Format, Front, Routes, Settings};
+use hayate_front::{AccessLog, Backend, Disk, Format, Front, Routes, Settings};
 use hayate_pool::{Generation, RewindTotals, Status, Unfit};
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
@@ -128,10 +128,15 @@ fn settings(plan: &Plan, access_log: AccessLog) -> Settings {
 
 impl Server {
     /// Serves nothing yet.
-    pub fn new(plan: &Plan, access_log: AccessLog, orders: mpsc::UnboundedSender<Order>) -> Arc<Server> {
+    pub fn new(
+        plan: &Plan,
+        access_log: AccessLog,
+        orders: mpsc::UnboundedSender<Order>,
+    ) -> io::Result<Arc<Server>> {
         let metrics = Metrics::new();
-        let front =
-            Front::new(settings(plan, access_log.clone()), Routes::default(), Arc::clone(&metrics.front));
+        let disk = Disk::start()?;
+        let settings = settings(plan, access_log.clone());
+        let front = Front::new(settings, Routes::default(), Arc::clone(&metrics.front), disk);
         let running = Running {
             // Nobody listens before the first `install`.
             plan: Plan { listen: Vec::new(), ..plan.clone() },
@@ -143,7 +148,7 @@ impl Server {
             last_reload: None,
             stage: Stage::Starting,
         };
-        Arc::new(Server { front, metrics, orders, running: Mutex::new(running), started: Instant::now() })
+        Ok(Arc::new(Server { front, metrics, orders, running: Mutex::new(running), started: Instant::now() }))
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
@@ -186,7 +191,8 @@ impl Server {
                 retry: app.retry,
                 unavailable: Arc::new(move || ask.unavailable()),
             };
-            app.site(backend, self.metrics.front.site(&app.spec.name))
+            let place = self.front.disk().place(&app.spec.document_root);
+            Arc::new(app.site(backend, place, self.metrics.front.site(&app.spec.name)))
         });
         Routes { sites: sites.collect() }
     }

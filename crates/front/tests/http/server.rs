@@ -10,7 +10,8 @@ use std::{
 };
 
 use hayate_front::{
-    AccessLog, Backend, Format, Front, Limits, ListenAddr, Listener, Metrics, Routes, Settings, Site, runtime,
+    AccessLog, Backend, Disk, Format, Front, Limits, ListenAddr, Listener, Metrics, Routes, Settings, Site,
+    runtime,
 };
 use hayate_ring::{Config, Hub, Ring};
 use prometheus_client::registry::Registry;
@@ -53,11 +54,12 @@ impl Server {
         let ring = Ring::create(&config, &hub).unwrap();
         let mut registry = Registry::default();
         let metrics = Metrics::new(&mut registry);
+        let disk = Disk::start().unwrap();
         let site = Site {
             name: "app".into(),
             hosts: Vec::new(),
             path: "/".into(),
-            root: root.path().canonicalize().unwrap(),
+            place: disk.place(&root.path().canonicalize().unwrap()),
             index: vec!["index.php".into(), "index.html".into()],
             front_controller: None,
             sendfile_roots: None,
@@ -78,7 +80,7 @@ impl Server {
             trust_unix: false,
             development: false,
         };
-        let front = Front::new(settings, Routes { sites: vec![site] }, metrics);
+        let front = Front::new(settings, Routes { sites: vec![Arc::new(site)] }, metrics, disk);
         let (started, bound) = mpsc::channel();
         let (stop, stopped) = watch::channel(false);
         let served = Arc::clone(&front);

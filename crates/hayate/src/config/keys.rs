@@ -75,6 +75,12 @@ pub struct Limits {
     /// While the client takes nothing of the answer. Default: `60s`.
     #[schemars(with = "Option<String>")]
     pub write_timeout: Option<Time>,
+    /// Bytes of all temporary files together, in which bodies of slow clients wait. Above, uploads beyond 32 KB get 503, and a client that reads slowly is cut off once others wait for its worker. `0`: no limit. Default: `4G`.
+    #[schemars(with = "Option<String>")]
+    pub temp_size: Option<Size>,
+    /// The same for one client: an IPv4 address, or the first 64 bits of an IPv6 address. Behind a proxy name it in `trusted_proxies`, or all clients are one. `0`: no limit. Default: `1G`.
+    #[schemars(with = "Option<String>")]
+    pub temp_size_per_client: Option<Size>,
     /// Connections at one time, on all addresses together; further ones wait. Default: `16384`.
     pub connections: Option<usize>,
 }

@@ -35,6 +35,8 @@ pub(super) fn resolve(source: &Source, file: &config::Limits) -> Result<Limits, 
         idle_timeout: time(file.idle_timeout, default.idle_timeout),
         body_timeout: time(file.body_timeout, default.body_timeout),
         write_timeout: time(file.write_timeout, default.write_timeout),
+        temp_size: file.temp_size.map_or(default.temp_size, |size| size.0),
+        temp_size_per_client: file.temp_size_per_client.map_or(default.temp_size_per_client, |size| size.0),
         connections: file.connections.unwrap_or(default.connections),
     })
 }

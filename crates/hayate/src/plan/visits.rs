@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use hayate_front::{Backend, ListenAddr, Site, SiteMetrics};
+use hayate_front::{Backend, Disk, ListenAddr, Place, Site, SiteMetrics};
 use hayate_pool::Visit;
 
 use super::App;
@@ -37,12 +37,12 @@ impl Address {
 
 impl App {
     /// The application as the front sees it.
-    pub fn site(&self, backend: Backend, metrics: Arc<SiteMetrics>) -> Site {
+    pub fn site(&self, backend: Backend, place: Arc<Place>, metrics: Arc<SiteMetrics>) -> Site {
         Site {
             name: self.spec.name.clone(),
             hosts: self.hosts.iter().filter_map(|host| hayate_front::HostPattern::parse(host).ok()).collect(),
             path: self.path.clone(),
-            root: self.spec.document_root.clone(),
+            place,
             index: self.index.clone(),
             front_controller: self.front_controller.clone(),
             sendfile_roots: self.sendfile_roots.clone(),
@@ -96,7 +96,8 @@ impl App {
     pub(super) fn fill_visits(&mut self, listen: &[ListenAddr], behind_proxy: bool) {
         let (best, other) = self.addresses(listen, behind_proxy);
         let other = other.as_ref().unwrap_or(&best);
-        let site = self.site(Backend::Static, Arc::default());
+        let place = Disk::without_threads().place(&self.spec.document_root);
+        let site = self.site(Backend::Static, place, Arc::default());
         self.spec.warmup = self.warmup.iter().map(|path| self.visit(&site, path, &best)).collect();
         let mut compared: Vec<&str> = Vec::new();
         for path in &self.warmup {

@@ -1,0 +1,304 @@
+//! Work that waits for disks, on threads of its own: a file system that hangs (a network that is gone, a broken disk) must not hold up
+//! requests that do not need it.
+//!
+//! It promises that nobody waits longer than [`PATIENCE`], that one place in the file system occupies [`PER_PLACE`] threads at most, however
+//! it hangs, and that all threads are there from the start: a limit on processes that is reached later costs nothing.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::{Arc, Weak},
+    task::{Context, Poll},
+    thread,
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Condvar, Mutex};
+use tokio::{sync::oneshot, time::Sleep};
+
+use crate::near::Near;
+
+/// Threads, for all places together. They mostly sleep.
+const THREADS: usize = 16;
+/// Without this many at the start there is no serving.
+const LEAST_THREADS: usize = 2;
+/// Threads that one place may occupy.
+const PER_PLACE: usize = 4;
+/// What may wait for the threads of one place.
+const WAITING: usize = 1024;
+/// How long one answer of a file system may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// The threads. They end with the last clone and the last [`Place`].
+#[derive(Clone)]
+pub struct Disk(Arc<Pool>);
+
+struct Pool {
+    shared: Arc<Shared>,
+    places: Mutex<HashMap<PathBuf, Weak<Place>>>,
+}
+
+/// What the threads know: not the pool, which ends them.
+struct Shared {
+    queue: Mutex<Queue>,
+    more: Condvar,
+    patience: Duration,
+}
+
+#[derive(Default)]
+struct Queue {
+    ready: VecDeque<(Arc<Lane>, Work)>,
+    closed: bool,
+}
+
+/// The threads' side of a place.
+struct Lane {
+    path: PathBuf,
+    load: Mutex<Load>,
+}
+
+#[derive(Default)]
+struct Load {
+    /// Handed to threads and not finished; [`PER_PLACE`] at most.
+    running: usize,
+    /// Since when so many run and none has finished.
+    full_since: Option<Instant>,
+    waiting: VecDeque<Work>,
+    complained: bool,
+}
+
+impl Disk {
+    /// Starts the threads; an error when there is hardly one to be had.
+    pub fn start() -> io::Result<Disk> {
+        Disk::with_patience(PATIENCE)
+    }
+
+    /// For those who only want to know what is where, and serve nothing: whatever is left to a thread never comes.
+    pub fn without_threads() -> Disk {
+        let shared = Shared { queue: Mutex::default(), more: Condvar::new(), patience: PATIENCE };
+        Disk(Arc::new(Pool { shared: Arc::new(shared), places: Mutex::default() }))
+    }
+
+    fn with_patience(patience: Duration) -> io::Result<Disk> {
+        let shared = Arc::new(Shared { queue: Mutex::default(), more: Condvar::new(), patience });
+        for started in 0..THREADS {
+            let of_thread = Arc::clone(&shared);
+            let thread = thread::Builder::new().name("disk".into()).spawn(move || of_thread.work());
+            match thread {
+                Ok(_) => {}
+                Err(error) if started >= LEAST_THREADS => {
+                    tracing::warn!("only {started} of {THREADS} threads for files could be started: {error}");
+                    break;
+                }
+                Err(error) => {
+                    shared.close();
+                    return Err(io::Error::new(
+                        error.kind(),
+                        format!("cannot start threads for files: {error}"),
+                    ));
+                }
+            }
+        }
+        Ok(Disk(Arc::new(Pool { shared, places: Mutex::default() })))
+    }
+
+    /// A place in the file system that may hang by itself, such as a document root. The same for the same path, so that what hangs is
+    /// counted across reloads.
+    pub fn place(&self, path: &Path) -> Arc<Place> {
+        let mut places = self.0.places.lock();
+        if let Some(place) = places.get(path).and_then(Weak::upgrade) {
+            return place;
+        }
+        places.retain(|_, place| place.strong_count() > 0);
+        let lane = Arc::new(Lane { path: path.to_owned(), load: Mutex::default() });
+        let place = Arc::new(Place { disk: self.clone(), lane, near: Near::default() });
+        places.insert(path.to_owned(), Arc::downgrade(&place));
+        place
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+impl Shared {
+    fn close(&self) {
+        self.queue.lock().closed = true;
+        self.more.notify_all();
+    }
+
+    fn push(&self, lane: Arc<Lane>, work: Work) {
+        self.queue.lock().ready.push_back((lane, work));
+        self.more.notify_one();
+    }
+
+    fn work(&self) {
+        loop {
+            let mut queue = self.queue.lock();
+            let (lane, work) = loop {
+                if let Some(next) = queue.ready.pop_front() {
+                    break next;
+                }
+                if queue.closed {
+                    return;
+                }
+                self.more.wait(&mut queue);
+            };
+            drop(queue);
+            // Whoever waits for it learns of a panic by the end of its channel.
+            let _ = catch_unwind(AssertUnwindSafe(work));
+            if let Some(next) = lane.finished() {
+                self.push(lane, next);
+            }
+        }
+    }
+}
+
+impl Lane {
+    /// One has finished; the next of this place, if one waits.
+    fn finished(&self) -> Option<Work> {
+        let mut load = self.load.lock();
+        load.full_since = None;
+        if std::mem::take(&mut load.complained) {
+            tracing::info!("{} answers again", self.path.display());
+        }
+        let next = load.waiting.pop_front();
+        match next {
+            Some(_) => load.full_since = Some(Instant::now()),
+            None => load.running = load.running.saturating_sub(1),
+        }
+        next
+    }
+}
+
+/// See [`Disk::place`].
+pub struct Place {
+    disk: Disk,
+    lane: Arc<Lane>,
+    near: Near,
+}
+
+impl Place {
+    pub(crate) fn path(&self) -> &Path {
+        &self.lane.path
+    }
+
+    pub(crate) fn near(&self) -> &Near {
+        &self.near
+    }
+
+    /// Has a thread do something that may wait for this place.
+    pub(crate) fn start<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
+        let (reply, answer) = oneshot::channel();
+        let work: Work = Box::new(move || {
+            // Whoever wanted it may be gone, as after a long wait.
+            if !reply.is_closed() {
+                let _ = reply.send(work());
+            }
+        });
+        let patience = self.disk.0.shared.patience;
+        let refused = || Running { answer: None, limit: None, patience };
+        let mut load = self.lane.load.lock();
+        if load.running < PER_PLACE {
+            load.running += 1;
+            load.full_since = (load.running == PER_PLACE).then(Instant::now);
+            drop(load);
+            self.disk.0.shared.push(Arc::clone(&self.lane), work);
+        } else if load.full_since.is_some_and(|since| since.elapsed() > patience) {
+            if !std::mem::replace(&mut load.complained, true) {
+                tracing::error!(
+                    "{} does not answer: all that needs it gets 503, and the rest goes on; is it a file system that hangs?",
+                    self.path().display()
+                );
+            }
+            return refused();
+        } else if load.waiting.len() < WAITING {
+            load.waiting.push_back(work);
+        } else {
+            return refused();
+        }
+        Running { answer: Some(answer), limit: None, patience }
+    }
+}
+
+/// Work that a thread does; an error of kind `TimedOut` when it does not finish in time, or when its place hangs.
+pub(crate) struct Running<T> {
+    answer: Option<oneshot::Receiver<T>>,
+    limit: Option<Pin<Box<Sleep>>>,
+    patience: Duration,
+}
+
+fn hangs() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the file system does not answer")
+}
+
+impl<T> Future for Running<T> {
+    type Output = io::Result<T>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        let this = self.get_mut();
+        let Some(answer) = &mut this.answer else { return Poll::Ready(Err(hangs())) };
+        if let Poll::Ready(answer) = Pin::new(answer).poll(cx) {
+            this.answer = None;
+            return Poll::Ready(answer.map_err(|_| io::Error::other("the work on a file failed")));
+        }
+        let limit = this.limit.get_or_insert_with(|| Box::pin(tokio::time::sleep(this.patience)));
+        if limit.as_mut().poll(cx).is_ready() {
+            this.answer = None;
+            return Poll::Ready(Err(hangs()));
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_place_that_hangs_holds_up_nobody_else_and_recovers() {
+        let disk = Disk::with_patience(Duration::from_secs(1)).unwrap();
+        let (hanging, fine) = (disk.place(Path::new("/hanging")), disk.place(Path::new("/fine")));
+        assert!(Arc::ptr_eq(&hanging, &disk.place(Path::new("/hanging"))));
+        let (release, gate) = mpsc::channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
+        let work = |place: &Place| {
+            let gate = Arc::clone(&gate);
+            place.start(move || gate.lock().recv().is_ok())
+        };
+        let stuck: Vec<_> = (0..3 * PER_PLACE).map(|_| tokio::spawn(work(&hanging))).collect();
+        assert_eq!(hanging.lane.load.lock().running, PER_PLACE);
+        for n in 0..100 {
+            assert_eq!(fine.start(move || n).await.unwrap(), n);
+        }
+        for work in stuck {
+            assert_eq!(work.await.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        }
+        // What runs goes on when it can, what waited was given up by those who wanted it.
+        drop(release);
+        while hanging.lane.load.lock().running > 0 {
+            thread::yield_now();
+        }
+        assert_eq!(hanging.start(|| 7).await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn a_panic_costs_the_one_who_asked() {
+        let disk = Disk::start().unwrap();
+        let place = disk.place(Path::new("/"));
+        for _ in 0..3 * THREADS {
+            let failed: io::Result<()> = place.start(|| panic!("this panic is part of the test")).await;
+            assert!(failed.is_err());
+        }
+        assert_eq!(place.start(|| 7).await.unwrap(), 7);
+    }
+}

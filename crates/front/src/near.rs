@@ -1,0 +1,258 @@
+//! Files that can be had without waiting: what the kernel has in its caches, on file systems that need nobody's answer.
+//!
+//! Handing work to a thread and back costs more than serving a small file. So the serving thread looks for itself where that cannot take
+//! long: `openat2` with `RESOLVE_CACHED` finds names without asking a disk, `RESOLVE_NO_XDEV` keeps it on the file system of the root,
+//! which was found to be a local one (a network's, and FUSE, may hang in `open` itself), and `RWF_NOWAIT` reads what is in memory. Whatever
+//! is not certain is [`Miss::Wait`]: then the same is done once more by [`crate::disk`]'s threads, with [`Access::Waiting`].
+
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io::IoSliceMut,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+        unix::fs::FileExt,
+    },
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use parking_lot::Mutex;
+use rustix::{
+    fs::{
+        AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags, fstat, fstatfs, open, openat2,
+        stat, statx,
+    },
+    io::{Errno, ReadWriteFlags, preadv2},
+};
+
+use crate::state::seconds;
+
+/// Magic numbers (statfs(2)) of file systems whose cached files need nobody's answer: ext2 to ext4, XFS, Btrfs, tmpfs, ramfs, overlayfs,
+/// F2FS, ZFS, SquashFS, EROFS, bcachefs.
+const LOCAL: [u32; 11] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0x0102_1994,
+    0x8584_58f6,
+    0x794c_7630,
+    0xf2f5_2010,
+    0x2fc1_2fc1,
+    0x7371_7368,
+    0xe0f5_e1e2,
+    0xca45_1a4e,
+];
+
+/// What opens a regular file, and stays harmless where it is something else: a pipe, a terminal.
+const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+/// Why there is no file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Miss {
+    NotThere,
+    Forbidden,
+    Failed,
+    /// Only somebody who may wait can say.
+    Wait,
+}
+
+/// What is asked of a file's metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Meta {
+    pub(crate) kind: FileType,
+    pub(crate) len: u64,
+    /// Seconds since 1970; any number.
+    pub(crate) modified: i64,
+}
+
+impl Meta {
+    #[allow(clippy::unnecessary_cast)] // The types differ between architectures.
+    fn of(stat: &Stat) -> Meta {
+        Meta {
+            kind: FileType::from_raw_mode(stat.st_mode),
+            len: u64::try_from(stat.st_size).unwrap_or_default(),
+            modified: stat.st_mtime as i64,
+        }
+    }
+
+    pub(crate) fn is_file(&self) -> bool {
+        self.kind == FileType::RegularFile
+    }
+
+    pub(crate) fn is_dir(&self) -> bool {
+        self.kind == FileType::Directory
+    }
+}
+
+/// A root as far as it can be looked at without waiting.
+#[derive(Default)]
+pub(crate) struct Near {
+    /// The root, opened in this second (see [`seconds`]): another directory may have taken its place since.
+    root: Mutex<(u64, Option<Arc<OwnedFd>>)>,
+    /// The device that the root was on when a thread looked, if that is a local one, plus one; else 0.
+    device: AtomicU64,
+}
+
+impl Near {
+    /// The root, if files below it may be looked at at once.
+    pub(crate) fn root(&self, path: &Path) -> Option<Arc<OwnedFd>> {
+        let device = self.device.load(Relaxed).checked_sub(1)?;
+        let mut root = self.root.lock();
+        let now = seconds();
+        if root.0 != now {
+            let opened =
+                openat2(CWD, path, LOOK | OFlags::DIRECTORY, Mode::empty(), ResolveFlags::CACHED).ok();
+            let same = |fd: &OwnedFd| device_of(fd, AtFlags::STATX_DONT_SYNC) == Some(device);
+            *root = (now, opened.filter(same).map(Arc::new));
+        }
+        root.1.clone()
+    }
+
+    /// Finds out what kind of file system the root is on. May wait.
+    pub(crate) fn learn(&self, path: &Path) {
+        let learn = || {
+            let root = open(path, LOOK | OFlags::DIRECTORY, Mode::empty()).ok()?;
+            let kind = fstatfs(&root).ok()?.f_type as u32;
+            if LOCAL.contains(&kind) { device_of(&root, AtFlags::empty())?.checked_add(1) } else { None }
+        };
+        self.device.store(learn().unwrap_or(0), Relaxed);
+    }
+}
+
+fn device_of(fd: &OwnedFd, flags: AtFlags) -> Option<u64> {
+    let stat = statx(fd, "", AtFlags::EMPTY_PATH | flags, StatxFlags::TYPE).ok()?;
+    Some(u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor))
+}
+
+/// How files below a root are looked at.
+pub(crate) enum Access<'a> {
+    /// From the root, at once or not at all.
+    Now(&'a OwnedFd),
+    /// Below this path, however long it takes.
+    Waiting(&'a Path),
+}
+
+/// The file at a path inside of a root. Component by component: what is no absolute path would else name a neighbour of the root.
+pub(crate) fn below(root: &Path, path: &[u8]) -> PathBuf {
+    root.join(relative(path))
+}
+
+fn relative(path: &[u8]) -> &OsStr {
+    let slashes = path.iter().take_while(|b| **b == b'/').count();
+    OsStr::from_bytes(path.get(slashes..).unwrap_or_default())
+}
+
+impl Access<'_> {
+    /// `path` is inside of the root, and normalised.
+    pub(crate) fn meta(&self, path: &[u8]) -> Result<Meta, Miss> {
+        let stat = match self {
+            Access::Now(root) => fstat(now(root, path, LOOK)?).map_err(|_| Miss::Wait)?,
+            Access::Waiting(root) => stat(below(root, path)).map_err(miss)?,
+        };
+        Ok(Meta::of(&stat))
+    }
+
+    /// A regular file for reading. `path` as above.
+    pub(crate) fn open(&self, path: &[u8]) -> Result<(File, Meta), Miss> {
+        let file = match self {
+            Access::Now(root) => now(root, path, READ)?,
+            Access::Waiting(root) => open(below(root, path), READ, Mode::empty()).map_err(miss)?,
+        };
+        let meta = Meta::of(&fstat(&file).map_err(miss)?);
+        if meta.is_file() { Ok((file.into(), meta)) } else { Err(Miss::NotThere) }
+    }
+
+    /// As many bytes of a small file, or fewer if it has become shorter.
+    pub(crate) fn read(&self, file: &File, len: usize) -> Result<Vec<u8>, Miss> {
+        let mut all = vec![0; len];
+        let mut at = 0;
+        while let Some(rest) = all.get_mut(at..).filter(|rest| !rest.is_empty()) {
+            let n = match self {
+                Access::Now(_) => match read_now(file, rest, at as u64) {
+                    // A local file system that cannot say, as some in memory are.
+                    Err(Errno::OPNOTSUPP) => file.read_at(rest, at as u64).map_err(|_| Miss::Failed)?,
+                    n => n.map_err(|_| Miss::Wait)?,
+                },
+                Access::Waiting(_) => match file.read_at(rest, at as u64) {
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                    n => n.map_err(|_| Miss::Failed)?,
+                },
+            };
+            if n == 0 {
+                break;
+            }
+            at += n;
+        }
+        all.truncate(at);
+        Ok(all)
+    }
+}
+
+/// Some bytes of a file, if they are in memory.
+pub(crate) fn read_now(file: impl AsFd, to: &mut [u8], at: u64) -> Result<usize, Errno> {
+    preadv2(file, &mut [IoSliceMut::new(to)], at, ReadWriteFlags::NOWAIT)
+}
+
+fn now(root: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Miss> {
+    let path = relative(path);
+    let path = if path.is_empty() { OsStr::new(".") } else { path };
+    let how = ResolveFlags::CACHED | ResolveFlags::NO_XDEV | ResolveFlags::NO_MAGICLINKS;
+    openat2(root, path, flags, Mode::empty(), how).map_err(|error| match error {
+        Errno::NOENT | Errno::NOTDIR => Miss::NotThere,
+        _ => Miss::Wait,
+    })
+}
+
+fn miss(error: Errno) -> Miss {
+    match error {
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::NXIO => Miss::NotThere,
+        Errno::ACCESS | Errno::PERM => Miss::Forbidden,
+        _ => Miss::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_near_is_what_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("d")).unwrap();
+        std::fs::write(root.join("d/a.txt"), "content").unwrap();
+        std::os::unix::fs::symlink("d/a.txt", root.join("link")).unwrap();
+        std::os::unix::fs::symlink("/proc/self/status", root.join("other")).unwrap();
+        let near = Near::default();
+        assert!(near.root(&root).is_none(), "nobody has looked yet");
+        near.learn(&root);
+        let Some(fd) = near.root(&root) else {
+            panic!("tests need TMPDIR on a local file system, and Linux 5.12");
+        };
+        let (now, waiting) = (Access::Now(&fd), Access::Waiting(&root));
+        for path in
+            [&b"/d/a.txt"[..], b"/link", b"/d", b"/d/", b"", b"/missing", b"/d/a.txt/x", b"/missing/x"]
+        {
+            let slow = waiting.meta(path);
+            // Looked up a moment ago; still, caches may be emptied at any time.
+            let fast = now.meta(path);
+            assert!(fast == slow || fast == Err(Miss::Wait), "{fast:?} {slow:?}");
+        }
+        assert_eq!(now.meta(b"/other"), Err(Miss::Wait), "another file system");
+        let (file, meta) = waiting.open(b"/link").unwrap();
+        assert_eq!((meta.len, waiting.read(&file, 7).unwrap()), (7, b"content".to_vec()));
+        assert_eq!(waiting.open(b"/d").unwrap_err(), Miss::NotThere);
+        if let Ok((file, _)) = now.open(b"/d/a.txt") {
+            assert!(
+                matches!(now.read(&file, 100), Err(Miss::Wait))
+                    || now.read(&file, 100).unwrap() == b"content"
+            );
+        }
+    }
+}
