@@ -400,6 +400,24 @@ bool handle_leaving(void)
 	return leaving;
 }
 
+/* In a process that handles one request. */
+static void begin_fork(void)
+{
+	forked = true;
+	const char *wrong = rewind_forked();
+	if (wrong != NULL) {
+		log_format(HY_LOG_ERROR "%s, and requests must not share a position in it", wrong);
+		_exit(71);
+	}
+	opcache_after_fork();
+	snapshot_seed();
+}
+
+bool handle_used_connection(int status)
+{
+	return status == FORKED_RETIRED + HY_RETIRED_REWIND_CONNECTION;
+}
+
 /*
  * A fork for each request; the next one waits already while the answer of the last one is on its way. Returns true in
  * the child, and false when this worker has to leave.
@@ -418,14 +436,7 @@ static bool fork_for_requests(void)
 			if (getppid() != parent) {
 				_exit(FORKED_SERVED);
 			}
-			forked = true;
-			const char *wrong = rewind_forked();
-			if (wrong != NULL) {
-				log_format(HY_LOG_ERROR "%s, and requests must not share a position in it", wrong);
-				_exit(71);
-			}
-			opcache_after_fork();
-			snapshot_seed();
+			begin_fork();
 			return true;
 		}
 		int status = 0;
@@ -452,8 +463,8 @@ static bool fork_for_requests(void)
 	}
 }
 
-/* The application has booted and is warm. Returns in a worker: false if it has to leave at once. */
-static bool begin_work(void)
+/* The warm-up requests are over, if there were any. */
+static void end_warmup(void)
 {
 	gc_collect_cycles(); /* what a cycle keeps open is not meant to stay */
 	const char *left = zygote_unshareable();
@@ -467,6 +478,23 @@ static bool begin_work(void)
 		snprintf(why, sizeof why, "a fatal error struck at the end of a warm-up request (%s)", doubtful);
 		warmup_failed(why);
 	}
+}
+
+/* As begin_work(), in a process of the comparison, which forks for each request. */
+static const char *begin_comparison(void)
+{
+	gc_collect_cycles();
+	boot_make_settings_modified();
+	snapshot_prepare();
+	reached = true;
+	const char *wrong = snapshot_entropy();
+	return wrong != NULL ? wrong : rewind_watch();
+}
+
+/* The application has booted and is warm. Returns in a worker: false if it has to leave at once. */
+static bool begin_work(void)
+{
+	warmup_over();
 	if (options.rewind != REWIND_OFF) {
 		boot_make_settings_modified();
 	}
@@ -541,12 +569,21 @@ PHP_FUNCTION(hayate_handle_request)
 		RETURN_THROWS();
 	}
 	if (!reached) {
+		bool compares = false;
 		if (!booted) {
 			explain_boot_over();
 			end_boot();
+			compares = compare_keep_cold(begin_comparison, &request.exchange);
 		}
-		if (!warmup_next(&request.exchange) && !begin_work()) {
-			goto leave;
+		if (!compares && !warmup_next(&request.exchange)) {
+			end_warmup();
+			compares = compare_warm(begin_comparison, &request.exchange);
+			if (!compares && !begin_work()) {
+				goto leave;
+			}
+		}
+		if (compares) {
+			begin_fork();
 		}
 	} else if (options.rewind != REWIND_OFF) {
 		go_back(false);

@@ -11,7 +11,7 @@
  *   ring.c      the shared memory             log.c      records on standard error
  *   rewind/     rewinding a process           snapshot.c what PHP needs for it
  *   cleanup.c   the end of a rewound request  warmup.c   requests before the snapshot
- *   visit.c     requests that the host makes by itself
+ *   visit.c     requests that the host makes by itself  compare.c  what warm-up left behind
  *   errors.c    errors in development (--dev)  isolation.c  what keeps PHP's processes apart
  *   extensions.c  extensions that do not bear rewinding
  *   clocks.c    what PHP keeps of the time
@@ -105,7 +105,8 @@ bool handle_warming(void); /* the boot is over, and warm-up requests are being h
 /* Worker mode with rewind: the script was unwound or ended after the point. Rewinds, or ends the process. */
 void handle_script_over(bool fatal) __attribute__((noreturn));
 uint64_t handle_rewind_ns(void); /* what the rewind before this request took, clean-up included; 0: there was none */
-bool handle_leaving(void);       /* the script was told that there are no more requests */
+bool handle_used_connection(int status); /* exit status of a process forked for one request: it used one of the boot */
+bool handle_leaving(void);               /* the script was told that there are no more requests */
 
 /* boot.c: what outlives the request in which the boot ran */
 void boot_keep(void);                     /* at the boot's end, before extensions are shut down for it */
@@ -147,9 +148,23 @@ void clocks_request_begins(void);
 void clocks_between_requests(void); /* after the point, and before each fork for a request */
 
 /* warmup.c */
-bool warmup_next(struct hy_exchange *exchange);                /* false: no more */
-void warmup_failed(const char *why) __attribute__((noreturn)); /* has the application booted again without */
-void warmup_load_classes(void);                                /* at the end of such a boot */
+bool warmup_next(struct hy_exchange *exchange); /* false: no more */
+void warmup_over(void);
+void warmup_failed(const char *why) __attribute__((noreturn));  /* has the application booted again without */
+void warmup_differs(const char *why) __attribute__((noreturn)); /* the same, since answers show what it left behind */
+void warmup_load_classes(void);                                 /* at the end of such a boot */
+
+/* compare.c */
+void compare_once_for_all(void); /* before workers that boot by themselves are forked */
+/*
+ * True in each process that is to answer one request and end; `exchange` has it then, and `prepare` has made the
+ * application fit for that (NULL, or what failed). The first is to be called before the warm-up requests, the second
+ * after them; that one returns false only if there was no difference.
+ */
+bool compare_keep_cold(const char *(*prepare)(void), struct hy_exchange *exchange);
+bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange);
+bool compare_answers(void);                                       /* this is such a process */
+void compare_head(uint16_t status, sapi_headers_struct *headers); /* of the answer; NULL: there are none */
 
 /* extensions.c */
 const char *extensions_unsafe(void); /* NULL, or which loaded one must not be rewound, why, and what to do about it */

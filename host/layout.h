@@ -269,6 +269,7 @@ enum hy_message_type {
 enum hy_again {
 	HY_AGAIN_PRIVATE = 1, /* with --boot private: the boot opened what processes must not share */
 	HY_AGAIN_COLD = 2,    /* without warm-up requests: they left behind what must not be in a snapshot, or failed */
+	HY_AGAIN_DIFFERS = 5, /* the same: answers show what they left behind, or it cannot be told */
 	/* In another mode than asked for: no worker of this one comes to serve. */
 	HY_AGAIN_FORK = 3,    /* with a fork for each request: an extension is known not to be fit for rewinding */
 	HY_AGAIN_CLASSIC = 4, /* in classic mode: the boot left threads, which neither a rewind nor a fork takes along */

@@ -161,6 +161,9 @@ int main(int argc, char **argv)
 	if (options.worker_mode && !options.private_boot) {
 		worker_boot();
 	}
+	if (options.worker_mode) {
+		compare_once_for_all();
+	}
 	zygote_run();
 	if (options.worker_mode) {
 		worker_boot();

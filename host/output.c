@@ -173,6 +173,7 @@ int output_send_headers(sapi_headers_struct *headers)
 		to.at = start + sizeof head;
 	}
 	memcpy(start, &head, sizeof head);
+	compare_head(head.status, headers);
 	hy_response_head(&request.exchange, (uint32_t)(to.at - start));
 	return SAPI_HEADER_SENT_SUCCESSFULLY;
 }
@@ -189,6 +190,7 @@ void output_finish(bool release)
 			    .status =
 			        (uint16_t)(SG(sapi_headers).http_response_code >= 400 ? SG(sapi_headers).http_response_code : 500)};
 			memcpy(request.exchange.response_head, &head, sizeof head);
+			compare_head(head.status, NULL);
 			hy_response_head(&request.exchange, sizeof head);
 		}
 		hy_response_complete(&request.exchange, !release);

@@ -237,7 +237,9 @@ static void import_environment(zval *server)
 	const char *user = remote_user();
 	add(to, "REMOTE_USER", 11, user, strlen(user));
 	if (hy_is_local(&request.exchange)) {
-		add(to, "HAYATE_WARMUP", 13, "1", 1);
+		/* What is compared is as a visitor's request, but for this. */
+		const char *name = compare_answers() ? "HAYATE_COMPARISON" : "HAYATE_WARMUP";
+		add(to, name, strlen(name), "1", 1);
 	}
 }
 

@@ -40,10 +40,13 @@ uint32_t hy_ring_response_head_size(void);
 void hy_ring_state(enum hy_worker_state state);
 /* Sleeps until there is a request and takes it: true. False: the front asked this worker to leave. */
 bool hy_ring_next(struct hy_exchange *exchange);
+/* For a process that is no worker and handles local exchanges only: a record of its own that nobody looks at. */
+void hy_ring_pretend(void);
 /*
- * An exchange that no front knows of, in memory of this process: its body is empty, its answer is thrown away. False
- * when the head does not fit.
+ * An exchange that no front knows of, in memory of this process: its body is empty, the body of its answer goes to
+ * hy_local_sink, or nowhere where that is NULL. False when the head does not fit.
  */
+extern void (*hy_local_sink)(const char *from, size_t len);
 bool hy_exchange_local(struct hy_exchange *exchange, const char *head, size_t len);
 bool hy_is_local(const struct hy_exchange *exchange);
 /* Whether the front asked this worker to leave. */

@@ -56,6 +56,12 @@ void warmup_failed(const char *why)
 	zygote_boot_again(HY_AGAIN_COLD, why);
 }
 
+void warmup_differs(const char *why)
+{
+	remember_classes();
+	zygote_boot_again(HY_AGAIN_DIFFERS, why);
+}
+
 static void load_class(const char *name, size_t len)
 {
 	zend_string *class = zend_string_init(name, len, false);
@@ -87,14 +93,19 @@ void warmup_load_classes(void)
 
 static void too_long(int signal)
 {
-	zygote_boot_again(HY_AGAIN_COLD, "the warm-up requests took more than 30 seconds");
+	zygote_boot_again(HY_AGAIN_COLD,
+	                  "the warm-up requests, and those that show what they left behind, took more than 30 seconds");
+}
+
+void warmup_over(void)
+{
+	alarm(0);
+	signal(SIGALRM, SIG_DFL);
 }
 
 bool warmup_next(struct hy_exchange *exchange)
 {
 	if (next >= options.warmup_count) {
-		alarm(0);
-		signal(SIGALRM, SIG_DFL);
 		return false;
 	}
 	if (next == 0) {

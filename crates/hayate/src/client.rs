@@ -98,6 +98,13 @@ fn describe_rewind(app: &Value) -> String {
         let to = if fallback["to"] == "fork" { "with a fork for each request" } else { "in classic mode" };
         out += &format!("  not rewound, but run {to}: {}\n", fallback["why"].as_str().unwrap_or_default());
     }
+    for (key, what) in
+        [("private_boot", "each worker boots by itself"), ("cold_boot", "booted without warm-up requests")]
+    {
+        if let Some(why) = app[key].as_str() {
+            out += &format!("  {what}: {why}\n");
+        }
+    }
     let Some(rewind) = app["rewind"].as_object() else { return out };
     let number = |key: &str| rewind[key].as_f64().unwrap_or(0.0);
     let rewinds = number("rewinds");

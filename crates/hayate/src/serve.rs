@@ -495,6 +495,9 @@ fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&Path>) {
         if let Some(remark) = &app.remark {
             text += &format!("    {remark}\n");
         }
+        if let Some(why) = status.cold_boot {
+            text += &format!("    without warm-up requests: {why}\n");
+        }
         if let Some(why) = status.unavailable {
             text += &format!("    cannot serve yet: {why}\n");
         }

@@ -28,6 +28,8 @@ pub(crate) enum Again {
     Private,
     /// Without warm-up requests.
     Cold,
+    /// The same, because answers show what those have left behind.
+    Differs,
     /// By another generation, whose workers fork for each request.
     Fork,
     /// By another generation, in classic mode.
@@ -109,6 +111,7 @@ impl Message {
                 how: match value as u32 {
                     HY_AGAIN_PRIVATE => Again::Private,
                     HY_AGAIN_COLD => Again::Cold,
+                    HY_AGAIN_DIFFERS => Again::Differs,
                     HY_AGAIN_FORK => Again::Fork,
                     HY_AGAIN_CLASSIC => Again::Classic,
                     _ => return None,

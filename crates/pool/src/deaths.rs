@@ -165,6 +165,15 @@ impl Supervisor {
                         );
                         boot.cold = Some(why);
                     }
+                    Again::Differs => {
+                        tracing::error!(
+                            app,
+                            "booting again without warm-up requests, since visitors would get wrong pages with them: {why}. The \
+                             application keeps something of its first request in the process; find out what, or say that no \
+                             warm-up requests are wanted: warmup = []"
+                        );
+                        boot.cold = Some(why);
+                    }
                     Again::Fork | Again::Classic => {} // matched above
                 }
                 self.host_at = now;

@@ -1,0 +1,446 @@
+/*
+ * Whether warm-up requests left something behind that answers show: an application that keeps the first request (its
+ * URL, its host, a page made for it) would answer every visitor with it. Then the pool boots it without warm-up.
+ *
+ * The same requests are made twice, of the application as it was before the warm-up and as it is after: by two
+ * processes, forked at these two moments, that fork once more for each request and run it as a visitor's. So nothing
+ * that such a request does stays in the process that becomes the zygote, and both sides meet the same outside world.
+ *
+ * Answers are compared word by word, without regard to order; words with digits do not count, since counters, times and
+ * tokens have them. When the first pair differs, more of each are made, in turn: a word tells if it stands equally
+ * often in all answers from before the warm-up, equally often in all from after it, and not the same number of times in
+ * both. What differs by itself (a quotation, a token) does so by chance only, and for that it has to happen again and
+ * again.
+ *
+ * Requests that are compared carry addresses and paths that warm-up requests did not
+ * (crates/hayate/src/plan/visits.rs).
+ */
+#include "host.h"
+#include "explain.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Answers of each side to one request: so many are enough where each side's are all alike, and so many where not. Of
+ * two pages chosen at random one request in 500 would be suspected, of 5 in 26 words one in 5,000. */
+#define TRIES_ALIKE 5
+#define TRIES 8
+/* What of an answer is looked at. */
+#define LONGEST ((size_t)384 << 10)
+/* Words of an answer: one in two bytes at most. */
+#define MOST_WORDS (LONGEST / 2)
+
+struct answer {
+	uint32_t status; /* 0: the process died without one */
+	uint32_t len;    /* of text: the head's fields, then the body */
+	char text[LONGEST];
+};
+
+enum side { COLD, WARM };
+
+/* Shared by the three processes. Words that somebody waits for are futexes. */
+struct shared {
+	struct keeper {
+		uint32_t asked, done; /* how often; asked is the main process', done the keeper's */
+		uint32_t visit, try;  /* what is asked for */
+		int32_t end;          /* wait status of the process that answered */
+		uint32_t failed;      /* it cannot go on */
+	} keepers[2];
+	struct answer answers[2][TRIES];
+	uint64_t words[2][TRIES][MOST_WORDS];
+	size_t word_count[2][TRIES];
+};
+static struct shared *shared;
+static pid_t keepers[2];
+/* In a process that answers: where to. */
+static struct answer *own_answer;
+/* Of all workers that boot by themselves one compares. */
+static uint32_t *compared;
+
+static void futex(uint32_t *word, int operation, uint32_t value, const struct timespec *limit)
+{
+	syscall(SYS_futex, word, operation, value, limit, NULL, 0);
+}
+
+void compare_once_for_all(void)
+{
+	void *at = mmap(NULL, sizeof *compared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	compared = at == MAP_FAILED ? NULL : at;
+}
+
+bool compare_answers(void)
+{
+	return own_answer != NULL;
+}
+
+static bool is_wanted(void)
+{
+	return options.rewind != REWIND_OFF && options.warmup_count > 0 && options.compared_count > 0 &&
+	       (compared == NULL || __atomic_load_n(compared, __ATOMIC_RELAXED) == 0);
+}
+
+/* The process that answers. */
+
+static void take(const void *bytes, size_t len)
+{
+	size_t n = MIN(len, LONGEST - own_answer->len);
+	memcpy(own_answer->text + own_answer->len, bytes, n);
+	own_answer->len += (uint32_t)n;
+}
+
+static void take_body(const char *from, size_t len)
+{
+	if (!request.answered) {
+		take(from, len);
+	}
+}
+
+/* Fields of which the name alone says something. */
+static bool is_noise(const char *name, size_t len)
+{
+	static const char *const names[] = {"Date", "Expires", "Last-Modified", "Server-Timing"};
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		if (strlen(names[i]) == len && strncasecmp(names[i], name, len) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void compare_head(uint16_t status, sapi_headers_struct *headers)
+{
+	if (own_answer == NULL) {
+		return;
+	}
+	zend_llist_position at;
+	sapi_header_struct *h = headers == NULL ? NULL : zend_llist_get_first_ex(&headers->headers, &at);
+	for (; h != NULL; h = zend_llist_get_next_ex(&headers->headers, &at)) {
+		const char *colon = memchr(h->header, ':', h->header_len);
+		size_t name = colon == NULL ? h->header_len : (size_t)(colon - h->header);
+		const char *equals = colon == NULL ? NULL : memchr(colon, '=', h->header_len - name);
+		bool cookie = name == 10 && strncasecmp(h->header, "Set-Cookie", 10) == 0;
+		take(h->header, cookie && equals != NULL    ? (size_t)(equals - h->header)
+		                : is_noise(h->header, name) ? name
+		                                            : h->header_len);
+		take("\n", 1);
+	}
+	own_answer->status = status;
+}
+
+static void answer_to(enum side side, const struct keeper *self, struct hy_exchange *exchange)
+{
+	own_answer = &shared->answers[side][self->try];
+	own_answer->status = own_answer->len = 0;
+	hy_local_sink = take_body;
+	if (!visit_begin(&options.compared[self->visit], "comparison", exchange)) {
+		_exit(70);
+	}
+}
+
+/* The keeper: holds the application as it was when it was forked. */
+
+static void give_up(struct keeper *self)
+{
+	__atomic_store_n(&self->failed, 1u, __ATOMIC_RELEASE);
+	futex(&self->done, FUTEX_WAKE, 1, NULL);
+	_exit(70);
+}
+
+/* What such requests log is nobody's, and nobody hears what they might say to the pool. */
+static void be_silent(void)
+{
+	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+	const int ours[] = {STDOUT_FILENO, STDERR_FILENO, HY_FD_CONTROL, HY_FD_CLASSES};
+	for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
+		dup3(nothing, ours[i], ours[i] > STDERR_FILENO ? O_CLOEXEC : 0);
+	}
+	close(nothing);
+	explain_file = NULL;
+}
+
+/* Returns in each process that is to answer. */
+static void keep(enum side side, pid_t parent, const char *(*prepare)(void), struct hy_exchange *exchange)
+{
+	struct keeper *self = &shared->keepers[side];
+	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	if (getppid() != parent) {
+		_exit(0);
+	}
+	signal(SIGALRM, SIG_DFL);
+	signal(SIGCHLD, SIG_DFL);
+	be_silent();
+	hy_ring_pretend();
+	if (prepare() != NULL) {
+		give_up(self);
+	}
+	pid_t keeper = getpid();
+	for (uint32_t n = 0;; n++) {
+		while (__atomic_load_n(&self->asked, __ATOMIC_ACQUIRE) == n) {
+			futex(&self->asked, FUTEX_WAIT, n, NULL);
+		}
+		pid_t pid = fork();
+		if (pid == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+			if (getppid() != keeper) {
+				_exit(0);
+			}
+			answer_to(side, self, exchange);
+			return;
+		}
+		int status = 0;
+		if (pid < 0 || waitpid(pid, &status, 0) != pid) {
+			give_up(self);
+		}
+		rewind_child_over();
+		self->end = status;
+		__atomic_store_n(&self->done, n + 1, __ATOMIC_RELEASE);
+		futex(&self->done, FUTEX_WAKE, 1, NULL);
+	}
+}
+
+static bool fork_keeper(enum side side, const char *(*prepare)(void), struct hy_exchange *exchange)
+{
+	pid_t parent = getpid();
+	keepers[side] = fork();
+	if (keepers[side] == 0) {
+		keep(side, parent, prepare, exchange);
+		return true;
+	}
+	if (keepers[side] < 0) {
+		warmup_failed(
+		    "what it left behind cannot be looked at, since no process can be forked; raise the limit of processes");
+	}
+	return false;
+}
+
+bool compare_keep_cold(const char *(*prepare)(void), struct hy_exchange *exchange)
+{
+	if (!is_wanted()) {
+		return false;
+	}
+	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (shared == MAP_FAILED) {
+		shared = NULL;
+		warmup_failed("what it left behind cannot be looked at, since there is no memory for it");
+	}
+	return fork_keeper(COLD, prepare, exchange);
+}
+
+/* The process that has booted. */
+
+static void end_keepers(void)
+{
+	for (int side = COLD; side <= WARM; side++) {
+		if (keepers[side] > 0) {
+			kill(keepers[side], SIGKILL);
+			waitpid(keepers[side], NULL, 0);
+			keepers[side] = 0;
+		}
+	}
+	munmap(shared, sizeof *shared);
+	shared = NULL;
+}
+
+static void differs(const char *why)
+{
+	end_keepers();
+	warmup_differs(why);
+}
+
+static void ask(enum side side, uint32_t visit, uint32_t try)
+{
+	struct keeper *keeper = &shared->keepers[side];
+	uint32_t n = keeper->asked + 1;
+	keeper->visit = visit;
+	keeper->try = try;
+	__atomic_store_n(&keeper->asked, n, __ATOMIC_RELEASE);
+	futex(&keeper->asked, FUTEX_WAKE, 1, NULL);
+	while (__atomic_load_n(&keeper->done, __ATOMIC_ACQUIRE) != n) {
+		/* A moment at a time: one that was killed says nothing. Warm-up's own limit in time holds. */
+		if (__atomic_load_n(&keeper->failed, __ATOMIC_ACQUIRE) != 0 || waitpid(keepers[side], NULL, WNOHANG) != 0) {
+			keepers[side] = 0;
+			differs("the processes that show what it left behind could not go on");
+		}
+		futex(&keeper->done, FUTEX_WAIT, n - 1, &(struct timespec){.tv_nsec = 100000000});
+	}
+	if (WIFEXITED(keeper->end) && handle_used_connection(WEXITSTATUS(keeper->end))) {
+		differs("a request uses a connection of the boot, so that what it left behind cannot be looked at. Open "
+		        "connections in the request that needs them");
+	}
+}
+
+static int ascending(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+	return *x < *y ? -1 : *x > *y;
+}
+
+static bool in_word(unsigned char c)
+{
+	return isalnum(c) || c == '_' || c == '-' || c >= 0x80;
+}
+
+/* FNV-1a of the word at `*at`, which moves behind it; 0: one with a digit, or none. */
+static uint64_t next_word(const struct answer *answer, size_t *at, size_t *start)
+{
+	uint64_t hash = 0xcbf29ce484222325u;
+	bool counts = true;
+	while (*at < answer->len && !in_word((unsigned char)answer->text[*at])) {
+		++*at;
+	}
+	for (*start = *at; *at < answer->len && in_word((unsigned char)answer->text[*at]); ++*at) {
+		counts &= !isdigit((unsigned char)answer->text[*at]);
+		hash = (hash ^ (unsigned char)answer->text[*at]) * 0x100000001b3u;
+	}
+	return counts && *at > *start ? hash | 1 : 0;
+}
+
+/* How often the request's own host stands there, its port included: a port alone is no word. */
+static size_t count_host(const struct answer *answer, const char *host)
+{
+	size_t n = 0, len = strlen(host);
+	const char *at = answer->text, *end = answer->text + answer->len;
+	while (len > 0 && (at = memmem(at, (size_t)(end - at), host, len)) != NULL) {
+		at += len;
+		n += at == end || !(in_word((unsigned char)*at) || *at == ':' || *at == '.');
+	}
+	return n;
+}
+
+#define STATUS_WORDS 0x10000u /* a word for each status; hashes are odd and larger */
+#define HOST_WORD 2u
+
+static void find_words(enum side side, uint32_t try, const char *host)
+{
+	const struct answer *answer = &shared->answers[side][try];
+	uint64_t *words = shared->words[side][try];
+	size_t count = 0, at = 0, start;
+	words[count++] = STATUS_WORDS + answer->status * 2;
+	for (size_t n = count_host(answer, host); n > 0 && count < MOST_WORDS; n--) {
+		words[count++] = HOST_WORD;
+	}
+	while (at < answer->len && count < MOST_WORDS) {
+		uint64_t word = next_word(answer, &at, &start);
+		if (word != 0) {
+			words[count++] = word;
+		}
+	}
+	qsort(words, count, sizeof *words, ascending);
+	shared->word_count[side][try] = count;
+}
+
+/* A word that tells the sides apart, in their first `tries` answers; 0: none does. How often it stands in each, and
+ * whether each side's answers are all alike. */
+static uint64_t telling_word(uint32_t tries, size_t often[2], bool *alike)
+{
+	size_t at[2][TRIES] = {{0}};
+	uint64_t telling = 0;
+	*alike = true;
+	for (;;) {
+		uint64_t least = UINT64_MAX;
+		for (int side = COLD; side <= WARM; side++) {
+			for (uint32_t i = 0; i < tries; i++) {
+				if (at[side][i] < shared->word_count[side][i]) {
+					least = MIN(least, shared->words[side][i][at[side][i]]);
+				}
+			}
+		}
+		if (least == UINT64_MAX) {
+			return telling;
+		}
+		bool steady = true;
+		size_t times[2] = {0};
+		for (int side = COLD; side <= WARM; side++) {
+			for (uint32_t i = 0; i < tries; i++) {
+				size_t before = at[side][i];
+				while (at[side][i] < shared->word_count[side][i] && shared->words[side][i][at[side][i]] == least) {
+					at[side][i]++;
+				}
+				size_t n = at[side][i] - before;
+				steady &= i == 0 || n == times[side];
+				times[side] = n;
+			}
+		}
+		*alike &= steady;
+		if (telling == 0 && steady && times[COLD] != times[WARM]) {
+			telling = least;
+			memcpy(often, times, sizeof times);
+		}
+	}
+}
+
+/* The word itself, in an answer that has it. */
+static void spell(uint64_t word, enum side side, char *to, size_t size)
+{
+	const struct answer *answer = &shared->answers[side][0];
+	size_t at = 0, start = 0;
+	to[0] = '\0';
+	while (at < answer->len) {
+		if (next_word(answer, &at, &start) == word) {
+			snprintf(to, size, "%.*s", (int)MIN(at - start, 60), answer->text + start);
+			return;
+		}
+	}
+}
+
+static void explain_difference(const struct visit *visit, uint64_t word, const size_t often[2])
+{
+	char why[1024], text[64];
+	const struct answer *cold = &shared->answers[COLD][0], *warm = &shared->answers[WARM][0];
+	int len = snprintf(why, sizeof why,
+	                   "after the warm-up requests %s://%s%s is answered as it is not without them: ", visit->scheme,
+	                   visit->host, visit->target);
+	char *to = why + MIN((size_t)len, sizeof why - 1);
+	size_t size = sizeof why - (size_t)(to - why);
+	if (cold->status != warm->status) {
+		snprintf(to, size, "status %u, not %u", warm->status, cold->status);
+	} else if (word == HOST_WORD) {
+		snprintf(to, size, "it names that host %zu times, not %zu", often[WARM], often[COLD]);
+	} else {
+		spell(word, often[WARM] > 0 ? WARM : COLD, text, sizeof text);
+		snprintf(to, size, "the word '%s' stands there %zu times, not %zu", text, often[WARM], often[COLD]);
+	}
+	differs(why);
+}
+
+bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange)
+{
+	if (shared == NULL) {
+		return false;
+	}
+	if (fork_keeper(WARM, prepare, exchange)) {
+		return true;
+	}
+	for (uint32_t i = 0; i < options.compared_count; i++) {
+		const struct visit *visit = &options.compared[i];
+		size_t often[2] = {0};
+		uint64_t word = 1;
+		for (uint32_t try = 0; try < TRIES; try++) {
+			for (int side = COLD; side <= WARM; side++) {
+				ask((enum side)side, i, try);
+				find_words((enum side)side, try, visit->host);
+			}
+			bool alike;
+			word = telling_word(try + 1, often, &alike);
+			if (word == 0 || (alike && try + 1 >= TRIES_ALIKE)) {
+				break;
+			}
+		}
+		if (word != 0) {
+			explain_difference(visit, word, often);
+		}
+	}
+	end_keepers();
+	if (compared != NULL) {
+		__atomic_store_n(compared, 1u, __ATOMIC_RELAXED);
+	}
+	return false;
+}
