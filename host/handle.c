@@ -619,7 +619,9 @@ PHP_FUNCTION(hayate_handle_request)
 	zend_execute_data *frame = EG(current_execute_data);
 	EG(current_execute_data) = NULL;
 	step(settle_exception);
-	if (!rewinds()) {
+	if (rewinds()) {
+		after_handler(frame->prev_execute_data, run_step);
+	} else {
 		end_request();
 	}
 	EG(current_execute_data) = frame;

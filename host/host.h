@@ -11,6 +11,7 @@
  *   ring.c      the shared memory             log.c      records on standard error
  *   rewind/     rewinding a process           snapshot.c what PHP needs for it
  *   cleanup.c   the end of a rewound request  warmup.c   requests before the snapshot
+ *   after.c     what follows hayate_handle_request() in the loop
  *   visit.c     requests that the host makes by itself  compare.c  what warm-up left behind
  *   errors.c    errors in development (--dev)  isolation.c  what keeps PHP's processes apart
  *   extensions.c  extensions that do not bear rewinding
@@ -202,6 +203,9 @@ const char *zygote_unshareable(void);  /* NULL, or what was done since then that
 bool zygote_left_threads(int besides); /* after a moment, in which those that are about to end may do so */
 /* Tells the pool to start it again in another way, and exits. Safe in a signal handler. */
 void zygote_boot_again(enum hy_again how, const char *why) __attribute__((noreturn));
+
+/* after.c: finishes the answer when the handler has returned, if `caller` goes on with something else */
+void after_handler(const zend_execute_data *caller, void (*step)(const char *name, void (*run)(void)));
 
 /* worker.c */
 void worker_classic(void);                  /* serves until it retires; does not return */

@@ -27,14 +27,22 @@
  *
  *     $kernel->shutdown();                         // when the worker retires
  *
+ * What follows in the loop delays nobody: the answer is complete when the handler returns, its shutdown functions have run
+ * and its session is closed, and what is echoed afterwards goes nowhere. With rewinding the request's objects live until
+ * the next call, which calls their destructors and puts the process back. (Where nothing follows, as in
+ * `while (hayate_handle_request($handler)) {}`, destructors run before the answer is complete, as in PHP. A handler that
+ * answers nothing, neither output nor status nor a header, leaves the answer to what follows, except with state kept.)
+ *
  * For the handler each request is a new one: `$_SERVER`, `$_GET`, `$_POST`, `$_COOKIE`, `$_FILES`, `$_REQUEST`, `php://input`,
- * headers, output buffers, the session and the time limit start afresh, and what it echoes is the answer's body. All else
- * stays: static properties, globals, singletons, open connections. What ini_set() changes in the boot stays, what it changes
- * in the handler ends with the request.
+ * headers, output buffers, the session and the time limit start afresh, and what it echoes is the answer's body. With
+ * rewinding, the default, all else is as it was at the first call, too. With `rewind = "off"` it stays: static properties,
+ * globals, singletons, open connections. What ini_set() changes in the boot stays, what it changes in the handler ends
+ * with the request.
  *
  * `exit()`, an uncaught exception or a fatal error in the handler end that request, not the service: the visitor gets an
  * answer (status 500 for an exception or a fatal error if no header was sent yet) and the log gets the message. After
- * `exit()` or an exception the loop goes on; a fatal error unwinds the script, and a new worker takes this one's place.
+ * `exit()` or an exception the loop goes on; a fatal error unwinds the script, and the process is put back, or with state
+ * kept a new worker takes this one's place.
  *
  * @param callable(): mixed $handler called without arguments, its result is ignored
  *

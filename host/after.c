@@ -1,0 +1,139 @@
+/*
+ * What follows hayate_handle_request() in a worker script's loop, with rewind: a visitor does not wait for it, and what
+ * it prints is nobody's. So the answer is finished when the handler returns, though the request goes on, with its
+ * objects alive, until the next call.
+ *
+ * Where nothing follows, as in `while (hayate_handle_request($handler)) {}`, the request ends at once, in PHP's own
+ * order, and what destructors print at its end still belongs to the answer. And a handler that has answered nothing at
+ * all leaves the answer to what follows: scripts that have to run in global scope run there.
+ */
+#include "host.h"
+
+#include "ext/session/php_session.h"
+#include "ext/standard/basic_functions.h"
+#include "ext/standard/head.h"
+#include "php_output.h"
+
+/* More steps than this are something. */
+#define STEPS 64
+
+/*
+ * Whether the caller does nothing but call again once this call has returned true. Looks at the code that it would run
+ * (Zend/zend_vm_opcodes.h), and takes what it does not know for something.
+ */
+static bool calls_again(const zend_execute_data *caller)
+{
+	if (caller == NULL || caller->func == NULL || !ZEND_USER_CODE(caller->func->type) || caller->opline == NULL) {
+		return false;
+	}
+	const zend_op *call = caller->opline, *at = call + 1;
+	/* The value that is known, and where it is. */
+	zend_uchar type = IS_VAR | IS_TMP_VAR;
+	uint32_t var = call->result.var;
+	bool value = true;
+	for (int i = 0; i < STEPS; i++) {
+		if (at == call) {
+			return true;
+		}
+		bool known = (at->op1_type & type) != 0 && at->op1.var == var;
+		switch (at->opcode) {
+		case ZEND_JMP:
+			at = OP_JMP_ADDR(at, at->op1);
+			break;
+		case ZEND_JMPZ:
+		case ZEND_JMPNZ:
+			if (at->op1_type == IS_CONST) {
+				at = zend_is_true(RT_CONSTANT(at, at->op1)) == (at->opcode == ZEND_JMPNZ) ? OP_JMP_ADDR(at, at->op2)
+				                                                                          : at + 1;
+				break;
+			}
+			if (!known) {
+				return false;
+			}
+			at = value == (at->opcode == ZEND_JMPNZ) ? OP_JMP_ADDR(at, at->op2) : at + 1;
+			break;
+		case ZEND_BOOL:
+		case ZEND_BOOL_NOT:
+			if (!known) {
+				return false;
+			}
+			value = value != (at->opcode == ZEND_BOOL_NOT);
+			type = IS_VAR | IS_TMP_VAR;
+			var = at->result.var;
+			at++;
+			break;
+		case ZEND_ASSIGN:
+			if (at->op1_type != IS_CV || (at->op2_type & type) == 0 || at->op2.var != var ||
+			    at->result_type != IS_UNUSED) {
+				return false;
+			}
+			type = IS_CV;
+			var = at->op1.var;
+			at++;
+			break;
+		case ZEND_NOP:
+		case ZEND_EXT_STMT:
+		case ZEND_EXT_FCALL_BEGIN:
+		case ZEND_EXT_FCALL_END:
+		case ZEND_INIT_FCALL:
+		case ZEND_INIT_FCALL_BY_NAME:
+		case ZEND_INIT_NS_FCALL_BY_NAME:
+		case ZEND_CHECK_FUNC_ARG:
+		case ZEND_DECLARE_LAMBDA_FUNCTION:
+		case ZEND_BIND_LEXICAL:
+		case ZEND_SEND_VAL:
+		case ZEND_SEND_VAL_EX:
+		case ZEND_SEND_VAR:
+		case ZEND_SEND_VAR_EX:
+		case ZEND_SEND_FUNC_ARG:
+			at++;
+			break;
+		default:
+			return false;
+		}
+	}
+	return false;
+}
+
+/* Whether the handler has said anything: output, a status, a header of its own. */
+static bool has_answered(void)
+{
+	if (SG(headers_sent) || (SG(sapi_headers).http_response_code != 200 && SG(sapi_headers).http_response_code != 0) ||
+	    SG(sapi_headers).http_status_line != NULL) {
+		return true;
+	}
+	size_t headers = zend_llist_count(&SG(sapi_headers).headers);
+	if (headers > (PG(expose_php) ? 1u : 0u)) {
+		return true;
+	}
+	if (OG(active) != NULL) {
+		php_output_handler **handlers = zend_stack_base(&OG(handlers));
+		for (int i = 0; i < zend_stack_count(&OG(handlers)); i++) {
+			if (handlers[i]->buffer.used > 0) {
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+static void close_session(void)
+{
+	if (zend_hash_str_exists(&module_registry, ZEND_STRL("session")) && PS(session_status) == php_session_active) {
+		php_session_flush(1);
+	}
+}
+
+void after_handler(const zend_execute_data *caller, void (*step)(const char *name, void (*run)(void)))
+{
+	if (request.answered || calls_again(caller) || !has_answered()) {
+		return;
+	}
+	step("shutdown functions", php_call_shutdown_functions);
+	step("shutdown functions", php_free_shutdown_functions);
+	step("output", php_output_end_all);
+	step("session", close_session);
+	/* One that waits for its lock may be the same visitor's next request. */
+	php_header();
+	output_finish(false);
+}
