@@ -109,6 +109,12 @@ static bool fewer_than_six(const zend_execute_data *call)
 	return ZEND_CALL_NUM_ARGS(call) < 6;
 }
 
+/* A seed: all that is drawn from it is the same in each request. */
+static bool seeds(const zend_execute_data *call)
+{
+	return ZEND_CALL_NUM_ARGS(call) > 0 && Z_TYPE_P(ZEND_CALL_ARG(call, 1)) != IS_NULL;
+}
+
 /* "now", "+1 day", "" and nothing are relative to the clock; what names a year or a timestamp is not. */
 static bool relative(const zend_execute_data *call)
 {
@@ -163,6 +169,21 @@ static struct watched {
     {"random", NULL, "str_shuffle", NULL, NULL, NULL},
     {"random", NULL, "array_rand", NULL, NULL, NULL},
     {"random", NULL, "openssl_random_pseudo_bytes", NULL, NULL, NULL},
+    {"random", NULL, "gmp_random_bits", NULL, NULL, NULL},
+    {"random", NULL, "gmp_random_range", NULL, NULL, NULL},
+    {"random", NULL, "uuid_create", NULL, NULL, NULL},
+    {"random", "mongodb\\bson\\objectid", "__construct", none, NULL, NULL},
+    {"random", NULL, "sodium_crypto_secretbox_keygen", NULL, NULL, NULL},
+    {"random", NULL, "session_create_id", NULL, NULL, NULL},
+    {"random", NULL, "mt_srand", seeds, NULL, NULL},
+    {"random", NULL, "srand", seeds, NULL, NULL},
+    {"random", NULL, "gmp_random_seed", seeds, NULL, NULL},
+    {"random", "random\\engine\\mt19937", "__construct", seeds, NULL, NULL},
+    {"random", "random\\engine\\pcgoneseq128xslrr64", "__construct", seeds, NULL, NULL},
+    {"random", "random\\engine\\xoshiro256starstar", "__construct", seeds, NULL, NULL},
+    {"random", "random\\engine\\mt19937", "generate", NULL, NULL, NULL},
+    {"random", "random\\engine\\pcgoneseq128xslrr64", "generate", NULL, NULL, NULL},
+    {"random", "random\\engine\\xoshiro256starstar", "generate", NULL, NULL, NULL},
     {"random", "random\\randomizer", "getint", NULL, NULL, NULL},
     {"random", "random\\randomizer", "nextint", NULL, NULL, NULL},
     {"random", "random\\randomizer", "getbytes", NULL, NULL, NULL},

@@ -153,6 +153,7 @@ static void end_boot(void)
 	php_output_end_all();
 	php_output_deactivate();
 	clocks_boot_over();
+	randomness_boot_over();
 	boot_keep();
 	shut_modules_down();
 	call_module("mbstring", true);
@@ -410,7 +411,7 @@ static void begin_fork(void)
 		_exit(71);
 	}
 	opcache_after_fork();
-	snapshot_seed();
+	randomness_seed();
 }
 
 bool handle_used_connection(int status)
@@ -487,7 +488,7 @@ static const char *begin_comparison(void)
 	boot_make_settings_modified();
 	snapshot_prepare();
 	reached = true;
-	const char *wrong = snapshot_entropy();
+	const char *wrong = randomness_entropy();
 	return wrong != NULL ? wrong : rewind_watch();
 }
 
@@ -514,7 +515,8 @@ static bool begin_work(void)
 		return true;
 	}
 	if (options.rewind == REWIND_FORK) {
-		wrong = snapshot_entropy();
+		wrong = randomness_entropy();
+		rewind_uuid_sequence((unsigned)getppid() * 1031u + hy_ring_worker());
 		wrong = wrong != NULL ? wrong : rewind_watch();
 		if (wrong != NULL) {
 			zygote_failed(wrong);
@@ -533,7 +535,9 @@ static bool begin_work(void)
 	if (rewinds < 0) {
 		zygote_failed(rewind_error());
 	}
-	snapshot_seed();
+	/* The zygote is the parent of all workers of this generation, whose numbers differ. */
+	rewind_uuid_sequence((unsigned)getppid() * 1031u + hy_ring_worker());
+	randomness_seed();
 	const struct rewind_counters *counters = rewind_counters();
 	record->rewinds = counters->rewinds;
 	record->scan_ns = counters->scan_ns;

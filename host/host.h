@@ -15,7 +15,7 @@
  *   visit.c     requests that the host makes by itself  compare.c  what warm-up left behind
  *   errors.c    errors in development (--dev)  isolation.c  what keeps PHP's processes apart
  *   extensions.c  extensions that do not bear rewinding
- *   clocks.c    what PHP keeps of the time
+ *   clocks.c    what PHP keeps of the time    randomness.c  what must not be drawn twice
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
  */
@@ -129,8 +129,14 @@ void snapshot_prepare(void); /* once, before the snapshot or the first fork for 
 const char *snapshot_take(enum rewind_tracking tracking);
 /* At the point, in the process that will be rewound: whether what snapshot_take() found still holds. */
 const char *snapshot_check(void);
-const char *snapshot_entropy(void); /* memory for the next one; NULL, or what failed */
-void snapshot_seed(void);           /* after each rewind: what must not repeat */
+
+/* randomness.c */
+void randomness_after_startup(void);
+void randomness_boot_over(void);      /* before the first warm-up request */
+void randomness_prepare(void);        /* with the snapshot */
+void randomness_forked(void);         /* in a worker, first thing */
+const char *randomness_entropy(void); /* memory for the next one; NULL, or what failed */
+void randomness_seed(void);           /* after each rewind: what must not repeat */
 
 /* cleanup.c */
 void cleanup_prepare(void);                /* with the snapshot */

@@ -1,23 +1,18 @@
 /*
  * PHP's part of a snapshot (rewind/ does the memory): making the booted application fit for being put back again and
- * again, and what must differ after each rewind.
+ * again. What must differ after each rewind is randomness.c's.
  *
- * Promised: no object or resource of the boot is destroyed by a request; no random sequence is drawn twice; pages of
- * ZendMM that were free hold nothing that has to be put back.
+ * Promised: no object or resource of the boot is destroyed by a request; pages of ZendMM that were free hold nothing
+ * that has to be put back.
  */
 #include "host.h"
 #include "explain.h"
 #include "rewind/rewind.h"
 
 #include "ext/date/php_date.h"
-#include "ext/random/php_random.h"
 #include "zend_alloc_sizes.h"
 #include "zend_gc.h"
 #include "zend_objects_API.h"
-
-#include <dlfcn.h>
-#include <sys/random.h>
-#include <unistd.h>
 
 #define PAGE 4096ul
 #define CHUNK (2ul << 20)
@@ -234,90 +229,7 @@ static void pin(void)
 	snapshot_marks.persistent = EG(persistent_list).nNumUsed;
 }
 
-/* OpenSSL's generator keeps its state in memory that is put back; the kernel's does not. */
-static int kernel_random(unsigned char *to, int len)
-{
-	for (int done = 0; done < len;) {
-		ssize_t n = getrandom(to + done, (size_t)(len - done), 0);
-		if (n <= 0) {
-			return 0;
-		}
-		done += (int)n;
-	}
-	return 1;
-}
-static int kernel_status(void)
-{
-	return 1;
-}
-/* RAND_METHOD of openssl/rand.h, which is deprecated and works in all of 3.x */
-static const struct {
-	int (*seed)(const void *, int);
-	int (*bytes)(unsigned char *, int);
-	void (*cleanup)(void);
-	int (*add)(const void *, int, double);
-	int (*pseudo)(unsigned char *, int);
-	int (*status)(void);
-} kernel_method = {NULL, kernel_random, NULL, NULL, kernel_random, kernel_status};
-
-/* Entropy is fetched for many requests at once, into memory that rewinds leave alone. */
-static struct entropy {
-	size_t used;
-	uint32_t words[1024];
-} * entropy;
-
-static uint32_t next_word(void)
-{
-	if (entropy->used == sizeof entropy->words / sizeof entropy->words[0]) {
-		if (!kernel_random((unsigned char *)entropy->words, sizeof entropy->words)) {
-			log_format(HY_LOG_ERROR "The kernel gave no random bytes; this worker ends.");
-			_exit(71);
-		}
-		entropy->used = 0;
-	}
-	uint32_t word = entropy->words[entropy->used];
-	entropy->words[entropy->used++] = 0;
-	return word;
-}
-
-static void forget_randomness(void)
-{
-	int (*set_method)(const void *) = (int (*)(const void *))dlsym(RTLD_DEFAULT, "RAND_set_rand_method");
-	if (set_method != NULL) {
-		set_method(&kernel_method);
-	}
-	/* With 0 bytes SQLite forgets its generator and seeds it anew at its next use. */
-	void *sqlite = dlopen("libsqlite3.so.0", RTLD_NOW | RTLD_NOLOAD);
-	void (*sqlite_random)(int, void *) =
-	    sqlite == NULL ? NULL : (void (*)(int, void *))dlsym(sqlite, "sqlite3_randomness");
-	if (sqlite_random != NULL) {
-		sqlite_random(0, NULL);
-	}
-	/* Its own reference stays: the library is part of the snapshot. */
-	RANDOM_G(mt19937_seeded) = false;
-	RANDOM_G(combined_lcg_seeded) = false;
-}
-
-void snapshot_seed(void)
-{
-	/* The range of the two generators' states: ext/random/engine_combinedlcg.c, P. L'Ecuyer, CACM 31 (1988). */
-	int32_t *state = ((php_random_status_state_combinedlcg *)RANDOM_G(combined_lcg)->state)->state;
-	state[0] = (int32_t)(next_word() % 2147483562u) + 1;
-	state[1] = (int32_t)(next_word() % 2147483398u) + 1;
-	RANDOM_G(combined_lcg_seeded) = true;
-}
-
 static struct ranges unused;
-
-const char *snapshot_entropy(void)
-{
-	if (entropy == NULL && (entropy = rewind_keep(sizeof *entropy)) == NULL) {
-		return "no memory for the rewinder";
-	}
-	/* Empty: a process must not draw what its siblings draw. */
-	entropy->used = sizeof entropy->words / sizeof entropy->words[0];
-	return NULL;
-}
 
 void snapshot_prepare(void)
 {
@@ -327,13 +239,13 @@ void snapshot_prepare(void)
 	gc_collect_cycles();
 	pin();
 	cleanup_prepare();
-	forget_randomness();
+	randomness_prepare();
 }
 
 const char *snapshot_take(enum rewind_tracking tracking)
 {
 	unused.at = rewind_keep(MAX_UNUSED * sizeof *unused.at);
-	if (snapshot_entropy() != NULL || unused.at == NULL) {
+	if (randomness_entropy() != NULL || unused.at == NULL) {
 		return "no memory for the rewinder";
 	}
 	zend_mm_gc(zend_mm_get_heap());
@@ -352,5 +264,5 @@ const char *snapshot_check(void)
 	if (again.count != unused.count || memcmp(again.at, unused.at, again.count * sizeof *again.at) != 0) {
 		return "PHP's memory changed between snapshot and point";
 	}
-	return snapshot_entropy();
+	return randomness_entropy();
 }

@@ -10,8 +10,6 @@
 #include "host.h"
 #include "explain.h"
 
-#include "ext/random/php_random.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -205,9 +203,7 @@ static void become_worker(uint32_t number, pid_t zygote, const sigset_t *signals
 		close(HY_FD_CLASSES);
 	}
 	opcache_after_fork();
-	/* Two workers must not draw the same numbers: seed anew at the first use. */
-	RANDOM_G(mt19937_seeded) = false;
-	RANDOM_G(combined_lcg_seeded) = false;
+	randomness_forked(); /* two workers must not draw the same numbers */
 }
 
 static bool fork_worker(uint32_t number, const sigset_t *signals)

@@ -182,6 +182,11 @@ struct control {
 	bool directory_changed, umask_changed;
 	unsigned long long libraries_added, libraries_removed;
 
+	/* UUIDs with the time: the last one, in units of 100 ns, and what tells this process's from others' */
+	uint64_t uuid_time;
+	uint16_t uuid_sequence;
+	bool uuid_numbered;
+
 	unsigned verify_every;
 	void (*verify_report)(const char *line);
 	size_t kept_size; /* of the memfd */

@@ -116,6 +116,11 @@ enum rewind_doubt rewind_doubt_after(void);
 
 void rewind_back(void) __attribute__((noreturn));
 
+/* With the snapshot: what generators in libraries hold is forgotten, so that they seed themselves anew. */
+void rewind_forget_randomness(void);
+/* A number that no other process which makes UUIDs at the same time has; 14 bits of it count. */
+void rewind_uuid_sequence(unsigned number);
+
 /* Compares all tracked memory with the snapshot every `every` rewinds, 0: never. Differences are told to `report`. */
 void rewind_verify(unsigned every, void (*report)(const char *line));
 

@@ -1,4 +1,4 @@
-"""Random numbers and identifiers never repeat, between requests and between workers.
+"""Random numbers and identifiers never repeat, between requests and between workers; what was seeded does, as under php-fpm.
 
 HAYATE_RANDOM_REQUESTS says how many requests are made (default 20,000).
 """
@@ -13,18 +13,24 @@ import shutil
 import threading
 
 import pytest
+import requests as http
 from lib.process import temporary_directory
-from lib.servers import Hayate
+from lib.servers import Hayate, NginxFpm
 
 from .keep_alive import KeepAlive
 from .matrix_site import USER
 
+HERE = pathlib.Path(__file__).parent / "randomness"
 REQUESTS = int(os.environ.get("HAYATE_RANDOM_REQUESTS", "20000"))
 WORKERS = 4
 CLIENTS = 6
 #: mt_rand() is seeded with 32 random bits, in every PHP: so it repeats about n²/2³³ times in n requests. What uses it
 #: repeats with it.
-OF_32_BITS = {"mt_rand", "shuffle"}
+OF_32_BITS = {"mt_rand", "shuffle", "libc_rand", "xslt"}
+#: Sources that are there with Debian's extension of that name.
+OF_EXTENSIONS = {"gmp": "gmp", "uuid": "uuid", "object_id": "mongodb"}
+#: Extensions that PHP does not load by itself: a directory with their .so files.
+ELSEWHERE = os.environ.get("HAYATE_EXTENSIONS")
 #: One request in so many draws from the dear sources as well.
 DEAR = 20
 
@@ -71,26 +77,65 @@ def draw(server: Hayate, requests: int) -> Drawn:
     return drawn
 
 
-def serve(rewind: str) -> Hayate:
+def serve(rewind: str, boot: str) -> Hayate:
     directory = temporary_directory("randomness")
-    shutil.copy(pathlib.Path(__file__).parent / "randomness/worker.php", directory)
-    arguments = ("--rewind", rewind, "--warmup", "/", "--warmup", "/")
-    return Hayate(directory, worker=directory / "worker.php", workers=WORKERS, user=USER, args=arguments)
+    shutil.copy(HERE / "worker.php", directory)
+    arguments = ["--rewind", rewind, "--warmup", "/", "--warmup", "/"]
+    if boot == "private":
+        arguments += ["--env", "PRIVATE_BOOT=1"]
+    return Hayate(
+        directory,
+        worker=directory / "worker.php",
+        workers=WORKERS,
+        user=USER,
+        ini={"ffi.enable": "1"},
+        args=[*arguments, *elsewhere(directory)],
+    )
 
 
+def elsewhere(directory: pathlib.Path) -> list[str]:
+    """Arguments that load the extensions there are in HAYATE_EXTENSIONS."""
+    files = [pathlib.Path(ELSEWHERE) / f"{name}.so" for name in OF_EXTENSIONS.values()] if ELSEWHERE else []
+    (directory / "extensions.ini").write_text("".join(f"extension={file}\n" for file in files if file.exists()))
+    return ["--env", f"PHP_INI_SCAN_DIR=:{directory}"]
+
+
+@pytest.mark.parametrize("boot", ["shared", "private"])
 @pytest.mark.parametrize("rewind", ["on", "fork"])
-def test_randomness_never_repeats(rewind: str) -> None:
+def test_randomness_never_repeats(rewind: str, boot: str) -> None:
     requests = REQUESTS if rewind == "on" else min(REQUESTS, 600)
-    with serve(rewind) as server:
+    with serve(rewind, boot) as server:
         drawn = draw(server, requests)
         (app,) = server.status()["apps"]
     shutil.rmtree(server.root, ignore_errors=True)
-    assert not app["restarts"] and app["rewind"]["rewinds"] >= requests * 0.99
+    assert app["boot"] == boot and not app["restarts"] and app["rewind"]["rewinds"] >= requests * 0.99
     made = -(-requests // CLIENTS) * CLIENTS
-    assert len(drawn.values) == 18
+    extensions = drawn.values.keys() & OF_EXTENSIONS.keys()
+    assert len(drawn.values) - len(extensions) == 28 if ELSEWHERE is None else extensions == OF_EXTENSIONS.keys()
     by_chance = made * made / 2 / 2**32
-    for source in drawn.values.keys() - {"pid"}:
-        allowed = by_chance + 6 * math.sqrt(by_chance) + 2 if source in OF_32_BITS else 0
-        assert drawn.repeats[source] <= allowed, f"{source} repeated {drawn.repeats[source]} times in {made} requests"
+    chance = by_chance + 6 * math.sqrt(by_chance) + 2
+    sources = drawn.values.keys() - {"pid"}
+    repeated = {s: drawn.repeats[s] for s in sources if drawn.repeats[s] > (chance if s in OF_32_BITS else 0)}
+    assert not repeated, f"repeats in {made} requests: {repeated}"
     if rewind == "on":
         assert len(drawn.values["pid"]) > 1, "one worker did it all"
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_seed_of_the_boot_gives_each_request_the_same_sequence(rewind: str) -> None:
+    """As under php-fpm, which boots for each request; whatever warm-up requests drew, and from the first number on."""
+    directory = temporary_directory("seeds")
+    shutil.copy(HERE / "seeded.php", directory / "index.php")
+    with NginxFpm(directory) as fpm:
+        right = http.get(f"{fpm.url}/index.php", timeout=20).json()
+        one, copy = http.get(f"{fpm.url}/index.php?engines", timeout=20).text.split()
+        assert one == copy
+    arguments = ["--rewind", rewind, "--warmup", "/", "--warmup", "/", *elsewhere(directory)]
+    with Hayate(directory, worker=directory / "index.php", workers=2, args=arguments) as server:
+        said = [http.get(server.url, timeout=20).json() for _ in range(20)]
+        pairs = [http.get(f"{server.url}/?engines", timeout=20).text.split() for _ in range(20)]
+    shutil.rmtree(directory, ignore_errors=True)
+    gmp = [answer.pop("gmp", None) for answer in said]
+    assert all(answer == right for answer in said), (right, said[0], said[-1])
+    assert len(set(gmp)) == 1
+    assert all(one == copy for one, copy in pairs) and len({one for one, _ in pairs}) == len(pairs)

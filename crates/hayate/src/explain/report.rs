@@ -238,7 +238,8 @@ impl Report {
             ),
             (
                 "random",
-                "The boot drew random numbers; all workers and requests share them. Draw in the request what must differ",
+                "The boot drew random numbers, or seeded a generator; all workers and requests share what it drew and draw the same from \
+                 that seed. Draw in the request what must differ",
             ),
             (
                 "connection",
