@@ -97,6 +97,8 @@ install: ## Install below PREFIX=/usr/local what make build has built; DESTDIR f
 	$(LAB) generate completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hayate-lab
 	$(LAB) generate completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hayate-lab.fish
 	install -D -m 644 packaging/hayate.logrotate $(DESTDIR)$(SYSCONFDIR)/logrotate.d/hayate
+	install -D -m 644 packaging/hayate.sysusers $(DESTDIR)$(SYSCONFDIR)/sysusers.d/hayate.conf
+	install -D -m 644 packaging/hayate.tmpfiles $(DESTDIR)$(SYSCONFDIR)/tmpfiles.d/hayate.conf
 	test -e $(DESTDIR)$(SYSCONFDIR)/hayate/hayate.toml || \
 		install -D -m 644 packaging/hayate.toml $(DESTDIR)$(SYSCONFDIR)/hayate/hayate.toml
 

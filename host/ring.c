@@ -148,6 +148,14 @@ static void wake(uint32_t worker)
 	syscall(SYS_futex, &w->wake, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
+void hy_ring_dismiss(uint32_t worker)
+{
+	if (worker < header->workers) {
+		__atomic_store_n(&worker_at(worker)->quit, 1u, __ATOMIC_RELEASE);
+		wake(worker);
+	}
+}
+
 static bool queue_empty(void)
 {
 	return LOAD_ACQUIRE(&header->queue_head) == LOAD_ACQUIRE(&header->queue_tail);

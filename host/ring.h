@@ -51,6 +51,8 @@ bool hy_exchange_local(struct hy_exchange *exchange, const char *head, size_t le
 bool hy_is_local(const struct hy_exchange *exchange);
 /* Whether the front asked this worker to leave. */
 bool hy_ring_quit(void);
+/* For the zygote, when there is no front any more: asks a worker to leave. */
+void hy_ring_dismiss(uint32_t worker);
 
 /* Reads up to len bytes of the request body, waiting for the first; 0 at its end. */
 size_t hy_body_read(struct hy_exchange *exchange, char *to, size_t len);

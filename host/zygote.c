@@ -3,9 +3,10 @@
  * asks.
  *
  * It promises to do nothing else: it serves no request and never runs PHP code after its boot. Workers die with it, and
- * it dies with the front, so nothing outlives the server. If the boot opened something that processes must not share (a
- * database connection, a pipe, a thread), it says so instead of forking; the pool then starts it again with --boot
- * private. If a warm-up request did, it is started again without warm-up requests.
+ * it dies with the master, so nothing outlives the server. When the front dies, its workers finish the request that
+ * they run, for ORPHANED seconds at most. If the boot opened something that processes must not share (a database
+ * connection, a pipe, a thread), it says so instead of forking; the pool then starts it again with --boot private. If a
+ * warm-up request did, it is started again without warm-up requests.
  */
 #include "host.h"
 #include "explain.h"
@@ -24,6 +25,8 @@
 #include <unistd.h>
 
 #define MAX_FDS 1024
+/* How long workers may go on without a front. */
+#define ORPHANED 30
 static bool worker;
 /* What was open before PHP code ran: libraries' and our own. */
 static bool own[MAX_FDS];
@@ -254,6 +257,36 @@ static void kill_all(void)
 	}
 }
 
+static bool any_worker(void)
+{
+	for (uint32_t i = 0; i < HY_MAX_WORKERS; i++) {
+		if (pids[i] > 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The front is gone: nobody takes answers any more, but what a request has begun should not be cut in two. */
+static void end_without_front(int signals)
+{
+	uint64_t until = hy_now() + ORPHANED * 1000000000ull;
+	for (uint32_t i = 0; i < HY_MAX_WORKERS; i++) {
+		if (pids[i] > 0) {
+			hy_ring_dismiss(i);
+		}
+	}
+	for (reap(); any_worker() && hy_now() < until; reap()) {
+		struct pollfd fd = {.fd = signals, .events = POLLIN};
+		struct signalfd_siginfo info;
+		poll(&fd, 1, 1000);
+		while (read(signals, &info, sizeof info) > 0) {
+		}
+	}
+	kill_all();
+	_exit(0);
+}
+
 /* Serves the control channel. Returns only in a worker. */
 void zygote_run(void)
 {
@@ -281,8 +314,7 @@ void zygote_run(void)
 			struct hy_message message;
 			ssize_t n = recv(HY_FD_CONTROL, &message, sizeof message, 0);
 			if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) {
-				kill_all();
-				_exit(0); /* the front is gone */
+				end_without_front(signals);
 			}
 			if (n < (ssize_t)offsetof(struct hy_message, text) || message.worker >= hy_ring_max_workers()) {
 				continue;

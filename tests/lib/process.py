@@ -217,7 +217,7 @@ class Server:
         process = self.process
         if process is None or process.returncode is not None:
             return process.returncode if process is not None else 0
-        family = descendants(process.pid)
+        family = self.family()
         process.send_signal(sig)
         try:
             status = process.wait(self.stop_timeout)
@@ -231,6 +231,10 @@ class Server:
             self._kill_all(family)
             raise ServerError(f"{self.name} left processes behind: {orphans}\n{self.log_tail()}")
         return status
+
+    def family(self) -> dict[int, str]:
+        """The processes that must not outlive the server."""
+        return descendants(self.pid)
 
     def kill(self) -> None:
         """Ends the server and all its descendants at once."""

@@ -323,6 +323,22 @@ class Hayate(Server):
             raise ServerError(f"hayate status: exit {done.returncode}: {done.stderr}")
         return json.loads(done.stdout)
 
+    def family(self) -> dict[int, str]:
+        """Its own processes: what a script has left running stays below the master, and may outlive it."""
+
+        def is_own(pid: int) -> bool:
+            try:
+                return pathlib.Path(f"/proc/{pid}/comm").read_text().startswith("hayate")
+            except OSError:
+                return False
+
+        return {pid: started for pid, started in super().family().items() if is_own(pid)}
+
+    @property
+    def front(self) -> int:
+        """Process id of the front, which speaks HTTP; `pid` is the master's, to which signals go."""
+        return self.status()["front"]
+
     def reload(self, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """`hayate reload`: returns when the new generation serves or was refused; see its return code."""
         return self.run("reload", timeout=timeout)

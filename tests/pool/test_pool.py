@@ -206,9 +206,9 @@ def test_a_dead_zygote_is_replaced(start) -> None:
     assert until(lambda: requests.get(server.url + "/ok.php?x", timeout=10).text == "ok x")
 
 
-def test_the_fronts_death_leaves_no_orphans(start) -> None:
+def test_the_masters_death_leaves_no_orphans(start) -> None:
     server = start(workers="2")
-    pids = [w["pid"] for w in workers(server)] + [server.status()["apps"][0]["zygote"]]
+    pids = [server.front] + [w["pid"] for w in workers(server)] + [server.status()["apps"][0]["zygote"]]
     os.kill(server.pid, signal.SIGKILL)
     server.process.wait(10)
     assert until(lambda: not any(alive(pid) for pid in pids)), pids
@@ -358,7 +358,7 @@ def test_ten_thousand_idle_connections(hayate_command, tmp_path) -> None:
                 assert get(server, f"/ok.php?{i}").text == f"ok {i}"
             rss = next(
                 int(line.split()[1])
-                for line in pathlib.Path(f"/proc/{server.pid}/status").read_text().splitlines()
+                for line in pathlib.Path(f"/proc/{server.front}/status").read_text().splitlines()
                 if line.startswith("VmRSS")
             )
             assert rss < 400_000, f"{rss} KiB for 10,000 idle connections"

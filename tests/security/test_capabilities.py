@@ -1,4 +1,4 @@
-"""What a service manager lets the front do, such as opening port 80, is not handed on to PHP."""
+"""What a service manager lets the master do, such as opening port 80, is handed on to nobody."""
 
 from __future__ import annotations
 
@@ -51,16 +51,17 @@ def capabilities(status: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("mode", ["classic", "worker"])
-def test_the_capability_to_open_low_ports_stays_with_the_front(hayate_command, site, mode: str) -> None:
+def test_the_capability_to_open_low_ports_stays_with_the_master(hayate_command, site, mode: str) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can start a server with a capability, as systemd does")
     root, worker = site
     server = AsService(root, workers=1, worker=worker if mode == "worker" else None)
     os.chown(server.dir, pwd.getpwnam(USER).pw_uid, -1)
     with server:
-        front = capabilities(pathlib.Path(f"/proc/{server.pid}/status").read_text())
-        assert front["CapAmb"] == front["CapEff"] == 1 << 10, "the front was not started as this test means to"
+        master = capabilities(pathlib.Path(f"/proc/{server.pid}/status").read_text())
+        assert master["CapAmb"] == master["CapEff"] == 1 << 10, "the server was not started as this test means to"
+        front = pathlib.Path(f"/proc/{server.front}/status").read_text()
         own, of_child = requests.get(server.url, timeout=10).text.split("=====")
-    for status in (own, of_child):
+    for status in (front, own, of_child):
         sets = capabilities(status)
         assert {name: sets[name] for name in SETS} == dict.fromkeys(SETS, 0)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import pathlib
+import pwd
+import re
 import shutil
 import signal
 from collections.abc import Iterator
@@ -15,8 +17,8 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from lib.process import descendants, temporary_directory
-from lib.servers import GENERIC_WORKER, Hayate
+from lib.process import descendants, temporary_directory, wait_until
+from lib.servers import GENERIC_WORKER, REPOSITORY, Hayate
 
 USER = "www-data"
 SECRET = "hunter2-in-env"
@@ -88,7 +90,8 @@ def processes(server: Hayate) -> dict[str, int]:
     """The processes that are none of a worker of application `a`'s business, by name."""
     a, b = server.status()["apps"]
     return {
-        "the server": server.pid,
+        "the master": server.pid,
+        "the front": server.front,
         "its own zygote": a["zygote"],
         "another's zygote": b["zygote"],
         "another's worker": b["workers"][0]["pid"],
@@ -148,6 +151,119 @@ def test_workers_die_before_zygotes_and_zygotes_before_the_front_when_memory_run
         return int(pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text())
 
     app = server.status()["apps"][0]
-    front, zygote = score(server.pid), score(app["zygote"])
+    front, zygote = score(server.front), score(app["zygote"])
     for worker in app["workers"]:
         assert front < zygote < score(worker["pid"])
+
+
+def test_the_control_socket_is_closed_to_scripts(server) -> None:
+    assert server.control.stat().st_uid == 0 and server.control.stat().st_mode & 0o777 == 0o600
+    assert ask(server, "control", file=str(server.control)) == "refused"
+    assert ask(server, "env", "/b") == SECRET
+
+
+def test_the_pid_file_is_closed_to_scripts(server) -> None:
+    assert ask(server, "append", file=str(server.pid_file)) is False
+
+
+def status_of(pid: int) -> dict[str, str]:
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
+def test_each_process_has_its_user_and_no_privilege(hayate_command, site) -> None:
+    text = configuration(site, "worker").replace('name = "b"\n', 'name = "b"\nuser = "backup"\n')
+    text = f'user = "{USER}"\nfront_user = "nobody"\naccess_log = "@LOG@"\n{text}'
+    logs = temporary_directory("isolation-log")
+    shutil.chown(logs, "nobody")
+    with Hayate(config=text.replace("@LOG@", f"{logs}/access.log"), access_log=None) as server:
+        a, b = server.status()["apps"]
+        expected = {server.pid: "root", server.front: "nobody", a["zygote"]: USER, b["zygote"]: "backup"}
+        expected |= {worker["pid"]: USER for worker in a["workers"]}
+        expected |= {worker["pid"]: "backup" for worker in b["workers"]}
+        for pid, user in expected.items():
+            status = status_of(pid)
+            uid, gid = pwd.getpwnam(user).pw_uid, pwd.getpwnam(user).pw_gid
+            assert status["Uid"].split() == [str(uid)] * 4 and status["Gid"].split() == [str(gid)] * 4, user
+            if user != "root":
+                assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0 and status["NoNewPrivs"] == "1"
+        # The front reads what the applications share with their groups.
+        groups = {pwd.getpwnam(name).pw_gid for name in (USER, "backup")}
+        assert groups <= {int(gid) for gid in status_of(server.front)["Groups"].split()}
+        for path in ("", "/b"):
+            for victim in [server.pid, server.front, b["zygote"] if path == "" else a["zygote"]]:
+                assert ask(server, "kill", path, pid=victim, signal=int(signal.SIGKILL)) is False
+                assert ask(server, "read", path, pid=victim, file="environ") is False
+            assert ask(server, "append", path, file=f"{logs}/access.log") is False
+            assert ask(server, "control", path, file=str(server.control)) == "refused"
+        assert ask(server, "env", "/b") == SECRET
+        # A worker of another user is killed by the master, on the front's word.
+        assert (logs / "access.log").stat().st_uid == pwd.getpwnam("nobody").pw_uid
+        assert server.reload().returncode == 0
+        assert ask(server, "env", "/b") == SECRET
+    shutil.rmtree(logs)
+
+
+def test_the_capabilities_of_the_unit_are_enough(hayate_command, site) -> None:
+    """As packaging/hayate.service starts it: root, but with the capabilities that the unit names, and no new ones."""
+    unit = (REPOSITORY / "packaging/hayate.service").read_text()
+    (names,) = re.findall(r"(?m)^CapabilityBoundingSet=(.+)$", unit)
+    bounds = "-all," + ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in names.split())
+
+    class AsUnit(Hayate):
+        def command(self) -> list[str]:
+            return ["/usr/bin/setpriv", f"--bounding-set={bounds}", "--no-new-privs", *super().command()]
+
+    text = configuration(site, "worker").replace('name = "b"\n', 'name = "b"\nrequest_timeout = "1s"\nuser = "backup"\n')
+    (site / "public/spin.php").write_text("<?php set_time_limit(0); for (;;) {}")
+    with AsUnit(config=f'user = "{USER}"\nfront_user = "nobody"\n{text}') as server:
+        assert bin(int(status_of(server.pid)["CapEff"], 16)).count("1") == len(names.split())
+        assert requests.get(f"{server.url}/b/spin.php", timeout=20).status_code == 504
+        assert wait_until(lambda: server.status()["apps"][1]["restarts"] == {"request_timeout": 1}, 10)
+        front = server.front
+        os.kill(front, signal.SIGKILL)
+        assert wait_until(lambda: server.run("status").returncode == 0 and server.front != front, 15)
+        assert server.reload().returncode == 0
+        assert ask(server, "env", "/b") == SECRET
+
+
+def test_a_worker_of_another_user_that_runs_too_long_is_killed(hayate_command, site) -> None:
+    (site / "public/spin.php").write_text("<?php set_time_limit(0); for (;;) {}")
+    text = configuration(site, "worker").replace('name = "b"\n', 'name = "b"\nrequest_timeout = "1s"\nuser = "backup"\n')
+    with Hayate(config=f'user = "{USER}"\nfront_user = "nobody"\n{text}') as server:
+        assert requests.get(f"{server.url}/b/spin.php", timeout=20).status_code == 504
+        assert ask(server, "env", "/b") == SECRET
+        assert wait_until(lambda: server.status()["apps"][1]["restarts"] == {"request_timeout": 1}, 10)
+
+
+@pytest.mark.parametrize("leaves", ["", "setsid "])
+def test_where_all_is_one_user_scripts_and_what_they_leave_behind_cannot_command_the_server(
+    hayate_command, site, leaves
+) -> None:
+    """As a developer has it, or a container: not even root is left to tell them apart."""
+    said = site / "said"
+    said.unlink(missing_ok=True)
+    script = site / "connect.php"
+    script.write_text(
+        "<?php usleep(300000); $_GET = ['do' => 'control', 'file' => $argv[1]]; ob_start(); "
+        f"include '{site}/public/act.php'; file_put_contents('{said}', ob_get_clean());"
+    )
+    (site / "public/spawn.php").write_text(
+        f"<?php exec('{leaves}/usr/bin/php8.2 {script} ' . $_GET['file'] . ' >/dev/null 2>&1 &'); echo 'started';"
+    )
+
+    class AsUser(Hayate):
+        def command(self) -> list[str]:
+            user = pwd.getpwnam(USER)
+            as_user = [f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+            return ["/usr/bin/setpriv", *as_user, *super().command()]
+
+    site.chmod(0o777)
+    server = AsUser(config=configuration(site, "classic"))
+    os.chown(server.dir, pwd.getpwnam(USER).pw_uid, -1)
+    with server:
+        assert ask(server, "control", file=str(server.control)) == "refused"
+        assert requests.get(f"{server.url}/spawn.php", params={"file": server.control}, timeout=15).text == "started"
+        assert wait_until(lambda: said.exists() and said.read_text() != "", 15)
+        assert said.read_text() == '"refused"'
+        assert ask(server, "env", "/b") == SECRET

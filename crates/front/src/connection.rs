@@ -280,7 +280,7 @@ async fn accept(listener: &Listener) -> io::Result<(Stream, Peer)> {
             };
             Ok((Stream::Tcp(stream), peer))
         }
-        Listener::Unix(listener, _) => {
+        Listener::Unix(listener) => {
             let (stream, _) = listener.accept().await?;
             // As nginx says it: applications expect something in place of an address.
             let peer = Peer {

@@ -76,7 +76,7 @@ pub struct Settings {
 }
 
 /// What a client may do. Times are measured about once a second, so each may last up to a second longer.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct Limits {
     /// Bytes of a request's head; above: 431.
     pub head_size: usize,

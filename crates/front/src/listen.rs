@@ -3,16 +3,21 @@
 use std::{
     fmt, fs, io,
     net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs},
-    os::unix::fs::{FileTypeExt, PermissionsExt},
-    path::PathBuf,
+    os::{
+        fd::OwnedFd,
+        unix::fs::{FileTypeExt, PermissionsExt},
+    },
+    path::{Path, PathBuf},
     str::FromStr,
 };
 
-use tokio::net::{TcpListener, TcpSocket, UnixListener};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
+use serde::{Deserialize, Serialize};
+use tokio::net::{TcpListener, UnixListener};
 
 /// `127.0.0.1:8080`, `[::1]:80`, `:8080` or `8080` (all IPv4 interfaces), `[::]:8080` (all IPv6 interfaces), `localhost:8080`,
 /// `unix:/path` or `/path`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ListenAddr {
     /// A TCP port.
     Tcp(SocketAddr),
@@ -60,13 +65,13 @@ impl fmt::Display for ListenAddr {
 pub enum Listener {
     /// TCP.
     Tcp(TcpListener),
-    /// A unix socket; its file is removed when this is dropped.
-    Unix(UnixListener, PathBuf),
+    /// A unix socket.
+    Unix(UnixListener),
 }
 
-impl Listener {
-    /// Binds and listens. The error names the address and what to do.
-    pub fn bind(addr: &ListenAddr) -> io::Result<Listener> {
+impl ListenAddr {
+    /// Binds and listens. The error names the address and what to do. The file of a unix socket is the caller's to remove.
+    pub fn bind(&self) -> io::Result<OwnedFd> {
         let explain = |error: io::Error| {
             let remedy = match error.kind() {
                 io::ErrorKind::AddrInUse => {
@@ -79,48 +84,56 @@ impl Listener {
                 io::ErrorKind::NotFound => "its directory does not exist",
                 _ => "see the reason above",
             };
-            io::Error::new(error.kind(), format!("cannot listen on {addr}: {error}; {remedy}"))
+            io::Error::new(error.kind(), format!("cannot listen on {self}: {error}; {remedy}"))
         };
-        match addr {
-            ListenAddr::Tcp(socket_addr) => {
-                let bind = || {
-                    let socket =
-                        if socket_addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-                    socket.set_reuseaddr(true)?;
-                    if socket_addr.is_ipv6() {
-                        // As nginx does: "[::]:80" leaves IPv4 to ":80", so that both can be listened to.
-                        rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
-                    }
-                    socket.bind(*socket_addr)?;
-                    // The kernel caps it at net.core.somaxconn.
-                    socket.listen(4096)
-                };
-                bind().map(Listener::Tcp).map_err(explain)
-            }
-            ListenAddr::Unix(path) => {
-                let bind = || {
-                    if fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket()) {
-                        // A socket that nobody listens on any more refuses connections.
-                        if std::os::unix::net::UnixStream::connect(path).is_ok() {
-                            return Err(io::ErrorKind::AddrInUse.into());
-                        }
-                        fs::remove_file(path)?;
-                    }
-                    let listener = UnixListener::bind(path)?;
-                    fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
-                    Ok(listener)
-                };
-                bind().map(|listener| Listener::Unix(listener, path.clone())).map_err(explain)
-            }
+        match self {
+            ListenAddr::Tcp(addr) => bind_tcp(addr).map_err(explain),
+            ListenAddr::Unix(path) => bind_unix(path).map_err(explain),
         }
     }
 }
 
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Listener::Unix(_, path) = self {
-            let _ = fs::remove_file(path);
+fn bind_tcp(addr: &SocketAddr) -> io::Result<OwnedFd> {
+    let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if addr.is_ipv6() {
+        // As nginx does: "[::]:80" leaves IPv4 to ":80", so that both can be listened to.
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    bind(&socket, addr)?;
+    // The kernel caps it at net.core.somaxconn.
+    listen(&socket, 4096)?;
+    Ok(socket)
+}
+
+fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
+    if fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket()) {
+        // A socket that nobody listens on any more refuses connections.
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(io::ErrorKind::AddrInUse.into());
         }
+        fs::remove_file(path)?;
+    }
+    let listener = std::os::unix::net::UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener.into())
+}
+
+impl Listener {
+    /// Accepts from what [`ListenAddr::bind`] made. Needs a tokio runtime.
+    pub fn adopt(addr: &ListenAddr, socket: OwnedFd) -> io::Result<Listener> {
+        Ok(match addr {
+            ListenAddr::Tcp(_) => Listener::Tcp(TcpListener::from_std(socket.into())?),
+            ListenAddr::Unix(_) => Listener::Unix(UnixListener::from_std(socket.into())?),
+        })
+    }
+
+    /// Binds and accepts.
+    pub fn bind(addr: &ListenAddr) -> io::Result<Listener> {
+        Listener::adopt(addr, addr.bind()?)
     }
 }
 

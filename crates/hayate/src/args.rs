@@ -34,6 +34,12 @@ pub enum Command {
     /// Takes what `serve` takes, and listens nowhere. Exit status 1: an application does not boot; 2: the configuration is
     /// wrong.
     Explain(Box<ExplainArgs>),
+    /// Read the configuration for the master, which starts this
+    #[command(hide = true)]
+    LoadPlan(Box<ServeArgs>),
+    /// Be the front of a server; the master starts this
+    #[command(hide = true)]
+    Front,
     /// Say what a running server does
     ///
     /// Exit status: 0 it runs, 1 none answers, 3 it is still starting.

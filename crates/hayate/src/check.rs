@@ -24,8 +24,8 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     if let Some(metrics) = &plan.metrics {
         println!("metrics       {metrics}");
     }
-    if let Some(user) = &plan.user {
-        println!("user          {user}");
+    if let Some(front) = &plan.front {
+        println!("front's user  {}", front.name);
     }
     for app in &plan.apps {
         let spec = &app.spec;
@@ -34,6 +34,14 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         let hosts = if app.hosts.is_empty() { "any host".into() } else { app.hosts.join(" ") };
         println!("  answers to  {hosts}, path {}", app.path);
         println!("  serves      {}", spec.document_root.display());
+        if let Some(identity) = &app.identity {
+            let shared = plan.sharing_the_fronts_user().contains(&&*spec.name);
+            println!(
+                "  user        {}{}",
+                identity.name,
+                if shared { ", the front's: scripts reach its files" } else { "" }
+            );
+        }
         match (&spec.mode, &app.recognised) {
             (Mode::Classic, _) => println!("  mode        classic"),
             (Mode::Worker { script }, None) => println!("  mode        worker: {}", script.display()),

@@ -9,7 +9,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::UnixStream;
 
-use crate::{args::ControlArgs, control::default_socket};
+use crate::{args::ControlArgs, master::default_control};
 
 struct Connection {
     sender: http1::SendRequest<Empty<Bytes>>,
@@ -19,9 +19,8 @@ struct Connection {
 async fn connect(args: &ControlArgs) -> Result<Connection> {
     let path: PathBuf = match &args.control {
         Some(path) => path.clone(),
-        None => {
-            default_socket().context("XDG_RUNTIME_DIR is not set; name the server's socket with --control")?
-        }
+        None => default_control()
+            .context("XDG_RUNTIME_DIR is not set; name the server's socket with --control")?,
     };
     let stream = UnixStream::connect(&path).await.with_context(|| {
         format!("no server answers at {}; is it running, and is this its --control?", path.display())

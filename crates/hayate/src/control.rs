@@ -9,14 +9,7 @@
 //! | `POST /reload` | 200 when the new generation serves, 409 with the reason when it was refused; unix socket only |
 //! | `POST /stop` | 202; the connection ends with the process; unix socket only |
 
-use std::{
-    convert::Infallible,
-    fs, io,
-    os::unix::fs::{FileTypeExt, PermissionsExt},
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{convert::Infallible, io, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use http_body_util::Full;
 use hyper::{
@@ -27,83 +20,40 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rustix::fs::Mode;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, UnixListener, UnixStream},
+    net::{TcpListener, UnixListener},
     sync::oneshot,
 };
 
 use crate::{
-    privileges::is_root,
+    peer,
     server::{Order, Server},
 };
 
-/// Where `serve` puts its socket and the other commands look for it when nobody says otherwise. `None`: this user has no
-/// place for it.
-pub fn default_socket() -> Option<PathBuf> {
-    if is_root() {
-        return Some("/run/hayate/control.sock".into());
-    }
-    std::env::var_os("XDG_RUNTIME_DIR").map(|directory| Path::new(&directory).join("hayate.sock"))
-}
-
-/// The socket; its file goes with it.
+/// The socket, which the master has made.
 pub struct ControlSocket {
     listener: UnixListener,
-    path: PathBuf,
+    owner: u32,
 }
 
 impl ControlSocket {
-    /// Makes the socket, and its directory if that is missing. Takes the place of one that nobody listens on.
-    pub async fn bind(path: &Path) -> io::Result<ControlSocket> {
-        let explain = |error: io::Error| {
-            io::Error::new(
-                error.kind(),
-                format!("cannot make the control socket {}: {error}", path.display()),
-            )
-        };
-        if let Some(directory) =
-            path.parent().filter(|directory| !directory.as_os_str().is_empty() && !directory.exists())
-        {
-            fs::create_dir(directory).map_err(explain)?;
-        }
-        if fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket()) {
-            if UnixStream::connect(path).await.is_ok() {
-                let why = "another hayate listens there; give this one a --control of its own";
-                return Err(explain(io::Error::new(io::ErrorKind::AddrInUse, why)));
-            }
-            fs::remove_file(path).map_err(explain)?;
-        }
-        // So that there is no moment at which others may connect. One thread runs all, so the mask harms nobody.
-        let before = rustix::process::umask(Mode::RWXG | Mode::RWXO | Mode::XUSR);
-        let listener = UnixListener::bind(path);
-        rustix::process::umask(before);
-        let listener = listener.map_err(explain)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(explain)?;
-        Ok(ControlSocket { listener, path: path.to_owned() })
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Listens for root and `owner`, the user who started the server.
+    pub fn adopt(socket: OwnedFd, owner: u32) -> io::Result<ControlSocket> {
+        Ok(ControlSocket { listener: UnixListener::from_std(socket.into())?, owner })
     }
 
     /// Answers until the process ends.
     pub async fn serve(self, server: Arc<Server>) {
         loop {
             match self.listener.accept().await {
-                Ok((stream, _)) => spawn(stream, Arc::clone(&server), true),
+                Ok((stream, _)) if peer::may_command(&stream, self.owner, &server) => {
+                    spawn(stream, Arc::clone(&server), true)
+                }
+                Ok(_) => tracing::warn!("a process that may not command the server has tried to"),
                 Err(error) => accept_failed(error).await,
             }
         }
-    }
-}
-
-impl Drop for ControlSocket {
-    fn drop(&mut self) {
-        // After a change of user it may not be ours to remove; the next start removes it.
-        let _ = fs::remove_file(&self.path);
     }
 }
 

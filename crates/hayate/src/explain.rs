@@ -21,7 +21,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use hayate_front::{AccessLog, ListenAddr, Listener, runtime};
-use hayate_pool::{Generation, Mode, Rewind, RewindTotals, Spec};
+use hayate_pool::{Directly, Generation, Mode, Rewind, RewindTotals, Spec};
 use hayate_ring::Hub;
 use http_body_util::{BodyExt, Empty};
 use hyper::{Request, body::Bytes, client::conn::http1};
@@ -164,8 +164,16 @@ pub fn run(args: &ExplainArgs) -> ExitCode {
 
 fn explain_all(plan: &Plan, args: &ExplainArgs) -> Result<Vec<Report>> {
     logging::init(LogLevel::Warn, plan.log_format).context("cannot start the log's thread")?;
-    // As whoever serves it: what a boot writes (caches, logs) has to be theirs.
-    privileges::drop_to(plan.user.as_deref(), plan.group.as_deref())?;
+    // As whoever serves it: what a boot writes (caches, logs) has to be theirs. One process cannot be several users in turn.
+    let identity = plan.apps.first().and_then(|app| app.identity.as_ref());
+    if let Some(other) = plan.apps.iter().find(|app| app.identity.as_ref() != identity) {
+        anyhow::bail!(
+            "application '{}' has another user than '{}': explain looks at applications of one user; name a file with those",
+            other.spec.name,
+            plan.apps[0].spec.name
+        );
+    }
+    privileges::drop_to(identity)?;
     let hub = Hub::new().context("eventfd")?;
     let runtime = runtime::build(&hub).context("cannot start the event loop")?;
     let dir = tempfile::tempdir().context("a temporary directory")?;
@@ -193,7 +201,8 @@ async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &
         ..app.spec.clone()
     };
     let started = Instant::now();
-    let mut generation = Generation::start(spec.clone(), hub).context("cannot make the shared memory")?;
+    let mut generation =
+        Generation::start(spec.clone(), Arc::new(Directly), hub).context("cannot make the shared memory")?;
     let mut app = App { spec, ..app.clone() };
     match fallback::all_booted(from_ref(&app), from_ref(&generation), hub).await {
         Ok(slower) => {
@@ -216,7 +225,7 @@ async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &
     // The socket stands in for the proxy, if there is one: what it forwards is believed.
     let alone = Plan { apps: vec![app.clone()], trust_unix: true, ..plan.clone() };
     let (orders, _) = mpsc::unbounded_channel();
-    let server = Server::new(&alone, AccessLog::off(), orders)?;
+    let server = Server::new(&alone, AccessLog::off(), orders, std::process::id())?;
     server.install(&alone, AccessLog::off(), vec![Arc::clone(&generation)]);
     let socket = dir.join("http");
     let listener = Listener::bind(&ListenAddr::Unix(socket.clone()))?;

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use hayate_pool::{Generation, Mode, Rewind, Spec, Unfit};
+use hayate_pool::{Generation, Mode, Rewind, Unfit, Way};
 use hayate_ring::Hub;
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -67,22 +67,14 @@ pub fn watch(generation: &Arc<Generation>, orders: &mpsc::UnboundedSender<Order>
 fn slower(app: &App, no_fork: bool) -> Option<App> {
     let Mode::Worker { script } = &app.spec.mode else { return None };
     if app.spec.rewind == Rewind::On && !no_fork {
-        return Some(App { spec: Spec { rewind: Rewind::Fork, ..app.spec.clone() }, ..app.clone() });
+        return Some(App { spec: app.spec.in_way(Way::Fork), ..app.clone() });
     }
     let controller = app.spec.document_root.join(app.front_controller.as_ref()?);
     let same = controller.canonicalize().ok().as_deref() == Some(script);
     if same || controller.extension() != Some(Path::new("php").as_os_str()) {
         return None;
     }
-    let mut spec = Spec {
-        mode: Mode::Classic,
-        rewind: Rewind::Off,
-        warmup: Vec::new(),
-        compared: Vec::new(),
-        ..app.spec.clone()
-    };
-    spec.env.retain(|(name, _)| name != "HAYATE_PROJECT");
-    Some(App { spec, recognised: None, warmup: Vec::new(), ..app.clone() })
+    Some(App { spec: app.spec.in_way(Way::Classic), recognised: None, warmup: Vec::new(), ..app.clone() })
 }
 
 /// Boots the application in the next slower way that boots. `None`, and an error in the log, when there is none.
@@ -92,8 +84,7 @@ pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -
     let mut next = if unfit.renew { Some(app.clone()) } else { slower(&app, no_fork) };
     while let Some(app) = next {
         let to = if app.spec.mode == Mode::Classic { "classic" } else { "fork" };
-        let open_files = old.spec().open_files;
-        match Generation::start(Spec { open_files, ..app.spec.clone() }, &hub) {
+        match Generation::start(app.spec.clone(), Arc::clone(old.launcher()), &hub) {
             Ok(new) => match new.booted().await {
                 Ok(()) => {
                     let at = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
@@ -152,6 +143,8 @@ pub async fn all_booted(
 pub(crate) mod tests {
     use std::{fs, time::Duration};
 
+    use hayate_pool::Spec;
+
     use super::*;
 
     pub(crate) fn app(root: &Path, script: &str, front_controller: Option<&str>) -> App {
@@ -166,6 +159,7 @@ pub(crate) mod tests {
             recognised: None,
             remark: None,
             warmup: vec!["/".into()],
+            identity: None,
             spec: Spec {
                 name: "a".into(),
                 document_root: root.to_owned(),
@@ -189,7 +183,7 @@ pub(crate) mod tests {
                 explain: None,
                 development: false,
                 no_new_privileges: true,
-                open_files: None,
+                way: Way::Configured,
             },
         }
     }

@@ -9,10 +9,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A framework that there is a boot script for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Framework {
     /// Symfony, with symfony/runtime or without.
     Symfony,
@@ -56,7 +57,7 @@ impl fmt::Display for Framework {
 }
 
 /// A project that a boot script can run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recognised {
     /// Which.
     pub framework: Framework,

@@ -60,6 +60,14 @@ pub async fn finish() {
     }
 }
 
+/// The same for a process without an event loop.
+pub fn finish_blocking() {
+    // Without a runtime there is no clock to wait by; the last lines may be lost then.
+    if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() {
+        runtime.block_on(finish());
+    }
+}
+
 /// Lines of the log that were lost.
 pub fn lost() -> u64 {
     WRITER.get().map_or(0, LogWriter::lost)

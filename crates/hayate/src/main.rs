@@ -10,7 +10,9 @@ mod fallback;
 mod framework;
 mod generate;
 mod logging;
+mod master;
 mod metrics;
+mod peer;
 mod php;
 mod plan;
 mod privileges;
@@ -26,7 +28,10 @@ use args::{Cli, Command};
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Serve(args) => return serve::run(*args),
+        // The process that reads the configuration gets the arguments as they are.
+        Command::Serve(_) => return master::run(std::env::args_os().skip(2).collect()),
+        Command::LoadPlan(args) => return master::load::run(&args),
+        Command::Front => return serve::run(),
         Command::Check(args) => return check::run(&args),
         Command::Explain(args) => return explain::run(&args),
         Command::Status { control, json } => talk(client::status(&control, json)),

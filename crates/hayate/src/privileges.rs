@@ -1,9 +1,10 @@
-//! From root to the configured user: after the sockets are open, before any PHP starts, for the whole process and for good.
+//! Users: looking them up, and becoming one for good.
 
-use std::ffi::CString;
+use std::{ffi::CString, io};
 
 use anyhow::{Context, Result, bail};
-use nix::unistd::{Group, User, geteuid, initgroups, setgid, setuid};
+use nix::unistd::{Gid, Group, Uid, User, geteuid, getgrouplist, setgid, setgroups, setuid};
+use serde::{Deserialize, Serialize};
 
 /// Whether this process may do everything.
 pub fn is_root() -> bool {
@@ -20,35 +21,94 @@ pub fn is_group(name: &str) -> bool {
     matches!(Group::from_name(name), Ok(Some(_)))
 }
 
-/// Changes to `user` and `group` when running as root; otherwise only checks that there is nothing to change.
-pub fn drop_to(user: Option<&str>, group: Option<&str>) -> Result<()> {
-    let Some(name) = user else {
-        if is_root() {
-            tracing::warn!(
-                "PHP runs as root; set `user` (--user www-data) unless this is a container of its own"
-            );
-        }
-        return Ok(());
-    };
-    let user =
-        User::from_name(name)?.with_context(|| format!("user '{name}' does not exist on this system"))?;
-    if !is_root() {
-        if user.uid == geteuid() {
-            return Ok(());
-        }
-        bail!("only root can change to user '{name}'; start hayate as root or leave `user` out");
+/// Whom a process runs as, in numbers: whoever starts processes must not have to ask a directory of users.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The user's name.
+    pub name: String,
+    uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+}
+
+impl Identity {
+    /// Looks a user up; `group` is in place of the user's own.
+    pub fn find(name: &str, group: Option<&str>) -> Result<Identity> {
+        let user =
+            User::from_name(name)?.with_context(|| format!("user '{name}' does not exist on this system"))?;
+        let gid = match group {
+            Some(group) => {
+                Group::from_name(group)?
+                    .with_context(|| format!("group '{group}' does not exist on this system"))?
+                    .gid
+            }
+            None => user.gid,
+        };
+        let groups = getgrouplist(&CString::new(name).context("a user's name holds no NUL")?, gid)
+            .context("getgrouplist")?;
+        Ok(Identity {
+            name: name.to_owned(),
+            uid: user.uid.as_raw(),
+            gid: gid.as_raw(),
+            groups: groups.into_iter().map(Gid::as_raw).collect(),
+        })
     }
-    let gid = match group {
-        Some(group) => {
-            Group::from_name(group)?
-                .with_context(|| format!("group '{group}' does not exist on this system"))?
-                .gid
+
+    /// Adds the group of another, so that what it shares with its group can be read.
+    pub fn join_group_of(&mut self, other: &Identity) {
+        if !self.groups.contains(&other.gid) {
+            self.groups.push(other.gid);
         }
-        None => user.gid,
-    };
-    let name = CString::new(name).context("a user's name holds no NUL")?;
-    initgroups(&name, gid).context("initgroups")?;
-    setgid(gid).context("setgid")?;
-    setuid(user.uid).context("setuid")?;
-    Ok(())
+    }
+
+    /// Whether both are the same user.
+    pub fn same_user(&self, other: &Identity) -> bool {
+        self.uid == other.uid
+    }
+
+    /// The user's number.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// Whether this is root.
+    pub fn is_root(&self) -> bool {
+        self.uid == 0
+    }
+
+    /// An error unless this process may become it, or is it.
+    pub fn check(&self) -> Result<()> {
+        if !is_root() && self.uid != geteuid().as_raw() {
+            let name = &self.name;
+            bail!("only root can change to user '{name}'; start hayate as root or leave `user` out");
+        }
+        Ok(())
+    }
+
+    /// A function that becomes it for good if this process is root (otherwise it is it already), fit to be called between fork and
+    /// exec: it allocates nothing.
+    pub fn assumer(&self) -> impl FnMut() -> io::Result<()> + Send + Sync + 'static {
+        let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+        let groups: Vec<Gid> = self.groups.iter().copied().map(Gid::from_raw).collect();
+        let root = is_root();
+        move || {
+            if root {
+                setgroups(&groups)?;
+                setgid(gid)?;
+                setuid(uid)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Changes to `identity` when running as root; otherwise only checks that there is nothing to change.
+pub fn drop_to(identity: Option<&Identity>) -> Result<()> {
+    match identity {
+        Some(identity) => {
+            identity.check()?;
+            identity.assumer()().with_context(|| format!("cannot become user '{}'", identity.name))
+        }
+        None => Ok(()),
+    }
 }

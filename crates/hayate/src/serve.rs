@@ -1,14 +1,13 @@
-//! `hayate serve`: start-up, signals, reload, and the end.
+//! The front of `hayate serve`: start-up, reload, and the end. The master (`master/`) has started it, with its sockets and its plan.
 //!
-//! Start-up, in this order and for these reasons: read the configuration; open the sockets, which may need root; become the
-//! configured user; start PHP; serve. A reload starts new generations beside the old, and sends requests to them only when
-//! all have booted. Nothing here knows HTTP or processes; it decides when.
+//! A reload starts new generations beside the old, and sends requests to them only when all have booted. Nothing here knows HTTP or
+//! processes; it decides when.
 
 use std::{
     collections::HashMap,
-    fs::{self, File},
-    io::{self, Write},
-    path::{Path, PathBuf},
+    io,
+    os::fd::{BorrowedFd, FromRawFd, OwnedFd},
+    path::Path,
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -16,10 +15,12 @@ use std::{
 
 use anyhow::{Context, Result};
 use hayate_front::{AccessLog, Front, ListenAddr, Listener, runtime};
-use hayate_pool::{Generation, Mode, Spec};
+use hayate_pool::{Generation, Mode};
 use hayate_ring::Hub;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sd_notify::NotifyState;
+use rustix::{
+    io::{FdFlags, fcntl_setfd},
+    process::{DumpableBehavior, Resource, Rlimit, getppid, getrlimit, set_dumpable_behavior, setrlimit},
+};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, oneshot, watch},
@@ -27,35 +28,34 @@ use tokio::{
 };
 
 use crate::{
-    args::ServeArgs,
     config::LogFormat,
     control::{self, ControlSocket},
     fallback::{self, Replacement},
     framework::Recognised,
     logging,
-    plan::Plan,
-    privileges,
+    master::{self, Beginning, Client as Master, Loaded, wire::Notice},
+    plan::{App, Plan},
     server::{Order, Server, open_log},
 };
 
 type Reply = oneshot::Sender<Result<(), String>>;
 
-/// Runs until the end.
-pub fn run(args: ServeArgs) -> ExitCode {
-    let plan = match Plan::load(&args) {
-        Ok(plan) => plan,
+/// `hayate front`: runs until the end.
+pub fn run() -> ExitCode {
+    let (wire, beginning) = match begin() {
+        Ok(begun) => begun,
         Err(error) => {
-            eprintln!("hayate: {error}");
+            eprintln!("hayate: {error:#}; `hayate front` is started by `hayate serve`, not by hand");
             return ExitCode::from(2);
         }
     };
-    if let Err(error) = logging::init(plan.log_level, plan.log_format) {
+    if let Err(error) = logging::init(beginning.plan.log_level, beginning.plan.log_format) {
         eprintln!("hayate: cannot start the log's thread: {error}");
         return ExitCode::FAILURE;
     }
     let outcome = Hub::new().context("eventfd").and_then(|hub| {
         let runtime = runtime::build(&hub).context("cannot start the event loop")?;
-        let outcome = runtime.block_on(serve(args, plan, &hub));
+        let outcome = runtime.block_on(serve(wire, beginning, &hub));
         if let Err(error) = &outcome {
             logging::print(&format!("hayate: {error:#}\n"));
         }
@@ -74,6 +74,24 @@ pub fn run(args: ServeArgs) -> ExitCode {
     }
 }
 
+/// Takes the wire over, and becomes a process that its user's others can neither trace nor look into.
+fn begin() -> Result<(OwnedFd, Beginning)> {
+    // SAFETY: only asked about; an error says that it is not open.
+    fcntl_setfd(unsafe { BorrowedFd::borrow_raw(master::WIRE) }, FdFlags::CLOEXEC)
+        .context("there is no master")?;
+    // SAFETY: it is open; the master has started this process with it, and nobody else here knows of it.
+    let wire = unsafe { OwnedFd::from_raw_fd(master::WIRE) };
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    // Its program is known to the kernel by another name.
+    rustix::thread::set_name(c"hayate")?;
+    let beginning = master::begin(&wire)?;
+    // It may have died before the kernel was told to end this process with it.
+    if getppid().is_none_or(|parent| parent.as_raw_nonzero().get() as u32 != beginning.master) {
+        anyhow::bail!("the master is gone");
+    }
+    Ok((wire, beginning))
+}
+
 /// SIGTERM and SIGINT: somebody wants the end.
 struct EndSignals(Signal, Signal);
 
@@ -90,45 +108,38 @@ impl EndSignals {
     }
 }
 
-async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
+async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Result<()> {
     let _watch = runtime::watch(hub).context("cannot watch the workers' eventfd")?;
     let mut signals = EndSignals::new().context("signals")?;
     let mut hang_up = signal(SignalKind::hangup()).context("signals")?;
     let mut user1 = signal(SignalKind::user_defined1()).context("signals")?;
-    let open_files = raise_open_files();
-    let mut bound = Vec::new();
-    for addr in &plan.listen {
-        bound.push((addr.clone(), Listener::bind(addr)?));
-    }
-    let metrics = match &plan.metrics {
-        Some(ListenAddr::Tcp(addr)) => Some(
-            tokio::net::TcpListener::bind(addr)
-                .await
-                .with_context(|| format!("cannot listen on {addr} for metrics"))?,
-        ),
-        _ => None,
-    };
-    let control = bind_control(&plan).await?;
-    let _pid_file = plan.pid_file.as_deref().map(PidFile::write).transpose()?;
-    privileges::drop_to(plan.user.as_deref(), plan.group.as_deref())?;
+    raise_open_files();
+    let master = Master::new(wire).context("cannot hear the master")?;
+    let mut first = master.first(&mut beginning);
+    let plan = first.plan.clone();
+    let bound = first.listeners(&[]).context("the listening sockets")?;
 
     let access_log = open_log(&plan, &AccessLog::off())?;
     let (orders, mut receiver) = mpsc::unbounded_channel();
-    let server = Server::new(&plan, access_log.clone(), orders)?;
-    let control_path = control.as_ref().map(|control| control.path().to_owned());
-    if let Some(control) = control {
+    let server = Server::new(&plan, access_log.clone(), orders, beginning.master)?;
+    let mut control_path = None;
+    if let Some((path, socket)) = beginning.control {
+        let control = ControlSocket::adopt(socket, beginning.master_user).context("the control socket")?;
+        control_path = Some(path);
         tokio::spawn(control.serve(Arc::clone(&server)));
     }
-    if let Some(listener) = metrics {
+    if let Some(socket) = beginning.metrics {
+        let listener = tokio::net::TcpListener::from_std(socket.into()).context("the socket for metrics")?;
         tokio::spawn(control::serve_metrics(listener, Arc::clone(&server)));
     }
 
-    let apps = start(&plan, hub, open_files)?;
+    let apps = start(&first, hub)?;
     server.install(&plan, access_log, apps.clone());
     tokio::select! {
         booted = fallback::all_booted(&plan.apps, &apps, hub) => match booted {
             Ok(replacements) => replace(&server, replacements, Duration::ZERO),
-            Err(why) if !plan.development => {
+            // One that has served before is wanted, whatever it takes.
+            Err(why) if !plan.development && !beginning.again => {
                 end(&server, Listeners::default(), Duration::ZERO, &mut signals).await;
                 anyhow::bail!("{why}");
             }
@@ -143,11 +154,12 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
     let mut listeners = Listeners::default();
     bound.into_iter().for_each(|(addr, listener)| listeners.add(&server.front, addr, listener));
     server.serving();
+    first.adopted();
     drop(apps);
     let (running, apps) = server.running_now();
     announce(&running, &apps, control_path.as_deref());
     drop(apps);
-    tell_systemd(&[NotifyState::Ready]);
+    master.notify(Notice::Ready);
 
     let mut drain_timeout = plan.drain_timeout;
     let mut reload: Option<Reload> = None;
@@ -167,8 +179,8 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
             }
             outcome = finished(&mut reload) => {
                 let outcome = outcome.map(|fresh| {
-                    drain_timeout = fresh.plan.drain_timeout;
-                    for key in fresh.plan.fixed_keys_changed(&plan) {
+                    drain_timeout = fresh.loaded.plan.drain_timeout;
+                    for key in fresh.loaded.plan.fixed_keys_changed(&plan) {
                         tracing::warn!("{key} has changed; that takes effect with a restart only");
                     }
                     switch(&server, &mut listeners, fresh);
@@ -181,7 +193,7 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
                     server.watch_again();
                 }
                 server.reloaded(&outcome);
-                tell_systemd(&[NotifyState::Ready]);
+                master.notify(Notice::Ready);
                 for reply in reload.take().into_iter().flat_map(|reload| reload.replies) {
                     // Whoever asked may have stopped waiting.
                     let _ = reply.send(outcome.clone());
@@ -202,7 +214,7 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
             }
             Order::Reload(reply) => {
                 tracing::info!("reloading");
-                tell_systemd(&reloading());
+                master.notify(Notice::Reloading);
                 falling.abort_all();
                 // One under way may have read what has changed since, or hang in its boot: this one takes its place.
                 let mut replies = match reload.take() {
@@ -212,7 +224,7 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
                 replies.extend(reply);
                 let known = listeners.addresses();
                 let log = server.front.access_log();
-                let task = tokio::spawn(prepare(args.clone(), known, log, Arc::clone(hub), open_files));
+                let task = tokio::spawn(prepare(Arc::clone(&master), known, log, Arc::clone(hub)));
                 reload = Some(Reload { task, replies });
             }
         }
@@ -221,43 +233,26 @@ async fn serve(args: ServeArgs, plan: Plan, hub: &Arc<Hub>) -> Result<()> {
         reload.abort().await;
     }
     falling.shutdown().await;
-    tell_systemd(&[NotifyState::Stopping]);
+    master.notify(Notice::Stopping);
     end(&server, listeners, drain_timeout, &mut signals).await;
     Ok(())
 }
 
-/// Raises the soft limit of open files to the hard one, since each connection is one. Returns what it was, which PHP is to
-/// have; `None` when it stays.
-fn raise_open_files() -> Option<u64> {
+/// Raises the soft limit of open files to the hard one, since each connection is one.
+fn raise_open_files() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current == maximum {
-        return None;
-    }
-    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).ok()?;
-    current
-}
-
-/// The control socket, or none when nobody asked for it and it cannot be made.
-async fn bind_control(plan: &Plan) -> Result<Option<ControlSocket>> {
-    if let Some(path) = &plan.control {
-        return Ok(Some(ControlSocket::bind(path).await?));
-    }
-    let Some(path) = control::default_socket() else { return Ok(None) };
-    match ControlSocket::bind(&path).await {
-        Ok(control) => Ok(Some(control)),
-        Err(error) => {
-            tracing::warn!("{error}; going on without one");
-            Ok(None)
-        }
+    if current != maximum {
+        // Without it there are fewer connections.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
 }
 
-fn start(plan: &Plan, hub: &Arc<Hub>, open_files: Option<u64>) -> Result<Vec<Arc<Generation>>> {
-    let generation = |spec: &Spec| {
-        Generation::start(Spec { open_files, ..spec.clone() }, hub)
-            .with_context(|| format!("cannot make the shared memory of application '{}'", spec.name))
+fn start(loaded: &Loaded, hub: &Arc<Hub>) -> Result<Vec<Arc<Generation>>> {
+    let generation = |(i, app): (usize, &App)| {
+        Generation::start(app.spec.clone(), loaded.launcher(i), hub)
+            .with_context(|| format!("cannot make the shared memory of application '{}'", app.spec.name))
     };
-    plan.apps.iter().map(|app| generation(&app.spec)).collect()
+    loaded.plan.apps.iter().enumerate().map(generation).collect()
 }
 
 /// A reload under way, and who waits for it.
@@ -284,7 +279,7 @@ async fn finished(reload: &mut Option<Reload>) -> Result<Fresh, String> {
 
 /// What a reload has made ready.
 struct Fresh {
-    plan: Plan,
+    loaded: Loaded,
     access_log: AccessLog,
     listeners: Vec<(ListenAddr, Listener)>,
     apps: Vec<Arc<Generation>>,
@@ -292,23 +287,19 @@ struct Fresh {
     slower: Vec<Replacement>,
 }
 
-/// Reads the configuration again and boots what it asks for, beside what serves.
+/// Has the configuration read again and boots what it asks for, beside what serves.
 async fn prepare(
-    args: ServeArgs,
+    master: Arc<Master>,
     known: Vec<ListenAddr>,
     log: AccessLog,
     hub: Arc<Hub>,
-    open_files: Option<u64>,
 ) -> Result<Fresh, String> {
-    let plan = Plan::load(&args).map_err(|error| error.to_string())?;
-    let access_log = open_log(&plan, &log).map_err(|error| error.to_string())?;
-    let mut listeners = Vec::new();
-    for addr in plan.listen.iter().filter(|addr| !known.contains(addr)) {
-        listeners.push((addr.clone(), Listener::bind(addr).map_err(|error| error.to_string())?));
-    }
-    let apps = start(&plan, &hub, open_files).map_err(|error| format!("{error:#}"))?;
-    match fallback::all_booted(&plan.apps, &apps, &hub).await {
-        Ok(slower) => Ok(Fresh { plan, access_log, listeners, apps, slower }),
+    let mut loaded = master.load().await?;
+    let access_log = open_log(&loaded.plan, &log).map_err(|error| error.to_string())?;
+    let listeners = loaded.listeners(&known).map_err(|error| error.to_string())?;
+    let apps = start(&loaded, &hub).map_err(|error| format!("{error:#}"))?;
+    match fallback::all_booted(&loaded.plan.apps, &apps, &hub).await {
+        Ok(slower) => Ok(Fresh { loaded, access_log, listeners, apps, slower }),
         Err(why) => {
             for app in apps {
                 app.kill().await;
@@ -320,12 +311,14 @@ async fn prepare(
 
 /// Sends requests to what a reload has booted, and lets what served before finish.
 fn switch(server: &Arc<Server>, listeners: &mut Listeners, fresh: Fresh) {
-    let Fresh { plan, access_log, listeners: bound, apps, slower } = fresh;
+    let Fresh { loaded, access_log, listeners: bound, apps, slower } = fresh;
+    let plan = loaded.plan.clone();
     let old = server.install(&plan, access_log, apps);
     replace(server, slower, Duration::ZERO);
     tokio::spawn(reopen_log(Arc::clone(&server.front)));
     listeners.keep(&plan.listen);
     bound.into_iter().for_each(|(addr, listener)| listeners.add(&server.front, addr, listener));
+    loaded.adopted();
     for generation in old {
         retire(server, generation, plan.drain_timeout);
     }
@@ -419,44 +412,6 @@ impl Listeners {
             stays
         });
     }
-}
-
-/// The file with the process id; goes with the process.
-struct PidFile {
-    path: PathBuf,
-    file: File,
-}
-
-impl PidFile {
-    fn write(path: &Path) -> Result<PidFile> {
-        let write = || {
-            let mut file = File::create(path)?;
-            writeln!(file, "{}", std::process::id())?;
-            Ok::<_, io::Error>(file)
-        };
-        let file = write().with_context(|| format!("cannot write the pid file {}", path.display()))?;
-        Ok(PidFile { path: path.to_owned(), file })
-    }
-}
-
-impl Drop for PidFile {
-    fn drop(&mut self) {
-        // After a change of user the directory may refuse; then an empty file says that nobody runs.
-        if fs::remove_file(&self.path).is_err() {
-            let _ = self.file.set_len(0);
-        }
-    }
-}
-
-fn tell_systemd(states: &[NotifyState]) {
-    // Without systemd there is nobody to tell.
-    let _ = sd_notify::notify(states);
-}
-
-fn reloading() -> Vec<NotifyState<'static>> {
-    let mut states = vec![NotifyState::Reloading];
-    states.extend(NotifyState::monotonic_usec_now());
-    states
 }
 
 /// Says to people what runs and how to end it; a log for programs gets one record instead.

@@ -33,6 +33,7 @@ pub struct Server {
     orders: mpsc::UnboundedSender<Order>,
     running: Mutex<Running>,
     started: Instant,
+    master: u32,
 }
 
 /// What a reload replaces.
@@ -79,7 +80,9 @@ struct LastReload {
 #[derive(Serialize)]
 pub struct ServerStatus {
     version: &'static str,
+    /// The master's process, to which signals go.
     pid: u32,
+    front: u32,
     state: Stage,
     uptime: u64,
     listen: Vec<String>,
@@ -127,11 +130,12 @@ fn settings(plan: &Plan, access_log: AccessLog) -> Settings {
 }
 
 impl Server {
-    /// Serves nothing yet.
+    /// Serves nothing yet. `master` is the master's process.
     pub fn new(
         plan: &Plan,
         access_log: AccessLog,
         orders: mpsc::UnboundedSender<Order>,
+        master: u32,
     ) -> io::Result<Arc<Server>> {
         let metrics = Metrics::new();
         let disk = Disk::start()?;
@@ -148,7 +152,14 @@ impl Server {
             last_reload: None,
             stage: Stage::Starting,
         };
-        Ok(Arc::new(Server { front, metrics, orders, running: Mutex::new(running), started: Instant::now() }))
+        Ok(Arc::new(Server {
+            front,
+            metrics,
+            orders,
+            running: Mutex::new(running),
+            started: Instant::now(),
+            master,
+        }))
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
@@ -272,6 +283,17 @@ impl Server {
         running.apps.iter().chain(&running.draining).cloned().collect()
     }
 
+    /// Whether PHP of an application runs as this user; `owner` is who started the server.
+    pub fn runs_php_as(&self, user: u32, owner: u32) -> bool {
+        let runs = |app: &App| app.identity.as_ref().map_or(owner, |identity| identity.uid()) == user;
+        self.running().plan.apps.iter().any(runs)
+    }
+
+    /// The master's process, below which all PHP runs.
+    pub fn master(&self) -> i32 {
+        i32::try_from(self.master).unwrap_or(0)
+    }
+
     /// Hands an order to the main loop.
     pub fn order(&self, order: Order) {
         // An error means that the main loop is over, which is what the asker will see.
@@ -305,7 +327,8 @@ impl Server {
         let running = self.running();
         ServerStatus {
             version: env!("CARGO_PKG_VERSION"),
-            pid: std::process::id(),
+            pid: self.master,
+            front: std::process::id(),
             state: running.stage,
             uptime: self.started.elapsed().as_secs(),
             listen: running.plan.listen.iter().map(ToString::to_string).collect(),

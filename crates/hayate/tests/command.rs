@@ -409,7 +409,9 @@ fn from_root_to_a_user() {
         .unwrap()
         .to_owned();
     assert!(server.get("/").1.ends_with(&format!(" of {uid}")));
-    let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let (_, said, _) = server.run(&["status", "--json"]);
+    let front = &serde_json::from_str::<serde_json::Value>(&said).unwrap()["front"];
+    let status = fs::read_to_string(format!("/proc/{front}/status")).unwrap();
     let line = |key: &str| {
         status
             .lines()

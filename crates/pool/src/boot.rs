@@ -8,6 +8,7 @@ use crate::{
     channel::Message,
     generation::{BootError, Health},
     host::Host,
+    launch::Start,
     status::Phase,
     supervisor::Supervisor,
     watchdog::Watchdog,
@@ -17,16 +18,17 @@ use crate::{
 impl Supervisor {
     pub(crate) fn start_host(&mut self) {
         let shared = Arc::clone(&self.shared);
-        let boot = shared.table().boot.clone();
-        let host = self
-            .sound_ring()
-            .and_then(|ring| Host::start(&shared.spec, &boot, &ring, &shared.classes, &self.hub));
+        let start = {
+            let boot = &shared.table().boot;
+            Start { way: shared.spec.way, private: boot.private.is_some(), cold: boot.cold.is_some() }
+        };
+        let host = self.sound_ring().and_then(|ring| {
+            Host::start(&*shared.launcher, &shared.spec, start, &ring, &shared.classes, &self.hub)
+        });
         match host {
             Ok(host) => {
                 self.watchdog = Watchdog::default();
                 self.unreported.clear();
-                tracing::debug!(app = shared.spec.name, pid = host.pid, "zygote started");
-                shared.table().zygote = Some(host.pid);
                 self.said = None;
                 self.host = Some(host);
             }

@@ -124,7 +124,7 @@ impl Supervisor {
         }
     }
 
-    pub(crate) async fn zygote_died(&mut self, status: ExitStatus) {
+    pub(crate) async fn zygote_died(&mut self, status: ExitStatus, why: Option<String>) {
         let Some(mut host) = self.host.take() else { return };
         let app = self.shared.spec.name.clone();
         self.shared.table().zygote = None;
@@ -180,8 +180,9 @@ impl Supervisor {
             }
             said if !host.ready => {
                 self.host_at = now + self.host_backoff.failed();
-                let reason = match said {
-                    Some(Message::BootFailed { why, .. }) => why,
+                let reason = match (said, why) {
+                    (_, Some(why)) => why,
+                    (Some(Message::BootFailed { why, .. }), _) => why,
                     _ => format!("the host ended before it was ready ({status})"),
                 };
                 let log = host.last_lines().await;

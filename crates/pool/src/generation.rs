@@ -19,6 +19,7 @@ use tokio::{
 };
 
 use crate::{
+    launch::Launcher,
     rewind::{Rewind, RewindStatus, RewindTotals, Unfit, tracking_name},
     spec::{Boot, Spec},
     status::{Phase, Status, WorkerStatus, private_memory},
@@ -77,6 +78,7 @@ pub(crate) struct Table {
 
 pub(crate) struct Shared {
     pub(crate) spec: Spec,
+    pub(crate) launcher: Arc<dyn Launcher>,
     /// The present one; requests that have another in hand are passed on by it.
     ring: Mutex<Arc<Ring>>,
     /// What hosts of this generation leave to those after them: the names of classes that warm-up requests used.
@@ -114,7 +116,7 @@ impl Generation {
     /// process' main thread. A boot that fails is no error here; see [`Generation::booted`].
     ///
     /// `spec.workers` that are empty or outside 1 to 1024 are an error.
-    pub fn start(spec: Spec, hub: &Arc<Hub>) -> io::Result<Arc<Generation>> {
+    pub fn start(spec: Spec, launcher: Arc<dyn Launcher>, hub: &Arc<Hub>) -> io::Result<Arc<Generation>> {
         if spec.workers.is_empty() || *spec.workers.start() == 0 {
             let what = format!("workers: {:?}", spec.workers);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
@@ -122,6 +124,7 @@ impl Generation {
         let ring = Ring::create(&Config::for_workers(*spec.workers.end()), hub)?;
         let shared = Arc::new(Shared {
             spec,
+            launcher,
             ring: Mutex::new(ring),
             classes: memfd_create("hayate-classes", MemfdFlags::CLOEXEC)?,
             table: Mutex::new(Table {
@@ -176,6 +179,11 @@ impl Generation {
     /// What the generation was made from.
     pub fn spec(&self) -> &Spec {
         &self.shared.spec
+    }
+
+    /// Who starts its zygotes.
+    pub fn launcher(&self) -> &Arc<dyn Launcher> {
+        &self.shared.launcher
     }
 
     /// Where requests go. It may be kept: a ring whose place another one has taken passes requests on.

@@ -1,19 +1,10 @@
 //! The zygote's process: started by exec with exactly the descriptors it is to have, heard, and reaped.
 
-use std::{
-    io,
-    os::fd::OwnedFd,
-    process::{ExitStatus, Stdio},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, os::fd::OwnedFd, process::ExitStatus, sync::Arc, time::Duration};
 
-use command_fds::{CommandFdExt, FdMapping};
-use hayate_ring::{Hub, Ring, layout::*};
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use hayate_ring::{Hub, Ring};
 use tokio::{
     net::unix::pipe::Receiver,
-    process::{Child, Command as Process},
     task::JoinHandle,
     time::{Instant, timeout},
 };
@@ -21,34 +12,41 @@ use tokio::{
 use crate::{
     channel::{Channel, Command, Message},
     deaths::DYING,
+    launch::{Files, Hold, Launched, Launcher, ProcessEvent, Start},
     log::{self, Tail},
-    spec::{Boot, Spec},
+    spec::Spec,
 };
 
-/// A zygote that runs.
+/// A zygote that runs, or is being started.
 pub(crate) struct Host {
-    child: Child,
+    process: Launched,
     channel: Channel,
     log: JoinHandle<()>,
     pub(crate) tail: Tail,
+    /// 0 until it is known.
     pub(crate) pid: i32,
     pub(crate) started: Instant,
     /// It has said that it can fork workers.
     pub(crate) ready: bool,
+    /// Its end, while what it said before is still being read.
+    ended: Option<(ExitStatus, Option<String>)>,
 }
 
 /// What happens to a zygote.
 pub(crate) enum HostEvent {
+    /// It has the number [`Host::pid`].
+    Started,
     Message(Message),
-    Died(ExitStatus),
+    /// It is dead; the text says why, when it never ran.
+    Died(ExitStatus, Option<String>),
 }
 
 impl Host {
-    /// Starts the host. Must run on the process' main thread: the kernel ends the host when the thread that started it ends
-    /// (PR_SET_PDEATHSIG).
+    /// Has the host started.
     pub(crate) fn start(
+        launcher: &dyn Launcher,
         spec: &Spec,
-        boot: &Boot,
+        start: Start,
         ring: &Ring,
         classes: &OwnedFd,
         hub: &Hub,
@@ -56,62 +54,68 @@ impl Host {
         let (channel, theirs) = Channel::pair()?;
         let (reader, writer) = io::pipe()?;
         let reader = Receiver::from_owned_fd(OwnedFd::from(reader))?;
-        let (mut command, options) = spec.command(boot)?;
-        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
-        let descriptors = [
-            (theirs, HY_FD_CONTROL),
-            (ring.memory_fd().try_clone_to_owned()?, HY_FD_MEMORY),
-            (hub.event_fd().try_clone_to_owned()?, HY_FD_EVENT),
-            (classes.try_clone()?, HY_FD_CLASSES),
-        ];
-        let mut mappings =
-            Vec::from(descriptors.map(|(parent_fd, fd)| FdMapping { parent_fd, child_fd: fd as i32 }));
-        mappings.push(options);
-        command.fd_mappings(mappings).map_err(io::Error::other)?;
-        let child = Process::from(command).kill_on_drop(true).spawn().map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot start {}: {error}", spec.host.display()))
-        })?;
-        let pid = child.id().ok_or_else(|| io::Error::other("the host has no process id"))? as i32;
-        if let Some(soft) = spec.open_files {
-            limit_open_files(pid, soft);
-        }
+        let files = Files {
+            control: theirs,
+            memory: ring.memory_fd().try_clone_to_owned()?,
+            event: hub.event_fd().try_clone_to_owned()?,
+            classes: classes.try_clone()?,
+            output: writer.into(),
+        };
+        let process = launcher.launch(spec, start, files)?;
         let tail = Tail::default();
         let log = tokio::spawn(log::read(Arc::from(&*spec.name), reader, tail.clone()));
-        Ok(Host { child, channel, log, tail, pid, started: Instant::now(), ready: false })
+        Ok(Host { process, channel, log, tail, pid: 0, started: Instant::now(), ready: false, ended: None })
     }
 
     /// The next thing that happens. Cancel-safe.
     pub(crate) async fn event(&mut self) -> HostEvent {
+        if let Some((status, why)) = self.ended.clone() {
+            // What it said before it died comes first.
+            return match self.channel.try_recv() {
+                Ok(Some(message)) => HostEvent::Message(message),
+                _ => HostEvent::Died(status, why),
+            };
+        }
         tokio::select! {
             biased;
-            message = self.channel.recv() => match message {
-                Some(message) => HostEvent::Message(message),
-                None => HostEvent::Died(self.reap().await),
+            // What it says is heard once it is known which process that is.
+            message = self.channel.recv(), if self.pid != 0 => match message {
+                Some(message) => return HostEvent::Message(message),
+                None => self.reap().await,
             },
-            status = self.child.wait() => match self.channel.try_recv() {
-                // What it said before it died comes first.
-                Ok(Some(message)) => HostEvent::Message(message),
-                _ => HostEvent::Died(status.unwrap_or_default()),
+            event = self.process.event() => match event {
+                ProcessEvent::Started { pid } => {
+                    self.pid = pid;
+                    return HostEvent::Started;
+                }
+                ProcessEvent::Failed(why) => self.ended = Some((ExitStatus::default(), Some(why))),
+                ProcessEvent::Ended(status) => self.ended = Some((status, None)),
             },
         }
+        Box::pin(self.event()).await
     }
 
     /// Waits for its end and forgets what it still says. Cancel-safe.
     pub(crate) async fn died(&mut self) {
-        while !matches!(self.event().await, HostEvent::Died(_)) {}
+        while !matches!(self.event().await, HostEvent::Died(..)) {}
     }
 
     /// A zygote that has closed its end ends at once; one that does not is ended.
-    async fn reap(&mut self) -> ExitStatus {
-        match timeout(Duration::from_millis(500), self.child.wait()).await {
-            Ok(status) => status.unwrap_or_default(),
-            Err(_) => {
-                self.kill();
-                // One that is stuck in the kernel is left to itself: nobody listens to it any more.
-                timeout(DYING, self.child.wait())
-                    .await
-                    .unwrap_or(Ok(ExitStatus::default()))
-                    .unwrap_or_default()
+    async fn reap(&mut self) {
+        while self.ended.is_none() {
+            let event = match timeout(Duration::from_millis(500), self.process.event()).await {
+                Ok(event) => event,
+                Err(_) => {
+                    self.kill();
+                    // One that is stuck in the kernel is left to itself: nobody listens to it any more.
+                    let given_up = ProcessEvent::Ended(ExitStatus::default());
+                    timeout(DYING, self.process.event()).await.unwrap_or(given_up)
+                }
+            };
+            match event {
+                ProcessEvent::Started { pid } => self.pid = pid,
+                ProcessEvent::Failed(why) => self.ended = Some((ExitStatus::default(), Some(why))),
+                ProcessEvent::Ended(status) => self.ended = Some((status, None)),
             }
         }
     }
@@ -122,9 +126,13 @@ impl Host {
     }
 
     /// Ends the zygote, and by PR_SET_PDEATHSIG its workers.
-    pub(crate) fn kill(&mut self) {
-        // It fails only when the process is gone already.
-        let _ = self.child.start_kill();
+    pub(crate) fn kill(&self) {
+        self.process.kill();
+    }
+
+    /// Who may end it and its workers.
+    pub(crate) fn hold(&self) -> Arc<dyn Hold> {
+        self.process.hold()
     }
 
     /// Call once it has died: waits a moment for its last lines, which reach us by a pipe of their own.
@@ -134,12 +142,4 @@ impl Host {
         }
         self.tail.lines()
     }
-}
-
-/// Sets the soft limit of a process that has just been started. It opens no thousand files before this.
-fn limit_open_files(pid: i32, soft: u64) {
-    let hard = getrlimit(Resource::Nofile).maximum;
-    let limit = Rlimit { current: Some(soft), maximum: hard };
-    // It fails when the process is dead already, which its end will tell.
-    let _ = prlimit(Pid::from_raw(pid), Resource::Nofile, limit);
 }

@@ -30,6 +30,7 @@ mod channel;
 mod deaths;
 mod generation;
 mod host;
+mod launch;
 mod log;
 mod process;
 mod reminder;
@@ -43,6 +44,7 @@ mod watchdog;
 mod worker;
 
 pub use generation::{BootError, Generation, Health};
+pub use launch::{Directly, Files, Hold, Launched, Launcher, ProcessEvent, Start, Way, spawn};
 pub use rewind::{DOUBTS, Doubt, Rewind, RewindStatus, RewindTotals, Unfit};
 pub use spec::{Mode, Spec, Visit};
 pub use status::{Phase, Status, WorkerStatus};

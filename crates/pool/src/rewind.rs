@@ -7,10 +7,10 @@
 use std::collections::VecDeque;
 
 use hayate_ring::{WorkerRecord, layout::*};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What happens to a worker's process between two requests, in worker mode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rewind {
     /// Nothing: the state is kept.

@@ -8,11 +8,15 @@ use std::{
 use command_fds::{CommandFdExt, FdMapping};
 use hayate_ring::layout::HY_FD_OPTIONS;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use serde::{Deserialize, Serialize};
 
-use crate::rewind::Rewind;
+use crate::{
+    launch::{Start, Way},
+    rewind::Rewind,
+};
 
 /// How PHP runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// A full request startup and shutdown for each request, as php-fpm.
     Classic,
@@ -34,7 +38,7 @@ impl Mode {
 }
 
 /// A request that the host makes by itself, as the front would hand over a visitor's.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Visit {
     /// Path and query.
     pub target: String,
@@ -67,7 +71,7 @@ impl Visit {
 }
 
 /// One application's processes. All paths are absolute.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Spec {
     /// The application's name, for the log.
     pub name: String,
@@ -113,9 +117,8 @@ pub struct Spec {
     pub development: bool,
     /// Sets `PR_SET_NO_NEW_PRIVS` in the host.
     pub no_new_privileges: bool,
-    /// The soft limit of open files that PHP gets; the front's own is higher than PHP's use of select() bears. `None`:
-    /// inherited.
-    pub open_files: Option<u64>,
+    /// The way it runs in.
+    pub way: Way,
 }
 
 /// How the application of worker mode boots: by default in the zygote, with workers that share the booted pages, and warm.
@@ -125,16 +128,35 @@ pub(crate) struct Boot {
     pub(crate) private: Option<String>,
     /// Why no warm-up requests are made.
     pub(crate) cold: Option<String>,
-    /// It does not boot at all, but says what it would do.
-    pub(crate) probe: bool,
 }
 
 impl Spec {
+    /// The same application in another way.
+    pub fn in_way(&self, way: Way) -> Spec {
+        let mut spec = Spec { way, ..self.clone() };
+        match way {
+            Way::Configured => {}
+            Way::Fork => spec.rewind = Rewind::Fork,
+            Way::Classic => {
+                (spec.mode, spec.rewind) = (Mode::Classic, Rewind::Off);
+                spec.warmup.clear();
+                spec.compared.clear();
+                // For the boot script only, which does not run.
+                spec.env.retain(|(name, _)| name != "HAYATE_PROJECT");
+            }
+        }
+        spec
+    }
+
     /// A command that starts the host, and the descriptor that has to be mapped for it besides those of its work. Every user may
     /// read a command line: it says which process this is, and the rest of the arguments goes through a file without a name.
-    pub(crate) fn command(&self, boot: &Boot) -> io::Result<(Command, FdMapping)> {
+    pub(crate) fn command(&self, start: Start) -> io::Result<(Command, FdMapping)> {
+        self.command_with(self.arguments(start))
+    }
+
+    fn command_with(&self, arguments: Vec<OsString>) -> io::Result<(Command, FdMapping)> {
         let mut text = Vec::new();
-        for arg in self.arguments(boot) {
+        for arg in arguments {
             if arg.as_bytes().contains(&0) {
                 let why = "a path, a setting of ini or a variable of env holds a NUL; take it out";
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
@@ -153,13 +175,13 @@ impl Spec {
     }
 
     /// The arguments of the host that are not for everybody's eyes, as `host/options.c` reads them.
-    fn arguments(&self, boot: &Boot) -> Vec<OsString> {
+    fn arguments(&self, start: Start) -> Vec<OsString> {
         let mut args: Vec<OsString> = Vec::new();
         let mut add = |flag: &str, value: OsString| args.extend([flag.into(), value]);
         if let Mode::Worker { script } = &self.mode {
             add("--worker", script.into());
-            add("--boot", if boot.private.is_some() { "private" } else { "shared" }.into());
-            self.add_rewind(boot, &mut add);
+            add("--boot", if start.private { "private" } else { "shared" }.into());
+            self.add_rewind(start, &mut add);
         }
         add("--cwd", (&self.cwd).into());
         if let Some(file) = &self.php_ini {
@@ -184,27 +206,25 @@ impl Spec {
         if self.development {
             args.push("--dev".into());
         }
-        if boot.probe {
-            args.push("--probe".into());
-        }
         args
     }
 
     /// A command that starts the host only for it to say, on standard output, how this would be rewound.
     pub fn probe(&self) -> io::Result<Command> {
-        let (mut command, more) = self.command(&Boot { probe: true, ..Boot::default() })?;
+        let (mut command, more) =
+            self.command_with([self.arguments(Start::default()), vec!["--probe".into()]].concat())?;
         command.fd_mappings(vec![more]).map_err(io::Error::other)?;
         Ok(command)
     }
 
     /// Nothing when it is off, which is what the host does by itself.
-    fn add_rewind(&self, boot: &Boot, add: &mut impl FnMut(&str, OsString)) {
+    fn add_rewind(&self, start: Start, add: &mut impl FnMut(&str, OsString)) {
         match self.rewind {
             Rewind::Off => return,
             Rewind::On => add("--rewind", "auto".into()),
             Rewind::Fork => add("--rewind", "fork".into()),
         }
-        if boot.cold.is_none() && !self.warmup.is_empty() {
+        if !start.cold && !self.warmup.is_empty() {
             self.warmup.iter().for_each(|visit| add("--warmup", visit.argument()));
             self.compared.iter().for_each(|visit| add("--compare", visit.argument()));
         }
@@ -254,9 +274,9 @@ mod tests {
             explain: None,
             development: false,
             no_new_privileges: true,
-            open_files: None,
+            way: Way::Configured,
         };
-        spec.arguments(&Boot::default()).into_iter().map(|arg| arg.into_string().unwrap()).collect()
+        spec.arguments(Start::default()).into_iter().map(|arg| arg.into_string().unwrap()).collect()
     }
 
     #[test]

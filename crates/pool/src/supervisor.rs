@@ -151,7 +151,8 @@ impl Supervisor {
                 },
                 event = next_event(&mut self.host) => match event {
                     HostEvent::Message(message) => self.hear(message),
-                    HostEvent::Died(status) => self.zygote_died(status).await,
+                    HostEvent::Started => self.zygote_started(),
+                    HostEvent::Died(status, why) => self.zygote_died(status, why).await,
                 },
                 () = ring.nudged() => {}
                 () = sleep_until(due), if wake.is_some() => {}
@@ -345,13 +346,13 @@ impl Supervisor {
 
     /// Takes a new worker in. `false` when that cannot be: what the zygote names, the pool would kill.
     fn forked(&mut self, index: u32, pid: i32) -> bool {
-        let Some(zygote) = self.host.as_ref().map(|host| host.pid) else { return true };
+        let Some(host) = &self.host else { return true };
         let mut table = self.shared.table();
         let private = table.boot.private.is_some();
         let Some(worker) = table.workers.get_mut(&index).filter(|worker| worker.pid == 0) else {
             return false;
         };
-        match Process::find(pid, zygote) {
+        match Process::find(pid, host.pid, host.hold()) {
             Found::Child(process) => {
                 if worker.sentence.is_some() {
                     process.kill();
@@ -370,6 +371,12 @@ impl Supervisor {
 
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.is_some()
+    }
+
+    fn zygote_started(&self) {
+        let pid = self.host.as_ref().map(|host| host.pid);
+        tracing::debug!(app = self.shared.spec.name, pid, "zygote started");
+        self.shared.table().zygote = pid;
     }
 
     pub(crate) fn is_worker_mode(&self) -> bool {

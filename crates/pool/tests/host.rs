@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hayate_pool::{Generation, Health, Mode, Phase, Rewind, Spec};
+use hayate_pool::{Directly, Generation, Health, Mode, Phase, Rewind, Spec, Way};
 use hayate_ring::{Failure, Field, Hub, Ring};
 use tokio::{
     io::{Interest, unix::AsyncFd},
@@ -76,7 +76,7 @@ fn spec(dir: &Path, worker: Option<&str>) -> Spec {
         explain: None,
         development: false,
         no_new_privileges: true,
-        open_files: Some(777),
+        way: Way::Configured,
     }
 }
 
@@ -144,13 +144,13 @@ async fn until(what: &str, mut condition: impl FnMut() -> bool) {
 #[test]
 fn serves_and_ends_without_a_trace() {
     run(|dir, hub| async move {
-        let generation = Generation::start(spec(&dir, None), &hub).unwrap();
+        let generation = Generation::start(spec(&dir, None), Arc::new(Directly), &hub).unwrap();
         generation.booted().await.unwrap();
         let pids = processes(&generation);
         assert_eq!(pids.len(), 3);
-        let body = "echo PHP_SAPI, ' ', posix_getrlimit()['soft openfiles'];";
+        let body = "echo PHP_SAPI;";
         let answer = get(&generation, &script(&dir, "a.php", body)).await;
-        assert_eq!(answer.unwrap(), "hayate 777");
+        assert_eq!(answer.unwrap(), "hayate");
         generation.drain(Duration::from_secs(5)).await;
         assert!(!pids.iter().any(|pid| runs(*pid)));
         assert_eq!(generation.status().state, Phase::Stopped);
@@ -163,7 +163,7 @@ fn serves_and_ends_without_a_trace() {
 #[test]
 fn dropping_it_ends_its_processes() {
     run(|dir, hub| async move {
-        let generation = Generation::start(spec(&dir, None), &hub).unwrap();
+        let generation = Generation::start(spec(&dir, None), Arc::new(Directly), &hub).unwrap();
         generation.booted().await.unwrap();
         let pids = processes(&generation);
         drop(generation);
@@ -176,12 +176,12 @@ fn a_drain_lets_requests_finish_and_a_deadline_cuts_them() {
     run(|dir, hub| async move {
         let slow = script(&dir, "slow.php", "usleep(400000); echo 'finished';");
         let forever = script(&dir, "forever.php", "sleep(20); echo 'never';");
-        let generation = Generation::start(spec(&dir, None), &hub).unwrap();
+        let generation = Generation::start(spec(&dir, None), Arc::new(Directly), &hub).unwrap();
         generation.booted().await.unwrap();
         let ((), answer) = tokio::join!(generation.drain(Duration::from_secs(5)), get(&generation, &slow));
         assert_eq!(answer.unwrap(), "finished");
 
-        let generation = Generation::start(spec(&dir, None), &hub).unwrap();
+        let generation = Generation::start(spec(&dir, None), Arc::new(Directly), &hub).unwrap();
         generation.booted().await.unwrap();
         let start = Instant::now();
         let ((), answer) =
@@ -195,8 +195,12 @@ fn a_drain_lets_requests_finish_and_a_deadline_cuts_them() {
 #[test]
 fn a_boot_that_fails_says_why_and_is_tried_again() {
     run(|dir, hub| async move {
-        let generation =
-            Generation::start(spec(&dir, Some("throw new Exception('no database');")), &hub).unwrap();
+        let generation = Generation::start(
+            spec(&dir, Some("throw new Exception('no database');")),
+            Arc::new(Directly),
+            &hub,
+        )
+        .unwrap();
         let error = generation.booted().await.unwrap_err();
         assert!(error.to_string().contains("no database"), "{error}");
         assert!(generation.unavailable().unwrap().contains("no database"));
@@ -218,7 +222,7 @@ fn a_host_that_is_missing_or_broken_is_a_boot_that_fails() {
         {
             let mut spec = spec(&dir, None);
             spec.host = host.into();
-            let generation = Generation::start(spec, &hub).unwrap();
+            let generation = Generation::start(spec, Arc::new(Directly), &hub).unwrap();
             let error = generation.booted().await.unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
             generation.kill().await;
@@ -232,7 +236,9 @@ fn a_worker_that_always_dies_young_is_forked_ever_more_rarely() {
         // A private boot that kills its process: no message, no request served.
         let body = "$pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
             if (file_exists(__DIR__ . '/die')) { posix_kill(getmypid(), 9); }";
-        let generation = Generation::start(spec(&dir, Some(&format!("{body} {HANDLE}"))), &hub).unwrap();
+        let generation =
+            Generation::start(spec(&dir, Some(&format!("{body} {HANDLE}"))), Arc::new(Directly), &hub)
+                .unwrap();
         generation.booted().await.unwrap();
         fs::write(dir.join("die"), "").unwrap();
         generation.status().workers.iter().for_each(|worker| kill(worker.pid));
@@ -257,7 +263,7 @@ fn a_boot_that_cannot_be_shared_happens_in_each_worker() {
         let body = format!(
             "$pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0); $boot = getmypid(); {HANDLE}"
         );
-        let generation = Generation::start(spec(&dir, Some(&body)), &hub).unwrap();
+        let generation = Generation::start(spec(&dir, Some(&body)), Arc::new(Directly), &hub).unwrap();
         generation.booted().await.unwrap();
         assert_eq!(generation.status().boot, "private");
         assert!(get(&generation, &dir.join("worker.php")).await.unwrap().starts_with("served by "));
@@ -295,7 +301,7 @@ fn a_dead_zygote_takes_its_workers_along_and_is_replaced_in_the_same_ring() {
     run(|dir, hub| async move {
         let slow = script(&dir, "slow.php", "sleep(5); echo 'x';");
         let fast = script(&dir, "fast.php", "echo 'y';");
-        let generation = Generation::start(spec(&dir, None), &hub).unwrap();
+        let generation = Generation::start(spec(&dir, None), Arc::new(Directly), &hub).unwrap();
         generation.booted().await.unwrap();
         let before = processes(&generation);
         let zygote = generation.status().zygote.unwrap();
@@ -318,7 +324,7 @@ fn crashing_workers_are_replaced_and_counted() {
     run(|dir, hub| async move {
         let crash = script(&dir, "crash.php", "posix_kill(getmypid(), 11);");
         let fine = script(&dir, "fine.php", "echo 'fine';");
-        let generation = Generation::start(spec(&dir, None), &hub).unwrap();
+        let generation = Generation::start(spec(&dir, None), Arc::new(Directly), &hub).unwrap();
         generation.booted().await.unwrap();
         for _ in 0..20 {
             let start = Instant::now();
@@ -338,7 +344,7 @@ fn a_request_that_runs_too_long_is_ended() {
         let forever = script(&dir, "forever.php", "while (true) { usleep(1000); }");
         let mut spec = spec(&dir, None);
         spec.request_timeout = Some(Duration::from_millis(300));
-        let generation = Generation::start(spec, &hub).unwrap();
+        let generation = Generation::start(spec, Arc::new(Directly), &hub).unwrap();
         generation.booted().await.unwrap();
         let start = Instant::now();
         assert_eq!(get(&generation, &forever).await.unwrap_err(), Failure::RequestTimeout { started: false });
@@ -355,7 +361,7 @@ fn grows_when_requests_wait_and_shrinks_when_idle() {
         let slow = script(&dir, "slow.php", "usleep(200000); echo getmypid();");
         let mut spec = spec(&dir, None);
         (spec.workers, spec.idle_timeout) = (1..=3, Duration::from_millis(400));
-        let generation = Generation::start(spec, &hub).unwrap();
+        let generation = Generation::start(spec, Arc::new(Directly), &hub).unwrap();
         generation.booted().await.unwrap();
         let mut pids = Vec::new();
         let (a, b, c, d) = tokio::join!(
@@ -380,7 +386,7 @@ fn a_boot_that_hangs_is_ended_and_the_error_says_so() {
     run(|dir, hub| async move {
         let mut spec = spec(&dir, Some("error_log('waiting'); sleep(60);"));
         spec.boot_timeout = Some(Duration::from_millis(300));
-        let generation = Generation::start(spec, &hub).unwrap();
+        let generation = Generation::start(spec, Arc::new(Directly), &hub).unwrap();
         let error = generation.booted().await.unwrap_err();
         let said = error.to_string();
         assert!(said.contains("within 300ms") && said.contains("boot_timeout"), "{said}");
@@ -399,7 +405,7 @@ fn a_private_boot_that_hangs_is_ended_too() {
         let mut spec = spec(&dir, Some(&format!("{body} {HANDLE}")));
         spec.workers = 1..=1;
         spec.boot_timeout = Some(Duration::from_millis(300));
-        let generation = Generation::start(spec, &hub).unwrap();
+        let generation = Generation::start(spec, Arc::new(Directly), &hub).unwrap();
         assert!(generation.booted().await.unwrap_err().to_string().contains("boot_timeout"));
         let answer = get(&generation, &dir.join("worker.php")).await.unwrap();
         assert!(answer.starts_with("served by "), "{answer}");

@@ -29,10 +29,12 @@ pub struct File {
     pub log_level: Option<LogLevel>,
     /// `compact` or `json`. Default: `compact`. Flag: `--log-format`.
     pub log_format: Option<LogFormat>,
-    /// When started as root: the user to change to once the sockets are open, before any PHP starts. Default: none, with a warning. Flag: `--user`.
+    /// When started as root: the user that PHP runs as, and the front as well unless it has one of its own. Default: none, with a warning. Flag: `--user`.
     pub user: Option<String>,
-    /// The group to change to. Default: the user's. Flag: `--group`.
+    /// The group of PHP. Default: the user's. Flag: `--group`.
     pub group: Option<String>,
+    /// When started as root: the user of the front, which speaks HTTP and reads static files; it is a member of the applications' groups as well. Default: `hayate` if there is such a user, else `user`.
+    pub front_user: Option<String>,
     /// Development mode: error pages show why, PHP shows its errors in the browser as `php -S` does (`[app.ini]` and the application may say otherwise), answers of PHP carry `Server-Timing` (milliseconds of waiting for a worker, of PHP, of the rewind before), and a failed first boot does not end the server. Never in production. Default: `false`. Flag: `--dev`.
     pub development: Option<bool>,
     /// Forbids PHP and all it starts to gain privileges, as by sudo or setuid programs. Default: `true`. Flag: `--no-new-privileges`.
@@ -116,6 +118,10 @@ pub struct App {
     /// How long a boot may take, warm-up included, before it counts as failed. `off`: no limit. Default: `60s`. Flag: `--boot-timeout`.
     #[schemars(with = "Option<String>")]
     pub boot_timeout: Option<Time>,
+    /// When started as root: the user that this application's PHP runs as. Default: `user` at the top of the file.
+    pub user: Option<String>,
+    /// The group of this application's PHP. Default: its user's; without a user of its own, `group` at the top of the file.
+    pub group: Option<String>,
     /// Number of worker processes, `4`, or between a least and a most, `2-8`. Default: from 1 to twice the number of processors, 4 at least. Flag: `--workers`.
     #[schemars(with = "Option<String>")]
     pub workers: Option<Workers>,

@@ -4,7 +4,7 @@
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Bytes: `128M`, `64K`, `2G`, or a plain number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +111,16 @@ impl FromStr for AccessLogTo {
     }
 }
 
+impl Serialize for AccessLogTo {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            AccessLogTo::Off => serializer.serialize_str("off"),
+            AccessLogTo::Stdout => serializer.serialize_str("-"),
+            AccessLogTo::File(path) => path.serialize(serializer),
+        }
+    }
+}
+
 /// Reads a value from a string or a whole number in the file, by its `FromStr`.
 macro_rules! from_text {
     ($($type:ty),*) => {$(
@@ -176,7 +186,7 @@ pub enum RetryChoice {
 }
 
 /// How a line of the access log looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessLogFormat {
     /// As Apache and nginx call it.
@@ -187,7 +197,7 @@ pub enum AccessLogFormat {
 }
 
 /// How a line of Hayate's own log looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// For people.
@@ -198,7 +208,7 @@ pub enum LogFormat {
 }
 
 /// How much Hayate's own log says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
     /// Only what is broken.

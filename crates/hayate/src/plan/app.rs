@@ -9,13 +9,14 @@ use std::{
 };
 
 use hayate_front::HostPattern;
-use hayate_pool::{Mode, Spec};
+use hayate_pool::{Mode, Spec, Way};
 
 use super::{ALWAYS, App, flag, time};
 use crate::{
     args::{KeyValue, ServeArgs},
     config::{self, ConfigError, OneOrMany, RetryChoice, Scalar, Source, Step, Workers},
     php,
+    privileges::Identity,
 };
 
 /// Resolves the application that is the `i`th in the file.
@@ -25,6 +26,8 @@ pub(super) struct AppResolver<'a> {
     pub(super) i: usize,
     pub(super) development: bool,
     pub(super) no_new_privileges: bool,
+    /// Whom PHP becomes unless the application says otherwise.
+    pub(super) user: Option<&'a Identity>,
 }
 
 impl AppResolver<'_> {
@@ -56,6 +59,19 @@ impl AppResolver<'_> {
         }
     }
 
+    fn identity(&self, app: &config::App) -> Result<Option<Identity>, ConfigError> {
+        let (key, user) = match (&app.user, &app.group, self.user) {
+            (Some(user), _, _) => ("user", user.as_str()),
+            (None, Some(_), Some(user)) => ("group", user.name.as_str()),
+            (None, Some(_), None) => {
+                return Err(self.error("group", "group needs user: name the user to change to as well"));
+            }
+            (None, None, user) => return Ok(user.cloned()),
+        };
+        let found = Identity::find(user, app.group.as_deref());
+        found.map(Some).map_err(|why| self.error(key, format!("{key}: {why:#}")))
+    }
+
     pub(super) fn resolve(&self, app: config::App) -> Result<App, ConfigError> {
         let args = self.args;
         let root = match (&args.root, &app.root) {
@@ -72,6 +88,7 @@ impl AppResolver<'_> {
             }
             None => root.clone(),
         };
+        let identity = self.identity(&app)?;
         let mut env = merged(app.env.clone(), &args.env);
         let running = self.running(&app, &root, &document_root, &env)?;
         if running.recognised.is_some() {
@@ -150,6 +167,7 @@ impl AppResolver<'_> {
             warmup: running.warmup,
             recognised: running.recognised,
             remark: running.remark,
+            identity,
             spec: Spec {
                 name,
                 mode: running.mode,
@@ -174,7 +192,7 @@ impl AppResolver<'_> {
                 explain: None,
                 development: self.development,
                 no_new_privileges: self.no_new_privileges,
-                open_files: None,
+                way: Way::Configured,
             },
         })
     }

@@ -17,6 +17,7 @@ use std::{
 use hayate_front::{Limits, ListenAddr};
 use hayate_pool::{Mode, Spec};
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 pub use self::{mode::REWIND_BY_DEFAULT, visits::Address};
 
@@ -28,11 +29,11 @@ use crate::{
         Time,
     },
     framework::Recognised,
-    privileges,
+    privileges::{self, Identity},
 };
 
 /// Everything that is to run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Plan {
     /// Where clients connect.
     pub listen: Vec<ListenAddr>,
@@ -48,10 +49,12 @@ pub struct Plan {
     pub log_level: LogLevel,
     /// How that looks.
     pub log_format: LogFormat,
-    /// Whom to become.
+    /// The user that was named for PHP.
     pub user: Option<String>,
-    /// The group to become.
+    /// The group that was named for PHP.
     pub group: Option<String>,
+    /// Whom the front becomes.
+    pub front: Option<Identity>,
     /// Shows reasons on error pages.
     pub development: bool,
     /// Whose forwarding headers are believed.
@@ -67,7 +70,7 @@ pub struct Plan {
 }
 
 /// One application.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct App {
     /// Host names; empty: any.
     pub hosts: Vec<String>,
@@ -89,6 +92,8 @@ pub struct App {
     pub remark: Option<String>,
     /// Its own paths that are requested before the snapshot is taken, in order.
     pub warmup: Vec<String>,
+    /// Whom its processes become.
+    pub identity: Option<Identity>,
     /// Its processes.
     pub spec: Spec,
 }
@@ -174,17 +179,34 @@ impl Plan {
                 source.error(&[Step::Key(key)], why)
             });
         }
+        let identity = |user: &str, group: Option<&str>, steps: &[Step<'_>]| {
+            Identity::find(user, group).map_err(|error| source.error(steps, format!("{error:#}")))
+        };
+        let shared =
+            user.as_deref().map(|user| identity(user, group.as_deref(), &[Step::Key("user")])).transpose()?;
         let development = args.dev || file.development.unwrap_or(false);
         let no_new_privileges = args.no_new_privileges.or(file.no_new_privileges).unwrap_or(true);
 
         let mut apps = Vec::with_capacity(file.app.len());
         for (i, app) in file.app.into_iter().enumerate() {
-            let resolver = AppResolver { source, args, i, development, no_new_privileges };
+            let resolver =
+                AppResolver { source, args, i, development, no_new_privileges, user: shared.as_ref() };
             let mut app = resolver.resolve(app)?;
             app.fill_visits(&listen, trust_unix || !trusted_proxies.is_empty());
             apps.push(app);
         }
         check_routes(source, &apps)?;
+        let front_user = file.front_user.as_deref().or_else(|| {
+            let wanted = privileges::is_root() && apps.iter().all(|app| app.identity.is_some());
+            (wanted && privileges::is_user(FRONT_USER)).then_some(FRONT_USER)
+        });
+        let mut front = match front_user {
+            Some(user) => Some(identity(user, None, &[Step::Key("front_user")])?),
+            None => shared,
+        };
+        if let Some(front) = &mut front {
+            apps.iter().filter_map(|app| app.identity.as_ref()).for_each(|app| front.join_group_of(app));
+        }
         let for_worker_mode = [
             ("--rewind", args.rewind.is_some()),
             ("--warmup", !args.warmup.is_empty()),
@@ -214,6 +236,7 @@ impl Plan {
             log_format: args.log_format.or(file.log_format).unwrap_or_default(),
             user,
             group,
+            front,
             development,
             trusted_proxies,
             trust_unix,
@@ -226,6 +249,31 @@ impl Plan {
 }
 
 impl Plan {
+    /// The applications whose PHP runs as the front's user, so that what belongs to the front belongs to their scripts as well.
+    pub fn sharing_the_fronts_user(&self) -> Vec<&str> {
+        let shares = |app: &&App| match (&self.front, &app.identity) {
+            (Some(front), Some(app)) => front.same_user(app),
+            (front, app) => front.is_some() == app.is_some(),
+        };
+        self.apps.iter().filter(shares).map(|app| app.spec.name.as_str()).collect()
+    }
+
+    /// Whether any application's PHP is root.
+    pub fn runs_php_as_root(&self) -> bool {
+        privileges::is_root()
+            && self.apps.iter().any(|app| app.identity.as_ref().is_none_or(Identity::is_root))
+    }
+
+    /// The plan without what only PHP's processes need to know: passwords, mostly.
+    pub fn without_secrets(&self) -> Plan {
+        let mut plan = self.clone();
+        for app in &mut plan.apps {
+            app.spec.env.clear();
+            app.spec.ini.clear();
+        }
+        plan
+    }
+
     /// The keys that differ from `other` and belong to the process, so that a reload cannot change them.
     pub fn fixed_keys_changed(&self, other: &Plan) -> Vec<&'static str> {
         let mut changed = Vec::new();
@@ -239,11 +287,15 @@ impl Plan {
         compare("pid_file", self.pid_file == other.pid_file);
         compare("user", self.user == other.user);
         compare("group", self.group == other.group);
+        compare("front_user", self.front == other.front);
         compare("log_level", self.log_level == other.log_level);
         compare("log_format", self.log_format == other.log_format);
         changed
     }
 }
+
+/// The front's user, if there is one of this name.
+const FRONT_USER: &str = "hayate";
 
 fn flag(message: impl Into<String>) -> ConfigError {
     ConfigError { place: config::Place::CommandLine, message: message.into() }

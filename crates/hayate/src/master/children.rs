@@ -1,0 +1,296 @@
+//! The master's children: the front, and the zygotes that it asked for.
+
+use std::{
+    collections::VecDeque,
+    fs, io,
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        unix::process::CommandExt,
+    },
+    process::{Child, Command, ExitStatus},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use command_fds::{CommandFdExt, FdMapping};
+use hayate_pool::{Files, Start, spawn};
+use nix::{
+    sys::{
+        signal::{SigSet, Signal},
+        wait::{Id, WaitPidFlag, waitid},
+    },
+    unistd::Pid,
+};
+use rustix::{process::pidfd_send_signal, thread::CapabilitySet};
+
+use super::{
+    PROGRAM, load,
+    sockets::Sockets,
+    wire::{self, ToFront},
+};
+use crate::{
+    plan::{App, Plan},
+    privileges::{Identity, is_root},
+};
+
+/// The front's end of the wire, in the front.
+pub const WIRE: i32 = 3;
+/// Messages that may wait for a front that does not read. One that is this far behind is stopped or stuck.
+const MOST_WAITING: usize = 10_000;
+
+/// A front that runs.
+pub struct Front {
+    child: Child,
+    /// The master's end.
+    pub wire: OwnedFd,
+    /// Which front this is.
+    pub number: u64,
+    pub outgoing: VecDeque<(ToFront, Vec<OwnedFd>)>,
+    pub started: Instant,
+    /// It has closed its end.
+    pub closed: bool,
+    /// It has said that the end has begun.
+    pub stopping: bool,
+    reaped: bool,
+}
+
+impl Front {
+    /// Starts one with everything that it needs, under its own user and without any privilege.
+    pub fn start(plan: &Plan, number: u64, sockets: &Sockets, again: bool) -> Result<Front> {
+        let (ours, theirs) = wire::pair()?;
+        let (control, metrics) = sockets.besides()?;
+        let message = ToFront::Begin {
+            plan: number,
+            master: std::process::id(),
+            master_user: rustix::process::geteuid().as_raw(),
+            control: control.as_ref().map(|(path, _)| path.clone()),
+            metrics: metrics.is_some(),
+            again,
+        };
+        let mut files = vec![load::sealed(plan)?];
+        files.extend(control.map(|(_, socket)| socket));
+        files.extend(metrics);
+        files.extend(sockets.of(&plan.listen)?);
+        let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
+        wire::send(&ours, &message, &files)?;
+
+        let mut command = Command::new(PROGRAM);
+        // What it is told by the service manager goes through the master.
+        command.arg0("hayate").arg("front").env_remove("NOTIFY_SOCKET");
+        let mut assume = plan.front.as_ref().map(Identity::assumer);
+        // SAFETY: system calls only, on data made before the fork.
+        unsafe {
+            command.pre_exec(move || {
+                hear_signals()?;
+                // Neither Ctrl-C nor what stops a background process reaches it but through the master.
+                rustix::process::setsid()?;
+                if let Some(assume) = &mut assume {
+                    assume()?;
+                }
+                // With it goes the ambient set, by which a service manager may hand privileges down to who is not root.
+                let mut capabilities = rustix::thread::capabilities(None)?;
+                capabilities.inheritable = CapabilitySet::empty();
+                rustix::thread::set_capabilities(None, capabilities)?;
+                rustix::thread::set_no_new_privs(true)?;
+                // After the change of user, which clears it.
+                rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+                Ok(())
+            })
+        };
+        command
+            .fd_mappings(vec![FdMapping { parent_fd: theirs, child_fd: WIRE }])
+            .map_err(io::Error::other)?;
+        let child = command.spawn()?;
+        let (started, outgoing) = (Instant::now(), VecDeque::new());
+        Ok(Front {
+            child,
+            wire: ours,
+            number: unique(),
+            outgoing,
+            started,
+            closed: false,
+            stopping: false,
+            reaped: false,
+        })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Says something, in order, as soon as the front listens.
+    pub fn say(&mut self, message: ToFront, files: Vec<OwnedFd>) {
+        self.outgoing.push_back((message, files));
+        self.flush();
+        if self.outgoing.len() > MOST_WAITING {
+            tracing::error!(pid = self.pid(), "the front does not listen to the master; it is killed");
+            self.outgoing.clear();
+            self.kill();
+        }
+    }
+
+    /// Sends what waits, as far as the front takes it.
+    pub fn flush(&mut self) {
+        while let Some((message, files)) = self.outgoing.front() {
+            let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
+            match wire::send(&self.wire, message, &files) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // A front that is gone hears nothing more; its end is seen elsewhere.
+                Err(_) | Ok(()) => drop(self.outgoing.pop_front()),
+            }
+        }
+    }
+
+    /// Its end, without waiting.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        let ended = self.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::default()));
+        self.reaped |= ended.is_some();
+        ended
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        if !self.reaped {
+            // It is not reaped yet, so the number is its own.
+            let _ = nix::sys::signal::kill(Pid::from_raw(self.child.id() as i32), signal);
+        }
+    }
+
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+    }
+
+    /// Ends it now.
+    pub fn end(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Between fork and exec: the master's signals are blocked, which a child would inherit.
+pub fn hear_signals() -> io::Result<()> {
+    Ok(SigSet::empty().thread_set_mask()?)
+}
+
+/// A number that was not given before.
+fn unique() -> u64 {
+    static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
+struct Zygote {
+    /// Which front asked for it.
+    front: u64,
+    /// The front's number for it.
+    number: u64,
+    child: Child,
+}
+
+/// All zygotes, those of fronts that are gone included.
+#[derive(Default)]
+pub struct Zygotes(Vec<Zygote>);
+
+impl Zygotes {
+    /// Starts one under the application's user. Returns its process.
+    pub fn start(
+        &mut self,
+        front: u64,
+        number: u64,
+        app: &App,
+        start: Start,
+        files: Files,
+    ) -> io::Result<i32> {
+        if self.find(front, number).is_some() {
+            return Err(io::Error::other("the front used the number of a zygote twice"));
+        }
+        let mut assume = app.identity.as_ref().filter(|_| is_root()).map(Identity::assumer);
+        let child = spawn(&app.spec.in_way(start.way), start, files, move || {
+            hear_signals()?;
+            assume.as_mut().map_or(Ok(()), |assume| assume())
+        })?;
+        let pid = child.id() as i32;
+        self.0.push(Zygote { front, number, child });
+        Ok(pid)
+    }
+
+    fn find(&self, front: u64, number: u64) -> Option<&Zygote> {
+        self.0.iter().find(|zygote| zygote.front == front && zygote.number == number)
+    }
+
+    /// Whether this process is one of them.
+    pub fn contains(&self, pid: u32) -> bool {
+        self.0.iter().any(|zygote| zygote.child.id() == pid)
+    }
+
+    /// Kills one.
+    pub fn kill(&mut self, front: u64, number: u64) {
+        let mut all = self.0.iter_mut();
+        if let Some(zygote) = all.find(|zygote| zygote.front == front && zygote.number == number) {
+            let _ = zygote.child.kill();
+        }
+    }
+
+    /// Kills a process by its pidfd if it is a worker of this zygote.
+    pub fn kill_worker(&self, front: u64, number: u64, worker: &OwnedFd) {
+        let Some(zygote) = self.find(front, number) else { return };
+        // The descriptor stands for one process for ever. If that dies between the look and the signal, the signal finds nobody.
+        match process_of(worker).and_then(parent) {
+            Some(parent) if parent == zygote.child.id() => {
+                let _ = pidfd_send_signal(worker, rustix::process::Signal::KILL);
+            }
+            Some(_) => tracing::error!("the front asks to kill a process that is no worker of this zygote"),
+            None => {} // dead already
+        }
+    }
+
+    /// Those that have ended since the last call: front, number, status.
+    pub fn ended(&mut self) -> Vec<(u64, u64, ExitStatus)> {
+        let mut ended = Vec::new();
+        self.0.retain_mut(|zygote| {
+            let status = zygote.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::default()));
+            ended.extend(status.map(|status| (zygote.front, zygote.number, status)));
+            status.is_none()
+        });
+        ended
+    }
+
+    /// Kills all, and with them their workers.
+    pub fn end_all(&mut self) {
+        for zygote in &mut self.0 {
+            let _ = zygote.child.kill();
+        }
+        // One that is stuck in the kernel must not hold up the end.
+        for _ in 0..200 {
+            self.ended();
+            if self.0.is_empty() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Reaps what was left to this process by others' deaths: what scripts have started. Never one of its own children, whose end
+/// somebody wants to know.
+pub fn reap_strangers(known: impl Fn(u32) -> bool) {
+    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
+    while let Some(pid) = waitid(Id::All, look | WaitPidFlag::WNOWAIT).ok().and_then(|dead| dead.pid()) {
+        // One of its own: its turn comes, with a signal that is on its way.
+        if u32::try_from(pid.as_raw()).is_ok_and(&known) || waitid(Id::Pid(pid), look).is_err() {
+            return;
+        }
+    }
+}
+
+/// The process that a pidfd stands for; `None`: it is dead. See proc(5), /proc/PID/fdinfo.
+fn process_of(pidfd: &OwnedFd) -> Option<u32> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    info.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()
+}
+
+/// A process' parent.
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold spaces and brackets: what counts begins after the last one.
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+}

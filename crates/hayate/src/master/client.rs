@@ -1,0 +1,293 @@
+//! The front's end of the wire: asks the master for plans and zygotes, and hears what becomes of them.
+//!
+//! What is said is queued and sent in order by one task, so nobody waits for the master. Its death ends this process (the kernel sees to
+//! it as well).
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fs::File,
+    io::{self, Read, Seek},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::process::ExitStatusExt,
+    },
+    path::PathBuf,
+    process::ExitStatus,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use anyhow::{Context, Result, bail};
+use hayate_front::{ListenAddr, Listener};
+use hayate_pool::{Files, Hold, Launched, Launcher, ProcessEvent, Spec, Start};
+use parking_lot::Mutex;
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    sync::{mpsc, oneshot},
+};
+
+use super::wire::{self, Notice, ToFront, ToMaster};
+use crate::plan::Plan;
+
+type Outgoing = (ToMaster, Vec<OwnedFd>);
+type Loading = oneshot::Sender<Result<(u64, Vec<OwnedFd>), String>>;
+
+/// The master, as the front sees it.
+pub struct Master {
+    outgoing: mpsc::UnboundedSender<Outgoing>,
+    numbers: AtomicU64,
+    zygotes: Mutex<HashMap<u64, mpsc::UnboundedSender<ProcessEvent>>>,
+    loading: Mutex<HashMap<u64, Loading>>,
+}
+
+/// What the master hands to a front that it has just started.
+pub struct Beginning {
+    /// The master's process.
+    pub master: u32,
+    /// The user that the master runs as.
+    pub master_user: u32,
+    /// A front has served before.
+    pub again: bool,
+    /// The control socket, and where it is.
+    pub control: Option<(PathBuf, OwnedFd)>,
+    /// The socket for metrics.
+    pub metrics: Option<OwnedFd>,
+    /// The plan's number in the master.
+    number: u64,
+    /// What to serve.
+    pub plan: Plan,
+    sockets: Vec<OwnedFd>,
+}
+
+/// Reads the master's first message. Blocks, as the master sends it before it starts this process.
+pub fn begin(wire: &OwnedFd) -> Result<Beginning> {
+    let Some((message, files)) = wire::receive(wire).context("the master's first message")? else {
+        bail!("the master is gone")
+    };
+    let ToFront::Begin { plan: number, master, master_user, control, metrics, again } = message else {
+        bail!("the master's first message was another one")
+    };
+    let mut files = VecDeque::from(files);
+    let mut next = || files.pop_front().context("the master's first message lacks a descriptor");
+    let plan = read_plan(next()?)?;
+    let control = control.map(|path| Ok::<_, anyhow::Error>((path, next()?))).transpose()?;
+    let metrics = metrics.then(next).transpose()?;
+    Ok(Beginning { master, master_user, again, control, metrics, number, plan, sockets: files.into() })
+}
+
+fn read_plan(file: OwnedFd) -> Result<Plan> {
+    let (mut file, mut text) = (File::from(file), String::new());
+    file.rewind()?;
+    file.read_to_string(&mut text)?;
+    serde_json::from_str(&text).context("the plan")
+}
+
+/// A plan of the master's. Dropped without [`Loaded::adopted`], the master forgets it.
+pub struct Loaded {
+    master: Arc<Master>,
+    number: u64,
+    /// What to serve.
+    pub plan: Plan,
+    sockets: Vec<OwnedFd>,
+    adopted: bool,
+}
+
+impl Loaded {
+    /// What listens on the plan's addresses that are not in `known`.
+    pub fn listeners(&mut self, known: &[ListenAddr]) -> io::Result<Vec<(ListenAddr, Listener)>> {
+        let sockets = std::mem::take(&mut self.sockets);
+        let all = self.plan.listen.iter().zip(sockets).filter(|(addr, _)| !known.contains(addr));
+        all.map(|(addr, socket)| Ok((addr.clone(), Listener::adopt(addr, socket)?))).collect()
+    }
+
+    /// Who starts the zygotes of the application at this place of the plan.
+    pub fn launcher(&self, app: usize) -> Arc<dyn Launcher> {
+        Arc::new(ByMaster { master: Arc::clone(&self.master), plan: self.number, app })
+    }
+
+    /// Tells the master that this is served now.
+    pub fn adopted(mut self) {
+        self.adopted = true;
+        self.master.say(ToMaster::Adopted { plan: self.number }, Vec::new());
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        if !self.adopted {
+            self.master.say(ToMaster::Abandoned { plan: self.number }, Vec::new());
+        }
+    }
+}
+
+impl Master {
+    /// Goes on from [`begin`]. Needs tokio's runtime.
+    pub fn new(wire: OwnedFd) -> io::Result<Arc<Master>> {
+        // SAFETY: the registration owns the descriptor, and nobody else closes or replaces it.
+        let wire = unsafe { AsyncFd::register_with_interest(wire, Interest::READABLE | Interest::WRITABLE) }?;
+        let (outgoing, queue) = mpsc::unbounded_channel();
+        let master = Arc::new(Master {
+            outgoing,
+            numbers: AtomicU64::new(1),
+            zygotes: Mutex::default(),
+            loading: Mutex::default(),
+        });
+        tokio::spawn(converse(Arc::clone(&master), wire, queue));
+        Ok(master)
+    }
+
+    /// The plan that the front was started with.
+    pub fn first(self: &Arc<Master>, beginning: &mut Beginning) -> Loaded {
+        Loaded {
+            master: Arc::clone(self),
+            number: beginning.number,
+            plan: beginning.plan.clone(),
+            sockets: std::mem::take(&mut beginning.sockets),
+            adopted: false,
+        }
+    }
+
+    /// Has the configuration read again. The error says why it was refused.
+    pub async fn load(self: &Arc<Master>) -> Result<Loaded, String> {
+        let request = self.numbers.fetch_add(1, Relaxed);
+        let (reply, answer) = oneshot::channel();
+        self.loading.lock().insert(request, reply);
+        self.say(ToMaster::Load { request }, Vec::new());
+        let (number, files) = answer.await.unwrap_or_else(|_| Err("the master is gone".into()))?;
+        let mut files = files.into_iter();
+        let plan = match files.next().map(read_plan) {
+            Some(Ok(plan)) => plan,
+            Some(Err(error)) => return Err(format!("{error:#}")),
+            None => return Err("the master's answer lacks the plan".into()),
+        };
+        Ok(Loaded { master: Arc::clone(self), number, plan, sockets: files.collect(), adopted: false })
+    }
+
+    /// Tells the service manager something.
+    pub fn notify(&self, notice: Notice) {
+        self.say(ToMaster::Notify(notice), Vec::new());
+    }
+
+    fn say(&self, message: ToMaster, files: Vec<OwnedFd>) {
+        // An error means that the master is gone, which ends this process.
+        let _ = self.outgoing.send((message, files));
+    }
+
+    fn hear(&self, message: ToFront, files: Vec<OwnedFd>) {
+        match message {
+            ToFront::Begin { .. } => {}
+            ToFront::Plan { request, plan } => {
+                let unwanted = match self.loading.lock().remove(&request) {
+                    Some(reply) => reply.send(Ok((plan, files))).is_err(),
+                    None => true,
+                };
+                if unwanted {
+                    self.say(ToMaster::Abandoned { plan }, Vec::new());
+                }
+            }
+            ToFront::Refused { request, why } => {
+                if let Some(reply) = self.loading.lock().remove(&request) {
+                    // Whoever asked may have stopped waiting.
+                    let _ = reply.send(Err(why));
+                }
+            }
+            ToFront::Started { zygote, pid } => self.tell(zygote, ProcessEvent::Started { pid }),
+            ToFront::NotStarted { zygote, why } => self.tell(zygote, ProcessEvent::Failed(why)),
+            ToFront::Ended { zygote, status } => {
+                self.tell(zygote, ProcessEvent::Ended(ExitStatus::from_raw(status)))
+            }
+        }
+    }
+
+    fn tell(&self, zygote: u64, event: ProcessEvent) {
+        let mut zygotes = self.zygotes.lock();
+        let last = !matches!(event, ProcessEvent::Started { .. });
+        if let Some(sender) = zygotes.get(&zygote) {
+            // Nobody may be left to hear it.
+            let _ = sender.send(event);
+        }
+        if last {
+            zygotes.remove(&zygote);
+        }
+    }
+}
+
+async fn converse(master: Arc<Master>, wire: AsyncFd<OwnedFd>, mut queue: mpsc::UnboundedReceiver<Outgoing>) {
+    let mut pending: Option<Outgoing> = None;
+    loop {
+        tokio::select! {
+            ready = wire.readable() => {
+                let Ok(mut ready) = ready else { return };
+                match ready.try_io(|wire| wire::receive::<ToFront>(wire.get_ref())) {
+                    Ok(Ok(Some((message, files)))) => master.hear(message, files),
+                    Ok(Ok(None)) => {
+                        tracing::error!("the master is gone; this process ends");
+                        std::process::exit(1);
+                    }
+                    Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Ok(Err(error)) => {
+                        tracing::error!("what the master says makes no sense ({error}); this process ends");
+                        std::process::exit(1);
+                    }
+                    Err(_would_block) => {}
+                }
+            }
+            next = queue.recv(), if pending.is_none() => pending = next,
+            ready = wire.writable(), if pending.is_some() => {
+                let Ok(mut ready) = ready else { return };
+                let Some((message, files)) = &pending else { continue };
+                let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
+                if let Ok(outcome) = ready.try_io(|wire| wire::send(wire.get_ref(), message, &files)) {
+                    if let Err(error) = outcome {
+                        tracing::error!("the master cannot be told: {error}");
+                        if let ToMaster::Launch { zygote, .. } = message {
+                            master.tell(*zygote, ProcessEvent::Failed(format!("the master cannot be told: {error}")));
+                        }
+                    }
+                    pending = None;
+                }
+            }
+        }
+    }
+}
+
+/// Starts the zygotes of one application of one plan.
+struct ByMaster {
+    master: Arc<Master>,
+    plan: u64,
+    app: usize,
+}
+
+impl Launcher for ByMaster {
+    fn launch(&self, _: &Spec, start: Start, files: Files) -> io::Result<Launched> {
+        let zygote = self.master.numbers.fetch_add(1, Relaxed);
+        let (sender, events) = mpsc::unbounded_channel();
+        self.master.zygotes.lock().insert(zygote, sender);
+        let launch = ToMaster::Launch { zygote, plan: self.plan, app: self.app, start };
+        self.master.say(launch, files.into_array().into());
+        Ok(Launched::new(events, Arc::new(Held { master: Arc::clone(&self.master), zygote })))
+    }
+}
+
+struct Held {
+    master: Arc<Master>,
+    zygote: u64,
+}
+
+impl Hold for Held {
+    fn kill(&self) {
+        // One that has ended is known to nobody any more.
+        if self.master.zygotes.lock().contains_key(&self.zygote) {
+            self.master.say(ToMaster::Kill { zygote: self.zygote }, Vec::new());
+        }
+    }
+
+    fn kill_worker(&self, worker: BorrowedFd<'_>) {
+        match worker.try_clone_to_owned() {
+            Ok(worker) => self.master.say(ToMaster::KillWorker { zygote: self.zygote }, vec![worker]),
+            Err(error) => tracing::error!("no descriptor left to kill a worker with: {error}"),
+        }
+    }
+}

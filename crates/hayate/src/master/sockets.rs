@@ -1,0 +1,179 @@
+//! What the master holds for as long as the server lives: the listening sockets and the pid file. A front that is started again gets
+//! the same sockets, so meanwhile connections wait instead of being refused.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io::{self, Write},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::{
+            fs::{FileTypeExt, PermissionsExt},
+            net::{UnixListener, UnixStream},
+        },
+    },
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use hayate_front::ListenAddr;
+use rustix::fs::Mode;
+
+use crate::{plan::Plan, privileges::is_root};
+
+/// Where `serve` puts its control socket and the other commands look for it when nobody says otherwise. `None`: this user has no place
+/// for it.
+pub fn default_control() -> Option<PathBuf> {
+    if is_root() {
+        return Some("/run/hayate/control.sock".into());
+    }
+    std::env::var_os("XDG_RUNTIME_DIR").map(|directory| Path::new(&directory).join("hayate.sock"))
+}
+
+/// All of them. Files of unix sockets go with it.
+#[derive(Default)]
+pub struct Sockets {
+    bound: HashMap<ListenAddr, OwnedFd>,
+    control: Option<(PathBuf, OwnedFd)>,
+    metrics: Option<OwnedFd>,
+    pid_file: Option<PidFile>,
+}
+
+impl Sockets {
+    /// Binds what the first plan says. Errors name what to do.
+    pub fn open(plan: &Plan) -> Result<Sockets> {
+        let mut sockets = Sockets::default();
+        sockets.bind(&plan.listen)?;
+        if let Some(addr @ ListenAddr::Tcp(tcp)) = &plan.metrics {
+            sockets.metrics =
+                Some(addr.bind().with_context(|| format!("cannot listen on {tcp} for metrics"))?);
+        }
+        sockets.control = match (&plan.control, default_control()) {
+            (Some(path), _) => Some((path.clone(), bind_control(path)?)),
+            (None, None) => None,
+            (None, Some(path)) => match bind_control(&path) {
+                Ok(socket) => Some((path, socket)),
+                Err(error) => {
+                    tracing::warn!("{error}; going on without one");
+                    None
+                }
+            },
+        };
+        sockets.pid_file = plan.pid_file.as_deref().map(PidFile::write).transpose()?;
+        Ok(sockets)
+    }
+
+    /// Binds those of the addresses that are not bound. On an error none of them is.
+    pub fn bind(&mut self, addresses: &[ListenAddr]) -> io::Result<()> {
+        let before: Vec<ListenAddr> = self.bound.keys().cloned().collect();
+        for addr in addresses {
+            if self.bound.contains_key(addr) {
+                continue;
+            }
+            match addr.bind() {
+                Ok(socket) => drop(self.bound.insert(addr.clone(), socket)),
+                Err(error) => {
+                    self.keep(&before);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes those that are not among these.
+    pub fn keep(&mut self, wanted: &[ListenAddr]) {
+        self.bound.retain(|addr, _| {
+            let stays = wanted.contains(addr);
+            if !stays {
+                remove_file_of(addr);
+            }
+            stays
+        });
+    }
+
+    /// Copies for a front, in the order of the addresses.
+    pub fn of(&self, addresses: &[ListenAddr]) -> io::Result<Vec<OwnedFd>> {
+        addresses.iter().filter_map(|addr| self.bound.get(addr)).map(OwnedFd::try_clone).collect()
+    }
+
+    /// Copies for a front: the control socket and where it is, the one for metrics.
+    #[allow(clippy::type_complexity)]
+    pub fn besides(&self) -> io::Result<(Option<(PathBuf, OwnedFd)>, Option<OwnedFd>)> {
+        let control = match &self.control {
+            Some((path, socket)) => Some((path.clone(), socket.try_clone()?)),
+            None => None,
+        };
+        Ok((control, self.metrics.as_ref().map(OwnedFd::try_clone).transpose()?))
+    }
+}
+
+fn remove_file_of(addr: &ListenAddr) {
+    if let ListenAddr::Unix(path) = addr {
+        // It may be gone already; the next start removes one that is left.
+        let _ = fs::remove_file(path);
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        self.keep(&[]);
+        if let Some((path, _)) = &self.control {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Makes the control socket, for its owner only, and its directory if that is missing. Takes the place of one that nobody listens on.
+fn bind_control(path: &Path) -> io::Result<OwnedFd> {
+    let explain = |error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot make the control socket {}: {error}", path.display()))
+    };
+    if let Some(directory) =
+        path.parent().filter(|directory| !directory.as_os_str().is_empty() && !directory.exists())
+    {
+        fs::create_dir(directory).map_err(explain)?;
+    }
+    if fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket()) {
+        if UnixStream::connect(path).is_ok() {
+            let why = "another hayate listens there; give this one a --control of its own";
+            return Err(explain(io::Error::new(io::ErrorKind::AddrInUse, why)));
+        }
+        fs::remove_file(path).map_err(explain)?;
+    }
+    // So that there is no moment at which others may connect. The master makes no other file meanwhile.
+    let before = rustix::process::umask(Mode::RWXG | Mode::RWXO | Mode::XUSR);
+    let listener = UnixListener::bind(path);
+    rustix::process::umask(before);
+    let listener = listener.map_err(explain)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(explain)?;
+    listener.set_nonblocking(true).map_err(explain)?;
+    listener.as_fd().try_clone_to_owned()
+}
+
+/// The file with the process id; goes with the process.
+struct PidFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl PidFile {
+    fn write(path: &Path) -> Result<PidFile> {
+        let write = || {
+            let mut file = File::create(path)?;
+            writeln!(file, "{}", std::process::id())?;
+            Ok::<_, io::Error>(file)
+        };
+        let file = write().with_context(|| format!("cannot write the pid file {}", path.display()))?;
+        Ok(PidFile { path: path.to_owned(), file })
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // The directory may refuse; then an empty file says that nobody runs.
+        if fs::remove_file(&self.path).is_err() {
+            let _ = self.file.set_len(0);
+        }
+    }
+}
