@@ -66,6 +66,34 @@ static struct hy_worker *worker_at(uint32_t index)
 	return (struct hy_worker *)(void *)(base + layout.workers_offset + (size_t)index * sizeof(struct hy_worker));
 }
 
+/* Whether everything that the description speaks of lies inside of the memory. */
+static bool is_sound(void)
+{
+	const uint64_t size = layout.size, stride = layout.slot_stride;
+	const uint64_t ends[] = {
+	    (uint64_t)layout.request_head_offset + layout.request_head_size,
+	    (uint64_t)layout.response_head_offset + layout.response_head_size,
+	    (uint64_t)layout.request_body_offset + layout.request_body_size,
+	    (uint64_t)layout.response_body_offset + layout.response_body_size,
+	};
+	for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+		if (ends[i] > stride) {
+			return false;
+		}
+	}
+	if ((layout.queue_offset | layout.workers_offset | layout.slots_offset | stride) % HY_LINE != 0) {
+		return false;
+	}
+	return layout.slots > 0 && layout.slots <= HY_MAX_SLOTS && layout.workers > 0 && layout.workers <= HY_MAX_WORKERS &&
+	       layout.queue_cells > 0 && layout.queue_cells <= 8 * HY_MAX_SLOTS &&
+	       (layout.queue_cells & (layout.queue_cells - 1)) == 0 && layout.request_body_size > 0 &&
+	       (layout.request_body_size & (layout.request_body_size - 1)) == 0 && layout.response_body_size > 0 &&
+	       (layout.response_body_size & (layout.response_body_size - 1)) == 0 && layout.queue_offset <= size &&
+	       layout.queue_cells * sizeof(uint32_t) <= size - layout.queue_offset && layout.workers_offset <= size &&
+	       layout.workers * sizeof(struct hy_worker) <= size - layout.workers_offset && layout.slots_offset <= size &&
+	       layout.slots * stride <= size - layout.slots_offset;
+}
+
 const char *hy_ring_map(int memory_fd, int event_fd)
 {
 	struct stat st;
@@ -83,6 +111,9 @@ const char *hy_ring_map(int memory_fd, int event_fd)
 	    layout.header_size != sizeof(struct hy_header) || layout.size != (uint64_t)st.st_size) {
 		return "the shared memory has another layout: hayate and its PHP host are of different versions, install both "
 		       "anew";
+	}
+	if (!is_sound()) {
+		return "the shared memory was overwritten before this process mapped it";
 	}
 	cells = (uint32_t *)(void *)(base + layout.queue_offset);
 	event_fd_ = event_fd;

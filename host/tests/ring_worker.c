@@ -53,10 +53,16 @@ int main(int argc, char **argv)
 		struct hy_record first;
 		memcpy(&first, exchange.request_head, sizeof first);
 		const char *value = exchange.request_head + sizeof first + first.name_len + 1;
+		if (sizeof first + first.name_len + 1 + (uint64_t)first.value_len + 1 > exchange.request_head_len) {
+			head(&exchange, 400);
+			hy_response_complete(&exchange, false);
+			hy_release(&exchange);
+			continue;
+		}
 		head(&exchange, 200);
 		if (strncmp(value, "large ", 6) == 0) {
 			/* "large N": N bytes of a known pattern, more than a ring holds. */
-			long n = atol(value + 6);
+			long n = atol(value + 6) % 100000000;
 			char block[1000];
 			for (long at = 0; at < n;) {
 				size_t len = (size_t)(n - at) < sizeof block ? (size_t)(n - at) : sizeof block;

@@ -248,11 +248,21 @@ impl Ring {
             inner.stalled.1 = inner.stalled.1.saturating_add(1);
             let woken = self.wake_sleepers(inner, waiting as u32);
             if woken == 0 && inner.stalled.1 > 2 {
-                // Nobody says that it sleeps. Those that say they have no request may sleep all the same.
-                for worker in (0..self.workers).filter(|worker| inner.is_alive(*worker)) {
-                    if self.worker_record(worker).state == HY_WORKER_IDLE {
-                        self.wake_worker(worker);
+                // Nobody says that it sleeps. Those that hold no request may sleep all the same.
+                let mut busy = [0u64; HY_MASK_WORDS as usize];
+                for index in inner.slots() {
+                    let seen = self.memory.slot(index).claim().load(Relaxed);
+                    if claim_state(seen) == HY_CLAIMED
+                        && let Some(word) = busy.get_mut(claim_worker(seen) as usize / 64)
+                    {
+                        *word |= 1 << (claim_worker(seen) % 64);
                     }
+                }
+                let holds = |worker: u32| {
+                    busy.get(worker as usize / 64).is_some_and(|word| word >> (worker % 64) & 1 != 0)
+                };
+                for worker in (0..self.workers).filter(|worker| inner.is_alive(*worker) && !holds(*worker)) {
+                    self.wake_worker(worker);
                 }
             }
         } else {

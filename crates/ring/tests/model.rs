@@ -36,13 +36,22 @@ struct Case {
     one_by_one: bool,
     /// The first request takes until the second is served: nobody may wait for a worker that is busy while another sleeps.
     slow: bool,
+    /// The tail comes round to the first request while that still waits behind one that gave up: it gets a new ticket.
+    round: bool,
     /// This worker dies at this step, the numbers of HY_STEP in host/ring.c.
     dies_at: Option<(usize, u32)>,
     without: Option<Part>,
 }
 
-const ONE: Case =
-    Case { workers: 1, requests: 1, one_by_one: false, slow: false, dies_at: None, without: None };
+const ONE: Case = Case {
+    workers: 1,
+    requests: 1,
+    one_by_one: false,
+    slow: false,
+    round: false,
+    dies_at: None,
+    without: None,
+};
 const TWO: Case = Case { workers: 2, requests: 2, ..ONE };
 const TWO_ONE_BY_ONE: Case = Case { one_by_one: true, slow: true, ..TWO };
 
@@ -65,6 +74,8 @@ enum Part {
     ClaimSwap,
     /// Moving the queue's head past a request whatever became of it, rather than only past one's own.
     HelpHead,
+    /// Giving a waiting request a new ticket by compare-and-swap rather than by writing.
+    TicketSwap,
     /// Waking another worker when one has died while requests wait.
     WakeAfterDeath,
 }
@@ -171,7 +182,11 @@ impl Memory {
             if head == tail {
                 return Ok(None);
             }
-            let index = self.cells[head].load(Relaxed);
+            if tail - head > MOST {
+                thread::yield_now();
+                continue; // the head was moved on between the two looks
+            }
+            let index = self.cells[head % MOST].load(Relaxed);
             let (queued, claimed) = (claim(QUEUED, 0, head), claim(CLAIMED, me, head));
             self.step(me, 1)?;
             let slot = &self.claims[index];
@@ -271,10 +286,33 @@ impl Memory {
     // --- the front's side: src/queue.rs, src/wake.rs, src/workers.rs
 
     fn publish(&self, index: usize) {
-        let ticket = index;
+        // After a round: two tickets of the first, and one of the request that has its ticket from make_room.
+        let ticket = if self.case.round && index == 1 { MOST + 1 } else { index };
         self.claims[index].store(claim(QUEUED, 0, ticket), Release);
-        self.cells[ticket].store(index, Relaxed);
+        self.cells[ticket % MOST].store(index, Relaxed);
         self.tail.store(ticket + 1, Release);
+    }
+
+    /// There are as many cells as MOST; the second ticket was that of a request which is no longer queued.
+    fn make_room(&self) {
+        self.cells[1].store(1, Relaxed);
+        self.tail.store(MOST, Release);
+        let (from, to) = (claim(QUEUED, 0, 0), claim(QUEUED, 0, MOST));
+        let moved = if self.with(Part::TicketSwap) {
+            self.claims[0].compare_exchange(from, to, AcqRel, Relaxed).is_ok()
+        } else {
+            let waits = self.claims[0].load(Acquire) == from;
+            if waits {
+                self.claims[0].store(to, Release);
+            }
+            waits
+        };
+        if moved {
+            self.cells[MOST % MOST].store(0, Relaxed);
+        }
+        // Of one that was taken meanwhile nothing is left to be found under that ticket; the model's next ticket is the same.
+        self.tail.store(MOST + 1, Release);
+        self.head.fetch_max(MOST, AcqRel);
     }
 
     fn wake_sleepers(&self, mut wanted: usize) {
@@ -338,6 +376,9 @@ impl Memory {
         let all = self.case.requests;
         for index in 0..all {
             self.publish(index);
+            if self.case.round && index == 0 {
+                self.make_room();
+            }
             if self.case.one_by_one {
                 self.wake_sleepers(1);
             }
@@ -408,8 +449,15 @@ fn a_death_at_any_step_hangs_nobody() {
     }
 }
 
+#[test]
+fn the_tail_may_come_round_to_a_request_that_waits() {
+    explore(Case { round: true, ..ONE });
+    explore(Case { requests: 2, round: true, ..ONE });
+}
+
 /// What is left out, and where that shows.
-const BROKEN: [(Part, Case); 9] = [
+const BROKEN: [(Part, Case); 10] = [
+    (Part::TicketSwap, Case { round: true, ..ONE }),
     (Part::FrontFence, ONE),
     (Part::WorkerFence, ONE),
     (Part::WorkerLook, ONE),

@@ -1,156 +1,18 @@
 //! The ring with real workers: processes that run host/ring.c (under the address and undefined-behaviour sanitizers), without
 //! PHP. Each request must get exactly one outcome, whatever happens to the workers.
 
+mod support;
+
 use std::{
-    future::poll_fn,
-    os::fd::{AsRawFd, RawFd},
-    os::unix::process::{CommandExt, ExitStatusExt},
-    path::PathBuf,
-    process::{Child, Command},
-    sync::{Arc, Once},
+    process::Child,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use hayate_ring::{Config, Exchange, Failure, Field, Hub, Limits, Ring, Swept};
-use tokio::io::{Interest, unix::AsyncFd};
+use hayate_ring::{Failure, Field, Limits, Swept};
 
-fn worker_binary() -> PathBuf {
-    static BUILD: Once = Once::new();
-    let tests = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../host/tests");
-    BUILD.call_once(|| {
-        let made = Command::new("make").arg("-s").arg("-C").arg(&tests).status().expect("make runs");
-        assert!(made.success(), "make -C host/tests failed");
-    });
-    tests.join("../build/tests/ring_worker")
-}
-
-struct Fixture {
-    ring: Arc<Ring>,
-    hub: Arc<Hub>,
-}
-
-impl Fixture {
-    fn new(slots: u32, workers: u32) -> Fixture {
-        let hub = Hub::new().unwrap();
-        let config = Config { slots, workers, request_head: 4096, response_head: 1024, body: 4096 };
-        Fixture { ring: Ring::create(&config, &hub).unwrap(), hub }
-    }
-
-    fn spawn(&self, number: u32, kill: Option<(u32, u64)>) -> Child {
-        let mut command = Command::new(worker_binary());
-        command.arg(number.to_string());
-        if let Some((step, count)) = kill {
-            command.arg(step.to_string()).arg(count.to_string());
-        }
-        self.ring.prepare_worker(number);
-        let fds: [(RawFd, RawFd); 2] =
-            [(self.ring.memory_fd().as_raw_fd(), 4), (self.hub.event_fd().as_raw_fd(), 5)];
-        // SAFETY: between fork and exec only dup and dup2 run, both async-signal-safe.
-        unsafe {
-            command.pre_exec(move || {
-                // Above the targets first, so that no dup2 overwrites the other's source.
-                let high: Vec<RawFd> = fds.iter().map(|(fd, _)| fcntl_dup_above(*fd, 10)).collect();
-                for (source, (_, target)) in high.iter().zip(fds) {
-                    let source = rustix::fd::BorrowedFd::borrow_raw(*source);
-                    let mut to = rustix::fd::FromRawFd::from_raw_fd(target);
-                    rustix::io::dup2(source, &mut to)?;
-                    std::mem::forget(to);
-                }
-                Ok(())
-            });
-        }
-        command.spawn().expect("the worker starts")
-    }
-
-    /// Runs a future on an event loop with the hub's hooks, as the front does.
-    fn run<T>(&self, future: impl Future<Output = T>) -> T {
-        let (park, unpark) = (Arc::clone(&self.hub), Arc::clone(&self.hub));
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .on_thread_park(move || park.before_park())
-            .on_thread_unpark(move || unpark.after_unpark())
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            // SAFETY: the hub, and with it the eventfd, outlives the runtime.
-            let _event =
-                unsafe { AsyncFd::register_with_interest(self.hub.event_fd(), Interest::READABLE) }.unwrap();
-            future.await
-        })
-    }
-}
-
-fn fcntl_dup_above(fd: RawFd, min: RawFd) -> RawFd {
-    use rustix::fd::{BorrowedFd, IntoRawFd};
-    // SAFETY: the caller's descriptor is open.
-    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    rustix::io::fcntl_dupfd_cloexec(fd, min).expect("a descriptor is free").into_raw_fd()
-}
-
-#[derive(Debug, PartialEq)]
-enum Outcome {
-    Whole(Vec<u8>),
-    Failed(Failure),
-}
-
-async fn ask(ring: &Arc<Ring>, path: &str, body: Option<Bytes>) -> Outcome {
-    let mut slot = ring.admit(usize::MAX).await.unwrap();
-    slot.put(Field::Method, path.as_bytes()).unwrap();
-    let mut exchange = slot.submit(body.is_some());
-    answer(&mut exchange, body).await
-}
-
-/// Sends the body and reads the answer at the same time, as the front does.
-async fn answer(exchange: &mut Exchange, mut body: Option<Bytes>) -> Outcome {
-    let mut all = Vec::new();
-    let mut head = false;
-    poll_fn(|cx| {
-        use std::task::Poll::*;
-        loop {
-            if let Some(bytes) = &mut body
-                && exchange.poll_send(cx, bytes).is_ready()
-            {
-                exchange.end_request(true);
-                body = None;
-            }
-            if !head {
-                match exchange.poll_head(cx) {
-                    Pending => return Pending,
-                    Ready(Err(failure)) => return Ready(Outcome::Failed(failure)),
-                    Ready(Ok(got)) => {
-                        assert_eq!(got.status, 200);
-                        head = true;
-                    }
-                }
-            }
-            match exchange.poll_body(cx) {
-                Pending => return Pending,
-                Ready(None) => return Ready(Outcome::Whole(std::mem::take(&mut all))),
-                Ready(Some(Ok(bytes))) => all.extend_from_slice(&bytes),
-                Ready(Some(Err(failure))) => return Ready(Outcome::Failed(failure)),
-            }
-        }
-    })
-    .await
-}
-
-fn end(mut workers: Vec<Child>, fixture: &Fixture) {
-    for number in 0..workers.len() {
-        fixture.ring.quit_worker(number as u32);
-    }
-    for child in &mut workers {
-        let started = Instant::now();
-        let status = loop {
-            if let Some(status) = child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(started.elapsed() < Duration::from_secs(20), "a worker did not leave when asked");
-            std::thread::sleep(Duration::from_millis(2));
-        };
-        assert!(status.success() || status.signal() == Some(9), "{status}");
-    }
-}
+use support::{Fixture, Outcome, answer, ask, end};
 
 #[test]
 fn requests_are_answered_and_workers_leave_when_asked() {
@@ -312,7 +174,7 @@ fn a_worker_killed_at_any_step_costs_at_most_its_own_request() {
                     match ask.await.unwrap() {
                         Outcome::Whole(_) => whole += 1,
                         Outcome::Failed(Failure::WorkerDied { .. }) => failed += 1,
-                        Outcome::Failed(other) => panic!("step {step}, count {count}: {other:?}"),
+                        other => panic!("step {step}, count {count}: {other:?}"),
                     }
                 }
                 if !died && doomed.try_wait().unwrap().is_some() {
@@ -361,7 +223,7 @@ fn kill_9_at_random_moments_under_load() {
                         match ask(&ring, &path, (i % 3 == 0).then(|| Bytes::from(vec![b'q'; 6000]))).await {
                             Outcome::Whole(_) => whole += 1,
                             Outcome::Failed(Failure::WorkerDied { .. }) => failed += 1,
-                            Outcome::Failed(other) => panic!("{other:?}"),
+                            other => panic!("{other:?}"),
                         }
                     }
                     (whole, failed)

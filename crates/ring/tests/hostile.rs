@@ -1,0 +1,305 @@
+//! A worker that has gone mad: while requests run through real workers, something writes random words and bytes at random places of the
+//! shared memory. The front must not panic, must not loop, and must give each exchange its end; other rings must not notice.
+//!
+//! `HAYATE_FUZZ_SECONDS` (8) and `HAYATE_FUZZ_SEED` say how long and which; the seed is printed when it fails.
+
+mod support;
+
+use std::{
+    ffi::c_void,
+    os::fd::OwnedFd,
+    process::Child,
+    ptr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use hayate_ring::{Hub, Limits, Ring, layout::*};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use support::{Fixture, Outcome, ask};
+use tokio::time::{sleep, timeout};
+
+const WORKERS: u32 = 3;
+const SLOTS: u32 = 8;
+
+/// xorshift64*: a die that can be thrown again.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    /// Words that programs stumble over.
+    fn word(&mut self) -> u64 {
+        match self.below(8) {
+            0 => 0,
+            1 => u64::MAX,
+            2 => 1 << self.below(64),
+            3 => self.below(4096),
+            // A claim that looks like one.
+            4 => {
+                self.below(4)
+                    | self.below(5) << HY_CLAIM_WORKER_SHIFT
+                    | self.below(64) << HY_CLAIM_TICKET_SHIFT
+            }
+            5 => u64::from(u32::MAX),
+            _ => self.next(),
+        }
+    }
+}
+
+/// The memory as a process maps it that PHP code has got hold of.
+struct Mapping {
+    base: *mut u8,
+    size: usize,
+}
+
+impl Mapping {
+    fn new(fd: &OwnedFd) -> Mapping {
+        let size = rustix::fs::fstat(fd).unwrap().st_size as usize;
+        // SAFETY: a new shared mapping, at an address that the kernel chooses.
+        let base = unsafe {
+            mmap(ptr::null_mut::<c_void>(), size, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, fd, 0)
+        };
+        Mapping { base: base.unwrap().cast(), size }
+    }
+
+    /// Where a stray write hurts most: header, cells, workers and the words of slots; and now and then anywhere.
+    fn place(&self, dice: &mut Dice) -> usize {
+        // SAFETY: read as it is, and only to aim.
+        let header = unsafe { ptr::read_volatile(self.base.cast::<hy_header>()) };
+        let slots = (header.slots_offset as usize).min(self.size);
+        let stride = (header.slot_stride as usize).max(1);
+        let at = match dice.below(8) {
+            0 => dice.below(128) as usize,
+            1 | 2 => dice.below(slots as u64 + 1) as usize,
+            3..=5 => slots + dice.below(u64::from(SLOTS)) as usize * stride + dice.below(48) as usize * 8,
+            6 => slots + dice.below(u64::from(SLOTS)) as usize * stride + dice.below(stride as u64) as usize,
+            _ => dice.below(self.size as u64) as usize,
+        };
+        at % (self.size - 8)
+    }
+
+    fn disturb(&self, dice: &mut Dice) {
+        let at = self.place(dice);
+        let bytes = dice.word().to_ne_bytes();
+        let len = if dice.below(4) == 0 { 1 + dice.below(8) as usize } else { 8 };
+        for (i, byte) in bytes.iter().take(len).enumerate() {
+            // SAFETY: inside the mapping, since at is 8 below its end at most.
+            unsafe { AtomicU8::from_ptr(self.base.add(at + i)) }.store(*byte, Relaxed);
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: it is ours, and nothing borrows from it.
+        unsafe { munmap(self.base.cast(), self.size) }.unwrap();
+    }
+}
+
+/// What a pool does for a ring, in short.
+struct Pool {
+    hub: Arc<Hub>,
+    ring: Arc<Ring>,
+    workers: Vec<Child>,
+    killed: u64,
+    condemned: u64,
+}
+
+impl Pool {
+    fn spawn(&mut self) {
+        self.workers = (0..WORKERS).map(|n| Fixture::spawn_in(&self.ring, &self.hub, n, None)).collect();
+    }
+
+    fn kill(&mut self, worker: u32) {
+        let child = &mut self.workers[worker as usize];
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Returns whether there is another ring now.
+    fn attend(&mut self, limits: &Limits) -> bool {
+        let swept = self.ring.sweep(limits);
+        if swept.broken.is_some() {
+            self.condemned += 1;
+            let old = Arc::clone(&self.ring);
+            self.ring = old.create_alike(&self.hub).unwrap();
+            old.hand_over(Some(&self.ring));
+            for worker in 0..WORKERS {
+                self.kill(worker);
+                old.worker_died(worker);
+            }
+            old.end();
+            self.spawn();
+            return true;
+        }
+        for overdue in swept.overdue {
+            self.killed += 1;
+            self.kill(overdue.worker);
+        }
+        for worker in 0..WORKERS {
+            if self.workers[worker as usize].try_wait().unwrap().is_some() {
+                self.ring.worker_died(worker);
+                self.workers[worker as usize] = Fixture::spawn_in(&self.ring, &self.hub, worker, None);
+            }
+        }
+        false
+    }
+}
+
+#[test]
+fn a9_5_nothing_that_a_worker_writes_ends_or_holds_the_front() {
+    let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seconds = variable("HAYATE_FUZZ_SECONDS").unwrap_or(8);
+    let seed = variable("HAYATE_FUZZ_SEED").unwrap_or_else(|| u64::from(std::process::id())).max(1);
+    eprintln!("HAYATE_FUZZ_SEED={seed}");
+
+    let fixture = Fixture::new(SLOTS, WORKERS);
+    let other =
+        Fixture { ring: fixture.ring.create_alike(&fixture.hub).unwrap(), hub: Arc::clone(&fixture.hub) };
+    let mut steady = other.spawn(0, None);
+    let memory = Arc::new(Mutex::new(fixture.ring.memory_fd().try_clone_to_owned().unwrap()));
+    let (over, beats, writes) =
+        (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+
+    let hostile = std::thread::spawn({
+        let (memory, over, writes) = (Arc::clone(&memory), Arc::clone(&over), Arc::clone(&writes));
+        move || {
+            let mut dice = Dice(seed);
+            while !over.load(Relaxed) {
+                let mapping = Mapping::new(&memory.lock().unwrap());
+                // A while of peace in between, for bursts to meet requests that are well under way.
+                std::thread::sleep(Duration::from_micros(dice.below(30_000)));
+                for _ in 0..dice.below(6) {
+                    mapping.disturb(&mut dice);
+                    writes.fetch_add(1, Relaxed);
+                    std::thread::sleep(Duration::from_micros(dice.below(300)));
+                }
+            }
+        }
+    });
+    // The front's thread must come round: whatever it does for a hostile worker, it does for a moment.
+    std::thread::spawn({
+        let (over, beats) = (Arc::clone(&over), Arc::clone(&beats));
+        move || {
+            let (mut last, mut since) = (0, Instant::now());
+            while !over.load(Relaxed) {
+                std::thread::sleep(Duration::from_millis(100));
+                if beats.load(Relaxed) != last {
+                    (last, since) = (beats.load(Relaxed), Instant::now());
+                } else if since.elapsed() > Duration::from_secs(30) {
+                    eprintln!("the front loops: HAYATE_FUZZ_SEED={seed}");
+                    std::process::abort();
+                }
+            }
+        }
+    });
+
+    fixture.run(async {
+        let end = Instant::now() + Duration::from_secs(seconds);
+        // They begin with the first ring, as the front's requests do; its successors take them.
+        let load: Vec<_> = (0..12u64)
+            .map(|task| {
+                let ring = Arc::clone(&fixture.ring);
+                tokio::spawn(async move {
+                    let (mut whole, mut lost, mut i) = (0u64, 0u64, task);
+                    while Instant::now() < end {
+                        i += 1;
+                        let path = match i % 7 {
+                            0 => "large 30000".to_owned(),
+                            1 => format!("late /{i}"),
+                            _ => format!("/{i}"),
+                        };
+                        let body = (i % 3 == 0).then(|| Bytes::from(vec![b'q'; 6000]));
+                        if i % 11 == 0 {
+                            // A client that leaves.
+                            let _ = timeout(Duration::from_millis(i % 5), ask(&ring, &path, body)).await;
+                            continue;
+                        }
+                        let outcome = timeout(Duration::from_secs(60), ask(&ring, &path, body)).await;
+                        match outcome.unwrap_or_else(|_| panic!("a request hangs: HAYATE_FUZZ_SEED={seed}")) {
+                            Outcome::Whole(_) => whole += 1,
+                            Outcome::Failed(_) | Outcome::Refused(_) => lost += 1,
+                        }
+                    }
+                    (whole, lost)
+                })
+            })
+            .collect();
+        let elsewhere = tokio::spawn({
+            let ring = Arc::clone(&other.ring);
+            async move {
+                let mut asked = 0u64;
+                while Instant::now() < end {
+                    let outcome = timeout(Duration::from_secs(30), ask(&ring, "/steady", None)).await.unwrap();
+                    assert_eq!(outcome, Outcome::Whole(b"/steady".to_vec()), "another ring is disturbed");
+                    asked += 1;
+                    sleep(Duration::from_millis(1)).await;
+                }
+                asked
+            }
+        });
+        let mut pool = Pool {
+            hub: Arc::clone(&fixture.hub),
+            ring: Arc::clone(&fixture.ring),
+            workers: Vec::new(),
+            killed: 0,
+            condemned: 0,
+        };
+        pool.spawn();
+        let limits =
+            Limits { queue_timeout: Duration::from_secs(5), request_timeout: Some(Duration::from_secs(2)) };
+        while !load.iter().all(|task| task.is_finished()) || !elsewhere.is_finished() {
+            if Instant::now() >= end {
+                over.store(true, Relaxed);
+            }
+            if pool.attend(&limits) {
+                *memory.lock().unwrap() = pool.ring.memory_fd().try_clone_to_owned().unwrap();
+            }
+            beats.fetch_add(1, Relaxed);
+            sleep(Duration::from_millis(10)).await;
+        }
+        let (mut whole, mut lost) = (0, 0);
+        for task in load {
+            let (w, l) = task.await.unwrap();
+            whole += w;
+            lost += l;
+        }
+        let steady = elsewhere.await.unwrap();
+        // With the writer gone all that is left comes to its end, too.
+        over.store(true, Relaxed);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while pool.ring.active() > 0 {
+            assert!(Instant::now() < deadline, "a slot leaks: HAYATE_FUZZ_SEED={seed}");
+            pool.attend(&limits);
+            beats.fetch_add(1, Relaxed);
+            sleep(Duration::from_millis(10)).await;
+        }
+        eprintln!(
+            "{} writes, {whole} answers, {lost} lost, {steady} elsewhere; {} workers killed, {} rings condemned",
+            writes.load(Relaxed),
+            pool.killed,
+            pool.condemned
+        );
+        assert!(whole > 0 && steady > 0 && pool.condemned > 0, "nothing was proved");
+        for worker in 0..WORKERS {
+            pool.kill(worker);
+        }
+    });
+    hostile.join().unwrap();
+    steady.kill().unwrap();
+    steady.wait().unwrap();
+}
