@@ -12,6 +12,9 @@
  * both. What differs by itself (a quotation, a token) does so by chance only, and for that it has to happen again and
  * again.
  *
+ * An application may have kept a request before that, in its boot: then all URLs are answered alike, on both sides.
+ * Where they are, the front controller, if that is not the worker script, says in classic mode whether they should be.
+ *
  * Requests that are compared carry addresses and paths that warm-up requests did not
  * (crates/hayate/src/plan/visits.rs).
  */
@@ -44,7 +47,7 @@ struct answer {
 	char text[LONGEST];
 };
 
-enum side { COLD, WARM };
+enum side { COLD, WARM, CLASSIC, SIDES };
 
 /* Shared by the three processes. Words that somebody waits for are futexes. */
 struct shared {
@@ -53,13 +56,13 @@ struct shared {
 		uint32_t visit, try;  /* what is asked for */
 		int32_t end;          /* wait status of the process that answered */
 		uint32_t failed;      /* it cannot go on */
-	} keepers[2];
-	struct answer answers[2][TRIES];
-	uint64_t words[2][TRIES][MOST_WORDS];
-	size_t word_count[2][TRIES];
+	} keepers[SIDES];
+	struct answer answers[SIDES][TRIES];
+	uint64_t words[SIDES][TRIES][MOST_WORDS];
+	size_t word_count[SIDES][TRIES];
 };
 static struct shared *shared;
-static pid_t keepers[2];
+static pid_t keepers[SIDES];
 /* In a process that answers: where to. */
 static struct answer *own_answer;
 /* Of all workers that boot by themselves one compares. */
@@ -221,16 +224,46 @@ static bool fork_keeper(enum side side, const char *(*prepare)(void), struct hy_
 	return false;
 }
 
-bool compare_keep_cold(const char *(*prepare)(void), struct hy_exchange *exchange)
+static void share(void)
 {
-	if (!is_wanted()) {
-		return false;
+	if (shared != NULL) {
+		return;
 	}
 	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (shared == MAP_FAILED) {
 		shared = NULL;
 		warmup_failed("what it left behind cannot be looked at, since there is no memory for it");
 	}
+}
+
+static const char *begin_classic(void)
+{
+	options.worker_mode = false;
+	options.rewind = REWIND_OFF;
+	return NULL;
+}
+
+bool compare_keep_classic(struct hy_exchange *exchange)
+{
+	/* The last one is a made-up path: the front controller answers it. */
+	const char *script = options.compared_count == 0 ? NULL : options.compared[options.compared_count - 1].script;
+	if (!is_wanted() || script == NULL || strcmp(script, options.worker_script) == 0) {
+		return false;
+	}
+	share();
+	if (fork_keeper(CLASSIC, begin_classic, exchange)) {
+		opcache_after_fork();
+		return true;
+	}
+	return false;
+}
+
+bool compare_keep_cold(const char *(*prepare)(void), struct hy_exchange *exchange)
+{
+	if (!is_wanted()) {
+		return false;
+	}
+	share();
 	return fork_keeper(COLD, prepare, exchange);
 }
 
@@ -238,7 +271,7 @@ bool compare_keep_cold(const char *(*prepare)(void), struct hy_exchange *exchang
 
 static void end_keepers(void)
 {
-	for (int side = COLD; side <= WARM; side++) {
+	for (int side = COLD; side < SIDES; side++) {
 		if (keepers[side] > 0) {
 			kill(keepers[side], SIGKILL);
 			waitpid(keepers[side], NULL, 0);
@@ -255,7 +288,8 @@ static void differs(const char *why)
 	warmup_differs(why);
 }
 
-static void ask(enum side side, uint32_t visit, uint32_t try)
+/* False: that keeper has ended. */
+static bool ask(enum side side, uint32_t visit, uint32_t try)
 {
 	struct keeper *keeper = &shared->keepers[side];
 	uint32_t n = keeper->asked + 1;
@@ -267,7 +301,7 @@ static void ask(enum side side, uint32_t visit, uint32_t try)
 		/* A moment at a time: one that was killed says nothing. Warm-up's own limit in time holds. */
 		if (__atomic_load_n(&keeper->failed, __ATOMIC_ACQUIRE) != 0 || waitpid(keepers[side], NULL, WNOHANG) != 0) {
 			keepers[side] = 0;
-			differs("the processes that show what it left behind could not go on");
+			return false;
 		}
 		futex(&keeper->done, FUTEX_WAIT, n - 1, &(struct timespec){.tv_nsec = 100000000});
 	}
@@ -275,6 +309,7 @@ static void ask(enum side side, uint32_t visit, uint32_t try)
 		differs("a request uses a connection of the boot, so that what it left behind cannot be looked at. Open "
 		        "connections in the request that needs them");
 	}
+	return true;
 }
 
 static int ascending(const void *a, const void *b)
@@ -411,6 +446,40 @@ static void explain_difference(const struct visit *visit, uint64_t word, const s
 	differs(why);
 }
 
+/* Of all that an answer says but for the request's own host. */
+static uint64_t sum_up(enum side side, uint32_t try)
+{
+	uint64_t hash = 0xcbf29ce484222325u;
+	for (size_t i = 0; i < shared->word_count[side][try]; i++) {
+		uint64_t word = shared->words[side][try][i];
+		hash = word == HOST_WORD ? hash : (hash ^ word) * 0x100000001b3u;
+	}
+	return hash;
+}
+
+/* All URLs were answered alike. Whether the front controller does that, too, in classic mode. */
+static void ask_classic(uint32_t first, uint32_t made_up)
+{
+	const struct answer *answers = shared->answers[CLASSIC];
+	if (keepers[CLASSIC] == 0 || !ask(CLASSIC, first, 0) || !ask(CLASSIC, made_up, 1) || answers[0].status == 0 ||
+	    answers[0].status >= 500 || answers[1].status == 0 || answers[1].status >= 500) {
+		return; /* it is not the same application */
+	}
+	find_words(CLASSIC, 0, options.compared[first].host);
+	find_words(CLASSIC, 1, options.compared[made_up].host);
+	if (sum_up(CLASSIC, 0) == sum_up(CLASSIC, 1)) {
+		return;
+	}
+	char why[1024];
+	snprintf(
+	    why, sizeof why,
+	    "the worker script answers %s and %s alike, and %s does not in classic mode: it seems that the boot keeps a "
+	    "request, which every visitor gets the page of. Make the request anew in the handler, or use mode = "
+	    "\"classic\"",
+	    options.compared[first].target, options.compared[made_up].target, options.compared[made_up].script);
+	zygote_remark(why);
+}
+
 bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange)
 {
 	if (shared == NULL) {
@@ -419,13 +488,17 @@ bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange)
 	if (fork_keeper(WARM, prepare, exchange)) {
 		return true;
 	}
+	uint64_t sum = 0;
+	bool all_alike = true;
 	for (uint32_t i = 0; i < options.compared_count; i++) {
 		const struct visit *visit = &options.compared[i];
 		size_t often[2] = {0};
 		uint64_t word = 1;
 		for (uint32_t try = 0; try < TRIES; try++) {
 			for (int side = COLD; side <= WARM; side++) {
-				ask((enum side)side, i, try);
+				if (!ask((enum side)side, i, try)) {
+					differs("the processes that show what it left behind could not go on");
+				}
 				find_words((enum side)side, try, visit->host);
 			}
 			bool alike;
@@ -437,6 +510,11 @@ bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange)
 		if (word != 0) {
 			explain_difference(visit, word, often);
 		}
+		all_alike &= i == 0 || sum_up(COLD, 0) == sum;
+		sum = sum_up(COLD, 0);
+	}
+	if (all_alike && shared->answers[COLD][0].status < 400) {
+		ask_classic(0, options.compared_count - 1);
 	}
 	end_keepers();
 	if (compared != NULL) {

@@ -168,6 +168,7 @@ void compare_once_for_all(void); /* before workers that boot by themselves are f
  * application fit for that (NULL, or what failed). The first is to be called before the warm-up requests, the second
  * after them; that one returns false only if there was no difference.
  */
+bool compare_keep_classic(struct hy_exchange *exchange); /* before the boot; such a process serves in classic mode */
 bool compare_keep_cold(const char *(*prepare)(void), struct hy_exchange *exchange);
 bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange);
 bool compare_answers(void);                                       /* this is such a process */
@@ -201,6 +202,7 @@ void zygote_run(void);               /* module started: serves the control chann
 void zygote_adopt(void);             /* the same from within the booted worker script */
 void zygote_snapshot(void);          /* copies the booted application, or turns to a fork for each request */
 void zygote_failed(const char *why); /* tells the pool and exits */
+void zygote_remark(const char *why); /* tells the pool what people have to know */
 void zygote_worker_ready(void);      /* private boot: tells the pool that this worker serves now */
 bool zygote_is_worker(void);
 void zygote_booting(void);             /* before PHP code runs */

@@ -261,6 +261,7 @@ enum hy_message_type {
 	HY_MSG_FORK_FAILED = 20,  /* worker, value = errno */
 	HY_MSG_EXITED = 21,       /* worker, pid, value = wait status */
 	HY_MSG_PONG = 23,         /* value as in the ping */
+	HY_MSG_REMARK = 25,       /* text is for people: something is wrong that does not end the boot */
 	HY_MSG_WORKER_READY = 22, /* worker: only with --boot private, its boot reached the first hayate_handle_request() */
 };
 /* How a worker exits that finds the shared memory overwritten. */

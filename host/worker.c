@@ -139,6 +139,10 @@ static bool run_script(void)
  */
 void worker_boot(void)
 {
+	if (compare_keep_classic(&request.exchange)) {
+		serve_classic();
+		_exit(0);
+	}
 	SG(request_info).path_translated = (char *)options.worker_script;
 	SG(request_info).request_method = NULL;
 	if (php_request_startup() == FAILURE) {

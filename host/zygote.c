@@ -69,6 +69,11 @@ void zygote_boot_again(enum hy_again how, const char *why)
 	_exit(0);
 }
 
+void zygote_remark(const char *why)
+{
+	send_message((struct hy_message){.type = HY_MSG_REMARK, .worker = worker ? hy_ring_worker() : UINT32_MAX}, why);
+}
+
 void zygote_worker_ready(void)
 {
 	if (options.private_boot) {

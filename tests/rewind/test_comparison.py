@@ -6,12 +6,13 @@ And one that keeps nothing of it is not taken for one that does.
 from __future__ import annotations
 
 import pathlib
+import subprocess
 
 import pytest
 import requests
 
 from lib.process import wait_until
-from lib.servers import Hayate
+from lib.servers import Hayate, hayate_binary
 
 #: As Slim 3: a container makes each service once, the request among them, and `$app->run()` in the handler takes it from there.
 CONTAINER = """
@@ -175,3 +176,34 @@ def test_a_comparison_that_takes_too_long_costs_the_warm_up_only(tmp_path) -> No
     with start(tmp_path, "", handler, "on") as server:
         assert "could not go on" in server.status()["apps"][0]["cold_boot"]
         assert requests.get(server.url, timeout=15).text == "x"
+
+
+BOOT_KEEPS = CONTAINER + "$request = new Request('/', [], ''); // as Request::createFromGlobals() at boot makes it"
+
+
+@pytest.mark.parametrize("front", [f"<?php {CONTAINER} $request = Request::capture(); {ROUTES}", "<?php echo 'the same';", "<?php missing();", None])
+def test_a_request_that_the_boot_keeps_is_told_of(tmp_path, front) -> None:
+    """No warm-up is at fault then, and each URL gets one page; whether that is meant, the front controller says."""
+    if front is not None:
+        (tmp_path / "index.php").write_text(front)
+    handler = "global $request; " + ROUTES
+    with start(tmp_path, BOOT_KEEPS, handler, "on") as server:
+        assert requests.get(server.url + "/about", timeout=15).text == "<h1>The front page</h1>"
+        (app,) = server.status()["apps"]
+        assert app["cold_boot"] is None
+        if front is not None and "Container" in front:
+            assert "the worker script answers / and /hayate-comparison-omega?hayate=psi alike" in app["boot_remark"]
+            assert app["boot_remark"] in server.run("status").stdout
+            assert wait_until(lambda: "it seems that the boot keeps a request" in server.log(), 10)
+        else:
+            assert app["boot_remark"] is None, app["boot_remark"]
+
+
+def test_explain_says_what_was_seen(tmp_path) -> None:
+    server = start(tmp_path, *KEEPS["the whole request"], "on")
+    done = subprocess.run(
+        [str(hayate_binary()), "explain", str(tmp_path), "--worker", str(tmp_path / "worker.php")],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    del server
+    assert done.returncode == 0 and "is answered as it is not without them: status 200, not 404" in done.stdout, done.stdout

@@ -97,9 +97,11 @@ fn describe_rewind(app: &Value) -> String {
         let to = if fallback["to"] == "fork" { "with a fork for each request" } else { "in classic mode" };
         out += &format!("  not rewound, but run {to}: {}\n", fallback["why"].as_str().unwrap_or_default());
     }
-    for (key, what) in
-        [("private_boot", "each worker boots by itself"), ("cold_boot", "booted without warm-up requests")]
-    {
+    for (key, what) in [
+        ("private_boot", "each worker boots by itself"),
+        ("cold_boot", "booted without warm-up requests"),
+        ("boot_remark", "look at this"),
+    ] {
         if let Some(why) = app[key].as_str() {
             out += &format!("  {what}: {why}\n");
         }

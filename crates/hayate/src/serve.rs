@@ -450,6 +450,9 @@ fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&Path>) {
         if let Some(remark) = &app.remark {
             text += &format!("    {remark}\n");
         }
+        if let Some(why) = status.boot_remark {
+            text += &format!("    look at this: {why}\n");
+        }
         if let Some(why) = status.cold_boot {
             text += &format!("    without warm-up requests: {why}\n");
         }

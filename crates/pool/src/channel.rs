@@ -67,6 +67,10 @@ pub(crate) enum Message {
         pid: i32,
         status: i32,
     },
+    /// Something is wrong that does not end the boot.
+    Remark {
+        why: String,
+    },
     WorkerReady {
         worker: u32,
     },
@@ -121,6 +125,7 @@ impl Message {
             HY_MSG_FORKED if pid > 1 => Message::Forked { worker, pid },
             HY_MSG_FORK_FAILED => Message::ForkFailed { worker, why: text()? },
             HY_MSG_EXITED => Message::Exited { worker, pid, status: value },
+            HY_MSG_REMARK => Message::Remark { why: text()? },
             HY_MSG_WORKER_READY => Message::WorkerReady { worker },
             HY_MSG_PONG => Message::Pong { number: value },
             _ => return None,

@@ -270,6 +270,7 @@ impl Generation {
             boot: if table.boot.private.is_some() { "private" } else { "shared" },
             private_boot: table.boot.private.clone(),
             cold_boot: table.boot.cold.clone(),
+            boot_remark: table.boot.remark.clone(),
             rewind: (spec.rewind != Rewind::Off).then_some(rewind),
             php: table.php.clone(),
             zygote: table.zygote,

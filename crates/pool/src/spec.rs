@@ -128,6 +128,8 @@ pub(crate) struct Boot {
     pub(crate) private: Option<String>,
     /// Why no warm-up requests are made.
     pub(crate) cold: Option<String>,
+    /// What is wrong with it nevertheless.
+    pub(crate) remark: Option<String>,
 }
 
 impl Spec {

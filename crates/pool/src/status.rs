@@ -50,6 +50,8 @@ pub struct Status {
     pub private_boot: Option<String>,
     /// Why no warm-up requests were made, although some are configured.
     pub cold_boot: Option<String>,
+    /// What is wrong with the boot, although it serves: it seems to keep a request.
+    pub boot_remark: Option<String>,
     /// Rewinding; `None` where it is off, as in classic mode.
     pub rewind: Option<RewindStatus>,
     /// PHP's version, once the host has told it.

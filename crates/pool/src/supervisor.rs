@@ -322,6 +322,10 @@ impl Supervisor {
                 self.look_whether_ready();
             }
             Message::Pong { number } => self.watchdog.heard(Some(number)),
+            Message::Remark { why } => {
+                tracing::error!(app, "{why}");
+                self.shared.table().boot.remark = Some(why);
+            }
             Message::WorkerReady { worker } => {
                 if let Some(worker) = self.shared.table().workers.get_mut(&worker) {
                     worker.ready = true;

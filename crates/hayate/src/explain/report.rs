@@ -178,6 +178,7 @@ impl Report {
                 .iter()
                 .chain(&status.private_boot)
                 .chain(&status.cold_boot)
+                .chain(&status.boot_remark)
                 .cloned()
                 .collect(),
             memory,
