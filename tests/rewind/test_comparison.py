@@ -47,6 +47,8 @@ KEEPS = {
     "a session": ("class Session { static $id; }", "if (!Session::$id) { setcookie('visitor', Session::$id = bin2hex(random_bytes(8))); } echo 'hello';"),
     "a failure": ("", "static $n = 0; if (++$n > 3) { throw new Exception('no more'); } echo 'fine';"),
     "a status": ("", "static $n = 0; if (++$n > 3) { http_response_code(500); } echo 'fine';"),
+    # As an application of plain scripts whose front controller the handler includes.
+    "files included once": ("", "require_once __DIR__.'/page.php';"),
     "amid noise": (
         CONTAINER,
         "echo 'token ', bin2hex(random_bytes(8)), ' at ', microtime(), ' ', ['red', 'green', 'blue', 'black'][random_int(0, 3)], "
@@ -91,6 +93,7 @@ def start(directory: pathlib.Path, boot: str, handler: str, mode: str, *args: st
     private = PRIVATE if mode == "private" else ""
     (directory / "cache").mkdir()
     (directory / "cache").chmod(0o777)
+    (directory / "page.php").write_text("<?php echo 'page of ', $_SERVER['REQUEST_URI'];")
     (directory / "worker.php").write_text(
         f"<?php\n{private}\n{boot}\n$handler = function () use (&$container) {{\n{handler}\n}};\nwhile (hayate_handle_request($handler)) {{}}\n"
     )
