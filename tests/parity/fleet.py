@@ -87,7 +87,8 @@ class Servers:
             "rewind": ("--rewind", "on", "--warmup", "off", "--rewind-verify", "1"),
         }
         user = "www-data" if ROOT else None
-        return Hayate(root, ini=ini, worker=scripts[kind], workers=2, user=user, args=args[kind])
+        front = ("--front-controller", "index.php") if self._profile.front else ()
+        return Hayate(root, ini=ini, worker=scripts[kind], workers=2, user=user, args=(*args[kind], *front))
 
     def play(self, case: Case, kind: str) -> list[Answer]:
         return play(case, self.server(kind), f"/{case.theme}" if self.prefix_of_theme else "")

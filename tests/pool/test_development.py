@@ -56,6 +56,9 @@ BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
 def faulty(directory: pathlib.Path) -> pathlib.Path:
+    # By its name index.php is a front controller.
+    directory = directory / "public"
+    directory.mkdir()
     (directory / "broken.inc").write_text("<?php $a = ;\n")
     cases = "".join(f"case '/{name}': {code} break;\n" for name, (code, _) in FAULTS.items())
     own = "case '/own': set_exception_handler(fn ($e) => print('own page')); throw new LogicException('x');\n"

@@ -191,6 +191,9 @@ pub struct ServeArgs {
     /// How long PHP may run for one request, or off [default: 60s]
     #[arg(long, value_name = "TIME", help_heading = "PHP")]
     pub request_timeout: Option<Time>,
+    /// Script below the document root that answers what is no file; "": none, 404 [default: see docs/configuration.md]
+    #[arg(long, value_name = "SCRIPT", help_heading = "PHP")]
+    pub front_controller: Option<String>,
     /// Requests that may wait for a worker [default: 1024]
     #[arg(long, value_name = "N", help_heading = "PHP")]
     pub queue_limit: Option<usize>,

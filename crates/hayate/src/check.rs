@@ -8,6 +8,7 @@ use crate::{
     args::ServeArgs,
     php,
     plan::{App, Plan},
+    secrets,
 };
 
 /// Prints the plan; exit status 2 when it cannot be served.
@@ -57,7 +58,11 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         if matches!(spec.mode, Mode::Worker { .. }) {
             describe_rewind(app);
         }
-        println!("  otherwise   {}", app.front_controller.as_deref().unwrap_or("404 (no front controller)"));
+        println!("  otherwise   {}", app.front_controller.script.as_deref().unwrap_or("404"));
+        println!("              {}", app.front_controller.why);
+        for warning in secrets::look(&spec.document_root).warnings() {
+            println!("  warning     {warning}");
+        }
         match min == max {
             true => println!("  workers     {max}"),
             false => println!("  workers     {min}-{max}"),

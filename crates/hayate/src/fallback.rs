@@ -69,7 +69,7 @@ fn slower(app: &App, no_fork: bool) -> Option<App> {
     if app.spec.rewind == Rewind::On && !no_fork {
         return Some(App { spec: app.spec.in_way(Way::Fork), ..app.clone() });
     }
-    let controller = app.spec.document_root.join(app.front_controller.as_ref()?);
+    let controller = app.spec.document_root.join(app.front_controller.script.as_ref()?);
     let same = controller.canonicalize().ok().as_deref() == Some(script);
     if same || controller.extension() != Some(Path::new("php").as_os_str()) {
         return None;
@@ -146,14 +146,20 @@ pub(crate) mod tests {
     use hayate_pool::Spec;
 
     use super::*;
+    use crate::plan::FrontController;
 
     pub(crate) fn app(root: &Path, script: &str, front_controller: Option<&str>) -> App {
         App {
             hosts: Vec::new(),
             path: "/".into(),
             index: Vec::new(),
-            front_controller: front_controller.map(str::to_owned),
+            front_controller: FrontController {
+                script: front_controller.map(str::to_owned),
+                ..FrontController::default()
+            },
             sendfile_roots: None,
+            charset: None,
+            private: Vec::new(),
             queue_limit: 1,
             retry: false,
             recognised: None,

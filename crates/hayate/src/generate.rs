@@ -62,7 +62,7 @@ fn configuration() -> String {
          <!-- Made by `hayate generate configuration` from crates/hayate/src/config/keys.rs; change it there. -->\n\n\
          `hayate serve --config FILE` reads it; `hayate check --config FILE` says what is wrong with it, with the line. Flags win over\n\
          keys. Relative paths start from the file's directory unless said otherwise. Sizes are written `128M` (K, M, G, or bytes), times\n\
-         `30s` (ms, s, m, h, or seconds). `hayate reload` reads it again; what belongs to the process (`control`, `metrics`, `pid_file`,\n\
+         `30s` (ms, s, m, h, d, or seconds; 1ms to 365d; `off` for none). `hayate reload` reads it again; what belongs to the process (`control`, `metrics`, `pid_file`,\n\
          `user`, `group`, `log_level`, `log_format`) changes with a restart only.\n\n\
          ```toml\nlisten = \":80\"\nuser = \"www-data\"\naccess_log = \"/var/log/hayate/access.log\"\n\n\
          [[app]]\nroot = \"/srv/shop/current\"\nhosts = [\"shop.example.org\"]\nworker = \"public/worker.php\"\nworkers = \"2-8\"\n\n\

@@ -16,6 +16,7 @@ mod peer;
 mod php;
 mod plan;
 mod privileges;
+mod secrets;
 mod serve;
 mod server;
 

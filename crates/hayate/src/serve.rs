@@ -34,7 +34,8 @@ use crate::{
     framework::Recognised,
     logging,
     master::{self, Beginning, Client as Master, Loaded, wire::Notice},
-    plan::{App, Plan},
+    plan::{App, FrontController, Plan},
+    secrets,
     server::{Order, Server, open_log},
 };
 
@@ -158,6 +159,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     drop(apps);
     let (running, apps) = server.running_now();
     announce(&running, &apps, control_path.as_deref());
+    secrets::warn_of(&running.apps);
     drop(apps);
     master.notify(Notice::Ready);
 
@@ -313,6 +315,7 @@ async fn prepare(
 fn switch(server: &Arc<Server>, listeners: &mut Listeners, fresh: Fresh) {
     let Fresh { loaded, access_log, listeners: bound, apps, slower } = fresh;
     let plan = loaded.plan.clone();
+    secrets::warn_of(&plan.apps);
     let old = server.install(&plan, access_log, apps);
     replace(server, slower, Duration::ZERO);
     tokio::spawn(reopen_log(Arc::clone(&server.front)));
@@ -419,6 +422,14 @@ fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&Path>) {
     if plan.log_format == LogFormat::Json {
         let listen: Vec<String> = plan.listen.iter().map(ToString::to_string).collect();
         tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = listen.join(" "), "serving");
+        for app in &plan.apps {
+            let FrontController { script, why } = &app.front_controller;
+            tracing::info!(
+                app = app.spec.name,
+                "what is no file: {} ({why})",
+                script.as_deref().unwrap_or("404")
+            );
+        }
         return;
     }
     let mut text = format!("\nHayate {} serves", env!("CARGO_PKG_VERSION"));
@@ -456,6 +467,8 @@ fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&Path>) {
         if let Some(why) = status.cold_boot {
             text += &format!("    without warm-up requests: {why}\n");
         }
+        let FrontController { script, why } = &app.front_controller;
+        text += &format!("    what is no file: {} ({why})\n", script.as_deref().unwrap_or("404"));
         if let Some(why) = status.unavailable {
             text += &format!("    cannot serve yet: {why}\n");
         }

@@ -76,7 +76,7 @@ fn exchange(mut stream: impl Read + Write, method: &str, path: &str) -> (u16, St
     (head[9..12].parse().unwrap(), body.to_owned())
 }
 
-/// A server in a directory with `index.php` and `hayate.toml`.
+/// A server in a directory with `public/index.php` and `hayate.toml`.
 struct Server {
     dir: tempfile::TempDir,
     port: u16,
@@ -88,14 +88,15 @@ impl Server {
     fn start(top: &str, app: &str, prepare: impl FnOnce(&mut Command, &Path)) -> Server {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(dir.path().join("public")).unwrap();
         fs::write(
-            dir.path().join("index.php"),
+            dir.path().join("public/index.php"),
             "<?php echo 'process ', getmypid(), ' of ', posix_geteuid();",
         )
         .unwrap();
         let port = free_port();
         let config = format!(
-            "listen = '127.0.0.1:{port}'\ncontrol = 'c.sock'\n{top}\n[[app]]\nname = 'site'\nphp = '{}'\nworkers = 1\n{app}\n",
+            "listen = '127.0.0.1:{port}'\ncontrol = 'c.sock'\n{top}\n[[app]]\nname = 'site'\nroot = '.'\nphp = '{}'\nworkers = 1\n{app}\n",
             host().display()
         );
         fs::write(dir.path().join("hayate.toml"), config).unwrap();

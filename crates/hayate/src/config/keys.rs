@@ -41,7 +41,7 @@ pub struct File {
     pub no_new_privileges: Option<bool>,
     /// Networks whose `Forwarded` and `X-Forwarded-*` headers are believed, such as `10.0.0.0/8`; `unix` for peers on unix sockets. Default: none. Flag: `--trusted-proxies`.
     pub trusted_proxies: Option<OneOrMany>,
-    /// How long requests may finish after SIGTERM, SIGINT or `hayate stop`; and after a reload in the old processes, or as long as `request_timeout` if that is longer. Default: `30s`. Flag: `--drain-timeout`.
+    /// How long requests may finish after SIGTERM, SIGINT or `hayate stop` (`0`: they are cut off at once); and after a reload in the old processes, or as long as `request_timeout` if that is longer. Default: `30s`. Flag: `--drain-timeout`.
     #[schemars(with = "Option<String>")]
     pub drain_timeout: Option<Time>,
     /// What a client may do.
@@ -65,7 +65,7 @@ pub struct Limits {
     /// Bytes of a request's body; above, 413. PHP's `post_max_size` holds as well. `0`: no limit. Default: `128M`.
     #[schemars(with = "Option<String>")]
     pub body_size: Option<Size>,
-    /// From the first byte of a head to its end. Default: `15s`.
+    /// From the first byte of a head to its end. `off`, here and below: no limit. Default: `15s`.
     #[schemars(with = "Option<String>")]
     pub header_timeout: Option<Time>,
     /// Between two requests on one connection. Default: `75s`.
@@ -83,7 +83,7 @@ pub struct Limits {
     /// The same for one client: an IPv4 address, or the first 64 bits of an IPv6 address. Behind a proxy name it in `trusted_proxies`, or all clients are one. `0`: no limit. Default: `1G`.
     #[schemars(with = "Option<String>")]
     pub temp_size_per_client: Option<Size>,
-    /// Connections at one time, on all addresses together; further ones wait. Default: `16384`.
+    /// Connections at one time, on all addresses together, 1 to 1000000; further ones wait. Default: `16384`.
     pub connections: Option<usize>,
 }
 
@@ -93,9 +93,9 @@ pub struct Limits {
 pub struct App {
     /// For the log, `status` and the metrics. Default: the last name in `root`, symbolic links as they are.
     pub name: Option<String>,
-    /// The application's directory, and PHP's working directory. Relative to this file. Default: this file's directory. Flag: `ROOT`.
+    /// The application's directory, and PHP's working directory; has to be said, here or by the flag. Relative to this file. Default: none; without a file the current directory. Flag: `ROOT`.
     pub root: Option<PathBuf>,
-    /// The directory that is served. Relative to `root`. Default: `public` if that holds an index.php, else `root` itself.
+    /// The directory that is served, to everybody. Directories that hold this file or `php_ini`, homes, and those of the system (`/`, `/etc`, `/var`, …) are refused, and `hayate check` warns of what looks like secrets below it. Relative to `root`. Default: `public` if that holds an index.php, else `root` itself.
     pub document_root: Option<PathBuf>,
     /// Host names it answers to, such as `example.org` or `*.example.org`. Default: any.
     pub hosts: Option<OneOrMany>,
@@ -103,7 +103,7 @@ pub struct App {
     pub path: Option<String>,
     /// Names that are tried in a directory. Default: `["index.php", "index.html"]`.
     pub index: Option<OneOrMany>,
-    /// Script below the document root that answers what is no file; `""` for none. Default: `index.php` if there is one; in worker mode else the worker script.
+    /// Script below the document root that answers what is no file, whatever its name ends in, as with nginx's `try_files $uri $uri/ /index.php`; without one that is 404. By itself `index.php` is one where the document root is called `public` or `web`, for Symfony, Laravel, WordPress and Drupal, where a `.htaccess` sends all to it, and in worker mode (there else the worker script); `""` is for none, and `hayate check` says which it is and why. Default: see there. Flag: `--front-controller`.
     pub front_controller: Option<String>,
     /// `classic`: each request starts afresh, as in php-fpm. `worker`: the application boots once, then handles requests. Default: `worker` with a worker script or for a recognised framework (see docs/rewind.md), else `classic`. Flag: `--mode`.
     pub mode: Option<ModeChoice>,
@@ -122,7 +122,7 @@ pub struct App {
     pub user: Option<String>,
     /// The group of this application's PHP. Default: its user's; without a user of its own, `group` at the top of the file.
     pub group: Option<String>,
-    /// Number of worker processes, `4`, or between a least and a most, `2-8`. Default: from 1 to twice the number of processors, 4 at least. Flag: `--workers`.
+    /// Number of worker processes, `4`, or between a least and a most, `2-8`; 1 to 1024. Default: from 1 to twice the number of processors, 4 at least. Flag: `--workers`.
     #[schemars(with = "Option<String>")]
     pub workers: Option<Workers>,
     /// PHP version, such as `8.2`, or the path of a host binary. Default: the highest version that is installed. Flag: `--php`.
@@ -131,19 +131,21 @@ pub struct App {
     pub php_ini: Option<PathBuf>,
     /// Requests after which a worker is replaced; `0`: never. Default: `0`. Flag: `--max-requests`.
     pub max_requests: Option<u64>,
-    /// Private memory of a worker above which it is replaced after a request; `0`: never. Default: `0`. Flag: `--max-memory`.
+    /// Private memory of a worker above which it is replaced after a request, `1M` or more; `0`: never. Default: `0`. Flag: `--max-memory`.
     #[schemars(with = "Option<String>")]
     pub max_memory: Option<Size>,
     /// How long PHP may run for one request, not counting the time it waits for the client; then the answer is 504 and the worker is replaced. `off`: no limit. Default: `60s`. Flag: `--request-timeout`.
     #[schemars(with = "Option<String>")]
     pub request_timeout: Option<Time>,
-    /// Requests that may wait for a worker; above, the answer is 503. Default: `1024`. Flag: `--queue-limit`.
+    /// Requests that may wait for a worker, 1 to 1000000; above, the answer is 503. Default: `1024`. Flag: `--queue-limit`.
     pub queue_limit: Option<usize>,
     /// How long a request may wait for a worker; then the answer is 503. Default: `30s`. Flag: `--queue-timeout`.
     #[schemars(with = "Option<String>")]
     pub queue_timeout: Option<Time>,
     /// What becomes of a request whose worker dies before it has answered. `off`: 502, as behind nginx with php-fpm; no request runs twice. `idempotent`: one with the method GET, HEAD, OPTIONS, PUT or DELETE runs once more on another worker. A request that no worker had taken waits for the next one in any case. Default: `off`.
     pub retry: Option<RetryChoice>,
+    /// Encoding that static text files say they have, such as `utf-8`: `; charset=` in their Content-Type. Scripts say theirs by PHP's `default_charset`. Default: none, as with nginx.
+    pub charset: Option<String>,
     /// How long a worker above the least number may idle before it ends. Default: `10s`.
     #[schemars(with = "Option<String>")]
     pub idle_timeout: Option<Time>,

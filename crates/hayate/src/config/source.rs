@@ -74,6 +74,11 @@ impl Source {
         Ok((Source { file: Some((path.to_owned(), text)) }, file))
     }
 
+    /// The file's path.
+    pub fn path(&self) -> Option<&Path> {
+        Some(&self.file.as_ref()?.0)
+    }
+
     /// The directory that relative paths of the file start from.
     pub fn directory(&self) -> Option<&Path> {
         let directory = self.file.as_ref()?.0.parent()?;

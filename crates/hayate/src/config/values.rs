@@ -31,18 +31,27 @@ impl FromStr for Size {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Time(pub Option<Duration>);
 
+/// The longest time; what is to have no end is `off`.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
 impl FromStr for Time {
     type Err = String;
     fn from_str(text: &str) -> Result<Time, String> {
         if matches!(text, "off" | "0") {
             return Ok(Time(None));
         }
-        if let Ok(seconds) = text.parse() {
-            return Ok(Time(Some(Duration::from_secs(seconds))));
+        let time = match text.parse() {
+            Ok(seconds) => Duration::from_secs(seconds),
+            Err(_) => humantime::parse_duration(text)
+                .map_err(|_| format!("'{text}' is no length of time; write 30s, 500ms, 1m or off"))?,
+        };
+        match time {
+            Duration::ZERO => Ok(Time(None)),
+            _ if time < Duration::from_millis(1) || time > LONGEST => {
+                Err(format!("'{text}' is out of range; write 1ms to 365d, or off"))
+            }
+            _ => Ok(Time(Some(time))),
         }
-        humantime::parse_duration(text)
-            .map(|time| Time((!time.is_zero()).then_some(time)))
-            .map_err(|_| format!("'{text}' is no length of time; write 30s, 500ms, 1m or off"))
     }
 }
 
@@ -295,6 +304,10 @@ mod tests {
         assert_eq!(time("off"), Ok(None));
         assert_eq!(time("0s"), Ok(None));
         assert!(time("soon").unwrap_err().contains("write 30s"));
+        assert_eq!(time("365d"), Ok(Some(LONGEST)));
+        for bad in ["366d", "1us", "99999999999999"] {
+            assert!(time(bad).unwrap_err().ends_with("write 1ms to 365d, or off"), "{bad}");
+        }
     }
 
     #[test]

@@ -3,18 +3,19 @@
 use std::{
     collections::BTreeMap,
     env,
+    fmt::Display,
     path::{Component, Path, PathBuf},
     thread,
     time::Duration,
 };
 
 use hayate_front::HostPattern;
-use hayate_pool::{Mode, Spec, Way};
+use hayate_pool::{Spec, Way};
 
-use super::{ALWAYS, App, flag, time};
+use super::{ALWAYS, App, flag, published, time};
 use crate::{
     args::{KeyValue, ServeArgs},
-    config::{self, ConfigError, OneOrMany, RetryChoice, Scalar, Source, Step, Workers},
+    config::{self, ConfigError, OneOrMany, RetryChoice, Scalar, Size, Source, Step, Workers},
     php,
     privileges::Identity,
 };
@@ -72,12 +73,55 @@ impl AppResolver<'_> {
         found.map(Some).map_err(|why| self.error(key, format!("{key}: {why:#}")))
     }
 
+    fn may_be_published(&self, key: &str, directory: &Path, private: &[PathBuf]) -> Result<(), ConfigError> {
+        match published::refusal(directory, private) {
+            None => Ok(()),
+            Some(why) if self.source.path().is_none() || self.args.root.is_some() => Err(flag(why)),
+            Some(why) => Err(self.error(key, format!("{key}: {why}"))),
+        }
+    }
+
+    fn queue_limit(&self, key: Option<usize>) -> Result<usize, ConfigError> {
+        let limit = self.args.queue_limit.or(key).unwrap_or(1024);
+        match limit {
+            1..=1_000_000 => Ok(limit),
+            _ => {
+                Err(self.out_of_range("queue_limit", self.args.queue_limit.is_some(), limit, "1 to 1000000"))
+            }
+        }
+    }
+
+    fn max_memory(&self, key: Option<Size>) -> Result<Option<u64>, ConfigError> {
+        match self.args.max_memory.or(key) {
+            None | Some(Size(0)) => Ok(None),
+            Some(Size(size)) if size >= 1 << 20 => Ok(Some(size)),
+            Some(Size(size)) => Err(self.out_of_range(
+                "max_memory",
+                self.args.max_memory.is_some(),
+                size,
+                "1M or more, or 0 for none",
+            )),
+        }
+    }
+
+    fn out_of_range(&self, key: &str, by_flag: bool, value: impl Display, words: &str) -> ConfigError {
+        let why = format!("{value} is out of range; write {words}");
+        match by_flag {
+            true => flag(format!("--{}: {why}", key.replace('_', "-"))),
+            false => self.error(key, format!("{key}: {why}")),
+        }
+    }
+
     pub(super) fn resolve(&self, app: config::App) -> Result<App, ConfigError> {
         let args = self.args;
         let root = match (&args.root, &app.root) {
             (Some(root), _) => root.clone(),
             (None, Some(root)) => self.beside_file(root),
-            (None, None) => self.beside_file(Path::new("")),
+            (None, None) if self.source.path().is_some() => {
+                let why = "root is missing: write the application's directory, such as root = \"/srv/app\" (relative to this file)";
+                return Err(self.error("root", why));
+            }
+            (None, None) => PathBuf::from("."),
         };
         let given = if root.as_os_str().is_empty() { PathBuf::from(".") } else { root };
         let root = self.directory("root", &given)?;
@@ -89,39 +133,33 @@ impl AppResolver<'_> {
             None => root.clone(),
         };
         let identity = self.identity(&app)?;
+        let php_ini = match (&args.php_ini, &app.php_ini) {
+            (Some(file), _) => Some(self.file("php_ini", file)?),
+            (None, Some(file)) => Some(self.file("php_ini", &self.beside_file(file))?),
+            (None, None) => None,
+        };
+        let configuration = self.source.path().and_then(|path| path.canonicalize().ok());
+        let private: Vec<PathBuf> = configuration.into_iter().chain(php_ini.clone()).collect();
+        let key = if app.document_root.is_some() { "document_root" } else { "root" };
+        self.may_be_published(key, &document_root, &private)?;
         let mut env = merged(app.env.clone(), &args.env);
         let running = self.running(&app, &root, &document_root, &env)?;
         if running.recognised.is_some() {
             // For the boot script, which lies elsewhere and takes it out again.
             env.push(("HAYATE_PROJECT".into(), root.to_string_lossy().into_owned()));
         }
-        let front_controller = match app.front_controller.as_deref() {
-            Some("") => None,
-            Some(script) => {
-                let script = script.trim_start_matches('/');
-                let found = self.file("front_controller", &document_root.join(script))?;
-                if !found.starts_with(&document_root) {
-                    return Err(self.error(
-                        "front_controller",
-                        format!("front_controller: {script} lies outside the document root"),
-                    ));
-                }
-                Some(script.to_owned())
-            }
-            None if document_root.join("index.php").is_file() => Some("index.php".to_owned()),
-            None => {
-                let script = match &running.mode {
-                    Mode::Worker { script } => script.strip_prefix(&document_root).ok(),
-                    Mode::Classic => None,
-                };
-                script.and_then(Path::to_str).map(str::to_owned)
-            }
-        };
+        let front_controller = self.front_controller(&app, &document_root, &running)?;
+        let charset = app.charset.clone().filter(|charset| !charset.is_empty());
+        let token = |b: u8| b.is_ascii_alphanumeric() || b"-_.:+".contains(&b);
+        if charset.as_ref().is_some_and(|charset| !charset.bytes().all(token)) {
+            return Err(self.error("charset", "charset: write the name of an encoding, such as utf-8"));
+        }
         let path = app.path.unwrap_or_else(|| "/".into());
-        if !path.starts_with('/') || (path.len() > 1 && path.ends_with('/')) {
+        let odd = |part: &str| matches!(part, "" | "." | "..") || part.contains(['%', '?', '#', '\\']);
+        if path != "/" && path.strip_prefix('/').is_none_or(|parts| parts.split('/').any(odd)) {
             return Err(self.error(
                 "path",
-                format!("path: '{path}' must begin with a slash and not end with one; write /blog"),
+                format!("path: '{path}' must begin with a slash, not end with one, and be written as it is (no %20); write /blog"),
             ));
         }
         let hosts = app.hosts.map(OneOrMany::into_vec).unwrap_or_default();
@@ -132,14 +170,14 @@ impl AppResolver<'_> {
             Some(_) => flag(format!("--php: {why}")),
             None => self.error("php", why),
         })?;
-        let php_ini = match (&args.php_ini, &app.php_ini) {
-            (Some(file), _) => Some(self.file("php_ini", file)?),
-            (None, Some(file)) => Some(self.file("php_ini", &self.beside_file(file))?),
-            (None, None) => None,
-        };
         let sendfile_roots = app.sendfile_roots.map(|roots| {
             let roots = roots.into_vec().into_iter();
-            roots.map(|path| self.directory("sendfile_roots", &self.beside_file(path.as_ref()))).collect()
+            let each = roots.map(|path| {
+                let found = self.directory("sendfile_roots", &self.beside_file(path.as_ref()))?;
+                self.may_be_published("sendfile_roots", &found, &private)?;
+                Ok(found)
+            });
+            each.collect::<Result<Vec<PathBuf>, ConfigError>>()
         });
         let sendfile_roots = sendfile_roots.transpose()?;
         let workers = args.workers.or(app.workers).unwrap_or_else(|| {
@@ -153,16 +191,24 @@ impl AppResolver<'_> {
         if name.is_empty() || name.contains(|c: char| c.is_control() || c == '"') {
             return Err(self.error("name", "name: write a word, it stands in logs and metrics"));
         }
+        let index = app.index.map(OneOrMany::into_vec);
+        let index = index.unwrap_or_else(|| vec!["index.php".into(), "index.html".into()]);
+        if let Some(name) =
+            index.iter().find(|name| name.is_empty() || name.starts_with('.') || name.contains('/'))
+        {
+            return Err(
+                self.error("index", format!("index: '{name}' is no file's name; write such as index.php"))
+            );
+        }
         Ok(App {
             hosts,
             path,
-            index: app
-                .index
-                .map(OneOrMany::into_vec)
-                .unwrap_or_else(|| vec!["index.php".into(), "index.html".into()]),
+            index,
             front_controller,
             sendfile_roots,
-            queue_limit: args.queue_limit.or(app.queue_limit).unwrap_or(1024),
+            charset,
+            private,
+            queue_limit: self.queue_limit(app.queue_limit)?,
             retry: app.retry == Some(RetryChoice::Idempotent),
             warmup: running.warmup,
             recognised: running.recognised,
@@ -179,7 +225,7 @@ impl AppResolver<'_> {
                 env,
                 php_ini,
                 max_requests: args.max_requests.or(app.max_requests).filter(|n| *n > 0),
-                max_memory: args.max_memory.or(app.max_memory).map(|size| size.0).filter(|n| *n > 0),
+                max_memory: self.max_memory(app.max_memory)?,
                 request_timeout: time(args.request_timeout.or(app.request_timeout), Duration::from_secs(60)),
                 queue_timeout: time(args.queue_timeout.or(app.queue_timeout), Duration::from_secs(30))
                     .unwrap_or(ALWAYS),

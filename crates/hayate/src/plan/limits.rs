@@ -37,7 +37,13 @@ pub(super) fn resolve(source: &Source, file: &config::Limits) -> Result<Limits, 
         write_timeout: time(file.write_timeout, default.write_timeout),
         temp_size: file.temp_size.map_or(default.temp_size, |size| size.0),
         temp_size_per_client: file.temp_size_per_client.map_or(default.temp_size_per_client, |size| size.0),
-        connections: file.connections.unwrap_or(default.connections),
+        connections: within.check(
+            "connections",
+            file.connections,
+            default.connections,
+            1..=1_000_000,
+            "1 to 1000000",
+        )?,
     })
 }
 
@@ -86,6 +92,8 @@ mod tests {
             ("head_size = 10", "head_size"),
             ("uri_length = '64K'", "uri_length"),
             ("uri_length = 0", "uri_length"),
+            ("connections = 0", "connections"),
+            ("connections = 1000001", "connections"),
         ] {
             let said = limits(text).unwrap_err();
             assert!(said.starts_with(&format!("hayate.toml:2: {key}: ")), "{said}");

@@ -4,8 +4,10 @@
 //! flags from the current directory. Symbolic links are resolved here, once for each generation.
 
 mod app;
+mod front_controller;
 mod limits;
 mod mode;
+mod published;
 mod visits;
 
 use std::{
@@ -19,7 +21,7 @@ use hayate_pool::{Mode, Spec};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-pub use self::{mode::REWIND_BY_DEFAULT, visits::Address};
+pub use self::{front_controller::FrontController, mode::REWIND_BY_DEFAULT, visits::Address};
 
 use self::app::AppResolver;
 use crate::{
@@ -78,10 +80,14 @@ pub struct App {
     pub path: String,
     /// Names tried in a directory.
     pub index: Vec<String>,
-    /// Script that answers what is no file, relative to the document root.
-    pub front_controller: Option<String>,
+    /// Script that answers what is no file.
+    pub front_controller: FrontController,
     /// From where X-Sendfile may send; `None`: that header means nothing to Hayate.
     pub sendfile_roots: Option<Vec<PathBuf>>,
+    /// Encoding that static text files say they have.
+    pub charset: Option<String>,
+    /// Files that are never sent, wherever they lie: the configuration, php.ini.
+    pub private: Vec<PathBuf>,
     /// Requests that may wait.
     pub queue_limit: usize,
     /// Whether requests with idempotent methods run once more when their worker dies.
@@ -109,12 +115,10 @@ impl Plan {
     }
 
     fn from(source: &Source, mut file: File, args: &ServeArgs) -> Result<Plan, ConfigError> {
-        if file.app.is_empty() {
-            file.app.push(config::App::default());
-        }
-        if file.app.len() > 1 && (args.root.is_some() || args.worker.is_some()) {
+        let for_one = args.root.is_some() || args.worker.is_some() || args.front_controller.is_some();
+        if file.app.len() > 1 && for_one {
             return Err(flag(
-                "ROOT and --worker are for one application; set root and worker in each [[app]] instead",
+                "ROOT, --worker and --front-controller are for one application; set root, worker and front_controller in each [[app]] instead",
             ));
         }
         let from_file = |path: &Path| source.directory().unwrap_or(Path::new(".")).join(path);
@@ -127,7 +131,14 @@ impl Plan {
                     Some(path) => Ok(ListenAddr::Unix(from_file(path.as_ref()))),
                     None => text.parse(),
                 });
-                parsed.collect::<Result<_, _>>().map_err(|why| source.error(&[Step::Key("listen")], why))?
+                let listen: Vec<ListenAddr> = parsed
+                    .collect::<Result<_, _>>()
+                    .map_err(|why| source.error(&[Step::Key("listen")], why))?;
+                if listen.is_empty() {
+                    let why = "listen: write at least one address, such as 127.0.0.1:8080";
+                    return Err(source.error(&[Step::Key("listen")], why));
+                }
+                listen
             }
             (true, None) => vec!["127.0.0.1:8080".parse().expect("an address")],
         };
@@ -187,6 +198,13 @@ impl Plan {
         let development = args.dev || file.development.unwrap_or(false);
         let no_new_privileges = args.no_new_privileges.or(file.no_new_privileges).unwrap_or(true);
 
+        if file.app.is_empty() {
+            if source.path().is_some() && args.root.is_none() {
+                let why = "it names no application: add [[app]] with root = \"/srv/app\", or name the directory on the command line";
+                return Err(source.error(&[], why));
+            }
+            file.app.push(config::App::default());
+        }
         let mut apps = Vec::with_capacity(file.app.len());
         for (i, app) in file.app.into_iter().enumerate() {
             let resolver =
@@ -375,7 +393,8 @@ mod tests {
         assert_eq!(app.spec.document_root, site.join("public"));
         assert_eq!(app.spec.cwd, site);
         assert_eq!(app.spec.name, "site");
-        assert_eq!(app.front_controller.as_deref(), Some("index.php"));
+        assert_eq!(app.front_controller.script.as_deref(), Some("index.php"));
+        assert!(app.front_controller.why.starts_with("the document root is called public; "));
         assert_eq!(app.spec.mode, Mode::Classic);
         assert_eq!(app.spec.request_timeout, Some(Duration::from_secs(60)));
         assert_eq!(plan.listen, ["127.0.0.1:8080".parse().unwrap()]);
@@ -443,12 +462,133 @@ mod tests {
     }
 
     #[test]
+    fn b11_what_is_published_has_to_be_said_and_is_refused_where_it_holds_secrets() {
+        let dir = fixture();
+        let error = |text: &str| plan(dir.path(), text, |_| {}).unwrap_err();
+        let said = error("listen = ':80'\n");
+        assert!(said.starts_with("hayate.toml: it names no application: add [[app]] with root = "), "{said}");
+        let said = error("listen = ':80'\n\n[[app]]\nname = 'a'\n");
+        assert!(said.starts_with("hayate.toml:3: root is missing: "), "{said}");
+        assert!(
+            plan(dir.path(), "listen = ':80'\n", |args| args.root = Some(dir.path().join("site"))).is_ok()
+        );
+        for (keys, key) in [
+            ("root = '/etc'", "root"),
+            ("root = '/'", "root"),
+            ("root = '/root'", "root"),
+            ("root = 'site'\ndocument_root = '/var'", "document_root"),
+            ("root = 'site'\nsendfile_roots = ['/home']", "sendfile_roots"),
+            ("root = 'site'\nsendfile_roots = '/etc/ssl'", "sendfile_roots"),
+        ] {
+            let said = error(&format!("[[app]]\n{keys}\n"));
+            let line = 1 + keys.lines().count();
+            assert!(said.starts_with(&format!("hayate.toml:{line}: {key}: /")), "{said}");
+            assert!(said.ends_with("(document_root, or ROOT on the command line)"), "{said}");
+        }
+        // The file itself, by whatever name the directory is called; what is not served may hold it.
+        fs::write(dir.path().join("hayate.toml"), "").unwrap();
+        std::os::unix::fs::symlink(dir.path(), dir.path().join("site/up")).unwrap();
+        for root in [".", "site/..", "site/up"] {
+            let said = error(&format!("[[app]]\nroot = '{root}'\n"));
+            assert!(said.contains(" holds hayate.toml, ") && said.contains("move that file"), "{said}");
+        }
+        assert!(plan(dir.path(), "[[app]]\nroot = '.'\ndocument_root = 'site'\n", |_| {}).is_ok());
+        fs::write(dir.path().join("site/public/php.ini"), "").unwrap();
+        let said = error("[[app]]\nroot = 'site'\nphp_ini = 'site/public/php.ini'\n");
+        assert!(said.starts_with("hayate.toml:2: root: ") && said.contains("/php.ini"), "{said}");
+        // Without a file as well.
+        let flags =
+            ServeArgs { php: Some("/bin/true".into()), root: Some("/etc".into()), ..ServeArgs::default() };
+        let said = Plan::load(&flags).unwrap_err().to_string();
+        assert!(said.starts_with("/etc is a directory of the system"), "{said}");
+    }
+
+    #[test]
+    fn c16_values_that_make_no_sense_are_refused_with_their_range() {
+        let dir = fixture();
+        let error = |text: &str| plan(dir.path(), text, |_| {}).unwrap_err();
+        for (keys, said) in [
+            ("queue_limit = 0", "queue_limit: 0 is out of range; write 1 to 1000000"),
+            ("queue_limit = 1000001", "queue_limit: 1000001 is out of range; write 1 to 1000000"),
+            ("max_memory = '4K'", "max_memory: 4096 is out of range; write 1M or more, or 0 for none"),
+            ("path = '/a//b'", "path: '/a//b' must begin with a slash"),
+            ("path = '/a/../b'", "path: '/a/../b' must begin with a slash"),
+            ("path = '/a%20b'", "path: '/a%20b' must begin with a slash"),
+            ("index = ['../x.php']", "index: '../x.php' is no file's name"),
+            ("index = ''", "index: '' is no file's name"),
+            ("charset = 'utf 8'", "charset: write the name of an encoding"),
+            ("hosts = ['a.test:80']", "hosts: 'a.test:80' is no host name"),
+        ] {
+            let got = error(&format!("[[app]]\nroot = 'site'\n{keys}\n"));
+            assert!(got.starts_with(&format!("hayate.toml:3: {said}")), "{got}");
+        }
+        assert!(error("listen = []\n").starts_with("hayate.toml:1: listen: write at least one address"));
+        let text = "[[app]]\nroot = 'site'\n";
+        let said = plan(dir.path(), text, |args| args.queue_limit = Some(0)).unwrap_err();
+        assert_eq!(said, "--queue-limit: 0 is out of range; write 1 to 1000000");
+        let spec =
+            plan(dir.path(), "[[app]]\nroot = 'site'\nmax_memory = 0\n", |_| {}).unwrap().apps.remove(0).spec;
+        assert_eq!(spec.max_memory, None);
+    }
+
+    #[test]
+    fn d22_an_index_php_is_a_front_controller_where_something_says_so() {
+        let dir = fixture();
+        let site = dir.path().join("site");
+        let put = |name: &str, text: &str| {
+            fs::create_dir_all(site.join(name).parent().unwrap()).unwrap();
+            fs::write(site.join(name), text).unwrap();
+        };
+        let found = |keys: &str, change: fn(&mut ServeArgs)| {
+            let text = format!("[[app]]\nroot = 'site'\n{keys}\n");
+            plan(dir.path(), &text, change).unwrap().apps.remove(0).front_controller
+        };
+        let index = Some("index.php".to_owned());
+        assert_eq!(found("", |_| {}).script, index);
+        assert_eq!(found("front_controller = ''", |_| {}).script, None);
+        assert_eq!(found("", |args| args.front_controller = Some(String::new())).script, None);
+        fs::rename(site.join("public"), site.join("web")).unwrap();
+        assert!(found("document_root = 'web'", |_| {}).why.starts_with("the document root is called web; "));
+        // An old application in one directory.
+        let none = found("", |_| {});
+        assert_eq!((none.script, &*none.why), (None, "there is no index.php"));
+        put("index.php", "");
+        let none = found("", |_| {});
+        assert_eq!(none.script, None);
+        assert!(
+            none.why.contains("nothing says that index.php")
+                && none.why.contains("--front-controller index.php")
+        );
+        assert_eq!(found("front_controller = 'index.php'", |_| {}).script, index);
+        assert_eq!(found("", |args| args.front_controller = Some("index.php".into())).script, index);
+        assert_eq!(found("worker = 'worker.php'", |_| {}).script, index);
+        put(".htaccess", "RewriteRule ^(.*)$ index.php?url=$1 [L]\n");
+        let none = found("", |_| {});
+        assert!(
+            none.script.is_none()
+                && none.why.starts_with(".htaccess sends what is no file to index.php?url=$1")
+        );
+        put(".htaccess", "RewriteRule . /index.php [L]\n");
+        assert!(found("", |_| {}).why.starts_with(".htaccess sends to index.php what is no file; "));
+        fs::remove_file(site.join(".htaccess")).unwrap();
+        for file in ["wp-load.php", "wp-blog-header.php", "wp-includes/version.php"] {
+            put(file, "");
+        }
+        assert_eq!(found("", |_| {}).script, index);
+        assert!(found("", |_| {}).why.starts_with("this is WordPress; "));
+        let said = plan(dir.path(), "[[app]]\nroot = 'site'\n", |args| {
+            args.front_controller = Some("no.php".into())
+        });
+        assert!(said.unwrap_err().starts_with("--front-controller: cannot use no.php below "));
+    }
+
+    #[test]
     fn a_root_is_for_one_application() {
         let dir = fixture();
         let text = "[[app]]\nname='a'\nroot='site'\n[[app]]\nname='b'\nroot='site'\npath='/b'\n";
         assert_eq!(plan(dir.path(), text, |_| {}).unwrap().apps.len(), 2);
         let said = plan(dir.path(), text, |args| args.root = Some(".".into())).unwrap_err();
-        assert!(said.starts_with("ROOT and --worker are for one application"), "{said}");
+        assert!(said.starts_with("ROOT, --worker and --front-controller are for one application"), "{said}");
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl App {
             path: self.path.clone(),
             place,
             index: self.index.clone(),
-            front_controller: self.front_controller.clone(),
+            front_controller: self.front_controller.script.clone(),
             sendfile_roots: self.sendfile_roots.clone(),
             backend,
             metrics,
@@ -120,7 +120,7 @@ impl App {
         let (script, script_name, path_info) = match site.script(&target) {
             Some(script) => (script.file, text(&script.name), text(&script.path_info)),
             None => {
-                let name = self.front_controller.as_deref().unwrap_or("index.php");
+                let name = self.front_controller.script.as_deref().unwrap_or("index.php");
                 (self.spec.document_root.join(name), self.target(&format!("/{name}")), String::new())
             }
         };

@@ -1,0 +1,243 @@
+//! Looks for what should not lie below a document root: keys, dumps, backups, repositories, and the application's own parts.
+//!
+//! It warns and refuses nothing, for names are only signs. It reads directories, and of keys the first bytes; it is bounded, and meant for
+//! `hayate check` and a thread of its own.
+
+use std::{
+    fmt,
+    fs::{self, File},
+    io::Read,
+    path::{Path, PathBuf},
+    thread,
+};
+
+use crate::plan::App;
+
+/// Levels below the document root, entries in all, and findings that are listed.
+const LEVELS: usize = 4;
+const ENTRIES: usize = 50_000;
+const LISTED: usize = 8;
+
+/// What was found below one document root.
+#[derive(Debug, Default)]
+pub struct Secrets {
+    root: PathBuf,
+    /// Paths below it that visitors can read, and what they are.
+    open: Vec<(PathBuf, &'static str)>,
+    /// Those that Hayate never sends, but another server would.
+    hidden: Vec<(PathBuf, &'static str)>,
+}
+
+/// Looks below the applications' document roots, in a thread of its own, and writes what it finds to the log.
+pub fn warn_of(apps: &[App]) {
+    let roots: Vec<(String, PathBuf)> =
+        apps.iter().map(|app| (app.spec.name.clone(), app.spec.document_root.clone())).collect();
+    let look = move || {
+        for (app, root) in roots {
+            for warning in look(&root).warnings() {
+                tracing::warn!(app, "{warning}");
+            }
+        }
+    };
+    // Without a thread there is no warning, and nothing else is lost.
+    let _ = thread::Builder::new().name("secrets".into()).spawn(look);
+}
+
+/// Looks below a document root.
+pub fn look(root: &Path) -> Secrets {
+    let mut found = Secrets { root: root.to_owned(), ..Secrets::default() };
+    let (mut left, mut directories) = (ENTRIES, vec![(PathBuf::new(), 0)]);
+    while let Some((below, level)) = directories.pop() {
+        let Ok(entries) = fs::read_dir(root.join(&below)) else { continue };
+        for entry in entries.flatten() {
+            if left == 0 {
+                return found;
+            }
+            left -= 1;
+            let (path, name) = (below.join(entry.file_name()), entry.file_name());
+            let Some(name) = name.to_str() else { continue };
+            let Ok(kind) = entry.file_type() else { continue };
+            let what = if kind.is_dir() {
+                directory(name, level)
+            } else {
+                file(name, level).or_else(|| key(name, &entry.path()))
+            };
+            match what {
+                Some(what) if is_hidden(name) => found.hidden.push((path, what)),
+                Some(what) => found.open.push((path, what)),
+                None if kind.is_dir() && level < LEVELS => directories.push((path, level + 1)),
+                None => {}
+            }
+        }
+    }
+    found.open.sort();
+    found.hidden.sort();
+    found
+}
+
+/// What the front never sends, whatever is asked for.
+fn is_hidden(name: &str) -> bool {
+    name.starts_with('.') || name.to_ascii_lowercase().contains(".php")
+}
+
+fn directory(name: &str, level: usize) -> Option<&'static str> {
+    match name {
+        ".git" | ".svn" | ".hg" => Some("a repository"),
+        ".ssh" | ".aws" | ".gnupg" | ".kube" => Some("keys"),
+        "vendor" if level == 0 => Some("the application's libraries"),
+        "node_modules" if level == 0 => Some("libraries"),
+        _ => None,
+    }
+}
+
+fn file(name: &str, level: usize) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    let ends =
+        |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending) && name.len() > ending.len());
+    let is_env =
+        name == ".env" || name.starts_with(".env.") && !ends(&[".example", ".dist", ".sample", ".test"]);
+    let archive = [".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar"];
+    match &*name {
+        _ if is_env => Some("the application's environment"),
+        "hayate.toml" => Some("a configuration"),
+        ".htpasswd" | "auth.json" | ".netrc" | ".pgpass" | ".my.cnf" | ".npmrc" => Some("passwords"),
+        "id_rsa" | "id_dsa" | "id_ecdsa" | "id_ed25519" => Some("a private key"),
+        "docker-compose.yml" | "docker-compose.yaml" | "compose.yml" | "compose.yaml" => {
+            Some("a configuration")
+        }
+        "composer.json" | "composer.lock" if level == 0 => {
+            Some("the application's own, as in a project's directory")
+        }
+        "debug.log" | "error.log" | "error_log" | "laravel.log" => Some("a log"),
+        _ if ends(&[".sql", ".sql.gz", ".sql.bz2", ".sql.xz", ".sql.zst", ".sql.zip", ".dump"]) => {
+            Some("a dump of a database")
+        }
+        _ if ends(&[".sqlite", ".sqlite3", ".sqlite-journal", ".sqlite-wal"]) => Some("a database"),
+        _ if ends(&[".p12", ".pfx", ".jks", ".ppk", ".kdbx"]) => Some("keys"),
+        _ if ends(&["~", ".bak", ".old", ".orig", ".save", ".swp", ".swo"]) => Some("a backup"),
+        _ if (name.starts_with("backup") || name.contains("-backup")) && ends(&archive) => Some("a backup"),
+        _ if name.starts_with("wp-config.php.") || name.starts_with("wp-config.") && ends(&[".txt"]) => {
+            Some("a backup")
+        }
+        _ => None,
+    }
+}
+
+/// Certificates have the same endings as their keys.
+fn key(name: &str, path: &Path) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    if !name.ends_with(".pem") && !name.ends_with(".key") {
+        return None;
+    }
+    let mut start = [0; 4096];
+    let n = File::open(path).and_then(|mut file| file.read(&mut start)).ok()?;
+    start.get(..n)?.windows(11).any(|w| w == b"PRIVATE KEY").then_some("a private key")
+}
+
+impl Secrets {
+    /// Sentences for people: one for what visitors can read, one for the rest.
+    pub fn warnings(&self) -> Vec<String> {
+        let root = self.root.display();
+        let mut out = Vec::new();
+        if !self.open.is_empty() {
+            out.push(format!(
+                "visitors can read what looks like secrets: {}; move it out of {root}, or set document_root to the directory that is \
+                 meant for visitors",
+                List(&self.open)
+            ));
+        }
+        if !self.hidden.is_empty() {
+            out.push(format!(
+                "below {root} lies what looks like secrets: {}; Hayate never sends these, but they do not belong there",
+                List(&self.hidden)
+            ));
+        }
+        out
+    }
+}
+
+struct List<'a>(&'a [(PathBuf, &'static str)]);
+
+impl fmt::Display for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (path, what)) in self.0.iter().take(LISTED).enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            write!(f, "{comma}{} ({what})", path.display())?;
+        }
+        match self.0.len().saturating_sub(LISTED) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_looks_like_a_secret_is_found_and_what_does_not_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let open = [
+            "auth.json",
+            "backup-2026.tar.gz",
+            "composer.json",
+            "db/Site.SQL",
+            "db/site.sql.gz",
+            "id_rsa",
+            "notes.txt~",
+            "old.bak",
+            "tls/server.key",
+            "var/data.sqlite",
+            "vendor/autoload.inc",
+            "wp-config.txt",
+            "wp-content/debug.log",
+        ];
+        let hidden =
+            [".env", ".env.local", ".git/config", ".htpasswd", "wp-config.php.bak", "wp-config.php~"];
+        let fine = [
+            "index.php",
+            ".env.example",
+            ".well-known/x",
+            "logo.zip",
+            "cacert.pem",
+            "sub/composer.json",
+            "sub/vendor/x.js",
+            "mysql.css",
+            "old",
+            "a/b/c/d/e/f.sql",
+        ];
+        for path in open.iter().chain(&hidden).chain(&fine) {
+            put(path, if path.ends_with(".key") { "-----BEGIN PRIVATE KEY-----" } else { "x" });
+        }
+        let found = look(dir.path());
+        let paths = |list: &[(PathBuf, &str)]| {
+            list.iter().map(|(path, _)| path.display().to_string()).collect::<Vec<_>>()
+        };
+        let want = |list: &[&str]| {
+            let mut list: Vec<String> = list
+                .iter()
+                .map(|path| path.replace("vendor/autoload.inc", "vendor").replace(".git/config", ".git"))
+                .collect();
+            list.sort();
+            list
+        };
+        assert_eq!(paths(&found.open), want(&open));
+        assert_eq!(paths(&found.hidden), want(&hidden));
+        let said = found.warnings();
+        assert!(
+            said[0].contains("auth.json (passwords), ") && said[0].ends_with("meant for visitors"),
+            "{said:?}"
+        );
+        assert!(said[0].contains(" and 5 more;") && said[1].contains(".git (a repository)"), "{said:?}");
+        assert!(
+            look(&dir.path().join("sub")).warnings().len() == 1
+                && look(Path::new("/nowhere")).warnings().is_empty()
+        );
+    }
+}
