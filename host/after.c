@@ -129,7 +129,7 @@ void after_handler(const zend_execute_data *caller, void (*step)(const char *nam
 	if (request.answered || calls_again(caller) || !has_answered()) {
 		return;
 	}
-	step("shutdown functions", php_call_shutdown_functions);
+	step("shutdown functions", shutdown_run);
 	step("shutdown functions", php_free_shutdown_functions);
 	step("output", php_output_end_all);
 	step("session", close_session);

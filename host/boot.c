@@ -2,13 +2,13 @@
  * What the boot set that PHP ties to a request: it has to outlive the request in which the boot ran, and be there in
  * each that follows.
  *
- * PHP gives up such state at the end of a request (ini settings, handlers of sessions, shutdown functions) or sets it
+ * PHP gives up such state at the end of a request (ini settings, handlers of sessions; shutdown.c has
+ * shutdown functions) or sets it
  * anew at the beginning (mbstring). What is not such state needs no care: it stays until a rewind puts it back.
  */
 #include "host.h"
 
 #include "ext/session/php_session.h"
-#include "ext/standard/basic_functions.h"
 
 /*
  * Settings. PHP restores every changed one to its original value when a request ends, so the values at the end of the
@@ -145,20 +145,9 @@ void boot_restore_encodings(void)
 	}
 }
 
-/* Shutdown functions: under rewinding each request runs those of the boot before its own, as a script that boots does.
- * Where state is kept they run once, when the worker script ends. */
-
-static HashTable *shutdown_functions;
-
-void boot_lend_shutdown_functions(void)
-{
-	BG(user_shutdown_function_names) = shutdown_functions;
-}
-
 void boot_keep(void)
 {
 	keep_session_handlers();
 	note_encodings();
-	shutdown_functions = BG(user_shutdown_function_names);
-	BG(user_shutdown_function_names) = NULL;
+	shutdown_keep_of_boot();
 }

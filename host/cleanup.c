@@ -9,12 +9,6 @@
 #include "rewind/rewind.h"
 
 #include "php_output.h"
-#include "zend_closures.h"
-#include "zend_fibers.h"
-#include "zend_generators.h"
-#include "zend_interfaces.h"
-#include "zend_observer.h"
-#include "zend_weakrefs.h"
 
 /*
  * Classes whose objects hold memory only (of others, free_obj is called). What they contain has its own place in the
@@ -91,8 +85,44 @@ static bool is_silent(const char *name)
 	return false;
 }
 
+/*
+ * Streams of the boot whose end is seen: what writes through a compressor or a filter has the rest still to write, and
+ * code of the application hears of the end of its own. Files of the boot have nothing of the kind, and are put back.
+ */
+static zend_long *seen_to_end;
+static size_t seen_to_end_count;
+
+static bool is_end_seen(const php_stream *stream)
+{
+	static const char *const labels[] = {"ZLIB", "BZip2", "user-space"};
+	bool writes = strpbrk(stream->mode, "waxc+") != NULL;
+	if (stream->is_persistent || !writes || stream->flags & PHP_STREAM_FLAG_NO_CLOSE) {
+		return false;
+	}
+	for (size_t i = 0; i < sizeof labels / sizeof labels[0]; i++) {
+		if (strcmp(stream->ops->label, labels[i]) == 0) {
+			return true;
+		}
+	}
+	return stream->writefilters.head != NULL && stream->ops == &php_stream_stdio_ops;
+}
+
+static void note_streams(void)
+{
+	zend_resource *resource;
+	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource)
+	{
+		if (resource->type == php_file_le_stream() && is_end_seen(resource->ptr)) {
+			seen_to_end = safe_erealloc(seen_to_end, seen_to_end_count + 1, sizeof *seen_to_end, 0);
+			seen_to_end[seen_to_end_count++] = resource->handle;
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+}
+
 void cleanup_prepare(void)
 {
+	note_streams();
 	harmless_count = 0;
 	for (size_t i = 0; i < sizeof harmless_names / sizeof harmless_names[0]; i++) {
 		const zend_class_entry *ce =
@@ -126,66 +156,38 @@ static bool is_harmless(const zend_class_entry *ce)
 	return false;
 }
 
-static bool made_since(const zend_object *object)
+bool cleanup_reaches_outside(const zend_object *object)
 {
-	return object->handle >= snapshot_marks.objects;
+	return object->handlers->free_obj != zend_object_std_dtor && !is_harmless(object->ce);
 }
 
-/* As zval_call_destructor() in Zend/zend_execute_API.c, for objects that the request made. */
-static int is_last_reference(zval *value)
+static void close_resource(zend_long number)
 {
-	if (Z_TYPE_P(value) == IS_INDIRECT) {
-		value = Z_INDIRECT_P(value);
+	const zval *value = zend_hash_index_find(&EG(regular_list), (zend_ulong)number);
+	if (value != NULL && Z_RES_P(value)->ptr != NULL) {
+		zend_list_close(Z_RES_P(value));
 	}
-	return Z_TYPE_P(value) == IS_OBJECT && Z_REFCOUNT_P(value) == 1 && made_since(Z_OBJ_P(value))
-	           ? ZEND_HASH_APPLY_REMOVE
-	           : ZEND_HASH_APPLY_KEEP;
-}
-
-/* Global variables first, last one first; then all others in the order in which they were made. */
-static void call_destructors(void)
-{
-	uint32_t before;
-	do {
-		before = zend_hash_num_elements(&EG(symbol_table));
-		zend_hash_reverse_apply(&EG(symbol_table), is_last_reference);
-	} while (before != zend_hash_num_elements(&EG(symbol_table)));
-	zend_objects_store *store = &EG(objects_store);
-	EG(flags) |= EG_FLAGS_OBJECT_STORE_NO_REUSE;
-	zend_fiber_switch_block();
-	for (uint32_t i = snapshot_marks.objects; i < store->top; i++) {
-		zend_object *object = store->object_buckets[i];
-		if (!IS_OBJ_VALID(object) || OBJ_FLAGS(object) & IS_OBJ_DESTRUCTOR_CALLED) {
-			continue;
-		}
-		GC_ADD_FLAGS(object, IS_OBJ_DESTRUCTOR_CALLED);
-		if (object->handlers->dtor_obj != zend_objects_destroy_object || object->ce->destructor != NULL) {
-			GC_ADDREF(object);
-			object->handlers->dtor_obj(object);
-			GC_DELREF(object);
-		}
-	}
-	zend_fiber_switch_unblock();
 }
 
 static void close_resources(void)
 {
 	EG(flags) |= EG_FLAGS_IN_RESOURCE_SHUTDOWN;
 	for (zend_long i = EG(regular_list).nNextFreeElement - 1; i >= snapshot_marks.resources; i--) {
-		const zval *value = zend_hash_index_find(&EG(regular_list), (zend_ulong)i);
-		if (value != NULL && Z_RES_P(value)->ptr != NULL) {
-			zend_list_close(Z_RES_P(value));
-		}
+		close_resource(i);
+	}
+	for (size_t i = seen_to_end_count; i-- > 0;) {
+		close_resource(seen_to_end[i]);
 	}
 }
 
 static void free_objects(void)
 {
 	zend_objects_store *store = &EG(objects_store);
-	for (uint32_t i = store->top; i-- > snapshot_marks.objects;) {
+	uint32_t first = snapshot_freed_objects() ? 1 : snapshot_marks.objects;
+	for (uint32_t i = store->top; i-- > first;) {
 		zend_object *object = store->object_buckets[i];
-		if (!IS_OBJ_VALID(object) || OBJ_FLAGS(object) & IS_OBJ_FREE_CALLED ||
-		    object->handlers->free_obj == zend_object_std_dtor || is_harmless(object->ce)) {
+		if (!IS_OBJ_VALID(object) || OBJ_FLAGS(object) & IS_OBJ_FREE_CALLED || !cleanup_reaches_outside(object) ||
+		    snapshot_has(object)) {
 			continue;
 		}
 		GC_ADD_FLAGS(object, IS_OBJ_FREE_CALLED);
@@ -212,6 +214,17 @@ static void shut_loud_modules_down(void)
 	}
 }
 
+void cleanup_leave(void)
+{
+	zend_objects_store_mark_destructed(&EG(objects_store));
+	for (size_t i = 0; i < seen_to_end_count; i++) {
+		const zval *value = zend_hash_index_find(&EG(regular_list), (zend_ulong)seen_to_end[i]);
+		if (value != NULL) {
+			Z_RES_P(value)->type = -1; /* as closed */
+		}
+	}
+}
+
 static void run_step(const char *name, void (*run)(void))
 {
 	zend_try
@@ -229,27 +242,13 @@ static void run_step(const char *name, void (*run)(void))
 
 #define step(run) run_step(#run, run)
 
-void cleanup_destructors(void)
-{
-	zend_try
-	{
-		call_destructors();
-	}
-	zend_catch
-	{
-		/* As PHP does: an error in a destructor ends the destructors, not the request. */
-		zend_objects_store_mark_destructed(&EG(objects_store));
-	}
-	zend_end_try();
-}
-
 const char *cleanup_request(bool unwound)
 {
 	doubtful = NULL;
-	cleanup_destructors();
 	step(shut_loud_modules_down);
 	step(close_resources);
 	step(free_objects);
+	step(sqlite_end_request);
 	step(close_persistent);
 	if (unwound) {
 		/* A fatal error may have come while opcache's lock was held. */

@@ -96,6 +96,7 @@ struct cause {
 /* What a rewind must not take back, and room for what is not to count as written by a request. */
 static struct notes {
 	uint64_t handler_began, handler_ns;
+	uint64_t destructors_began, destructors_ns;
 	uint32_t loaded; /* PHP files that the request included and the snapshot has not */
 	size_t mapping_count;
 	struct mapping mappings[2048]; /* of the snapshot */
@@ -144,6 +145,20 @@ void explain_handler_over(void)
 		         request.field[HY_FIELD_TARGET].at);
 		warmups[warmup_count].us = notes->handler_ns / 1000;
 		warmups[warmup_count++].status = status == 0 ? 200 : status;
+	}
+}
+
+void explain_destructors_begin(void)
+{
+	if (notes != NULL) {
+		notes->destructors_began = hy_now();
+	}
+}
+
+void explain_destructors_over(void)
+{
+	if (notes != NULL) {
+		notes->destructors_ns = hy_now() - notes->destructors_began;
 	}
 }
 
@@ -222,6 +237,31 @@ static void send_snapshot(uint64_t ns)
 	send_line(&line);
 }
 
+/* By class, in the order in which they were made. */
+static void send_destructors(void)
+{
+	uint32_t count;
+	const uint32_t *numbers = destructors_of_boot(&count);
+	for (uint32_t i = 0; i < count; i++) {
+		const zend_class_entry *class = EG(objects_store).object_buckets[numbers[i]]->ce;
+		uint32_t same = 0;
+		bool told = false;
+		for (uint32_t k = 0; k < count; k++) {
+			if (EG(objects_store).object_buckets[numbers[k]]->ce == class) {
+				told |= k < i;
+				same++;
+			}
+		}
+		if (!told) {
+			struct line line = {0};
+			add(&line, "{\"event\":\"destructor\",\"what\":");
+			add_string(&line, ZSTR_VAL(class->name));
+			add(&line, ",\"count\":%u}", same);
+			send_line(&line);
+		}
+	}
+}
+
 void explain_boot_stands(bool snapshot, uint64_t ns)
 {
 	if (explain_file == NULL) {
@@ -251,6 +291,7 @@ void explain_boot_stands(bool snapshot, uint64_t ns)
 		add(&line, "}");
 		send_line(&line);
 	}
+	send_destructors();
 	files_of_snapshot = zend_hash_num_elements(&EG(included_files));
 	if (snapshot && notes != NULL) {
 		send_snapshot(ns);
@@ -371,7 +412,8 @@ void explain_rewound(void)
 	const struct cause *causes = notes->causes;
 	size_t count = find_causes(), written = rewind_counters()->last_cold;
 	struct line line = {0};
-	add(&line, "{\"event\":\"request\",\"us\":%lu,\"loaded\":%u,\"causes\":[", notes->handler_ns / 1000, notes->loaded);
+	add(&line, "{\"event\":\"request\",\"us\":%lu,\"destructors_ns\":%lu,\"loaded\":%u,\"causes\":[",
+	    notes->handler_ns / 1000, notes->destructors_ns, notes->loaded);
 	for (size_t i = 0; i < count; i++) {
 		add(&line, "%s{\"what\":", i == 0 ? "" : ",");
 		add_string(&line, causes[i].what);

@@ -22,6 +22,8 @@ void explain_boot_begins(void);    /* before the worker script runs */
 void explain_boot_over(void);      /* at its first hayate_handle_request() */
 void explain_handler_begins(void); /* of a warm-up request or of a visitor's */
 void explain_handler_over(void);   /* while the answer's status is still known */
+void explain_destructors_begin(void);
+void explain_destructors_over(void);
 /* The boot stands: there is a snapshot, which took so long, or there is to be none. */
 void explain_boot_stands(bool snapshot, uint64_t ns);
 void explain_rewound(void);                /* at the point, after a rewind */

@@ -147,6 +147,29 @@ static void import_superglobals(void)
 	}
 }
 
+/*
+ * A connection of SQLite in the middle of something holds a lock of the process: a fork does not take it along, and the
+ * end of a request gives it back. Where state is kept, a boot of its own for each worker is enough.
+ */
+static void decline_busy_sqlite(bool warmed)
+{
+	const char *left = sqlite_left_open();
+	if (left == NULL || (options.rewind == REWIND_OFF && zygote_is_worker())) {
+		return;
+	}
+	char why[700];
+	if (warmed) {
+		snprintf(why, sizeof why, "a warm-up request %s", left);
+		warmup_failed(why);
+	}
+	snprintf(
+	    why, sizeof why,
+	    "the boot %s, on a lock that does not outlive a request. To avoid it: fetch all rows, call closeCursor() or "
+	    "finalize(), and commit, before hayate_handle_request()",
+	    left);
+	zygote_boot_again(options.rewind == REWIND_OFF ? HY_AGAIN_PRIVATE : HY_AGAIN_CLASSIC, why);
+}
+
 /* What the boot left open that belongs to a request: its output layer, its headers. */
 static void end_boot(void)
 {
@@ -169,6 +192,7 @@ static void end_boot(void)
 		                  "fork would lose. To avoid it: start it in the request that needs it; libraries that "
 		                  "compute in parallel are told not to by OMP_NUM_THREADS=1 in the application's environment");
 	}
+	decline_busy_sqlite(false);
 	const char *unshareable = zygote_is_worker() ? NULL : zygote_unshareable();
 	if (unshareable != NULL) {
 		char why[512];
@@ -183,7 +207,7 @@ static void begin_request(void)
 {
 	in_request = true;
 	if (rewinds()) {
-		boot_lend_shutdown_functions();
+		shutdown_lend();
 	}
 	request_begin();
 	/* As php_request_startup(): what PHP finds wrong with a request is no fault of a line of the worker script. */
@@ -243,9 +267,11 @@ static void end_request(void)
 {
 	explain_handler_over();
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
-	step(php_call_shutdown_functions);
+	step(shutdown_run);
 	if (rewinds()) {
-		cleanup_destructors();
+		explain_destructors_begin();
+		destructors_call();
+		explain_destructors_over();
 	}
 	step(php_output_end_all);
 	step(zend_unset_timeout);
@@ -467,7 +493,11 @@ static bool fork_for_requests(void)
 /* The warm-up requests are over, if there were any. */
 static void end_warmup(void)
 {
+	if (options.rewind != REWIND_OFF) {
+		shutdown_settle();
+	}
 	gc_collect_cycles(); /* what a cycle keeps open is not meant to stay */
+	decline_busy_sqlite(options.warmup_count > 0);
 	const char *left = zygote_unshareable();
 	if (left != NULL && options.warmup_count > 0) {
 		char why[512];
@@ -590,6 +620,13 @@ PHP_FUNCTION(hayate_handle_request)
 			begin_fork();
 		}
 	} else if (options.rewind != REWIND_OFF) {
+		/* It will not be called, and what it alone holds would not outlive a script without this loop. */
+		zval held;
+		ZVAL_COPY_VALUE(&held, ZEND_CALL_ARG(execute_data, 1));
+		ZVAL_UNDEF(ZEND_CALL_ARG(execute_data, 1));
+		zval_ptr_dtor(&held);
+		destructors_leave_functions();
+		step(settle_exception);
 		go_back(false);
 	} else if (worker_after_request() != HY_RETIRED_NOT) {
 		goto leave;
@@ -628,6 +665,9 @@ PHP_FUNCTION(hayate_handle_request)
 	} else {
 		end_request();
 	}
+	if (handle_warming() && options.rewind != REWIND_OFF) {
+		warmup_request_over();
+	}
 	EG(current_execute_data) = frame;
 	if (doubtful != NULL && options.rewind == REWIND_OFF) {
 		log_format("A fatal error ended a step at the end of a request (%s); this worker is replaced.", doubtful);
@@ -637,9 +677,13 @@ PHP_FUNCTION(hayate_handle_request)
 
 leave:
 	leaving = true;
-	/* The script runs on to its end, as one that never served would: with an output layer and its shutdown functions.
-	 */
-	boot_lend_shutdown_functions();
+	/* The script runs on to its end, as one that never served would: with an output layer, and its shutdown functions.
+	 * But under rewinding those have run, and all that the end of a script means, at the end of each request. */
+	if (options.rewind == REWIND_OFF) {
+		shutdown_lend();
+	} else {
+		cleanup_leave();
+	}
 	php_output_activate();
 	sapi_activate();
 	/* It has been shut down with the last request, and does not bear that twice: the script's end does it again. */

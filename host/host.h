@@ -7,10 +7,12 @@
  *   sapi.c      the SAPI module               request.c  request head → PHP
  *   output.c    PHP's output → response       functions.c  PHP functions
  *   user_ini.c  .user.ini                     opcache.c  what opcache needs of a SAPI it does not know
- *   boot.c      what the boot set, for all requests
+ *   boot.c      what the boot set, for all requests  shutdown.c its shutdown functions
  *   ring.c      the shared memory             log.c      records on standard error
  *   rewind/     rewinding a process           snapshot.c what PHP needs for it
  *   cleanup.c   the end of a rewound request  warmup.c   requests before the snapshot
+ *   destructors.c  destructors at that end    sqlite.c   SQLite connections of the boot
+ *   residue.c   what warm-up requests leave to be handed in
  *   after.c     what follows hayate_handle_request() in the loop
  *   visit.c     requests that the host makes by itself  compare.c  what warm-up left behind
  *   errors.c    errors in development (--dev)  isolation.c  what keeps PHP's processes apart
@@ -114,9 +116,15 @@ void boot_keep(void);                     /* at the boot's end, before extension
 void boot_keep_settings(void);            /* after that */
 void boot_make_settings_modified(void);   /* when all that was made to look as in php.ini is over */
 void boot_restore_session_handlers(void); /* after each request shutdown of session */
-void boot_compare_encodings(void);       /* between request startup and shutdown of mbstring: what has to be restored */
-void boot_restore_encodings(void);       /* after each request startup of mbstring */
-void boot_lend_shutdown_functions(void); /* to the request, or script, that ends next */
+void boot_compare_encodings(void); /* between request startup and shutdown of mbstring: what has to be restored */
+void boot_restore_encodings(void); /* after each request startup of mbstring */
+
+/* shutdown.c */
+void shutdown_keep_of_boot(void);     /* at the boot's end */
+void shutdown_run(void);              /* at the end of a request */
+const char *shutdown_ask_again(void); /* the target of a warm-up request without which it is not known who runs what */
+void shutdown_settle(void);           /* when there are no more warm-up requests */
+void shutdown_lend(void);             /* to the request, or script, that ends next */
 
 /* snapshot.c */
 struct snapshot_marks {
@@ -124,7 +132,9 @@ struct snapshot_marks {
 	zend_long resources;
 };
 extern struct snapshot_marks snapshot_marks;
-void snapshot_prepare(void); /* once, before the snapshot or the first fork for a request */
+bool snapshot_has(const zend_object *object); /* it was made by the boot, or by a warm-up request */
+bool snapshot_freed_objects(void);            /* a request has: its own may have lower numbers than the mark */
+void snapshot_prepare(void);                  /* once, before the snapshot or the first fork for a request */
 /* NULL, or what failed. */
 const char *snapshot_take(enum rewind_tracking tracking);
 /* At the point, in the process that will be rewound: whether what snapshot_take() found still holds. */
@@ -139,9 +149,28 @@ const char *randomness_entropy(void); /* memory for the next one; NULL, or what 
 void randomness_seed(void);           /* after each rewind: what must not repeat */
 
 /* cleanup.c */
-void cleanup_prepare(void);                /* with the snapshot */
-void cleanup_destructors(void);            /* of objects that the request made */
+void cleanup_prepare(void);                              /* before the snapshot */
+bool cleanup_reaches_outside(const zend_object *object); /* to free it does more than giving back memory */
 const char *cleanup_request(bool unwound); /* all that the request acquired; NULL, or the step that failed */
+void cleanup_leave(void);                  /* in a rewound worker that leaves: nothing of the boot ends once more */
+
+/* destructors.c */
+void destructors_note(void);                          /* with the snapshot: which objects of the boot have one */
+const uint32_t *destructors_of_boot(uint32_t *count); /* numbers of those objects */
+/* At the end of a request, first: what variables of functions hold whose end a script without a loop would reach. */
+void destructors_leave_functions(void);
+void destructors_call(void); /* of everybody's objects */
+
+/* sqlite.c */
+const char *sqlite_left_open(void); /* what the boot is in the middle of, to follow "the boot "; NULL: of nothing */
+void sqlite_note(void);             /* with the snapshot: whose connections those are that are open */
+void sqlite_end_request(void);      /* of those: what a request has left half-done */
+
+/* residue.c: what warm-up requests leave with objects that have a destructor */
+void residue_of_boot(void);            /* before the first */
+void residue_of_handler(void);         /* when the handler of one has returned */
+const char *residue_after(bool again); /* after the loop: a class; `again`: it is not the first of its target */
+bool residue_is_new(void);             /* after that: there are objects that were not there before */
 
 /* visit.c */
 void visit_parse(const char *text, struct visit *visit);
@@ -156,6 +185,8 @@ void clocks_between_requests(void); /* after the point, and before each fork for
 
 /* warmup.c */
 bool warmup_next(struct hy_exchange *exchange); /* false: no more */
+const char *warmup_target(bool *last);          /* of the present one; whether it is asked for once more */
+void warmup_request_over(void);                 /* its handler, that is */
 void warmup_over(void);
 void warmup_failed(const char *why) __attribute__((noreturn));  /* has the application booted again without */
 void warmup_differs(const char *why) __attribute__((noreturn)); /* the same, since answers show what it left behind */

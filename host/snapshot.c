@@ -2,8 +2,8 @@
  * PHP's part of a snapshot (rewind/ does the memory): making the booted application fit for being put back again and
  * again. What must differ after each rewind is randomness.c's.
  *
- * Promised: no object or resource of the boot is destroyed by a request; pages of ZendMM that were free hold nothing
- * that has to be put back.
+ * Promised: objects of the boot are told from those of a request, and no request destroys one that holds more than
+ * memory; pages of ZendMM that were free hold nothing that has to be put back.
  */
 #include "host.h"
 #include "explain.h"
@@ -13,6 +13,7 @@
 #include "zend_alloc_sizes.h"
 #include "zend_gc.h"
 #include "zend_objects_API.h"
+#include "zend_weakrefs.h"
 
 #define PAGE 4096ul
 #define CHUNK (2ul << 20)
@@ -201,22 +202,47 @@ static void forget_free_blocks(void)
 	}
 }
 
-/* One more reference to everything that lives, and numbers from here on for what is to come. */
-static void pin(void)
+/*
+ * The objects of the boot that live. PHP takes one out when it frees it: they are entered among its weak references,
+ * and no other note of theirs says, when a request has freed one and made another at the same place with the same
+ * number, whose that is.
+ */
+static HashTable objects;
+static uint32_t object_count;
+
+bool snapshot_has(const zend_object *object)
+{
+	return object->handle < snapshot_marks.objects &&
+	       zend_hash_index_exists(&objects, zend_object_to_weakref_key(object));
+}
+
+bool snapshot_freed_objects(void)
+{
+	return zend_hash_num_elements(&objects) != object_count;
+}
+
+/*
+ * A request may destroy what the boot made: destructors, weak references and `finally` see it as under php-fpm, and the
+ * memory comes back. Only objects that hold something outside the memory (connections, archives) stay: with one more
+ * reference. Resources need none, since what they open is put back when it was closed.
+ */
+static void note_objects(void)
 {
 	zend_objects_store *store = &EG(objects_store);
+	zend_hash_init(&objects, store->top, NULL, NULL, 0);
 	for (uint32_t i = 1; i < store->top; i++) {
 		zend_object *object = store->object_buckets[i];
-		if (IS_OBJ_VALID(object)) {
+		if (!IS_OBJ_VALID(object)) {
+			continue;
+		}
+		if (cleanup_reaches_outside(object)) {
 			GC_ADDREF(object);
 		}
+		zval nothing;
+		ZVAL_NULL(&nothing);
+		zend_weakrefs_hash_add(&objects, object, &nothing);
 	}
-	zend_resource *resource;
-	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource)
-	{
-		GC_ADDREF(resource);
-	}
-	ZEND_HASH_FOREACH_END();
+	object_count = zend_hash_num_elements(&objects);
 	/* -1: no free number below the top (ZEND_OBJECTS_STORE's FREE_LIST_END) */
 	store->free_list_head = -1;
 	if (store->top * 2 > store->size) {
@@ -237,8 +263,10 @@ void snapshot_prepare(void)
 	 * at all pages. */
 	get_timezone_info();
 	gc_collect_cycles();
-	pin();
 	cleanup_prepare();
+	note_objects();
+	destructors_note();
+	sqlite_note();
 	randomness_prepare();
 }
 

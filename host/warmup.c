@@ -18,7 +18,14 @@
 /* What takes longer than this waits for something that will not come before there are visitors. */
 #define SECONDS 30
 
+/* So often a target is asked for, at most, to see whether what its requests leave grows, or was there to stay. */
+#define MOST_TIMES 4
+
 static size_t next;
+/* The present request; NULL before the first. */
+static const struct visit *visiting;
+/* What is asked for once more: by shutdown.c, or to look at what it leaves. */
+static bool asking_again;
 /* How many classes there were at the end of the boot. */
 static uint32_t booted_classes;
 
@@ -103,16 +110,103 @@ void warmup_over(void)
 	signal(SIGALRM, SIG_DFL);
 }
 
+const char *warmup_target(bool *last)
+{
+	*last = asking_again;
+	return visiting->target;
+}
+
+/* One target: how often it has been asked for, and whether the last request of it has left something (residue.c). */
+static struct asked {
+	const struct visit *visit;
+	unsigned times;
+	bool unsure;
+} * asked;
+static size_t asked_count;
+
+static struct asked *asked_for(const struct visit *visit)
+{
+	for (size_t i = 0; i < asked_count; i++) {
+		if (strcmp(asked[i].visit->target, visit->target) == 0) {
+			return &asked[i];
+		}
+	}
+	asked = safe_erealloc(asked, asked_count + 1, sizeof *asked, 0);
+	asked[asked_count] = (struct asked){.visit = visit};
+	return &asked[asked_count++];
+}
+
+static const struct visit *unsure_visit(void)
+{
+	for (size_t i = 0; i < asked_count; i++) {
+		if (asked[i].unsure) {
+			return asked[i].visit;
+		}
+	}
+	return NULL;
+}
+
+void warmup_request_over(void)
+{
+	residue_of_handler();
+}
+
+/* What the request that is over, and the loop after it, have left to be handed in. */
+static void look_at_residue(void)
+{
+	if (visiting == NULL) {
+		residue_of_boot();
+		return; /* there was none yet */
+	}
+	struct asked *one = asked_for(visiting);
+	one->times++;
+	const char *left = residue_after(one->times > 1);
+	one->unsure = left != NULL || residue_is_new();
+	if (left != NULL && one->times >= MOST_TIMES) {
+		char why[512];
+		snprintf(
+		    why, sizeof why,
+		    "each warm-up request of %s leaves something with an object of class %s, whose destructor would hand it "
+		    "in at the end of every request. To avoid it: reset such services after a warm-up request",
+		    visiting->target, left);
+		warmup_failed(why);
+	}
+	one->unsure &= one->times < MOST_TIMES;
+}
+
+static const struct visit *find_visit(const char *target)
+{
+	for (size_t i = 0; target != NULL && i < options.warmup_count; i++) {
+		if (strcmp(options.warmup[i].target, target) == 0) {
+			return &options.warmup[i];
+		}
+	}
+	return NULL;
+}
+
 bool warmup_next(struct hy_exchange *exchange)
 {
-	if (next >= options.warmup_count) {
+	bool rewinds = options.rewind != REWIND_OFF && options.warmup_count > 0;
+	if (rewinds) {
+		look_at_residue();
+	}
+	const struct visit *visit = NULL;
+	if (next < options.warmup_count) {
+		visit = &options.warmup[next++];
+	} else if (rewinds) {
+		asking_again = true;
+		visit = find_visit(shutdown_ask_again());
+		visit = visit != NULL ? visit : unsure_visit();
+	}
+	if (visit == NULL) {
 		return false;
 	}
-	if (next == 0) {
+	if (visiting == NULL) {
 		signal(SIGALRM, too_long);
 		alarm(SECONDS);
 	}
-	if (!visit_begin(&options.warmup[next++], "warm-up", exchange)) {
+	visiting = visit;
+	if (!visit_begin(visit, "warm-up", exchange)) {
 		warmup_failed("a warm-up request does not fit the shared memory");
 	}
 	return true;

@@ -50,6 +50,11 @@ def test_alone(kind: str, alone: Player, reference: Reference) -> None:
         assert after.pid == before.pid, "the worker was replaced\n" + alone.server.log_tail()
 
 
-def test_the_boot_is_never_destroyed(alone: Player) -> None:
-    """After all kinds: an object of the boot has a destructor, which must not have run in any worker."""
-    assert not (alone.scratch / "permanent").exists()
+def test_the_boots_destructor_runs_once_for_each_request(alone: Player) -> None:
+    """After all kinds: what some of them destroyed by themselves is there again, and ends with each request."""
+    record = alone.scratch / "permanent"
+    alone.play("plain")
+    before = record.read_text().count("\n")
+    for _ in range(3):
+        alone.play("plain")
+    assert record.read_text().count("\n") - before == 3

@@ -78,6 +78,13 @@ pub enum Event {
         /// The answer's status.
         status: u16,
     },
+    /// Objects of the boot or of warm-up requests whose destructor runs at the end of each request.
+    Destructor {
+        /// Their class.
+        what: String,
+        /// How many.
+        count: u64,
+    },
     /// The snapshot was taken.
     Snapshot {
         /// `file:line` of the call to `hayate_handle_request()`.
@@ -94,6 +101,9 @@ pub enum Event {
     Request {
         /// The handler's time.
         us: u64,
+        /// In ns: destructors at its end, of its own objects and of the boot's.
+        #[serde(default)]
+        destructors_ns: u64,
         /// PHP files that it included and that the snapshot does not have.
         #[serde(default)]
         loaded: u64,
@@ -298,6 +308,7 @@ async fn sample(generation: &Generation, socket: &Path, address: &Address, path:
         cold_pages: cost(|totals| totals.cold_pages),
         hot_pages,
         php_us: None,
+        destructors_ns: 0,
         loaded: 0,
         causes: Vec::new(),
         retired: None,

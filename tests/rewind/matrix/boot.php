@@ -50,7 +50,7 @@ class Node
     }
 }
 
-/** An object of the boot: its destructor must never run before the worker's end. */
+/** An object of the boot: its destructor runs at the end of each request, as if that had booted by itself. */
 final class Permanent
 {
     public function __construct(private string $file)
@@ -59,10 +59,7 @@ final class Permanent
 
     public function __destruct()
     {
-        /* php-fpm boots for each request, and ends it with each request. */
-        if (PHP_SAPI !== 'fpm-fcgi') {
-            file_put_contents($this->file, 'p ' . getmypid() . "\n", FILE_APPEND);
-        }
+        file_put_contents($this->file, 'p ' . getmypid() . "\n", FILE_APPEND);
     }
 }
 

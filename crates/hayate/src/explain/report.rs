@@ -48,6 +48,8 @@ pub struct Report {
     snapshot: Option<Snapshot>,
     /// What boot-time code did and all requests see.
     frozen: Vec<Event>,
+    /// Whose destructors run at the end of each request, although the boot made them.
+    destructors: Vec<Event>,
     /// How the warm-up went.
     warmed: Vec<Event>,
     samples: Vec<Sample>,
@@ -80,6 +82,8 @@ pub struct Sample {
     pub hot_pages: u32,
     /// The handler's time.
     pub php_us: Option<u64>,
+    /// Destructors at the end of the request: of its own objects and of the boot's.
+    pub destructors_ns: u64,
     /// PHP files that each request includes, as no warm-up request has.
     pub loaded: u64,
     /// Where the first of them wrote, largest first.
@@ -120,7 +124,7 @@ impl Report {
         told: Vec<Event>,
     ) -> Report {
         let (mut snapshot, mut frozen, mut warmed, mut requests) = (None, Vec::new(), Vec::new(), Vec::new());
-        let (mut tracking_why, mut booted) = (String::new(), None);
+        let (mut tracking_why, mut booted, mut destructors) = (String::new(), None, Vec::new());
         for event in told {
             match event {
                 Event::Snapshot { at, us, tracking_why: why, regions } => {
@@ -131,13 +135,15 @@ impl Report {
                 }
                 Event::Frozen { .. } => frozen.push(event),
                 Event::Warmup { .. } => warmed.push(event),
-                Event::Request { us, loaded, retired, causes } => {
-                    requests.push((us, loaded, retired, causes))
+                Event::Destructor { .. } => destructors.push(event),
+                Event::Request { us, destructors_ns, loaded, retired, causes } => {
+                    requests.push((us, loaded, retired, causes, destructors_ns))
                 }
                 Event::Boot { us, files } => {
                     // Each worker that boots by itself says all this; it is said once.
                     (snapshot, booted) = (None, Some((us, files)));
                     frozen.clear();
+                    destructors.clear();
                     warmed.clear();
                 }
                 Event::Unknown => {}
@@ -148,13 +154,16 @@ impl Report {
         for (sample, requests) in samples.iter_mut().zip(requests.chunks(repetitions)) {
             sample.retired = requests
                 .iter()
-                .find_map(|(_, _, retired, _)| Doubt::of((*retired)?))
+                .find_map(|(_, _, retired, ..)| Doubt::of((*retired)?))
                 .map(|doubt| doubt.label);
-            sample.causes = requests.first().map(|(.., causes)| causes.clone()).unwrap_or_default();
+            sample.causes = requests.first().map(|(_, _, _, causes, _)| causes.clone()).unwrap_or_default();
             sample.loaded = requests.last().map_or(0, |(_, loaded, ..)| *loaded);
             let mut times: Vec<u64> = requests.iter().map(|(us, ..)| *us).collect();
             times.sort_unstable();
             sample.php_us = times.get(times.len() / 2).copied();
+            let mut ends: Vec<u64> = requests.iter().map(|(.., ns)| *ns).collect();
+            ends.sort_unstable();
+            sample.destructors_ns = ends.get(ends.len() / 2).copied().unwrap_or_default();
         }
         let spec = &app.spec;
         let rewind = status.rewind.as_ref();
@@ -185,6 +194,7 @@ impl Report {
             warmup: app.warmup.clone(),
             snapshot,
             frozen,
+            destructors,
             warmed,
             samples,
             advice: Vec::new(),
@@ -358,21 +368,32 @@ impl fmt::Display for Report {
         if !variables.is_empty() {
             writeln!(f, "              environment: {}", variables.join(", "))?;
         }
+        let ends: Vec<String> = (self.destructors.iter())
+            .filter_map(|event| match event {
+                Event::Destructor { what, count: 1 } => Some(what.clone()),
+                Event::Destructor { what, count } => Some(format!("{what} × {count}")),
+                _ => None,
+            })
+            .collect();
+        if !ends.is_empty() {
+            writeln!(f, "  destructors of the boot, at the end of each request: {}", ends.join(", "))?;
+        }
         writeln!(f, "  samples     medians of {}, each path with a new worker", super::REPETITIONS)?;
         writeln!(
             f,
-            "              {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6}  path",
-            "status", "bytes", "µs", "PHP µs", "clean µs", "scan µs", "copy µs", "pages"
+            "              {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6}  path",
+            "status", "bytes", "µs", "PHP µs", "ends µs", "clean µs", "scan µs", "copy µs", "pages"
         )?;
         for sample in &self.samples {
             let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
             writeln!(
                 f,
-                "              {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6}  {}",
+                "              {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6}  {}",
                 sample.status,
                 sample.bytes,
                 sample.us,
                 sample.php_us.map(|us| us.to_string()).unwrap_or_default(),
+                us(sample.destructors_ns),
                 us(sample.clean_ns),
                 us(sample.scan_ns),
                 us(sample.copy_ns),

@@ -1,0 +1,283 @@
+/*
+ * Shutdown functions that outlive the request in which they were registered. Under rewinding each request runs those
+ * of the boot before its own, as a script that boots does. Where state is kept they run once, when the worker script
+ * ends.
+ *
+ * A library may register its function once in a process, behind a flag: in a warm-up request. Then requests would never
+ * have it, since they meet the flag set. So the functions of warm-up requests are remembered. One that a second request
+ * of the same target did not register again was registered once, for good: requests run it, too. One that it did
+ * register again is registered by each request. For that to be known, a target whose request registered a function is
+ * asked for at least twice. A request that registers such a function itself after all does not run it twice.
+ *
+ * A warm-up request ends with its own functions, with those found to be registered once, and with those of the boot
+ * that are bound to something: they hand in what the request has left with them. Not with names of functions and static
+ * methods of the boot: those are the handlers of fatal errors, of which some disarm themselves when they have run.
+ */
+#include "host.h"
+
+#include "ext/standard/basic_functions.h"
+
+typedef php_shutdown_function_entry function;
+
+static HashTable *of_boot;
+/* Those of the boot and of warm-up requests, once the boot stands; they own nothing. */
+static HashTable *lent;
+static uint32_t lent_of_boot, lent_count;
+
+struct remembered {
+	function function;
+	const char *target; /* of the request that registered it; one of options.warmup */
+	bool again;         /* that target has been asked for once more */
+	bool repeated;      /* and it was registered once more; what `function` held is given up */
+	const void *code;
+};
+static struct remembered *remembered;
+static size_t remembered_count;
+
+/* What a function is, whatever it is bound to. NULL: called through __call(), and not to be told from others. */
+static const void *code_of(const function *f)
+{
+	const zend_function *handler = f->fci_cache.function_handler;
+	return handler == NULL                       ? NULL
+	       : handler->type == ZEND_USER_FUNCTION ? (const void *)handler->op_array.opcodes
+	                                             : (const void *)handler;
+}
+
+static bool is_bound(const function *f)
+{
+	return Z_TYPE(f->fci.function_name) == IS_OBJECT || f->fci_cache.object != NULL;
+}
+
+/* As fci_addref() and user_shutdown_function_dtor() in ext/standard/basic_functions.c. */
+static void hold(function *f)
+{
+	Z_TRY_ADDREF(f->fci.function_name);
+	if (f->fci_cache.object != NULL) {
+		GC_ADDREF(f->fci_cache.object);
+	}
+	zval *given = f->fci.params;
+	f->fci.params = f->fci.param_count == 0 ? NULL : safe_emalloc(f->fci.param_count, sizeof(zval), 0);
+	for (uint32_t i = 0; i < f->fci.param_count; i++) {
+		ZVAL_COPY(&f->fci.params[i], &given[i]);
+	}
+}
+
+static void give_up(function *f)
+{
+	zend_fcall_info_args_clear(&f->fci, true);
+	zval_ptr_dtor(&f->fci.function_name);
+	if (f->fci_cache.object != NULL) {
+		OBJ_RELEASE(f->fci_cache.object);
+	}
+}
+
+/* A list of entries that belong to others. */
+static HashTable *new_list(void)
+{
+	HashTable *list;
+	ALLOC_HASHTABLE(list);
+	zend_hash_init(list, 8, NULL, NULL, 0);
+	return list;
+}
+
+static void append(HashTable *to, function *f)
+{
+	zend_hash_next_index_insert_mem(to, f, sizeof *f);
+}
+
+void shutdown_keep_of_boot(void)
+{
+	of_boot = BG(user_shutdown_function_names);
+	BG(user_shutdown_function_names) = NULL;
+}
+
+static bool is_registered_once(const struct remembered *one)
+{
+	return one->again && !one->repeated;
+}
+
+/* The one of the target's that `f` is once more; NULL: none. */
+static struct remembered *find_remembered(const char *target, const function *f, const bool *taken)
+{
+	struct remembered *found = NULL;
+	for (size_t i = 0; i < remembered_count; i++) {
+		struct remembered *one = &remembered[i];
+		if (taken[i] || one->code != code_of(f) || strcmp(one->target, target) != 0) {
+			continue;
+		}
+		found = one;
+		if (!one->repeated && one->function.fci_cache.object == f->fci_cache.object) {
+			break; /* of the very same object; else the last one */
+		}
+	}
+	return found;
+}
+
+static void remember(HashTable *own, const char *target, bool last)
+{
+	size_t before = remembered_count;
+	bool *taken = ecalloc(before + 1, sizeof *taken);
+	function *f;
+	ZEND_HASH_FOREACH_PTR(own, f)
+	{
+		if (code_of(f) == NULL) {
+			continue;
+		}
+		struct remembered *same = find_remembered(target, f, taken);
+		if (same != NULL && (size_t)(same - remembered) < before) {
+			taken[same - remembered] = true;
+			if (!same->repeated) {
+				same->repeated = true;
+				give_up(&same->function);
+			}
+		} else if (!last) {
+			remembered = safe_erealloc(remembered, remembered_count + 1, sizeof *remembered, 0);
+			remembered[remembered_count] = (struct remembered){.function = *f, .target = target, .code = code_of(f)};
+			hold(&remembered[remembered_count++].function);
+			taken = safe_erealloc(taken, remembered_count + 1, sizeof *taken, 0);
+			taken[remembered_count - 1] = true;
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+	for (size_t i = 0; i < before; i++) {
+		remembered[i].again |= strcmp(remembered[i].target, target) == 0;
+	}
+	efree(taken);
+}
+
+static void run_for_warmup(void)
+{
+	HashTable *own = BG(user_shutdown_function_names), *all = new_list();
+	bool last;
+	const char *target = warmup_target(&last);
+	if (own != NULL) {
+		remember(own, target, last);
+	} else {
+		for (size_t i = 0; i < remembered_count; i++) {
+			remembered[i].again |= strcmp(remembered[i].target, target) == 0;
+		}
+	}
+	function *f;
+	if (of_boot != NULL) {
+		ZEND_HASH_FOREACH_PTR(of_boot, f)
+		{
+			if (is_bound(f)) {
+				append(all, f);
+			}
+		}
+		ZEND_HASH_FOREACH_END();
+	}
+	for (size_t i = 0; i < remembered_count; i++) {
+		if (is_registered_once(&remembered[i])) {
+			append(all, &remembered[i].function);
+		}
+	}
+	if (own != NULL) {
+		ZEND_HASH_FOREACH_PTR(own, f)
+		{
+			append(all, f);
+		}
+		ZEND_HASH_FOREACH_END();
+	}
+	BG(user_shutdown_function_names) = all;
+	php_call_shutdown_functions();
+	/* The list's destructor frees what belongs to the request. */
+	BG(user_shutdown_function_names) = own;
+}
+
+/* A function of a warm-up request's is not run twice because this request has registered it, too. */
+static void leave_out_registered_again(HashTable *all)
+{
+	zend_ulong number;
+	function *f;
+	ZEND_HASH_FOREACH_NUM_KEY_PTR(all, number, f)
+	{
+		for (uint32_t i = lent_of_boot; number >= lent_count && i < lent_count; i++) {
+			const function *once = zend_hash_index_find_ptr(all, i);
+			if (once != NULL && code_of(once) == code_of(f)) {
+				zend_hash_index_del(all, i);
+				break;
+			}
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+}
+
+void shutdown_run(void)
+{
+	if (options.rewind != REWIND_OFF && handle_warming()) {
+		run_for_warmup();
+		return;
+	}
+	if (lent != NULL && BG(user_shutdown_function_names) == lent && lent_of_boot < lent_count) {
+		leave_out_registered_again(lent);
+	}
+	php_call_shutdown_functions();
+}
+
+const char *shutdown_ask_again(void)
+{
+	for (size_t i = 0; i < remembered_count; i++) {
+		if (!remembered[i].again) {
+			return remembered[i].target;
+		}
+	}
+	return NULL;
+}
+
+/* Since the last request: one of an application that was booted anew takes the place of the one before. */
+static void take_registered_between(HashTable *between)
+{
+	function *f;
+	ZEND_HASH_FOREACH_PTR(between, f)
+	{
+		zend_ulong number;
+		function *old;
+		bool replaced = false;
+		ZEND_HASH_FOREACH_NUM_KEY_PTR(lent, number, old)
+		{
+			if (!replaced && code_of(f) != NULL && code_of(old) == code_of(f)) {
+				zend_hash_index_update_mem(lent, number, f, sizeof *f);
+				if (number < lent_of_boot) {
+					zend_hash_index_del(of_boot, number); /* with what it holds */
+				}
+				replaced = true;
+			}
+		}
+		ZEND_HASH_FOREACH_END();
+		if (!replaced) {
+			append(lent, f);
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+}
+
+void shutdown_settle(void)
+{
+	lent = new_list();
+	function *f;
+	if (of_boot != NULL) {
+		ZEND_HASH_FOREACH_PTR(of_boot, f)
+		{
+			append(lent, f);
+		}
+		ZEND_HASH_FOREACH_END();
+	}
+	lent_of_boot = zend_hash_num_elements(lent);
+	for (size_t i = 0; i < remembered_count; i++) {
+		if (is_registered_once(&remembered[i])) {
+			append(lent, &remembered[i].function);
+		} else if (!remembered[i].repeated) {
+			give_up(&remembered[i].function);
+		}
+	}
+	if (BG(user_shutdown_function_names) != NULL) {
+		take_registered_between(BG(user_shutdown_function_names));
+	}
+	lent_count = zend_hash_num_elements(lent);
+}
+
+void shutdown_lend(void)
+{
+	BG(user_shutdown_function_names) = lent != NULL ? lent : of_boot;
+}

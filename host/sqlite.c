@@ -1,0 +1,168 @@
+/*
+ * SQLite connections of the boot. SQLite is a library and files: what it knows is put back with the memory, but locks
+ * on the files, and what a statement that was not read to its end has written, are outside.
+ *
+ * So a request ends for them as it does where it had opened them: statements that it left half-read are ended, which
+ * commits what they wrote, and a transaction that it left open is rolled back. And a boot that leaves a connection in
+ * the middle of something is not rewound: each request would trust in a lock that no process holds any more.
+ *
+ * Connections are noted as they are opened, by whatever library: the host has its own sqlite3_open() and its kin, which
+ * call SQLite's (the executable's symbols come first).
+ */
+#include "host.h"
+
+#include <dlfcn.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+typedef struct sqlite3 sqlite3;
+typedef struct sqlite3_stmt sqlite3_stmt;
+
+EXPORT int sqlite3_open(const char *path, sqlite3 **to);
+EXPORT int sqlite3_open_v2(const char *path, sqlite3 **to, int flags, const char *vfs);
+EXPORT int sqlite3_close(sqlite3 *connection);
+EXPORT int sqlite3_close_v2(sqlite3 *connection);
+
+/* SQLite's own, looked up when the first connection is opened. */
+static struct {
+	int (*open)(const char *, sqlite3 **);
+	int (*open_v2)(const char *, sqlite3 **, int, const char *);
+	int (*close)(sqlite3 *);
+	int (*close_v2)(sqlite3 *);
+	sqlite3_stmt *(*next_stmt)(sqlite3 *, sqlite3_stmt *);
+	int (*stmt_busy)(sqlite3_stmt *);
+	int (*reset)(sqlite3_stmt *);
+	int (*get_autocommit)(sqlite3 *);
+	const char *(*db_filename)(sqlite3 *, const char *);
+	int (*exec)(sqlite3 *, const char *, int (*)(void *, int, char **, char **), void *, char **);
+} library;
+
+/* Those that are open. */
+static sqlite3 **connections;
+static size_t connection_count, of_boot;
+
+static bool find(void)
+{
+	if (library.exec != NULL) {
+		return true;
+	}
+	void *found = dlopen("libsqlite3.so.0", RTLD_NOW | RTLD_NOLOAD);
+	if (found == NULL) {
+		return false;
+	}
+	*(void **)&library.open = dlsym(found, "sqlite3_open");
+	*(void **)&library.open_v2 = dlsym(found, "sqlite3_open_v2");
+	*(void **)&library.close = dlsym(found, "sqlite3_close");
+	*(void **)&library.close_v2 = dlsym(found, "sqlite3_close_v2");
+	*(void **)&library.next_stmt = dlsym(found, "sqlite3_next_stmt");
+	*(void **)&library.stmt_busy = dlsym(found, "sqlite3_stmt_busy");
+	*(void **)&library.reset = dlsym(found, "sqlite3_reset");
+	*(void **)&library.get_autocommit = dlsym(found, "sqlite3_get_autocommit");
+	*(void **)&library.db_filename = dlsym(found, "sqlite3_db_filename");
+	*(void **)&library.exec = dlsym(found, "sqlite3_exec");
+	return library.exec != NULL;
+}
+
+static int opened(int result, sqlite3 **to)
+{
+	/* SQLite gives a connection, to be closed, with most errors as well. */
+	if (to != NULL && *to != NULL) {
+		sqlite3 **more = realloc(connections, (connection_count + 1) * sizeof(sqlite3 *));
+		if (more != NULL) {
+			connections = more;
+			connections[connection_count++] = *to;
+		}
+	}
+	return result;
+}
+
+static void closing(const sqlite3 *connection)
+{
+	for (size_t i = 0; i < connection_count; i++) {
+		if (connections[i] == connection) {
+			of_boot -= i < of_boot;
+			connection_count--;
+			memmove(&connections[i], &connections[i + 1], (connection_count - i) * sizeof(sqlite3 *));
+			return;
+		}
+	}
+}
+
+int sqlite3_open(const char *path, sqlite3 **to)
+{
+	return find() ? opened(library.open(path, to), to) : 1; /* SQLITE_ERROR */
+}
+
+int sqlite3_open_v2(const char *path, sqlite3 **to, int flags, const char *vfs)
+{
+	return find() ? opened(library.open_v2(path, to, flags, vfs), to) : 1;
+}
+
+int sqlite3_close(sqlite3 *connection)
+{
+	int result = find() ? library.close(connection) : 1;
+	if (result == 0) {
+		closing(connection); /* else it is busy, and open */
+	}
+	return result;
+}
+
+int sqlite3_close_v2(sqlite3 *connection)
+{
+	closing(connection);
+	return find() ? library.close_v2(connection) : 1;
+}
+
+static int is_exclusive(void *to, int columns, char **values, char **names)
+{
+	*(bool *)to = columns > 0 && values[0] != NULL && strcmp(values[0], "exclusive") == 0;
+	return 0;
+}
+
+const char *sqlite_left_open(void)
+{
+	static char why[512];
+	for (size_t i = 0; i < connection_count; i++) {
+		sqlite3 *connection = connections[i];
+		const char *path = library.db_filename(connection, "main");
+		if (path == NULL || path[0] == '\0') {
+			continue; /* in memory: it has no locks */
+		}
+		bool exclusive = false;
+		library.exec(connection, "PRAGMA main.locking_mode", is_exclusive, &exclusive, NULL);
+		bool busy = false;
+		for (sqlite3_stmt *one = NULL; (one = library.next_stmt(connection, one)) != NULL;) {
+			busy |= library.stmt_busy(one) != 0;
+		}
+		const char *what = !library.get_autocommit(connection) ? "a transaction open in"
+		                   : busy                              ? "a statement half-read in"
+		                   : exclusive                         ? "an exclusive lock on"
+		                                                       : NULL;
+		if (what != NULL) {
+			snprintf(why, sizeof why, "left %s the SQLite database %s", what, path);
+			return why;
+		}
+	}
+	return NULL;
+}
+
+void sqlite_note(void)
+{
+	of_boot = connection_count;
+}
+
+void sqlite_end_request(void)
+{
+	for (size_t i = of_boot; i-- > 0;) {
+		sqlite3 *connection = connections[i];
+		/* The newest first, as PHP frees objects. */
+		for (sqlite3_stmt *one = NULL; (one = library.next_stmt(connection, one)) != NULL;) {
+			if (library.stmt_busy(one)) {
+				library.reset(one);
+			}
+		}
+		if (!library.get_autocommit(connection)) {
+			library.exec(connection, "ROLLBACK", NULL, NULL, NULL);
+		}
+	}
+}

@@ -1,0 +1,132 @@
+"""A request ends as if it had booted by itself: whatever the boot has left for the end of a script happens in each.
+
+Destructors of the boot's objects in PHP's order, `finally` of what is suspended, shutdown functions, buffers, and what
+happens when a request destroys any of it before. php-fpm, which boots for each request, says what is right.
+"""
+
+from __future__ import annotations
+
+import gzip
+import pathlib
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import requests
+
+from lib.process import temporary_directory
+from lib.servers import Hayate, NginxFpm, Server
+
+SITE = pathlib.Path(__file__).parent / "endings"
+INI = {"display_errors": "1", "html_errors": "0", "log_errors": "0", "zlib.output_compression": "0"}
+KINDS = re.findall(r"case '([a-z ]+)':", (SITE / "worker.php").read_text())
+VISITORS = 4
+
+
+def seen(do: str, body: str) -> str:
+    """Without what is not the same where there is no loop: an exception ends the functions on its way, then is shown."""
+    return re.sub(r"(?m)^#\d+ .*\n", "", body.replace("[local]", "") if do in ("exception", "error") else body)
+
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What a visitor got, and what its request handed in."""
+
+    status: int
+    body: str
+    handed_in: str
+
+
+class Site:
+    """A server of the worker script, and what the requests have left in its directory."""
+
+    def __init__(self, server: Server, out: pathlib.Path) -> None:
+        self.server = server
+        self.out = out
+
+    def visit(self, do: str, n: int = 0, *, expected: Ending | None = None) -> Ending:
+        """A client has its answer before streams are closed: waits for what is expected, or else for silence."""
+        record = self.out / "handed-in"
+        before = record.stat().st_size if record.exists() else 0
+        response = requests.get(self.server.url + "/", params={"do": do, "n": f"visitor {n}"}, timeout=30)
+        deadline, last = time.monotonic() + (0.3 if expected is None else 10), None
+        while time.monotonic() < deadline:
+            ending = Ending(response.status_code, seen(do, response.text), record.read_text()[before:])
+            if ending == expected:
+                break
+            if expected is None and ending != last:
+                deadline, last = time.monotonic() + 0.3, ending
+            time.sleep(0.01)
+        return ending
+
+    def files(self) -> dict[str, str]:
+        return {
+            "lines.gz": gzip.decompress((self.out / "lines.gz").read_bytes()).decode(),
+            **{name: (self.out / name).read_text() for name in ("filtered", "of-the-boot")},
+        }
+
+
+def new_directory() -> pathlib.Path:
+    out = temporary_directory("endings")
+    out.chmod(0o777)
+    return out
+
+
+@pytest.fixture(scope="module")
+def reference() -> Iterator[Site]:
+    out = new_directory()
+    with NginxFpm(SITE, index="worker.php", ini=INI, workers=1, fpm={"env[OUT]": str(out)}) as fpm:
+        yield Site(fpm, out)
+
+
+MODES = {
+    "rewound": ["--rewind", "on", "--rewind-verify", "1", "--warmup", "off"],
+    "rewound-warm": ["--rewind", "on", "--rewind-verify", "1", "--warmup", "/"],
+    "rewound-warm-thrice": ["--rewind", "on", "--rewind-verify", "1"],
+    "fork": ["--rewind", "fork", "--warmup", "/"],
+    # What it opens, workers must not share.
+    "private": ["--rewind", "on", "--rewind-verify", "1", "--env", "PAIR=1"],
+}
+
+
+@pytest.fixture(scope="module", params=MODES)
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    out = new_directory()
+    args = [*MODES[request.param], "--env", f"OUT={out}"]
+    with Hayate(SITE, worker=SITE / "worker.php", workers=1, ini=INI, args=args) as hayate:
+        yield Site(hayate, out)
+        (app,) = hayate.status()["apps"]
+        assert app["restarts"] == {} and app["fallback"] is None and app["cold_boot"] is None
+        assert app["boot"] == ("private" if request.param == "private" else "shared")
+        before = {path.name: path.read_bytes() for path in out.iterdir()}
+    # Workers that leave end no request: there is nobody who would hand in anything.
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+@pytest.mark.parametrize("kind", ["nothing", *KINDS])
+def test_as_under_php_fpm(kind: str, site: Site, reference: Site) -> None:
+    expected = reference.visit(kind)
+    for _ in range(2):
+        assert site.visit(kind, expected=expected) == expected
+
+
+def test_a_function_that_the_request_does_not_register_again_is_not_run(site: Site, reference: Site) -> None:
+    """Each warm-up request registers it: so it is each request's own business, and this one leaves it."""
+    expected = reference.visit("without")
+    assert "of each request" not in expected.handed_in
+    assert site.visit("without", expected=expected) == expected
+
+
+def test_what_four_visitors_hand_in_arrives_four_times(site: Site, reference: Site) -> None:
+    for one in (reference, site):
+        for name in ("lines.gz", "filtered", "of-the-boot"):
+            (one.out / name).write_bytes(b"")
+        for n in range(VISITORS):
+            handed_in = one.visit("lines", n).handed_in
+            assert handed_in.count(f"line of visitor {n}\n") == 2, handed_in  # of the buffer and of the slate
+            assert handed_in.count(f"task: visitor {n}\n") == 1
+        assert one.files()["lines.gz"] == "".join(f"line of visitor {n}\n" for n in range(VISITORS))
+    assert site.files() == reference.files()

@@ -1,0 +1,129 @@
+"""A SQLite connection of the boot ends each request as one that the request had opened: what php-fpm stores is stored.
+
+What a statement wrote that was not read to its end, transactions left open, and the locks that others meet meanwhile.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+import requests
+
+from lib.process import temporary_directory
+from lib.servers import Hayate, NginxFpm, Server
+
+SITE = pathlib.Path(__file__).parent / "sqlite"
+INI = {"display_errors": "1", "html_errors": "0", "log_errors": "0"}
+STEPS = [
+    ("order", ""),
+    ("order", ""),
+    ("in a transaction", ""),
+    ("half read", ""),
+    ("order", "exit"),
+    ("committed", ""),
+    ("own connection", ""),
+    ("in a transaction", "error"),
+    ("order", "error"),
+    ("read", ""),
+]
+
+
+class Shop:
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.file = directory / "shop.sqlite"
+        directory.chmod(0o777)
+        with closing(sqlite3.connect(self.file)) as db, db:
+            db.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT)")
+            db.execute("INSERT INTO orders (name) VALUES ('first'), ('second')")
+        self.file.chmod(0o666)
+
+    def orders(self) -> list[str]:
+        """As another process sees them, which can write, too."""
+        with closing(sqlite3.connect(self.file, timeout=0)) as db, db:
+            db.execute("UPDATE orders SET name = name")
+            return [name for (name,) in db.execute("SELECT name FROM orders ORDER BY id")]
+
+
+@contextmanager
+def shop(mode: str, **env: str) -> Iterator[tuple[Server, Shop]]:
+    directory = temporary_directory("sqlite")
+    try:
+        it = Shop(directory)
+        env = {"FILE": str(it.file), "API": "pdo", "JOURNAL": "delete", **env}
+        if mode == "fpm":
+            fpm = {f"env[{name}]": value for name, value in env.items()}
+            server: Server = NginxFpm(SITE, index="worker.php", ini=INI, workers=1, fpm=fpm)
+        else:
+            args = ["--rewind", mode, "--rewind-verify", "1"]
+            args += [flag for name, value in env.items() for flag in ("--env", f"{name}={value}")]
+            server = Hayate(SITE, worker=SITE / "worker.php", workers=2, ini=INI, args=args, user="www-data")
+        with server:
+            yield server, it
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def play(server: Server, it: Shop) -> list[tuple[str, list[str]]]:
+    """Answers, and what was stored after each."""
+    played = []
+    for n, (do, end) in enumerate(STEPS):
+        params = {"do": do, "end": end, "name": f"order {n}"}
+        answer = requests.get(server.url + "/", params=params, timeout=20).text.partition("Stack trace")[0]
+        played.append((answer, stored(server, it)))
+    return played
+
+
+def stored(server: Server, it: Shop) -> list[str]:
+    # The worker has ended the request when it takes another: with two, both must have.
+    for _ in range(100):
+        try:
+            return it.orders()
+        except sqlite3.OperationalError:
+            requests.get(server.url + "/", timeout=20)
+    raise AssertionError("the database stays locked")
+
+
+@pytest.mark.parametrize("journal", ["delete", "wal", "truncate"])
+@pytest.mark.parametrize("api", ["pdo", "sqlite3"])
+def test_what_a_request_stored_is_stored(api: str, journal: str) -> None:
+    with shop("fpm", API=api, JOURNAL=journal) as (fpm, it):
+        expected = play(fpm, it)
+    assert "your order has number" in expected[1][0] and "order 1" in expected[1][1]
+    for mode in ("on", "fork"):
+        with shop(mode, API=api, JOURNAL=journal) as (hayate, it):
+            assert play(hayate, it) == expected
+            (app,) = hayate.status()["apps"]
+            assert app["restarts"] == {} and app["fallback"] is None
+
+
+@pytest.mark.parametrize("left", ["half-read", "transaction", "exclusive"])
+def test_a_boot_in_the_middle_of_something_is_not_rewound(left: str) -> None:
+    """Its lock would be imagined by each request. Each boots by itself instead, as under php-fpm, and the log says why."""
+    directory = temporary_directory("sqlite")
+    try:
+        it = Shop(directory)
+        shutil.copy(SITE / "worker.php", directory)
+        (directory / "index.php").write_text("<?php echo 'the front controller';")
+        env = {"FILE": str(it.file), "API": "pdo", "JOURNAL": "delete", "LEFT": left}
+        args = [flag for name, value in env.items() for flag in ("--env", f"{name}={value}")]
+        # With a front controller it can be served in classic mode.
+        with Hayate(directory, worker=directory / "worker.php", workers=1, ini=INI, args=args, user="www-data") as hayate:
+            (app,) = hayate.status()["apps"]
+            assert app["mode"] == "classic" and "SQLite" in app["fallback"]["why"], app
+            assert requests.get(hayate.url + "/", timeout=20).text == "the front controller"
+            assert "closeCursor()" in hayate.log_tail()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def test_a_warmup_request_in_the_middle_of_something_is_left_out() -> None:
+    with shop("on", LEFT_WARM="1") as (hayate, it):
+        (app,) = hayate.status()["apps"]
+        assert "half-read" in app["cold_boot"], app
+        assert requests.get(hayate.url + "/", params={"do": "read"}, timeout=20).text == "first second "
+        assert it.orders() == ["first", "second"]
