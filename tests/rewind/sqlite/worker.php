@@ -64,11 +64,12 @@ final class Sqlite_Statement implements Statement
 }
 
 if (getenv('API') === 'pdo') {
-    $db = new PDO('sqlite:' . getenv('FILE'), null, null, [PDO::ATTR_TIMEOUT => 0]);
+    $db = new PDO('sqlite:' . getenv('FILE'), null, null, [PDO::ATTR_TIMEOUT => 10]);
     $prepare = fn(string $sql): Statement => new Pdo_Statement($db->prepare($sql));
 } else {
     $db = new SQLite3(getenv('FILE'));
     $db->enableExceptions(true);
+    $db->busyTimeout(10000);
     $prepare = fn(string $sql): Statement => new Sqlite_Statement($db->prepare($sql));
 }
 $db->exec('PRAGMA journal_mode = ' . getenv('JOURNAL'));
