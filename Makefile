@@ -55,8 +55,8 @@ check-docs: build
 conformance: setup-test build ## PHP's own tests, through php-cgi, php-fpm and Hayate in each mode (about an hour)
 	HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) tests/conformance/run.py
 
-soak: setup-test build ## Everything at once against a running server for MINUTES=10, then the books
-	HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) tests/soak/soak.py --minutes $(or $(MINUTES),10)
+soak: setup-test build ## Everything at once against a running server for MINUTES=10, then the books (FRONTS=1: fronts are killed as well)
+	HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) tests/soak/soak.py --minutes $(or $(MINUTES),10) $(if $(FRONTS),--fronts)
 
 bench: setup-test build ## Measure against nginx and php-fpm (about 12 minutes; wants a quiet machine; QUICK=1: a minute)
 	HAYATE_BIN=$(abspath $(HAYATE)) $(LAB) reproduce bench --html $(TARGET)/bench.html --json $(TARGET)/bench.json \

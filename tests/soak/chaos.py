@@ -11,15 +11,20 @@ import subprocess
 import threading
 import time
 
+from lib.process import descendants, wait_until
 from lib.servers import Hayate
 
 
 class Chaos(threading.Thread):
-    """Disturbs `server` every now and then until told to stop. `full`: a small file system that may be filled."""
+    """Disturbs `server` every now and then until told to stop.
 
-    def __init__(self, server: Hayate, chance: random.Random, full: pathlib.Path | None) -> None:
+    `full`: a small file system that may be filled. `fronts`: fronts are killed as well, after which the log lacks what the front had not
+    written yet, and the metrics begin anew.
+    """
+
+    def __init__(self, server: Hayate, chance: random.Random, full: pathlib.Path | None, fronts: bool) -> None:
         super().__init__(daemon=True)
-        self.server, self.chance, self.full = server, chance, full
+        self.server, self.chance, self.full, self.fronts = server, chance, full, fronts
         self.done: dict[str, int] = {}
         #: When the front was killed: requests of that moment are lost with it.
         self.front_kills: list[float] = []
@@ -35,6 +40,8 @@ class Chaos(threading.Thread):
         deeds = [self.kill_worker] * 6 + [self.stop_worker] * 2 + [self.kill_zygote, self.stop_zygote, self.reload, self.reload]
         if self.full is not None:
             deeds.append(self.fill_disk)
+        if self.fronts:
+            deeds.append(self.kill_front)
         while not self._over.wait(self.chance.uniform(0.2, 1.0)):
             deed = self.chance.choice(deeds)
             try:
@@ -75,6 +82,17 @@ class Chaos(threading.Thread):
         self._signal(pid, signal.SIGSTOP)
         time.sleep(self.chance.uniform(0.1, 1.0))
         self._signal(pid, signal.SIGCONT)
+
+    def kill_front(self) -> None:
+        for pid in descendants(self.server.pid):
+            with contextlib.suppress(OSError):
+                if pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:2] == [b"front"]:
+                    self.front_kills.append(time.time())
+                    self._signal(pid, signal.SIGKILL)
+                    # The next one has to boot all applications before the next disturbance.
+                    wait_until(lambda: self.server.run("status").returncode == 0, 60, 0.1)
+                    return
+        self.faults.append("kill_front: there is no front")
 
     def reload(self) -> None:
         outcome = self.server.reload()

@@ -14,3 +14,8 @@ SEED = int(os.environ.get("HAYATE_SOAK_SEED", "0")) or random.SystemRandom().ran
 def test_soak(hayate_command) -> None:
     faults = soak(SECONDS, SEED)
     assert not faults, f"HAYATE_SOAK_SEED={SEED}\n" + "\n".join(faults[:30])
+
+
+def test_soak_with_fronts_that_are_killed(hayate_command) -> None:
+    faults = soak(SECONDS / 2, SEED, fronts=True)
+    assert not faults, f"HAYATE_SOAK_SEED={SEED}\n" + "\n".join(faults[:30])
