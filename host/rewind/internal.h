@@ -81,7 +81,7 @@ enum {
 struct hot {
 	uintptr_t at;
 	uint32_t page;
-	uint32_t unchanged; /* how many looks in a row found it as it was */
+	uint32_t looks; /* that it may be found as it was, until it is called cold */
 };
 
 /* A mapping made since the point. */
@@ -111,8 +111,9 @@ struct control {
 	size_t region_count;
 	size_t page_count;
 	uint8_t *pages;    /* what is known of each page: PAGE_* */
-	uint8_t *scores;   /* how often it was written lately, while it is cold */
+	uint8_t *streaks;  /* how many writes in a row came soon after the one before, while it is cold */
 	uint8_t *patience; /* how often it turned out to be hot after all: doubles the time until it is called cold */
+	uint32_t *cold_at; /* the rewind in which it was last written, or called cold */
 	uint8_t *shadow;   /* the copy; page n at n * PAGE_SIZE */
 	struct hot *hot;
 	size_t hot_count;

@@ -23,20 +23,24 @@
 #define ROLLBACK_STACK (64ul << 10)
 /* Address space of the memfd, in bytes: far more than a process's memory. */
 #define KEPT_MOST (1l << 40)
-/* What a write adds to a cold page's score, and the score at which it becomes hot. All scores halve every HALVE
- * rewinds. */
-#define SCORE_WRITTEN 8
-#define SCORE_HOT 16
-#define HALVE 128
-/* A rewind with more cold pages than this met an unusual request; its pages count less. */
-#define MANY_COLD 256
-#define SCORE_WRITTEN_MANY 1
-/* One in LOOKS hot pages is compared at each rewind; found unchanged this often in a row, a page is called cold. Some
- * pages are written by each request with what they held before: they look unchanged and would fault all the same. So
- * one that was called cold too early is hot again at its next write, and has twice the time from then on. */
+/* What decides whether a page is hot: how likely the next request is to write to it. A hot page costs a copy each time,
+ * some 100 to 200 ns, and more when there are so many that they do not stay in the processor's cache; a cold one that
+ * is written costs a fault and the same copy, somewhat less than a microsecond. So a page is to be hot when at least
+ * every fourth or fifth request writes to it, whatever it is that rare requests write.
+ *
+ * A cold page becomes hot when so many writes in a row came within so many rewinds of the one before. Of writes by one
+ * request in twenty, one in two thousand has such predecessors; of writes by every second one, three of four. */
+#define SHORT_GAP 3
+#define STREAK_HOT 4
+/* One in LOOKS hot pages is compared at each rewind. A page that differs gains so many looks, one that does not loses
+ * one, and without any left it is called cold: balanced at one request in five. */
 #define LOOKS 16
-#define UNCHANGED_COLD 32u
-#define MOST_PATIENT 12
+#define LOOKS_FIRST 4
+#define LOOKS_GAINED 4
+#define LOOKS_MOST 32
+/* Some pages are written by each request with what they held before: they look unwritten and would fault all the same.
+ * So one that is written as soon as it was called cold is hot again at once, and has twice the looks from then on. */
+#define MOST_PATIENT 9
 #define WAS_HOT 0x80u /* a flag beside the patience */
 /* soft-dirty: how much the hot set may grow before it is learned anew */
 #define SOFT_GROWTH 128
@@ -192,8 +196,9 @@ const char *rewind_snapshot(enum rewind_tracking tracking, const struct rewind_r
 		return wrong;
 	}
 	c->pages = rewind_keep(c->page_count);
-	c->scores = rewind_keep(c->page_count);
+	c->streaks = rewind_keep(c->page_count);
 	c->patience = rewind_keep(c->page_count);
+	c->cold_at = rewind_keep(c->page_count * sizeof *c->cold_at);
 	c->hot = rewind_keep(c->page_count * sizeof *c->hot);
 	c->written_room = c->page_count + 1;
 	c->written = rewind_keep(c->written_room * sizeof *c->written);
@@ -208,8 +213,8 @@ const char *rewind_snapshot(enum rewind_tracking tracking, const struct rewind_r
 	if (fd >= 0) {
 		close(fd);
 	}
-	if (c->pages == NULL || c->scores == NULL || c->patience == NULL || c->hot == NULL || c->written == NULL ||
-	    private == MAP_FAILED || c->shadow == MAP_FAILED) {
+	if (c->pages == NULL || c->streaks == NULL || c->patience == NULL || c->cold_at == NULL || c->hot == NULL ||
+	    c->written == NULL || private == MAP_FAILED || c->shadow == MAP_FAILED) {
 		return "no memory for the snapshot";
 	}
 	memory_mark_unused(unused, unused_count);
@@ -277,7 +282,8 @@ static void make_hot(size_t page, uintptr_t at)
 {
 	struct control *c = rewind_control;
 	c->pages[page] |= PAGE_HOT;
-	c->hot[c->hot_count++] = (struct hot){.at = at, .page = (uint32_t)page};
+	c->hot[c->hot_count++] = (struct hot){
+	    .at = at, .page = (uint32_t)page, .looks = (uint32_t)LOOKS_FIRST << (c->patience[page] & ~WAS_HOT)};
 }
 
 static uint64_t count_faults(void)
@@ -406,28 +412,45 @@ enum rewind_doubt rewind_doubt_after(void)
 	return rewind_control->doubt_after;
 }
 
-static void restore_hot(bool look_at_all)
+/* Says whether the page is cold from here on. */
+static bool look_at_hot(struct hot *hot, bool now_or_never)
+{
+	struct control *c = rewind_control;
+	if (memory_page_differs(hot->page, hot->at)) {
+		if (hot->looks < LOOKS_MOST) {
+			hot->looks += LOOKS_GAINED;
+		}
+		memory_restore_page(hot->page, hot->at);
+		return false;
+	}
+	hot->looks -= hot->looks > 0;
+	/* The kernel writes to that page by itself. */
+	if ((!now_or_never && hot->looks > 0) || c->rseq - hot->at < PAGE_SIZE) {
+		return false;
+	}
+	c->pages[hot->page] &= (uint8_t)~PAGE_HOT;
+	c->streaks[hot->page] = 0;
+	c->patience[hot->page] |= WAS_HOT;
+	c->cold_at[hot->page] = (uint32_t)c->counters.rewinds;
+	return true;
+}
+
+/* With `all`, pages that look unwritten are cold from here on, and are protected by the caller. */
+static void restore_hot(bool all)
 {
 	struct control *c = rewind_control;
 	size_t slice = c->counters.rewinds % LOOKS;
 	size_t i = 0;
 	while (i < c->hot_count) {
 		struct hot *hot = &c->hot[i];
-		if (look_at_all || i % LOOKS == slice) {
-			if (memory_page_differs(hot->page, hot->at)) {
-				hot->unchanged = 0;
-				memory_restore_page(hot->page, hot->at);
-			} else if (c->rseq - hot->at >= PAGE_SIZE &&
-			           (look_at_all || ++hot->unchanged >= UNCHANGED_COLD << c->patience[hot->page])) {
-				c->pages[hot->page] &= (uint8_t)~PAGE_HOT;
-				c->scores[hot->page] = 0;
-				c->patience[hot->page] |= WAS_HOT;
-				track_protect(hot->at, hot->at + PAGE_SIZE);
-				*hot = c->hot[--c->hot_count];
-				continue;
-			}
-		} else {
+		/* A page that is cold must be protected: where that is not possible for one page alone, a write to it would
+		 * be no fault, and nobody would look for it. There pages cool down all at once. */
+		if (!all && (i % LOOKS != slice || c->tracking == REWIND_SOFT_DIRTY)) {
 			memory_restore_page(hot->page, hot->at);
+		} else if (look_at_hot(hot, all)) {
+			track_protect(hot->at, hot->at + PAGE_SIZE);
+			*hot = c->hot[--c->hot_count];
+			continue;
 		}
 		i++;
 	}
@@ -453,14 +476,17 @@ static void restore_cold(size_t page, uintptr_t at)
 	} else if (c->cold_count < sizeof c->cold / sizeof c->cold[0]) {
 		c->cold[c->cold_count++] = (struct rewind_range){at, at + PAGE_SIZE};
 	}
-	bool was_hot = c->patience[page] & WAS_HOT;
-	if (was_hot) {
-		unsigned patience = (c->patience[page] & ~WAS_HOT) + 1u;
+	uint32_t gap = (uint32_t)c->counters.rewinds - c->cold_at[page];
+	bool soon = gap <= SHORT_GAP;
+	c->cold_at[page] = (uint32_t)c->counters.rewinds;
+	if (c->patience[page] & WAS_HOT) {
+		unsigned patience = soon ? (c->patience[page] & ~WAS_HOT) + 1u : 0;
 		c->patience[page] = (uint8_t)(patience < MOST_PATIENT ? patience : MOST_PATIENT);
+		c->streaks[page] = soon ? STREAK_HOT : 0;
+	} else {
+		c->streaks[page] = (uint8_t)(soon ? c->streaks[page] + 1 : 0);
 	}
-	unsigned score = c->scores[page] + (c->counters.last_cold > MANY_COLD ? SCORE_WRITTEN_MANY : SCORE_WRITTEN);
-	c->scores[page] = (uint8_t)(score > UINT8_MAX ? UINT8_MAX : score);
-	if (was_hot || score >= SCORE_HOT || c->tracking == REWIND_SOFT_DIRTY) {
+	if (c->streaks[page] >= STREAK_HOT || c->tracking == REWIND_SOFT_DIRTY) {
 		make_hot(page, at);
 	} else if (at == c->protect.end) {
 		c->protect.end += PAGE_SIZE;
@@ -517,11 +543,6 @@ static void roll_back(void)
 	if (learn_anew) {
 		c->hot_limit = c->hot_count + c->hot_count / 4 + SOFT_GROWTH;
 		track_protect_all();
-	}
-	if (c->counters.rewinds % HALVE == 0) {
-		for (size_t i = 0; i < c->page_count; i++) {
-			c->scores[i] >>= 1;
-		}
 	}
 	restore_mappings(brk);
 	memcpy((void *)c->stack_low, c->stack_copy, c->stack_end - c->stack_low);

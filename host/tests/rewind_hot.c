@@ -1,0 +1,176 @@
+/*
+ * The rewinder's hot set, without PHP: which pages become hot, and that no write is lost when one ceases to be.
+ *
+ *   rewind_hot [--tracking uffd|soft-dirty]
+ *
+ * Each program is a process that writes, rewinds, and has all memory compared with the snapshot after each rewind:
+ *
+ *   mixed    each piece of work writes the same few pages; one in twenty, at random, writes thousands of others. Those
+ *            must not become hot: it would be all others that pay for them
+ *   cooling  pages that become hot and are then left alone until they are called cold; then one is written, by a piece
+ *            of work that does nothing else, so that nothing but that write can make the rewinder look
+ *   same     pages to which each piece of work writes what they held before: they look unwritten, and are hot all the
+ *            same, or each of them would be a fault each time
+ *
+ * Exits with 0 when all is well, with 77 if this kernel has no tracking.
+ */
+#include "../rewind/rewind.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PAGE 4096ul
+#define FEW 20
+#define MANY 5000
+/* Pages that are hot in any process: the stack's neighbours, libc's, ours. */
+#define OWN 64
+
+/* Lives outside what is put back. */
+struct notes {
+	uint64_t random;
+	uint64_t cold_pages; /* so far */
+};
+static struct notes *notes;
+static uint8_t *pages;
+
+static uint64_t random_number(void)
+{
+	/* xorshift64*, Vigna 2016 */
+	uint64_t x = notes->random;
+	x ^= x >> 12;
+	x ^= x << 25;
+	x ^= x >> 27;
+	notes->random = x;
+	return x * 2685821657736338717ull;
+}
+
+static void fail(const char *what, long after, unsigned long figure)
+{
+	fprintf(stderr, "%s: %lu, after %ld rewinds\n", what, figure, after);
+	_exit(1);
+}
+
+static void differs(const char *line)
+{
+	fprintf(stderr, "%s\n", line);
+	_exit(1);
+}
+
+static void write_page(size_t n)
+{
+	pages[n * PAGE + 8]++;
+}
+
+static void mixed(long done, enum rewind_tracking tracking)
+{
+	if (done == 2000) {
+		/* soft-dirty cannot protect single pages, so that what was written stays in the set until it is learned
+		 * anew. */
+		uint32_t hot = rewind_counters()->hot_pages;
+		if (tracking == REWIND_UFFD && hot > FEW + OWN) {
+			fail("hot pages", done, hot);
+		}
+		_exit(0);
+	}
+	for (size_t n = 0; n < FEW; n++) {
+		write_page(n);
+	}
+	if (random_number() % 20 == 0) {
+		for (size_t n = FEW; n < MANY; n++) {
+			write_page(n);
+		}
+	}
+}
+
+static void cooling(long done, enum rewind_tracking tracking)
+{
+	long in_round = done % 1000;
+	if (done == 3000) {
+		_exit(0);
+	}
+	if (in_round < 40) {
+		for (size_t n = 0; n < FEW; n++) {
+			write_page(n);
+		}
+	} else if (in_round >= 900) {
+		write_page((size_t)in_round % FEW);
+	}
+}
+
+static void same(long done, enum rewind_tracking tracking)
+{
+	if (done == 1000) {
+		notes->cold_pages = rewind_counters()->cold_pages;
+	} else if (done == 3000) {
+		uint64_t cold = rewind_counters()->cold_pages - notes->cold_pages;
+		if (cold > 2000) {
+			fail("faults of pages that are written each time", done, cold);
+		}
+		_exit(0);
+	}
+	for (size_t n = 0; n < FEW; n++) {
+		volatile uint8_t *byte = &pages[n * PAGE];
+		*byte = *byte;
+	}
+}
+
+static const struct {
+	const char *name;
+	void (*work)(long done, enum rewind_tracking tracking);
+	unsigned verify; /* every so many rewinds */
+	size_t pages;
+} programs[] = {{"mixed", mixed, 100, MANY}, {"cooling", cooling, 1, FEW}, {"same", same, 10, FEW}};
+#define PROGRAMS (sizeof programs / sizeof programs[0])
+
+static void run(size_t program, enum rewind_tracking tracking)
+{
+	const char *wrong = rewind_init();
+	notes = wrong == NULL ? rewind_keep(sizeof *notes) : NULL;
+	pages = mmap(NULL, programs[program].pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (notes == NULL || pages == MAP_FAILED) {
+		differs(wrong == NULL ? "no memory" : wrong);
+	}
+	notes->random = 1;
+	memset(pages, 1, programs[program].pages * PAGE);
+	rewind_verify(programs[program].verify, differs);
+	wrong = rewind_snapshot(tracking, NULL, 0);
+	if (wrong != NULL) {
+		differs(wrong);
+	}
+	long done = rewind_point();
+	if (done < 0) {
+		differs(rewind_error());
+	}
+	programs[program].work(done, tracking);
+	rewind_back();
+}
+
+int main(int argc, char **argv)
+{
+	char why[256];
+	enum rewind_tracking tracking = rewind_probe(why, sizeof why);
+	if (argc == 3 && strcmp(argv[1], "--tracking") == 0) {
+		tracking = strcmp(argv[2], "uffd") == 0 ? REWIND_UFFD : REWIND_SOFT_DIRTY;
+	}
+	if (tracking == REWIND_FORK) {
+		fprintf(stderr, "this kernel has no tracking: %s\n", why);
+		return 77;
+	}
+	int failed = 0;
+	for (size_t i = 0; i < PROGRAMS; i++) {
+		pid_t pid = fork();
+		if (pid == 0) {
+			run(i, tracking);
+		}
+		int status = 0;
+		waitpid(pid, &status, 0);
+		printf("%s, %s: %s\n", programs[i].name, tracking == REWIND_UFFD ? "uffd" : "soft-dirty",
+		       status == 0 ? "all as it was" : "failed");
+		failed |= status != 0;
+	}
+	return failed;
+}
