@@ -24,9 +24,9 @@ HERE = pathlib.Path(__file__).parent / "randomness"
 REQUESTS = int(os.environ.get("HAYATE_RANDOM_REQUESTS", "20000"))
 WORKERS = 4
 CLIENTS = 6
-#: mt_rand() is seeded with 32 random bits, in every PHP: so it repeats about n²/2³³ times in n requests. What uses it
+#: MT19937 and libc's random() are seeded with 32 random bits, in every PHP: so it repeats about n²/2³³ times in n requests. What uses it
 #: repeats with it.
-OF_32_BITS = {"mt_rand", "shuffle", "libc_rand", "xslt"}
+OF_32_BITS = {"mt_rand", "shuffle", "libc_rand", "xslt", "engine_mt19937"}
 #: Sources that are there with Debian's extension of that name.
 OF_EXTENSIONS = {"gmp": "gmp", "uuid": "uuid", "object_id": "mongodb"}
 #: Extensions that PHP does not load by itself: a directory with their .so files.
