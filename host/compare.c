@@ -435,7 +435,11 @@ static void explain_difference(const struct visit *visit, uint64_t word, const s
 	                   visit->host, visit->target);
 	char *to = why + MIN((size_t)len, sizeof why - 1);
 	size_t size = sizeof why - (size_t)(to - why);
-	if (cold->status != warm->status) {
+	if (warm->status == 0) {
+		snprintf(to, size, "the process dies, instead of status %u", cold->status);
+	} else if (cold->status == 0) {
+		snprintf(to, size, "status %u, while without them the process dies", warm->status);
+	} else if (cold->status != warm->status) {
 		snprintf(to, size, "status %u, not %u", warm->status, cold->status);
 	} else if (word == HOST_WORD) {
 		snprintf(to, size, "it names that host %zu times, not %zu", often[WARM], often[COLD]);

@@ -31,6 +31,12 @@ WAITS = """
     echo 'after the handler';
     header('X-After: yes');
 """
+#: What PHP makes of the loop.
+COMPILED = {
+    "plain": {"opcache.enable": 0},
+    "optimised": {"opcache.enable": 1, "opcache.jit_buffer_size": 0},
+    "machine code": {"opcache.enable": 1, "opcache.jit": "function", "opcache.jit_buffer_size": "16M"},
+}
 LOOPS = {
     "while": "while (hayate_handle_request($handler)) { AFTER }",
     "for": "for ($n = 0; $n < 1000; $n++) { $going = \\frankenphp_handle_request($handler); AFTER if (!$going) { break; } }",
@@ -102,14 +108,14 @@ def test_the_same_visitors_next_request_does_not_wait_for_the_session(tmp_path, 
         "(function () use ($handler) { while (\\frankenphp_handle_request($handler)); })();",
     ],
 )
-@pytest.mark.parametrize("opcache", [0, 1])
-def test_where_nothing_follows_destructors_belong_to_the_answer(tmp_path, loop, mode, opcache) -> None:
+@pytest.mark.parametrize("code", COMPILED)
+def test_where_nothing_follows_destructors_belong_to_the_answer(tmp_path, loop, mode, code) -> None:
     """As under php-fpm: shutdown functions, then destructors, then the end of the output."""
     boot = "class Page { static $kept; function __destruct() { echo ', footer'; } }"
     handler = "Page::$kept = new Page(); register_shutdown_function(function () { echo ', shutdown'; }); echo 'page';"
     script = worker(tmp_path, handler, loop, boot)
     args = ["--rewind", mode, "--warmup", "off"]
-    with Hayate(tmp_path, worker=script, workers=1, ini={"opcache.enable": opcache}, args=args) as server:
+    with Hayate(tmp_path, worker=script, workers=1, ini={"opcache.file_update_protection": 0, **COMPILED[code]}, args=args) as server:
         assert [requests.get(server.url, timeout=9).text for _ in range(2)] == ["page, shutdown, footer"] * 2
 
 

@@ -47,6 +47,7 @@ KEEPS = {
     "a session": ("class Session { static $id; }", "if (!Session::$id) { setcookie('visitor', Session::$id = bin2hex(random_bytes(8))); } echo 'hello';"),
     "a failure": ("", "static $n = 0; if (++$n > 3) { throw new Exception('no more'); } echo 'fine';"),
     "a status": ("", "static $n = 0; if (++$n > 3) { http_response_code(500); } echo 'fine';"),
+    "a death": ("", "static $n = 0; if (++$n > 3) { posix_kill(getmypid(), 9); } echo 'fine';"),
     # As an application of plain scripts whose front controller the handler includes.
     "files included once": ("", "require_once __DIR__.'/page.php';"),
     "amid noise": (
