@@ -170,7 +170,7 @@ static bool reopen(int fd, void *to)
 {
 	char path[64];
 	struct stat st;
-	if ((fd < MAX_FDS && own[fd]) || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || fcntl(fd, F_GET_SEALS) >= 0) {
+	if ((fd < MAX_FDS && own[fd]) || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || rewind_is_memfd(fd)) {
 		return true;
 	}
 	int flags = fcntl(fd, F_GETFL), keep = fcntl(fd, F_GETFD);

@@ -105,6 +105,15 @@ static const char *read_maps(void)
 	return n < 0 || len == SCRATCH_SIZE - 1 ? NULL : scratch;
 }
 
+bool rewind_is_memfd(int fd)
+{
+	static const char name[] = "/memfd:";
+	char path[64], target[sizeof name] = "";
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	long n = SYS4(SYS_readlinkat, AT_FDCWD, path, target, sizeof target - 1);
+	return n == sizeof name - 1 && memcmp(target, name, sizeof name - 1) == 0;
+}
+
 const char *memory_read_regions(void)
 {
 	struct control *c = rewind_control;

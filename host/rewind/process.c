@@ -113,7 +113,7 @@ static void know(int fd)
 	c->peer_fd[fd] = fd > STDERR_FILENO && (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode) || is_kernel_queue(fd, &st));
 	long at = SYS3(SYS_lseek, fd, 0, SEEK_CUR);
 	/* A memfd has no offset that anybody uses. */
-	bool has_offset = fd > STDERR_FILENO && SYS3(SYS_fcntl, fd, F_GET_SEALS, 0) < 0;
+	bool has_offset = fd > STDERR_FILENO && !rewind_is_memfd(fd);
 	bool file = (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) && !(c->flags_of[fd] & (O_APPEND | O_PATH));
 	if (has_offset && file && at >= 0 && c->offset_count < MAX_FILES) {
 		c->offsets[c->offset_count].fd = fd;

@@ -129,6 +129,10 @@ const struct rewind_counters *rewind_counters(void);
 /* Memory that rewinds leave alone, zeroed; it is shared with nobody and copied by a fork. NULL when there is none. */
 void *rewind_keep(size_t size);
 
+/* Whether it is a file without a name and a file system (memfd_create(2)). Files on tmpfs are not, though they have
+ * seals as well. */
+bool rewind_is_memfd(int fd);
+
 /* How many threads this process has; 0 when /proc does not say. */
 int rewind_threads(void);
 

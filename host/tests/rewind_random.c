@@ -582,7 +582,9 @@ int main(int argc, char **argv)
 			return 77;
 		}
 	}
-	char directory[] = "/tmp/rewind_random.XXXXXX";
+	const char *temporary = getenv("TMPDIR");
+	char directory[512];
+	snprintf(directory, sizeof directory, "%.400s/rewind_random.XXXXXX", temporary == NULL ? "/tmp" : temporary);
 	if (mkdtemp(directory) == NULL || chdir(directory) != 0) {
 		perror("a temporary directory");
 		return 1;
