@@ -68,8 +68,12 @@ impl Exchange {
         Poll::Pending
     }
 
+    /// To be asked when there is nothing to read: why nothing will come.
     fn failure(&self) -> Option<Failure> {
-        self.ring.lock().entry(self.index).failure
+        let mut inner = self.ring.lock();
+        let entry = inner.entry(self.index);
+        // The answer of a dead worker was whole when it died; if it is no more, somebody has overwritten it.
+        entry.failure.or(entry.dead.then_some(Failure::Malformed))
     }
 
     fn malformed(&self) -> Failure {

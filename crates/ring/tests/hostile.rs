@@ -76,24 +76,37 @@ impl Mapping {
         Mapping { base: base.unwrap().cast(), size }
     }
 
-    /// Where a stray write hurts most: header, cells, workers and the words of slots; and now and then anywhere.
-    fn place(&self, dice: &mut Dice) -> usize {
+    /// Where a stray write hurts most: header, cells, workers and the words of slots; and now and then anywhere. `own`: only where workers
+    /// do write, so that the memory is not given up for it at once, and what was overwritten is met later on.
+    fn place(&self, dice: &mut Dice, own: bool) -> usize {
         // SAFETY: read as it is, and only to aim.
         let header = unsafe { ptr::read_volatile(self.base.cast::<hy_header>()) };
         let slots = (header.slots_offset as usize).min(self.size);
         let stride = (header.slot_stride as usize).max(1);
+        let slot = slots + dice.below(u64::from(SLOTS)) as usize * stride;
+        if own {
+            let workers = header.workers_offset as usize;
+            let at = match dice.below(8) {
+                0 => std::mem::offset_of!(hy_header, sleepers) + dice.below(17) as usize * 8,
+                1 => std::mem::offset_of!(hy_header, doorbells),
+                2 => workers + dice.below(u64::from(WORKERS) * 16) as usize * 8,
+                3..=6 => slot + std::mem::offset_of!(hy_slot, claimed_at) + dice.below(7) as usize * 8,
+                _ => slot + size_of::<hy_slot>() + dice.below(6000) as usize,
+            };
+            return at % (self.size - 8);
+        }
         let at = match dice.below(8) {
             0 => dice.below(128) as usize,
             1 | 2 => dice.below(slots as u64 + 1) as usize,
-            3..=5 => slots + dice.below(u64::from(SLOTS)) as usize * stride + dice.below(48) as usize * 8,
-            6 => slots + dice.below(u64::from(SLOTS)) as usize * stride + dice.below(stride as u64) as usize,
+            3..=5 => slot + dice.below(48) as usize * 8,
+            6 => slot + dice.below(stride as u64) as usize,
             _ => dice.below(self.size as u64) as usize,
         };
         at % (self.size - 8)
     }
 
-    fn disturb(&self, dice: &mut Dice) {
-        let at = self.place(dice);
+    fn disturb(&self, dice: &mut Dice, own: bool) {
+        let at = self.place(dice, own);
         let bytes = dice.word().to_ne_bytes();
         let len = if dice.below(4) == 0 { 1 + dice.below(8) as usize } else { 8 };
         for (i, byte) in bytes.iter().take(len).enumerate() {
@@ -179,12 +192,13 @@ fn a9_5_nothing_that_a_worker_writes_ends_or_holds_the_front() {
         let (memory, over, writes) = (Arc::clone(&memory), Arc::clone(&over), Arc::clone(&writes));
         move || {
             let mut dice = Dice(seed);
+            let began = Instant::now();
             while !over.load(Relaxed) {
                 let mapping = Mapping::new(&memory.lock().unwrap());
                 // A while of peace in between, for bursts to meet requests that are well under way.
                 std::thread::sleep(Duration::from_micros(dice.below(30_000)));
                 for _ in 0..dice.below(6) {
-                    mapping.disturb(&mut dice);
+                    mapping.disturb(&mut dice, began.elapsed().as_secs() / 2 % 2 == 0);
                     writes.fetch_add(1, Relaxed);
                     std::thread::sleep(Duration::from_micros(dice.below(300)));
                 }
