@@ -22,6 +22,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::{Notify, watch},
     task::AbortHandle,
+    time::MissedTickBehavior,
 };
 
 use crate::{
@@ -32,6 +33,9 @@ use crate::{
     request,
     state::{State, seconds},
 };
+
+/// Once there were so many connections and half of them have gone, their memory is given back.
+const MANY: usize = 256;
 
 /// All open connections.
 #[derive(Default)]
@@ -45,6 +49,8 @@ pub(crate) struct Connections {
     room: Notify,
     /// In [`seconds`]: when it was last said that there is no room.
     complained: AtomicU64,
+    /// The same of memory for heads.
+    complained_of_heads: AtomicU64,
 }
 
 impl Connections {
@@ -169,15 +175,67 @@ impl Front {
     }
 
     async fn look_after(&self) {
+        let mut most = 0;
+        let mut clock = tokio::time::interval(Duration::from_secs(1));
+        clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            if self.connections.count() == 0 {
+            if self.connections.count() == 0 && most < MANY && !self.gather.was_large() {
                 self.flush_logs();
                 self.connections.begun.notified().await;
+                clock.reset();
             }
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::select! {
+                _ = clock.tick() => {}
+                () = self.gather.pressed.notified() => {
+                    self.give_up_heads();
+                    continue;
+                }
+            }
             let now = seconds();
             self.connections.end_those(|state| state.becomes_late(now));
             self.flush_logs();
+            let count = self.connections.count();
+            most = most.max(count);
+            let fewer = most >= MANY && count <= most / 2;
+            if fewer {
+                most = count;
+            }
+            if self.gather.shrank() || fewer {
+                self.temp.give_memory_back();
+            }
+        }
+    }
+
+    /// Cuts off connections in the middle of a head, those that took longest first, until there is room for others.
+    fn give_up_heads(&self) {
+        let Some(mut excess) = self.gather.excess() else { return };
+        let mut heads: Vec<_> = {
+            let open = self.connections.open();
+            let held = open.iter().filter_map(|(id, (state, task))| {
+                let (since, bytes) = state.unfinished_head()?;
+                Some((since, *id, bytes, Arc::clone(state), task.clone()))
+            });
+            held.collect()
+        };
+        heads.sort_unstable_by_key(|(since, id, ..)| (*since, *id));
+        let mut given_up = 0u64;
+        for (_, _, bytes, state, task) in heads {
+            if excess == 0 {
+                break;
+            }
+            excess = excess.saturating_sub(bytes);
+            state.holds(0);
+            state.cut();
+            task.abort();
+            given_up = given_up.saturating_add(1);
+        }
+        self.metrics.gave_up_heads(given_up);
+        let now = seconds();
+        if self.connections.complained_of_heads.load(Relaxed).saturating_add(60) <= now {
+            self.connections.complained_of_heads.store(now, Relaxed);
+            tracing::warn!(
+                "limits.gather_memory is reached: {given_up} connections with an unfinished head were cut off"
+            );
         }
     }
 
@@ -206,7 +264,7 @@ impl Front {
         let settings = self.settings.load();
         let limits = &settings.limits;
         let (state, peer) = (State::new(limits), Arc::new(peer));
-        let guard = Guard::new(stream, limits, Arc::clone(&state));
+        let guard = Guard::new(stream, limits, Arc::clone(&state), self.gather.share());
         let mut http = hyper::server::conn::http1::Builder::new();
         http.title_case_headers(true)
             .header_read_timeout(None)

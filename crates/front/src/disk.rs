@@ -32,7 +32,7 @@ const WAITING: usize = 1024;
 /// How long one answer of a file system may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-type Work = Box<dyn FnOnce() + Send>;
+pub(crate) type Work = Box<dyn FnOnce() + Send>;
 
 /// The threads. They end with the last clone and the last [`Place`].
 #[derive(Clone)]
@@ -197,34 +197,40 @@ impl Place {
     /// Has a thread do something that may wait for this place.
     pub(crate) fn start<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
         let (reply, answer) = oneshot::channel();
-        let work: Work = Box::new(move || {
+        let taken = self.send(Box::new(move || {
             // Whoever wanted it may be gone, as after a long wait.
             if !reply.is_closed() {
                 let _ = reply.send(work());
             }
-        });
-        let patience = self.disk.0.shared.patience;
-        let refused = || Running { answer: None, limit: None, patience };
+        }));
+        Running { answer: taken.then_some(answer), limit: None, patience: self.disk.0.shared.patience }
+    }
+
+    /// Has a thread do something, whenever it can. `false`: this place hangs, or too much waits for it.
+    pub(crate) fn send(&self, work: Work) -> bool {
         let mut load = self.lane.load.lock();
         if load.running < PER_PLACE {
             load.running += 1;
             load.full_since = (load.running == PER_PLACE).then(Instant::now);
             drop(load);
             self.disk.0.shared.push(Arc::clone(&self.lane), work);
-        } else if load.full_since.is_some_and(|since| since.elapsed() > patience) {
+            return true;
+        }
+        let patience = self.disk.0.shared.patience;
+        if load.full_since.is_some_and(|since| since.elapsed() > patience) {
             if !std::mem::replace(&mut load.complained, true) {
                 tracing::error!(
                     "{} does not answer: all that needs it gets 503, and the rest goes on; is it a file system that hangs?",
                     self.path().display()
                 );
             }
-            return refused();
-        } else if load.waiting.len() < WAITING {
-            load.waiting.push_back(work);
-        } else {
-            return refused();
+            return false;
         }
-        Running { answer: Some(answer), limit: None, patience }
+        let room = load.waiting.len() < WAITING;
+        if room {
+            load.waiting.push_back(work);
+        }
+        room
     }
 }
 

@@ -13,12 +13,11 @@ use crate::{
     body::Body,
     connection::Peer,
     forwarded,
-    request_body::{BodyFailure, Pump},
+    request_body::{BodyFailure, Keep, Pump},
     route::Script,
     site::{Backend, Site},
     state::State,
     target::Target,
-    temp::{Owner, TempSpace},
     translate::translate,
 };
 
@@ -35,7 +34,7 @@ pub(crate) struct Client<'a> {
     pub(crate) path: &'a [u8],
     pub(crate) id: &'a str,
     /// Where bodies wait, and how much of them may.
-    pub(crate) temp: (&'a Arc<TempSpace>, Owner),
+    pub(crate) keep: Keep<'a>,
 }
 
 /// Why there is no answer of the script's.
@@ -87,9 +86,8 @@ pub(crate) async fn answer(
     if limit != 0 && declared.is_some_and(|n| n > limit) {
         return Err(spoilt(BodyFailure::TooLarge));
     }
-    let mut pump = Pump::begin(incoming, &parts.method, state, limit, ring, client.temp.0, client.temp.1)
-        .await
-        .map_err(spoilt)?;
+    let mut pump =
+        Pump::begin(incoming, &parts.method, state, limit, ring, client.keep).await.map_err(spoilt)?;
     let mut again = *retry && is_idempotent(&parts.method);
     let mut moves = 3;
     let (exchange, head) = loop {

@@ -21,6 +21,7 @@ use crate::{
     disk::Place,
     file_body::FileBody,
     near::{Access, Meta, Miss},
+    route::Named,
 };
 
 /// Files up to this size are read at once; larger ones in blocks by another thread.
@@ -133,12 +134,12 @@ impl From<io::Error> for NoFile {
     }
 }
 
-/// Answers with a file. `path` is inside of the place.
+/// Answers with a file of the place.
 pub(crate) async fn serve(
     method: &Method,
     headers: &HeaderMap,
     place: &Arc<Place>,
-    path: Vec<u8>,
+    file: Named,
 ) -> Result<Response<Body>, NoFile> {
     if !matches!(*method, Method::GET | Method::HEAD) {
         let mut response = Response::new(Body::new(Kind::Empty));
@@ -146,13 +147,14 @@ pub(crate) async fn serve(
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return Ok(response);
     }
+    let Named { path, opened } = file;
     let near = place.near().root(place.path());
-    let near = near.map(|root| prepare(method, headers, &path, &Access::Now(&root)));
+    let near = near.map(|root| prepare(method, headers, &path, opened, &Access::Now(&root)));
     let prepared = match near {
         Some(Err(Miss::Wait)) | None => {
             let (method, headers, root) = (method.clone(), headers.clone(), Arc::clone(place));
             let waiting =
-                place.start(move || prepare(&method, &headers, &path, &Access::Waiting(root.path())));
+                place.start(move || prepare(&method, &headers, &path, None, &Access::Waiting(root.path())));
             waiting.await?
         }
         Some(prepared) => prepared,
@@ -171,7 +173,7 @@ pub(crate) async fn serve_absolute(
     let (method, headers) = (method.clone(), headers.clone());
     let prepared = place.start(move || {
         let real = std::fs::canonicalize(path).ok().filter(|path| allowed(path)).ok_or(Miss::NotThere)?;
-        prepare(&method, &headers, real.as_os_str().as_bytes(), &Access::Waiting(Path::new("/")))
+        prepare(&method, &headers, real.as_os_str().as_bytes(), None, &Access::Waiting(Path::new("/")))
     });
     finish(prepared.await?, place)
 }
@@ -211,11 +213,21 @@ fn finish(prepared: Result<Prepared, Miss>, place: &Arc<Place>) -> Result<Respon
     Ok(response)
 }
 
-fn prepare(method: &Method, headers: &HeaderMap, path: &[u8], files: &Access<'_>) -> Result<Prepared, Miss> {
+fn prepare(
+    method: &Method,
+    headers: &HeaderMap,
+    path: &[u8],
+    opened: Option<(File, Meta)>,
+    files: &Access<'_>,
+) -> Result<Prepared, Miss> {
     let mut out = HeaderMap::new();
     let answer = |status, headers, content| Ok(Prepared { status, headers, content });
     let (any_packed, packed) = packed(path, headers, files)?;
-    let (file, meta) = files.open(packed.as_ref().map_or(path, |packed| &packed.sibling))?;
+    let (file, meta) = match (&packed, opened) {
+        (Some(packed), _) => files.open(&packed.sibling)?,
+        (None, Some(opened)) => opened,
+        (None, None) => files.open(path)?,
+    };
     if let Some(packed) = &packed {
         out.insert(header::CONTENT_ENCODING, HeaderValue::from_static(packed.coding));
     }

@@ -4,9 +4,11 @@
 //! difference of opinion about where a request ends is how requests are smuggled. So this keeps an account of its own. What it lets pass,
 //! hyper takes as well: no refusal is hyper's, which would come without a page and without a line in the log. It does no I/O.
 
-use std::ops::Range;
-
-use crate::{Limits, host::Host, target};
+use crate::{
+    Limits,
+    head::{BodyLength, HeadReader, header_line},
+    target,
+};
 
 /// Why a request was refused: the status to answer, and words for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +19,7 @@ pub(crate) struct Refusal {
     pub(crate) in_body: bool,
 }
 
-const fn refuse(status: u16, reason: &'static str) -> Refusal {
+pub(crate) const fn refuse(status: u16, reason: &'static str) -> Refusal {
     Refusal { status, reason, in_body: false }
 }
 
@@ -37,21 +39,13 @@ enum Place {
 /// Follows the framing of one direction of a connection.
 pub(crate) struct Framing {
     place: Place,
+    head: HeadReader,
     head_size: usize,
-    header_count: usize,
-    uri_length: usize,
     /// A line that is not complete yet (chunk sizes and trailers only; heads are held as a whole).
     line: Vec<u8>,
     /// Heads that have passed.
     heads: u64,
     originals: Vec<(u64, Vec<u8>)>,
-}
-
-/// A whole head.
-struct Head {
-    len: usize,
-    /// Where its target is, if hyper would not take that as it stands.
-    disguise: Option<Range<usize>>,
 }
 
 /// What became of a piece of input.
@@ -69,9 +63,8 @@ impl Framing {
     pub(crate) fn new(limits: &Limits) -> Framing {
         Framing {
             place: Place::Head,
+            head: HeadReader::new(limits),
             head_size: limits.head_size,
-            header_count: limits.header_count,
-            uri_length: limits.uri_length.min(target::LONGEST),
             line: Vec::new(),
             heads: 0,
             originals: Vec::new(),
@@ -93,21 +86,28 @@ impl Framing {
         std::mem::take(&mut self.originals)
     }
 
-    /// Looks at a piece of input. In heads that it passes, a target that hyper would not take is disguised, in place.
+    /// Looks at a piece of input. In heads that it passes, a target that hyper would not take is disguised, in place. What is held has to
+    /// come again, at the beginning of the next piece.
     pub(crate) fn feed(&mut self, input: &mut [u8]) -> Verdict {
         let mut at = 0;
-        while at < input.len() {
-            let rest = &mut input[at..];
-            match self.place {
+        // Each turn takes at least a byte: a head, a part of a body, a line or its beginning.
+        while let Some(rest) = input.get_mut(at..).filter(|rest| !rest.is_empty()) {
+            let taken = match self.place {
                 Place::Refused => return Verdict::Refuse(at, refuse(400, "data after a refused request")),
-                Place::Head => match self.head(rest) {
+                Place::Head => match self.head.read(rest) {
                     Ok(Some(head)) => {
-                        if let Some(range) = head.disguise {
-                            self.originals.push((self.heads, rest[range.clone()].to_vec()));
-                            target::disguise(&mut rest[range]);
+                        if let Some(target) = head.disguise.and_then(|range| rest.get_mut(range)) {
+                            self.originals.push((self.heads, target.to_vec()));
+                            target::disguise(target);
                         }
-                        self.heads += 1;
-                        at += head.len;
+                        self.heads = self.heads.wrapping_add(1);
+                        self.line.clear();
+                        self.place = match head.body {
+                            BodyLength::Known(0) => Place::Head,
+                            BodyLength::Known(n) => Place::Body(n),
+                            BodyLength::Chunked => Place::ChunkSize,
+                        };
+                        head.len
                     }
                     Ok(None) => return Verdict::Hold(at),
                     Err(refusal) => {
@@ -117,22 +117,24 @@ impl Framing {
                 },
                 Place::Body(left) => {
                     let n = left.min(rest.len() as u64);
-                    at += n as usize;
-                    self.place = if n == left { Place::Head } else { Place::Body(left - n) };
+                    self.place = if n == left { Place::Head } else { Place::Body(left.saturating_sub(n)) };
+                    n as usize
                 }
                 Place::Chunk(left) => {
                     let n = left.min(rest.len() as u64);
-                    at += n as usize;
-                    self.place = if n == left { Place::ChunkEnd } else { Place::Chunk(left - n) };
+                    self.place =
+                        if n == left { Place::ChunkEnd } else { Place::Chunk(left.saturating_sub(n)) };
+                    n as usize
                 }
                 Place::ChunkSize | Place::ChunkEnd | Place::Trailers => match self.line_of_body(rest) {
-                    Ok(n) => at += n,
+                    Ok(n) => n,
                     Err(refusal) => {
                         self.place = Place::Refused;
                         return Verdict::Refuse(at, Refusal { in_body: true, ..refusal });
                     }
                 },
-            }
+            };
+            at = at.saturating_add(taken);
         }
         Verdict::Pass
     }
@@ -140,8 +142,8 @@ impl Framing {
     /// Takes bytes up to the end of a line of the chunked coding; returns how many.
     fn line_of_body(&mut self, rest: &[u8]) -> Result<usize, Refusal> {
         let end = memchr::memchr(b'\n', rest);
-        let n = end.map_or(rest.len(), |i| i + 1);
-        self.line.extend_from_slice(&rest[..n]);
+        let n = end.map_or(rest.len(), |i| i.saturating_add(1));
+        self.line.extend_from_slice(rest.get(..n).unwrap_or(rest));
         let limit = if self.place == Place::Trailers { self.head_size } else { 256 };
         if self.line.len() > limit {
             return Err(refuse(400, "a chunk's size line or the trailers are too long"));
@@ -167,7 +169,7 @@ impl Framing {
                 // Chunk extensions are ignored, but they must look like some.
                 let extension = extension.trim_ascii_start();
                 match size {
-                    Some(_) if !extension.is_empty() && extension[0] != b';' => {
+                    Some(_) if extension.first().is_some_and(|b| *b != b';') => {
                         return Err(refuse(400, "a chunk's size is malformed"));
                     }
                     Some(0) => Place::Trailers,
@@ -182,163 +184,16 @@ impl Framing {
                 header_line(line)?;
                 Place::Trailers
             }
-            _ => unreachable!("only called for lines of a chunked body"),
+            // It has no lines.
+            place @ (Place::Head | Place::Body(_) | Place::Chunk(_) | Place::Refused) => place,
         };
         self.line.clear();
         Ok(n)
     }
-
-    /// Looks for a whole head at the start of `rest`; `None` when more bytes are needed.
-    fn head(&mut self, rest: &[u8]) -> Result<Option<Head>, Refusal> {
-        let mut at = 0;
-        // An empty line before a request is to be ignored (RFC 9112, 2.2); more than one is noise.
-        if rest.starts_with(b"\r\n") {
-            at = 2;
-        } else if rest == b"\r" {
-            return Ok(None);
-        }
-        let mut request: Option<(bool, Option<Range<usize>>)> = None;
-        let (mut hosts, mut headers) = (0, 0);
-        let mut length: Option<&[u8]> = None;
-        let mut chunked = false;
-        loop {
-            let Some(end) = memchr::memchr(b'\n', &rest[at..]) else {
-                if request.is_none() && rest.len() - at > self.uri_length + 64 {
-                    return Err(refuse(414, "the request target is too long"));
-                }
-                if rest.len() > self.head_size {
-                    return Err(refuse(431, "the request's head is too large"));
-                }
-                return Ok(None);
-            };
-            let (line, line_at) = (&rest[at..at + end], at);
-            at += end + 1;
-            if at > self.head_size {
-                let too_long = request.is_none() && line.len() > self.uri_length;
-                return Err(if too_long {
-                    refuse(414, "the request target is too long")
-                } else {
-                    refuse(431, "the request's head is too large")
-                });
-            }
-            let Some(line) = line.strip_suffix(b"\r") else {
-                return Err(refuse(400, "a line does not end in CR LF"));
-            };
-            let Some((http_1_1, disguise)) = &request else {
-                request = Some(self.request_line(line, line_at)?);
-                continue;
-            };
-            let http_1_1 = *http_1_1;
-            if line.is_empty() {
-                if http_1_1 && hosts != 1 {
-                    return Err(refuse(400, "HTTP/1.1 needs exactly one Host"));
-                }
-                if hosts > 1 {
-                    return Err(refuse(400, "more than one Host"));
-                }
-                self.place = match (length, chunked) {
-                    (Some(_), true) => return Err(refuse(400, "both Content-Length and Transfer-Encoding")),
-                    (None, true) if !http_1_1 => return Err(refuse(400, "Transfer-Encoding in HTTP/1.0")),
-                    (None, true) => Place::ChunkSize,
-                    (Some(length), false) => match content_length(length)? {
-                        0 => Place::Head,
-                        n => Place::Body(n),
-                    },
-                    (None, false) => Place::Head,
-                };
-                self.line.clear();
-                return Ok(Some(Head { len: at, disguise: disguise.clone() }));
-            }
-            headers += 1;
-            if headers > self.header_count {
-                return Err(refuse(431, "too many headers"));
-            }
-            let (name, value) = header_line(line)?;
-            match name.len() {
-                4 if name.eq_ignore_ascii_case(b"host") => {
-                    hosts += 1;
-                    // An empty one is allowed (RFC 9112, 3.2): it names no host.
-                    if !value.is_empty() && Host::parse(value).is_none() {
-                        return Err(refuse(400, "the Host is malformed"));
-                    }
-                }
-                14 if name.eq_ignore_ascii_case(b"content-length") => {
-                    if length.is_some_and(|before| before != value) {
-                        return Err(refuse(400, "two values of Content-Length"));
-                    }
-                    length = Some(value);
-                }
-                17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
-                    if chunked || !value.eq_ignore_ascii_case(b"chunked") {
-                        return Err(refuse(400, "a Transfer-Encoding other than chunked"));
-                    }
-                    chunked = true;
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Whether it is one of HTTP/1.1 rather than 1.0, and where its target is if that needs a disguise. `at`: where the line begins.
-    fn request_line(&self, line: &[u8], at: usize) -> Result<(bool, Option<Range<usize>>), Refusal> {
-        let malformed = refuse(400, "the request line is malformed");
-        let mut parts = line.split(|b| *b == b' ');
-        let (Some(method), Some(target), Some(version), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return Err(malformed);
-        };
-        if method.is_empty() || !method.iter().all(|b| is_token(*b)) || target.is_empty() {
-            return Err(malformed);
-        }
-        if target.len() > self.uri_length {
-            return Err(refuse(414, "the request target is too long"));
-        }
-        let disguise = target::check(target).map_err(|reason| refuse(400, reason))?;
-        let target_at = at + method.len() + 1;
-        let disguise = disguise.then(|| target_at..target_at + target.len());
-        match version {
-            b"HTTP/1.1" => Ok((true, disguise)),
-            b"HTTP/1.0" => Ok((false, disguise)),
-            _ if version.starts_with(b"HTTP/") => {
-                Err(refuse(505, "a version of HTTP other than 1.0 and 1.1"))
-            }
-            _ => Err(malformed),
-        }
-    }
 }
 
-fn is_token(b: u8) -> bool {
+pub(crate) fn is_token(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b)
-}
-
-/// One header field: name and trimmed value.
-fn header_line(line: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
-    if matches!(line.first(), Some(b' ' | b'\t')) {
-        return Err(refuse(400, "a folded header line"));
-    }
-    let colon = memchr::memchr(b':', line).ok_or(refuse(400, "a header line without a colon"))?;
-    let (name, value) = (&line[..colon], &line[colon + 1..]);
-    if name.is_empty() || !name.iter().all(|b| is_token(*b)) {
-        return Err(refuse(400, "a malformed header name"));
-    }
-    if value.iter().any(|b| (*b < b' ' && *b != b'\t') || *b == 0x7f) {
-        return Err(refuse(400, "control characters in a header"));
-    }
-    // Only blanks are optional white space (RFC 9110, 5.6.3).
-    let from = value.iter().position(|b| !matches!(b, b' ' | b'\t')).unwrap_or(value.len());
-    let to = value.iter().rposition(|b| !matches!(b, b' ' | b'\t')).map_or(from, |i| i + 1);
-    Ok((name, &value[from..to]))
-}
-
-fn content_length(value: &[u8]) -> Result<u64, Refusal> {
-    let malformed = refuse(400, "a malformed Content-Length");
-    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-        return Err(malformed);
-    }
-    // hyper keeps the largest values for itself.
-    let value = std::str::from_utf8(value).ok().and_then(|v| v.parse::<u64>().ok()).ok_or(malformed)?;
-    if value > u64::MAX >> 4 { Err(malformed) } else { Ok(value) }
 }
 
 #[cfg(test)]

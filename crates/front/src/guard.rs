@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::{
     Limits,
     framing::{Framing, Refusal, Verdict},
+    gather::{Held, Share},
     half_close::{HalfClose, Look, PROBE},
     state::State,
 };
@@ -31,7 +32,7 @@ pub(crate) struct Guard<S> {
     framing: Framing,
     state: Arc<State>,
     /// The beginning of a head that is not complete.
-    held: Vec<u8>,
+    held: Held,
     /// Bytes that passed but did not fit hyper's buffer.
     ready: Vec<u8>,
     ready_at: usize,
@@ -48,12 +49,12 @@ pub(crate) struct Guard<S> {
 const SHOWN: usize = 8 << 10;
 
 impl<S> Guard<S> {
-    pub(crate) fn new(inner: S, limits: &Limits, state: Arc<State>) -> Guard<S> {
+    pub(crate) fn new(inner: S, limits: &Limits, state: Arc<State>, share: Share) -> Guard<S> {
         Guard {
             inner,
             framing: Framing::new(limits),
             state,
-            held: Vec::new(),
+            held: Held::new(share),
             ready: Vec::new(),
             ready_at: 0,
             broken: None,
@@ -64,10 +65,11 @@ impl<S> Guard<S> {
     }
 
     fn deliver(&mut self, to: &mut ReadBuf<'_>) {
-        let n = to.remaining().min(self.ready.len() - self.ready_at);
-        to.put_slice(&self.ready[self.ready_at..self.ready_at + n]);
-        self.ready_at += n;
-        if self.ready_at == self.ready.len() {
+        let rest = self.ready.get(self.ready_at..).unwrap_or_default();
+        let now = rest.get(..to.remaining()).unwrap_or(rest);
+        to.put_slice(now);
+        self.ready_at = self.ready_at.saturating_add(now.len());
+        if self.ready_at >= self.ready.len() {
             self.ready = Vec::new();
             self.ready_at = 0;
         }
@@ -84,7 +86,7 @@ impl<S> Guard<S> {
     /// one in every state of its decoder.
     fn refused(&mut self, refusal: Refusal, head: &[u8]) {
         self.state.head_ends();
-        self.state.refuse(refusal, head[..head.len().min(SHOWN)].to_vec());
+        self.state.refuse(refusal, head.get(..SHOWN).unwrap_or(head).to_vec());
         if refusal.in_body {
             self.broken = Some(refusal.reason);
         } else {
@@ -141,20 +143,24 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> AsyncRead for Guard<S> {
                     this.ended = true;
                     continue;
                 }
-                let verdict = this.framing.feed(&mut to.filled_mut()[before..]);
-                this.keep_originals();
+                let come = to.filled_mut().get_mut(before..).unwrap_or_default();
+                let verdict = this.framing.feed(come);
+                let (at, rest) = match verdict {
+                    Verdict::Pass => (come.len(), None),
+                    Verdict::Hold(at) | Verdict::Refuse(at, _) => (at, come.get(at..)),
+                };
+                let rest = rest.unwrap_or_default();
                 match verdict {
-                    Verdict::Pass => return Poll::Ready(Ok(())),
-                    Verdict::Hold(at) => {
-                        this.held.extend_from_slice(&to.filled()[before + at..]);
-                        to.set_filled(before + at);
+                    Verdict::Pass => {}
+                    Verdict::Hold(_) => {
                         this.state.head_begins();
+                        this.state.holds(this.held.push(rest));
                     }
-                    Verdict::Refuse(at, refusal) => {
-                        this.refused(refusal, &to.filled()[before + at..]);
-                        to.set_filled(before + at);
-                    }
+                    Verdict::Refuse(_, refusal) => this.refused(refusal, rest),
                 }
+                this.keep_originals();
+                // Not beyond what was filled.
+                to.set_filled(before.saturating_add(at));
                 if to.filled().len() > before {
                     return Poll::Ready(Ok(()));
                 }
@@ -165,24 +171,21 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> AsyncRead for Guard<S> {
                 if more.filled().is_empty() {
                     // The client left in the middle of a head.
                     this.ended = true;
-                    this.state.leave_unfinished(400, std::mem::take(&mut this.held));
+                    this.state.leave_unfinished(400, this.held.take());
                     continue;
                 }
-                this.held.extend_from_slice(more.filled());
-                let verdict = this.framing.feed(&mut this.held);
+                this.state.holds(this.held.push(more.filled()));
+                let verdict = this.framing.feed(this.held.bytes());
                 this.keep_originals();
                 match verdict {
                     Verdict::Pass => {
-                        this.ready = std::mem::take(&mut this.held);
+                        this.ready = this.held.take();
                         this.state.head_ends();
                     }
-                    Verdict::Hold(at) => {
-                        let rest = this.held.split_off(at);
-                        this.ready = std::mem::replace(&mut this.held, rest);
-                    }
+                    Verdict::Hold(at) => this.ready = this.held.take_before(at),
                     Verdict::Refuse(at, refusal) => {
-                        let refused = this.held.split_off(at);
-                        this.ready = std::mem::take(&mut this.held);
+                        this.ready = this.held.take_before(at);
+                        let refused = this.held.take();
                         this.refused(refusal, &refused);
                     }
                 }
@@ -247,7 +250,7 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> AsyncWrite for Guard<S> {
 impl<S> Drop for Guard<S> {
     fn drop(&mut self) {
         if !self.held.is_empty() && self.state.is_late() {
-            self.state.leave_unfinished(408, std::mem::take(&mut self.held));
+            self.state.leave_unfinished(408, self.held.take());
         }
     }
 }

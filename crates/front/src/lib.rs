@@ -19,8 +19,10 @@ mod file_body;
 mod files;
 mod forwarded;
 mod framing;
+mod gather;
 mod guard;
 mod half_close;
+mod head;
 mod host;
 mod listen;
 mod log_writer;
@@ -92,8 +94,14 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// Between two pieces of a request's body.
     pub body_timeout: Duration,
+    /// Bytes a second that a client has to send of a body on average, not counting the first `body_timeout`; and over any three
+    /// seconds, if a worker waits for it and other requests for a worker. 0: no such rule.
+    pub body_rate: u64,
     /// While the client takes no byte of the answer.
     pub write_timeout: Duration,
+    /// Bytes of memory for all heads that are not complete, and for bodies that have just begun. Above, the heads that took longest are
+    /// given up, and bodies go to temporary files at once.
+    pub gather_memory: usize,
     /// Bytes of all temporary files together, in which bodies of slow clients wait; above, uploads get 503, and a slow reader whose worker
     /// others wait for is cut off. 0: no limit.
     pub temp_size: u64,
@@ -137,7 +145,9 @@ impl Default for Limits {
             header_timeout: Duration::from_secs(15),
             idle_timeout: Duration::from_secs(75),
             body_timeout: Duration::from_secs(60),
+            body_rate: 500,
             write_timeout: Duration::from_secs(60),
+            gather_memory: 32 << 20,
             temp_size: 4 << 30,
             temp_size_per_client: 1 << 30,
             connections: 16384,
@@ -157,6 +167,7 @@ pub struct Front {
     metrics: Arc<Metrics>,
     disk: Disk,
     temp: Arc<temp::TempSpace>,
+    gather: Arc<gather::Gather>,
     connections: connection::Connections,
     /// `None` once the front drains.
     graceful: Mutex<Option<hyper_util::server::graceful::GracefulShutdown>>,
@@ -170,8 +181,11 @@ impl Front {
         let mut seed = [0; 4];
         // The ids only need to differ between runs; without randomness they would still differ within one.
         let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
+        let gather = Arc::new(gather::Gather::default());
+        gather.set_limit(settings.limits.gather_memory);
         Arc::new(Front {
             settings: ArcSwap::from_pointee(settings.bounded()),
+            gather,
             routes: ArcSwap::from_pointee(routes),
             former_logs: Mutex::default(),
             metrics,
@@ -187,6 +201,7 @@ impl Front {
     /// Replaces settings and routes together; requests that are being served keep the old ones.
     pub fn swap(&self, settings: Settings, routes: Routes) {
         let old = self.settings.swap(Arc::new(settings.bounded()));
+        self.gather.set_limit(self.settings.load().limits.gather_memory);
         self.routes.store(Arc::new(routes));
         if !old.access_log.is_same(&self.settings.load().access_log) {
             self.former_logs().push(old.access_log.clone());

@@ -39,6 +39,7 @@ pub struct Metrics {
     refused: Counter,
     lost_lines: Counter,
     panics: Counter,
+    heads_given_up: Counter,
     connections: Gauge,
     sites: Mutex<HashMap<String, Arc<SiteMetrics>>>,
 }
@@ -55,6 +56,7 @@ impl Metrics {
             refused: Counter::default(),
             lost_lines: Counter::default(),
             panics: Counter::default(),
+            heads_given_up: Counter::default(),
             connections: Gauge::default(),
             sites: Mutex::default(),
         };
@@ -83,6 +85,11 @@ impl Metrics {
             "hayate_access_log_lost",
             "Lines of the access log that could not be written",
             metrics.lost_lines.clone(),
+        );
+        registry.register(
+            "hayate_heads_given_up",
+            "Connections cut off in the middle of a head for want of memory (limits.gather_memory)",
+            metrics.heads_given_up.clone(),
         );
         registry.register(
             "hayate_panics",
@@ -117,6 +124,10 @@ impl Metrics {
 
     pub(crate) fn lost_lines(&self, lines: u64) {
         self.lost_lines.inc_by(lines);
+    }
+
+    pub(crate) fn gave_up_heads(&self, n: u64) {
+        self.heads_given_up.inc_by(n);
     }
 
     pub(crate) fn panicked(&self) {

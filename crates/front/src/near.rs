@@ -158,6 +158,14 @@ impl Access<'_> {
         Ok(Meta::of(&stat))
     }
 
+    /// The same, and the file if it is a regular one and comes without asking twice.
+    pub(crate) fn find(&self, path: &[u8]) -> Result<(Option<File>, Meta), Miss> {
+        let Access::Now(root) = self else { return Ok((None, self.meta(path)?)) };
+        let file = now(root, path, READ)?;
+        let meta = Meta::of(&fstat(&file).map_err(|_| Miss::Wait)?);
+        Ok((meta.is_file().then(|| file.into()), meta))
+    }
+
     /// A regular file for reading. `path` as above.
     pub(crate) fn open(&self, path: &[u8]) -> Result<(File, Meta), Miss> {
         let file = match self {

@@ -20,7 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::task::AbortHandle;
 
 use crate::{
-    request_body::Pump,
+    request_body::{Keep, Pump},
     temp::{Owner, Reading, TempFile, TempSpace},
 };
 
@@ -96,14 +96,9 @@ fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
 }
 
 impl Relay {
-    pub(crate) fn start(
-        ring: Arc<Ring>,
-        exchange: Exchange,
-        pump: Option<Pump>,
-        temp: (&Arc<TempSpace>, Owner),
-    ) -> Relay {
+    pub(crate) fn start(ring: Arc<Ring>, exchange: Exchange, pump: Option<Pump>, keep: Keep<'_>) -> Relay {
         let waiting = Arc::default();
-        let temp = (Arc::clone(temp.0), temp.1);
+        let temp = (Arc::clone(keep.space), keep.owner);
         let script =
             Script { ring, exchange, pump, waiting: Arc::clone(&waiting), temp, written: 0, end: None };
         Relay { waiting, reading: None, task: tokio::spawn(script.run()).abort_handle() }

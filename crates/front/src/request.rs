@@ -18,7 +18,9 @@ use crate::{
     framing::Refusal,
     guard::REFUSED,
     host::Host,
-    pages, route,
+    pages,
+    request_body::Keep,
+    route,
     route::Found,
     site::Site,
     state::{State, Unfinished},
@@ -83,10 +85,11 @@ impl Front {
             target,
             path: path.as_deref().unwrap_or_default(),
             id: &id,
-            temp: (
-                &self.temp,
-                Owner::new(said.client.map(|client| client.addr).or(peer.ip), &settings.limits),
-            ),
+            keep: Keep {
+                gather: &self.gather,
+                space: &self.temp,
+                owner: Owner::new(said.client.map(|client| client.addr).or(peer.ip), &settings.limits),
+            },
         };
         let log = settings.access_log.is_on();
         let log = log
@@ -146,8 +149,8 @@ impl Front {
                 }
                 Ok(response)
             }
-            Found::File(path) => {
-                let served = files::serve(&parts.method, &parts.headers, &site.place, path).await;
+            Found::File(file) => {
+                let served = files::serve(&parts.method, &parts.headers, &site.place, file).await;
                 served.map_err(|no_file| match no_file {
                     NoFile::Status(status) => refusal(status, "the file cannot be read"),
                     NoFile::Hangs(error) => hangs(error),

@@ -19,12 +19,21 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 
 use crate::{
+    gather::Gather,
     state::State,
     temp::{Owner, Reading, TempFile, TempSpace},
 };
 
 /// Bodies up to this size, in bytes, wait for their end in memory.
 pub(crate) const MEMORY: usize = 32 << 10;
+
+/// Where a body is kept until it is whole.
+#[derive(Clone, Copy)]
+pub(crate) struct Keep<'a> {
+    pub(crate) gather: &'a Arc<Gather>,
+    pub(crate) space: &'a Arc<TempSpace>,
+    pub(crate) owner: Owner,
+}
 
 /// What is wrong with a body.
 #[derive(Debug)]
@@ -65,6 +74,12 @@ struct Client {
     open: Option<OpenBody>,
 }
 
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.state.body_ends();
+    }
+}
+
 impl Client {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyFailure>>> {
         loop {
@@ -84,7 +99,8 @@ impl Client {
                 Some(Err(_)) => return Poll::Ready(Some(Err(BodyFailure::Broken))),
                 Some(Ok(frame)) => {
                     let Ok(data) = frame.into_data() else { continue };
-                    self.received += data.len() as u64;
+                    self.received = self.received.saturating_add(data.len() as u64);
+                    self.state.body_came(data.len());
                     if self.limit != 0 && self.received > self.limit {
                         return Poll::Ready(Some(Err(BodyFailure::TooLarge)));
                     }
@@ -99,28 +115,30 @@ impl Client {
     }
 
     /// Waits for the body's end.
-    async fn whole(mut self, space: &Arc<TempSpace>, owner: Owner) -> Result<Source, BodyFailure> {
+    async fn whole(mut self, keep: Keep<'_>) -> Result<Source, BodyFailure> {
         let Some(first) = self.next().await.transpose()? else { return Ok(Source::Memory(Bytes::new())) };
         if self.incoming.is_end_stream() {
             return Ok(Source::Memory(first));
         }
         // Pieces may be as small as a byte, and each keeps a buffer of hyper's alive: they are copied together.
         let mut gathered = BytesMut::from(first);
-        while gathered.len() <= MEMORY {
+        let mut share = keep.gather.share();
+        while gathered.len() <= MEMORY && share.set(gathered.capacity()) {
             match self.next().await.transpose()? {
                 Some(more) => gathered.extend_from_slice(&more),
                 None => return Ok(Source::Memory(gathered.freeze())),
             }
         }
-        let file = space.create(owner).await.map_err(BodyFailure::Storage)?;
+        let file = keep.space.create(keep.owner).await.map_err(BodyFailure::Storage)?;
         let mut len = 0;
         loop {
             let piece = gathered.split().freeze();
             let size = piece.len() as u64;
             file.write(piece, len).await.map_err(BodyFailure::Storage)?;
-            len += size;
+            share.set(0);
+            len = len.saturating_add(size);
             // One write for many pieces: each is handed to another thread.
-            while gathered.len() <= MEMORY {
+            while gathered.len() <= MEMORY && (gathered.len() < 1024 || share.set(gathered.len())) {
                 match self.next().await.transpose()? {
                     Some(more) => gathered.extend_from_slice(&more),
                     None if gathered.is_empty() => {
@@ -142,8 +160,7 @@ impl Pump {
         state: &Arc<State>,
         limit: u64,
         ring: &Arc<Ring>,
-        space: &Arc<TempSpace>,
-        owner: Owner,
+        keep: Keep<'_>,
     ) -> Result<Option<Pump>, BodyFailure> {
         if incoming.is_end_stream() {
             return Ok(None);
@@ -153,9 +170,10 @@ impl Pump {
         if !small && *method != Method::POST {
             client.open = ring.open_body();
         }
+        state.body_begins(client.open.is_some().then(|| Arc::clone(ring)));
         let source = match client.open {
             Some(_) => Source::Client(client),
-            None => pin!(client.whole(space, owner)).await?,
+            None => pin!(client.whole(keep)).await?,
         };
         state.serving();
         Ok(Some(Pump { source, pending: Bytes::new(), done: false }))

@@ -5,12 +5,12 @@
 //! executed. Scripts that were found are remembered until the end of the second, which saves the busiest requests their system calls.
 //! Nothing here waits for a disk; see [`crate::near`].
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{fs::File, io, path::PathBuf, sync::Arc};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use crate::{
-    near::{Access, Miss, below},
+    near::{Access, Meta, Miss, below},
     site::{Inside, Site},
     state::seconds,
 };
@@ -38,11 +38,19 @@ impl Site {
     }
 }
 
+/// A file of a site.
+#[derive(Debug)]
+pub(crate) struct Named {
+    /// Inside of the site's root.
+    pub(crate) path: Vec<u8>,
+    /// The file itself, if it was at hand.
+    pub(crate) opened: Option<(File, Meta)>,
+}
+
 /// What answers a path.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// Its path inside of the site's root.
-    File(Vec<u8>),
+    File(Named),
     Script(Arc<Script>),
     /// A directory named without its slash.
     AddSlash,
@@ -213,8 +221,13 @@ fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Wait> {
         }
     }
     let name = inside.rsplit(|b| *b == b'/').next().unwrap_or_default();
-    match meta(inside)? {
-        Some(dir) if dir.is_dir() => {
+    let found = match files.find(inside) {
+        Ok(found) => Some(found),
+        Err(Miss::Wait) => return Err(Wait),
+        Err(_) => None,
+    };
+    match found {
+        Some((_, dir)) if dir.is_dir() => {
             if inside.last() != Some(&b'/') {
                 return Ok(Found::AddSlash);
             }
@@ -225,13 +238,15 @@ fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Wait> {
                     return script(&at, b"");
                 }
                 if is_file && !is_source(index.as_bytes()) {
-                    return Ok(Found::File(at));
+                    return Ok(Found::File(Named { path: at, opened: None }));
                 }
             }
         }
         // A name that ends in a slash is none of a file.
-        Some(meta) if meta.is_file() && !name.is_empty() => {
-            return Ok(if is_source(name) { Found::Nothing } else { Found::File(inside.to_vec()) });
+        Some((file, meta)) if meta.is_file() && !name.is_empty() => {
+            let opened = file.map(|file| (file, meta));
+            let named = Named { path: inside.to_vec(), opened };
+            return Ok(if is_source(name) { Found::Nothing } else { Found::File(named) });
         }
         _ => {}
     }

@@ -8,12 +8,13 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Waker},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use hayate_ring::Ring;
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -33,6 +34,42 @@ fn after(limit: Duration) -> u64 {
 /// between two pieces.
 const LINGER: Duration = Duration::from_secs(30);
 const LINGER_PAUSE: Duration = Duration::from_secs(5);
+
+/// How fast a client sends a body. Only time counts in which it was waited for.
+struct Pace {
+    /// Bytes.
+    received: u64,
+    waited: Duration,
+    /// It is waited for now.
+    since: Option<Instant>,
+    /// What the first two were when it was last looked at, [`WANTED`] ago or less.
+    lately: (u64, Duration),
+    slow_lately: bool,
+    ring: Option<Arc<Ring>>,
+}
+
+/// Over how long a body is watched that a worker waits for while other requests wait for a worker.
+const WANTED: Duration = Duration::from_secs(3);
+
+impl Pace {
+    /// Below [`Limits::body_rate`]: since its beginning, but for the time that a single pause may take; or lately, where others wait for
+    /// the worker.
+    fn is_too_slow(&mut self, limits: &Limits) -> bool {
+        let rate = limits.body_rate;
+        let waited = self.waited.saturating_add(self.since.map(|since| since.elapsed()).unwrap_or_default());
+        if rate == 0 || self.since.is_none() || waited < WANTED {
+            return false;
+        }
+        let (received, since) = self.lately;
+        if waited.saturating_sub(since) >= WANTED {
+            let enough = rate.saturating_mul(WANTED.as_secs());
+            self.slow_lately = self.received.saturating_sub(received) < enough;
+            self.lately = (self.received, waited);
+        }
+        waited.saturating_sub(Duration::from_secs(self.received / rate)) > limits.body_timeout
+            || (self.slow_lately && self.ring.as_ref().is_some_and(|ring| ring.is_wanted()))
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -61,6 +98,12 @@ pub(crate) struct State {
     linger_end: AtomicU64,
     /// The guard holds the beginning of a head. While a request is being served no clock runs for the next one.
     head_begun: AtomicBool,
+    /// Bytes of it that are held.
+    held: AtomicUsize,
+    /// When it began, in [`seconds`].
+    head_since: AtomicU64,
+    /// The body that is being received, and how fast.
+    pace: Mutex<Option<Pace>>,
     /// With the bytes that were refused.
     refusal: OnceLock<(Refusal, Vec<u8>)>,
     unfinished: OnceLock<Unfinished>,
@@ -89,6 +132,9 @@ impl State {
             write_deadline: AtomicU64::new(0),
             linger_end: AtomicU64::new(0),
             head_begun: AtomicBool::new(false),
+            held: AtomicUsize::new(0),
+            head_since: AtomicU64::new(0),
+            pace: Mutex::default(),
             refusal: OnceLock::new(),
             unfinished: OnceLock::new(),
             late: AtomicBool::new(false),
@@ -151,6 +197,7 @@ impl State {
 
     pub(crate) fn head_begins(&self) {
         self.head_begun.store(true, Relaxed);
+        self.head_since.store(seconds(), Relaxed);
         if self.waiting.load(Relaxed) == Waiting::Idle as u8 {
             self.idle();
         }
@@ -158,10 +205,57 @@ impl State {
 
     pub(crate) fn head_ends(&self) {
         self.head_begun.store(false, Relaxed);
+        self.holds(0);
+    }
+
+    /// The beginning of a head takes so many bytes.
+    pub(crate) fn holds(&self, bytes: usize) {
+        self.held.store(bytes, Relaxed);
+    }
+
+    /// Since when, in [`seconds`], how many bytes of a head are held; `None` for none.
+    pub(crate) fn unfinished_head(&self) -> Option<(u64, usize)> {
+        let held = self.held.load(Relaxed);
+        (held > 0).then(|| (self.head_since.load(Relaxed), held))
+    }
+
+    /// The connection is being cut off for what it holds.
+    pub(crate) fn cut(&self) {
+        self.late.store(true, Relaxed);
+    }
+
+    /// A body begins to be received. `ring`: a worker waits for it.
+    pub(crate) fn body_begins(&self, ring: Option<Arc<Ring>>) {
+        *self.pace.lock() = Some(Pace {
+            received: 0,
+            waited: Duration::ZERO,
+            since: None,
+            lately: (0, Duration::ZERO),
+            slow_lately: false,
+            ring,
+        });
+    }
+
+    /// So many bytes of it came, without a wait or at the end of one.
+    pub(crate) fn body_came(&self, bytes: usize) {
+        if let Some(pace) = &mut *self.pace.lock() {
+            pace.received = pace.received.saturating_add(bytes as u64);
+            if let Some(since) = pace.since.take() {
+                pace.waited = pace.waited.saturating_add(since.elapsed());
+            }
+        }
+    }
+
+    /// There is no body to wait for any more.
+    pub(crate) fn body_ends(&self) {
+        *self.pace.lock() = None;
     }
 
     pub(crate) fn body_waits(&self) {
         self.wait(Waiting::Body, self.limits.body_timeout);
+        if let Some(pace) = &mut *self.pace.lock() {
+            pace.since.get_or_insert_with(Instant::now);
+        }
     }
 
     /// The client is listened to before closing, and has just sent something.
@@ -226,7 +320,9 @@ impl State {
     pub(crate) fn becomes_late(&self, now: u64) -> bool {
         // The second in which a deadline falls has to be over.
         let passed = |deadline: &AtomicU64| (1..now).contains(&deadline.load(Relaxed));
-        let late = passed(&self.deadline) || passed(&self.write_deadline);
+        let late = passed(&self.deadline)
+            || passed(&self.write_deadline)
+            || self.pace.lock().as_mut().is_some_and(|pace| pace.is_too_slow(&self.limits));
         if late {
             self.late.store(true, Relaxed);
         }

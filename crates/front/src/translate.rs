@@ -21,7 +21,7 @@ use crate::{
     relay::Relay,
     request_body::Pump,
     route,
-    route::Found,
+    route::{Found, Named},
     site::Site,
 };
 
@@ -125,7 +125,7 @@ pub(crate) async fn translate(
         None => None,
     };
     let kind =
-        kind.unwrap_or_else(|| Kind::Script(Relay::start(Arc::clone(ring), exchange, pump, client.temp)));
+        kind.unwrap_or_else(|| Kind::Script(Relay::start(Arc::clone(ring), exchange, pump, client.keep)));
     *response.body_mut() = match (length, &kind) {
         (Some(said), Kind::Full(bytes)) if said == bytes.len() as u64 => Body::new(kind),
         (Some(said), _) => {
@@ -164,7 +164,7 @@ async fn send_file(
         files::serve_absolute(&method, &parts.headers, &site.place, path, allowed).await
     } else {
         match inside_site(site, path).await {
-            Ok(Some(path)) => files::serve(&method, &parts.headers, &site.place, path).await,
+            Ok(Some(file)) => files::serve(&method, &parts.headers, &site.place, file).await,
             Ok(None) => Err(NoFile::Status(StatusCode::NOT_FOUND)),
             Err(error) => Err(NoFile::Hangs(error)),
         }
@@ -218,8 +218,8 @@ pub(crate) fn html(headers: &mut HeaderMap) {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
 }
 
-/// The path inside of the root of the file that a path of the site names.
-async fn inside_site(site: &Arc<Site>, path: &HeaderValue) -> io::Result<Option<Vec<u8>>> {
+/// The file that a path of the site names.
+async fn inside_site(site: &Arc<Site>, path: &HeaderValue) -> io::Result<Option<Named>> {
     let path = path.as_bytes().split(|b| *b == b'?').next().and_then(route::normalise);
     let Some(path) = path else { return Ok(None) };
     Ok(match route::resolve(site, &path).await? {

@@ -74,9 +74,15 @@ pub struct Limits {
     /// Between two pieces of a request's body. Default: `60s`.
     #[schemars(with = "Option<String>")]
     pub body_timeout: Option<Time>,
+    /// Bytes a second that a client has to send of a body on average, not counting the first `body_timeout`; if a worker waits for the body (not of a POST) and others wait for a worker, over any three seconds. `0`: no such rule. Default: `500`.
+    #[schemars(with = "Option<String>")]
+    pub body_rate: Option<Size>,
     /// While the client takes nothing of the answer. Default: `60s`.
     #[schemars(with = "Option<String>")]
     pub write_timeout: Option<Time>,
+    /// Memory for heads that are not complete, of all connections together, and for bodies that have just begun, `1M` or more. Above, the heads that took longest are given up, and bodies go to temporary files at once. Default: `32M`.
+    #[schemars(with = "Option<String>")]
+    pub gather_memory: Option<Size>,
     /// Bytes of all temporary files together, in which bodies of slow clients wait. Above, uploads beyond 32 KB get 503, and a client that reads slowly is cut off once others wait for its worker. `0`: no limit. Default: `4G`.
     #[schemars(with = "Option<String>")]
     pub temp_size: Option<Size>,

@@ -1,0 +1,187 @@
+"""Clients that are slow on purpose: unfinished heads, bodies in pieces of a byte, readers that read nothing. They cost a bounded amount of
+memory, work and disk, and hold no worker that others wait for."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import re
+import resource
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from lib import site
+from lib.process import wait_until
+from lib.servers import Hayate, free_port
+
+
+def resident(server: Hayate) -> int:
+    """Bytes."""
+    text = pathlib.Path(f"/proc/{server.pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]) << 10
+
+
+def written(server: Hayate) -> int:
+    """Calls of write(2) and its kin so far."""
+    return int(re.search(r"syscw: (\d+)", pathlib.Path(f"/proc/{server.pid}/io").read_text())[1])
+
+
+def connect(server: Hayate, *, buffer: int = 0) -> socket.socket:
+    s = socket.socket()
+    if buffer:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    s.settimeout(20)
+    s.connect(("127.0.0.1", server.port))
+    return s
+
+
+@contextlib.contextmanager
+def many_files() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def others_are_served(server: Hayate, n: int = 5) -> None:
+    for i in range(n):
+        assert requests.get(f"{server.url}/ok.php?{i}", timeout=30).text == f"ok {i}"
+
+
+def test_three_thousand_unfinished_heads_cost_little_and_nothing_afterwards(hayate_command, tmp_path) -> None:
+    root = site.make(tmp_path)
+    metrics = f"127.0.0.1:{free_port()}"
+    config = f'metrics = "{metrics}"\n[limits]\ngather_memory = "16M"\nheader_timeout = "60s"\n[[app]]\nroot = "{root}"\nworkers = 1\n'
+    with many_files(), Hayate(config=config) as server:
+        others_are_served(server)
+        before = resident(server)
+        head = b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 31_000
+        attackers = []
+        for _ in range(3000):
+            s = connect(server)
+            with contextlib.suppress(OSError):
+                s.sendall(head)
+            attackers.append(s)
+        others_are_served(server)
+        during = resident(server)
+
+        def given_up() -> int:
+            text = requests.get(f"http://{metrics}/metrics", timeout=20).text
+            return int(re.search(r"(?m)^hayate_heads_given_up_total (\d+)$", text)[1])
+
+        assert wait_until(lambda: given_up() >= 2000, 20), given_up()
+        assert during - before < 80 << 20, f"{(during - before) >> 20} MB for unfinished heads"
+        assert "gather_memory is reached" in server.log()
+        for s in attackers:
+            s.close()
+        assert wait_until(lambda: resident(server) - before < 20 << 20, 20), f"{(resident(server) - before) >> 20} MB are kept"
+        others_are_served(server)
+
+
+def test_a_head_in_segments_of_a_byte(hayate_command, tmp_path) -> None:
+    root = site.make(tmp_path)
+    with Hayate(root, workers=1) as server, connect(server) as s:
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        head = b"GET /ok.php?slow HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + b"X: y\r\n" * 90 + b"\r\n"
+        for i in range(len(head)):
+            s.send(head[i : i + 1])
+        received = b""
+        while block := s.recv(65536):
+            received += block
+        assert received.endswith(b"ok slow")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+def test_a_body_in_chunks_of_a_byte_is_written_in_blocks(hayate_command, tmp_path, method) -> None:
+    root = site.make(tmp_path)
+    with Hayate(root, workers=1) as server, connect(server) as s:
+        others_are_served(server)
+        before = written(server)
+        size = 100_000
+        head = f"{method} /count.php HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+        s.settimeout(120)
+        s.sendall(head.encode())
+        for _ in range(size // 1000):
+            s.sendall(b"1\r\nx\r\n" * 1000)
+        s.sendall(b"0\r\n\r\n")
+        received = b""
+        while block := s.recv(65536):
+            received += block
+        assert received.endswith(str(size).encode()), received
+        if method == "POST":
+            assert written(server) - before < 2000, "a write for each chunk"
+
+
+def test_a_trickled_body_does_not_hold_a_worker_that_others_wait_for(hayate_command, tmp_path) -> None:
+    root = site.make(tmp_path)
+    with Hayate(root, workers=2) as server:
+        trickle = connect(server)
+        trickle.sendall(b"PUT /count.php HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 10_000)
+        done = threading.Event()
+
+        def drip() -> None:
+            with contextlib.suppress(OSError):
+                while not done.wait(0.3):
+                    trickle.sendall(b"x")
+
+        dripping = threading.Thread(target=drip, daemon=True)
+        dripping.start()
+        try:
+            # While nobody else wants its worker, it may take its time.
+            time.sleep(4)
+            others_are_served(server)
+            assert dripping.is_alive()
+            sleeper = threading.Thread(target=lambda: requests.get(server.url + "/sleep.php?ms=15000", timeout=60))
+            sleeper.start()
+            time.sleep(0.5)
+            begun = time.monotonic()
+            others_are_served(server, 1)
+            assert time.monotonic() - begun < 13, "it waited for the sleeper"
+            assert wait_until(lambda: not dripping.is_alive(), 20), "the trickle goes on"
+        finally:
+            done.set()
+            trickle.close()
+        sleeper.join()
+
+
+@pytest.mark.parametrize("full", ["quota", "no directory"])
+def test_slow_readers_without_room_for_temporary_files_hold_no_worker(hayate_command, tmp_path, full) -> None:
+    root = site.make(tmp_path)
+    limits = '[limits]\ntemp_size = "1M"\n' if full == "quota" else ""
+    env = {"TMPDIR": str(tmp_path / "missing")} if full == "no directory" else {}
+    with Hayate(config=f'{limits}[[app]]\nroot = "{root}"\nworkers = 2\n', env=env) as server:
+        slow = [connect(server, buffer=4096) for _ in range(40)]
+        for s in slow:
+            s.sendall(b"GET /large.php?mb=6 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        others_are_served(server, 10)
+        assert "a slow client was cut off" in server.log()
+        for s in slow:
+            s.close()
+        others_are_served(server)
+
+
+def test_uploads_beyond_the_quota_of_temporary_files(hayate_command, tmp_path) -> None:
+    root = site.make(tmp_path)
+    limits = '[limits]\ntemp_size = "1M"\ntemp_size_per_client = "600K"\n'
+    with Hayate(config=f'{limits}[[app]]\nroot = "{root}"\nworkers = 2\n') as server:
+        first = connect(server)
+        first.sendall(b"POST /count.php HTTP/1.1\r\nHost: a\r\nContent-Length: 500001\r\nConnection: close\r\n\r\n" + b"x" * 500_000)
+        # The same client, while its first upload goes on.
+        assert wait_until(lambda: requests.post(server.url + "/count.php", data=b"x" * 300_000, timeout=20).status_code == 503, 20)
+        assert "temp_size_per_client is reached" in server.log()
+        assert requests.post(server.url + "/count.php", data=b"x" * 20_000, timeout=20).text == "20000"
+        first.sendall(b"x")
+        received = b""
+        while block := first.recv(65536):
+            received += block
+        assert received.endswith(b"500001")
+        # It has given back what it held.
+        assert requests.post(server.url + "/count.php", data=b"x" * 300_000, timeout=20).text == "300000"
+        first.close()
