@@ -403,6 +403,9 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 	if (doubt != REWIND_SURE) {
 		leave_process(retired_for(doubt));
 	}
+	if (sqlite_loses_locks()) {
+		leave_process(HY_RETIRED_REWIND_CONNECTION);
+	}
 	if (opcache_reset_called()) {
 		leave_process(HY_RETIRED_REWIND_OPCACHE);
 	}
@@ -561,6 +564,7 @@ static bool begin_work(void)
 	}
 	over_at = rewind_keep(sizeof *over_at);
 	rewind_verify(options.rewind_verify, log_own);
+	sqlite_note_locks();
 	long rewinds = rewind_point();
 	if (rewinds < 0) {
 		zygote_failed(rewind_error());

@@ -164,7 +164,9 @@ void destructors_call(void); /* of everybody's objects */
 /* sqlite.c */
 const char *sqlite_left_open(void); /* what the boot is in the middle of, to follow "the boot "; NULL: of nothing */
 void sqlite_note(void);             /* with the snapshot: whose connections those are that are open */
+void sqlite_note_locks(void);       /* before the point, in the process that is rewound */
 void sqlite_end_request(void);      /* of those: what a request has left half-done */
+bool sqlite_loses_locks(void);      /* after that: they would be without locks that they rely on */
 
 /* residue.c: what warm-up requests leave with objects that have a destructor */
 void residue_of_boot(void);            /* before the first */

@@ -6,12 +6,19 @@
  * commits what they wrote, and a transaction that it left open is rolled back. And a boot that leaves a connection in
  * the middle of something is not rewound: each request would trust in a lock that no process holds any more.
  *
+ * In WAL mode a connection holds locks as long as it is open, which tell others that they must not remove its log. The
+ * kernel takes them from a process that closes any descriptor of the same file. SQLite knows that and postpones it;
+ * a rewind cannot, and a script that reads the file does not. So a worker that has lost them, or would, is replaced.
+ *
  * Connections are noted as they are opened, by whatever library: the host has its own sqlite3_open() and its kin, which
  * call SQLite's (the executable's symbols come first).
  */
 #include "host.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -63,8 +70,76 @@ static bool find(void)
 	return library.exec != NULL;
 }
 
+/* Locks of a connection of the boot: what the kernel says of the descriptors of its files, opened once. */
+#define MAX_FILES 16
+static struct {
+	char path[PATH_MAX];
+	int info; /* of /proc/self/fdinfo */
+} locked[MAX_FILES];
+static size_t locked_count;
+/* The request opened a connection of its own to such a file. */
+static bool opened_again;
+
+static bool is_locked_file(const char *path)
+{
+	for (size_t i = 0; path != NULL && i < locked_count; i++) {
+		if (strcmp(locked[i].path, path) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool holds_locks(int info)
+{
+	char text[1024];
+	ssize_t n = pread(info, text, sizeof text - 1, 0);
+	text[n > 0 ? n : 0] = '\0';
+	return strstr(text, "\nlock:") != NULL;
+}
+
+/* Descriptors of database files and of what lies beside them: NAME, NAME-wal, NAME-shm. */
+static void note_locked_files(const char *database)
+{
+	DIR *fds = opendir("/proc/self/fd");
+	const struct dirent *entry;
+	while (fds != NULL && (entry = readdir(fds)) != NULL && locked_count < MAX_FILES) {
+		char path[PATH_MAX], info[64];
+		ssize_t n = readlinkat(dirfd(fds), entry->d_name, path, sizeof path - 1);
+		if (n <= 0) {
+			continue;
+		}
+		path[n] = '\0';
+		if (strncmp(path, database, strlen(database)) != 0) {
+			continue;
+		}
+		snprintf(info, sizeof info, "/proc/self/fdinfo/%s", entry->d_name);
+		int fd = open(info, O_RDONLY | O_CLOEXEC);
+		if (fd >= 0 && holds_locks(fd)) {
+			memcpy(locked[locked_count].path, path, (size_t)n + 1);
+			locked[locked_count++].info = fd;
+		} else if (fd >= 0) {
+			close(fd);
+		}
+	}
+	if (fds != NULL) {
+		closedir(fds);
+	}
+}
+
+bool sqlite_loses_locks(void)
+{
+	for (size_t i = 0; i < locked_count; i++) {
+		if (opened_again || !holds_locks(locked[i].info)) {
+			return true;
+		}
+	}
+	return false;
+}
+
 static int opened(int result, sqlite3 **to)
 {
+	opened_again |= locked_count > 0 && result == 0 && is_locked_file(library.db_filename(*to, "main"));
 	/* SQLite gives a connection, to be closed, with most errors as well. */
 	if (to != NULL && *to != NULL) {
 		sqlite3 **more = realloc(connections, (connection_count + 1) * sizeof(sqlite3 *));
@@ -149,6 +224,16 @@ const char *sqlite_left_open(void)
 void sqlite_note(void)
 {
 	of_boot = connection_count;
+}
+
+void sqlite_note_locks(void)
+{
+	for (size_t i = 0; i < of_boot; i++) {
+		const char *path = library.db_filename(connections[i], "main");
+		if (path != NULL && path[0] != '\0') {
+			note_locked_files(path);
+		}
+	}
 }
 
 void sqlite_end_request(void)

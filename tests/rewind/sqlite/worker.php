@@ -116,6 +116,10 @@ while (hayate_handle_request(function () use ($db, $order, $orders): void {
                 $own = new PDO('sqlite:' . getenv('FILE'));
                 echo $own->query('INSERT INTO orders (name) VALUES (\'own\') RETURNING id')->fetchColumn();
                 break;
+            case 'file read':
+                $order->run($name);
+                echo $order->next(), strlen(file_get_contents(getenv('FILE')));
+                break;
             case 'read':
                 $orders->run('nobody');
                 for ($i = 0; false !== $one = $orders->next(); $i++) {
