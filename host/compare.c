@@ -218,8 +218,8 @@ static bool fork_keeper(enum side side, const char *(*prepare)(void), struct hy_
 		return true;
 	}
 	if (keepers[side] < 0) {
-		warmup_failed(
-		    "what it left behind cannot be looked at, since no process can be forked; raise the limit of processes");
+		warmup_failed("what warm-up requests leave behind cannot be looked at, since no process can be forked; raise "
+		              "the limit of processes");
 	}
 	return false;
 }
@@ -232,7 +232,7 @@ static void share(void)
 	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (shared == MAP_FAILED) {
 		shared = NULL;
-		warmup_failed("what it left behind cannot be looked at, since there is no memory for it");
+		warmup_failed("what warm-up requests leave behind cannot be looked at, since there is no memory for it");
 	}
 }
 
@@ -288,6 +288,13 @@ static void differs(const char *why)
 	warmup_differs(why);
 }
 
+/* Nothing was seen, and nothing is sure. */
+static void cannot_tell(const char *why)
+{
+	end_keepers();
+	warmup_failed(why);
+}
+
 /* False: that keeper has ended. */
 static bool ask(enum side side, uint32_t visit, uint32_t try)
 {
@@ -306,8 +313,9 @@ static bool ask(enum side side, uint32_t visit, uint32_t try)
 		futex(&keeper->done, FUTEX_WAIT, n - 1, &(struct timespec){.tv_nsec = 100000000});
 	}
 	if (WIFEXITED(keeper->end) && handle_used_connection(WEXITSTATUS(keeper->end))) {
-		differs("a request uses a connection of the boot, so that what it left behind cannot be looked at. Open "
-		        "connections in the request that needs them");
+		cannot_tell(
+		    "a request uses a connection of the boot, so that what warm-up left behind cannot be looked at. Open "
+		    "connections in the request that needs them");
 	}
 	return true;
 }
@@ -501,7 +509,7 @@ bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange)
 		for (uint32_t try = 0; try < TRIES; try++) {
 			for (int side = COLD; side <= WARM; side++) {
 				if (!ask((enum side)side, i, try)) {
-					differs("the processes that show what it left behind could not go on");
+					cannot_tell("the processes that show what warm-up left behind could not go on");
 				}
 				find_words((enum side)side, try, visit->host);
 			}
