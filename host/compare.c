@@ -33,7 +33,7 @@
 #include <unistd.h>
 
 /* Answers of each side to one request: so many are enough where each side's are all alike, and so many where not. Of
- * two pages chosen at random one request in 500 would be suspected, of 5 in 26 words one in 5,000. */
+ * two pages chosen at random one request in 500 would be suspected, of 5 in 26 words one in 50,000. */
 #define TRIES_ALIKE 5
 #define TRIES 8
 /* What of an answer is looked at. */
