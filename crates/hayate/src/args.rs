@@ -58,6 +58,14 @@ pub enum Command {
         #[command(flatten)]
         control: ControlArgs,
     },
+    /// Have the installed program take the place of the running one, without refusing a connection
+    ///
+    /// For after an installation. The process id stays. Returns when the new program serves (exit status 0), or when it or the
+    /// configuration was refused (1): then what served goes on serving.
+    Upgrade {
+        #[command(flatten)]
+        control: ControlArgs,
+    },
     /// Finish the requests that are being served, and end
     Stop {
         #[command(flatten)]

@@ -71,6 +71,18 @@ pub async fn reload(args: &ControlArgs) -> Result<ExitCode> {
     }
 }
 
+/// `hayate upgrade`: returns when the new program serves, or was refused.
+pub async fn upgrade(args: &ControlArgs) -> Result<ExitCode> {
+    let (status, body) = connect(args).await?.request(Method::POST, "/upgrade").await?;
+    match status {
+        StatusCode::OK => {
+            println!("{body}");
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => Err(anyhow!("the upgrade was refused, what served goes on serving:\n{body}")),
+    }
+}
+
 /// `hayate stop`: returns when the server is gone.
 pub async fn stop(args: &ControlArgs) -> Result<ExitCode> {
     let mut connection = connect(args).await?;

@@ -7,6 +7,7 @@
 //! | `GET /healthz` | 200 while the process lives |
 //! | `GET /readyz` | 200 when every application can serve, else 503 and the reasons |
 //! | `POST /reload` | 200 when the new generation serves, 409 with the reason when it was refused; unix socket only |
+//! | `POST /upgrade` | 200 when the installed program serves, 409 with the reason when it was refused; unix socket only |
 //! | `POST /stop` | 202; the connection ends with the process; unix socket only |
 
 use std::{convert::Infallible, io, os::fd::OwnedFd, sync::Arc, time::Duration};
@@ -102,16 +103,27 @@ fn text(status: StatusCode, body: impl Into<String>) -> Response<Full<Bytes>> {
     reply(status, "text/plain; charset=utf-8", body)
 }
 
+fn outcome_of(
+    outcome: Result<Result<(), String>, oneshot::error::RecvError>,
+    done: &str,
+) -> Response<Full<Bytes>> {
+    match outcome {
+        Ok(Ok(())) => text(StatusCode::OK, done),
+        Ok(Err(why)) => text(StatusCode::CONFLICT, why),
+        Err(_) => text(StatusCode::CONFLICT, "the server is stopping"),
+    }
+}
+
 async fn answer(server: &Server, request: Request<Incoming>, may_command: bool) -> Response<Full<Bytes>> {
     let path = request.uri().path();
     let allowed = match path {
         "/metrics" | "/healthz" | "/readyz" => Method::GET,
         "/status" if may_command => Method::GET,
-        "/reload" | "/stop" if may_command => Method::POST,
+        "/reload" | "/stop" | "/upgrade" if may_command => Method::POST,
         _ => {
             return text(
                 StatusCode::NOT_FOUND,
-                "there is /metrics, /healthz, /readyz, and on the socket /status, /reload, /stop",
+                "there is /metrics, /healthz, /readyz, and on the socket /status, /reload, /upgrade, /stop",
             );
         }
     };
@@ -140,11 +152,12 @@ async fn answer(server: &Server, request: Request<Incoming>, may_command: bool) 
         "/reload" => {
             let (done, outcome) = oneshot::channel();
             server.order(Order::Reload(Some(done)));
-            match outcome.await {
-                Ok(Ok(())) => text(StatusCode::OK, "reloaded"),
-                Ok(Err(why)) => text(StatusCode::CONFLICT, why),
-                Err(_) => text(StatusCode::CONFLICT, "the server is stopping"),
-            }
+            outcome_of(outcome.await, "reloaded")
+        }
+        "/upgrade" => {
+            let (done, outcome) = oneshot::channel();
+            server.order(Order::Upgrade(done));
+            outcome_of(outcome.await, "upgraded")
         }
         _ => {
             server.order(Order::Stop);

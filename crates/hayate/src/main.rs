@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => return explain::run(&args),
         Command::Status { control, json } => talk(client::status(&control, json)),
         Command::Reload { control } => talk(client::reload(&control)),
+        Command::Upgrade { control } => talk(client::upgrade(&control)),
         Command::Stop { control } => talk(client::stop(&control)),
         Command::Version => {
             println!("hayate {}", env!("CARGO_PKG_VERSION"));

@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     io,
     os::fd::{BorrowedFd, FromRawFd, OwnedFd},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -38,6 +38,9 @@ use crate::{
     secrets,
     server::{Order, Server, open_log},
 };
+
+/// How long those who have just connected to a front that is replaced may take to say what they want.
+const FIRST_WORDS: Duration = Duration::from_secs(1);
 
 type Reply = oneshot::Sender<Result<(), String>>;
 
@@ -123,15 +126,12 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     let access_log = open_log(&plan, &AccessLog::off())?;
     let (orders, mut receiver) = mpsc::unbounded_channel();
     let server = Server::new(&plan, access_log.clone(), orders, beginning.master)?;
-    let mut control_path = None;
-    if let Some((path, socket)) = beginning.control {
-        let control = ControlSocket::adopt(socket, beginning.master_user).context("the control socket")?;
-        control_path = Some(path);
-        tokio::spawn(control.serve(Arc::clone(&server)));
-    }
-    if let Some(socket) = beginning.metrics {
-        let listener = tokio::net::TcpListener::from_std(socket.into()).context("the socket for metrics")?;
-        tokio::spawn(control::serve_metrics(listener, Arc::clone(&server)));
+    let control_path = beginning.control.as_ref().map(|(path, _)| path.clone());
+    let mut commands = Commands::default();
+    let mut open = Some((beginning.control.take(), beginning.metrics.take()));
+    // Until a successor serves, the front that does answers.
+    if let Some((control, metrics)) = open.take_if(|_| !beginning.successor) {
+        commands.open(&server, control, metrics, beginning.master_user)?;
     }
 
     let apps = start(&first, hub)?;
@@ -139,8 +139,9 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     tokio::select! {
         booted = fallback::all_booted(&plan.apps, &apps, hub) => match booted {
             Ok(replacements) => replace(&server, replacements, Duration::ZERO),
-            // One that has served before is wanted, whatever it takes.
-            Err(why) if !plan.development && !beginning.again => {
+            // One that has served before is wanted, whatever it takes; unless another one still serves.
+            Err(why) if beginning.successor || (!plan.development && !beginning.again) => {
+                master.failed(&why);
                 end(&server, Listeners::default(), Duration::ZERO, &mut signals).await;
                 anyhow::bail!("{why}");
             }
@@ -155,6 +156,9 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     let mut listeners = Listeners::default();
     bound.into_iter().for_each(|(addr, listener)| listeners.add(&server.front, addr, listener));
     server.serving();
+    if let Some((control, metrics)) = open.take() {
+        commands.open(&server, control, metrics, beginning.master_user)?;
+    }
     first.adopted();
     drop(apps);
     let (running, apps) = server.running_now();
@@ -166,9 +170,15 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     let mut drain_timeout = plan.drain_timeout;
     let mut reload: Option<Reload> = None;
     let mut falling: JoinSet<Option<Replacement>> = JoinSet::new();
+    let mut replaced = false;
     loop {
         let order = tokio::select! {
             () = signals.recv() => Order::Stop,
+            () = master.replaced() => {
+                tracing::info!("another front serves now; this one finishes what it has begun");
+                replaced = true;
+                break;
+            }
             _ = hang_up.recv() => Order::Reload(None),
             _ = user1.recv() => {
                 tokio::spawn(reopen_log(Arc::clone(&server.front)));
@@ -214,6 +224,11 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
                     falling.spawn(fallback::boot(generation, app, unfit, Arc::clone(hub)));
                 }
             }
+            Order::Upgrade(reply) => {
+                let master = Arc::clone(&master);
+                // Whoever asked may have stopped waiting.
+                tokio::spawn(async move { reply.send(master.upgrade().await) });
+            }
             Order::Reload(reply) => {
                 tracing::info!("reloading");
                 master.notify(Notice::Reloading);
@@ -235,9 +250,48 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
         reload.abort().await;
     }
     falling.shutdown().await;
-    master.notify(Notice::Stopping);
+    if replaced {
+        commands.close();
+        listeners.keep(&[]);
+        // A connection that was accepted a moment ago still gets its first answer here.
+        tokio::select! {
+            () = tokio::time::sleep(FIRST_WORDS) => {}
+            () = signals.recv() => {}
+        }
+    } else {
+        master.notify(Notice::Stopping);
+    }
     end(&server, listeners, drain_timeout, &mut signals).await;
     Ok(())
+}
+
+/// The listeners for commands and metrics. Connections that they have accepted live on without them.
+#[derive(Default)]
+struct Commands(Vec<JoinHandle<()>>);
+
+impl Commands {
+    fn open(
+        &mut self,
+        server: &Arc<Server>,
+        control: Option<(PathBuf, OwnedFd)>,
+        metrics: Option<OwnedFd>,
+        owner: u32,
+    ) -> Result<()> {
+        if let Some((_, socket)) = control {
+            let control = ControlSocket::adopt(socket, owner).context("the control socket")?;
+            self.0.push(tokio::spawn(control.serve(Arc::clone(server))));
+        }
+        if let Some(socket) = metrics {
+            let listener =
+                tokio::net::TcpListener::from_std(socket.into()).context("the socket for metrics")?;
+            self.0.push(tokio::spawn(control::serve_metrics(listener, Arc::clone(server))));
+        }
+        Ok(())
+    }
+
+    fn close(self) {
+        self.0.into_iter().for_each(|task| task.abort());
+    }
 }
 
 /// Raises the soft limit of open files to the hard one, since each connection is one.

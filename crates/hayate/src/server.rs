@@ -21,6 +21,8 @@ pub enum Order {
     Reload(Option<oneshot::Sender<Result<(), String>>>),
     /// Workers of this generation cannot be rewound, again and again.
     FallBack(Arc<Generation>, Unfit),
+    /// Have the installed program take over, and say how it went.
+    Upgrade(oneshot::Sender<Result<(), String>>),
     /// Finish and end.
     Stop,
 }

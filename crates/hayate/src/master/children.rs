@@ -5,9 +5,9 @@ use std::{
     fs, io,
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
-        unix::process::CommandExt,
+        unix::process::{CommandExt, ExitStatusExt},
     },
-    process::{Child, Command, ExitStatus},
+    process::{Command, ExitStatus},
     thread,
     time::{Duration, Instant},
 };
@@ -22,10 +22,15 @@ use nix::{
     },
     unistd::Pid,
 };
-use rustix::{process::pidfd_send_signal, thread::CapabilitySet};
+use rustix::{
+    process::{WaitOptions, pidfd_send_signal},
+    thread::CapabilitySet,
+};
 
 use super::{
-    PROGRAM, load,
+    PROGRAM,
+    handover::VARIABLE,
+    load,
     sockets::Sockets,
     wire::{self, ToFront},
 };
@@ -39,9 +44,58 @@ pub const WIRE: i32 = 3;
 /// Messages that may wait for a front that does not read. One that is this far behind is stopped or stuck.
 const MOST_WAITING: usize = 10_000;
 
+/// A child of this process. Unlike the standard library's it can be handed over to the program that takes this one's place.
+pub struct Own {
+    pid: i32,
+    ended: Option<ExitStatus>,
+}
+
+impl Own {
+    /// A child of this number, which nobody has waited for.
+    pub fn of(pid: u32) -> Own {
+        Own { pid: i32::try_from(pid).unwrap_or(0), ended: None }
+    }
+
+    pub fn pid(&self) -> u32 {
+        u32::try_from(self.pid).unwrap_or(0)
+    }
+
+    /// Its end, without waiting.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            let pid = rustix::process::Pid::from_raw(self.pid);
+            self.ended = match rustix::process::waitpid(pid, WaitOptions::NOHANG) {
+                Ok(None) | Err(rustix::io::Errno::INTR) => None,
+                Ok(Some((_, status))) => Some(ExitStatus::from_raw(status.as_raw())),
+                // It is nobody's child.
+                Err(_) => Some(ExitStatus::default()),
+            };
+        }
+        self.ended
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        // As long as it is not waited for, the number is its own.
+        if self.ended.is_none() && self.pid > 1 {
+            let _ = nix::sys::signal::kill(Pid::from_raw(self.pid), signal);
+        }
+    }
+
+    /// Kills it, and waits for its end for a moment at most: one that is stuck in the kernel must not hold up the master.
+    pub fn end(&mut self) {
+        self.signal(Signal::SIGKILL);
+        for _ in 0..200 {
+            if self.ended().is_some() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
 /// A front that runs.
 pub struct Front {
-    child: Child,
+    child: Own,
     /// The master's end.
     pub wire: OwnedFd,
     /// Which front this is.
@@ -52,21 +106,29 @@ pub struct Front {
     pub closed: bool,
     /// It has said that the end has begun.
     pub stopping: bool,
-    reaped: bool,
+    /// Why it cannot serve, when it has said so.
+    pub failed: Option<String>,
 }
 
 impl Front {
     /// Starts one with everything that it needs, under its own user and without any privilege.
-    pub fn start(plan: &Plan, number: u64, sockets: &Sockets, again: bool) -> Result<Front> {
+    pub fn start(
+        number: u64,
+        (plan_number, plan): (u64, &Plan),
+        sockets: &Sockets,
+        again: bool,
+        successor: bool,
+    ) -> Result<Front> {
         let (ours, theirs) = wire::pair()?;
         let (control, metrics) = sockets.besides()?;
         let message = ToFront::Begin {
-            plan: number,
+            plan: plan_number,
             master: std::process::id(),
             master_user: rustix::process::geteuid().as_raw(),
             control: control.as_ref().map(|(path, _)| path.clone()),
             metrics: metrics.is_some(),
             again,
+            successor,
         };
         let mut files = vec![load::sealed(plan)?];
         files.extend(control.map(|(_, socket)| socket));
@@ -77,7 +139,7 @@ impl Front {
 
         let mut command = Command::new(PROGRAM);
         // What it is told by the service manager goes through the master.
-        command.arg0("hayate").arg("front").env_remove("NOTIFY_SOCKET");
+        command.arg0("hayate").arg("front").env_remove("NOTIFY_SOCKET").env_remove(VARIABLE);
         let mut assume = plan.front.as_ref().map(Identity::assumer);
         // SAFETY: system calls only, on data made before the fork.
         unsafe {
@@ -101,22 +163,26 @@ impl Front {
         command
             .fd_mappings(vec![FdMapping { parent_fd: theirs, child_fd: WIRE }])
             .map_err(io::Error::other)?;
-        let child = command.spawn()?;
-        let (started, outgoing) = (Instant::now(), VecDeque::new());
-        Ok(Front {
+        let child = Own::of(command.spawn()?.id());
+        Ok(Front::of(number, child, ours))
+    }
+
+    /// One that runs.
+    pub fn of(number: u64, child: Own, wire: OwnedFd) -> Front {
+        Front {
             child,
-            wire: ours,
-            number: unique(),
-            outgoing,
-            started,
+            wire,
+            number,
+            outgoing: VecDeque::new(),
+            started: Instant::now(),
             closed: false,
             stopping: false,
-            reaped: false,
-        })
+            failed: None,
+        }
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.pid()
     }
 
     /// Says something, in order, as soon as the front listens.
@@ -144,26 +210,20 @@ impl Front {
 
     /// Its end, without waiting.
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        let ended = self.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::default()));
-        self.reaped |= ended.is_some();
-        ended
+        self.child.ended()
     }
 
     pub fn signal(&self, signal: Signal) {
-        if !self.reaped {
-            // It is not reaped yet, so the number is its own.
-            let _ = nix::sys::signal::kill(Pid::from_raw(self.child.id() as i32), signal);
-        }
+        self.child.signal(signal);
     }
 
     pub fn kill(&mut self) {
-        let _ = self.child.kill();
+        self.child.signal(Signal::SIGKILL);
     }
 
     /// Ends it now.
     pub fn end(mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.child.end();
     }
 }
 
@@ -172,18 +232,12 @@ pub fn hear_signals() -> io::Result<()> {
     Ok(SigSet::empty().thread_set_mask()?)
 }
 
-/// A number that was not given before.
-fn unique() -> u64 {
-    static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-    LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
-}
-
 struct Zygote {
     /// Which front asked for it.
     front: u64,
     /// The front's number for it.
     number: u64,
-    child: Child,
+    child: Own,
 }
 
 /// All zygotes, those of fronts that are gone included.
@@ -208,25 +262,36 @@ impl Zygotes {
             hear_signals()?;
             assume.as_mut().map_or(Ok(()), |assume| assume())
         })?;
-        let pid = child.id() as i32;
-        self.0.push(Zygote { front, number, child });
-        Ok(pid)
+        let pid = child.id();
+        self.0.push(Zygote { front, number, child: Own::of(pid) });
+        Ok(i32::try_from(pid).unwrap_or(0))
     }
 
     fn find(&self, front: u64, number: u64) -> Option<&Zygote> {
         self.0.iter().find(|zygote| zygote.front == front && zygote.number == number)
     }
 
+    /// Front, number and process of each.
+    pub fn list(&self) -> Vec<(u64, u64, u32)> {
+        self.0.iter().map(|zygote| (zygote.front, zygote.number, zygote.child.pid())).collect()
+    }
+
+    /// From [`Zygotes::list`].
+    pub fn of(list: Vec<(u64, u64, u32)>) -> Zygotes {
+        let zygote = |(front, number, pid)| Zygote { front, number, child: Own::of(pid) };
+        Zygotes(list.into_iter().map(zygote).collect())
+    }
+
     /// Whether this process is one of them.
     pub fn contains(&self, pid: u32) -> bool {
-        self.0.iter().any(|zygote| zygote.child.id() == pid)
+        self.0.iter().any(|zygote| zygote.child.pid() == pid)
     }
 
     /// Kills one.
     pub fn kill(&mut self, front: u64, number: u64) {
         let mut all = self.0.iter_mut();
         if let Some(zygote) = all.find(|zygote| zygote.front == front && zygote.number == number) {
-            let _ = zygote.child.kill();
+            zygote.child.signal(Signal::SIGKILL);
         }
     }
 
@@ -235,7 +300,7 @@ impl Zygotes {
         let Some(zygote) = self.find(front, number) else { return };
         // The descriptor stands for one process for ever. If that dies between the look and the signal, the signal finds nobody.
         match process_of(worker).and_then(parent) {
-            Some(parent) if parent == zygote.child.id() => {
+            Some(parent) if parent == zygote.child.pid() => {
                 let _ = pidfd_send_signal(worker, rustix::process::Signal::KILL);
             }
             Some(_) => tracing::error!("the front asks to kill a process that is no worker of this zygote"),
@@ -247,7 +312,7 @@ impl Zygotes {
     pub fn ended(&mut self) -> Vec<(u64, u64, ExitStatus)> {
         let mut ended = Vec::new();
         self.0.retain_mut(|zygote| {
-            let status = zygote.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::default()));
+            let status = zygote.child.ended();
             ended.extend(status.map(|status| (zygote.front, zygote.number, status)));
             status.is_none()
         });
@@ -257,7 +322,7 @@ impl Zygotes {
     /// Kills all, and with them their workers.
     pub fn end_all(&mut self) {
         for zygote in &mut self.0 {
-            let _ = zygote.child.kill();
+            zygote.child.signal(Signal::SIGKILL);
         }
         // One that is stuck in the kernel must not hold up the end.
         for _ in 0..200 {

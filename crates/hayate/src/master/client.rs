@@ -25,7 +25,7 @@ use hayate_pool::{Files, Hold, Launched, Launcher, ProcessEvent, Spec, Start};
 use parking_lot::Mutex;
 use tokio::{
     io::{Interest, unix::AsyncFd},
-    sync::{mpsc, oneshot},
+    sync::{Notify, mpsc, oneshot},
 };
 
 use super::wire::{self, Notice, ToFront, ToMaster};
@@ -40,6 +40,9 @@ pub struct Master {
     numbers: AtomicU64,
     zygotes: Mutex<HashMap<u64, mpsc::UnboundedSender<ProcessEvent>>>,
     loading: Mutex<HashMap<u64, Loading>>,
+    upgrading: Mutex<HashMap<u64, oneshot::Sender<Result<(), String>>>>,
+    /// Another front has taken this one's place.
+    replaced: Notify,
 }
 
 /// What the master hands to a front that it has just started.
@@ -50,6 +53,8 @@ pub struct Beginning {
     pub master_user: u32,
     /// A front has served before.
     pub again: bool,
+    /// Another front serves until this one does.
+    pub successor: bool,
     /// The control socket, and where it is.
     pub control: Option<(PathBuf, OwnedFd)>,
     /// The socket for metrics.
@@ -66,7 +71,8 @@ pub fn begin(wire: &OwnedFd) -> Result<Beginning> {
     let Some((message, files)) = wire::receive(wire).context("the master's first message")? else {
         bail!("the master is gone")
     };
-    let ToFront::Begin { plan: number, master, master_user, control, metrics, again } = message else {
+    let ToFront::Begin { plan: number, master, master_user, control, metrics, again, successor } = message
+    else {
         bail!("the master's first message was another one")
     };
     let mut files = VecDeque::from(files);
@@ -74,7 +80,17 @@ pub fn begin(wire: &OwnedFd) -> Result<Beginning> {
     let plan = read_plan(next()?)?;
     let control = control.map(|path| Ok::<_, anyhow::Error>((path, next()?))).transpose()?;
     let metrics = metrics.then(next).transpose()?;
-    Ok(Beginning { master, master_user, again, control, metrics, number, plan, sockets: files.into() })
+    Ok(Beginning {
+        master,
+        master_user,
+        again,
+        successor,
+        control,
+        metrics,
+        number,
+        plan,
+        sockets: files.into(),
+    })
 }
 
 fn read_plan(file: OwnedFd) -> Result<Plan> {
@@ -133,6 +149,8 @@ impl Master {
             numbers: AtomicU64::new(1),
             zygotes: Mutex::default(),
             loading: Mutex::default(),
+            upgrading: Mutex::default(),
+            replaced: Notify::new(),
         });
         tokio::spawn(converse(Arc::clone(&master), wire, queue));
         Ok(master)
@@ -170,6 +188,25 @@ impl Master {
         self.say(ToMaster::Notify(notice), Vec::new());
     }
 
+    /// Tells why this front cannot serve.
+    pub fn failed(&self, why: &str) {
+        self.say(ToMaster::Failed { why: wire::reason(why) }, Vec::new());
+    }
+
+    /// Has the program that is installed now take over. Returns once its front serves; the error says why it does not.
+    pub async fn upgrade(&self) -> Result<(), String> {
+        let request = self.numbers.fetch_add(1, Relaxed);
+        let (reply, answer) = oneshot::channel();
+        self.upgrading.lock().insert(request, reply);
+        self.say(ToMaster::Upgrade { request }, Vec::new());
+        answer.await.unwrap_or_else(|_| Err("the master is gone".into()))
+    }
+
+    /// Waits until another front has taken this one's place.
+    pub async fn replaced(&self) {
+        self.replaced.notified().await;
+    }
+
     fn say(&self, message: ToMaster, files: Vec<OwnedFd>) {
         // An error means that the master is gone, which ends this process.
         let _ = self.outgoing.send((message, files));
@@ -193,6 +230,13 @@ impl Master {
                     let _ = reply.send(Err(why));
                 }
             }
+            ToFront::Upgraded { request, refused } => {
+                if let Some(reply) = self.upgrading.lock().remove(&request) {
+                    // Whoever asked may have stopped waiting.
+                    let _ = reply.send(refused.map_or(Ok(()), Err));
+                }
+            }
+            ToFront::Replaced => self.replaced.notify_one(),
             ToFront::Started { zygote, pid } => self.tell(zygote, ProcessEvent::Started { pid }),
             ToFront::NotStarted { zygote, why } => self.tell(zygote, ProcessEvent::Failed(why)),
             ToFront::Ended { zygote, status } => {

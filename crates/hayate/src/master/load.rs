@@ -9,27 +9,39 @@ use std::{
         fd::{AsFd, FromRawFd, OwnedFd},
         unix::process::CommandExt,
     },
+    path::Path,
     process::{Child, Command, ExitCode, ExitStatus},
 };
 
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use serde::{Deserialize, Serialize};
 
-use super::{PROGRAM, children::hear_signals};
+use super::{
+    children::hear_signals,
+    handover::{FORMAT, VARIABLE},
+};
 use crate::{args::ServeArgs, plan::Plan};
 
 /// Where the child writes what it has read.
 const OUTCOME: i32 = 3;
 
+/// What the child has to say. A program of another version may say more.
+#[derive(Serialize, Deserialize)]
+struct Told {
+    /// Whether that program can take over from this one: [`super::handover::FORMAT`].
+    format: u32,
+    outcome: Outcome,
+}
+
 type Outcome = Result<Plan, String>;
 
 /// `hayate load-plan`: what the child does.
 pub fn run(args: &ServeArgs) -> ExitCode {
-    let outcome: Outcome = Plan::load(args).map_err(|error| error.to_string());
+    let told = Told { format: FORMAT, outcome: Plan::load(args).map_err(|error| error.to_string()) };
     // SAFETY: the master has started this process with this descriptor, and nobody else here knows of it.
     let mut file = unsafe { File::from_raw_fd(OUTCOME) };
-    let written =
-        serde_json::to_vec(&outcome).map_err(io::Error::other).and_then(|text| file.write_all(&text));
+    let written = serde_json::to_vec(&told).map_err(io::Error::other).and_then(|text| file.write_all(&text));
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -39,25 +51,38 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     }
 }
 
+/// What a configuration is read for. The numbers are the front's requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The first front.
+    Start,
+    /// The front that serves.
+    Reload(u64),
+    /// To see whether the installed program can take over.
+    Upgrade(u64),
+    /// A front of this program, which has just taken over.
+    Successor(u64),
+}
+
 /// A configuration that is being read.
 pub struct Loading {
     child: Child,
     file: File,
-    /// The front's request; `None` for the start.
-    pub request: Option<u64>,
+    /// What for.
+    pub purpose: Purpose,
 }
 
 impl Loading {
-    /// Starts to read what these arguments of `serve` name.
-    pub fn start(args: &[OsString], request: Option<u64>) -> io::Result<Loading> {
+    /// Has a program read what these arguments of `serve` name.
+    pub fn start(program: &Path, args: &[OsString], purpose: Purpose) -> io::Result<Loading> {
         let file = File::from(memfd_create("hayate-plan", MemfdFlags::CLOEXEC)?);
-        let mut command = Command::new(PROGRAM);
-        command.arg("load-plan").args(args).env_remove("NOTIFY_SOCKET");
+        let mut command = Command::new(program);
+        command.arg("load-plan").args(args).env_remove("NOTIFY_SOCKET").env_remove(VARIABLE);
         let mapping = FdMapping { parent_fd: file.as_fd().try_clone_to_owned()?, child_fd: OUTCOME };
         command.fd_mappings(vec![mapping]).map_err(io::Error::other)?;
         // SAFETY: a system call only.
         unsafe { command.pre_exec(hear_signals) };
-        Ok(Loading { child: command.spawn()?, file, request })
+        Ok(Loading { child: command.spawn()?, file, purpose })
     }
 
     /// The child's process.
@@ -78,7 +103,15 @@ impl Loading {
             Ok(_) if !status.success() => {
                 Err(format!("the process that reads the configuration ended with {status}"))
             }
-            Ok(_) => serde_json::from_slice(&text).unwrap_or_else(|error| Err(error.to_string())),
+            Ok(_) => match serde_json::from_slice::<serde_json::Value>(&text) {
+                // A plan of another version need not be one of this one.
+                Ok(told) if told["format"] != FORMAT => {
+                    Err("it cannot take over from this version; restart".into())
+                }
+                Ok(told) => serde_json::from_value(told["outcome"].clone())
+                    .unwrap_or_else(|error| Err(error.to_string())),
+                Err(error) => Err(error.to_string()),
+            },
             Err(error) => Err(error.to_string()),
         }
     }

@@ -10,11 +10,15 @@
 //!     └───────────┴───────────┴──► Ending ◄─┘
 //! ```
 //!
+//! An upgrade (`handover.rs`) replaces the master by exec, in the same process; then a front of the new program boots beside the old one, which
+//! ends when the new one serves, or goes on when it does not.
+//!
 //! `wire.rs` has the messages between master and front, `client.rs` the front's end of them, `sockets.rs` what is kept for the whole life,
 //! `children.rs` the processes.
 
 mod children;
 mod client;
+mod handover;
 pub mod load;
 mod sockets;
 pub mod wire;
@@ -23,7 +27,11 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     io,
-    os::{fd::OwnedFd, unix::process::ExitStatusExt},
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::process::ExitStatusExt,
+    },
+    path::{Path, PathBuf},
     process::{ExitCode, ExitStatus},
     time::{Duration, Instant},
 };
@@ -43,8 +51,9 @@ pub use self::{
     sockets::default_control,
 };
 use self::{
-    children::{Front, Zygotes},
-    load::Loading,
+    children::{Front, Own, Zygotes},
+    handover::State,
+    load::{Loading, Purpose},
     sockets::Sockets,
     wire::{Notice, ToFront, ToMaster},
 };
@@ -74,7 +83,19 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     }
 }
 
+/// A front that boots to take the place of the one that serves.
+struct Next {
+    front: Front,
+    plan: u64,
+    /// Who wants to know, of the one that serves.
+    request: u64,
+}
+
 struct Master {
+    /// How this program was called.
+    name: OsString,
+    /// Where it is installed.
+    program: PathBuf,
     args: Vec<OsString>,
     signals: SignalFd,
     loading: Option<Loading>,
@@ -84,6 +105,10 @@ struct Master {
     adopted: u64,
     sockets: Sockets,
     front: Option<Front>,
+    last_front: u64,
+    next: Option<Next>,
+    /// Fronts that were replaced and still finish requests, and when they are killed.
+    retired: Vec<(Front, Instant)>,
     zygotes: Zygotes,
     /// A front has served.
     served: bool,
@@ -109,24 +134,53 @@ impl Master {
         // What scripts leave running stays below this process, so that it can be told whom it belongs to.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .context("cannot become a reaper")?;
-        let loading =
-            Loading::start(&args, None).context("cannot start the process that reads the configuration")?;
-        Ok(Master {
+        let name = std::env::args_os().next().unwrap_or_else(|| "hayate".into());
+        let mut master = Master {
+            program: installed(&name),
+            name,
             args,
             signals,
-            loading: Some(loading),
+            loading: None,
             plans: BTreeMap::new(),
             last_plan: 0,
             adopted: 0,
             sockets: Sockets::default(),
             front: None,
+            last_front: 0,
+            next: None,
+            retired: Vec::new(),
             zygotes: Zygotes::default(),
             served: false,
             restart_at: None,
             pause: PAUSES.0,
             end_by: None,
             over: None,
-        })
+        };
+        let purpose = match handover::take()? {
+            Some(state) => master.resume(state)?,
+            None => Purpose::Start,
+        };
+        master.loading = Some(
+            Loading::start(PROGRAM.as_ref(), &master.args, purpose)
+                .context("cannot start the process that reads the configuration")?,
+        );
+        Ok(master)
+    }
+
+    /// Goes on where another program has left off, in this process.
+    fn resume(&mut self, state: State) -> Result<Purpose> {
+        logging::init(state.plan.log_level, state.plan.log_format)
+            .context("cannot start the log's thread")?;
+        let (number, pid, wire) = state.front;
+        self.sockets = state.sockets.adopt(handover::own)?;
+        self.plans.insert(state.adopted, state.plan);
+        (self.adopted, self.last_plan) = (state.adopted, state.last_plan);
+        self.front = Some(Front::of(number, Own::of(pid), handover::own(wire)?));
+        self.last_front = number;
+        self.zygotes = Zygotes::of(state.zygotes);
+        self.served = true;
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), "the master is this program now");
+        Ok(Purpose::Successor(state.request))
     }
 
     fn run(mut self) -> Result<ExitCode> {
@@ -145,14 +199,15 @@ impl Master {
 
     /// Sleeps until something happens or is due.
     fn wait(&self) {
-        let due = [self.restart_at, self.end_by].into_iter().flatten().min();
+        let retired = self.retired.iter().map(|(_, by)| *by);
+        let due = [self.restart_at, self.end_by].into_iter().flatten().chain(retired).min();
         let left = due.map(|due| due.saturating_duration_since(Instant::now()));
         let timeout = left.map(|left| Timespec {
             tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: left.subsec_nanos().into(),
         });
         let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
-        if let Some(front) = self.front.as_ref().filter(|front| !front.closed) {
+        for front in self.fronts().filter(|front| !front.closed) {
             let more = if front.outgoing.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
             fds.push(PollFd::new(&front.wire, PollFlags::IN | more));
         }
@@ -160,26 +215,43 @@ impl Master {
         let _ = poll(&mut fds, timeout.as_ref());
     }
 
+    /// All fronts.
+    fn fronts(&self) -> impl Iterator<Item = &Front> {
+        let next = self.next.iter().map(|next| &next.front);
+        self.front.iter().chain(next).chain(self.retired.iter().map(|(front, _)| front))
+    }
+
+    fn fronts_mut(&mut self) -> impl Iterator<Item = &mut Front> {
+        let next = self.next.iter_mut().map(|next| &mut next.front);
+        self.front.iter_mut().chain(next).chain(self.retired.iter_mut().map(|(front, _)| front))
+    }
+
+    fn front_of(&mut self, number: u64) -> Option<&mut Front> {
+        self.fronts_mut().find(|front| front.number == number)
+    }
+
+    /// Whether this front serves.
+    fn is_current(&self, number: u64) -> bool {
+        self.front.as_ref().is_some_and(|front| front.number == number)
+    }
+
     /// Does whatever is due, without waiting.
     fn attend(&mut self) -> Result<()> {
         self.look_at_loading()?;
-        self.hear_front();
+        self.hear_fronts();
         for (front, zygote, status) in self.zygotes.ended() {
-            if let Some(current) = self.front.as_mut().filter(|current| current.number == front) {
-                current.say(ToFront::Ended { zygote, status: status.into_raw() }, Vec::new());
+            if let Some(front) = self.front_of(front) {
+                front.say(ToFront::Ended { zygote, status: status.into_raw() }, Vec::new());
             }
         }
-        if let Some(status) = self.front.as_mut().and_then(Front::ended) {
-            self.hear_front();
-            self.front_ended(status);
-        }
+        let now = Instant::now();
+        self.look_at_fronts(now);
         let known = |pid| {
             self.loading.as_ref().is_some_and(|loading| loading.pid() == pid)
-                || self.front.as_ref().is_some_and(|front| front.pid() == pid)
+                || self.fronts().any(|front| front.pid() == pid)
                 || self.zygotes.contains(pid)
         };
         children::reap_strangers(known);
-        let now = Instant::now();
         if self.restart_at.is_some_and(|at| at <= now) {
             self.restart_at = None;
             self.start_front();
@@ -187,14 +259,40 @@ impl Master {
         if self.end_by.is_some_and(|by| by <= now) {
             tracing::error!("the front does not end; it is killed");
             self.end_by = Some(now + GRACE_AT_ONCE);
-            if let Some(front) = &mut self.front {
-                front.kill();
+            self.fronts_mut().for_each(Front::kill);
+        }
+        self.fronts_mut().for_each(Front::flush);
+        Ok(())
+    }
+
+    /// Sees which fronts have ended.
+    fn look_at_fronts(&mut self, now: Instant) {
+        if let Some(status) = self.front.as_mut().and_then(Front::ended) {
+            // What it said last is there.
+            self.hear_fronts();
+            self.front_ended(status);
+        }
+        if let Some(status) = self.next.as_mut().and_then(|next| next.front.ended()) {
+            self.hear_fronts();
+            // Its last word may have been that it serves.
+            if let Some(next) = self.next.take() {
+                let why = next
+                    .front
+                    .failed
+                    .unwrap_or_else(|| format!("the new front ended ({status}); see the log"));
+                self.plans.remove(&next.plan);
+                self.close_unwanted();
+                self.answer_upgrade(next.request, Some(why));
             }
         }
-        if let Some(front) = &mut self.front {
-            front.flush();
-        }
-        Ok(())
+        self.retired.retain_mut(|(front, by)| {
+            if *by <= now {
+                tracing::error!(pid = front.pid(), "the front that was replaced does not end; it is killed");
+                *by = now + GRACE_AT_ONCE;
+                front.kill();
+            }
+            front.ended().is_none()
+        });
     }
 
     fn signalled(&mut self, number: i32) {
@@ -210,27 +308,96 @@ impl Master {
             };
             self.end_by = Instant::now().checked_add(grace);
         }
-        match &mut self.front {
-            Some(front) => front.signal(signal),
-            None if ends => self.over = Some(0),
-            None => {}
+        if ends {
+            self.fronts().for_each(|front| front.signal(signal));
+        } else if let Some(front) = &self.front {
+            front.signal(signal);
+        }
+        if ends && self.front.is_none() {
+            self.over = Some(0);
         }
     }
 
     fn look_at_loading(&mut self) -> Result<()> {
         let Some(status) = self.loading.as_mut().and_then(Loading::ended) else { return Ok(()) };
         let Some(loading) = self.loading.take() else { return Ok(()) };
-        let request = loading.request;
-        match (loading.outcome(status), request) {
-            (Ok(plan), None) => self.begin(plan)?,
-            (Err(why), None) => {
+        let purpose = loading.purpose;
+        match (loading.outcome(status), purpose) {
+            (Ok(plan), Purpose::Start) => self.begin(plan)?,
+            (Err(why), Purpose::Start) => {
                 eprintln!("hayate: {why}");
                 self.over = Some(2);
             }
-            (Ok(plan), Some(request)) => self.loaded(request, plan),
-            (Err(why), Some(request)) => self.refuse(request, why),
+            (Ok(plan), Purpose::Reload(request)) => match self.take_in(plan) {
+                Ok((number, files)) => {
+                    if let Some(front) = &mut self.front {
+                        front.say(ToFront::Plan { request, plan: number }, files);
+                    }
+                }
+                Err(why) => self.refuse(request, why),
+            },
+            (Err(why), Purpose::Reload(request)) => self.refuse(request, why),
+            (Ok(_), Purpose::Upgrade(request)) => self.become_installed(request),
+            (Ok(plan), Purpose::Successor(request)) => self.start_successor(plan, request),
+            (Err(why), Purpose::Upgrade(request) | Purpose::Successor(request)) => {
+                self.answer_upgrade(request, Some(why));
+            }
         }
         Ok(())
+    }
+
+    /// The installed program can read the configuration: it takes over, in this process.
+    fn become_installed(&mut self, request: u64) {
+        let (Some(front), Some(plan)) = (&self.front, self.plans.get(&self.adopted)) else { return };
+        let state = State {
+            sockets: self.sockets.numbers(),
+            plan: plan.clone(),
+            adopted: self.adopted,
+            last_plan: self.last_plan,
+            front: (front.number, front.pid(), front.wire.as_raw_fd()),
+            zygotes: self.zygotes.list(),
+            request,
+        };
+        let error = handover::become_program(&self.program, &self.name, &self.args, &state);
+        self.answer_upgrade(request, Some(format!("cannot run {}: {error}", self.program.display())));
+    }
+
+    fn start_successor(&mut self, plan: Plan, request: u64) {
+        let started = self.take_in(plan).and_then(|(number, _)| {
+            self.last_front += 1;
+            let Some(plan) = self.plans.get(&number) else { return Err("it was forgotten".to_owned()) };
+            Front::start(self.last_front, (number, plan), &self.sockets, true, true)
+                .map(|front| (number, front))
+                .map_err(|error| format!("cannot start the front: {error:#}"))
+        });
+        match started {
+            Ok((plan, front)) => self.next = Some(Next { front, plan, request }),
+            Err(why) => self.answer_upgrade(request, Some(why)),
+        }
+    }
+
+    /// The new front serves: the old one finishes and ends.
+    fn replace_front(&mut self) {
+        let Some(next) = self.next.take() else { return };
+        self.adopted = next.plan;
+        self.answer_upgrade(next.request, None);
+        let drain = self.plans.get(&next.plan).map_or(Duration::ZERO, |plan| plan.drain_timeout);
+        if let Some(mut old) = self.front.replace(next.front) {
+            old.say(ToFront::Replaced, Vec::new());
+            let by = Instant::now().checked_add(drain.saturating_add(GRACE));
+            self.retired.push((old, by.unwrap_or_else(Instant::now)));
+        }
+        self.close_unwanted();
+    }
+
+    fn answer_upgrade(&mut self, request: u64, refused: Option<String>) {
+        match &refused {
+            None => tracing::info!("upgraded: a new front serves"),
+            Some(why) => tracing::error!("the upgrade was refused, what served goes on serving: {why}"),
+        }
+        if let Some(front) = &mut self.front {
+            front.say(ToFront::Upgraded { request, refused: refused.map(wire::reason) }, Vec::new());
+        }
     }
 
     /// The first plan: everything that can be wrong from outside ends the server here.
@@ -250,7 +417,8 @@ impl Master {
 
     fn start_front(&mut self) {
         let Some(plan) = self.plans.get(&self.adopted) else { return };
-        match Front::start(plan, self.adopted, &self.sockets, self.served) {
+        self.last_front += 1;
+        match Front::start(self.last_front, (self.adopted, plan), &self.sockets, self.served, false) {
             Ok(front) => self.front = Some(front),
             Err(error) => {
                 logging::print(&format!("hayate: cannot start the front: {error:#}\n"));
@@ -289,52 +457,54 @@ impl Master {
         self.pause = (self.pause * 2).min(PAUSES.1);
     }
 
-    fn hear_front(&mut self) {
-        // What the front says faster than this can wait for the next turn.
-        for _ in 0..1000 {
-            let Some(front) = self.front.as_mut().filter(|front| !front.closed) else { return };
-            match wire::receive::<ToMaster>(&front.wire) {
-                Ok(Some((message, files))) => self.hear(message, files),
-                Ok(None) => front.closed = true,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => tracing::error!("the front says what makes no sense: {error}"),
+    fn hear_fronts(&mut self) {
+        let numbers: Vec<u64> = self.fronts().map(|front| front.number).collect();
+        for number in numbers {
+            // What a front says faster than this can wait for the next turn.
+            for _ in 0..1000 {
+                let Some(front) = self.front_of(number).filter(|front| !front.closed) else { break };
+                match wire::receive::<ToMaster>(&front.wire) {
+                    Ok(Some((message, files))) => self.hear(number, message, files),
+                    Ok(None) => front.closed = true,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => tracing::error!("the front says what makes no sense: {error}"),
+                }
             }
         }
     }
 
-    fn hear(&mut self, message: ToMaster, files: Vec<OwnedFd>) {
+    fn hear(&mut self, number: u64, message: ToMaster, files: Vec<OwnedFd>) {
+        let is_next = self.next.as_ref().is_some_and(|next| next.front.number == number);
         match message {
-            ToMaster::Load { request } => {
-                if let Some(before) = self.loading.take() {
-                    let request = before.request;
-                    before.give_up();
-                    request
-                        .into_iter()
-                        .for_each(|request| self.refuse(request, "another reload took its place"));
-                }
-                match Loading::start(&self.args, Some(request)) {
-                    Ok(loading) => self.loading = Some(loading),
-                    Err(error) => self.refuse(request, format!("cannot read the configuration: {error}")),
+            ToMaster::Load { request } if self.is_current(number) => self.load(Purpose::Reload(request)),
+            ToMaster::Upgrade { request } if self.is_current(number) => match self.next {
+                None => self.load(Purpose::Upgrade(request)),
+                Some(_) => self.answer_upgrade(request, Some("another upgrade is under way".into())),
+            },
+            // A front that was replaced has nothing to decide any more.
+            ToMaster::Load { .. } | ToMaster::Upgrade { .. } => {}
+            ToMaster::Failed { why } => {
+                if let Some(front) = self.front_of(number) {
+                    front.failed = Some(why);
                 }
             }
-            ToMaster::Adopted { plan } if self.plans.contains_key(&plan) => {
+            ToMaster::Adopted { plan } if self.is_current(number) && self.plans.contains_key(&plan) => {
                 self.adopted = plan;
                 self.close_unwanted();
             }
-            ToMaster::Abandoned { plan } if plan != self.adopted => {
+            ToMaster::Abandoned { plan } if self.is_current(number) && plan != self.adopted => {
                 self.plans.remove(&plan);
                 self.close_unwanted();
             }
             ToMaster::Adopted { .. } | ToMaster::Abandoned { .. } => {}
             ToMaster::Launch { zygote, plan, app, start } => {
-                let Some(front) = &mut self.front else { return };
                 let files = <[OwnedFd; 5]>::try_from(files).map(Files::from_array);
                 let app = self.plans.get(&plan).and_then(|plan| plan.apps.get(app));
                 let launched = match (app, files) {
                     (Some(app), Ok(files)) => self
                         .zygotes
-                        .start(front.number, zygote, app, start, files)
+                        .start(number, zygote, app, start, files)
                         .map_err(|error| error.to_string()),
                     (None, _) => Err("the master has forgotten this configuration; reload".to_owned()),
                     (_, Err(_)) => Err("the front sent too few descriptors".to_owned()),
@@ -343,44 +513,64 @@ impl Master {
                     Ok(pid) => ToFront::Started { zygote, pid },
                     Err(why) => ToFront::NotStarted { zygote, why: wire::reason(why) },
                 };
-                front.say(answer, Vec::new());
-            }
-            ToMaster::Kill { zygote } => {
-                if let Some(front) = &self.front {
-                    self.zygotes.kill(front.number, zygote);
+                if let Some(front) = self.front_of(number) {
+                    front.say(answer, Vec::new());
                 }
             }
+            ToMaster::Kill { zygote } => self.zygotes.kill(number, zygote),
             ToMaster::KillWorker { zygote } => {
-                if let (Some(front), Some(worker)) = (&self.front, files.first()) {
-                    self.zygotes.kill_worker(front.number, zygote, worker);
+                if let Some(worker) = files.first() {
+                    self.zygotes.kill_worker(number, zygote, worker);
                 }
             }
-            ToMaster::Notify(notice) => {
+            ToMaster::Notify(Notice::Ready) if is_next => self.replace_front(),
+            ToMaster::Notify(notice) if self.is_current(number) => {
+                self.served |= notice == Notice::Ready;
                 if let Some(front) = &mut self.front {
-                    self.served |= notice == Notice::Ready;
                     front.stopping |= notice == Notice::Stopping;
-                    tell_service_manager(notice);
                 }
+                tell_service_manager(notice);
+            }
+            ToMaster::Notify(_) => {}
+        }
+    }
+
+    /// Has the configuration read, in place of what is being read.
+    fn load(&mut self, purpose: Purpose) {
+        if let Some(before) = self.loading.take() {
+            let other = before.purpose;
+            before.give_up();
+            self.refuse_for(other, "another request took its place");
+        }
+        let program = match purpose {
+            Purpose::Upgrade(_) => self.program.clone(),
+            _ => PathBuf::from(PROGRAM),
+        };
+        match Loading::start(&program, &self.args, purpose) {
+            Ok(loading) => self.loading = Some(loading),
+            Err(error) => self.refuse_for(purpose, format!("cannot run {}: {error}", program.display())),
+        }
+    }
+
+    fn refuse_for(&mut self, purpose: Purpose, why: impl Into<String>) {
+        match purpose {
+            Purpose::Start => {}
+            Purpose::Reload(request) => self.refuse(request, why),
+            Purpose::Upgrade(request) | Purpose::Successor(request) => {
+                self.answer_upgrade(request, Some(why.into()));
             }
         }
     }
 
-    fn loaded(&mut self, request: u64, plan: Plan) {
-        let ready = plan
-            .front
-            .iter()
-            .chain(plan.apps.iter().filter_map(|app| app.identity.as_ref()))
-            .try_for_each(|identity| identity.check())
-            .map_err(|error| format!("{error:#}"))
-            .and_then(|()| self.sockets.bind(&plan.listen).map_err(|error| error.to_string()))
-            .and_then(|()| {
-                let gather = || Ok::<_, io::Error>((load::sealed(&plan)?, self.sockets.of(&plan.listen)?));
-                gather().map_err(|error| error.to_string())
-            });
-        let (file, sockets) = match ready {
-            Ok(ready) => ready,
-            Err(why) => return self.refuse(request, why),
-        };
+    /// Makes ready for a plan: its number, and the files for a front, the plan's own first.
+    fn take_in(&mut self, plan: Plan) -> Result<(u64, Vec<OwnedFd>), String> {
+        let identities = plan.front.iter().chain(plan.apps.iter().filter_map(|app| app.identity.as_ref()));
+        for identity in identities {
+            identity.check().map_err(|error| format!("{error:#}"))?;
+        }
+        self.sockets.bind(&plan.listen).map_err(|error| error.to_string())?;
+        let gather = || Ok::<_, io::Error>((load::sealed(&plan)?, self.sockets.of(&plan.listen)?));
+        let (file, sockets) = gather().map_err(|error| error.to_string())?;
         self.last_plan += 1;
         let number = self.last_plan;
         self.plans.insert(number, plan);
@@ -390,10 +580,7 @@ impl Master {
             };
             self.plans.remove(&oldest);
         }
-        if let Some(front) = &mut self.front {
-            let files = std::iter::once(file).chain(sockets).collect();
-            front.say(ToFront::Plan { request, plan: number }, files);
-        }
+        Ok((number, std::iter::once(file).chain(sockets).collect()))
     }
 
     fn refuse(&mut self, request: u64, why: impl Into<String>) {
@@ -414,13 +601,24 @@ impl Master {
         if let Some(loading) = self.loading.take() {
             loading.give_up();
         }
-        if let Some(front) = self.front.take() {
-            front.end();
-        }
+        let next = self.next.take().map(|next| next.front);
+        let retired = std::mem::take(&mut self.retired).into_iter().map(|(front, _)| front);
+        self.front.take().into_iter().chain(next).chain(retired).for_each(Front::end);
         self.zygotes.end_all();
         drop(self.sockets);
         logging::finish_blocking();
     }
+}
+
+/// Where the program that was called by this name is installed: a symbolic link stays one, so that an upgrade follows it.
+fn installed(name: &OsString) -> PathBuf {
+    let path = Path::new(name);
+    if path.components().count() > 1 {
+        return std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    }
+    let places = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&places).map(|place| place.join(path)).find(|path| path.is_file());
+    found.or_else(|| std::env::current_exe().ok()).unwrap_or_else(|| path.to_owned())
 }
 
 /// Says what sharing a user means, where it is shared.

@@ -6,7 +6,7 @@ use std::{
     fs::{self, File},
     io::{self, Write},
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, AsRawFd, OwnedFd, RawFd},
         unix::{
             fs::{FileTypeExt, PermissionsExt},
             net::{UnixListener, UnixStream},
@@ -18,6 +18,7 @@ use std::{
 use anyhow::{Context, Result};
 use hayate_front::ListenAddr;
 use rustix::fs::Mode;
+use serde::{Deserialize, Serialize};
 
 use crate::{plan::Plan, privileges::is_root};
 
@@ -105,6 +106,49 @@ impl Sockets {
             None => None,
         };
         Ok((control, self.metrics.as_ref().map(OwnedFd::try_clone).transpose()?))
+    }
+}
+
+/// The sockets by their descriptors, for the program that takes this one's place.
+#[derive(Serialize, Deserialize)]
+pub struct Numbers {
+    bound: Vec<(ListenAddr, RawFd)>,
+    control: Option<(PathBuf, RawFd)>,
+    metrics: Option<RawFd>,
+    pid_file: Option<PathBuf>,
+}
+
+impl Sockets {
+    /// The numbers of all descriptors.
+    pub fn numbers(&self) -> Numbers {
+        Numbers {
+            bound: self.bound.iter().map(|(addr, socket)| (addr.clone(), socket.as_raw_fd())).collect(),
+            control: self.control.as_ref().map(|(path, socket)| (path.clone(), socket.as_raw_fd())),
+            metrics: self.metrics.as_ref().map(AsRawFd::as_raw_fd),
+            pid_file: self.pid_file.as_ref().map(|file| file.path.clone()),
+        }
+    }
+}
+
+impl Numbers {
+    /// All of them.
+    pub fn all(&self) -> Vec<RawFd> {
+        let bound = self.bound.iter().map(|(_, socket)| *socket);
+        bound.chain(self.control.iter().map(|(_, socket)| *socket)).chain(self.metrics).collect()
+    }
+
+    /// Takes the sockets over.
+    pub fn adopt(self, own: impl Fn(RawFd) -> io::Result<OwnedFd>) -> Result<Sockets> {
+        let bound = self.bound.into_iter().map(|(addr, socket)| Ok((addr, own(socket)?)));
+        Ok(Sockets {
+            bound: bound.collect::<io::Result<_>>()?,
+            control: self
+                .control
+                .map(|(path, socket)| Ok::<_, io::Error>((path, own(socket)?)))
+                .transpose()?,
+            metrics: self.metrics.map(own).transpose()?,
+            pid_file: self.pid_file.as_deref().map(PidFile::write).transpose()?,
+        })
     }
 }
 

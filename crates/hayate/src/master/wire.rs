@@ -64,6 +64,16 @@ pub enum ToMaster {
     },
     /// For the service manager.
     Notify(Notice),
+    /// Why this front cannot serve; it ends next.
+    Failed {
+        /// For people.
+        why: String,
+    },
+    /// Put the program that is installed now in the place of this one. Answered by `Upgraded`.
+    Upgrade {
+        /// Chosen by the front.
+        request: u64,
+    },
 }
 
 /// What a service manager wants to know.
@@ -95,6 +105,8 @@ pub enum ToFront {
         metrics: bool,
         /// A front has served before; a boot that fails does not end the server.
         again: bool,
+        /// Another front serves until this one does.
+        successor: bool,
     },
     /// The answer to `Load`. With it come the plan's file and the sockets of its addresses in order.
     Plan {
@@ -124,6 +136,15 @@ pub enum ToFront {
         /// Why.
         why: String,
     },
+    /// How an upgrade went.
+    Upgraded {
+        /// As asked.
+        request: u64,
+        /// Why it was refused.
+        refused: Option<String>,
+    },
+    /// Another front serves now: finish, and end.
+    Replaced,
     /// A zygote is dead.
     Ended {
         /// As launched.

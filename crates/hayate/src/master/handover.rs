@@ -1,0 +1,101 @@
+//! `hayate upgrade`: the master becomes the program that is installed now, in the same process. Sockets and children stay; what is
+//! known of them goes through a file without a name.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, Read, Seek, Write},
+    os::{
+        fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+        unix::process::CommandExt,
+    },
+    path::Path,
+    process::Command,
+};
+
+use anyhow::{Context, Result};
+use rustix::{
+    fs::{MemfdFlags, memfd_create},
+    io::{FdFlags, fcntl_setfd},
+};
+use serde::{Deserialize, Serialize};
+
+use super::sockets::Numbers;
+use crate::plan::Plan;
+
+/// To be raised with every change of [`State`], the plan or the wire that an old front or a new program would misread.
+pub const FORMAT: u32 = 1;
+/// Names the descriptor of the state.
+pub const VARIABLE: &str = "HAYATE_HANDOVER";
+
+/// What a master leaves to the one that takes its place.
+#[derive(Serialize, Deserialize)]
+pub struct State {
+    pub sockets: Numbers,
+    /// The plan that is served, and its number.
+    pub plan: Plan,
+    pub adopted: u64,
+    pub last_plan: u64,
+    /// The front's number, process and wire.
+    pub front: (u64, u32, RawFd),
+    /// As [`super::children::Zygotes::list`].
+    pub zygotes: Vec<(u64, u64, u32)>,
+    /// The front's request, to be answered once another one serves or does not.
+    pub request: u64,
+}
+
+impl State {
+    fn descriptors(&self) -> Vec<RawFd> {
+        let mut all = self.sockets.all();
+        all.push(self.front.2);
+        all
+    }
+}
+
+fn keep_open(descriptors: &[RawFd], keep: bool) -> io::Result<()> {
+    for descriptor in descriptors {
+        // SAFETY: the caller's, and open; only a flag is set.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(*descriptor) };
+        fcntl_setfd(descriptor, if keep { FdFlags::empty() } else { FdFlags::CLOEXEC })?;
+    }
+    Ok(())
+}
+
+/// Becomes `program`. Returns only when that is not possible; then everything is as before.
+pub fn become_program(program: &Path, name: &OsString, args: &[OsString], state: &State) -> io::Error {
+    let attempt = || {
+        let mut file = File::from(memfd_create("hayate-handover", MemfdFlags::CLOEXEC)?);
+        file.write_all(&serde_json::to_vec(state)?)?;
+        let mut descriptors = state.descriptors();
+        descriptors.push(file.as_raw_fd());
+        keep_open(&descriptors, true)?;
+        let mut command = Command::new(program);
+        command.arg0(name).arg("serve").args(args).env(VARIABLE, file.as_raw_fd().to_string());
+        let error = command.exec();
+        keep_open(&descriptors, false)?;
+        Err::<(), _>(error)
+    };
+    attempt().err().unwrap_or_else(|| io::ErrorKind::Other.into())
+}
+
+/// What a master before this one has left; `None`: there was none.
+pub fn take() -> Result<Option<State>> {
+    let Some(number) = std::env::var_os(VARIABLE) else { return Ok(None) };
+    let number: RawFd =
+        number.to_str().and_then(|text| text.parse().ok()).context("HAYATE_HANDOVER is no number")?;
+    let mut file = File::from(own(number).context("HAYATE_HANDOVER names no open file")?);
+    let mut text = String::new();
+    file.rewind()?;
+    file.read_to_string(&mut text)?;
+    Ok(Some(serde_json::from_str(&text).context("what the master before left")?))
+}
+
+/// Takes over a descriptor that was kept open for this program.
+pub fn own(number: RawFd) -> io::Result<OwnedFd> {
+    if number <= 2 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    keep_open(&[number], false)?;
+    // SAFETY: it is open, and the state names each descriptor once; nothing else in this program knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
