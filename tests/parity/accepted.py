@@ -12,7 +12,6 @@ PHRASES = "where PHP names no reason phrase, or an outdated one, Hayate sends th
 STANDARD_CODE = "a final answer has a status of 200 to 999; nginx passes on what no client can read, Hayate answers 500"
 NOT_A_HEADER = "a line that is no header is dropped and logged; nginx answers 502 and loses the whole answer"
 HOP_BY_HOP = "headers about the connection are not the script's to send (RFC 9110, 7.6.1)"
-CHARACTER_SET = "text files are UTF-8 and say so; nginx leaves the browser to guess"
 HIDDEN = "what is hidden does not exist for a visitor; 403 would tell that it is there"
 SOURCE = "a file that may hold PHP source is never sent; nginx sends it"
 LISTS = "header lines of one name are one list (RFC 9110, 5.2), as nginx has it since 1.23"
@@ -198,13 +197,13 @@ ACCEPTED: list[Accepted] = [
     # --- static files and directories
     Accepted("routing/redirect", "header:location", RELATIVE, hayate="/[^/].*"),
     Accepted("front/directories", "header:location", RELATIVE, request="GET /sub", hayate="/sub/"),
-    Accepted("routing/html", "header:content-type", CHARACTER_SET, hayate="text/html; charset=utf-8"),
     Accepted(
-        "routing/static", "header:content-type", CHARACTER_SET, hayate=r"(text|image|application)/[\w+]+; charset=utf-8"
+        "routing/static",
+        "header:content-type",
+        "the registered type of scripts (RFC 9239)",
+        reference="application/javascript",
+        hayate="text/javascript",
     ),
-    Accepted("routing/ranges", "header:content-type", CHARACTER_SET, hayate="text/plain; charset=utf-8"),
-    Accepted("routing/conditions", "header:content-type", CHARACTER_SET, hayate="text/plain; charset=utf-8"),
-    Accepted("front/files", "header:content-type", CHARACTER_SET, hayate="text/plain; charset=utf-8"),
     Accepted(
         "routing/ranges", "header:accept-ranges", "said of every static file, whatever the status", hayate="bytes"
     ),

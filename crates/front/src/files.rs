@@ -22,19 +22,20 @@ use crate::{
     file_body::FileBody,
     near::{Access, Meta, Miss},
     route::Named,
+    site::{FileRules, Site},
 };
 
 /// Files up to this size are read at once; larger ones in blocks by another thread.
 const SMALL: u64 = 64 << 10;
 
-fn content_type(path: &Path) -> Option<HeaderValue> {
+/// By a file's name; `charset` is for text.
+fn content_type(path: &Path, charset: Option<&str>) -> Option<HeaderValue> {
     let mime = mime_guess::from_path(path).first()?;
     let text = mime.type_() == mime_guess::mime::TEXT
         || matches!(mime.subtype().as_str(), "javascript" | "xml" | "svg");
-    let value = if text && mime.get_param("charset").is_none() {
-        format!("{}; charset=utf-8", mime.essence_str())
-    } else {
-        mime.to_string()
+    let value = match charset {
+        Some(charset) if text => format!("{}; charset={charset}", mime.essence_str()),
+        _ => mime.essence_str().to_owned(),
     };
     HeaderValue::try_from(value).ok()
 }
@@ -134,13 +135,14 @@ impl From<io::Error> for NoFile {
     }
 }
 
-/// Answers with a file of the place.
+/// Answers with a file of the site's place.
 pub(crate) async fn serve(
     method: &Method,
     headers: &HeaderMap,
-    place: &Arc<Place>,
+    site: &Site,
     file: Named,
 ) -> Result<Response<Body>, NoFile> {
+    let (place, rules) = (&site.place, &site.files);
     if !matches!(*method, Method::GET | Method::HEAD) {
         let mut response = Response::new(Body::new(Kind::Empty));
         *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
@@ -149,12 +151,14 @@ pub(crate) async fn serve(
     }
     let Named { path, opened } = file;
     let near = place.near().root(place.path());
-    let near = near.map(|root| prepare(method, headers, &path, opened, &Access::Now(&root)));
+    let near = near.map(|root| prepare(method, headers, rules, &path, opened, &Access::Now(&root)));
     let prepared = match near {
         Some(Err(Miss::Wait)) | None => {
             let (method, headers, root) = (method.clone(), headers.clone(), Arc::clone(place));
-            let waiting =
-                place.start(move || prepare(&method, &headers, &path, None, &Access::Waiting(root.path())));
+            let rules = Arc::clone(rules);
+            let waiting = place.start(move || {
+                prepare(&method, &headers, &rules, &path, None, &Access::Waiting(root.path()))
+            });
             waiting.await?
         }
         Some(prepared) => prepared,
@@ -166,14 +170,22 @@ pub(crate) async fn serve(
 pub(crate) async fn serve_absolute(
     method: &Method,
     headers: &HeaderMap,
-    place: &Arc<Place>,
+    site: &Site,
     path: PathBuf,
     allowed: impl Fn(&Path) -> bool + Send + 'static,
 ) -> Result<Response<Body>, NoFile> {
+    let (place, rules) = (&site.place, Arc::clone(&site.files));
     let (method, headers) = (method.clone(), headers.clone());
     let prepared = place.start(move || {
         let real = std::fs::canonicalize(path).ok().filter(|path| allowed(path)).ok_or(Miss::NotThere)?;
-        prepare(&method, &headers, real.as_os_str().as_bytes(), None, &Access::Waiting(Path::new("/")))
+        prepare(
+            &method,
+            &headers,
+            &rules,
+            real.as_os_str().as_bytes(),
+            None,
+            &Access::Waiting(Path::new("/")),
+        )
     });
     finish(prepared.await?, place)
 }
@@ -216,6 +228,7 @@ fn finish(prepared: Result<Prepared, Miss>, place: &Arc<Place>) -> Result<Respon
 fn prepare(
     method: &Method,
     headers: &HeaderMap,
+    rules: &FileRules,
     path: &[u8],
     opened: Option<(File, Meta)>,
     files: &Access<'_>,
@@ -228,6 +241,9 @@ fn prepare(
         (None, Some(opened)) => opened,
         (None, None) => files.open(path)?,
     };
+    if !rules.may_send(path, meta.id) {
+        return Err(Miss::NotThere);
+    }
     if let Some(packed) = &packed {
         out.insert(header::CONTENT_ENCODING, HeaderValue::from_static(packed.coding));
     }
@@ -285,7 +301,10 @@ fn prepare(
         }
     };
     let unknown = HeaderValue::from_static("application/octet-stream");
-    out.insert(header::CONTENT_TYPE, content_type(Path::new(OsStr::from_bytes(path))).unwrap_or(unknown));
+    out.insert(
+        header::CONTENT_TYPE,
+        content_type(Path::new(OsStr::from_bytes(path)), rules.charset.as_deref()).unwrap_or(unknown),
+    );
     let content = if method == Method::HEAD {
         insert(&mut out, header::CONTENT_LENGTH, len.to_string());
         Content::Empty

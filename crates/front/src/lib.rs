@@ -60,7 +60,7 @@ pub use listen::{ListenAddr, Listener};
 pub use log_writer::LogWriter;
 pub use metrics::{Metrics, SiteMetrics};
 pub use route::Script;
-pub use site::{Backend, HostPattern, Routes, Site};
+pub use site::{Backend, FileId, FileRules, HostPattern, Routes, Site};
 
 /// What holds for all sites.
 #[derive(Clone)]

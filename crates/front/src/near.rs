@@ -30,7 +30,7 @@ use rustix::{
     io::{Errno, ReadWriteFlags, preadv2},
 };
 
-use crate::state::seconds;
+use crate::{site::FileId, state::seconds};
 
 /// Magic numbers (statfs(2)) of file systems whose cached files need nobody's answer: ext2 to ext4, XFS, Btrfs, tmpfs, ramfs, overlayfs,
 /// F2FS, ZFS, SquashFS, EROFS, bcachefs.
@@ -69,6 +69,7 @@ pub(crate) struct Meta {
     pub(crate) len: u64,
     /// Seconds since 1970; any number.
     pub(crate) modified: i64,
+    pub(crate) id: FileId,
 }
 
 impl Meta {
@@ -78,6 +79,7 @@ impl Meta {
             kind: FileType::from_raw_mode(stat.st_mode),
             len: u64::try_from(stat.st_size).unwrap_or_default(),
             modified: stat.st_mtime as i64,
+            id: FileId::new(stat.st_dev as u64, stat.st_ino as u64),
         }
     }
 

@@ -150,7 +150,7 @@ impl Front {
                 Ok(response)
             }
             Found::File(file) => {
-                let served = files::serve(&parts.method, &parts.headers, &site.place, file).await;
+                let served = files::serve(&parts.method, &parts.headers, site, file).await;
                 served.map_err(|no_file| match no_file {
                     NoFile::Status(status) => refusal(status, "the file cannot be read"),
                     NoFile::Hangs(error) => hangs(error),

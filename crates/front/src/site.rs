@@ -31,12 +31,41 @@ pub struct Site {
     /// Directories besides the root from which X-Sendfile may send. `None`: X-Sendfile and X-Accel-Redirect are passed on like any other
     /// header, for a proxy in front that acts on them.
     pub sendfile_roots: Option<Vec<PathBuf>>,
+    /// What holds for its static files.
+    pub files: Arc<FileRules>,
     /// Who runs the scripts.
     pub backend: Backend,
     /// Where its requests are counted.
     pub metrics: Arc<SiteMetrics>,
     /// Scripts found lately; see [`crate::route`].
     pub found: Lately,
+}
+
+/// What holds for static files.
+#[derive(Debug, Default)]
+pub struct FileRules {
+    /// Encoding that text says it has; none: it says nothing, and browsers look into it.
+    pub charset: Option<String>,
+    /// What is never sent, by whatever name it is found.
+    pub private: Vec<FileId>,
+}
+
+impl FileRules {
+    /// Whether a file may be sent: not a configuration of ours, nor what is called like one. `path` ends with its name.
+    pub(crate) fn may_send(&self, path: &[u8], id: FileId) -> bool {
+        path.rsplit(|b| *b == b'/').next() != Some(b"hayate.toml") && !self.private.contains(&id)
+    }
+}
+
+/// Which file it is, whatever its name: device and inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileId(u64, u64);
+
+impl FileId {
+    /// As stat(2) has them.
+    pub fn new(device: u64, inode: u64) -> FileId {
+        FileId(device, inode)
+    }
 }
 
 /// Scripts that were found on disk, kept for the second in which they were.
@@ -168,6 +197,7 @@ mod tests {
             index: vec![],
             front_controller: None,
             sendfile_roots: None,
+            files: Arc::default(),
             backend: Backend::Static,
             metrics: Arc::default(),
             found: Lately::default(),

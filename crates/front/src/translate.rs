@@ -161,10 +161,10 @@ async fn send_file(
         roots.push(site.place.path().to_owned());
         let path = PathBuf::from(OsStr::from_bytes(path.as_bytes()));
         let allowed = move |path: &Path| roots.iter().any(|root| path.starts_with(root));
-        files::serve_absolute(&method, &parts.headers, &site.place, path, allowed).await
+        files::serve_absolute(&method, &parts.headers, site, path, allowed).await
     } else {
         match inside_site(site, path).await {
-            Ok(Some(file)) => files::serve(&method, &parts.headers, &site.place, file).await,
+            Ok(Some(file)) => files::serve(&method, &parts.headers, site, file).await,
             Ok(None) => Err(NoFile::Status(StatusCode::NOT_FOUND)),
             Err(error) => Err(NoFile::Hangs(error)),
         }

@@ -60,7 +60,7 @@ pub fn look(root: &Path) -> Secrets {
             let what = if kind.is_dir() {
                 directory(name, level)
             } else {
-                file(name, level).or_else(|| key(name, &entry.path()))
+                file(name, level).or_else(|| content(name, &entry.path()))
             };
             match what {
                 Some(what) if is_hidden(name) => found.hidden.push((path, what)),
@@ -109,9 +109,11 @@ fn file(name: &str, level: usize) -> Option<&'static str> {
             Some("the application's own, as in a project's directory")
         }
         "debug.log" | "error.log" | "error_log" | "laravel.log" => Some("a log"),
-        _ if ends(&[".sql", ".sql.gz", ".sql.bz2", ".sql.xz", ".sql.zst", ".sql.zip", ".dump"]) => {
+        _ if ends(&[".sql.gz", ".sql.bz2", ".sql.xz", ".sql.zst", ".sql.zip", ".dump"]) => {
             Some("a dump of a database")
         }
+        // Deeper ones are mostly schemas that an application comes with.
+        _ if level == 0 && ends(&[".sql"]) => Some("a dump of a database"),
         _ if ends(&[".sqlite", ".sqlite3", ".sqlite-journal", ".sqlite-wal"]) => Some("a database"),
         _ if ends(&[".p12", ".pfx", ".jks", ".ppk", ".kdbx"]) => Some("keys"),
         _ if ends(&["~", ".bak", ".old", ".orig", ".save", ".swp", ".swo"]) => Some("a backup"),
@@ -123,15 +125,27 @@ fn file(name: &str, level: usize) -> Option<&'static str> {
     }
 }
 
-/// Certificates have the same endings as their keys.
-fn key(name: &str, path: &Path) -> Option<&'static str> {
+/// What a file's beginning says: certificates have the same endings as their keys, schemas the same as dumps.
+fn content(name: &str, path: &Path) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
-    if !name.ends_with(".pem") && !name.ends_with(".key") {
-        return None;
-    }
+    let (signs, what): (&[&[u8]], _) = match name.rsplit_once('.')?.1 {
+        "pem" | "key" => (&[b"PRIVATE KEY"], "a private key"),
+        "sql" => (
+            &[
+                b"MySQL dump",
+                b"MariaDB dump",
+                b"PostgreSQL database dump",
+                b"SQL Dump",
+                b"PRAGMA foreign_keys=OFF",
+            ],
+            "a dump of a database",
+        ),
+        _ => return None,
+    };
     let mut start = [0; 4096];
     let n = File::open(path).and_then(|mut file| file.read(&mut start)).ok()?;
-    start.get(..n)?.windows(11).any(|w| w == b"PRIVATE KEY").then_some("a private key")
+    let start = start.get(..n)?;
+    signs.iter().any(|sign| start.windows(sign.len()).any(|window| window == *sign)).then_some(what)
 }
 
 impl Secrets {
@@ -141,8 +155,8 @@ impl Secrets {
         let mut out = Vec::new();
         if !self.open.is_empty() {
             out.push(format!(
-                "visitors can read what looks like secrets: {}; move it out of {root}, or set document_root to the directory that is \
-                 meant for visitors",
+                "visitors can read what is hardly meant for them: {}; move it out of {root}, or set document_root to the directory \
+                 that is meant for visitors",
                 List(&self.open)
             ));
         }
@@ -187,7 +201,8 @@ mod tests {
             "auth.json",
             "backup-2026.tar.gz",
             "composer.json",
-            "db/Site.SQL",
+            "Site.SQL",
+            "db/dump.sql",
             "db/site.sql.gz",
             "id_rsa",
             "notes.txt~",
@@ -209,11 +224,17 @@ mod tests {
             "sub/composer.json",
             "sub/vendor/x.js",
             "mysql.css",
+            "db/schema.sql",
             "old",
             "a/b/c/d/e/f.sql",
         ];
         for path in open.iter().chain(&hidden).chain(&fine) {
-            put(path, if path.ends_with(".key") { "-----BEGIN PRIVATE KEY-----" } else { "x" });
+            let text = match path.rsplit('/').next() {
+                Some("server.key") => "-----BEGIN PRIVATE KEY-----",
+                Some("dump.sql") => "-- MariaDB dump 10.19",
+                _ => "CREATE TABLE x",
+            };
+            put(path, text);
         }
         let found = look(dir.path());
         let paths = |list: &[(PathBuf, &str)]| {
@@ -234,7 +255,7 @@ mod tests {
             said[0].contains("auth.json (passwords), ") && said[0].ends_with("meant for visitors"),
             "{said:?}"
         );
-        assert!(said[0].contains(" and 5 more;") && said[1].contains(".git (a repository)"), "{said:?}");
+        assert!(said[0].contains(" and 6 more;") && said[1].contains(".git (a repository)"), "{said:?}");
         assert!(
             look(&dir.path().join("sub")).warnings().len() == 1
                 && look(Path::new("/nowhere")).warnings().is_empty()

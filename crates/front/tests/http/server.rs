@@ -63,6 +63,7 @@ impl Server {
             index: vec!["index.php".into(), "index.html".into()],
             front_controller: None,
             sendfile_roots: None,
+            files: Default::default(),
             backend: Backend::Ring {
                 ring: Arc::clone(&ring),
                 queue_limit: 100,

@@ -4,6 +4,8 @@ use std::{
     collections::BTreeMap,
     env,
     fmt::Display,
+    fs,
+    os::unix::fs::MetadataExt,
     path::{Component, Path, PathBuf},
     thread,
     time::Duration,
@@ -207,7 +209,11 @@ impl AppResolver<'_> {
             front_controller,
             sendfile_roots,
             charset,
-            private,
+            private: private
+                .iter()
+                .filter_map(|file| fs::metadata(file).ok())
+                .map(|meta| (meta.dev(), meta.ino()))
+                .collect(),
             queue_limit: self.queue_limit(app.queue_limit)?,
             retry: app.retry == Some(RetryChoice::Idempotent),
             warmup: running.warmup,

@@ -86,8 +86,8 @@ pub struct App {
     pub sendfile_roots: Option<Vec<PathBuf>>,
     /// Encoding that static text files say they have.
     pub charset: Option<String>,
-    /// Files that are never sent, wherever they lie: the configuration, php.ini.
-    pub private: Vec<PathBuf>,
+    /// Files that are never sent, by whatever name: the configuration, php.ini. Device and inode, from who can read them.
+    pub private: Vec<(u64, u64)>,
     /// Requests that may wait.
     pub queue_limit: usize,
     /// Whether requests with idempotent methods run once more when their worker dies.

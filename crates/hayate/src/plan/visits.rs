@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use hayate_front::{Backend, Disk, ListenAddr, Place, Site, SiteMetrics};
+use hayate_front::{Backend, Disk, FileId, FileRules, ListenAddr, Place, Site, SiteMetrics};
 use hayate_pool::Visit;
 
 use super::App;
@@ -46,6 +46,10 @@ impl App {
             index: self.index.clone(),
             front_controller: self.front_controller.script.clone(),
             sendfile_roots: self.sendfile_roots.clone(),
+            files: Arc::new(FileRules {
+                charset: self.charset.clone(),
+                private: self.private.iter().map(|(device, inode)| FileId::new(*device, *inode)).collect(),
+            }),
             backend,
             metrics,
             found: Default::default(),

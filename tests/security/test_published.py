@@ -1,0 +1,209 @@
+"""What a document root publishes: never a configuration, never a page in place of a file that is missing."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from lib import client
+from lib.process import temporary_directory, wait_until
+from lib.servers import Hayate, NginxFpm, free_port, hayate_binary
+
+SECRET = "DATABASE_PASSWORD"
+
+
+def check(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [str(hayate_binary()), "check", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def get(server, path: str, **headers: str) -> requests.Response:
+    return requests.get(server.url + path, headers=headers, timeout=20, allow_redirects=False)
+
+
+@pytest.fixture(scope="module")
+def configured(hayate_command, tmp_path_factory) -> Iterator[Hayate]:
+    """Its configuration has other names below the document root and below a directory for X-Sendfile."""
+    directory = tmp_path_factory.mktemp("published")
+    root, more = directory / "site", directory / "more"
+    for each in (root / "sub", more):
+        each.mkdir(parents=True)
+    config, ini = directory / "app.toml", directory / "own.ini"
+    ini.write_text(f"; {SECRET}\n")
+    config.write_text(
+        f'[[app]]\nroot = "{root}"\nsendfile_roots = "{more}"\nphp_ini = "{ini}"\n[app.env]\nSECRET = "{SECRET}"\n'
+    )
+    (root / "symbolic.toml").symlink_to(config)
+    (root / "sub" / "hard.txt").hardlink_to(config)
+    (root / "ini.txt").hardlink_to(ini)
+    (more / "hard.txt").hardlink_to(config)
+    (root / "sub" / "hayate.toml").write_text(SECRET)
+    (root / "a.txt").write_text("a")
+    (root / "a.txt.gz").symlink_to(config)
+    (root / "send.php").write_text("<?php header('X-Sendfile: ' . $_GET['file']);")
+    (root / "accel.php").write_text("<?php header('X-Accel-Redirect: ' . $_GET['file']);")
+    (root / "fine.toml").write_text("fine")
+    with Hayate(config=config, workers=1) as server:
+        server.more = more
+        yield server
+
+
+@pytest.mark.parametrize("path", ["/symbolic.toml", "/sub/hard.txt", "/ini.txt", "/sub/hayate.toml", "/sub/%68ayate.toml"])
+def test_b11_a_configuration_is_never_served_whatever_its_name(configured, path) -> None:
+    for answer in (get(configured, path), get(configured, f"/accel.php?file={path}")):
+        assert answer.status_code == 404 and SECRET not in answer.text
+    assert get(configured, "/fine.toml").text == "fine"
+
+
+def test_b11_nor_is_it_sent_for_a_script_or_as_something_packed(configured) -> None:
+    answer = get(configured, f"/send.php?file={configured.more}/hard.txt")
+    assert answer.status_code == 404 and SECRET not in answer.text
+    sent = client.encode("GET", "/a.txt", [("Host", "a"), ("Accept-Encoding", "gzip"), ("Connection", "close")])
+    assert SECRET.encode() not in client.exchange(("127.0.0.1", configured.port), sent).body
+
+
+def test_b11_a_file_without_a_root_publishes_nothing(hayate_command, tmp_path) -> None:
+    config = tmp_path / "hayate.toml"
+    for text, said in (
+        (f'listen = "127.0.0.1:{free_port()}"\n', f"{config}: it names no application"),
+        ('\n[[app]]\nname = "x"\n', f"{config}:2: root is missing"),
+        ('[[app]]\nroot = "."\n', f"{config}:2: root: {tmp_path} holds {config}"),
+    ):
+        config.write_text(text)
+        for command in ("check", "serve"):
+            done = subprocess.run(
+                [str(hayate_binary()), command, "--config", str(config)],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("root", ["/", "/etc", "/root", "/home", "/var", "/proc/self"])
+def test_b11_the_machine_is_not_published_with_a_file_or_without(hayate_command, tmp_path, root) -> None:
+    done = check(root)
+    assert done.returncode == 2 and "document_root" in done.stderr, done.stderr
+    config = tmp_path / "hayate.toml"
+    config.write_text(f'[[app]]\nroot = "{tmp_path}"\ndocument_root = "{root}"\n')
+    done = check("--config", config)
+    assert done.returncode == 2 and f"{config}:3: document_root: " in done.stderr, done.stderr
+
+
+def test_b11_check_and_start_warn_of_what_looks_like_secrets(hayate_command, tmp_path) -> None:
+    for name in ("index.php", "dump.sql", ".env", "wp-config.php~", "composer.json", "site.css"):
+        (tmp_path / name).write_text("x")
+    done = check(tmp_path)
+    assert done.returncode == 0, done.stderr
+    open_, hidden = (line for line in done.stdout.splitlines() if "warning" in line)
+    assert "dump.sql (a dump of a database)" in open_ and "composer.json" in open_ and "site.css" not in open_
+    assert ".env" in hidden and "wp-config.php~" in hidden and "never sends" in hidden
+    with Hayate(tmp_path, workers=1) as server:
+        assert wait_until(lambda: "dump.sql (a dump of a database)" in server.log(), 10)
+        assert get(server, "/dump.sql").status_code == 200  # A name is only a sign.
+        assert get(server, "/.env").status_code == get(server, "/wp-config.php~").status_code == 404
+
+
+LATIN = "<meta charset=iso-8859-1><p>caf\xe9".encode("latin-1")
+
+
+def test_d21_no_encoding_is_forced_on_static_text(hayate_command, tmp_path) -> None:
+    (tmp_path / "site").mkdir()
+    for name in ("a.html", "a.css", "a.js", "a.txt", "a.svg", "a.xml", "a.json", "a.png"):
+        (tmp_path / "site" / name).write_bytes(LATIN)
+    with Hayate(tmp_path / "site", workers=1) as server:
+        for name in ("a.html", "a.css", "a.js", "a.txt", "a.svg", "a.xml", "a.json", "a.png"):
+            answer = get(server, f"/{name}")
+            assert "charset" not in answer.headers["Content-Type"] and answer.content == LATIN
+    with Hayate(config=f'[[app]]\nroot = "{tmp_path}/site"\ncharset = "iso-8859-1"\n', workers=1) as server:
+        assert get(server, "/a.html").headers["Content-Type"] == "text/html; charset=iso-8859-1"
+        assert get(server, "/a.css").headers["Content-Type"] == "text/css; charset=iso-8859-1"
+        assert get(server, "/a.png").headers["Content-Type"] == "image/png"
+        assert get(server, "/a.json").headers["Content-Type"] == "application/json"
+
+
+APPLICATION = "<?php setcookie('visitor', 'x'); echo 'the application: ', $_SERVER['REQUEST_URI'];"
+MISSING = ["/missing.css", "/js/missing.js", "/favicon.ico", "/missing", "/sub/missing", "/sub/", "/missing.php"]
+#: Files that make an index.php a front controller by themselves.
+MARKED = {
+    "a document root called public": ("public", []),
+    "a document root called web": ("web", []),
+    "WordPress": ("site", ["wp-load.php", "wp-blog-header.php", "wp-includes/version.php"]),
+    "Drupal": ("site", ["core/lib/Drupal.php"]),
+    "a .htaccess": ("site", [".htaccess"]),
+}
+
+
+def application(directory: pathlib.Path, name: str, files: list[str]) -> pathlib.Path:
+    root = directory / name
+    (root / "sub").mkdir(parents=True)
+    for each in files:
+        path = root / each
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("RewriteEngine on\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^ index.php [L]\n")
+    (root / "index.php").write_text(APPLICATION)
+    return root
+
+
+def test_d22_a_classic_application_does_not_answer_for_files_that_are_missing(hayate_command, tmp_path) -> None:
+    root = application(tmp_path, "site", [])
+    with Hayate(root, workers=1) as server:
+        assert get(server, "/").text == "the application: /"
+        assert get(server, "/index.php/path").text == "the application: /index.php/path"
+        for path in MISSING:
+            answer = get(server, path)
+            assert answer.status_code == 404 and "Set-Cookie" not in answer.headers, path
+        assert "what is no file: 404 (nothing says that index.php" in server.log()
+    with Hayate(root, workers=1, args=["--front-controller", "index.php"]) as server:
+        assert get(server, "/missing.css").text == "the application: /missing.css"
+    done = check(root)
+    assert "otherwise   404\n" in done.stdout and "--front-controller index.php" in done.stdout
+
+
+@pytest.mark.parametrize("marked", MARKED)
+def test_d22_a_front_controller_gets_every_path_that_is_no_file(hayate_command, tmp_path, marked) -> None:
+    root = application(tmp_path, *MARKED[marked])
+    with Hayate(root, workers=1) as server:
+        for path in ("/blog/2024/hello", "/sitemap.xml", "/api/v1.2/x", "/wp-sitemap.xml", "/missing.css", "/"):
+            assert get(server, path).text == f"the application: {path}"
+        # As with nginx: a script that is not there is none.
+        assert get(server, "/missing.php").status_code == 404
+        assert "what is no file: index.php (" in server.log()
+    done = check(root)
+    assert "otherwise   index.php\n" in done.stdout and '--front-controller ""' in done.stdout
+    assert check(root, "--front-controller", "").stdout.count("otherwise   404\n") == 1
+
+
+#: Applications of Debian, as their packages leave them, and what answers an address that is no file. Those that are installed are tried; the
+#: suite installs WordPress.
+PACKAGED = {
+    "/usr/share/wordpress": "index.php",
+    "/usr/share/dokuwiki": "404",
+    "/usr/share/phpmyadmin": "404",
+    "/usr/share/mediawiki": "404",
+    "/usr/share/adminer": "404",
+}
+
+
+@pytest.mark.parametrize("root", [root for root in PACKAGED if pathlib.Path(root).is_dir()])
+def test_d22_applications_of_debian(hayate_command, root) -> None:
+    done = check(root)
+    assert done.returncode == 0 and f"otherwise   {PACKAGED[root]}\n" in done.stdout, done.stdout + done.stderr
+
+
+def test_d22_what_is_missing_is_answered_as_by_nginx(hayate_command) -> None:
+    """nginx with `try_files $uri $uri/ =404`, as its configuration is for an application without a front controller."""
+    directory = temporary_directory("missing")
+    root = application(directory, "site", [])
+    with NginxFpm(root) as reference, Hayate(root, workers=1) as server:
+        for path in MISSING:
+            # A directory without an index is 403 there.
+            want = 404 if path == "/sub/" else get(reference, path).status_code
+            assert get(server, path).status_code == want, path
+    shutil.rmtree(directory)
