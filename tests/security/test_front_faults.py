@@ -159,7 +159,7 @@ def test_at_the_limit_of_processes_files_and_uploads_go_on(hayate_command, tmp_p
         if os.geteuid() == 0:
             limited = pids_cgroup(server)
         else:
-            subprocess.run(["prlimit", "--pid", str(server.pid), "--nproc=1"], check=True)
+            subprocess.run(["prlimit", "--pid", str(server.front), "--nproc=1"], check=True)
             limited = contextlib.nullcontext()
         with limited:
             def one(_: int) -> None:
@@ -178,12 +178,13 @@ def pids_cgroup(server: Hayate) -> Iterator[None]:
     for base in (pathlib.Path("/sys/fs/cgroup"), pathlib.Path("/sys/fs/cgroup/pids")):
         if (base / "pids.max").exists() or "pids" in _read(base / "cgroup.controllers") or base.name == "pids":
             break
+    front = server.front
     group = base / f"hayate-test-{os.getpid()}"
     try:
         if "pids" in _read(base / "cgroup.controllers"):
             (base / "cgroup.subtree_control").write_text("+pids")
         group.mkdir()
-        (group / "cgroup.procs").write_text(str(server.pid))
+        (group / "cgroup.procs").write_text(str(front))
         (group / "pids.max").write_text("1")
     except OSError as error:
         pytest.skip(f"no cgroup for processes here: {error}")
@@ -191,7 +192,7 @@ def pids_cgroup(server: Hayate) -> Iterator[None]:
         yield
     finally:
         (group / "pids.max").write_text("max")
-        (base / "cgroup.procs").write_text(str(server.pid))
+        (base / "cgroup.procs").write_text(str(front))
         group.rmdir()
 
 

@@ -20,15 +20,25 @@ from lib.process import wait_until
 from lib.servers import Hayate, free_port
 
 
+def in_temporary_files(server: Hayate) -> int:
+    """Bytes in files without a name."""
+    total = 0
+    for fd in pathlib.Path(f"/proc/{server.front}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if fd.readlink().name.endswith("(deleted)") and "/memfd:" not in str(fd.readlink()):
+                total += fd.stat().st_size
+    return total
+
+
 def resident(server: Hayate) -> int:
     """Bytes."""
-    text = pathlib.Path(f"/proc/{server.pid}/status").read_text()
+    text = pathlib.Path(f"/proc/{server.front}/status").read_text()
     return int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]) << 10
 
 
 def written(server: Hayate) -> int:
     """Calls of write(2) and its kin so far."""
-    return int(re.search(r"syscw: (\d+)", pathlib.Path(f"/proc/{server.pid}/io").read_text())[1])
+    return int(re.search(r"syscw: (\d+)", pathlib.Path(f"/proc/{server.front}/io").read_text())[1])
 
 
 def connect(server: Hayate, *, buffer: int = 0) -> socket.socket:
@@ -173,8 +183,9 @@ def test_uploads_beyond_the_quota_of_temporary_files(hayate_command, tmp_path) -
     with Hayate(config=f'{limits}[[app]]\nroot = "{root}"\nworkers = 2\n') as server:
         first = connect(server)
         first.sendall(b"POST /count.php HTTP/1.1\r\nHost: a\r\nContent-Length: 500001\r\nConnection: close\r\n\r\n" + b"x" * 500_000)
+        assert wait_until(lambda: in_temporary_files(server) >= 400_000, 20)
         # The same client, while its first upload goes on.
-        assert wait_until(lambda: requests.post(server.url + "/count.php", data=b"x" * 300_000, timeout=20).status_code == 503, 20)
+        assert requests.post(server.url + "/count.php", data=b"x" * 300_000, timeout=20).status_code == 503
         assert "temp_size_per_client is reached" in server.log()
         assert requests.post(server.url + "/count.php", data=b"x" * 20_000, timeout=20).text == "20000"
         first.sendall(b"x")
