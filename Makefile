@@ -52,6 +52,10 @@ check-docs: build
 	$(HAYATE) generate configuration | diff -u docs/configuration.md - || \
 		{ echo 'docs/configuration.md is out of date: run make docs and commit it' >&2; exit 1; }
 
+FUZZ_SECONDS ?= 60
+fuzz: ## Feed the front's parsers with broken input (FUZZ_SECONDS=60 for each; FUZZ_SEED repeats a run)
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --locked -p hayate-front --lib fuzz:: -- --nocapture --test-threads=1
+
 conformance: setup-test build ## PHP's own tests, through php-cgi, php-fpm and Hayate in each mode (about an hour)
 	HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) tests/conformance/run.py
 
@@ -108,4 +112,4 @@ clean: ## Remove what was built
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-.PHONY: build run setup setup-test reachable test lint check-docs conformance soak bench docs install clean help
+.PHONY: build run setup setup-test reachable test lint check-docs fuzz conformance soak bench docs install clean help

@@ -185,8 +185,9 @@ impl Line {
         let (method, rest) = cut(request, request.iter().position(|b| *b == b' '));
         line.method = method.to_vec();
         match rest.iter().rposition(|b| *b == b' ') {
-            Some(at) if rest[at + 1..].starts_with(b"HTTP/") => {
-                (line.target, line.version) = (rest[..at].to_vec(), rest[at + 1..].to_vec());
+            at @ Some(_) if cut(rest, at).1.starts_with(b"HTTP/") => {
+                let (target, version) = cut(rest, at);
+                (line.target, line.version) = (target.to_vec(), version.to_vec());
             }
             _ => line.target = rest.to_vec(),
         }
@@ -249,7 +250,8 @@ impl Line {
 
 /// What stands before the byte at `at` and what after it; all and nothing without one.
 fn cut(text: &[u8], at: Option<usize>) -> (&[u8], &[u8]) {
-    at.map_or((text, b""), |at| (&text[..at], &text[at + 1..]))
+    let (before, from) = at.and_then(|at| text.split_at_checked(at)).unwrap_or((text, b""));
+    (before, from.get(1..).unwrap_or_default())
 }
 
 #[cfg(test)]

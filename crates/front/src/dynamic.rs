@@ -49,7 +49,7 @@ pub(crate) struct NoAnswer {
 
 fn no_answer(status: u16, reason: impl Into<String>) -> NoAnswer {
     NoAnswer {
-        status: StatusCode::from_u16(status).expect("written here"),
+        status: StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
         reason: reason.into(),
         retry_after: status == 503,
         close: false,

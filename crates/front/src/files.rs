@@ -114,6 +114,14 @@ fn range(value: &str, size: u64) -> Part {
     }
 }
 
+/// For the fuzzer: what a range gives lies within the file.
+#[cfg(test)]
+pub(crate) fn check_range(value: &str, size: u64) {
+    if let Part::From(from, len) = range(value, size) {
+        assert!(len > 0 && from.checked_add(len).is_some_and(|end| end <= size), "{value} of {size}");
+    }
+}
+
 fn etag(meta: &Meta) -> String {
     format!("\"{:x}-{:x}\"", meta.modified, meta.len)
 }

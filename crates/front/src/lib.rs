@@ -9,6 +9,19 @@
 //! *103 Early Hints*: hyper's server has no interface for informational responses other than 100, which it sends by itself
 //! (version 1.12), so a script cannot send 103 through Hayate yet.
 
+// Nothing that a client, a script, a file or a clock says may end in a panic here. Exceptions say why they cannot.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::todo
+    )
+)]
+
 mod access_log;
 mod body;
 mod connection;
@@ -19,6 +32,8 @@ mod file_body;
 mod files;
 mod forwarded;
 mod framing;
+#[cfg(test)]
+mod fuzz;
 mod gather;
 mod guard;
 mod half_close;

@@ -166,9 +166,11 @@ impl Default for SiteMetrics {
 
 impl SiteMetrics {
     pub(crate) fn answered(&self, status: u16, seconds: f64, bytes: u64) {
-        let counter = self.by_status[usize::from(status).min(599)]
-            .get_or_init(|| self.requests.get_or_create_owned(&AppStatus { app: self.name.clone(), status }));
-        counter.inc();
+        let resolve = || self.requests.get_or_create_owned(&AppStatus { app: self.name.clone(), status });
+        match self.by_status.get(usize::from(status)) {
+            Some(counter) => counter.get_or_init(resolve).inc(),
+            None => resolve().inc(),
+        };
         self.duration.observe(seconds);
         self.sent.inc_by(bytes);
     }

@@ -313,7 +313,10 @@ impl State {
     pub(crate) fn next_original(&self) -> Option<Vec<u8>> {
         let number = self.served.fetch_add(1, Relaxed);
         let mut originals = self.originals.lock();
-        (originals.front()?.0 == number).then(|| originals.pop_front().expect("looked at above").1)
+        match originals.front() {
+            Some((of, _)) if *of == number => originals.pop_front().map(|(_, original)| original),
+            _ => None,
+        }
     }
 
     /// Whether a deadline has passed; from then on [`State::is_late`].

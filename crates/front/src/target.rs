@@ -22,7 +22,8 @@ fn path_at(target: &[u8]) -> Option<usize> {
         return Some(0);
     }
     let host = authority_at(target)?;
-    target[host..].iter().position(|b| matches!(b, b'/' | b'?' | b'#')).map(|at| host + at)
+    let at = target.get(host..)?.iter().position(|b| matches!(b, b'/' | b'?' | b'#'))?;
+    host.checked_add(at)
 }
 
 /// Where the authority begins in an absolute form. Other schemes are for proxies.
@@ -52,8 +53,8 @@ pub(crate) fn check(target: &[u8]) -> Result<bool, &'static str> {
         }
         _ => {}
     }
-    let disguise = !target[at..].iter().all(|b| is_plain(*b));
-    if disguise && target[at] != b'/' {
+    let disguise = !target.get(at..).unwrap_or_default().iter().all(|b| is_plain(*b));
+    if disguise && target.get(at) != Some(&b'/') {
         return Err("the request target has no path");
     }
     let mut seen = target.to_vec();
@@ -71,7 +72,7 @@ pub(crate) fn disguise(target: &mut [u8]) {
 }
 
 fn disguise_from(target: &mut [u8], at: usize) {
-    for b in &mut target[at..] {
+    for b in target.get_mut(at..).unwrap_or_default() {
         if !is_plain(*b) {
             *b = b'!';
         }
@@ -95,13 +96,11 @@ impl<'a> Target<'a> {
             let whole = uri.path_and_query().map_or("/", |t| t.as_str()).as_bytes();
             return Target { whole, path: uri.path().as_bytes(), query: uri.query().map(str::as_bytes) };
         };
-        let whole = &original[path_at(original).unwrap_or(original.len())..];
+        let whole = path_at(original).and_then(|at| original.get(at..)).unwrap_or_default();
         // As nginx has it: a fragment, which no client should send, is in REQUEST_URI and nowhere else.
         let end = whole.iter().position(|b| *b == b'#').unwrap_or(whole.len());
-        match whole[..end].iter().position(|b| *b == b'?') {
-            Some(at) => Target { whole, path: &whole[..at], query: Some(&whole[at + 1..end]) },
-            None => Target { whole, path: &whole[..end], query: None },
-        }
+        let mut parts = whole.get(..end).unwrap_or_default().splitn(2, |b| *b == b'?');
+        Target { whole, path: parts.next().unwrap_or_default(), query: parts.next() }
     }
 }
 

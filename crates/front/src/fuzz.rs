@@ -1,0 +1,262 @@
+//! The parsers against bytes that nobody would send: seeds are mutated at random, and each parser has to keep its promises, or at least not
+//! to panic. A few seconds with every `cargo test`; `make fuzz` for hours (`FUZZ_SECONDS`; `FUZZ_SEED` repeats a run).
+//!
+//! A plain loop, for cargo-fuzz wants a nightly compiler: it has no coverage to follow, and makes up for it by seeds that reach everywhere.
+
+use std::time::{Duration, Instant};
+
+use http::{HeaderMap, HeaderValue};
+
+use crate::{
+    Limits, access_log, date, files, forwarded,
+    framing::{Framing, Verdict},
+    host::Host,
+    route, target,
+};
+
+/// xorshift64*: repeatable, and good enough to choose what to break.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() >> 16) as usize % n.max(1)
+    }
+
+    fn pick<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
+        of[self.below(of.len())]
+    }
+}
+
+/// What bytes of protocols are made of.
+const PIECES: [&[u8]; 34] = [
+    b"\r\n",
+    b"\n",
+    b"\r",
+    b"\0",
+    b" ",
+    b"\t",
+    b":",
+    b";",
+    b",",
+    b"=",
+    b"-",
+    b"/",
+    b"//",
+    b"..",
+    b"/../",
+    b"%2e",
+    b"%",
+    b"?",
+    b"#",
+    b"\"",
+    b"\\",
+    b"[::1]",
+    b"@",
+    b"\xff",
+    b"0",
+    b"00",
+    b"18446744073709551615",
+    b"-1",
+    b"ffffffffffffffff",
+    b"Host: a\r\n",
+    b"Content-Length: 3\r\n",
+    b"Transfer-Encoding: chunked\r\n",
+    b"HTTP/1.1",
+    b"bytes=",
+];
+
+fn mutate(random: &mut Random, seeds: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = random.pick(seeds).to_vec();
+    for _ in 0..random.below(6) {
+        let at = random.below(bytes.len() + 1);
+        let end = (at + random.below(8)).min(bytes.len());
+        match random.below(6) {
+            0 => drop(bytes.splice(at..at, random.pick(&PIECES).iter().copied())),
+            1 => drop(bytes.drain(at..end)),
+            2 => drop(bytes.splice(at..end, random.pick(&PIECES).iter().copied())),
+            3 if at < bytes.len() => bytes[at] = random.next() as u8,
+            4 => {
+                let again = bytes[at..end].to_vec();
+                drop(bytes.splice(at..at, again));
+            }
+            _ => {
+                let other = random.pick(seeds);
+                bytes.truncate(at);
+                bytes.extend_from_slice(&other[random.below(other.len())..]);
+            }
+        }
+    }
+    bytes
+}
+
+/// Runs `one` with mutants for a while; a panic names the seed and the input.
+fn run(name: &str, seeds: &[&[u8]], mut one: impl FnMut(&mut Random, &[u8])) {
+    let said = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+    let time = Duration::from_millis(said("FUZZ_SECONDS").map_or(1500, |seconds| seconds * 1000));
+    let seed = said("FUZZ_SEED").unwrap_or_else(|| std::process::id().into()) | 1;
+    let (start, mut executions) = (Instant::now(), 0u64);
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    while start.elapsed() < time {
+        for _ in 0..100 {
+            let input = mutate(&mut random, seeds);
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| one(&mut random, &input)));
+            executions += 1;
+            assert!(
+                outcome.is_ok(),
+                "{name}, FUZZ_SEED={seed}, execution {executions}: {}",
+                input.escape_ascii()
+            );
+        }
+    }
+    println!("fuzz {name}: {executions} executions in {:?}, FUZZ_SEED={seed}", start.elapsed());
+}
+
+const REQUESTS: [&[u8]; 8] = [
+    b"GET / HTTP/1.1\r\nHost: a.test:80\r\n\r\nGET /b?c=<d>#e HTTP/1.0\r\n\r\n",
+    b"POST /a.php HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nT: v\r\n\r\nGET / HTTP/1.0\r\n\r\n",
+    b"PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\nA\r\n0123456789\r\n0\r\n\r\n",
+    b"\r\nGET http://user@h.test:81/a/../b HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n\r\n",
+    b"OPTIONS * HTTP/1.1\r\nHost: [::1]:8080\r\nConnection: close\r\n\r\n",
+    b"CONNECT h.test:443 HTTP/1.1\r\nHost: h.test\r\n\r\n",
+    b"GET /\xff\xfe?\"<>` HTTP/1.1\r\nHost: a\r\nX: \xff\r\n\r\n",
+];
+
+/// However a stream is cut into pieces, the same of it passes, and the same is refused.
+#[test]
+fn framing() {
+    let limits = Limits { head_size: 1024, header_count: 8, uri_length: 200, ..Limits::default() };
+    let feed = |input: &[u8], mut piece: Box<dyn FnMut() -> usize>| {
+        let mut framing = Framing::new(&limits);
+        let (mut held, mut passed, mut at) = (Vec::new(), Vec::new(), 0);
+        while at < input.len() {
+            let end = (at + piece().max(1)).min(input.len());
+            held.extend_from_slice(&input[at..end]);
+            at = end;
+            match framing.feed(&mut held) {
+                Verdict::Pass => passed.append(&mut held),
+                Verdict::Hold(n) => {
+                    assert!(held.len() - n <= 1024 + 2048, "it holds more than a head");
+                    passed.extend(held.drain(..n));
+                }
+                Verdict::Refuse(n, refusal) => {
+                    passed.extend(held.drain(..n));
+                    return (passed, framing.take_originals(), Some(refusal.status));
+                }
+            }
+        }
+        (passed, framing.take_originals(), None)
+    };
+    run("framing", &REQUESTS, |random, input| {
+        let whole = feed(input, Box::new(|| usize::MAX / 2));
+        let sizes = Random(random.next() | 1);
+        let mut sizes = sizes;
+        let largest = 1 + random.below(40);
+        let pieces = feed(input, Box::new(move || 1 + sizes.below(largest)));
+        // In a body's line a refusal may come sooner than the line's end: no more passes than of the whole.
+        assert_eq!(whole.2.is_some(), pieces.2.is_some());
+        if whole.2.is_none() {
+            assert_eq!(whole, pieces);
+        }
+        // What passes is what came, but for targets in disguise.
+        assert!(whole.0.len() <= input.len());
+        let changed = whole.0.iter().zip(input).filter(|(passed, came)| passed != came);
+        assert!(changed.clone().all(|(passed, _)| *passed == b'!'));
+        assert!(whole.1.is_empty() == (changed.count() == 0));
+    });
+}
+
+#[test]
+fn paths_and_targets() {
+    let seeds: [&[u8]; 7] = [
+        b"/",
+        b"/a/./b/../c.php/d",
+        b"/%2e%2e/x",
+        b"/..%2f..%2fetc/passwd",
+        b"//a///b/",
+        b"http://h.test/a?b#c",
+        b"/a%00b",
+    ];
+    run("paths and targets", &seeds, |_, input| {
+        if let Some(path) = route::normalise(input) {
+            assert_eq!(path.first(), Some(&b'/'));
+            assert!(!path.contains(&0) && path.len() <= input.len());
+            assert!(path.split(|b| *b == b'/').all(|segment| segment != b".." && segment != b"."));
+        }
+        if let Ok(disguise) = target::check(input) {
+            let mut seen = input.to_vec();
+            target::disguise(&mut seen);
+            assert_eq!(disguise, seen != input);
+            assert!(http::Uri::try_from(seen).is_ok());
+            let uri = http::Uri::from_static("/");
+            let read = target::Target::new(&uri, Some(input));
+            assert!(read.path.len() + read.query.map_or(0, <[u8]>::len) <= input.len());
+        }
+    });
+}
+
+#[test]
+fn ranges_and_dates() {
+    let seeds: [&[u8]; 8] = [
+        b"bytes=0-4",
+        b"bytes=-3",
+        b"bytes=9-",
+        b"bytes=0-0,2-",
+        b"bytes=18446744073709551615-18446744073709551615",
+        b"Sun, 06 Nov 1994 08:49:37 GMT",
+        b"Sunday, 06-Nov-94 08:49:37 GMT",
+        b"Sun Nov  6 08:49:37 1994",
+    ];
+    run("ranges and dates", &seeds, |random, input| {
+        let Ok(text) = std::str::from_utf8(input) else { return };
+        let size = [0, 1, 10, 1 << 40, u64::MAX][random.below(5)];
+        files::check_range(text, size);
+        if let Some(seconds) = date::parse(text) {
+            assert_eq!(date::http(seconds).as_deref().and_then(date::parse), Some(seconds), "{text}");
+        }
+        let _ = date::http(random.next() as i64);
+    });
+}
+
+#[test]
+fn hosts_and_forwarded_headers() {
+    let seeds: [&[u8]; 9] = [
+        b"a.test:80",
+        b"[::1]:8080",
+        b"user@a.test",
+        b"203.0.113.9, 10.0.0.1",
+        b"\xff, 9.9.9.9",
+        b"for=192.0.2.1;proto=https;host=\"a:1\"",
+        b"for=\"[2001:db8::1]:4711\", for=unknown",
+        b"for=\"a\\\"b",
+        b"https",
+    ];
+    let trusted = ["10.0.0.0/8".parse().unwrap()];
+    run("hosts and forwarded headers", &seeds, |random, input| {
+        let _ = Host::parse(input);
+        let names =
+            ["x-forwarded-for", "forwarded", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port"];
+        let mut headers = HeaderMap::new();
+        for part in input.split(|b| *b == b'\n') {
+            if let Ok(value) = HeaderValue::from_bytes(part) {
+                headers.append(random.pick(&names), value);
+            }
+        }
+        let _ = forwarded::read(&headers, &trusted);
+    });
+}
+
+#[test]
+fn lines_of_refused_heads() {
+    run("lines of refused heads", &REQUESTS, |_, input| {
+        let line = access_log::Line::of_head(input, String::new(), String::new());
+        assert!(line.method.len() + line.target.len() + line.version.len() <= input.len());
+    });
+}
