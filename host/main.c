@@ -30,9 +30,9 @@ static void keep_only_our_descriptors(void)
 }
 
 /*
- * The front may bind ports below 1024 by a capability that its service manager hands down (ambient). PHP, and what it
- * starts, has no use for it: a script could take such a port after a restart. The user is the front's, which has
- * dropped its own privileges; root is left what makes it root.
+ * The master may bind ports below 1024 by a capability that its service manager hands down (ambient). PHP, and what it
+ * starts, has no use for it: a script could take such a port after a restart. Who was root has become the application's
+ * user before this program began, and lost them with that; where PHP is to run as root, it is left what makes it root.
  */
 static void drop_capabilities(void)
 {
@@ -128,13 +128,13 @@ int main(int argc, char **argv)
 	if (wrong != NULL) {
 		zygote_failed(wrong);
 	}
-	/* A terminal's Ctrl-C is for the front, which drains; it must not reach PHP. */
+	/* A terminal's Ctrl-C is for the master, whose front drains; it must not reach PHP. */
 	setsid();
 	drop_capabilities();
 	if (options.no_new_privileges) {
 		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	}
-	/* After any change of credentials, which may clear it: the front's death must not leave orphans. */
+	/* After any change of credentials, which may clear it: the master's death must not leave orphans. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	isolation_zygote();
 	signal(SIGPIPE, SIG_IGN);
