@@ -198,7 +198,7 @@ fn a9_5_nothing_that_a_worker_writes_ends_or_holds_the_front() {
                 // A while of peace in between, for bursts to meet requests that are well under way.
                 std::thread::sleep(Duration::from_micros(dice.below(30_000)));
                 for _ in 0..dice.below(6) {
-                    mapping.disturb(&mut dice, began.elapsed().as_secs() / 2 % 2 == 0);
+                    mapping.disturb(&mut dice, began.elapsed().as_secs() % 4 < 2);
                     writes.fetch_add(1, Relaxed);
                     std::thread::sleep(Duration::from_micros(dice.below(300)));
                 }
