@@ -565,12 +565,12 @@ static bool begin_work(void)
 	over_at = rewind_keep(sizeof *over_at);
 	rewind_verify(options.rewind_verify, log_own);
 	sqlite_note_locks();
+	/* The zygote is the parent of all workers of this generation, whose numbers differ. */
+	rewind_uuid_sequence((unsigned)getppid() * 1031u + hy_ring_worker());
 	long rewinds = rewind_point();
 	if (rewinds < 0) {
 		zygote_failed(rewind_error());
 	}
-	/* The zygote is the parent of all workers of this generation, whose numbers differ. */
-	rewind_uuid_sequence((unsigned)getppid() * 1031u + hy_ring_worker());
 	randomness_seed();
 	const struct rewind_counters *counters = rewind_counters();
 	record->rewinds = counters->rewinds;

@@ -20,6 +20,7 @@ $token = random_bytes(8);
 $today = date('Y-m-d'); $fixed = date('Y-m-d', 0); $epoch = new DateTimeImmutable('2020-01-01');
 $settings = file_get_contents(__DIR__.'/settings "of" mine.json');
 $home = getenv('HOME');
+mt_srand(); mt_srand(42); $own = new Random\\Engine\\Mt19937(); $seeded = new Random\\Engine\\Mt19937(7); $seeded->generate();
 class Thing { public int $n = 0; public array $data = []; }
 $things = [];
 for ($i = 0; $i < 5000; $i++) { $things[] = $thing = new Thing; $thing->data = [$i, "of $i"]; }
@@ -67,7 +68,11 @@ def test_what_the_boot_froze(site) -> None:
         ("time", "date()"): "4",
         ("file", f'{site}/settings "of" mine.json'): "5",
         ("environment", "getenv(HOME)"): "6",
+        ("random", "mt_srand()"): "7",
+        ("random", "Random\\Engine\\Mt19937::__construct()"): "7",
+        ("random", "Random\\Engine\\Mt19937::generate()"): "7",
     }
+    assert frozen["random", "mt_srand()"]["count"] == 1, "one that gives no seed freezes nothing"
     assert frozen["time", "date()"]["count"] == 1, "a date of a timestamp, or of a year, is not of the clock"
     assert report["files"] == 1 and 0 < report["script_us"] < report["boot_us"]
     assert report["boot"] == "shared" and any("read the clock" in advice for advice in report["advice"])
