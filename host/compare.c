@@ -19,6 +19,7 @@
  * (crates/hayate/src/plan/visits.rs).
  */
 #include "host.h"
+#include "stray.h"
 #include "explain.h"
 
 #include <ctype.h>
@@ -189,7 +190,7 @@ static void keep(enum side side, pid_t parent, const char *(*prepare)(void), str
 		while (__atomic_load_n(&self->asked, __ATOMIC_ACQUIRE) == n) {
 			futex(&self->asked, FUTEX_WAIT, n, NULL);
 		}
-		pid_t pid = fork();
+		pid_t pid = host_fork();
 		if (pid == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 			if (getppid() != keeper) {
@@ -212,7 +213,7 @@ static void keep(enum side side, pid_t parent, const char *(*prepare)(void), str
 static bool fork_keeper(enum side side, const char *(*prepare)(void), struct hy_exchange *exchange)
 {
 	pid_t parent = getpid();
-	keepers[side] = fork();
+	keepers[side] = host_fork();
 	if (keepers[side] == 0) {
 		keep(side, parent, prepare, exchange);
 		return true;

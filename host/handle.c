@@ -15,6 +15,7 @@
  */
 #include "host.h"
 #include "explain.h"
+#include "stray.h"
 
 #include "ext/standard/basic_functions.h"
 #include "ext/standard/php_filestat.h"
@@ -185,6 +186,9 @@ static void end_boot(void)
 	sapi_deactivate();
 	SG(request_info).path_translated = NULL;
 	boot_keep_settings();
+	if (options.rewind != REWIND_OFF) {
+		locks_lend();
+	}
 	booted = true;
 	if (options.rewind != REWIND_OFF && zygote_left_threads(1)) {
 		zygote_boot_again(HY_AGAIN_CLASSIC,
@@ -206,6 +210,9 @@ static void end_boot(void)
 static void begin_request(void)
 {
 	in_request = true;
+	if (options.rewind != REWIND_OFF) {
+		locks_take();
+	}
 	if (rewinds()) {
 		shutdown_lend();
 	}
@@ -296,6 +303,9 @@ static void end_request(void)
 		PG(last_error_message) = NULL;
 	}
 	EG(flags) &= ~EG_FLAGS_IN_SHUTDOWN;
+	if (!rewinds()) {
+		locks_give_back();
+	}
 	in_request = false;
 	hy_release(&request.exchange);
 	request_end();
@@ -378,6 +388,9 @@ static void leave_process(enum hy_retired why)
 __attribute__((noreturn)) static void go_back(bool unwound)
 {
 	struct hy_worker *record = hy_ring_record();
+	if (is_stray()) {
+		stray_end();
+	}
 	EG(current_execute_data) = NULL;
 	if (in_request) {
 		end_request();
@@ -392,6 +405,9 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 	const char *unsure = cleanup_request(unwound || doubtful != NULL);
 	record->clean_ns += hy_now() - started;
 	enum rewind_doubt doubt = rewind_doubt();
+	if (doubt == REWIND_SURE && stray_left()) {
+		doubt = REWIND_CHILD;
+	}
 	if (forked) {
 		/* What the process leaves behind ends with it, but for what it told others. */
 		record->rewinds++;
@@ -437,7 +453,7 @@ static void begin_fork(void)
 	const char *wrong = rewind_forked();
 	if (wrong != NULL) {
 		log_format(HY_LOG_ERROR "%s, and requests must not share a position in it", wrong);
-		_exit(71);
+		_exit(70);
 	}
 	opcache_after_fork();
 	randomness_seed();
@@ -460,7 +476,7 @@ static bool fork_for_requests(void)
 			return false;
 		}
 		clocks_between_requests();
-		pid_t pid = fork();
+		pid_t pid = host_fork();
 		if (pid == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 			if (getppid() != parent) {
@@ -472,7 +488,7 @@ static bool fork_for_requests(void)
 		int status = 0;
 		if (pid < 0 || waitpid(pid, &status, 0) != pid) {
 			log_format(HY_LOG_ERROR "A process for the next request could not be forked: %s", strerror(errno));
-			_exit(71);
+			_exit(70);
 		}
 		rewind_child_over();
 		if (WIFSIGNALED(status)) {
@@ -491,6 +507,19 @@ static bool fork_for_requests(void)
 			_exit(code);
 		}
 	}
+}
+
+/* Each request of this worker runs in a process of its own. Returns in such a one, or false. */
+static bool fork_from_now_on(void)
+{
+	const char *wrong = randomness_entropy();
+	rewind_uuid_sequence((unsigned)getppid() * 1031u + hy_ring_worker());
+	zygote_worker_ready();
+	wrong = wrong != NULL ? wrong : rewind_watch();
+	if (wrong != NULL) {
+		zygote_failed(wrong);
+	}
+	return fork_for_requests();
 }
 
 /* The warm-up requests are over, if there were any. */
@@ -532,31 +561,33 @@ static bool begin_work(void)
 	if (options.rewind != REWIND_OFF) {
 		boot_make_settings_modified();
 	}
+	const char *misplaced = options.rewind == REWIND_OFF || options.rewind == REWIND_FORK ? NULL : rewind_misplaced();
+	if (misplaced != NULL) {
+		char why[512];
+		snprintf(
+		    why, sizeof why,
+		    "hayate_handle_request() cannot be gone back to: %s. To avoid it: call it from the worker script itself",
+		    misplaced);
+		zygote_boot_again(HY_AGAIN_FORK, why);
+	}
 	if (!zygote_is_worker()) {
 		zygote_adopt();
 	} else {
 		zygote_snapshot();
 	}
 	reached = true;
-	zygote_worker_ready();
 	struct hy_worker *record = hy_ring_record();
 	record->tracking = (uint32_t)options.rewind;
 	/* It opens what it reads; that must be there at the point. */
 	(void)worker_after_request();
-	const char *wrong = NULL;
 	if (options.rewind == REWIND_OFF) {
+		zygote_worker_ready();
 		return true;
 	}
 	if (options.rewind == REWIND_FORK) {
-		wrong = randomness_entropy();
-		rewind_uuid_sequence((unsigned)getppid() * 1031u + hy_ring_worker());
-		wrong = wrong != NULL ? wrong : rewind_watch();
-		if (wrong != NULL) {
-			zygote_failed(wrong);
-		}
-		return fork_for_requests();
+		return fork_from_now_on();
 	}
-	wrong = snapshot_check();
+	const char *wrong = snapshot_check();
 	wrong = wrong != NULL ? wrong : clocks_keep();
 	wrong = wrong != NULL ? wrong : opcache_keep();
 	if (wrong != NULL) {
@@ -567,9 +598,14 @@ static bool begin_work(void)
 	sqlite_note_locks();
 	/* The zygote is the parent of all workers of this generation, whose numbers differ. */
 	rewind_uuid_sequence((unsigned)getppid() * 1031u + hy_ring_worker());
+	zygote_worker_ready();
 	long rewinds = rewind_point();
 	if (rewinds < 0) {
-		zygote_failed(rewind_error());
+		log_format("This worker cannot be rewound: %s. Each of its requests runs in a process of its own instead.",
+		           rewind_error());
+		options.rewind = REWIND_FORK;
+		record->tracking = (uint32_t)options.rewind;
+		return fork_from_now_on();
 	}
 	randomness_seed();
 	const struct rewind_counters *counters = rewind_counters();
@@ -601,6 +637,9 @@ PHP_FUNCTION(hayate_handle_request)
 		zend_throw_error(NULL, "hayate_handle_request() works in worker mode only: start this application with "
 		                       "hayate serve --worker FILE");
 		RETURN_THROWS();
+	}
+	if (is_stray()) {
+		stray_end();
 	}
 	if (in_handler) {
 		zend_throw_error(NULL, "hayate_handle_request() must not be called while it handles a request");
@@ -657,6 +696,9 @@ PHP_FUNCTION(hayate_handle_request)
 	in_handler = true;
 	zend_call_function(&call, &cache);
 	in_handler = false;
+	if (is_stray()) {
+		stray_end();
+	}
 	leave_if_out_of_memory();
 	zval_ptr_dtor(&result);
 	/* What follows runs as at the end of a script, where no code is executing: PHP reports an exception that nobody

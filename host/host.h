@@ -18,6 +18,7 @@
  *   errors.c    errors in development (--dev)  isolation.c  what keeps PHP's processes apart
  *   extensions.c  extensions that do not bear rewinding
  *   clocks.c    what PHP keeps of the time    randomness.c  what must not be drawn twice
+ *   stray.c     processes that PHP code forked   locks.c  locks that the boot holds
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
  */
@@ -230,17 +231,24 @@ void opcache_find_clock(time_t boot);
 void opcache_set_clock(time_t now);
 void opcache_after_bailout(void); /* gives back locks that a fatal error may have left */
 
+/* locks.c: what the boot holds, each request takes anew */
+void locks_lend(void);      /* at the end of the boot, and with the snapshot: they are given back */
+void locks_take(void);      /* at the beginning of a request; what ends it gives them back: a rewind, … */
+void locks_give_back(void); /* … or, where there is none, this */
+
 /* zygote.c */
 void zygote_run(void);               /* module started: serves the control channel; returns only in a worker */
 void zygote_adopt(void);             /* the same from within the booted worker script */
 void zygote_snapshot(void);          /* copies the booted application, or turns to a fork for each request */
 void zygote_failed(const char *why); /* tells the pool and exits */
 void zygote_remark(const char *why); /* tells the pool what people have to know */
-void zygote_worker_ready(void);      /* private boot: tells the pool that this worker serves now */
+void zygote_worker_ready(void);      /* worker mode: tells the pool that this worker serves now */
 bool zygote_is_worker(void);
-void zygote_booting(void);             /* before PHP code runs */
-void zygote_baseline(void);            /* what is open now is in order */
-const char *zygote_unshareable(void);  /* NULL, or what was done since then that processes must not share */
+void zygote_booting(void);            /* before PHP code runs */
+void zygote_baseline(void);           /* what is open now is in order */
+const char *zygote_unshareable(void); /* NULL, or what was done since then that processes must not share */
+bool zygote_is_own(int fd);           /* it was open before PHP code ran */
+void zygote_each_fd(bool (*visit)(int fd, void *to), void *to); /* until it returns false */
 bool zygote_left_threads(int besides); /* after a moment, in which those that are about to end may do so */
 /* Tells the pool to start it again in another way, and exits. Safe in a signal handler. */
 void zygote_boot_again(enum hy_again how, const char *why) __attribute__((noreturn));

@@ -262,7 +262,7 @@ enum hy_message_type {
 	HY_MSG_EXITED = 21,       /* worker, pid, value = wait status */
 	HY_MSG_PONG = 23,         /* value as in the ping */
 	HY_MSG_REMARK = 25,       /* text is for people: something is wrong that does not end the boot */
-	HY_MSG_WORKER_READY = 22, /* worker: only with --boot private, its boot reached the first hayate_handle_request() */
+	HY_MSG_WORKER_READY = 22, /* worker: in worker mode, it can serve; it closes its end of the channel next */
 };
 /* How a worker exits that finds the shared memory overwritten. */
 #define HY_EXIT_MEMORY 71
@@ -272,7 +272,7 @@ enum hy_again {
 	HY_AGAIN_COLD = 2,    /* without warm-up requests: they left behind what must not be in a snapshot, or failed */
 	HY_AGAIN_DIFFERS = 5, /* the same: answers show what they left behind, or it cannot be told */
 	/* In another mode than asked for: no worker of this one comes to serve. */
-	HY_AGAIN_FORK = 3,    /* with a fork for each request: an extension is known not to be fit for rewinding */
+	HY_AGAIN_FORK = 3,    /* with a fork for each request: an extension, or where the boot ended, cannot be rewound */
 	HY_AGAIN_CLASSIC = 4, /* in classic mode: the boot left threads, which neither a rewind nor a fork takes along */
 };
 #define HY_MESSAGE_TEXT 4000

@@ -5,6 +5,7 @@
  * or extension runs; start PHP; become the zygote. Workers are forked from it.
  */
 #include "host.h"
+#include "stray.h"
 
 #include "php_main.h"
 #include "zend_signal.h"
@@ -124,7 +125,8 @@ int main(int argc, char **argv)
 	if (no_rewind != NULL) {
 		zygote_failed(no_rewind);
 	}
-	const char *wrong = hy_ring_map(HY_FD_MEMORY, HY_FD_EVENT);
+	const char *wrong = stray_start();
+	wrong = wrong != NULL ? wrong : hy_ring_map(HY_FD_MEMORY, HY_FD_EVENT);
 	if (wrong != NULL) {
 		zygote_failed(wrong);
 	}

@@ -5,6 +5,7 @@
  * ring of body, or the end: a small answer costs one announcement, and the front then knows its length.
  */
 #include "host.h"
+#include "stray.h"
 
 #include "ext/standard/basic_functions.h"
 #include "php_main.h"
@@ -111,7 +112,7 @@ static void put_timing(struct writer *to)
 
 int output_send_headers(sapi_headers_struct *headers)
 {
-	if (request.exchange.slot == NULL || request.answered) {
+	if (request.exchange.slot == NULL || request.answered || is_stray()) {
 		return SAPI_HEADER_SENT_SUCCESSFULLY;
 	}
 	struct hy_response_head head = {.status = (uint16_t)headers->http_response_code};
@@ -180,7 +181,7 @@ int output_send_headers(sapi_headers_struct *headers)
 
 void output_finish(bool release)
 {
-	if (request.exchange.slot == NULL) {
+	if (request.exchange.slot == NULL || is_stray()) {
 		return;
 	}
 	if (!request.answered) {

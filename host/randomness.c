@@ -60,7 +60,7 @@ static uint32_t next_word(void)
 	if (entropy->used == sizeof entropy->words / sizeof entropy->words[0]) {
 		if (!kernel_random((unsigned char *)entropy->words, sizeof entropy->words)) {
 			log_format(HY_LOG_ERROR "The kernel gave no random bytes; this worker ends.");
-			_exit(71);
+			_exit(70);
 		}
 		entropy->used = 0;
 	}

@@ -1,5 +1,6 @@
 /* See ring.h for what this promises, layout.h for the protocol. */
 #include "ring.h"
+#include "stray.h"
 
 #include <limits.h>
 #include <linux/futex.h>
@@ -155,6 +156,9 @@ uint32_t hy_ring_response_head_size(void)
 
 void hy_ring_state(enum hy_worker_state state)
 {
+	if (is_stray()) {
+		stray_end();
+	}
 	STORE(&me->state, (uint32_t)state);
 }
 
@@ -269,6 +273,9 @@ static void begin(struct hy_exchange *exchange)
 
 bool hy_ring_next(struct hy_exchange *exchange)
 {
+	if (is_stray()) {
+		stray_end();
+	}
 	uint64_t *mask = &header->sleepers[my_number / 64];
 	const uint64_t bit = 1ull << (my_number % 64);
 	for (;;) {
@@ -396,7 +403,7 @@ size_t hy_body_read(struct hy_exchange *exchange, char *to, size_t len)
 	const uint8_t *ring = (const uint8_t *)slot + layout.request_body_offset;
 	const uint64_t size = layout.request_body_size;
 	const uint64_t taken = exchange->taken;
-	if (len == 0) {
+	if (len == 0 || is_stray()) {
 		return 0;
 	}
 	for (;;) {
@@ -432,6 +439,9 @@ size_t hy_body_read(struct hy_exchange *exchange, char *to, size_t len)
 
 void hy_response_head(struct hy_exchange *exchange, uint32_t len)
 {
+	if (is_stray()) {
+		return;
+	}
 	STORE(&exchange->slot->response_head_len, len);
 }
 
@@ -446,6 +456,9 @@ bool hy_body_write(struct hy_exchange *exchange, const char *from, size_t len)
 	struct hy_slot *slot = exchange->slot;
 	uint8_t *ring = (uint8_t *)slot + layout.response_body_offset;
 	const uint64_t size = layout.response_body_size;
+	if (is_stray()) {
+		return true;
+	}
 	while (len > 0) {
 		uint32_t aborted = LOAD(&slot->aborted);
 		if (aborted != 0) {
@@ -486,7 +499,7 @@ void hy_response_flush(struct hy_exchange *exchange)
 {
 	struct hy_slot *slot = exchange->slot;
 	uint32_t state = LOAD(&slot->response_state);
-	if (LOAD(&slot->response_head_len) == 0 || state == HY_RESPONSE_COMPLETE) {
+	if (is_stray() || LOAD(&slot->response_head_len) == 0 || state == HY_RESPONSE_COMPLETE) {
 		return; /* nothing may be shown yet, or everything has been */
 	}
 	if (state == HY_RESPONSE_HEAD && exchange->tail == exchange->announced) {
@@ -500,6 +513,9 @@ void hy_response_flush(struct hy_exchange *exchange)
 
 void hy_response_complete(struct hy_exchange *exchange, bool ring)
 {
+	if (is_stray()) {
+		return;
+	}
 	STORE_RELEASE(&exchange->slot->response_state, (uint32_t)HY_RESPONSE_COMPLETE);
 	HY_STEP(12);
 	if (ring) {
@@ -510,6 +526,9 @@ void hy_response_complete(struct hy_exchange *exchange, bool ring)
 void hy_release(struct hy_exchange *exchange)
 {
 	struct hy_slot *slot = exchange->slot;
+	if (is_stray()) {
+		stray_end();
+	}
 	if (hy_is_local(exchange)) {
 		exchange->slot = NULL;
 		return;

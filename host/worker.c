@@ -1,6 +1,7 @@
 /* A worker's life: the loop of classic mode, the boot of worker mode, when to retire, and the end. */
 #include "host.h"
 #include "explain.h"
+#include "stray.h"
 
 #include "php_main.h"
 #include "zend_stream.h"
@@ -52,6 +53,9 @@ enum hy_retired worker_after_request(void)
 
 void worker_exit(enum hy_retired why)
 {
+	if (is_stray()) {
+		stray_end();
+	}
 	__atomic_store_n(&hy_ring_record()->retired, (uint32_t)why, __ATOMIC_RELAXED);
 	hy_ring_state(HY_WORKER_RETIRING);
 	explain_retires(why);
@@ -76,6 +80,9 @@ static void serve_classic(void)
 			php_execute_script(&file);
 		}
 		zend_end_try();
+		if (is_stray()) {
+			stray_end();
+		}
 		zend_destroy_file_handle(&file);
 	}
 	zend_try
@@ -154,6 +161,9 @@ void worker_boot(void)
 	zend_set_timeout(0, 1);
 	explain_boot_begins();
 	bool fatal = run_script();
+	if (is_stray()) {
+		stray_end();
+	}
 	if (!handle_reached()) {
 		char why[1024];
 		const char *said = PG(last_error_message) != NULL ? ZSTR_VAL(PG(last_error_message)) : NULL;

@@ -10,6 +10,7 @@
  */
 #include "host.h"
 #include "explain.h"
+#include "stray.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -24,14 +25,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MAX_FDS 1024
 /* How long workers may go on without a front. */
 #define ORPHANED 30
+
+/* Numbers of descriptors. */
+struct descriptors {
+	bool *has;
+	int room;
+};
+
 static bool worker;
+/* Messages to the pool can be sent. */
+static bool channel_open = true;
 /* What was open before PHP code ran: libraries' and our own. */
-static bool own[MAX_FDS];
+static struct descriptors own;
 /* What was open, and how many threads there were, when it was last found to be in order. */
-static bool baseline[MAX_FDS];
+static struct descriptors baseline;
 static int baseline_threads;
 static pid_t pids[HY_MAX_WORKERS];
 /* The booted application was copied: workers are rewound to it. */
@@ -39,6 +48,9 @@ static bool snapshot_taken;
 
 static void send_message(struct hy_message message, const char *text)
 {
+	if (is_stray()) {
+		return; /* it speaks for nobody */
+	}
 	size_t len = text == NULL ? 0 : MIN(strlen(text), sizeof message.text);
 	message.text_len = (uint32_t)len;
 	if (len > 0) {
@@ -55,6 +67,10 @@ bool zygote_is_worker(void)
 
 void zygote_failed(const char *why)
 {
+	if (!channel_open) {
+		log_format(HY_LOG_ERROR "This worker cannot serve and ends: %s", why);
+		_exit(70);
+	}
 	send_message((struct hy_message){.type = HY_MSG_BOOT_FAILED, .worker = worker ? hy_ring_worker() : UINT32_MAX},
 	             why);
 	_exit(70);
@@ -76,15 +92,16 @@ void zygote_remark(const char *why)
 
 void zygote_worker_ready(void)
 {
-	if (options.private_boot) {
-		send_message((struct hy_message){.type = HY_MSG_WORKER_READY, .worker = hy_ring_worker(), .pid = getpid()},
-		             NULL);
-		close(HY_FD_CONTROL);
-		close(HY_FD_CLASSES);
+	if (!channel_open) {
+		return;
 	}
+	send_message((struct hy_message){.type = HY_MSG_WORKER_READY, .worker = hy_ring_worker(), .pid = getpid()}, NULL);
+	channel_open = false;
+	close(HY_FD_CONTROL);
+	close(HY_FD_CLASSES);
 }
 
-static void each_fd(bool (*visit)(int fd, void *to), void *to)
+void zygote_each_fd(bool (*visit)(int fd, void *to), void *to)
 {
 	DIR *fds = opendir("/proc/self/fd");
 	const struct dirent *entry;
@@ -99,24 +116,43 @@ static void each_fd(bool (*visit)(int fd, void *to), void *to)
 	}
 }
 
+static bool has(const struct descriptors *set, int fd)
+{
+	return fd < set->room && set->has[fd];
+}
+
 static bool note(int fd, void *to)
 {
-	if (fd < MAX_FDS) {
-		baseline[fd] = true;
+	struct descriptors *set = to;
+	if (fd >= set->room) {
+		int room = MAX(64, 2 * fd);
+		set->has = perealloc(set->has, (size_t)room, 1);
+		memset(set->has + set->room, 0, (size_t)(room - set->room));
+		set->room = room;
 	}
+	set->has[fd] = true;
 	return true;
+}
+
+bool zygote_is_own(int fd)
+{
+	return has(&own, fd);
 }
 
 void zygote_baseline(void)
 {
-	each_fd(note, NULL);
+	zygote_each_fd(note, &baseline);
 	baseline_threads = rewind_threads();
 }
 
 void zygote_booting(void)
 {
 	zygote_baseline();
-	memcpy(own, baseline, sizeof own);
+	zygote_each_fd(note, &own);
+	const char *wrong = options.rewind == REWIND_OFF ? NULL : rewind_libraries_opened();
+	if (wrong != NULL) {
+		zygote_failed(wrong);
+	}
 }
 
 /* A file that is only read, or only appended to, may be shared; anything with state of its own may not. */
@@ -124,7 +160,7 @@ static bool judge(int fd, void *to)
 {
 	char path[64], target[200];
 	struct stat st;
-	if ((fd < MAX_FDS && baseline[fd]) || fstat(fd, &st) != 0) {
+	if (has(&baseline, fd) || fstat(fd, &st) != 0) {
 		return true;
 	}
 	int flags = fcntl(fd, F_GETFL);
@@ -155,7 +191,7 @@ const char *zygote_unshareable(void)
 {
 	static char why[256];
 	why[0] = '\0';
-	each_fd(judge, why);
+	zygote_each_fd(judge, why);
 	if (why[0] == '\0' && zygote_left_threads(baseline_threads)) {
 		snprintf(why, sizeof why, "started a thread, which a fork would lose");
 	}
@@ -163,26 +199,38 @@ const char *zygote_unshareable(void)
 }
 
 /*
- * Workers must not share the position in a file that the boot opened, nor a lock on it: each opens it for itself. PHP
- * goes on with the same number at the same place.
+ * Workers must not share the position in a file or directory that the boot opened, nor a lock on it: each opens it for
+ * itself. PHP goes on with the same number at the same place.
  */
 static bool reopen(int fd, void *to)
 {
-	char path[64];
 	struct stat st;
-	if ((fd < MAX_FDS && own[fd]) || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || rewind_is_memfd(fd)) {
+	bool plain = !has(&own, fd) && fstat(fd, &st) == 0 && (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) &&
+	             !rewind_is_memfd(fd) && !(fcntl(fd, F_GETFL) & O_PATH);
+	int error = plain ? rewind_own_file(fd) : 0;
+	if (error == 0) {
 		return true;
 	}
-	int flags = fcntl(fd, F_GETFL), keep = fcntl(fd, F_GETFD);
-	off_t at = lseek(fd, 0, SEEK_CUR);
+	char path[64], target[200];
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-	int again = open(path, (flags & (O_ACCMODE | O_APPEND | O_NONBLOCK)) | O_CLOEXEC);
-	if (again < 0 || lseek(again, at, SEEK_SET) != at || dup3(again, fd, keep & FD_CLOEXEC ? O_CLOEXEC : 0) < 0) {
-		*(int *)to = fd;
-		return false;
+	ssize_t n = readlink(path, target, sizeof target - 1);
+	target[n > 0 ? n : 0] = '\0';
+	snprintf(to, 512,
+	         "%s, which the boot opened (descriptor %d), cannot be opened again: %s. Workers must not share a position "
+	         "in it. Make it readable again, or reload the application so that it boots without it",
+	         target, fd, strerror(error));
+	return false;
+}
+
+/* exit() of libc, which nobody here calls. */
+static void ended_past_php(int status, void *nothing)
+{
+	if (!is_stray()) {
+		log_format(HY_LOG_ERROR
+		           "Code of a request ended its process by exit(%d) of libc, past PHP's exit(); the worker "
+		           "ends with it.",
+		           status);
 	}
-	close(again);
-	return true;
 }
 
 /* In the child: a worker from here on. */
@@ -198,15 +246,18 @@ static void become_worker(uint32_t number, pid_t zygote, const sigset_t *signals
 	sigprocmask(SIG_SETMASK, signals, NULL);
 	isolation_worker();
 	hy_ring_join(number);
-	int shared_file = -1;
-	each_fd(reopen, &shared_file);
-	if (wrong == NULL && shared_file >= 0) {
-		wrong = "a file that the boot opened cannot be opened again, and workers must not share a position in it";
+	char shared_file[512] = "";
+	zygote_each_fd(reopen, shared_file);
+	if (wrong == NULL && shared_file[0] != '\0') {
+		wrong = shared_file;
 	}
+	wrong = wrong != NULL ? wrong : stray_watch();
+	on_exit(ended_past_php, NULL);
 	if (wrong != NULL) {
 		zygote_failed(wrong);
 	}
-	if (!options.private_boot) {
+	if (!options.worker_mode) {
+		channel_open = false;
 		close(HY_FD_CONTROL);
 		close(HY_FD_CLASSES);
 	}
@@ -220,7 +271,7 @@ static bool fork_worker(uint32_t number, const sigset_t *signals)
 	if (snapshot_taken) {
 		rewind_noticed();
 	}
-	pid_t pid = fork();
+	pid_t pid = host_fork();
 	if (pid == 0) {
 		become_worker(number, zygote, signals);
 		return true;
@@ -258,7 +309,11 @@ static void kill_all(void)
 			kill(pids[i], SIGKILL);
 		}
 	}
-	while (waitpid(-1, NULL, 0) > 0) {
+	/* Not for whatever else is a child: a stray of the boot ends after this process. */
+	for (uint32_t i = 0; i < HY_MAX_WORKERS; i++) {
+		if (pids[i] > 0) {
+			waitpid(pids[i], NULL, 0);
+		}
 	}
 }
 
@@ -346,6 +401,7 @@ void zygote_snapshot(void)
 {
 	if (options.rewind != REWIND_OFF) {
 		snapshot_prepare();
+		locks_lend();
 	}
 	if (options.rewind == REWIND_OFF || options.rewind == REWIND_FORK) {
 		explain_boot_stands(false, 0);

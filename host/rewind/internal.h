@@ -59,9 +59,8 @@ struct region {
 
 #define MAX_REGIONS 2048
 #define MAX_MAPPINGS 4096
-#define MAX_FDS 1024
-#define MAX_FILES 256
 #define MAX_UNDO 64
+#define MAX_HELD 64
 #define MAX_SIGNALS 64
 /* Copies of descriptors, and our own, have numbers from here on: above most that the work uses, and below 64. A rewind
  * closes whatever has a number that was free, and the kernel looks at each one up to the size of its table: 64 at
@@ -88,6 +87,29 @@ struct hot {
 struct made {
 	uintptr_t start, end;
 	bool chunk; /* ZendMM's: may be handed out again without being zeroed */
+};
+
+/* A descriptor that was open at the point; its number is its index in control.fds. */
+struct descriptor {
+	int copy;  /* 0: none */
+	int flags; /* of its open file description */
+	bool known, cloexec;
+	bool library;  /* open before the work began: a library's, or the caller's */
+	bool lost;     /* closed or replaced since the point */
+	bool peer;     /* a socket or pipe, or a queue of the kernel's: using it cannot be taken back */
+	bool datagram; /* a socket that sends messages one by one: those need no answer */
+	bool sent;     /* a message, since the point */
+	bool held;     /* a lock on it was held at the point */
+	bool flocked;  /* namely one of flock(2) */
+	bool locked;   /* locked or unlocked since the point */
+};
+
+/* A record lock (fcntl) that was held at the point. */
+struct held {
+	int fd;
+	short type;
+	int64_t start, end; /* end: the first byte behind it, INT64_MAX without end */
+	bool open_file;     /* it belongs to the open file description, not to the process */
 };
 
 /* The kernel's layout of struct sigaction, which is not libc's. */
@@ -148,28 +170,29 @@ struct control {
 	int statm;
 
 	/* descriptors */
-	bool known_fd[MAX_FDS];
-	int copy_of[MAX_FDS]; /* 0: none */
-	bool cloexec[MAX_FDS];
-	bool lost_fd[MAX_FDS]; /* closed or replaced since the point */
-	bool peer_fd[MAX_FDS]; /* a socket or pipe, or a queue of the kernel's: using it cannot be taken back */
-	int flags_of[MAX_FDS]; /* of its open file description */
-	bool held_fd[MAX_FDS]; /* a lock on it was held at the point */
-	bool lock_fd[MAX_FDS]; /* locked or unlocked since the point */
-	bool any_lost, any_lock, any_flags;
-	/* What the kernel would undo if the process ended (semop(2), SEM_UNDO): sums since the point. */
+	struct descriptor *fds;
+	size_t fd_count; /* entries; what has a higher number was not open at the point */
+	bool any_lost, any_locked, any_flags, any_sent;
+	/* A duplicate was made of one, and something was locked that was not open at the point: perhaps that. */
+	bool any_duplicate, locked_other;
+	struct {
+		int fd;
+		int64_t at;
+	} * offsets;
+	size_t offset_count;
+	struct rewind_range *gaps; /* [start, end): numbers free at the point */
+	size_t gap_count;
+	bool *libraries_fds; /* open before the work began */
+	size_t libraries_fd_count;
+	struct held held[MAX_HELD];
+	size_t held_count;
+	/* What the kernel would undo if the process ended (semop(2), SEM_UNDO): sums since the work began, and from the
+	 * point on since the point. */
 	struct {
 		int set;
 		short number, sum;
 	} undo[MAX_UNDO];
 	size_t undo_count;
-	struct rewind_range gaps[MAX_FDS / 2]; /* [start, end): numbers free at the point */
-	size_t gap_count;
-	struct {
-		int fd;
-		int64_t at;
-	} offsets[MAX_FILES];
-	size_t offset_count;
 	int cwd;
 	int umask;
 
@@ -180,7 +203,9 @@ struct control {
 	uint8_t timers_set;       /* bit ITIMER_* */
 	bool threads_started;
 	bool single_threaded; /* libc knew of no thread at the point */
-	bool directory_changed, umask_changed;
+	bool directory_changed, umask_changed, name_changed, slack_changed;
+	char name[16];       /* of the process, as in /proc/self/comm */
+	unsigned long slack; /* of its timers, ns */
 	unsigned long long libraries_added, libraries_removed;
 
 	/* UUIDs with the time: the last one, in units of 100 ns, and what tells this process's from others' */
@@ -202,9 +227,10 @@ void rewind_die(const char *what, long error) __attribute__((noreturn));
 /* memory.c */
 size_t memory_find(uintptr_t at); /* index of the region, or SIZE_MAX */
 const char *memory_read_regions(void);
+const char *memory_find_stack(void);
 void memory_mark_unused(const struct rewind_range *unused, size_t count);
 void memory_copy_all(void);
-void memory_know_mappings(void);
+const char *memory_know_mappings(void);
 void memory_sweep(void);
 void memory_verify(void);
 long memory_size_pages(void);
@@ -220,10 +246,19 @@ void track_scan(void);                                  /* → written */
 void track_protect(uintptr_t start, uintptr_t end);
 void track_protect_all(void); /* what is neither unused nor hot */
 
+/* What is known of a descriptor that was open at the point and still is; NULL otherwise. */
+static inline struct descriptor *descriptor_of(int fd)
+{
+	struct control *c = rewind_control;
+	struct descriptor *found = (size_t)(unsigned)fd < c->fd_count ? &c->fds[fd] : NULL;
+	return found != NULL && found->known && !found->lost ? found : NULL;
+}
+
 /* process.c */
 const char *process_note(void);
 void process_restore(void);
 bool process_own_files(void);
+bool process_was_answered(int fd);
 void process_restore_flags(void);
 enum rewind_doubt process_doubt(void);
 

@@ -12,16 +12,22 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <grp.h>
+#include <linux/magic.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/sem.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
 #include <sys/types.h>
@@ -48,20 +54,24 @@ static void *next(const char *name)
 /* libc's own, looked up once, before the point. */
 static int (*libc_sigaction)(int, const struct sigaction *, struct sigaction *);
 static sighandler_t (*libc_signal)(int, sighandler_t);
+static FILE *(*libc_fopen)(const char *, const char *);
 static int (*libc_fclose)(FILE *);
 static int (*libc_pclose)(FILE *);
 static int (*libc_closedir)(DIR *);
 static void *(*libc_dlopen)(const char *, int);
+static int (*libc_pthread_setname_np)(pthread_t, const char *);
 static int (*libc_pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
 __attribute__((constructor)) static void look_up(void)
 {
 	*(void **)&libc_sigaction = next("sigaction");
 	*(void **)&libc_signal = next("signal");
+	*(void **)&libc_fopen = next("fopen");
 	*(void **)&libc_fclose = next("fclose");
 	*(void **)&libc_pclose = next("pclose");
 	*(void **)&libc_closedir = next("closedir");
 	*(void **)&libc_dlopen = next("dlopen");
+	*(void **)&libc_pthread_setname_np = next("pthread_setname_np");
 	*(void **)&libc_pthread_create = next("pthread_create");
 }
 
@@ -252,17 +262,43 @@ EXPORT int madvise(void *at, size_t len, int advice)
 static void losing(int fd)
 {
 	struct control *c = watching();
-	if (c != NULL && fd >= 0 && fd < MAX_FDS && c->known_fd[fd]) {
-		c->lost_fd[fd] = true;
-		c->any_lost = true;
+	struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
+	if (d == NULL) {
+		return;
+	}
+	d->lost = c->any_lost = true;
+	for (size_t i = 0; i < c->held_count; i++) {
+		if (c->held[i].fd == fd) {
+			c->doubt = REWIND_DESCRIPTORS; /* its locks go with it, and somebody else may take them */
+		}
 	}
 }
 
 static inline void using(int fd)
 {
 	struct control *c = watching();
-	if (c != NULL && (unsigned)fd < MAX_FDS && c->peer_fd[fd] && !c->lost_fd[fd]) {
+	const struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
+	if (d != NULL && d->peer) {
 		c->doubt = REWIND_CONNECTION;
+	}
+}
+
+/* A message that needs no answer leaves nothing behind here; whether there was an answer is seen when the work is over,
+ * and before the first message of the next. */
+static inline void sending(int fd)
+{
+	struct control *c = watching();
+	struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
+	if (d == NULL || !d->peer) {
+		return;
+	}
+	if (!d->datagram) {
+		c->doubt = REWIND_CONNECTION;
+	} else if (!d->sent) {
+		d->sent = c->any_sent = true;
+		if (process_was_answered(fd)) {
+			c->doubt = REWIND_CONNECTION;
+		}
 	}
 }
 
@@ -272,8 +308,23 @@ EXPORT int close(int fd)
 	return (int)syscall(SYS_close, fd);
 }
 
+static void duplicating(int fd)
+{
+	struct control *c = watching();
+	if (c != NULL && descriptor_of(fd) != NULL) {
+		c->any_duplicate = true;
+	}
+}
+
+EXPORT int dup(int fd)
+{
+	duplicating(fd);
+	return (int)syscall(SYS_dup, fd);
+}
+
 EXPORT int dup2(int from, int to)
 {
+	duplicating(from);
 	if (from != to) {
 		losing(to);
 	}
@@ -282,6 +333,7 @@ EXPORT int dup2(int from, int to)
 
 EXPORT int dup3(int from, int to, int flags)
 {
+	duplicating(from);
 	losing(to);
 	return (int)syscall(SYS_dup3, from, to, flags);
 }
@@ -304,13 +356,35 @@ EXPORT int closedir(DIR *directory)
 	return libc_closedir(directory);
 }
 
-/* Locks on files that the boot opened. One that was held at the point already belongs to whoever took it (opcache), and
- * may be taken and given back by the same. */
+/* Locks on files that the boot opened. One of a library that was held at the point belongs to whoever took it
+ * (opcache), and may be taken and given back by the same. */
 static void locking(int fd)
 {
 	struct control *c = watching();
-	if (c != NULL && (unsigned)fd < MAX_FDS && c->known_fd[fd] && !c->lost_fd[fd] && !c->held_fd[fd]) {
-		c->lock_fd[fd] = c->any_lock = true;
+	struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
+	if (d != NULL && !(d->held && d->library)) {
+		d->locked = c->any_locked = true;
+	} else if (d == NULL && c != NULL) {
+		c->locked_other = true;
+	}
+}
+
+/* Record locks: what was held at the point and is given up cannot be said to have been held all the time. */
+static void locking_record(int fd, const struct flock *lock)
+{
+	struct control *c = watching();
+	locking(fd);
+	if (c == NULL || lock == NULL) {
+		return;
+	}
+	for (size_t i = 0; i < c->held_count; i++) {
+		const struct held *held = &c->held[i];
+		bool weaker = lock->l_type == F_UNLCK || lock->l_type < held->type;
+		int64_t end = lock->l_len == 0 ? INT64_MAX : lock->l_start + lock->l_len;
+		bool apart = lock->l_whence == SEEK_SET && (lock->l_start >= held->end || end <= held->start);
+		if (held->fd == fd && weaker && !apart) {
+			c->doubt = REWIND_DESCRIPTORS;
+		}
 	}
 }
 
@@ -327,9 +401,17 @@ EXPORT int fcntl(int fd, int command, ...)
 	void *with = va_arg(rest, void *);
 	va_end(rest);
 	if (command == F_SETLK || command == F_SETLKW || command == F_OFD_SETLK || command == F_OFD_SETLKW) {
-		locking(fd);
+		locking_record(fd, with);
+	}
+	if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
+		duplicating(fd);
 	}
 	struct control *c = watching();
+	if ((command == F_SETLEASE || command == F_SETSIG || command == F_SETOWN || command == F_SETOWN_EX ||
+	     command == F_NOTIFY || command == F_SETPIPE_SZ) &&
+	    c != NULL && descriptor_of(fd) != NULL) {
+		c->doubt = REWIND_DESCRIPTORS;
+	}
 	if ((command == F_SETFL || command == F_SETFD) && c != NULL) {
 		/* Perhaps through a duplicate: php://stderr is one of what all workers write to. */
 		c->any_flags = true;
@@ -337,6 +419,19 @@ EXPORT int fcntl(int fd, int command, ...)
 	return (int)syscall(SYS_fcntl, fd, command, with);
 }
 EXPORT int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl")));
+
+EXPORT int ioctl(int fd, unsigned long command, ...)
+{
+	va_list rest;
+	va_start(rest, command);
+	void *with = va_arg(rest, void *);
+	va_end(rest);
+	struct control *c = watching();
+	if (c != NULL && (command == FIONBIO || command == FIOASYNC || command == FIOCLEX || command == FIONCLEX)) {
+		c->any_flags = true;
+	}
+	return (int)syscall(SYS_ioctl, fd, command, with);
+}
 
 EXPORT int epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event)
 {
@@ -362,6 +457,37 @@ EXPORT int inotify_rm_watch(int fd, int watch)
 	return (int)syscall(SYS_inotify_rm_watch, fd, watch);
 }
 
+/* Options and addresses of a socket: there are too many to be noted. */
+EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_t len)
+{
+	using(fd);
+	return (int)syscall(SYS_setsockopt, fd, level, option, value, len);
+}
+
+EXPORT int bind(int fd, const struct sockaddr *to, socklen_t len)
+{
+	using(fd);
+	return (int)syscall(SYS_bind, fd, to, len);
+}
+
+EXPORT int listen(int fd, int most)
+{
+	using(fd);
+	return (int)syscall(SYS_listen, fd, most);
+}
+
+EXPORT int accept(int fd, struct sockaddr *restrict from, socklen_t *restrict len)
+{
+	using(fd);
+	return (int)syscall(SYS_accept, fd, from, len);
+}
+
+EXPORT int accept4(int fd, struct sockaddr *restrict from, socklen_t *restrict len, int flags)
+{
+	using(fd);
+	return (int)syscall(SYS_accept4, fd, from, len, flags);
+}
+
 EXPORT int connect(int fd, const struct sockaddr *to, socklen_t len)
 {
 	using(fd);
@@ -382,7 +508,7 @@ EXPORT ssize_t read(int fd, void *to, size_t len)
 
 EXPORT ssize_t write(int fd, const void *from, size_t len)
 {
-	using(fd);
+	sending(fd);
 	return syscall(SYS_write, fd, from, len);
 }
 
@@ -394,7 +520,7 @@ EXPORT ssize_t readv(int fd, const struct iovec *parts, int count)
 
 EXPORT ssize_t writev(int fd, const struct iovec *parts, int count)
 {
-	using(fd);
+	sending(fd);
 	return syscall(SYS_writev, fd, parts, count);
 }
 
@@ -419,27 +545,39 @@ EXPORT ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 
 EXPORT ssize_t send(int fd, const void *from, size_t len, int flags)
 {
-	using(fd);
+	sending(fd);
 	return syscall(SYS_sendto, fd, from, len, flags, NULL, 0);
 }
 
 EXPORT ssize_t sendto(int fd, const void *from, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
 {
-	using(fd);
+	sending(fd);
 	return syscall(SYS_sendto, fd, from, len, flags, to, to_len);
 }
 
 EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
-	using(fd);
+	sending(fd);
 	return syscall(SYS_sendmsg, fd, message, flags);
+}
+
+EXPORT int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
+{
+	sending(fd);
+	return (int)syscall(SYS_sendmmsg, fd, messages, count, flags);
+}
+
+EXPORT int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags, struct timespec *timeout)
+{
+	using(fd);
+	return (int)syscall(SYS_recvmmsg, fd, messages, count, flags, timeout);
 }
 
 /* System V semaphores: one that a request holds is given back, as by the kernel at the end of a process. */
 
 static void note_undo(int set, const struct sembuf *operations, size_t count)
 {
-	struct control *c = watching();
+	struct control *c = rewind_control; /* before the point as well: see rewind_semaphores() */
 	for (size_t n = 0; c != NULL && n < count; n++) {
 		if (!(operations[n].sem_flg & SEM_UNDO) || operations[n].sem_op == 0) {
 			continue;
@@ -475,6 +613,65 @@ EXPORT int semop(int set, struct sembuf *operations, size_t count)
 {
 	return semtimedop(set, operations, count, NULL);
 }
+
+/* What a process is told by writing to files of /proc (its name, its memory, how it is treated when memory is short)
+ * has no way back. */
+
+static void opened(int fd, int flags)
+{
+	struct control *c = watching();
+	struct statfs fs;
+	if (c != NULL && fd >= 0 && (flags & O_ACCMODE) != O_RDONLY && fstatfs(fd, &fs) == 0 &&
+	    fs.f_type == PROC_SUPER_MAGIC) {
+		c->doubt = REWIND_PROCESS;
+	}
+}
+
+EXPORT int openat(int at, const char *path, int flags, ...)
+{
+	va_list rest;
+	va_start(rest, flags);
+	mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+	va_end(rest);
+	int fd = (int)syscall(SYS_openat, at, path, flags, mode);
+	opened(fd, flags);
+	return fd;
+}
+EXPORT int openat64(int at, const char *path, int flags, ...) __attribute__((alias("openat")));
+
+EXPORT int open(const char *path, int flags, ...)
+{
+	va_list rest;
+	va_start(rest, flags);
+	mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+	va_end(rest);
+	int fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+	opened(fd, flags);
+	return fd;
+}
+EXPORT int open64(const char *path, int flags, ...) __attribute__((alias("open")));
+
+/* What glibc's headers make of calls without a mode (_FORTIFY_SOURCE). */
+EXPORT int __open_2(const char *path, int flags)
+{
+	return open(path, flags);
+}
+EXPORT int __open64_2(const char *path, int flags) __attribute__((alias("__open_2")));
+EXPORT int __openat_2(int at, const char *path, int flags)
+{
+	return openat(at, path, flags);
+}
+EXPORT int __openat64_2(int at, const char *path, int flags) __attribute__((alias("__openat_2")));
+
+EXPORT FILE *fopen(const char *path, const char *mode)
+{
+	FILE *file = libc_fopen(path, mode);
+	if (file != NULL && (mode[0] != 'r' || strchr(mode, '+') != NULL)) {
+		opened(fileno(file), O_RDWR);
+	}
+	return file;
+}
+EXPORT FILE *fopen64(const char *path, const char *mode) __attribute__((alias("fopen")));
 
 /* Working directory, umask. */
 
@@ -577,6 +774,98 @@ static void becoming(void)
 	if (c != NULL) {
 		c->doubt = REWIND_PROCESS;
 	}
+}
+
+EXPORT int prctl(int option, ...)
+{
+	va_list rest;
+	va_start(rest, option);
+	unsigned long a = va_arg(rest, unsigned long), b = va_arg(rest, unsigned long), d = va_arg(rest, unsigned long),
+	              e = va_arg(rest, unsigned long);
+	va_end(rest);
+	struct control *c = watching();
+	switch (option) {
+	case PR_SET_NAME:
+		if (c != NULL) {
+			c->name_changed = true;
+		}
+		break;
+	case PR_SET_TIMERSLACK:
+		if (c != NULL) {
+			c->slack_changed = true;
+		}
+		break;
+	case PR_SET_PDEATHSIG:
+		if (a != SIGKILL) { /* as it is anyway */
+			becoming();
+		}
+		break;
+	case PR_GET_NAME:
+	case PR_GET_TIMERSLACK:
+	case PR_GET_DUMPABLE:
+	case PR_GET_PDEATHSIG:
+	case PR_GET_SECCOMP:
+	case PR_GET_NO_NEW_PRIVS:
+	case PR_GET_THP_DISABLE:
+	case PR_GET_KEEPCAPS:
+	case PR_GET_SECUREBITS:
+	case PR_GET_CHILD_SUBREAPER:
+	case PR_GET_TID_ADDRESS:
+	case PR_CAPBSET_READ:
+	case PR_SET_VMA: /* names of mappings */
+		break;
+	default:
+		becoming();
+	}
+	return (int)syscall(SYS_prctl, option, a, b, d, e);
+}
+
+EXPORT int pthread_setname_np(pthread_t thread, const char *name)
+{
+	struct control *c = watching();
+	if (c != NULL) {
+		c->name_changed = true;
+	}
+	return libc_pthread_setname_np(thread, name);
+}
+
+EXPORT int sched_setaffinity(pid_t process, size_t size, const cpu_set_t *set)
+{
+	becoming();
+	return (int)syscall(SYS_sched_setaffinity, process, size, set);
+}
+
+EXPORT int sched_setscheduler(pid_t process, int policy, const struct sched_param *param)
+{
+	becoming();
+	return (int)syscall(SYS_sched_setscheduler, process, policy, param);
+}
+
+EXPORT int prlimit(pid_t process, __rlimit_resource_t resource, const struct rlimit *limits, struct rlimit *before)
+{
+	if (limits != NULL) {
+		becoming();
+	}
+	return (int)syscall(SYS_prlimit64, process, resource, limits, before);
+}
+EXPORT int prlimit64(pid_t process, __rlimit_resource_t resource, const struct rlimit64 *limits,
+                     struct rlimit64 *before)
+{
+	return prlimit(process, resource, (const struct rlimit *)limits, (struct rlimit *)before);
+}
+
+EXPORT int personality(unsigned long persona)
+{
+	if (persona != 0xffffffff) {
+		becoming();
+	}
+	return (int)syscall(SYS_personality, persona);
+}
+
+EXPORT int unshare(int what)
+{
+	becoming();
+	return (int)syscall(SYS_unshare, what);
 }
 
 EXPORT int setpriority(__priority_which_t which, id_t who, int priority)

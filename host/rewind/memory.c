@@ -125,11 +125,7 @@ const char *memory_read_regions(void)
 	c->region_count = 0;
 	c->page_count = 0;
 	while (next_line(&at, &line)) {
-		if (named(&line, "[stack]")) {
-			c->stack_end = line.end;
-			continue;
-		}
-		if (!line.private_writable || named(&line, "/memfd:" KEPT_NAME)) {
+		if (named(&line, "[stack]") || !line.private_writable || named(&line, "/memfd:" KEPT_NAME)) {
 			continue;
 		}
 		if (c->region_count == MAX_REGIONS) {
@@ -142,7 +138,21 @@ const char *memory_read_regions(void)
 		memcpy(region->name, line.name + skip, line.name_len - skip);
 		c->page_count += (line.end - line.start) / PAGE_SIZE;
 	}
-	return c->stack_end == 0 ? "the main thread's stack was not found in /proc/self/maps" : NULL;
+	return NULL;
+}
+
+const char *memory_find_stack(void)
+{
+	const char *at = read_maps();
+	struct line line;
+	while (at != NULL && next_line(&at, &line)) {
+		if (named(&line, "[stack]")) {
+			rewind_control->stack_end = line.end;
+			memory_drop_scratch();
+			return NULL;
+		}
+	}
+	return "the main thread's stack was not found in /proc/self/maps";
 }
 
 size_t memory_find(uintptr_t at)
@@ -278,7 +288,7 @@ const char *memory_mark_own(void)
 	return NULL;
 }
 
-void memory_know_mappings(void)
+const char *memory_know_mappings(void)
 {
 	struct control *c = rewind_control;
 	const char *at = read_maps();
@@ -289,9 +299,12 @@ void memory_know_mappings(void)
 			c->known[c->known_count - 1].end = line.end;
 		} else if (c->known_count < MAX_REGIONS) {
 			c->known[c->known_count++] = (struct rewind_range){line.start, line.end};
+		} else {
+			return "the process has more mappings than the rewinder can keep";
 		}
 	}
 	c->known_pages = memory_size_pages();
+	return at == NULL ? "/proc/self/maps cannot be read" : NULL;
 }
 
 void memory_drop_scratch(void)

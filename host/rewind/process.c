@@ -11,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/sem.h>
 #include <sys/single_threaded.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -27,39 +29,102 @@ struct entry {
 	char name[];
 };
 
-/* Calls visit for each open descriptor. False when they cannot be listed. */
-static bool each_descriptor(void (*visit)(int fd))
+/* Numbers of the open descriptors, ascending or not, in memory that rewinds leave alone. False when they cannot be
+ * listed. */
+static bool list_descriptors(int **list, size_t *count)
 {
 	long directory = SYS4(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	if (directory < 0) {
 		return false;
 	}
 	_Alignas(8) char buffer[4096];
-	int list[MAX_FDS + 1];
-	int count = 0;
+	size_t room = 0;
 	long n;
-	while ((n = SYS3(SYS_getdents64, directory, buffer, sizeof buffer)) > 0) {
-		for (long at = 0; at < n;) {
-			const struct entry *entry = (const struct entry *)(const void *)(buffer + at);
-			int fd = atoi(entry->name);
-			if (entry->name[0] != '.' && fd != directory && count <= MAX_FDS) {
-				list[count++] = fd;
+	*list = NULL;
+	/* Once to count them, and once to note them. */
+	for (int pass = 0; pass < 2; pass++) {
+		*count = 0;
+		SYS3(SYS_lseek, directory, 0, SEEK_SET);
+		while ((n = SYS3(SYS_getdents64, directory, buffer, sizeof buffer)) > 0) {
+			for (long at = 0; at < n;) {
+				const struct entry *entry = (const struct entry *)(const void *)(buffer + at);
+				int fd = atoi(entry->name);
+				if (entry->name[0] != '.' && fd != directory) {
+					if (*count < room) {
+						(*list)[*count] = fd;
+					}
+					(*count)++;
+				}
+				at += entry->length;
 			}
-			at += entry->length;
+		}
+		if (pass == 0) {
+			room = *count;
+			*list = rewind_keep((room + 1) * sizeof **list);
+		}
+		if (n < 0 || *list == NULL) {
+			break;
 		}
 	}
 	SYS1(SYS_close, directory);
-	for (int i = 0; i < count; i++) {
-		visit(list[i]);
-	}
-	return n == 0 && count <= MAX_FDS;
+	return *list != NULL && n == 0 && *count == room;
 }
 
-/* Whether this process or descriptor holds a lock: Documentation/filesystems/proc.rst, fdinfo. */
-static bool holds_lock(int fd)
+static int highest(const int *list, size_t count)
 {
-	char text[2048];
-	char path[64];
+	int found = -1;
+	for (size_t i = 0; i < count; i++) {
+		found = list[i] > found ? list[i] : found;
+	}
+	return found;
+}
+
+const char *rewind_libraries_opened(void)
+{
+	struct control *c = rewind_control;
+	int *list;
+	size_t count;
+	if (!list_descriptors(&list, &count)) {
+		return "/proc/self/fd cannot be read";
+	}
+	c->libraries_fd_count = (size_t)highest(list, count) + 1;
+	c->libraries_fds = rewind_keep(c->libraries_fd_count + 1);
+	if (c->libraries_fds == NULL) {
+		return "no memory for the table of descriptors";
+	}
+	for (size_t i = 0; i < count; i++) {
+		c->libraries_fds[list[i]] = true;
+	}
+	return NULL;
+}
+
+/* The number after `*at`, which is moved behind it; -1 when there is none. */
+static int64_t number(const char **at)
+{
+	while (**at == ' ') {
+		(*at)++;
+	}
+	if (**at < '0' || **at > '9') {
+		return -1;
+	}
+	int64_t value = 0;
+	for (; **at >= '0' && **at <= '9'; (*at)++) {
+		value = value * 10 + (**at - '0');
+	}
+	return value;
+}
+
+/*
+ * What locks this process holds by a descriptor, as fdinfo says it (Documentation/filesystems/proc.rst):
+ *
+ *   lock:	1: POSIX  ADVISORY  WRITE 1234 08:01:5678 0 EOF
+ *
+ * Record locks (POSIX, OFDLCK) are noted. False when there are more than can be.
+ */
+static bool note_locks(int fd, struct descriptor *to)
+{
+	struct control *c = rewind_control;
+	char text[4096], path[64];
 	snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
 	long info = SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
 	long n = info < 0 ? -1 : SYS3(SYS_read, info, text, sizeof text - 1);
@@ -67,7 +132,31 @@ static bool holds_lock(int fd)
 		SYS1(SYS_close, info);
 	}
 	text[n > 0 ? n : 0] = '\0';
-	return strstr(text, "\nlock:") != NULL;
+	for (const char *line = text; (line = strstr(line, "\nlock:")) != NULL;) {
+		line++;
+		to->held = true;
+		size_t len = strcspn(line, "\n");
+		char one[256];
+		snprintf(one, sizeof one, "%.*s", (int)len, line);
+		to->flocked |= strstr(one, "FLOCK") != NULL;
+		bool open_file = strstr(one, "OFDLCK") != NULL;
+		const char *range = strrchr(one, ':');
+		if (to->library || range == NULL || !(open_file || strstr(one, "POSIX") != NULL)) {
+			continue;
+		}
+		range++;
+		(void)number(&range); /* inode */
+		int64_t start = number(&range), last = number(&range);
+		if (c->held_count == MAX_HELD || start < 0) {
+			return false;
+		}
+		c->held[c->held_count++] = (struct held){.fd = fd,
+		                                         .type = strstr(one, "WRITE") != NULL ? F_WRLCK : F_RDLCK,
+		                                         .start = start,
+		                                         .end = last < 0 ? INT64_MAX : last + 1,
+		                                         .open_file = open_file};
+	}
+	return n < (long)sizeof text - 1;
 }
 
 /*
@@ -92,33 +181,42 @@ static bool is_kernel_queue(int fd, const struct stat *st)
 	return false;
 }
 
-static bool too_high;
+static bool is_datagram_socket(int fd, const struct stat *st)
+{
+	int type = 0;
+	socklen_t len = sizeof type;
+	return S_ISSOCK(st->st_mode) && sys6(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, (long)&type, (long)&len, 0) == 0 &&
+	       type == SOCK_DGRAM;
+}
 
-static void know(int fd)
+/* NULL, or what is wrong with it. */
+static const char *know(int fd)
 {
 	struct control *c = rewind_control;
-	if (fd >= MAX_FDS) {
-		too_high = true;
-		return;
-	}
-	c->known_fd[fd] = true;
-	c->cloexec[fd] = (SYS3(SYS_fcntl, fd, F_GETFD, 0) & FD_CLOEXEC) != 0;
-	c->flags_of[fd] = (int)SYS3(SYS_fcntl, fd, F_GETFL, 0);
+	struct descriptor *d = &c->fds[fd];
+	d->known = true;
+	d->library = (size_t)fd < c->libraries_fd_count && c->libraries_fds[fd];
+	d->cloexec = (SYS3(SYS_fcntl, fd, F_GETFD, 0) & FD_CLOEXEC) != 0;
+	d->flags = (int)SYS3(SYS_fcntl, fd, F_GETFL, 0);
 	struct stat st;
 	if (fstat(fd, &st) != 0) {
-		return;
+		return NULL;
+	}
+	if (!note_locks(fd, d)) {
+		return "the boot holds more than 64 record locks on files";
 	}
 	/* Output and log go to whoever started us, and are meant to be used. */
-	c->held_fd[fd] = holds_lock(fd);
-	c->peer_fd[fd] = fd > STDERR_FILENO && (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode) || is_kernel_queue(fd, &st));
+	d->peer = fd > STDERR_FILENO && (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode) || is_kernel_queue(fd, &st));
+	d->datagram = is_datagram_socket(fd, &st);
 	long at = SYS3(SYS_lseek, fd, 0, SEEK_CUR);
 	/* A memfd has no offset that anybody uses. */
 	bool has_offset = fd > STDERR_FILENO && !rewind_is_memfd(fd);
-	bool file = (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) && !(c->flags_of[fd] & (O_APPEND | O_PATH));
-	if (has_offset && file && at >= 0 && c->offset_count < MAX_FILES) {
+	bool file = (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) && !(d->flags & O_PATH);
+	if (has_offset && file && at >= 0) {
 		c->offsets[c->offset_count].fd = fd;
 		c->offsets[c->offset_count++].at = at;
 	}
+	return NULL;
 }
 
 static int libraries(struct dl_phdr_info *info, size_t size, void *to)
@@ -141,15 +239,16 @@ static bool is_own(int fd)
 static void copy_descriptors(void)
 {
 	struct control *c = rewind_control;
-	for (int fd = 0; fd < MAX_FDS; fd++) {
-		if (c->known_fd[fd] && !is_own(fd)) {
+	for (size_t fd = 0; fd < c->fd_count; fd++) {
+		if (c->fds[fd].known && !is_own((int)fd)) {
 			long copy = SYS3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, COPIES_FROM);
-			c->copy_of[fd] = copy > 0 && copy < MAX_FDS ? (int)copy : 0;
+			/* Without a copy (too many open files) one that is closed is in doubt. */
+			c->fds[fd].copy = copy > 0 && (size_t)copy < c->fd_count ? (int)copy : 0;
 		}
 	}
-	for (int fd = 0; fd < MAX_FDS; fd++) {
-		if (c->copy_of[fd] != 0) {
-			c->known_fd[c->copy_of[fd]] = true;
+	for (size_t fd = 0; fd < c->fd_count; fd++) {
+		if (c->fds[fd].copy != 0) {
+			c->fds[c->fds[fd].copy].known = true;
 		}
 	}
 }
@@ -158,20 +257,52 @@ static void find_gaps(void)
 {
 	struct control *c = rewind_control;
 	c->gap_count = 0;
-	int fd = 0;
-	while (fd < MAX_FDS) {
-		while (fd < MAX_FDS && c->known_fd[fd]) {
+	size_t fd = 0;
+	while (fd < c->fd_count) {
+		while (fd < c->fd_count && c->fds[fd].known) {
 			fd++;
 		}
-		int start = fd;
-		while (fd < MAX_FDS && !c->known_fd[fd]) {
+		size_t start = fd;
+		while (fd < c->fd_count && !c->fds[fd].known) {
 			fd++;
 		}
 		if (start < fd) {
-			c->gaps[c->gap_count++] =
-			    (struct rewind_range){(uintptr_t)start, fd == MAX_FDS ? UINT32_MAX : (uintptr_t)fd};
+			c->gaps[c->gap_count++] = (struct rewind_range){start, fd};
 		}
 	}
+	/* The last entry is never in use (see know_descriptors), so the last gap is the one without end. */
+	c->gaps[c->gap_count - 1].end = UINT32_MAX;
+}
+
+/* Fills the table of descriptors, which has room for a copy of each. NULL, or what failed. */
+static const char *know_descriptors(void)
+{
+	struct control *c = rewind_control;
+	int *list;
+	size_t count;
+	if (!list_descriptors(&list, &count)) {
+		return "/proc/self/fd cannot be read";
+	}
+	size_t high = (size_t)highest(list, count) + 1;
+	c->fd_count = (high > COPIES_FROM ? high : COPIES_FROM) + count + 2;
+	c->fds = rewind_keep(c->fd_count * sizeof *c->fds);
+	c->offsets = rewind_keep((count + 1) * sizeof *c->offsets);
+	c->gaps = rewind_keep((c->fd_count / 2 + 1) * sizeof *c->gaps);
+	c->offset_count = c->held_count = 0;
+	c->any_lost = c->any_locked = c->any_flags = c->any_sent = c->any_duplicate = c->locked_other = false;
+	if (c->fds == NULL || c->offsets == NULL || c->gaps == NULL) {
+		c->fd_count = 0;
+		return "no memory for the table of descriptors";
+	}
+	for (size_t i = 0; i < count; i++) {
+		const char *wrong = know(list[i]);
+		if (wrong != NULL) {
+			return wrong;
+		}
+	}
+	copy_descriptors();
+	find_gaps();
+	return NULL;
 }
 
 const char *process_note(void)
@@ -180,21 +311,10 @@ const char *process_note(void)
 	c->cwd = (int)SYS4(SYS_openat, AT_FDCWD, ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
 	c->umask = (int)SYS1(SYS_umask, 0);
 	SYS1(SYS_umask, c->umask);
-	memset(c->known_fd, 0, sizeof c->known_fd);
-	memset(c->copy_of, 0, sizeof c->copy_of);
-	memset(c->peer_fd, 0, sizeof c->peer_fd);
-	memset(c->held_fd, 0, sizeof c->held_fd);
-	memset(c->lock_fd, 0, sizeof c->lock_fd);
-	c->any_lock = c->any_flags = false;
-	c->offset_count = 0;
-	if (!each_descriptor(know)) {
-		return "/proc/self/fd cannot be read, or there are more than 1024 descriptors";
+	const char *wrong = know_descriptors();
+	if (wrong != NULL) {
+		return wrong;
 	}
-	if (too_high) {
-		return "there is a descriptor above 1023, which the rewinder does not keep";
-	}
-	copy_descriptors();
-	find_gaps();
 	SYS4(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &c->signal_mask, sizeof c->signal_mask);
 	for (int i = 1; i <= MAX_SIGNALS; i++) {
 		SYS4(SYS_rt_sigaction, i, NULL, &c->actions[i], sizeof c->signal_mask);
@@ -202,13 +322,27 @@ const char *process_note(void)
 	c->single_threaded = __libc_single_threaded;
 	c->actions_changed = 0;
 	c->undo_count = 0;
-	c->directory_changed = c->umask_changed = false;
+	c->directory_changed = c->umask_changed = c->name_changed = c->slack_changed = false;
+	SYS2(SYS_prctl, PR_GET_NAME, c->name);
+	c->slack = (unsigned long)SYS1(SYS_prctl, PR_GET_TIMERSLACK);
 	c->timers_set = 0;
 	unsigned long long counts[2] = {0, 0};
 	dl_iterate_phdr(libraries, counts);
 	c->libraries_added = counts[0];
 	c->libraries_removed = counts[1];
 	return NULL;
+}
+
+size_t rewind_semaphores(struct rewind_semaphore *to, size_t room)
+{
+	const struct control *c = rewind_control;
+	size_t count = 0;
+	for (size_t i = 0; i < c->undo_count && count < room; i++) {
+		if (c->undo[i].sum != 0) {
+			to[count++] = (struct rewind_semaphore){c->undo[i].set, c->undo[i].number, c->undo[i].sum};
+		}
+	}
+	return count;
 }
 
 int rewind_threads(void)
@@ -218,9 +352,45 @@ int rewind_threads(void)
 	return stat("/proc/self/task", &st) == 0 ? (int)st.st_nlink - 2 : 0;
 }
 
+/*
+ * Whether something has come in by a datagram socket of the boot: an answer to a message of a request. It is taken out,
+ * since it is not for the request that would find it. An error that a message met (nobody listens) goes with the look;
+ * the next one to send would be told.
+ */
+bool process_was_answered(int fd)
+{
+	bool answered = false;
+	for (int looks = 0; looks < 1024; looks++) {
+		char byte;
+		long n = sys6(SYS_recvfrom, fd, (long)&byte, 1, MSG_DONTWAIT, 0, 0);
+		if (n == -EAGAIN) {
+			break;
+		}
+		answered |= n >= 0;
+	}
+	return answered;
+}
+
+static bool was_any_answered(void)
+{
+	struct control *c = rewind_control;
+	bool answered = false;
+	for (size_t fd = 0; fd < c->fd_count; fd++) {
+		if (c->fds[fd].sent) {
+			c->fds[fd].sent = false;
+			answered |= !c->fds[fd].lost && process_was_answered((int)fd);
+		}
+	}
+	c->any_sent = false;
+	return answered;
+}
+
 enum rewind_doubt process_doubt(void)
 {
 	struct control *c = rewind_control;
+	if (c->any_sent && was_any_answered()) {
+		return REWIND_CONNECTION;
+	}
 	/* libc starts threads by itself, too: getaddrinfo_a(), timers. It notes that there have been some. */
 	if (c->threads_started || (c->single_threaded && !__libc_single_threaded)) {
 		/* A thread that is about to end gets a moment: curl's resolver ends just after its handle. */
@@ -257,17 +427,46 @@ enum rewind_doubt process_doubt(void)
 void process_restore_flags(void)
 {
 	const struct control *c = rewind_control;
-	for (int fd = 0; fd < MAX_FDS; fd++) {
-		if (!c->known_fd[fd] || c->copy_of[fd] == 0) {
+	for (size_t fd = 0; fd < c->fd_count; fd++) {
+		const struct descriptor *d = &c->fds[fd];
+		if (!d->known || d->copy == 0) {
 			continue;
 		}
-		if (SYS3(SYS_fcntl, fd, F_GETFL, 0) != c->flags_of[fd]) {
-			SYS3(SYS_fcntl, fd, F_SETFL, c->flags_of[fd]);
+		if (SYS3(SYS_fcntl, fd, F_GETFL, 0) != d->flags) {
+			SYS3(SYS_fcntl, fd, F_SETFL, d->flags);
 		}
-		if ((SYS3(SYS_fcntl, fd, F_GETFD, 0) & FD_CLOEXEC) != c->cloexec[fd]) {
-			SYS3(SYS_fcntl, fd, F_SETFD, c->cloexec[fd] ? FD_CLOEXEC : 0);
+		if ((SYS3(SYS_fcntl, fd, F_GETFD, 0) & FD_CLOEXEC) != d->cloexec) {
+			SYS3(SYS_fcntl, fd, F_SETFD, d->cloexec ? FD_CLOEXEC : 0);
 		}
 	}
+}
+
+int rewind_own_file(int fd)
+{
+	struct stat st;
+	long error = SYS2(SYS_fstat, fd, &st);
+	if (error != 0) {
+		return (int)-error;
+	}
+	long flags = SYS3(SYS_fcntl, fd, F_GETFL, 0), keep = SYS3(SYS_fcntl, fd, F_GETFD, 0);
+	long at = SYS3(SYS_lseek, fd, 0, SEEK_CUR);
+	flags &= O_ACCMODE | O_APPEND | O_NONBLOCK | O_SYNC | O_DIRECT | O_NOATIME;
+	char path[64];
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	long again = SYS4(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC | (S_ISDIR(st.st_mode) ? O_DIRECTORY : 0), 0);
+	if (again < 0) {
+		return (int)-again;
+	}
+	if (S_ISDIR(st.st_mode) && at != 0) {
+		/* ext4 takes a directory whose position was set to the end before anything was read for one without entries,
+		 * even after the position was set back: so something is read first, as whoever was at that place had. */
+		_Alignas(8) char buffer[32768];
+		SYS3(SYS_getdents64, again, buffer, sizeof buffer);
+	}
+	long sought = SYS3(SYS_lseek, again, at, SEEK_SET);
+	long placed = sought == at ? SYS3(SYS_dup3, again, fd, keep & FD_CLOEXEC ? O_CLOEXEC : 0) : -1;
+	SYS1(SYS_close, again);
+	return placed >= 0 ? 0 : sought == at ? (int)-placed : sought < 0 ? (int)-sought : EINVAL;
 }
 
 bool process_own_files(void)
@@ -275,20 +474,50 @@ bool process_own_files(void)
 	const struct control *c = rewind_control;
 	for (size_t i = 0; i < c->offset_count; i++) {
 		int fd = c->offsets[i].fd;
-		if (is_own(fd) || c->copy_of[fd] == 0) {
-			continue;
-		}
-		char path[64];
-		snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-		int flags = (c->flags_of[fd] & (O_ACCMODE | O_NONBLOCK | O_DIRECTORY)) | O_CLOEXEC;
-		long again = SYS4(SYS_openat, AT_FDCWD, path, flags, 0);
-		if (again < 0 || SYS3(SYS_lseek, again, c->offsets[i].at, SEEK_SET) < 0 ||
-		    SYS3(SYS_dup3, again, fd, c->cloexec[fd] ? O_CLOEXEC : 0) < 0) {
+		if (!is_own(fd) && c->fds[fd].copy != 0 &&
+		    (SYS3(SYS_lseek, fd, c->offsets[i].at, SEEK_SET) < 0 || rewind_own_file(fd) != 0)) {
 			return false;
 		}
-		SYS1(SYS_close, again);
 	}
 	return true;
+}
+
+/* Gives up all record locks on a file but those held at the point, as the kernel does when a process ends. */
+static void unlock(int fd)
+{
+	const struct control *c = rewind_control;
+	for (int64_t from = 0; from != INT64_MAX;) {
+		int64_t to = INT64_MAX, next = INT64_MAX;
+		for (size_t i = 0; i < c->held_count; i++) {
+			if (c->held[i].fd == fd && c->held[i].end > from && c->held[i].start < to) {
+				to = c->held[i].start;
+				next = c->held[i].end;
+			}
+		}
+		if (to > from) {
+			struct flock gap = {
+			    .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = from, .l_len = to == INT64_MAX ? 0 : to - from};
+			SYS3(SYS_fcntl, fd, F_SETLK, &gap);
+			SYS3(SYS_fcntl, fd, F_OFD_SETLK, &gap);
+		}
+		from = next;
+	}
+}
+
+/* Record locks that were held at the point and are not any more: another file was closed that is the same. */
+static void restore_held(void)
+{
+	struct control *c = rewind_control;
+	for (size_t i = 0; i < c->held_count; i++) {
+		const struct held *held = &c->held[i];
+		struct flock again = {.l_type = held->type,
+		                      .l_whence = SEEK_SET,
+		                      .l_start = held->start,
+		                      .l_len = held->end == INT64_MAX ? 0 : held->end - held->start};
+		if (SYS3(SYS_fcntl, held->fd, held->open_file ? F_OFD_SETLK : F_SETLK, &again) != 0) {
+			c->doubt_after = REWIND_DESCRIPTORS;
+		}
+	}
 }
 
 /* During the rollback. */
@@ -299,29 +528,43 @@ void process_restore(void)
 		SYS3(SYS_close_range, c->gaps[i].start, c->gaps[i].end - 1, 0);
 	}
 	if (c->any_lost) {
-		for (int fd = 0; fd < MAX_FDS; fd++) {
-			if (c->lost_fd[fd]) {
-				c->lost_fd[fd] = false;
-				if (c->copy_of[fd] == 0 || SYS3(SYS_dup3, c->copy_of[fd], fd, c->cloexec[fd] ? O_CLOEXEC : 0) < 0) {
+		for (size_t fd = 0; fd < c->fd_count; fd++) {
+			struct descriptor *d = &c->fds[fd];
+			if (d->lost) {
+				d->lost = false;
+				if (d->copy == 0 || SYS3(SYS_dup3, d->copy, fd, d->cloexec ? O_CLOEXEC : 0) < 0) {
 					c->doubt_after = REWIND_DESCRIPTORS;
 				}
 			}
 		}
 		c->any_lost = false;
 	}
-	if (c->any_lock) {
-		/* As the kernel does when a process ends. */
-		for (int fd = 0; fd < MAX_FDS; fd++) {
-			if (c->lock_fd[fd]) {
-				c->lock_fd[fd] = false;
+	if (c->any_locked) {
+		for (size_t fd = 0; fd < c->fd_count; fd++) {
+			struct descriptor *d = &c->fds[fd];
+			if (d->locked) {
+				d->locked = false;
+				unlock((int)fd);
+				if (!d->flocked) {
+					SYS2(SYS_flock, fd, LOCK_UN);
+				}
+			}
+		}
+		c->any_locked = false;
+	}
+	if (c->any_duplicate && c->locked_other) {
+		/* What a duplicate locked is locked until the original says otherwise. */
+		for (size_t fd = 0; fd < c->fd_count; fd++) {
+			const struct descriptor *d = &c->fds[fd];
+			if (d->known && !d->held) {
 				struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
-				SYS3(SYS_fcntl, fd, F_SETLK, &all);
 				SYS3(SYS_fcntl, fd, F_OFD_SETLK, &all);
 				SYS2(SYS_flock, fd, LOCK_UN);
 			}
 		}
-		c->any_lock = false;
 	}
+	c->any_duplicate = c->locked_other = false;
+	restore_held();
 	if (c->any_flags) {
 		c->any_flags = false;
 		process_restore_flags();
@@ -345,6 +588,14 @@ void process_restore(void)
 		if (c->cwd < 0 || SYS1(SYS_fchdir, c->cwd) != 0) {
 			c->doubt_after = REWIND_DESCRIPTORS;
 		}
+	}
+	if (c->name_changed) {
+		c->name_changed = false;
+		SYS2(SYS_prctl, PR_SET_NAME, c->name);
+	}
+	if (c->slack_changed) {
+		c->slack_changed = false;
+		SYS2(SYS_prctl, PR_SET_TIMERSLACK, c->slack);
 	}
 	if (c->umask_changed) {
 		c->umask_changed = false;

@@ -21,6 +21,10 @@
 #include <unistd.h>
 
 #define ROLLBACK_STACK (64ul << 10)
+/* How much of the stack may be in use at the point; and how far below the end of the main
+ * stack other mappings begin, at the least. */
+#define MOST_STACK (1ul << 20)
+#define MAIN_STACK (128ul << 20)
 /* Address space of the memfd, in bytes: far more than a process's memory. */
 #define KEPT_MOST (1l << 40)
 /* What decides whether a page is hot: how likely the next request is to write to it. A hot page costs a copy each time,
@@ -69,7 +73,7 @@ void rewind_die(const char *what, long error)
 	number[len++] = ')';
 	number[len++] = '\n';
 	SYS3(SYS_write, STDERR_FILENO, number, len);
-	SYS1(SYS_exit_group, 71);
+	SYS1(SYS_exit_group, 70);
 	__builtin_unreachable();
 }
 
@@ -137,6 +141,10 @@ const char *rewind_init(void)
 	c->rollback_stack = rewind_keep(ROLLBACK_STACK);
 	if (c->rollback_stack == NULL) {
 		return "no memory for the rewinder";
+	}
+	const char *wrong = memory_find_stack();
+	if (wrong != NULL) {
+		return wrong;
 	}
 	dl_iterate_phdr(find_libphp, c);
 	/* Large blocks come from the break, whose end is put back, not from mappings that pass the interposed functions by;
@@ -331,12 +339,23 @@ static long refuse(const char *why)
 	return -1;
 }
 
+const char *rewind_misplaced(void)
+{
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0), end = rewind_control->stack_end;
+	if (here > end || end - here > MOST_STACK) {
+		return here <= end && end - here < MAIN_STACK
+		           ? "it was called more than a megabyte deep in the stack, which each rewind would have to copy"
+		           : "it was called within a Fiber, whose stack is not the process's own";
+	}
+	return NULL;
+}
+
 long rewind_point(void)
 {
 	struct control *c = rewind_control;
 	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-	if (here > c->stack_end || c->stack_end - here > (1ul << 20)) {
-		return refuse("the point must be reached on the main stack, not within a Fiber, and not a megabyte deep");
+	if (rewind_misplaced() != NULL) {
+		return refuse(rewind_misplaced());
 	}
 	c->stack_room = c->stack_end - here + PAGE_SIZE;
 	c->stack_copy = rewind_keep(c->stack_room);
@@ -349,7 +368,10 @@ long rewind_point(void)
 		return refuse(wrong);
 	}
 	c->brk = (uintptr_t)SYS1(SYS_brk, 0);
-	memory_know_mappings();
+	wrong = memory_know_mappings();
+	if (wrong != NULL) {
+		return refuse(wrong);
+	}
 	memory_drop_scratch();
 	if (context_save(&c->context) == 0) {
 		c->stack_low = c->context.rsp;

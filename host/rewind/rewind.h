@@ -4,6 +4,7 @@
  * It knows nothing of PHP. The order of calls, once each unless said otherwise:
  *
  *   rewind_init()        first thing in main()
+ *   rewind_libraries_opened()  before the work begins, if it opens files
  *   rewind_snapshot()    copies the memory; in the process that is forked from, or in the one that will be rewound
  *   rewind_noticed()     there, before each fork: which pages changed since
  *   rewind_adopt()       in the forked child, first thing: tracking of its own
@@ -68,6 +69,9 @@ struct rewind_range {
 /* Reserves the rewinder's own memory and makes malloc() fit for rewinding. NULL, or what failed. */
 const char *rewind_init(void);
 
+/* What is open now belongs to libraries or to the caller, who take care of their own locks. NULL, or what failed. */
+const char *rewind_libraries_opened(void);
+
 /*
  * The best tracking that this kernel allows this process, and in `why` (if not NULL) one line that says what stands in
  * the way of a better one; empty for the best.
@@ -93,6 +97,9 @@ const char *rewind_adopt(void);
 long rewind_point(void);
 const char *rewind_error(void);
 
+/* Why rewind_point() would refuse where it is called from; NULL: it would not. */
+const char *rewind_misplaced(void);
+
 /* Notes what the process has now, for rewind_doubt() in it and in processes forked from it. NULL, or what failed. */
 const char *rewind_watch(void);
 
@@ -101,6 +108,20 @@ const char *rewind_watch(void);
  * written here. Without a snapshot it only writes.
  */
 void rewind_amend(void *at, const void *from, size_t size);
+
+/*
+ * Gives an open file or directory a file description of its own: a position, flags and locks that no other process
+ * shares. The position stays, and so does the number. 0, or the errno of what failed.
+ */
+int rewind_own_file(int fd);
+
+/* A System V semaphore that this process has changed with SEM_UNDO, and by how much. */
+struct rewind_semaphore {
+	int set;
+	short number, sum;
+};
+/* Those of before the point; returns how many. `room` is enough if it is 64. */
+size_t rewind_semaphores(struct rewind_semaphore *to, size_t room);
 
 /* In a child forked after that: positions, locks and flags of files are its own, no longer its parent's. NULL, or what
  * failed. */

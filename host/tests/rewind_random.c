@@ -5,10 +5,11 @@
  *
  * Each seed is a process that makes itself a random state (memory, files, signals), reaches the point, and then again
  * and again does random things to all of it, rewinds, and compares: its own memory with a copy that the rewinder knows
- * nothing of, all tracked memory with the rewinder's copy, mappings, descriptors and their offsets, working directory,
- * umask, signal mask and dispositions, break, environment and locale. Half of the seeds take the snapshot in a parent
- * that goes on changing itself and reach the point in a forked child. --break leaves one thing out on purpose, to show
- * that the comparison notices. Exits with 0 when all is well, prints seed and step otherwise.
+ * nothing of, all tracked memory with the rewinder's copy, mappings, descriptors, their offsets and locks, what is left
+ * to read of directories, working directory, umask, signal mask and dispositions, break, environment and locale. Half
+ * of the seeds take the snapshot in a parent that goes on changing itself and reach the point in a forked child.
+ * --break leaves one thing out on purpose, to show that the comparison notices. Exits with 0 when all is well, prints
+ * seed and step otherwise.
  */
 #include "../rewind/rewind.h"
 
@@ -25,7 +26,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -35,6 +38,10 @@
 #define PAGE 4096ul
 #define AREAS 24
 #define FILES 6
+/* In some seeds each file is opened so often. */
+#define MOST_OPEN 420
+#define DIRECTORIES 3
+#define LIST 2000
 #define BLOCKS 200
 #define TEXT (256ul << 10)
 
@@ -57,6 +64,9 @@ struct memory_of_test {
 	void *brk;
 	char locale[128], environment[128];
 	int rounding;
+	char name[16];
+	/* What is left to read of each directory at the point. */
+	char rest[DIRECTORIES][LIST];
 };
 static struct memory_of_test *test;
 static const char *breaking = "";
@@ -65,7 +75,11 @@ static uint8_t statics[3 * PAGE];
 static uint8_t initialised[2 * PAGE] = {1, 2, 3};
 static __thread char thread_local_state[256];
 static void *blocks[BLOCKS];
-static int files[FILES];
+static int files[MOST_OPEN];
+static size_t open_files;
+static DIR *directories[DIRECTORIES];
+/* A record lock on it is held at the point. */
+static int locked_file;
 static FILE *stream;
 
 static uint64_t random_number(void)
@@ -129,6 +143,20 @@ static void describe_maps(char *to)
 	}
 }
 
+/* Locks as the kernel lists them, without the number that each line begins with; of files in use only. */
+static void describe_locks(int fd, char *to, size_t room)
+{
+	char path[64], text[8192];
+	size_t len = 0;
+	snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+	read_all(path, text, sizeof text);
+	to[0] = '\0';
+	for (const char *line = text; (line = strstr(line, "\nlock:")) != NULL && len < room; line++) {
+		const char *kind = strpbrk(line + 7, "PFO");
+		len += (size_t)snprintf(to + len, room - len, " [%.*s]", (int)strcspn(kind, "\n"), kind);
+	}
+}
+
 static void describe_fds(char *to)
 {
 	size_t len = 0;
@@ -138,8 +166,11 @@ static void describe_fds(char *to)
 			continue;
 		}
 		bool file = fd != 2 && S_ISREG(st.st_mode) && st.st_size == 10000;
-		len += (size_t)snprintf(to + len, TEXT - len, "%d %lx:%lx at %ld flags %d %x\n", fd, st.st_dev, st.st_ino,
-		                        file ? (long)lseek(fd, 0, SEEK_CUR) : 0L, fcntl(fd, F_GETFD), fcntl(fd, F_GETFL));
+		char locks[4096];
+		describe_locks(fd, locks, sizeof locks);
+		len +=
+		    (size_t)snprintf(to + len, TEXT - len, "%d %lx:%lx%s at %ld flags %d %x\n", fd, st.st_dev, st.st_ino, locks,
+		                     file ? (long)lseek(fd, 0, SEEK_CUR) : 0L, fcntl(fd, F_GETFD), fcntl(fd, F_GETFL));
 	}
 }
 
@@ -160,6 +191,7 @@ static void describe(struct memory_of_test *to)
 	snprintf(to->locale, sizeof to->locale, "%s", setlocale(LC_ALL, NULL));
 	snprintf(to->environment, sizeof to->environment, "%s", getenv("HY_RANDOM") ? getenv("HY_RANDOM") : "-");
 	to->rounding = fegetround();
+	prctl(PR_GET_NAME, to->name);
 }
 
 static void same_text(const char *what, const char *before, const char *after)
@@ -167,6 +199,28 @@ static void same_text(const char *what, const char *before, const char *after)
 	if (strcmp(before, after) != 0) {
 		fprintf(stderr, "--- %s before\n%s\n--- after\n%s\n", what, before, after);
 		fail("%s differ", what);
+	}
+}
+
+static void list(DIR *directory, char *to)
+{
+	const struct dirent *entry;
+	size_t len = 0;
+	to[0] = '\0';
+	while ((entry = readdir(directory)) != NULL && len < LIST) {
+		len += (size_t)snprintf(to + len, LIST - len, "%s ", entry->d_name);
+	}
+}
+
+static void compare_directories(void)
+{
+	char found[LIST];
+	for (int i = 0; i < DIRECTORIES; i++) {
+		list(directories[i], found);
+		same_text("what is left of a directory", test->rest[i], found);
+		rewinddir(directories[i]);
+		list(directories[i], found);
+		same_text("a directory from its beginning", test->rest[0], found);
 	}
 }
 
@@ -193,6 +247,8 @@ static void compare(void)
 	if (test->brk != after->brk) {
 		fail("break %p, was %p", after->brk, test->brk);
 	}
+	same_text("names", test->name, after->name);
+	compare_directories();
 	if (test->rounding != after->rounding) {
 		fail("rounding mode differs");
 	}
@@ -267,7 +323,9 @@ static void one_step(void)
 	                                    "dlopen",       "thread",      "child",
 	                                    "discard",      "remap",       "stream",
 	                                    "timer",        "rounding",    "iconv",
-	                                    "thread local", "directory",   "unwritten zero"};
+	                                    "thread local", "directory",   "unwritten zero",
+	                                    "read on",      "begin again", "position",
+	                                    "lock",         "record lock", "name"};
 	size_t which = below(sizeof names / sizeof names[0]);
 	snprintf(test->last, sizeof test->last, "%s", names[which]);
 	const char *name = names[which];
@@ -310,14 +368,14 @@ static void one_step(void)
 			close(fd);
 		}
 	} else if (strcmp(name, "close of snapshot") == 0) {
-		close(files[below(FILES)]);
+		close(files[below(open_files)]);
 		if (below(2)) {
 			statics[0] = (uint8_t)open("/dev/zero", O_RDONLY);
 		}
 	} else if (strcmp(name, "dup2") == 0) {
-		dup2(1, files[below(FILES)]);
+		dup2(1, files[below(open_files)]);
 	} else if (strcmp(name, "read") == 0) {
-		if (read(files[below(FILES)], statics + 100, below(200)) < 0) {
+		if (read(files[below(open_files)], statics + 100, below(200)) < 0) {
 			statics[2]++;
 		}
 	} else if (strcmp(name, "chdir") == 0) {
@@ -325,8 +383,8 @@ static void one_step(void)
 			statics[2]++;
 		}
 	} else if (strcmp(name, "flags") == 0) {
-		fcntl(files[below(FILES)], F_SETFL, (long)(below(2) ? O_NONBLOCK : O_APPEND));
-		fcntl(files[below(FILES)], F_SETFD, (long)below(2));
+		fcntl(files[below(open_files)], F_SETFL, (long)(below(2) ? O_NONBLOCK : O_APPEND));
+		fcntl(files[below(open_files)], F_SETFD, (long)below(2));
 	} else if (strcmp(name, "umask") == 0) {
 		umask((mode_t)below(0777));
 	} else if (strcmp(name, "mask") == 0) {
@@ -403,6 +461,25 @@ static void one_step(void)
 		if (directory != NULL && below(2)) {
 			closedir(directory);
 		}
+	} else if (strcmp(name, "read on") == 0) {
+		for (size_t n = below(8); n > 0; n--) {
+			readdir(directories[below(DIRECTORIES)]);
+		}
+	} else if (strcmp(name, "begin again") == 0) {
+		rewinddir(directories[below(DIRECTORIES)]);
+	} else if (strcmp(name, "position") == 0) {
+		lseek(files[below(open_files)], (off_t)below(9000), SEEK_SET);
+	} else if (strcmp(name, "lock") == 0) {
+		flock(files[below(open_files)], (below(2) ? LOCK_EX : LOCK_SH) | LOCK_NB);
+	} else if (strcmp(name, "record lock") == 0) {
+		/* Beside the one that is held, or more than it. */
+		struct flock lock = {.l_type = below(2) ? F_WRLCK : F_RDLCK, .l_start = (off_t)below(500), .l_len = 20};
+		if (lock.l_start > 80 && lock.l_start < 110) {
+			lock.l_type = F_WRLCK;
+		}
+		fcntl(below(2) ? locked_file : files[below(open_files)], F_SETLK, &lock);
+	} else if (strcmp(name, "name") == 0) {
+		prctl(PR_SET_NAME, below(2) ? "one" : "another");
 	} else {
 		/* A page that nobody ever wrote is written for the first time. */
 		test->areas[5].at[below(test->areas[5].size)] = 1;
@@ -430,14 +507,31 @@ static void make_state(const char *directory)
 	know_area(17, initialised, sizeof initialised);
 	know_area(18, thread_local_state, sizeof thread_local_state);
 	char path[600];
-	for (int i = 0; i < FILES; i++) {
-		snprintf(path, sizeof path, "%s/file%d", directory, i);
-		files[i] = open(path, O_RDWR | O_CREAT | (i % 2 ? O_CLOEXEC : 0), 0600);
+	open_files = below(4) == 0 ? MOST_OPEN : FILES;
+	for (size_t i = 0; i < open_files; i++) {
+		snprintf(path, sizeof path, "%s/file%zu", directory, i % FILES);
+		files[i] = open(path, O_RDWR | O_CREAT | (i % 2 ? O_CLOEXEC : 0) | (i % 3 == 2 ? O_APPEND : 0), 0600);
 		if (files[i] < 0 || ftruncate(files[i], 10000) != 0) {
 			fail("cannot make %s", path);
 		}
 		lseek(files[i], (off_t)below(5000), SEEK_SET);
 	}
+	for (int i = 0; i < DIRECTORIES; i++) {
+		DIR *other = opendir(directory);
+		directories[i] = opendir(directory);
+		if (other == NULL || directories[i] == NULL) {
+			fail("cannot open %s", directory);
+		}
+		/* Not begun, begun, read to the end. */
+		for (size_t n = i == 0 ? 0 : i == 1 ? below(5) + 1 : 1000; n > 0; n--) {
+			readdir(other);
+			readdir(directories[i]);
+		}
+		list(other, test->rest[i]);
+		closedir(other);
+	}
+	snprintf(path, sizeof path, "%s/file0", directory);
+	locked_file = open(path, O_RDWR);
 	/* A private mapping of a file. */
 	know_area(19, mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, files[0], 0), 2 * PAGE);
 	stream = fopen("/dev/null", "w");
@@ -454,8 +548,31 @@ static void tell(const char *line)
 	(void)n;
 }
 
+/* Of a child: it shares no position with its parent and siblings. */
+static void own_files(void)
+{
+	for (size_t i = 0; i < open_files; i++) {
+		if (rewind_own_file(files[i]) != 0) {
+			fail("file %zu cannot be opened again", i);
+		}
+	}
+	for (int i = 0; i < DIRECTORIES; i++) {
+		if (rewind_own_file(dirfd(directories[i])) != 0) {
+			fail("directory %d cannot be opened again", i);
+		}
+	}
+	if (rewind_own_file(locked_file) != 0) {
+		fail("the locked file cannot be opened again");
+	}
+}
+
 static void live(long rewinds)
 {
+	/* Record locks are not inherited. */
+	struct flock held = {.l_type = F_RDLCK, .l_start = 100, .l_len = 10};
+	if (fcntl(locked_file, F_SETLK, &held) != 0) {
+		fail("cannot lock a file");
+	}
 	long passed = rewind_point();
 	if (passed < 0) {
 		fail("%s", rewind_error());
@@ -468,6 +585,7 @@ static void live(long rewinds)
 			}
 		}
 		describe(test);
+		compare_directories();
 	} else {
 		compare();
 	}
@@ -492,6 +610,13 @@ static void live(long rewinds)
 	}
 	if (strcmp(breaking, "descriptor") == 0 && passed == 3) {
 		syscall(SYS_close, files[1]);
+	}
+	if (strcmp(breaking, "position") == 0 && passed == 3) {
+		syscall(SYS_close, dirfd(directories[1]));
+	}
+	if (strcmp(breaking, "lock") == 0 && passed == 3) {
+		struct flock lock = {.l_type = F_WRLCK, .l_start = 1000, .l_len = 1};
+		syscall(SYS_fcntl, locked_file, F_SETLK, &lock);
 	}
 	if (strcmp(breaking, "thread") == 0 && passed == 3) {
 		pthread_t id;
@@ -539,6 +664,7 @@ static int run_seed(unsigned seed, enum rewind_tracking tracking, long rewinds, 
 			if (wrong != NULL) {
 				fail("%s", wrong);
 			}
+			own_files();
 			write_somewhere();
 			test->random += (uint64_t)child * 77;
 			live(rewinds);

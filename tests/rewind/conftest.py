@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pathlib
+import shutil
 from collections.abc import Iterator
 
 import pytest
+
+from lib.process import temporary_directory
 
 from .matrix_site import MatrixSite, Player, Pong, Reference
 
@@ -33,3 +37,12 @@ def alone(matrix_site: MatrixSite, pong: str) -> Iterator[Player]:
     """One worker, all memory compared after each request."""
     with matrix_site.hayate("alone", pong, args=("--rewind", "on", "--rewind-verify", "1")) as player:
         yield player
+
+
+@pytest.fixture
+def directory() -> Iterator[pathlib.Path]:
+    """An empty directory that php-fpm's user may write to."""
+    path = temporary_directory("modes")
+    path.chmod(0o777)
+    yield path
+    shutil.rmtree(path, ignore_errors=True)

@@ -83,7 +83,8 @@ impl Supervisor {
     /// Tells the world when enough workers are ready.
     pub(crate) fn look_whether_ready(&mut self) {
         let mut table = self.shared.table();
-        let ready = table.workers.values().filter(|worker| worker.ready).count();
+        // A worker may say so before the zygote has said who it is.
+        let ready = table.workers.values().filter(|worker| worker.ready && worker.pid != 0).count();
         if ready > 0 {
             table.unavailable = None;
             self.shared.failing.store(false, Relaxed);

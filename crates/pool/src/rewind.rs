@@ -126,20 +126,21 @@ pub const DOUBTS: [Doubt; 10] = [
     Doubt {
         retired: HY_RETIRED_REWIND_DESCRIPTORS,
         label: "rewind_descriptors",
-        what: "the request closed or replaced a file that the boot had opened",
-        remedy: "open the file in the request that uses it, or do not close what the boot has opened",
+        what: "the request closed or replaced a file that the boot had opened, or gave up a record lock that the boot held",
+        remedy: "open the file in the request that uses it, or do not close what the boot has opened; leave no transaction or \
+                 half-fetched result open at the boot",
     },
     Doubt {
         retired: HY_RETIRED_REWIND_CONNECTION,
         label: "rewind_connection",
-        what: "the request used a connection, or an event loop, that the boot had opened",
+        what: "the request used a connection, or an event loop, that the boot had opened, or changed a socket of the boot",
         remedy: "open database and cache connections lazily, in the request that uses them",
     },
     Doubt {
         retired: HY_RETIRED_REWIND_CHILD,
         label: "rewind_child",
         what: "the request left a child process behind",
-        remedy: "wait for child processes (proc_close, pcntl_waitpid), or hand the work to a queue",
+        remedy: "wait for child processes (proc_close), or hand the work to a queue",
     },
     Doubt {
         retired: HY_RETIRED_REWIND_OPCACHE,
@@ -168,7 +169,8 @@ pub const DOUBTS: [Doubt; 10] = [
     Doubt {
         retired: HY_RETIRED_REWIND_PROCESS,
         label: "rewind_process",
-        what: "the request changed what a process is: its priority, limits, process group, session, user or group",
+        what: "the request changed what a process is: its priority, limits, process group, session, user or group, or wrote to \
+               a file of /proc",
         remedy: "set it where Hayate is started, or hand the work to another process",
     },
 ];
@@ -188,8 +190,9 @@ impl Doubt {
 /// An application whose workers retire again and again because they cannot be rewound, or that is to boot anew.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unfit {
-    /// The reason that came last, as in [`Doubt::label`]; `rewind_extension` for one that is known not to bear rewinding, `zygote_silent`
-    /// for a zygote that answers no more.
+    /// The reason that came last, as in [`Doubt::label`]; `rewind_boot` for what showed before a worker served: an extension that is
+    /// known not to bear rewinding, a point that cannot be gone back to; `zygote_silent` for a zygote that answers no
+    /// more.
     pub reason: &'static str,
     /// What happened, and how to avoid it, for people.
     pub why: String,
@@ -207,7 +210,7 @@ impl Unfit {
 
     /// What the host found out before a worker could serve.
     pub(crate) fn at_boot(fork: bool, why: String) -> Unfit {
-        let reason = if fork { "rewind_extension" } else { "rewind_threads" };
+        let reason = if fork { "rewind_boot" } else { "rewind_threads" };
         Unfit { reason, why, renew: false, fork }
     }
 }

@@ -352,7 +352,6 @@ impl Supervisor {
     fn forked(&mut self, index: u32, pid: i32) -> bool {
         let Some(host) = &self.host else { return true };
         let mut table = self.shared.table();
-        let private = table.boot.private.is_some();
         let Some(worker) = table.workers.get_mut(&index).filter(|worker| worker.pid == 0) else {
             return false;
         };
@@ -368,8 +367,8 @@ impl Supervisor {
             Found::Stranger => return false,
         }
         worker.pid = pid;
-        // With a private boot its own message says so, and that may have come before this one.
-        worker.ready |= !private || !self.is_worker_mode();
+        // In worker mode its own message says so, and that may have come before this one.
+        worker.ready |= !self.is_worker_mode();
         true
     }
 

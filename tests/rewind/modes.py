@@ -1,0 +1,82 @@
+"""A worker script in each way that it is rewound, and under php-fpm, which boots it for each request."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import pathlib
+
+import pytest
+import requests
+
+from lib.servers import Hayate, NginxFpm
+
+#: Under php-fpm the loop runs once. A pair of sockets is what workers must not share: each then boots by itself.
+PRELUDE = """<?php
+if (!function_exists('hayate_handle_request')) {
+    function hayate_handle_request(callable $handler): bool
+    {
+        static $served = false;
+        if (!$served) {
+            $served = true;
+            $handler();
+            return true;
+        }
+        return false;
+    }
+}
+if (getenv('PRIVATE_BOOT')) {
+    $pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+}
+"""
+#: Rewound or forked; one boot for all workers, or one for each.
+MODES = [("on", "shared"), ("fork", "shared"), ("on", "private"), ("fork", "private")]
+INI = {"ffi.enable": "1", "display_errors": "1", "html_errors": "0", "max_execution_time": "60"}
+
+each_mode = pytest.mark.parametrize(("rewind", "boot"), MODES, ids=["-".join(mode) for mode in MODES])
+
+
+def write(directory: pathlib.Path, script: str) -> pathlib.Path:
+    """The worker script."""
+    file = directory / "worker.php"
+    file.write_text(PRELUDE + script)
+    return file
+
+
+def hayate(
+    directory: pathlib.Path,
+    rewind: str,
+    boot: str,
+    *,
+    workers: int = 4,
+    args: tuple = (),
+    user: str | None = None,
+) -> Hayate:
+    """A server of that script, without warm-up."""
+    private = ["--env", "PRIVATE_BOOT=1"] if boot == "private" else []
+    flags = ["--rewind", rewind, "--warmup", "off", *private, *args]
+    worker = directory / "worker.php"
+    return Hayate(directory, worker=worker, workers=workers, ini=INI, args=flags, user=user)
+
+
+def php_fpm(directory: pathlib.Path, *, workers: int = 4) -> NginxFpm:
+    """php-fpm with that script as index."""
+    return NginxFpm(directory, index="worker.php", ini=INI, workers=workers)
+
+
+def get(server: Hayate | NginxFpm, query: str = "") -> str:
+    """The body of one answer, which must be 200."""
+    answer = requests.get(f"{server.url}/?{query}", timeout=60)
+    assert answer.status_code == 200, (answer.status_code, answer.text, server.log()[-3000:])
+    return answer.text
+
+
+def many(server: Hayate | NginxFpm, count: int, query: str = "", at_once: int = 8) -> list[str]:
+    """The bodies of so many answers, several at once."""
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(lambda _: get(server, query), range(count)))
+
+
+def application(server: Hayate) -> dict:
+    """What `hayate status` says of the only application."""
+    (app,) = server.status()["apps"]
+    return app

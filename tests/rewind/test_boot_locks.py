@@ -1,0 +1,176 @@
+"""A lock that the boot takes is held by one request at a time, as under php-fpm, where each boots and waits for it."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+
+import pytest
+
+from lib.process import wait_until
+
+from . import modes
+
+COUNT = r"""
+$work = static function (Closure $own) {
+    $n = (int) file_get_contents(__DIR__.'/counter');
+    usleep(3000);
+    $after = $own();
+    file_put_contents(__DIR__.'/counter', $n + 1);
+    echo json_encode($after);
+    if (isset($_GET['unlock'])) {
+        $GLOBALS['unlock']();
+    }
+    if (isset($_GET['fatal'])) {
+        undefined_function();
+    }
+};
+"""
+FLOCK = (
+    COUNT
+    + r"""
+$file = fopen(__DIR__.'/lock', getenv('LOCK_MODE') ?: 'r');
+flock($file, LOCK_EX);
+$unlock = static fn () => flock($file, LOCK_UN);
+while (hayate_handle_request(fn () => $work(static fn () => flock($file, LOCK_EX | LOCK_NB)))) {
+}
+"""
+)
+SEMAPHORE = (
+    COUNT
+    + r"""
+$semaphore = sem_get((int) file_get_contents(__DIR__.'/key'));
+sem_acquire($semaphore);
+$unlock = static fn () => sem_release($semaphore);
+while (hayate_handle_request(fn () => $work(static fn () => true))) {
+}
+"""
+)
+
+
+@pytest.fixture
+def site(directory: pathlib.Path):
+    for name in ("lock", "counter"):
+        (directory / name).write_text("0")
+        (directory / name).chmod(0o666)
+    key = 0x4D5C0000 | (hash(str(directory)) & 0xFFFF)
+    (directory / "key").write_text(str(key))
+    yield directory
+    subprocess.run(["ipcrm", "-S", hex(key)], check=False, capture_output=True)
+
+
+def count(server, directory: pathlib.Path, query: str = "") -> int:
+    """How far 60 locked increments count."""
+    (directory / "counter").write_text("0")
+    assert set(modes.many(server, 60, query)) == {"true"}
+    return int((directory / "counter").read_text())
+
+
+def free(directory: pathlib.Path) -> bool:
+    """Whether nobody holds the lock."""
+    return subprocess.run(["flock", "-n", str(directory / "lock"), "true"], check=False).returncode == 0
+
+
+@modes.each_mode
+def test_a_file_lock_of_the_boot_is_held_by_one_request_at_a_time(site, rewind, boot) -> None:
+    modes.write(site, FLOCK)
+    with modes.hayate(site, rewind, boot) as server:
+        assert count(server, site) == 60
+        assert count(server, site, "unlock=1") == 60, "one that gives it up does so for itself"
+        assert modes.application(server)["boot"] == boot and modes.application(server)["restarts"] == {}
+        assert wait_until(lambda: free(site), 20), "between requests nobody has it"
+        with subprocess.Popen(
+            ["flock", str(site / "lock"), "sh", "-c", "echo locked; read x"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        ) as other:  # fmt: skip
+            assert other.stdout.readline() == "locked\n"
+            with pytest.raises(modes.requests.Timeout):
+                modes.requests.get(server.url, timeout=0.5)
+            other.communicate("\n")
+        assert modes.get(server) == "true"
+
+
+def test_as_under_php_fpm(site) -> None:
+    modes.write(site, FLOCK)
+    with modes.php_fpm(site) as fpm:
+        assert count(fpm, site) == 60
+        assert wait_until(lambda: free(site), 20)  # answered before it is given back
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_lock_on_a_file_that_is_written_to(site, rewind) -> None:
+    """Such a file makes the boot private: four processes boot, one after the other."""
+    modes.write(site, FLOCK)
+    with modes.hayate(site, rewind, "shared", args=("--env", "LOCK_MODE=r+")) as server:
+        assert count(server, site) == 60
+        assert count(server, site, "unlock=1") == 60
+        assert modes.application(server)["boot"] == "private" and modes.application(server)["restarts"] == {}
+        assert wait_until(lambda: free(site), 20)  # answered before it is given back
+
+
+@modes.each_mode
+def test_a_semaphore_of_the_boot_is_held_by_one_request_at_a_time(site, rewind, boot) -> None:
+    modes.write(site, SEMAPHORE)
+    with modes.hayate(site, rewind, boot) as server:
+        assert count(server, site) == 60
+        assert count(server, site, "unlock=1") == 60
+        assert modes.application(server)["restarts"] == {}
+
+
+def test_a_lock_is_given_back_by_a_request_that_dies(site) -> None:
+    modes.write(site, FLOCK)
+    with modes.hayate(site, "on", "shared") as server:
+        for _ in range(5):
+            modes.requests.get(server.url + "/?fatal=1", timeout=20)
+        assert wait_until(lambda: free(site), 20)  # answered before it is given back
+        assert count(server, site) == 60
+
+
+RECORD = r"""
+$libc = FFI::cdef('
+    struct flock { short type; short whence; long start; long len; int pid; };
+    int open(const char *, int, ...);
+    int fcntl(int, int, ...);
+    int close(int);
+');
+$lock = static function (int $fd, int $type, int $start, int $len) use ($libc) {
+    $lock = $libc->new('struct flock');
+    [$lock->type, $lock->start, $lock->len] = [$type, $start, $len];
+    return $libc->fcntl($fd, 6, FFI::addr($lock));
+};
+$fd = $libc->open(__DIR__.'/lock', 2);
+$lock($fd, 0, 100, 10);
+while (hayate_handle_request(function () use ($libc, $lock, $fd) {
+    echo match ($_GET['do'] ?? '') {
+        'elsewhere' => $lock($fd, 1, 200, 10),
+        'upgrade' => $lock($fd, 1, 100, 10),
+        'close another' => $libc->close($libc->open(__DIR__.'/lock', 2)),
+        'unlock' => $lock($fd, 2, 100, 10),
+        'unlock all' => $lock($fd, 2, 0, 0),
+        default => 0,
+    };
+})) {
+}
+"""
+
+
+def test_a_record_lock_of_the_boot_is_there_in_each_request(site) -> None:
+    """As SQLite has them: who gives one up cannot be said to have had it all the time, and is replaced."""
+    modes.write(site, RECORD)
+
+    def locks() -> list[str]:
+        found = pathlib.Path("/proc/locks").read_text().splitlines()
+        inode = str((site / "lock").stat().st_ino)
+        return [" ".join(line.split()[3:4] + line.split()[6:]) for line in found if f":{inode} " in line]
+
+    with modes.hayate(site, "on", "private", workers=1) as server:
+        for do in ("", "elsewhere", "upgrade", "close another"):
+            assert modes.get(server, f"do={do}") == "0"
+            assert modes.get(server) == "0"
+            assert locks() == ["READ 100 109"], do
+        assert modes.application(server)["restarts"] == {}
+        for n, do in enumerate(("unlock", "unlock all"), 1):
+            assert modes.get(server, f"do={do}") == "0"
+            assert modes.get(server) == "0"
+            assert locks() == ["READ 100 109"], do
+            assert modes.application(server)["restarts"] == {"rewind_descriptors": n}

@@ -1,0 +1,173 @@
+"""Sockets of the boot: messages that need no answer are sent at no price, and what a request does to a socket stays with it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from . import modes
+
+
+class Statsd:
+    """Hears datagrams; `echo` has it answer each."""
+
+    def __init__(self, family: int, address: object, echo: bool = False) -> None:
+        self.heard: list[str] = []
+        self._echo = echo
+        self._socket = socket.socket(family, socket.SOCK_DGRAM)
+        self._socket.bind(address)
+        self.address = self._socket.getsockname()
+        self._thread = threading.Thread(target=self._hear, daemon=True)
+        self._thread.start()
+
+    def _hear(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                message, sender = self._socket.recvfrom(2000)
+                if message == b"end":
+                    return
+                self.heard.append(message.decode())
+                if self._echo:
+                    self._socket.sendto(b"to " + message, sender)
+
+    def close(self) -> None:
+        with socket.socket(self._socket.family, socket.SOCK_DGRAM) as last:
+            last.sendto(b"end", self.address)
+        self._thread.join(10)
+        self._socket.close()
+
+
+@pytest.fixture
+def statsd() -> Iterator[Statsd]:
+    server = Statsd(socket.AF_INET, ("127.0.0.1", 0))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def local(directory: pathlib.Path) -> Iterator[Statsd]:
+    server = Statsd(socket.AF_UNIX, str(directory / "log"))
+    (directory / "log").chmod(0o777)
+    yield server
+    server.close()
+
+
+SENDS = r"""
+$port = (int) file_get_contents(__DIR__.'/port');
+$stream = stream_socket_client("udp://127.0.0.1:$port");
+$connected = socket_create(AF_INET, SOCK_DGRAM, SOL_UDP);
+socket_connect($connected, '127.0.0.1', $port);
+$unconnected = socket_create(AF_INET, SOCK_DGRAM, SOL_UDP);
+$local = stream_socket_client('udg://'.__DIR__.'/log');
+openlog('modes', LOG_NDELAY, LOG_USER);
+while (hayate_handle_request(function () use ($port, $stream, $connected, $unconnected, $local) {
+    $n = $_GET['n'] ?? 'nobody';
+    syslog(LOG_INFO, 'a test');
+    echo json_encode([
+        fwrite($stream, "stream $n"),
+        socket_write($connected, "write $n"),
+        socket_send($connected, "send $n", strlen("send $n"), 0),
+        socket_sendto($unconnected, "to $n", strlen("to $n"), 0, '127.0.0.1', $port),
+        fwrite($local, "local $n"),
+    ]);
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_message_of_statistics_costs_no_worker(directory, statsd, local, rewind) -> None:
+    modes.write(directory, SENDS)
+    (directory / "port").write_text(str(statsd.address[1]))
+    with modes.hayate(directory, rewind, "shared", workers=2) as server:
+        for n in range(40):
+            said = [len(f"{word} {n}") for word in ("stream", "write", "send", "to", "local")]
+            assert json.loads(modes.get(server, f"n={n}")) == said
+        app = modes.application(server)
+        assert app["restarts"] == {} and app["fallback"] is None and app["boot"] == "private", app
+    expected = {f"{word} {n}" for n in range(40) for word in ("stream", "write", "send", "to")}
+    assert len(statsd.heard) == len(expected) and set(statsd.heard) == expected
+    assert set(local.heard) == {f"local {n}" for n in range(40)}
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_nobody_learns_that_nobody_listens_from_what_another_sent(directory, statsd, local, rewind) -> None:
+    """The first message to a closed port is sent; the error that comes back concerns the second."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
+        closed.bind(("127.0.0.1", 0))
+        (directory / "port").write_text(str(closed.getsockname()[1]))
+    modes.write(directory, SENDS.replace('socket_send($connected, "send $n", strlen("send $n"), 0)', "0"))
+    with modes.php_fpm(directory) as fpm:
+        expected = modes.get(fpm, "n=1")
+    assert json.loads(expected) == [8, 7, 0, 4, 7]
+    with modes.hayate(directory, rewind, "shared", workers=1) as server:
+        assert [modes.get(server, "n=1") for _ in range(20)] == [expected] * 20
+        assert modes.application(server)["restarts"] == {}
+
+
+ASKS = r"""
+$port = (int) file_get_contents(__DIR__.'/port');
+$stream = stream_socket_client("udp://127.0.0.1:$port");
+stream_set_timeout($stream, 5);
+while (hayate_handle_request(function () use ($stream) {
+    $n = $_GET['n'] ?? 'nobody';
+    fwrite($stream, $n);
+    echo ($_GET['do'] ?? '') === 'ask' ? fread($stream, 100) : 'sent';
+    usleep(20000);
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_an_answer_is_for_who_has_asked(directory, rewind) -> None:
+    server_of_answers = Statsd(socket.AF_INET, ("127.0.0.1", 0), echo=True)
+    modes.write(directory, ASKS)
+    (directory / "port").write_text(str(server_of_answers.address[1]))
+    with modes.hayate(directory, rewind, "shared", workers=1) as server:
+        for n in range(6):
+            assert modes.get(server, f"n=a{n}") == "sent"
+            assert modes.get(server, f"n=b{n}&do=ask") == f"to b{n}"
+        assert modes.application(server)["restarts"].get("rewind_connection", 0) > 0
+    server_of_answers.close()
+
+
+OPTIONS = r"""
+$socket = socket_create(AF_INET, SOCK_DGRAM, SOL_UDP);
+$said = static function () use ($socket): string {
+    socket_getsockname($socket, $address, $port);
+    $peer = @socket_getpeername($socket, $host, $number) ? $host : 'none';
+    return json_encode([
+        socket_get_option($socket, SOL_SOCKET, SO_SNDBUF), socket_get_option($socket, SOL_SOCKET, SO_BROADCAST),
+        $address, $port === 0, $peer,
+    ]);
+};
+while (hayate_handle_request(function () use ($socket, $said) {
+    echo $said();
+    match ($_GET['do'] ?? '') {
+        'buffer' => socket_set_option($socket, SOL_SOCKET, SO_SNDBUF, 10000),
+        'broadcast' => socket_set_option($socket, SOL_SOCKET, SO_BROADCAST, 1),
+        'bind' => socket_bind($socket, '127.0.0.1'),
+        'connect' => socket_connect($socket, '127.0.0.1', 9),
+        default => null,
+    };
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_options_and_addresses_of_a_socket_are_as_at_the_boot(directory, rewind) -> None:
+    modes.write(directory, OPTIONS)
+    with modes.php_fpm(directory) as fpm:
+        expected = modes.get(fpm)
+    with modes.hayate(directory, rewind, "shared", workers=1) as server:
+        for do in ("buffer", "broadcast", "bind", "connect"):
+            assert [modes.get(server, f"do={do}"), modes.get(server), modes.get(server)] == [expected] * 3
+        assert modes.application(server)["restarts"] == {"rewind_connection": 4}
