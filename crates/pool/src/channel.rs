@@ -211,6 +211,27 @@ mod tests {
         assert_eq!(Message::parse(&packet(99, 0, 0, 0, "")), None);
     }
 
+    #[test]
+    fn fuzz_packets_of_a_hostile_zygote() {
+        let words: Vec<[u8; 4]> = (0..32u32).chain([u32::MAX, 1 << 31]).map(u32::to_ne_bytes).collect();
+        let pieces: Vec<&[u8]> = words.iter().map(|word| &word[..]).chain([&b"\xff\xfe"[..]]).collect();
+        let kinds = [
+            HY_MSG_READY,
+            HY_MSG_BOOT_FAILED,
+            HY_MSG_BOOT_AGAIN,
+            HY_MSG_FORKED,
+            HY_MSG_FORK_FAILED,
+            HY_MSG_EXITED,
+        ];
+        let seeds: Vec<Vec<u8>> = kinds.map(|kind| packet(kind, 1, 77, 1, "8.2.36")).into();
+        let seeds: Vec<&[u8]> = seeds.iter().map(Vec::as_slice).collect();
+        hayate_fuzz::run("control messages", &seeds, &pieces, |_, input| {
+            if let Some(Message::Forked { pid, .. }) = Message::parse(input) {
+                assert!(pid > 1, "0 and -1 are groups, and everybody");
+            }
+        });
+    }
+
     #[tokio::test]
     async fn a_closed_end_is_told_after_what_was_sent_before() {
         let (ours, theirs) = Channel::pair().unwrap();

@@ -209,6 +209,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn fuzz_what_a_hostile_front_says() {
+        let (one, other) = pair().unwrap();
+        let text = |message: &ToMaster| serde_json::to_vec(message).unwrap();
+        let seeds = [
+            text(&ToMaster::KillWorker { zygote: 7 }),
+            text(&ToMaster::Load { request: 1 }),
+            text(&ToMaster::Adopted { plan: 2 }),
+        ];
+        let seeds: Vec<&[u8]> = seeds.iter().map(Vec::as_slice).collect();
+        let pieces: [&[u8]; 10] =
+            [b"{", b"}", b"\"", b":", b",", b"-1", b"1e999", b"null", b"\\u0000", b"18446744073709551616"];
+        hayate_fuzz::run("messages to the master", &seeds, &pieces, |random, input| {
+            let file = std::fs::File::open("/dev/null").unwrap();
+            let files = vec![file.as_fd(); random.below(3)];
+            let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
+            let mut beside = SendAncillaryBuffer::new(&mut space);
+            assert!(files.is_empty() || beside.push(SendAncillaryMessage::ScmRights(&files)));
+            sendmsg(&one, &[IoSlice::new(input)], &mut beside, SendFlags::DONTWAIT).unwrap();
+            // It is told apart or refused; the wire goes on.
+            let _ = receive::<ToMaster>(&other);
+        });
+    }
+
+    #[test]
     fn a_message_arrives_with_its_descriptors() {
         let (one, other) = pair().unwrap();
         let file = std::fs::File::open("/dev/null").unwrap();

@@ -375,6 +375,48 @@ mod tests {
         dir
     }
 
+    #[test]
+    fn fuzz_configurations() {
+        let dir = fixture();
+        let seeds: [&[u8]; 5] = [
+            b"[[app]]\nroot = 'site'\nworkers = '2-8'\nhosts = ['a.test', '*.b.test']\npath = '/shop'\n[app.ini]\nmemory_limit = '1G'\n",
+            b"drain_timeout = '1m'\naccess_log = '-'\n[limits]\nbody_size = '8M'\nhead_size = 4096\n[[app]]\nroot = 'site'\n",
+            b"[[app]]\nname = 'a'\nroot = 'site'\nworker = 'worker.php'\nwarmup = ['/', '/a?b']\nrewind = 'fork'\nboot_timeout = 'off'\n",
+            b"trusted_proxies = ['10.0.0.0/8', 'unix']\n[[app]]\nroot = 'site'\nenv = { A = 'b' }\nqueue_timeout = '1.5s'\nmax_memory = '64M'\n",
+            b"[[app]]\nroot = 'site'\n[[app]]\nroot = 'site'\npath = '/b'\nsendfile_roots = ['.']\nindex = ['x.php']\n",
+        ];
+        let pieces: [&[u8]; 22] = [
+            b"=",
+            b"'",
+            b"\"",
+            b"[",
+            b"]",
+            b"[[app]]\n",
+            b"{",
+            b"}",
+            b"\n",
+            b",",
+            b"/",
+            b"..",
+            b"\0",
+            b"\xff",
+            b"-1",
+            b"0",
+            b"99999999999999999999",
+            b"K",
+            b"s",
+            b"'\xf0\x9f\x90\x98'",
+            b"true",
+            b"1e400",
+        ];
+        hayate_fuzz::run("configurations", &seeds, &pieces, |_, input| {
+            let Ok(text) = std::str::from_utf8(input) else { return };
+            if let Err(why) = plan(dir.path(), text, |_| {}) {
+                assert!(!why.is_empty());
+            }
+        });
+    }
+
     fn plan(dir: &Path, text: &str, change: impl FnOnce(&mut ServeArgs)) -> Result<Plan, String> {
         let mut args = ServeArgs { php: Some("/bin/true".into()), ..ServeArgs::default() };
         change(&mut args);
