@@ -53,8 +53,11 @@ check-docs: build
 		{ echo 'docs/configuration.md is out of date: run make docs and commit it' >&2; exit 1; }
 
 FUZZ_SECONDS ?= 60
-fuzz: ## Feed the front's parsers with broken input (FUZZ_SECONDS=60 for each; FUZZ_SEED repeats a run)
-	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --locked -p hayate-front --lib fuzz:: -- --nocapture --test-threads=1
+fuzz: ## Feed every parser with broken input, and the ring with a worker gone mad (FUZZ_SECONDS=60 for each; FUZZ_SEED repeats a run)
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --locked -p hayate-front -p hayate-pool -p hayate-load -p hayate fuzz \
+		-- --nocapture --test-threads=1
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --locked -p hayate-load --test fuzz -- --nocapture
+	HAYATE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --locked -p hayate-ring --test hostile -- --nocapture
 
 conformance: setup-test build ## PHP's own tests, through php-cgi, php-fpm and Hayate in each mode (about an hour)
 	HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) tests/conformance/run.py

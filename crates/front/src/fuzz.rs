@@ -1,10 +1,6 @@
-//! The parsers against bytes that nobody would send: seeds are mutated at random, and each parser has to keep its promises, or at least not
-//! to panic. A few seconds with every `cargo test`; `make fuzz` for hours (`FUZZ_SECONDS`; `FUZZ_SEED` repeats a run).
-//!
-//! A plain loop, for cargo-fuzz wants a nightly compiler: it has no coverage to follow, and makes up for it by seeds that reach everywhere.
+//! The front's parsers against bytes that nobody would send; see hayate-fuzz.
 
-use std::time::{Duration, Instant};
-
+use hayate_fuzz::Random;
 use http::{HeaderMap, HeaderValue};
 
 use crate::{
@@ -13,26 +9,6 @@ use crate::{
     host::Host,
     route, target,
 };
-
-/// xorshift64*: repeatable, and good enough to choose what to break.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() >> 16) as usize % n.max(1)
-    }
-
-    fn pick<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
-        of[self.below(of.len())]
-    }
-}
 
 /// What bytes of protocols are made of.
 const PIECES: [&[u8]; 34] = [
@@ -72,50 +48,8 @@ const PIECES: [&[u8]; 34] = [
     b"bytes=",
 ];
 
-fn mutate(random: &mut Random, seeds: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = random.pick(seeds).to_vec();
-    for _ in 0..random.below(6) {
-        let at = random.below(bytes.len() + 1);
-        let end = (at + random.below(8)).min(bytes.len());
-        match random.below(6) {
-            0 => drop(bytes.splice(at..at, random.pick(&PIECES).iter().copied())),
-            1 => drop(bytes.drain(at..end)),
-            2 => drop(bytes.splice(at..end, random.pick(&PIECES).iter().copied())),
-            3 if at < bytes.len() => bytes[at] = random.next() as u8,
-            4 => {
-                let again = bytes[at..end].to_vec();
-                drop(bytes.splice(at..at, again));
-            }
-            _ => {
-                let other = random.pick(seeds);
-                bytes.truncate(at);
-                bytes.extend_from_slice(&other[random.below(other.len())..]);
-            }
-        }
-    }
-    bytes
-}
-
-/// Runs `one` with mutants for a while; a panic names the seed and the input.
-fn run(name: &str, seeds: &[&[u8]], mut one: impl FnMut(&mut Random, &[u8])) {
-    let said = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
-    let time = Duration::from_millis(said("FUZZ_SECONDS").map_or(1500, |seconds| seconds * 1000));
-    let seed = said("FUZZ_SEED").unwrap_or_else(|| std::process::id().into()) | 1;
-    let (start, mut executions) = (Instant::now(), 0u64);
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    while start.elapsed() < time {
-        for _ in 0..100 {
-            let input = mutate(&mut random, seeds);
-            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| one(&mut random, &input)));
-            executions += 1;
-            assert!(
-                outcome.is_ok(),
-                "{name}, FUZZ_SEED={seed}, execution {executions}: {}",
-                input.escape_ascii()
-            );
-        }
-    }
-    println!("fuzz {name}: {executions} executions in {:?}, FUZZ_SEED={seed}", start.elapsed());
+fn run(name: &str, seeds: &[&[u8]], one: impl FnMut(&mut Random, &[u8])) {
+    hayate_fuzz::run(name, seeds, &PIECES, one);
 }
 
 const REQUESTS: [&[u8]; 8] = [
@@ -156,7 +90,7 @@ fn framing() {
     };
     run("framing", &REQUESTS, |random, input| {
         let whole = feed(input, Box::new(|| usize::MAX / 2));
-        let sizes = Random(random.next() | 1);
+        let sizes = Random::new(random.any());
         let mut sizes = sizes;
         let largest = 1 + random.below(40);
         let pieces = feed(input, Box::new(move || 1 + sizes.below(largest)));
@@ -221,7 +155,7 @@ fn ranges_and_dates() {
         if let Some(seconds) = date::parse(text) {
             assert_eq!(date::http(seconds).as_deref().and_then(date::parse), Some(seconds), "{text}");
         }
-        let _ = date::http(random.next() as i64);
+        let _ = date::http(random.any() as i64);
     });
 }
 
