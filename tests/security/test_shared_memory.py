@@ -30,6 +30,21 @@ foreach (explode(',', $_GET['at']) as $i => $at) {
 }
 echo 'written';
 """
+# Fills the eventfd by which workers wake the front, so that no write to it wakes anybody, and has further writes wait.
+FILL = r"""<?php
+foreach (scandir('/proc/self/fd') as $fd) {
+    if (@readlink("/proc/self/fd/$fd") === 'anon_inode:[eventfd]') {
+        break;
+    }
+}
+$libc = FFI::cdef('ssize_t write(int, const void *, size_t); int fcntl(int, int, ...);', 'libc.so.6');
+preg_match('/eventfd-count:\s*(\w+)/', file_get_contents("/proc/self/fdinfo/$fd"), $count);
+$rest = FFI::new('uint64_t');
+$rest->cdata = -2 - hexdec($count[1]);
+$libc->write((int)$fd, FFI::addr($rest), 8);
+$libc->fcntl((int)$fd, 4, 2);
+echo preg_match('/eventfd-count:\s*f{15}e/', file_get_contents("/proc/self/fdinfo/$fd"));
+"""
 # host/layout.h
 PLACES = {
     "magic": 0,
@@ -49,7 +64,9 @@ VALUES = [0, 1, 255, 2**31, 2**32 - 1, 2**63, 2**64 - 1]
 def server(hayate_command, tmp_path):
     root, other = site.make(tmp_path), site.make(tmp_path / "other")
     (root / "poke.php").write_text(POKE)
+    (root / "fill.php").write_text(FILL)
     config = f"""
+drain_timeout = "5s"
 [[app]]
 name = "victim"
 root = "{root}"
@@ -157,3 +174,12 @@ def test_a9_5_random_words_in_the_ring(server) -> None:
     assert set(codes) <= {200, 500, 502, 503, 504}, set(codes)
     assert watch.failed == [] and watch.asked > rounds // 10
     assert server.process is not None and server.process.poll() is None
+
+
+def test_an_eventfd_that_is_full_and_blocks_stops_no_other_application(server) -> None:
+    with Watch(server) as watch:
+        filled = ask(server, "victim.test", "/fill.php", 10).text
+        time.sleep(2)
+    assert filled == "1"
+    assert watch.failed == [] and watch.asked > 10, (watch.failed[:3], watch.asked)
+    assert server.stop() == 0

@@ -1,9 +1,17 @@
 //! The zygote's process: started by exec with exactly the descriptors it is to have, heard, and reaped.
 
-use std::{io, os::fd::OwnedFd, process::ExitStatus, sync::Arc, time::Duration};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    process::ExitStatus,
+    sync::Arc,
+    time::Duration,
+};
 
-use hayate_ring::{Hub, Ring};
+use hayate_ring::Ring;
+use rustix::event::{EventfdFlags, eventfd};
 use tokio::{
+    io::{Interest, unix::AsyncFd},
     net::unix::pipe::Receiver,
     task::JoinHandle,
     time::{Instant, timeout},
@@ -21,6 +29,8 @@ use crate::{
 pub(crate) struct Host {
     process: Launched,
     channel: Channel,
+    /// What its workers wake the event loop with. Its own, and only ever watched: a script can fill it, empty it, and make it block.
+    _event: AsyncFd<OwnedFd>,
     log: JoinHandle<()>,
     pub(crate) tail: Tail,
     /// 0 until it is known.
@@ -49,22 +59,35 @@ impl Host {
         start: Start,
         ring: &Ring,
         classes: &OwnedFd,
-        hub: &Hub,
     ) -> io::Result<Host> {
         let (channel, theirs) = Channel::pair()?;
         let (reader, writer) = io::pipe()?;
         let reader = Receiver::from_owned_fd(OwnedFd::from(reader))?;
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let theirs_to_write = event.as_fd().try_clone_to_owned()?;
+        // SAFETY: the registration owns the descriptor, and nobody else closes or replaces it.
+        let event = unsafe { AsyncFd::register_with_interest(event, Interest::READABLE) }?;
         let files = Files {
             control: theirs,
             memory: ring.memory_fd().try_clone_to_owned()?,
-            event: hub.event_fd().try_clone_to_owned()?,
+            event: theirs_to_write,
             classes: classes.try_clone()?,
             output: writer.into(),
         };
         let process = launcher.launch(spec, start, files)?;
         let tail = Tail::default();
         let log = tokio::spawn(log::read(Arc::from(&*spec.name), reader, tail.clone()));
-        Ok(Host { process, channel, log, tail, pid: 0, started: Instant::now(), ready: false, ended: None })
+        Ok(Host {
+            process,
+            channel,
+            _event: event,
+            log,
+            tail,
+            pid: 0,
+            started: Instant::now(),
+            ready: false,
+            ended: None,
+        })
     }
 
     /// The next thing that happens. Cancel-safe.

@@ -238,6 +238,8 @@ struct Zygote {
     /// The front's number for it.
     number: u64,
     child: Own,
+    /// When it is killed, since that front is gone.
+    by: Option<Instant>,
 }
 
 /// All zygotes, those of fronts that are gone included.
@@ -263,7 +265,7 @@ impl Zygotes {
             assume.as_mut().map_or(Ok(()), |assume| assume())
         })?;
         let pid = child.id();
-        self.0.push(Zygote { front, number, child: Own::of(pid) });
+        self.0.push(Zygote { front, number, child: Own::of(pid), by: None });
         Ok(i32::try_from(pid).unwrap_or(0))
     }
 
@@ -278,13 +280,31 @@ impl Zygotes {
 
     /// From [`Zygotes::list`].
     pub fn of(list: Vec<(u64, u64, u32)>) -> Zygotes {
-        let zygote = |(front, number, pid)| Zygote { front, number, child: Own::of(pid) };
+        let zygote = |(front, number, pid)| Zygote { front, number, child: Own::of(pid), by: None };
         Zygotes(list.into_iter().map(zygote).collect())
     }
 
     /// Whether this process is one of them.
     pub fn contains(&self, pid: u32) -> bool {
         self.0.iter().any(|zygote| zygote.child.pid() == pid)
+    }
+
+    /// Those whose front is gone end by themselves when they have finished what they were doing. One that does not, such as one that is
+    /// stopped, is killed after `limit`.
+    pub fn end_orphans(&mut self, now: Instant, limit: Duration, is_alive: impl Fn(u64) -> bool) {
+        for zygote in self.0.iter_mut().filter(|zygote| !is_alive(zygote.front)) {
+            let by = *zygote.by.get_or_insert_with(|| now.checked_add(limit).unwrap_or(now));
+            if by <= now {
+                tracing::error!(pid = zygote.child.pid(), "a zygote outlives its front; it is killed");
+                zygote.child.signal(Signal::SIGKILL);
+                zygote.by = now.checked_add(limit);
+            }
+        }
+    }
+
+    /// When [`Zygotes::end_orphans`] has to be called next.
+    pub fn due(&self) -> Option<Instant> {
+        self.0.iter().filter_map(|zygote| zygote.by).min()
     }
 
     /// Kills one.

@@ -11,6 +11,7 @@ use std::{
     },
     path::Path,
     process::Command,
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -24,7 +25,7 @@ use super::sockets::Numbers;
 use crate::plan::Plan;
 
 /// To be raised with every change of [`State`], the plan or the wire that an old front or a new program would misread.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 /// Names the descriptor of the state.
 pub const VARIABLE: &str = "HAYATE_HANDOVER";
 
@@ -38,6 +39,8 @@ pub struct State {
     pub last_plan: u64,
     /// The front's number, process and wire.
     pub front: (u64, u32, RawFd),
+    /// The same of fronts that were replaced, with the time in which they have to end.
+    pub retired: Vec<((u64, u32, RawFd), Duration)>,
     /// As [`super::children::Zygotes::list`].
     pub zygotes: Vec<(u64, u64, u32)>,
     /// The front's request, to be answered once another one serves or does not.
@@ -48,6 +51,7 @@ impl State {
     fn descriptors(&self) -> Vec<RawFd> {
         let mut all = self.sockets.all();
         all.push(self.front.2);
+        all.extend(self.retired.iter().map(|(front, _)| front.2));
         all
     }
 }

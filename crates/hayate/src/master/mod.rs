@@ -156,14 +156,17 @@ impl Master {
             end_by: None,
             over: None,
         };
-        let purpose = match handover::take()? {
-            Some(state) => master.resume(state)?,
-            None => Purpose::Start,
-        };
-        master.loading = Some(
-            Loading::start(PROGRAM.as_ref(), &master.args, purpose)
-                .context("cannot start the process that reads the configuration")?,
-        );
+        match handover::take()? {
+            Some(state) => {
+                let purpose = master.resume(state)?;
+                master.load(purpose);
+            }
+            None => {
+                let loading = Loading::start(PROGRAM.as_ref(), &master.args, Purpose::Start);
+                master.loading =
+                    Some(loading.context("cannot start the process that reads the configuration")?);
+            }
+        }
         Ok(master)
     }
 
@@ -176,6 +179,10 @@ impl Master {
         self.plans.insert(state.adopted, state.plan);
         (self.adopted, self.last_plan) = (state.adopted, state.last_plan);
         self.front = Some(Front::of(number, Own::of(pid), handover::own(wire)?));
+        for ((number, pid, wire), left) in state.retired {
+            let front = Front::of(number, Own::of(pid), handover::own(wire)?);
+            self.retired.push((front, Instant::now().checked_add(left).unwrap_or_else(Instant::now)));
+        }
         self.last_front = number;
         self.zygotes = Zygotes::of(state.zygotes);
         self.served = true;
@@ -185,7 +192,8 @@ impl Master {
 
     fn run(mut self) -> Result<ExitCode> {
         loop {
-            if let Some(code) = self.over {
+            // Fronts that were replaced have their own time to finish in.
+            if let Some(code) = self.over.filter(|_| self.retired.is_empty()) {
                 self.finish();
                 return Ok(ExitCode::from(code));
             }
@@ -200,7 +208,8 @@ impl Master {
     /// Sleeps until something happens or is due.
     fn wait(&self) {
         let retired = self.retired.iter().map(|(_, by)| *by);
-        let due = [self.restart_at, self.end_by].into_iter().flatten().chain(retired).min();
+        let others = [self.restart_at, self.end_by, self.zygotes.due()].into_iter().flatten();
+        let due = others.chain(retired).min();
         let left = due.map(|due| due.saturating_duration_since(Instant::now()));
         let timeout = left.map(|left| Timespec {
             tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
@@ -246,6 +255,9 @@ impl Master {
         }
         let now = Instant::now();
         self.look_at_fronts(now);
+        let numbers: Vec<u64> = self.fronts().map(|front| front.number).collect();
+        let limit = self.time_to_finish();
+        self.zygotes.end_orphans(now, limit, |front| numbers.contains(&front));
         let known = |pid| {
             self.loading.as_ref().is_some_and(|loading| loading.pid() == pid)
                 || self.fronts().any(|front| front.pid() == pid)
@@ -314,8 +326,21 @@ impl Master {
             front.signal(signal);
         }
         if ends && self.front.is_none() {
-            self.over = Some(0);
+            self.over.get_or_insert(0);
         }
+    }
+
+    /// The end of the server has begun.
+    fn is_ending(&self) -> bool {
+        self.end_by.is_some()
+            || self.over.is_some()
+            || self.front.as_ref().is_some_and(|front| front.stopping)
+    }
+
+    /// What a front has, that is to end, until it is killed.
+    fn time_to_finish(&self) -> Duration {
+        let drain = self.plans.get(&self.adopted).map_or(Duration::ZERO, |plan| plan.drain_timeout);
+        drain.saturating_add(GRACE)
     }
 
     fn look_at_loading(&mut self) -> Result<()> {
@@ -323,6 +348,10 @@ impl Master {
         let Some(loading) = self.loading.take() else { return Ok(()) };
         let purpose = loading.purpose;
         match (loading.outcome(status), purpose) {
+            // Another program or front would not know of the end.
+            (_, Purpose::Upgrade(request) | Purpose::Successor(request)) if self.is_ending() => {
+                self.answer_upgrade(request, Some("the server is stopping".into()));
+            }
             (Ok(plan), Purpose::Start) => self.begin(plan)?,
             (Err(why), Purpose::Start) => {
                 eprintln!("hayate: {why}");
@@ -349,12 +378,20 @@ impl Master {
     /// The installed program can read the configuration: it takes over, in this process.
     fn become_installed(&mut self, request: u64) {
         let (Some(front), Some(plan)) = (&self.front, self.plans.get(&self.adopted)) else { return };
+        if self.fronts().any(|front| !front.outgoing.is_empty()) {
+            // What waits for them would be lost.
+            return self.answer_upgrade(request, Some("a front does not listen to the master".into()));
+        }
+        let now = Instant::now();
+        let handed = |front: &Front| (front.number, front.pid(), front.wire.as_raw_fd());
+        let retired = self.retired.iter();
         let state = State {
             sockets: self.sockets.numbers(),
             plan: plan.clone(),
             adopted: self.adopted,
             last_plan: self.last_plan,
-            front: (front.number, front.pid(), front.wire.as_raw_fd()),
+            front: handed(front),
+            retired: retired.map(|(front, by)| (handed(front), by.saturating_duration_since(now))).collect(),
             zygotes: self.zygotes.list(),
             request,
         };
@@ -380,11 +417,12 @@ impl Master {
     fn replace_front(&mut self) {
         let Some(next) = self.next.take() else { return };
         self.adopted = next.plan;
+        // The one before may just have died.
+        self.restart_at = None;
         self.answer_upgrade(next.request, None);
-        let drain = self.plans.get(&next.plan).map_or(Duration::ZERO, |plan| plan.drain_timeout);
         if let Some(mut old) = self.front.replace(next.front) {
             old.say(ToFront::Replaced, Vec::new());
-            let by = Instant::now().checked_add(drain.saturating_add(GRACE));
+            let by = Instant::now().checked_add(self.time_to_finish());
             self.retired.push((old, by.unwrap_or_else(Instant::now)));
         }
         self.close_unwanted();
@@ -429,6 +467,13 @@ impl Master {
 
     fn front_ended(&mut self, status: ExitStatus) {
         let Some(front) = self.front.take() else { return };
+        // Nobody is left who wants what it had asked for.
+        if let Some(loading) = self.loading.take() {
+            loading.give_up();
+        }
+        let next = self.next.as_ref().map(|next| next.plan);
+        self.plans.retain(|number, _| *number <= self.adopted || Some(*number) == next);
+        self.close_unwanted();
         let code = status.code().and_then(|code| u8::try_from(code).ok());
         if self.end_by.is_some() || front.stopping {
             self.over = Some(code.unwrap_or(1));

@@ -147,7 +147,12 @@ impl Numbers {
                 .map(|(path, socket)| Ok::<_, io::Error>((path, own(socket)?)))
                 .transpose()?,
             metrics: self.metrics.map(own).transpose()?,
-            pid_file: self.pid_file.as_deref().map(PidFile::write).transpose()?,
+            // Its place may have gone since: no reason to end what serves.
+            pid_file: self.pid_file.as_deref().and_then(|path| {
+                PidFile::write(path)
+                    .inspect_err(|error| tracing::warn!("{error:#}; going on without it"))
+                    .ok()
+            }),
         })
     }
 }
