@@ -267,3 +267,23 @@ def test_where_all_is_one_user_scripts_and_what_they_leave_behind_cannot_command
         assert wait_until(lambda: said.exists() and said.read_text() != "", 15)
         assert said.read_text() == '"refused"'
         assert ask(server, "env", "/b") == SECRET
+
+
+@pytest.mark.parametrize("link", ["/proc/self/fd/{}", "/proc/thread-self/fd/{}", "/proc/{pid}/fd/{}"])
+def test_a_link_to_what_the_front_has_open_is_not_followed(hayate_command, site, link) -> None:
+    """Memory of other applications, with their visitors' requests in it, and logs."""
+    with Hayate(config=configuration(site, "classic"), user=USER) as server:
+        front = server.front
+        links = []
+        for number in os.listdir(f"/proc/{front}/fd"):
+            path = site / "public" / f"link{number}.txt"
+            path.unlink(missing_ok=True)
+            path.symlink_to(link.format(number, pid=front))
+            links.append(path)
+        assert len(links) > 10
+        sent = {}
+        for path in links:
+            answer = requests.get(f"{server.url}/{path.name}", timeout=20)
+            sent[path.name] = answer.status_code
+            path.unlink()
+        assert set(sent.values()) <= {403, 404}, sent

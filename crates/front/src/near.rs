@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use rustix::{
     fs::{
         AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags, fstat, fstatfs, open, openat2,
-        stat, statx,
+        statx,
     },
     io::{Errno, ReadWriteFlags, preadv2},
 };
@@ -155,7 +155,7 @@ impl Access<'_> {
     pub(crate) fn meta(&self, path: &[u8]) -> Result<Meta, Miss> {
         let stat = match self {
             Access::Now(root) => fstat(now(root, path, LOOK)?).map_err(|_| Miss::Wait)?,
-            Access::Waiting(root) => stat(below(root, path)).map_err(miss)?,
+            Access::Waiting(root) => fstat(waiting(root, path, LOOK)?).map_err(miss)?,
         };
         Ok(Meta::of(&stat))
     }
@@ -172,7 +172,7 @@ impl Access<'_> {
     pub(crate) fn open(&self, path: &[u8]) -> Result<(File, Meta), Miss> {
         let file = match self {
             Access::Now(root) => now(root, path, READ)?,
-            Access::Waiting(root) => open(below(root, path), READ, Mode::empty()).map_err(miss)?,
+            Access::Waiting(root) => waiting(root, path, READ)?,
         };
         let meta = Meta::of(&fstat(&file).map_err(miss)?);
         if meta.is_file() { Ok((file.into(), meta)) } else { Err(Miss::NotThere) }
@@ -219,6 +219,20 @@ fn now(root: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Miss> {
     })
 }
 
+/// Never by way of a link that only the kernel can follow (`/proc/self/fd/7`): applications make links in their roots, and what this
+/// process has open is others' memory and logs.
+fn waiting(root: &Path, path: &[u8], flags: OFlags) -> Result<OwnedFd, Miss> {
+    let path = below(root, path);
+    match openat2(CWD, &path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
+        // Before Linux 5.6, and in containers that do not know of it: what has no name is not sent at least.
+        Err(Errno::NOSYS | Errno::PERM) => {
+            let file = open(&path, flags, Mode::empty()).map_err(miss)?;
+            if fstat(&file).map_err(miss)?.st_nlink == 0 { Err(Miss::NotThere) } else { Ok(file) }
+        }
+        file => file.map_err(miss),
+    }
+}
+
 fn miss(error: Errno) -> Miss {
     match error {
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::NXIO => Miss::NotThere,
@@ -255,6 +269,11 @@ mod tests {
             assert!(fast == slow || fast == Err(Miss::Wait), "{fast:?} {slow:?}");
         }
         assert_eq!(now.meta(b"/other"), Err(Miss::Wait), "another file system");
+        let memory = rustix::fs::memfd_create("of-others", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&memory);
+        std::os::unix::fs::symlink(format!("/proc/self/fd/{number}"), root.join("open")).unwrap();
+        assert_eq!(waiting.meta(b"/open"), Err(Miss::NotThere));
+        assert_eq!(waiting.open(b"/open").unwrap_err(), Miss::NotThere);
         let (file, meta) = waiting.open(b"/link").unwrap();
         assert_eq!((meta.len, waiting.read(&file, 7).unwrap()), (7, b"content".to_vec()));
         assert_eq!(waiting.open(b"/d").unwrap_err(), Miss::NotThere);
