@@ -24,13 +24,18 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, UnixListener},
-    sync::oneshot,
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
 };
 
 use crate::{
     peer,
     server::{Order, Server},
 };
+
+/// Connections for metrics by TCP, which every process of the machine can make. Further ones wait.
+const MOST_READERS: usize = 32;
+/// How long such a one may take for its request.
+const READER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The socket, which the master has made.
 pub struct ControlSocket {
@@ -49,7 +54,7 @@ impl ControlSocket {
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) if peer::may_command(&stream, self.owner, &server) => {
-                    spawn(stream, Arc::clone(&server), true)
+                    spawn(stream, Arc::clone(&server), None)
                 }
                 Ok(_) => tracing::warn!("a process that may not command the server has tried to"),
                 Err(error) => accept_failed(error).await,
@@ -60,9 +65,12 @@ impl ControlSocket {
 
 /// Answers the read-only part by TCP until the process ends.
 pub async fn serve_metrics(listener: TcpListener, server: Arc<Server>) {
+    let room = Arc::new(Semaphore::new(MOST_READERS));
     loop {
+        // Never closed.
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => spawn(stream, Arc::clone(&server), false),
+            Ok((stream, _)) => spawn(stream, Arc::clone(&server), Some(permit)),
             Err(error) => accept_failed(error).await,
         }
     }
@@ -76,17 +84,27 @@ async fn accept_failed(error: io::Error) {
 fn spawn<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     server: Arc<Server>,
-    may_command: bool,
+    reader: Option<OwnedSemaphorePermit>,
 ) {
+    let may_command = reader.is_none();
     tokio::spawn(async move {
+        let _reader = reader;
         let service = service_fn(move |request| {
             let server = Arc::clone(&server);
             async move { Ok::<_, Infallible>(answer(&server, request, may_command).await) }
         });
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30));
-        // A client that leaves or talks nonsense is its own business.
-        let _ = http.serve_connection(TokioIo::new(stream), service).await;
+        http.timer(TokioTimer::new());
+        if may_command {
+            http.header_read_timeout(Duration::from_secs(30));
+            // A client that leaves or talks nonsense is its own business.
+            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+        } else {
+            // One answer for each connection, so that nobody has the metrics gathered all the time.
+            http.header_read_timeout(READER_PATIENCE).keep_alive(false);
+            let connection = http.serve_connection(TokioIo::new(stream), service);
+            let _ = tokio::time::timeout(2 * READER_PATIENCE, connection).await;
+        }
     });
 }
 
