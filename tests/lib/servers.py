@@ -16,6 +16,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 
 from .process import Server, ServerError, accepts, accepts_unix, free_port, running
@@ -302,6 +303,16 @@ class Hayate(Server):
 
     def spawn(self, env: dict[str, str] | None = None) -> None:
         super().spawn({**os.environ, **self._env, **(env or {})})
+
+    def log(self) -> str:
+        """Everything it has written. The log is written by a thread of its own: what was said is waited for."""
+        size = -1
+        for _ in range(20):
+            before, size = size, self._output.stat().st_size if self._output.exists() else 0
+            if size == before:
+                break
+            time.sleep(0.05)
+        return super().log()
 
     def ready(self) -> bool:
         return accepts(self.port) and self.run("status").returncode == 0

@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import threading
 import time
+import zlib
 from collections.abc import Sequence
 
 from lib.client import Response, encode, exchange
@@ -173,8 +174,10 @@ class MatrixSite:
         return Player(server, scratch)
 
     def remove(self) -> None:
-        # The one of Boot::$semaphore.
-        subprocess.run(["ipcrm", "-S", "0x4d5b0001"], check=False, capture_output=True)
+        for scratch in self.dir.iterdir():
+            # The one of Boot::$semaphore.
+            key = hex(zlib.crc32(str(scratch).encode()) & 0x7FFFFFFF)
+            subprocess.run(["ipcrm", "-S", key], check=False, capture_output=True)
         shutil.rmtree(self.dir, ignore_errors=True)
 
 

@@ -147,7 +147,9 @@ async fn answer(server: &Server, request: Request<Incoming>, may_command: bool) 
     };
     if request.method() != allowed {
         let mut response = text(StatusCode::METHOD_NOT_ALLOWED, format!("use {allowed}"));
-        response.headers_mut().insert(ALLOW, allowed.as_str().parse().expect("a method is a header value"));
+        if let Ok(allowed) = allowed.as_str().parse() {
+            response.headers_mut().insert(ALLOW, allowed);
+        }
         return response;
     }
     match path {
@@ -163,10 +165,10 @@ async fn answer(server: &Server, request: Request<Incoming>, may_command: bool) 
             reasons if may_command => text(StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n")),
             _ => text(StatusCode::SERVICE_UNAVAILABLE, "not ready"),
         },
-        "/status" => {
-            let body = serde_json::to_vec_pretty(&server.status()).expect("plain data");
-            reply(StatusCode::OK, "application/json", body)
-        }
+        "/status" => match serde_json::to_vec_pretty(&server.status()) {
+            Ok(body) => reply(StatusCode::OK, "application/json", body),
+            Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        },
         "/reload" => {
             let (done, outcome) = oneshot::channel();
             server.order(Order::Reload(Some(done)));

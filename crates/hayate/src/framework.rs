@@ -111,7 +111,9 @@ pub enum Finding {
 /// Looks at the project in `root`. `env` is the environment that PHP will have.
 pub fn look(root: &Path, document_root: &Path, env: &[(String, String)]) -> Finding {
     let Some(composer) = json(&root.join("composer.json")) else { return Finding::Nothing };
-    let requires = |framework: &Framework| composer["require"].get(framework.package()).is_some();
+    let requires = |framework: &Framework| {
+        composer.get("require").is_some_and(|all| all.get(framework.package()).is_some())
+    };
     let Some(framework) = [Framework::Laravel, Framework::Symfony].into_iter().find(requires) else {
         return Finding::Nothing;
     };
@@ -149,7 +151,7 @@ fn examine(
         }
         Framework::Symfony if front_controller.contains("/vendor/autoload_runtime.php") => {
             suits_runtime(&front_controller)?;
-            if from_env("APP_RUNTIME").is_some() || composer["extra"]["runtime"].get("class").is_some() {
+            if from_env("APP_RUNTIME").is_some() || composer.pointer("/extra/runtime/class").is_some() {
                 return Err("it names a runtime of its own".into());
             }
             if !root.join("vendor/autoload_runtime.php").is_file() {
@@ -163,7 +165,7 @@ fn examine(
         }
     };
     let lock = json(&root.join("composer.lock")).unwrap_or_default();
-    let mut packages = lock["packages"].as_array().into_iter().flatten();
+    let mut packages = lock.get("packages").and_then(Value::as_array).into_iter().flatten();
     let version = packages
         .find(|package| package["name"] == framework.package())
         .and_then(|package| Some(package["version"].as_str()?.trim_start_matches('v').to_owned()));

@@ -1,13 +1,29 @@
 //! The command `hayate`: reads what the user asks for and lets the other parts do it.
 
+// As in the parts: nothing that comes from outside may end in a panic. The modules of commands that serve nobody are excepted.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::todo
+    )
+)]
+
 mod args;
 mod check;
+#[allow(clippy::indexing_slicing, reason = "a JSON value without a key is null")]
 mod client;
 mod config;
 mod control;
+#[allow(clippy::indexing_slicing, clippy::expect_used, reason = "a command for a person")]
 mod explain;
 mod fallback;
 mod framework;
+#[allow(clippy::indexing_slicing, clippy::expect_used, reason = "a command for a person")]
 mod generate;
 mod logging;
 mod master;

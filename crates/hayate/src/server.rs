@@ -220,7 +220,7 @@ impl Server {
     pub fn app_of(&self, generation: &Arc<Generation>) -> Option<App> {
         let running = self.running();
         let i = running.apps.iter().position(|other| Arc::ptr_eq(other, generation))?;
-        Some(running.plan.apps[i].clone())
+        running.plan.apps.get(i).cloned()
     }
 
     /// Sends new requests of one application to another generation, until the next reload. Returns the generation to drain
@@ -237,8 +237,10 @@ impl Server {
                 }
                 None => tracing::info!(app = app.spec.name, "booted anew"),
             }
-            running.plan.apps[i] = app;
-            running.apps[i] = Arc::clone(&new);
+            let Running { plan, apps, .. } = &mut *running;
+            if let (Some(planned), Some(runs)) = (plan.apps.get_mut(i), apps.get_mut(i)) {
+                (*planned, *runs) = (app, Arc::clone(&new));
+            }
             old.succeeded_by(&new);
             running.draining.push(Arc::clone(&old));
             (running.plan.clone(), running.access_log.clone(), running.apps.clone())

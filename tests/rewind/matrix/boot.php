@@ -140,7 +140,8 @@ final class Boot
         $this->lines->fgets();
         $this->files = new DirectoryIterator($files);
         $this->files->next();
-        $this->semaphore = sem_get(0x4d5b0001);
+        /* Of this server's own: see MatrixSite.remove(). */
+        $this->semaphore = sem_get(crc32($dir) & 0x7fffffff);
         $long = "$dir/long";
         if (!is_file($long)) {
             file_put_contents("$long." . getmypid(), implode("\n", range(1, 20000)));

@@ -19,9 +19,7 @@ pub fn schema() -> &'static Value {
 /// Follows `$ref`, and takes the table out of "a table or nothing".
 fn resolve(node: &Value) -> &Value {
     match node.get("$ref").and_then(Value::as_str) {
-        Some(reference) => {
-            schema().pointer(reference.trim_start_matches('#')).expect("schemars defines what it refers to")
-        }
+        Some(reference) => schema().pointer(reference.trim_start_matches('#')).unwrap_or(node),
         None => node,
     }
 }
@@ -90,8 +88,8 @@ impl Source {
         let place = match &self.file {
             None => Place::CommandLine,
             Some((path, text)) => {
-                let table = DeTable::parse(text).expect("it was parsed before");
-                match span_of(table.get_ref(), steps) {
+                // It was parsed before.
+                match DeTable::parse(text).ok().and_then(|table| span_of(table.get_ref(), steps)) {
                     Some(span) => Place::Line(path.clone(), line_at(text, span.start)),
                     None => Place::File(path.clone()),
                 }

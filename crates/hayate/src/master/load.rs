@@ -105,10 +105,10 @@ impl Loading {
             }
             Ok(_) => match serde_json::from_slice::<serde_json::Value>(&text) {
                 // A plan of another version need not be one of this one.
-                Ok(told) if told["format"] != FORMAT => {
+                Ok(told) if told.get("format").is_none_or(|format| *format != FORMAT) => {
                     Err("it cannot take over from this version; restart".into())
                 }
-                Ok(told) => serde_json::from_value(told["outcome"].clone())
+                Ok(told) => serde_json::from_value(told.get("outcome").cloned().unwrap_or_default())
                     .unwrap_or_else(|error| Err(error.to_string())),
                 Err(error) => Err(error.to_string()),
             },

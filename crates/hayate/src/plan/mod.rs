@@ -140,7 +140,7 @@ impl Plan {
                 }
                 listen
             }
-            (true, None) => vec!["127.0.0.1:8080".parse().expect("an address")],
+            (true, None) => vec![ListenAddr::Tcp((std::net::Ipv4Addr::LOCALHOST, 8080).into())],
         };
         let metrics = match args.metrics.as_ref().or(file.metrics.as_ref()) {
             None => None,
