@@ -160,7 +160,9 @@ impl Front {
             let before = self.connections.complained.load(Relaxed);
             if before == 0 || before + 60 <= now {
                 self.connections.complained.store(now, Relaxed);
-                tracing::warn!("limits.connections ({limit}) is reached; further connections wait");
+                tracing::warn!(
+                    "limits.connections ({limit}) is reached, or half of the open files (LimitNOFILE); further connections wait"
+                );
             }
             room.await;
         }

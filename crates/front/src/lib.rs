@@ -122,7 +122,8 @@ pub struct Limits {
     pub temp_size: u64,
     /// The same for the files of one client: an IPv4 address, or 64 bits of an IPv6 address. 0: no limit.
     pub temp_size_per_client: u64,
-    /// Connections at one time, on all listeners together; further ones wait in the listeners' backlogs.
+    /// Connections at one time, on all listeners together; further ones wait in the listeners' backlogs. Of the open files that the
+    /// process may have, connections get half at most: the rest is for what they ask for, and for commands.
     pub connections: usize,
 }
 
@@ -139,6 +140,7 @@ impl Limits {
         self.head_size = self.head_size.min(*Limits::HEAD_SIZE.end());
         self.header_count = self.header_count.min(*Limits::HEADER_COUNT.end());
         self.uri_length = self.uri_length.min(*Limits::URI_LENGTH.end());
+        self.connections = self.connections.min(connections_by_open_files());
         self
     }
 }
@@ -169,6 +171,16 @@ impl Default for Limits {
         }
     }
 }
+
+/// How many connections leave descriptors for a file each, and for everything else.
+fn connections_by_open_files() -> usize {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let files = files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
+    (files.saturating_sub(OTHER_FILES) / 2).max(8)
+}
+
+/// Descriptors that the front has besides those of its connections, or needs for a moment: listeners, workers, logs, commands.
+const OTHER_FILES: usize = 96;
 
 /// How long the end waits for the access log's disk or pipe.
 const LOG_PATIENCE: Duration = Duration::from_secs(5);
