@@ -7,7 +7,8 @@
  * have it, since they meet the flag set. So the functions of warm-up requests are remembered. One that a second request
  * of the same target did not register again was registered once, for good: requests run it, too. One that it did
  * register again is registered by each request. For that to be known, a target whose request registered a function is
- * asked for at least twice. A request that registers such a function itself after all does not run it twice.
+ * asked for at least twice. A request that registers such a function itself after all, bound to the same objects, does
+ * not run it twice.
  *
  * A warm-up request ends with its own functions, with those found to be registered once, and with those of the boot
  * that are bound to something: they hand in what the request has left with them. Not with names of functions and static
@@ -185,6 +186,60 @@ static void run_for_warmup(void)
 	BG(user_shutdown_function_names) = own;
 }
 
+static HashTable *captured_by(const function *f)
+{
+	const zend_function *handler = f->fci_cache.function_handler;
+	return handler->type == ZEND_USER_FUNCTION ? ZEND_MAP_PTR_GET(handler->op_array.static_variables_ptr) : NULL;
+}
+
+static bool holds_same_of_all(HashTable *one, HashTable *other);
+
+/* Whether both lead to the same objects and variables, if to any: those are what something may have been left with. */
+static bool holds_same(const zval *one, const zval *other)
+{
+	if (Z_TYPE_P(one) == IS_OBJECT || Z_ISREF_P(one)) {
+		return Z_TYPE_P(other) == Z_TYPE_P(one) && Z_COUNTED_P(other) == Z_COUNTED_P(one);
+	}
+	if (Z_TYPE_P(one) == IS_ARRAY) {
+		return Z_TYPE_P(other) == IS_ARRAY && holds_same_of_all(Z_ARRVAL_P(one), Z_ARRVAL_P(other));
+	}
+	return Z_TYPE_P(other) != IS_OBJECT && !Z_ISREF_P(other);
+}
+
+static bool holds_same_of_all(HashTable *one, HashTable *other)
+{
+	if (one == other || one == NULL || other == NULL) {
+		return one == other;
+	}
+	zend_ulong number;
+	zend_string *name;
+	zval *value;
+	ZEND_HASH_FOREACH_KEY_VAL(one, number, name, value)
+	{
+		const zval *counterpart = name != NULL ? zend_hash_find(other, name) : zend_hash_index_find(other, number);
+		if (counterpart == NULL || !holds_same(value, counterpart)) {
+			return false;
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+	return zend_hash_num_elements(one) == zend_hash_num_elements(other);
+}
+
+/* Whether to run one is to run the other: two objects of one class each have their own. */
+static bool is_same(const function *one, const function *other)
+{
+	if (code_of(one) == NULL || code_of(one) != code_of(other) || one->fci_cache.object != other->fci_cache.object ||
+	    one->fci.param_count != other->fci.param_count) {
+		return false;
+	}
+	for (uint32_t i = 0; i < one->fci.param_count; i++) {
+		if (!holds_same(&one->fci.params[i], &other->fci.params[i])) {
+			return false;
+		}
+	}
+	return holds_same_of_all(captured_by(one), captured_by(other));
+}
+
 /* A function of a warm-up request's is not run twice because this request has registered it, too. */
 static void leave_out_registered_again(HashTable *all)
 {
@@ -194,7 +249,7 @@ static void leave_out_registered_again(HashTable *all)
 	{
 		for (uint32_t i = lent_of_boot; number >= lent_count && i < lent_count; i++) {
 			const function *once = zend_hash_index_find_ptr(all, i);
-			if (once != NULL && code_of(once) == code_of(f)) {
+			if (once != NULL && is_same(once, f)) {
 				zend_hash_index_del(all, i);
 				break;
 			}

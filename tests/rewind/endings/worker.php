@@ -126,6 +126,55 @@ final class Tasks
     }
 }
 
+/** Of several objects of one class each registers functions of its own, when it is first used. */
+final class Rows
+{
+    private array $rows = [];
+    private static array $all = [];
+
+    public static function of(string $name): self
+    {
+        return self::$all[$name] ??= new self($name);
+    }
+
+    private function __construct(private string $name)
+    {
+        $row = $this;
+        register_shutdown_function([$this, 'run']);
+        register_shutdown_function(fn() => $this->handIn('arrow'));
+        register_shutdown_function(static fn() => $row->handIn('static'));
+        register_shutdown_function('hand_in_rows', $this);
+        register_shutdown_function('hand_in_all_rows', [$this]);
+    }
+
+    public function add(string $row): void
+    {
+        $this->rows[] = $row;
+    }
+
+    public function run(): void
+    {
+        $this->handIn('method');
+    }
+
+    public function handIn(string $way): void
+    {
+        foreach ($this->rows as $row) {
+            hand_in("row of {$this->name}, $way: $row");
+        }
+    }
+}
+
+function hand_in_rows(Rows $rows): void
+{
+    $rows->handIn('argument');
+}
+
+function hand_in_all_rows(array $all): void
+{
+    array_map(static fn(Rows $rows) => $rows->handIn('array'), $all);
+}
+
 final class All
 {
     public static mixed $static;
@@ -208,17 +257,23 @@ function serve(Noisy $captured): void
             // What does not belong to a visitor: an object made at first use, a function registered once.
             All::$made ??= new Noisy('made at first use');
             Tasks::it();
+            Rows::of('warm');
             register_shutdown_function(fn() => hand_in('of each request'));
             return;
         }
         All::$made ??= new Noisy('made at first use');
         Tasks::it();
+        Rows::of('warm');
         if (($_GET['do'] ?? '') !== 'without') {
             register_shutdown_function(fn() => hand_in('of each request'));
         }
         echo 'hello ', $_GET['do'] ?? '', ' ';
         hand_in('request ' . $_GET['do'] ?? '');
         switch ($_GET['do'] ?? '') {
+            case 'two of a class':
+                Rows::of('warm')->add('of this request');
+                Rows::of('cold')->add('of this request');
+                break;
             case 'unset':
                 unset($GLOBALS['alone'], $GLOBALS['object'], $GLOBALS['first'], $GLOBALS['outer']);
                 echo json_encode([$GLOBALS['weak']->get(), count($GLOBALS['map'])]);
