@@ -1,0 +1,148 @@
+//! What a connection waits for, and until when. Whoever runs connections looks at their clocks about once a second and ends those that are
+//! late; so a connection needs no timer of its own.
+
+use std::{
+    cell::Cell,
+    time::{Duration, Instant},
+};
+
+use crate::Limits;
+
+/// What a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Nothing of the client's: a request is being answered.
+    Nothing,
+    /// The next request.
+    Idle,
+    /// The rest of a head.
+    Head,
+    /// A request's body.
+    Body,
+    /// The client's own end of the connection, while what it still sends is thrown away.
+    Linger,
+}
+
+/// How long a client that still sends is listened to after the last answer, so that it can read that answer; and between two pieces.
+const LINGER: u64 = 30;
+const LINGER_PAUSE: u64 = 5;
+
+/// One connection's clock. All times in [`seconds`].
+#[derive(Debug)]
+pub struct Clock {
+    wait: Cell<Wait>,
+    deadline: Cell<u64>,
+    /// The answer may be written long after it was handed over, so this runs beside the other.
+    write_deadline: Cell<u64>,
+    linger_end: Cell<u64>,
+    late: Cell<bool>,
+    ends: Cell<bool>,
+}
+
+/// Seconds since the first call, from 1 on; a clock that nobody sets.
+pub fn seconds() -> u64 {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_secs() + 1
+}
+
+fn after(limit: Duration) -> u64 {
+    seconds().saturating_add(limit.as_secs()).saturating_add(u64::from(limit.subsec_nanos() > 0))
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock {
+            wait: Cell::new(Wait::Nothing),
+            deadline: Cell::new(0),
+            write_deadline: Cell::new(0),
+            linger_end: Cell::new(0),
+            late: Cell::new(false),
+            ends: Cell::new(false),
+        }
+    }
+}
+
+impl Clock {
+    /// What is waited for now.
+    pub fn waits_for(&self) -> Wait {
+        self.wait.get()
+    }
+
+    /// Asks the connection to end after its present answer. One that [`Clock::waits_for`] the next request may be dropped.
+    pub fn ask_to_end(&self) {
+        self.ends.set(true);
+    }
+
+    /// Whether it was asked to.
+    pub fn ends(&self) -> bool {
+        self.ends.get()
+    }
+
+    /// Whether a deadline has passed; from then on [`Clock::is_late`], and the connection is to be dropped. `now` in [`seconds`].
+    pub fn becomes_late(&self, now: u64) -> bool {
+        // The second in which a deadline falls has to be over.
+        let passed = |deadline: &Cell<u64>| (1..now).contains(&deadline.get());
+        self.late.set(self.late.get() || passed(&self.deadline) || passed(&self.write_deadline));
+        self.late.get()
+    }
+
+    /// Whether the client took too long.
+    pub fn is_late(&self) -> bool {
+        self.late.get()
+    }
+
+    /// Starts a wait, unless it is running already: the time is that of the whole wait.
+    pub(crate) fn wait(&self, what: Wait, limits: &Limits) {
+        if self.wait.replace(what) == what && what != Wait::Linger {
+            return;
+        }
+        self.deadline.set(match what {
+            Wait::Nothing => 0,
+            Wait::Idle => after(limits.idle_timeout),
+            Wait::Head => after(limits.header_timeout),
+            Wait::Body => after(limits.body_timeout),
+            Wait::Linger => {
+                if self.linger_end.get() == 0 {
+                    self.linger_end.set(seconds() + LINGER);
+                }
+                (seconds() + LINGER_PAUSE).min(self.linger_end.get())
+            }
+        });
+    }
+
+    /// The client takes no more of the answer for now, or has taken some.
+    pub(crate) fn wrote(&self, pending: bool, progress: bool, limits: &Limits) {
+        if !pending {
+            self.write_deadline.set(0);
+        } else if progress || self.write_deadline.get() == 0 {
+            self.write_deadline.set(after(limits.write_timeout));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_deadline_passes_before_its_time() {
+        let limits = Limits { idle_timeout: Duration::from_secs(1), ..Limits::default() };
+        let (clock, now) = (Clock::default(), seconds());
+        assert!(!clock.becomes_late(u64::MAX), "nothing is waited for");
+        clock.wait(Wait::Idle, &limits);
+        // In the next second, which may begin at once.
+        assert!(!clock.becomes_late(now + 1));
+        assert!(clock.becomes_late(now + 3) && clock.is_late());
+    }
+
+    #[test]
+    fn an_answer_that_is_not_taken_has_a_clock_of_its_own() {
+        let limits = Limits::default();
+        let clock = Clock::default();
+        clock.wrote(true, false, &limits);
+        clock.wait(Wait::Nothing, &limits);
+        assert!(!clock.becomes_late(seconds() + 50));
+        clock.wrote(false, true, &limits);
+        assert!(!clock.becomes_late(u64::MAX));
+    }
+}

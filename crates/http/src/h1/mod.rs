@@ -1,0 +1,438 @@
+//! HTTP/1.0 and 1.1: the life of a connection.
+//!
+//! ```text
+//!          ┌───────────────────────────────────────────────┐
+//!          ▼                                               │ persistent, and the rest of the body was small
+//!  Idle ──► Head ──► Serving (Exchange) ──► Flushing ──────┤
+//!   │        │ refused ─► Serving (an error page) ─┐       │ the end was announced
+//!   │        │ left, late                          ▼       ▼
+//!   └────────┴────────────────────────────────► Closing ◄── Lingering (what the client still sends is thrown away)
+//! ```
+//!
+//! [`serve`] is that life, written as one function; [`Turn`] is what a request and its answer need of the connection. A handler that
+//! returns without a whole answer cuts the connection, so that the client sees the loss.
+
+mod encode;
+mod io;
+mod out;
+pub(crate) mod parse;
+
+use std::{
+    future::poll_fn,
+    io as std_io,
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+
+pub use io::Io;
+
+use crate::{
+    Answer, BodyError, Clock, Exchange, Gone, Handler, Head, Length, Limits, Refusal, Version, Wait,
+    buffer::{BLOCK, Buffer, Decoder},
+    h1::{
+        encode::{Carry, Connection},
+        out::Out,
+        parse::{Framing, Outline, Parser},
+    },
+    head::Spans,
+};
+
+/// Bytes of an unwanted body that are read so that the connection can go on; for more it ends.
+const DRAINED: u64 = 256 << 10;
+/// Bytes of the next requests that are taken in while one is being answered.
+const AHEAD: usize = 2 * BLOCK;
+/// As much of what was refused is shown to the handler.
+const SHOWN: usize = 8 << 10;
+
+/// Where an answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Its head was not given yet.
+    Waiting,
+    /// Its body is being sent.
+    Sending(Carry),
+    /// All of it was given.
+    Finished,
+}
+
+/// A connection while it serves a request.
+#[derive(Debug)]
+pub struct Turn {
+    io: Io,
+    buffer: Buffer,
+    out: Out,
+    clock: Rc<Clock>,
+    limits: Rc<Limits>,
+    decoder: Decoder,
+    framing: Framing,
+    version: Version,
+    head_only: bool,
+    /// The client waits for leave to send its body.
+    expects: bool,
+    persistent: bool,
+    stage: Stage,
+    sent: u64,
+    /// The client sends no more.
+    ended: bool,
+}
+
+impl Turn {
+    fn new(io: Io, clock: Rc<Clock>, limits: Rc<Limits>) -> Turn {
+        Turn {
+            io,
+            buffer: Buffer::default(),
+            out: Out::default(),
+            clock,
+            limits,
+            decoder: Decoder::new(Framing::None),
+            framing: Framing::None,
+            version: Version::Http11,
+            head_only: false,
+            expects: false,
+            persistent: false,
+            stage: Stage::Waiting,
+            sent: 0,
+            ended: false,
+        }
+    }
+
+    /// A request begins.
+    fn take(&mut self, outline: Outline, head: &Head) {
+        self.decoder = Decoder::new(outline.framing);
+        self.framing = outline.framing;
+        self.version = outline.version;
+        self.persistent = outline.persistent;
+        self.expects = outline.expects;
+        self.head_only = head.method() == b"HEAD";
+        self.stage = Stage::Waiting;
+        self.sent = 0;
+    }
+
+    /// Something that is no request is to be answered.
+    fn take_refused(&mut self) {
+        let outline =
+            Outline { version: Version::Http11, framing: Framing::None, persistent: false, expects: false };
+        self.take(outline, &empty());
+    }
+
+    pub(crate) fn body_len(&self) -> Option<u64> {
+        match self.framing {
+            Framing::None => Some(0),
+            Framing::Length(n) => Some(n),
+            Framing::Chunked => None,
+        }
+    }
+
+    pub(crate) fn body_is_over(&self) -> bool {
+        self.decoder.is_over() && self.buffer.body().is_empty()
+    }
+
+    pub(crate) fn consume(&mut self, n: usize) {
+        self.buffer.consume(n);
+    }
+
+    pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], BodyError>> {
+        while self.buffer.body().is_empty() && !self.decoder.is_over() {
+            if !self.buffer.is_empty() {
+                let decoded = self.decoder.decode(&mut self.buffer, &self.limits);
+                if let Err(refusal) = decoded {
+                    self.persistent = false;
+                    return Poll::Ready(Err(BodyError::Refused(refusal)));
+                }
+                if !self.buffer.body().is_empty() || self.decoder.is_over() {
+                    break;
+                }
+            }
+            if self.expects {
+                self.expects = false;
+                self.out.text().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            }
+            if !self.out.is_empty()
+                && let Poll::Ready(Err(error)) = self.poll_flush(cx)
+            {
+                return Poll::Ready(Err(BodyError::Left(error)));
+            }
+            self.buffer.make_room();
+            let read = self.io.poll_read(cx, &mut self.buffer.data);
+            let error = match read {
+                Poll::Pending => {
+                    self.clock.wait(Wait::Body, &self.limits);
+                    return Poll::Pending;
+                }
+                Poll::Ready(Ok(0)) => std_io::ErrorKind::UnexpectedEof.into(),
+                Poll::Ready(Err(error)) => error,
+                Poll::Ready(Ok(_)) => {
+                    self.clock.wait(Wait::Nothing, &self.limits);
+                    continue;
+                }
+            };
+            self.persistent = false;
+            self.ended = true;
+            return Poll::Ready(Err(BodyError::Left(error)));
+        }
+        Poll::Ready(Ok(self.buffer.body()))
+    }
+
+    pub(crate) fn inform(&mut self, answer: &Answer) {
+        if self.stage == Stage::Waiting
+            && self.version == Version::Http11
+            && matches!(answer.status(), 102..200)
+        {
+            encode::informational(answer, self.out.text());
+        }
+    }
+
+    pub(crate) fn begin(&mut self, answer: &Answer, length: Length) {
+        if self.stage != Stage::Waiting {
+            return;
+        }
+        // An informational status alone would be no answer.
+        let internal;
+        let answer = if answer.status() < 200 {
+            internal = Answer::new(500);
+            &internal
+        } else {
+            answer
+        };
+        let bodiless = matches!(answer.status(), 204 | 304);
+        let length = if answer.status() == 204 { Length::None } else { length };
+        let carry = match length {
+            _ if bodiless || self.head_only => Carry::None,
+            Length::None => Carry::Length(0),
+            Length::Exact(n) => Carry::Length(n),
+            Length::Unknown if self.version >= Version::Http11 => Carry::Chunks,
+            Length::Unknown => Carry::End,
+        };
+        // Without a length a client would wait for the end of a body that there is not.
+        let said =
+            if length == Length::None && !bodiless && !self.head_only { Length::Exact(0) } else { length };
+        self.persistent &= carry != Carry::End && !self.clock.ends();
+        // A body that the client holds back, or that nobody wants and is large, ends the connection.
+        self.persistent &= !self.expects || self.body_is_over();
+        let connection = match (self.persistent, self.version) {
+            (false, _) => Connection::Close,
+            (true, Version::Http10) => Connection::KeepAlive,
+            (true, _) => Connection::Unsaid,
+        };
+        encode::head(answer, said, carry, connection, self.out.text());
+        self.stage = Stage::Sending(carry);
+    }
+
+    pub(crate) fn send(&mut self, mut data: Bytes) {
+        let Stage::Sending(carry) = &mut self.stage else { return };
+        match carry {
+            Carry::None => return,
+            Carry::Length(left) => {
+                data.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= data.len() as u64;
+            }
+            Carry::Chunks | Carry::End => {}
+        }
+        if data.is_empty() {
+            return;
+        }
+        self.sent += data.len() as u64;
+        if *carry == Carry::Chunks {
+            use std::io::Write;
+            // Writing to a Vec does not fail.
+            let _ = write!(self.out.text(), "{:x}\r\n", data.len());
+            self.out.data(data);
+            self.out.text().extend_from_slice(b"\r\n");
+        } else {
+            self.out.data(data);
+        }
+    }
+
+    pub(crate) fn finish(&mut self) {
+        let Stage::Sending(carry) = self.stage else { return };
+        match carry {
+            // It promised more.
+            Carry::Length(1..) => return,
+            Carry::Chunks => self.out.text().extend_from_slice(b"0\r\n\r\n"),
+            _ => {}
+        }
+        self.stage = Stage::Finished;
+    }
+
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.persistent = false;
+    }
+
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<std_io::Result<()>> {
+        let (clock, limits) = (&self.clock, &self.limits);
+        self.out.poll_flush(&mut self.io, cx, |pending, progress| clock.wrote(pending, progress, limits))
+    }
+
+    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Gone> {
+        // What comes now is the request's body, of which the handler hears by reading it; or the next request.
+        while self.decoder.is_over() && !self.ended && self.buffer.data.len() < AHEAD {
+            ready!(self.io.poll_readable(cx)).ok();
+            self.buffer.make_room();
+            match ready!(self.io.poll_read(cx, &mut self.buffer.data)) {
+                Ok(0) => {
+                    self.ended = true;
+                    return Poll::Ready(Gone::Half);
+                }
+                Ok(_) => {}
+                Err(_) => return Poll::Ready(Gone::Whole),
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Throws away what is left of the request's body. Whether the connection can go on.
+    async fn drain(&mut self) -> bool {
+        let mut drained = 0;
+        while !self.body_is_over() {
+            if self.expects || drained > DRAINED {
+                return false;
+            }
+            let Ok(n) = poll_fn(|cx| self.poll_body(cx).map(|body| body.map(<[u8]>::len))).await else {
+                return false;
+            };
+            self.buffer.consume(n);
+            drained += n as u64;
+        }
+        true
+    }
+
+    /// Closes, but lets a client that still sends read its answer first: unread bytes would make the kernel reset the connection.
+    async fn linger(&mut self) {
+        if poll_fn(|cx| self.io.poll_shutdown(cx)).await.is_err() {
+            return;
+        }
+        while !self.ended {
+            self.buffer = Buffer::default();
+            self.clock.wait(Wait::Linger, &self.limits);
+            self.buffer.make_room();
+            match poll_fn(|cx| self.io.poll_read(cx, &mut self.buffer.data)).await {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => self.ended = true,
+            }
+        }
+    }
+}
+
+fn empty() -> Head {
+    Head { bytes: Vec::new(), spans: Spans::default(), version: Version::Http11 }
+}
+
+/// What a wait for a head ended with.
+enum Begin {
+    Request(usize, Outline),
+    Refused(Refusal),
+    /// The client is gone.
+    End,
+}
+
+/// Tells the handler of a head that its connection left unfinished, also when the connection is dropped in the middle of it.
+struct Reading<'a, H: Handler> {
+    handler: &'a H,
+    turn: &'a mut Turn,
+    armed: bool,
+}
+
+impl<H: Handler> Drop for Reading<'_, H> {
+    fn drop(&mut self) {
+        if self.armed && !self.turn.buffer.is_empty() {
+            let late = self.turn.clock.is_late();
+            let head = self.turn.buffer.raw();
+            self.handler.unfinished(head.get(..head.len().min(SHOWN)).unwrap_or_default(), late);
+        }
+    }
+}
+
+impl<H: Handler> Reading<'_, H> {
+    async fn head(&mut self, parser: &mut Parser) -> Begin {
+        let turn = &mut *self.turn;
+        loop {
+            if !turn.buffer.is_empty() {
+                turn.clock.wait(Wait::Head, &turn.limits);
+                match parser.feed(turn.buffer.raw(), &turn.limits) {
+                    Ok(Some((len, outline))) => {
+                        self.armed = false;
+                        return Begin::Request(len, outline);
+                    }
+                    Err(refusal) => {
+                        self.armed = false;
+                        return Begin::Refused(refusal);
+                    }
+                    Ok(None) => {}
+                }
+            } else {
+                turn.clock.wait(Wait::Idle, &turn.limits);
+                if turn.clock.ends() {
+                    return Begin::End;
+                }
+            }
+            if turn.ended {
+                return Begin::End;
+            }
+            let read = poll_fn(|cx| {
+                // Nothing is kept for a connection that idles.
+                if turn.buffer.is_empty() {
+                    turn.buffer.release();
+                    ready!(turn.io.poll_readable(cx))?;
+                }
+                turn.buffer.make_room();
+                turn.io.poll_read(cx, &mut turn.buffer.data)
+            });
+            match read.await {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => return Begin::End,
+            }
+        }
+    }
+}
+
+/// Serves a connection until its end. To be dropped when its clock is late; the clock also says when that harms nobody.
+pub async fn serve<H: Handler>(io: Io, handler: &H, limits: Rc<Limits>, clock: Rc<Clock>) {
+    let mut turn = Turn::new(io, clock, limits);
+    let mut parser = Parser::default();
+    let mut bytes = Vec::new();
+    loop {
+        let begin = Reading { handler, turn: &mut turn, armed: true }.head(&mut parser).await;
+        let (len, outline) = match begin {
+            Begin::End => return,
+            Begin::Request(len, outline) => (len, outline),
+            Begin::Refused(refusal) => {
+                let raw = turn.buffer.raw();
+                let shown = raw.get(..raw.len().min(SHOWN)).unwrap_or_default().to_vec();
+                turn.clock.wait(Wait::Nothing, &turn.limits);
+                turn.take_refused();
+                handler.refused(&mut Exchange { head: &empty(), turn: &mut turn }, refusal, &shown).await;
+                if turn.stage == Stage::Finished && poll_fn(|cx| turn.poll_flush(cx)).await.is_ok() {
+                    turn.linger().await;
+                }
+                return;
+            }
+        };
+        turn.clock.wait(Wait::Nothing, &turn.limits);
+        turn.buffer.take(len, &mut bytes);
+        let head = Head { bytes, spans: std::mem::take(&mut parser.spans), version: outline.version };
+        turn.take(outline, &head);
+        handler.handle(&mut Exchange { head: &head, turn: &mut turn }).await;
+        let whole = turn.stage == Stage::Finished;
+        if poll_fn(|cx| turn.poll_flush(cx)).await.is_err() || !whole {
+            return;
+        }
+        if !turn.persistent || turn.clock.ends() || !turn.drain().await {
+            if !turn.ended {
+                turn.linger().await;
+            }
+            return;
+        }
+        Head { bytes, spans: parser.spans, .. } = head;
+        bytes.clear();
+        parser.reset();
+        if turn.buffer.is_empty() {
+            turn.out.release();
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! HTTP as Hayate serves it: bytes on one side, messages on the other.
+//!
+//! A [`Handler`] is given an [`Exchange`]: the request's head, in which each header is a slice of what came, its body as a
+//! stream that is read only as fast as the handler asks, and the answer, which is any number of informational heads, a head
+//! and a body. Which version of HTTP and which kind of socket carries it is this crate's affair alone.
+//!
+//! It promises: what is not plainly a request is refused, at the first byte that shows it; each byte of a head is looked at once, however
+//! small the pieces are in which it comes; what a client can make this crate keep is bounded by [`Limits`], and an idle
+//! connection keeps no buffer. It knows nothing of sites, files, processes or PHP, and no thread: a connection is one future.
+
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+mod answer;
+mod buffer;
+mod clock;
+mod date;
+mod exchange;
+pub mod h1;
+mod head;
+mod refusal;
+
+pub use answer::{Answer, Length, Malformed};
+pub use clock::{Clock, Wait, seconds};
+pub use exchange::{BodyError, Exchange, Gone};
+pub use head::{Field, Head, Version};
+pub use refusal::Refusal;
+
+use std::time::Duration;
+
+/// What a client may do.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Bytes of a request's head; above: 431.
+    pub head_size: usize,
+    /// Headers in a request; above: 431.
+    pub header_count: usize,
+    /// Bytes of the request target; above: 414.
+    pub uri_length: usize,
+    /// From the first byte of a head to its end.
+    pub header_timeout: Duration,
+    /// Between two requests on one connection.
+    pub idle_timeout: Duration,
+    /// Between two pieces of a request's body.
+    pub body_timeout: Duration,
+    /// While the client takes no byte of the answer.
+    pub write_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            head_size: 32 << 10,
+            header_count: 100,
+            uri_length: 8 << 10,
+            header_timeout: Duration::from_secs(15),
+            idle_timeout: Duration::from_secs(75),
+            body_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What answers requests.
+pub trait Handler {
+    /// Answers a request. An exchange that was not begun when this returns, or not finished, cuts its connection (or its stream).
+    fn handle(&self, exchange: &mut Exchange<'_>) -> impl Future<Output = ()>;
+
+    /// Answers what was no request: `head` is as much of it as was read. The connection ends after the answer.
+    fn refused(&self, exchange: &mut Exchange<'_>, refusal: Refusal, head: &[u8])
+    -> impl Future<Output = ()>;
+
+    /// A connection ended in the middle of a head, with no answer: `late` when its time was over, else because the client left.
+    fn unfinished(&self, head: &[u8], late: bool);
+}

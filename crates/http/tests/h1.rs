@@ -1,0 +1,386 @@
+//! HTTP/1 over a real socket pair: what a client sends, byte by byte where that matters, and every byte that comes back.
+
+use std::{
+    cell::RefCell,
+    future::{Future, poll_fn},
+    rc::Rc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use hayate_http::{Answer, Clock, Exchange, Handler, Length, Limits, Refusal, Wait, h1, seconds};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixStream,
+    task::{JoinHandle, LocalSet},
+    time::timeout,
+};
+
+/// Answers by what the target asks for, and notes what it saw.
+#[derive(Default)]
+struct Site {
+    seen: RefCell<Vec<String>>,
+}
+
+async fn flush(exchange: &mut Exchange<'_>) {
+    let _ = poll_fn(|cx| exchange.poll_flush(cx)).await;
+}
+
+async fn body(exchange: &mut Exchange<'_>) -> Result<Vec<u8>, String> {
+    let mut all = Vec::new();
+    loop {
+        let n = poll_fn(|cx| {
+            exchange.poll_body(cx).map(|piece| {
+                piece.map(|piece| {
+                    all.extend_from_slice(piece);
+                    piece.len()
+                })
+            })
+        });
+        match n.await {
+            Ok(0) => return Ok(all),
+            Ok(n) => exchange.consume(n),
+            Err(error) => return Err(format!("{error:?}")),
+        }
+    }
+}
+
+fn begin(exchange: &mut Exchange<'_>, status: u16, length: Length) {
+    let mut answer = Answer::new(status);
+    answer.add(b"date", b"now").unwrap();
+    answer.add(b"x-own-name", b"v").unwrap();
+    exchange.begin(&answer, length);
+}
+
+impl Handler for Site {
+    async fn handle(&self, exchange: &mut Exchange<'_>) {
+        let target = String::from_utf8_lossy(exchange.head().target()).into_owned();
+        self.seen.borrow_mut().push(target.clone());
+        match &target[..] {
+            "/echo" => match body(exchange).await {
+                Ok(all) => {
+                    begin(exchange, 200, Length::Exact(all.len() as u64));
+                    exchange.send(all.into());
+                    exchange.finish();
+                }
+                Err(error) => self.seen.borrow_mut().push(error),
+            },
+            "/stream" => {
+                begin(exchange, 200, Length::Unknown);
+                for piece in ["one", "", "two"] {
+                    exchange.send(Bytes::from_static(piece.as_bytes()));
+                    flush(exchange).await;
+                }
+                exchange.finish();
+            }
+            "/large" => {
+                begin(exchange, 200, Length::Exact(3_000_000));
+                for _ in 0..3 {
+                    exchange.send(vec![b'x'; 1_000_000].into());
+                    flush(exchange).await;
+                }
+                exchange.finish();
+            }
+            "/short" => {
+                begin(exchange, 200, Length::Exact(10));
+                exchange.send(Bytes::from_static(b"less"));
+                exchange.finish();
+            }
+            "/long" => {
+                begin(exchange, 200, Length::Exact(4));
+                exchange.send(Bytes::from_static(b"more than that"));
+                exchange.finish();
+            }
+            "/nothing" => {}
+            "/empty" => {
+                begin(exchange, 204, Length::Exact(7));
+                exchange.send(Bytes::from_static(b"nothing"));
+                exchange.finish();
+            }
+            "/hints" => {
+                let mut hints = Answer::new(103);
+                hints.add(b"link", b"</a.css>; rel=preload").unwrap();
+                exchange.inform(&hints);
+                begin(exchange, 200, Length::Exact(0));
+                exchange.finish();
+            }
+            "/gone" => {
+                let gone = poll_fn(|cx| exchange.poll_gone(cx)).await;
+                self.seen.borrow_mut().push(format!("{gone:?}"));
+                begin(exchange, 200, Length::Exact(2));
+                exchange.send(Bytes::from_static(b"ok"));
+                exchange.finish();
+            }
+            _ => {
+                begin(exchange, 200, Length::Exact(2));
+                exchange.send(Bytes::from_static(b"ok"));
+                exchange.finish();
+            }
+        }
+    }
+
+    async fn refused(&self, exchange: &mut Exchange<'_>, refusal: Refusal, head: &[u8]) {
+        self.seen.borrow_mut().push(format!("refused {} {}", refusal.reason, head.len()));
+        begin(exchange, refusal.status, Length::Exact(1));
+        exchange.send(Bytes::from_static(b"!"));
+        exchange.finish();
+    }
+
+    fn unfinished(&self, head: &[u8], late: bool) {
+        self.seen.borrow_mut().push(format!("unfinished {} {late}", String::from_utf8_lossy(head)));
+    }
+}
+
+struct Served {
+    client: UnixStream,
+    site: Rc<Site>,
+    clock: Rc<Clock>,
+    task: JoinHandle<()>,
+}
+
+fn serve() -> Served {
+    let (client, server) = UnixStream::pair().unwrap();
+    let (site, clock) = (Rc::new(Site::default()), Rc::new(Clock::default()));
+    let limits = Rc::new(Limits { head_size: 4096, ..Limits::default() });
+    let (own, own_clock) = (Rc::clone(&site), Rc::clone(&clock));
+    let task = tokio::task::spawn_local(async move {
+        h1::serve(h1::Io::Unix(server), &*own, limits, own_clock).await;
+    });
+    Served { client, site, clock, task }
+}
+
+/// Runs a test on one thread, for ten seconds at most.
+fn run<F: Future>(test: impl FnOnce() -> F) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let local = LocalSet::new();
+    local.block_on(&runtime, async { timeout(Duration::from_secs(10), test()).await.expect("it hangs") });
+}
+
+/// Sends all, says that it was all, and reads to the end.
+async fn exchange(served: &mut Served, input: &[u8]) -> String {
+    served.client.write_all(input).await.unwrap();
+    served.client.shutdown().await.unwrap();
+    let mut answer = Vec::new();
+    let _ = served.client.read_to_end(&mut answer).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+const OK: &str = "HTTP/1.1 200 OK\r\nDate: now\r\nX-Own-Name: v\r\nContent-Length: 2\r\n\r\nok";
+
+#[test]
+fn requests_follow_each_other_on_one_connection() {
+    run(|| async {
+        let mut served = serve();
+        let input = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\nPOST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcGET /b HTTP/1.1\r\nHost: a\r\n\r\n";
+        let echo = OK.replace("Length: 2\r\n\r\nok", "Length: 3\r\n\r\nabc");
+        assert_eq!(exchange(&mut served, input).await, format!("{OK}{echo}{OK}"));
+        assert_eq!(*served.site.seen.borrow(), ["/a", "/echo", "/b"]);
+    });
+}
+
+#[test]
+fn a_request_may_come_byte_by_byte() {
+    run(|| async {
+        let mut served = serve();
+        let input = b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x\r\nde\r\n0\r\n\r\nGET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        for b in input {
+            served.client.write_all(&[*b]).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        let mut answer = Vec::new();
+        served.client.read_to_end(&mut answer).await.unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.contains("Content-Length: 5\r\n\r\nabcde"), "{answer}");
+        assert!(answer.ends_with("Connection: close\r\n\r\nok"), "{answer}");
+    });
+}
+
+#[test]
+fn bodies_of_unknown_length() {
+    run(|| async {
+        let head = "HTTP/1.1 200 OK\r\nDate: now\r\nX-Own-Name: v\r\n";
+        let chunks = "Transfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n";
+        assert_eq!(
+            exchange(&mut serve(), b"GET /stream HTTP/1.1\r\nHost: a\r\n\r\n").await,
+            format!("{head}{chunks}")
+        );
+        let old = exchange(&mut serve(), b"GET /stream HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").await;
+        assert_eq!(old, format!("{head}Connection: close\r\n\r\nonetwo"));
+        let none = exchange(&mut serve(), b"HEAD /stream HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert_eq!(none, format!("{head}\r\n"));
+    });
+}
+
+#[test]
+fn answers_without_a_body_have_none() {
+    run(|| async {
+        let head = exchange(&mut serve(), b"HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert_eq!(head, OK.strip_suffix("ok").unwrap());
+        let empty = exchange(&mut serve(), b"GET /empty HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert_eq!(empty, "HTTP/1.1 204 No Content\r\nDate: now\r\nX-Own-Name: v\r\n\r\n");
+    });
+}
+
+#[test]
+fn an_answer_that_is_not_whole_cuts_the_connection_and_one_too_long_is_cut_itself() {
+    run(|| async {
+        let two = |target: &str| {
+            format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes()
+        };
+        let short = exchange(&mut serve(), &two("/short")).await;
+        assert!(short.ends_with("Content-Length: 10\r\n\r\nless"), "{short}");
+        assert_eq!(exchange(&mut serve(), &two("/nothing")).await, "");
+        let long = exchange(&mut serve(), &two("/long")).await;
+        assert!(long.contains("Content-Length: 4\r\n\r\nmoreHTTP/1.1 200 OK"), "{long}");
+    });
+}
+
+#[test]
+fn a_client_that_waits_is_told_to_send_and_none_is_told_that_does_not() {
+    run(|| async {
+        let mut served = serve();
+        let head = b"POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n";
+        served.client.write_all(head).await.unwrap();
+        let mut answer = [0; 25];
+        served.client.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 100 Continue\r\n\r\n");
+        assert!(exchange(&mut served, b"hi").await.ends_with("Content-Length: 2\r\n\r\nhi"));
+        // Whoever answers without the body ends the connection: the client may send it or not.
+        let refused = exchange(
+            &mut serve(),
+            b"POST /a HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n",
+        )
+        .await;
+        assert!(refused.ends_with("Connection: close\r\n\r\nok") && !refused.contains("100"), "{refused}");
+    });
+}
+
+#[test]
+fn early_hints_come_before_the_answer_and_not_to_clients_of_1_0() {
+    run(|| async {
+        let hints = exchange(&mut serve(), b"GET /hints HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert!(
+            hints.starts_with(
+                "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 200 OK\r\n"
+            ),
+            "{hints}"
+        );
+        let old = exchange(&mut serve(), b"GET /hints HTTP/1.0\r\n\r\n").await;
+        assert!(old.starts_with("HTTP/1.1 200 OK\r\n"), "{old}");
+    });
+}
+
+#[test]
+fn what_is_no_request_is_answered_and_the_connection_ends() {
+    run(|| async {
+        let mut served = serve();
+        let answer = exchange(
+            &mut served,
+            b"GET / HTTP/1.1\r\nHost: a\r\nX : y\r\n\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n",
+        )
+        .await;
+        assert!(
+            answer.starts_with("HTTP/1.1 400 Bad Request\r\n")
+                && answer.ends_with("Connection: close\r\n\r\n!"),
+            "{answer}"
+        );
+        assert_eq!(*served.site.seen.borrow(), ["refused a malformed header name 62"]);
+        served.task.await.unwrap();
+    });
+}
+
+#[test]
+fn a_malformed_body_is_the_handlers_to_answer() {
+    run(|| async {
+        let mut served = serve();
+        let input = b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n";
+        assert_eq!(exchange(&mut served, input).await, "");
+        assert!(
+            served.site.seen.borrow()[1].contains("a chunk's size is malformed"),
+            "{:?}",
+            served.site.seen
+        );
+    });
+}
+
+#[test]
+fn a_client_that_ends_its_side_gets_its_answer() {
+    run(|| async {
+        let mut served = serve();
+        assert_eq!(exchange(&mut served, b"GET /gone HTTP/1.1\r\nHost: a\r\n\r\n").await, OK);
+        assert_eq!(*served.site.seen.borrow(), ["/gone", "Half"]);
+    });
+}
+
+#[test]
+fn heads_that_are_left_unfinished_are_told() {
+    run(|| async {
+        let mut served = serve();
+        assert_eq!(exchange(&mut served, b"GET /a HT").await, "");
+        assert_eq!(*served.site.seen.borrow(), ["unfinished GET /a HT false"]);
+        // One that takes too long is dropped by whoever looks at the clocks.
+        let mut late = serve();
+        late.client.write_all(b"GET /b").await.unwrap();
+        while late.clock.waits_for() != Wait::Head {
+            tokio::task::yield_now().await;
+        }
+        assert!(late.clock.becomes_late(seconds() + 60));
+        late.task.abort();
+        assert!(late.task.await.unwrap_err().is_cancelled());
+        assert_eq!(*late.site.seen.borrow(), ["unfinished GET /b true"]);
+        // An idle connection ends without a word.
+        let mut idle = serve();
+        assert_eq!(exchange(&mut idle, b"").await, "");
+        assert_eq!(idle.site.seen.borrow().len(), 0);
+    });
+}
+
+#[test]
+fn a_large_answer_waits_for_its_reader() {
+    run(|| async {
+        let mut served = serve();
+        served.client.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\nGET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(served.clock.becomes_late(seconds() + 100), "the client takes nothing");
+        let mut answer = Vec::new();
+        served.client.read_to_end(&mut answer).await.unwrap();
+        let head = OK.strip_suffix("2\r\n\r\nok").unwrap().len() + "3000000\r\n\r\n".len();
+        assert!(
+            answer[head..].starts_with(&[b'x'; 3_000_000])
+                && answer.ends_with(b"Connection: close\r\n\r\nok")
+        );
+    });
+}
+
+#[test]
+fn a_body_that_nobody_wants_is_read_if_it_is_small_and_ends_the_connection_if_not() {
+    run(|| async {
+        let head =
+            |n: usize| format!("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {n}\r\n\r\n").into_bytes();
+        let small = [&head(1000)[..], &b"x".repeat(1000), b"GET /b HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
+        assert_eq!(exchange(&mut serve(), &small).await, format!("{OK}{OK}"));
+        let large =
+            [&head(1_000_000)[..], &b"x".repeat(1_000_000), b"GET /b HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
+        let mut served = serve();
+        let (mut read, mut write) = served.client.split();
+        let mut answer = Vec::new();
+        let (sent, got) = tokio::join!(write.write_all(&large), read.read_to_end(&mut answer));
+        let _ = (sent, got);
+        assert_eq!(answer, OK.as_bytes(), "the answer can be read, and there is no second one");
+    });
+}
+
+#[test]
+fn a_connection_that_is_asked_to_end_says_so() {
+    run(|| async {
+        let mut served = serve();
+        served.client.write_all(b"GET /a").await.unwrap();
+        while served.clock.waits_for() != Wait::Head {
+            tokio::task::yield_now().await;
+        }
+        served.clock.ask_to_end();
+        let answer =
+            exchange(&mut served, b" HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert_eq!(answer, OK.replace("\r\n\r\nok", "\r\nConnection: close\r\n\r\nok"));
+    });
+}
