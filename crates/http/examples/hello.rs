@@ -3,7 +3,7 @@
 use std::{cell::RefCell, future::poll_fn, rc::Rc};
 
 use bytes::Bytes;
-use hayate_http::{Answer, Clock, Exchange, Handler, Length, Limits, Refusal, h1};
+use hayate_http::{Answer, Clock, Exchange, Handler, Io, Length, Limits, Refusal, h1};
 use tokio::{net::TcpListener, task::LocalSet};
 
 struct Hello(RefCell<u64>);
@@ -39,7 +39,7 @@ fn main() -> std::io::Result<()> {
             stream.set_nodelay(true)?;
             let (hello, limits) = (Rc::clone(&hello), Rc::clone(&limits));
             tokio::task::spawn_local(async move {
-                h1::serve(h1::Io::Tcp(stream), &*hello, limits, Rc::new(Clock::default())).await;
+                h1::serve(Io::Tcp(stream), &*hello, limits, Rc::new(Clock::default())).await;
             });
         }
     })

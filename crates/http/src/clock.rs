@@ -2,7 +2,9 @@
 //! late; so a connection needs no timer of its own.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
+    rc::{Rc, Weak},
+    task::{Context, Waker},
     time::{Duration, Instant},
 };
 
@@ -37,6 +39,10 @@ pub struct Clock {
     linger_end: Cell<u64>,
     late: Cell<bool>,
     ends: Cell<bool>,
+    /// Of HTTP/2: one for each stream, which is late by itself.
+    streams: RefCell<Vec<Weak<Clock>>>,
+    /// Who waits to be told that it is late, or is to end.
+    waker: RefCell<Option<Waker>>,
 }
 
 /// Seconds since the first call, from 1 on; a clock that nobody sets.
@@ -58,6 +64,8 @@ impl Default for Clock {
             linger_end: Cell::new(0),
             late: Cell::new(false),
             ends: Cell::new(false),
+            streams: RefCell::default(),
+            waker: RefCell::default(),
         }
     }
 }
@@ -71,6 +79,7 @@ impl Clock {
     /// Asks the connection to end after its present answer. One that [`Clock::waits_for`] the next request may be dropped.
     pub fn ask_to_end(&self) {
         self.ends.set(true);
+        self.wake();
     }
 
     /// Whether it was asked to.
@@ -82,6 +91,11 @@ impl Clock {
     pub fn becomes_late(&self, now: u64) -> bool {
         // The second in which a deadline falls has to be over.
         let passed = |deadline: &Cell<u64>| (1..now).contains(&deadline.get());
+        self.streams.borrow_mut().retain(|stream| {
+            let stream = stream.upgrade();
+            stream.iter().filter(|stream| stream.becomes_late(now)).for_each(|stream| stream.wake());
+            stream.is_some()
+        });
         self.late.set(self.late.get() || passed(&self.deadline) || passed(&self.write_deadline));
         self.late.get()
     }
@@ -89,6 +103,28 @@ impl Clock {
     /// Whether the client took too long.
     pub fn is_late(&self) -> bool {
         self.late.get()
+    }
+
+    /// A clock for a stream of this connection.
+    pub(crate) fn stream(&self) -> Rc<Clock> {
+        let stream = Rc::new(Clock::default());
+        self.streams.borrow_mut().push(Rc::downgrade(&stream));
+        stream
+    }
+
+    /// Has the task woken when it becomes late, or is asked to end.
+    pub(crate) fn listen(&self, cx: &Context<'_>) {
+        let mut waker = self.waker.borrow_mut();
+        match &mut *waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
     }
 
     /// Starts a wait, unless it is running already: the time is that of the whole wait.

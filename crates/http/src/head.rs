@@ -77,6 +77,11 @@ pub struct Head {
 }
 
 impl Head {
+    /// Of what was no request.
+    pub(crate) fn empty() -> Head {
+        Head { bytes: Vec::new(), spans: Spans::default(), version: Version::Http11 }
+    }
+
     /// A token, as it came: methods are case-sensitive.
     pub fn method(&self) -> &[u8] {
         self.spans.method.of(&self.bytes)

@@ -19,13 +19,16 @@ mod clock;
 mod date;
 mod exchange;
 pub mod h1;
+pub mod h2;
 mod head;
+mod io;
 mod refusal;
 
 pub use answer::{Answer, Length, Malformed};
 pub use clock::{Clock, Wait, seconds};
 pub use exchange::{BodyError, Exchange, Gone};
 pub use head::{Field, Head, Version};
+pub use io::Io;
 pub use refusal::Refusal;
 
 use std::time::Duration;
@@ -47,6 +50,10 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// While the client takes no byte of the answer.
     pub write_timeout: Duration,
+    /// HTTP/2: requests at one time on one connection.
+    pub streams: u32,
+    /// HTTP/2: bytes of request bodies that may be under way, on one stream. On the whole connection four times as many.
+    pub window: u32,
 }
 
 impl Default for Limits {
@@ -59,6 +66,8 @@ impl Default for Limits {
             idle_timeout: Duration::from_secs(75),
             body_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(60),
+            streams: 128,
+            window: 256 << 10,
         }
     }
 }

@@ -13,30 +13,31 @@
 //! returns without a whole answer cuts the connection, so that the client sees the loss.
 
 mod encode;
-mod io;
 mod out;
 pub(crate) mod parse;
 
 use std::{
     future::poll_fn,
-    io as std_io,
+    io,
+    pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
-
-pub use io::Io;
+use tokio::io::AsyncWrite;
+use tokio_util::io::poll_read_buf;
 
 use crate::{
     Answer, BodyError, Clock, Exchange, Gone, Handler, Head, Length, Limits, Refusal, Version, Wait,
     buffer::{BLOCK, Buffer, Decoder},
+    exchange::Turns,
     h1::{
         encode::{Carry, Connection},
         out::Out,
         parse::{Framing, Outline, Parser},
     },
-    head::Spans,
+    io::Io,
 };
 
 /// Bytes of an unwanted body that are read so that the connection can go on; for more it ends.
@@ -114,7 +115,7 @@ impl Turn {
     fn take_refused(&mut self) {
         let outline =
             Outline { version: Version::Http11, framing: Framing::None, persistent: false, expects: false };
-        self.take(outline, &empty());
+        self.take(outline, &Head::empty());
     }
 
     pub(crate) fn body_len(&self) -> Option<u64> {
@@ -155,13 +156,13 @@ impl Turn {
                 return Poll::Ready(Err(BodyError::Left(error)));
             }
             self.buffer.make_room();
-            let read = self.io.poll_read(cx, &mut self.buffer.data);
+            let read = poll_read_buf(Pin::new(&mut self.io), cx, &mut self.buffer.data);
             let error = match read {
                 Poll::Pending => {
                     self.clock.wait(Wait::Body, &self.limits);
                     return Poll::Pending;
                 }
-                Poll::Ready(Ok(0)) => std_io::ErrorKind::UnexpectedEof.into(),
+                Poll::Ready(Ok(0)) => io::ErrorKind::UnexpectedEof.into(),
                 Poll::Ready(Err(error)) => error,
                 Poll::Ready(Ok(_)) => {
                     self.clock.wait(Wait::Nothing, &self.limits);
@@ -264,7 +265,7 @@ impl Turn {
         self.persistent = false;
     }
 
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<std_io::Result<()>> {
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let (clock, limits) = (&self.clock, &self.limits);
         self.out.poll_flush(&mut self.io, cx, |pending, progress| clock.wrote(pending, progress, limits))
     }
@@ -274,7 +275,7 @@ impl Turn {
         while self.decoder.is_over() && !self.ended && self.buffer.data.len() < AHEAD {
             ready!(self.io.poll_readable(cx)).ok();
             self.buffer.make_room();
-            match ready!(self.io.poll_read(cx, &mut self.buffer.data)) {
+            match ready!(poll_read_buf(Pin::new(&mut self.io), cx, &mut self.buffer.data)) {
                 Ok(0) => {
                     self.ended = true;
                     return Poll::Ready(Gone::Half);
@@ -304,23 +305,19 @@ impl Turn {
 
     /// Closes, but lets a client that still sends read its answer first: unread bytes would make the kernel reset the connection.
     async fn linger(&mut self) {
-        if poll_fn(|cx| self.io.poll_shutdown(cx)).await.is_err() {
+        if poll_fn(|cx| Pin::new(&mut self.io).poll_shutdown(cx)).await.is_err() {
             return;
         }
         while !self.ended {
             self.buffer = Buffer::default();
             self.clock.wait(Wait::Linger, &self.limits);
             self.buffer.make_room();
-            match poll_fn(|cx| self.io.poll_read(cx, &mut self.buffer.data)).await {
+            match poll_fn(|cx| poll_read_buf(Pin::new(&mut self.io), cx, &mut self.buffer.data)).await {
                 Ok(1..) => {}
                 Ok(0) | Err(_) => self.ended = true,
             }
         }
     }
-}
-
-fn empty() -> Head {
-    Head { bytes: Vec::new(), spans: Spans::default(), version: Version::Http11 }
 }
 
 /// What a wait for a head ended with.
@@ -381,7 +378,7 @@ impl<H: Handler> Reading<'_, H> {
                     ready!(turn.io.poll_readable(cx))?;
                 }
                 turn.buffer.make_room();
-                turn.io.poll_read(cx, &mut turn.buffer.data)
+                poll_read_buf(Pin::new(&mut turn.io), cx, &mut turn.buffer.data)
             });
             match read.await {
                 Ok(1..) => {}
@@ -406,7 +403,13 @@ pub async fn serve<H: Handler>(io: Io, handler: &H, limits: Rc<Limits>, clock: R
                 let shown = raw.get(..raw.len().min(SHOWN)).unwrap_or_default().to_vec();
                 turn.clock.wait(Wait::Nothing, &turn.limits);
                 turn.take_refused();
-                handler.refused(&mut Exchange { head: &empty(), turn: &mut turn }, refusal, &shown).await;
+                handler
+                    .refused(
+                        &mut Exchange { head: &Head::empty(), turn: Turns::H1(&mut turn) },
+                        refusal,
+                        &shown,
+                    )
+                    .await;
                 if turn.stage == Stage::Finished && poll_fn(|cx| turn.poll_flush(cx)).await.is_ok() {
                     turn.linger().await;
                 }
@@ -417,7 +420,7 @@ pub async fn serve<H: Handler>(io: Io, handler: &H, limits: Rc<Limits>, clock: R
         turn.buffer.take(len, &mut bytes);
         let head = Head { bytes, spans: std::mem::take(&mut parser.spans), version: outline.version };
         turn.take(outline, &head);
-        handler.handle(&mut Exchange { head: &head, turn: &mut turn }).await;
+        handler.handle(&mut Exchange { head: &head, turn: Turns::H1(&mut turn) }).await;
         let whole = turn.stage == Stage::Finished;
         if poll_fn(|cx| turn.poll_flush(cx)).await.is_err() || !whole {
             return;

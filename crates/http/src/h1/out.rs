@@ -4,13 +4,16 @@ use std::{
     collections::VecDeque,
     io::{self, IoSlice},
     ops::Range,
+    pin::Pin,
     task::{Context, Poll, ready},
 };
 
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 
-use crate::h1::io::Io;
+use tokio::io::AsyncWrite;
+
+use crate::io::Io;
 
 /// Pieces up to this size are copied: an entry of their own would cost more.
 const COPIED: usize = 1 << 10;
@@ -106,7 +109,7 @@ impl Out {
             let result = {
                 let tail = self.text.get(self.tail..).unwrap_or_default();
                 if self.pieces.is_empty() {
-                    io.poll_write(cx, &[IoSlice::new(tail)])
+                    Pin::new(&mut *io).poll_write(cx, tail)
                 } else {
                     let mut slices: SmallVec<[IoSlice<'_>; SLICES]> = SmallVec::new();
                     for piece in self.pieces.iter().take(SLICES - 1) {
@@ -118,7 +121,7 @@ impl Out {
                     if self.pieces.len() < SLICES && !tail.is_empty() {
                         slices.push(IoSlice::new(tail));
                     }
-                    io.poll_write(cx, &slices)
+                    Pin::new(&mut *io).poll_write_vectored(cx, &slices)
                 }
             };
             if result.is_pending() {

@@ -256,7 +256,7 @@ fn content_length(value: &[u8]) -> Result<u64, Refusal> {
 }
 
 /// Whether it has only bytes that a host name with a port may have (RFC 9110, 7.2).
-fn is_host(value: &[u8]) -> bool {
+pub(crate) fn is_host(value: &[u8]) -> bool {
     value.iter().all(|b| b.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(b))
 }
 

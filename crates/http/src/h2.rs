@@ -1,0 +1,421 @@
+//! HTTP/2 (RFC 9113), on the `h2` crate.
+//!
+//! A connection is one future; the requests on it are answered side by side within it. Header compression, flow control, and the budgets
+//! against floods (resets, settings, pings, continuations, empty frames) are that crate's; what is here is the translation, and that a
+//! stream whose client takes too long ends alone.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    io,
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
+
+use ::h2::{
+    Reason, RecvStream, SendStream,
+    server::{Builder, Connection, SendResponse},
+};
+use bytes::{Buf, Bytes};
+use futures_util::stream::{FuturesUnordered, Stream};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header, request::Parts};
+
+use crate::{
+    Answer, BodyError, Clock, Exchange, Gone, Handler, Head, Io, Length, Limits, Refusal, Version, Wait,
+    date,
+    exchange::Turns,
+    h1::parse::is_host,
+    head::{Span, Spans},
+    refusal::refuse,
+};
+
+/// Bytes of answers that wait in this process, on one stream.
+const SEND_BUFFER: usize = 256 << 10;
+
+/// Where an answer is.
+#[derive(Debug)]
+enum Stage {
+    Waiting,
+    /// `left`: bytes still promised, `None` when nothing was.
+    Sending {
+        stream: SendStream<Bytes>,
+        left: Option<u64>,
+    },
+    /// Nothing more goes out.
+    Over,
+}
+
+/// A request and its answer on one stream.
+#[derive(Debug)]
+pub struct Turn {
+    body: RecvStream,
+    piece: Bytes,
+    body_over: bool,
+    body_len: Option<u64>,
+    expects: bool,
+    head_only: bool,
+    respond: SendResponse<Bytes>,
+    stage: Stage,
+    queue: VecDeque<Bytes>,
+    finished: bool,
+    sent: u64,
+    clock: Rc<Clock>,
+    limits: Rc<Limits>,
+}
+
+fn other(error: ::h2::Error) -> io::Error {
+    io::Error::other(error)
+}
+
+impl Turn {
+    pub(crate) fn body_len(&self) -> Option<u64> {
+        self.body_len
+    }
+
+    pub(crate) fn body_is_over(&self) -> bool {
+        self.body_over && self.piece.is_empty()
+    }
+
+    pub(crate) fn consume(&mut self, n: usize) {
+        let n = n.min(self.piece.len());
+        self.piece.advance(n);
+        // It fails when the stream is over.
+        let _ = self.body.flow_control().release_capacity(n);
+    }
+
+    pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], BodyError>> {
+        while self.piece.is_empty() && !self.body_over {
+            if std::mem::take(&mut self.expects) {
+                let mut head = Response::new(());
+                *head.status_mut() = StatusCode::CONTINUE;
+                // It fails when the stream is over, of which the next line hears.
+                let _ = self.respond.send_informational(head);
+            }
+            match self.body.poll_data(cx) {
+                Poll::Pending => {
+                    if self.clock.is_late() {
+                        return Poll::Ready(Err(BodyError::Left(io::ErrorKind::TimedOut.into())));
+                    }
+                    self.clock.wait(Wait::Body, &self.limits);
+                    self.clock.listen(cx);
+                    return Poll::Pending;
+                }
+                Poll::Ready(None) => self.body_over = true,
+                Poll::Ready(Some(Ok(piece))) => self.piece = piece,
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(BodyError::Left(other(error)))),
+            }
+            self.clock.wait(Wait::Nothing, &self.limits);
+        }
+        Poll::Ready(Ok(&self.piece))
+    }
+
+    pub(crate) fn inform(&mut self, answer: &Answer) {
+        if matches!(self.stage, Stage::Waiting) && matches!(answer.status(), 102..200) {
+            let mut head = Response::new(());
+            *head.status_mut() = status(answer);
+            *head.headers_mut() = headers(answer);
+            // It fails when the stream is over.
+            let _ = self.respond.send_informational(head);
+        }
+    }
+
+    pub(crate) fn begin(&mut self, answer: &Answer, length: Length) {
+        if !matches!(self.stage, Stage::Waiting) {
+            return;
+        }
+        let mut head = Response::new(());
+        let status = status(answer);
+        *head.status_mut() =
+            if status.is_informational() { StatusCode::INTERNAL_SERVER_ERROR } else { status };
+        let mut fields = headers(answer);
+        if !fields.contains_key(header::DATE) {
+            let mut line = Vec::new();
+            date::append(&mut line);
+            let value = line.strip_prefix(b"Date: ").unwrap_or_default().trim_ascii();
+            HeaderValue::from_bytes(value)
+                .into_iter()
+                .for_each(|value| drop(fields.insert(header::DATE, value)));
+        }
+        let bodiless = self.head_only || matches!(status.as_u16(), 204 | 304);
+        if let Length::Exact(n) = length
+            && status != StatusCode::NO_CONTENT
+        {
+            fields.insert(header::CONTENT_LENGTH, n.into());
+        }
+        *head.headers_mut() = fields;
+        let left = match length {
+            Length::None => Some(0),
+            Length::Exact(n) => Some(n),
+            Length::Unknown => None,
+        };
+        let ends = bodiless || left == Some(0);
+        self.stage = match self.respond.send_response(head, ends) {
+            Ok(_) if ends => Stage::Over,
+            Ok(stream) => Stage::Sending { stream, left },
+            Err(_) => Stage::Over,
+        };
+    }
+
+    pub(crate) fn send(&mut self, mut data: Bytes) {
+        let Stage::Sending { left, .. } = &mut self.stage else { return };
+        if let Some(left) = left {
+            data.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+            *left -= data.len() as u64;
+        }
+        if !data.is_empty() {
+            self.sent += data.len() as u64;
+            self.queue.push_back(data);
+        }
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.finished = match &self.stage {
+            Stage::Waiting => false,
+            // It promised more.
+            Stage::Sending { left: Some(1..), .. } => false,
+            _ => true,
+        };
+    }
+
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Nothing to do: others share the connection.
+    pub(crate) fn close(&mut self) {}
+
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Stage::Sending { stream, .. } = &mut self.stage else { return Poll::Ready(Ok(())) };
+        while let Some(piece) = self.queue.front_mut() {
+            stream.reserve_capacity(piece.len());
+            let n = match stream.poll_capacity(cx) {
+                Poll::Pending => {
+                    if self.clock.is_late() {
+                        return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                    }
+                    self.clock.wrote(true, false, &self.limits);
+                    self.clock.listen(cx);
+                    return Poll::Pending;
+                }
+                Poll::Ready(None) => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+                Poll::Ready(Some(n)) => n.map_err(other)?,
+            };
+            self.clock.wrote(false, true, &self.limits);
+            let part = piece.split_to(n.min(piece.len()));
+            let whole = piece.is_empty();
+            if whole {
+                self.queue.pop_front();
+            }
+            let ends = self.finished && self.queue.is_empty();
+            stream.send_data(part, ends).map_err(other)?;
+            if ends {
+                self.stage = Stage::Over;
+                return Poll::Ready(Ok(()));
+            }
+        }
+        if self.finished {
+            stream.send_data(Bytes::new(), true).map_err(other)?;
+            self.stage = Stage::Over;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Gone> {
+        let reset = match &mut self.stage {
+            Stage::Waiting => self.respond.poll_reset(cx),
+            Stage::Sending { stream, .. } => stream.poll_reset(cx),
+            Stage::Over => return Poll::Pending,
+        };
+        let _ = ready!(reset);
+        Poll::Ready(Gone::Whole)
+    }
+
+    /// The handler is done with it.
+    async fn end(mut self) {
+        let sent = self.finished && poll_fn(|cx| self.poll_flush(cx)).await.is_ok();
+        if !sent {
+            self.reset(Reason::INTERNAL_ERROR);
+        } else if !self.body_is_over() && !self.body.is_end_stream() {
+            // The answer is whole; the rest of the request is not wanted (RFC 9113, 8.1).
+            self.reset(Reason::NO_ERROR);
+        }
+    }
+
+    fn reset(&mut self, reason: Reason) {
+        match &mut self.stage {
+            Stage::Sending { stream, .. } => stream.send_reset(reason),
+            _ => self.respond.send_reset(reason),
+        }
+    }
+}
+
+fn status(answer: &Answer) -> StatusCode {
+    StatusCode::from_u16(answer.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+/// Without those that are HTTP/1's own (RFC 9113, 8.2.2).
+fn headers(answer: &Answer) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for (name, value) in answer.fields() {
+        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) else {
+            continue;
+        };
+        let hop = matches!(
+            name,
+            header::CONNECTION
+                | header::TRANSFER_ENCODING
+                | header::UPGRADE
+                | header::TE
+                | header::CONTENT_LENGTH
+        );
+        if hop || name == "keep-alive" || name == "proxy-connection" {
+            continue;
+        }
+        // It takes some 24,000.
+        let _ = map.try_append(name, value);
+    }
+    map
+}
+
+/// The request's head in HTTP/1's words: what is above knows one form only.
+fn head(parts: &Parts, limits: &Limits) -> Result<Head, (Head, Refusal)> {
+    let mut bytes = Vec::with_capacity(256);
+    let mut spans = Spans::default();
+    let put = |bytes: &mut Vec<u8>, text: &[u8], after: &[u8]| {
+        let from = bytes.len();
+        bytes.extend_from_slice(text);
+        let span = Span::new(from..bytes.len());
+        bytes.extend_from_slice(after);
+        span
+    };
+    let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let target = parts.uri.path_and_query().map(|target| target.as_str().as_bytes());
+    let target = target.or(authority).unwrap_or_default();
+    spans.method = put(&mut bytes, parts.method.as_str().as_bytes(), b" ");
+    spans.target = put(&mut bytes, target, b" HTTP/2.0\r\n");
+    let mut said = parts.headers.get_all(header::HOST).iter().map(HeaderValue::as_bytes);
+    let host = authority.or(said.next()).unwrap_or_default();
+    let contradicts = parts.headers.get_all(header::HOST).iter().any(|other| other.as_bytes() != host);
+    let name = put(&mut bytes, b"host", b": ");
+    let value = put(&mut bytes, host, b"\r\n");
+    spans.fields.push((name, value));
+    // Clients may send a cookie in crumbs (RFC 9113, 8.2.3).
+    let mut crumbs = parts.headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes);
+    if let Some(first) = crumbs.next() {
+        let all = crumbs.fold(first.to_vec(), |all, crumb| [&all, &b"; "[..], crumb].concat());
+        let name = put(&mut bytes, b"cookie", b": ");
+        let value = put(&mut bytes, &all, b"\r\n");
+        spans.fields.push((name, value));
+    }
+    for (name, value) in
+        parts.headers.iter().filter(|(name, _)| *name != header::HOST && *name != header::COOKIE)
+    {
+        let name = put(&mut bytes, name.as_str().as_bytes(), b": ");
+        let value = put(&mut bytes, value.as_bytes(), b"\r\n");
+        spans.fields.push((name, value));
+    }
+    bytes.extend_from_slice(b"\r\n");
+    let refusal = if target.len() > limits.uri_length {
+        Some(refuse(414, "the request target is too long"))
+    } else if parts.headers.len() > limits.header_count {
+        Some(refuse(431, "too many headers"))
+    } else if contradicts {
+        Some(refuse(400, "Host contradicts :authority"))
+    } else if host.is_empty() || !is_host(host) {
+        Some(refuse(400, "the authority is missing or malformed"))
+    } else {
+        None
+    };
+    let head = Head { bytes, spans, version: Version::Http2 };
+    match refusal {
+        Some(refusal) => Err((head, refusal)),
+        None => Ok(head),
+    }
+}
+
+async fn answer<H: Handler>(
+    handler: Rc<H>,
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+    clock: Rc<Clock>,
+    limits: Rc<Limits>,
+) {
+    let (parts, body) = request.into_parts();
+    let length =
+        parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let mut turn = Turn {
+        body_len: if body.is_end_stream() { Some(0) } else { length },
+        body_over: body.is_end_stream(),
+        expects: parts
+            .headers
+            .get(header::EXPECT)
+            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue")),
+        head_only: parts.method == http::Method::HEAD,
+        body,
+        piece: Bytes::new(),
+        respond,
+        stage: Stage::Waiting,
+        queue: VecDeque::new(),
+        finished: false,
+        sent: 0,
+        clock,
+        limits,
+    };
+    match head(&parts, &turn.limits) {
+        Ok(head) => handler.handle(&mut Exchange { head: &head, turn: Turns::H2(&mut turn) }).await,
+        Err((head, refusal)) => {
+            let mut exchange = Exchange { head: &Head::empty(), turn: Turns::H2(&mut turn) };
+            handler.refused(&mut exchange, refusal, head.raw()).await;
+        }
+    }
+    turn.end().await;
+}
+
+/// Serves a connection until its end. To be dropped when its clock is late.
+pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock: Rc<Clock>) {
+    let list = u32::try_from(limits.head_size).unwrap_or(u32::MAX);
+    let mut builder = Builder::new();
+    builder
+        .max_concurrent_streams(limits.streams)
+        .initial_window_size(limits.window)
+        .initial_connection_window_size(limits.window.saturating_mul(4).min(i32::MAX as u32))
+        .max_header_list_size(list)
+        .max_send_buffer_size(SEND_BUFFER);
+    // The preface has the time of a head.
+    clock.wait(Wait::Head, &limits);
+    let Ok(mut connection) = builder.handshake::<_, Bytes>(io).await else { return };
+    let mut streams = FuturesUnordered::new();
+    let mut ends = false;
+    poll_fn(|cx| {
+        loop {
+            if clock.ends() && !std::mem::replace(&mut ends, true) {
+                connection.graceful_shutdown();
+            }
+            match accept(&mut connection, cx) {
+                Poll::Ready(Some(Ok((request, respond)))) => {
+                    let stream =
+                        answer(Rc::clone(&handler), request, respond, clock.stream(), Rc::clone(&limits));
+                    streams.push(stream);
+                    continue;
+                }
+                Poll::Ready(None | Some(Err(_))) => return Poll::Ready(()),
+                Poll::Pending => {}
+            }
+            // What the streams have written goes out with the next turn of the connection.
+            match std::pin::Pin::new(&mut streams).poll_next(cx) {
+                Poll::Ready(Some(())) => continue,
+                Poll::Ready(None) => clock.wait(Wait::Idle, &limits),
+                Poll::Pending => clock.wait(Wait::Nothing, &limits),
+            }
+            clock.listen(cx);
+            return Poll::Pending;
+        }
+    })
+    .await;
+}
+
+type Accepted = Option<Result<(Request<RecvStream>, SendResponse<Bytes>), ::h2::Error>>;
+
+fn accept(connection: &mut Connection<Io, Bytes>, cx: &mut Context<'_>) -> Poll<Accepted> {
+    connection.poll_accept(cx)
+}

@@ -1,0 +1,213 @@
+//! HTTP/2 with the client side of the `h2` crate over a real socket pair.
+
+mod support;
+
+use std::{rc::Rc, time::Duration};
+
+use bytes::Bytes;
+use h2::{
+    Reason,
+    client::{self, ResponseFuture, SendRequest},
+};
+use hayate_http::{Clock, Io, Limits, h2 as server, seconds};
+use http::{HeaderMap, Request, StatusCode};
+use support::{Site, run};
+use tokio::net::UnixStream;
+
+struct Client {
+    send: SendRequest<Bytes>,
+    site: Rc<Site>,
+    clock: Rc<Clock>,
+}
+
+async fn connect(limits: Limits) -> Client {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (site, clock) = (Rc::new(Site::default()), Rc::new(Clock::default()));
+    let (own, own_clock) = (Rc::clone(&site), Rc::clone(&clock));
+    tokio::task::spawn_local(async move {
+        server::serve(Io::Unix(theirs), own, Rc::new(limits), own_clock).await
+    });
+    let (send, connection) = client::handshake(ours).await.unwrap();
+    tokio::task::spawn_local(async move {
+        let _ = connection.await;
+    });
+    Client { send: send.ready().await.unwrap(), site, clock }
+}
+
+fn request(method: &str, target: &str) -> http::request::Builder {
+    Request::builder().method(method).uri(format!("https://shop.test{target}"))
+}
+
+async fn read(answer: ResponseFuture) -> Result<(StatusCode, HeaderMap, Vec<u8>), h2::Error> {
+    let (parts, mut body) = answer.await?.into_parts();
+    let mut all = Vec::new();
+    while let Some(piece) = body.data().await {
+        let piece = piece?;
+        body.flow_control().release_capacity(piece.len())?;
+        all.extend_from_slice(&piece);
+    }
+    Ok((parts.status, parts.headers, all))
+}
+
+impl Client {
+    async fn get(&mut self, target: &str) -> Result<(StatusCode, HeaderMap, Vec<u8>), h2::Error> {
+        let (answer, _) = self.send.send_request(request("GET", target).body(()).unwrap(), true)?;
+        read(answer).await
+    }
+}
+
+#[test]
+fn requests_and_answers() {
+    run(|| async {
+        let mut client = connect(Limits::default()).await;
+        let (status, headers, body) = client.get("/a?b").await.unwrap();
+        assert_eq!((status.as_u16(), &body[..]), (200, &b"ok"[..]));
+        assert_eq!(
+            (headers["content-length"].as_bytes(), headers["x-own-name"].as_bytes()),
+            (&b"2"[..], &b"v"[..])
+        );
+        let (_, headers, body) = client.get("/stream").await.unwrap();
+        assert!(body == b"onetwo" && !headers.contains_key("transfer-encoding"));
+        let (status, headers, body) = client.get("/empty").await.unwrap();
+        assert!(status == 204 && body.is_empty() && !headers.contains_key("content-length"));
+        let (answer, _) = client.send.send_request(request("HEAD", "/a").body(()).unwrap(), true).unwrap();
+        let (_, headers, body) = read(answer).await.unwrap();
+        assert!(headers["content-length"] == "2" && body.is_empty());
+        assert_eq!(*client.site.seen.borrow(), ["/a?b", "/stream", "/empty", "/a"]);
+    });
+}
+
+#[test]
+fn a_body_goes_up_with_back_pressure_and_comes_down_again() {
+    run(|| async {
+        let mut client = connect(Limits { window: 65535, ..Limits::default() }).await;
+        let (answer, mut up) =
+            client.send.send_request(request("POST", "/echo").body(()).unwrap(), false).unwrap();
+        let sending = async move {
+            for i in 0..30u8 {
+                let mut piece = Bytes::from(vec![i; 100_000]);
+                while !piece.is_empty() {
+                    up.reserve_capacity(piece.len());
+                    let n = std::future::poll_fn(|cx| up.poll_capacity(cx)).await.unwrap().unwrap();
+                    up.send_data(piece.split_to(n), false).unwrap();
+                }
+            }
+            up.send_data(Bytes::new(), true).unwrap();
+        };
+        let (_, answer) = tokio::join!(sending, read(answer));
+        let (_, _, body) = answer.unwrap();
+        assert!(body.len() == 3_000_000 && body[2_999_999] == 29);
+    });
+}
+
+#[test]
+fn streams_are_answered_side_by_side() {
+    run(|| async {
+        let mut client = connect(Limits::default()).await;
+        // This one waits for its client to go.
+        let (waiting, mut up) =
+            client.send.send_request(request("POST", "/gone").body(()).unwrap(), false).unwrap();
+        let mut answers = Vec::new();
+        for _ in 0..20 {
+            client.send = client.send.ready().await.unwrap();
+            let (answer, _) =
+                client.send.send_request(request("GET", "/large").body(()).unwrap(), true).unwrap();
+            // Each has a reader of its own: what nobody takes holds up the whole connection.
+            answers.push(tokio::task::spawn_local(read(answer)));
+        }
+        for answer in answers {
+            assert_eq!(answer.await.unwrap().unwrap().2.len(), 3_000_000);
+        }
+        up.send_reset(Reason::CANCEL);
+        assert!(waiting.await.is_err());
+        while client.site.seen.borrow().last().unwrap() != "Whole" {
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+#[test]
+fn early_hints_come_before_the_answer() {
+    run(|| async {
+        let mut client = connect(Limits::default()).await;
+        let (mut answer, _) =
+            client.send.send_request(request("GET", "/hints").body(()).unwrap(), true).unwrap();
+        let hints = std::future::poll_fn(|cx| answer.poll_informational(cx)).await.unwrap().unwrap();
+        assert_eq!(
+            (hints.status().as_u16(), hints.headers()["link"].to_str().unwrap()),
+            (103, "</a.css>; rel=preload")
+        );
+        assert_eq!(read(answer).await.unwrap().0, 200);
+    });
+}
+
+#[test]
+fn an_answer_that_is_not_whole_is_a_reset_stream() {
+    run(|| async {
+        let mut client = connect(Limits::default()).await;
+        for target in ["/nothing", "/short"] {
+            let error = client.get(target).await.unwrap_err();
+            assert_eq!(error.reason(), Some(Reason::INTERNAL_ERROR), "{target}");
+        }
+        // The others on this connection go on.
+        assert_eq!(client.get("/a").await.unwrap().2, b"ok");
+    });
+}
+
+#[test]
+fn cookies_are_one_and_a_host_that_contradicts_is_refused() {
+    run(|| async {
+        let mut client = connect(Limits::default()).await;
+        let crumbs = request("GET", "/a").header("cookie", "a=1").header("cookie", "b=2");
+        let (answer, _) = client.send.send_request(crumbs.body(()).unwrap(), true).unwrap();
+        assert_eq!(read(answer).await.unwrap().0, 200);
+        assert_eq!(*client.site.seen.borrow(), ["/a a=1; b=2"]);
+        for (host, status) in [("shop.test", 200), ("evil.test", 400)] {
+            let other = request("GET", "/b").header("host", host);
+            let (answer, _) = client.send.send_request(other.body(()).unwrap(), true).unwrap();
+            assert_eq!(read(answer).await.unwrap().0, status, "{host}");
+        }
+        let long = client.get(&format!("/{}", "x".repeat(9000))).await.unwrap();
+        assert_eq!(long.0, 414);
+    });
+}
+
+#[test]
+fn a_stream_whose_client_takes_nothing_ends_alone() {
+    run(|| async {
+        let mut client = connect(Limits::default()).await;
+        let (answer, _) = client.send.send_request(request("GET", "/large").body(()).unwrap(), true).unwrap();
+        let mut stalled = answer.await.unwrap().into_body();
+        // Until the window is full and the server waits.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert!(!client.clock.becomes_late(seconds() + 62), "the connection itself is not late");
+        let mut end = Ok(());
+        while let Some(piece) = stalled.data().await {
+            if let Err(error) = piece {
+                end = Err(error.reason());
+                break;
+            }
+        }
+        assert_eq!(end, Err(Some(Reason::INTERNAL_ERROR)));
+        // What it was given and never took counts against the connection's window until then.
+        drop(stalled);
+        assert_eq!(client.get("/a").await.unwrap().2, b"ok");
+    });
+}
+
+#[test]
+fn a_connection_that_is_asked_to_end_finishes_its_streams() {
+    run(|| async {
+        let mut client = connect(Limits::default()).await;
+        let (answer, mut up) =
+            client.send.send_request(request("POST", "/echo").body(()).unwrap(), false).unwrap();
+        while client.site.seen.borrow().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        client.clock.ask_to_end();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        up.send_data(Bytes::from_static(b"still"), true).unwrap();
+        assert_eq!(read(answer).await.unwrap().2, b"still");
+        assert!(client.get("/a").await.is_err());
+    });
+}

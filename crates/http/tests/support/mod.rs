@@ -1,0 +1,134 @@
+//! A site for the tests: it answers by what the target asks for, and notes what it saw.
+
+use std::{
+    cell::RefCell,
+    future::{Future, poll_fn},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use hayate_http::{Answer, Exchange, Handler, Length, Refusal};
+use tokio::{task::LocalSet, time::timeout};
+
+/// Answers by what the target asks for, and notes what it saw.
+#[derive(Default)]
+pub struct Site {
+    pub seen: RefCell<Vec<String>>,
+}
+
+async fn flush(exchange: &mut Exchange<'_>) {
+    let _ = poll_fn(|cx| exchange.poll_flush(cx)).await;
+}
+
+async fn body(exchange: &mut Exchange<'_>) -> Result<Vec<u8>, String> {
+    let mut all = Vec::new();
+    loop {
+        let n = poll_fn(|cx| {
+            exchange.poll_body(cx).map(|piece| {
+                piece.map(|piece| {
+                    all.extend_from_slice(piece);
+                    piece.len()
+                })
+            })
+        });
+        match n.await {
+            Ok(0) => return Ok(all),
+            Ok(n) => exchange.consume(n),
+            Err(error) => return Err(format!("{error:?}")),
+        }
+    }
+}
+
+fn begin(exchange: &mut Exchange<'_>, status: u16, length: Length) {
+    let mut answer = Answer::new(status);
+    answer.add(b"date", b"now").unwrap();
+    answer.add(b"x-own-name", b"v").unwrap();
+    exchange.begin(&answer, length);
+}
+
+impl Handler for Site {
+    async fn handle(&self, exchange: &mut Exchange<'_>) {
+        let target = String::from_utf8_lossy(exchange.head().target()).into_owned();
+        let cookie = exchange.head().get(b"cookie").map(|c| format!(" {}", String::from_utf8_lossy(c)));
+        self.seen.borrow_mut().push(format!("{target}{}", cookie.unwrap_or_default()));
+        match &target[..] {
+            "/echo" => match body(exchange).await {
+                Ok(all) => {
+                    begin(exchange, 200, Length::Exact(all.len() as u64));
+                    exchange.send(all.into());
+                    exchange.finish();
+                }
+                Err(error) => self.seen.borrow_mut().push(error),
+            },
+            "/stream" => {
+                begin(exchange, 200, Length::Unknown);
+                for piece in ["one", "", "two"] {
+                    exchange.send(Bytes::from_static(piece.as_bytes()));
+                    flush(exchange).await;
+                }
+                exchange.finish();
+            }
+            "/large" => {
+                begin(exchange, 200, Length::Exact(3_000_000));
+                for _ in 0..3 {
+                    exchange.send(vec![b'x'; 1_000_000].into());
+                    flush(exchange).await;
+                }
+                exchange.finish();
+            }
+            "/short" => {
+                begin(exchange, 200, Length::Exact(10));
+                exchange.send(Bytes::from_static(b"less"));
+                exchange.finish();
+            }
+            "/long" => {
+                begin(exchange, 200, Length::Exact(4));
+                exchange.send(Bytes::from_static(b"more than that"));
+                exchange.finish();
+            }
+            "/nothing" => {}
+            "/empty" => {
+                begin(exchange, 204, Length::Exact(7));
+                exchange.send(Bytes::from_static(b"nothing"));
+                exchange.finish();
+            }
+            "/hints" => {
+                let mut hints = Answer::new(103);
+                hints.add(b"link", b"</a.css>; rel=preload").unwrap();
+                exchange.inform(&hints);
+                begin(exchange, 200, Length::Exact(0));
+                exchange.finish();
+            }
+            "/gone" => {
+                let gone = poll_fn(|cx| exchange.poll_gone(cx)).await;
+                self.seen.borrow_mut().push(format!("{gone:?}"));
+                begin(exchange, 200, Length::Exact(2));
+                exchange.send(Bytes::from_static(b"ok"));
+                exchange.finish();
+            }
+            _ => {
+                begin(exchange, 200, Length::Exact(2));
+                exchange.send(Bytes::from_static(b"ok"));
+                exchange.finish();
+            }
+        }
+    }
+
+    async fn refused(&self, exchange: &mut Exchange<'_>, refusal: Refusal, head: &[u8]) {
+        self.seen.borrow_mut().push(format!("refused {} {}", refusal.reason, head.len()));
+        begin(exchange, refusal.status, Length::Exact(1));
+        exchange.send(Bytes::from_static(b"!"));
+        exchange.finish();
+    }
+
+    fn unfinished(&self, head: &[u8], late: bool) {
+        self.seen.borrow_mut().push(format!("unfinished {} {late}", String::from_utf8_lossy(head)));
+    }
+}
+
+/// Runs a test on one thread, for ten seconds at most.
+pub fn run<F: Future>(test: impl FnOnce() -> F) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let local = LocalSet::new();
+    local.block_on(&runtime, async { timeout(Duration::from_secs(10), test()).await.expect("it hangs") });
+}
