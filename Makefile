@@ -54,7 +54,7 @@ check-docs: build
 
 FUZZ_SECONDS ?= 60
 fuzz: ## Feed every parser with broken input, and the ring with a worker gone mad (FUZZ_SECONDS=60 for each; FUZZ_SEED repeats a run)
-	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --locked -p hayate-front -p hayate-pool -p hayate-load -p hayate fuzz \
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --locked -p hayate-http -p hayate-front -p hayate-pool -p hayate-load -p hayate fuzz \
 		-- --nocapture --test-threads=1
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --locked -p hayate-load --test fuzz -- --nocapture
 	HAYATE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --locked -p hayate-ring --test hostile -- --nocapture

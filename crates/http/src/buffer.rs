@@ -293,4 +293,24 @@ mod tests {
         decoder.decode(&mut buffer, &Limits::default()).unwrap();
         assert_eq!(buffer.body(), b"x".repeat(1000));
     }
+
+    /// However a body is cut into pieces, the same is decoded of it.
+    #[test]
+    fn fuzz_bodies() {
+        let seeds: [&[u8]; 4] = [
+            b"3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\nT: v\r\n\r\nGET",
+            b"1\r\na\r\n1\r\nb\r\n1\r\nc\r\n0\r\n\r\n",
+            b"0\r\n\r\n",
+            b"ff\r\n",
+        ];
+        let pieces: [&[u8]; 10] =
+            [b"\r\n", b"\n", b"\r", b"0", b"f", b";", b" ", b"\0", b"1\r\nx\r\n", b"ffffffffffffffff"];
+        hayate_fuzz::run("bodies of HTTP/1", &seeds, &pieces, |random, input| {
+            let whole = decode(Framing::Chunked, input, input.len().max(1));
+            assert_eq!(whole, decode(Framing::Chunked, input, 1));
+            assert_eq!(whole, decode(Framing::Chunked, input, 1 + random.below(9)));
+            let length = Framing::Length(1 + random.below(30) as u64);
+            assert_eq!(decode(length, input, input.len().max(1)), decode(length, input, 3));
+        });
+    }
 }

@@ -14,7 +14,7 @@ use std::{
 
 use ::h2::{
     Reason, RecvStream, SendStream,
-    server::{Builder, Connection, SendResponse},
+    server::{Builder, SendResponse},
 };
 use bytes::{Buf, Bytes};
 use futures_util::stream::{FuturesUnordered, Stream};
@@ -300,11 +300,10 @@ fn head(parts: &Parts, limits: &Limits) -> Result<Head, (Head, Refusal)> {
     let value = put(&mut bytes, host, b"\r\n");
     spans.fields.push((name, value));
     // Clients may send a cookie in crumbs (RFC 9113, 8.2.3).
-    let mut crumbs = parts.headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes);
-    if let Some(first) = crumbs.next() {
-        let all = crumbs.fold(first.to_vec(), |all, crumb| [&all, &b"; "[..], crumb].concat());
+    let crumbs: Vec<_> = parts.headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if !crumbs.is_empty() {
         let name = put(&mut bytes, b"cookie", b": ");
-        let value = put(&mut bytes, &all, b"\r\n");
+        let value = put(&mut bytes, &crumbs.join(&b"; "[..]), b"\r\n");
         spans.fields.push((name, value));
     }
     for (name, value) in
@@ -391,7 +390,7 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
             if clock.ends() && !std::mem::replace(&mut ends, true) {
                 connection.graceful_shutdown();
             }
-            match accept(&mut connection, cx) {
+            match connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
                     let stream =
                         answer(Rc::clone(&handler), request, respond, clock.stream(), Rc::clone(&limits));
@@ -412,10 +411,4 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
         }
     })
     .await;
-}
-
-type Accepted = Option<Result<(Request<RecvStream>, SendResponse<Bytes>), ::h2::Error>>;
-
-fn accept(connection: &mut Connection<Io, Bytes>, cx: &mut Context<'_>) -> Poll<Accepted> {
-    connection.poll_accept(cx)
 }

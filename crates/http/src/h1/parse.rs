@@ -428,4 +428,37 @@ mod tests {
         );
         assert_eq!(outline("PUT / HTTP/1.0\nExpect: 100-continue\nContent-Length: 1\n\n"), (false, false));
     }
+
+    /// However a head is cut into pieces, the same comes of it; and what is accepted ends in an empty line.
+    #[test]
+    fn fuzz_heads() {
+        let seeds: [&[u8]; 5] = [
+            b"GET / HTTP/1.1\r\nHost: a.test:80\r\nX-Y: z\r\n\r\n",
+            b"POST /a?b HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nConnection: close, x\r\n\r\nhello",
+            b"POST / HTTP/1.1\r\nHost: [::1]\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n",
+            b"\r\nGET http://u@h/ HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+            b"OPTIONS * HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n",
+        ];
+        let pieces: [&[u8]; 14] = [
+            b"\r\n",
+            b"\n",
+            b"\r",
+            b"\0",
+            b" ",
+            b"\t",
+            b":",
+            b",",
+            b"\x7f",
+            b"\xff",
+            b"18446744073709551615",
+            b"Host: b\r\n",
+            b"Content-Length: 3\r\n",
+            b"Transfer-Encoding: chunked\r\n",
+        ];
+        hayate_fuzz::run("heads of HTTP/1", &seeds, &pieces, |_, input| {
+            if let Ok(Some((len, _))) = parse(input) {
+                assert!(input[..len].ends_with(b"\r\n\r\n"));
+            }
+        });
+    }
 }
