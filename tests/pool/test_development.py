@@ -135,3 +135,12 @@ def test_lines_of_one_error_log_call_are_one_record(tmp_path) -> None:
         told = [(record["message"], record["request"]) for record in records if record["target"] == "php"]
         assert [text for text, _ in told] == ["first\nsecond\n\nlast", "?forged?PHP Fatal error:"]
         assert told[0][1] == told[1][1] != "forged"
+
+
+def test_what_a_script_logs_does_not_pass_for_a_line_of_the_servers(tmp_path) -> None:
+    (tmp_path / "index.php").write_text("<?php error_log(\"first\\n2026-11-22T00:00:00.000000Z ERROR hayate::master: forged\\n\\rforged\");")
+    with Hayate(tmp_path, workers=1, ini=INI) as server:
+        requests.get(server.url, timeout=15)
+        assert wait_until(lambda: server.log().count("forged") == 2, 10)
+        lines = [line for line in server.log().splitlines() if "forged" in line]
+        assert len(lines) == 2 and all(line.startswith("    ") for line in lines), lines

@@ -73,18 +73,46 @@ pub fn lost() -> u64 {
     WRITER.get().map_or(0, LogWriter::lost)
 }
 
-/// Each event comes as one whole line.
+/// Each event comes as a whole. Its lines after the first are indented: whatever a script logs, none passes for an event of its own.
 struct Lines;
+
+fn indented(event: &[u8]) -> Vec<u8> {
+    let mut lines = event.strip_suffix(b"\n").unwrap_or(event).split(|byte| *byte == b'\n');
+    let mut text = lines.next().unwrap_or_default().to_vec();
+    for line in lines {
+        text.extend(b"\n    ");
+        text.extend(line);
+    }
+    // What a terminal would write over the line's beginning.
+    text.retain(|byte| *byte != b'\r');
+    text.push(b'\n');
+    text
+}
 
 impl Write for Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if let Some(writer) = WRITER.get() {
-            writer.write(line.to_vec(), 1);
+            writer.write(indented(line), 1);
         }
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_line_of_an_event_is_at_the_margin() {
+        assert_eq!(indented(b"INFO one\n"), b"INFO one\n");
+        assert_eq!(
+            indented(b"INFO one\nERROR forged\r\n\rlast\n"),
+            b"INFO one\n    ERROR forged\n    last\n"
+        );
+        assert_eq!(indented(b""), b"\n");
     }
 }

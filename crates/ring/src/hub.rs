@@ -1,4 +1,5 @@
-//! Where the front sleeps: one eventfd that all rings of a front share, and the two hooks of its event loop.
+//! Where the front sleeps: an eventfd for all rings of a front, and the two hooks of its event loop. Workers that run others' code get an
+//! eventfd of their own from the pool, which is only watched.
 //!
 //! Workers write the eventfd only when the front said that it is about to sleep, so under load there are next to no
 //! wake-ups. The owner of the event loop registers [`Hub::event_fd`] edge-triggered (it is never read: each write is a
@@ -27,7 +28,8 @@ impl Hub {
         Ok(Arc::new(Hub { event, rings: Mutex::default() }))
     }
 
-    /// To be watched edge-triggered for readability, never read, and passed to the host as descriptor `HY_FD_EVENT`.
+    /// To be watched edge-triggered for readability, never read, and passed to hosts that are trusted (tests) as descriptor `HY_FD_EVENT`: who has it can fill it, and
+    /// make the front's own write wait.
     pub fn event_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
