@@ -1,0 +1,59 @@
+"""Finds what is wrong in a set of programs, and makes each failing one as small as it can be while it still fails."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from .play import MODES, Bench, difference
+from .program import Program
+
+#: Smaller ones that are tried at once.
+AT_ONCE = 24
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """A program that Hayate does not answer as php-fpm does, in this mode."""
+
+    program: Program
+    mode: str
+    what: str
+
+    def text(self) -> str:
+        return f"mode {self.mode}: {self.what}\n{self.program.text()}"
+
+
+def failures(programs: Sequence[Program], modes: Sequence[str] = tuple(MODES)) -> list[Failure]:
+    """The failing ones, each in the first mode in which it fails. What php-fpm itself answers differently the second time says nothing."""
+    with Bench(programs) as bench:
+        expected = bench.reference()
+        found = bench.hayate(modes, expected)
+    wrong: dict[int, Failure] = {}
+    for mode, outcomes in found.items():
+        for i, outcome in enumerate(outcomes):
+            what = difference(expected[i], outcome)
+            if what is not None and i not in wrong:
+                wrong[i] = Failure(programs[i], mode, what)
+    if not wrong:
+        return []
+    suspects = list(wrong)
+    with Bench([programs[i] for i in suspects]) as bench:
+        steady = bench.reference()
+    return [
+        wrong[i] for i, again in zip(suspects, steady, strict=True) if difference(expected[i], again) is None
+    ]
+
+
+def shrink(failure: Failure, rounds: int = 40) -> Failure:
+    """The same failure in a program from which nothing can be left out."""
+    for _ in range(rounds):
+        candidates = list(failure.program.smaller())
+        smaller = None
+        while candidates and smaller is None:
+            some, candidates = candidates[:AT_ONCE], candidates[AT_ONCE:]
+            smaller = min(failures(some, [failure.mode]), key=lambda f: len(f.program), default=None)
+        if smaller is None:
+            return failure
+        failure = smaller
+    return failure

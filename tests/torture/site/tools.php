@@ -1,0 +1,112 @@
+<?php
+/*
+ * What the steps of random programs work with. A boot fills T::$s; requests use what lies there. An observation is a line
+ * of the answer, `label=value`, or `label~value` where the value is drawn by chance. What happens at the end of a request
+ * (destructors, shutdown functions) is written to a file, with the request's number.
+ */
+final class T
+{
+    /** What the boot and this request have made, by name. */
+    public static array $s = [];
+    public static ?string $request = null;
+    public static string $dir;
+
+    public static function say(string $label, mixed $value): void
+    {
+        echo $label, '=', self::text($value), "\n";
+    }
+
+    public static function chance(string $label, mixed $value): void
+    {
+        echo $label, '~', self::text($value), "\n";
+    }
+
+    /** Outside a request nothing is written: php-fpm boots for each request, Hayate once. */
+    public static function log(string $text): void
+    {
+        if (self::$request !== null) {
+            file_put_contents(self::$dir . '/log', self::$request . ' ' . $text . "\n", FILE_APPEND);
+        }
+    }
+
+    public static function path(string $name): string
+    {
+        return self::$dir . '/' . $name;
+    }
+
+    public static function text(mixed $value): string
+    {
+        return is_string($value) && preg_match('/\A[\w .:;,+-]*\z/', $value) ? $value : json_encode($value, JSON_PARTIAL_OUTPUT_ON_ERROR);
+    }
+}
+
+/** Says when it is destroyed. */
+class Witness
+{
+    public mixed $other = null;
+    public int $n = 0;
+
+    public function __construct(public string $name)
+    {
+    }
+
+    public function __destruct()
+    {
+        T::log("destroyed {$this->name} {$this->n}");
+    }
+}
+
+/** Keeps what it is handed until it is destroyed, as buffering log handlers, promises and deferred caches do. */
+class Buffer extends Witness
+{
+    public array $kept = [];
+
+    public function add(string $item): void
+    {
+        $this->kept[] = $item;
+    }
+
+    public function __destruct()
+    {
+        T::log("flushed {$this->name} " . implode(',', $this->kept));
+    }
+}
+
+/** Registers its shutdown function at the first use, behind a flag, as libraries do. */
+class Once
+{
+    private static bool $registered = false;
+    public static array $kept = [];
+
+    public static function use(string $item): void
+    {
+        self::$kept[] = $item;
+        if (!self::$registered) {
+            self::$registered = true;
+            register_shutdown_function(static function (): void {
+                T::log('once ' . implode(',', self::$kept));
+            });
+        }
+    }
+}
+
+class Thrower
+{
+    public function __destruct()
+    {
+        T::log('throws');
+        throw new RuntimeException('from a destructor');
+    }
+}
+
+class Sayer
+{
+    public function __construct(public string $name)
+    {
+    }
+
+    public function __destruct()
+    {
+        echo "destructor {$this->name} speaks\n";
+    }
+}

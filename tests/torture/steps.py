@@ -1,0 +1,378 @@
+"""The grammar: what a boot may set up, and what a request may do with it.
+
+A boot step makes something of a kind in `T::$s['NAME']`; a request step uses one thing of its kind, or (kind "") none.
+Each is a piece of PHP; NAME and N (a number of its own) are filled in. A step observes by `T::say` (has to be what php-fpm
+says), `T::chance` (drawn by chance: repeats exactly as often as under php-fpm) and `T::log` (what happens at the end).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A piece of PHP. `kind` is what a boot step makes, or a request step uses."""
+
+    name: str
+    kind: str
+    php: str
+
+
+def _steps(text: str) -> list[Step]:
+    """Steps in a notation of their own: a line `kind/name`, then indented PHP."""
+    steps: list[Step] = []
+    head, lines = "", list[str]()
+    for line in [*text.splitlines(), "end/end"]:
+        if line and not line.startswith(" "):
+            if head:
+                kind, name = head.split("/")
+                steps.append(Step(f"{kind}/{name}", kind, "\n".join(lines)))
+            head, lines = line, []
+        elif line:
+            lines.append(line.strip())
+    return steps
+
+
+BOOT = _steps(r"""
+object/witness
+    T::$s['NAME'] = new Witness('NAME');
+object/witness_in_global
+    $GLOBALS['NAME'] = new Witness('NAME');
+    T::$s['NAME'] = $GLOBALS['NAME'];
+object/witness_in_static
+    (static function () { static $kept; $kept = new Witness('NAME'); T::$s['NAME'] = $kept; })();
+object/witness_in_cycle
+    T::$s['NAME'] = new Witness('NAME');
+    T::$s['NAME']->other = new Witness('NAME-other');
+    T::$s['NAME']->other->other = T::$s['NAME'];
+object/two_that_hold_each_other_in_order
+    T::$s['NAME'] = new Witness('NAME');
+    T::$s['NAME']->other = new Witness('NAME-inner');
+only_global/witness
+    $GLOBALS['NAME'] = new Witness('NAME');
+    T::$s['NAME'] = true;
+object/buffer_handed_something
+    T::$s['NAME'] = new Witness('NAME');
+    T::$s['NAME']->other = [new Buffer('NAME-b')];
+buffer/empty
+    T::$s['NAME'] = new Buffer('NAME');
+weak/reference
+    T::$s['NAME-o'] = new Witness('NAME');
+    T::$s['NAME'] = WeakReference::create(T::$s['NAME-o']);
+weakmap/map
+    T::$s['NAME'] = new WeakMap();
+    T::$s['NAME-o'] = new Witness('NAME');
+    T::$s['NAME'][T::$s['NAME-o']] = new Witness('NAME-value');
+generator/suspended
+    T::$s['NAME'] = (static function () { try { for ($i = 0; ; $i++) { yield $i; } } finally { T::log('finally NAME'); } })();
+    T::$s['NAME']->current();
+fiber/suspended
+    T::$s['NAME'] = new Fiber(static function () { try { $i = 0; while (true) { $i += Fiber::suspend($i); } } finally { T::log('fiber NAME over'); } });
+    T::$s['NAME']->start();
+shutdown/of_boot
+    T::$s['NAME'] = 0;
+    register_shutdown_function(static function () { T::log('shutdown NAME ' . T::$s['NAME']); });
+shutdown/that_registers_another
+    T::$s['NAME'] = 0;
+    register_shutdown_function(static function () { register_shutdown_function(static fn () => T::log('later NAME')); T::log('first NAME'); });
+object/thrower
+    T::$s['NAME'] = new Witness('NAME');
+    T::$s['NAME']->other = new Thrower();
+object/sayer
+    T::$s['NAME'] = new Witness('NAME');
+    T::$s['NAME']->other = new Sayer('NAME');
+storage/spl
+    T::$s['NAME'] = new SplObjectStorage();
+    T::$s['NAME'][new Witness('NAME-0')] = 0;
+queue/spl
+    T::$s['NAME'] = new SplQueue();
+    T::$s['NAME'][] = new Witness('NAME-0');
+closure/bound
+    T::$s['NAME'] = (function () { return ++$this->n; })->bindTo(new Witness('NAME'));
+reader/file
+    file_put_contents(T::path('NAME.txt'), implode("\n", range(1, 50)), LOCK_EX);
+    T::$s['NAME'] = fopen(T::path('NAME.txt'), 'r');
+    fgets(T::$s['NAME']);
+reader/spl
+    file_put_contents(T::path('NAME.txt'), implode("\n", range(1, 50)), LOCK_EX);
+    T::$s['NAME-o'] = new SplFileObject(T::path('NAME.txt'));
+    T::$s['NAME-o']->fgets();
+    T::$s['NAME'] = fopen(T::path('NAME.txt'), 'r');
+appender/file
+    T::$s['NAME'] = fopen(T::path('NAME.txt'), 'a');
+both/a_plus
+    T::$s['NAME'] = fopen(T::path('NAME.txt'), 'a+');
+both/c_plus
+    T::$s['NAME'] = fopen(T::path('NAME.txt'), 'c+');
+gz/writer
+    T::$s['NAME'] = gzopen(T::path('NAME.gz'), 'a');
+memory/stream
+    T::$s['NAME'] = fopen('php://memory', 'w+');
+    fwrite(T::$s['NAME'], 'boot');
+memory/temporary
+    T::$s['NAME'] = fopen('php://temp/maxmemory:64', 'w+');
+    fwrite(T::$s['NAME'], str_repeat('boot', 8));
+directory/handle
+    @mkdir(T::path('NAME.d')); for ($i = 0; $i < 12; $i++) { touch(T::path("NAME.d/$i")); }
+    T::$s['NAME'] = opendir(T::path('NAME.d'));
+directory/read_partly
+    @mkdir(T::path('NAME.d')); for ($i = 0; $i < 12; $i++) { touch(T::path("NAME.d/$i")); }
+    T::$s['NAME'] = opendir(T::path('NAME.d'));
+    readdir(T::$s['NAME']); readdir(T::$s['NAME']); readdir(T::$s['NAME']);
+iterator/directory
+    @mkdir(T::path('NAME.d')); for ($i = 0; $i < 12; $i++) { touch(T::path("NAME.d/$i")); }
+    T::$s['NAME'] = new DirectoryIterator(T::path('NAME.d'));
+iterator/recursive
+    @mkdir(T::path('NAME.d/in'), 0777, true); for ($i = 0; $i < 6; $i++) { touch(T::path("NAME.d/$i")); touch(T::path("NAME.d/in/$i")); }
+    T::$s['NAME'] = new RecursiveIteratorIterator(new RecursiveDirectoryIterator(T::path('NAME.d'), FilesystemIterator::SKIP_DOTS));
+    T::$s['NAME']->rewind();
+iterator/glob
+    @mkdir(T::path('NAME.d')); for ($i = 0; $i < 12; $i++) { touch(T::path("NAME.d/$i")); }
+    T::$s['NAME'] = new GlobIterator(T::path('NAME.d') . '/*');
+lock/held
+    T::$s['NAME'] = fopen(T::path('NAME.lock'), 'c+');
+    flock(T::$s['NAME'], LOCK_EX);
+lock/not_held
+    T::$s['NAME'] = fopen(T::path('NAME.lock'), 'c+');
+lock/shared
+    T::$s['NAME'] = fopen(T::path('NAME.lock'), 'c+');
+    flock(T::$s['NAME'], LOCK_SH);
+sqlite/pdo
+    T::$s['NAME'] = new PDO('sqlite:' . T::path('NAME.db'));
+    T::$s['NAME']->setAttribute(PDO::ATTR_ERRMODE, PDO::ERRMODE_SILENT);
+    T::$s['NAME']->exec('CREATE TABLE IF NOT EXISTS t (n INTEGER PRIMARY KEY, v TEXT)');
+statement/returning
+    T::$s['NAME-c'] = new PDO('sqlite:' . T::path('NAME.db'));
+    T::$s['NAME-c']->setAttribute(PDO::ATTR_ERRMODE, PDO::ERRMODE_SILENT);
+    T::$s['NAME-c']->exec('CREATE TABLE IF NOT EXISTS t (n INTEGER PRIMARY KEY, v TEXT)');
+    T::$s['NAME'] = T::$s['NAME-c']->prepare('INSERT INTO t (v) VALUES (?) RETURNING n');
+engine/unseeded_mt
+    T::$s['NAME'] = new Random\Randomizer(new Random\Engine\Mt19937());
+engine/seeded_mt
+    T::$s['NAME'] = new Random\Randomizer(new Random\Engine\Mt19937(N));
+engine/unseeded_xoshiro
+    T::$s['NAME'] = new Random\Randomizer(new Random\Engine\Xoshiro256StarStar());
+engine/seeded_xoshiro
+    T::$s['NAME'] = new Random\Randomizer(new Random\Engine\Xoshiro256StarStar(N));
+engine/unseeded_pcg
+    T::$s['NAME'] = new Random\Randomizer(new Random\Engine\PcgOneseq128XslRr64());
+engine/seeded_pcg_drawn_from
+    T::$s['NAME'] = new Random\Randomizer(new Random\Engine\PcgOneseq128XslRr64(N));
+    T::$s['NAME']->getInt(1, 1000);
+engine/secure
+    T::$s['NAME'] = new Random\Randomizer();
+seeded/mt_srand
+    mt_srand(N); T::$s['NAME'] = true;
+seeded/used_unseeded
+    mt_rand(); T::$s['NAME'] = true;
+setting/ini
+    ini_set('precision', '7'); T::$s['NAME'] = 'precision';
+setting/timezone
+    date_default_timezone_set('Asia/Tokyo'); T::$s['NAME'] = 'date.timezone';
+setting/locale
+    setlocale(LC_ALL, 'C.UTF-8'); T::$s['NAME'] = 'precision';
+setting/environment
+    putenv('NAME=boot'); T::$s['NAME'] = 'precision';
+setting/directory
+    chdir(T::$dir); T::$s['NAME'] = 'precision';
+setting/umask
+    umask(027); T::$s['NAME'] = 'precision';
+handler/of_errors
+    set_error_handler(static function (int $no, string $text): bool { T::log("error $text"); return true; }); T::$s['NAME'] = true;
+handler/of_exceptions
+    set_exception_handler(static function (Throwable $e): void { T::log('uncaught ' . $e->getMessage()); echo 'handled ', $e->getMessage(), "\n"; }); T::$s['NAME'] = true;
+statics/counter
+    (static function () { eval('function NAME_f() { static $n = 0; return ++$n; } class NAME_c { public static $n = 0; public static array $all = []; }'); })();
+    \NAME_f(); \NAME_c::$n = 5; T::$s['NAME'] = 'NAME';
+reference/array
+    T::$s['NAME'] = ['a' => 1, 'b' => [1, 2, 3]]; T::$s['NAME-r'] = &T::$s['NAME']['b'];
+""")
+
+REQUEST = _steps(r"""
+object/touch
+    T::$s['NAME']->n++; T::say('touched', T::$s['NAME']->n);
+object/drop
+    unset(T::$s['NAME']); T::say('dropped', 1);
+object/replace
+    T::$s['NAME'] = new Witness('NAME-new'); T::say('replaced', 1);
+object/clone
+    T::$s['NAME-clone'] = clone T::$s['NAME']; T::$s['NAME-clone']->n = 7; T::say('cloned', 1);
+object/hang_on
+    T::$s['NAME']->other = new Witness('NAME-hung'); T::say('hung', 1);
+object/drop_all_and_collect
+    unset(T::$s['NAME'], $GLOBALS['NAME']); gc_collect_cycles(); T::say('collected', 1);
+object/serialise
+    T::say('serialised', strlen(serialize(T::$s['NAME']->n)));
+only_global/unset
+    unset($GLOBALS['NAME']); T::say('unset', 1);
+only_global/change
+    $GLOBALS['NAME']->n = N; T::say('changed', $GLOBALS['NAME']->n);
+buffer/add
+    T::$s['NAME']->add('itemN'); T::say('kept', count(T::$s['NAME']->kept));
+buffer/drop
+    T::$s['NAME']->add('lastN'); T::$s['NAME'] = null; unset(T::$s['NAME']); T::say('dropped', 1);
+weak/look
+    T::say('alive', T::$s['NAME']->get() !== null);
+weak/drop
+    unset(T::$s['NAME-o']); T::say('alive', T::$s['NAME']->get() !== null);
+weakmap/count
+    T::say('entries', count(T::$s['NAME']));
+weakmap/drop
+    unset(T::$s['NAME-o']); T::say('entries', count(T::$s['NAME']));
+weakmap/add
+    T::$s['NAME-a'] = new Witness('NAME-a'); T::$s['NAME'][T::$s['NAME-a']] = 1; T::say('entries', count(T::$s['NAME']));
+generator/next
+    T::$s['NAME']->next(); T::say('at', T::$s['NAME']->current());
+generator/drop
+    T::$s['NAME'] = null; unset(T::$s['NAME']); T::say('dropped', 1);
+generator/throw
+    try { T::$s['NAME']->throw(new LogicException('x')); } catch (LogicException $e) { T::say('thrown', $e->getMessage()); }
+fiber/resume
+    T::say('at', T::$s['NAME']->resume(N));
+fiber/drop
+    unset(T::$s['NAME']); T::say('dropped', 1);
+shutdown/raise
+    T::$s['NAME'] += N; T::say('raised', T::$s['NAME']);
+storage/attach
+    T::$s['NAME'][new Witness('NAME-N')] = N; T::say('stored', count(T::$s['NAME']));
+storage/clear
+    T::$s['NAME']->removeAll(T::$s['NAME']); T::say('stored', count(T::$s['NAME']));
+queue/push
+    T::$s['NAME'][] = new Witness('NAME-N'); T::say('queued', count(T::$s['NAME']));
+queue/take
+    if (count(T::$s['NAME'])) { T::$s['NAME']->dequeue(); } T::say('queued', count(T::$s['NAME']));
+closure/call
+    T::say('called', (T::$s['NAME'])());
+closure/drop
+    unset(T::$s['NAME']); T::say('dropped', 1);
+reader/line
+    T::say('line', fgets(T::$s['NAME'])); T::say('at', ftell(T::$s['NAME']));
+reader/seek
+    fseek(T::$s['NAME'], N % 20); T::say('rest', strlen(stream_get_contents(T::$s['NAME'])));
+reader/close
+    fclose(T::$s['NAME']); unset(T::$s['NAME']); T::say('closed', 1);
+reader/spl
+    if (isset(T::$s['NAME-o'])) { T::say('spl', T::$s['NAME-o']->fgets()); T::say('key', T::$s['NAME-o']->key()); } else { T::say('no spl', 1); }
+appender/write
+    T::say('wrote', fwrite(T::$s['NAME'], "lineN\n"));
+appender/write_and_size
+    fwrite(T::$s['NAME'], 'x'); clearstatcache(); T::say('size', filesize(T::path('NAME.txt')));
+both/append_and_read
+    fwrite(T::$s['NAME'], "N\n"); fseek(T::$s['NAME'], 0); T::say('all', stream_get_contents(T::$s['NAME']));
+both/read_on
+    T::say('on', fread(T::$s['NAME'], 4)); T::say('at', ftell(T::$s['NAME']));
+both/truncate
+    ftruncate(T::$s['NAME'], 0); T::say('at', ftell(T::$s['NAME']));
+gz/write
+    T::say('wrote', gzwrite(T::$s['NAME'], "gzN\n"));
+gz/close
+    gzwrite(T::$s['NAME'], 'last'); gzclose(T::$s['NAME']); unset(T::$s['NAME']); T::say('closed', 1);
+memory/more
+    fwrite(T::$s['NAME'], str_repeat('moreN', 30)); rewind(T::$s['NAME']); T::say('length', strlen(stream_get_contents(T::$s['NAME'])));
+memory/read
+    rewind(T::$s['NAME']); T::say('start', fread(T::$s['NAME'], 8));
+directory/read_all
+    $names = []; while (($e = readdir(T::$s['NAME'])) !== false) { $names[] = $e; } T::say('read', count($names)); T::say('unique', count(array_unique($names)));
+directory/read_some
+    readdir(T::$s['NAME']); readdir(T::$s['NAME']); T::say('some', 1);
+directory/rewind_and_read
+    rewinddir(T::$s['NAME']); $names = []; while (($e = readdir(T::$s['NAME'])) !== false) { $names[] = $e; } sort($names); T::say('names', implode(',', $names));
+iterator/list
+    $names = []; foreach (T::$s['NAME'] as $f) { $names[] = $f->getFilename(); } sort($names); T::say('names', implode(',', $names));
+iterator/some
+    T::$s['NAME']->next(); T::$s['NAME']->next(); T::say('valid', T::$s['NAME']->valid());
+iterator/rest
+    $n = 0; while (T::$s['NAME']->valid() && $n < 100) { $n++; T::$s['NAME']->next(); } T::say('rest', $n);
+lock/other_handle
+    $h = fopen(T::path('NAME.lock'), 'c+'); T::say('other', flock($h, LOCK_EX | LOCK_NB)); fclose($h);
+lock/own_handle
+    T::say('own', flock(T::$s['NAME'], LOCK_EX | LOCK_NB));
+lock/unlock
+    T::say('unlocked', flock(T::$s['NAME'], LOCK_UN));
+lock/count
+    $f = T::path('NAME.count'); $n = (int) @file_get_contents($f); file_put_contents($f, $n + 1); T::say('count', $n + 1);
+sqlite/insert
+    T::say('inserted', T::$s['NAME']->exec("INSERT INTO t (v) VALUES ('N')")); T::say('id', T::$s['NAME']->lastInsertId());
+sqlite/begin_and_leave
+    T::say('began', @T::$s['NAME']->beginTransaction()); T::$s['NAME']->exec("INSERT INTO t (v) VALUES ('left')");
+sqlite/commit
+    T::$s['NAME']->beginTransaction(); T::$s['NAME']->exec("INSERT INTO t (v) VALUES ('N')"); T::say('committed', T::$s['NAME']->commit());
+sqlite/count
+    T::say('rows', T::$s['NAME']->query('SELECT COUNT(*) FROM t')->fetchColumn());
+sqlite/read_half
+    T::$s['NAME-half'] = T::$s['NAME']->query('SELECT n FROM t ORDER BY n'); T::say('half', T::$s['NAME-half']->fetchColumn());
+sqlite/by_another
+    $c = new PDO('sqlite:' . T::path('NAME.db'), options: [PDO::ATTR_TIMEOUT => 1]); $c->setAttribute(PDO::ATTR_ERRMODE, PDO::ERRMODE_SILENT); T::say('another', $c->exec("INSERT INTO t (v) VALUES ('other')"));
+statement/one_row
+    T::$s['NAME']->execute(['N']); T::say('number', T::$s['NAME']->fetchColumn());
+statement/whole
+    T::$s['NAME']->execute(['N']); T::say('numbers', count(T::$s['NAME']->fetchAll()));
+statement/count
+    T::say('rows', (new PDO('sqlite:' . T::path('NAME.db')))->query('SELECT COUNT(*) FROM t')->fetchColumn());
+engine/draw
+    T::chance('engine', T::$s['NAME']->getInt(0, PHP_INT_MAX));
+engine/shuffle
+    T::chance('shuffled', implode(',', T::$s['NAME']->shuffleArray(range(1, 20))));
+seeded/mt_rand
+    T::chance('mt', mt_rand() . '-' . mt_rand());
+seeded/rand
+    T::chance('shuffle', implode(',', (static function () { $a = range(1, 20); shuffle($a); return $a; })()));
+setting/show
+    T::say('pi', (string) M_PI); T::say('zone', date_default_timezone_get()); T::say('env', getenv('NAME')); T::say('umask', umask());
+setting/change
+    ini_set('precision', '3'); date_default_timezone_set('UTC'); putenv('NAME=request'); umask(077); T::say('changed', (string) M_PI);
+setting/restore
+    ini_restore('precision'); T::say('restored', (string) M_PI);
+handler/provoke
+    @trigger_error('provoked N'); echo $undefinedN ?? 'none', "\n"; T::say('provoked', 1);
+handler/restore
+    restore_error_handler(); restore_exception_handler(); T::say('restored', 1);
+statics/count
+    $f = T::$s['NAME'] . '_f'; $c = T::$s['NAME'] . '_c'; $c::$all[] = N; T::say('static', $f() . ' ' . ++$c::$n . ' ' . count($c::$all));
+reference/change
+    T::$s['NAME-r'][] = N; T::say('referenced', count(T::$s['NAME']['b']));
+/time
+    T::say('time', abs(time() - $_SERVER['REQUEST_TIME']) <= 2); T::say('now', abs((new DateTime())->getTimestamp() - time()) <= 1);
+/random
+    T::chance('mt', mt_rand() . mt_rand()); T::chance('lcg', lcg_value()); T::chance('bytes', bin2hex(random_bytes(8))); T::chance('id', uniqid('', true));
+/once
+    Once::use('N'); T::say('once', count(Once::$kept));
+/witness
+    $w = new Witness('request-N'); T::say('made', 1);
+/witness_kept
+    T::$s['kept'][] = new Witness('kept-N'); T::say('kept', count(T::$s['kept']));
+/shutdown
+    register_shutdown_function(static fn () => T::log('request shutdown N')); T::say('registered', 1);
+/exit
+    echo "before exit\n"; exit("exit N\n");
+/exception
+    echo "before exception\n"; throw new RuntimeException('uncaught N');
+/fatal
+    echo "before fatal\n"; (static function () { eval('function twiceN() {} function twiceN() {}'); })();
+/memory
+    echo "before memory\n"; ini_set('memory_limit', '24M'); $x = str_repeat('x', 64 << 20); echo "not reached\n";
+/output_buffer_left
+    ob_start(static fn (string $text): string => strtoupper($text)); T::say('loud', 'N');
+/finish
+    T::say('finished', 1); fastcgi_finish_request(); T::log('after the answer N');
+/file_time
+    $f = T::path('stat'); @filemtime($f); @unlink($f); T::say('gone', @filesize($f)); file_put_contents($f, str_repeat('x', N)); clearstatcache(); T::say('size', filesize($f)); unlink($f);
+/realpath
+    $l = T::path('link'); @unlink($l); symlink(T::path('log') . 'N', $l); T::say('link', basename((string) readlink($l))); unlink($l);
+/class
+    if (!class_exists('MadeN', false)) { eval('class MadeN { public static int $n = 0; }'); T::say('declared', 1); } \MadeN::$n++; T::say('n', \MadeN::$n);
+/define
+    T::say('defined', defined('CONST_N')); define('CONST_N', N); T::say('constant', CONST_N);
+/collect
+    T::say('collected', gc_collect_cycles() >= 0);
+/apcu
+    T::say('apcu', apcu_inc(T::$dir . 'N'));
+/headers
+    header('X-Step: N', false); http_response_code(200 + N % 4); T::say('headers', 1);
+/temporary
+    T::$s['tmp'] = tmpfile(); fwrite(T::$s['tmp'], 'x'); T::say('tmp', file_exists(stream_get_meta_data(T::$s['tmp'])['uri']));
+""")
+
+#: Ends of a request: nothing comes after them.
+LAST = {"/exit", "/exception", "/fatal", "/memory"}

@@ -1,0 +1,38 @@
+"""Random programs, each played under php-fpm and rewound: the answers, what is written at a request's end, and the files are the same.
+
+HAYATE_TORTURE_PROGRAMS says how many (default: a few, for CI), HAYATE_TORTURE_SECONDS for how long instead, and
+HAYATE_TORTURE_SEED repeats a run. A program that fails is made as small as it can be before it is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+
+from .program import draw
+from .shrink import failures, shrink
+
+PROGRAMS = int(os.environ.get("HAYATE_TORTURE_PROGRAMS", "24"))
+SECONDS = float(os.environ.get("HAYATE_TORTURE_SECONDS", "0"))
+SEED = int(os.environ.get("HAYATE_TORTURE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
+#: Programs that share one server.
+TOGETHER = 12
+#: Failures that are made small.
+SHOWN = 3
+
+
+def test_torture() -> None:
+    chance = random.Random(SEED)
+    until = time.monotonic() + SECONDS
+    played = requests = 0
+    while played < PROGRAMS or time.monotonic() < until:
+        programs = [draw(chance) for _ in range(TOGETHER)]
+        wrong = failures(programs)
+        played += len(programs)
+        requests += sum(len(program.order) for program in programs)
+        texts = [shrink(failure).text() for failure in wrong[:SHOWN]]
+        more = f"\n\n(and {len(wrong) - SHOWN} more)" if len(wrong) > SHOWN else ""
+        assert not wrong, f"HAYATE_TORTURE_SEED={SEED}, after {played} programs\n\n" + "\n\n".join(texts) + more
+    print(f"\n{played} programs, {requests} requests in each mode, seed {SEED}", file=sys.stderr)
