@@ -65,6 +65,10 @@ conformance: setup-test build ## PHP's own tests, through php-cgi, php-fpm and H
 soak: setup-test build ## Everything at once against a running server for MINUTES=10, then the books (FRONTS=1: fronts are killed as well)
 	HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) tests/soak/soak.py --minutes $(or $(MINUTES),10) $(if $(FRONTS),--fronts)
 
+torture: setup-test build ## Random PHP programs rewound as under php-fpm, for SECONDS=600 (SEED=N repeats a run)
+	HAYATE_BIN=$(abspath $(HAYATE)) HAYATE_TORTURE_SECONDS=$(or $(SECONDS),600) HAYATE_TORTURE_SEED=$(or $(SEED),0) \
+		$(PYTHON) -m pytest tests/torture -q -s
+
 bench: setup-test build ## Measure against nginx and php-fpm (about 12 minutes; wants a quiet machine; QUICK=1: a minute)
 	HAYATE_BIN=$(abspath $(HAYATE)) $(LAB) reproduce bench --html $(TARGET)/bench.html --json $(TARGET)/bench.json \
 		$(if $(filter-out 0,$(QUICK)),--quick)
@@ -115,4 +119,4 @@ clean: ## Remove what was built
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-.PHONY: build run setup setup-test reachable test lint check-docs fuzz conformance soak bench docs install clean help
+.PHONY: build run setup setup-test reachable test lint check-docs fuzz conformance soak torture bench docs install clean help

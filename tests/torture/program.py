@@ -9,7 +9,7 @@ import random
 import re
 from collections.abc import Iterator
 
-from .steps import BOOT, LAST, REQUEST, Step
+from .steps import BOOT, LAST, REQUEST, WARM, Step
 
 #: When every file was last modified: OPcache takes no file that is younger than two seconds.
 MODIFIED = 1_700_000_000
@@ -36,13 +36,14 @@ class Program:
         return len(self.boot) + sum(map(len, self.parts)) + len(self.order)
 
     def write(self, to: pathlib.Path) -> None:
-        """As files: boot.php and, for each part, request1.php and so on; request0.php does nothing."""
+        """As files: boot.php and, for each part, request1.php and so on; request0.php does nothing, but in a warm-up request."""
         to.mkdir()
         files = {"boot.php": self.boot, "request0.php": ()}
         files |= {f"request{n}.php": part for n, part in enumerate(self.parts, 1)}
         for name, uses in files.items():
             path = to / name
-            path.write_text("<?php\n" + "".join(_rendered(use, name == "boot.php") for use in uses))
+            warm = f"if (T::$request === 'warm') {{{WARM}}}\n" if name == "request0.php" else ""
+            path.write_text("<?php\n" + warm + "".join(_rendered(use, name == "boot.php") for use in uses))
             path.chmod(0o644)
             os.utime(path, (MODIFIED, MODIFIED))
         to.chmod(0o755)

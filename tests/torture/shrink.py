@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 
 from .play import MODES, Bench, difference
@@ -24,15 +25,36 @@ class Failure:
         return f"mode {self.mode}: {self.what}\n{self.program.text()}"
 
 
-def failures(programs: Sequence[Program], modes: Sequence[str] = tuple(MODES)) -> list[Failure]:
-    """The failing ones, each in the first mode in which it fails. What php-fpm itself answers differently the second time says nothing."""
+@dataclasses.dataclass
+class Notes:
+    """What Hayate did not do to programs that ran as they should."""
+
+    #: Programs that were not rewound in some mode, by the reason that Hayate gave.
+    declined: Counter[str] = dataclasses.field(default_factory=Counter)
+    #: Workers that were replaced, by reason, in all modes.
+    replaced: Counter[str] = dataclasses.field(default_factory=Counter)
+
+
+def failures(
+    programs: Sequence[Program], modes: Sequence[str] = tuple(MODES), notes: Notes | None = None
+) -> list[Failure]:
+    """The failing ones, each in the first mode in which it fails.
+
+    What php-fpm itself answers differently the second time says nothing.
+    """
     with Bench(programs) as bench:
         expected = bench.reference()
         found = bench.hayate(modes, expected)
+    if notes is not None:
+        for of_program in zip(*found.values(), strict=True):
+            said = [outcome.declined for outcome in of_program if outcome.declined is not None]
+            notes.declined.update(said[:1])
+            for outcome in of_program:
+                notes.replaced.update(outcome.restarts)
     wrong: dict[int, Failure] = {}
     for mode, outcomes in found.items():
         for i, outcome in enumerate(outcomes):
-            what = difference(expected[i], outcome)
+            what = difference(expected[i], outcome, ordered=mode != "warm")
             if what is not None and i not in wrong:
                 wrong[i] = Failure(programs[i], mode, what)
     if not wrong:

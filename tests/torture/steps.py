@@ -44,8 +44,7 @@ object/witness_in_static
     (static function () { static $kept; $kept = new Witness('NAME'); T::$s['NAME'] = $kept; })();
 object/witness_in_cycle
     T::$s['NAME'] = new Witness('NAME');
-    T::$s['NAME']->other = new Witness('NAME-other');
-    T::$s['NAME']->other->other = T::$s['NAME'];
+    T::$s['NAME']->other = (object) ['other' => T::$s['NAME']];
 object/two_that_hold_each_other_in_order
     T::$s['NAME'] = new Witness('NAME');
     T::$s['NAME']->other = new Witness('NAME-inner');
@@ -91,11 +90,11 @@ queue/spl
 closure/bound
     T::$s['NAME'] = (function () { return ++$this->n; })->bindTo(new Witness('NAME'));
 reader/file
-    file_put_contents(T::path('NAME.txt'), implode("\n", range(1, 50)), LOCK_EX);
+    is_file(T::path('NAME.txt')) || file_put_contents(T::path('NAME.txt'), implode("\n", range(1, 50)), LOCK_EX);
     T::$s['NAME'] = fopen(T::path('NAME.txt'), 'r');
     fgets(T::$s['NAME']);
 reader/spl
-    file_put_contents(T::path('NAME.txt'), implode("\n", range(1, 50)), LOCK_EX);
+    is_file(T::path('NAME.txt')) || file_put_contents(T::path('NAME.txt'), implode("\n", range(1, 50)), LOCK_EX);
     T::$s['NAME-o'] = new SplFileObject(T::path('NAME.txt'));
     T::$s['NAME-o']->fgets();
     T::$s['NAME'] = fopen(T::path('NAME.txt'), 'r');
@@ -185,6 +184,23 @@ handler/of_exceptions
 statics/counter
     (static function () { eval('function NAME_f() { static $n = 0; return ++$n; } class NAME_c { public static $n = 0; public static array $all = []; }'); })();
     \NAME_f(); \NAME_c::$n = 5; T::$s['NAME'] = 'NAME';
+pair/of_sockets
+    T::$s['NAME'] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+    stream_set_blocking(T::$s['NAME'][1], false);
+pair/with_something_in_it
+    T::$s['NAME'] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+    stream_set_blocking(T::$s['NAME'][1], false);
+    fwrite(T::$s['NAME'][0], 'of the boot');
+session/place
+    session_save_path(T::$dir); T::$s['NAME'] = 'NAME';
+session/handler
+    session_set_save_handler(new Sessions('NAME'), false); T::$s['NAME'] = 'NAME';
+databases/storage
+    T::$s['NAME'] = new SplObjectStorage();
+    for ($i = 0; $i < 2; $i++) { T::$s['NAME'][new PDO('sqlite:' . T::path("NAME-$i.db"))] = $i; }
+    foreach (T::$s['NAME'] as $c) { $c->setAttribute(PDO::ATTR_ERRMODE, PDO::ERRMODE_SILENT); $c->exec('CREATE TABLE IF NOT EXISTS t (n INTEGER PRIMARY KEY, v TEXT)'); }
+stat/looked_at
+    is_file(T::path('NAME.stat')) || touch(T::path('NAME.stat')); filesize(T::path('NAME.stat')); T::$s['NAME'] = T::path('NAME.stat');
 reference/array
     T::$s['NAME'] = ['a' => 1, 'b' => [1, 2, 3]]; T::$s['NAME-r'] = &T::$s['NAME']['b'];
 """)
@@ -332,6 +348,50 @@ statics/count
     $f = T::$s['NAME'] . '_f'; $c = T::$s['NAME'] . '_c'; $c::$all[] = N; T::say('static', $f() . ' ' . ++$c::$n . ' ' . count($c::$all));
 reference/change
     T::$s['NAME-r'][] = N; T::say('referenced', count(T::$s['NAME']['b']));
+pair/exchange
+    fwrite(T::$s['NAME'][0], 'N'); T::say('read', fread(T::$s['NAME'][1], 100));
+pair/leave
+    T::say('written', fwrite(T::$s['NAME'][0], 'left N'));
+pair/look
+    T::say('there', fread(T::$s['NAME'][1], 100));
+pair/close
+    fclose(T::$s['NAME'][0]); unset(T::$s['NAME']); T::say('closed', 1);
+session/count
+    session_id('NAME'); T::say('started', @session_start()); $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1; T::say('n', $_SESSION['n']);
+session/write_and_go_on
+    session_id('NAME'); @session_start(); $_SESSION['w'][] = N; session_write_close(); $_SESSION['w'][] = 'lost'; T::say('w', count($_SESSION['w']));
+session/destroy
+    session_id('NAME'); @session_start(); T::say('destroyed', session_destroy());
+session/abort
+    session_id('NAME'); @session_start(); $_SESSION['n'] = 99; session_abort(); T::say('status', session_status());
+session/look
+    T::say('status', session_status()); T::say('id', session_id());
+databases/insert
+    foreach (T::$s['NAME'] as $c) { T::say('inserted', $c->exec("INSERT INTO t (v) VALUES ('N')")); }
+databases/begin_and_leave
+    foreach (T::$s['NAME'] as $c) { @$c->beginTransaction(); T::say('left', $c->exec("INSERT INTO t (v) VALUES ('left')")); break; }
+databases/half_and_clear
+    foreach (T::$s['NAME'] as $c) { T::$s['NAME-half'] = $c->query("INSERT INTO t (v) VALUES ('N') RETURNING n"); T::say('half', T::$s['NAME-half']->fetchColumn()); }
+    unset($c); T::$s['NAME']->removeAll(T::$s['NAME']); T::fill('NAME'); T::say('stored', count(T::$s['NAME']));
+databases/clear_in_a_transaction
+    foreach (T::$s['NAME'] as $c) { @$c->beginTransaction(); $c->exec("INSERT INTO t (v) VALUES ('never')"); }
+    unset($c, T::$s['NAME']); T::fill('NAME'); T::say('cleared', 1);
+databases/count
+    for ($i = 0; $i < 2; $i++) { T::say('rows', (new PDO('sqlite:' . T::path("NAME-$i.db")))->query('SELECT COUNT(*) FROM t')->fetchColumn()); }
+stat/look
+    T::say('size', filesize(T::$s['NAME'])); T::say('exists', file_exists(T::$s['NAME']));
+stat/grow
+    file_put_contents(T::$s['NAME'], 'N', FILE_APPEND); clearstatcache(); T::say('size', filesize(T::$s['NAME']));
+/lazy_engine
+    T::$s['lazy'] ??= new Random\Randomizer(new Random\Engine\Xoshiro256StarStar()); T::chance('lazy', T::$s['lazy']->getInt(0, PHP_INT_MAX));
+/lazy_engine_of_mt
+    T::$s['lazy_mt'] ??= new Random\Engine\Mt19937(); T::chance('lazy', bin2hex(T::$s['lazy_mt']->generate()));
+/included
+    $f = T::path('made-' . T::$request . '-N.php'); file_put_contents($f, '<?php return N;'); touch($f, 1700000000); T::say('included', include $f); T::say('cached', opcache_is_script_cached($f));
+/included_young
+    $f = T::path('young-' . T::$request . '-N.php'); file_put_contents($f, '<?php return N;'); T::say('included', include $f); T::say('cached', opcache_is_script_cached($f));
+/invalidated
+    T::say('invalidated', opcache_invalidate(T::path('none-N.php'), true)); T::say('enabled', (bool) ini_get('opcache.enable'));
 /time
     T::say('time', abs(time() - $_SERVER['REQUEST_TIME']) <= 2); T::say('now', abs((new DateTime())->getTimestamp() - time()) <= 1);
 /random
@@ -373,6 +433,14 @@ reference/change
 /temporary
     T::$s['tmp'] = tmpfile(); fwrite(T::$s['tmp'], 'x'); T::say('tmp', file_exists(stream_get_meta_data(T::$s['tmp'])['uri']));
 """)
+
+#: What warm-up requests do: nothing that a visitor may see, but objects stay that requests then draw from.
+WARM = """
+T::$s['lazy'] ??= new Random\\Randomizer(new Random\\Engine\\Xoshiro256StarStar());
+T::$s['lazy']->getInt(0, 9);
+T::$s['lazy_mt'] ??= new Random\\Engine\\Mt19937();
+T::$s['lazy_mt']->generate();
+"""
 
 #: Ends of a request: nothing comes after them.
 LAST = {"/exit", "/exception", "/fatal", "/memory"}

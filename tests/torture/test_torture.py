@@ -12,7 +12,7 @@ import sys
 import time
 
 from .program import draw
-from .shrink import failures, shrink
+from .shrink import Notes, failures, shrink
 
 PROGRAMS = int(os.environ.get("HAYATE_TORTURE_PROGRAMS", "24"))
 SECONDS = float(os.environ.get("HAYATE_TORTURE_SECONDS", "0"))
@@ -21,18 +21,25 @@ SEED = int(os.environ.get("HAYATE_TORTURE_SEED", "0")) or random.SystemRandom().
 TOGETHER = 12
 #: Failures that are made small.
 SHOWN = 3
+#: The part of all programs that Hayate may decline to rewind, in any mode, at most; few boots leave what cannot be kept.
+DECLINED = 0.1
 
 
 def test_torture() -> None:
     chance = random.Random(SEED)
     until = time.monotonic() + SECONDS
     played = requests = 0
+    notes = Notes()
     while played < PROGRAMS or time.monotonic() < until:
         programs = [draw(chance) for _ in range(TOGETHER)]
-        wrong = failures(programs)
+        wrong = failures(programs, notes=notes)
         played += len(programs)
         requests += sum(len(program.order) for program in programs)
         texts = [shrink(failure).text() for failure in wrong[:SHOWN]]
         more = f"\n\n(and {len(wrong) - SHOWN} more)" if len(wrong) > SHOWN else ""
         assert not wrong, f"HAYATE_TORTURE_SEED={SEED}, after {played} programs\n\n" + "\n\n".join(texts) + more
-    print(f"\n{played} programs, {requests} requests in each mode, seed {SEED}", file=sys.stderr)
+    declined = notes.declined.total()
+    said = "".join(f"\n  {count} programs not rewound: {why}" for why, count in notes.declined.most_common())
+    said += "".join(f"\n  {count} workers replaced: {why}" for why, count in notes.replaced.most_common())
+    print(f"\n{played} programs, {requests} requests in each mode, seed {SEED}{said}", file=sys.stderr)
+    assert declined <= max(2, played * DECLINED), f"HAYATE_TORTURE_SEED={SEED}: {declined} of {played} were declined{said}"
