@@ -104,6 +104,9 @@ pub struct App {
     pub spec: Spec,
 }
 
+/// Addresses to listen on: their sockets go from the master to the front in one packet, which holds 253 (SCM_MAX_FD of the kernel).
+const MOST_ADDRESSES: usize = 128;
+
 impl Plan {
     /// Reads the file that the flags name, if any, applies the flags, and checks it all.
     pub fn load(args: &ServeArgs) -> Result<Plan, ConfigError> {
@@ -142,6 +145,10 @@ impl Plan {
             }
             (true, None) => vec![ListenAddr::Tcp((std::net::Ipv4Addr::LOCALHOST, 8080).into())],
         };
+        if listen.len() > MOST_ADDRESSES {
+            let why = format!("listen: {} addresses; write {MOST_ADDRESSES} at most", listen.len());
+            return Err(source.error(&[Step::Key("listen")], why));
+        }
         let metrics = match args.metrics.as_ref().or(file.metrics.as_ref()) {
             None => None,
             Some(text) => Some(text.parse().map_err(|why| match args.metrics {
@@ -565,6 +572,9 @@ mod tests {
             assert!(got.starts_with(&format!("hayate.toml:3: {said}")), "{got}");
         }
         assert!(error("listen = []\n").starts_with("hayate.toml:1: listen: write at least one address"));
+        let many: Vec<String> = (0..200).map(|n| format!("'127.0.0.1:{}'", 10_000 + n)).collect();
+        let got = error(&format!("listen = [{}]\n", many.join(", ")));
+        assert!(got.starts_with("hayate.toml:1: listen: 200 addresses; write 128 at most"), "{got}");
         let text = "[[app]]\nroot = 'site'\n";
         let said = plan(dir.path(), text, |args| args.queue_limit = Some(0)).unwrap_err();
         assert_eq!(said, "--queue-limit: 0 is out of range; write 1 to 1000000");
