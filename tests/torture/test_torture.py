@@ -16,7 +16,8 @@ from .shrink import Notes, failures, shrink
 
 PROGRAMS = int(os.environ.get("HAYATE_TORTURE_PROGRAMS", "24"))
 SECONDS = float(os.environ.get("HAYATE_TORTURE_SECONDS", "0"))
-SEED = int(os.environ.get("HAYATE_TORTURE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
+#: The same programs each time, so that CI fails for what has changed; 0: others each time, as `make torture` has it.
+SEED = int(os.environ.get("HAYATE_TORTURE_SEED", "2002")) or random.SystemRandom().randrange(1, 1 << 32)
 #: Programs that share one server.
 TOGETHER = 12
 #: Failures that are made small.
