@@ -142,7 +142,7 @@ def test_it_agrees_with_wrk_about_what_a_server_can_do(nginx: Nginx) -> None:
     for client in "lean", "hyper":
         total = load(url, "-c", "50", "-d", "2s", "--client", client)["total"]
         # Two seconds on a busy machine: a generator that counted wrongly would be off by more.
-            assert total["rate"] == pytest.approx(by_wrk, rel=0.15)
+        assert total["rate"] == pytest.approx(by_wrk, rel=0.15)
         assert total["rate"] == pytest.approx(500, rel=0.1)
         # Fifty at a time, 500 a second: a tenth of a second each (Little's law).
         assert total["latency_ms"]["p50"] == pytest.approx(100, rel=0.1)
