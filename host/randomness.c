@@ -141,7 +141,16 @@ static struct engine *find_engine(const zend_object *object)
 static void note_engine(const zend_object *object, bool given)
 {
 	struct engine *engine = find_engine(object);
-	if (engine == NULL && engine_count < MOST_ENGINES) {
+	if (engine == NULL && engine_count == MOST_ENGINES) {
+		static bool said;
+		if (!said) {
+			said = true;
+			log_format(
+			    "The boot made more than %d engines of random numbers: those beyond draw the same in each request. To "
+			    "avoid it: make them in the request that needs them.",
+			    MOST_ENGINES);
+		}
+	} else if (engine == NULL) {
 		if (engines == NULL && (engines = calloc(MOST_ENGINES, sizeof *engines)) == NULL) {
 			return;
 		}
