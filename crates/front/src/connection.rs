@@ -161,7 +161,7 @@ impl Front {
             if before == 0 || before + 60 <= now {
                 self.connections.complained.store(now, Relaxed);
                 tracing::warn!(
-                    "limits.connections ({limit}) is reached, or half of the open files (LimitNOFILE); further connections wait"
+                    "limits.connections ({limit}) is reached, or three quarters of the open files (LimitNOFILE); further connections wait"
                 );
             }
             room.await;

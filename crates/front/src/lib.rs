@@ -123,7 +123,7 @@ pub struct Limits {
     /// The same for the files of one client: an IPv4 address, or 64 bits of an IPv6 address. 0: no limit.
     pub temp_size_per_client: u64,
     /// Connections at one time, on all listeners together; further ones wait in the listeners' backlogs. Of the open files that the
-    /// process may have, connections get half at most: the rest is for what they ask for, and for commands.
+    /// process may have, connections get three quarters at most: the rest is for what they ask for, and for commands.
     pub connections: usize,
 }
 
@@ -172,11 +172,11 @@ impl Default for Limits {
     }
 }
 
-/// How many connections leave descriptors for a file each, and for everything else.
+/// How many connections leave descriptors for the files that some of them ask for, and for everything else.
 fn connections_by_open_files() -> usize {
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let files = files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
-    (files.saturating_sub(OTHER_FILES) / 2).max(8)
+    (files.saturating_sub(OTHER_FILES) / 4 * 3).max(8)
 }
 
 /// Descriptors that the front has besides those of its connections, or needs for a moment: listeners, workers, logs, commands.

@@ -89,7 +89,7 @@ pub struct Limits {
     /// The same for one client: an IPv4 address, or the first 64 bits of an IPv6 address. Behind a proxy name it in `trusted_proxies`, or all clients are one. `0`: no limit. Default: `1G`.
     #[schemars(with = "Option<String>")]
     pub temp_size_per_client: Option<Size>,
-    /// Connections at one time, on all addresses together, 1 to 1000000, and never more than half of the open files (LimitNOFILE); further ones wait. Default: `16384`.
+    /// Connections at one time, on all addresses together, 1 to 1000000, and never more than three quarters of the open files (LimitNOFILE); further ones wait. Default: `16384`.
     pub connections: Option<usize>,
 }
 
