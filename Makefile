@@ -1,6 +1,11 @@
 # Hayate's targets; `make help` lists them. Everything here works on a fresh clone, and may be run again at any time.
 
-PHP ?= 8.2
+include host/versions.mk
+# Which hosts are built, such as PHP="8.2 8.4": by default all whose headers are installed. Looked up when it is used, so
+# after what `make setup` installs.
+PHP ?= $(or $(INSTALLED_PHP),$(error no headers of PHP are installed: run make setup, or scripts/setup --php VERSION))
+# The one that the tests run with.
+HAYATE_PHP = $(lastword $(PHP))
 LISTEN ?= 127.0.0.1:8080
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
@@ -13,12 +18,15 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 HAYATE := $(RELEASE)/hayate
 LAB := $(RELEASE)/hayate-lab
-HOST := hayate-php$(PHP)
 
-build: ## Build hayate and the PHP host, both into target/release (the default)
+# Where source and crates lie on this machine is no part of a program: the same source makes the same bytes anywhere.
+build: export RUSTFLAGS := --remap-path-prefix=$(CURDIR)=/usr/src/hayate --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/usr/src/cargo $(RUSTFLAGS)
+build: ## Build hayate and a PHP host for each PHP that is here, all into target/release (the default; PHP=8.4: for that one)
 	$(CARGO) build --release --locked
-	$(MAKE) -C host PHP=$(PHP)
-	install -m 755 host/build/$(HOST) $(RELEASE)/$(HOST)
+	set -e; for php in $(PHP); do \
+		$(MAKE) -C host PHP=$$php; \
+		install -m 755 host/build/hayate-php$$php $(RELEASE)/hayate-php$$php; \
+	done
 	install -d $(RELEASE)/boot && install -m 644 php/boot/*.php $(RELEASE)/boot
 
 run: setup build ## Install what is missing, build, and serve the demo on http://127.0.0.1:8080 (WORKER=1: in worker mode)
@@ -30,11 +38,39 @@ setup: ## Install what building needs and is missing (apt, sudo)
 setup-test:
 	@scripts/setup --test
 
-test: reachable setup-test build ## Everything CI runs: formatting, lints, unit tests, then the servers from outside
+ifndef SUITE
+test: reachable setup-test build ## Everything CI runs: formatting, lints, unit tests, then the servers from outside (SUITE=trixie: those on Debian 13, TESTS="tests/parity …": some)
 	$(MAKE) lint check-docs
-	$(CARGO) test --workspace --locked
-	$(MAKE) -C host PHP=$(PHP) test
-	HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) -m pytest tests -q
+	HAYATE_PHP=$(HAYATE_PHP) $(CARGO) test --workspace --locked
+	$(MAKE) -C host PHP=$(HAYATE_PHP) test
+	$(call pytest,$(abspath $(HAYATE)))
+else
+# The server is built here and the host there: PHP is that of the suite, and a C library is newer than this one.
+test: reachable
+	$(if $(filter $(RELEASE),$(SERVER)),$(CARGO) build --release --locked)
+	scripts/debian-root $(SUITE) $(MAKE) suite-test SUITE_BIN=$(SUITE_BIN) TESTS='$(TESTS)' SERVER=$(SERVER) \
+		$(if $(filter command line,$(origin PHP)),PHP=$(PHP))
+endif
+
+TESTS ?= tests
+# Most tests wait for servers more than they compute: several files at a time. Those that measure time have the machine to themselves.
+TEST_JOBS ?= 3
+define pytest
+HAYATE_PHP=$(HAYATE_PHP) HAYATE_BIN=$(1) $(PYTHON) -m pytest $(TESTS) -q -n $(TEST_JOBS) --dist loadfile -m 'not alone'
+HAYATE_PHP=$(HAYATE_PHP) HAYATE_BIN=$(1) $(PYTHON) -m pytest $(TESTS) -q -m alone || [ $$? = 5 ] # 5: there are none among these
+endef
+# What is tested on another Debian, and where it lies with the host that was built there.
+SERVER ?= $(RELEASE)
+SUITE_BIN ?= $(TARGET)/$(SUITE)
+
+# Within the root.
+suite-test:
+	install -d $(SUITE_BIN)/boot
+	install $(SERVER)/hayate $(SUITE_BIN)
+	install -m 644 php/boot/*.php $(SUITE_BIN)/boot
+	$(MAKE) -C host PHP=$(HAYATE_PHP) BUILD=$(abspath $(SUITE_BIN))/host
+	install $(SUITE_BIN)/host/hayate-php$(HAYATE_PHP) $(SUITE_BIN)
+	$(call pytest,$(abspath $(SUITE_BIN))/hayate)
 
 # The tests of root run servers as www-data; /root is closed to it.
 reachable:
@@ -45,7 +81,7 @@ lint: ## Formatting and lints, warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	clang-format --dry-run -Werror $(wildcard host/*.[ch] host/rewind/*.[ch] host/tests/*.[ch])
-	find demo php lab -name '*.php' -print0 | xargs -0 -n 1 php$(PHP) -l >/dev/null
+	find demo php lab -name '*.php' -print0 | xargs -0 -n 1 php$(firstword $(PHP)) -l >/dev/null
 
 # docs/configuration.md is made from the source: a change of a key must reach it.
 check-docs: build
@@ -54,10 +90,19 @@ check-docs: build
 
 FUZZ_SECONDS ?= 60
 fuzz: ## Feed every parser with broken input, and the ring with a worker gone mad (FUZZ_SECONDS=60 for each; FUZZ_SEED repeats a run)
-	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --locked -p hayate-http -p hayate-front -p hayate-pool -p hayate-load -p hayate fuzz \
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --locked -p hayate-http -p hayate-certificates -p hayate-front -p hayate-pool -p hayate-load -p hayate fuzz \
 		-- --nocapture --test-threads=1
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --locked -p hayate-load --test fuzz -- --nocapture
 	HAYATE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --locked -p hayate-ring --test hostile -- --nocapture
+
+# Wants cargo-fuzz and a nightly compiler; what it finds is in fuzz/artifacts, what it has learnt in fuzz/corpus.
+fuzz-coverage: ## Follow the coverage of the parsers of HTTP, of workers' answers and of the load generator, FUZZ_SECONDS for each
+	for target in http_head http_body response_head load_answer; do \
+		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 || exit 1; done
+
+deny: ## Licences, sources and known faults of the crates (cargo-deny; the known faults only where RustSec's data base can be fetched)
+	$(CARGO) deny --locked check licenses bans sources
+	$(CARGO) deny --locked check advisories || echo 'deny: advisories were not all clear, or could not be fetched; see above' >&2
 
 conformance: setup-test build ## PHP's own tests, through php-cgi, php-fpm and Hayate in each mode (about an hour)
 	HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) tests/conformance/run.py
@@ -87,10 +132,10 @@ docs: build ## Make docs/configuration.md, and man pages and completions in targ
 
 # Installs what was built and builds nothing, so that root needs no compiler.
 install: ## Install below PREFIX=/usr/local what make build has built; DESTDIR for packagers
-	@test -x $(HAYATE) -a -x $(LAB) -a -x $(RELEASE)/$(HOST) || { echo 'nothing is built yet: run make build first' >&2; exit 1; }
+	@test -x $(HAYATE) -a -x $(LAB) && ls $(RELEASE)/hayate-php* >/dev/null 2>&1 || { echo 'nothing is built yet: run make build first' >&2; exit 1; }
 	install -D -m 755 $(HAYATE) $(DESTDIR)$(PREFIX)/bin/hayate
 	install -D -m 755 $(LAB) $(DESTDIR)$(PREFIX)/bin/hayate-lab
-	install -D -m 755 $(RELEASE)/$(HOST) $(DESTDIR)$(PREFIX)/lib/hayate/$(HOST)
+	install -d $(DESTDIR)$(PREFIX)/lib/hayate && install -m 755 $(RELEASE)/hayate-php* $(DESTDIR)$(PREFIX)/lib/hayate
 	install -d $(DESTDIR)$(PREFIX)/share/hayate/boot
 	install -m 644 $(RELEASE)/boot/*.php $(DESTDIR)$(PREFIX)/share/hayate/boot
 	install -D -m 644 php/stubs/hayate.php $(DESTDIR)$(PREFIX)/share/hayate/stubs/hayate.php
@@ -113,10 +158,20 @@ install: ## Install below PREFIX=/usr/local what make build has built; DESTDIR f
 	test -e $(DESTDIR)$(SYSCONFDIR)/hayate/hayate.toml || \
 		install -D -m 644 packaging/hayate.toml $(DESTDIR)$(SYSCONFDIR)/hayate/hayate.toml
 
+# Needs debhelper. The packages in target/deb are of this Debian: hayate and hayate-lab install on later ones as well.
+deb: build ## Debian packages of what was built, in target/deb
+	$(MAKE) packages BUILT=$(RELEASE)
+
+# BUILT=target/debug: of another build.
+packages:
+	mkdir -p $(TARGET)/deb && rm -f $(TARGET)/deb/*.deb
+	BUILT=$(BUILT) DEBS=$(abspath $(TARGET)/deb) debian/rules clean binary clean
+
 clean: ## Remove what was built
 	rm -rf $(TARGET) host/build
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-.PHONY: build run setup setup-test reachable test lint check-docs fuzz conformance soak torture bench docs install clean help
+.PHONY: build run setup setup-test reachable test suite-test lint check-docs fuzz fuzz-coverage deny conformance soak torture bench docs install deb packages \
+	clean help

@@ -8,7 +8,7 @@
  */
 #include "host.h"
 
-#include "ext/session/php_session.h"
+#include "engine.h"
 
 /*
  * Settings. PHP restores every changed one to its original value when a request ends, so the values at the end of the
@@ -62,7 +62,7 @@ void boot_make_settings_modified(void)
 
 /* Handlers of sessions: session's request shutdown forgets them, and `session.save_handler` goes on naming them. */
 
-static zval handlers[PS_NUM_APIS];
+static zval handlers[ENGINE_SESSION_HANDLERS];
 static zend_string *handler_class;
 
 static php_ps_globals *session_globals(void)
@@ -73,9 +73,9 @@ static php_ps_globals *session_globals(void)
 
 static void keep_session_handlers(void)
 {
-	const php_ps_globals *session = session_globals();
-	for (int i = 0; session != NULL && i < PS_NUM_APIS; i++) {
-		ZVAL_COPY(&handlers[i], &session->mod_user_names.names[i]);
+	php_ps_globals *session = session_globals();
+	for (size_t i = 0; session != NULL && i < ENGINE_SESSION_HANDLERS; i++) {
+		ZVAL_COPY(&handlers[i], &engine_session_handlers(session)[i]);
 	}
 	handler_class =
 	    session != NULL && session->mod_user_class_name != NULL ? zend_string_copy(session->mod_user_class_name) : NULL;
@@ -87,10 +87,18 @@ void boot_restore_session_handlers(void)
 		return;
 	}
 	php_ps_globals *session = session_globals();
-	for (int i = 0; i < PS_NUM_APIS; i++) {
-		ZVAL_COPY(&session->mod_user_names.names[i], &handlers[i]);
+	for (size_t i = 0; i < ENGINE_SESSION_HANDLERS; i++) {
+		ZVAL_COPY(&engine_session_handlers(session)[i], &handlers[i]);
 	}
 	session->mod_user_class_name = handler_class != NULL ? zend_string_copy(handler_class) : NULL;
+}
+
+void boot_seed_sessions(uint64_t high, uint64_t low)
+{
+	php_ps_globals *session = session_globals();
+	if (session != NULL) {
+		engine_seed_sessions(session, high, low);
+	}
 }
 
 /* mbstring: its request startup takes the values of php.ini. What functions have set is set again. */

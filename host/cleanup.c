@@ -180,19 +180,28 @@ static void close_resources(void)
 	}
 }
 
+static void free_object(zend_object *object)
+{
+	if (!IS_OBJ_VALID(object) || OBJ_FLAGS(object) & IS_OBJ_FREE_CALLED || !cleanup_reaches_outside(object) ||
+	    snapshot_has(object)) {
+		return;
+	}
+	GC_ADD_FLAGS(object, IS_OBJ_FREE_CALLED);
+	GC_ADDREF(object);
+	object->handlers->free_obj(object);
+}
+
+/* The request's own, some of which have numbers of objects of the boot that it freed. */
 static void free_objects(void)
 {
-	zend_objects_store *store = &EG(objects_store);
-	uint32_t first = snapshot_freed_objects() ? 1 : snapshot_marks.objects;
-	for (uint32_t i = store->top; i-- > first;) {
-		zend_object *object = store->object_buckets[i];
-		if (!IS_OBJ_VALID(object) || OBJ_FLAGS(object) & IS_OBJ_FREE_CALLED || !cleanup_reaches_outside(object) ||
-		    snapshot_has(object)) {
-			continue;
-		}
-		GC_ADD_FLAGS(object, IS_OBJ_FREE_CALLED);
-		GC_ADDREF(object);
-		object->handlers->free_obj(object);
+	const zend_objects_store *store = &EG(objects_store);
+	for (uint32_t i = store->top; i-- > snapshot_marks.objects;) {
+		free_object(store->object_buckets[i]);
+	}
+	uint32_t count;
+	const uint32_t *freed = snapshot_freed(&count);
+	while (count > 0) {
+		free_object(store->object_buckets[freed[--count]]);
 	}
 }
 
@@ -249,6 +258,7 @@ const char *cleanup_request(bool unwound)
 	step(close_resources);
 	step(free_objects);
 	step(sqlite_end_request);
+	step(leftovers_hand_in);
 	step(close_persistent);
 	if (unwound) {
 		/* A fatal error may have come while opcache's lock was held. */

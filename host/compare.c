@@ -220,7 +220,8 @@ static bool fork_keeper(enum side side, const char *(*prepare)(void), struct hy_
 	}
 	if (keepers[side] < 0) {
 		warmup_failed("what warm-up requests leave behind cannot be looked at, since no process can be forked; raise "
-		              "the limit of processes");
+		              "the limit of processes",
+		              false);
 	}
 	return false;
 }
@@ -233,7 +234,7 @@ static void share(void)
 	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (shared == MAP_FAILED) {
 		shared = NULL;
-		warmup_failed("what warm-up requests leave behind cannot be looked at, since there is no memory for it");
+		warmup_failed("what warm-up requests leave behind cannot be looked at, since there is no memory for it", false);
 	}
 }
 
@@ -293,7 +294,7 @@ static void differs(const char *why)
 static void cannot_tell(const char *why)
 {
 	end_keepers();
-	warmup_failed(why);
+	warmup_failed(why, false);
 }
 
 /* False: that keeper has ended. */

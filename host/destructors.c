@@ -7,12 +7,12 @@
  * are few among thousands, and looking at the others would cost more than many a request. PHP also frees what a global
  * variable was the last to hold; here only objects that lead to one of the list, since nobody sees the others go.
  *
- * A request may free objects of the boot, and objects of its own then bear their numbers (snapshot_freed_objects()):
- * then every object is looked at.
+ * A request may free objects of the boot, and objects of its own then bear their numbers: those are looked at as well
+ * (snapshot_freed()).
  */
 #include "host.h"
+#include "engine.h"
 
-#include "zend_fibers.h"
 #include "zend_generators.h"
 
 /* Numbers of the boot's objects whose destruction runs code, ascending. */
@@ -262,19 +262,20 @@ static void call_all(void)
 	} while (before != zend_hash_num_elements(&EG(symbol_table)));
 	zend_objects_store *store = &EG(objects_store);
 	EG(flags) |= EG_FLAGS_OBJECT_STORE_NO_REUSE;
-	zend_fiber_switch_block();
-	uint32_t next = 1;
-	if (!snapshot_freed_objects()) {
-		/* All numbers below the mark are the boot's. One that is freed meanwhile leaves its number unused. */
-		for (uint32_t i = 0; i < listed_count; i++) {
-			destroy(store->object_buckets[listed[i]]);
-		}
-		next = snapshot_marks.objects;
+	engine_destructors_begin();
+	/* Both ascending. No number is used again from here on; one that is freed meanwhile leaves its number unused. */
+	uint32_t freed_count, next_listed = 0, next_freed = 0;
+	const uint32_t *freed = snapshot_freed(&freed_count);
+	while (next_listed < listed_count || next_freed < freed_count) {
+		bool boot =
+		    next_freed == freed_count || (next_listed < listed_count && listed[next_listed] < freed[next_freed]);
+		uint32_t number = boot ? listed[next_listed++] : freed[next_freed++];
+		destroy(store->object_buckets[number]);
 	}
-	for (uint32_t i = next; i < store->top; i++) {
+	for (uint32_t i = MAX(snapshot_marks.objects, 1); i < store->top; i++) {
 		destroy(store->object_buckets[i]);
 	}
-	zend_fiber_switch_unblock();
+	engine_destructors_over();
 }
 
 void destructors_call(void)

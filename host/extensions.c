@@ -3,7 +3,7 @@
  * of a request on, or at the other end of a connection that outlives it.
  *
  * The list is short on purpose. What an extension does only when it is used (threads, connections, event loops) is
- * found out when it happens (rewind/process.c, rewind/interpose.c), and then costs only those who use it. No name
+ * found out when it happens (rewind/process.c, rewind/interpose_*.c), and then costs only those who use it. No name
  * belongs here for memory that it keeps, in globals, statics or persistent lists: that is put back.
  */
 #include "host.h"

@@ -48,6 +48,8 @@ static uint64_t rewind_ns;
 /* A bail-out was caught while the request was being ended: the engine was unwound at a place where it usually ends. In
  * which step, NULL otherwise. */
 static const char *doubtful;
+/* The step of cleanup.c in which that happened, NULL otherwise. */
+static const char *unclean;
 
 bool handle_reached(void)
 {
@@ -161,14 +163,34 @@ static void decline_busy_sqlite(bool warmed)
 	char why[700];
 	if (warmed) {
 		snprintf(why, sizeof why, "a warm-up request %s", left);
-		warmup_failed(why);
+		warmup_failed(why, false);
 	}
 	snprintf(
 	    why, sizeof why,
 	    "the boot %s, on a lock that does not outlive a request. To avoid it: fetch all rows, call closeCursor() or "
 	    "finalize(), and commit, before hayate_handle_request()",
 	    left);
-	zygote_boot_again(options.rewind == REWIND_OFF ? HY_AGAIN_PRIVATE : HY_AGAIN_CLASSIC, why);
+	boot_again(options.rewind == REWIND_OFF ? HY_AGAIN_PRIVATE : HY_AGAIN_CLASSIC, why, false);
+}
+
+/* An archive that the boot left open would be written over what requests have written. */
+static void decline_open_archive(bool warmed)
+{
+	const char *left = options.rewind == REWIND_OFF ? NULL : leftovers_open();
+	if (left == NULL) {
+		return;
+	}
+	char why[700];
+	if (warmed) {
+		snprintf(why, sizeof why, "a warm-up request %s", left);
+		warmup_failed(why, false);
+	}
+	snprintf(
+	    why, sizeof why,
+	    "the boot %s, which each request would write over what others have written. To avoid it: close() it before "
+	    "hayate_handle_request()",
+	    left);
+	boot_again(HY_AGAIN_CLASSIC, why, false);
 }
 
 /* What the boot left open that belongs to a request: its output layer, its headers. */
@@ -191,17 +213,19 @@ static void end_boot(void)
 	}
 	booted = true;
 	if (options.rewind != REWIND_OFF && zygote_left_threads(1)) {
-		zygote_boot_again(HY_AGAIN_CLASSIC,
-		                  "the boot started a thread, which would write to memory that is being put back, and which a "
-		                  "fork would lose. To avoid it: start it in the request that needs it; libraries that "
-		                  "compute in parallel are told not to by OMP_NUM_THREADS=1 in the application's environment");
+		boot_again(HY_AGAIN_CLASSIC,
+		           "the boot started a thread, which would write to memory that is being put back, and which a "
+		           "fork would lose. To avoid it: start it in the request that needs it; libraries that "
+		           "compute in parallel are told not to by OMP_NUM_THREADS=1 in the application's environment",
+		           false);
 	}
 	decline_busy_sqlite(false);
+	decline_open_archive(false);
 	const char *unshareable = zygote_is_worker() ? NULL : zygote_unshareable();
 	if (unshareable != NULL) {
 		char why[512];
 		snprintf(why, sizeof why, "the boot %s", unshareable);
-		zygote_boot_again(HY_AGAIN_PRIVATE, why);
+		boot_again(HY_AGAIN_PRIVATE, why, false);
 	}
 	zygote_baseline();
 	warmup_load_classes();
@@ -269,8 +293,25 @@ static void run_step(const char *name, void (*run)(void))
 }
 #define step(run) run_step(#run, run)
 
-/* In the order of php_request_shutdown(), as far as it applies to a process that goes on. */
-static void end_request(void)
+/*
+ * What the request acquired is given up before its answer is complete, as under php-fpm: who has the answer, and asks
+ * again, finds its locks free and its rows stored.
+ */
+static void clean_up(bool unwound)
+{
+	uint64_t started = hy_now();
+	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
+	/* Settings are put back with the memory; the limit of a request is not one for releasing what it acquired. */
+	zend_set_memory_limit(SIZE_MAX >> 1);
+	/* A bail-out while the request was being ended left only memory behind, which is put back whole. */
+	unclean = cleanup_request(unwound || doubtful != NULL);
+	rewind_unlock();
+	hy_ring_record()->clean_ns += hy_now() - started;
+}
+
+/* In the order of php_request_shutdown(), as far as it applies to a process that goes on. `unwound`: by a fatal error.
+ */
+static void end_request(bool unwound)
 {
 	explain_handler_over();
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
@@ -285,16 +326,16 @@ static void end_request(void)
 	shut_modules_down();
 	step(php_output_deactivate);
 	step(php_free_shutdown_functions);
-	output_finish(false);
 	if (SG(request_info).request_body != NULL) {
 		zend_list_delete(SG(request_info).request_body->res);
 		SG(request_info).request_body = NULL;
 	}
-	step(sapi_deactivate);
 	if (rewinds()) {
-		/* Settings are put back with the memory; the limit of a request is not one for releasing what it acquired. */
-		zend_set_memory_limit(SIZE_MAX >> 1);
-	} else {
+		clean_up(unwound);
+	}
+	output_finish(false);
+	step(sapi_deactivate);
+	if (!rewinds()) {
 		step(zend_ini_deactivate);
 	}
 	php_clear_stat_cache(0, NULL, 0);
@@ -393,17 +434,15 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 	}
 	EG(current_execute_data) = NULL;
 	if (in_request) {
-		end_request();
+		end_request(unwound);
+	} else {
+		clean_up(unwound);
 	}
 	hy_ring_state(HY_WORKER_REWINDING);
 	uint64_t started = hy_now();
 	if (over_at != NULL) {
 		*over_at = started;
 	}
-	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
-	/* A bail-out while the request was being ended left only memory behind, which is put back whole. */
-	const char *unsure = cleanup_request(unwound || doubtful != NULL);
-	record->clean_ns += hy_now() - started;
 	enum rewind_doubt doubt = rewind_doubt();
 	if (doubt == REWIND_SURE && stray_left()) {
 		doubt = REWIND_CHILD;
@@ -425,8 +464,8 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 	if (opcache_reset_called()) {
 		leave_process(HY_RETIRED_REWIND_OPCACHE);
 	}
-	if (unsure != NULL) {
-		log_format("A fatal error ended a step at the end of a request (%s); this worker is replaced.", unsure);
+	if (unclean != NULL) {
+		log_format("A fatal error ended a step at the end of a request (%s); this worker is replaced.", unclean);
 		leave_process(HY_RETIRED_REWIND_CLEANUP);
 	}
 	rewind_back();
@@ -530,16 +569,17 @@ static void end_warmup(void)
 	}
 	gc_collect_cycles(); /* what a cycle keeps open is not meant to stay */
 	decline_busy_sqlite(options.warmup_count > 0);
+	decline_open_archive(options.warmup_count > 0);
 	const char *left = zygote_unshareable();
 	if (left != NULL && options.warmup_count > 0) {
 		char why[512];
 		snprintf(why, sizeof why, "a warm-up request %s and left it so", left);
-		warmup_failed(why);
+		warmup_failed(why, false);
 	}
 	if (doubtful != NULL && options.rewind != REWIND_OFF) {
 		char why[512];
 		snprintf(why, sizeof why, "a fatal error struck at the end of a warm-up request (%s)", doubtful);
-		warmup_failed(why);
+		warmup_failed(why, true);
 	}
 }
 
@@ -568,7 +608,7 @@ static bool begin_work(void)
 		    why, sizeof why,
 		    "hayate_handle_request() cannot be gone back to: %s. To avoid it: call it from the worker script itself",
 		    misplaced);
-		zygote_boot_again(HY_AGAIN_FORK, why);
+		boot_again(HY_AGAIN_FORK, why, false);
 	}
 	if (!zygote_is_worker()) {
 		zygote_adopt();
@@ -709,7 +749,7 @@ PHP_FUNCTION(hayate_handle_request)
 	if (rewinds()) {
 		after_handler(frame->prev_execute_data, run_step);
 	} else {
-		end_request();
+		end_request(false);
 	}
 	if (handle_warming() && options.rewind != REWIND_OFF) {
 		warmup_request_over();

@@ -18,6 +18,7 @@
  *   errors.c    errors in development (--dev)  isolation.c  what keeps PHP's processes apart
  *   extensions.c  extensions that do not bear rewinding
  *   clocks.c    what PHP keeps of the time    randomness.c  what must not be drawn twice
+ *   engine.h    where PHP's versions differ
  *   stray.c     processes that PHP code forked   locks.c  locks that the boot holds
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
@@ -53,6 +54,8 @@ struct options {
 	char *ini;        /* lines of php.ini, over the files */
 	const char **env; /* K=V */
 	size_t env_count;
+	const char **ini_env; /* K=V, by which PHP finds its ini files; gone when it has started */
+	size_t ini_env_count;
 	enum rewind_tracking rewind; /* worker mode; REWIND_OFF: state is kept */
 	unsigned rewind_verify;      /* compare all memory with the snapshot every so many rewinds; 0: never */
 	struct visit *warmup;        /* requests before the snapshot */
@@ -68,7 +71,9 @@ void options_print_tracking(void); /* how this kernel lets written pages be foun
 /* The request being served. `exchange.slot` is NULL between requests and while a worker script boots. */
 struct request {
 	struct hy_exchange exchange;
-	bool answered; /* hayate_finish_request(): the client has its answer, the script goes on */
+	size_t
+	    header_bytes; /* of the response's headers, those that were replaced included, since they were last added up */
+	bool answered;    /* hayate_finish_request(): the client has its answer, the script goes on */
 	struct {
 		const char *at;
 		uint32_t len;
@@ -91,6 +96,7 @@ void request_each_header(request_header_fn fn, void *to);
 /* output.c */
 size_t output_write(const char *from, size_t len);
 void output_flush(void *context);
+int output_header(sapi_header_struct *header, sapi_header_op_enum op, sapi_headers_struct *headers);
 int output_send_headers(sapi_headers_struct *headers);
 void output_finish(bool release); /* completes the answer; with `release` gives the slot back as well */
 
@@ -113,10 +119,11 @@ bool handle_used_connection(int status); /* exit status of a process forked for 
 bool handle_leaving(void);               /* the script was told that there are no more requests */
 
 /* boot.c: what outlives the request in which the boot ran */
-void boot_keep(void);                     /* at the boot's end, before extensions are shut down for it */
-void boot_keep_settings(void);            /* after that */
-void boot_make_settings_modified(void);   /* when all that was made to look as in php.ini is over */
-void boot_restore_session_handlers(void); /* after each request shutdown of session */
+void boot_keep(void);                                 /* at the boot's end, before extensions are shut down for it */
+void boot_keep_settings(void);                        /* after that */
+void boot_make_settings_modified(void);               /* when all that was made to look as in php.ini is over */
+void boot_restore_session_handlers(void);             /* after each request shutdown of session */
+void boot_seed_sessions(uint64_t high, uint64_t low); /* what they draw from to collect old ones */
 void boot_compare_encodings(void); /* between request startup and shutdown of mbstring: what has to be restored */
 void boot_restore_encodings(void); /* after each request startup of mbstring */
 
@@ -134,8 +141,9 @@ struct snapshot_marks {
 };
 extern struct snapshot_marks snapshot_marks;
 bool snapshot_has(const zend_object *object); /* it was made by the boot, or by a warm-up request */
-bool snapshot_freed_objects(void);            /* a request has: its own may have lower numbers than the mark */
-void snapshot_prepare(void);                  /* once, before the snapshot or the first fork for a request */
+/* Numbers of those that this request has freed, ascending: its own may have them now. Until the next one is freed. */
+const uint32_t *snapshot_freed(uint32_t *count);
+void snapshot_prepare(void); /* once, before the snapshot or the first fork for a request */
 /* NULL, or what failed. */
 const char *snapshot_take(enum rewind_tracking tracking);
 /* At the point, in the process that will be rewound: whether what snapshot_take() found still holds. */
@@ -191,9 +199,18 @@ bool warmup_next(struct hy_exchange *exchange); /* false: no more */
 const char *warmup_target(bool *last);          /* of the present one; whether it is asked for once more */
 void warmup_request_over(void);                 /* its handler, that is */
 void warmup_over(void);
-void warmup_failed(const char *why) __attribute__((noreturn));  /* has the application booted again without */
+void warmup_failed(const char *why, bool fatal)
+    __attribute__((noreturn));                                  /* booted again without; after a fatal error */
 void warmup_differs(const char *why) __attribute__((noreturn)); /* the same, since answers show what it left behind */
 void warmup_load_classes(void);                                 /* at the end of such a boot */
+
+/* leftovers.c: what objects of the boot hand in only when they are freed */
+void leftovers_note(void);        /* at the snapshot */
+void leftovers_hand_in(void);     /* at the end of a request */
+const char *leftovers_open(void); /* NULL, or what the boot must not leave open */
+
+/* again.c: ends the booted application as a script ends, unless a fatal error did, and then zygote_boot_again() */
+void boot_again(enum hy_again how, const char *why, bool fatal) __attribute__((noreturn));
 
 /* compare.c */
 void compare_once_for_all(void); /* before workers that boot by themselves are forked */

@@ -4,8 +4,9 @@
  *
  * One memfd holds, in this order: a header, the cells of the request queue, one record per worker, and the slots. A
  * slot carries one exchange: request head, request body ring, response head, response body ring. The front is one
- * process ("the front" below is always one lock holder in it); workers are many, and any of them may be killed between
- * any two instructions. The rules that keep the memory sound through that:
+ * process of several threads: "the front" below is one of them that holds the lock on the front's own record, or the
+ * one that the slot belongs to. Workers are many, and any of them may be killed between any two instructions. The rules
+ * that keep the memory sound through that:
  *
  *  1. Who owns a slot is said by one word, `claim`, and changes by one atomic operation:
  *
@@ -20,9 +21,9 @@
  *     are 48 bits and never reused, which makes a stale cell harmless. The head is never more than one round of the
  *     cells behind the tail. When the tail comes round to a request that still waits, the front gives those that wait
  *     new tickets (by CAS on their claims) before it uses their cells again.
- *  3. A worker tells the front of news in a slot by setting the slot's bit in `doorbells`. The bit says "look", never
- *     what happened, so ringing twice, or dying before ringing, loses nothing: the front looks at every slot of a dead
- *     worker.
+ *  3. A worker tells the front of news in a slot by setting the slot's bit in the doorbells of the thread that the slot
+ *     belongs to (`hy_slot.bell`). The bit says "look", never what happened, so ringing twice, or dying before ringing,
+ *     loses nothing: the front looks at every slot of a dead worker.
  *  4. Sleep and wake follow one pattern on both sides: announce the sleep (sequentially consistent), look again, sleep;
  *     the other side publishes, fences, looks for an announced sleeper.
  *  5. Any worker may write anything anywhere, by a bug or on purpose. Neither side computes, indexes or loops with a
@@ -39,12 +40,13 @@
 
 #define HY_MAGIC 0x0001455441594148ull /* "HAYATE\1\0" read as a little-endian word */
 /* Raised with every change to this file that an old binary would misread; checked when the host starts. */
-#define HY_LAYOUT_VERSION 5u
+#define HY_LAYOUT_VERSION 7u
 
 #define HY_LINE 128
 #define HY_MAX_WORKERS 1024u
 #define HY_MAX_SLOTS 1024u
 #define HY_MASK_WORDS 16u /* 64 bits each: HY_MAX_WORKERS and HY_MAX_SLOTS bits */
+#define HY_MAX_BELLS 64u  /* threads of the front */
 
 /* claim = state (4 bits) | worker << 4 (12 bits) | ticket << 16 (48 bits) */
 #define HY_CLAIM_STATE_MASK 0xfull
@@ -143,7 +145,8 @@ struct hy_slot {
 	uint32_t request_state;
 	uint32_t aborted;           /* 1: nobody waits for the answer any more; 2: only its body is not wanted */
 	uint32_t front_wants_space; /* 1: ring when request body space comes free */
-	uint8_t pad1[HY_LINE - 40];
+	uint32_t bell;              /* the thread that it belongs to: which of hy_header.bells to ring */
+	uint8_t pad1[HY_LINE - 44];
 
 	/* Written by the worker that holds the claim. */
 	uint64_t claimed_at;    /* CLOCK_MONOTONIC, ns */
@@ -156,6 +159,13 @@ struct hy_slot {
 	uint32_t worker_waits; /* 1: wake the worker when body bytes or space come, or on abort */
 	uint8_t pad2[HY_LINE - 52];
 	/* then: request head, response head, request body ring, response body ring, at the offsets in hy_header */
+};
+
+/* Where one thread of the front sleeps, and the slots of its own that have news for it. */
+struct hy_bell {
+	uint32_t sleeping; /* 1: write the thread's eventfd after ringing; taken by exchange, so one write per sleep */
+	uint8_t pad[HY_LINE - 4];
+	uint64_t doorbells[HY_MASK_WORDS]; /* bit s: slot s has news */
 };
 
 struct hy_header {
@@ -179,7 +189,8 @@ struct hy_header {
 	uint32_t request_body_size;
 	uint32_t response_body_offset;
 	uint32_t response_body_size;
-	uint8_t pad0[HY_LINE - 96];
+	uint32_t bells_used; /* threads of the front: that many of `bells`, and of eventfds */
+	uint8_t pad0[HY_LINE - 100];
 
 	/* Where workers look. The front has its own record of the queue and believes none of this. */
 	uint64_t queue_head; /* next ticket to claim; anybody may move it past one that is not queued */
@@ -187,9 +198,7 @@ struct hy_header {
 	uint64_t queue_tail; /* next ticket to publish; the front's */
 	uint8_t pad2[HY_LINE - 8];
 	uint64_t sleepers[HY_MASK_WORDS]; /* bit w: worker w is about to sleep or sleeps for want of requests */
-	uint32_t front_sleeping; /* 1: write the eventfd after ringing; taken by exchange, so one write per sleep */
-	uint8_t pad3[HY_LINE - 4];
-	uint64_t doorbells[HY_MASK_WORDS]; /* bit s: slot s has news for the front */
+	struct hy_bell bells[HY_MAX_BELLS];
 };
 
 /*
@@ -199,7 +208,7 @@ struct hy_header {
  */
 struct hy_record {
 	uint16_t field;    /* enum hy_field */
-	uint16_t name_len; /* 0 unless field is HY_FIELD_HEADER */
+	uint16_t name_len; /* 0 unless field is HY_FIELD_HEADER or HY_FIELD_VARIABLE */
 	uint32_t value_len;
 };
 
@@ -223,7 +232,8 @@ enum hy_field {
 	HY_FIELD_CONTENT_TYPE = 16,   /* "" when absent */
 	HY_FIELD_CONTENT_LENGTH = 17, /* decimal; "" when absent or when the body is chunked */
 	HY_FIELD_REQUEST_ID = 18,     /* for the log */
-	HY_FIELD_COUNT = 19,
+	HY_FIELD_VARIABLE = 19,       /* a variable of $_SERVER by its own name, such as SSL_PROTOCOL */
+	HY_FIELD_COUNT = 20,
 };
 
 /*
@@ -238,15 +248,16 @@ struct hy_response_head {
 
 /*
  * Control channel between the pool and the zygote: a SOCK_SEQPACKET socket pair, one struct hy_message per packet.
- * The zygote's descriptors at exec: 3 = this channel, 4 = the memory, 5 = the front's eventfd, 6 = a file of the
- * generation's own that is empty at first: names of classes, one per line, that a boot without warm-up requests loads
- * because those of a boot before it used them, 7 = further arguments (options.c), closed once they are read.
+ * The zygote's descriptors at exec: 3 = this channel, 4 = the memory, 5 = a file of the generation's own that is empty
+ * at first: names of classes, one per line, that a boot without warm-up requests loads because those of a boot before
+ * it used them, 6 = further arguments (options.c), closed once they are read, from 7 on an eventfd for each thread of
+ * the front, as many as hy_header.bells_used.
  */
 #define HY_FD_CONTROL 3
 #define HY_FD_MEMORY 4
-#define HY_FD_EVENT 5
-#define HY_FD_CLASSES 6
-#define HY_FD_OPTIONS 7
+#define HY_FD_CLASSES 5
+#define HY_FD_OPTIONS 6
+#define HY_FD_EVENTS 7
 
 enum hy_message_type {
 	/* to the zygote */
@@ -301,6 +312,7 @@ struct hy_message {
 #ifndef __cplusplus
 _Static_assert(sizeof(struct hy_worker) == HY_LINE, "one line pair per worker");
 _Static_assert(sizeof(struct hy_slot) == 3 * HY_LINE, "three line pairs before the areas of a slot");
-_Static_assert(sizeof(struct hy_header) == 6 * HY_LINE, "the header's words keep to their own line pairs");
+_Static_assert(sizeof(struct hy_header) == (4 + 2 * HY_MAX_BELLS) * HY_LINE,
+               "the header's words keep to their own line pairs");
 #endif
 #endif

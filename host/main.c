@@ -5,6 +5,7 @@
  * or extension runs; start PHP; become the zygote. Workers are forked from it.
  */
 #include "host.h"
+#include "engine.h"
 #include "stray.h"
 
 #include "php_main.h"
@@ -19,15 +20,28 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static void keep_only_our_descriptors(void)
+static void keep_to_ourselves(int first, int last)
 {
-	syscall(SYS_close_range, HY_FD_CLASSES + 1, ~0u, 0); /* the options have been read */
-	for (int fd = HY_FD_CONTROL; fd <= HY_FD_CLASSES; fd++) {
+	for (int fd = first; fd <= last; fd++) {
 		if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
 			fprintf(stderr, "hayate-php: descriptor %d is missing; the host is started by hayate, not by hand\n", fd);
 			exit(2);
 		}
 	}
+}
+
+/* Maps the memory on the way, which says how many eventfds there are. Returns NULL, or what is wrong with it. */
+static const char *keep_only_our_descriptors(void)
+{
+	keep_to_ourselves(HY_FD_CONTROL, HY_FD_CLASSES);
+	close(HY_FD_OPTIONS); /* they have been read */
+	const char *wrong = hy_ring_map(HY_FD_MEMORY, HY_FD_EVENTS);
+	const int events = (int)hy_ring_bells();
+	if (wrong == NULL) {
+		keep_to_ourselves(HY_FD_EVENTS, HY_FD_EVENTS + events - 1);
+		syscall(SYS_close_range, HY_FD_EVENTS + events, ~0u, 0);
+	}
+	return wrong;
 }
 
 /*
@@ -77,6 +91,27 @@ static void set_environment(void)
 	}
 }
 
+/* As php-fpm: its environment chooses the ini files, and scripts do not see it. What the application sets itself stays.
+ */
+static void lend_ini_environment(bool lend)
+{
+	for (size_t i = 0; i < options.ini_env_count; i++) {
+		const char *pair = options.ini_env[i];
+		size_t name = strcspn(pair, "=") + 1;
+		bool own = false;
+		for (size_t j = 0; j < options.env_count; j++) {
+			own |= strncmp(options.env[j], pair, name) == 0;
+		}
+		char *variable = own ? NULL : strndup(pair, name - 1);
+		if (variable != NULL && lend) {
+			setenv(variable, pair + name, 1);
+		} else if (variable != NULL) {
+			unsetenv(variable);
+		}
+		free(variable);
+	}
+}
+
 static bool start_php(char **argv)
 {
 	zend_signal_startup();
@@ -91,21 +126,48 @@ static bool start_php(char **argv)
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &child, &before);
+	lend_ini_environment(true);
 	bool started = hayate_sapi.startup(&hayate_sapi) == SUCCESS;
+	lend_ini_environment(false);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return started;
 }
 
-/* For `hayate check`: a line KEY=TEXT for each thing to know. PHP is started only to see its extensions. */
+/* As ext/standard/info.c: no header has them. */
+PHPAPI extern char *php_ini_opened_path, *php_ini_scanned_files;
+
+static void print_ini_files(void)
+{
+	if (php_ini_opened_path != NULL) {
+		printf("ini=%s\n", php_ini_opened_path);
+	}
+	/* One in a line, with a comma behind it where another follows. */
+	for (char *at = php_ini_scanned_files; at != NULL && *at != '\0';) {
+		size_t len = strcspn(at, "\n");
+		size_t end = len > 0 && at[len - 1] == ',' ? len - 1 : len;
+		printf("ini=%.*s\n", (int)end, at);
+		at += len + (at[len] == '\n');
+	}
+}
+
+/* For `hayate check`: a line KEY=TEXT for each thing to know. PHP is started only to see what it is made of. */
 __attribute__((noreturn)) static void probe(char **argv)
 {
 	options_print_tracking();
-	if (options.worker_mode) {
-		set_environment();
-		const char *why = start_php(argv) ? extensions_unsafe() : NULL;
+	set_environment();
+	if (start_php(argv)) {
+		const char *why = options.worker_mode ? extensions_unsafe() : NULL;
 		if (why != NULL) {
 			printf("unsafe=%s\n", why);
 		}
+		printf("php=%s\n", engine_version());
+		print_ini_files();
+		const zend_module_entry *module;
+		ZEND_HASH_MAP_FOREACH_PTR(&module_registry, module)
+		{
+			printf("extension=%s\n", module->name);
+		}
+		ZEND_HASH_FOREACH_END();
 	}
 	fflush(stdout);
 	_exit(0);
@@ -120,13 +182,12 @@ int main(int argc, char **argv)
 	if (options.rewind != REWIND_OFF) {
 		bind_now(argv);
 	}
-	keep_only_our_descriptors();
+	const char *wrong = keep_only_our_descriptors();
 	const char *no_rewind = options.rewind == REWIND_OFF ? NULL : rewind_init();
 	if (no_rewind != NULL) {
 		zygote_failed(no_rewind);
 	}
-	const char *wrong = stray_start();
-	wrong = wrong != NULL ? wrong : hy_ring_map(HY_FD_MEMORY, HY_FD_EVENT);
+	wrong = wrong != NULL ? wrong : stray_start();
 	if (wrong != NULL) {
 		zygote_failed(wrong);
 	}

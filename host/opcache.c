@@ -18,26 +18,11 @@
  * Here that is once for all, so its clock is set by hand.
  */
 #include "host.h"
+#include "engine.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
-
-/* As of PHP 8.2; checked before it is believed. */
-#if PHP_VERSION_ID < 80200 || PHP_VERSION_ID >= 80300
-#error "compare struct accel_tail with zend_accel_globals in ext/opcache/ZendAccelerator.h of this PHP version"
-#endif
-/* What follows the settings in opcache's globals, preload_user being the last of them. */
-struct accel_tail {
-	zend_string *cwd, *include_path;
-	char include_path_key[32], cwd_key[32];
-	int include_path_key_len;
-	bool include_path_check;
-	int cwd_key_len;
-	bool cwd_check;
-	int auto_globals_mask;
-	time_t request_time;
-};
 
 /* A new boot because opcache is full: at most a twentieth of the time is spent with it, and not more often than every
  * so many seconds. */
@@ -79,7 +64,7 @@ void opcache_find_clock(time_t boot)
 	if (enabled == NULL || !*enabled || last == NULL) {
 		return;
 	}
-	struct accel_tail *tail = (struct accel_tail *)(void *)(last + 1);
+	struct engine_opcache_tail *tail = (struct engine_opcache_tail *)(void *)(last + 1);
 	if (tail->request_time == boot) {
 		accel_clock = &tail->request_time;
 	} else if (tail->request_time != 0) {

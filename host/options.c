@@ -120,6 +120,7 @@ void options_parse(int argc, char **argv)
 		CWD,
 		INI,
 		PHP_INI,
+		INI_ENV,
 		ENV,
 		MAX_REQUESTS,
 		MAX_MEMORY,
@@ -142,6 +143,7 @@ void options_parse(int argc, char **argv)
 	    {"cwd", required_argument, NULL, CWD},
 	    {"ini", required_argument, NULL, INI},
 	    {"php-ini", required_argument, NULL, PHP_INI},
+	    {"ini-env", required_argument, NULL, INI_ENV},
 	    {"env", required_argument, NULL, ENV},
 	    {"max-requests", required_argument, NULL, MAX_REQUESTS},
 	    {"max-memory", required_argument, NULL, MAX_MEMORY},
@@ -158,6 +160,7 @@ void options_parse(int argc, char **argv)
 	};
 	argv = with_more(&argc, argv);
 	options.env = calloc((size_t)argc + 1, sizeof *options.env);
+	options.ini_env = calloc((size_t)argc + 1, sizeof *options.ini_env);
 	options.warmup = calloc((size_t)argc + 1, sizeof *options.warmup);
 	options.compared = calloc((size_t)argc + 1, sizeof *options.compared);
 	options.no_new_privileges = true;
@@ -186,6 +189,9 @@ void options_parse(int argc, char **argv)
 			break;
 		case PHP_INI:
 			options.php_ini = optarg;
+			break;
+		case INI_ENV:
+			options.ini_env[options.ini_env_count++] = optarg;
 			break;
 		case ENV:
 			options.env[options.env_count++] = optarg;

@@ -5,6 +5,7 @@
  * ring of body, or the end: a small answer costs one announcement, and the front then knows its length.
  */
 #include "host.h"
+#include "engine.h"
 #include "stray.h"
 
 #include "ext/standard/basic_functions.h"
@@ -34,7 +35,9 @@ void output_flush(void *context)
 	if (request.exchange.slot == NULL || request.answered) {
 		return;
 	}
-	/* As php-fpm: flush() before any output sends nothing, not even the head. */
+	if (ENGINE_FLUSH_SENDS_HEAD) {
+		sapi_send_headers();
+	}
 	hy_response_flush(&request.exchange);
 	if (hy_aborted(&request.exchange)) {
 		php_handle_aborted_connection();
@@ -108,6 +111,49 @@ static void put_timing(struct writer *to)
 		                (double)before / 1e6);
 	}
 	put_header(to, "Server-Timing", sizeof "Server-Timing" - 1, value, (uint32_t)len);
+}
+
+/* Bytes that it takes in the answer. */
+static size_t header_size(const sapi_header_struct *h)
+{
+	size_t blanks = 0;
+	const char *colon = memchr(h->header, ':', h->header_len);
+	if (colon != NULL) {
+		blanks = strspn(colon + 1, " \t");
+	}
+	return sizeof(uint16_t) + sizeof(uint32_t) + h->header_len - 1 - MIN(blanks, h->header_len - 1);
+}
+
+/* PHP compares each header that it adds with all before it: tens of thousands would take it many seconds. Once there
+ * are more than an answer can hold, which is 500 then, no further one is added. */
+int output_header(sapi_header_struct *header, sapi_header_op_enum op, sapi_headers_struct *headers)
+{
+	const size_t refused = SIZE_MAX / 2;
+	size_t most = hy_ring_response_head_size();
+	if (op == SAPI_HEADER_DELETE || op == SAPI_HEADER_DELETE_ALL) {
+		/* There may be room again. */
+		request.header_bytes = MIN(request.header_bytes, most + 1);
+		return SAPI_HEADER_ADD;
+	}
+	if ((op != SAPI_HEADER_ADD && op != SAPI_HEADER_REPLACE) || header == NULL || header->header_len == 0) {
+		return SAPI_HEADER_ADD;
+	}
+	if (request.header_bytes > most && request.header_bytes < refused) {
+		zend_llist_position at;
+		request.header_bytes = 0;
+		for (sapi_header_struct *h = zend_llist_get_first_ex(&headers->headers, &at); h != NULL;
+		     h = zend_llist_get_next_ex(&headers->headers, &at)) {
+			request.header_bytes += header_size(h);
+		}
+		if (request.header_bytes > most) {
+			request.header_bytes = refused;
+		}
+	}
+	if (request.header_bytes >= refused) {
+		return 0;
+	}
+	request.header_bytes += header_size(header);
+	return SAPI_HEADER_ADD;
 }
 
 int output_send_headers(sapi_headers_struct *headers)

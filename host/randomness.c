@@ -4,6 +4,7 @@
  *
  *   mt_rand() and its kin       seed themselves at the first use, from the kernel
  *   lcg_value(), uniqid()       seeded after each rewind
+ *   collection of old sessions  seeded after each rewind; before PHP 8.4 it is lcg_value()
  *   engines of Random\          those of the boot that seeded themselves are seeded after each rewind
  *   gmp_random_*()              seeded at the first use
  *   OpenSSL                     asks the kernel
@@ -15,8 +16,8 @@
  * it happens: handlers of the functions that take one are wrapped.
  */
 #include "host.h"
+#include "engine.h"
 
-#include "ext/random/php_random.h"
 #include "zend_objects_API.h"
 
 #include <dlfcn.h>
@@ -120,12 +121,15 @@ static size_t engine_count;
 
 static size_t state_size(const zend_object *object)
 {
-	return php_random_engine_from_obj((zend_object *)(uintptr_t)object)->algo->state_size;
+	size_t size;
+	engine_random_state(object, &size);
+	return size;
 }
 
 static void *state_of(const zend_object *object)
 {
-	return php_random_engine_from_obj((zend_object *)(uintptr_t)object)->status->state;
+	size_t size;
+	return engine_random_state(object, &size);
 }
 
 static struct engine *find_engine(const zend_object *object)
@@ -259,17 +263,16 @@ static void prepare_engines(void)
 
 static void seed_engine(const struct engine *engine)
 {
-	php_random_status *status = php_random_engine_from_obj((zend_object *)(uintptr_t)engine->object)->status;
+	void *state = state_of(engine->object);
 	if (engine->as != NULL) {
-		memcpy(status->state, state_of(engine->as->object), state_size(engine->object));
+		memcpy(state, state_of(engine->as->object), state_size(engine->object));
 	} else if (engine->object->ce == random_ce_Random_Engine_Mt19937) {
-		php_random_algo_mt19937.seed(status, next_long());
+		engine_seed_mt(state, next_word());
 	} else if (engine->object->ce == random_ce_Random_Engine_PcgOneseq128XslRr64) {
 		uint64_t low = next_long();
-		((php_random_status_state_pcgoneseq128xslrr64 *)status->state)->state =
-		    php_random_uint128_constant(next_long(), low);
+		((php_random_status_state_pcgoneseq128xslrr64 *)state)->state = php_random_uint128_constant(next_long(), low);
 	} else {
-		uint64_t *words = ((php_random_status_state_xoshiro256starstar *)status->state)->state;
+		uint64_t *words = ((php_random_status_state_xoshiro256starstar *)state)->state;
 		for (int i = 0; i < 4; i++) {
 			words[i] = next_long();
 		}
@@ -376,7 +379,7 @@ void randomness_after_startup(void)
 void randomness_boot_over(void)
 {
 	if (mt_given) {
-		mt_at_boot = *(php_random_status_state_mt19937 *)RANDOM_G(mt19937)->state;
+		mt_at_boot = *engine_mt_state();
 	}
 	keep_living_engines();
 	for (size_t i = 0; i < engine_count; i++) {
@@ -399,7 +402,7 @@ void randomness_prepare(void)
 	}
 	/* Its own reference stays: the library is part of the snapshot. */
 	if (mt_given) {
-		*(php_random_status_state_mt19937 *)RANDOM_G(mt19937)->state = mt_at_boot;
+		*engine_mt_state() = mt_at_boot;
 	}
 	prepare_engines();
 	if (gmp_given && gmp_drawn_since) {
@@ -414,15 +417,21 @@ void randomness_forked(void)
 {
 	RANDOM_G(mt19937_seeded) = mt_given;
 	RANDOM_G(combined_lcg_seeded) = false;
+	uint64_t seed[2];
+	if (kernel_random((unsigned char *)seed, sizeof seed)) {
+		boot_seed_sessions(seed[0], seed[1]);
+	}
 }
 
 void randomness_seed(void)
 {
-	/* The range of the two generators' states: ext/random/engine_combinedlcg.c, P. L'Ecuyer, CACM 31 (1988). */
-	int32_t *state = ((php_random_status_state_combinedlcg *)RANDOM_G(combined_lcg)->state)->state;
+	/* The range of the two generators' states: P. L'Ecuyer, CACM 31 (1988). */
+	int32_t *state = engine_lcg_state();
 	state[0] = (int32_t)(next_word() % 2147483562u) + 1;
 	state[1] = (int32_t)(next_word() % 2147483398u) + 1;
 	RANDOM_G(combined_lcg_seeded) = true;
+	uint64_t high = next_long();
+	boot_seed_sessions(high, next_long());
 	for (size_t i = 0; i < engine_count; i++) {
 		if (!engines[i].given) {
 			seed_engine(&engines[i]);

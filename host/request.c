@@ -104,6 +104,7 @@ void request_begin(void)
 	struct record record;
 	memset(request.field, 0, sizeof request.field);
 	request.answered = false;
+	request.header_bytes = 0;
 	request.authorization = NULL;
 	request.cookie = NULL;
 	while (next_record(&cursor, &record)) {
@@ -121,7 +122,7 @@ void request_begin(void)
 			} else if (is(&record, "authorization", 13)) {
 				request.authorization = record.value;
 			}
-		} else if (record.field < HY_FIELD_COUNT) {
+		} else if (record.field < HY_FIELD_COUNT && record.field != HY_FIELD_VARIABLE) {
 			request.field[record.field].at = record.value;
 			request.field[record.field].len = record.value_len;
 		}
@@ -221,6 +222,8 @@ static void import_environment(zval *server)
 				ZVAL_STR(&v, joined);
 				zend_hash_str_update(to, name, len, &v);
 			}
+		} else if (record.field == HY_FIELD_VARIABLE) {
+			add(to, record.name, record.name_len, record.value, record.value_len);
 		}
 	}
 	for (int i = 0; i < HY_FIELD_COUNT; i++) {
@@ -278,6 +281,16 @@ char *request_getenv(const char *name, size_t len)
 		while (next_record(&cursor, &record)) {
 			if (record.field == HY_FIELD_HEADER && cgi_name(&record, cgi, sizeof cgi) == len &&
 			    memcmp(cgi, name, len) == 0) {
+				return (char *)record.value;
+			}
+		}
+		return NULL;
+	}
+	if (len > 4 && memcmp(name, "SSL_", 4) == 0) {
+		struct cursor cursor = records();
+		struct record record;
+		while (next_record(&cursor, &record)) {
+			if (record.field == HY_FIELD_VARIABLE && is(&record, name, len)) {
 				return (char *)record.value;
 			}
 		}

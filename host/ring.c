@@ -36,7 +36,7 @@ static uint8_t *base;
 static uint32_t *cells;
 static struct hy_worker *me;
 static uint32_t my_number;
-static int event_fd_;
+static int first_event_fd;
 static uint32_t mask_words;
 
 uint64_t hy_now(void)
@@ -85,7 +85,8 @@ static bool is_sound(void)
 	if ((layout.queue_offset | layout.workers_offset | layout.slots_offset | stride) % HY_LINE != 0) {
 		return false;
 	}
-	return layout.slots > 0 && layout.slots <= HY_MAX_SLOTS && layout.workers > 0 && layout.workers <= HY_MAX_WORKERS &&
+	return layout.bells_used > 0 && layout.bells_used <= HY_MAX_BELLS && layout.slots > 0 &&
+	       layout.slots <= HY_MAX_SLOTS && layout.workers > 0 && layout.workers <= HY_MAX_WORKERS &&
 	       layout.queue_cells > 0 && layout.queue_cells <= 8 * HY_MAX_SLOTS &&
 	       (layout.queue_cells & (layout.queue_cells - 1)) == 0 && layout.request_body_size > 0 &&
 	       (layout.request_body_size & (layout.request_body_size - 1)) == 0 && layout.response_body_size > 0 &&
@@ -95,7 +96,7 @@ static bool is_sound(void)
 	       layout.slots * stride <= size - layout.slots_offset;
 }
 
-const char *hy_ring_map(int memory_fd, int event_fd)
+const char *hy_ring_map(int memory_fd, int event_fds)
 {
 	struct stat st;
 	if (fstat(memory_fd, &st) != 0 || st.st_size < (off_t)sizeof(struct hy_header)) {
@@ -117,7 +118,7 @@ const char *hy_ring_map(int memory_fd, int event_fd)
 		return "the shared memory was overwritten before this process mapped it";
 	}
 	cells = (uint32_t *)(void *)(base + layout.queue_offset);
-	event_fd_ = event_fd;
+	first_event_fd = event_fds;
 	mask_words = (layout.workers + 63) / 64;
 	return NULL;
 }
@@ -147,6 +148,11 @@ struct hy_worker *hy_ring_record(void)
 uint32_t hy_ring_max_workers(void)
 {
 	return layout.workers;
+}
+
+uint32_t hy_ring_bells(void)
+{
+	return layout.bells_used;
 }
 
 uint32_t hy_ring_response_head_size(void)
@@ -264,7 +270,8 @@ static void begin(struct hy_exchange *exchange)
 	exchange->request_head_len = LOAD(&slot->request_head_len);
 	exchange->response_head = (char *)at + layout.response_head_offset;
 	exchange->announced = exchange->taken = exchange->tail = 0;
-	if (exchange->request_head_len > layout.request_head_size) {
+	exchange->bell = LOAD(&slot->bell);
+	if (exchange->request_head_len > layout.request_head_size || exchange->bell >= layout.bells_used) {
 		memory_is_broken();
 	}
 	STORE(&slot->claimed_at, hy_now());
@@ -313,19 +320,21 @@ bool hy_ring_next(struct hy_exchange *exchange)
 	}
 }
 
-static void ring_doorbell(uint32_t slot)
+static void ring_doorbell(const struct hy_exchange *exchange)
 {
+	const uint32_t slot = exchange->index;
 	if (slot == LOCAL) {
 		return;
 	}
-	__atomic_fetch_or(&header->doorbells[slot / 64], 1ull << (slot % 64), __ATOMIC_SEQ_CST);
+	struct hy_bell *bell = &header->bells[exchange->bell];
+	__atomic_fetch_or(&bell->doorbells[slot / 64], 1ull << (slot % 64), __ATOMIC_SEQ_CST);
 	HY_STEP(8);
-	if (__atomic_load_n(&header->front_sleeping, __ATOMIC_SEQ_CST) != 0 &&
-	    __atomic_exchange_n(&header->front_sleeping, 0u, __ATOMIC_SEQ_CST) != 0) {
+	if (__atomic_load_n(&bell->sleeping, __ATOMIC_SEQ_CST) != 0 &&
+	    __atomic_exchange_n(&bell->sleeping, 0u, __ATOMIC_SEQ_CST) != 0) {
 		HY_STEP(9);
 		uint64_t one = 1;
 		/* Never read, so it could only fail after 2^64 - 2 writes. */
-		ssize_t written = write(event_fd_, &one, sizeof one);
+		ssize_t written = write(first_event_fd + (int)exchange->bell, &one, sizeof one);
 		(void)written;
 	}
 }
@@ -424,7 +433,7 @@ size_t hy_body_read(struct hy_exchange *exchange, char *to, size_t len)
 			FENCE();
 			if (LOAD(&slot->front_wants_space) != 0 &&
 			    __atomic_exchange_n(&slot->front_wants_space, 0u, __ATOMIC_SEQ_CST) != 0) {
-				ring_doorbell(exchange->index);
+				ring_doorbell(exchange);
 			}
 			return n;
 		}
@@ -508,7 +517,7 @@ void hy_response_flush(struct hy_exchange *exchange)
 	exchange->announced = exchange->tail;
 	STORE_RELEASE(&slot->response_state, (uint32_t)HY_RESPONSE_HEAD);
 	HY_STEP(11);
-	ring_doorbell(exchange->index);
+	ring_doorbell(exchange);
 }
 
 void hy_response_complete(struct hy_exchange *exchange, bool ring)
@@ -519,7 +528,7 @@ void hy_response_complete(struct hy_exchange *exchange, bool ring)
 	STORE_RELEASE(&exchange->slot->response_state, (uint32_t)HY_RESPONSE_COMPLETE);
 	HY_STEP(12);
 	if (ring) {
-		ring_doorbell(exchange->index);
+		ring_doorbell(exchange);
 	}
 }
 
@@ -540,6 +549,6 @@ void hy_release(struct hy_exchange *exchange)
 	}
 	STORE_RELEASE(&slot->claim, (exchange->claim & ~HY_CLAIM_STATE_MASK) | HY_DONE);
 	HY_STEP(13);
-	ring_doorbell(exchange->index);
+	ring_doorbell(exchange);
 	exchange->slot = NULL;
 }

@@ -18,6 +18,7 @@
 struct hy_exchange {
 	struct hy_slot *slot;
 	uint32_t index;
+	uint32_t bell; /* of the thread that waits for it */
 	const char *request_head;
 	uint32_t request_head_len;
 	char *response_head;
@@ -28,13 +29,18 @@ struct hy_exchange {
 	uint64_t announced; /* response_tail when the front was last told */
 };
 
-/* Maps the memory. Returns NULL, or what is wrong with it. */
-const char *hy_ring_map(int memory_fd, int event_fd);
+/*
+ * Maps the memory; from event_fds on there is an eventfd for each thread of the front. Returns NULL, or what is wrong
+ * with the memory.
+ */
+const char *hy_ring_map(int memory_fd, int event_fds);
 /* Makes this process the worker of that number. */
 void hy_ring_join(uint32_t worker);
 uint32_t hy_ring_worker(void);
 struct hy_worker *hy_ring_record(void);
 uint32_t hy_ring_max_workers(void);
+/* Threads of the front; 0 before the memory is mapped. */
+uint32_t hy_ring_bells(void);
 uint32_t hy_ring_response_head_size(void);
 
 void hy_ring_state(enum hy_worker_state state);

@@ -95,6 +95,7 @@ sapi_module_struct hayate_sapi = {
     .flush = output_flush,
     .getenv = request_getenv,
     .sapi_error = php_error,
+    .header_handler = output_header,
     .send_headers = output_send_headers,
     .read_post = read_post,
     .read_cookies = read_cookies,

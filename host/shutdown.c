@@ -15,8 +15,10 @@
  * methods of the boot: those are the handlers of fatal errors, of which some disarm themselves when they have run.
  */
 #include "host.h"
+#include "engine.h"
 
-#include "ext/standard/basic_functions.h"
+/* How deep arrays are looked into for objects. */
+#define MAX_DEPTH 4
 
 typedef php_shutdown_function_entry function;
 
@@ -46,30 +48,39 @@ static const void *code_of(const function *f)
 
 static bool is_bound(const function *f)
 {
-	return Z_TYPE(f->fci.function_name) == IS_OBJECT || f->fci_cache.object != NULL;
+	return engine_shutdown_closure(f) != NULL || f->fci_cache.object != NULL;
 }
 
-/* As fci_addref() and user_shutdown_function_dtor() in ext/standard/basic_functions.c. */
+/* What it is called with. */
+static const zval *arguments_of(const function *f, uint32_t *count)
+{
+	return *engine_shutdown_arguments((function *)(uintptr_t)f, count);
+}
+
 static void hold(function *f)
 {
-	Z_TRY_ADDREF(f->fci.function_name);
-	if (f->fci_cache.object != NULL) {
-		GC_ADDREF(f->fci_cache.object);
-	}
-	zval *given = f->fci.params;
-	f->fci.params = f->fci.param_count == 0 ? NULL : safe_emalloc(f->fci.param_count, sizeof(zval), 0);
-	for (uint32_t i = 0; i < f->fci.param_count; i++) {
-		ZVAL_COPY(&f->fci.params[i], &given[i]);
+	engine_shutdown_hold(f);
+	uint32_t count;
+	zval **arguments = engine_shutdown_arguments(f, &count);
+	const zval *given = *arguments;
+	*arguments = count == 0 ? NULL : safe_emalloc(count, sizeof(zval), 0);
+	for (uint32_t i = 0; i < count; i++) {
+		ZVAL_COPY(&(*arguments)[i], &given[i]);
 	}
 }
 
 static void give_up(function *f)
 {
-	zend_fcall_info_args_clear(&f->fci, true);
-	zval_ptr_dtor(&f->fci.function_name);
-	if (f->fci_cache.object != NULL) {
-		OBJ_RELEASE(f->fci_cache.object);
+	uint32_t count;
+	zval **arguments = engine_shutdown_arguments(f, &count);
+	for (uint32_t i = 0; i < count; i++) {
+		zval_ptr_dtor(&(*arguments)[i]);
 	}
+	if (*arguments != NULL) {
+		efree(*arguments);
+		*arguments = NULL;
+	}
+	engine_shutdown_give_up(f);
 }
 
 /* A list of entries that belong to others. */
@@ -97,18 +108,132 @@ static bool is_registered_once(const struct remembered *one)
 	return one->again && !one->repeated;
 }
 
-/* The one of the target's that `f` is once more; NULL: none. */
+static HashTable *captured_by(const function *f)
+{
+	const zend_function *handler = f->fci_cache.function_handler;
+	return handler != NULL && handler->type == ZEND_USER_FUNCTION
+	           ? ZEND_MAP_PTR_GET(handler->op_array.static_variables_ptr)
+	           : NULL;
+}
+
+/* A reference of a function's to this object, counted. */
+struct references {
+	const zend_object *to;
+	uint32_t count;
+};
+
+static void count_in(struct references *found, const zval *value, int depth)
+{
+	if (Z_TYPE_P(value) == IS_OBJECT) {
+		found->count += Z_OBJ_P(value) == found->to;
+	} else if (Z_TYPE_P(value) == IS_ARRAY && depth < MAX_DEPTH) {
+		const zval *element;
+		ZEND_HASH_FOREACH_VAL(Z_ARRVAL_P(value), element)
+		{
+			count_in(found, element, depth + 1);
+		}
+		ZEND_HASH_FOREACH_END();
+	}
+}
+
+static void count_references(struct references *found, const function *f)
+{
+	found->count += f->fci_cache.object == found->to;
+	zend_object *closure = engine_shutdown_closure(f);
+	if (engine_shutdown_array(f) != NULL) {
+		count_in(found, engine_shutdown_array(f), 0);
+	} else if (closure != NULL) {
+		zval its;
+		ZVAL_OBJ(&its, closure);
+		count_in(found, zend_get_closure_this_ptr(&its), 0);
+	}
+	const zval *value;
+	if (captured_by(f) != NULL) {
+		ZEND_HASH_FOREACH_VAL(captured_by(f), value)
+		{
+			count_in(found, value, 0);
+		}
+		ZEND_HASH_FOREACH_END();
+	}
+	uint32_t count;
+	const zval *arguments = arguments_of(f, &count);
+	for (uint32_t i = 0; i < count; i++) {
+		count_in(found, &arguments[i], 0);
+	}
+}
+
+/* Whether only functions that are remembered hold this object. */
+static bool is_orphan(const zend_object *object)
+{
+	struct references found = {.to = object};
+	for (size_t i = 0; i < remembered_count; i++) {
+		if (!remembered[i].repeated) {
+			count_references(&found, &remembered[i].function);
+		}
+	}
+	return GC_REFCOUNT(object) <= found.count;
+}
+
+static bool holds_orphan(const zval *value, int depth)
+{
+	if (Z_TYPE_P(value) == IS_OBJECT) {
+		return is_orphan(Z_OBJ_P(value));
+	}
+	bool found = false;
+	if (Z_TYPE_P(value) == IS_ARRAY && depth < MAX_DEPTH) {
+		const zval *element;
+		ZEND_HASH_FOREACH_VAL(Z_ARRVAL_P(value), element)
+		{
+			found |= holds_orphan(element, depth + 1);
+		}
+		ZEND_HASH_FOREACH_END();
+	}
+	return found;
+}
+
+/* Whether a function is bound to something that a request has made for itself and nobody has kept. */
+static bool is_of_one_request(const function *f)
+{
+	bool found = f->fci_cache.object != NULL && is_orphan(f->fci_cache.object);
+	const zval *value;
+	if (captured_by(f) != NULL) {
+		ZEND_HASH_FOREACH_VAL(captured_by(f), value)
+		{
+			found |= holds_orphan(value, 0);
+		}
+		ZEND_HASH_FOREACH_END();
+	}
+	uint32_t count;
+	const zval *arguments = arguments_of(f, &count);
+	for (uint32_t i = 0; i < count; i++) {
+		found |= holds_orphan(&arguments[i], 0);
+	}
+	return found;
+}
+
+/*
+ * The one of the target's that `f` is once more; NULL: none. Of several with the same code: the one of the very same
+ * object, else the last of those whose objects nobody has kept, else the last. Two objects of a class, of which the
+ * application keeps one and makes the other for each request, are told apart so.
+ */
 static struct remembered *find_remembered(const char *target, const function *f, const bool *taken)
 {
 	struct remembered *found = NULL;
+	bool of_request = false;
 	for (size_t i = 0; i < remembered_count; i++) {
 		struct remembered *one = &remembered[i];
 		if (taken[i] || one->code != code_of(f) || strcmp(one->target, target) != 0) {
 			continue;
 		}
-		found = one;
-		if (!one->repeated && one->function.fci_cache.object == f->fci_cache.object) {
-			break; /* of the very same object; else the last one */
+		if (!one->repeated && one->function.fci_cache.object != NULL &&
+		    one->function.fci_cache.object == f->fci_cache.object) {
+			return one;
+		}
+		/* What was given up has been found to be of each request. */
+		bool transient = one->repeated || is_of_one_request(&one->function);
+		if (found == NULL || transient || !of_request) {
+			found = one;
+			of_request = transient;
 		}
 	}
 	return found;
@@ -186,12 +311,6 @@ static void run_for_warmup(void)
 	BG(user_shutdown_function_names) = own;
 }
 
-static HashTable *captured_by(const function *f)
-{
-	const zend_function *handler = f->fci_cache.function_handler;
-	return handler->type == ZEND_USER_FUNCTION ? ZEND_MAP_PTR_GET(handler->op_array.static_variables_ptr) : NULL;
-}
-
 static bool holds_same_of_all(HashTable *one, HashTable *other);
 
 /* Whether both lead to the same objects and variables, if to any: those are what something may have been left with. */
@@ -228,12 +347,14 @@ static bool holds_same_of_all(HashTable *one, HashTable *other)
 /* Whether to run one is to run the other: two objects of one class each have their own. */
 static bool is_same(const function *one, const function *other)
 {
+	uint32_t count, others;
+	const zval *arguments = arguments_of(one, &count), *counterparts = arguments_of(other, &others);
 	if (code_of(one) == NULL || code_of(one) != code_of(other) || one->fci_cache.object != other->fci_cache.object ||
-	    one->fci.param_count != other->fci.param_count) {
+	    count != others) {
 		return false;
 	}
-	for (uint32_t i = 0; i < one->fci.param_count; i++) {
-		if (!holds_same(&one->fci.params[i], &other->fci.params[i])) {
+	for (uint32_t i = 0; i < count; i++) {
+		if (!holds_same(&arguments[i], &counterparts[i])) {
 			return false;
 		}
 	}

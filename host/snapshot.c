@@ -6,6 +6,7 @@
  * memory; pages of ZendMM that were free hold nothing that has to be put back.
  */
 #include "host.h"
+#include "engine.h"
 #include "explain.h"
 #include "rewind/rewind.h"
 
@@ -22,20 +23,8 @@
 
 struct snapshot_marks snapshot_marks;
 
-/* Zend/zend_alloc.c keeps these to itself. As of PHP 8.2, non-debug; checked before they are believed. */
-#if PHP_VERSION_ID < 80200 || PHP_VERSION_ID >= 80300
-#error "compare struct mm_heap and struct mm_chunk with Zend/zend_alloc.c of this PHP version"
-#endif
-#define MM_BINS 30
+/* Zend/zend_alloc.c keeps these to itself, and so the head of a heap (engine.h); checked before they are believed. */
 #define MM_LIMITS 8 /* at most so many words */
-struct mm_heap {
-	int use_custom_heap;
-	void *storage;
-	size_t size, peak;
-	void *free_slot[MM_BINS];
-	size_t real_size, real_peak, limit;
-	/* more limits, of which point releases have different numbers; then struct mm_rest */
-};
 struct mm_rest {
 	struct mm_huge *huge_list;
 	struct mm_chunk *main_chunk, *cached_chunks;
@@ -47,13 +36,13 @@ struct mm_huge {
 	struct mm_huge *next;
 };
 struct mm_chunk {
-	struct mm_heap *heap;
+	struct engine_heap *heap;
 	struct mm_chunk *next, *prev;
 	uint32_t free_pages, free_tail, num;
 };
 
 /* The rest is where the heap's own chunk is named, followed by what can follow. NULL when nothing looks like that. */
-static const struct mm_rest *rest_of(const struct mm_heap *heap)
+static const struct mm_rest *rest_of(const struct engine_heap *heap)
 {
 	const struct mm_chunk *chunk = (const struct mm_chunk *)((uintptr_t)heap & ~(CHUNK - 1));
 	if (heap->use_custom_heap != 0 || chunk->heap != heap) {
@@ -74,7 +63,7 @@ static const struct mm_rest *rest_of(const struct mm_heap *heap)
 static size_t free_map_offset(const struct mm_chunk *chunk)
 {
 	const uint8_t *at = (const uint8_t *)chunk;
-	for (size_t offset = 64 + sizeof(struct mm_heap); offset < 64 + sizeof(struct mm_heap) + 256; offset += 8) {
+	for (size_t offset = 64 + sizeof(struct engine_heap); offset < 64 + sizeof(struct engine_heap) + 256; offset += 8) {
 		const uint64_t *map = (const uint64_t *)(const void *)(at + offset);
 		uint32_t used = 0;
 		for (size_t i = 0; i < CHUNK_PAGES / 64; i++) {
@@ -95,7 +84,7 @@ size_t snapshot_block_size(uintptr_t at)
 #define BIN_PAGES(number, size, elements, pages, x, y) pages,
 	static const uint16_t sizes[] = {ZEND_MM_BINS_INFO(BIN_SIZE, x, y)};
 	static const uint8_t bin_pages[] = {ZEND_MM_BINS_INFO(BIN_PAGES, x, y)};
-	const struct mm_heap *heap = (const struct mm_heap *)(const void *)zend_mm_get_heap();
+	const struct engine_heap *heap = (const struct engine_heap *)(const void *)zend_mm_get_heap();
 	const struct mm_rest *rest = rest_of(heap);
 	if (rest == NULL) {
 		return 0;
@@ -155,7 +144,7 @@ static void add_range(struct ranges *to, uintptr_t start, uintptr_t end)
 static void find_unused(struct ranges *to)
 {
 	to->count = 0;
-	const struct mm_heap *heap = (const struct mm_heap *)(const void *)zend_mm_get_heap();
+	const struct engine_heap *heap = (const struct engine_heap *)(const void *)zend_mm_get_heap();
 	const struct mm_rest *rest = rest_of(heap);
 	if (rest == NULL) {
 		return;
@@ -196,7 +185,7 @@ static void find_unused(struct ranges *to)
  */
 static void forget_free_blocks(void)
 {
-	struct mm_heap *heap = (struct mm_heap *)(void *)zend_mm_get_heap();
+	struct engine_heap *heap = (struct engine_heap *)(void *)zend_mm_get_heap();
 	if (rest_of(heap) != NULL) {
 		memset(heap->free_slot, 0, sizeof heap->free_slot);
 	}
@@ -208,7 +197,9 @@ static void forget_free_blocks(void)
  * number, whose that is.
  */
 static HashTable objects;
-static uint32_t object_count;
+/* Numbers of those that this request has freed, in that order; room for all. */
+static uint32_t *freed;
+static uint32_t freed_count;
 
 bool snapshot_has(const zend_object *object)
 {
@@ -216,9 +207,23 @@ bool snapshot_has(const zend_object *object)
 	       zend_hash_index_exists(&objects, zend_object_to_weakref_key(object));
 }
 
-bool snapshot_freed_objects(void)
+/* PHP takes an object out of the table of weak references when it frees it. */
+static void note_freed(zval *number)
 {
-	return zend_hash_num_elements(&objects) != object_count;
+	freed[freed_count++] = (uint32_t)Z_LVAL_P(number);
+}
+
+static int ascending(const void *one, const void *other)
+{
+	uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
+	return (a > b) - (a < b);
+}
+
+const uint32_t *snapshot_freed(uint32_t *count)
+{
+	qsort(freed, freed_count, sizeof *freed, ascending);
+	*count = freed_count;
+	return freed;
 }
 
 /*
@@ -229,7 +234,8 @@ bool snapshot_freed_objects(void)
 static void note_objects(void)
 {
 	zend_objects_store *store = &EG(objects_store);
-	zend_hash_init(&objects, store->top, NULL, NULL, 0);
+	zend_hash_init(&objects, store->top, NULL, note_freed, 0);
+	freed = safe_emalloc(store->top, sizeof *freed, 0);
 	for (uint32_t i = 1; i < store->top; i++) {
 		zend_object *object = store->object_buckets[i];
 		if (!IS_OBJ_VALID(object)) {
@@ -238,11 +244,10 @@ static void note_objects(void)
 		if (cleanup_reaches_outside(object)) {
 			GC_ADDREF(object);
 		}
-		zval nothing;
-		ZVAL_NULL(&nothing);
-		zend_weakrefs_hash_add(&objects, object, &nothing);
+		zval number;
+		ZVAL_LONG(&number, i);
+		zend_weakrefs_hash_add(&objects, object, &number);
 	}
-	object_count = zend_hash_num_elements(&objects);
 	/* -1: no free number below the top (ZEND_OBJECTS_STORE's FREE_LIST_END) */
 	store->free_list_head = -1;
 	if (store->top * 2 > store->size) {
@@ -267,6 +272,7 @@ void snapshot_prepare(void)
 	note_objects();
 	destructors_note();
 	sqlite_note();
+	leftovers_note();
 	randomness_prepare();
 }
 

@@ -29,8 +29,8 @@ static int server_reader = -1, server_writer = -1, family_writer = -1;
 /* Between the handlers of one fork. */
 static int family_reader = -1;
 static bool meant;
-/* PHP code has forked since the last rewind. */
-static bool has_forked;
+/* PHP code has forked since the last rewind; once without a descriptor that would tell whether the child lives. */
+static bool has_forked, blindly;
 
 static int move_up(int fd)
 {
@@ -62,6 +62,7 @@ static void before_fork(void)
 static void after_fork(void)
 {
 	if (!meant && !is_stray() && family_writer >= 0) {
+		blindly |= family_reader < 0;
 		if (family_reader >= 0) {
 			close(family_reader);
 		}
@@ -138,8 +139,8 @@ const char *stray_watch(void)
 
 bool stray_left(void)
 {
-	if (!has_forked) {
-		return false;
+	if (!has_forked || blindly) {
+		return blindly;
 	}
 	/* A pipe that nobody can read from is in error. */
 	struct pollfd end = {.fd = family_writer};

@@ -57,16 +57,16 @@ static void remember_classes(void)
 	}
 }
 
-void warmup_failed(const char *why)
+void warmup_failed(const char *why, bool fatal)
 {
 	remember_classes();
-	zygote_boot_again(HY_AGAIN_COLD, why);
+	boot_again(HY_AGAIN_COLD, why, fatal);
 }
 
 void warmup_differs(const char *why)
 {
 	remember_classes();
-	zygote_boot_again(HY_AGAIN_DIFFERS, why);
+	boot_again(HY_AGAIN_DIFFERS, why, false);
 }
 
 static void load_class(const char *name, size_t len)
@@ -169,7 +169,7 @@ static void look_at_residue(void)
 		    "each warm-up request of %s leaves something with an object of class %s, whose destructor would hand it "
 		    "in at the end of every request. To avoid it: reset such services after a warm-up request",
 		    visiting->target, left);
-		warmup_failed(why);
+		warmup_failed(why, false);
 	}
 	one->unsure &= one->times < MOST_TIMES;
 }
@@ -207,7 +207,7 @@ bool warmup_next(struct hy_exchange *exchange)
 	}
 	visiting = visit;
 	if (!visit_begin(visit, "warm-up", exchange)) {
-		warmup_failed("a warm-up request does not fit the shared memory");
+		warmup_failed("a warm-up request does not fit the shared memory", false);
 	}
 	return true;
 }

@@ -170,7 +170,7 @@ void worker_boot(void)
 		if (handle_warming()) {
 			snprintf(why, sizeof why, "a warm-up request ended the worker script%s%s", said ? ": " : "",
 			         said ? said : "");
-			warmup_failed(why);
+			warmup_failed(why, fatal);
 		}
 		snprintf(why, sizeof why, "the worker script %s ended before its first hayate_handle_request()%s%s%s",
 		         options.worker_script, said ? ": " : "", said ? said : "",

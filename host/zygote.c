@@ -9,6 +9,7 @@
  * warm-up request did, it is started again without warm-up requests.
  */
 #include "host.h"
+#include "engine.h"
 #include "explain.h"
 #include "stray.h"
 
@@ -358,7 +359,7 @@ void zygote_run(void)
 	if (signals < 0) {
 		zygote_failed("no descriptor left for the zygote's signals; raise the limit of open files");
 	}
-	send_message((struct hy_message){.type = HY_MSG_READY, .pid = getpid()}, PHP_VERSION);
+	send_message((struct hy_message){.type = HY_MSG_READY, .pid = getpid()}, engine_version());
 	struct pollfd fds[] = {{.fd = HY_FD_CONTROL, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
 	for (;;) {
 		if (poll(fds, 2, -1) < 0) {

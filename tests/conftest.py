@@ -18,6 +18,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 from lib.servers import MariaDB, Redis, hayate_binary  # noqa: E402
 
+# Folders whose tests measure: nothing else may run beside them.
+ALONE = ("lab", "soak")
 REQUIRE_ALL = os.environ.get("HAYATE_REQUIRE_ALL") == "1"
 
 
@@ -27,6 +29,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if "s" not in config.option.reportchars:
         config.option.reportchars += "s"
     config.addinivalue_line("markers", "reference: runs on nginx + php-fpm, to prove the scenario itself")
+    config.addinivalue_line("markers", "alone: measures, or needs the machine to itself; set for the folders in ALONE")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = pathlib.Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(here).parts[0] in ALONE:
+            item.add_marker("alone")
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
@@ -46,6 +56,14 @@ def pytest_runtest_makereport():
 def pytest_make_collect_report():
     outcome = yield
     _fail_if_skipped(outcome.get_result())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def directories_that_servers_may_enter(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Servers drop to www-data; pytest's directories for one run, and for one of its processes, are closed to it."""
+    for path in (base := tmp_path_factory.getbasetemp(), *base.parents):
+        if path.name.startswith(("pytest-", "popen-")):
+            path.chmod(0o755)
 
 
 @pytest.fixture(scope="session")

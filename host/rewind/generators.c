@@ -1,5 +1,5 @@
 /*
- * Generators of random numbers in libraries, whose state a rewind puts back. As in interpose.c, the host has its own
+ * Generators of random numbers in libraries, whose state a rewind puts back. As in interpose.h, the host has its own
  * versions of functions that libraries call.
  *
  *   libc's rand(), random(), drand48() and their kin: seeded from the kernel at the first use after a rewind, whatever

@@ -164,6 +164,8 @@ struct control {
 	size_t chunk_count;
 	struct rewind_range known[MAX_REGIONS]; /* all that was mapped at the point */
 	size_t known_count;
+	struct rewind_range sealed[MAX_REGIONS]; /* of those, what is private and not written to, so that it has no copy */
+	size_t sealed_count;
 	long known_pages;                  /* size of the process then, without chunks kept */
 	bool must_sweep;                   /* mappings were made that the interposed functions did not see */
 	uintptr_t libphp_low, libphp_high; /* code whose 2 MiB mappings need not be zeroed */

@@ -1,8 +1,8 @@
 /*
  * The process's memory: which of it is put back, the copy, and mappings that nobody declared.
  *
- * Put back is every private writable mapping except the main stack (its live part is copied at the point) and the
- * rewinder's own. Everything here may run during the rollback: no libc state is touched.
+ * Put back is every private writable mapping except the main stack (its live part is copied at the point), the
+ * rewinder's own, and what the kernel may drop. Everything here may run during the rollback: no libc state is touched.
  */
 #include "internal.h"
 
@@ -17,14 +17,17 @@
 #define PAGEMAP_EXCLUSIVE (1ull << 56)
 /* struct rseq, as far as the kernel writes it by itself; aligned to its size */
 #define RSEQ_SIZE 32
+/* libc has one, which serves as many threads as there are processors, and takes another when they are more */
+#define MAX_DROPPABLE 32
+#define MAX_WIPED 256
 
 static char *scratch;
 
 /* One line of /proc/self/maps. */
 struct line {
 	uintptr_t start, end;
-	bool private_writable, file;
-	const char *name; /* up to the end of the line */
+	bool private_writable, sealed, file; /* sealed: private, and nobody may write to it */
+	const char *name;                    /* up to the end of the line */
 	size_t name_len;
 };
 
@@ -64,6 +67,7 @@ static bool next_line(const char **at, struct line *line)
 	line->end = hex(at);
 	(*at)++;
 	line->private_writable = (*at)[1] == 'w' && (*at)[3] == 'p';
+	line->sealed = (*at)[1] != 'w' && (*at)[3] == 'p';
 	skip_field(at); /* permissions */
 	skip_field(at); /* offset */
 	skip_field(at); /* device */
@@ -86,12 +90,12 @@ static bool named(const struct line *line, const char *name)
 	return line->name_len >= len && memcmp(line->name, name, len) == 0;
 }
 
-static const char *read_maps(void)
+static const char *read_file(const char *path)
 {
 	if (scratch == NULL && (scratch = rewind_keep(SCRATCH_SIZE)) == NULL) {
 		return NULL;
 	}
-	long fd = SYS4(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+	long fd = SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0) {
 		return NULL;
 	}
@@ -103,6 +107,46 @@ static const char *read_maps(void)
 	SYS1(SYS_close, fd);
 	scratch[len] = '\0';
 	return n < 0 || len == SCRATCH_SIZE - 1 ? NULL : scratch;
+}
+
+static const char *read_maps(void)
+{
+	return read_file("/proc/self/maps");
+}
+
+/*
+ * Mappings with a flag in /proc/self/smaps. Fills `to` with at most `room` of them; SIZE_MAX when they cannot be read.
+ *
+ * " dp ": that the kernel may drop (MAP_DROPPABLE, Linux 6.11), which no tracking covers: there libc keeps what
+ * getrandom() draws from (glibc 2.41), and the kernel empties it in a forked child. To put it back would draw the same
+ * numbers again.
+ *
+ * " wf ": that the kernel empties in a forked child (MADV_WIPEONFORK): by them libraries know that they were forked.
+ */
+static size_t find_flagged(const char *flag, struct rewind_range *to, size_t room)
+{
+	const char *at = read_file("/proc/self/smaps");
+	size_t count = 0;
+	struct rewind_range last = {0, 0};
+	if (at == NULL) {
+		return SIZE_MAX;
+	}
+	while (*at != '\0') {
+		/* A mapping's first line begins with its address, in small letters; those that follow with a capital one. */
+		if ((*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'f')) {
+			last.start = hex(&at);
+			at++;
+			last.end = hex(&at);
+		}
+		bool flags = memcmp(at, "VmFlags:", 8) == 0;
+		for (; *at != '\n' && *at != '\0'; at++) {
+			if (flags && memcmp(at, flag, strlen(flag)) == 0 && count < room) {
+				to[count++] = last;
+			}
+		}
+		at += *at == '\n';
+	}
+	return count;
 }
 
 bool rewind_is_memfd(int fd)
@@ -117,15 +161,27 @@ bool rewind_is_memfd(int fd)
 const char *memory_read_regions(void)
 {
 	struct control *c = rewind_control;
+	struct rewind_range droppable[MAX_DROPPABLE];
+	size_t droppable_count = find_flagged(" dp ", droppable, MAX_DROPPABLE);
 	const char *at = read_maps();
-	if (at == NULL) {
-		return "/proc/self/maps cannot be read";
+	if (at == NULL || droppable_count == SIZE_MAX) {
+		return "/proc/self/maps and smaps cannot be read";
+	}
+	if (droppable_count == MAX_DROPPABLE) {
+		return "the process has more mappings that the kernel may drop than the rewinder knows what to do with";
 	}
 	struct line line;
+	size_t d = 0;
 	c->region_count = 0;
 	c->page_count = 0;
 	while (next_line(&at, &line)) {
 		if (named(&line, "[stack]") || !line.private_writable || named(&line, "/memfd:" KEPT_NAME)) {
+			continue;
+		}
+		while (d < droppable_count && droppable[d].end <= line.start) {
+			d++;
+		}
+		if (d < droppable_count && droppable[d].start <= line.start) {
 			continue;
 		}
 		if (c->region_count == MAX_REGIONS) {
@@ -285,7 +341,33 @@ const char *memory_mark_own(void)
 			done += batch;
 		}
 	}
+	/* What the kernel has emptied with the fork is empty in the snapshot as well. */
+	struct rewind_range wiped[MAX_WIPED];
+	size_t wiped_count = find_flagged(" wf ", wiped, MAX_WIPED);
+	if (wiped_count >= MAX_WIPED) {
+		return "the mappings that a fork empties cannot be read, or are too many";
+	}
+	for (size_t i = 0; i < wiped_count; i++) {
+		for (uintptr_t at = wiped[i].start; at < wiped[i].end; at += PAGE_SIZE) {
+			size_t r = memory_find(at);
+			if (r != SIZE_MAX) {
+				c->pages[c->regions[r].first + (at - c->regions[r].start) / PAGE_SIZE] |= PAGE_CHANGED;
+			}
+		}
+	}
 	return NULL;
+}
+
+static bool add_range(struct rewind_range *to, size_t *count, const struct line *line)
+{
+	if (*count > 0 && to[*count - 1].end == line->start) {
+		to[*count - 1].end = line->end;
+	} else if (*count < MAX_REGIONS) {
+		to[(*count)++] = (struct rewind_range){line->start, line->end};
+	} else {
+		return false;
+	}
+	return true;
 }
 
 const char *memory_know_mappings(void)
@@ -293,13 +375,10 @@ const char *memory_know_mappings(void)
 	struct control *c = rewind_control;
 	const char *at = read_maps();
 	struct line line;
-	c->known_count = 0;
+	c->known_count = c->sealed_count = 0;
 	while (at != NULL && next_line(&at, &line)) {
-		if (c->known_count > 0 && c->known[c->known_count - 1].end == line.start) {
-			c->known[c->known_count - 1].end = line.end;
-		} else if (c->known_count < MAX_REGIONS) {
-			c->known[c->known_count++] = (struct rewind_range){line.start, line.end};
-		} else {
+		if (!add_range(c->known, &c->known_count, &line) ||
+		    (line.sealed && !add_range(c->sealed, &c->sealed_count, &line))) {
 			return "the process has more mappings than the rewinder can keep";
 		}
 	}

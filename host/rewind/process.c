@@ -482,8 +482,9 @@ bool process_own_files(void)
 	return true;
 }
 
-/* Gives up all record locks on a file but those held at the point, as the kernel does when a process ends. */
-static void unlock(int fd)
+/* Gives up all record locks on a file but those held at the point, as the kernel does when a process ends. `through` is
+ * the descriptor, or the copy of one that was closed. */
+static void unlock(int fd, int through)
 {
 	const struct control *c = rewind_control;
 	for (int64_t from = 0; from != INT64_MAX;) {
@@ -497,8 +498,8 @@ static void unlock(int fd)
 		if (to > from) {
 			struct flock gap = {
 			    .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = from, .l_len = to == INT64_MAX ? 0 : to - from};
-			SYS3(SYS_fcntl, fd, F_SETLK, &gap);
-			SYS3(SYS_fcntl, fd, F_OFD_SETLK, &gap);
+			SYS3(SYS_fcntl, through, F_SETLK, &gap);
+			SYS3(SYS_fcntl, through, F_OFD_SETLK, &gap);
 		}
 		from = next;
 	}
@@ -516,6 +517,50 @@ static void restore_held(void)
 		                      .l_len = held->end == INT64_MAX ? 0 : held->end - held->start};
 		if (SYS3(SYS_fcntl, held->fd, held->open_file ? F_OFD_SETLK : F_SETLK, &again) != 0) {
 			c->doubt_after = REWIND_DESCRIPTORS;
+		}
+	}
+}
+
+void rewind_unlock(void)
+{
+	struct control *c = rewind_control;
+	/* A descriptor 0 is standard input: where there is no copy, nothing that matters is unlocked. */
+	if (c->any_locked) {
+		for (size_t fd = 0; fd < c->fd_count; fd++) {
+			struct descriptor *d = &c->fds[fd];
+			int through = d->lost ? d->copy : (int)fd;
+			if (d->locked) {
+				d->locked = false;
+				unlock((int)fd, through);
+				if (!d->flocked) {
+					SYS2(SYS_flock, through, LOCK_UN);
+				}
+			}
+		}
+		c->any_locked = false;
+	}
+	if (c->any_duplicate && c->locked_other) {
+		/* What a duplicate locked is locked until the original says otherwise. */
+		for (size_t fd = 0; fd < c->fd_count; fd++) {
+			const struct descriptor *d = &c->fds[fd];
+			int through = d->lost ? d->copy : (int)fd;
+			if (d->known && !d->held) {
+				struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+				SYS3(SYS_fcntl, through, F_OFD_SETLK, &all);
+				SYS2(SYS_flock, through, LOCK_UN);
+			}
+		}
+	}
+	c->any_duplicate = c->locked_other = false;
+	while (c->undo_count > 0) {
+		c->undo_count--;
+		short sum = c->undo[c->undo_count].sum;
+		if (sum != 0) {
+			/* It fails when the set is gone, or was taken by others meanwhile: then there is nothing to undo. */
+			struct sembuf back = {.sem_num = (unsigned short)c->undo[c->undo_count].number,
+			                      .sem_op = (short)-sum,
+			                      .sem_flg = SEM_UNDO | IPC_NOWAIT};
+			SYS3(SYS_semop, c->undo[c->undo_count].set, &back, 1);
 		}
 	}
 }
@@ -539,31 +584,7 @@ void process_restore(void)
 		}
 		c->any_lost = false;
 	}
-	if (c->any_locked) {
-		for (size_t fd = 0; fd < c->fd_count; fd++) {
-			struct descriptor *d = &c->fds[fd];
-			if (d->locked) {
-				d->locked = false;
-				unlock((int)fd);
-				if (!d->flocked) {
-					SYS2(SYS_flock, fd, LOCK_UN);
-				}
-			}
-		}
-		c->any_locked = false;
-	}
-	if (c->any_duplicate && c->locked_other) {
-		/* What a duplicate locked is locked until the original says otherwise. */
-		for (size_t fd = 0; fd < c->fd_count; fd++) {
-			const struct descriptor *d = &c->fds[fd];
-			if (d->known && !d->held) {
-				struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
-				SYS3(SYS_fcntl, fd, F_OFD_SETLK, &all);
-				SYS2(SYS_flock, fd, LOCK_UN);
-			}
-		}
-	}
-	c->any_duplicate = c->locked_other = false;
+	rewind_unlock();
 	restore_held();
 	if (c->any_flags) {
 		c->any_flags = false;
@@ -571,17 +592,6 @@ void process_restore(void)
 	}
 	for (size_t i = 0; i < c->offset_count; i++) {
 		SYS3(SYS_lseek, c->offsets[i].fd, c->offsets[i].at, SEEK_SET);
-	}
-	while (c->undo_count > 0) {
-		c->undo_count--;
-		short sum = c->undo[c->undo_count].sum;
-		if (sum != 0) {
-			/* It fails when the set is gone, or was taken by others meanwhile: then there is nothing to undo. */
-			struct sembuf back = {.sem_num = (unsigned short)c->undo[c->undo_count].number,
-			                      .sem_op = (short)-sum,
-			                      .sem_flg = SEM_UNDO | IPC_NOWAIT};
-			SYS3(SYS_semop, c->undo[c->undo_count].set, &back, 1);
-		}
 	}
 	if (c->directory_changed) {
 		c->directory_changed = false;

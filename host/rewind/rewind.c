@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/rseq.h>
 #include <time.h>
@@ -145,6 +146,11 @@ const char *rewind_init(void)
 	const char *wrong = memory_find_stack();
 	if (wrong != NULL) {
 		return wrong;
+	}
+	/* Where libc's getrandom() keeps what it draws from is mapped at its first use: that is before the snapshot. */
+	unsigned char drawn;
+	if (getrandom(&drawn, 1, GRND_NONBLOCK) < 0) {
+		errno = 0; /* then libc asks the kernel each time, and maps nothing */
 	}
 	dl_iterate_phdr(find_libphp, c);
 	/* Large blocks come from the break, whose end is put back, not from mappings that pass the interposed functions by;

@@ -142,6 +142,9 @@ void rewind_forget_randomness(void);
 /* A number that no other process which makes UUIDs at the same time has; 14 bits of it count. */
 void rewind_uuid_sequence(unsigned number);
 
+/* Gives up the locks that the work has taken on files of the boot, and semaphores; a rewind does so as well. */
+void rewind_unlock(void);
+
 /* Compares all tracked memory with the snapshot every `every` rewinds, 0: never. Differences are told to `report`. */
 void rewind_verify(unsigned every, void (*report)(const char *line));
 

@@ -42,7 +42,7 @@ int main(int argc, char **argv)
 		fatal_step = atoi(argv[2]);
 		countdown = atol(argv[3]);
 	}
-	const char *wrong = hy_ring_map(HY_FD_MEMORY, HY_FD_EVENT);
+	const char *wrong = hy_ring_map(HY_FD_MEMORY, HY_FD_EVENTS);
 	if (wrong != NULL) {
 		fprintf(stderr, "%s\n", wrong);
 		return 2;

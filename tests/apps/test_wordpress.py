@@ -147,7 +147,8 @@ def test_the_pages_of_the_dashboard(grace: Browser) -> None:
     for name in ("index", "edit", "upload", "themes", "plugins", "users", "profile", "options-general", "site-health"):
         page = grace.get(f"/wp-admin/{name}.php")
         assert page.status == 200
-        assert page.one("//*[@id='wpfooter']//p[@id='footer-upgrade']") == "Version 6.1.9"
+        # Debian 12 has 6.1, Debian 13 has 6.8.
+        assert re.fullmatch(r"Version 6\.[18]\.\d+", page.one("//*[@id='wpfooter']//p[@id='footer-upgrade']"))
 
 
 def test_publish_with_pictures(url: str, grace: Browser) -> None:
@@ -208,7 +209,9 @@ def test_comment_is_held_and_approved(url: str, grace: Browser) -> None:
     page = Browser(url).get(address)
     assert page.one(COMMENT) == "Windy alert(1) & cold"
     again = guest.get(address).submit(fields, form="//form[@id='commentform']")
-    assert (again.status, "Duplicate comment detected" in again.text) == (409, True)
+    # WordPress 6.8 looks first at how soon it comes.
+    refused = {409: "Duplicate comment detected", 429: "You are posting comments too quickly"}
+    assert again.status in refused and refused[again.status] in again.text
 
 
 def test_permalinks(url: str, grace: Browser) -> None:

@@ -11,6 +11,8 @@ import zlib
 
 from laboratory import REPOSITORY, SHORT, Laboratory
 
+from lib.servers import PHP
+
 #: What Debian suffices for, with each way to get at an application: a script for each request, a worker, a handler.
 DEBIAN = ["php-fpm", "apache-mod-php", "php-s", "hayate-classic", "hayate-worker", "hayate-rewind", "hayate-recognised",
           "fast-processor", "sockets-select", "sockets-prefork"]
@@ -98,7 +100,7 @@ class RoadRunner:
 
     def __init__(self, handler: pathlib.Path, *arguments: str) -> None:
         worker = REPOSITORY / "lab" / "engines" / "adapters" / "roadrunner" / "worker.php"
-        command = ["php8.2", "-n", worker, handler, *arguments]
+        command = [PHP, "-n", worker, handler, *arguments]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def send(self, flags: int, payload: bytes, *options: int) -> None:

@@ -73,6 +73,21 @@ def temporary_directory(prefix: str) -> pathlib.Path:
     return path
 
 
+def stop_process(pid: int) -> None:
+    """Stops a process with SIGSTOP, and returns when all its threads stand still.
+
+    The signal goes to one thread, which stops the others once it gets a processor: until then they serve.
+    """
+    os.kill(pid, signal.SIGSTOP)
+
+    def still() -> bool:
+        stats = [task.read_text() for task in pathlib.Path(f"/proc/{pid}/task").glob("*/stat")]
+        return all(stat.rpartition(")")[2].split()[0] in "TtZX" for stat in stats)
+
+    if not wait_until(still, 20):
+        raise ServerError(f"process {pid} was sent SIGSTOP 20 seconds ago and still moves")
+
+
 def wait_until(condition: Callable[[], bool], timeout: float, interval: float = 0.01) -> bool:
     """Polls `condition` for at most `timeout` seconds; says whether it came true."""
     end = time.monotonic() + timeout

@@ -23,6 +23,8 @@ from .process import Server, ServerError, accepts, accepts_unix, free_port, runn
 
 __all__ = [
     "GENERIC_WORKER",
+    "PHP",
+    "PHP_VERSION",
     "REPOSITORY",
     "Hayate",
     "MariaDB",
@@ -41,7 +43,9 @@ GENERIC_WORKER = pathlib.Path(__file__).resolve().with_name("generic_worker.php"
 #: The same for rewinding: it puts nothing back by itself.
 REWIND_WORKER = pathlib.Path(__file__).resolve().with_name("rewind_worker.php")
 
-PHP_VERSION = os.environ.get("HAYATE_PHP_VERSION", "8.2")
+#: The PHP that is tested: that of the host which `make` passes on.
+PHP_VERSION = os.environ.get("HAYATE_PHP", "8.2")
+PHP = f"/usr/bin/php{PHP_VERSION}"
 ROOT = os.geteuid() == 0
 
 #: Xdebug is installed but off: it would rewrite error output and slow everything down, in every server alike.

@@ -63,6 +63,8 @@ class Accepted:
     reference: str | None = None
     hayate: str | None = None
     modes: Sequence[str] = ("classic", "worker", "rewind")
+    #: Whether it is one with the nginx and the PHP that are tested.
+    here: bool = True
 
     def covers(self, request: Request, difference: Difference) -> bool:
         """Whether this entry accepts `difference` (the case and the mode having been looked at already)."""

@@ -8,13 +8,18 @@ import sqlite3
 
 PROJECTS = pathlib.Path(__file__).with_name("projects")
 DEBIAN = pathlib.Path("/usr/share/php")
+#: Symfony 6 asks Composer 2 which packages there are.
+COMPOSER = pathlib.Path(__file__).parents[1] / "apps/symfony/vendor/composer/InstalledVersions.php"
 
 
 def symfony(directory: pathlib.Path, *, runtime: bool) -> pathlib.Path:
-    """Symfony 5.4 with a front controller for symfony/runtime, or the one that Symfony had before."""
+    """Symfony (5.4 on Debian 12, 6.4 on Debian 13) with a front controller for symfony/runtime, or the one that Symfony had before."""
     root = _copy("symfony", directory)
     components = ["Bundle/FrameworkBundle", "Component/Dotenv", "Component/Runtime"]
     parts = [f"require_once '{DEBIAN}/Symfony/{component}/autoload.php';" for component in components]
+    (root / "vendor/composer").mkdir(parents=True)
+    shutil.copy(COMPOSER, root / "vendor/composer")
+    parts.append("require_once __DIR__.'/composer/InstalledVersions.php';")
     _autoload(root, parts, "src")
     if runtime:
         # As symfony/runtime's Composer plugin makes it.
@@ -28,7 +33,7 @@ def symfony(directory: pathlib.Path, *, runtime: bool) -> pathlib.Path:
 
 
 def laravel(directory: pathlib.Path) -> pathlib.Path:
-    """Laravel 8.83."""
+    """Laravel: 8.83 on Debian 12, 10.48 on Debian 13."""
     root = _copy("laravel", directory)
     _autoload(root, [f"require_once '{DEBIAN}/Illuminate/autoload.php';"], "app")
     with sqlite3.connect(root / "database.sqlite") as database:
@@ -43,7 +48,7 @@ def _copy(name: str, directory: pathlib.Path) -> pathlib.Path:
 
 
 def _autoload(root: pathlib.Path, parts: list[str], source: str) -> None:
-    (root / "vendor").mkdir()
+    (root / "vendor").mkdir(exist_ok=True)
     app = (
         "spl_autoload_register(static function (string $class): void {\n"
         f"    $file = dirname(__DIR__).'/{source}/'.strtr(substr($class, 4), '\\\\', '/').'.php';\n"

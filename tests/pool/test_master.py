@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from lib import site
-from lib.process import descendants, still_running, temporary_directory, wait_until
+from lib.process import descendants, still_running, stop_process, temporary_directory, wait_until
 from lib.servers import GENERIC_WORKER, Hayate
 
 ROOT = os.geteuid() == 0
@@ -105,12 +105,34 @@ def test_after_a_crash_of_the_front_the_old_workers_do_not_pile_up(server) -> No
 
 def test_a_stopped_front_does_not_keep_the_server_from_ending(server) -> None:
     family = descendants(server.pid)
-    os.kill(server.front, signal.SIGSTOP)
+    stop_process(server.front)
     os.kill(server.pid, signal.SIGTERM)
     time.sleep(0.3)
     os.kill(server.pid, signal.SIGTERM)
     server.process.wait(12)
     assert wait_until(lambda: still_running(family) == [], 3), still_running(family)
+
+
+def test_a_stopped_front_is_replaced(server) -> None:
+    before = server.front
+    stop_process(before)
+    # Its connections wait for the next one.
+    assert get(server, "/ok.php?x", timeout=40).text == "ok x"
+    assert server.front != before and "the front was stopped by a signal; it is killed" in server.log()
+
+
+def test_a_server_that_was_stopped_as_a_whole_goes_on_with_the_same_front(server) -> None:
+    """As by a frozen cgroup or a machine that slept: the clock has gone on, and the master wakes first."""
+    before = server.front
+    stop_process(server.pid)
+    stop_process(before)
+    time.sleep(12)
+    os.kill(server.pid, signal.SIGCONT)
+    time.sleep(0.5)
+    os.kill(before, signal.SIGCONT)
+    assert get(server, "/ok.php?x").text == "ok x"
+    time.sleep(1.5)
+    assert server.front == before and serves(server)
 
 
 def test_stop_and_reload_go_to_the_master(server) -> None:

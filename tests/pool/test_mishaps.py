@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from lib import site
-from lib.process import free_port, still_running, temporary_directory, wait_until
+from lib.process import free_port, still_running, stop_process, temporary_directory, wait_until
 from lib.servers import Hayate, hayate_binary
 
 
@@ -136,9 +136,9 @@ def test_a_stopped_zygote_does_not_outlive_the_front_that_it_was_started_for(ser
     app = server.status()["apps"][0]
     zygote, workers = app["zygote"], [worker["pid"] for worker in app["workers"]]
     front = server.front
-    os.kill(zygote, signal.SIGSTOP)
+    stop_process(zygote)
     for pid in workers:
-        os.kill(pid, signal.SIGSTOP)
+        stop_process(pid)
     os.kill(front, signal.SIGKILL)
     try:
         assert wait_until(lambda: server.run("status").returncode == 0 and server.front != front, 20)

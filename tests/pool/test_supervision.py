@@ -12,6 +12,7 @@ import pytest
 import requests
 
 from lib import site
+from lib.process import stop_process
 from lib.servers import GENERIC_WORKER, Hayate
 
 SPIN = "<?php set_time_limit(0); while (!file_exists(__DIR__ . '/go')) { usleep(5000); clearstatcache(); } echo 'done';"
@@ -87,7 +88,7 @@ def test_a9_7_a_stopped_zygote_kills_no_time_limit_and_is_replaced(start) -> Non
     server = start(workers="2", app='request_timeout = "1s"')
     zygote = app(server)["zygote"]
     before = {worker["pid"] for worker in app(server)["workers"]}
-    os.kill(zygote, signal.SIGSTOP)
+    stop_process(zygote)
     try:
         assert get(server, "/spin.php").status_code == 504
         # The other one serves, and then there are two again.
@@ -107,7 +108,7 @@ def test_a9_7_a_stopped_zygote_kills_no_time_limit_and_is_replaced(start) -> Non
 def test_a9_7_a_stopped_zygote_whose_workers_are_gone_is_not_ready(start) -> None:
     server = start(workers="2", app='queue_timeout = "1m"')
     zygote = app(server)["zygote"]
-    os.kill(zygote, signal.SIGSTOP)
+    stop_process(zygote)
     try:
         for worker in app(server)["workers"]:
             os.kill(worker["pid"], signal.SIGKILL)
@@ -125,7 +126,7 @@ def test_a9_7_a_stopped_zygote_whose_workers_are_gone_is_not_ready(start) -> Non
 def test_a9_7_a_stopped_idle_worker_swallows_no_request(start) -> None:
     server = start(workers="2", app='request_timeout = "30s"')
     first = app(server)["workers"][0]["pid"]
-    os.kill(first, signal.SIGSTOP)
+    stop_process(first)
     for i in range(5):
         assert get(server, f"/ok.php?{i}", 20).text == f"ok {i}"
     # While there is work it is noticed that this one does none.
@@ -135,6 +136,22 @@ def test_a9_7_a_stopped_idle_worker_swallows_no_request(start) -> None:
         assert get(server, "/sleep.php?ms=200").status_code == 200
     assert until(lambda: len(app(server)["workers"]) == 2)
     assert app(server)["restarts"].get("still") == 1
+
+
+def test_a_worker_that_has_idled_for_long_has_time_to_move(start) -> None:
+    """When it was woken last is long ago; that it was told a moment ago and has not moved yet is no reason to kill it."""
+    server = start(workers="1")
+    worker = app(server)["workers"][0]["pid"]
+    for i in range(5):
+        assert get(server, f"/ok.php?{i}", 20).text == f"ok {i}"
+    time.sleep(11)
+    stop_process(worker)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(get, server, "/ok.php?late", 60)
+        time.sleep(1)
+        os.kill(worker, signal.SIGCONT)
+        assert asked.result().text == "ok late"
+    assert app(server)["workers"][0]["pid"] == worker
 
 
 def test_a9_8_requests_queued_at_a_reload_are_answered(start) -> None:

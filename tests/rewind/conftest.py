@@ -10,6 +10,7 @@ import pytest
 
 from lib.process import temporary_directory
 
+from . import world as outside
 from .matrix_site import MatrixSite, Player, Pong, Reference
 
 
@@ -46,3 +47,10 @@ def directory() -> Iterator[pathlib.Path]:
     path.chmod(0o777)
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[outside.World]:
+    """Databases, Redis and what else libraries talk to."""
+    with outside.opened() as made:
+        yield made

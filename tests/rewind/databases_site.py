@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lib.process import temporary_directory
-from lib.servers import Hayate, MariaDB, Redis
+from lib.servers import PHP, Hayate, MariaDB, Redis
 
 from .matrix_site import USER
 from .postgresql import PostgreSQL
@@ -94,13 +94,13 @@ def sqlite() -> Iterator[Database]:
     directory = temporary_directory("sqlite")
     file = directory / "database"
     run = [f"$d = new PDO('sqlite:{file}');", *(f'$d->exec("{statement}");' for statement in TABLES)]
-    subprocess.run(["/usr/bin/php8.2", "-d", "xdebug.mode=off", "-r", "".join(run)], check=True, timeout=60)
+    subprocess.run([PHP, "-d", "xdebug.mode=off", "-r", "".join(run)], check=True, timeout=60)
     for path in (directory, file):
         path.chmod(0o777 if path.is_dir() else 0o666)
 
     def count() -> int:
         code = f"echo (new PDO('sqlite:{file}'))->query('SELECT count(*) FROM written')->fetchColumn();"
-        command = ["/usr/bin/php8.2", "-d", "xdebug.mode=off", "-r", code]
+        command = [PHP, "-d", "xdebug.mode=off", "-r", code]
         return int(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)
 
     yield Database("sqlite", {"DSN": f"sqlite:{file}"}, count, lambda: 0, lambda: 0, None)

@@ -113,7 +113,7 @@ def test_one_that_nobody_knows_is_rewound(tmp_path: pathlib.Path) -> None:
         assert site.answers() == 3 * [{"calls": 4, "alive": False, "mode": "worker"}]
         app = site.app()
         assert app["fallback"] is None and app["rewind"]["rewinds"] >= 2 and app["restarts"] == {}
-        assert "grpc" not in site.ask("check")
+        assert "the extension grpc" not in site.ask("check")
 
 
 @pytest.mark.parametrize("name", ["grpc", "other"])

@@ -79,8 +79,8 @@ def test_workers_that_cannot_start_make_the_application_unavailable(directory, r
         assert [modes.get(server) for _ in range(3)] == ["a line\n"] * 3
         assert modes.application(server)["state"] == "serving" and modes.application(server)["unavailable"] is None
         data.chmod(0)
-        # Not a GET: that is tried once more, and waits for a worker.
-        assert requests.post(server.url + "/?die=1", timeout=20).status_code == 502
+        # Not a GET: that is tried once more, and waits for a worker. So does this one if the worker ends before it has taken it: 503.
+        assert requests.post(server.url + "/?die=1", timeout=90).status_code in (502, 503)
         assert wait_until(lambda: modes.application(server)["unavailable"] is not None, 30)
         for _ in range(20):
             app = modes.application(server)

@@ -98,9 +98,13 @@ def test_what_a_request_stored_is_stored(api: str, journal: str) -> None:
     for mode, workers in (("on", 2), ("on", 1), ("fork", 2)):
         with shop(mode, workers, API=api, JOURNAL=journal) as (hayate, it):
             assert play(hayate, it) == expected
-            (app,) = hayate.status()["apps"]
-            # In WAL mode the boot's connection keeps locks, which a second one to the same file would cost it.
+            # In WAL mode the boot's connection keeps locks, which a second one to the same file would cost it: after the answer.
             expects = {"rewind_connection": 1} if journal == "wal" and mode == "on" else {}
+            for _ in range(1000):
+                (app,) = hayate.status()["apps"]
+                if app["restarts"] == expects:
+                    break
+                time.sleep(0.01)
             assert app["restarts"] == expects
             assert app["fallback"] is None
 

@@ -36,6 +36,7 @@ $note = static function (string $what) use ($libc) {
     file_put_contents(__DIR__.'/notes', $libc->getpid()." $what\n", FILE_APPEND);
 };
 $linger = static function (int $ms) use ($libc, $note, &$visits) {
+    unset($GLOBALS['files']);
     $note('stray');
     for ($i = 0; $i < $ms; $i++) {
         $visits++;
@@ -96,7 +97,11 @@ while (hayate_handle_request(function () use ($libc, $linger, $note, &$visits) {
             }
             $libc->waitpid($child, null, 0);
             break;
-        case 'daemon': // out of sight: its parent ends first
+        case 'daemon': // out of sight: its parent ends first; no descriptor is left where it is forked
+            while (isset($_GET['full']) && ($file = @fopen('/dev/null', 'r')) !== false) {
+                $GLOBALS['files'][] = $file;
+            }
+            unset($file);
             if (($child = $libc->fork()) === 0) {
                 $libc->setsid();
                 if ($libc->fork() !== 0) {
@@ -106,6 +111,7 @@ while (hayate_handle_request(function () use ($libc, $linger, $note, &$visits) {
                 return;
             }
             $libc->waitpid($child, null, 0);
+            unset($GLOBALS['files']);
             break;
         case 'programs':
             echo shell_exec('echo shell'), exec('echo exec'), "\n", system('echo system'), "\n";
@@ -177,10 +183,11 @@ def test_a_stray_that_was_waited_for_costs_nothing(site, rewind) -> None:
         assert len(strays(site)) == 10
 
 
-def test_a_stray_without_parent_is_found(site) -> None:
+@pytest.mark.parametrize("more", ["", "&full=1"], ids=["", "without-descriptors"])
+def test_a_stray_without_parent_is_found(site, more) -> None:
     """What becomes a daemon is no child of the worker any more, but shares its files."""
     with modes.hayate(site, "on", "shared", workers=1) as server:
-        assert modes.get(server, "name=her&do=daemon") == "visit 1 of her\n"
+        assert modes.get(server, f"name=her&do=daemon{more}") == "visit 1 of her\n"
         visits(server, 20)
         assert modes.application(server)["restarts"] == {"rewind_child": 1}
         (pid,) = strays(site)

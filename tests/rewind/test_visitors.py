@@ -22,7 +22,7 @@ import pytest
 from apps import sites
 from apps.browser import Browser
 from lib.process import temporary_directory
-from lib.servers import Hayate
+from lib.servers import PHP, Hayate
 
 HERE = pathlib.Path(__file__).parent / "visitors"
 REQUESTS = int(os.environ.get("HAYATE_VISITOR_REQUESTS", "2000"))
@@ -44,7 +44,7 @@ def replace(file: pathlib.Path, old: str, new: str) -> None:
 
 
 def password_hash() -> str:
-    command = ["/usr/bin/php8.2", "-d", "xdebug.mode=off", "-r", HASH_CODE]
+    command = [PHP, "-d", "xdebug.mode=off", "-r", HASH_CODE]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
 
 

@@ -18,7 +18,7 @@ import pytest
 import requests
 
 from lib.process import descendants, temporary_directory, wait_until
-from lib.servers import GENERIC_WORKER, REPOSITORY, Hayate
+from lib.servers import GENERIC_WORKER, PHP, REPOSITORY, Hayate
 
 USER = "www-data"
 SECRET = "hunter2-in-env"
@@ -249,7 +249,7 @@ def test_where_all_is_one_user_scripts_and_what_they_leave_behind_cannot_command
         f"include '{site}/public/act.php'; file_put_contents('{said}', ob_get_clean());"
     )
     (site / "public/spawn.php").write_text(
-        f"<?php exec('{leaves}/usr/bin/php8.2 {script} ' . $_GET['file'] . ' >/dev/null 2>&1 &'); echo 'started';"
+        f"<?php exec('{leaves}{PHP} {script} ' . $_GET['file'] . ' >/dev/null 2>&1 &'); echo 'started';"
     )
 
     class AsUser(Hayate):

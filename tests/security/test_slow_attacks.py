@@ -7,6 +7,7 @@ import contextlib
 import pathlib
 import re
 import resource
+import select
 import socket
 import threading
 import time
@@ -95,6 +96,48 @@ def test_three_thousand_unfinished_heads_cost_little_and_nothing_afterwards(haya
         others_are_served(server)
 
 
+def test_of_unfinished_heads_the_oldest_go_whichever_thread_has_them(hayate_command, tmp_path) -> None:
+    """A thread that has reached gather_memory does not give up whoever has just come to it, while other threads hold the attacker's."""
+    root = site.make(tmp_path)
+    config = f'front_threads = 8\n[limits]\ngather_memory = "4M"\nheader_timeout = "300s"\n[[app]]\nroot = "{root}"\nworkers = 1\n'
+    head = b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 28_000
+    with many_files(), Hayate(config=config) as server:
+        attackers: list[socket.socket] = []
+
+        def attack(until: int) -> int:
+            """Opens connections until so many were given up."""
+            for _ in range(2000):
+                gone = sum(event != 0 for one in attackers for event in poll(one))
+                if gone >= until:
+                    return gone
+                attackers.append(connect(server))
+                with contextlib.suppress(OSError):
+                    attackers[-1].sendall(head)
+            raise AssertionError(f"{gone} of {len(attackers)} were given up")
+
+        def poll(one: socket.socket) -> list[int]:
+            poller = select.poll()
+            poller.register(one, select.POLLIN)
+            return [event for _, event in poller.poll(0)]
+
+        before = attack(1)
+        visitors = [connect(server) for _ in range(32)]
+        for visitor in visitors:
+            visitor.sendall(b"GET /plain.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\nCookie: " + b"a" * 1500)
+        attack(before + 12)
+        answers = []
+        for visitor in visitors:
+            with contextlib.suppress(OSError):
+                visitor.sendall(b"\r\n\r\n")
+            try:
+                answers.append(visitor.recv(100)[:12])
+            except OSError as error:
+                answers.append(repr(error).encode())
+        for one in attackers + visitors:
+            one.close()
+        assert answers == [b"HTTP/1.1 200"] * 32
+
+
 def test_a_head_in_segments_of_a_byte(hayate_command, tmp_path) -> None:
     root = site.make(tmp_path)
     with Hayate(root, workers=1) as server, connect(server) as s:
@@ -175,6 +218,27 @@ def test_slow_readers_without_room_for_temporary_files_hold_no_worker(hayate_com
         for s in slow:
             s.close()
         others_are_served(server)
+
+
+def test_ordinary_downloads_without_room_for_temporary_files_are_whole(hayate_command, tmp_path) -> None:
+    root = site.make(tmp_path)
+    with Hayate(root, workers=2, env={"TMPDIR": str(tmp_path / "missing")}) as server:
+        sizes: list[int] = []
+
+        def download() -> None:
+            with requests.get(server.url + "/large.php?mb=6", stream=True, timeout=120) as answer:
+                size = 0
+                for piece in answer.iter_content(65536):
+                    size += len(piece)
+                    time.sleep(0.002)
+            sizes.append(size)
+
+        readers = [threading.Thread(target=download) for _ in range(20)]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+        assert sizes == [6 << 20] * 20, sizes
 
 
 def test_uploads_beyond_the_quota_of_temporary_files(hayate_command, tmp_path) -> None:

@@ -3,12 +3,7 @@
 //! It promises an answer for every second there is. (httpdate panics outside of the years 1970 to 9999, and a file's time is whatever
 //! somebody gave to touch(1).)
 
-use std::{
-    cell::RefCell,
-    time::{Duration, SystemTime},
-};
-
-use http::HeaderValue;
+use std::time::{Duration, SystemTime};
 
 /// The last second of the year 9999, the last that HTTP can write (RFC 9110, 5.6.7).
 const LAST: u64 = 253_402_300_799;
@@ -29,32 +24,6 @@ pub(crate) fn parse(text: &str) -> Option<i64> {
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs().min(LAST)).unwrap_or_default()
-}
-
-/// The value of a Date header: formatted once a second, and again whenever the clock says another one. (hyper's own stays as it is until the
-/// clock has passed it: when that is set back an hour, for an hour.)
-pub(crate) fn header() -> HeaderValue {
-    thread_local! {
-        static LAST_ONE: RefCell<Cached> = const { RefCell::new(Cached(None)) };
-    }
-    LAST_ONE.with_borrow_mut(|cached| cached.at(now()))
-}
-
-struct Cached(Option<(i64, HeaderValue)>);
-
-impl Cached {
-    fn at(&mut self, seconds: i64) -> HeaderValue {
-        if let Some((last, value)) = &self.0
-            && *last == seconds
-        {
-            return value.clone();
-        }
-        let value = http(seconds).and_then(|date| HeaderValue::try_from(date).ok());
-        // now() is within what HTTP can write.
-        let value = value.unwrap_or(HeaderValue::from_static("Thu, 01 Jan 1970 00:00:00 GMT"));
-        self.0 = Some((seconds, value.clone()));
-        value
-    }
 }
 
 /// The present time as the combined format has it: "21/Nov/2026:01:02:03 +0000".
@@ -92,16 +61,6 @@ mod tests {
         for text in ["", "Sat", "Fri, 31 Feb 1994 00:00:00 GMT", "Fri, 31 Dec 99999 23:59:59 GMT", "\u{e4}"] {
             assert_eq!(parse(text), None, "{text}");
         }
-    }
-
-    #[test]
-    fn c16_the_date_follows_the_clock_back() {
-        let mut cached = Cached(None);
-        assert_eq!(cached.at(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
-        assert_eq!(cached.at(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
-        assert_eq!(cached.at(784_108_177), "Sun, 06 Nov 1994 07:49:37 GMT");
-        assert_eq!(cached.at(784_108_178), "Sun, 06 Nov 1994 07:49:38 GMT");
-        assert_eq!(parse(header().to_str().unwrap()).map(|date| (now() - date).abs() <= 1), Some(true));
     }
 
     #[test]

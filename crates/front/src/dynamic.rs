@@ -4,25 +4,24 @@ use std::{
     future::poll_fn, io::ErrorKind, os::unix::ffi::OsStrExt, pin::pin, sync::Arc, task::Poll, time::Duration,
 };
 
-use hayate_ring::{Exchange, Failure, Field, HeadTooLarge, ResponseHead, Ring, Slot};
-use http::{HeaderValue, Method, Response, StatusCode, Version, header, request::Parts};
-use hyper::body::Incoming;
+use hayate_http::{Exchange, Head};
+use hayate_ring::{Exchange as Job, Failure, Field, HeadTooLarge, ResponseHead, Ring, Slot};
 
 use crate::{
     Settings,
-    body::Body,
     connection::Peer,
     forwarded,
+    reply::Reply,
     request_body::{BodyFailure, Keep, Pump},
     route::Script,
     site::{Backend, Site},
-    state::State,
     target::Target,
     translate::translate,
 };
 
-/// What the front knows of a request besides its head.
+/// What the front knows of a request.
 pub(crate) struct Client<'a> {
+    pub(crate) head: &'a Head,
     pub(crate) peer: &'a Peer,
     /// Where a trusted proxy says that the request comes from.
     pub(crate) from: Option<forwarded::Client>,
@@ -37,9 +36,16 @@ pub(crate) struct Client<'a> {
     pub(crate) keep: Keep<'a>,
 }
 
-/// Why there is no answer of the script's.
-pub(crate) struct NoAnswer {
-    pub(crate) status: StatusCode,
+/// Why there is no answer of the script's, or of whoever else was to give one.
+pub(crate) enum NoAnswer {
+    /// Nobody waits for one.
+    Left,
+    Failed(Failed),
+}
+
+/// What is answered instead.
+pub(crate) struct Failed {
+    pub(crate) status: u16,
     /// For the log, and in development mode for the page.
     pub(crate) reason: String,
     pub(crate) retry_after: bool,
@@ -47,21 +53,14 @@ pub(crate) struct NoAnswer {
     pub(crate) close: bool,
 }
 
-fn no_answer(status: u16, reason: impl Into<String>) -> NoAnswer {
-    NoAnswer {
-        status: StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
-        reason: reason.into(),
-        retry_after: status == 503,
-        close: false,
-    }
+/// A status and the reason for it. With 503 clients are asked to come again.
+pub(crate) fn no_answer(status: u16, reason: impl Into<String>) -> NoAnswer {
+    NoAnswer::Failed(Failed { status, reason: reason.into(), retry_after: status == 503, close: false })
 }
 
 /// Whether sending a request twice does what sending it once does (RFC 9110, 9.2.2).
-fn is_idempotent(method: &Method) -> bool {
-    matches!(
-        *method,
-        Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE | Method::TRACE
-    )
+fn is_idempotent(method: &[u8]) -> bool {
+    matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE")
 }
 
 /// Runs a script. The tuple's second half is how long the request waited for a worker.
@@ -69,11 +68,9 @@ pub(crate) async fn answer(
     settings: &Settings,
     site: &Arc<Site>,
     client: &Client<'_>,
-    parts: &Parts,
-    incoming: Incoming,
+    exchange: &mut Exchange<'_>,
     script: &Script,
-    state: &Arc<State>,
-) -> Result<(Response<Body>, Option<Duration>), NoAnswer> {
+) -> Result<(Reply, Option<Duration>), NoAnswer> {
     let Backend::Ring { ring, queue_limit, queue_timeout, retry, unavailable } = &site.backend else {
         return Err(no_answer(404, "this site runs no scripts"));
     };
@@ -81,23 +78,21 @@ pub(crate) async fn answer(
         return Err(no_answer(503, reason));
     }
     let limit = settings.limits.body_size;
-    let declared =
-        parts.headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
-    if limit != 0 && declared.is_some_and(|n| n > limit) {
+    if limit != 0 && exchange.body_len().is_some_and(|n| n > limit) {
         return Err(spoilt(BodyFailure::TooLarge));
     }
-    let mut pump =
-        Pump::begin(incoming, &parts.method, state, limit, ring, client.keep).await.map_err(spoilt)?;
-    let mut again = *retry && is_idempotent(&parts.method);
+    let mut pump = Pump::begin(exchange, limit, ring, client.keep).await.map_err(spoilt)?;
+    let mut again = *retry && is_idempotent(client.head.method());
     let mut moves = 3;
-    let (exchange, head) = loop {
-        let mut slot = admit(ring, *queue_limit, *queue_timeout).await?;
+    let (job, head) = loop {
+        let mut slot = admit(exchange, ring, *queue_limit, *queue_timeout).await?;
         let length = pump.as_ref().and_then(Pump::len);
-        fill(&mut slot, site, client, parts, script, length)
+        fill(&mut slot, site, client, script, length)
             .map_err(|HeadTooLarge| no_answer(431, "the request's head does not fit the shared memory"))?;
-        let mut exchange = slot.submit(pump.is_some());
-        match head(&mut exchange, &mut pump, state).await {
-            Ok(head) => break (exchange, head),
+        let mut job = slot.submit(pump.is_some());
+        match head(exchange, &mut job, &mut pump).await {
+            Ok(head) => break (job, head),
+            Err(NoHead::Left) => return Err(NoAnswer::Left),
             Err(NoHead::Body(failure)) => return Err(spoilt(failure)),
             Err(NoHead::Failure(Failure::WorkerDied { started: false }))
                 if again && pump.as_mut().is_none_or(Pump::again) =>
@@ -119,20 +114,21 @@ pub(crate) async fn answer(
             }
         }
     };
-    let waited = exchange.queue_wait();
+    let waited = job.queue_wait();
     if let Some(waited) = waited {
         site.metrics.queue_wait.observe(waited.as_secs_f64());
     }
     let pump = pump.filter(|pump| !pump.is_done());
-    let response = translate(site, ring, client, parts, head, exchange, pump).await;
-    Ok((response, waited))
+    let reply = translate(site, ring, client, head, job, pump).await;
+    Ok((reply, waited))
 }
 
 /// There is no answer because the request's body is not what it should be.
 fn spoilt(failure: BodyFailure) -> NoAnswer {
     let (status, reason) = match failure {
         BodyFailure::TooLarge => (413, "the request's body is larger than body_size".into()),
-        BodyFailure::Broken => (400, "the request's body broke off or is malformed".into()),
+        BodyFailure::Left => return NoAnswer::Left,
+        BodyFailure::Malformed(why) => (400, format!("the request's body is malformed: {why}")),
         BodyFailure::Storage(error)
             if matches!(
                 error.kind(),
@@ -145,66 +141,70 @@ fn spoilt(failure: BodyFailure) -> NoAnswer {
             (500, format!("the request's body cannot be kept in a temporary file: {error}; see TMPDIR"))
         }
     };
-    NoAnswer { close: true, ..no_answer(status, reason) }
+    NoAnswer::Failed(Failed { status, reason, retry_after: status == 503, close: true })
 }
 
-async fn admit(ring: &Arc<Ring>, limit: usize, timeout: Duration) -> Result<Slot, NoAnswer> {
+async fn admit(
+    exchange: &mut Exchange<'_>,
+    ring: &Arc<Ring>,
+    limit: usize,
+    timeout: Duration,
+) -> Result<Slot, NoAnswer> {
     let mut admitted = pin!(ring.admit(limit));
     // Nearly always there is a slot, and no need of a timer.
-    if let Some(admitted) = poll_fn(|cx| Poll::Ready(ready_now(admitted.as_mut().poll(cx)))).await {
-        return admitted.map_err(|full| no_answer(503, full.to_string()));
-    }
-    match tokio::time::timeout(timeout, admitted).await {
-        Ok(Ok(slot)) => Ok(slot),
-        Ok(Err(full)) => Err(no_answer(503, full.to_string())),
-        Err(_) => Err(no_answer(503, Failure::QueueTimeout.to_string())),
-    }
-}
-
-fn ready_now<T>(poll: Poll<T>) -> Option<T> {
-    match poll {
-        Poll::Ready(value) => Some(value),
-        Poll::Pending => None,
-    }
+    let mut late = None;
+    poll_fn(|cx| {
+        if let Poll::Ready(admitted) = admitted.as_mut().poll(cx) {
+            return Poll::Ready(admitted.map_err(|full| no_answer(503, full.to_string())));
+        }
+        let late = late.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        if late.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(no_answer(503, Failure::QueueTimeout.to_string())));
+        }
+        exchange.poll_gone(cx).map(|()| Err(NoAnswer::Left))
+    })
+    .await
 }
 
 enum NoHead {
+    /// Nobody waits for it.
+    Left,
     Body(BodyFailure),
     Failure(Failure),
 }
 
 async fn head(
-    exchange: &mut Exchange,
+    exchange: &mut Exchange<'_>,
+    job: &mut Job,
     pump: &mut Option<Pump>,
-    state: &Arc<State>,
 ) -> Result<ResponseHead, NoHead> {
-    let result = poll_fn(|cx| {
+    poll_fn(|cx| {
         if let Some(pump) = pump
             && !pump.is_done()
-            && let Poll::Ready(Err(failure)) = pump.poll(cx, exchange)
+            && let Poll::Ready(Err(failure)) = pump.poll(cx, exchange, job)
         {
             return Poll::Ready(Err(NoHead::Body(failure)));
         }
-        exchange.poll_head(cx).map_err(NoHead::Failure)
+        match job.poll_head(cx) {
+            Poll::Pending => exchange.poll_gone(cx).map(|()| Err(NoHead::Left)),
+            Poll::Ready(head) => Poll::Ready(head.map_err(NoHead::Failure)),
+        }
     })
-    .await;
-    state.serving();
-    result
+    .await
 }
 
 fn fill(
     slot: &mut Slot,
     site: &Site,
     client: &Client<'_>,
-    parts: &Parts,
     script: &Script,
     length: Option<u64>,
 ) -> Result<(), HeadTooLarge> {
-    let peer = client.peer;
-    slot.put(Field::Method, parts.method.as_str().as_bytes())?;
+    let (peer, head) = (client.peer, client.head);
+    slot.put(Field::Method, head.method())?;
     slot.put(Field::Target, client.target.whole)?;
     slot.put(Field::Query, client.target.query.unwrap_or_default())?;
-    slot.put(Field::Protocol, if parts.version == Version::HTTP_10 { b"HTTP/1.0" } else { b"HTTP/1.1" })?;
+    slot.put(Field::Protocol, head.version().name().as_bytes())?;
     slot.put(Field::DocumentRoot, site.place.path().as_os_str().as_bytes())?;
     slot.put(Field::ScriptFilename, script.file.as_os_str().as_bytes())?;
     slot.put(Field::ScriptName, &script.name)?;
@@ -231,31 +231,34 @@ fn fill(
     }
     slot.put(Field::ServerName, client.host.as_bytes())?;
     slot.put(Field::Scheme, if client.https { b"https" } else { b"http" })?;
-    let header = |name| parts.headers.get(name).map_or(&b""[..], HeaderValue::as_bytes);
-    slot.put(Field::ContentType, header(header::CONTENT_TYPE))?;
+    slot.put(Field::ContentType, head.get(b"content-type").unwrap_or_default())?;
     match length {
         // Known although the client did not say it: as nginx, which keeps bodies in the same way.
         Some(length) => slot.put(Field::ContentLength, itoa::Buffer::new().format(length).as_bytes())?,
-        None => slot.put(Field::ContentLength, header(header::CONTENT_LENGTH))?,
+        None => slot.put(Field::ContentLength, head.get(b"content-length").unwrap_or_default())?,
     }
     slot.put(Field::RequestId, client.id.as_bytes())?;
-    for (name, value) in passed_on(parts) {
-        slot.header(name.as_bytes(), value)?;
+    for (name, value) in &peer.variables {
+        slot.variable(name.as_bytes(), value.as_bytes())?;
+    }
+    for (name, value) in passed_on(head, client.target.authority) {
+        slot.header(name, value)?;
     }
     Ok(())
 }
 
-/// The headers that scripts see.
-fn passed_on(parts: &Parts) -> impl Iterator<Item = (&str, &[u8])> {
-    // In the absolute form the target names the host, and Host is to be ignored (RFC 9112, 3.2.2).
-    let named = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
-    parts.headers.iter().filter_map(move |(name, value)| match (name, named) {
+/// The headers that scripts see. `named`: the host, where the target names it.
+fn passed_on<'a>(
+    head: &'a Head,
+    named: Option<&'a [u8]>,
+) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+    head.fields().filter_map(move |field| match (field.name, named) {
         // As nginx does it: "X_A", "X.A" and "X-A" may become the same variable. And HTTP_PROXY is one that libraries trust (httpoxy).
-        _ if !name.as_str().bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') || name == "proxy" => {
+        (name, _) if !name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-') || name == b"proxy" => {
             None
         }
-        (&header::HOST, Some(host)) => Some((name.as_str(), host)),
-        _ => Some((name.as_str(), value.as_bytes())),
+        (b"host", Some(host)) => Some((field.name, host)),
+        _ => Some((field.name, field.value)),
     })
 }
 
@@ -264,13 +267,12 @@ mod tests {
     use super::*;
 
     fn seen(target: &str, headers: &[(&str, &str)]) -> Vec<(String, String)> {
-        let mut request = http::Request::builder().uri(target);
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let fields: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let head = format!("GET {target} HTTP/1.1\r\n{fields}\r\n");
+        let head = Head::parse(head.as_bytes(), &hayate_http::Limits::default()).unwrap();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        passed_on(&parts).map(|(name, value)| (name.to_owned(), text(value))).collect()
+        let named = Target::parse(head.target()).unwrap().authority;
+        passed_on(&head, named).map(|(name, value)| (text(name), text(value))).collect()
     }
 
     #[test]
@@ -299,6 +301,6 @@ mod tests {
 
     #[test]
     fn only_idempotent_requests_go_to_a_second_worker() {
-        assert!(is_idempotent(&Method::GET) && is_idempotent(&Method::PUT) && !is_idempotent(&Method::POST));
+        assert!(is_idempotent(b"GET") && is_idempotent(b"PUT") && !is_idempotent(b"POST"));
     }
 }

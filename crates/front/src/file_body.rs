@@ -40,10 +40,7 @@ impl FileBody {
     }
 
     /// The next bytes; an error when the file has become shorter, or cannot be read.
-    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        if self.left == 0 {
-            return Poll::Ready(None);
-        }
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         let read = match &mut self.reading {
             Some(reading) => ready!(Pin::new(reading).poll(cx)).and_then(|read| read),
             None => {
@@ -67,7 +64,7 @@ impl FileBody {
             }
         };
         self.reading = None;
-        Poll::Ready(Some(match read {
+        Poll::Ready(match read {
             Ok(block) if block.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(block) => {
                 let n = block.len() as u64;
@@ -76,6 +73,6 @@ impl FileBody {
                 Ok(block.into())
             }
             Err(error) => Err(error),
-        }))
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! Static files: validators, ranges, precompressed siblings.
 
 use std::{
+    borrow::Cow,
     ffi::OsStr,
     fs::File,
     io,
@@ -10,17 +11,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{
-    HeaderMap, HeaderValue, Method, Response, StatusCode,
-    header::{self, HeaderName},
-};
+use hayate_http::{Answer, Head};
 
 use crate::{
-    body::{Body, Kind},
     date,
     disk::Place,
     file_body::FileBody,
     near::{Access, Meta, Miss},
+    reply::{Body, Reply},
     route::Named,
     site::{FileRules, Site},
 };
@@ -29,20 +27,19 @@ use crate::{
 const SMALL: u64 = 64 << 10;
 
 /// By a file's name; `charset` is for text.
-fn content_type(path: &Path, charset: Option<&str>) -> Option<HeaderValue> {
-    let mime = mime_guess::from_path(path).first()?;
-    let text = mime.type_() == mime_guess::mime::TEXT
-        || matches!(mime.subtype().as_str(), "javascript" | "xml" | "svg");
-    let value = match charset {
-        Some(charset) if text => format!("{}; charset={charset}", mime.essence_str()),
-        _ => mime.essence_str().to_owned(),
-    };
-    HeaderValue::try_from(value).ok()
+fn content_type(path: &Path, charset: Option<&str>) -> Option<Cow<'static, str>> {
+    let mime = mime_guess::from_path(path).first_raw()?;
+    let (kind, subtype) = mime.split_once('/')?;
+    let text = kind == "text" || matches!(subtype, "javascript" | "xml" | "svg");
+    Some(match charset {
+        Some(charset) if text => format!("{mime}; charset={charset}").into(),
+        _ => mime.into(),
+    })
 }
 
 /// Whether Accept-Encoding takes a coding (RFC 9110, 12.5.3).
-fn accepts(headers: &HeaderMap, coding: &str) -> bool {
-    let values = headers.get_all(header::ACCEPT_ENCODING).into_iter().filter_map(|v| v.to_str().ok());
+fn accepts(head: &Head, coding: &str) -> bool {
+    let values = head.all(b"accept-encoding").filter_map(|value| std::str::from_utf8(value).ok());
     for item in values.flat_map(|v| v.split(',')) {
         let mut parts = item.split(';').map(str::trim);
         let name = parts.next().unwrap_or_default();
@@ -55,14 +52,14 @@ fn accepts(headers: &HeaderMap, coding: &str) -> bool {
 }
 
 /// The siblings of a file that hold it precompressed: which are there, and the one that the client takes.
-fn packed(path: &[u8], headers: &HeaderMap, files: &Access<'_>) -> Result<(bool, Option<Packed>), Miss> {
+fn packed(path: &[u8], head: &Head, files: &Access<'_>) -> Result<(bool, Option<Packed>), Miss> {
     let (mut any, mut taken) = (false, None);
     for (coding, ending) in [("br", &b".br"[..]), ("gzip", b".gz")] {
         let sibling = [path, ending].concat();
         match files.meta(&sibling) {
             Ok(meta) if meta.is_file() => {
                 any = true;
-                if taken.is_none() && accepts(headers, coding) {
+                if taken.is_none() && accepts(head, coding) {
                     taken = Some(Packed { sibling, coding });
                 }
             }
@@ -132,7 +129,7 @@ fn matches(list: &str, etag: &str) -> bool {
 
 /// Why there is no file to send.
 pub(crate) enum NoFile {
-    Status(StatusCode),
+    Status(u16),
     /// The file system does not answer.
     Hangs(io::Error),
 }
@@ -144,30 +141,17 @@ impl From<io::Error> for NoFile {
 }
 
 /// Answers with a file of the site's place.
-pub(crate) async fn serve(
-    method: &Method,
-    headers: &HeaderMap,
-    site: &Site,
-    file: Named,
-) -> Result<Response<Body>, NoFile> {
+pub(crate) async fn serve(head: &Head, site: &Site, file: Named) -> Result<Reply, NoFile> {
     let (place, rules) = (&site.place, &site.files);
-    if !matches!(*method, Method::GET | Method::HEAD) {
-        let mut response = Response::new(Body::new(Kind::Empty));
-        *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
-        return Ok(response);
-    }
     let Named { path, opened } = file;
     let near = place.near().root(place.path());
-    let near = near.map(|root| prepare(method, headers, rules, &path, opened, &Access::Now(&root)));
+    let near = near.map(|root| prepare(head, rules, &path, opened, &Access::Now(&root)));
     let prepared = match near {
         Some(Err(Miss::Wait)) | None => {
-            let (method, headers, root) = (method.clone(), headers.clone(), Arc::clone(place));
-            let rules = Arc::clone(rules);
-            let waiting = place.start(move || {
-                prepare(&method, &headers, &rules, &path, None, &Access::Waiting(root.path()))
-            });
-            waiting.await?
+            let (head, root, rules) = (head.clone(), Arc::clone(place), Arc::clone(rules));
+            let waiting =
+                place.start(move || prepare(&head, &rules, &path, None, &Access::Waiting(root.path())));
+            Box::pin(waiting).await?
         }
         Some(prepared) => prepared,
     };
@@ -176,74 +160,70 @@ pub(crate) async fn serve(
 
 /// Answers with a file that a path of the machine names, if `allowed` finds its real path fit.
 pub(crate) async fn serve_absolute(
-    method: &Method,
-    headers: &HeaderMap,
+    head: &Head,
     site: &Site,
     path: PathBuf,
     allowed: impl Fn(&Path) -> bool + Send + 'static,
-) -> Result<Response<Body>, NoFile> {
-    let (place, rules) = (&site.place, Arc::clone(&site.files));
-    let (method, headers) = (method.clone(), headers.clone());
+) -> Result<Reply, NoFile> {
+    let (place, rules, head) = (&site.place, Arc::clone(&site.files), head.clone());
     let prepared = place.start(move || {
         let real = std::fs::canonicalize(path).ok().filter(|path| allowed(path)).ok_or(Miss::NotThere)?;
-        prepare(
-            &method,
-            &headers,
-            &rules,
-            real.as_os_str().as_bytes(),
-            None,
-            &Access::Waiting(Path::new("/")),
-        )
+        prepare(&head, &rules, real.as_os_str().as_bytes(), None, &Access::Waiting(Path::new("/")))
     });
     finish(prepared.await?, place)
 }
 
 /// What is to be sent, before there is a way to send it.
 struct Prepared {
-    status: StatusCode,
-    headers: HeaderMap,
+    answer: Answer,
     content: Content,
 }
 
 enum Content {
-    Empty,
+    /// None, and no word of its length.
+    None,
+    /// So many bytes, which are not wanted.
+    Left(u64),
     Small(Bytes),
-    Large { file: File, from: u64, len: u64 },
+    Large {
+        file: File,
+        from: u64,
+        len: u64,
+    },
 }
 
-fn finish(prepared: Result<Prepared, Miss>, place: &Arc<Place>) -> Result<Response<Body>, NoFile> {
+fn finish(prepared: Result<Prepared, Miss>, place: &Arc<Place>) -> Result<Reply, NoFile> {
     let prepared = prepared.map_err(|miss| {
         NoFile::Status(match miss {
-            Miss::NotThere => StatusCode::NOT_FOUND,
-            Miss::Forbidden => StatusCode::FORBIDDEN,
-            Miss::Failed | Miss::Wait => StatusCode::INTERNAL_SERVER_ERROR,
+            Miss::NotThere => 404,
+            Miss::Forbidden => 403,
+            Miss::Failed | Miss::Wait => 500,
         })
     })?;
-    if prepared.status == StatusCode::PRECONDITION_FAILED {
-        return Err(NoFile::Status(prepared.status));
+    if prepared.answer.status() == PRECONDITION_FAILED {
+        return Err(NoFile::Status(PRECONDITION_FAILED));
     }
-    let kind = match prepared.content {
-        Content::Empty => Kind::Empty,
-        Content::Small(bytes) => Kind::Full(bytes),
-        Content::Large { file, from, len } => Kind::File(FileBody::new(file, from, len, Arc::clone(place))),
+    let body = match prepared.content {
+        Content::None => Body::None,
+        Content::Left(len) => Body::Left(len),
+        Content::Small(bytes) => Body::Full(bytes),
+        Content::Large { file, from, len } => Body::File(FileBody::new(file, from, len, Arc::clone(place))),
     };
-    let mut response = Response::new(Body::new(kind));
-    *response.status_mut() = prepared.status;
-    *response.headers_mut() = prepared.headers;
-    Ok(response)
+    Ok(Reply::new(prepared.answer, body))
 }
 
+const PRECONDITION_FAILED: u16 = 412;
+
 fn prepare(
-    method: &Method,
-    headers: &HeaderMap,
+    head: &Head,
     rules: &FileRules,
     path: &[u8],
     opened: Option<(File, Meta)>,
     files: &Access<'_>,
 ) -> Result<Prepared, Miss> {
-    let mut out = HeaderMap::new();
-    let answer = |status, headers, content| Ok(Prepared { status, headers, content });
-    let (any_packed, packed) = packed(path, headers, files)?;
+    let mut out = Answer::new(200);
+    let answer = |answer, content| Ok(Prepared { answer, content });
+    let (any_packed, packed) = packed(path, head, files)?;
     let (file, meta) = match (&packed, opened) {
         (Some(packed), _) => files.open(&packed.sibling)?,
         (None, Some(opened)) => opened,
@@ -253,69 +233,62 @@ fn prepare(
         return Err(Miss::NotThere);
     }
     if let Some(packed) = &packed {
-        out.insert(header::CONTENT_ENCODING, HeaderValue::from_static(packed.coding));
+        insert(&mut out, "content-encoding", packed.coding);
     }
     if any_packed {
         // Another client could get another one: caches must know.
-        out.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+        insert(&mut out, "vary", "Accept-Encoding");
     }
     let (tag, date) = (etag(&meta), date::http(meta.modified));
-    let insert = |out: &mut HeaderMap, name: HeaderName, value: String| {
-        if let Ok(value) = HeaderValue::try_from(value) {
-            out.insert(name, value);
-        }
-    };
-    insert(&mut out, header::ETAG, tag.clone());
+    insert(&mut out, "etag", &tag);
     if let Some(date) = &date {
-        insert(&mut out, header::LAST_MODIFIED, date.clone());
+        insert(&mut out, "last-modified", date);
     }
 
-    let text = |name: HeaderName| headers.get(name).and_then(|v| v.to_str().ok());
+    let text = |name: &'static str| head.get(name.as_bytes()).and_then(|v| std::str::from_utf8(v).ok());
     let since = |name| text(name).and_then(date::parse);
     // RFC 9110, 13.2.2: first whether the client's idea of the file still holds, then whether it has it already.
-    let stale = match text(header::IF_MATCH) {
+    let stale = match text("if-match") {
         Some(list) => !matches(list, &tag),
-        None => since(header::IF_UNMODIFIED_SINCE).is_some_and(|since| meta.modified > since),
+        None => since("if-unmodified-since").is_some_and(|since| meta.modified > since),
     };
     if stale {
-        return answer(StatusCode::PRECONDITION_FAILED, out, Content::Empty);
+        out.set_status(PRECONDITION_FAILED);
+        return answer(out, Content::None);
     }
-    let unchanged = match text(header::IF_NONE_MATCH) {
+    let unchanged = match text("if-none-match") {
         Some(list) => matches(list, &tag),
-        None => since(header::IF_MODIFIED_SINCE).is_some_and(|since| meta.modified <= since),
+        None => since("if-modified-since").is_some_and(|since| meta.modified <= since),
     };
     if unchanged {
-        return answer(StatusCode::NOT_MODIFIED, out, Content::Empty);
+        out.set_status(304);
+        return answer(out, Content::None);
     }
     let size = meta.len;
-    out.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    let fresh = text(header::IF_RANGE).is_none_or(|v| v == tag || Some(v) == date.as_deref());
-    let part = match text(header::RANGE) {
+    insert(&mut out, "accept-ranges", "bytes");
+    let fresh = text("if-range").is_none_or(|v| v == tag || Some(v) == date.as_deref());
+    let part = match text("range") {
         Some(value) if fresh => range(value, size),
         _ => Part::Whole,
     };
-    let mut status = StatusCode::OK;
     let (from, len) = match part {
         Part::Whole => (0, size),
         Part::From(from, len) => {
             let last = from.saturating_add(len).saturating_sub(1);
-            insert(&mut out, header::CONTENT_RANGE, format!("bytes {from}-{last}/{size}"));
-            status = StatusCode::PARTIAL_CONTENT;
+            insert(&mut out, "content-range", &format!("bytes {from}-{last}/{size}"));
+            out.set_status(206);
             (from, len)
         }
         Part::None => {
-            insert(&mut out, header::CONTENT_RANGE, format!("bytes */{size}"));
-            return answer(StatusCode::RANGE_NOT_SATISFIABLE, out, Content::Empty);
+            insert(&mut out, "content-range", &format!("bytes */{size}"));
+            out.set_status(416);
+            return answer(out, Content::Left(0));
         }
     };
-    let unknown = HeaderValue::from_static("application/octet-stream");
-    out.insert(
-        header::CONTENT_TYPE,
-        content_type(Path::new(OsStr::from_bytes(path)), rules.charset.as_deref()).unwrap_or(unknown),
-    );
-    let content = if method == Method::HEAD {
-        insert(&mut out, header::CONTENT_LENGTH, len.to_string());
-        Content::Empty
+    let kind = content_type(Path::new(OsStr::from_bytes(path)), rules.charset.as_deref());
+    insert(&mut out, "content-type", kind.as_deref().unwrap_or("application/octet-stream"));
+    let content = if head.method() == b"HEAD" {
+        Content::Left(len)
     } else if size <= SMALL {
         let all = Bytes::from(files.read(&file, size as usize)?);
         // It may have become shorter since.
@@ -324,7 +297,12 @@ fn prepare(
     } else {
         Content::Large { file, from, len }
     };
-    answer(status, out, content)
+    answer(out, content)
+}
+
+/// Values here are made of numbers and constants, or come from the configuration, which was checked: none is malformed.
+fn insert(answer: &mut Answer, name: &str, value: &str) {
+    let _ = answer.add(name.as_bytes(), value.as_bytes());
 }
 
 #[cfg(test)]
@@ -356,9 +334,8 @@ mod tests {
     #[test]
     fn codings() {
         let map = |value: &str| {
-            let mut map = HeaderMap::new();
-            map.insert(header::ACCEPT_ENCODING, value.parse().unwrap());
-            map
+            let head = format!("GET / HTTP/1.0\r\nAccept-Encoding: {value}\r\n\r\n");
+            Head::parse(head.as_bytes(), &hayate_http::Limits::default()).unwrap()
         };
         assert!(accepts(&map("gzip, br"), "br"));
         assert!(accepts(&map("GZIP;q=0.5"), "gzip"));

@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::HeaderMap;
+use hayate_http::Head;
 use ipnet::IpNet;
 
 use crate::host::Host;
@@ -32,11 +32,11 @@ pub(crate) struct Client {
 
 /// The elements of all lines of a header, from the right. White space around them and empty ones are left out.
 fn from_the_right<'a>(
-    headers: &'a HeaderMap,
-    name: &str,
+    head: &'a Head,
+    name: &'a str,
     quotes: bool,
 ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-    let lines: Vec<&[u8]> = headers.get_all(name).into_iter().map(|value| value.as_bytes()).collect();
+    let lines: Vec<&[u8]> = head.all(name.as_bytes()).collect();
     let elements = lines.into_iter().rev().flat_map(move |line| Elements { rest: Some(line), quotes });
     elements.map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }
@@ -102,13 +102,13 @@ fn walk(hops: impl Iterator<Item = Option<Client>>, trusted: &[IpNet]) -> (Optio
 }
 
 /// Reads what the peer, a trusted proxy, says.
-pub(crate) fn read(headers: &HeaderMap, trusted: &[IpNet]) -> Forwarded {
-    if headers.contains_key("forwarded") && !headers.contains_key("x-forwarded-for") {
-        return standard(headers, trusted);
+pub(crate) fn read(head: &Head, trusted: &[IpNet]) -> Forwarded {
+    if head.get(b"forwarded").is_some() && head.get(b"x-forwarded-for").is_none() {
+        return standard(head, trusted);
     }
-    let (client, at) = walk(from_the_right(headers, "x-forwarded-for", false).map(address), trusted);
+    let (client, at) = walk(from_the_right(head, "x-forwarded-for", false).map(address), trusted);
     // A proxy that appends to the chain appends here as well, or else replaces what there was.
-    let of_client = |name: &str| from_the_right(headers, name, false).take(at + 1).last();
+    let of_client = |name: &'static str| from_the_right(head, name, false).take(at + 1).last();
     Forwarded {
         client,
         https: of_client("x-forwarded-proto").and_then(scheme),
@@ -198,10 +198,10 @@ fn unquoted(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     None
 }
 
-fn standard(headers: &HeaderMap, trusted: &[IpNet]) -> Forwarded {
+fn standard(head: &Head, trusted: &[IpNet]) -> Forwarded {
     let mut hops: Vec<Hop> = Vec::new();
     // What is malformed is no hop. "unknown" and "_hidden" are hops without an address, and the walk ends with them.
-    let elements = from_the_right(headers, "forwarded", true).map_while(hop).map(|hop| {
+    let elements = from_the_right(head, "forwarded", true).map_while(hop).map(|hop| {
         let client = hop.client;
         hops.push(hop);
         client

@@ -1,14 +1,9 @@
 //! The front's parsers against bytes that nobody would send; see hayate-fuzz.
 
 use hayate_fuzz::Random;
-use http::{HeaderMap, HeaderValue};
+use hayate_http::Head;
 
-use crate::{
-    Limits, access_log, date, files, forwarded,
-    framing::{Framing, Verdict},
-    host::Host,
-    route, target,
-};
+use crate::{access_log, date, files, forwarded, host::Host, route, target::Target};
 
 /// What bytes of protocols are made of.
 const PIECES: [&[u8]; 34] = [
@@ -63,50 +58,6 @@ const REQUESTS: [&[u8]; 8] = [
     b"GET /\xff\xfe?\"<>` HTTP/1.1\r\nHost: a\r\nX: \xff\r\n\r\n",
 ];
 
-/// However a stream is cut into pieces, the same of it passes, and the same is refused.
-#[test]
-fn framing() {
-    let limits = Limits { head_size: 1024, header_count: 8, uri_length: 200, ..Limits::default() };
-    let feed = |input: &[u8], mut piece: Box<dyn FnMut() -> usize>| {
-        let mut framing = Framing::new(&limits);
-        let (mut held, mut passed, mut at) = (Vec::new(), Vec::new(), 0);
-        while at < input.len() {
-            let end = (at + piece().max(1)).min(input.len());
-            held.extend_from_slice(&input[at..end]);
-            at = end;
-            match framing.feed(&mut held) {
-                Verdict::Pass => passed.append(&mut held),
-                Verdict::Hold(n) => {
-                    assert!(held.len() - n <= 1024 + 2048, "it holds more than a head");
-                    passed.extend(held.drain(..n));
-                }
-                Verdict::Refuse(n, refusal) => {
-                    passed.extend(held.drain(..n));
-                    return (passed, framing.take_originals(), Some(refusal.status));
-                }
-            }
-        }
-        (passed, framing.take_originals(), None)
-    };
-    run("framing", &REQUESTS, |random, input| {
-        let whole = feed(input, Box::new(|| usize::MAX / 2));
-        let sizes = Random::new(random.any());
-        let mut sizes = sizes;
-        let largest = 1 + random.below(40);
-        let pieces = feed(input, Box::new(move || 1 + sizes.below(largest)));
-        // In a body's line a refusal may come sooner than the line's end: no more passes than of the whole.
-        assert_eq!(whole.2.is_some(), pieces.2.is_some());
-        if whole.2.is_none() {
-            assert_eq!(whole, pieces);
-        }
-        // What passes is what came, but for targets in disguise.
-        assert!(whole.0.len() <= input.len());
-        let changed = whole.0.iter().zip(input).filter(|(passed, came)| passed != came);
-        assert!(changed.clone().all(|(passed, _)| *passed == b'!'));
-        assert!(whole.1.is_empty() == (changed.count() == 0));
-    });
-}
-
 #[test]
 fn paths_and_targets() {
     let seeds: [&[u8]; 7] = [
@@ -124,14 +75,9 @@ fn paths_and_targets() {
             assert!(!path.contains(&0) && path.len() <= input.len());
             assert!(path.split(|b| *b == b'/').all(|segment| segment != b".." && segment != b"."));
         }
-        if let Ok(disguise) = target::check(input) {
-            let mut seen = input.to_vec();
-            target::disguise(&mut seen);
-            assert_eq!(disguise, seen != input);
-            assert!(http::Uri::try_from(seen).is_ok());
-            let uri = http::Uri::from_static("/");
-            let read = target::Target::new(&uri, Some(input));
-            assert!(read.path.len() + read.query.map_or(0, <[u8]>::len) <= input.len());
+        if let Ok(target) = Target::parse(input) {
+            assert!(target.path.len() + target.query.map_or(0, <[u8]>::len) <= input.len().max(1));
+            assert!(target.authority.is_none_or(|host| Host::parse(host).is_some()));
         }
     });
 }
@@ -177,13 +123,14 @@ fn hosts_and_forwarded_headers() {
         let _ = Host::parse(input);
         let names =
             ["x-forwarded-for", "forwarded", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port"];
-        let mut headers = HeaderMap::new();
-        for part in input.split(|b| *b == b'\n') {
-            if let Ok(value) = HeaderValue::from_bytes(part) {
-                headers.append(random.pick(&names), value);
-            }
+        let mut head = b"GET / HTTP/1.0\r\n".to_vec();
+        for part in input.split(|b| matches!(b, b'\n' | b'\r')) {
+            head.extend([random.pick(&names).as_bytes(), b":", part, b"\r\n"].concat());
         }
-        let _ = forwarded::read(&headers, &trusted);
+        head.extend(b"\r\n");
+        if let Ok(head) = Head::parse(&head, &hayate_http::Limits::default()) {
+            let _ = forwarded::read(&head, &trusted);
+        }
     });
 }
 

@@ -6,8 +6,6 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use tokio::sync::Notify;
-
 /// Bytes worth giving back to the system.
 const LARGE: usize = 4 << 20;
 
@@ -16,10 +14,10 @@ const LARGE: usize = 4 << 20;
 pub(crate) struct Gather {
     used: AtomicUsize,
     limit: AtomicUsize,
+    /// What of it is in heads.
+    heads: AtomicUsize,
     /// The most that was used since [`Gather::shrank`].
     most: AtomicUsize,
-    /// The limit is passed.
-    pub(crate) pressed: Notify,
 }
 
 impl Gather {
@@ -31,6 +29,19 @@ impl Gather {
     pub(crate) fn excess(&self) -> Option<usize> {
         let (used, limit) = (self.used.load(Relaxed), self.limit.load(Relaxed));
         (used > limit).then(|| used.saturating_sub(limit - limit / 4))
+    }
+
+    /// The memory of one head has changed.
+    pub(crate) fn head_changed(&self, before: usize, now: usize) {
+        // Two's complement: what is added may be less than nothing.
+        self.heads.fetch_add(now.wrapping_sub(before), Relaxed);
+    }
+
+    /// How many of `excess` bytes those are to give back who hold so many bytes of heads: threads know only their own connections, and each
+    /// does its part.
+    pub(crate) fn part(&self, excess: usize, own: usize) -> usize {
+        let all = self.heads.load(Relaxed).max(own).max(1);
+        usize::try_from(excess as u128 * own as u128 / all as u128).unwrap_or(excess)
     }
 
     pub(crate) fn was_large(&self) -> bool {
@@ -80,56 +91,6 @@ impl Drop for Share {
     }
 }
 
-/// The beginning of a head.
-pub(crate) struct Held {
-    bytes: Vec<u8>,
-    share: Share,
-}
-
-impl Held {
-    pub(crate) fn new(share: Share) -> Held {
-        Held { bytes: Vec::new(), share }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        &mut self.bytes
-    }
-
-    /// Appends, in a buffer not much larger than what it holds. Returns its size.
-    pub(crate) fn push(&mut self, more: &[u8]) -> usize {
-        let len = self.bytes.len();
-        if self.bytes.capacity().saturating_sub(len) < more.len() {
-            self.bytes.reserve_exact(more.len().max(len / 2).max(512));
-        }
-        self.bytes.extend_from_slice(more);
-        if !self.share.set(self.bytes.capacity()) {
-            self.share.gather.pressed.notify_one();
-        }
-        self.bytes.capacity()
-    }
-
-    /// All of it; it is empty then.
-    pub(crate) fn take(&mut self) -> Vec<u8> {
-        self.share.set(0);
-        std::mem::take(&mut self.bytes)
-    }
-
-    /// What stands before `at`, which is taken out.
-    pub(crate) fn take_before(&mut self, at: usize) -> Vec<u8> {
-        if at == 0 {
-            return Vec::new();
-        }
-        let mut before = self.take();
-        let rest = before.split_off(at.min(before.len()));
-        self.push(&rest);
-        before
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,20 +99,21 @@ mod tests {
     fn what_is_held_is_counted_and_given_back() {
         let gather = Arc::new(Gather::default());
         gather.set_limit(100_000);
-        let mut held: Vec<Held> = (0..4).map(|_| Held::new(gather.share())).collect();
-        for head in &mut held {
-            for _ in 0..31_000 {
-                head.push(b"x");
-            }
-            assert!(head.bytes.capacity() < 48_000, "not much larger than what it holds");
-        }
-        let excess = gather.excess().unwrap();
-        assert!(excess > 25_000 + 24_000, "{excess}");
-        assert_eq!(held[0].take_before(1_000).len(), 1_000);
-        assert_eq!(held[0].bytes().len(), 30_000);
-        assert_eq!(held[1].take().len(), 31_000);
-        assert!(held[1].is_empty());
-        drop(held);
+        let mut shares: Vec<Share> = (0..4).map(|_| gather.share()).collect();
+        let fits: Vec<bool> = shares.iter_mut().map(|share| share.set(30_000)).collect();
+        assert_eq!(fits, [true, true, true, false]);
+        assert_eq!(gather.excess(), Some(120_000 - 75_000));
+        shares[0].set(1_000);
+        assert_eq!(gather.excess(), None);
+        gather.head_changed(0, 8_000);
+        assert_eq!(gather.part(3_000, 8_000), 3_000);
+        gather.head_changed(8_000, 2_000);
+        gather.head_changed(0, 6_000);
+        assert_eq!(
+            (gather.part(4_000, 2_000), gather.part(4_000, 6_000), gather.part(4_000, 0)),
+            (1_000, 3_000, 0)
+        );
+        drop(shares);
         assert_eq!(gather.used.load(Relaxed), 0);
     }
 }

@@ -1,13 +1,11 @@
-//! Hayate's front: listeners, HTTP/1 on hyper, routing, static files, and the translation between HTTP and the ring.
+//! Hayate's front: listeners, sites, routing, static files, and the translation between HTTP's messages and the ring.
 //!
-//! It promises strict parsing (what is not plainly a request is refused before hyper sees it), limits on everything a client can
-//! make large or slow, and bounded memory per connection whatever the size of bodies. It knows nothing of PHP beyond
-//! the extension of scripts, nothing of processes, and nothing of configuration files.
+//! It promises limits on everything a client can make large or slow, and bounded memory per connection whatever the size of bodies. It
+//! knows nothing of how HTTP goes over a connection, which is `hayate-http`'s affair; nothing of PHP beyond the extension of scripts,
+//! nothing of processes, and nothing of configuration files.
 //!
-//! All of it runs on one thread, on the runtime that [`runtime::build`] makes; only file reads use other threads.
-//!
-//! *103 Early Hints*: hyper's server has no interface for informational responses other than 100, which it sends by itself
-//! (version 1.12), so a script cannot send 103 through Hayate yet.
+//! What belongs to a connection is its [`Thread`]'s, what all share is in [`Front`]. A thread runs the runtime that [`runtime::build`]
+//! makes, within a `LocalSet`; only file reads and logs use other threads.
 
 // Nothing that a client, a script, a file or a clock says may end in a panic here. Exceptions say why they cannot.
 #![cfg_attr(
@@ -23,7 +21,7 @@
 )]
 
 mod access_log;
-mod body;
+mod account;
 mod connection;
 mod date;
 mod disk;
@@ -31,51 +29,65 @@ mod dynamic;
 mod file_body;
 mod files;
 mod forwarded;
-mod framing;
 #[cfg(test)]
 mod fuzz;
 mod gather;
-mod guard;
-mod half_close;
-mod head;
 mod host;
 mod listen;
 mod log_writer;
+mod meet;
 mod metrics;
 mod near;
 mod pages;
 mod panics;
 mod promise;
 mod relay;
+mod reply;
 mod request;
 mod request_body;
 mod route;
 pub mod runtime;
 mod site;
-mod state;
+mod snapshot;
 mod target;
 mod temp;
+mod thread;
+mod threads;
 mod translate;
 
 use std::{
+    collections::HashMap,
     ops::RangeInclusive,
     sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
+        Arc, OnceLock,
+        atomic::{
+            AtomicU64, AtomicUsize,
+            Ordering::{Relaxed, Release},
+        },
     },
     time::Duration,
 };
 
 use arc_swap::ArcSwap;
+use hayate_http::seconds;
 use parking_lot::{Mutex, MutexGuard};
+use tokio::{
+    sync::{Notify, watch},
+    time::MissedTickBehavior,
+};
+
+use crate::{panics::caught, snapshot::Snapshot};
 
 pub use access_log::{AccessLog, Format};
 pub use disk::{Disk, Place};
 pub use listen::{ListenAddr, Listener};
 pub use log_writer::LogWriter;
+pub use meet::{Port, Tls};
 pub use metrics::{Metrics, SiteMetrics};
 pub use route::Script;
 pub use site::{Backend, FileId, FileRules, HostPattern, Routes, Site};
+pub use thread::Thread;
+pub use threads::Threads;
 
 /// What holds for all sites.
 #[derive(Clone)]
@@ -90,6 +102,12 @@ pub struct Settings {
     pub trust_unix: bool,
     /// Shows reasons on error pages. Never in production.
     pub development: bool,
+    /// Whether clients without TLS may begin with HTTP/2's preface.
+    pub http2_prior_knowledge: bool,
+    /// How connections begin, by the address that they come to; plainly where none is given.
+    pub ports: HashMap<ListenAddr, Port>,
+    /// TLS, if some of them speak it.
+    pub tls: Option<Tls>,
 }
 
 /// What a client may do. Times are measured about once a second, so each may last up to a second longer.
@@ -103,6 +121,8 @@ pub struct Limits {
     pub uri_length: usize,
     /// Bytes of a request's body; above: 413. 0: no limit.
     pub body_size: u64,
+    /// For a PROXY header, and for agreeing upon TLS.
+    pub handshake_timeout: Duration,
     /// From the first byte of a head to its end.
     pub header_timeout: Duration,
     /// Between two requests on one connection.
@@ -114,6 +134,12 @@ pub struct Limits {
     pub body_rate: u64,
     /// While the client takes no byte of the answer.
     pub write_timeout: Duration,
+    /// HTTP/2: requests at one time on one connection.
+    pub http2_streams: u32,
+    /// HTTP/2: bytes of a request's body that may be under way on one stream; on a connection four times as many.
+    pub http2_window: u32,
+    /// HTTP/2: streams that a client has opened and reset before they were looked at; with one more the connection ends.
+    pub http2_resets: usize,
     /// Bytes of memory for all heads that are not complete, and for bodies that have just begun. Above, the heads that took longest are
     /// given up, and bodies go to temporary files at once.
     pub gather_memory: usize,
@@ -130,10 +156,10 @@ pub struct Limits {
 impl Limits {
     /// Sizes of heads for which a connection's buffers stay small.
     pub const HEAD_SIZE: RangeInclusive<usize> = 1 << 10..=1 << 20;
-    /// Numbers of headers that hyper and its map of headers take without giving up.
+    /// Numbers of headers that cost little to look through.
     pub const HEADER_COUNT: RangeInclusive<usize> = 1..=10_000;
-    /// Lengths of targets that hyper's `Uri` takes.
-    pub const URI_LENGTH: RangeInclusive<usize> = 64..=target::LONGEST;
+    /// Lengths of targets.
+    pub const URI_LENGTH: RangeInclusive<usize> = 64..=65_534;
 
     /// The same within the ranges above, in which nothing panics.
     fn bounded(mut self) -> Limits {
@@ -159,11 +185,15 @@ impl Default for Limits {
             header_count: 100,
             uri_length: 8 << 10,
             body_size: 128 << 20,
+            handshake_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(15),
             idle_timeout: Duration::from_secs(75),
             body_timeout: Duration::from_secs(60),
             body_rate: 500,
             write_timeout: Duration::from_secs(60),
+            http2_streams: 128,
+            http2_window: 256 << 10,
+            http2_resets: 20,
             gather_memory: 32 << 20,
             temp_size: 4 << 30,
             temp_size_per_client: 1 << 30,
@@ -184,63 +214,83 @@ const OTHER_FILES: usize = 96;
 
 /// How long the end waits for the access log's disk or pipe.
 const LOG_PATIENCE: Duration = Duration::from_secs(5);
+/// Once there were so many connections and half of them have gone, their memory is given back.
+const MANY: usize = 256;
 
-/// The front: what all connections share.
+/// How often, in seconds, the heap is looked at for free memory while there are connections.
+const LOOK_AT_HEAP: u32 = 10;
+
+/// Where the front is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Also after each change of what is configured.
+    Serving,
+    /// Connections end after their present request.
+    Draining,
+    /// All that are left are cut off.
+    Closing,
+}
+
+/// The front: what all its threads share.
 pub struct Front {
-    settings: ArcSwap<Settings>,
-    routes: ArcSwap<Routes>,
+    snapshot: ArcSwap<Snapshot>,
+    /// Counts snapshots: a thread that has seen this one need not look.
+    version: AtomicU64,
+    stage: watch::Sender<Stage>,
     /// Access logs that a reload has replaced and that requests still write to.
     former_logs: Mutex<Vec<AccessLog>>,
     metrics: Arc<Metrics>,
     disk: Disk,
     temp: Arc<temp::TempSpace>,
     gather: Arc<gather::Gather>,
-    connections: connection::Connections,
-    /// `None` once the front drains.
-    graceful: Mutex<Option<hyper_util::server::graceful::GracefulShutdown>>,
-    request_prefix: u32,
-    next_request: AtomicU64,
+    /// Open connections.
+    connections: AtomicUsize,
+    /// The first connection has come.
+    begun: Notify,
+    /// One has gone, or there may be more of them than before.
+    room: Notify,
+    /// In [`seconds`]: when it was last said that there is no room.
+    complained: AtomicU64,
+    /// Its threads, once [`Threads::start`] has started them.
+    crew: OnceLock<Arc<threads::Crew>>,
 }
 
 impl Front {
-    /// Serves nothing until [`Front::serve`] is called.
+    /// Serves nothing until there is a [`Thread`] that does.
     pub fn new(settings: Settings, routes: Routes, metrics: Arc<Metrics>, disk: Disk) -> Arc<Front> {
-        let mut seed = [0; 4];
-        // The ids only need to differ between runs; without randomness they would still differ within one.
-        let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
         let gather = Arc::new(gather::Gather::default());
         gather.set_limit(settings.limits.gather_memory);
         Arc::new(Front {
-            settings: ArcSwap::from_pointee(settings.bounded()),
+            snapshot: ArcSwap::from_pointee(Snapshot { settings: settings.bounded(), routes }),
+            version: AtomicU64::new(0),
+            stage: watch::Sender::new(Stage::Serving),
             gather,
-            routes: ArcSwap::from_pointee(routes),
             former_logs: Mutex::default(),
             metrics,
             temp: temp::TempSpace::new(&disk),
             disk,
-            connections: connection::Connections::default(),
-            graceful: Mutex::new(Some(hyper_util::server::graceful::GracefulShutdown::new())),
-            request_prefix: u32::from_ne_bytes(seed),
-            next_request: AtomicU64::new(0),
+            connections: AtomicUsize::new(0),
+            begun: Notify::new(),
+            room: Notify::new(),
+            complained: AtomicU64::new(0),
+            crew: OnceLock::new(),
         })
     }
 
     /// Replaces settings and routes together; requests that are being served keep the old ones.
     pub fn swap(&self, settings: Settings, routes: Routes) {
-        let old = self.settings.swap(Arc::new(settings.bounded()));
-        self.gather.set_limit(self.settings.load().limits.gather_memory);
-        self.routes.store(Arc::new(routes));
-        if !old.access_log.is_same(&self.settings.load().access_log) {
-            self.former_logs().push(old.access_log.clone());
+        let new = Arc::new(Snapshot { settings: settings.bounded(), routes });
+        self.gather.set_limit(new.settings.limits.gather_memory);
+        let old = self.snapshot.swap(Arc::clone(&new));
+        self.version.fetch_add(1, Release);
+        if !old.settings.access_log.is_same(&new.settings.access_log) {
+            self.former_logs().push(old.settings.access_log.clone());
         }
         drop(old);
+        // Threads that have nothing to do let go of the old one.
+        self.stage.send_modify(|_| {});
         self.flush_logs();
-        self.connections.look_for_room();
-    }
-
-    /// The routes in force.
-    pub fn routes(&self) -> Arc<Routes> {
-        self.routes.load_full()
+        self.room.notify_waiters();
     }
 
     /// The threads for files; [`Site::place`] is from here.
@@ -255,12 +305,108 @@ impl Front {
 
     /// Open connections.
     pub fn connections(&self) -> usize {
-        self.connections.count()
+        self.connections.load(Relaxed)
+    }
+
+    /// The same of each thread, where there are [`Threads`].
+    pub fn connections_by_thread(&self) -> Vec<usize> {
+        self.crew.get().map_or_else(Vec::new, |crew| crew.connections())
+    }
+
+    pub(crate) fn connected(&self) {
+        self.metrics.connected(1);
+        if self.connections.fetch_add(1, Relaxed) == 0 {
+            self.begun.notify_one();
+        }
+    }
+
+    pub(crate) fn disconnected(&self) {
+        self.connections.fetch_sub(1, Relaxed);
+        self.metrics.connected(-1);
+        self.room.notify_waiters();
+    }
+
+    /// Waits until there may be one more connection.
+    pub(crate) async fn has_room(&self) {
+        loop {
+            let room = self.room.notified();
+            let limit = self.snapshot.load().settings.limits.connections;
+            if self.connections() < limit {
+                return;
+            }
+            let now = seconds();
+            let before = self.complained.load(Relaxed);
+            if before == 0 || before + 60 <= now {
+                self.complained.store(now, Relaxed);
+                tracing::warn!(
+                    "limits.connections ({limit}) is reached, or three quarters of the open files (LimitNOFILE); further connections wait"
+                );
+            }
+            room.await;
+        }
+    }
+
+    /// Lets the access log out, and gives memory back; once for all threads, as long as the front runs.
+    pub async fn watch(self: Arc<Self>) {
+        self.temp.check().await;
+        while caught(self.look_after()).await.is_err() {
+            self.metrics.panicked();
+        }
+    }
+
+    async fn look_after(&self) {
+        let (mut most, mut ticks) = (0, 0);
+        let mut clock = tokio::time::interval(Duration::from_secs(1));
+        clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if self.connections() == 0 && most < MANY && !self.gather.was_large() {
+                self.flush_logs();
+                // A few that held much are as good as many.
+                self.temp.give_memory_back();
+                self.begun.notified().await;
+                clock.reset();
+            }
+            clock.tick().await;
+            self.flush_logs();
+            let count = self.connections();
+            most = most.max(count);
+            let fewer = most >= MANY && count <= most / 2;
+            if fewer {
+                most = count;
+            }
+            ticks = (ticks + 1) % LOOK_AT_HEAP;
+            if self.gather.shrank() || fewer || ticks == 0 {
+                self.temp.give_memory_back();
+            }
+        }
+    }
+
+    /// Asks all connections to end after their present request, and waits for that at most until the deadline.
+    pub async fn drain(&self, deadline: Duration) -> bool {
+        self.stage.send_replace(Stage::Draining);
+        tokio::time::timeout(deadline, self.are_gone()).await.is_ok()
+    }
+
+    /// Cuts off the connections that are left, and writes down what there is to write. The end: call nothing else afterwards.
+    pub async fn close(&self) {
+        self.stage.send_replace(Stage::Closing);
+        self.are_gone().await;
+        self.finish_logs().await;
+    }
+
+    async fn are_gone(&self) {
+        loop {
+            let gone = self.room.notified();
+            if self.connections() == 0 {
+                return;
+            }
+            gone.await;
+        }
     }
 
     /// The access log in force.
     pub fn access_log(&self) -> AccessLog {
-        self.settings.load().access_log.clone()
+        self.snapshot.load().settings.access_log.clone()
     }
 
     /// Reopens the access log's file, after it was rotated or a reload asks for it; what was written before goes to the old one.
@@ -274,7 +420,7 @@ impl Front {
 
     /// Hands what was gathered to the access log's thread, and says how many lines were lost.
     fn flush_logs(&self) {
-        let mut lost = self.settings.load().access_log.flush();
+        let mut lost = self.snapshot.load().settings.access_log.flush();
         self.former_logs().retain(|log| {
             lost += log.flush();
             log.is_shared()
@@ -298,13 +444,5 @@ impl Front {
             }
             self.metrics.lost_lines(log.flush());
         }
-    }
-
-    fn request_id(&self) -> String {
-        let number = u64::from(self.request_prefix) << 32
-            | self.next_request.fetch_add(1, Ordering::Relaxed) & 0xffff_ffff;
-        // By hand: formatting costs ten times as much, and every request has one.
-        let digit = |i| char::from_digit((number >> (60 - 4 * i)) as u32 & 15, 16).unwrap_or('0');
-        (0..16).map(digit).collect()
     }
 }

@@ -131,6 +131,16 @@ impl Listener {
         })
     }
 
+    /// The address that it accepts at.
+    pub fn addr(&self) -> Option<ListenAddr> {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().ok().map(ListenAddr::Tcp),
+            Listener::Unix(listener) => {
+                Some(ListenAddr::Unix(listener.local_addr().ok()?.as_pathname()?.to_owned()))
+            }
+        }
+    }
+
     /// Binds and accepts.
     pub fn bind(addr: &ListenAddr) -> io::Result<Listener> {
         Listener::adopt(addr, addr.bind()?)

@@ -117,6 +117,11 @@ impl LogWriter {
         }
     }
 
+    /// Bytes that wait for the thread.
+    pub fn waiting(&self) -> usize {
+        self.shared.waiting.load(Relaxed)
+    }
+
     /// Lines lost since the last call, here or because they could not be written.
     pub(crate) fn take_lost(&self) -> u64 {
         self.shared.lost.swap(0, Relaxed)

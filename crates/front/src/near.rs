@@ -30,7 +30,9 @@ use rustix::{
     io::{Errno, ReadWriteFlags, preadv2},
 };
 
-use crate::{site::FileId, state::seconds};
+use hayate_http::seconds;
+
+use crate::site::FileId;
 
 /// Magic numbers (statfs(2)) of file systems whose cached files need nobody's answer: ext2 to ext4, XFS, Btrfs, tmpfs, ramfs, overlayfs,
 /// F2FS, ZFS, SquashFS, EROFS, bcachefs.

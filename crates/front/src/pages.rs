@@ -1,10 +1,8 @@
 //! Hayate's own pages: short, readable in light and dark, and without paths or versions.
 
 use bytes::Bytes;
-use http::StatusCode;
-
-fn advice(status: StatusCode) -> &'static str {
-    match status.as_u16() {
+fn advice(status: u16) -> &'static str {
+    match status {
         400 => "The request could not be understood.",
         403 => "You may not see this.",
         404 => "There is nothing here.",
@@ -28,8 +26,11 @@ fn escape(text: &str) -> String {
 }
 
 /// The page for a status. `detail` is shown as it is, escaped: in development mode only.
-pub(crate) fn error(status: StatusCode, detail: Option<&str>) -> Bytes {
-    let (code, reason) = (status.as_u16(), status.canonical_reason().unwrap_or("Error"));
+pub(crate) fn error(status: u16, detail: Option<&str>) -> Bytes {
+    let (code, reason) = match hayate_http::phrase(status) {
+        "" => (status, "Error"),
+        reason => (status, reason),
+    };
     let detail = detail.map(|d| format!("<pre>{}</pre>", escape(d))).unwrap_or_default();
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -49,7 +50,7 @@ mod tests {
 
     #[test]
     fn details_are_escaped() {
-        let page = error(StatusCode::SERVICE_UNAVAILABLE, Some("<script>&"));
+        let page = error(503, Some("<script>&"));
         let page = std::str::from_utf8(&page).unwrap();
         assert!(page.contains("&lt;script&gt;&amp;") && !page.contains("<script>"));
     }

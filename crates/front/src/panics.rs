@@ -19,7 +19,8 @@ compile_error!(
 /// A panic was caught; the log has its message and place.
 pub(crate) struct Panicked;
 
-/// Runs a future, and gives up on it when it panics. Whatever it held is dropped by then.
+/// Runs a future, and gives up on it when it panics. Whatever it held is dropped by then, unless the caller has pinned it: a large one is
+/// better pinned there, since here it would take its room twice.
 pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Panicked> {
     let mut work = pin!(work);
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {

@@ -1,8 +1,9 @@
 //! The body of a script's answer on its way to the client.
 //!
 //! It promises that clients which read slowly do not hold the workers when others need them. A worker waits for its client once the ring and a
-//! little memory here are full; but as soon as requests wait for a worker, what it still writes goes into a temporary file. A finished
-//! worker is never waited with: what it left in the ring is taken at once, and its slot is free.
+//! little memory here are full; but as soon as requests wait for a worker, what it still writes goes into a temporary file. Where that cannot
+//! be, a client that takes what it is given is waited for, and one that takes next to nothing is cut off. A finished worker is never
+//! waited with: what it left in the ring is taken at once, and its slot is free.
 
 use std::{
     collections::VecDeque,
@@ -10,16 +11,18 @@ use std::{
     io,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, Waker, ready},
-    time::Duration,
+    task::{Context, Poll},
+    time::{Duration, Instant},
 };
 
 use bytes::{Bytes, BytesMut};
-use hayate_ring::{Exchange, Ring};
-use parking_lot::{Mutex, MutexGuard};
-use tokio::task::AbortHandle;
+use hayate_http::Exchange;
+use hayate_ring::{Exchange as Job, Failure, Ring};
+use tokio::time::Sleep;
 
 use crate::{
+    account::Account,
+    promise::Promise,
     request_body::{Keep, Pump},
     temp::{Owner, Reading, TempFile, TempSpace},
 };
@@ -28,17 +31,23 @@ use crate::{
 const MEMORY: usize = 128 << 10;
 /// Bytes of one answer that may go through its temporary file, as nginx limits it.
 const FILE: u64 = 1 << 30;
-/// Bytes that are written to the file at one time, if as many are there.
+/// Bytes that are written to the file, or handed to the connection, at one time, if as many are there.
 const BLOCK: usize = 64 << 10;
 /// Pieces smaller than this are put together.
 const PIECE: usize = 16 << 10;
 /// How often a worker that waits for its client is asked whether others need it.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long a client may take nothing at all while others need its worker and there is no file; and over how long its pace is looked at.
+const PATIENCE: Duration = Duration::from_secs(1);
+const WATCHED: Duration = Duration::from_secs(3);
 
 enum Piece {
     Memory(BytesMut),
     File { at: u64, len: u64 },
 }
+
+/// A write that is going on.
+type Writing = Pin<Box<dyn Future<Output = io::Result<TempFile>>>>;
 
 /// What the script has written and the client has not taken. Pieces are in order.
 #[derive(Default)]
@@ -46,11 +55,6 @@ struct Waiting {
     pieces: VecDeque<Piece>,
     /// Bytes of the pieces in memory.
     memory: usize,
-    file: Option<TempFile>,
-    /// The answer's end, and what is wrong with it.
-    end: Option<io::Result<()>>,
-    reader: Option<Waker>,
-    writer: Option<Waker>,
 }
 
 impl Waiting {
@@ -60,7 +64,6 @@ impl Waiting {
             Some(Piece::Memory(last)) if last.len() + bytes.len() <= PIECE => last.extend_from_slice(&bytes),
             _ => self.pieces.push_back(Piece::Memory(bytes.into())),
         }
-        self.wake_reader();
     }
 
     fn put_in_file(&mut self, from: u64, n: u64) {
@@ -68,201 +71,279 @@ impl Waiting {
             Some(Piece::File { at, len }) if *at + *len == from => *len += n,
             _ => self.pieces.push_back(Piece::File { at: from, len: n }),
         }
-        self.wake_reader();
-    }
-
-    fn wake_reader(&mut self) {
-        if let Some(reader) = self.reader.take() {
-            reader.wake();
-        }
     }
 }
 
-/// The end of it that hyper reads. Dropping it tells the script that nobody reads any more.
+/// A client whose worker others need, and whose answer cannot be kept.
+struct Pressed {
+    why: io::Error,
+    /// What it had taken when it was last looked at.
+    taken: u64,
+    since: Instant,
+    lately: (u64, Instant),
+}
+
+/// A script that has sent its head and is still sending its body. Dropping it tells the script that nobody reads any more.
 pub(crate) struct Relay {
-    waiting: Arc<Mutex<Waiting>>,
+    ring: Arc<Ring>,
+    /// `None` once all of the answer was taken out of the ring.
+    job: Option<Job>,
+    pump: Option<Pump>,
+    waiting: Waiting,
+    /// How the answer ended, once it has.
+    end: Option<Result<(), Failure>>,
+    space: Arc<TempSpace>,
+    owner: Owner,
+    /// Bytes a second below which a client is slow; 0: none is.
+    least_rate: u64,
+    file: Option<TempFile>,
+    /// Bytes in the temporary file.
+    written: u64,
+    writing: Option<(u64, Bytes, Writing)>,
     reading: Option<Reading>,
-    task: AbortHandle,
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
-    waiting.lock()
+    look: Option<Pin<Box<Sleep>>>,
+    pressed: Option<Pressed>,
+    /// The client was too slow.
+    cut: bool,
 }
 
 impl Relay {
-    pub(crate) fn start(ring: Arc<Ring>, exchange: Exchange, pump: Option<Pump>, keep: Keep<'_>) -> Relay {
-        let waiting = Arc::default();
-        let temp = (Arc::clone(keep.space), keep.owner);
-        let script =
-            Script { ring, exchange, pump, waiting: Arc::clone(&waiting), temp, written: 0, end: None };
-        Relay { waiting, reading: None, task: tokio::spawn(script.run()).abort_handle() }
+    pub(crate) fn new(ring: Arc<Ring>, job: Job, pump: Option<Pump>, keep: Keep<'_>) -> Relay {
+        Relay {
+            ring,
+            job: Some(job),
+            pump,
+            waiting: Waiting::default(),
+            end: None,
+            space: Arc::clone(keep.space),
+            owner: keep.owner,
+            least_rate: keep.least_rate,
+            file: None,
+            written: 0,
+            writing: None,
+            reading: None,
+            look: None,
+            pressed: None,
+            cut: false,
+        }
     }
 
-    /// The next bytes; an error when the answer breaks off, so that hyper cuts the connection and the client sees that it is not whole.
-    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        loop {
-            if let Some(reading) = &mut self.reading {
-                let read = ready!(Pin::new(reading).poll(cx)).and_then(|read| read);
-                self.reading = None;
-                return Poll::Ready(Some(read));
+    /// Sends the body. `false`: the client is gone, or the answer broke off, of which the client learns by the end of its connection.
+    pub(crate) async fn run(
+        &mut self,
+        exchange: &mut Exchange<'_>,
+        account: &mut Account,
+        promise: &mut Option<Promise>,
+    ) -> bool {
+        let mut given = 0;
+        let whole = poll_fn(|cx| {
+            let done = self.poll(cx, exchange, &mut |bytes| given += bytes);
+            account.sent = exchange.sent();
+            if let Some(promise) = promise {
+                promise.given(given);
             }
-            let mut waiting = lock(&self.waiting);
-            let waiting = &mut *waiting;
-            match waiting.pieces.front_mut() {
-                Some(Piece::Memory(bytes)) => {
-                    let bytes = std::mem::take(bytes).freeze();
-                    waiting.pieces.pop_front();
-                    waiting.memory -= bytes.len();
-                    if let Some(writer) = waiting.writer.take() {
-                        writer.wake();
-                    }
-                    return Poll::Ready(Some(Ok(bytes)));
+            done
+        });
+        let whole = whole.await;
+        if whole && let Some(promise) = promise {
+            promise.ends(given);
+        }
+        whole
+    }
+
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange<'_>,
+        given: &mut dyn FnMut(u64),
+    ) -> Poll<bool> {
+        loop {
+            if let (Some(pump), Some(job)) = (&mut self.pump, &mut self.job)
+                && pump.poll(cx, exchange, job).is_ready()
+            {
+                self.pump = None;
+            }
+            let came = self.poll_ring(cx, exchange);
+            if self.cut {
+                return Poll::Ready(false);
+            }
+            let before = self.waiting.memory;
+            match self.poll_client(cx, exchange, given) {
+                Poll::Ready(whole) => return Poll::Ready(whole),
+                // There is room for more.
+                Poll::Pending if came || self.waiting.memory < before => {}
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Takes what the script has written. Whether there may be more to do at once.
+    fn poll_ring(&mut self, cx: &mut Context<'_>, exchange: &mut Exchange<'_>) -> bool {
+        if let Some((n, _, writing)) = &mut self.writing {
+            let n = *n;
+            match writing.as_mut().poll(cx) {
+                Poll::Pending => return false,
+                Poll::Ready(Ok(file)) => {
+                    self.file = Some(file);
+                    self.waiting.put_in_file(self.written, n);
+                    self.written += n;
+                    self.writing = None;
                 }
+                Poll::Ready(Err(why)) => {
+                    let now = Instant::now();
+                    let taken = exchange.taken();
+                    self.pressed = Some(Pressed { why, taken, since: now, lately: (taken, now) });
+                    if let Some((_, bytes, _)) = self.writing.take() {
+                        self.waiting.put(bytes);
+                    }
+                }
+            }
+            return true;
+        }
+        let Some(job) = &self.job else { return false };
+        // The answer's end is there: no more than the ring can hold.
+        if self.waiting.memory < MEMORY || job.remaining().is_some() {
+            return match self.take(cx) {
+                Some(bytes) => {
+                    self.waiting.put(bytes);
+                    true
+                }
+                None => self.end.is_some(),
+            };
+        }
+        // A client that reads nothing until it has sent all would wait for ever.
+        if self.pump.is_some() || self.ring.is_wanted() {
+            if self.pressed.is_none() && self.written < FILE {
+                return self.put_in_file(cx);
+            }
+            if self.cut_off(exchange) {
+                return true;
+            }
+        }
+        let look = self.look.get_or_insert_with(|| Box::pin(tokio::time::sleep(LOOK)));
+        let time = look.as_mut().poll(cx).is_ready();
+        if time {
+            self.look = None;
+        }
+        time
+    }
+
+    /// The next bytes; none when there are none yet, or when the answer [has ended][Relay::end].
+    fn take(&mut self, cx: &mut Context<'_>) -> Option<Bytes> {
+        match self.job.as_mut()?.poll_body(cx) {
+            Poll::Pending => None,
+            Poll::Ready(Some(Ok(bytes))) => Some(bytes),
+            Poll::Ready(end) => {
+                self.end = Some(end.transpose().map(drop));
+                self.pump = None;
+                self.job = None;
+                None
+            }
+        }
+    }
+
+    fn put_in_file(&mut self, cx: &mut Context<'_>) -> bool {
+        // All that is there already: a script may write a byte at a time, and each write is handed to another thread.
+        let mut gathered = BytesMut::new();
+        while gathered.len() < BLOCK
+            && let Some(more) = self.take(cx)
+        {
+            gathered.extend_from_slice(&more);
+        }
+        if gathered.is_empty() {
+            return self.end.is_some();
+        }
+        let bytes = gathered.freeze();
+        let (file, at, more) = (self.file.clone(), self.written, bytes.clone());
+        let (space, owner) = (Arc::clone(&self.space), self.owner);
+        let writing = async move {
+            let file = match file {
+                Some(file) => file,
+                None => space.create(owner).await?,
+            };
+            file.write(more, at).await.map(|()| file)
+        };
+        self.writing = Some((bytes.len() as u64, bytes, Box::pin(writing)));
+        true
+    }
+
+    /// Whether the client was cut off, for others wait for its worker, its answer cannot be kept, and it takes too little of it.
+    fn cut_off(&mut self, exchange: &mut Exchange<'_>) -> bool {
+        let (now, taken) = (Instant::now(), exchange.taken());
+        let Some(pressed) = &mut self.pressed else { return false };
+        if taken > pressed.taken {
+            (pressed.taken, pressed.since) = (taken, now);
+        }
+        let (before, at) = pressed.lately;
+        let watched = now.duration_since(at);
+        let mut slow = now.duration_since(pressed.since) >= PATIENCE;
+        if watched >= WATCHED {
+            slow |= taken.saturating_sub(before) < self.least_rate.saturating_mul(WATCHED.as_secs());
+            pressed.lately = (taken, now);
+        }
+        if slow {
+            tracing::error!(
+                "a slow client was cut off, for others wait for its worker and its answer cannot be kept: {}; see TMPDIR, and temp_size in \
+                 [limits]",
+                pressed.why
+            );
+            self.cut = true;
+        }
+        slow
+    }
+
+    /// Hands on what waits. Ready at the end: whether all of it went.
+    fn poll_client(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange<'_>,
+        given: &mut dyn FnMut(u64),
+    ) -> Poll<bool> {
+        loop {
+            match exchange.poll_flush(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(_)) => return Poll::Ready(false),
+                Poll::Ready(Ok(())) => {}
+            }
+            if let Some(reading) = &mut self.reading {
+                let Poll::Ready(read) = Pin::new(reading).poll(cx) else { return Poll::Pending };
+                self.reading = None;
+                let Ok(bytes) = read.and_then(|read| read) else { return Poll::Ready(false) };
+                given(bytes.len() as u64);
+                exchange.send(bytes);
+                continue;
+            }
+            let mut handed = 0;
+            while handed < BLOCK
+                && let Some(Piece::Memory(bytes)) = self.waiting.pieces.front_mut()
+            {
+                let bytes = std::mem::take(bytes).freeze();
+                self.waiting.pieces.pop_front();
+                self.waiting.memory -= bytes.len();
+                handed += bytes.len();
+                given(bytes.len() as u64);
+                exchange.send(bytes);
+            }
+            if handed > 0 {
+                continue;
+            }
+            match self.waiting.pieces.front_mut() {
                 Some(Piece::File { at, len }) => {
-                    let Some(file) = &waiting.file else {
-                        return Poll::Ready(Some(Err(io::Error::other("the temporary file is gone"))));
-                    };
+                    let Some(file) = &self.file else { return Poll::Ready(false) };
                     let (n, reading) = file.read(*at, *len);
                     (*at, *len) = (*at + n, *len - n);
                     if *len == 0 {
-                        waiting.pieces.pop_front();
+                        self.waiting.pieces.pop_front();
                     }
                     self.reading = Some(reading);
                 }
-                None => {
-                    return match waiting.end.take() {
-                        Some(Ok(())) => {
-                            waiting.end = Some(Ok(()));
-                            Poll::Ready(None)
-                        }
-                        Some(Err(error)) => {
-                            waiting.end = Some(Ok(()));
-                            Poll::Ready(Some(Err(error)))
-                        }
-                        None => {
-                            waiting.reader = Some(cx.waker().clone());
-                            Poll::Pending
-                        }
-                    };
+                Some(Piece::Memory(_)) => {}
+                None if self.end.is_some() && self.writing.is_none() => {
+                    return Poll::Ready(self.end == Some(Ok(())));
                 }
+                // A client that has left is to be told to the script before it writes again.
+                None => return exchange.poll_gone(cx).map(|()| false),
             }
         }
-    }
-}
-
-/// The end of it that takes from the ring: a script that has sent its head and is still sending its body.
-struct Script {
-    ring: Arc<Ring>,
-    exchange: Exchange,
-    pump: Option<Pump>,
-    waiting: Arc<Mutex<Waiting>>,
-    temp: (Arc<TempSpace>, Owner),
-    /// Bytes in the temporary file.
-    written: u64,
-    /// The ring's last word, if it was heard before its turn.
-    end: Option<Option<io::Result<Bytes>>>,
-}
-
-/// However the task ends, whoever reads learns of it.
-impl Drop for Script {
-    fn drop(&mut self) {
-        self.ends(Err(io::Error::other("the answer broke off")));
-    }
-}
-
-impl Script {
-    async fn run(mut self) {
-        let end = loop {
-            match poll_fn(|cx| self.poll_ring(cx)).await {
-                None => break Ok(()),
-                Some(Err(error)) => break Err(error),
-                Some(Ok(bytes)) if self.has_room().await => lock(&self.waiting).put(bytes),
-                Some(Ok(bytes)) => {
-                    if let Err(error) = self.put_in_file(bytes).await {
-                        tracing::error!(
-                            "a slow client was cut off, for others wait for its worker and its answer cannot be kept: {error}; see \
-                             TMPDIR, and temp_size in [limits]"
-                        );
-                        break Err(error);
-                    }
-                }
-            }
-        };
-        self.ends(end);
-    }
-
-    fn ends(&self, end: io::Result<()>) {
-        let mut waiting = lock(&self.waiting);
-        waiting.end.get_or_insert(end);
-        waiting.wake_reader();
-    }
-
-    fn poll_ring(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        if let Some(end) = self.end.take() {
-            return Poll::Ready(end);
-        }
-        if let Some(pump) = &mut self.pump
-            && pump.poll(cx, &mut self.exchange).is_ready()
-        {
-            self.pump = None;
-        }
-        self.exchange.poll_body(cx).map(|item| item.map(|bytes| bytes.map_err(io::Error::other)))
-    }
-
-    /// Waits until more may be put into memory; `false` when it has to go into the file.
-    async fn has_room(&self) -> bool {
-        loop {
-            // The answer's end is there: no more than the ring can hold.
-            if lock(&self.waiting).memory < MEMORY || self.exchange.remaining().is_some() {
-                return true;
-            }
-            // A client that reads nothing until it has sent all would wait for ever.
-            if self.written < FILE && (self.pump.is_some() || self.ring.is_wanted()) {
-                return false;
-            }
-            let room = poll_fn(|cx| {
-                let mut waiting = lock(&self.waiting);
-                if waiting.memory < MEMORY {
-                    return Poll::Ready(());
-                }
-                waiting.writer = Some(cx.waker().clone());
-                Poll::Pending
-            });
-            let _ = tokio::time::timeout(LOOK, room).await;
-        }
-    }
-
-    async fn put_in_file(&mut self, bytes: Bytes) -> io::Result<()> {
-        // What is there already goes with it: a script may write a byte at a time, and each write is handed to another thread.
-        let mut gathered = BytesMut::from(bytes);
-        while gathered.len() < BLOCK {
-            match poll_fn(|cx| Poll::Ready(self.poll_ring(cx))).await {
-                Poll::Ready(Some(Ok(more))) => gathered.extend_from_slice(&more),
-                Poll::Ready(end) => {
-                    self.end = Some(end);
-                    break;
-                }
-                Poll::Pending => break,
-            }
-        }
-        let n = gathered.len() as u64;
-        let file = lock(&self.waiting).file.clone();
-        let file = match file {
-            Some(file) => file,
-            None => {
-                let file = self.temp.0.create(self.temp.1).await?;
-                lock(&self.waiting).file.insert(file).clone()
-            }
-        };
-        file.write(gathered.freeze(), self.written).await?;
-        lock(&self.waiting).put_in_file(self.written, n);
-        self.written += n;
-        Ok(())
     }
 }

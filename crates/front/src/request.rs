@@ -3,272 +3,236 @@
 use std::{sync::Arc, time::Instant};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
-use hyper::body::Incoming;
+use hayate_http::{Answer, Exchange, Refusal};
 
 use crate::{
-    Front, Settings,
     access_log::Line,
-    body::{Body, Finish, Kind},
-    connection::Peer,
-    date,
-    dynamic::{self, Client, NoAnswer},
+    account::Account,
+    connection::Connection,
+    dynamic::{self, Client, Failed, NoAnswer, no_answer},
     files::{self, NoFile},
     forwarded,
-    framing::Refusal,
-    guard::REFUSED,
     host::Host,
-    pages,
+    meet::{aside, season},
+    reply::{Body, Reply, set},
     request_body::Keep,
     route,
     route::Found,
     site::Site,
-    state::{State, Unfinished},
+    snapshot::Snapshot,
     target::Target,
     temp::Owner,
-    translate,
 };
 
-impl Front {
-    /// Answers one request. hyper calls this through [`crate::connection`]; one request of a connection at a time.
-    pub(crate) async fn answer(
-        self: &Arc<Self>,
-        peer: &Peer,
-        state: Arc<State>,
-        request: Request<Incoming>,
-    ) -> Response<Body> {
+impl Connection {
+    /// Answers one request.
+    pub(crate) async fn answer(&self, exchange: &mut Exchange<'_>) {
         let started = Instant::now();
-        state.serving();
-        let settings = self.settings.load_full();
-        if request.method().as_str() == REFUSED
-            && let Some((refusal, head)) = state.refusal()
-        {
-            return self.refused(peer, &state, &settings, *refusal, head, started);
-        }
-        let original = state.next_original();
-        let routes = self.routes.load_full();
-        let (parts, incoming) = request.into_parts();
-        let target = Target::new(&parts.uri, original.as_deref());
+        let (head, peer, thread) = (exchange.head(), self.peer(), &self.thread);
+        let snapshot = thread.snapshot();
+        let settings = &snapshot.settings;
+        let (target, malformed) = match Target::parse(head.target()) {
+            Ok(target) => (target, None),
+            Err(why) => (Target { whole: head.target(), path: b"", query: None, authority: None }, Some(why)),
+        };
 
         let trusted = match peer.ip {
             Some(ip) => settings.trusted_proxies.iter().any(|net| net.contains(&ip)),
             None => settings.trust_unix,
         };
         let said = if trusted {
-            forwarded::read(&parts.headers, &settings.trusted_proxies)
+            forwarded::read(head, &settings.trusted_proxies)
         } else {
             forwarded::Forwarded::default()
         };
-        let named = said
-            .host
-            .as_deref()
-            .or(parts.uri.authority().map(|a| a.as_str()))
-            .map(str::as_bytes)
-            .or_else(|| parts.headers.get(header::HOST).map(HeaderValue::as_bytes))
-            .filter(|named| !named.is_empty());
+        let named = said.host.as_deref().map(str::as_bytes).or(target.authority);
+        let named = named.or_else(|| head.get(b"host")).filter(|named| !named.is_empty());
         let host = named.and_then(Host::parse);
         let name = host.as_ref().map_or("", |host| &host.name);
-        let given =
-            trusted.then(|| parts.headers.get("x-request-id").and_then(|v| v.to_str().ok())).flatten();
-        let id = match given {
-            Some(given) if given.len() <= 128 => given.to_owned(),
-            _ => self.request_id(),
+        let given = trusted.then(|| head.get(b"x-request-id").and_then(|v| std::str::from_utf8(v).ok()));
+        let id = match given.flatten() {
+            Some(given) if given.len() <= 128 && given.is_ascii() => given.to_owned(),
+            _ => thread.request_id(),
         };
         let path = route::normalise(target.path);
-        let site = path.as_deref().and_then(|path| routes.pick(name, path));
+        let site = path.as_deref().and_then(|path| snapshot.routes.pick(name, path));
         let client = Client {
+            head,
             peer,
             from: said.client,
-            https: said.https.unwrap_or(false),
+            https: said.https.unwrap_or(peer.https),
             host: if name.is_empty() { "localhost" } else { name },
             port: said.port.or(host.as_ref().and_then(|host| host.port).filter(|_| said.host.is_some())),
             target,
             path: path.as_deref().unwrap_or_default(),
             id: &id,
             keep: Keep {
-                gather: &self.gather,
-                space: &self.temp,
+                gather: &thread.front.gather,
+                space: &thread.front.temp,
                 owner: Owner::new(said.client.map(|client| client.addr).or(peer.ip), &settings.limits),
+                least_rate: settings.limits.body_rate,
             },
         };
         let log = settings.access_log.is_on();
-        let log = log
-            .then(|| (settings.access_log.clone(), Box::new(line(&parts, &client, site.map(Arc::as_ref)))));
+        let log = log.then(|| (settings.access_log.clone(), Box::new(line(&client, site.map(Arc::as_ref)))));
         let metrics = site.map(|site| Arc::clone(&site.metrics));
-        let mut finish = Finish::new(started, Arc::clone(&state), metrics, log);
-        let result = match (&path, site) {
-            (None, _) => Err(refusal(StatusCode::BAD_REQUEST, "the path is malformed")),
-            _ if named.is_some() && host.is_none() => {
-                Err(refusal(StatusCode::BAD_REQUEST, "the host is malformed"))
-            }
-            (_, None) => Err(refusal(StatusCode::NOT_FOUND, "no application answers to this host and path")),
-            (Some(_), Some(site)) => {
-                self.dispatch(&settings, site, &client, &parts, incoming, &state, &mut finish).await
-            }
+        let mut account = Account::new(started, exchange.clock(), metrics, log);
+        let early = match malformed {
+            None if path.is_some() && !peer.lacks_tls => aside(settings, &client).await,
+            _ => None,
         };
-        let mut response = result.unwrap_or_else(|none| {
-            if none.close {
-                state.linger_at_end();
+        let reply = match site {
+            _ if peer.lacks_tls => {
+                let mut reply = Reply::page(400, Some("The plain HTTP request was sent to HTTPS port"));
+                reply.close = true;
+                Ok(reply)
             }
-            failed(&settings, &client, &parts, site.map(Arc::as_ref), none)
-        });
-        response.headers_mut().entry(header::SERVER).or_insert(HeaderValue::from_static("hayate"));
-        response.headers_mut().entry(header::DATE).or_insert_with(date::header);
-        finish.status = response.status().as_u16();
-        response.body_mut().finish(finish);
-        response
+            _ if malformed.is_some() || (named.is_some() && host.is_none()) => {
+                let reason = malformed.unwrap_or("the host is malformed");
+                thread.front.metrics.refused();
+                tracing::debug!(status = 400, "refused a malformed request: {reason}");
+                Err(NoAnswer::Failed(Failed {
+                    status: 400,
+                    reason: reason.into(),
+                    retry_after: false,
+                    close: true,
+                }))
+            }
+            _ if path.is_none() => Err(no_answer(400, "the path is malformed")),
+            _ if early.is_some() => early.ok_or_else(|| no_answer(500, "")),
+            None => Err(no_answer(404, "no application answers to this host and path")),
+            Some(site) => dispatch(&snapshot, site, &client, exchange, &mut account).await,
+        };
+        let mut reply = match reply {
+            Ok(reply) => reply,
+            Err(NoAnswer::Left) => return,
+            Err(NoAnswer::Failed(why)) => failed(&snapshot, &client, site.map(Arc::as_ref), why),
+        };
+        season(settings, &client, &mut reply);
+        reply.send(exchange, &mut account).await;
     }
 
-    #[allow(clippy::too_many_arguments)]
-    async fn dispatch(
-        &self,
-        settings: &Settings,
-        site: &Arc<Site>,
-        client: &Client<'_>,
-        parts: &http::request::Parts,
-        incoming: Incoming,
-        state: &Arc<State>,
-        finish: &mut Finish,
-    ) -> Result<Response<Body>, NoAnswer> {
-        if parts.method == Method::CONNECT || parts.method == Method::TRACE {
-            let mut response = page(StatusCode::METHOD_NOT_ALLOWED, None);
-            let offered = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
-            response.headers_mut().insert(header::ALLOW, offered);
-            return Ok(response);
-        }
-        let hangs = |error: std::io::Error| {
-            let reason = format!("{}: {error}", site.place.path().display());
-            NoAnswer { retry_after: true, ..refusal(StatusCode::SERVICE_UNAVAILABLE, &reason) }
-        };
-        match route::resolve(site, client.path).await.map_err(hangs)? {
-            Found::Script(script) => {
-                let (response, waited) =
-                    dynamic::answer(settings, site, client, parts, incoming, &script, state).await?;
-                if let Some((_, line)) = &mut finish.log {
-                    line.queue_wait = waited;
-                }
-                Ok(response)
-            }
-            Found::File(file) => {
-                let served = files::serve(&parts.method, &parts.headers, site, file).await;
-                served.map_err(|no_file| match no_file {
-                    NoFile::Status(status) => refusal(status, "the file cannot be read"),
-                    NoFile::Hangs(error) => hangs(error),
-                })
-            }
-            Found::AddSlash => {
-                let location = route::with_slash(client.path, client.target.query);
-                let mut response = Response::new(Body::new(Kind::Empty));
-                *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
-                let value = HeaderValue::try_from(location)
-                    .map_err(|_| refusal(StatusCode::BAD_REQUEST, "the path is malformed"))?;
-                response.headers_mut().insert(header::LOCATION, value);
-                Ok(response)
-            }
-            Found::Nothing => Err(refusal(StatusCode::NOT_FOUND, "there is no such file")),
-        }
-    }
-
-    fn refused(
-        &self,
-        peer: &Peer,
-        state: &Arc<State>,
-        settings: &Settings,
-        refusal: Refusal,
-        head: &[u8],
-        started: Instant,
-    ) -> Response<Body> {
+    /// Answers what was no request. `head`: as much of it as was read.
+    pub(crate) async fn refuse(&self, exchange: &mut Exchange<'_>, refusal: Refusal, head: &[u8]) {
+        let started = Instant::now();
         tracing::debug!(status = refusal.status, "refused a malformed request: {}", refusal.reason);
-        self.metrics.refused();
-        let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
-        let mut response = page(status, None);
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        response.headers_mut().insert(header::SERVER, HeaderValue::from_static("hayate"));
-        response.headers_mut().insert(header::DATE, date::header());
-        let log = settings.access_log.is_on().then(|| {
-            let line = Line::of_head(head, self.request_id(), peer.addr.clone());
-            (settings.access_log.clone(), Box::new(line))
-        });
-        let mut finish = Finish::new(started, Arc::clone(state), None, log);
-        finish.status = refusal.status;
-        response.body_mut().finish(finish);
-        response
+        self.thread.front.metrics.refused();
+        let log = self.line_of(head);
+        let mut account = Account::new(started, exchange.clock(), None, log);
+        Reply::page(refusal.status, None).send(exchange, &mut account).await;
+    }
+
+    /// The answer when there can be no other.
+    pub(crate) fn fault(&self, exchange: &mut Exchange<'_>) {
+        exchange.close();
+        if exchange.has_begun() {
+            return;
+        }
+        let Reply { mut answer, body, .. } = Reply::page(500, None);
+        set(&mut answer, "server", "hayate");
+        if let Body::Full(page) = body {
+            exchange.begin(&answer, hayate_http::Length::Exact(page.len() as u64));
+            exchange.send(page);
+            exchange.finish();
+        }
     }
 
     /// Writes down a connection that ended in the middle of a head. As nginx has it: 408 when it took too long, 400 when the client left,
     /// and no answer in either case.
-    pub(crate) fn log_unfinished(&self, peer: &Peer, unfinished: &Unfinished) {
-        let settings = self.settings.load();
-        if settings.access_log.is_on() {
-            let line = Line::of_head(&unfinished.head, self.request_id(), peer.addr.clone());
-            settings.access_log.write(&line, unfinished.status, 0, std::time::Duration::ZERO);
+    pub(crate) fn log_unfinished(&self, head: &[u8], late: bool) {
+        if let Some((log, line)) = self.line_of(head) {
+            log.write(&line, if late { 408 } else { 400 }, 0, std::time::Duration::ZERO);
         }
     }
+
+    fn line_of(&self, head: &[u8]) -> Option<(crate::AccessLog, Box<Line>)> {
+        let log = &self.thread.snapshot().settings.access_log;
+        log.is_on().then(|| {
+            let line = Line::of_head(head, self.thread.request_id(), self.peer().addr.clone());
+            (log.clone(), Box::new(line))
+        })
+    }
 }
 
-/// The answer when there can be no other.
-pub(crate) fn fault() -> Response<Body> {
-    let mut response = page(StatusCode::INTERNAL_SERVER_ERROR, None);
-    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    response.headers_mut().insert(header::SERVER, HeaderValue::from_static("hayate"));
-    response.headers_mut().insert(header::DATE, date::header());
-    response
-}
-
-fn refusal(status: StatusCode, reason: &str) -> NoAnswer {
-    NoAnswer { status, reason: reason.to_owned(), retry_after: false, close: false }
-}
-
-fn page(status: StatusCode, detail: Option<&str>) -> Response<Body> {
-    let mut response = Response::new(Body::new(Kind::Full(pages::error(status, detail))));
-    *response.status_mut() = status;
-    translate::html(response.headers_mut());
-    response
-}
-
-fn failed(
-    settings: &Settings,
+async fn dispatch(
+    snapshot: &Snapshot,
+    site: &Arc<Site>,
     client: &Client<'_>,
-    parts: &http::request::Parts,
-    site: Option<&Site>,
-    none: NoAnswer,
-) -> Response<Body> {
-    if none.status.is_server_error() {
+    exchange: &mut Exchange<'_>,
+    account: &mut Account,
+) -> Result<Reply, NoAnswer> {
+    let method = client.head.method();
+    if matches!(method, b"CONNECT" | b"TRACE") {
+        let mut reply = Reply::page(405, None);
+        set(&mut reply.answer, "allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+        return Ok(reply);
+    }
+    let hangs = |error: std::io::Error| no_answer(503, format!("{}: {error}", site.place.path().display()));
+    match route::resolve(site, client.path).await.map_err(hangs)? {
+        Found::Script(script) => {
+            let answered = dynamic::answer(&snapshot.settings, site, client, exchange, &script);
+            let (reply, waited) = answered.await?;
+            if let Some((_, line)) = &mut account.log {
+                line.queue_wait = waited;
+            }
+            Ok(reply)
+        }
+        Found::File(_) if !matches!(method, b"GET" | b"HEAD") => {
+            let mut answer = Answer::new(405);
+            set(&mut answer, "allow", "GET, HEAD");
+            Ok(Reply::new(answer, Body::Left(0)))
+        }
+        Found::File(file) => files::serve(client.head, site, file).await.map_err(|no_file| match no_file {
+            NoFile::Status(status) => no_answer(status, "the file cannot be read"),
+            NoFile::Hangs(error) => hangs(error),
+        }),
+        Found::AddSlash => {
+            let mut answer = Answer::new(301);
+            let location = route::with_slash(client.path, client.target.query);
+            answer.add(b"location", &location).map_err(|_| no_answer(400, "the path is malformed"))?;
+            Ok(Reply::new(answer, Body::Left(0)))
+        }
+        Found::Nothing => Err(no_answer(404, "there is no such file")),
+    }
+}
+
+fn failed(snapshot: &Snapshot, client: &Client<'_>, site: Option<&Site>, why: Failed) -> Reply {
+    let error = why.status >= 500;
+    if error {
         let app = site.map_or("", |site| &site.name);
         let path = String::from_utf8_lossy(client.target.path);
-        tracing::error!(app, request = client.id, "{} {path}: {}", parts.method, none.reason);
+        let method = String::from_utf8_lossy(client.head.method());
+        tracing::error!(app, request = client.id, "{method} {path}: {}", why.reason);
     }
-    let detail = (settings.development && none.status.is_server_error()).then_some(&none.reason[..]);
-    let mut response = page(none.status, detail);
-    if none.retry_after {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    let detail = (snapshot.settings.development && error).then_some(&why.reason[..]);
+    let mut reply = Reply::page(why.status, detail);
+    if why.retry_after {
+        set(&mut reply.answer, "retry-after", "1");
     }
-    if none.close {
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
-    response
+    reply.close = why.close;
+    reply
 }
 
-fn line(parts: &http::request::Parts, client: &Client<'_>, site: Option<&Site>) -> Line {
-    let bytes = |name| parts.headers.get(name).map(|v| v.as_bytes().to_vec());
+fn line(client: &Client<'_>, site: Option<&Site>) -> Line {
+    let bytes = |name| client.head.get(name).map(<[u8]>::to_vec);
     Line {
         app: site.map(|site| site.name.clone()).unwrap_or_default(),
         id: client.id.to_owned(),
         remote: client.from.map_or_else(|| client.peer.addr.clone(), |from| from.addr.to_string()),
-        user: parts.headers.get(header::AUTHORIZATION).and_then(basic_user),
-        method: parts.method.as_str().into(),
+        user: client.head.get(b"authorization").and_then(basic_user),
+        method: client.head.method().into(),
         target: client.target.whole.to_vec(),
-        version: if parts.version == Version::HTTP_10 { "HTTP/1.0" } else { "HTTP/1.1" }.into(),
+        version: client.head.version().name().into(),
         host: client.host.to_owned(),
-        referer: bytes(header::REFERER),
-        agent: bytes(header::USER_AGENT),
+        referer: bytes(b"referer"),
+        agent: bytes(b"user-agent"),
         queue_wait: None,
     }
 }
 
 /// The name in an Authorization header, if it is basic authentication. Nobody has looked at the password.
-fn basic_user(value: &HeaderValue) -> Option<String> {
-    let (scheme, rest) = value.to_str().ok()?.split_once(' ')?;
+fn basic_user(value: &[u8]) -> Option<String> {
+    let (scheme, rest) = std::str::from_utf8(value).ok()?.split_once(' ')?;
     let whole = BASE64_STANDARD.decode(scheme.eq_ignore_ascii_case("basic").then_some(rest.trim())?).ok()?;
     let name = whole.split(|b| *b == b':').next().filter(|name| !name.is_empty())?;
     Some(String::from_utf8_lossy(name).into_owned())
@@ -280,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_user_of_basic_authentication() {
-        let user = |value: &str| basic_user(&HeaderValue::try_from(value).unwrap());
+        let user = |value: &str| basic_user(value.as_bytes());
         assert_eq!(user("Basic dXNlcjpwYTpzcw==").as_deref(), Some("user"));
         assert_eq!(user("basic OnB3"), None, "no name");
         assert_eq!(user("Basic !"), None);

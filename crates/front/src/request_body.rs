@@ -7,20 +7,18 @@
 use std::{
     future::poll_fn,
     io,
-    pin::{Pin, pin},
+    pin::Pin,
+    rc::Rc,
     sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use bytes::{Bytes, BytesMut};
-use hayate_ring::{Exchange, OpenBody, Ring};
-use http::Method;
-use http_body::Body as _;
-use hyper::body::Incoming;
+use hayate_http::{BodyError, Exchange};
+use hayate_ring::{Exchange as Job, OpenBody, Ring};
 
 use crate::{
     gather::Gather,
-    state::State,
     temp::{Owner, Reading, TempFile, TempSpace},
 };
 
@@ -33,14 +31,18 @@ pub(crate) struct Keep<'a> {
     pub(crate) gather: &'a Arc<Gather>,
     pub(crate) space: &'a Arc<TempSpace>,
     pub(crate) owner: Owner,
+    /// Bytes a second below which a client is slow; 0: none is.
+    pub(crate) least_rate: u64,
 }
 
 /// What is wrong with a body.
 #[derive(Debug)]
 pub(crate) enum BodyFailure {
     TooLarge,
-    /// The client left, was too slow, or broke the framing.
-    Broken,
+    /// The client left, or was too slow.
+    Left,
+    /// It broke the framing: why.
+    Malformed(&'static str),
     /// Its temporary file cannot be written or read.
     Storage(io::Error),
 }
@@ -65,8 +67,6 @@ enum Source {
 }
 
 struct Client {
-    incoming: Incoming,
-    state: Arc<State>,
     /// In bytes; 0: none.
     limit: u64,
     received: u64,
@@ -74,59 +74,47 @@ struct Client {
     open: Option<OpenBody>,
 }
 
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.state.body_ends();
-    }
-}
-
 impl Client {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyFailure>>> {
-        loop {
-            let frame = match Pin::new(&mut self.incoming).poll_frame(cx) {
-                Poll::Pending => {
-                    self.state.body_waits();
-                    return Poll::Pending;
+    /// Has `take` copy what has come; how many bytes, 0 at the end.
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange<'_>,
+        take: impl FnOnce(&[u8]),
+    ) -> Poll<Result<usize, BodyFailure>> {
+        let n = match ready!(exchange.poll_body(cx)) {
+            Ok(piece) => {
+                self.received = self.received.saturating_add(piece.len() as u64);
+                if self.limit != 0 && self.received > self.limit {
+                    return Poll::Ready(Err(BodyFailure::TooLarge));
                 }
-                Poll::Ready(frame) => frame,
-            };
-            self.state.serving();
-            match frame {
-                None => {
-                    self.open = None;
-                    return Poll::Ready(None);
-                }
-                Some(Err(_)) => return Poll::Ready(Some(Err(BodyFailure::Broken))),
-                Some(Ok(frame)) => {
-                    let Ok(data) = frame.into_data() else { continue };
-                    self.received = self.received.saturating_add(data.len() as u64);
-                    self.state.body_came(data.len());
-                    if self.limit != 0 && self.received > self.limit {
-                        return Poll::Ready(Some(Err(BodyFailure::TooLarge)));
-                    }
-                    return Poll::Ready(Some(Ok(data)));
-                }
+                take(piece);
+                piece.len()
             }
+            Err(BodyError::Left(_)) => return Poll::Ready(Err(BodyFailure::Left)),
+            Err(BodyError::Refused(refusal)) => {
+                return Poll::Ready(Err(BodyFailure::Malformed(refusal.reason)));
+            }
+        };
+        exchange.consume(n);
+        if n == 0 {
+            self.open = None;
         }
+        Poll::Ready(Ok(n))
     }
 
-    async fn next(&mut self) -> Option<Result<Bytes, BodyFailure>> {
-        poll_fn(|cx| self.poll_next(cx)).await
+    /// Adds what comes next; how many bytes, 0 at the end.
+    async fn next(&mut self, exchange: &mut Exchange<'_>, to: &mut BytesMut) -> Result<usize, BodyFailure> {
+        poll_fn(|cx| self.poll_next(cx, exchange, |piece| to.extend_from_slice(piece))).await
     }
 
     /// Waits for the body's end.
-    async fn whole(mut self, keep: Keep<'_>) -> Result<Source, BodyFailure> {
-        let Some(first) = self.next().await.transpose()? else { return Ok(Source::Memory(Bytes::new())) };
-        if self.incoming.is_end_stream() {
-            return Ok(Source::Memory(first));
-        }
-        // Pieces may be as small as a byte, and each keeps a buffer of hyper's alive: they are copied together.
-        let mut gathered = BytesMut::from(first);
+    async fn whole(mut self, exchange: &mut Exchange<'_>, keep: Keep<'_>) -> Result<Source, BodyFailure> {
+        let mut gathered = BytesMut::new();
         let mut share = keep.gather.share();
         while gathered.len() <= MEMORY && share.set(gathered.capacity()) {
-            match self.next().await.transpose()? {
-                Some(more) => gathered.extend_from_slice(&more),
-                None => return Ok(Source::Memory(gathered.freeze())),
+            if exchange.body_is_over() || self.next(exchange, &mut gathered).await? == 0 {
+                return Ok(Source::Memory(gathered.freeze()));
             }
         }
         let file = keep.space.create(keep.owner).await.map_err(BodyFailure::Storage)?;
@@ -139,13 +127,13 @@ impl Client {
             len = len.saturating_add(size);
             // One write for many pieces: each is handed to another thread.
             while gathered.len() <= MEMORY && (gathered.len() < 1024 || share.set(gathered.len())) {
-                match self.next().await.transpose()? {
-                    Some(more) => gathered.extend_from_slice(&more),
-                    None if gathered.is_empty() => {
-                        return Ok(Source::File { file, len, at: 0, reading: None });
-                    }
-                    None => break,
+                if self.next(exchange, &mut gathered).await? > 0 {
+                    continue;
                 }
+                if gathered.is_empty() {
+                    return Ok(Source::File { file, len, at: 0, reading: None });
+                }
+                break;
             }
         }
     }
@@ -155,27 +143,27 @@ impl Pump {
     /// Begins with a request's body: ready when a worker may be asked. `None` when there is no body. `limit`: its greatest size in bytes, 0
     /// for none.
     pub(crate) async fn begin(
-        incoming: Incoming,
-        method: &Method,
-        state: &Arc<State>,
+        exchange: &mut Exchange<'_>,
         limit: u64,
         ring: &Arc<Ring>,
         keep: Keep<'_>,
     ) -> Result<Option<Pump>, BodyFailure> {
-        if incoming.is_end_stream() {
+        if exchange.body_is_over() {
             return Ok(None);
         }
-        let small = incoming.size_hint().exact().is_some_and(|len| len <= MEMORY as u64);
-        let mut client = Client { incoming, state: Arc::clone(state), limit, received: 0, open: None };
-        if !small && *method != Method::POST {
+        let small = exchange.body_len().is_some_and(|len| len <= MEMORY as u64);
+        let mut client = Client { limit, received: 0, open: None };
+        if !small && exchange.head().method() != b"POST" {
             client.open = ring.open_body();
         }
-        state.body_begins(client.open.is_some().then(|| Arc::clone(ring)));
         let source = match client.open {
-            Some(_) => Source::Client(client),
-            None => pin!(client.whole(keep)).await?,
+            Some(_) => {
+                let ring = Arc::clone(ring);
+                exchange.hurry(Rc::new(move || ring.is_wanted()));
+                Source::Client(client)
+            }
+            None => Box::pin(client.whole(exchange, keep)).await?,
         };
-        state.serving();
         Ok(Some(Pump { source, pending: Bytes::new(), done: false }))
     }
 
@@ -208,13 +196,23 @@ impl Pump {
         true
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>, from: u64) -> Poll<Option<Result<Bytes, BodyFailure>>> {
+    /// The next bytes; none at the end.
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange<'_>,
+        from: u64,
+    ) -> Poll<Result<Bytes, BodyFailure>> {
         match &mut self.source {
-            Source::Client(client) => client.poll_next(cx),
-            Source::Memory(bytes) => Poll::Ready((from == 0 && !bytes.is_empty()).then(|| Ok(bytes.clone()))),
+            Source::Client(client) => {
+                let mut piece = Bytes::new();
+                let n = ready!(client.poll_next(cx, exchange, |come| piece = Bytes::copy_from_slice(come)));
+                Poll::Ready(n.map(|_| piece))
+            }
+            Source::Memory(bytes) => Poll::Ready(Ok(if from == 0 { bytes.clone() } else { Bytes::new() })),
             Source::File { file, len, at, reading } => {
                 if *at == *len && reading.is_none() {
-                    return Poll::Ready(None);
+                    return Poll::Ready(Ok(Bytes::new()));
                 }
                 let read = reading.get_or_insert_with(|| {
                     let (n, read) = file.read(*at, *len - *at);
@@ -223,7 +221,7 @@ impl Pump {
                 });
                 let result = ready!(Pin::new(read).poll(cx)).and_then(|read| read);
                 *reading = None;
-                Poll::Ready(Some(result.map_err(BodyFailure::Storage)))
+                Poll::Ready(result.map_err(BodyFailure::Storage))
             }
         }
     }
@@ -232,22 +230,23 @@ impl Pump {
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        exchange: &mut Exchange,
+        exchange: &mut Exchange<'_>,
+        job: &mut Job,
     ) -> Poll<Result<(), BodyFailure>> {
         let result = loop {
             if !self.pending.is_empty() {
-                match exchange.poll_send(cx, &mut self.pending) {
+                match job.poll_send(cx, &mut self.pending) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Ok(())) => {}
-                    // The worker wants no more of it; hyper deals with the rest.
+                    // The worker wants no more of it; whoever ends the exchange deals with the rest.
                     Poll::Ready(Err(_closed)) => break Ok(()),
                 }
             }
-            match ready!(self.poll_next(cx, exchange.sent())) {
-                Some(Ok(data)) => self.pending = data,
+            match ready!(self.poll_next(cx, exchange, job.sent())) {
+                Ok(data) if !data.is_empty() => self.pending = data,
                 end => {
-                    exchange.end_request(end.is_none());
-                    break end.transpose().map(|_| ());
+                    job.end_request(end.is_ok());
+                    break end.map(drop);
                 }
             }
         };

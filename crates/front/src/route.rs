@@ -7,12 +7,12 @@
 
 use std::{fs::File, io, path::PathBuf, sync::Arc};
 
+use hayate_http::seconds;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use crate::{
     near::{Access, Meta, Miss, below},
     site::{Inside, Site},
-    state::seconds,
 };
 
 /// A script to run.

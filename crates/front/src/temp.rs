@@ -21,6 +21,10 @@ use crate::{
 /// Bytes read at one time.
 const BLOCK: u64 = 64 << 10;
 
+/// Bytes of free memory that may be kept for what comes next.
+#[cfg(target_env = "gnu")]
+const FREE: usize = 4 << 20;
+
 /// The directory that TMPDIR names, else /tmp, and how much of it is used.
 pub(crate) struct TempSpace {
     place: Arc<Place>,
@@ -69,12 +73,16 @@ impl TempSpace {
         }
     }
 
-    /// Gives free memory back to the system, which takes milliseconds: on another thread.
+    /// Gives free memory back to the system if there is much of it, which takes milliseconds: on another thread.
     pub(crate) fn give_memory_back(&self) {
         #[cfg(target_env = "gnu")]
         self.place.send(Box::new(|| {
-            // SAFETY: it has no preconditions; the allocator locks what it looks at.
-            unsafe { libc::malloc_trim(0) };
+            // SAFETY: neither has preconditions; the allocator locks what it looks at.
+            unsafe {
+                if libc::mallinfo2().fordblks > FREE {
+                    libc::malloc_trim(0);
+                }
+            }
         }));
     }
 

@@ -10,28 +10,49 @@ use std::{
 };
 
 use bytes::Bytes;
-use hayate_ring::{Exchange, ResponseHead, Ring};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
+use hayate_http::{Answer, Head, phrase};
+use hayate_ring::{Exchange as Job, ResponseHead, Ring};
 
 use crate::{
-    body::{Body, Kind},
     dynamic::Client,
     files::{self, NoFile},
     promise::Promise,
     relay::Relay,
+    reply::{Body, Reply},
     request_body::Pump,
     route,
     route::{Found, Named},
     site::Site,
 };
 
-/// Headers that are between two neighbours only (RFC 9110, 7.6.1); hyper writes its own.
-fn is_hop_by_hop(name: &HeaderName) -> bool {
-    matches!(
-        *name,
-        header::CONNECTION | header::TRANSFER_ENCODING | header::UPGRADE | header::TE | header::TRAILER
-    ) || name == "keep-alive"
-        || name == "proxy-connection"
+/// Headers that are between two neighbours only (RFC 9110, 7.6.1); the engine writes its own.
+const HOP_BY_HOP: [&[u8]; 7] =
+    [b"connection", b"transfer-encoding", b"upgrade", b"te", b"trailer", b"keep-alive", b"proxy-connection"];
+
+/// What a header of a script is to the front.
+enum Meaning {
+    Plain,
+    HopByHop,
+    ContentType,
+    ContentLength,
+    /// A path of the site to send.
+    AccelRedirect,
+    /// A path of the machine to send.
+    SendFile,
+}
+
+fn meaning(name: &[u8]) -> Meaning {
+    // Nearly all are told apart by their length, and the rest by a comparison or two.
+    match name.len() {
+        12 if name.eq_ignore_ascii_case(b"content-type") => Meaning::ContentType,
+        14 if name.eq_ignore_ascii_case(b"content-length") => Meaning::ContentLength,
+        16 if name.eq_ignore_ascii_case(b"x-accel-redirect") => Meaning::AccelRedirect,
+        10 if name.eq_ignore_ascii_case(b"x-sendfile") => Meaning::SendFile,
+        2 | 7 | 10 | 16 | 17 if HOP_BY_HOP.iter().any(|hop| name.eq_ignore_ascii_case(hop)) => {
+            Meaning::HopByHop
+        }
+        _ => Meaning::Plain,
+    }
 }
 
 /// Makes the answer of what the worker wrote.
@@ -39,146 +60,135 @@ pub(crate) async fn translate(
     site: &Arc<Site>,
     ring: &Arc<Ring>,
     client: &Client<'_>,
-    parts: &Parts,
     head: ResponseHead,
-    mut exchange: Exchange,
+    mut job: Job,
     pump: Option<Pump>,
-) -> Response<Body> {
-    let mut response = Response::new(Body::new(Kind::Empty));
-    // hyper sends no informational answers for us, and one alone would not be an answer.
-    let status = StatusCode::from_u16(head.status).ok().filter(|status| !status.is_informational());
-    let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    *response.status_mut() = status;
-    let standard = status.canonical_reason().map(str::as_bytes);
-    // A code without a standard phrase gets an empty one, which is what HTTP asks for.
-    let reason = head.reason.clone().or(standard.is_none().then(Bytes::new));
-    if let Some(reason) = reason
-        && standard != Some(&reason[..])
-        && let Ok(reason) = hyper::ext::ReasonPhrase::try_from(reason)
+) -> Reply {
+    // Informational answers are not the script's to give in this way, and one alone would not be an answer.
+    let status = if (200..1000).contains(&head.status) { head.status } else { 500 };
+    let mut answer = Answer::new(status);
+    if let Some(reason) = &head.reason
+        && *reason != phrase(status).as_bytes()
     {
-        response.extensions_mut().insert(reason);
+        // With control characters in it, it is left out.
+        let _ = answer.set_reason(reason);
     }
     let mut file = None;
     let mut length = None;
-    let headers = response.headers_mut();
+    // One type, the last one; an empty one means none.
+    let mut kind = None;
     for (name, value) in head.headers() {
-        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_maybe_shared(value))
-        else {
-            let name = String::from_utf8_lossy(name);
-            tracing::warn!(
-                app = site.name,
-                request = client.id,
-                "the script's response header {name:?} was dropped: its name or value is malformed"
-            );
-            continue;
+        let added = match (meaning(name), &site.sendfile_roots) {
+            (Meaning::HopByHop, _) => Ok(()),
+            (Meaning::ContentType, _) => {
+                kind = Some(value);
+                Ok(())
+            }
+            (Meaning::ContentLength, _) => {
+                let digits = value.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(&value).ok());
+                length = digits.flatten().and_then(|v| v.parse::<u64>().ok());
+                Ok(())
+            }
+            (Meaning::AccelRedirect, Some(roots)) => {
+                file = Some((roots, false, value));
+                Ok(())
+            }
+            (Meaning::SendFile, Some(roots)) => {
+                file = Some((roots, true, value));
+                Ok(())
+            }
+            _ => answer.add(name, &value),
         };
-        if is_hop_by_hop(&name) {
-            continue;
+        if added.is_err() {
+            dropped(site, client, name);
         }
-        if name == header::CONTENT_TYPE {
-            // One type, the last one; an empty one means none.
-            if value.is_empty() {
-                headers.remove(name);
-            } else {
-                headers.insert(name, value);
-            }
-        } else if name == header::CONTENT_LENGTH {
-            let digits = value.to_str().ok().filter(|v| v.bytes().all(|b| b.is_ascii_digit()));
-            length = digits.and_then(|v| v.parse::<u64>().ok());
-        } else if let Some(roots) = &site.sendfile_roots
-            && (name == "x-accel-redirect" || name == "x-sendfile")
-        {
-            file = Some((roots, name == "x-sendfile", value));
-        } else {
-            // It takes some 24,000; PHP's part of the shared memory does not hold that many today.
-            if headers.try_append(name, value).is_err() {
-                tracing::error!(
-                    app = site.name,
-                    request = client.id,
-                    "the script sent more headers than an answer can have"
-                );
-                break;
-            }
-        }
+    }
+    if let Some(kind) = kind.filter(|kind| !kind.is_empty() && status != 304)
+        && answer.add(b"Content-Type", &kind).is_err()
+    {
+        dropped(site, client, b"Content-Type");
     }
     if let Some((roots, absolute, path)) = file {
-        exchange.discard();
-        return send_file(site, parts, response, roots, absolute, &path).await;
+        job.discard();
+        return Box::pin(send_file(site, client.head, answer, roots, absolute, &path)).await;
     }
-    if status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED {
-        if status == StatusCode::NOT_MODIFIED {
-            response.headers_mut().remove(header::CONTENT_TYPE);
-        }
-        exchange.discard();
-        return response;
+    if status == 204 || status == 304 {
+        job.discard();
+        return Reply::new(answer, Body::None);
     }
-    if parts.method == Method::HEAD {
+    if client.head.method() == b"HEAD" {
+        job.discard();
         // What the script would have sent is unknown, unless it says so.
-        if let Some(length) = length {
-            response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
-        }
-        exchange.discard();
-        return response;
+        return Reply::new(answer, length.map_or(Body::Unknown, Body::Left));
     }
-    let kind = match exchange.remaining() {
-        Some(left) => whole(&mut exchange, left).await.map(Kind::Full),
+    let whole = match job.remaining() {
+        Some(left) => whole(&mut job, left).await,
         None => None,
     };
-    let kind =
-        kind.unwrap_or_else(|| Kind::Script(Relay::start(Arc::clone(ring), exchange, pump, client.keep)));
-    *response.body_mut() = match (length, &kind) {
-        (Some(said), Kind::Full(bytes)) if said == bytes.len() as u64 => Body::new(kind),
-        (Some(said), _) => {
-            response.headers_mut().insert(header::CONTENT_LENGTH, said.into());
-            Body::promised(kind, Promise::new(said, &site.name, client.id))
-        }
-        (None, _) => Body::new(kind),
+    let body = match whole {
+        Some(bytes) => Body::Full(bytes),
+        None => Body::Script(Box::new(Relay::new(Arc::clone(ring), job, pump, client.keep))),
     };
-    response
+    let mut reply = Reply::new(answer, body);
+    reply.promise = match (length, &reply.body) {
+        (Some(said), Body::Full(bytes)) if said == bytes.len() as u64 => None,
+        (Some(said), _) => Some(Promise::new(said, &site.name, client.id)),
+        (None, _) => None,
+    };
+    reply
+}
+
+fn dropped(site: &Site, client: &Client<'_>, name: &[u8]) {
+    let name = String::from_utf8_lossy(name);
+    tracing::warn!(
+        app = site.name,
+        request = client.id,
+        "the script's response header {name:?} was dropped: its name or value is malformed"
+    );
 }
 
 /// The whole body of a complete answer. `None` should never be: the answer was there.
-async fn whole(exchange: &mut Exchange, left: u64) -> Option<Bytes> {
+async fn whole(job: &mut Job, left: u64) -> Option<Bytes> {
     if left == 0 {
         return Some(Bytes::new());
     }
-    let first = poll_fn(|cx| exchange.poll_body(cx)).await?.ok()?;
+    let first = poll_fn(|cx| job.poll_body(cx)).await?.ok()?;
     (first.len() as u64 == left).then_some(first)
 }
 
 /// X-Accel-Redirect (a path of the site) and X-Sendfile (a path of the machine, below the root or a configured directory).
 async fn send_file(
     site: &Arc<Site>,
-    parts: &Parts,
-    script: Response<Body>,
+    head: &Head,
+    script: Answer,
     roots: &[PathBuf],
     absolute: bool,
-    path: &HeaderValue,
-) -> Response<Body> {
-    let method = if parts.method == Method::HEAD { Method::HEAD } else { Method::GET };
+    path: &Bytes,
+) -> Reply {
     let served = if absolute {
         let mut roots = roots.to_vec();
         roots.push(site.place.path().to_owned());
-        let path = PathBuf::from(OsStr::from_bytes(path.as_bytes()));
+        let path = PathBuf::from(OsStr::from_bytes(path));
         let allowed = move |path: &Path| roots.iter().any(|root| path.starts_with(root));
-        files::serve_absolute(&method, &parts.headers, site, path, allowed).await
+        files::serve_absolute(head, site, path, allowed).await
     } else {
         match inside_site(site, path).await {
-            Ok(Some(file)) => files::serve(&method, &parts.headers, site, file).await,
-            Ok(None) => Err(NoFile::Status(StatusCode::NOT_FOUND)),
+            Ok(Some(file)) => files::serve(head, site, file).await,
+            Ok(None) => Err(NoFile::Status(404)),
             Err(error) => Err(NoFile::Hangs(error)),
         }
     };
+    let path = path.escape_ascii();
     let served = served.map_err(|no_file| match no_file {
         NoFile::Hangs(error) => {
-            tracing::error!(app = site.name, "the script asked to send {path:?}: {error}");
-            StatusCode::SERVICE_UNAVAILABLE
+            tracing::error!(app = site.name, "the script asked to send \"{path}\": {error}");
+            503
         }
         NoFile::Status(status) => {
-            if status == StatusCode::NOT_FOUND {
+            if status == 404 {
                 tracing::error!(
                     app = site.name,
-                    "the script asked to send {path:?}, which is not a file of the site; X-Sendfile needs a path below \
+                    "the script asked to send \"{path}\", which is not a file of the site; X-Sendfile needs a path below \
                      the document root or one of sendfile_roots"
                 );
             }
@@ -186,41 +196,22 @@ async fn send_file(
         }
     });
     match served {
-        Ok(mut response) => {
+        Ok(mut reply) => {
             // The script knows its file better: type, disposition, caching, cookies.
-            let mut last: Option<HeaderName> = None;
-            let (mut script_parts, _) = script.into_parts();
-            for (name, value) in script_parts.headers.drain() {
-                match name {
-                    Some(name) => {
-                        response.headers_mut().insert(name.clone(), value);
-                        last = Some(name);
-                    }
-                    None => {
-                        if let Some(name) = &last {
-                            response.headers_mut().append(name.clone(), value);
-                        }
-                    }
-                }
+            script.fields().for_each(|(name, _)| reply.answer.remove(name));
+            for (name, value) in script.fields() {
+                // It was fit for one answer.
+                let _ = reply.answer.add(name, value);
             }
-            response
+            reply
         }
-        Err(status) => {
-            let mut response = Response::new(Body::new(Kind::Full(crate::pages::error(status, None))));
-            *response.status_mut() = status;
-            html(response.headers_mut());
-            response
-        }
+        Err(status) => Reply::page(status, None),
     }
 }
 
-pub(crate) fn html(headers: &mut HeaderMap) {
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-}
-
 /// The file that a path of the site names.
-async fn inside_site(site: &Arc<Site>, path: &HeaderValue) -> io::Result<Option<Named>> {
-    let path = path.as_bytes().split(|b| *b == b'?').next().and_then(route::normalise);
+async fn inside_site(site: &Arc<Site>, path: &[u8]) -> io::Result<Option<Named>> {
+    let path = path.split(|b| *b == b'?').next().and_then(route::normalise);
     let Some(path) = path else { return Ok(None) };
     Ok(match route::resolve(site, &path).await? {
         Found::File(file) => Some(file),

@@ -110,7 +110,9 @@ Examples:
   hayate serve                                       the application in this directory
   hayate serve /srv/app --worker public/worker.php   worker mode: boot once, then handle requests
   hayate serve --config /etc/hayate/hayate.toml      several applications
-  hayate serve --listen :80 --user www-data          as root: open port 80, then run as www-data";
+  hayate serve --listen :80 --user www-data          as root: open port 80, then run as www-data
+  hayate serve --tls shop.example.org --user www-data   ports 80 and 443, certificate by itself
+  hayate serve --dev --tls localhost                 https://localhost:8443, self-signed";
 
 /// Where a running server is found.
 #[derive(Debug, Args)]
@@ -156,6 +158,9 @@ pub struct ServeArgs {
     /// Address to listen on: 127.0.0.1:8080, [::1]:80, :80, unix:/path; repeatable [default: 127.0.0.1:8080]
     #[arg(short, long, value_name = "ADDR")]
     pub listen: Vec<ListenAddr>,
+    /// Speak TLS for this host: certificate by ACME, or self-signed with --dev; repeatable
+    #[arg(long, value_name = "HOST")]
+    pub tls: Vec<String>,
 
     /// Worker script: it boots once, then handles requests by hayate_handle_request(); switches worker mode on
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "PHP")]
@@ -246,6 +251,9 @@ pub struct ServeArgs {
     /// Network whose Forwarded and X-Forwarded-* headers are believed, or unix; repeatable
     #[arg(long, value_name = "NETWORK", help_heading = "Process")]
     pub trusted_proxies: Vec<String>,
+    /// Threads that serve connections, 1 to 64 [default: processors that the server may use]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64), help_heading = "Process")]
+    pub front_threads: Option<u32>,
     /// How long requests may finish when the server ends or reloads [default: 30s]
     #[arg(long, value_name = "TIME", help_heading = "Process")]
     pub drain_timeout: Option<Time>,

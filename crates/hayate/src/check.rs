@@ -1,15 +1,18 @@
 //! `hayate check`: what would run, or what is wrong.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::SystemTime};
 
-use hayate_pool::{Mode, Rewind};
+use hayate_pool::{Mode, Rewind, releases};
 
 use crate::{
     args::ServeArgs,
-    php,
+    php::{self, Probe},
     plan::{App, Plan},
     secrets,
 };
+
+/// Of lists, in characters.
+const WIDTH: usize = 100;
 
 /// Prints the plan; exit status 2 when it cannot be served.
 pub fn run(args: &ServeArgs) -> ExitCode {
@@ -20,8 +23,10 @@ pub fn run(args: &ServeArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let listen: Vec<String> = plan.listen.iter().map(ToString::to_string).collect();
-    println!("listen        {}", listen.join(" "));
+    println!("listen        {}", plan.listen_words().join(" "));
+    for line in plan.tls.iter().flat_map(|tls| tls.describe(&plan.apps)) {
+        println!("{line}");
+    }
     if let Some(metrics) = &plan.metrics {
         println!("metrics       {metrics}");
     }
@@ -55,8 +60,9 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         if let Some(remark) = &app.remark {
             println!("              {remark}");
         }
+        let probe = php::probe(spec);
         if matches!(spec.mode, Mode::Worker { .. }) {
-            describe_rewind(app);
+            describe_rewind(app, probe.as_ref());
         }
         println!("  otherwise   {}", app.front_controller.script.as_deref().unwrap_or("404"));
         println!("              {}", app.front_controller.why);
@@ -67,19 +73,83 @@ pub fn run(args: &ServeArgs) -> ExitCode {
             true => println!("  workers     {max}"),
             false => println!("  workers     {min}-{max}"),
         }
-        match php::version(&spec.host) {
-            Ok(version) => println!("  php         {version}, {}", spec.host.display()),
+        let version = match php::version(&spec.host) {
+            Ok(version) => version,
             Err(why) => {
                 eprintln!("hayate: {why}");
                 return ExitCode::from(2);
             }
+        };
+        println!("  php         {version}, {}", spec.host.display());
+        if let Some(probe) = &probe {
+            describe_php(&version, probe);
         }
     }
     println!("\nThis can be served.");
     ExitCode::SUCCESS
 }
 
-fn describe_rewind(app: &App) {
+/// What the application's PHP is made of. `built` is what its host was built for.
+fn describe_php(built: &str, probe: &Probe) {
+    let Some(php) = &probe.php else {
+        println!("  warning     PHP does not start; hayate serve says why");
+        return;
+    };
+    if !built.starts_with(&format!("PHP {php},")) {
+        println!("              PHP {php} is what is installed, and what runs");
+    }
+    for warning in releases::warnings(php, SystemTime::now()) {
+        println!("  warning     {warning}");
+    }
+    let mut lines = by_directory(&probe.ini_files);
+    if lines.is_empty() {
+        lines.push("none".into());
+    }
+    titled("ini files", &lines);
+    titled("extensions", &wrapped(&probe.extensions, WIDTH));
+}
+
+fn titled(title: &str, lines: &[String]) {
+    for (i, line) in lines.iter().enumerate() {
+        println!("  {:<11} {line}", if i == 0 { title } else { "" });
+    }
+}
+
+/// Files that follow each other in one directory are named below it, in lines.
+fn by_directory(files: &[String]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let split = |file: &String| -> (String, String) {
+        let (directory, name) = file.rsplit_once('/').unwrap_or((".", file));
+        (directory.to_owned(), name.to_owned())
+    };
+    let parts: Vec<_> = files.iter().map(split).collect();
+    for group in parts.chunk_by(|a, b| a.0 == b.0) {
+        match group {
+            [(directory, name)] => lines.push(format!("{directory}/{name}")),
+            [(directory, _), ..] => {
+                lines.push(format!("{directory}/"));
+                let names: Vec<String> = group.iter().map(|(_, name)| name.clone()).collect();
+                lines.extend(wrapped(&names, WIDTH - 2).into_iter().map(|line| format!("  {line}")));
+            }
+            [] => {}
+        }
+    }
+    lines
+}
+
+/// Words in lines of at most `width` characters, but for a word that is longer.
+fn wrapped(words: &[String], width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
+        match lines.last_mut().filter(|line| line.chars().count() + 1 + word.chars().count() <= width) {
+            Some(line) => *line = format!("{line} {word}"),
+            None => lines.push(word.clone()),
+        }
+    }
+    lines
+}
+
+fn describe_rewind(app: &App, probe: Option<&Probe>) {
     let spec = &app.spec;
     println!("  rewind      {}", spec.rewind.name());
     if spec.rewind == Rewind::Off {
@@ -87,7 +157,7 @@ fn describe_rewind(app: &App) {
     }
     let warmup = if app.warmup.is_empty() { "none".into() } else { app.warmup.join(" ") };
     println!("  warm-up     {warmup}");
-    let Some(probe) = php::probe(spec).filter(|_| spec.rewind == Rewind::On) else { return };
+    let Some(probe) = probe.filter(|_| spec.rewind == Rewind::On) else { return };
     match &*probe.tracking {
         _ if probe.unfit.is_some() => {
             println!("  tracking    none: each request runs in a fork, which is slower")
@@ -96,9 +166,23 @@ fn describe_rewind(app: &App) {
         name if probe.why.is_empty() => println!("  tracking    {name}, the fastest there is"),
         name => println!("  tracking    {name}, which is slower than uffd"),
     }
-    match probe.unfit {
+    match &probe.unfit {
         Some(unfit) => println!("              {unfit}"),
         None if !probe.why.is_empty() => println!("              {}", probe.why),
         None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_readable() {
+        let files =
+            ["/etc/php.ini", "/etc/conf.d/a.ini", "/etc/conf.d/b.ini", "/other/c.ini"].map(String::from);
+        assert_eq!(by_directory(&files), ["/etc/php.ini", "/etc/conf.d/", "  a.ini b.ini", "/other/c.ini"]);
+        assert_eq!(wrapped(&["aa", "bb", "ccccccc", "d"].map(String::from), 5), ["aa bb", "ccccccc", "d"]);
+        assert!(by_directory(&[]).is_empty());
     }
 }

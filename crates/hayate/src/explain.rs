@@ -20,7 +20,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use hayate_front::{AccessLog, ListenAddr, Listener, runtime};
+use hayate_front::{AccessLog, ListenAddr, Listener, Thread, runtime};
 use hayate_pool::{Directly, Generation, Mode, Rewind, RewindTotals, Spec};
 use hayate_ring::Hub;
 use http_body_util::{BodyExt, Empty};
@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use tokio::{
     net::UnixStream,
     sync::{mpsc, watch},
+    task::{LocalSet, spawn_local},
 };
 
 use crate::{
@@ -184,12 +185,11 @@ fn explain_all(plan: &Plan, args: &ExplainArgs) -> Result<Vec<Report>> {
         );
     }
     privileges::drop_to(identity)?;
-    let hub = Hub::new().context("eventfd")?;
-    let runtime = runtime::build(&hub).context("cannot start the event loop")?;
+    let hub = Hub::new(1).context("eventfd")?;
+    let (runtime, _watch) = runtime::build(&hub, 0).context("cannot start the event loop")?;
     let dir = tempfile::tempdir().context("a temporary directory")?;
     let urls = if args.url.is_empty() { vec!["/".to_owned()] } else { args.url.clone() };
-    let reports = runtime.block_on(async {
-        let _watch = runtime::watch(&hub).context("cannot watch the workers' eventfd")?;
+    let reports = LocalSet::new().block_on(&runtime, async {
         let mut reports = Vec::new();
         for app in &plan.apps {
             reports.push(explain(plan, app, &urls, &hub, dir.path()).await?);
@@ -231,7 +231,8 @@ async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &
 
     // One application, on a socket that nobody else knows, at the address that it has for visitors.
     let app = App { spec: generation.spec().clone(), ..app.clone() };
-    let (address, _) = app.addresses(&plan.listen, plan.trust_unix || !plan.trusted_proxies.is_empty());
+    let (address, _) =
+        app.addresses(&plan.ports_by_address(), plan.trust_unix || !plan.trusted_proxies.is_empty());
     // The socket stands in for the proxy, if there is one: what it forwards is believed.
     let alone = Plan { apps: vec![app.clone()], trust_unix: true, ..plan.clone() };
     let (orders, _) = mpsc::unbounded_channel();
@@ -240,7 +241,7 @@ async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &
     let socket = dir.join("http");
     let listener = Listener::bind(&ListenAddr::Unix(socket.clone()))?;
     let (stop, stopped) = watch::channel(false);
-    tokio::spawn(Arc::clone(&server.front).serve(listener, stopped));
+    spawn_local(Thread::new(&server.front).serve(listener, stopped));
 
     let booted = generation.status();
     let process = booted.zygote.filter(|_| booted.boot == "shared");

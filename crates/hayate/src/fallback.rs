@@ -176,6 +176,7 @@ pub(crate) mod tests {
                 ini: Vec::new(),
                 env: vec![("HAYATE_PROJECT".into(), "/".into()), ("A".into(), "b".into())],
                 php_ini: None,
+                ini_env: Vec::new(),
                 max_requests: None,
                 max_memory: None,
                 request_timeout: None,

@@ -72,6 +72,11 @@ fn configuration() -> String {
     let defs = &schema()["$defs"];
     for (title, intro, table) in [
         ("Top of the file", "", schema()),
+        (
+            "[tls]",
+            "TLS is on when `certificates` or `acme` is set, or by `--tls HOST`. See [tls](tls.md).",
+            &defs["Tls"],
+        ),
         ("[limits]", "What a client may do.", &defs["Limits"]),
         (
             "[[app]]",
@@ -86,7 +91,7 @@ fn configuration() -> String {
         out += "| key | meaning | default | flag |\n| --- | --- | --- | --- |\n";
         let properties = table["properties"].as_object().expect("a table has keys");
         for (name, property) in
-            properties.iter().filter(|(name, _)| !matches!(name.as_str(), "limits" | "app"))
+            properties.iter().filter(|(name, _)| !matches!(name.as_str(), "limits" | "tls" | "app"))
         {
             let (meaning, default, flag) = columns(property);
             out += &format!("| `{name}` | {meaning} | {default} | {flag} |\n");
@@ -110,11 +115,13 @@ mod tests {
 
     #[test]
     fn every_key_is_described() {
-        for table in [schema(), &schema()["$defs"]["Limits"], &schema()["$defs"]["App"]] {
+        for table in
+            [schema(), &schema()["$defs"]["Limits"], &schema()["$defs"]["Tls"], &schema()["$defs"]["App"]]
+        {
             for (name, property) in table["properties"].as_object().unwrap() {
                 let (meaning, default, _) = columns(property);
                 assert!(meaning.len() > 10, "{name} has no description");
-                let table = matches!(name.as_str(), "limits" | "app");
+                let table = matches!(name.as_str(), "limits" | "tls" | "app");
                 assert!(table || !default.is_empty(), "{name} has no default");
             }
         }

@@ -28,6 +28,7 @@ pub fn init(level: LogLevel, format: LogFormat) -> io::Result<()> {
         LogLevel::Trace => LevelFilter::TRACE,
     };
     let _ = WRITER.set(LogWriter::stderr()?);
+    hayate_pool::set_log_backlog(|| WRITER.get().map_or(0, LogWriter::waiting));
     let layer = fmt::layer().with_writer(|| Lines).with_ansi(io::stderr().is_terminal());
     let layer = match format {
         LogFormat::Compact => layer.compact().boxed(),

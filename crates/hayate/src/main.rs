@@ -35,6 +35,7 @@ mod privileges;
 mod secrets;
 mod serve;
 mod server;
+mod tls;
 
 use std::process::ExitCode;
 

@@ -19,6 +19,10 @@ struct App {
     app: String,
 }
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Thread {
+    thread: u32,
+}
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct AppState {
     app: String,
     state: &'static str,
@@ -68,8 +72,10 @@ pub struct Metrics {
     cold_pages: Family<App, Counter>,
     hot_pages: Family<App, Gauge>,
     fallback: Family<AppTo, Gauge>,
+    thread_connections: Family<Thread, Gauge>,
     front_memory: Gauge,
     log_lost: Counter,
+    log_dropped: Family<App, Counter>,
 }
 
 impl Metrics {
@@ -119,6 +125,12 @@ impl Metrics {
             "1 when the application runs in this slower way, since its workers could not be rewound",
             fallback.clone(),
         );
+        let thread_connections = Family::<Thread, Gauge>::default();
+        registry.register(
+            "hayate_thread_connections",
+            "Open connections of each thread of the front",
+            thread_connections.clone(),
+        );
         let front_memory = Gauge::default();
         registry.register_with_unit(
             "hayate_front_memory",
@@ -131,6 +143,12 @@ impl Metrics {
             "hayate_log_lost",
             "Lines of Hayate's own log that standard error did not take",
             log_lost.clone(),
+        );
+        let log_dropped = Family::<App, Counter>::default();
+        registry.register(
+            "hayate_log_dropped",
+            "Lines of an application's log that were dropped, since it logs too much",
+            log_dropped.clone(),
         );
         Metrics {
             registry,
@@ -145,13 +163,18 @@ impl Metrics {
             cold_pages,
             hot_pages,
             fallback,
+            thread_connections,
             front_memory,
             log_lost,
+            log_dropped,
         }
     }
 
-    /// The text format of Prometheus.
-    pub fn render(&self, apps: &[AppStatus]) -> String {
+    /// The text format of Prometheus. `connections` are those of each thread.
+    pub fn render(&self, apps: &[AppStatus], connections: &[usize]) -> String {
+        for (thread, connections) in (0..).zip(connections) {
+            self.thread_connections.get_or_create(&Thread { thread }).set(*connections as i64);
+        }
         self.workers.clear();
         self.restarts.clear();
         self.queue.clear();
@@ -162,6 +185,7 @@ impl Metrics {
         self.cold_pages.clear();
         self.hot_pages.clear();
         self.fallback.clear();
+        self.log_dropped.clear();
         for AppStatus { status, fallback, .. } in apps {
             let app = || App { app: status.name.clone() };
             for state in State::ALL.into_iter().filter(|state| *state != State::Dead) {
@@ -192,6 +216,7 @@ impl Metrics {
             self.queue.get_or_create(&app()).set(status.queue as i64);
             self.ready.get_or_create(&app()).set(i64::from(status.unavailable.is_none()));
             self.memory.get_or_create(&app()).set(status.memory as i64);
+            self.log_dropped.get_or_create(&app()).inc_by(status.log_dropped);
         }
         self.log_lost.inner().store(crate::logging::lost(), std::sync::atomic::Ordering::Relaxed);
         self.front_memory.set(resident_memory() as i64);

@@ -2,6 +2,7 @@
 
 use hayate_pool::Spec;
 use std::{
+    collections::BTreeSet,
     env,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -33,6 +34,23 @@ fn version_of(name: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
+/// The hosts in a place, with their versions.
+fn hosts_in(place: &Path) -> Vec<((u32, u32), PathBuf)> {
+    let entries = place.read_dir().into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| Some((version_of(entry.file_name().to_str()?)?, entry.path())))
+        .filter(|(_, path)| is_program(path))
+        .collect()
+}
+
+/// The versions for which there is a host: `8.2, 8.4`.
+fn installed() -> String {
+    let versions: BTreeSet<_> =
+        places().iter().flat_map(|place| hosts_in(place)).map(|(version, _)| version).collect();
+    let names: Vec<String> = versions.iter().map(|(major, minor)| format!("{major}.{minor}")).collect();
+    names.join(", ")
+}
+
 /// The host for `--php`: a version, a path, or none for the highest version there is. The error says what to do.
 pub fn find(wanted: Option<&str>) -> Result<PathBuf, String> {
     match wanted {
@@ -49,30 +67,24 @@ pub fn find(wanted: Option<&str>) -> Result<PathBuf, String> {
                 return Err(format!("'{version}' is no PHP version; write one such as 8.2, or the path of a host binary"));
             }
             places().into_iter().map(|place| place.join(&name)).find(|path| is_program(path)).ok_or_else(|| {
+                let others = match installed() {
+                    none if none.is_empty() => String::new(),
+                    some => format!(" (of others: {some})"),
+                };
                 format!(
-                    "there is no {name} beside hayate, in ../lib/hayate or in PATH; build it with \
-                     `apt-get install php{version}-dev libphp{version}-embed && make -C host PHP={version}` and copy \
-                     host/build/{name} there"
+                    "there is no {name} beside hayate, in ../lib/hayate or in PATH{others}; install Hayate's package for \
+                     PHP {version}, or build it with `apt-get install php{version}-dev libphp{version}-embed && make -C host \
+                     PHP={version}` and copy host/build/{name} there"
                 )
             })
         }
         None => places()
             .into_iter()
-            .find_map(|place| {
-                let entries = place.read_dir().ok()?;
-                entries
-                    .filter_map(|entry| {
-                        let entry = entry.ok()?;
-                        Some((version_of(entry.file_name().to_str()?)?, entry.path()))
-                    })
-                    .filter(|(_, path)| is_program(path))
-                    .max()
-                    .map(|(_, path)| path)
-            })
+            .find_map(|place| hosts_in(&place).into_iter().max().map(|(_, path)| path))
             .ok_or_else(|| {
                 format!(
-                    "there is no {PREFIX}8.2 (or of another version) beside hayate, in ../lib/hayate or in PATH; build it \
-                     with `make -C host` and copy host/build/{PREFIX}8.2 there"
+                    "there is no host such as {PREFIX}8.4 beside hayate, in ../lib/hayate or in PATH; install Hayate's package for \
+                     the PHP that is here, or build it with `make -C host` and copy host/build/{PREFIX}8.4 there"
                 )
             }),
     }
@@ -102,6 +114,12 @@ pub struct Probe {
     pub why: String,
     /// Which extension does not bear it, why, and what to do about it.
     pub unfit: Option<String>,
+    /// The PHP that runs, which may be newer than the one that the host was built for.
+    pub php: Option<String>,
+    /// The ini files that were read, in order.
+    pub ini_files: Vec<String>,
+    /// The extensions that are loaded, built-in ones included.
+    pub extensions: Vec<String>,
 }
 
 /// Asks the host, which starts PHP for it but runs nothing. `None`: it does not say.
@@ -110,14 +128,21 @@ pub fn probe(spec: &Spec) -> Option<Probe> {
     parse_probe(&String::from_utf8_lossy(&done.stdout))
 }
 
-/// A line `tracking=NAME`, one `why=TEXT` unless it is the best, one `unsafe=TEXT` if there is such an extension.
+/// A line `tracking=NAME`, one `why=TEXT` unless it is the best, one `unsafe=TEXT` if there is such an extension, and, if PHP could
+/// start, `php=VERSION` and a line for each `ini=FILE` and `extension=NAME`.
 fn parse_probe(said: &str) -> Option<Probe> {
     let find =
         |key: &str| said.lines().find_map(|line| line.strip_prefix(key)).map(|text| text.trim().to_owned());
+    let all = |key: &str| -> Vec<String> {
+        said.lines().filter_map(|line| line.strip_prefix(key)).map(|text| text.trim().to_owned()).collect()
+    };
     Some(Probe {
         tracking: find("tracking=")?,
         why: find("why=").unwrap_or_default(),
         unfit: find("unsafe="),
+        php: find("php="),
+        ini_files: all("ini="),
+        extensions: all("extension="),
     })
 }
 
@@ -143,7 +168,14 @@ mod tests {
     #[test]
     fn tracking_has_a_name_and_a_reason() {
         let probe = |tracking: &str, why: &str, unfit: Option<&str>| {
-            Some(Probe { tracking: tracking.into(), why: why.into(), unfit: unfit.map(str::to_owned) })
+            Some(Probe {
+                tracking: tracking.into(),
+                why: why.into(),
+                unfit: unfit.map(str::to_owned),
+                php: None,
+                ini_files: Vec::new(),
+                extensions: Vec::new(),
+            })
         };
         assert_eq!(parse_probe("tracking=uffd\n"), probe("uffd", "", None));
         assert_eq!(
@@ -151,5 +183,10 @@ mod tests {
             probe("fork", "userfaultfd is forbidden here", Some("grpc"))
         );
         assert_eq!(parse_probe("usage"), None);
+        let said = parse_probe("tracking=uffd\nphp=8.4.28\nini=/a/php.ini\nini=/a/b c.ini\nextension=Core\n")
+            .unwrap();
+        assert_eq!(said.php.as_deref(), Some("8.4.28"));
+        assert_eq!((said.ini_files.len(), &*said.ini_files[1]), (2, "/a/b c.ini"));
+        assert_eq!(said.extensions, ["Core"]);
     }
 }

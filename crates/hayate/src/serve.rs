@@ -1,48 +1,53 @@
-//! The front of `hayate serve`: start-up, reload, and the end. The master (`master/`) has started it, with its sockets and its plan.
+//! The front of `hayate serve`, as it decides what happens when. The master (`master/`) has started it, with its sockets and its plan.
 //!
-//! A reload starts new generations beside the old, and sends requests to them only when all have booted. Nothing here knows HTTP or
-//! processes; it decides when.
+//! This is the main thread: what supervises, reads `/proc`, answers commands and scrapes. Connections are served by others
+//! ([`hayate_front::Threads`]). A reload starts new generations beside the old, and sends requests to them only when all have booted. Nothing
+//! here knows HTTP or processes.
+
+mod announce;
+mod commands;
+mod ending;
+mod listeners;
+mod reload;
 
 use std::{
-    collections::HashMap,
-    io,
     os::fd::{BorrowedFd, FromRawFd, OwnedFd},
-    path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
-use hayate_front::{AccessLog, Front, ListenAddr, Listener, runtime};
-use hayate_pool::{Generation, Mode};
+use hayate_front::{AccessLog, Threads};
 use hayate_ring::Hub;
 use rustix::{
     io::{FdFlags, fcntl_setfd},
     process::{DumpableBehavior, Resource, Rlimit, getppid, getrlimit, set_dumpable_behavior, setrlimit},
 };
 use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    sync::{mpsc, oneshot, watch},
-    task::{JoinHandle, JoinSet},
+    runtime::Builder,
+    signal::unix::{SignalKind, signal},
+    sync::{mpsc, watch},
+    task::JoinSet,
 };
 
+use self::{
+    announce::announce,
+    commands::Commands,
+    ending::{EndSignals, end},
+    listeners::Listeners,
+    reload::{Reload, finished, prepare, reopen_log, replace, start, switch},
+};
 use crate::{
-    config::LogFormat,
-    control::{self, ControlSocket},
     fallback::{self, Replacement},
-    framework::Recognised,
     logging,
-    master::{self, Beginning, Client as Master, Loaded, wire::Notice},
-    plan::{App, FrontController, Plan},
+    master::{self, Beginning, Client as Master, wire::Notice},
     secrets,
     server::{Order, Server, open_log},
 };
 
 /// How long those who have just connected to a front that is replaced may take to say what they want.
 const FIRST_WORDS: Duration = Duration::from_secs(1);
-
-type Reply = oneshot::Sender<Result<(), String>>;
 
 /// `hayate front`: runs until the end.
 pub fn run() -> ExitCode {
@@ -57,8 +62,14 @@ pub fn run() -> ExitCode {
         eprintln!("hayate: cannot start the log's thread: {error}");
         return ExitCode::FAILURE;
     }
-    let outcome = Hub::new().context("eventfd").and_then(|hub| {
-        let runtime = runtime::build(&hub).context("cannot start the event loop")?;
+    let outcome = Hub::new(beginning.plan.front_threads).context("eventfd").and_then(|hub| {
+        // What may block for a moment (/proc, scrapes, commands) happens on this thread, and connections are served by others.
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(4)
+            .thread_keep_alive(Duration::from_secs(5))
+            .build()
+            .context("cannot start the event loop")?;
         let outcome = runtime.block_on(serve(wire, beginning, &hub));
         if let Err(error) = &outcome {
             logging::print(&format!("hayate: {error:#}\n"));
@@ -96,24 +107,7 @@ fn begin() -> Result<(OwnedFd, Beginning)> {
     Ok((wire, beginning))
 }
 
-/// SIGTERM and SIGINT: somebody wants the end.
-struct EndSignals(Signal, Signal);
-
-impl EndSignals {
-    fn new() -> io::Result<EndSignals> {
-        Ok(EndSignals(signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
-    }
-
-    async fn recv(&mut self) {
-        tokio::select! {
-            _ = self.0.recv() => {}
-            _ = self.1.recv() => {}
-        }
-    }
-}
-
 async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Result<()> {
-    let _watch = runtime::watch(hub).context("cannot watch the workers' eventfd")?;
     let mut signals = EndSignals::new().context("signals")?;
     let mut hang_up = signal(SignalKind::hangup()).context("signals")?;
     let mut user1 = signal(SignalKind::user_defined1()).context("signals")?;
@@ -121,11 +115,15 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     let master = Master::new(wire).context("cannot hear the master")?;
     let mut first = master.first(&mut beginning);
     let plan = first.plan.clone();
-    let bound = first.listeners(&[]).context("the listening sockets")?;
+    let bound = first.sockets(&[]);
 
     let access_log = open_log(&plan, &AccessLog::off())?;
     let (orders, mut receiver) = mpsc::unbounded_channel();
     let server = Server::new(&plan, access_log.clone(), orders, beginning.master)?;
+    let mut threads = Threads::start(&server.front, hub).context("cannot start the front's threads")?;
+    tokio::spawn(end_with(threads.died()));
+    let threads = Arc::new(threads);
+    tokio::spawn(give_signs_of_life(Arc::clone(&master), Arc::clone(&threads)));
     let control_path = beginning.control.as_ref().map(|(path, _)| path.clone());
     let mut commands = Commands::default();
     let mut open = Some((beginning.control.take(), beginning.metrics.take()));
@@ -134,6 +132,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
         commands.open(&server, control, metrics, beginning.master_user)?;
     }
 
+    server.take_certificates(&plan).await.map_err(anyhow::Error::msg)?;
     let apps = start(&first, hub)?;
     server.install(&plan, access_log, apps.clone());
     tokio::select! {
@@ -142,19 +141,19 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
             // One that has served before is wanted, whatever it takes; unless another one still serves.
             Err(why) if beginning.successor || (!plan.development && !beginning.again) => {
                 master.failed(&why);
-                end(&server, Listeners::default(), Duration::ZERO, &mut signals).await;
+                end(&server, None, Duration::ZERO, &mut signals).await;
                 anyhow::bail!("{why}");
             }
             Err(_) => {}
         },
         () = signals.recv() => {
-            end(&server, Listeners::default(), Duration::ZERO, &mut signals).await;
+            end(&server, None, Duration::ZERO, &mut signals).await;
             return Ok(());
         }
     }
     tokio::spawn(Arc::clone(&server.front).watch());
-    let mut listeners = Listeners::default();
-    bound.into_iter().for_each(|(addr, listener)| listeners.add(&server.front, addr, listener));
+    let mut listeners = Listeners::new(threads);
+    bound.into_iter().for_each(|(addr, socket)| listeners.add(addr, socket));
     server.serving();
     if let Some((control, metrics)) = open.take() {
         commands.open(&server, control, metrics, beginning.master_user)?;
@@ -171,6 +170,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     let mut reload: Option<Reload> = None;
     let mut falling: JoinSet<Option<Replacement>> = JoinSet::new();
     let mut replaced = false;
+    let (retire, retired) = watch::channel(false);
     loop {
         let order = tokio::select! {
             () = signals.recv() => Order::Stop,
@@ -189,7 +189,15 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
                 replace(&server, vec![replacement], drain_timeout);
                 continue;
             }
+            (_, pairs) = master.certificates() => {
+                server.certificates_changed(pairs).await;
+                continue;
+            }
             outcome = finished(&mut reload) => {
+                let outcome = match outcome {
+                    Ok(fresh) => server.take_certificates(&fresh.loaded.plan).await.map(|()| fresh),
+                    Err(why) => Err(why),
+                };
                 let outcome = outcome.map(|fresh| {
                     drain_timeout = fresh.loaded.plan.drain_timeout;
                     for key in fresh.loaded.plan.fixed_keys_changed(&plan) {
@@ -226,8 +234,16 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
             }
             Order::Upgrade(reply) => {
                 let master = Arc::clone(&master);
-                // Whoever asked may have stopped waiting.
-                tokio::spawn(async move { reply.send(master.upgrade().await) });
+                let mut retired = retired.clone();
+                tokio::spawn(async move {
+                    let outcome = master.upgrade().await;
+                    if outcome.is_ok() {
+                        // Who has heard of it asks the new front next, and nobody else may answer.
+                        let _ = tokio::time::timeout(FIRST_WORDS, retired.wait_for(|done| *done)).await;
+                    }
+                    // Whoever asked may have stopped waiting.
+                    reply.send(outcome)
+                });
             }
             Order::Reload(reply) => {
                 tracing::info!("reloading");
@@ -252,6 +268,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     falling.shutdown().await;
     if replaced {
         commands.close();
+        retire.send_replace(true);
         listeners.keep(&[]);
         // A connection that was accepted a moment ago still gets its first answer here.
         tokio::select! {
@@ -261,36 +278,24 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     } else {
         master.notify(Notice::Stopping);
     }
-    end(&server, listeners, drain_timeout, &mut signals).await;
+    end(&server, Some(listeners), drain_timeout, &mut signals).await;
     Ok(())
 }
 
-/// The listeners for commands and metrics. Connections that they have accepted live on without them.
-#[derive(Default)]
-struct Commands(Vec<JoinHandle<()>>);
+/// One of the front's threads is no more, with all its connections: so is this process, and the master starts another.
+async fn end_with(died: impl Future<Output = usize>) {
+    let number = died.await;
+    tracing::error!("thread {number} of the front has ended; this process ends with it");
+    logging::finish().await;
+    std::process::exit(70);
+}
 
-impl Commands {
-    fn open(
-        &mut self,
-        server: &Arc<Server>,
-        control: Option<(PathBuf, OwnedFd)>,
-        metrics: Option<OwnedFd>,
-        owner: u32,
-    ) -> Result<()> {
-        if let Some((_, socket)) = control {
-            let control = ControlSocket::adopt(socket, owner).context("the control socket")?;
-            self.0.push(tokio::spawn(control.serve(Arc::clone(server))));
-        }
-        if let Some(socket) = metrics {
-            let listener =
-                tokio::net::TcpListener::from_std(socket.into()).context("the socket for metrics")?;
-            self.0.push(tokio::spawn(control::serve_metrics(listener, Arc::clone(server))));
-        }
-        Ok(())
-    }
-
-    fn close(self) {
-        self.0.into_iter().for_each(|task| task.abort());
+/// Tells the master that this process lives, as long as all that serve come round.
+async fn give_signs_of_life(master: Arc<Master>, threads: Arc<Threads>) {
+    loop {
+        master.asked().await;
+        threads.come_round().await;
+        master.alive();
     }
 }
 
@@ -301,235 +306,4 @@ fn raise_open_files() {
         // Without it there are fewer connections.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
-}
-
-fn start(loaded: &Loaded, hub: &Arc<Hub>) -> Result<Vec<Arc<Generation>>> {
-    let generation = |(i, app): (usize, &App)| {
-        Generation::start(app.spec.clone(), loaded.launcher(i), hub)
-            .with_context(|| format!("cannot make the shared memory of application '{}'", app.spec.name))
-    };
-    loaded.plan.apps.iter().enumerate().map(generation).collect()
-}
-
-/// A reload under way, and who waits for it.
-struct Reload {
-    task: JoinHandle<Result<Fresh, String>>,
-    replies: Vec<Reply>,
-}
-
-impl Reload {
-    /// Gives it up, and ends what it has started. Returns who waits for its outcome.
-    async fn abort(self) -> Vec<Reply> {
-        self.task.abort();
-        let _ = self.task.await;
-        self.replies
-    }
-}
-
-async fn finished(reload: &mut Option<Reload>) -> Result<Fresh, String> {
-    match reload {
-        None => std::future::pending().await,
-        Some(reload) => (&mut reload.task).await.unwrap_or_else(|error| Err(error.to_string())),
-    }
-}
-
-/// What a reload has made ready.
-struct Fresh {
-    loaded: Loaded,
-    access_log: AccessLog,
-    listeners: Vec<(ListenAddr, Listener)>,
-    apps: Vec<Arc<Generation>>,
-    /// What takes the place of some of them at once.
-    slower: Vec<Replacement>,
-}
-
-/// Has the configuration read again and boots what it asks for, beside what serves.
-async fn prepare(
-    master: Arc<Master>,
-    known: Vec<ListenAddr>,
-    log: AccessLog,
-    hub: Arc<Hub>,
-) -> Result<Fresh, String> {
-    let mut loaded = master.load().await?;
-    let access_log = open_log(&loaded.plan, &log).map_err(|error| error.to_string())?;
-    let listeners = loaded.listeners(&known).map_err(|error| error.to_string())?;
-    let apps = start(&loaded, &hub).map_err(|error| format!("{error:#}"))?;
-    match fallback::all_booted(&loaded.plan.apps, &apps, &hub).await {
-        Ok(slower) => Ok(Fresh { loaded, access_log, listeners, apps, slower }),
-        Err(why) => {
-            for app in apps {
-                app.kill().await;
-            }
-            Err(why)
-        }
-    }
-}
-
-/// Sends requests to what a reload has booted, and lets what served before finish.
-fn switch(server: &Arc<Server>, listeners: &mut Listeners, fresh: Fresh) {
-    let Fresh { loaded, access_log, listeners: bound, apps, slower } = fresh;
-    let plan = loaded.plan.clone();
-    secrets::warn_of(&plan.apps);
-    let old = server.install(&plan, access_log, apps);
-    replace(server, slower, Duration::ZERO);
-    tokio::spawn(reopen_log(Arc::clone(&server.front)));
-    listeners.keep(&plan.listen);
-    bound.into_iter().for_each(|(addr, listener)| listeners.add(&server.front, addr, listener));
-    loaded.adopted();
-    for generation in old {
-        retire(server, generation, plan.drain_timeout);
-    }
-}
-
-/// Sends requests to what runs in another way than configured.
-fn replace(server: &Arc<Server>, replacements: Vec<Replacement>, drain_timeout: Duration) {
-    for replacement in replacements {
-        retire(server, server.replace(replacement), drain_timeout);
-    }
-}
-
-/// Lets a generation that was replaced finish. Nothing presses: what request_timeout allows is not cut off.
-fn retire(server: &Arc<Server>, generation: Arc<Generation>, drain_timeout: Duration) {
-    let server = Arc::clone(server);
-    tokio::spawn(async move {
-        let limit = drain_timeout.max(generation.spec().request_timeout.unwrap_or_default());
-        generation.drain(limit).await;
-        server.retired(&generation);
-    });
-}
-
-/// Without waiting for it: what the log is written to may be stalled.
-async fn reopen_log(front: Arc<Front>) {
-    match front.reopen_logs().await {
-        Ok(()) => tracing::debug!("access log reopened"),
-        Err(error) => tracing::error!("the access log goes on as it was: {error}"),
-    }
-}
-
-/// Finishes what is being served, for `limit` at most or until a signal, and ends every process.
-async fn end(server: &Arc<Server>, mut listeners: Listeners, limit: Duration, signals: &mut EndSignals) {
-    let generations = server.stopping();
-    listeners.keep(&[]);
-    let until = Instant::now() + limit;
-    let drained = async {
-        if !limit.is_zero() {
-            tracing::info!(
-                connections = server.front.connections(),
-                "finishing what is being served; a second signal ends at once"
-            );
-            if !server.front.drain(limit).await {
-                tracing::warn!("requests were cut off after {limit:?}");
-            }
-        }
-        let left = until.saturating_duration_since(Instant::now());
-        each(&generations, move |generation| async move { generation.drain(left).await }).await;
-    };
-    tokio::select! {
-        () = drained => {}
-        () = signals.recv() => {
-            tracing::warn!("a second signal: ending at once");
-            each(&generations, |generation| async move { generation.kill().await }).await;
-        }
-    }
-    server.front.close().await;
-    tracing::info!("stopped");
-}
-
-/// Does something to all generations at once, and waits.
-async fn each<F: Future<Output = ()> + Send + 'static>(
-    generations: &[Arc<Generation>],
-    what: impl Fn(Arc<Generation>) -> F,
-) {
-    let tasks: JoinSet<()> = generations.iter().map(|generation| what(Arc::clone(generation))).collect();
-    tasks.join_all().await;
-}
-
-/// The listeners that accept connections, each with the switch that ends it.
-#[derive(Default)]
-struct Listeners(HashMap<ListenAddr, watch::Sender<bool>>);
-
-impl Listeners {
-    fn add(&mut self, front: &Arc<Front>, addr: ListenAddr, listener: Listener) {
-        let (stop, stopped) = watch::channel(false);
-        tokio::spawn(Arc::clone(front).serve(listener, stopped));
-        self.0.insert(addr, stop);
-    }
-
-    fn addresses(&self) -> Vec<ListenAddr> {
-        self.0.keys().cloned().collect()
-    }
-
-    /// Ends those that are not in `wanted`.
-    fn keep(&mut self, wanted: &[ListenAddr]) {
-        self.0.retain(|addr, stop| {
-            let stays = wanted.contains(addr);
-            if !stays {
-                stop.send_replace(true);
-            }
-            stays
-        });
-    }
-}
-
-/// Says to people what runs and how to end it; a log for programs gets one record instead.
-fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&Path>) {
-    if plan.log_format == LogFormat::Json {
-        let listen: Vec<String> = plan.listen.iter().map(ToString::to_string).collect();
-        tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = listen.join(" "), "serving");
-        for app in &plan.apps {
-            let FrontController { script, why } = &app.front_controller;
-            tracing::info!(
-                app = app.spec.name,
-                "what is no file: {} ({why})",
-                script.as_deref().unwrap_or("404")
-            );
-        }
-        return;
-    }
-    let mut text = format!("\nHayate {} serves", env!("CARGO_PKG_VERSION"));
-    for addr in &plan.listen {
-        text += &format!(" {addr}");
-    }
-    text += "\n";
-    for (app, generation) in plan.apps.iter().zip(apps) {
-        let (spec, status) = (&app.spec, generation.status());
-        let mode = match &spec.mode {
-            Mode::Classic => "classic mode".to_owned(),
-            Mode::Worker { script } => {
-                let what =
-                    app.recognised.as_ref().map_or_else(|| script.display().to_string(), Recognised::name);
-                format!("worker mode, {what}, rewind {}", spec.rewind.name())
-            }
-        };
-        let php = status.php.as_deref().unwrap_or("(not started)");
-        let (min, max) = spec.workers.clone().into_inner();
-        text += &format!(
-            "  {}: {}, {mode}, PHP {php}, {min}-{max} workers\n",
-            spec.name,
-            spec.document_root.display()
-        );
-        if let Some(recognised) = &app.recognised {
-            let evidence = &recognised.evidence;
-            text += &format!("    recognised: {evidence}; --mode classic serves it as php-fpm would\n");
-        }
-        if let Some(remark) = &app.remark {
-            text += &format!("    {remark}\n");
-        }
-        if let Some(why) = status.boot_remark {
-            text += &format!("    look at this: {why}\n");
-        }
-        if let Some(why) = status.cold_boot {
-            text += &format!("    without warm-up requests: {why}\n");
-        }
-        let FrontController { script, why } = &app.front_controller;
-        text += &format!("    what is no file: {} ({why})\n", script.as_deref().unwrap_or("404"));
-        if let Some(why) = status.unavailable {
-            text += &format!("    cannot serve yet: {why}\n");
-        }
-    }
-    text += "Stop with Ctrl-C";
-    if let Some(path) = control {
-        text += &format!(" or `hayate stop`; control socket {}", path.display());
-    }
-    logging::print(&format!("{text}\n\n"));
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, io, sync::Arc, time::Instant};
 
+use hayate_certificates::Pair;
 use hayate_front::{AccessLog, Backend, Disk, Format, Front, Routes, Settings};
 use hayate_pool::{Generation, RewindTotals, Status, Unfit};
 use parking_lot::{Mutex, MutexGuard};
@@ -12,7 +13,8 @@ use crate::{
     config::{AccessLogFormat, AccessLogTo},
     fallback::{self, Fallback, Replacement},
     metrics::Metrics,
-    plan::{App, Plan},
+    plan::{App, Plan, Port},
+    tls::Certificates,
 };
 
 /// What the control socket asks of the main loop.
@@ -36,6 +38,9 @@ pub struct Server {
     running: Mutex<Running>,
     started: Instant,
     master: u32,
+    /// What the front is to know of TLS.
+    tls: Mutex<Option<hayate_front::Tls>>,
+    certificates: tokio::sync::Mutex<Certificates>,
 }
 
 /// What a reload replaces.
@@ -89,6 +94,8 @@ pub struct ServerStatus {
     uptime: u64,
     listen: Vec<String>,
     connections: usize,
+    /// Of these, those of each thread.
+    threads: Vec<usize>,
     last_reload: Option<LastReload>,
     apps: Vec<AppStatus>,
     /// Generations that were replaced and still finish requests.
@@ -121,12 +128,19 @@ pub fn open_log(plan: &Plan, current: &AccessLog) -> io::Result<AccessLog> {
     }
 }
 
-fn settings(plan: &Plan, access_log: AccessLog) -> Settings {
+fn settings(plan: &Plan, access_log: AccessLog, tls: Option<hayate_front::Tls>) -> Settings {
+    let ports = plan.ports_by_address().into_iter().map(|(addr, port)| {
+        let Port { tls, proxy_protocol } = port;
+        (addr, hayate_front::Port { tls, proxy_protocol })
+    });
     Settings {
         limits: plan.limits.clone(),
         access_log,
         trusted_proxies: plan.trusted_proxies.clone(),
         trust_unix: plan.trust_unix,
+        http2_prior_knowledge: plan.http2_prior_knowledge,
+        ports: ports.collect(),
+        tls,
         development: plan.development,
     }
 }
@@ -141,7 +155,7 @@ impl Server {
     ) -> io::Result<Arc<Server>> {
         let metrics = Metrics::new();
         let disk = Disk::start()?;
-        let settings = settings(plan, access_log.clone());
+        let settings = settings(plan, access_log.clone(), None);
         let front = Front::new(settings, Routes::default(), Arc::clone(&metrics.front), disk);
         let running = Running {
             // Nobody listens before the first `install`.
@@ -161,11 +175,25 @@ impl Server {
             running: Mutex::new(running),
             started: Instant::now(),
             master,
+            tls: Mutex::default(),
+            certificates: tokio::sync::Mutex::default(),
         }))
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
         self.running.lock()
+    }
+
+    /// Makes ready for a plan's TLS, before [`Server::install`]. Returns when the certificates that are there are in force.
+    pub async fn take_certificates(&self, plan: &Plan) -> Result<(), String> {
+        let tls = self.certificates.lock().await.install(plan.tls.as_ref()).await?;
+        *self.tls.lock() = tls;
+        Ok(())
+    }
+
+    /// Takes what the files of certificates hold now.
+    pub async fn certificates_changed(&self, pairs: Vec<Pair>) {
+        self.certificates.lock().await.replace(pairs).await;
     }
 
     /// Sends new requests to `apps`, which belong to `plan`'s applications in order. Returns the generations that were
@@ -176,7 +204,8 @@ impl Server {
         access_log: AccessLog,
         apps: Vec<Arc<Generation>>,
     ) -> Vec<Arc<Generation>> {
-        self.front.swap(settings(plan, access_log.clone()), self.routes(plan, &apps));
+        let tls = self.tls.lock().clone();
+        self.front.swap(settings(plan, access_log.clone(), tls), self.routes(plan, &apps));
         apps.iter().for_each(|generation| fallback::watch(generation, &self.orders));
         let mut running = self.running();
         running.plan = plan.clone();
@@ -245,7 +274,8 @@ impl Server {
             running.draining.push(Arc::clone(&old));
             (running.plan.clone(), running.access_log.clone(), running.apps.clone())
         };
-        self.front.swap(settings(&plan, access_log), self.routes(&plan, &apps));
+        let tls = self.tls.lock().clone();
+        self.front.swap(settings(&plan, access_log, tls), self.routes(&plan, &apps));
         fallback::watch(&new, &self.orders);
         old
     }
@@ -335,8 +365,9 @@ impl Server {
             front: std::process::id(),
             state: running.stage,
             uptime: self.started.elapsed().as_secs(),
-            listen: running.plan.listen.iter().map(ToString::to_string).collect(),
+            listen: running.plan.listen_words(),
             connections: self.front.connections(),
+            threads: self.front.connections_by_thread(),
             last_reload: running.last_reload.clone(),
             apps,
             draining: running.draining.len(),
@@ -345,7 +376,7 @@ impl Server {
 
     /// Prometheus' text format.
     pub fn render_metrics(&self) -> String {
-        self.metrics.render(&self.statuses())
+        self.metrics.render(&self.statuses(), &self.front.connections_by_thread())
     }
 
     /// Why not every application can serve; empty when all can.

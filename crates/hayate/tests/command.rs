@@ -20,7 +20,8 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 
 fn host() -> PathBuf {
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../host/build/hayate-php8.2");
+    let php = std::env::var("HAYATE_PHP").unwrap_or_else(|_| "8.2".into());
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../host/build/hayate-php{php}"));
     let host = std::env::var_os("HAYATE_HOST").map_or(built, PathBuf::from);
     assert!(host.exists(), "{} is missing: run `make -C host`", host.display());
     host.canonicalize().unwrap()

@@ -30,14 +30,19 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// With a status from 100 to 599; others become 500.
+    /// With a status from 100 to 999; others become 500.
     pub fn new(status: u16) -> Answer {
-        Answer { status: if (100..600).contains(&status) { status } else { 500 }, ..Answer::default() }
+        Answer { status: if (100..1000).contains(&status) { status } else { 500 }, ..Answer::default() }
     }
 
     /// Its status.
     pub fn status(&self) -> u16 {
         self.status
+    }
+
+    /// Changes it, within the same range.
+    pub fn set_status(&mut self, status: u16) {
+        self.status = if (100..1000).contains(&status) { status } else { 500 };
     }
 
     /// Words of its own beside the status, in HTTP/1; control characters in them are an error.

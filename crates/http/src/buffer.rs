@@ -7,16 +7,23 @@
 //!
 //! The chunked coding is taken out in place: however small the chunks, the handler sees what came in one read as one slice.
 
-use std::ops::Range;
+use std::{
+    io,
+    ops::Range,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tokio_util::io::poll_read_buf;
 
 use crate::{
     Limits, Refusal,
     h1::parse::{Framing, is_token},
+    io::Io,
+    pool::{self, BLOCK},
     refusal::refuse,
 };
 
-/// Bytes read at one time: a whole head nearly always, or a good piece of a body.
-pub(crate) const BLOCK: usize = 16 << 10;
 /// A size line of the chunked coding, its extension included.
 const SIZE_LINE: usize = 256;
 
@@ -54,13 +61,51 @@ impl Buffer {
         (self.at, self.decoded, self.raw) = (0, 0, 0);
     }
 
+    /// Reads more, as much as comes at one time; 0 at the end.
+    pub(crate) fn poll_read(&mut self, io: &mut Io, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.make_room();
+        poll_read_buf(Pin::new(io), cx, &mut self.data)
+    }
+
+    /// The same for the rest of a head that does not come at once: what is held is not much larger than what has come.
+    pub(crate) fn poll_read_on(&mut self, io: &mut Io, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut block = pool::take();
+        let read = poll_read_buf(Pin::new(io), cx, &mut block);
+        if let Poll::Ready(Ok(_)) = read {
+            self.grow(block.len());
+            self.data.extend_from_slice(&block);
+        }
+        pool::give(block);
+        Poll::Ready(Ok(ready!(read)?))
+    }
+
+    fn grow(&mut self, more: usize) {
+        let len = self.data.len();
+        if self.data.capacity() - len < more {
+            self.data.reserve_exact(more.max(len / 2).max(512));
+        }
+    }
+
+    /// Holds no more memory than what has come needs. Returns its bytes.
+    pub(crate) fn shrink(&mut self) -> usize {
+        if self.data.capacity() >= BLOCK && self.data.len() < BLOCK / 2 {
+            let block = std::mem::take(&mut self.data);
+            self.grow(block.len());
+            self.data.extend_from_slice(&block);
+            pool::give(block);
+        }
+        self.data.capacity()
+    }
+
     /// Makes room for one more read, after what is used has made way.
-    pub(crate) fn make_room(&mut self) {
+    fn make_room(&mut self) {
         if self.at > 0 && self.at == self.decoded {
             self.data.drain(..self.raw);
             (self.at, self.decoded, self.raw) = (0, 0, 0);
         }
-        if self.data.capacity() - self.data.len() < BLOCK / 4 {
+        if self.data.capacity() == 0 {
+            self.data = pool::take();
+        } else if self.data.capacity() - self.data.len() < BLOCK / 4 {
             self.data.reserve(BLOCK);
         }
     }
@@ -68,7 +113,8 @@ impl Buffer {
     /// Gives the memory back, if nothing is in it.
     pub(crate) fn release(&mut self) {
         if self.is_empty() && self.at == self.decoded {
-            *self = Buffer::default();
+            pool::give(std::mem::take(&mut self.data));
+            (self.at, self.decoded, self.raw) = (0, 0, 0);
         }
     }
 
@@ -86,6 +132,12 @@ impl Buffer {
         let there = self.data.len() - self.raw;
         let n = usize::try_from(len).unwrap_or(usize::MAX).min(there);
         self.raw..self.raw + n
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        pool::give(std::mem::take(&mut self.data));
     }
 }
 
@@ -181,7 +233,7 @@ impl Decoder {
         else {
             return Err(refuse(400, "a line of the chunked body does not end in CR LF"));
         };
-        if memchr::memchr3(b'\r', b'\n', b'\0', line).is_some() {
+        if line.iter().any(|b| b.is_ascii_control() && *b != b'\t') {
             return Err(refuse(400, "control characters in the chunked body's lines"));
         }
         self.place = match self.place {
@@ -279,6 +331,9 @@ mod tests {
             "0\r\n: x\r\n\r\n",
             "-1\r\n",
             "3;\0\r\n",
+            "3\u{c}\r\nabc\r\n",
+            "3;a=\u{7f}\r\nabc\r\n",
+            "0\r\nT: \u{1}\r\n\r\n",
         ] {
             assert_eq!(chunked(wrong), Err(400), "{wrong:?}");
         }

@@ -1,20 +1,24 @@
 //! What a connection waits for, and until when. Whoever runs connections looks at their clocks about once a second and ends those that are
-//! late; so a connection needs no timer of its own.
+//! late; so a connection needs no timer of its own. How fast a client has to send a body is [`crate::pace`].
 
 use std::{
     cell::{Cell, RefCell},
     rc::{Rc, Weak},
     task::{Context, Waker},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use crate::Limits;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::{Limits, pace::Pace};
 
 /// What a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// Nothing of the client's: a request is being answered.
     Nothing,
+    /// A PROXY header, or the client's part of agreeing upon TLS.
+    Handshake,
     /// The next request.
     Idle,
     /// The rest of a head.
@@ -37,6 +41,8 @@ pub struct Clock {
     /// The answer may be written long after it was handed over, so this runs beside the other.
     write_deadline: Cell<u64>,
     linger_end: Cell<u64>,
+    /// The body that is being received, and how fast.
+    pace: RefCell<Pace>,
     late: Cell<bool>,
     ends: Cell<bool>,
     /// Of HTTP/2: one for each stream, which is late by itself.
@@ -45,10 +51,9 @@ pub struct Clock {
     waker: RefCell<Option<Waker>>,
 }
 
-/// Seconds since the first call, from 1 on; a clock that nobody sets.
+/// Seconds since the machine started, from 1 on; a clock that nobody sets. The coarse one, which costs a fifth of the fine one.
 pub fn seconds() -> u64 {
-    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_secs() + 1
+    u64::try_from(clock_gettime(ClockId::MonotonicCoarse).tv_sec).unwrap_or_default().saturating_add(1)
 }
 
 fn after(limit: Duration) -> u64 {
@@ -62,6 +67,7 @@ impl Default for Clock {
             deadline: Cell::new(0),
             write_deadline: Cell::new(0),
             linger_end: Cell::new(0),
+            pace: RefCell::default(),
             late: Cell::new(false),
             ends: Cell::new(false),
             streams: RefCell::default(),
@@ -76,7 +82,7 @@ impl Clock {
         self.wait.get()
     }
 
-    /// Asks the connection to end after its present answer. One that [`Clock::waits_for`] the next request may be dropped.
+    /// Asks the connection to end after its present answer; at once, if it waits for the next request.
     pub fn ask_to_end(&self) {
         self.ends.set(true);
         self.wake();
@@ -87,7 +93,8 @@ impl Clock {
         self.ends.get()
     }
 
-    /// Whether a deadline has passed; from then on [`Clock::is_late`], and the connection is to be dropped. `now` in [`seconds`].
+    /// Whether a deadline has passed, or a body comes too slowly; from then on [`Clock::is_late`], and the connection is to be dropped.
+    /// `now` in [`seconds`].
     pub fn becomes_late(&self, now: u64) -> bool {
         // The second in which a deadline falls has to be over.
         let passed = |deadline: &Cell<u64>| (1..now).contains(&deadline.get());
@@ -96,8 +103,17 @@ impl Clock {
             stream.iter().filter(|stream| stream.becomes_late(now)).for_each(|stream| stream.wake());
             stream.is_some()
         });
-        self.late.set(self.late.get() || passed(&self.deadline) || passed(&self.write_deadline));
-        self.late.get()
+        let late = self.late.get()
+            || passed(&self.deadline)
+            || passed(&self.write_deadline)
+            || self.pace.borrow_mut().is_too_slow();
+        self.late.set(late);
+        late
+    }
+
+    /// Says that the connection is given up although no time has passed; it is to be dropped.
+    pub fn give_up(&self) {
+        self.late.set(true);
     }
 
     /// Whether the client took too long.
@@ -134,6 +150,7 @@ impl Clock {
         }
         self.deadline.set(match what {
             Wait::Nothing => 0,
+            Wait::Handshake => after(limits.handshake_timeout),
             Wait::Idle => after(limits.idle_timeout),
             Wait::Head => after(limits.header_timeout),
             Wait::Body => after(limits.body_timeout),
@@ -144,6 +161,33 @@ impl Clock {
                 (seconds() + LINGER_PAUSE).min(self.linger_end.get())
             }
         });
+    }
+
+    /// A request begins, which may have a body.
+    pub(crate) fn begin(&self) {
+        self.pace.borrow_mut().end();
+    }
+
+    /// How the body's pace is judged; see [`crate::Exchange::hurry`].
+    pub(crate) fn hurry(&self, wanted: Rc<dyn Fn() -> bool>) {
+        self.pace.borrow_mut().hurry(wanted);
+    }
+
+    /// The client is waited for, in the middle of a body.
+    pub(crate) fn waits_for_body(&self, limits: &Limits) {
+        self.wait(Wait::Body, limits);
+        self.pace.borrow_mut().waits(limits);
+    }
+
+    /// So many bytes of a body came.
+    pub(crate) fn body_came(&self, bytes: usize, limits: &Limits) {
+        self.wait(Wait::Nothing, limits);
+        self.pace.borrow_mut().came(bytes);
+    }
+
+    /// Whether the client is to take more of what was written.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.write_deadline.get() != 0
     }
 
     /// The client takes no more of the answer for now, or has taken some.

@@ -2,12 +2,13 @@
 
 use std::{
     io,
+    rc::Rc,
     task::{Context, Poll},
 };
 
 use bytes::Bytes;
 
-use crate::{Answer, Head, Length, Refusal, h1, h2};
+use crate::{Answer, Clock, Head, Length, Refusal, h1, h2};
 
 /// What is wrong with a request's body.
 #[derive(Debug)]
@@ -16,15 +17,6 @@ pub enum BodyError {
     Left(io::Error),
     /// Its framing is malformed.
     Refused(Refusal),
-}
-
-/// How a client that is waited for has gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gone {
-    /// It sends no more, which a client may do that waits for its answer, and which one that left looks like, too.
-    Half,
-    /// Its connection is broken.
-    Whole,
 }
 
 /// What carries it.
@@ -51,10 +43,18 @@ pub struct Exchange<'a> {
     pub(crate) turn: Turns<'a>,
 }
 
-impl Exchange<'_> {
+impl<'a> Exchange<'a> {
     /// The request's head. Of one that was refused it is empty.
-    pub fn head(&self) -> &Head {
+    pub fn head(&self) -> &'a Head {
         self.head
+    }
+
+    /// What is waited for. It outlives the exchange: whoever drops that may ask whether the client was late.
+    pub fn clock(&self) -> &Rc<Clock> {
+        match &self.turn {
+            Turns::H1(turn) => turn.clock(),
+            Turns::H2(turn) => turn.clock(),
+        }
     }
 
     /// The length of the request's body: `None` until its end is known.
@@ -77,6 +77,12 @@ impl Exchange<'_> {
         each!(self, turn => turn.body_is_over())
     }
 
+    /// Has the body's sender watched more closely as long as `wanted`: others wait for what it holds up. See
+    /// [`crate::Limits::body_rate`].
+    pub fn hurry(&mut self, wanted: Rc<dyn Fn() -> bool>) {
+        self.clock().hurry(wanted);
+    }
+
     /// Sends an informational head (102, 103), if the client can take one and none but those came before. It goes with the next flush.
     pub fn inform(&mut self, answer: &Answer) {
         each!(self, turn => turn.inform(answer));
@@ -85,6 +91,11 @@ impl Exchange<'_> {
     /// Begins the answer. It goes with the first flush, together with what of the body is there by then. Once only.
     pub fn begin(&mut self, answer: &Answer, length: Length) {
         each!(self, turn => turn.begin(answer, length));
+    }
+
+    /// Whether the answer was begun.
+    pub fn has_begun(&mut self) -> bool {
+        each!(self, turn => turn.has_begun())
     }
 
     /// Adds to the answer's body. What goes beyond its length is dropped, and what a HEAD must not have.
@@ -107,8 +118,14 @@ impl Exchange<'_> {
         each!(self, turn => turn.sent())
     }
 
-    /// Waits for the client to leave. For a handler that waits for something else meanwhile; it may never be ready.
-    pub fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Gone> {
+    /// Bytes that the client's machine has taken, as far as that can be seen; a number to be compared with an earlier one.
+    pub fn taken(&mut self) -> u64 {
+        each!(self, turn => turn.taken())
+    }
+
+    /// Waits for the client to leave. For a handler that waits for something else meanwhile; it may never be ready. A client that only
+    /// sends no more has not left.
+    pub fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         each!(self, turn => turn.poll_gone(cx))
     }
 

@@ -7,7 +7,8 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
-    io,
+    io::{self, IoSlice},
+    pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
 };
@@ -19,16 +20,18 @@ use ::h2::{
 use bytes::{Buf, Bytes};
 use futures_util::stream::{FuturesUnordered, Stream};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header, request::Parts};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
-    Answer, BodyError, Clock, Exchange, Gone, Handler, Head, Io, Length, Limits, Refusal, Version, Wait,
-    date,
+    Answer, BodyError, Clock, Exchange, Handler, Head, Io, Length, Limits, Refusal, Version, Wait, date,
     exchange::Turns,
     h1::parse::is_host,
     head::{Span, Spans},
     refusal::refuse,
 };
 
+/// What a client begins with, as far as nothing else does (RFC 9113, 3.4).
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes of answers that wait in this process, on one stream.
 const SEND_BUFFER: usize = 256 << 10;
 
@@ -68,6 +71,14 @@ fn other(error: ::h2::Error) -> io::Error {
 }
 
 impl Turn {
+    pub(crate) fn clock(&self) -> &Rc<Clock> {
+        &self.clock
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        !matches!(self.stage, Stage::Waiting)
+    }
+
     pub(crate) fn body_len(&self) -> Option<u64> {
         self.body_len
     }
@@ -96,15 +107,18 @@ impl Turn {
                     if self.clock.is_late() {
                         return Poll::Ready(Err(BodyError::Left(io::ErrorKind::TimedOut.into())));
                     }
-                    self.clock.wait(Wait::Body, &self.limits);
+                    self.clock.waits_for_body(&self.limits);
                     self.clock.listen(cx);
                     return Poll::Pending;
                 }
                 Poll::Ready(None) => self.body_over = true,
                 Poll::Ready(Some(Ok(piece))) => self.piece = piece,
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(BodyError::Left(other(error)))),
+                Poll::Ready(Some(Err(error))) => {
+                    self.clock.wait(Wait::Nothing, &self.limits);
+                    return Poll::Ready(Err(BodyError::Left(other(error))));
+                }
             }
-            self.clock.wait(Wait::Nothing, &self.limits);
+            self.clock.body_came(self.piece.len(), &self.limits);
         }
         Poll::Ready(Ok(&self.piece))
     }
@@ -181,6 +195,11 @@ impl Turn {
         self.sent
     }
 
+    /// What waits for its window is in the queue.
+    pub(crate) fn taken(&self) -> u64 {
+        self.sent.saturating_sub(self.queue.iter().map(|piece| piece.len() as u64).sum())
+    }
+
     /// Nothing to do: others share the connection.
     pub(crate) fn close(&mut self) {}
 
@@ -220,14 +239,14 @@ impl Turn {
         Poll::Ready(Ok(()))
     }
 
-    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Gone> {
+    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let reset = match &mut self.stage {
             Stage::Waiting => self.respond.poll_reset(cx),
             Stage::Sending { stream, .. } => stream.poll_reset(cx),
             Stage::Over => return Poll::Pending,
         };
         let _ = ready!(reset);
-        Poll::Ready(Gone::Whole)
+        Poll::Ready(())
     }
 
     /// The handler is done with it.
@@ -370,6 +389,60 @@ async fn answer<H: Handler>(
     turn.end().await;
 }
 
+/// The socket, whose clock hears whether the client takes what is written. What a stream has handed over is no longer that stream's to wait
+/// for, so the connection has to be watched as well.
+struct Watched {
+    io: Io,
+    clock: Rc<Clock>,
+    limits: Rc<Limits>,
+}
+
+impl Watched {
+    fn wrote<T>(&self, result: Poll<io::Result<T>>, progress: bool) -> Poll<io::Result<T>> {
+        self.clock.wrote(result.is_pending(), progress && result.is_ready(), &self.limits);
+        result
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        to: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, to)
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.io).poll_write(cx, from);
+        self.wrote(result, true)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        from: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.io).poll_write_vectored(cx, from);
+        self.wrote(result, true)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.io).poll_flush(cx);
+        self.wrote(result, false)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
 /// Serves a connection until its end. To be dropped when its clock is late.
 pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock: Rc<Clock>) {
     let list = u32::try_from(limits.head_size).unwrap_or(u32::MAX);
@@ -379,9 +452,11 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
         .initial_window_size(limits.window)
         .initial_connection_window_size(limits.window.saturating_mul(4).min(i32::MAX as u32))
         .max_header_list_size(list)
+        .max_pending_accept_reset_streams(limits.resets)
         .max_send_buffer_size(SEND_BUFFER);
     // The preface has the time of a head.
     clock.wait(Wait::Head, &limits);
+    let io = Watched { io, clock: Rc::clone(&clock), limits: Rc::clone(&limits) };
     let Ok(mut connection) = builder.handshake::<_, Bytes>(io).await else { return };
     let mut streams = FuturesUnordered::new();
     let mut ends = false;
@@ -401,8 +476,10 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
                 Poll::Pending => {}
             }
             // What the streams have written goes out with the next turn of the connection.
-            match std::pin::Pin::new(&mut streams).poll_next(cx) {
+            match Pin::new(&mut streams).poll_next(cx) {
                 Poll::Ready(Some(())) => continue,
+                // Of answers that are whole much may still be on its way to a client that reads slowly.
+                Poll::Ready(None) if clock.is_writing() => clock.wait(Wait::Nothing, &limits),
                 Poll::Ready(None) => clock.wait(Wait::Idle, &limits),
                 Poll::Pending => clock.wait(Wait::Nothing, &limits),
             }

@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use crate::{Limits, Refusal, h1::parse::Parser, refusal::refuse};
+
 /// The version of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
@@ -61,7 +63,7 @@ pub struct Field<'a> {
 }
 
 /// Where the parts of a head are.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Spans {
     pub(crate) method: Span,
     pub(crate) target: Span,
@@ -69,7 +71,7 @@ pub(crate) struct Spans {
 }
 
 /// A request's head.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Head {
     pub(crate) bytes: Vec<u8>,
     pub(crate) spans: Spans,
@@ -80,6 +82,18 @@ impl Head {
     /// Of what was no request.
     pub(crate) fn empty() -> Head {
         Head { bytes: Vec::new(), spans: Spans::default(), version: Version::Http11 }
+    }
+
+    /// Reads a whole head of HTTP/1, with nothing after it.
+    pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Refusal> {
+        let mut bytes = bytes.to_vec();
+        let mut parser = Parser::default();
+        match parser.feed(&mut bytes, limits)? {
+            Some((len, outline)) if len == bytes.len() => {
+                Ok(Head { bytes, spans: parser.spans, version: outline.version })
+            }
+            _ => Err(refuse(400, "the head is not whole, or there is more")),
+        }
     }
 
     /// A token, as it came: methods are case-sensitive.

@@ -2,14 +2,21 @@
 
 use std::{
     io::{self, IoSlice},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::{RecvFlags, recv},
+};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::{TcpStream, UnixStream},
 };
+
+use crate::tls::TlsStream;
 
 /// A connected socket.
 #[derive(Debug)]
@@ -18,6 +25,8 @@ pub enum Io {
     Tcp(TcpStream),
     /// A unix stream socket.
     Unix(UnixStream),
+    /// TLS on TCP.
+    Tls(Box<TlsStream>),
 }
 
 /// The same call for whichever it is.
@@ -26,15 +35,85 @@ macro_rules! each {
         match $io {
             Io::Tcp($stream) => $call,
             Io::Unix($stream) => $call,
+            Io::Tls($stream) => $call,
         }
     };
 }
 
+/// The socket itself: only to be asked about.
+impl AsFd for Io {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        each!(self, stream => stream.as_fd())
+    }
+}
+
 impl Io {
+    /// What has come, without taking it. Only for sockets without TLS.
+    pub(crate) fn poll_peek(&mut self, to: &mut [u8], cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        match self {
+            Io::Tcp(stream) => stream.poll_peek(cx, &mut ReadBuf::new(to)),
+            Io::Unix(stream) => loop {
+                ready!(stream.poll_read_ready(cx))?;
+                let peek = || Ok(recv(stream.as_fd(), &mut *to, RecvFlags::PEEK)?.0);
+                match stream.try_io(Interest::READABLE, peek) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    peeked => return Poll::Ready(peeked),
+                }
+            },
+            Io::Tls(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
+    }
+
+    /// Whether the client begins with `want`; what it has sent is left there. Only for sockets without TLS, which says it by ALPN.
+    pub(crate) fn poll_begins_with(&mut self, want: &[u8], cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let mut seen = [0; 24];
+        loop {
+            ready!(self.poll_readable(cx))?;
+            let peek = |fd: BorrowedFd<'_>, seen: &mut [u8]| {
+                let n = recv(fd, &mut *seen, RecvFlags::PEEK)?.0;
+                let seen = seen.get(..n).unwrap_or_default();
+                // A part of it waits for the rest: as if nothing were there yet. But not of a client that sends no more: its socket stays
+                // readable, so this would never wait.
+                let part =
+                    !seen.is_empty() && seen.len() < want.len() && want.starts_with(seen) && !has_ended(fd);
+                if part { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(seen.starts_with(want)) }
+            };
+            let begins = match self {
+                Io::Tcp(tcp) => tcp.try_io(Interest::READABLE, || peek(tcp.as_fd(), &mut seen)),
+                Io::Unix(unix) => unix.try_io(Interest::READABLE, || peek(unix.as_fd(), &mut seen)),
+                Io::Tls(_) => Ok(false),
+            };
+            match begins {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                begins => return Poll::Ready(begins),
+            }
+        }
+    }
+
+    /// Bytes that were written and that the client's machine has not taken.
+    pub(crate) fn in_flight(&self) -> u64 {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the descriptor is open, and the kernel writes one int.
+        let asked = unsafe { libc::ioctl(self.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        if asked == 0 { u64::try_from(bytes).unwrap_or_default() } else { 0 }
+    }
+
     /// Whether something can be read; holds no buffer meanwhile.
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        each!(self, stream => stream.poll_read_ready(cx))
+        match self {
+            Io::Tcp(stream) => stream.poll_read_ready(cx),
+            Io::Unix(stream) => stream.poll_read_ready(cx),
+            Io::Tls(stream) => stream.poll_readable(cx),
+        }
     }
+}
+
+/// Whether the peer sends no more; what it has sent may still wait to be read.
+fn has_ended(socket: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&now)).is_err()
+        || fds.iter().any(|fd| fd.revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR))
 }
 
 impl AsyncRead for Io {

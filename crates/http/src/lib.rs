@@ -18,18 +18,29 @@ mod buffer;
 mod clock;
 mod date;
 mod exchange;
+#[cfg(fuzzing)]
+#[allow(missing_docs, clippy::indexing_slicing)]
+pub mod fuzzed;
 pub mod h1;
 pub mod h2;
 mod head;
 mod io;
+mod pace;
+mod pool;
+mod protocol;
+pub mod proxy_protocol;
 mod refusal;
+pub mod tls;
 
 pub use answer::{Answer, Length, Malformed};
 pub use clock::{Clock, Wait, seconds};
-pub use exchange::{BodyError, Exchange, Gone};
+pub use exchange::{BodyError, Exchange};
+pub use h1::encode::phrase;
 pub use head::{Field, Head, Version};
 pub use io::Io;
+pub use protocol::{Protocol, serve};
 pub use refusal::Refusal;
+pub use tls::TlsStream;
 
 use std::time::Duration;
 
@@ -42,18 +53,25 @@ pub struct Limits {
     pub header_count: usize,
     /// Bytes of the request target; above: 414.
     pub uri_length: usize,
+    /// For a PROXY header, and for agreeing upon TLS.
+    pub handshake_timeout: Duration,
     /// From the first byte of a head to its end.
     pub header_timeout: Duration,
     /// Between two requests on one connection.
     pub idle_timeout: Duration,
     /// Between two pieces of a request's body.
     pub body_timeout: Duration,
+    /// Bytes a second that a client has to send of a body on average, not counting the first `body_timeout`; and over any three seconds, if
+    /// others wait for what the body holds up ([`Exchange::hurry`]). 0: no such rule.
+    pub body_rate: u64,
     /// While the client takes no byte of the answer.
     pub write_timeout: Duration,
     /// HTTP/2: requests at one time on one connection.
     pub streams: u32,
     /// HTTP/2: bytes of request bodies that may be under way, on one stream. On the whole connection four times as many.
     pub window: u32,
+    /// HTTP/2: streams that a client has opened and reset again before they were looked at; one more ends the connection.
+    pub resets: usize,
 }
 
 impl Default for Limits {
@@ -62,12 +80,15 @@ impl Default for Limits {
             head_size: 32 << 10,
             header_count: 100,
             uri_length: 8 << 10,
+            handshake_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(15),
             idle_timeout: Duration::from_secs(75),
             body_timeout: Duration::from_secs(60),
+            body_rate: 0,
             write_timeout: Duration::from_secs(60),
             streams: 128,
             window: 256 << 10,
+            resets: 20,
         }
     }
 }
@@ -80,6 +101,9 @@ pub trait Handler {
     /// Answers what was no request: `head` is as much of it as was read. The connection ends after the answer.
     fn refused(&self, exchange: &mut Exchange<'_>, refusal: Refusal, head: &[u8])
     -> impl Future<Output = ()>;
+
+    /// The beginning of a head takes so many bytes of memory now, 0: it is gone. Only heads that do not come at once are told of.
+    fn holds(&self, _bytes: usize) {}
 
     /// A connection ended in the middle of a head, with no answer: `late` when its time was over, else because the client left.
     fn unfinished(&self, head: &[u8], late: bool);

@@ -106,7 +106,7 @@ fn streams_are_answered_side_by_side() {
         let mut client = connect(Limits::default()).await;
         // This one waits for its client to go.
         let (waiting, mut up) =
-            client.send.send_request(request("POST", "/gone").body(()).unwrap(), false).unwrap();
+            client.send.send_request(request("POST", "/leaves").body(()).unwrap(), false).unwrap();
         let mut answers = Vec::new();
         for _ in 0..20 {
             client.send = client.send.ready().await.unwrap();
@@ -120,7 +120,7 @@ fn streams_are_answered_side_by_side() {
         }
         up.send_reset(Reason::CANCEL);
         assert!(waiting.await.is_err());
-        while client.site.seen.borrow().last().unwrap() != "Whole" {
+        while client.site.seen.borrow().last().unwrap() != "gone" {
             tokio::task::yield_now().await;
         }
     });

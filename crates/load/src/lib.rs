@@ -24,6 +24,9 @@ mod cookies;
 mod drive;
 mod expect;
 mod failure;
+#[cfg(fuzzing)]
+#[allow(missing_docs, clippy::all)]
+pub mod fuzzed;
 mod plan;
 mod recorder;
 mod report;

@@ -22,9 +22,9 @@ impl Supervisor {
             let boot = &shared.table().boot;
             Start { way: shared.spec.way, private: boot.private.is_some(), cold: boot.cold.is_some() }
         };
-        let host = self
-            .sound_ring()
-            .and_then(|ring| Host::start(&*shared.launcher, &shared.spec, start, &ring, &shared.classes));
+        let host = self.sound_ring().and_then(|ring| {
+            Host::start(&*shared.launcher, &shared.spec, start, &self.hub, &ring, &shared.classes)
+        });
         match host {
             Ok(host) => {
                 self.watchdog = Watchdog::default();

@@ -20,6 +20,7 @@ use tokio::{
 
 use crate::{
     launch::Launcher,
+    log_limit,
     rewind::{Rewind, RewindStatus, RewindTotals, Unfit, tracking_name},
     spec::{Boot, Spec},
     status::{Phase, Status, WorkerStatus, private_memory},
@@ -284,6 +285,7 @@ impl Generation {
             queue: ring.queued() + ring.waiting(),
             active: ring.active() + ring.waiting(),
             memory,
+            log_dropped: log_limit::dropped(&spec.name),
         }
     }
 }

@@ -1,17 +1,11 @@
 //! The zygote's process: started by exec with exactly the descriptors it is to have, heard, and reaped.
 
-use std::{
-    io,
-    os::fd::{AsFd, OwnedFd},
-    process::ExitStatus,
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, os::fd::OwnedFd, process::ExitStatus, sync::Arc, time::Duration};
 
-use hayate_ring::Ring;
+use hayate_ring::{Hub, Ring};
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::{
-    io::{Interest, unix::AsyncFd},
+    io::unix::AsyncFd,
     net::unix::pipe::Receiver,
     task::JoinHandle,
     time::{Instant, timeout},
@@ -29,8 +23,9 @@ use crate::{
 pub(crate) struct Host {
     process: Launched,
     channel: Channel,
-    /// What its workers wake the event loop with. Its own, and only ever watched: a script can fill it, empty it, and make it block.
-    _event: AsyncFd<OwnedFd>,
+    /// What its workers wake each of the front's threads with. Its own, and only ever watched: a script can fill them, empty them, and make
+    /// them block.
+    _events: Vec<AsyncFd<OwnedFd>>,
     log: JoinHandle<()>,
     pub(crate) tail: Tail,
     /// 0 until it is known.
@@ -57,22 +52,25 @@ impl Host {
         launcher: &dyn Launcher,
         spec: &Spec,
         start: Start,
+        hub: &Hub,
         ring: &Ring,
         classes: &OwnedFd,
     ) -> io::Result<Host> {
         let (channel, theirs) = Channel::pair()?;
         let (reader, writer) = io::pipe()?;
         let reader = Receiver::from_owned_fd(OwnedFd::from(reader))?;
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let theirs_to_write = event.as_fd().try_clone_to_owned()?;
-        // SAFETY: the registration owns the descriptor, and nobody else closes or replaces it.
-        let event = unsafe { AsyncFd::register_with_interest(event, Interest::READABLE) }?;
+        let (mut events, mut theirs_to_write) = (Vec::new(), Vec::new());
+        for thread in 0..hub.threads() {
+            let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            theirs_to_write.push(event.try_clone()?);
+            events.push(hub.watch(thread, event)?);
+        }
         let files = Files {
             control: theirs,
             memory: ring.memory_fd().try_clone_to_owned()?,
-            event: theirs_to_write,
             classes: classes.try_clone()?,
             output: writer.into(),
+            events: theirs_to_write,
         };
         let process = launcher.launch(spec, start, files)?;
         let tail = Tail::default();
@@ -80,7 +78,7 @@ impl Host {
         Ok(Host {
             process,
             channel,
-            _event: event,
+            _events: events,
             log,
             tail,
             pid: 0,

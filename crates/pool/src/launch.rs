@@ -53,23 +53,26 @@ pub struct Files {
     pub control: OwnedFd,
     /// The ring's memory.
     pub memory: OwnedFd,
-    /// The front's eventfd.
-    pub event: OwnedFd,
     /// Names of classes, from boot to boot.
     pub classes: OwnedFd,
     /// Where it writes what is to be logged.
     pub output: OwnedFd,
+    /// An eventfd for each thread of the front, in order.
+    pub events: Vec<OwnedFd>,
 }
 
 impl Files {
-    /// In the order of [`Files::from_array`].
-    pub fn into_array(self) -> [OwnedFd; 5] {
-        [self.control, self.memory, self.event, self.classes, self.output]
+    /// In the order of [`Files::from_list`].
+    pub fn into_list(self) -> Vec<OwnedFd> {
+        [self.control, self.memory, self.classes, self.output].into_iter().chain(self.events).collect()
     }
 
-    /// From [`Files::into_array`].
-    pub fn from_array([control, memory, event, classes, output]: [OwnedFd; 5]) -> Files {
-        Files { control, memory, event, classes, output }
+    /// From [`Files::into_list`]. `None`: there are too few.
+    pub fn from_list(files: Vec<OwnedFd>) -> Option<Files> {
+        let mut files = files.into_iter();
+        let (control, memory) = (files.next()?, files.next()?);
+        let (classes, output) = (files.next()?, files.next()?);
+        Some(Files { control, memory, classes, output, events: files.collect() })
     }
 }
 
@@ -144,12 +147,9 @@ pub fn spawn(
 ) -> io::Result<Child> {
     let (mut command, options) = spec.command(start)?;
     let mut mappings = vec![options];
-    let numbers = [
-        (files.control, HY_FD_CONTROL),
-        (files.memory, HY_FD_MEMORY),
-        (files.event, HY_FD_EVENT),
-        (files.classes, HY_FD_CLASSES),
-    ];
+    let numbers =
+        [(files.control, HY_FD_CONTROL), (files.memory, HY_FD_MEMORY), (files.classes, HY_FD_CLASSES)];
+    let numbers = numbers.into_iter().chain(files.events.into_iter().zip(HY_FD_EVENTS..));
     mappings.extend(numbers.map(|(parent_fd, fd)| FdMapping { parent_fd, child_fd: fd as i32 }));
     command.stdin(Stdio::null()).stdout(files.output.try_clone()?).stderr(files.output);
     // SAFETY: the caller promises that `prepare` is fit to run between fork and exec.

@@ -32,7 +32,9 @@ mod generation;
 mod host;
 mod launch;
 mod log;
+mod log_limit;
 mod process;
+pub mod releases;
 mod reminder;
 mod renewal;
 mod rewind;
@@ -45,6 +47,7 @@ mod worker;
 
 pub use generation::{BootError, Generation, Health};
 pub use launch::{Directly, Files, Hold, Launched, Launcher, ProcessEvent, Start, Way, spawn};
+pub use log_limit::set_log_backlog;
 pub use rewind::{DOUBTS, Doubt, Rewind, RewindStatus, RewindTotals, Unfit};
 pub use spec::{Mode, Spec, Visit};
 pub use status::{Phase, Status, WorkerStatus};

@@ -3,19 +3,28 @@
 //!
 //! A record of PHP's own log is one event of one level, with all its lines (a stack trace). What a script writes to
 //! standard error by itself is an event for each line.
+//!
+//! What is over the application's limit (`log_limit.rs`) is dropped, and read slowly, so that whoever writes it waits.
 
 use std::{
     collections::VecDeque,
     ffi::CStr,
     mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use hayate_ring::layout::{
     HY_LOG_ERROR, HY_LOG_LINE_END, HY_LOG_MORE, HY_LOG_OWN, HY_LOG_RECORD, HY_LOG_UNIT,
 };
-use tokio::{io::AsyncReadExt, net::unix::pipe::Receiver};
+use tokio::{
+    io::AsyncReadExt,
+    net::unix::pipe::Receiver,
+    time::{Instant, sleep},
+};
 use tracing::Level;
+
+use crate::log_limit::Limit;
 
 /// A longer line is cut into several.
 const LONGEST_LINE: usize = 16 << 10;
@@ -24,6 +33,9 @@ const TAIL_LINES: usize = 20;
 const LONGEST_RECORD: usize = 128 << 10;
 /// Records that wait for their other parts; of more, the oldest is taken as it is (its worker died, most likely).
 const UNFINISHED: usize = 32;
+/// Bytes that are taken at once, and how long it takes to the next ones while the application is over its limit: 6 MB a second.
+const READ: usize = 64 << 10;
+const SLOWED: Duration = Duration::from_millis(10);
 
 /// The last lines, shared with whoever reports them.
 #[derive(Clone, Default)]
@@ -53,13 +65,16 @@ impl Tail {
 pub(crate) async fn read(app: Arc<str>, mut pipe: Receiver, tail: Tail) {
     let mut pending = Vec::with_capacity(4096);
     let mut parts = Parts::default();
-    let mut line = |line: &[u8]| {
-        if let Some(record) = parts.add(line) {
-            write(&app, &record, &tail);
-        }
-    };
+    let mut limit = Limit::new(Arc::clone(&app), Instant::now());
     loop {
-        let n = pipe.read_buf(&mut pending).await.unwrap_or(0);
+        let n = (&mut pipe).take(READ as u64).read_buf(&mut pending).await.unwrap_or(0);
+        let now = Instant::now();
+        let mut over = false;
+        let mut line = |line: &[u8]| {
+            if let Some(record) = parts.add(line) {
+                over |= !log(&app, &record, &tail, &mut limit, now);
+            }
+        };
         let mut rest = &pending[..];
         while let Some((whole, after)) = rest.iter().position(|&b| b == b'\n').map(|end| rest.split_at(end)) {
             line(whole);
@@ -72,9 +87,37 @@ pub(crate) async fn read(app: Arc<str>, mut pipe: Receiver, tail: Tail) {
             pending.clear();
         }
         if n == 0 {
-            parts.waiting.drain(..).for_each(|record| write(&app, &record, &tail));
+            for record in parts.waiting.drain(..) {
+                log(&app, &record, &tail, &mut limit, now);
+            }
+            say_dropped(&app, limit.take_dropped(now, true));
             return;
         }
+        if over {
+            say_dropped(&app, limit.take_dropped(now, false));
+            sleep(SLOWED).await;
+        }
+    }
+}
+
+/// Logs a record; `false` when the application is over its limit.
+fn log(app: &str, record: &Record, tail: &Tail, limit: &mut Limit, now: Instant) -> bool {
+    let lines = record.text.iter().filter(|byte| **byte == HY_LOG_LINE_END).count() as u64;
+    if !limit.admits(now, record.text.len(), lines.saturating_add(1)) {
+        return false;
+    }
+    say_dropped(app, limit.take_dropped(now, true));
+    write(app, record, tail);
+    true
+}
+
+fn say_dropped(app: &str, lines: Option<u64>) {
+    if let Some(lines) = lines {
+        tracing::warn!(
+            app,
+            lines,
+            "lines of this application's log were dropped: it logs more than the server can take"
+        );
     }
 }
 

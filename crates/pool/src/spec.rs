@@ -91,6 +91,9 @@ pub struct Spec {
     pub env: Vec<(String, String)>,
     /// In place of the distribution's php.ini.
     pub php_ini: Option<PathBuf>,
+    /// Environment by which PHP finds its ini files (`PHP_INI_SCAN_DIR`, `PHPRC`), and which is gone when it has.
+    #[serde(default)]
+    pub ini_env: Vec<(String, String)>,
     /// Requests after which a worker is replaced.
     pub max_requests: Option<u64>,
     /// Private bytes above which a worker is replaced after a request.
@@ -189,6 +192,9 @@ impl Spec {
         if let Some(file) = &self.php_ini {
             add("--php-ini", file.into());
         }
+        for (key, value) in &self.ini_env {
+            add("--ini-env", format!("{key}={value}").into());
+        }
         for (key, value) in &self.ini {
             add("--ini", format!("{key}={value}").into());
         }
@@ -263,6 +269,7 @@ mod tests {
             ini: Vec::new(),
             env: Vec::new(),
             php_ini: None,
+            ini_env: Vec::new(),
             max_requests: None,
             max_memory: None,
             request_timeout: None,

@@ -78,6 +78,8 @@ pub struct Status {
     pub active: usize,
     /// Private bytes of zygote and workers together.
     pub memory: u64,
+    /// Lines of the application's log that were dropped since the server began: it logged too much.
+    pub log_dropped: u64,
 }
 
 /// A worker at one moment.

@@ -7,7 +7,7 @@
 use std::{
     collections::{BTreeSet, HashSet},
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use hayate_ring::{Fault, Hub, Limits, Ring};
@@ -23,6 +23,7 @@ use crate::{
     generation::{Health, Shared},
     host::{Host, HostEvent},
     process::{Found, Process},
+    releases,
     reminder::Reminder,
     rewind::{Fitness, Unfit},
     status::Phase,
@@ -290,6 +291,9 @@ impl Supervisor {
         match message {
             Message::Ready { php } => {
                 tracing::info!(app, php, "booted");
+                for warning in releases::warnings(&php, SystemTime::now()) {
+                    tracing::warn!(app, "{warning}");
+                }
                 self.shared.table().php = Some(php);
                 if let Some(host) = &mut self.host {
                     host.ready = true;

@@ -10,28 +10,24 @@ use std::{
 
 use hayate_pool::{Directly, Generation, Health, Mode, Phase, Rewind, Spec, Way};
 use hayate_ring::{Failure, Field, Hub, Ring};
-use tokio::{
-    io::{Interest, unix::AsyncFd},
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 
 const HANDLE: &str = "while (hayate_handle_request(function () { echo 'served by ', getmypid(); })) {}";
 
 /// A directory of scripts and an event loop as the front has it. The thread that runs the test stands for the main thread.
 fn run<F: Future<Output = ()>>(test: impl FnOnce(PathBuf, Arc<Hub>) -> F) {
     let dir = tempfile::tempdir().unwrap();
-    let hub = Hub::new().unwrap();
+    let hub = Hub::new(1).unwrap();
     let (park, unpark) = (Arc::clone(&hub), Arc::clone(&hub));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .on_thread_park(move || park.before_park())
-        .on_thread_unpark(move || unpark.after_unpark())
+        .on_thread_park(move || park.before_park(0))
+        .on_thread_unpark(move || unpark.after_unpark(0))
         .build()
         .unwrap();
+    hub.attach(0, runtime.handle());
     runtime.block_on(async {
-        let fd = hub.event_fd().try_clone_to_owned().unwrap();
-        // SAFETY: the registration owns its duplicate of the descriptor.
-        let _watch = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.unwrap();
+        let _watch = hub.watch_own(0).unwrap();
         timeout(Duration::from_secs(30), test(dir.path().to_owned(), Arc::clone(&hub)))
             .await
             .expect("it hangs");
@@ -39,7 +35,8 @@ fn run<F: Future<Output = ()>>(test: impl FnOnce(PathBuf, Arc<Hub>) -> F) {
 }
 
 fn host() -> PathBuf {
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../host/build/hayate-php8.2");
+    let php = std::env::var("HAYATE_PHP").unwrap_or_else(|_| "8.2".into());
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../host/build/hayate-php{php}"));
     let host = std::env::var_os("HAYATE_HOST").map_or(built, PathBuf::from);
     assert!(host.exists(), "{} is missing: run `make -C host`", host.display());
     host.canonicalize().unwrap()
@@ -63,6 +60,7 @@ fn spec(dir: &Path, worker: Option<&str>) -> Spec {
         ini: vec![("xdebug.mode".into(), "off".into())],
         env: vec![],
         php_ini: None,
+        ini_env: Vec::new(),
         max_requests: None,
         max_memory: None,
         request_timeout: Some(Duration::from_secs(20)),

@@ -7,8 +7,7 @@ use std::sync::{
 
 use crate::{
     exchange::Failure,
-    front::{Life, Ring, unpoisoned},
-    wake::wake_all,
+    ring::{Life, Ring},
 };
 
 impl Ring {
@@ -18,7 +17,7 @@ impl Ring {
     /// The successor must be younger than this ring, and not have been handed over to it.
     pub fn hand_over(&self, successor: Option<&Arc<Ring>>) {
         {
-            let mut next = unpoisoned(&self.successor);
+            let mut next = self.successor.lock();
             if let Some(successor) = successor
                 && !std::ptr::eq(Arc::as_ptr(successor), self)
             {
@@ -34,7 +33,7 @@ impl Ring {
         if !self.closed.load(Acquire) {
             return None;
         }
-        unpoisoned(&self.successor).clone()
+        self.successor.lock().clone()
     }
 
     /// Ends everything that is in it, once no worker serves it any more: each exchange gets its failure, unless its answer is whole.
@@ -53,6 +52,6 @@ impl Ring {
             }
             self.lose(&mut inner, index);
         }
-        wake_all(inner);
+        self.unlock(inner);
     }
 }

@@ -9,9 +9,9 @@ use std::{
 use bytes::{Buf, Bytes};
 
 use crate::{
-    front::{Inner, Life, Ring, claim_state, claim_worker, now},
     head::ResponseHead,
     layout::*,
+    ring::{Entry, Inner, Life, Ring, claim_state, claim_worker, now},
 };
 
 /// Why a request has no complete answer. Each leaves the exchange finished: drop it.
@@ -58,20 +58,18 @@ impl Exchange {
         Exchange { ring, index, sent: 0, taken: 0, quiet: false }
     }
 
-    fn wait<T>(&self, cx: &mut Context<'_>) -> Poll<T> {
+    /// Has news wake the task. Look again after this: news that came before it wake nobody. Returns why nothing will come, if so.
+    fn wait(&self, cx: &mut Context<'_>) -> Option<Failure> {
         let mut inner = self.ring.lock();
         let entry = inner.entry(self.index);
         match &mut entry.waker {
             Some(waker) => waker.clone_from(cx.waker()),
             none => *none = Some(cx.waker().clone()),
         }
-        Poll::Pending
+        Exchange::failure(entry)
     }
 
-    /// To be asked when there is nothing to read: why nothing will come.
-    fn failure(&self) -> Option<Failure> {
-        let mut inner = self.ring.lock();
-        let entry = inner.entry(self.index);
+    fn failure(entry: &Entry) -> Option<Failure> {
         // The answer of a dead worker was whole when it died; if it is no more, somebody has overwritten it.
         entry.failure.or(entry.dead.then_some(Failure::Malformed))
     }
@@ -91,12 +89,18 @@ impl Exchange {
 
     /// Wakes the worker if it waits for this slot. Call after publishing something it may wait for.
     fn nudge(&self) {
+        if let Some(worker) = self.waiting_worker() {
+            self.ring.wake_worker(worker);
+        }
+    }
+
+    /// The worker that is to be woken now, if it waits for this slot.
+    fn waiting_worker(&self) -> Option<u32> {
         // Pairs with the worker's "announce, then look again".
         fence(SeqCst);
         let words = self.ring.memory.slot(self.index);
-        if words.worker_waits().load(Relaxed) != 0 && words.worker_waits().swap(0, SeqCst) != 0 {
-            self.ring.wake_worker(claim_worker(words.claim().load(Relaxed)));
-        }
+        let waits = words.worker_waits().load(Relaxed) != 0 && words.worker_waits().swap(0, SeqCst) != 0;
+        waits.then(|| claim_worker(words.claim().load(Relaxed)))
     }
 
     /// Waits for the head of the answer.
@@ -104,15 +108,9 @@ impl Exchange {
         // The waker first, then the look: a doorbell between the two is not lost.
         let words = self.ring.memory.slot(self.index);
         if words.response_state().load(Acquire) == HY_RESPONSE_NONE {
-            if let Some(failure) = self.failure() {
-                return Poll::Ready(Err(failure));
-            }
-            let _: Poll<()> = self.wait(cx);
+            let failure = self.wait(cx);
             if words.response_state().load(Acquire) == HY_RESPONSE_NONE {
-                return match self.failure() {
-                    Some(failure) => Poll::Ready(Err(failure)),
-                    None => Poll::Pending,
-                };
+                return failure.map_or(Poll::Pending, |failure| Poll::Ready(Err(failure)));
             }
         }
         let area = self.ring.memory.response_head;
@@ -128,34 +126,32 @@ impl Exchange {
 
     /// The next bytes of the answer's body; `None` at its end. Meaningful once [`Exchange::poll_head`] was ready.
     pub fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
-        match self.take_body() {
-            Poll::Pending => {}
-            ready => return ready,
+        if let Some(taken) = self.take_body() {
+            return Poll::Ready(taken);
         }
-        let _: Poll<()> = self.wait(cx);
-        self.take_body()
+        let failure = self.wait(cx);
+        match (self.take_body(), failure) {
+            (Some(taken), _) => Poll::Ready(taken),
+            (None, Some(failure)) => Poll::Ready(Some(Err(failure))),
+            (None, None) => Poll::Pending,
+        }
     }
 
-    fn take_body(&mut self) -> Poll<Option<Result<Bytes, Failure>>> {
+    /// What is there, or the end; `None`: nothing yet.
+    fn take_body(&mut self) -> Option<Option<Result<Bytes, Failure>>> {
         let words = self.ring.memory.slot(self.index);
         // The state before the tail: once it says COMPLETE the tail moves no more.
         let complete = words.response_state().load(Acquire) == HY_RESPONSE_COMPLETE;
         let there = words.response_tail().load(Acquire).wrapping_sub(self.taken);
         let area = self.ring.memory.response_body;
         if there > area.size as u64 {
-            return Poll::Ready(Some(Err(self.malformed())));
+            return Some(Some(Err(self.malformed())));
         }
         if there == 0 {
-            if complete {
-                return Poll::Ready(None);
-            }
-            return match self.failure() {
-                Some(failure) => Poll::Ready(Some(Err(failure))),
-                None => Poll::Pending,
-            };
+            return complete.then_some(None);
         }
         if words.response_taken().load(Relaxed) != self.taken {
-            return Poll::Ready(Some(Err(self.overwritten())));
+            return Some(Some(Err(self.overwritten())));
         }
         let there = there as usize;
         let at = self.taken as usize & (area.size - 1);
@@ -169,7 +165,7 @@ impl Exchange {
         if !complete {
             self.nudge();
         }
-        Poll::Ready(Some(Ok(Bytes::from(bytes))))
+        Some(Some(Ok(Bytes::from(bytes))))
     }
 
     /// Whether all of the answer is in the memory, and if so how many bytes of its body are still to be taken: then
@@ -188,8 +184,11 @@ impl Exchange {
         let words = self.ring.memory.slot(self.index);
         let area = self.ring.memory.request_body;
         let mut announced = false;
+        if bytes.has_remaining() && Exchange::failure(self.ring.lock().entry(self.index)).is_some() {
+            return Poll::Ready(Err(RequestClosed));
+        }
         while bytes.has_remaining() {
-            if self.failure().is_some() || claim_state(words.claim().load(Acquire)) == HY_DONE {
+            if claim_state(words.claim().load(Acquire)) == HY_DONE {
                 return Poll::Ready(Err(RequestClosed));
             }
             let inside = self.sent.wrapping_sub(words.request_taken().load(Acquire));
@@ -202,7 +201,9 @@ impl Exchange {
                 if announced {
                     return Poll::Pending;
                 }
-                let _: Poll<()> = self.wait(cx);
+                if self.wait(cx).is_some() {
+                    return Poll::Ready(Err(RequestClosed));
+                }
                 words.front_wants_space().store(1, SeqCst);
                 fence(SeqCst);
                 announced = true;
@@ -268,6 +269,7 @@ impl Drop for Exchange {
         };
         if done(&mut inner) || self.ring.cancel(&mut inner, self.index) {
             self.ring.free(&mut inner, self.index);
+            self.ring.unlock(inner);
             return;
         }
         // A worker holds it. It learns that nobody waits, and the slot is freed when it is done or dead.
@@ -275,10 +277,11 @@ impl Drop for Exchange {
         entry.life = Life::Orphan;
         entry.aborted = if self.quiet { 2 } else { 1 };
         words.aborted().store(entry.aborted, SeqCst);
-        self.nudge();
+        inner.stirred.extend(self.waiting_worker().inspect(|worker| self.ring.say_wake(*worker)));
         // It may have finished since the first look and rung before this was an orphan; later it rings again.
         if done(&mut inner) {
             self.ring.free(&mut inner, self.index);
         }
+        self.ring.unlock(inner);
     }
 }

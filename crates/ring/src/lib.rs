@@ -25,11 +25,14 @@
 
 mod end;
 mod exchange;
-mod front;
+#[cfg(fuzzing)]
+#[allow(missing_docs)]
+pub mod fuzzed;
 mod head;
 mod hub;
 mod memory;
 mod queue;
+mod ring;
 mod sweep;
 mod wake;
 mod workers;
@@ -48,8 +51,8 @@ pub mod layout {
 }
 
 pub use exchange::{Exchange, Failure, RequestClosed};
-pub use front::{Config, OpenBody, Refused, Ring, Slot};
 pub use head::{Field, HeadTooLarge, ResponseHead};
 pub use hub::Hub;
+pub use ring::{Config, OpenBody, Refused, Ring, Slot};
 pub use sweep::{Fault, Limits, Overdue, Swept};
 pub use workers::WorkerRecord;

@@ -17,7 +17,7 @@ use rustix::{
     mm::{MapFlags, ProtFlags},
 };
 
-use crate::{front::Config, layout::*};
+use crate::{layout::*, ring::Config};
 
 /// An area of a slot.
 #[derive(Clone, Copy)]
@@ -80,6 +80,7 @@ impl<'a> SlotWords<'a> {
     word!(request_state, AtomicU32, slot, request_state);
     word!(aborted, AtomicU32, slot, aborted);
     word!(front_wants_space, AtomicU32, slot, front_wants_space);
+    word!(bell, AtomicU32, slot, bell);
     word!(claimed_at, AtomicU64, slot, claimed_at);
     word!(blocked_ns, AtomicU64, slot, blocked_ns);
     word!(blocked_since, AtomicU64, slot, blocked_since);
@@ -101,7 +102,7 @@ impl<'a> SlotWords<'a> {
         {
             word.store(0, Ordering::Relaxed);
         }
-        for word in [self.response_head_len(), self.response_state(), self.worker_waits()] {
+        for word in [self.bell(), self.response_head_len(), self.response_state(), self.worker_waits()] {
             word.store(0, Ordering::Relaxed);
         }
     }
@@ -132,13 +133,20 @@ pub(crate) struct HeaderWords<'a>(*mut hy_header, std::marker::PhantomData<&'a M
 impl HeaderWords<'_> {
     word!(queue_head, AtomicU64, header, queue_head);
     word!(queue_tail, AtomicU64, header, queue_tail);
-    word!(front_sleeping, AtomicU32, header, front_sleeping);
 
     pub(crate) fn sleepers(&self, i: usize) -> &AtomicU64 {
         assert!(i < HY_MASK_WORDS as usize);
         // SAFETY: in bounds by the assertion; otherwise as in `word!`.
         unsafe { AtomicU64::from_ptr(addr_of_mut!((*self.0).sleepers).cast::<u64>().add(i)) }
     }
+}
+
+/// The words of one thread's bell.
+#[derive(Clone, Copy)]
+pub(crate) struct BellWords<'a>(*mut hy_bell, std::marker::PhantomData<&'a Memory>);
+impl BellWords<'_> {
+    word!(sleeping, AtomicU32, bell, sleeping);
+
     pub(crate) fn doorbells(&self, i: usize) -> &AtomicU64 {
         assert!(i < HY_MASK_WORDS as usize);
         // SAFETY: in bounds by the assertion; otherwise as in `word!`.
@@ -147,7 +155,8 @@ impl HeaderWords<'_> {
 }
 
 impl Memory {
-    pub(crate) fn create(config: &Config) -> io::Result<Memory> {
+    /// `bells` is the number of the front's threads, 1 to `HY_MAX_BELLS`.
+    pub(crate) fn create(config: &Config, bells: u32) -> io::Result<Memory> {
         let line = HY_LINE as usize;
         let cells = (config.slots as usize * 4).next_power_of_two();
         let cells_offset = size_of::<hy_header>();
@@ -204,6 +213,7 @@ impl Memory {
         header.request_body_size = request_body.size as u32;
         header.response_body_offset = response_body.offset as u32;
         header.response_body_size = response_body.size as u32;
+        header.bells_used = bells;
 
         let mut memory = Memory {
             base,
@@ -248,6 +258,15 @@ impl Memory {
 
     pub(crate) fn header(&self) -> HeaderWords<'_> {
         HeaderWords(self.base.cast(), std::marker::PhantomData)
+    }
+
+    pub(crate) fn bell(&self, thread: u32) -> BellWords<'_> {
+        assert!(thread < HY_MAX_BELLS, "thread {thread} of {HY_MAX_BELLS}");
+        // SAFETY: the header lies in the mapping, and has that many bells.
+        let at = unsafe {
+            addr_of_mut!((*self.base.cast::<hy_header>()).bells).cast::<hy_bell>().add(thread as usize)
+        };
+        BellWords(at, std::marker::PhantomData)
     }
 
     pub(crate) fn cell(&self, ticket: u64) -> &AtomicU32 {

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering::*;
 
 use crate::{
     exchange::Failure,
-    front::{Inner, Life, Ring, claim, now},
     layout::*,
+    ring::{Inner, Life, Ring, claim, now},
 };
 
 /// After how many submissions workers are woken without waiting for the event loop to park: not every turn of it parks.
@@ -63,22 +63,33 @@ impl Ring {
     pub fn is_wanted(&self) -> bool {
         match self.successor() {
             Some(next) => next.is_wanted(),
-            None => self.waiting() > 0 || self.queued() > 0,
+            None => {
+                let mut inner = self.lock();
+                self.settle(&mut inner);
+                inner.waiting > 0 || inner.queue.waiting > 0
+            }
         }
     }
 
-    /// Puts a written slot into the queue.
-    pub(crate) fn publish(&self, index: u32, head_len: u32, open: bool) {
+    /// Puts a written slot into the queue. `head` is what was written.
+    pub(crate) fn publish(&self, index: u32, head: Vec<u8>, open: bool) {
         let submitted_at = now();
         self.set_taken(index, 0);
+        let here = self.here();
+        // Whom nobody has to ring for hears by its waker all the same: any thread may wake a task.
+        let bell = here.unwrap_or(0);
         let words = self.memory.slot(index);
         words.submitted_at().store(submitted_at, Relaxed);
+        words.bell().store(bell, Relaxed);
         let mut inner = self.lock();
+        inner.admitted = inner.admitted.saturating_sub(1);
         let entry = inner.entry(index);
         entry.life = Life::Live;
         entry.submitted_at = submitted_at;
-        entry.head_len = head_len;
+        entry.head_len = head.len() as u32;
+        entry.bell = bell;
         entry.open = open;
+        inner.scratch = head;
         if inner.ended {
             let entry = inner.entry(index);
             entry.failure = Some(Failure::NotTaken);
@@ -93,9 +104,18 @@ impl Ring {
         self.enqueue(&mut inner, index, ticket);
         inner.queue.waiting += 1;
         self.memory.header().queue_tail().store(inner.queue.tail, Release);
-        inner.unflushed += 1;
-        if inner.unflushed >= FLUSH_EVERY {
-            self.flush_locked(&mut inner);
+        drop(inner);
+        // Each thread wakes for what it has submitted itself: another one may park before this does, or long after.
+        match here.and_then(|thread| self.tallies.get(thread as usize)) {
+            Some(tally) => {
+                let unflushed = tally.unflushed.load(Relaxed).saturating_add(1);
+                tally.unflushed.store(unflushed, Relaxed);
+                if unflushed >= FLUSH_EVERY {
+                    self.flush(bell);
+                }
+            }
+            // A thread that never parks in the hub.
+            None => drop(self.wake_sleepers(1)),
         }
     }
 
@@ -168,14 +188,17 @@ impl Ring {
         }
     }
 
-    /// Whether `limit` requests wait already, `more` of them outside the queue.
-    pub(crate) fn is_full(&self, inner: &mut Inner, limit: usize, more: usize) -> bool {
+    /// Whether `limit` requests wait already: in the queue, on their way into it, and for a slot.
+    pub(crate) fn is_full(&self, inner: &mut Inner, limit: usize) -> bool {
+        let all = |inner: &Inner| {
+            inner.queue.waiting.saturating_add(inner.admitted).saturating_add(inner.waiting) >= limit
+        };
         // What is known is never too low; only when it matters are the claims looked at.
-        if inner.queue.waiting.saturating_add(more) < limit {
+        if !all(inner) {
             return false;
         }
         self.settle(inner);
-        inner.queue.waiting.saturating_add(more) >= limit
+        all(inner)
     }
 
     /// Takes a queued request back. `false` when a worker was faster, or it never waited.

@@ -8,9 +8,8 @@ use std::{sync::atomic::Ordering::*, time::Duration};
 
 use crate::{
     exchange::Failure,
-    front::{Inner, Life, Ring, claim_state, claim_ticket, claim_worker, now},
     layout::*,
-    wake::wake_all,
+    ring::{Inner, Life, Ring, claim_state, claim_ticket, claim_worker, now},
 };
 
 /// When to give a request up; see [`Ring::sweep`].
@@ -55,6 +54,16 @@ pub struct Swept {
 /// machine may be busy.
 const STILL: u64 = 10_000_000_000;
 
+/// Sweeps come 20 times a second while requests are active. After a longer pause nobody knows what workers did meanwhile.
+const PAUSE: u64 = 1_000_000_000;
+
+/// Since when, CLOCK_MONOTONIC ns, each sweep saw that a worker was told to wake up and had not, with the same number of requests served.
+#[derive(Default, Clone, Copy)]
+pub(crate) struct Stillness {
+    since: u64,
+    requests: u64,
+}
+
 /// What a sweep saw of a slot, for the next one to compare.
 #[derive(Default, Clone, Copy)]
 pub(crate) struct Look {
@@ -97,6 +106,7 @@ impl Ring {
             let seen = words.claim().load(Acquire);
             if words.submitted_at().load(Relaxed) != inner.entry(index).submitted_at
                 || words.request_head_len().load(Relaxed) != inner.entry(index).head_len
+                || words.bell().load(Relaxed) != inner.entry(index).bell
                 || words.aborted().load(Relaxed) != inner.entry(index).aborted
                 || (words.request_state().load(Relaxed) == HY_REQUEST_OPEN) != inner.entry(index).open
             {
@@ -126,7 +136,7 @@ impl Ring {
                 }
                 // A cancelled one bears worker 0, whether or not there is one.
                 HY_DONE if entry.failure.is_some() => {}
-                _ if !inner.is_alive(worker) => {
+                _ if !self.is_alive(worker) => {
                     inner.broken.get_or_insert("a claim names a worker that there is not");
                 }
                 HY_CLAIMED => {
@@ -151,7 +161,7 @@ impl Ring {
         }
         self.move_on(&mut inner, now, &mut name);
         let broken = inner.broken;
-        wake_all(inner);
+        self.unlock(inner);
         Swept { overdue, broken }
     }
 
@@ -194,13 +204,14 @@ impl Ring {
             }
             if waits {
                 // Its wake-up may have been lost; once more does no harm.
-                self.wake_worker(worker);
+                self.say_wake(worker);
+                inner.stirred.push(worker);
             }
-            if now.saturating_sub(entry.look.odd_since) > STILL {
+            if now.saturating_sub(inner.entry(index).look.odd_since) > STILL {
                 return Err(if idles { Fault::Protocol } else { Fault::Still });
             }
         } else {
-            entry.look.odd_since = 0;
+            inner.entry(index).look.odd_since = 0;
         }
         let waiting = if waits { now.saturating_sub(waits_since) } else { 0 };
         let ran = now.saturating_sub(since).saturating_sub(blocked).saturating_sub(waiting);
@@ -212,6 +223,10 @@ impl Ring {
 
     /// Whether the worker that holds a slot may have to wait for the client: its body (`open`: there may be more) is not there, or its
     /// answer not taken.
+    ///
+    /// Both positions of the front may move meanwhile, on the thread that the slot belongs to. One that is seen late makes this say yes, which
+    /// is right at that moment; one that is seen early makes it say no, of a worker that is just being woken, and whose next
+    /// looks have ten seconds to find it moving.
     fn has_to_wait(&self, index: u32, open: bool) -> bool {
         let words = self.memory.slot(index);
         let no_input = open && words.request_tail().load(Acquire) == words.request_taken().load(Acquire);
@@ -246,7 +261,8 @@ impl Ring {
             inner.stalled = (0, 0);
         } else if inner.stalled.0 == oldest {
             inner.stalled.1 = inner.stalled.1.saturating_add(1);
-            let woken = self.wake_sleepers(inner, waiting as u32);
+            let stirred = &mut inner.stirred;
+            let woken = self.choose_sleepers(waiting as u32, |worker| stirred.push(worker));
             if woken == 0 && inner.stalled.1 > 2 {
                 // Nobody says that it sleeps. Those that hold no request may sleep all the same.
                 let mut busy = [0u64; HY_MASK_WORDS as usize];
@@ -261,22 +277,28 @@ impl Ring {
                 let holds = |worker: u32| {
                     busy.get(worker as usize / 64).is_some_and(|word| word >> (worker % 64) & 1 != 0)
                 };
-                for worker in (0..self.workers).filter(|worker| inner.is_alive(*worker) && !holds(*worker)) {
-                    self.wake_worker(worker);
-                }
+                let idle = (0..self.workers).filter(|worker| self.is_alive(*worker) && !holds(*worker));
+                inner.stirred.extend(idle.inspect(|worker| self.say_wake(*worker)));
             }
         } else {
             inner.stalled = (oldest, 0);
         }
-        for (worker, at) in inner.woken_at.iter_mut().enumerate() {
-            if *at == 0 {
-                continue;
-            }
-            let words = self.memory.worker(worker as u32);
-            if words.wake().load(Relaxed) != 1 || words.state().load(Relaxed) != HY_WORKER_IDLE {
-                *at = 0;
-            } else if now.saturating_sub(*at) > STILL {
-                name(worker as u32, Fault::Still);
+        self.look_for_still(inner, now, name);
+    }
+
+    /// Names workers that are told to wake up and do not, as each sweep of the last ten seconds saw. Sweeps alone count: a worker that was
+    /// told a moment ago has not moved yet, whenever it was told before.
+    fn look_for_still(&self, inner: &mut Inner, now: u64, name: &mut impl FnMut(u32, Fault)) {
+        let paused = now.saturating_sub(std::mem::replace(&mut inner.swept_at, now)) > PAUSE;
+        for (worker, stillness) in (0..self.workers).zip(&mut inner.stillness) {
+            let words = self.memory.worker(worker);
+            let told = words.wake().load(Relaxed) == 1 && words.state().load(Relaxed) == HY_WORKER_IDLE;
+            let requests = words.requests().load(Relaxed);
+            let new = stillness.since == 0 || !self.is_alive(worker);
+            if new || paused || !told || stillness.requests != requests {
+                *stillness = Stillness { since: now, requests };
+            } else if now.saturating_sub(stillness.since) > STILL {
+                name(worker, Fault::Still);
             }
         }
     }

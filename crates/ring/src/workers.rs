@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering::*;
 
 use crate::{
     exchange::Failure,
-    front::{Inner, Life, Ring, claim_state, claim_ticket, claim_worker},
     layout::*,
-    wake::wake_all,
+    ring::{Inner, Life, Ring, claim_state, claim_ticket, claim_worker},
+    sweep::Stillness,
 };
 
 /// What a worker says of itself in the memory.
@@ -39,12 +39,9 @@ pub struct WorkerRecord {
 impl Ring {
     /// Readies the record of a worker that is about to be forked under this index; its predecessor must be gone.
     pub fn prepare_worker(&self, index: u32) {
-        {
-            let mut inner = self.lock();
-            inner.set_alive(index, true);
-            if let Some(at) = inner.woken_at.get_mut(index as usize) {
-                *at = 0;
-            }
+        self.set_alive(index, true);
+        if let Some(stillness) = self.lock().stillness.get_mut(index as usize) {
+            *stillness = Stillness::default();
         }
         let words = self.memory.worker(index);
         words.wake().store(0, Relaxed);
@@ -103,11 +100,12 @@ impl Ring {
         if worker >= self.workers {
             return 0;
         }
+        self.set_alive(worker, false);
+        // A thread that took its announcement before this has woken nobody; what it has submitted is in the queue, and seen below.
         let header = self.memory.header();
         header.sleepers(worker as usize / 64).fetch_and(!(1 << (worker % 64)), SeqCst);
         let mut lost = 0;
         let mut inner = self.lock();
-        inner.set_alive(worker, false);
         for index in inner.slots() {
             if !matches!(inner.entry(index).life, Life::Live | Life::Orphan) || inner.entry(index).dead {
                 continue;
@@ -122,10 +120,11 @@ impl Ring {
         }
         // It may have died with a wake-up in hand that was meant for a request still in the queue.
         self.settle(&mut inner);
-        if Ring::oldest_waiting(&inner).0 > 0 {
-            self.wake_sleepers(&mut inner, 1);
+        let waits = Ring::oldest_waiting(&inner).0 > 0;
+        self.unlock(inner);
+        if waits {
+            self.wake_sleepers(1);
         }
-        wake_all(inner);
         lost
     }
 
@@ -166,7 +165,7 @@ impl Ring {
     pub(crate) fn condemn(&self, inner: &mut Inner, index: u32) {
         let seen = self.memory.slot(index).claim().load(Acquire);
         let worker = claim_worker(seen);
-        if matches!(claim_state(seen), HY_CLAIMED | HY_DONE) && inner.is_alive(worker) {
+        if matches!(claim_state(seen), HY_CLAIMED | HY_DONE) && self.is_alive(worker) {
             inner.condemned.push(worker);
         }
     }

@@ -1,5 +1,5 @@
 //! A worker that has gone mad: while requests run through real workers, something writes random words and bytes at random places of the
-//! shared memory. The front must not panic, must not loop, and must give each exchange its end; other rings must not notice.
+//! shared memory. No thread of the front may panic or loop, and each exchange must get its end; other rings must not notice.
 //!
 //! `HAYATE_FUZZ_SECONDS` (8) and `HAYATE_FUZZ_SEED` say how long and which; the seed is printed when it fails.
 
@@ -20,11 +20,12 @@ use std::{
 use bytes::Bytes;
 use hayate_ring::{Hub, Limits, Ring, layout::*};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use support::{Fixture, Outcome, ask};
+use support::{Fixture, Outcome, ask, run_on};
 use tokio::time::{sleep, timeout};
 
 const WORKERS: u32 = 3;
 const SLOTS: u32 = 8;
+const THREADS: u32 = 3;
 
 /// xorshift64*: a die that can be thrown again.
 struct Dice(u64);
@@ -88,7 +89,7 @@ impl Mapping {
             let workers = header.workers_offset as usize;
             let at = match dice.below(8) {
                 0 => std::mem::offset_of!(hy_header, sleepers) + dice.below(17) as usize * 8,
-                1 => std::mem::offset_of!(hy_header, doorbells),
+                1 => std::mem::offset_of!(hy_header, bells) + dice.below(2 * 256 / 8) as usize * 8,
                 2 => workers + dice.below(u64::from(WORKERS) * 16) as usize * 8,
                 3..=6 => slot + std::mem::offset_of!(hy_slot, claimed_at) + dice.below(7) as usize * 8,
                 _ => slot + size_of::<hy_slot>() + dice.below(6000) as usize,
@@ -173,6 +174,52 @@ impl Pool {
     }
 }
 
+/// What one of the front's threads does: requests, until the end has come. They begin with the first ring, as the front's do; its successors
+/// take them. Returns how many were answered, and how many not.
+async fn load(ring: &Arc<Ring>, thread: u32, end: Instant, beats: &AtomicU64, seed: u64) -> (u64, u64) {
+    let tasks: Vec<_> = (0..4u64)
+        .map(|task| {
+            let ring = Arc::clone(ring);
+            tokio::spawn(async move {
+                let (mut whole, mut lost, mut i) = (0u64, 0u64, task + 4 * u64::from(thread));
+                while Instant::now() < end {
+                    i += 1;
+                    let path = match i % 7 {
+                        0 => "large 30000".to_owned(),
+                        1 => format!("late /{i}"),
+                        _ => format!("/{i}"),
+                    };
+                    let body = (i % 3 == 0).then(|| Bytes::from(vec![b'q'; 6000]));
+                    if i % 11 == 0 {
+                        // A client that leaves.
+                        let _ = timeout(Duration::from_millis(i % 5), ask(&ring, &path, body)).await;
+                        continue;
+                    }
+                    let outcome = timeout(Duration::from_secs(60), ask(&ring, &path, body)).await;
+                    match outcome.unwrap_or_else(|_| panic!("a request hangs: HAYATE_FUZZ_SEED={seed}")) {
+                        Outcome::Whole(_) => whole += 1,
+                        Outcome::Failed(_) | Outcome::Refused(_) => lost += 1,
+                    }
+                }
+                (whole, lost)
+            })
+        })
+        .collect();
+    while !tasks.iter().all(|task| task.is_finished()) {
+        beats.fetch_add(1, Relaxed);
+        sleep(Duration::from_millis(10)).await;
+    }
+    let (mut whole, mut lost) = (0, 0);
+    for task in tasks {
+        let (w, l) = task.await.unwrap();
+        whole += w;
+        lost += l;
+    }
+    // The last beat is for good.
+    beats.store(u64::MAX, Relaxed);
+    (whole, lost)
+}
+
 #[test]
 fn a9_5_nothing_that_a_worker_writes_ends_or_holds_the_front() {
     let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -180,13 +227,15 @@ fn a9_5_nothing_that_a_worker_writes_ends_or_holds_the_front() {
     let seed = variable("HAYATE_FUZZ_SEED").unwrap_or_else(|| u64::from(std::process::id())).max(1);
     eprintln!("HAYATE_FUZZ_SEED={seed}");
 
-    let fixture = Fixture::new(SLOTS, WORKERS);
+    let fixture = Fixture::of_threads(THREADS, SLOTS, WORKERS);
     let other =
         Fixture { ring: fixture.ring.create_alike(&fixture.hub).unwrap(), hub: Arc::clone(&fixture.hub) };
     let mut steady = other.spawn(0, None);
     let memory = Arc::new(Mutex::new(fixture.ring.memory_fd().try_clone_to_owned().unwrap()));
-    let (over, beats, writes) =
-        (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (over, writes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    // Of each thread, and of the supervisor.
+    let beats: Arc<[AtomicU64]> = (0..=THREADS).map(|_| AtomicU64::new(0)).collect();
+    let end = Instant::now() + Duration::from_secs(seconds);
 
     let hostile = std::thread::spawn({
         let (memory, over, writes) = (Arc::clone(&memory), Arc::clone(&over), Arc::clone(&writes));
@@ -205,54 +254,40 @@ fn a9_5_nothing_that_a_worker_writes_ends_or_holds_the_front() {
             }
         }
     });
-    // The front's thread must come round: whatever it does for a hostile worker, it does for a moment.
+    // Each of the threads must come round: whatever it does for a hostile worker, it does for a moment.
     std::thread::spawn({
         let (over, beats) = (Arc::clone(&over), Arc::clone(&beats));
         move || {
-            let (mut last, mut since) = (0, Instant::now());
+            let mut last: Vec<_> = beats.iter().map(|_| (0, Instant::now())).collect();
             while !over.load(Relaxed) {
                 std::thread::sleep(Duration::from_millis(100));
-                if beats.load(Relaxed) != last {
-                    (last, since) = (beats.load(Relaxed), Instant::now());
-                } else if since.elapsed() > Duration::from_secs(30) {
-                    eprintln!("the front loops: HAYATE_FUZZ_SEED={seed}");
-                    std::process::abort();
+                for (thread, (beat, (last, since))) in beats.iter().zip(&mut last).enumerate() {
+                    let beat = beat.load(Relaxed);
+                    if beat != *last || beat == u64::MAX {
+                        (*last, *since) = (beat, Instant::now());
+                    } else if since.elapsed() > Duration::from_secs(30) {
+                        eprintln!("thread {thread} of the front loops: HAYATE_FUZZ_SEED={seed}");
+                        std::process::abort();
+                    }
                 }
             }
         }
     });
+    let threads: Vec<_> = (1..THREADS)
+        .map(|thread| {
+            let (hub, ring, beats) =
+                (Arc::clone(&fixture.hub), Arc::clone(&fixture.ring), Arc::clone(&beats));
+            std::thread::spawn(move || {
+                run_on(&hub, thread, load(&ring, thread, end, &beats[thread as usize], seed))
+            })
+        })
+        .collect();
 
     fixture.run(async {
-        let end = Instant::now() + Duration::from_secs(seconds);
-        // They begin with the first ring, as the front's requests do; its successors take them.
-        let load: Vec<_> = (0..12u64)
-            .map(|task| {
-                let ring = Arc::clone(&fixture.ring);
-                tokio::spawn(async move {
-                    let (mut whole, mut lost, mut i) = (0u64, 0u64, task);
-                    while Instant::now() < end {
-                        i += 1;
-                        let path = match i % 7 {
-                            0 => "large 30000".to_owned(),
-                            1 => format!("late /{i}"),
-                            _ => format!("/{i}"),
-                        };
-                        let body = (i % 3 == 0).then(|| Bytes::from(vec![b'q'; 6000]));
-                        if i % 11 == 0 {
-                            // A client that leaves.
-                            let _ = timeout(Duration::from_millis(i % 5), ask(&ring, &path, body)).await;
-                            continue;
-                        }
-                        let outcome = timeout(Duration::from_secs(60), ask(&ring, &path, body)).await;
-                        match outcome.unwrap_or_else(|_| panic!("a request hangs: HAYATE_FUZZ_SEED={seed}")) {
-                            Outcome::Whole(_) => whole += 1,
-                            Outcome::Failed(_) | Outcome::Refused(_) => lost += 1,
-                        }
-                    }
-                    (whole, lost)
-                })
-            })
-            .collect();
+        let own = tokio::spawn({
+            let (ring, beats) = (Arc::clone(&fixture.ring), Arc::clone(&beats));
+            async move { load(&ring, 0, end, &beats[0], seed).await }
+        });
         let elsewhere = tokio::spawn({
             let ring = Arc::clone(&other.ring);
             async move {
@@ -276,19 +311,23 @@ fn a9_5_nothing_that_a_worker_writes_ends_or_holds_the_front() {
         pool.spawn();
         let limits =
             Limits { queue_timeout: Duration::from_secs(5), request_timeout: Some(Duration::from_secs(2)) };
-        while !load.iter().all(|task| task.is_finished()) || !elsewhere.is_finished() {
+        while !own.is_finished()
+            || !threads.iter().all(|thread| thread.is_finished())
+            || !elsewhere.is_finished()
+        {
             if Instant::now() >= end {
                 over.store(true, Relaxed);
             }
             if pool.attend(&limits) {
                 *memory.lock().unwrap() = pool.ring.memory_fd().try_clone_to_owned().unwrap();
             }
-            beats.fetch_add(1, Relaxed);
+            beats[THREADS as usize].fetch_add(1, Relaxed);
             sleep(Duration::from_millis(10)).await;
         }
-        let (mut whole, mut lost) = (0, 0);
-        for task in load {
-            let (w, l) = task.await.unwrap();
+        let (mut whole, mut lost) = own.await.unwrap();
+        for thread in threads {
+            let (w, l) = thread.join().unwrap();
+            assert!(w > 0, "a thread has served nothing");
             whole += w;
             lost += l;
         }
@@ -299,7 +338,7 @@ fn a9_5_nothing_that_a_worker_writes_ends_or_holds_the_front() {
         while pool.ring.active() > 0 {
             assert!(Instant::now() < deadline, "a slot leaks: HAYATE_FUZZ_SEED={seed}");
             pool.attend(&limits);
-            beats.fetch_add(1, Relaxed);
+            beats[THREADS as usize].fetch_add(1, Relaxed);
             sleep(Duration::from_millis(10)).await;
         }
         eprintln!(

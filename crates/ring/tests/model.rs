@@ -1,4 +1,4 @@
-//! The protocol of queue, claim, sleep and wake-up, explored by loom: every interleaving (up to a number of preemptions) of a front and its
+//! The protocol of queue, claim, sleep and wake-up, explored by loom: every interleaving (up to a number of preemptions) of the front's threads and its
 //! workers, every value that a weak memory may let each of them see, and a worker's death at each of its steps.
 //!
 //! This is a model, not the code: the words of `host/layout.h` and the operations on them, in the order of `src/queue.rs`, `src/wake.rs`,
@@ -32,6 +32,8 @@ fn claim(state: usize, worker: usize, ticket: usize) -> usize {
 struct Case {
     workers: usize,
     requests: usize,
+    /// Threads of the front, 1 or 2. Of two each has one request of its own, and the first one sees to deaths.
+    fronts: usize,
     /// Workers are woken after each submission instead of once for all.
     one_by_one: bool,
     /// The first request takes until the second is served: nobody may wait for a worker that is busy while another sleeps.
@@ -46,6 +48,7 @@ struct Case {
 const ONE: Case = Case {
     workers: 1,
     requests: 1,
+    fronts: 1,
     one_by_one: false,
     slow: false,
     round: false,
@@ -53,6 +56,7 @@ const ONE: Case = Case {
     without: None,
 };
 const TWO: Case = Case { workers: 2, requests: 2, ..ONE };
+const TWO_FRONTS: Case = Case { requests: 2, fronts: 2, ..ONE };
 const TWO_ONE_BY_ONE: Case = Case { one_by_one: true, slow: true, ..TWO };
 
 /// The parts that the protocol consists of.
@@ -78,6 +82,12 @@ enum Part {
     TicketSwap,
     /// Waking another worker when one has died while requests wait.
     WakeAfterDeath,
+    /// A thread's waking workers for what it has submitted, before it sleeps, rather than leaving that to the one that sleeps next.
+    OwnFlush,
+    /// Ringing for the thread that the slot belongs to, rather than for the first.
+    OwnBell,
+    /// One thread at a time giving tickets.
+    Lock,
 }
 
 /// A futex word that a worker sleeps on.
@@ -129,6 +139,19 @@ impl Event {
     }
 }
 
+/// Where one thread of the front sleeps.
+struct Bell {
+    doorbells: AtomicUsize,
+    sleeping: AtomicUsize,
+    event: Event,
+}
+
+#[derive(Default)]
+struct Inner {
+    tail: usize,
+    settled: [bool; MOST],
+}
+
 struct Memory {
     case: Case,
     head: AtomicUsize,
@@ -138,9 +161,9 @@ struct Memory {
     sleepers: AtomicUsize,
     wake: [Futex; MOST],
     quit: [AtomicUsize; MOST],
-    doorbells: AtomicUsize,
-    front_sleeping: AtomicUsize,
-    event: Event,
+    bells: [Bell; MOST],
+    /// The front's own record: the next ticket, and which requests have their outcome.
+    inner: Mutex<Inner>,
     served: (Mutex<[bool; MOST]>, Condvar),
 }
 
@@ -158,15 +181,23 @@ impl Memory {
             sleepers: AtomicUsize::new(0),
             wake: [0, 1].map(|_| Futex::new()),
             quit: [0, 1].map(|_| AtomicUsize::new(0)),
-            doorbells: AtomicUsize::new(0),
-            front_sleeping: AtomicUsize::new(0),
-            event: Event { news: Mutex::new((false, None)), changed: Condvar::new() },
+            bells: [0, 1].map(|_| Bell {
+                doorbells: AtomicUsize::new(0),
+                sleeping: AtomicUsize::new(0),
+                event: Event { news: Mutex::new((false, None)), changed: Condvar::new() },
+            }),
+            inner: Mutex::new(Inner::default()),
             served: (Mutex::new([false; MOST]), Condvar::new()),
         }
     }
 
     fn with(&self, part: Part) -> bool {
         self.case.without != Some(part)
+    }
+
+    /// The thread that a request belongs to.
+    fn owner(&self, index: usize) -> usize {
+        if self.case.fronts == 2 { index } else { 0 }
     }
 
     fn step(&self, me: usize, step: u32) -> Result<(), Died> {
@@ -249,12 +280,13 @@ impl Memory {
         let seen = self.claims[index].load(Relaxed);
         self.claims[index].store(seen & !0xf | DONE, Release);
         self.step(me, 13)?;
-        self.doorbells.fetch_or(1 << index, SeqCst);
+        let bell = &self.bells[if self.with(Part::OwnBell) { self.owner(index) } else { 0 }];
+        bell.doorbells.fetch_or(1 << index, SeqCst);
         fence(SeqCst); // in C the order of the SeqCst operations before and after
         self.step(me, 8)?;
-        if self.front_sleeping.load(SeqCst) != 0 && self.front_sleeping.swap(0, SeqCst) != 0 {
+        if bell.sleeping.load(SeqCst) != 0 && bell.sleeping.swap(0, SeqCst) != 0 {
             self.step(me, 9)?;
-            self.event.write(None);
+            bell.event.write(None);
         }
         Ok(())
     }
@@ -279,15 +311,25 @@ impl Memory {
 
     fn worker(&self, me: usize) {
         if self.work(me).is_err() {
-            self.event.write(Some(me));
+            self.bells[0].event.write(Some(me));
         }
     }
 
     // --- the front's side: src/queue.rs, src/wake.rs, src/workers.rs
 
     fn publish(&self, index: usize) {
+        if !self.with(Part::Lock) {
+            let ticket = self.tail.load(Relaxed);
+            return self.enqueue(index, ticket);
+        }
+        let mut inner = self.inner.lock().unwrap();
         // After a round: two tickets of the first, and one of the request that has its ticket from make_room.
-        let ticket = if self.case.round && index == 1 { MOST + 1 } else { index };
+        let ticket = if self.case.round && index == 1 { MOST + 1 } else { inner.tail };
+        inner.tail += 1;
+        self.enqueue(index, ticket);
+    }
+
+    fn enqueue(&self, index: usize, ticket: usize) {
         self.claims[index].store(claim(QUEUED, 0, ticket), Release);
         self.cells[ticket % MOST].store(index, Relaxed);
         self.tail.store(ticket + 1, Release);
@@ -330,40 +372,47 @@ impl Memory {
         }
     }
 
-    fn drain(&self, settled: &mut [bool; MOST]) {
-        let bits = self.doorbells.swap(0, SeqCst);
-        for (index, settled) in settled.iter_mut().enumerate() {
-            if bits & 1 << index != 0 && self.claims[index].load(Acquire) & 0xf == DONE {
-                assert!(!*settled, "request {index} has two outcomes");
+    fn drain(&self, front: usize) {
+        let bits = self.bells[front].doorbells.swap(0, SeqCst);
+        let mut inner = self.inner.lock().unwrap();
+        for (index, settled) in inner.settled.iter_mut().enumerate() {
+            let rung = bits & 1 << index != 0 && self.owner(index) == front;
+            if rung && self.claims[index].load(Acquire) & 0xf == DONE {
+                // A worker that died after it rang has settled it.
+                assert!(!*settled || self.case.dies_at.is_some(), "request {index} has two outcomes");
                 *settled = true;
             }
         }
     }
 
-    fn announce_sleep(&self, settled: &mut [bool; MOST]) {
+    fn announce_sleep(&self, front: usize) {
+        let bell = &self.bells[front];
         loop {
-            self.front_sleeping.store(1, SeqCst);
+            bell.sleeping.store(1, SeqCst);
             if self.with(Part::FrontSleepFence) {
                 fence(SeqCst);
             }
-            if !self.with(Part::FrontLook) || self.doorbells.load(Relaxed) == 0 {
+            if !self.with(Part::FrontLook) || bell.doorbells.load(Relaxed) == 0 {
                 return;
             }
-            self.drain(settled);
+            self.drain(front);
         }
     }
 
-    /// Every slot of the dead worker has an outcome now: the answer that it completed, or a failure.
-    fn worker_died(&self, worker: usize, settled: &mut [bool; MOST]) {
+    /// Every slot of the dead worker has an outcome now: the answer that it completed, or a failure. Whose thread is told.
+    fn worker_died(&self, worker: usize) {
         self.sleepers.fetch_and(!(1 << worker), SeqCst);
-        for (index, settled) in settled.iter_mut().enumerate() {
+        let mut tell = false;
+        for (index, settled) in self.inner.lock().unwrap().settled.iter_mut().enumerate() {
             let seen = self.claims[index].load(Acquire);
             let (state, of) = (seen & 0xf, seen >> 4 & 0xf);
             if (state == CLAIMED || state == DONE) && of == worker && !*settled {
                 *settled = true;
-                // The bit may have been rung already; it means "look", and there is nothing more to see.
-                self.doorbells.fetch_and(!(1 << index), SeqCst);
+                tell |= self.owner(index) != 0;
             }
+        }
+        if tell {
+            self.bells[1].event.write(None);
         }
         let waiting = self.tail.load(Relaxed) > self.head.load(Relaxed);
         if self.with(Part::WakeAfterDeath) && waiting {
@@ -371,10 +420,16 @@ impl Memory {
         }
     }
 
-    fn front(&self) {
-        let mut settled = [false; MOST];
-        let all = self.case.requests;
-        for index in 0..all {
+    fn is_over(&self, front: usize) -> bool {
+        let inner = self.inner.lock().unwrap();
+        // The first one stays until all is over: it sees to deaths.
+        (0..self.case.requests)
+            .all(|index| inner.settled[index] || (front != 0 && self.owner(index) != front))
+    }
+
+    fn front(&self, me: usize) {
+        let own: Vec<usize> = (0..self.case.requests).filter(|index| self.owner(*index) == me).collect();
+        for &index in &own {
             self.publish(index);
             if self.case.round && index == 0 {
                 self.make_room();
@@ -383,22 +438,26 @@ impl Memory {
                 self.wake_sleepers(1);
             }
         }
-        if !self.case.one_by_one {
-            self.wake_sleepers(all);
+        if !self.case.one_by_one && (self.with(Part::OwnFlush) || me == 0) {
+            self.wake_sleepers(own.len());
         }
+        let bell = &self.bells[me];
         loop {
-            self.announce_sleep(&mut settled);
-            if settled[..all].iter().all(|settled| *settled) {
+            self.announce_sleep(me);
+            if self.is_over(me) {
                 break;
             }
-            let died = self.event.wait();
-            if self.front_sleeping.load(Relaxed) != 0 {
-                self.front_sleeping.store(0, SeqCst);
+            let died = bell.event.wait();
+            if bell.sleeping.load(Relaxed) != 0 {
+                bell.sleeping.store(0, SeqCst);
             }
-            self.drain(&mut settled);
+            self.drain(me);
             if let Some(worker) = died {
-                self.worker_died(worker, &mut settled);
+                self.worker_died(worker);
             }
+        }
+        if me != 0 {
+            return self.bells[0].event.write(None);
         }
         for worker in 0..self.case.workers {
             self.quit[worker].store(1, SeqCst);
@@ -419,9 +478,13 @@ fn explore(case: Case) {
                 thread::spawn(move || memory.worker(number))
             })
             .collect();
-        memory.front();
-        for worker in workers {
-            worker.join().unwrap();
+        let other = (case.fronts == 2).then(|| {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || memory.front(1))
+        });
+        memory.front(0);
+        for thread in workers.into_iter().chain(other) {
+            thread.join().unwrap();
         }
     });
 }
@@ -430,6 +493,20 @@ fn explore(case: Case) {
 fn every_request_has_one_outcome_and_nobody_sleeps_for_ever() {
     explore(ONE);
     explore(TWO_ONE_BY_ONE);
+}
+
+#[test]
+fn two_threads_of_the_front_share_one_queue_and_sleep_each_for_itself() {
+    explore(TWO_FRONTS);
+}
+
+#[test]
+#[ignore = "takes minutes; cargo test -p hayate-ring --test model -- --include-ignored"]
+fn the_same_with_two_workers_and_deaths() {
+    explore(Case { workers: 2, ..TWO_FRONTS });
+    for step in (1..=9).chain([13]) {
+        explore(Case { workers: 2, dies_at: Some((0, step)), ..TWO_FRONTS });
+    }
 }
 
 #[test]
@@ -456,7 +533,10 @@ fn the_tail_may_come_round_to_a_request_that_waits() {
 }
 
 /// What is left out, and where that shows.
-const BROKEN: [(Part, Case); 10] = [
+const BROKEN: [(Part, Case); 13] = [
+    (Part::OwnFlush, TWO_FRONTS),
+    (Part::OwnBell, TWO_FRONTS),
+    (Part::Lock, TWO_FRONTS),
     (Part::TicketSwap, Case { round: true, ..ONE }),
     (Part::FrontFence, ONE),
     (Part::WorkerFence, ONE),

@@ -5,7 +5,7 @@ use std::{future::poll_fn, sync::Arc, time::Duration};
 use hayate_ring::{Config, Exchange, Failure, Hub, Limits, Refused, Ring, Swept};
 
 fn ring() -> (Arc<Ring>, Arc<Hub>) {
-    let hub = Hub::new().unwrap();
+    let hub = Hub::new(1).unwrap();
     let config = Config { slots: 8, workers: 1, request_head: 4096, response_head: 1024, body: 4096 };
     (Ring::create(&config, &hub).unwrap(), hub)
 }
@@ -98,4 +98,56 @@ async fn a9_8_a_ring_that_ends_fails_what_it_has_and_hands_over_what_comes() {
     next.end();
     assert_eq!(next.admit(100).await.err(), Some(Refused::Stopped), "there is nobody after it");
     drop((moved, again));
+}
+
+/// However many threads come at once, as many wait as may, in the queue and for a slot together.
+#[test]
+fn the_limit_is_exact_for_threads_that_come_at_once() {
+    const LIMIT: usize = 12;
+    const THREADS: usize = 4;
+    for _ in 0..100 {
+        let (ring, _hub) = ring();
+        let start = Arc::new(std::sync::Barrier::new(THREADS));
+        let (refused, refusals) = std::sync::mpsc::channel();
+        let (end, _) = tokio::sync::broadcast::channel::<()>(1);
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let (ring, start, refused, end) =
+                    (Arc::clone(&ring), Arc::clone(&start), refused.clone(), end.clone());
+                std::thread::spawn(move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    let mut over = end.subscribe();
+                    start.wait();
+                    runtime.block_on(async {
+                        for _ in 0..16 {
+                            let (ring, refused) = (Arc::clone(&ring), refused.clone());
+                            tokio::spawn(async move {
+                                match ring.admit(LIMIT).await {
+                                    Ok(slot) => {
+                                        let _waits = slot.submit(false);
+                                        std::future::pending::<()>().await;
+                                    }
+                                    Err(why) => refused.send(why).unwrap(),
+                                }
+                            });
+                        }
+                        over.recv().await.unwrap();
+                    });
+                })
+            })
+            .collect();
+        for _ in 0..16 * THREADS - LIMIT {
+            let why = refusals.recv_timeout(Duration::from_secs(20)).expect("more wait than may");
+            assert_eq!(why, Refused::QueueFull);
+        }
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while (ring.queued(), ring.waiting()) != (8, LIMIT - 8) {
+            assert!(std::time::Instant::now() < deadline, "fewer wait than may");
+            std::thread::yield_now();
+        }
+        assert!(refusals.try_recv().is_err(), "fewer wait than may");
+        end.send(()).unwrap();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!((ring.active(), ring.waiting()), (0, 0));
+    }
 }

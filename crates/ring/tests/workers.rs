@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use hayate_ring::{Failure, Field, Limits, Swept};
 
-use support::{Fixture, Outcome, answer, ask, end};
+use support::{Fixture, Outcome, answer, ask, end, run_on};
 
 #[test]
 fn requests_are_answered_and_workers_leave_when_asked() {
@@ -219,7 +219,8 @@ fn kill_9_at_random_moments_under_load() {
                 tokio::spawn(async move {
                     let (mut whole, mut failed) = (0u64, 0u64);
                     for i in 0..400u64 {
-                        let path = if (i + task) % 9 == 0 { "large 30000".into() } else { format!("/{i}") };
+                        let path =
+                            if (i + task).is_multiple_of(9) { "large 30000".into() } else { format!("/{i}") };
                         match ask(&ring, &path, (i % 3 == 0).then(|| Bytes::from(vec![b'q'; 6000]))).await {
                             Outcome::Whole(_) => whole += 1,
                             Outcome::Failed(Failure::WorkerDied { .. }) => failed += 1,
@@ -261,5 +262,86 @@ fn kill_9_at_random_moments_under_load() {
     assert_eq!(whole + failed, 16 * 400);
     assert!(failed <= kills, "{failed} requests lost to {kills} deaths");
     assert!(kills > 20, "only {kills} kills: the load was over too soon to prove anything");
+    end(workers, &fixture);
+}
+
+/// Threads that share the ring while workers are killed: each request has one outcome, and each thread hears of its own.
+#[test]
+fn threads_of_the_front_share_workers_that_are_killed() {
+    const THREADS: u32 = 3;
+    let fixture = Fixture::of_threads(THREADS, 8, 4);
+    let mut workers: Vec<Child> = (0..4).map(|n| fixture.spawn(n, None)).collect();
+    let threads: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let (hub, ring) = (Arc::clone(&fixture.hub), Arc::clone(&fixture.ring));
+            std::thread::spawn(move || {
+                run_on(&hub, thread, async {
+                    let task = |task: u64| {
+                        let ring = Arc::clone(&ring);
+                        async move {
+                            let (mut whole, mut failed) = (0u64, 0u64);
+                            for i in 0..300u64 {
+                                let path = if (i + task).is_multiple_of(9) {
+                                    "large 30000".into()
+                                } else {
+                                    format!("/{thread} {task} {i} ")
+                                };
+                                let body = (i % 3 == 0).then(|| Bytes::from(vec![b'q'; 6000]));
+                                let want = path.clone().into_bytes();
+                                match ask(&ring, &path, body).await {
+                                    Outcome::Whole(got) => {
+                                        whole += 1;
+                                        assert!(path.starts_with("large") || got.starts_with(&want));
+                                    }
+                                    Outcome::Failed(Failure::WorkerDied { .. }) => failed += 1,
+                                    other => panic!("{other:?}"),
+                                }
+                                if i % 50 == 0 {
+                                    // Now and then the thread sleeps while others do not.
+                                    tokio::time::sleep(Duration::from_millis(task)).await;
+                                }
+                            }
+                            (whole, failed)
+                        }
+                    };
+                    let tasks: Vec<_> = (0..4u64).map(|n| tokio::spawn(task(n))).collect();
+                    let mut sum = (0, 0);
+                    for task in tasks {
+                        let (whole, failed) = task.await.unwrap();
+                        sum = (sum.0 + whole, sum.1 + failed);
+                    }
+                    sum
+                })
+            })
+        })
+        .collect();
+    // As the supervisor does it, on a thread that is none of the front's.
+    let (mut seed, mut kills) = (0x9e37_79b9_u64, 0u64);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let limits = Limits { queue_timeout: Duration::from_secs(100), request_timeout: None };
+    while !threads.iter().all(|thread| thread.is_finished()) {
+        assert!(Instant::now() < deadline, "a request hangs");
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let victim = (seed >> 33) as usize % workers.len();
+        std::thread::sleep(Duration::from_micros(500 + (seed >> 40) % 4000));
+        workers[victim].kill().unwrap();
+        workers[victim].wait().unwrap();
+        fixture.ring.worker_died(victim as u32);
+        assert_eq!(fixture.ring.sweep(&limits), Swept::default());
+        workers[victim] = fixture.spawn(victim as u32, None);
+        kills += 1;
+    }
+    let (mut whole, mut failed) = (0, 0);
+    for thread in threads {
+        let (w, f) = thread.join().unwrap();
+        (whole, failed) = (whole + w, failed + f);
+    }
+    assert_eq!(whole + failed, u64::from(THREADS) * 4 * 300);
+    assert!(failed <= kills, "{failed} requests lost to {kills} deaths");
+    while fixture.ring.active() > 0 {
+        assert!(Instant::now() < deadline, "a slot leaks");
+        fixture.ring.sweep(&limits);
+        std::thread::sleep(Duration::from_millis(1));
+    }
     end(workers, &fixture);
 }

@@ -137,6 +137,12 @@ final class Rows
         return self::$all[$name] ??= new self($name);
     }
 
+    /** One that nobody keeps: each request makes its own. */
+    public static function fresh(): void
+    {
+        new self('fresh');
+    }
+
     private function __construct(private string $name)
     {
         $row = $this;
@@ -257,12 +263,14 @@ function serve(Noisy $captured): void
             // What does not belong to a visitor: an object made at first use, a function registered once.
             All::$made ??= new Noisy('made at first use');
             Tasks::it();
+            Rows::fresh();
             Rows::of('warm');
             register_shutdown_function(fn() => hand_in('of each request'));
             return;
         }
         All::$made ??= new Noisy('made at first use');
         Tasks::it();
+        Rows::fresh();
         Rows::of('warm');
         if (($_GET['do'] ?? '') !== 'without') {
             register_shutdown_function(fn() => hand_in('of each request'));

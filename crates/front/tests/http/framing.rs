@@ -126,7 +126,7 @@ fn an_answer_before_the_end_of_the_body_reaches_the_client() {
 }
 
 #[test]
-fn what_hyper_would_not_take_in_a_target_is_served_all_the_same() {
+fn any_visible_byte_may_be_in_a_target() {
     let server = Server::plain();
     server.write("a<b>\"c\"`.txt", "odd");
     server.write("a.txt", "plain");
@@ -152,9 +152,9 @@ fn what_hyper_would_not_take_in_a_target_is_served_all_the_same() {
     assert_eq!(targets[6..], ["/a.txt?\"", "/a.txt", "/a<b>\"c\"`.txt"]);
 }
 
-/// What hyper refuses by itself comes without a page: nothing that reaches it may be refused by it.
+/// Whatever is odd about a target, its refusal has a page and a line in the log.
 #[test]
-fn no_refusal_is_hypers() {
+fn every_refusal_has_a_page() {
     let server = Server::plain();
     for request in [
         &b"GET http://h\xff/ HTTP/1.1\r\nHost: a\r\n\r\n"[..],

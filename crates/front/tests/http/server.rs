@@ -11,7 +11,7 @@ use std::{
 
 use hayate_front::{
     AccessLog, Backend, Disk, Format, Front, Limits, ListenAddr, Listener, Metrics, Routes, Settings, Site,
-    runtime,
+    Thread, runtime,
 };
 use hayate_ring::{Config, Hub, Ring};
 use prometheus_client::registry::Registry;
@@ -49,7 +49,7 @@ impl Server {
         unavailable: Arc<dyn Fn() -> Option<String> + Send + Sync>,
     ) -> Server {
         let root = TempDir::new().unwrap();
-        let hub = Hub::new().unwrap();
+        let hub = Hub::new(1).unwrap();
         let config = Config { slots: 4, workers: 1, request_head: 65536, response_head: 4096, body: 4096 };
         let ring = Ring::create(&config, &hub).unwrap();
         let mut registry = Registry::default();
@@ -80,20 +80,24 @@ impl Server {
             trusted_proxies: Vec::new(),
             trust_unix: false,
             development: false,
+            http2_prior_knowledge: true,
+            ports: Default::default(),
+            tls: None,
         };
         let front = Front::new(settings, Routes { sites: vec![Arc::new(site)] }, metrics, disk);
         let (started, bound) = mpsc::channel();
         let (stop, stopped) = watch::channel(false);
         let served = Arc::clone(&front);
         let thread = std::thread::spawn(move || {
-            let runtime = runtime::build(&hub).unwrap();
-            runtime.block_on(async {
-                let _event = runtime::watch(&hub).unwrap();
+            let (runtime, _watch) = runtime::build(&hub, 0).unwrap();
+            tokio::task::LocalSet::new().block_on(&runtime, async {
                 let listener = Listener::bind(&"127.0.0.1:0".parse::<ListenAddr>().unwrap()).unwrap();
                 let Listener::Tcp(tcp) = &listener else { unreachable!("the address is one of TCP") };
                 started.send(tcp.local_addr().unwrap()).unwrap();
                 tokio::spawn(Arc::clone(&served).watch());
-                Arc::clone(&served).serve(listener, stopped).await;
+                let thread = Thread::new(&served);
+                tokio::task::spawn_local(std::rc::Rc::clone(&thread).watch());
+                thread.serve(listener, stopped).await;
                 let whole = served.drain(Duration::from_secs(5)).await;
                 served.close().await;
                 whole

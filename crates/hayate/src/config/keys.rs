@@ -12,8 +12,9 @@ use super::values::*;
 #[derive(Debug, Default, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct File {
-    /// Addresses to listen on: `127.0.0.1:8080`, `[::1]:80`, `:80` (all IPv4 interfaces), `[::]:80` (all IPv6 interfaces), `unix:/run/hayate.sock`. One, or an array of up to 128. Default: `127.0.0.1:8080`. Flag: `--listen`.
-    pub listen: Option<OneOrMany>,
+    /// Addresses to listen on: `127.0.0.1:8080`, `[::1]:80`, `:80` (all IPv4 interfaces), `[::]:80` (all IPv6 interfaces), `unix:/run/hayate.sock`; or `{ address = ":443", tls = true, proxy_protocol = true }`: with TLS (by itself on ports 443 and 8443 once `[tls]` has certificates), after a PROXY header (version 1 or 2), which is believed from `trusted_proxies` only, others are turned away. One, or an array of up to 128. Default: `127.0.0.1:8080`; with TLS ports 80 and 443 of all interfaces. Flag: `--listen`.
+    #[schemars(with = "Option<OneOrMany>")]
+    pub listen: Option<Listens>,
     /// Socket for `hayate status`, `reload` and `stop`; only its owner may use it. Default: `/run/hayate/control.sock` as root, else `$XDG_RUNTIME_DIR/hayate.sock`. Flag: `--control`.
     pub control: Option<PathBuf>,
     /// TCP address that answers `/metrics`, `/healthz` and `/readyz`; they are always on the control socket, too. Default: none. Flag: `--metrics`.
@@ -35,19 +36,64 @@ pub struct File {
     pub group: Option<String>,
     /// When started as root: the user of the front, which speaks HTTP and reads static files; it is a member of the applications' groups as well. Default: `hayate` if there is such a user, else `user`.
     pub front_user: Option<String>,
+    /// Threads that serve connections, 1 to 64; they share one queue, and each connection stays on one of them. Default: the number of processors that the server may use, by affinity and by the cgroup's quota. Flag: `--front-threads`.
+    pub front_threads: Option<u32>,
     /// Development mode: error pages show why, PHP shows its errors in the browser as `php -S` does (`[app.ini]` and the application may say otherwise), answers of PHP carry `Server-Timing` (milliseconds of waiting for a worker, of PHP, of the rewind before), and a failed first boot does not end the server. Never in production. Default: `false`. Flag: `--dev`.
     pub development: Option<bool>,
     /// Forbids PHP and all it starts to gain privileges, as by sudo or setuid programs. Default: `true`. Flag: `--no-new-privileges`.
     pub no_new_privileges: Option<bool>,
     /// Networks whose `Forwarded` and `X-Forwarded-*` headers are believed, such as `10.0.0.0/8`; `unix` for peers on unix sockets. Default: none. Flag: `--trusted-proxies`.
     pub trusted_proxies: Option<OneOrMany>,
+    /// Lets clients without TLS speak HTTP/2 by beginning with its preface ("prior knowledge"), as proxies and programs do; browsers do not. Default: `false`.
+    pub http2_prior_knowledge: Option<bool>,
     /// How long requests may finish after SIGTERM, SIGINT or `hayate stop` (`0`: they are cut off at once); and after a reload in the old processes, or as long as `request_timeout` if that is longer. Default: `30s`. Flag: `--drain-timeout`.
     #[schemars(with = "Option<String>")]
     pub drain_timeout: Option<Time>,
+    /// TLS: certificates, by name. See docs/tls.md. Flag `--tls HOST`: TLS for this host, with a certificate by ACME, or a self-signed one in development.
+    pub tls: Tls,
     /// What a client may do.
     pub limits: Limits,
     /// The applications; each request goes to the one whose host and path fit best.
     pub app: Vec<App>,
+}
+
+/// TLS. It is on when `certificates` or `acme` are set, or by `--tls HOST`.
+#[derive(Debug, Default, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tls {
+    /// `[{ certificate = "shop.pem", key = "shop.key" }]`: files in PEM, the certificate followed by its chain; the key in PKCS#8, PKCS#1 or SEC1. Clients get the one that names the host that they ask for, exactly or by a wildcard, else the first. Both may be readable by root alone. Read again when they change. Relative to this file. Default: none.
+    pub certificates: Vec<CertificateFiles>,
+    /// Switches certificates by themselves on (ACME): a mail address for the authority, or `on`. It implies that you agree to the authority's terms. Default: none; `on` with `--tls`.
+    pub acme: Option<String>,
+    /// Hosts to get certificates for. Default: the `hosts` of all applications that no certificate of `certificates` covers, wildcards excepted.
+    pub acme_hosts: Option<OneOrMany>,
+    /// The authority: `letsencrypt`, `letsencrypt-staging`, or the URL of its directory. Default: `letsencrypt`.
+    pub acme_directory: Option<String>,
+    /// File in PEM with the root certificate by which the authority's own server is known, for one that the system does not know. Relative to this file. Default: none, the system's.
+    pub acme_ca: Option<PathBuf>,
+    /// How the authority sees that a host is served here: `http-01` (port 80) or `tls-alpn-01` (port 443; not where several servers share a name). Default: `http-01`.
+    pub acme_challenge: Option<ChallengeChoice>,
+    /// Directory for accounts, certificates and keys, of the front's user alone. Several servers may share it. Relative to this file. Default: `/var/lib/hayate/acme` as root, else `~/.local/share/hayate/acme`.
+    pub acme_storage: Option<PathBuf>,
+    /// The authority's name for a kind of certificate, such as `shortlived`. Default: none, its usual.
+    pub acme_profile: Option<String>,
+    /// For authorities that want an account of theirs (external account binding): its identifier. Default: none.
+    pub acme_eab_kid: Option<String>,
+    /// File with its key, in base64url as they give it. Relative to this file. Default: none.
+    pub acme_eab_key: Option<PathBuf>,
+    /// Hosts that get a certificate when somebody first asks for them, such as `*.shops.example.org`; who asks first has to ask again. Default: none.
+    pub on_demand: Option<OneOrMany>,
+    /// Sends requests without TLS to the same address with TLS (301, 308 for other methods than GET and HEAD), challenges of ACME excepted, and those of a trusted proxy that says its client came by TLS. Default: `true`.
+    pub redirect_http: Option<bool>,
+    /// `Strict-Transport-Security` in answers by TLS: how long browsers are to come by TLS only, such as `180d`. Default: `off`.
+    #[schemars(with = "Option<String>")]
+    pub hsts: Option<Time>,
+    /// Oldest version that is spoken: `1.2` or `1.3`. Default: `1.2`.
+    pub min_version: Option<TlsVersion>,
+    /// Certificates of clients: `off`, `optional` (one that is shown has to be good), `required`. Scripts see `SSL_CLIENT_VERIFY`, `SSL_CLIENT_S_DN` and others, see docs/tls.md. Default: `off`.
+    pub verify: Option<VerifyChoice>,
+    /// File in PEM with the authorities of clients' certificates. Relative to this file. Default: none.
+    pub client_ca: Option<PathBuf>,
 }
 
 /// What a client may do. Sizes as `128M`, times as `30s`.
@@ -65,6 +111,9 @@ pub struct Limits {
     /// Bytes of a request's body; above, 413. PHP's `post_max_size` holds as well. `0`: no limit. Default: `128M`.
     #[schemars(with = "Option<String>")]
     pub body_size: Option<Size>,
+    /// For agreeing upon TLS, and for a proxy's PROXY header. `off`, here and below: no limit. Default: `10s`.
+    #[schemars(with = "Option<String>")]
+    pub handshake_timeout: Option<Time>,
     /// From the first byte of a head to its end. `off`, here and below: no limit. Default: `15s`.
     #[schemars(with = "Option<String>")]
     pub header_timeout: Option<Time>,
@@ -80,6 +129,13 @@ pub struct Limits {
     /// While the client takes nothing of the answer. Default: `60s`.
     #[schemars(with = "Option<String>")]
     pub write_timeout: Option<Time>,
+    /// HTTP/2: requests at one time on one connection, 1 to 10000; others are refused, and may be sent again. Default: `128`.
+    pub http2_streams: Option<u32>,
+    /// HTTP/2: bytes of a request's body that may be under way before it is read, `64K` to `16M`; on one connection four times as many. Default: `256K`.
+    #[schemars(with = "Option<String>")]
+    pub http2_window: Option<Size>,
+    /// HTTP/2: requests that a client has begun and taken back before they were looked at, 1 to 10000; with one more the connection ends. Default: `20`.
+    pub http2_resets: Option<usize>,
     /// Memory for heads that are not complete, of all connections together, and for bodies that have just begun, `1M` or more. Above, the heads that took longest are given up, and bodies go to temporary files at once. Default: `32M`.
     #[schemars(with = "Option<String>")]
     pub gather_memory: Option<Size>,
@@ -135,6 +191,8 @@ pub struct App {
     pub php: Option<String>,
     /// php.ini in place of the distribution's. Relative to this file. Default: none. Flag: `--php-ini`.
     pub php_ini: Option<PathBuf>,
+    /// Directories whose `.ini` files are read after php.ini, in this order; `""` is the distribution's. Relative to this file. Default: what `PHP_INI_SCAN_DIR` of the server's environment says, else the distribution's. Without `php_ini`, `PHPRC` of that environment names php.ini as for php-fpm.
+    pub php_ini_scan_dir: Option<OneOrMany>,
     /// Requests after which a worker is replaced; `0`: never. Default: `0`. Flag: `--max-requests`.
     pub max_requests: Option<u64>,
     /// Private memory of a worker above which it is replaced after a request, `1M` or more; `0`: never. Default: `0`. Flag: `--max-memory`.

@@ -8,9 +8,9 @@ mod source;
 mod values;
 
 pub use error::{ConfigError, Place};
-pub use keys::{App, File, Limits};
+pub use keys::{App, File, Limits, Tls};
 pub use source::{Source, Step, schema};
 pub use values::{
-    AccessLogFormat, AccessLogTo, LogFormat, LogLevel, ModeChoice, OneOrMany, RetryChoice, RewindChoice,
-    Scalar, Size, Time, Workers,
+    AccessLogFormat, AccessLogTo, ChallengeChoice, Listen, Listens, LogFormat, LogLevel, ModeChoice,
+    OneOrMany, RetryChoice, RewindChoice, Scalar, Size, Time, TlsVersion, VerifyChoice, Workers,
 };

@@ -253,6 +253,102 @@ impl OneOrMany {
     }
 }
 
+/// An address to listen on: `":80"`, or `{ address = ":443", tls = true, proxy_protocol = false }`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "expected an address, or { address = \":443\", tls = true, proxy_protocol = false }"
+)]
+pub enum Listen {
+    /// As text.
+    Address(String),
+    /// With how its connections begin.
+    Table(ListenTable),
+}
+
+/// See [`Listen`].
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListenTable {
+    /// The address.
+    pub address: String,
+    /// With TLS; by itself on ports 443 and 8443, once there are certificates.
+    pub tls: Option<bool>,
+    /// With the PROXY protocol, believed from `trusted_proxies` only.
+    #[serde(default)]
+    pub proxy_protocol: bool,
+}
+
+/// One address or several.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "expected an address, { address = \":443\", tls = true, proxy_protocol = false }, or an array of them"
+)]
+pub enum Listens {
+    /// One.
+    One(Listen),
+    /// Several.
+    Many(Vec<Listen>),
+}
+
+impl Listens {
+    /// As a list.
+    pub fn into_vec(self) -> Vec<Listen> {
+        match self {
+            Listens::One(one) => vec![one],
+            Listens::Many(many) => many,
+        }
+    }
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CertificateFiles {
+    /// The certificate, followed by those that lead to its authority.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+/// How a certificate authority sees that a host is served here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+pub enum ChallengeChoice {
+    /// By HTTP, on port 80.
+    #[default]
+    #[serde(rename = "http-01")]
+    Http01,
+    /// By TLS, on port 443.
+    #[serde(rename = "tls-alpn-01")]
+    TlsAlpn01,
+}
+
+/// A version of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+pub enum TlsVersion {
+    /// 1.2
+    #[default]
+    #[serde(rename = "1.2")]
+    Tls12,
+    /// 1.3
+    #[serde(rename = "1.3")]
+    Tls13,
+}
+
+/// Whether clients have to show a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum VerifyChoice {
+    /// They are not asked.
+    #[default]
+    Off,
+    /// They are asked.
+    Optional,
+    /// Without one they are turned away.
+    Required,
+}
+
 /// A php.ini setting or an environment variable: text, a number, or true and false, which PHP reads as 1 and 0.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a string, a number, true or false")]

@@ -18,7 +18,7 @@ use hayate_pool::{Files, Start, spawn};
 use nix::{
     sys::{
         signal::{SigSet, Signal},
-        wait::{Id, WaitPidFlag, waitid},
+        wait::{Id, WaitPidFlag, WaitStatus, waitid},
     },
     unistd::Pid,
 };
@@ -31,6 +31,7 @@ use super::{
     PROGRAM,
     handover::VARIABLE,
     load,
+    pulse::{Bearing, Beat, Pulse},
     sockets::Sockets,
     wire::{self, ToFront},
 };
@@ -81,6 +82,14 @@ impl Own {
         }
     }
 
+    /// Whether a signal has stopped it.
+    fn is_stopped(&self) -> bool {
+        let look = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        self.ended.is_none()
+            && self.pid > 1
+            && matches!(waitid(Id::Pid(Pid::from_raw(self.pid)), look), Ok(WaitStatus::Stopped(..)))
+    }
+
     /// Kills it, and waits for its end for a moment at most: one that is stuck in the kernel must not hold up the master.
     pub fn end(&mut self) {
         self.signal(Signal::SIGKILL);
@@ -104,8 +113,11 @@ pub struct Front {
     pub started: Instant,
     /// It has closed its end.
     pub closed: bool,
+    /// It has served.
+    pub serves: bool,
     /// It has said that the end has begun.
     pub stopping: bool,
+    pub pulse: Pulse,
     /// Why it cannot serve, when it has said so.
     pub failed: Option<String>,
 }
@@ -176,7 +188,9 @@ impl Front {
             outgoing: VecDeque::new(),
             started: Instant::now(),
             closed: false,
+            serves: false,
             stopping: false,
+            pulse: Pulse::new(Instant::now()),
             failed: None,
         }
     }
@@ -204,6 +218,32 @@ impl Front {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // A front that is gone hears nothing more; its end is seen elsewhere.
                 Err(_) | Ok(()) => drop(self.outgoing.pop_front()),
+            }
+        }
+    }
+
+    /// Whether it is to give signs of life.
+    pub fn is_watched(&self) -> bool {
+        !self.stopping && !self.closed
+    }
+
+    /// Asks it for a sign of life when it is time, and kills it when it gives none.
+    pub fn feel_pulse(&mut self, now: Instant) {
+        let stopped = self.child.is_stopped();
+        let bearing = match (stopped, self.serves) {
+            (true, _) => Bearing::Stopped,
+            (false, true) => Bearing::Serving,
+            (false, false) => Bearing::Booting,
+        };
+        match self.pulse.look(now, bearing) {
+            Beat::Wait => {}
+            Beat::Ask => self.say(ToFront::Ask, Vec::new()),
+            // Somebody with the right to do so looks at it in a debugger.
+            Beat::Silent if is_traced(self.pid()) => {}
+            Beat::Silent => {
+                let what = if stopped { "was stopped by a signal" } else { "gives no sign of life" };
+                tracing::error!(pid = self.pid(), "the front {what}; it is killed, another takes its place");
+                self.kill();
             }
         }
     }
@@ -371,6 +411,12 @@ pub fn reap_strangers(known: impl Fn(u32) -> bool) {
 fn process_of(pidfd: &OwnedFd) -> Option<u32> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
     info.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()
+}
+
+/// Whether a debugger holds the process.
+fn is_traced(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().find_map(|line| line.strip_prefix("TracerPid:")).is_some_and(|tracer| tracer.trim() != "0")
 }
 
 /// A process' parent.

@@ -20,9 +20,11 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use hayate_front::{ListenAddr, Listener};
+use hayate_certificates::Pair;
+use hayate_front::ListenAddr;
 use hayate_pool::{Files, Hold, Launched, Launcher, ProcessEvent, Spec, Start};
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 use tokio::{
     io::{Interest, unix::AsyncFd},
     sync::{Notify, mpsc, oneshot},
@@ -43,6 +45,11 @@ pub struct Master {
     upgrading: Mutex<HashMap<u64, oneshot::Sender<Result<(), String>>>>,
     /// Another front has taken this one's place.
     replaced: Notify,
+    /// Certificates that have changed, with the plan that they belong to.
+    certificates: Mutex<Option<(u64, Vec<Pair>)>>,
+    certificates_changed: Notify,
+    /// The master wants a sign of life.
+    asked: Notify,
 }
 
 /// What the master hands to a front that it has just started.
@@ -94,10 +101,14 @@ pub fn begin(wire: &OwnedFd) -> Result<Beginning> {
 }
 
 fn read_plan(file: OwnedFd) -> Result<Plan> {
+    read_json(file).context("the plan")
+}
+
+fn read_json<T: DeserializeOwned>(file: OwnedFd) -> Result<T> {
     let (mut file, mut text) = (File::from(file), String::new());
     file.rewind()?;
     file.read_to_string(&mut text)?;
-    serde_json::from_str(&text).context("the plan")
+    Ok(serde_json::from_str(&text)?)
 }
 
 /// A plan of the master's. Dropped without [`Loaded::adopted`], the master forgets it.
@@ -112,10 +123,10 @@ pub struct Loaded {
 
 impl Loaded {
     /// What listens on the plan's addresses that are not in `known`.
-    pub fn listeners(&mut self, known: &[ListenAddr]) -> io::Result<Vec<(ListenAddr, Listener)>> {
+    pub fn sockets(&mut self, known: &[ListenAddr]) -> Vec<(ListenAddr, OwnedFd)> {
         let sockets = std::mem::take(&mut self.sockets);
-        let all = self.plan.listen.iter().zip(sockets).filter(|(addr, _)| !known.contains(addr));
-        all.map(|(addr, socket)| Ok((addr.clone(), Listener::adopt(addr, socket)?))).collect()
+        let all = self.plan.listen.iter().cloned().zip(sockets);
+        all.filter(|(addr, _)| !known.contains(addr)).collect()
     }
 
     /// Who starts the zygotes of the application at this place of the plan.
@@ -151,6 +162,9 @@ impl Master {
             loading: Mutex::default(),
             upgrading: Mutex::default(),
             replaced: Notify::new(),
+            certificates: Mutex::default(),
+            certificates_changed: Notify::new(),
+            asked: Notify::new(),
         });
         tokio::spawn(converse(Arc::clone(&master), wire, queue));
         Ok(master)
@@ -202,6 +216,26 @@ impl Master {
         answer.await.unwrap_or_else(|_| Err("the master is gone".into()))
     }
 
+    /// Waits for certificates that have changed, and the number of their plan.
+    pub async fn certificates(&self) -> (u64, Vec<Pair>) {
+        loop {
+            if let Some(changed) = self.certificates.lock().take() {
+                return changed;
+            }
+            self.certificates_changed.notified().await;
+        }
+    }
+
+    /// Waits until the master wants a sign of life.
+    pub async fn asked(&self) {
+        self.asked.notified().await;
+    }
+
+    /// Gives one.
+    pub fn alive(&self) {
+        self.say(ToMaster::Alive, Vec::new());
+    }
+
     /// Waits until another front has taken this one's place.
     pub async fn replaced(&self) {
         self.replaced.notified().await;
@@ -237,6 +271,14 @@ impl Master {
                 }
             }
             ToFront::Replaced => self.replaced.notify_one(),
+            ToFront::Certificates { plan } => match files.into_iter().next().map(read_json) {
+                Some(Ok(pairs)) => {
+                    *self.certificates.lock() = Some((plan, pairs));
+                    self.certificates_changed.notify_one();
+                }
+                _ => tracing::error!("the master's message lacks the certificates"),
+            },
+            ToFront::Ask => self.asked.notify_one(),
             ToFront::Started { zygote, pid } => self.tell(zygote, ProcessEvent::Started { pid }),
             ToFront::NotStarted { zygote, why } => self.tell(zygote, ProcessEvent::Failed(why)),
             ToFront::Ended { zygote, status } => {
@@ -310,7 +352,7 @@ impl Launcher for ByMaster {
         let (sender, events) = mpsc::unbounded_channel();
         self.master.zygotes.lock().insert(zygote, sender);
         let launch = ToMaster::Launch { zygote, plan: self.plan, app: self.app, start };
-        self.master.say(launch, files.into_array().into());
+        self.master.say(launch, files.into_list());
         Ok(Launched::new(events, Arc::new(Held { master: Arc::clone(&self.master), zygote })))
     }
 }

@@ -25,7 +25,7 @@ use super::sockets::Numbers;
 use crate::plan::Plan;
 
 /// To be raised with every change of [`State`], the plan or the wire that an old front or a new program would misread.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 /// Names the descriptor of the state.
 pub const VARIABLE: &str = "HAYATE_HANDOVER";
 

@@ -14,6 +14,7 @@ use std::{
 };
 
 use command_fds::{CommandFdExt, FdMapping};
+use hayate_certificates::Pair;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +22,7 @@ use super::{
     children::hear_signals,
     handover::{FORMAT, VARIABLE},
 };
-use crate::{args::ServeArgs, plan::Plan};
+use crate::{args::ServeArgs, plan::Plan, privileges::Identity};
 
 /// Where the child writes what it has read.
 const OUTCOME: i32 = 3;
@@ -38,7 +39,13 @@ type Outcome = Result<Plan, String>;
 
 /// `hayate load-plan`: what the child does.
 pub fn run(args: &ServeArgs) -> ExitCode {
-    let told = Told { format: FORMAT, outcome: Plan::load(args).map_err(|error| error.to_string()) };
+    let outcome = Plan::load(args).map_err(|error| error.to_string()).and_then(|plan| {
+        if let Some(tls) = &plan.tls {
+            tls.prepare_storage(plan.front.as_ref().map(Identity::uid))?;
+        }
+        Ok(plan)
+    });
+    let told = Told { format: FORMAT, outcome };
     // SAFETY: the master has started this process with this descriptor, and nobody else here knows of it.
     let mut file = unsafe { File::from_raw_fd(OUTCOME) };
     let written = serde_json::to_vec(&told).map_err(io::Error::other).and_then(|text| file.write_all(&text));
@@ -122,10 +129,19 @@ impl Loading {
     }
 }
 
+/// Certificates as a file that nobody can change any more.
+pub fn sealed_pairs(pairs: &[Pair]) -> io::Result<OwnedFd> {
+    seal(&serde_json::to_vec(pairs)?)
+}
+
 /// A plan as a file that nobody can change any more, without what only PHP's processes need to know.
 pub fn sealed(plan: &Plan) -> io::Result<OwnedFd> {
+    seal(&serde_json::to_vec(&plan.without_secrets())?)
+}
+
+fn seal(bytes: &[u8]) -> io::Result<OwnedFd> {
     let mut file = File::from(memfd_create("hayate-plan", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
-    file.write_all(&serde_json::to_vec(&plan.without_secrets())?)?;
+    file.write_all(bytes)?;
     fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(file.into())
 }

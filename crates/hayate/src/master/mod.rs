@@ -19,7 +19,9 @@
 mod children;
 mod client;
 mod handover;
+mod keys;
 pub mod load;
+mod pulse;
 mod sockets;
 pub mod wire;
 
@@ -37,6 +39,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use hayate_certificates::Pair;
 use hayate_pool::Files;
 use nix::sys::{
     signal::{SigSet, Signal},
@@ -53,6 +56,7 @@ pub use self::{
 use self::{
     children::{Front, Own, Zygotes},
     handover::State,
+    keys::Keys,
     load::{Loading, Purpose},
     sockets::Sockets,
     wire::{Notice, ToFront, ToMaster},
@@ -110,6 +114,8 @@ struct Master {
     /// Fronts that were replaced and still finish requests, and when they are killed.
     retired: Vec<(Front, Instant)>,
     zygotes: Zygotes,
+    /// The files of the served plan's certificates; once there are some.
+    keys: Option<Keys>,
     /// A front has served.
     served: bool,
     /// When a front is to be started again.
@@ -150,6 +156,7 @@ impl Master {
             next: None,
             retired: Vec::new(),
             zygotes: Zygotes::default(),
+            keys: None,
             served: false,
             restart_at: None,
             pause: PAUSES.0,
@@ -178,7 +185,9 @@ impl Master {
         self.sockets = state.sockets.adopt(handover::own)?;
         self.plans.insert(state.adopted, state.plan);
         (self.adopted, self.last_plan) = (state.adopted, state.last_plan);
-        self.front = Some(Front::of(number, Own::of(pid), handover::own(wire)?));
+        let mut front = Front::of(number, Own::of(pid), handover::own(wire)?);
+        front.serves = true;
+        self.front = Some(front);
         for ((number, pid, wire), left) in state.retired {
             let front = Front::of(number, Own::of(pid), handover::own(wire)?);
             self.retired.push((front, Instant::now().checked_add(left).unwrap_or_else(Instant::now)));
@@ -209,13 +218,15 @@ impl Master {
     fn wait(&self) {
         let retired = self.retired.iter().map(|(_, by)| *by);
         let others = [self.restart_at, self.end_by, self.zygotes.due()].into_iter().flatten();
-        let due = others.chain(retired).min();
+        let pulses = self.watched().map(|front| front.pulse.due());
+        let due = others.chain(retired).chain(pulses).min();
         let left = due.map(|due| due.saturating_duration_since(Instant::now()));
         let timeout = left.map(|left| Timespec {
             tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: left.subsec_nanos().into(),
         });
         let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        fds.extend(self.keys.iter().map(|keys| PollFd::new(&keys.event, PollFlags::IN)));
         for front in self.fronts().filter(|front| !front.closed) {
             let more = if front.outgoing.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
             fds.push(PollFd::new(&front.wire, PollFlags::IN | more));
@@ -228,6 +239,19 @@ impl Master {
     fn fronts(&self) -> impl Iterator<Item = &Front> {
         let next = self.next.iter().map(|next| &next.front);
         self.front.iter().chain(next).chain(self.retired.iter().map(|(front, _)| front))
+    }
+
+    /// Those of which signs of life are asked. One that ends has its own time to do so.
+    fn watched(&self) -> impl Iterator<Item = &Front> {
+        let goes_on = self.end_by.is_none();
+        let all = self.front.iter().chain(self.next.iter().map(|next| &next.front));
+        all.filter(move |front| goes_on && front.is_watched())
+    }
+
+    fn watched_mut(&mut self) -> impl Iterator<Item = &mut Front> {
+        let goes_on = self.end_by.is_none();
+        let all = self.front.iter_mut().chain(self.next.iter_mut().map(|next| &mut next.front));
+        all.filter(move |front| goes_on && front.is_watched())
     }
 
     fn fronts_mut(&mut self) -> impl Iterator<Item = &mut Front> {
@@ -248,12 +272,14 @@ impl Master {
     fn attend(&mut self) -> Result<()> {
         self.look_at_loading()?;
         self.hear_fronts();
+        self.look_at_keys();
         for (front, zygote, status) in self.zygotes.ended() {
             if let Some(front) = self.front_of(front) {
                 front.say(ToFront::Ended { zygote, status: status.into_raw() }, Vec::new());
             }
         }
         let now = Instant::now();
+        self.watched_mut().for_each(|front| front.feel_pulse(now));
         self.look_at_fronts(now);
         let numbers: Vec<u64> = self.fronts().map(|front| front.number).collect();
         let limit = self.time_to_finish();
@@ -417,6 +443,7 @@ impl Master {
     fn replace_front(&mut self) {
         let Some(next) = self.next.take() else { return };
         self.adopted = next.plan;
+        self.watch_keys();
         // The one before may just have died.
         self.restart_at = None;
         self.answer_upgrade(next.request, None);
@@ -449,6 +476,7 @@ impl Master {
         self.last_plan += 1;
         self.adopted = self.last_plan;
         self.plans.insert(self.last_plan, plan);
+        self.watch_keys();
         self.start_front();
         Ok(())
     }
@@ -536,6 +564,7 @@ impl Master {
             }
             ToMaster::Adopted { plan } if self.is_current(number) && self.plans.contains_key(&plan) => {
                 self.adopted = plan;
+                self.watch_keys();
                 self.close_unwanted();
             }
             ToMaster::Abandoned { plan } if self.is_current(number) && plan != self.adopted => {
@@ -544,15 +573,15 @@ impl Master {
             }
             ToMaster::Adopted { .. } | ToMaster::Abandoned { .. } => {}
             ToMaster::Launch { zygote, plan, app, start } => {
-                let files = <[OwnedFd; 5]>::try_from(files).map(Files::from_array);
+                let files = Files::from_list(files);
                 let app = self.plans.get(&plan).and_then(|plan| plan.apps.get(app));
                 let launched = match (app, files) {
-                    (Some(app), Ok(files)) => self
+                    (Some(app), Some(files)) => self
                         .zygotes
                         .start(number, zygote, app, start, files)
                         .map_err(|error| error.to_string()),
                     (None, _) => Err("the master has forgotten this configuration; reload".to_owned()),
-                    (_, Err(_)) => Err("the front sent too few descriptors".to_owned()),
+                    (_, None) => Err("the front sent too few descriptors".to_owned()),
                 };
                 let answer = match launched {
                     Ok(pid) => ToFront::Started { zygote, pid },
@@ -568,15 +597,64 @@ impl Master {
                     self.zygotes.kill_worker(number, zygote, worker);
                 }
             }
-            ToMaster::Notify(Notice::Ready) if is_next => self.replace_front(),
+            ToMaster::Alive => {
+                if let Some(front) = self.front_of(number) {
+                    front.pulse.heard(Instant::now());
+                }
+            }
+            ToMaster::Notify(Notice::Ready) if is_next => {
+                self.replace_front();
+                self.front.iter_mut().for_each(|front| front.serves = true);
+            }
             ToMaster::Notify(notice) if self.is_current(number) => {
                 self.served |= notice == Notice::Ready;
                 if let Some(front) = &mut self.front {
+                    front.serves |= notice == Notice::Ready;
                     front.stopping |= notice == Notice::Stopping;
                 }
                 tell_service_manager(notice);
             }
             ToMaster::Notify(_) => {}
+        }
+    }
+
+    /// Has the files of the served plan's certificates looked after.
+    fn watch_keys(&mut self) {
+        let pairs =
+            self.plans.get(&self.adopted).and_then(|plan| plan.tls.as_ref()).map(|tls| tls.pairs.clone());
+        let pairs = pairs.unwrap_or_default();
+        if self.keys.is_none() && !pairs.is_empty() {
+            self.keys = Keys::start()
+                .inspect_err(|error| {
+                    tracing::error!("changes of certificates are not seen without a reload: {error}")
+                })
+                .ok();
+        }
+        if let Some(keys) = &self.keys {
+            keys.watch(pairs);
+        }
+    }
+
+    /// Hands the front what the files of certificates hold now; one that starts later gets it with the plan.
+    fn look_at_keys(&mut self) {
+        let Some(pairs) = self.keys.as_ref().and_then(Keys::news) else { return };
+        let adopted = self.adopted;
+        let Some(tls) = self.plans.get_mut(&adopted).and_then(|plan| plan.tls.as_mut()) else { return };
+        let same = |(one, other): (&Pair, &Pair)| {
+            one.certificate == other.certificate && one.private == other.private
+        };
+        if tls.pairs.len() != pairs.len() || !tls.pairs.iter().zip(&pairs).all(same) {
+            // They are another plan's, which was served a moment ago.
+            return;
+        }
+        tls.pairs = pairs;
+        match load::sealed_pairs(&tls.pairs) {
+            Ok(file) => {
+                if let Some(front) = &mut self.front {
+                    front.say(ToFront::Certificates { plan: adopted }, vec![file]);
+                }
+            }
+            Err(error) => tracing::error!("changed certificates cannot be handed over: {error}; reload"),
         }
     }
 

@@ -41,7 +41,7 @@ pub enum ToMaster {
         /// Its number.
         plan: u64,
     },
-    /// Start a zygote; with it come the files of [`hayate_pool::Files::into_array`].
+    /// Start a zygote; with it come the files of [`hayate_pool::Files::into_list`].
     Launch {
         /// Chosen by the front.
         zygote: u64,
@@ -64,6 +64,8 @@ pub enum ToMaster {
     },
     /// For the service manager.
     Notify(Notice),
+    /// The answer to `Ask`.
+    Alive,
     /// Why this front cannot serve; it ends next.
     Failed {
         /// For people.
@@ -145,6 +147,13 @@ pub enum ToFront {
     },
     /// Another front serves now: finish, and end.
     Replaced,
+    /// The files of the served plan's certificates have changed. With it comes a file of what they hold now.
+    Certificates {
+        /// The plan's number.
+        plan: u64,
+    },
+    /// A sign of life is wanted. Answered by `Alive`; a front that does not answer is killed (`pulse.rs`).
+    Ask,
     /// A zygote is dead.
     Ended {
         /// As launched.

@@ -140,6 +140,8 @@ impl AppResolver<'_> {
             (None, Some(file)) => Some(self.file("php_ini", &self.beside_file(file))?),
             (None, None) => None,
         };
+        let scan_dir = app.php_ini_scan_dir.clone().map(OneOrMany::into_vec);
+        let ini_env = self.ini_env(scan_dir, |name| env::var(name).ok())?;
         let configuration = self.source.path().and_then(|path| path.canonicalize().ok());
         let private: Vec<PathBuf> = configuration.into_iter().chain(php_ini.clone()).collect();
         let key = if app.document_root.is_some() { "document_root" } else { "root" };
@@ -230,6 +232,7 @@ impl AppResolver<'_> {
                 ini: merged(app.ini, &args.ini),
                 env,
                 php_ini,
+                ini_env,
                 max_requests: args.max_requests.or(app.max_requests).filter(|n| *n > 0),
                 max_memory: self.max_memory(app.max_memory)?,
                 request_timeout: time(args.request_timeout.or(app.request_timeout), Duration::from_secs(60)),
@@ -248,6 +251,50 @@ impl AppResolver<'_> {
             },
         })
     }
+}
+
+impl AppResolver<'_> {
+    /// By what PHP finds its ini files: what the file says, else the environment that the server was started in, as with php-fpm.
+    fn ini_env(
+        &self,
+        scan_dir: Option<Vec<String>>,
+        inherited: impl Fn(&str) -> Option<String>,
+    ) -> Result<Vec<(String, String)>, ConfigError> {
+        let mut env = Vec::new();
+        let scan_dir = match scan_dir {
+            Some(places) => {
+                let each = places.iter().map(|place| match place.is_empty() {
+                    true => Ok(String::new()),
+                    false => {
+                        let found = self.directory("php_ini_scan_dir", &self.beside_file(place.as_ref()))?;
+                        match found.to_str() {
+                            Some(path) if !path.contains(':') => Ok(path.to_owned()),
+                            _ => Err(self.error(
+                                "php_ini_scan_dir",
+                                format!("php_ini_scan_dir: {place} must be UTF-8 and hold no colon, which separates directories"),
+                            )),
+                        }
+                    }
+                });
+                Some(each.collect::<Result<Vec<String>, ConfigError>>()?.join(":"))
+            }
+            // Relative to where the server was started: the host starts elsewhere.
+            None => inherited("PHP_INI_SCAN_DIR")
+                .map(|given| given.split(':').map(absolute).collect::<Vec<String>>().join(":")),
+        };
+        env.extend(scan_dir.map(|places| ("PHP_INI_SCAN_DIR".into(), places)));
+        env.extend(
+            inherited("PHPRC")
+                .filter(|place| !place.is_empty())
+                .map(|place| ("PHPRC".into(), absolute(&place))),
+        );
+        Ok(env)
+    }
+}
+
+/// An empty path, PHP's word for its own directory, stays.
+fn absolute(place: &str) -> String {
+    std::path::absolute(place).map_or_else(|_| place.to_owned(), |path| path.to_string_lossy().into_owned())
 }
 
 /// The last name of a path as it was given, so that `current` stays `current` whatever release it links to.

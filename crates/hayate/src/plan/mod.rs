@@ -8,6 +8,7 @@ mod front_controller;
 mod limits;
 mod mode;
 mod published;
+mod tls;
 mod visits;
 
 use std::{
@@ -21,7 +22,12 @@ use hayate_pool::{Mode, Spec};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-pub use self::{front_controller::FrontController, mode::REWIND_BY_DEFAULT, visits::Address};
+pub use self::{
+    front_controller::FrontController,
+    mode::REWIND_BY_DEFAULT,
+    tls::{Port, Tls, read as read_pem},
+    visits::Address,
+};
 
 use self::app::AppResolver;
 use crate::{
@@ -39,6 +45,12 @@ use crate::{
 pub struct Plan {
     /// Where clients connect.
     pub listen: Vec<ListenAddr>,
+    /// How connections of each begin, in the same order.
+    #[serde(default)]
+    pub ports: Vec<Port>,
+    /// TLS, if it is wanted.
+    #[serde(default)]
+    pub tls: Option<Tls>,
     /// The control socket, when one was asked for.
     pub control: Option<PathBuf>,
     /// Where metrics are served by TCP.
@@ -55,6 +67,8 @@ pub struct Plan {
     pub user: Option<String>,
     /// The group that was named for PHP.
     pub group: Option<String>,
+    /// Threads that serve connections.
+    pub front_threads: u32,
     /// Whom the front becomes.
     pub front: Option<Identity>,
     /// Shows reasons on error pages.
@@ -63,6 +77,9 @@ pub struct Plan {
     pub trusted_proxies: Vec<IpNet>,
     /// Whether those of peers on unix sockets are.
     pub trust_unix: bool,
+    /// Whether clients without TLS may begin with HTTP/2's preface.
+    #[serde(default)]
+    pub http2_prior_knowledge: bool,
     /// How long requests may finish.
     pub drain_timeout: Duration,
     /// What a client may do.
@@ -126,25 +143,7 @@ impl Plan {
         }
         let from_file = |path: &Path| source.directory().unwrap_or(Path::new(".")).join(path);
 
-        let listen = match (args.listen.is_empty(), file.listen) {
-            (false, _) => args.listen.clone(),
-            (true, Some(listen)) => {
-                let listen = listen.into_vec();
-                let parsed = listen.iter().map(|text| match text.strip_prefix("unix:") {
-                    Some(path) => Ok(ListenAddr::Unix(from_file(path.as_ref()))),
-                    None => text.parse(),
-                });
-                let listen: Vec<ListenAddr> = parsed
-                    .collect::<Result<_, _>>()
-                    .map_err(|why| source.error(&[Step::Key("listen")], why))?;
-                if listen.is_empty() {
-                    let why = "listen: write at least one address, such as 127.0.0.1:8080";
-                    return Err(source.error(&[Step::Key("listen")], why));
-                }
-                listen
-            }
-            (true, None) => vec![ListenAddr::Tcp((std::net::Ipv4Addr::LOCALHOST, 8080).into())],
-        };
+        let listen = tls::listen(source, file.listen, args, tls::is_wanted(&file.tls, args))?;
         if listen.len() > MOST_ADDRESSES {
             let why = format!("listen: {} addresses; write {MOST_ADDRESSES} at most", listen.len());
             return Err(source.error(&[Step::Key("listen")], why));
@@ -221,6 +220,8 @@ impl Plan {
             apps.push(app);
         }
         check_routes(source, &apps)?;
+        let tls = tls::resolve(source, file.tls, args, development, &listen, &apps)?;
+        let (listen, ports) = listen.into_iter().unzip();
         let front_user = file.front_user.as_deref().or_else(|| {
             let wanted = privileges::is_root() && apps.iter().all(|app| app.identity.is_some());
             (wanted && privileges::is_user(FRONT_USER)).then_some(FRONT_USER)
@@ -250,6 +251,8 @@ impl Plan {
 
         Ok(Plan {
             listen,
+            ports,
+            tls,
             control: args.control.clone().or(file.control.map(|path| from_file(&path))),
             metrics,
             pid_file: args.pid_file.clone().or(file.pid_file.map(|path| from_file(&path))),
@@ -261,10 +264,12 @@ impl Plan {
             log_format: args.log_format.or(file.log_format).unwrap_or_default(),
             user,
             group,
+            front_threads: front_threads(source, args.front_threads.or(file.front_threads))?,
             front,
             development,
             trusted_proxies,
             trust_unix,
+            http2_prior_knowledge: file.http2_prior_knowledge.unwrap_or(false),
             drain_timeout: time(args.drain_timeout.or(file.drain_timeout), Duration::from_secs(30))
                 .unwrap_or_default(),
             limits: limits::resolve(source, &file.limits)?,
@@ -274,6 +279,24 @@ impl Plan {
 }
 
 impl Plan {
+    /// The addresses, with how connections of each begin.
+    pub fn ports_by_address(&self) -> Vec<(ListenAddr, Port)> {
+        let ports = self.ports.iter().copied().chain(std::iter::repeat(Port::default()));
+        self.listen.iter().cloned().zip(ports).collect()
+    }
+
+    /// The addresses as people write them.
+    pub fn listen_words(&self) -> Vec<String> {
+        let ports = self.ports_by_address();
+        ports
+            .iter()
+            .map(|(addr, port)| match (addr, port.tls) {
+                (ListenAddr::Tcp(addr), true) => format!("https://{addr}"),
+                _ => addr.to_string(),
+            })
+            .collect()
+    }
+
     /// The applications whose PHP runs as the front's user, so that what belongs to the front belongs to their scripts as well.
     pub fn sharing_the_fronts_user(&self) -> Vec<&str> {
         let shares = |app: &&App| match (&self.front, &app.identity) {
@@ -313,9 +336,26 @@ impl Plan {
         compare("user", self.user == other.user);
         compare("group", self.group == other.group);
         compare("front_user", self.front == other.front);
+        compare("front_threads", self.front_threads == other.front_threads);
         compare("log_level", self.log_level == other.log_level);
         compare("log_format", self.log_format == other.log_format);
         changed
+    }
+}
+
+/// By default as many as there are processors for this process: by affinity, and by the cgroup's quota.
+fn front_threads(source: &Source, wanted: Option<u32>) -> Result<u32, ConfigError> {
+    let range = 1..=hayate_ring::Hub::MOST;
+    match wanted {
+        None => {
+            let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+            Ok(processors.clamp(*range.start(), *range.end()))
+        }
+        Some(wanted) if range.contains(&wanted) => Ok(wanted),
+        Some(wanted) => Err(source.error(
+            &[Step::Key("front_threads")],
+            format!("front_threads: {wanted} is out of range; write 1 to {}", range.end()),
+        )),
     }
 }
 

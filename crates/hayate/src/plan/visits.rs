@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hayate_front::{Backend, Disk, FileId, FileRules, ListenAddr, Place, Site, SiteMetrics};
 use hayate_pool::Visit;
 
-use super::App;
+use super::{App, Port};
 
 /// Paths that no application has, made of words by which an answer that repeats them is known.
 const MADE_UP: [&str; 2] = ["/hayate-comparison/kappa", "/hayate-comparison-omega?hayate=psi"];
@@ -62,7 +62,7 @@ impl App {
     }
 
     /// Where visitors come, as the configuration says: first the best guess, then another address that is as likely, if there is one.
-    pub fn addresses(&self, listen: &[ListenAddr], behind_proxy: bool) -> (Address, Option<Address>) {
+    pub fn addresses(&self, listen: &[(ListenAddr, Port)], behind_proxy: bool) -> (Address, Option<Address>) {
         let names: Vec<String> = self
             .hosts
             .iter()
@@ -81,13 +81,19 @@ impl App {
             (None, None) if names.is_empty() => "hayate-comparison.test".into(),
             (None, None) => first.clone(),
         };
-        let port = listen.iter().find_map(|addr| match addr {
-            ListenAddr::Tcp(addr) => Some(addr.port()),
-            ListenAddr::Unix(_) => None,
-        });
+        // Where there is TLS visitors come by it.
+        let find = |https: bool| {
+            listen.iter().find_map(|(addr, port)| match addr {
+                ListenAddr::Tcp(addr) if port.tls == https => Some(addr.port()),
+                _ => None,
+            })
+        };
+        let (secure, port) = (find(true), find(false));
         let (best, other) = if behind_proxy {
             // It speaks TLS to visitors, most likely, and its port is the scheme's own.
             (Address::new(&first, true, 443), Address::new(&second, false, 80))
+        } else if let Some(secure) = secure {
+            (Address::new(&first, true, secure), Address::new(&second, true, secure))
         } else {
             // A port may be forwarded to ours.
             (Address::new(&first, false, port.unwrap_or(80)), Address::new(&second, false, 80))
@@ -97,7 +103,7 @@ impl App {
     }
 
     /// Fills in the requests that the host makes by itself.
-    pub(super) fn fill_visits(&mut self, listen: &[ListenAddr], behind_proxy: bool) {
+    pub(super) fn fill_visits(&mut self, listen: &[(ListenAddr, Port)], behind_proxy: bool) {
         let (best, other) = self.addresses(listen, behind_proxy);
         let other = other.as_ref().unwrap_or(&best);
         let place = Disk::without_threads().place(&self.spec.document_root);
@@ -145,7 +151,7 @@ mod tests {
         let url = |address: Address| {
             format!("{}://{}", if address.https { "https" } else { "http" }, address.authority)
         };
-        let (best, other) = app.addresses(&[listen.parse().unwrap()], behind_proxy);
+        let (best, other) = app.addresses(&[(listen.parse().unwrap(), Port::default())], behind_proxy);
         (url(best), other.map(url))
     }
 

@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use crate::{Answer, Length, date};
+use crate::{Answer, Length, Version, date};
 
 /// The standard phrases (RFC 9110, 15, and the registry of statuses). A code without one gets none, which is what HTTP asks for.
-fn phrase(status: u16) -> &'static str {
+pub fn phrase(status: u16) -> &'static str {
     match status {
         100 => "Continue",
         101 => "Switching Protocols",
@@ -96,12 +96,14 @@ pub(crate) enum Connection {
     Close,
 }
 
-fn status_line(answer: &Answer, to: &mut Vec<u8>) {
-    match (answer.status(), answer.reason()) {
-        (200, None) => to.extend_from_slice(b"HTTP/1.1 200 OK\r\n"),
-        (status, reason) => {
+/// To clients of 1.0 in their version, which some of them insist on.
+fn status_line(answer: &Answer, version: Version, to: &mut Vec<u8>) {
+    match (answer.status(), answer.reason(), version) {
+        (200, None, Version::Http11) => to.extend_from_slice(b"HTTP/1.1 200 OK\r\n"),
+        (status, reason, version) => {
+            to.extend_from_slice(if version == Version::Http10 { b"HTTP/1.0 " } else { b"HTTP/1.1 " });
             // Writing to a Vec does not fail.
-            let _ = write!(to, "HTTP/1.1 {status} ");
+            let _ = write!(to, "{status} ");
             to.extend_from_slice(reason.unwrap_or(phrase(status).as_bytes()));
             to.extend_from_slice(b"\r\n");
         }
@@ -132,14 +134,21 @@ fn is_framing(name: &[u8]) -> bool {
 
 /// An informational head.
 pub(crate) fn informational(answer: &Answer, to: &mut Vec<u8>) {
-    status_line(answer, to);
+    status_line(answer, Version::Http11, to);
     answer.fields().filter(|(name, _)| !is_framing(name)).for_each(|(name, value)| field(name, value, to));
     to.extend_from_slice(b"\r\n");
 }
 
 /// The head of the answer itself. `length` is what the head says, `carry` how the body goes.
-pub(crate) fn head(answer: &Answer, length: Length, carry: Carry, connection: Connection, to: &mut Vec<u8>) {
-    status_line(answer, to);
+pub(crate) fn head(
+    answer: &Answer,
+    version: Version,
+    length: Length,
+    carry: Carry,
+    connection: Connection,
+    to: &mut Vec<u8>,
+) {
+    status_line(answer, version, to);
     let mut dated = false;
     for (name, value) in answer.fields().filter(|(name, _)| !is_framing(name)) {
         dated |= name.eq_ignore_ascii_case(b"date");

@@ -12,7 +12,8 @@
 //! [`serve`] is that life, written as one function; [`Turn`] is what a request and its answer need of the connection. A handler that
 //! returns without a whole answer cuts the connection, so that the client sees the loss.
 
-mod encode;
+pub(crate) mod encode;
+mod half_close;
 mod out;
 pub(crate) mod parse;
 
@@ -26,18 +27,19 @@ use std::{
 
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
-use tokio_util::io::poll_read_buf;
 
 use crate::{
-    Answer, BodyError, Clock, Exchange, Gone, Handler, Head, Length, Limits, Refusal, Version, Wait,
-    buffer::{BLOCK, Buffer, Decoder},
+    Answer, BodyError, Clock, Exchange, Handler, Head, Length, Limits, Refusal, Version, Wait,
+    buffer::{Buffer, Decoder},
     exchange::Turns,
     h1::{
         encode::{Carry, Connection},
+        half_close::{HalfClose, Look, PROBE},
         out::Out,
         parse::{Framing, Outline, Parser},
     },
     io::Io,
+    pool::{self, BLOCK},
 };
 
 /// Bytes of an unwanted body that are read so that the connection can go on; for more it ends.
@@ -75,8 +77,11 @@ pub struct Turn {
     persistent: bool,
     stage: Stage,
     sent: u64,
+    /// Bytes that the kernel has taken for the client, of all answers.
+    written: u64,
     /// The client sends no more.
     ended: bool,
+    half_close: HalfClose,
 }
 
 impl Turn {
@@ -95,8 +100,14 @@ impl Turn {
             persistent: false,
             stage: Stage::Waiting,
             sent: 0,
+            written: 0,
             ended: false,
+            half_close: HalfClose::default(),
         }
+    }
+
+    pub(crate) fn clock(&self) -> &Rc<Clock> {
+        &self.clock
     }
 
     /// A request begins.
@@ -109,6 +120,7 @@ impl Turn {
         self.head_only = head.method() == b"HEAD";
         self.stage = Stage::Waiting;
         self.sent = 0;
+        self.clock.begin();
     }
 
     /// Something that is no request is to be answered.
@@ -142,6 +154,7 @@ impl Turn {
                     self.persistent = false;
                     return Poll::Ready(Err(BodyError::Refused(refusal)));
                 }
+                self.clock.body_came(self.buffer.body().len(), &self.limits);
                 if !self.buffer.body().is_empty() || self.decoder.is_over() {
                     break;
                 }
@@ -155,11 +168,9 @@ impl Turn {
             {
                 return Poll::Ready(Err(BodyError::Left(error)));
             }
-            self.buffer.make_room();
-            let read = poll_read_buf(Pin::new(&mut self.io), cx, &mut self.buffer.data);
-            let error = match read {
+            let error = match self.buffer.poll_read(&mut self.io, cx) {
                 Poll::Pending => {
-                    self.clock.wait(Wait::Body, &self.limits);
+                    self.clock.waits_for_body(&self.limits);
                     return Poll::Pending;
                 }
                 Poll::Ready(Ok(0)) => io::ErrorKind::UnexpectedEof.into(),
@@ -169,6 +180,7 @@ impl Turn {
                     continue;
                 }
             };
+            self.clock.wait(Wait::Nothing, &self.limits);
             self.persistent = false;
             self.ended = true;
             return Poll::Ready(Err(BodyError::Left(error)));
@@ -217,8 +229,12 @@ impl Turn {
             (true, Version::Http10) => Connection::KeepAlive,
             (true, _) => Connection::Unsaid,
         };
-        encode::head(answer, said, carry, connection, self.out.text());
+        encode::head(answer, self.version, said, carry, connection, self.out.text());
         self.stage = Stage::Sending(carry);
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.stage != Stage::Waiting
     }
 
     pub(crate) fn send(&mut self, mut data: Bytes) {
@@ -261,30 +277,52 @@ impl Turn {
         self.sent
     }
 
+    pub(crate) fn taken(&self) -> u64 {
+        self.written.saturating_sub(self.io.in_flight())
+    }
+
     pub(crate) fn close(&mut self) {
         self.persistent = false;
     }
 
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let (clock, limits) = (&self.clock, &self.limits);
-        self.out.poll_flush(&mut self.io, cx, |pending, progress| clock.wrote(pending, progress, limits))
+        let (clock, limits, written) = (&self.clock, &self.limits, &mut self.written);
+        self.out.poll_flush(&mut self.io, cx, |pending, n| {
+            *written = written.saturating_add(n as u64);
+            clock.wrote(pending, n > 0, limits);
+        })
     }
 
-    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Gone> {
+    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // What comes now is the request's body, of which the handler hears by reading it; or the next request.
         while self.decoder.is_over() && !self.ended && self.buffer.data.len() < AHEAD {
-            ready!(self.io.poll_readable(cx)).ok();
-            self.buffer.make_room();
-            match ready!(poll_read_buf(Pin::new(&mut self.io), cx, &mut self.buffer.data)) {
-                Ok(0) => {
-                    self.ended = true;
-                    return Poll::Ready(Gone::Half);
-                }
+            let _ = ready!(self.io.poll_readable(cx));
+            match ready!(self.buffer.poll_read(&mut self.io, cx)) {
+                Ok(0) => self.ended = true,
                 Ok(_) => {}
-                Err(_) => return Poll::Ready(Gone::Whole),
+                Err(_) => return Poll::Ready(()),
+            }
+        }
+        while self.ended {
+            match ready!(self.half_close.poll(&self.io, cx)) {
+                Look::Gone => return Poll::Ready(()),
+                Look::Probe => {
+                    let interim = self.stage == Stage::Waiting && self.version == Version::Http11;
+                    if interim && self.out.is_empty() {
+                        self.out.text().extend_from_slice(PROBE);
+                        if let Poll::Ready(Err(_)) = self.poll_flush(cx) {
+                            return Poll::Ready(());
+                        }
+                    }
+                }
             }
         }
         Poll::Pending
+    }
+
+    /// Whether the client may still be sending something that was not read: then closing would reset the connection.
+    fn owes_reading(&self) -> bool {
+        !(self.ended || self.body_is_over() && self.buffer.is_empty())
     }
 
     /// Throws away what is left of the request's body. Whether the connection can go on.
@@ -304,15 +342,14 @@ impl Turn {
     }
 
     /// Closes, but lets a client that still sends read its answer first: unread bytes would make the kernel reset the connection.
-    async fn linger(&mut self) {
+    async fn close_slowly(&mut self, linger: bool) {
         if poll_fn(|cx| Pin::new(&mut self.io).poll_shutdown(cx)).await.is_err() {
             return;
         }
-        while !self.ended {
+        while linger && !self.ended {
             self.buffer = Buffer::default();
             self.clock.wait(Wait::Linger, &self.limits);
-            self.buffer.make_room();
-            match poll_fn(|cx| poll_read_buf(Pin::new(&mut self.io), cx, &mut self.buffer.data)).await {
+            match poll_fn(|cx| self.buffer.poll_read(&mut self.io, cx)).await {
                 Ok(1..) => {}
                 Ok(0) | Err(_) => self.ended = true,
             }
@@ -333,10 +370,13 @@ struct Reading<'a, H: Handler> {
     handler: &'a H,
     turn: &'a mut Turn,
     armed: bool,
+    /// As the handler knows it.
+    held: usize,
 }
 
 impl<H: Handler> Drop for Reading<'_, H> {
     fn drop(&mut self) {
+        self.holds(0);
         if self.armed && !self.turn.buffer.is_empty() {
             let late = self.turn.clock.is_late();
             let head = self.turn.buffer.raw();
@@ -346,9 +386,17 @@ impl<H: Handler> Drop for Reading<'_, H> {
 }
 
 impl<H: Handler> Reading<'_, H> {
-    async fn head(&mut self, parser: &mut Parser) -> Begin {
-        let turn = &mut *self.turn;
+    /// Tells the handler how much memory an unfinished head takes.
+    fn holds(&mut self, bytes: usize) {
+        if self.held != bytes {
+            self.held = bytes;
+            self.handler.holds(bytes);
+        }
+    }
+
+    async fn head(&mut self, parser: &mut Parser, spare: &mut Vec<u8>) -> Begin {
         loop {
+            let turn = &mut *self.turn;
             if !turn.buffer.is_empty() {
                 turn.clock.wait(Wait::Head, &turn.limits);
                 match parser.feed(turn.buffer.raw(), &turn.limits) {
@@ -362,23 +410,33 @@ impl<H: Handler> Reading<'_, H> {
                     }
                     Ok(None) => {}
                 }
-            } else {
-                turn.clock.wait(Wait::Idle, &turn.limits);
-                if turn.clock.ends() {
+                if turn.ended {
                     return Begin::End;
                 }
+                let held = turn.buffer.shrink();
+                self.holds(held);
+                let turn = &mut *self.turn;
+                match poll_fn(|cx| turn.buffer.poll_read_on(&mut turn.io, cx)).await {
+                    Ok(1..) => {}
+                    Ok(0) | Err(_) => return Begin::End,
+                }
+                continue;
             }
             if turn.ended {
                 return Begin::End;
             }
+            turn.clock.wait(Wait::Idle, &turn.limits);
+            // Nothing is kept for a connection that idles.
+            turn.buffer.release();
+            turn.out.release();
+            pool::give(std::mem::take(spare));
             let read = poll_fn(|cx| {
-                // Nothing is kept for a connection that idles.
-                if turn.buffer.is_empty() {
-                    turn.buffer.release();
-                    ready!(turn.io.poll_readable(cx))?;
+                if turn.clock.ends() {
+                    return Poll::Ready(Ok(0));
                 }
-                turn.buffer.make_room();
-                poll_read_buf(Pin::new(&mut turn.io), cx, &mut turn.buffer.data)
+                turn.clock.listen(cx);
+                ready!(turn.io.poll_readable(cx))?;
+                turn.buffer.poll_read(&mut turn.io, cx)
             });
             match read.await {
                 Ok(1..) => {}
@@ -394,7 +452,9 @@ pub async fn serve<H: Handler>(io: Io, handler: &H, limits: Rc<Limits>, clock: R
     let mut parser = Parser::default();
     let mut bytes = Vec::new();
     loop {
-        let begin = Reading { handler, turn: &mut turn, armed: true }.head(&mut parser).await;
+        let mut reading = Reading { handler, turn: &mut turn, armed: true, held: 0 };
+        let begin = reading.head(&mut parser, &mut bytes).await;
+        drop(reading);
         let (len, outline) = match begin {
             Begin::End => return,
             Begin::Request(len, outline) => (len, outline),
@@ -411,7 +471,7 @@ pub async fn serve<H: Handler>(io: Io, handler: &H, limits: Rc<Limits>, clock: R
                     )
                     .await;
                 if turn.stage == Stage::Finished && poll_fn(|cx| turn.poll_flush(cx)).await.is_ok() {
-                    turn.linger().await;
+                    turn.close_slowly(true).await;
                 }
                 return;
             }
@@ -426,16 +486,12 @@ pub async fn serve<H: Handler>(io: Io, handler: &H, limits: Rc<Limits>, clock: R
             return;
         }
         if !turn.persistent || turn.clock.ends() || !turn.drain().await {
-            if !turn.ended {
-                turn.linger().await;
-            }
+            let linger = turn.owes_reading();
+            turn.close_slowly(linger).await;
             return;
         }
         Head { bytes, spans: parser.spans, .. } = head;
         bytes.clear();
         parser.reset();
-        if turn.buffer.is_empty() {
-            turn.out.release();
-        }
     }
 }

@@ -13,14 +13,15 @@ use smallvec::SmallVec;
 
 use tokio::io::AsyncWrite;
 
-use crate::io::Io;
+use crate::{
+    io::Io,
+    pool::{self, BLOCK},
+};
 
 /// Pieces up to this size are copied: an entry of their own would cost more.
 const COPIED: usize = 1 << 10;
 /// Pieces given to the kernel at one time.
 const SLICES: usize = 16;
-/// A larger block is not kept for the next answer.
-const KEPT: usize = 64 << 10;
 
 #[derive(Debug)]
 enum Piece {
@@ -40,12 +41,15 @@ pub(crate) struct Out {
 impl Out {
     /// The block, to be appended to.
     pub(crate) fn text(&mut self) -> &mut Vec<u8> {
+        if self.text.capacity() == 0 {
+            self.text = pool::take();
+        }
         &mut self.text
     }
 
     pub(crate) fn data(&mut self, data: Bytes) {
         if data.len() <= COPIED {
-            self.text.extend_from_slice(&data);
+            self.text().extend_from_slice(&data);
             return;
         }
         if self.tail < self.text.len() {
@@ -62,14 +66,16 @@ impl Out {
     /// Gives memory back that an idle connection does not need.
     pub(crate) fn release(&mut self) {
         if self.is_empty() {
-            *self = Out::default();
+            self.pieces = VecDeque::new();
+            self.tail = 0;
+            pool::give(std::mem::take(&mut self.text));
         }
     }
 
     fn clear(&mut self) {
         self.tail = 0;
         self.text.clear();
-        if self.text.capacity() > KEPT {
+        if self.text.capacity() > BLOCK {
             self.text = Vec::new();
         }
     }
@@ -97,14 +103,14 @@ impl Out {
         }
     }
 
-    /// Writes all; `wrote` hears of each piece that went, and of the wait for the next.
+    /// Writes all; `wrote` hears whether the client is waited for now, and how many bytes went.
     pub(crate) fn poll_flush(
         &mut self,
         io: &mut Io,
         cx: &mut Context<'_>,
-        wrote: impl Fn(bool, bool),
+        mut wrote: impl FnMut(bool, usize),
     ) -> Poll<io::Result<()>> {
-        let mut progress = false;
+        let mut progress = 0;
         while !self.is_empty() {
             let result = {
                 let tail = self.text.get(self.tail..).unwrap_or_default();
@@ -129,12 +135,26 @@ impl Out {
             }
             match ready!(result)? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                n => self.advance(n),
+                n => {
+                    self.advance(n);
+                    progress += n;
+                }
             }
-            progress = true;
         }
+        // TLS may hold what it has taken.
+        let flushed = Pin::new(&mut *io).poll_flush(cx);
+        if flushed.is_pending() {
+            wrote(true, progress);
+        }
+        ready!(flushed)?;
         self.clear();
         wrote(false, progress);
         Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for Out {
+    fn drop(&mut self) {
+        pool::give(std::mem::take(&mut self.text));
     }
 }

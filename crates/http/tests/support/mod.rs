@@ -1,7 +1,7 @@
 //! A site for the tests: it answers by what the target asks for, and notes what it saw.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     future::{Future, poll_fn},
     time::Duration,
 };
@@ -14,6 +14,7 @@ use tokio::{task::LocalSet, time::timeout};
 #[derive(Default)]
 pub struct Site {
     pub seen: RefCell<Vec<String>>,
+    pub held: Cell<usize>,
 }
 
 async fn flush(exchange: &mut Exchange<'_>) {
@@ -99,9 +100,10 @@ impl Handler for Site {
                 begin(exchange, 200, Length::Exact(0));
                 exchange.finish();
             }
-            "/gone" => {
-                let gone = poll_fn(|cx| exchange.poll_gone(cx)).await;
-                self.seen.borrow_mut().push(format!("{gone:?}"));
+            "/gone" | "/leaves" => {
+                let patience = Duration::from_secs(if target == "/gone" { 1 } else { 3600 });
+                let gone = timeout(patience, poll_fn(|cx| exchange.poll_gone(cx))).await;
+                self.seen.borrow_mut().push(if gone.is_ok() { "gone" } else { "stayed" }.into());
                 begin(exchange, 200, Length::Exact(2));
                 exchange.send(Bytes::from_static(b"ok"));
                 exchange.finish();
@@ -119,6 +121,10 @@ impl Handler for Site {
         begin(exchange, refusal.status, Length::Exact(1));
         exchange.send(Bytes::from_static(b"!"));
         exchange.finish();
+    }
+
+    fn holds(&self, bytes: usize) {
+        self.held.set(bytes);
     }
 
     fn unfinished(&self, head: &[u8], late: bool) {

@@ -18,6 +18,8 @@ use tokio::net::TcpStream;
 pub(crate) use answer::Answer;
 pub(crate) use hyp::Hyper;
 pub(crate) use lean::Lean;
+#[cfg(fuzzing)]
+pub(crate) use parser::{Parser, Progress};
 
 use crate::{failure::Failure, request::Request};
 

@@ -13,8 +13,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use hayate_ring::{Config, Exchange, Failure, Field, Hub, Ring};
-use tokio::io::{Interest, unix::AsyncFd};
+use hayate_ring::{
+    Config, Exchange, Failure, Field, Hub, Ring,
+    layout::{HY_FD_EVENTS, HY_FD_MEMORY},
+};
 
 fn worker_binary() -> PathBuf {
     static BUILD: Once = Once::new();
@@ -33,7 +35,11 @@ pub struct Fixture {
 
 impl Fixture {
     pub fn new(slots: u32, workers: u32) -> Fixture {
-        let hub = Hub::new().unwrap();
+        Fixture::of_threads(1, slots, workers)
+    }
+
+    pub fn of_threads(threads: u32, slots: u32, workers: u32) -> Fixture {
+        let hub = Hub::new(threads).unwrap();
         let config = Config { slots, workers, request_head: 4096, response_head: 1024, body: 4096 };
         Fixture { ring: Ring::create(&config, &hub).unwrap(), hub }
     }
@@ -51,15 +57,17 @@ impl Fixture {
         // The ring never allocates; and a process that is killed while it looks for leaks takes its time to die.
         command.env("ASAN_OPTIONS", "detect_leaks=0");
         ring.prepare_worker(number);
-        let fds: [(RawFd, RawFd); 2] = [(ring.memory_fd().as_raw_fd(), 4), (hub.event_fd().as_raw_fd(), 5)];
-        // SAFETY: between fork and exec only dup and dup2 run, both async-signal-safe.
+        let events = (0..hub.threads()).map(|thread| hub.event_fd(thread).unwrap().as_raw_fd());
+        let mut fds: Vec<(RawFd, RawFd)> = events.zip(HY_FD_EVENTS as RawFd..).collect();
+        fds.push((ring.memory_fd().as_raw_fd(), HY_FD_MEMORY as RawFd));
+        // SAFETY: between fork and exec only dup and dup2 run, which are async-signal-safe, and the allocator, which glibc readies for it.
         unsafe {
             command.pre_exec(move || {
                 // Above the targets first, so that no dup2 overwrites the other's source.
-                let high: Vec<RawFd> = fds.iter().map(|(fd, _)| fcntl_dup_above(*fd, 10)).collect();
-                for (source, (_, target)) in high.iter().zip(fds) {
+                let high: Vec<RawFd> = fds.iter().map(|(fd, _)| fcntl_dup_above(*fd, 100)).collect();
+                for (source, (_, target)) in high.iter().zip(&fds) {
                     let source = rustix::fd::BorrowedFd::borrow_raw(*source);
-                    let mut to = rustix::fd::FromRawFd::from_raw_fd(target);
+                    let mut to = rustix::fd::FromRawFd::from_raw_fd(*target);
                     rustix::io::dup2(source, &mut to)?;
                     std::mem::forget(to);
                 }
@@ -69,22 +77,26 @@ impl Fixture {
         command.spawn().expect("the worker starts")
     }
 
-    /// Runs a future on an event loop with the hub's hooks, as the front does.
+    /// Runs a future on an event loop with the hub's hooks, as the front's first thread does.
     pub fn run<T>(&self, future: impl Future<Output = T>) -> T {
-        let (park, unpark) = (Arc::clone(&self.hub), Arc::clone(&self.hub));
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .on_thread_park(move || park.before_park())
-            .on_thread_unpark(move || unpark.after_unpark())
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            // SAFETY: the hub, and with it the eventfd, outlives the runtime.
-            let _event =
-                unsafe { AsyncFd::register_with_interest(self.hub.event_fd(), Interest::READABLE) }.unwrap();
-            future.await
-        })
+        run_on(&self.hub, 0, future)
     }
+}
+
+/// The same on any of its threads.
+pub fn run_on<T>(hub: &Arc<Hub>, thread: u32, future: impl Future<Output = T>) -> T {
+    let (park, unpark) = (Arc::clone(hub), Arc::clone(hub));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .on_thread_park(move || park.before_park(thread))
+        .on_thread_unpark(move || unpark.after_unpark(thread))
+        .build()
+        .unwrap();
+    hub.attach(thread, runtime.handle());
+    runtime.block_on(async {
+        let _event = hub.watch_own(thread).unwrap();
+        future.await
+    })
 }
 
 fn fcntl_dup_above(fd: RawFd, min: RawFd) -> RawFd {

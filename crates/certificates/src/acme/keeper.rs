@@ -1,0 +1,507 @@
+//! The thread that sees to it that every name has a certificate, and that none expires.
+//!
+//! It orders one certificate at a time, and gives each order five minutes. It sleeps until the next one is due; while there are other servers
+//! with the same store it looks at the store's files now and then.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::PathBuf,
+    sync::Arc,
+    thread,
+    time::{Duration, SystemTime},
+};
+
+use instant_acme::{Account, CertificateIdentifier};
+use tokio::{
+    runtime::Builder,
+    sync::{mpsc, oneshot},
+    time::{Instant, timeout},
+};
+
+use super::{
+    Authority, Store,
+    order::{self, Trouble},
+    store::Failed,
+};
+use crate::{Certificate, Pair, Resolver, certificate::now, is_name, self_signed};
+
+/// An order's time.
+const ORDER: Duration = Duration::from_secs(300);
+/// A question's about renewal.
+const QUESTION: Duration = Duration::from_secs(60);
+/// How often the store is looked at for what other servers have put there.
+const LOOK: Duration = Duration::from_secs(60);
+/// While another server is about to have a certificate that is missing here.
+const LOOK_SOON: Duration = Duration::from_secs(3);
+/// Pauses after failures: the first, and the longest.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(6 * 3600));
+/// How often the authority is asked about renewal, at most and at least, whatever it says itself.
+const ASK: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(24 * 3600));
+/// Names had on demand.
+const MOST_ON_DEMAND: usize = 10_000;
+
+/// What there should be.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// From files, the default one first. One that is broken does not take the place of what its files held before.
+    pub pairs: Vec<Pair>,
+    /// Hosts that get a certificate of our own.
+    pub self_signed: Vec<String>,
+    /// Whom to ask for others.
+    pub authority: Option<Authority>,
+    /// For which hosts.
+    pub hosts: Vec<String>,
+}
+
+enum Message {
+    Wanted(Box<Wanted>, oneshot::Sender<()>),
+    Challenge(String, oneshot::Sender<Option<String>>),
+}
+
+/// The thread's handle. The thread ends with the last of them.
+#[derive(Debug, Clone)]
+pub struct Keeper {
+    messages: mpsc::UnboundedSender<Message>,
+}
+
+impl Keeper {
+    /// Starts the thread. `demanded` is the other end of the resolver's.
+    pub fn start(resolver: Arc<Resolver>, demanded: mpsc::Receiver<String>) -> io::Result<Keeper> {
+        let (messages, hear) = mpsc::unbounded_channel();
+        thread::Builder::new().name("certificates".into()).spawn(move || {
+            let runtime = match Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => {
+                    tracing::error!("certificates cannot be renewed: {error}");
+                    return;
+                }
+            };
+            runtime.block_on(Keeping::new(resolver).run(hear, demanded));
+        })?;
+        Ok(Keeper { messages })
+    }
+
+    /// Says what there should be from now on. Once the other end has an answer, all is in force that is there already.
+    pub fn want(&self, wanted: Wanted) -> oneshot::Receiver<()> {
+        let (reply, answer) = oneshot::channel();
+        // An error: the thread could not start, which it has said.
+        let _ = self.messages.send(Message::Wanted(Box::new(wanted), reply));
+        answer
+    }
+
+    /// What the authority is to be told that asks for this token by HTTP; `None`: it is not one of ours.
+    pub async fn challenge(&self, token: &str) -> Option<String> {
+        let (reply, answer) = oneshot::channel();
+        self.messages.send(Message::Challenge(token.to_owned(), reply)).ok()?;
+        timeout(Duration::from_secs(10), answer).await.ok()?.ok()?
+    }
+}
+
+/// One name that the authority is asked for.
+#[derive(Default)]
+struct Name {
+    certificate: Option<Certificate>,
+    /// When its file was written, as it was read last.
+    written: Option<SystemTime>,
+    /// Seconds since the epoch: when it is to be renewed.
+    renew_at: i64,
+    /// When the authority is asked about that again.
+    ask_at: i64,
+    /// When something is to be done next.
+    due: i64,
+}
+
+struct Keeping {
+    resolver: Arc<Resolver>,
+    wanted: Wanted,
+    /// From files, with where each is from; and that of our own.
+    fixed: Vec<(PathBuf, Certificate)>,
+    own: Option<Certificate>,
+    store: Option<Store>,
+    account: Option<Account>,
+    names: BTreeMap<String, Name>,
+    demanded: Vec<String>,
+}
+
+impl Keeping {
+    fn new(resolver: Arc<Resolver>) -> Keeping {
+        Keeping {
+            resolver,
+            wanted: Wanted::default(),
+            fixed: Vec::new(),
+            own: None,
+            store: None,
+            account: None,
+            names: BTreeMap::new(),
+            demanded: Vec::new(),
+        }
+    }
+
+    async fn run(
+        mut self,
+        mut messages: mpsc::UnboundedReceiver<Message>,
+        mut demanded: mpsc::Receiver<String>,
+    ) {
+        loop {
+            let next = self.next();
+            let sleep = async {
+                match next {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                message = messages.recv() => match message {
+                    Some(message) => self.hear(message),
+                    None => return,
+                },
+                Some(name) = demanded.recv() => self.demand(name),
+                () = sleep => {}
+            }
+            // The challenge is asked for while the order waits, and settings may change meanwhile.
+            let mut later = Vec::new();
+            if let Some(name) = self.due() {
+                let store = self.store.clone();
+                let work = self.attend(&name);
+                tokio::pin!(work);
+                loop {
+                    tokio::select! {
+                        () = &mut work => break,
+                        message = messages.recv() => match message {
+                            Some(Message::Challenge(token, reply)) => {
+                                // Whoever asked may have left.
+                                let _ = reply.send(store.as_ref().and_then(|store| store.challenge(&token)));
+                            }
+                            Some(message) => later.push(message),
+                            None => return,
+                        }
+                    }
+                }
+            }
+            later.into_iter().for_each(|message| self.hear(message));
+        }
+    }
+
+    fn hear(&mut self, message: Message) {
+        match message {
+            Message::Wanted(wanted, reply) => {
+                self.adopt(*wanted);
+                // Whoever asked may have left.
+                let _ = reply.send(());
+            }
+            Message::Challenge(token, reply) => {
+                // Whoever asked may have left.
+                let _ = reply.send(self.store.as_ref().and_then(|store| store.challenge(&token)));
+            }
+        }
+    }
+
+    fn adopt(&mut self, wanted: Wanted) {
+        if wanted.authority != self.wanted.authority {
+            self.account = None;
+            self.names.clear();
+            self.store = wanted.authority.as_ref().and_then(|authority| {
+                let opened = Store::open(&authority.storage, &authority.directory);
+                opened
+                    .inspect_err(|error| {
+                        tracing::error!(
+                            "certificates cannot be kept in {}: {error}; make it a directory that the front's user may write to",
+                            authority.storage.display()
+                        );
+                    })
+                    .ok()
+            });
+        }
+        self.take_pairs(&wanted.pairs);
+        if wanted.self_signed.is_empty() {
+            self.own = None;
+        } else if wanted.self_signed != self.wanted.self_signed {
+            let made = self_signed(&wanted.self_signed);
+            self.own = made
+                .inspect_err(|why| tracing::error!("no self-signed certificate: {why}"))
+                .ok()
+                .map(|(own, _)| own);
+        }
+        self.wanted = wanted;
+        let demanded = std::mem::take(&mut self.demanded);
+        self.demanded = demanded.into_iter().filter(|name| self.may_demand(name)).collect();
+        let hosts: Vec<String> = self.wanted.hosts.iter().chain(&self.demanded).cloned().collect();
+        self.names.retain(|name, _| hosts.contains(name));
+        for host in hosts {
+            self.add(host);
+        }
+        self.publish();
+    }
+
+    fn take_pairs(&mut self, pairs: &[Pair]) {
+        let before = std::mem::take(&mut self.fixed);
+        for pair in pairs {
+            let old = || before.iter().find(|(place, _)| *place == pair.certificate).cloned();
+            match pair.parse() {
+                Ok(certificate) => {
+                    if old().is_some_and(|(_, old)| old.chain() != certificate.chain()) {
+                        let names = certificate.names().join(" ");
+                        tracing::info!(
+                            "the certificate of {names} was replaced; good until {}",
+                            certificate.end()
+                        );
+                    }
+                    self.fixed.push((pair.certificate.clone(), certificate));
+                }
+                Err(why) => {
+                    tracing::error!(
+                        "a changed certificate cannot be used, the one before is served on: {why}"
+                    );
+                    self.fixed.extend(old());
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, host: String) {
+        let covered = self.fixed.iter().any(|(_, certificate)| certificate.covers(&host));
+        if covered || self.names.contains_key(&host) || !is_name(&host) {
+            return;
+        }
+        let Some(store) = &self.store else { return };
+        let mut name = Name::default();
+        name.look(&host, store);
+        self.names.insert(host, name);
+    }
+
+    fn may_demand(&self, name: &str) -> bool {
+        let allowed = self.wanted.authority.iter().flat_map(|authority| &authority.on_demand);
+        allowed.into_iter().any(|pattern| crate::matches(pattern, name))
+    }
+
+    fn demand(&mut self, name: String) {
+        if self.may_demand(&name) && !self.names.contains_key(&name) && self.demanded.len() < MOST_ON_DEMAND {
+            self.demanded.push(name.clone());
+            self.add(name);
+            self.publish();
+        }
+    }
+
+    /// Puts what there is in force.
+    fn publish(&self) {
+        let fixed = self.fixed.iter().map(|(_, certificate)| certificate).chain(&self.own);
+        let ordered = self.names.values().filter_map(|name| name.certificate.as_ref());
+        let all: Vec<Certificate> = fixed.chain(ordered).cloned().collect();
+        let on_demand = self.wanted.authority.as_ref().map(|authority| authority.on_demand.clone());
+        self.resolver.set(&all, on_demand.unwrap_or_default());
+    }
+
+    /// How long there is nothing to do.
+    fn next(&self) -> Option<Duration> {
+        let due = self.names.values().map(|name| name.due).min()?;
+        let left = u64::try_from(due.saturating_sub(now())).unwrap_or_default();
+        Some(Duration::from_secs(left).min(LOOK))
+    }
+
+    /// A name for which something is to be done; looks at what others have stored.
+    fn due(&mut self) -> Option<String> {
+        let store = self.store.as_ref()?;
+        let mut news = false;
+        for (host, name) in &mut self.names {
+            news |= name.look(host, store);
+        }
+        if news {
+            self.publish();
+        }
+        let now = now();
+        let due = self.names.iter().filter(|(_, name)| name.due <= now);
+        due.min_by_key(|(_, name)| name.due).map(|(host, _)| host.clone())
+    }
+
+    /// Does what is due for a name.
+    async fn attend(&mut self, host: &str) {
+        let (Some(store), Some(authority)) = (self.store.clone(), self.wanted.authority.clone()) else {
+            return;
+        };
+        let now = now();
+        let missing = self.names.get(host).is_none_or(|name| name.certificate.is_none());
+        if !missing {
+            self.ask_about_renewal(host, &authority, &store).await;
+        }
+        let Some(name) = self.names.get_mut(host) else { return };
+        if !missing && name.renew_at > now {
+            name.due = name.ask_at.min(name.renew_at);
+            return;
+        }
+        let failed = store.failed(host);
+        if failed.until > now {
+            name.due = failed.until;
+            return;
+        }
+        let lock = match store.lock(host) {
+            Ok(Some(lock)) => lock,
+            Ok(None) => {
+                // Another server is at it.
+                name.due = now.saturating_add(LOOK_SOON.as_secs() as i64);
+                return;
+            }
+            Err(error) => return self.failed(host, &store, error.into()),
+        };
+        // It may just have been there.
+        if name.look(host, &store) && name.renew_at > now {
+            return self.publish();
+        }
+        let outcome = timeout(ORDER, self.order(host, &authority, &store)).await;
+        let outcome = outcome.unwrap_or_else(|_| {
+            Err(Trouble {
+                why: format!("there was no answer within {} s", ORDER.as_secs()),
+                remedy: "the authority cannot be reached, or is busy",
+                pause: None,
+            })
+        });
+        match outcome {
+            Ok(()) => {
+                if let Err(error) = store.note_failed(host, None) {
+                    tracing::warn!("{error}");
+                }
+                if let Some(name) = self.names.get_mut(host) {
+                    name.look(host, &store);
+                    let end = name.certificate.as_ref().map(Certificate::end).unwrap_or_default();
+                    tracing::info!(host, "a certificate was issued, good until {end}");
+                }
+                self.publish();
+            }
+            Err(trouble) => self.failed(host, &store, trouble),
+        }
+        drop(lock);
+    }
+
+    async fn account(&mut self, authority: &Authority, store: &Store) -> Result<Account, Trouble> {
+        if let Some(account) = &self.account {
+            return Ok(account.clone());
+        }
+        // Several servers make one account.
+        let deadline = Instant::now() + QUESTION;
+        let _lock = loop {
+            match store.lock("account")? {
+                Some(lock) => break Some(lock),
+                None if Instant::now() > deadline => break None,
+                None => tokio::time::sleep(Duration::from_millis(300)).await,
+            }
+        };
+        let account = order::account(authority, store).await?;
+        self.account = Some(account.clone());
+        Ok(account)
+    }
+
+    async fn order(&mut self, host: &str, authority: &Authority, store: &Store) -> Result<(), Trouble> {
+        let account = self.account(authority, store).await?;
+        let before = self.names.get(host).and_then(|name| name.certificate.as_ref());
+        let replaces = before.filter(|before| before.remaining() > 0).and_then(identifier);
+        tracing::info!(host, authority = authority.directory, "a certificate is ordered");
+        let (chain, key) = order::order(&account, authority, store, &self.resolver, host, replaces).await?;
+        store.keep_certificate(host, &chain, &key)?;
+        Ok(())
+    }
+
+    fn failed(&mut self, host: &str, store: &Store, trouble: Trouble) {
+        // The authority may have forgotten the account.
+        self.account = None;
+        let times = store.failed(host).times.saturating_add(1);
+        let doubled = PAUSE.0.saturating_mul(1 << (times - 1).min(12)).min(PAUSE.1);
+        let pause = doubled.max(trouble.pause.unwrap_or_default());
+        let until = now().saturating_add(pause.as_secs() as i64);
+        if let Err(error) = store.note_failed(host, Some(&Failed { times, until })) {
+            tracing::warn!("{error}");
+        }
+        let Some(name) = self.names.get_mut(host) else { return };
+        name.due = until;
+        let old = match &name.certificate {
+            Some(certificate) if certificate.remaining() > 0 => {
+                format!("; the old one is served on, until {}", certificate.end())
+            }
+            Some(_) => "; the old one has expired".to_owned(),
+            None => "; clients of this name cannot connect by TLS".to_owned(),
+        };
+        let Trouble { why, remedy, .. } = trouble;
+        tracing::error!(
+            host,
+            "no certificate was issued: {why}; {remedy}; tried again in {} s{old}",
+            pause.as_secs()
+        );
+    }
+
+    /// Asks the authority when a certificate should be renewed (ARI), when it is time to ask.
+    async fn ask_about_renewal(&mut self, host: &str, authority: &Authority, store: &Store) {
+        let now = now();
+        let Some(name) = self.names.get(host) else { return };
+        if name.ask_at > now {
+            return;
+        }
+        let certificate = name.certificate.clone();
+        let asked = async {
+            let account = self.account(authority, store).await.ok()?;
+            let id = certificate.as_ref().and_then(identifier)?;
+            account.renewal_info(&id).await.ok()
+        };
+        let answer = timeout(QUESTION, asked).await.ok().flatten();
+        let Some(name) = self.names.get_mut(host) else { return };
+        let Some((info, retry)) = answer else {
+            // Not known there, or not now: two thirds of its life hold.
+            name.ask_at = now.saturating_add(3600 * 6);
+            return;
+        };
+        name.ask_at = now.saturating_add(retry.clamp(ASK.0, ASK.1).as_secs() as i64);
+        let (start, end) =
+            (info.suggested_window.start.unix_timestamp(), info.suggested_window.end.unix_timestamp());
+        // Everybody at another moment of the window, and the same one whenever it is asked.
+        let width = end.saturating_sub(start).max(1);
+        let place = host.bytes().fold(7u64, |sum, b| sum.wrapping_mul(31).wrapping_add(b.into()));
+        let at = start.saturating_add((place % width.unsigned_abs()) as i64);
+        if at <= now {
+            tracing::info!(host, "the authority suggests to renew the certificate now");
+        }
+        // Never later than is wise without its word.
+        name.renew_at = at.min(name.certificate.as_ref().map_or(at, latest));
+    }
+}
+
+impl Name {
+    /// Takes in what is stored, if it is new. Whether it was.
+    fn look(&mut self, host: &str, store: &Store) -> bool {
+        let written = store.written(host);
+        if written == self.written && self.certificate.is_some() {
+            return false;
+        }
+        let changed = written != self.written;
+        self.written = written;
+        match store.certificate(host) {
+            Ok(Some(certificate)) if certificate.covers(host) => {
+                self.renew_at = latest(&certificate);
+                // The authority is asked about it first.
+                (self.ask_at, self.due) = (0, 0);
+                self.certificate = Some(certificate);
+                true
+            }
+            Ok(_) => false,
+            Err(error) => {
+                if changed {
+                    tracing::error!(
+                        host,
+                        "a stored certificate cannot be used: {error}; another one is ordered"
+                    );
+                }
+                false
+            }
+        }
+    }
+}
+
+/// When a certificate is renewed without the authority's word: after two thirds of its life, or half of a short one.
+fn latest(certificate: &Certificate) -> i64 {
+    let (from, to) = certificate.validity();
+    let life = to.saturating_sub(from);
+    let part = if life < 10 * 24 * 3600 { life / 2 } else { life / 3 * 2 };
+    from.saturating_add(part)
+}
+
+fn identifier(certificate: &Certificate) -> Option<CertificateIdentifier<'static>> {
+    let own = certificate.chain().first()?;
+    CertificateIdentifier::try_from(own).ok().map(CertificateIdentifier::into_owned)
+}

@@ -1,0 +1,191 @@
+//! One certificate with its chain and its key, looked at before it is used.
+
+use std::{fmt, sync::Arc, time::SystemTime};
+
+use rustls::{
+    SignatureAlgorithm,
+    crypto::aws_lc_rs::sign::any_supported_type,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    sign::CertifiedKey,
+};
+use serde::{Deserialize, Serialize};
+use x509_parser::{extensions::GeneralName, parse_x509_certificate, time::ASN1Time};
+
+/// A text in PEM, which may hold a secret: it is not shown.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pem(pub String);
+
+impl fmt::Debug for Pem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PEM of {} bytes", self.0.len())
+    }
+}
+
+/// Why a certificate cannot be used. The words begin in lower case, to follow a place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Nothing between BEGIN CERTIFICATE and END CERTIFICATE, or nothing that is one.
+    #[error("it holds no certificate in PEM ({0})")]
+    NoCertificate(String),
+    /// The certificate cannot be understood.
+    #[error("its first certificate cannot be understood ({0})")]
+    Malformed(String),
+    /// There is no key, or an encrypted one.
+    #[error(
+        "it holds no private key in PEM (PKCS#8, PKCS#1 or SEC1, not encrypted): {0}; `openssl pkey -in KEY` writes one"
+    )]
+    NoKey(String),
+    /// The key is of a kind that cannot sign.
+    #[error(
+        "its kind of private key is not supported ({0}); use ECDSA (P-256, P-384), RSA (2048 bits or more) or Ed25519"
+    )]
+    WrongKey(String),
+    /// They are not a pair.
+    #[error(
+        "the private key is not the certificate's; the first certificate of the file has to be the server's own"
+    )]
+    NoPair,
+    /// Browsers would not take it.
+    #[error("the certificate names no host (subjectAltName); clients refuse such a certificate")]
+    NoNames,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    pub(crate) key: Arc<CertifiedKey>,
+    names: Vec<String>,
+    not_before: i64,
+    not_after: i64,
+    /// RSA, which clients take that take nothing else.
+    pub(crate) rsa: bool,
+}
+
+impl Certificate {
+    /// From a chain, the server's own certificate first, and its key.
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Certificate, Fault> {
+        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
+            .collect::<Result<_, _>>()
+            .map_err(|error| Fault::NoCertificate(error.to_string()))?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| Fault::NoKey(error.to_string()))?;
+        Certificate::from_der(chain, &key)
+    }
+
+    pub(crate) fn from_der(
+        chain: Vec<CertificateDer<'static>>,
+        key: &PrivateKeyDer<'_>,
+    ) -> Result<Certificate, Fault> {
+        let own = chain.first().ok_or_else(|| Fault::NoCertificate("there is none".into()))?;
+        let (_, parsed) = parse_x509_certificate(own).map_err(|error| Fault::Malformed(error.to_string()))?;
+        let key = any_supported_type(key).map_err(|error| Fault::WrongKey(error.to_string()))?;
+        let names = parsed
+            .subject_alternative_name()
+            .ok()
+            .flatten()
+            .map(|names| &names.value.general_names[..])
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|name| match name {
+                GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+                GeneralName::IPAddress(bytes) => address(bytes),
+                _ => None,
+            });
+        let names: Vec<String> = names.collect();
+        if names.is_empty() {
+            return Err(Fault::NoNames);
+        }
+        let (not_before, not_after) =
+            (parsed.validity().not_before.timestamp(), parsed.validity().not_after.timestamp());
+        let rsa = key.algorithm() == SignatureAlgorithm::RSA;
+        let certified = CertifiedKey::new(chain, key);
+        certified.keys_match().map_err(|_| Fault::NoPair)?;
+        Ok(Certificate { key: Arc::new(certified), names, not_before, not_after, rsa })
+    }
+
+    /// Its hosts, in lower case, `*.example.org` included; and its addresses.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Whether it is good for this host, which is in lower case.
+    pub fn covers(&self, host: &str) -> bool {
+        self.names.iter().any(|name| crate::matches(name, host))
+    }
+
+    /// Seconds until it ends; negative when it has.
+    pub fn remaining(&self) -> i64 {
+        self.not_after.saturating_sub(now())
+    }
+
+    /// Seconds since the epoch: from when on it is valid, and how long.
+    pub fn validity(&self) -> (i64, i64) {
+        (self.not_before, self.not_after)
+    }
+
+    /// Its end, in words.
+    pub fn end(&self) -> String {
+        ASN1Time::from_timestamp(self.not_after).map_or_else(|_| "never".into(), |time| time.to_string())
+    }
+
+    /// The chain, its own certificate first.
+    pub fn chain(&self) -> &[CertificateDer<'static>] {
+        &self.key.cert
+    }
+}
+
+fn address(bytes: &[u8]) -> Option<String> {
+    if let Ok(v4) = <[u8; 4]>::try_from(bytes) {
+        return Some(std::net::Ipv4Addr::from(v4).to_string());
+    }
+    <[u8; 16]>::try_from(bytes).ok().map(|v6| std::net::Ipv6Addr::from(v6).to_string())
+}
+
+/// Seconds since the epoch.
+pub(crate) fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::self_signed;
+
+    fn pem(certificate: &Certificate) -> String {
+        certificate.chain().iter().map(|der| crate::client::pem(der)).collect()
+    }
+
+    #[test]
+    fn a_key_of_another_certificate_is_refused() {
+        let (one, one_key) = self_signed(&["one.example".into()]).unwrap();
+        let (_, other_key) = self_signed(&["other.example".into()]).unwrap();
+        let chain = pem(&one);
+        assert!(Certificate::from_pem(chain.as_bytes(), one_key.0.as_bytes()).is_ok());
+        let fault = Certificate::from_pem(chain.as_bytes(), other_key.0.as_bytes()).unwrap_err();
+        assert_eq!(fault, Fault::NoPair);
+        assert!(matches!(Certificate::from_pem(b"", one_key.0.as_bytes()), Err(Fault::NoCertificate(_))));
+        assert!(matches!(Certificate::from_pem(chain.as_bytes(), b"nothing"), Err(Fault::NoKey(_))));
+        assert!(one.remaining() > 0 && one.covers("one.example") && !one.covers("other.example"));
+    }
+
+    #[test]
+    fn fuzz_pem_files() {
+        let (certificate, key) = self_signed(&["a.example".into(), "*.b.example".into()]).unwrap();
+        let chain = pem(&certificate);
+        let pieces: [&[u8]; 6] = [
+            b"-----BEGIN CERTIFICATE-----\n",
+            b"-----END CERTIFICATE-----\n",
+            b"-----BEGIN EC PRIVATE KEY-----\n",
+            b"MIIB",
+            b"=",
+            b"\n",
+        ];
+        hayate_fuzz::run("certificates in PEM", &[chain.as_bytes()], &pieces, |_, input| {
+            // It is one or it is not; a changed certificate may still be understood.
+            let _ = Certificate::from_pem(input, key.0.as_bytes());
+        });
+        hayate_fuzz::run("keys in PEM", &[key.0.as_bytes()], &pieces, |_, input| {
+            let _ = Certificate::from_pem(chain.as_bytes(), input);
+        });
+    }
+}

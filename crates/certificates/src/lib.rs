@@ -1,0 +1,27 @@
+//! Certificates: read from files, chosen by the name that a client asks for, had from a certificate authority by ACME.
+//!
+//! It promises: a certificate is looked at before it is used (it has names, it fits its key), one that is broken never takes the place of one
+//! that works; choosing one waits for nothing; all that waits for the network or a disk happens on a thread of its own, bounded in time.
+//! It knows nothing of sites, of HTTP, or of PHP.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+pub mod acme;
+mod certificate;
+mod client;
+mod names;
+mod pair;
+mod resolver;
+mod self_signed;
+mod server;
+
+pub use certificate::{Certificate, Fault, Pem};
+pub use client::ClientCertificate;
+pub use names::{is_name, matches};
+pub use pair::Pair;
+pub use resolver::Resolver;
+pub use self_signed::self_signed;
+pub use server::{MinVersion, ServerFault, Verify, server};

@@ -1,0 +1,91 @@
+//! rustls' configuration of the server's side.
+//!
+//! Tickets of former sessions are encrypted with keys that change every six hours. A client that resumes one is not asked for its
+//! certificate again, so whenever it changes whose certificates are wanted, former tickets are worth nothing.
+
+use std::sync::Arc;
+
+use rustls::{
+    RootCertStore, ServerConfig,
+    crypto::aws_lc_rs::{Ticketer, default_provider},
+    pki_types::{CertificateDer, pem::PemObject},
+    server::{NoServerSessionStorage, WebPkiClientVerifier},
+    version::{TLS12, TLS13},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{Pem, Resolver, resolver::ACME_TLS};
+
+/// The oldest version that a client may speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum MinVersion {
+    /// TLS 1.2, with forward secrecy and authenticated encryption only.
+    #[default]
+    Tls12,
+    /// TLS 1.3.
+    Tls13,
+}
+
+/// Whether clients are asked for a certificate, and by whom it has to be signed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Verify {
+    /// They are not.
+    #[default]
+    Off,
+    /// One that is shown has to be good.
+    Optional(Pem),
+    /// Without a good one there is no connection.
+    Required(Pem),
+}
+
+/// Why there is no such configuration.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ServerFault {
+    /// The certificate authorities of clients.
+    #[error("it holds no certificate of an authority in PEM ({0})")]
+    ClientCa(String),
+    /// Everything else.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// Makes one. `alpn`: the protocols above, the preferred first.
+pub fn server(
+    resolver: Arc<Resolver>,
+    min: MinVersion,
+    verify: &Verify,
+    alpn: &[&[u8]],
+) -> Result<ServerConfig, ServerFault> {
+    let other = |error: rustls::Error| ServerFault::Other(error.to_string());
+    let provider = Arc::new(default_provider());
+    let versions: &[_] = match min {
+        MinVersion::Tls12 => &[&TLS13, &TLS12],
+        MinVersion::Tls13 => &[&TLS13],
+    };
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(versions)
+        .map_err(other)?;
+    let builder = match verify {
+        Verify::Off => builder.with_no_client_auth(),
+        Verify::Optional(ca) | Verify::Required(ca) => {
+            let fault = |error: String| ServerFault::ClientCa(error);
+            let mut roots = RootCertStore::empty();
+            for certificate in CertificateDer::pem_slice_iter(ca.0.as_bytes()) {
+                let certificate = certificate.map_err(|error| fault(error.to_string()))?;
+                roots.add(certificate).map_err(|error| fault(error.to_string()))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = match verify {
+                Verify::Required(_) => verifier,
+                _ => verifier.allow_unauthenticated(),
+            };
+            builder.with_client_cert_verifier(verifier.build().map_err(|error| fault(error.to_string()))?)
+        }
+    };
+    let mut config = builder.with_cert_resolver(resolver);
+    config.alpn_protocols = alpn.iter().copied().chain([ACME_TLS]).map(<[u8]>::to_vec).collect();
+    config.ticketer = Ticketer::new().map_err(other)?;
+    // Sessions live in tickets, which the client keeps; of those that it could not keep the server would have to.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(config)
+}

@@ -1,0 +1,230 @@
+//! Where a socket becomes a connection: the PROXY header, TLS, and which version of HTTP follows; and what is answered because of TLS alone.
+//!
+//! All of it has the time of a handshake. Whoever fails here is told nothing beyond TLS' own alerts, and is not in the access log, as with
+//! nginx: the log has it at `debug`.
+
+use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use hayate_certificates::{ClientCertificate, acme::Keeper};
+use hayate_http::{
+    Answer, Clock, Io, Limits, Protocol,
+    proxy_protocol::{self, Header},
+    tls::{self, Agreed, HandshakeError, alpn},
+};
+use rustls::ServerConfig;
+
+use crate::{
+    Settings,
+    connection::{Accepted, Peer, Stream},
+    dynamic::Client,
+    reply::{Body, Reply, set},
+};
+
+/// How connections of an address begin.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Port {
+    /// With TLS.
+    pub tls: bool,
+    /// With a PROXY header, which is believed from trusted peers only; others are turned away.
+    pub proxy_protocol: bool,
+}
+
+/// TLS, for all sites.
+#[derive(Clone)]
+pub struct Tls {
+    /// What rustls needs, certificates included.
+    pub config: Arc<ServerConfig>,
+    /// Who knows the answers to challenges by HTTP.
+    pub keeper: Keeper,
+    /// Requests without TLS are sent to this port.
+    pub redirect: Option<u16>,
+    /// How long browsers are to come by TLS only.
+    pub hsts: Option<Duration>,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("redirect", &self.redirect)
+            .field("hsts", &self.hsts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What carries a connection, what it speaks, and who is there, if that is another one than was accepted.
+pub(crate) struct Met {
+    pub(crate) io: Io,
+    pub(crate) protocol: Protocol,
+    pub(crate) peer: Option<Peer>,
+}
+
+/// `None`: there is nobody to serve.
+pub(crate) async fn meet(
+    stream: Stream,
+    accepted: &Accepted,
+    settings: &Settings,
+    limits: &Limits,
+    clock: &Clock,
+) -> Option<Met> {
+    let Accepted { peer: accepted, port } = accepted;
+    let mut io = match stream {
+        Stream::Tcp(stream) => Io::Tcp(stream),
+        Stream::Unix(stream) => Io::Unix(stream),
+    };
+    let mut peer = None;
+    if port.proxy_protocol {
+        let trusted = match accepted.ip {
+            Some(ip) => settings.trusted_proxies.iter().any(|net| net.contains(&ip)),
+            None => settings.trust_unix,
+        };
+        if !trusted {
+            tracing::debug!(
+                client = accepted.addr,
+                "turned away: its PROXY header is not trusted (trusted_proxies)"
+            );
+            return None;
+        }
+        match proxy_protocol::read(&mut io, limits, clock).await {
+            Ok(Header::Local) => {}
+            Ok(Header::Client(ends)) => {
+                let text = |ip: IpAddr| ip.to_canonical().to_string();
+                peer = Some(Peer {
+                    addr: text(ends.source.ip()),
+                    port: ends.source.port().to_string(),
+                    local_addr: text(ends.destination.ip()),
+                    local_port: ends.destination.port().to_string(),
+                    ip: Some(ends.source.ip().to_canonical()),
+                    ..Peer::plain()
+                });
+            }
+            Err(error) => {
+                tracing::debug!(client = accepted.addr, "no PROXY header: {error:?}");
+                return None;
+            }
+        }
+    }
+    let plain = if settings.http2_prior_knowledge { Protocol::Either } else { Protocol::Http1 };
+    let (tcp, tls) = match (io, port.tls.then_some(settings.tls.as_ref()).flatten()) {
+        (Io::Tcp(tcp), Some(tls)) => (tcp, tls),
+        // What should be encrypted is not served otherwise.
+        (_, None) if port.tls => return None,
+        (io, _) => return Some(Met { io, protocol: plain, peer }),
+    };
+    let mut peer = peer.unwrap_or_else(|| accepted.again());
+    match tls::accept(tcp, Arc::clone(&tls.config), limits, clock).await {
+        Ok(stream) => {
+            let agreed = stream.agreed();
+            let protocol = match agreed.alpn.as_deref() {
+                Some(alpn::HTTP2) => Protocol::Http2,
+                // The authority has seen what it wanted to see.
+                Some(alpn::ACME) => return None,
+                _ => Protocol::Http1,
+            };
+            peer.https = true;
+            peer.variables = variables(agreed);
+            Some(Met { io: Io::Tls(Box::new(stream)), protocol, peer: Some(peer) })
+        }
+        Err(HandshakeError::PlainHttp(tcp)) => {
+            peer.lacks_tls = true;
+            Some(Met { io: Io::Tcp(tcp), protocol: Protocol::Http1, peer: Some(peer) })
+        }
+        Err(error) => {
+            tracing::debug!(client = peer.addr, "no TLS: {error:?}");
+            None
+        }
+    }
+}
+
+/// What scripts see, by nginx' names of variables in upper case.
+fn variables(agreed: Agreed) -> Vec<(&'static str, String)> {
+    let mut variables = vec![("SSL_PROTOCOL", agreed.protocol.to_owned()), ("SSL_CIPHER", agreed.cipher)];
+    variables.extend(agreed.server_name.map(|name| ("SSL_SERVER_NAME", name)));
+    variables.push(("SSL_SESSION_REUSED", if agreed.resumed { "r" } else { "." }.to_owned()));
+    let client = agreed.client.as_ref().and_then(ClientCertificate::new);
+    variables.push(("SSL_CLIENT_VERIFY", if client.is_some() { "SUCCESS" } else { "NONE" }.to_owned()));
+    if let Some(client) = client {
+        variables.extend([
+            ("SSL_CLIENT_S_DN", client.subject),
+            ("SSL_CLIENT_I_DN", client.issuer),
+            ("SSL_CLIENT_SERIAL", client.serial),
+            ("SSL_CLIENT_FINGERPRINT", client.fingerprint),
+            ("SSL_CLIENT_V_START", client.valid_from),
+            ("SSL_CLIENT_V_END", client.valid_to),
+            ("SSL_CLIENT_CERT", client.pem),
+        ]);
+    }
+    variables
+}
+
+impl Peer {
+    fn plain() -> Peer {
+        Peer {
+            addr: String::new(),
+            port: String::new(),
+            local_addr: String::new(),
+            local_port: String::new(),
+            ip: None,
+            https: false,
+            lacks_tls: false,
+            variables: Vec::new(),
+        }
+    }
+
+    fn again(&self) -> Peer {
+        Peer {
+            addr: self.addr.clone(),
+            port: self.port.clone(),
+            local_addr: self.local_addr.clone(),
+            local_port: self.local_port.clone(),
+            ip: self.ip,
+            ..Peer::plain()
+        }
+    }
+}
+
+/// Where an authority looks (RFC 8555, 8.3).
+const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";
+
+/// What a request without TLS is answered because there is TLS: a challenge, or the way to it.
+pub(crate) async fn aside(settings: &Settings, client: &Client<'_>) -> Option<Reply> {
+    let tls = settings.tls.as_ref().filter(|_| !client.https)?;
+    if let Some(token) = client.path.strip_prefix(CHALLENGES)
+        && let Ok(token) = std::str::from_utf8(token)
+        && let Some(said) = tls.keeper.challenge(token).await
+    {
+        let mut answer = Answer::new(200);
+        set(&mut answer, "content-type", "application/octet-stream");
+        return Some(Reply::new(answer, Body::Full(Bytes::from(said))));
+    }
+    // A unix socket's peer is a proxy, which may speak TLS itself.
+    let port = tls.redirect.filter(|_| client.peer.ip.is_some())?;
+    let mut answer = Answer::new(if matches!(client.head.method(), b"GET" | b"HEAD") { 301 } else { 308 });
+    let unnamed = client.target.authority.is_none() && client.head.get(b"host").is_none_or(<[u8]>::is_empty);
+    let mut location = match &client.peer.local_addr {
+        addr if unnamed && addr.contains(':') => format!("https://[{addr}]"),
+        addr if unnamed => format!("https://{addr}"),
+        _ => format!("https://{}", client.host),
+    }
+    .into_bytes();
+    if port != 443 {
+        location.extend_from_slice(format!(":{port}").as_bytes());
+    }
+    location.extend_from_slice(if client.target.path.is_empty() { b"/" } else { client.target.path });
+    if let Some(query) = client.target.query {
+        location.push(b'?');
+        location.extend_from_slice(query);
+    }
+    answer.add(b"location", &location).ok()?;
+    Some(Reply::new(answer, Body::Left(0)))
+}
+
+/// Adds to an answer by TLS what holds for all of them.
+pub(crate) fn season(settings: &Settings, client: &Client<'_>, reply: &mut Reply) {
+    if let Some(hsts) = settings.tls.as_ref().and_then(|tls| tls.hsts)
+        && client.https
+        && reply.answer.get(b"strict-transport-security").is_none()
+    {
+        set(&mut reply.answer, "strict-transport-security", &format!("max-age={}", hsts.as_secs()));
+    }
+}

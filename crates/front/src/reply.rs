@@ -1,0 +1,101 @@
+//! An answer before it is sent: its head, and what its body is made of.
+
+use std::future::poll_fn;
+
+use bytes::Bytes;
+use hayate_http::{Answer, Exchange, Length};
+
+use crate::{account::Account, file_body::FileBody, pages, promise::Promise, relay::Relay};
+
+/// See the module's head.
+pub(crate) struct Reply {
+    pub(crate) answer: Answer,
+    pub(crate) body: Body,
+    /// The length that the script has said, where that is not plainly the body's.
+    pub(crate) promise: Option<Promise>,
+    /// The connection cannot go on.
+    pub(crate) close: bool,
+}
+
+/// What a body is made of.
+pub(crate) enum Body {
+    /// There is none, and no word of its length.
+    None,
+    /// It would have so many bytes, which are not sent.
+    Left(u64),
+    /// Nobody knows how many bytes it would have; they are not sent.
+    Unknown,
+    Full(Bytes),
+    File(FileBody),
+    /// A script that is still answering.
+    Script(Box<Relay>),
+}
+
+impl Reply {
+    pub(crate) fn new(answer: Answer, body: Body) -> Reply {
+        Reply { answer, body, promise: None, close: false }
+    }
+
+    /// One of our own pages. `detail`: see [`pages::error`].
+    pub(crate) fn page(status: u16, detail: Option<&str>) -> Reply {
+        let mut answer = Answer::new(status);
+        set(&mut answer, "content-type", "text/html; charset=utf-8");
+        Reply::new(answer, Body::Full(pages::error(status, detail)))
+    }
+
+    /// Sends it. When this returns and not all was sent, the client is gone, or the answer broke off: what is not finished is cut.
+    pub(crate) async fn send(mut self, exchange: &mut Exchange<'_>, account: &mut Account) {
+        if self.answer.get(b"server").is_none() {
+            set(&mut self.answer, "server", "hayate");
+        }
+        if self.close {
+            exchange.close();
+        }
+        account.status = self.answer.status();
+        let said = self.promise.as_ref().map(|promise| Length::Exact(promise.said));
+        let length = match &self.body {
+            Body::None => Length::None,
+            Body::Left(len) => Length::Exact(*len),
+            Body::Full(bytes) => said.unwrap_or(Length::Exact(bytes.len() as u64)),
+            Body::File(file) => Length::Exact(file.left()),
+            Body::Unknown | Body::Script(_) => said.unwrap_or(Length::Unknown),
+        };
+        exchange.begin(&self.answer, length);
+        match self.body {
+            Body::None | Body::Left(_) | Body::Unknown => {}
+            Body::Full(bytes) => {
+                let len = bytes.len() as u64;
+                exchange.send(bytes);
+                account.sent = exchange.sent();
+                if let Some(promise) = &mut self.promise {
+                    promise.given(len);
+                    promise.ends(len);
+                }
+            }
+            Body::File(mut file) => {
+                while file.left() > 0 {
+                    // An error: it has become shorter, or cannot be read. The client sees that something is missing.
+                    let Ok(block) = poll_fn(|cx| file.poll_next(cx)).await else { return };
+                    exchange.send(block);
+                    if poll_fn(|cx| exchange.poll_flush(cx)).await.is_err() {
+                        return;
+                    }
+                    account.sent = exchange.sent();
+                }
+            }
+            Body::Script(mut relay) => {
+                let whole = relay.run(exchange, account, &mut self.promise).await;
+                account.sent = exchange.sent();
+                if !whole {
+                    return;
+                }
+            }
+        }
+        exchange.finish();
+    }
+}
+
+/// Puts a field of our own, whose name and value are constants or come from what was checked.
+pub(crate) fn set(answer: &mut Answer, name: &str, value: &str) {
+    let _ = answer.set(name.as_bytes(), value.as_bytes());
+}

@@ -1,0 +1,29 @@
+//! What is configured, as one: requests see all of a reload or nothing of it.
+
+use crate::{Limits, Routes, Settings};
+
+/// Settings and routes that belong together.
+pub(crate) struct Snapshot {
+    pub(crate) settings: Settings,
+    pub(crate) routes: Routes,
+}
+
+impl Limits {
+    /// What of it concerns the engine.
+    pub(crate) fn of_http(&self) -> hayate_http::Limits {
+        hayate_http::Limits {
+            head_size: self.head_size,
+            header_count: self.header_count,
+            uri_length: self.uri_length,
+            header_timeout: self.header_timeout,
+            idle_timeout: self.idle_timeout,
+            body_timeout: self.body_timeout,
+            body_rate: self.body_rate,
+            write_timeout: self.write_timeout,
+            handshake_timeout: self.handshake_timeout,
+            streams: self.http2_streams,
+            window: self.http2_window,
+            resets: self.http2_resets,
+        }
+    }
+}

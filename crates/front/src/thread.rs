@@ -1,0 +1,364 @@
+//! A thread that serves: the connections it has accepted, and what it keeps so that it need not ask others.
+//!
+//! Everything of one connection stays on the thread that accepted it, without locks and without atomic counts; what all threads share is in
+//! [`Front`]. One task looks at the deadlines of all connections once a second, while there are any. An idle thread has no wake-ups.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    io,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use hayate_http::{Clock, seconds};
+use tokio::{
+    sync::{Notify, watch},
+    task::AbortHandle,
+    time::MissedTickBehavior,
+};
+
+use crate::{
+    Front, Listener, Stage,
+    connection::{Accepted, Connection, Peer, Stream},
+    panics::caught,
+    snapshot::Snapshot,
+    threads::{Counted, Moved, Order},
+};
+
+/// See the module's head. All of it happens within a [`tokio::task::LocalSet`].
+pub struct Thread {
+    pub(crate) front: Arc<Front>,
+    open: RefCell<HashMap<u64, (Rc<Connection>, AbortHandle)>>,
+    next: Cell<u64>,
+    /// The first one has come.
+    begun: Notify,
+    /// There is too much memory in heads that are not whole.
+    pub(crate) pressed: Notify,
+    /// In [`seconds`]: when this was last spoken of.
+    complained: Cell<u64>,
+    kept: RefCell<Kept>,
+    request_prefix: u32,
+    next_request: Cell<u32>,
+    /// Its place among the others.
+    number: usize,
+    /// Counts the connections that it has placed.
+    turn: Cell<usize>,
+}
+
+/// A snapshot as requests hold it: they count in the thread's own memory, not in a word that all threads write.
+pub(crate) type Held = Rc<Arc<Snapshot>>;
+
+/// The thread's own hold of the snapshot.
+struct Kept {
+    version: u64,
+    snapshot: Held,
+    limits: Rc<hayate_http::Limits>,
+}
+
+impl Kept {
+    fn of(front: &Front) -> Kept {
+        // First the number: a snapshot that is newer than it is only read once more.
+        let version = front.version.load(std::sync::atomic::Ordering::Acquire);
+        let snapshot = Rc::new(front.snapshot.load_full());
+        let limits = Rc::new(snapshot.settings.limits.of_http());
+        Kept { version, snapshot, limits }
+    }
+}
+
+/// A connection that counts; when this goes, it is over.
+struct Open(
+    Rc<Connection>,
+    #[allow(dead_code, reason = "held for its drop, which comes after that of the first")] Counted,
+);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let Open(connection, _) = self;
+        let gone = connection.thread.open.borrow_mut().remove(&connection.id);
+        drop(gone);
+    }
+}
+
+impl Thread {
+    /// One that serves for `front`, and nothing until [`Thread::serve`] is called.
+    pub fn new(front: &Arc<Front>) -> Rc<Thread> {
+        Thread::numbered(front, 0)
+    }
+
+    /// The one of several that has this number.
+    pub(crate) fn numbered(front: &Arc<Front>, number: usize) -> Rc<Thread> {
+        let mut seed = [0; 4];
+        // The ids only need to differ between runs and threads; without randomness they would still differ within one.
+        let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
+        Rc::new(Thread {
+            front: Arc::clone(front),
+            open: RefCell::default(),
+            next: Cell::new(0),
+            begun: Notify::new(),
+            pressed: Notify::new(),
+            complained: Cell::new(0),
+            kept: RefCell::new(Kept::of(front)),
+            request_prefix: u32::from_ne_bytes(seed),
+            next_request: Cell::new(0),
+            number,
+            turn: Cell::new(0),
+        })
+    }
+
+    /// What is configured now.
+    pub(crate) fn snapshot(&self) -> Held {
+        let mut kept = self.kept.borrow_mut();
+        if kept.version != self.front.version.load(Relaxed) {
+            *kept = Kept::of(&self.front);
+        }
+        Rc::clone(&kept.snapshot)
+    }
+
+    pub(crate) fn limits(&self) -> Rc<hayate_http::Limits> {
+        Rc::clone(&self.kept.borrow().limits)
+    }
+
+    pub(crate) fn request_id(&self) -> String {
+        let number = self.next_request.get();
+        self.next_request.set(number.wrapping_add(1));
+        let number = u64::from(self.request_prefix) << 32 | u64::from(number);
+        // By hand: formatting costs ten times as much, and every request has one.
+        let digit = |i| char::from_digit((number >> (60 - 4 * i)) as u32 & 15, 16).unwrap_or('0');
+        (0..16).map(digit).collect()
+    }
+
+    /// Accepts and serves connections until `shutdown` turns true.
+    pub async fn serve(self: Rc<Self>, listener: Listener, mut shutdown: watch::Receiver<bool>) {
+        while caught(self.accept_all(&listener, &mut shutdown)).await.is_err() {
+            self.front.metrics.panicked();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    async fn accept_all(self: &Rc<Self>, listener: &Listener, shutdown: &mut watch::Receiver<bool>) {
+        let addr = listener.addr();
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.accept_one(listener) => accepted,
+                _ = shutdown.wait_for(|stop| *stop) => return,
+            };
+            match accepted {
+                Ok((stream, peer)) => {
+                    let port =
+                        addr.as_ref().and_then(|addr| self.snapshot().settings.ports.get(addr).copied());
+                    self.place(stream, Accepted { peer, port: port.unwrap_or_default() });
+                }
+                Err(error) if error.raw_os_error() == Some(24) || error.raw_os_error() == Some(23) => {
+                    tracing::error!(
+                        "no descriptor left for a new connection; raise the limit of open files (LimitNOFILE)"
+                    );
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+                // The client was gone before we accepted it.
+                Err(_) => {}
+            }
+        }
+    }
+
+    async fn accept_one(&self, listener: &Listener) -> io::Result<(Stream, Peer)> {
+        self.front.has_room().await;
+        let accepted = accept(listener).await;
+        // Another listener may have been faster; then this one connection waits here instead of in the backlog.
+        self.front.has_room().await;
+        accepted
+    }
+
+    /// Serves a connection here, or has a thread do it that has clearly fewer.
+    fn place(self: &Rc<Self>, stream: Stream, accepted: Accepted) {
+        let turn = self.turn.get();
+        self.turn.set(turn.wrapping_add(1));
+        let crew = self.front.crew.get();
+        let number = crew.map_or(self.number, |crew| crew.choose(self.number, turn));
+        let counted = Counted::new(&self.front, number);
+        match crew {
+            // One that has ended refuses; then so does this. A socket that the kernel does not let go of is closed.
+            Some(crew) if number != self.number => {
+                if let Ok(moved) = Moved::of(stream, accepted, counted) {
+                    crew.tell(number, Order::Serve(moved));
+                }
+            }
+            _ => self.spawn(stream, accepted, counted),
+        }
+    }
+
+    /// Serves a connection that another thread has accepted.
+    pub(crate) fn take_over(self: &Rc<Self>, moved: Moved) {
+        // Without memory or descriptors for it, it is closed.
+        if let Ok((stream, accepted, counted)) = moved.arrive() {
+            self.spawn(stream, accepted, counted);
+        }
+    }
+
+    fn spawn(self: &Rc<Self>, stream: Stream, accepted: Accepted, counted: Counted) {
+        if *self.front.stage.borrow() != Stage::Serving {
+            return;
+        }
+        let id = self.next.get();
+        self.next.set(id.wrapping_add(1));
+        let clock = Rc::new(Clock::default());
+        let connection = Connection::new(self, id, accepted, &clock);
+        let open = Open(Rc::clone(&connection), counted);
+        let served = Rc::clone(&connection).serve(stream);
+        let task = tokio::task::spawn_local(async move {
+            // Dropped after the connection, which may have a last word.
+            let _open = open;
+            served.await;
+        });
+        let mut all = self.open.borrow_mut();
+        if all.is_empty() {
+            self.begun.notify_one();
+        }
+        all.insert(id, (connection, task.abort_handle()));
+    }
+
+    fn end_those(&self, which: impl Fn(&Connection) -> bool) {
+        let ending: Vec<AbortHandle> = {
+            let open = self.open.borrow();
+            open.values().filter(|(connection, _)| which(connection)).map(|(_, task)| task.clone()).collect()
+        };
+        // Aborting may run the connection's drops, which come back here.
+        ending.iter().for_each(AbortHandle::abort);
+    }
+
+    /// Looks for connections past their deadline, and follows the front's stages; runs beside [`Thread::serve`] as long as the front does.
+    pub async fn watch(self: Rc<Self>) {
+        while caught(self.look_after()).await.is_err() {
+            self.front.metrics.panicked();
+        }
+    }
+
+    async fn look_after(&self) {
+        let mut stage = self.front.stage.subscribe();
+        // What happened before counts as well.
+        stage.mark_changed();
+        let mut clock = tokio::time::interval(Duration::from_secs(1));
+        clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if self.open.borrow().is_empty() {
+                tokio::select! {
+                    () = self.begun.notified() => clock.reset(),
+                    changed = stage.changed() => {
+                        if changed.is_ok() {
+                            let now = *stage.borrow_and_update();
+                            self.enter(now);
+                        }
+                        continue;
+                    }
+                }
+            }
+            tokio::select! {
+                _ = clock.tick() => {
+                    let now = seconds();
+                    self.end_those(|connection| connection.clock.becomes_late(now));
+                }
+                () = self.pressed.notified() => self.press(),
+                _ = stage.changed() => {
+                    let now = *stage.borrow_and_update();
+                    self.enter(now);
+                }
+            }
+        }
+    }
+
+    fn enter(&self, stage: Stage) {
+        // Lets go of what was replaced, also when no request comes.
+        drop(self.snapshot());
+        match stage {
+            Stage::Serving => {}
+            Stage::Draining => {
+                let all: Vec<_> =
+                    self.open.borrow().values().map(|(connection, _)| Rc::clone(&connection.clock)).collect();
+                all.iter().for_each(|clock| clock.ask_to_end());
+            }
+            Stage::Closing => self.end_those(|_| true),
+        }
+    }
+
+    /// There is too much memory in heads: each thread is to give up its part.
+    fn press(&self) {
+        if self.front.gather.excess().is_some()
+            && let Some(crew) = self.front.crew.get()
+        {
+            crew.tell_others(self.number, || Order::GiveUpHeads);
+        }
+        self.give_up_heads();
+    }
+
+    /// Cuts off connections in the middle of a head, those that took longest first: this thread's part of what makes room for others.
+    pub(crate) fn give_up_heads(&self) {
+        let Some(excess) = self.front.gather.excess() else { return };
+        let mut heads: Vec<_> = {
+            let open = self.open.borrow();
+            let held = open.iter().filter_map(|(id, (connection, task))| {
+                let (since, bytes) = connection.unfinished_head().filter(|_| !connection.clock.is_late())?;
+                Some((since, *id, bytes, Rc::clone(connection), task.clone()))
+            });
+            held.collect()
+        };
+        let own = heads.iter().map(|(_, _, bytes, ..)| *bytes).sum();
+        let mut excess = self.front.gather.part(excess, own);
+        heads.sort_unstable_by_key(|(since, id, ..)| (*since, *id));
+        let mut given_up = 0u64;
+        for (_, _, bytes, connection, task) in heads {
+            // To the nearest: one small head beside much that other threads hold is not the one to go.
+            if excess.saturating_mul(2) < bytes {
+                break;
+            }
+            excess = excess.saturating_sub(bytes);
+            connection.give_up();
+            task.abort();
+            given_up = given_up.saturating_add(1);
+        }
+        self.front.metrics.gave_up_heads(given_up);
+        let now = seconds();
+        if given_up > 0 && self.complained.get().saturating_add(60) <= now {
+            self.complained.set(now);
+            tracing::warn!(
+                "limits.gather_memory is reached: {given_up} connections with an unfinished head were cut off"
+            );
+        }
+    }
+}
+
+async fn accept(listener: &Listener) -> io::Result<(Stream, Peer)> {
+    match listener {
+        Listener::Tcp(listener) => {
+            let (stream, addr) = listener.accept().await?;
+            stream.set_nodelay(true)?;
+            let local = stream.local_addr()?;
+            let peer = Peer {
+                addr: addr.ip().to_canonical().to_string(),
+                port: addr.port().to_string(),
+                local_addr: local.ip().to_canonical().to_string(),
+                local_port: local.port().to_string(),
+                ip: Some(addr.ip().to_canonical()),
+                https: false,
+                lacks_tls: false,
+                variables: Vec::new(),
+            };
+            Ok((Stream::Tcp(stream), peer))
+        }
+        Listener::Unix(listener) => {
+            let (stream, _) = listener.accept().await?;
+            // As nginx says it: applications expect something in place of an address.
+            let peer = Peer {
+                addr: "unix:".into(),
+                port: String::new(),
+                local_addr: "unix:".into(),
+                local_port: "80".into(),
+                ip: None,
+                https: false,
+                lacks_tls: false,
+                variables: Vec::new(),
+            };
+            Ok((Stream::Unix(stream), peer))
+        }
+    }
+}

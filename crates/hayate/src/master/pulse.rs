@@ -1,0 +1,147 @@
+//! Whether a front still moves: it is asked for a sign of life, and one that gives none is to be replaced.
+//!
+//! Silence is counted in turns of the master, not in time. A machine that was suspended, a virtual machine that was paused and a cgroup that was
+//! frozen stop the master as well, whatever the clock says afterwards; that is one turn of silence, and the front has all the others left in
+//! which to answer.
+
+use std::time::{Duration, Instant};
+
+/// Between an answer and the next question.
+const REST: Duration = Duration::from_secs(5);
+/// How long a turn is at least.
+const TURN: Duration = Duration::from_secs(1);
+/// Turns of silence of one that was stopped by a signal (SIGSTOP), which only a signal can set going again.
+const STOPPED: u32 = 5;
+/// Turns of silence of one that serves. More than a machine makes it wait that swaps, or a disk on which it reads its own program.
+const SERVING: u32 = 20;
+/// The same before it has served: it makes the shared memory of each application, of which there may be thousands.
+const BOOTING: u32 = 120;
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Beat {
+    /// Nothing yet.
+    Wait,
+    /// The front is to be asked.
+    Ask,
+    /// It has not answered for so long that it is to be killed.
+    Silent,
+}
+
+/// How a front stands.
+#[derive(Debug, Clone, Copy)]
+pub enum Bearing {
+    /// It has not served yet.
+    Booting,
+    /// It serves.
+    Serving,
+    /// A signal has stopped it.
+    Stopped,
+}
+
+/// The pulse of one front.
+#[derive(Debug)]
+pub struct Pulse {
+    /// The next question, or the end of the turn.
+    due: Instant,
+    /// Turns without an answer, once one has been asked for.
+    silent: Option<u32>,
+}
+
+impl Pulse {
+    pub fn new(now: Instant) -> Pulse {
+        Pulse { due: after(now, REST), silent: None }
+    }
+
+    /// When to look again.
+    pub fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// It has given a sign of life.
+    pub fn heard(&mut self, now: Instant) {
+        *self = Pulse::new(now);
+    }
+
+    /// Looks at it.
+    pub fn look(&mut self, now: Instant, bearing: Bearing) -> Beat {
+        // A stop is known at once, by SIGCHLD.
+        let at_once = self.silent.is_none() && matches!(bearing, Bearing::Stopped);
+        if now < self.due && !at_once {
+            return Beat::Wait;
+        }
+        // From now, not from when it was due: what came between was no turn of this process.
+        self.due = after(now, TURN);
+        let silent = self.silent.map_or(0, |turns| turns.saturating_add(1));
+        let first = self.silent.replace(silent).is_none();
+        let limit = match bearing {
+            Bearing::Booting => BOOTING,
+            Bearing::Serving => SERVING,
+            Bearing::Stopped => STOPPED,
+        };
+        match silent {
+            _ if first => Beat::Ask,
+            turns if turns >= limit => Beat::Silent,
+            _ => Beat::Wait,
+        }
+    }
+}
+
+fn after(now: Instant, time: Duration) -> Instant {
+    now.checked_add(time).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks once in each of these seconds until it is given up.
+    fn silent_after(
+        pulse: &mut Pulse,
+        start: Instant,
+        bearing: Bearing,
+        seconds: impl Iterator<Item = u64>,
+    ) -> Option<u64> {
+        seconds
+            .into_iter()
+            .find(|second| pulse.look(start + Duration::from_secs(*second), bearing) == Beat::Silent)
+    }
+
+    #[test]
+    fn one_that_answers_is_asked_again_and_never_given_up() {
+        let start = Instant::now();
+        let mut pulse = Pulse::new(start);
+        let mut asked = 0;
+        for second in 0..1000 {
+            let now = start + Duration::from_secs(second);
+            match pulse.look(now, Bearing::Serving) {
+                Beat::Ask => {
+                    asked += 1;
+                    pulse.heard(now);
+                }
+                beat => assert_eq!(beat, Beat::Wait),
+            }
+        }
+        assert!((190..=200).contains(&asked), "{asked}");
+    }
+
+    #[test]
+    fn one_that_is_silent_is_given_up_the_stopped_one_sooner_the_booting_one_later() {
+        let start = Instant::now();
+        let given_up = |bearing| silent_after(&mut Pulse::new(start), start, bearing, 0..1000);
+        assert_eq!(given_up(Bearing::Stopped), Some(5));
+        assert_eq!(given_up(Bearing::Serving), Some(25));
+        assert_eq!(given_up(Bearing::Booting), Some(125));
+    }
+
+    #[test]
+    fn a_jump_of_the_clock_is_one_turn() {
+        let start = Instant::now();
+        let mut pulse = Pulse::new(start);
+        // Suspended for a day between two looks, three times; it would have answered.
+        let seconds = (0..8).chain(86_400..86_404).chain(172_800..172_804).chain(259_200..259_208);
+        assert_eq!(silent_after(&mut pulse, start, Bearing::Serving, seconds), None);
+        pulse.heard(start + Duration::from_secs(259_210));
+        assert_eq!(pulse.look(start + Duration::from_secs(259_211), Bearing::Serving), Beat::Wait);
+    }
+}

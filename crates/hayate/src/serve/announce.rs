@@ -1,0 +1,75 @@
+//! What is said once everything serves.
+
+use std::{path::Path, sync::Arc};
+
+use hayate_pool::{Generation, Mode};
+
+use crate::{
+    config::LogFormat,
+    framework::Recognised,
+    logging,
+    plan::{FrontController, Plan},
+};
+
+/// Says to people what runs and how to end it; a log for programs gets one record instead.
+pub(super) fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&Path>) {
+    if plan.log_format == LogFormat::Json {
+        let listen = plan.listen_words();
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = listen.join(" "), "serving");
+        for app in &plan.apps {
+            let FrontController { script, why } = &app.front_controller;
+            tracing::info!(
+                app = app.spec.name,
+                "what is no file: {} ({why})",
+                script.as_deref().unwrap_or("404")
+            );
+        }
+        return;
+    }
+    let mut text = format!("\nHayate {} serves", env!("CARGO_PKG_VERSION"));
+    for addr in plan.listen_words() {
+        text += &format!(" {addr}");
+    }
+    text += "\n";
+    for (app, generation) in plan.apps.iter().zip(apps) {
+        let (spec, status) = (&app.spec, generation.status());
+        let mode = match &spec.mode {
+            Mode::Classic => "classic mode".to_owned(),
+            Mode::Worker { script } => {
+                let what =
+                    app.recognised.as_ref().map_or_else(|| script.display().to_string(), Recognised::name);
+                format!("worker mode, {what}, rewind {}", spec.rewind.name())
+            }
+        };
+        let php = status.php.as_deref().unwrap_or("(not started)");
+        let (min, max) = spec.workers.clone().into_inner();
+        text += &format!(
+            "  {}: {}, {mode}, PHP {php}, {min}-{max} workers\n",
+            spec.name,
+            spec.document_root.display()
+        );
+        if let Some(recognised) = &app.recognised {
+            let evidence = &recognised.evidence;
+            text += &format!("    recognised: {evidence}; --mode classic serves it as php-fpm would\n");
+        }
+        if let Some(remark) = &app.remark {
+            text += &format!("    {remark}\n");
+        }
+        if let Some(why) = status.boot_remark {
+            text += &format!("    look at this: {why}\n");
+        }
+        if let Some(why) = status.cold_boot {
+            text += &format!("    without warm-up requests: {why}\n");
+        }
+        let FrontController { script, why } = &app.front_controller;
+        text += &format!("    what is no file: {} ({why})\n", script.as_deref().unwrap_or("404"));
+        if let Some(why) = status.unavailable {
+            text += &format!("    cannot serve yet: {why}\n");
+        }
+    }
+    text += "Stop with Ctrl-C";
+    if let Some(path) = control {
+        text += &format!(" or `hayate stop`; control socket {}", path.display());
+    }
+    logging::print(&format!("{text}\n\n"));
+}

@@ -1,0 +1,77 @@
+//! The end: what is being served finishes, within a limit, and then every process ends.
+
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use hayate_pool::Generation;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    task::JoinSet,
+};
+
+use super::listeners::Listeners;
+use crate::server::Server;
+
+/// SIGTERM and SIGINT: somebody wants the end.
+pub(super) struct EndSignals(Signal, Signal);
+
+impl EndSignals {
+    pub(super) fn new() -> io::Result<EndSignals> {
+        Ok(EndSignals(signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+    }
+
+    pub(super) async fn recv(&mut self) {
+        tokio::select! {
+            _ = self.0.recv() => {}
+            _ = self.1.recv() => {}
+        }
+    }
+}
+
+/// Finishes what is being served, for `limit` at most or until a signal, and ends every process.
+pub(super) async fn end(
+    server: &Arc<Server>,
+    listeners: Option<Listeners>,
+    limit: Duration,
+    signals: &mut EndSignals,
+) {
+    let generations = server.stopping();
+    if let Some(mut listeners) = listeners {
+        listeners.keep(&[]);
+    }
+    let until = Instant::now() + limit;
+    let drained = async {
+        if !limit.is_zero() {
+            tracing::info!(
+                connections = server.front.connections(),
+                "finishing what is being served; a second signal ends at once"
+            );
+            if !server.front.drain(limit).await {
+                tracing::warn!("requests were cut off after {limit:?}");
+            }
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        each(&generations, move |generation| async move { generation.drain(left).await }).await;
+    };
+    tokio::select! {
+        () = drained => {}
+        () = signals.recv() => {
+            tracing::warn!("a second signal: ending at once");
+            each(&generations, |generation| async move { generation.kill().await }).await;
+        }
+    }
+    server.front.close().await;
+    tracing::info!("stopped");
+}
+
+/// Does something to all generations at once, and waits.
+async fn each<F: Future<Output = ()> + Send + 'static>(
+    generations: &[Arc<Generation>],
+    what: impl Fn(Arc<Generation>) -> F,
+) {
+    let tasks: JoinSet<()> = generations.iter().map(|generation| what(Arc::clone(generation))).collect();
+    tasks.join_all().await;
+}

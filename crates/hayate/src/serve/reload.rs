@@ -1,0 +1,123 @@
+//! Generations that take the place of others: those of a reload, which boot beside the old ones, and those that run in a slower way.
+
+use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result};
+use hayate_front::{AccessLog, Front, ListenAddr};
+use hayate_pool::Generation;
+use hayate_ring::Hub;
+use tokio::{sync::oneshot, task::JoinHandle};
+
+use super::listeners::Listeners;
+use crate::{
+    fallback::{self, Replacement},
+    master::{Client as Master, Loaded},
+    plan::App,
+    secrets,
+    server::{Server, open_log},
+};
+
+pub(super) type Reply = oneshot::Sender<Result<(), String>>;
+
+pub(super) fn start(loaded: &Loaded, hub: &Arc<Hub>) -> Result<Vec<Arc<Generation>>> {
+    let generation = |(i, app): (usize, &App)| {
+        Generation::start(app.spec.clone(), loaded.launcher(i), hub)
+            .with_context(|| format!("cannot make the shared memory of application '{}'", app.spec.name))
+    };
+    loaded.plan.apps.iter().enumerate().map(generation).collect()
+}
+
+/// A reload under way, and who waits for it.
+pub(super) struct Reload {
+    pub(super) task: JoinHandle<Result<Fresh, String>>,
+    pub(super) replies: Vec<Reply>,
+}
+
+impl Reload {
+    /// Gives it up, and ends what it has started. Returns who waits for its outcome.
+    pub(super) async fn abort(self) -> Vec<Reply> {
+        self.task.abort();
+        let _ = self.task.await;
+        self.replies
+    }
+}
+
+pub(super) async fn finished(reload: &mut Option<Reload>) -> Result<Fresh, String> {
+    match reload {
+        None => std::future::pending().await,
+        Some(reload) => (&mut reload.task).await.unwrap_or_else(|error| Err(error.to_string())),
+    }
+}
+
+/// What a reload has made ready.
+pub(super) struct Fresh {
+    pub(super) loaded: Loaded,
+    access_log: AccessLog,
+    sockets: Vec<(ListenAddr, OwnedFd)>,
+    apps: Vec<Arc<Generation>>,
+    /// What takes the place of some of them at once.
+    slower: Vec<Replacement>,
+}
+
+/// Has the configuration read again and boots what it asks for, beside what serves.
+pub(super) async fn prepare(
+    master: Arc<Master>,
+    known: Vec<ListenAddr>,
+    log: AccessLog,
+    hub: Arc<Hub>,
+) -> Result<Fresh, String> {
+    let mut loaded = master.load().await?;
+    let access_log = open_log(&loaded.plan, &log).map_err(|error| error.to_string())?;
+    let sockets = loaded.sockets(&known);
+    let apps = start(&loaded, &hub).map_err(|error| format!("{error:#}"))?;
+    match fallback::all_booted(&loaded.plan.apps, &apps, &hub).await {
+        Ok(slower) => Ok(Fresh { loaded, access_log, sockets, apps, slower }),
+        Err(why) => {
+            for app in apps {
+                app.kill().await;
+            }
+            Err(why)
+        }
+    }
+}
+
+/// Sends requests to what a reload has booted, and lets what served before finish.
+pub(super) fn switch(server: &Arc<Server>, listeners: &mut Listeners, fresh: Fresh) {
+    let Fresh { loaded, access_log, sockets, apps, slower } = fresh;
+    let plan = loaded.plan.clone();
+    secrets::warn_of(&plan.apps);
+    let old = server.install(&plan, access_log, apps);
+    replace(server, slower, Duration::ZERO);
+    tokio::spawn(reopen_log(Arc::clone(&server.front)));
+    listeners.keep(&plan.listen);
+    sockets.into_iter().for_each(|(addr, socket)| listeners.add(addr, socket));
+    loaded.adopted();
+    for generation in old {
+        retire(server, generation, plan.drain_timeout);
+    }
+}
+
+/// Sends requests to what runs in another way than configured.
+pub(super) fn replace(server: &Arc<Server>, replacements: Vec<Replacement>, drain_timeout: Duration) {
+    for replacement in replacements {
+        retire(server, server.replace(replacement), drain_timeout);
+    }
+}
+
+/// Lets a generation that was replaced finish. Nothing presses: what request_timeout allows is not cut off.
+fn retire(server: &Arc<Server>, generation: Arc<Generation>, drain_timeout: Duration) {
+    let server = Arc::clone(server);
+    tokio::spawn(async move {
+        let limit = drain_timeout.max(generation.spec().request_timeout.unwrap_or_default());
+        generation.drain(limit).await;
+        server.retired(&generation);
+    });
+}
+
+/// Without waiting for it: what the log is written to may be stalled.
+pub(super) async fn reopen_log(front: Arc<Front>) {
+    match front.reopen_logs().await {
+        Ok(()) => tracing::debug!("access log reopened"),
+        Err(error) => tracing::error!("the access log goes on as it was: {error}"),
+    }
+}

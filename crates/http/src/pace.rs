@@ -1,0 +1,114 @@
+//! How fast a client sends a body. Only time counts in which it was waited for.
+
+use std::{
+    fmt,
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+use crate::Limits;
+
+/// Over how long a body is watched that others wait for.
+const WANTED: Duration = Duration::from_secs(3);
+
+/// Follows one body. Nothing of it costs anything as long as nobody has to wait for the client.
+#[derive(Default)]
+pub(crate) struct Pace {
+    /// Bytes.
+    received: u64,
+    waited: Duration,
+    /// It is waited for now.
+    since: Option<Instant>,
+    /// What the first two were when it was last looked at, [`WANTED`] ago or less.
+    lately: (u64, Duration),
+    slow_lately: bool,
+    wanted: Option<Rc<dyn Fn() -> bool>>,
+    /// As [`Limits`] has them.
+    rate: u64,
+    timeout: Duration,
+}
+
+impl Pace {
+    pub(crate) fn end(&mut self) {
+        if self.received > 0 || self.since.is_some() || self.wanted.is_some() {
+            *self = Pace::default();
+        }
+    }
+
+    pub(crate) fn hurry(&mut self, wanted: Rc<dyn Fn() -> bool>) {
+        self.wanted = Some(wanted);
+    }
+
+    pub(crate) fn waits(&mut self, limits: &Limits) {
+        (self.rate, self.timeout) = (limits.body_rate, limits.body_timeout);
+        if self.rate > 0 {
+            self.since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    pub(crate) fn came(&mut self, bytes: usize) {
+        self.received = self.received.saturating_add(bytes as u64);
+        if let Some(since) = self.since.take() {
+            self.waited = self.waited.saturating_add(since.elapsed());
+        }
+    }
+
+    /// Below [`Limits::body_rate`]: since its beginning, but for the time that a single pause may take; or lately, where others wait for
+    /// what it holds up.
+    pub(crate) fn is_too_slow(&mut self) -> bool {
+        let Some(since) = self.since else { return false };
+        let waited = self.waited.saturating_add(since.elapsed());
+        if self.rate == 0 || waited < WANTED {
+            return false;
+        }
+        let (received, since) = self.lately;
+        if waited.saturating_sub(since) >= WANTED {
+            let enough = self.rate.saturating_mul(WANTED.as_secs());
+            self.slow_lately = self.received.saturating_sub(received) < enough;
+            self.lately = (self.received, waited);
+        }
+        waited.saturating_sub(Duration::from_secs(self.received / self.rate)) > self.timeout
+            || (self.slow_lately && self.wanted.as_ref().is_some_and(|wanted| wanted()))
+    }
+}
+
+impl fmt::Debug for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pace").field("received", &self.received).field("waited", &self.waited).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pace(received: u64, waited: u64) -> Pace {
+        let limits = Limits { body_rate: 100, body_timeout: Duration::from_secs(60), ..Limits::default() };
+        let mut pace = Pace { received, waited: Duration::from_secs(waited), ..Pace::default() };
+        pace.waits(&limits);
+        pace
+    }
+
+    #[test]
+    fn a_body_has_a_least_rate_beside_its_pauses() {
+        assert!(!pace(0, 59).is_too_slow());
+        assert!(pace(0, 61).is_too_slow());
+        assert!(!pace(100_000, 1059).is_too_slow());
+        assert!(pace(100_000, 1061).is_too_slow());
+        let mut between = pace(0, 61);
+        between.came(0);
+        assert!(!between.is_too_slow(), "nobody waits for it now");
+    }
+
+    #[test]
+    fn one_that_others_wait_for_has_less_patience() {
+        let mut slow = pace(200, 10);
+        slow.hurry(Rc::new(|| false));
+        assert!(!slow.is_too_slow(), "nobody wants what it holds");
+        slow.hurry(Rc::new(|| true));
+        assert!(slow.is_too_slow());
+        let mut fast = pace(400, 10);
+        fast.hurry(Rc::new(|| true));
+        assert!(!fast.is_too_slow());
+    }
+}

@@ -1,0 +1,48 @@
+//! Which version of HTTP a connection speaks, and its whole life.
+
+use std::{future::poll_fn, rc::Rc};
+
+use crate::{Clock, Handler, Io, Limits, Wait, h1, h2};
+
+/// What a connection speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.0 and 1.1.
+    Http1,
+    /// HTTP/2, as agreed by ALPN.
+    Http2,
+    /// HTTP/2 if the client begins with its preface ("prior knowledge"), else HTTP/1.
+    Either,
+}
+
+/// Serves a connection until its end. To be dropped when its clock is late.
+pub async fn serve<H: Handler>(
+    mut io: Io,
+    protocol: Protocol,
+    handler: Rc<H>,
+    limits: Rc<Limits>,
+    clock: Rc<Clock>,
+) {
+    let http2 = match protocol {
+        Protocol::Http1 => false,
+        Protocol::Http2 => true,
+        Protocol::Either => {
+            clock.wait(Wait::Idle, &limits);
+            let preface = poll_fn(|cx| {
+                if clock.ends() {
+                    return std::task::Poll::Ready(Ok(false));
+                }
+                clock.listen(cx);
+                io.poll_begins_with(h2::PREFACE, cx)
+            });
+            let Ok(preface) = preface.await else { return };
+            preface
+        }
+    };
+    if http2 {
+        // Much larger than what HTTP/1 needs, and other connections are not to pay for it.
+        Box::pin(h2::serve(io, handler, limits, clock)).await;
+    } else {
+        h1::serve(io, &*handler, limits, clock).await;
+    }
+}

@@ -1,0 +1,206 @@
+//! A connection on which TLS was agreed.
+
+use std::{
+    io::{self, IoSlice, Read, Write},
+    os::fd::{AsFd, BorrowedFd},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use rustls::ServerConnection;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+/// See the module.
+#[derive(Debug)]
+pub struct TlsStream {
+    tcp: TcpStream,
+    pub(super) session: ServerConnection,
+    /// Decrypted bytes that wait in the session.
+    plain: usize,
+    /// The client sends no more, whether it said so or not.
+    ended: bool,
+    /// It was told that nothing more comes.
+    closed: bool,
+}
+
+/// What goes wrong with one.
+pub(super) enum Fault {
+    Io(io::Error),
+    Tls(rustls::Error),
+}
+
+/// The socket, for rustls, which knows no futures: what is not ready would block.
+struct Wire<'a, 'b> {
+    tcp: &'a mut TcpStream,
+    cx: &'a mut Context<'b>,
+}
+
+fn or_would_block<T>(poll: Poll<io::Result<T>>) -> io::Result<T> {
+    match poll {
+        Poll::Ready(result) => result,
+        Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+    }
+}
+
+impl Read for Wire<'_, '_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let mut to = ReadBuf::new(to);
+        or_would_block(Pin::new(&mut *self.tcp).poll_read(self.cx, &mut to))?;
+        Ok(to.filled().len())
+    }
+}
+
+impl Write for Wire<'_, '_> {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        or_would_block(Pin::new(&mut *self.tcp).poll_write(self.cx, from))
+    }
+
+    fn write_vectored(&mut self, from: &[IoSlice<'_>]) -> io::Result<usize> {
+        or_would_block(Pin::new(&mut *self.tcp).poll_write_vectored(self.cx, from))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl TlsStream {
+    pub(super) fn new(tcp: TcpStream, session: ServerConnection) -> TlsStream {
+        TlsStream { tcp, session, plain: 0, ended: false, closed: false }
+    }
+
+    /// Reads once, and decrypts what came. The number of bytes; 0: the client sends no more.
+    pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Fault>> {
+        if self.ended {
+            return Poll::Ready(Ok(0));
+        }
+        let mut wire = Wire { tcp: &mut self.tcp, cx };
+        let n = match self.session.read_tls(&mut wire) {
+            Ok(n) => n,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
+            Err(error) => return Poll::Ready(Err(Fault::Io(error))),
+        };
+        self.ended = n == 0;
+        match self.session.process_new_packets() {
+            Ok(state) => {
+                self.plain = state.plaintext_bytes_to_read();
+                self.ended |= state.peer_has_closed();
+            }
+            Err(error) => {
+                // The alert, if it goes at once.
+                let _ = self.poll_drain(cx);
+                return Poll::Ready(Err(Fault::Tls(error)));
+            }
+        }
+        Poll::Ready(Ok(n))
+    }
+
+    /// Waits until all that was encrypted is with the kernel.
+    pub(super) fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.session.wants_write() {
+            let mut wire = Wire { tcp: &mut self.tcp, cx };
+            match self.session.write_tls(&mut wire) {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match ready!(self.poll_fill(cx)) {
+            Ok(_) => {
+                // Answers of TLS itself (a key update); what does not go now goes with the next write.
+                if self.session.wants_write()
+                    && let Poll::Ready(Err(error)) = self.poll_drain(cx)
+                {
+                    return Poll::Ready(Err(error));
+                }
+                Poll::Ready(Ok(()))
+            }
+            Err(Fault::Io(error)) => Poll::Ready(Err(error)),
+            Err(Fault::Tls(error)) => Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error))),
+        }
+    }
+
+    /// Whether something can be read, the end included.
+    pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.plain == 0 && !self.ended {
+            ready!(self.poll_more(cx))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_encrypt(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(&mut rustls::Writer<'_>) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_drain(cx))?;
+        let n = write(&mut self.session.writer())?;
+        // What does not go at once goes with the flush, or before the next write.
+        if let Poll::Ready(Err(error)) = self.poll_drain(cx) {
+            return Poll::Ready(Err(error));
+        }
+        Poll::Ready(Ok(n))
+    }
+}
+
+impl AsFd for TlsStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tcp.as_fd()
+    }
+}
+
+impl AsyncRead for TlsStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        to: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.poll_readable(cx))?;
+        if self.plain == 0 {
+            // HTTP says by itself where its messages end, so a client that leaves without close_notify is one that leaves.
+            return Poll::Ready(Ok(()));
+        }
+        let n = self.session.reader().read(to.initialize_unfilled())?;
+        to.advance(n);
+        self.plain = self.plain.saturating_sub(n);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for TlsStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_encrypt(cx, |writer| writer.write(from))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        from: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_encrypt(cx, |writer| writer.write_vectored(from))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_drain(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !std::mem::replace(&mut self.closed, true) {
+            self.session.send_close_notify();
+        }
+        ready!(self.poll_drain(cx))?;
+        Pin::new(&mut self.tcp).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,4 @@
+//! A body in the chunked coding. The promises are in the crate's own `fuzzed.rs`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| hayate_http::fuzzed::body(input));

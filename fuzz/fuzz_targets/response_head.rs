@@ -1,0 +1,4 @@
+//! A worker's response head. The promises are in the crate's own `fuzzed.rs`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| hayate_ring::fuzzed::response_head(input));

@@ -1,0 +1,224 @@
+/*
+ * Descriptors, their flags, files of /proc, the working directory and the umask.
+ */
+#include "interpose.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+/* libc's own, looked up once, before the point. */
+static FILE *(*libc_fopen)(const char *, const char *);
+static int (*libc_fclose)(FILE *);
+static int (*libc_pclose)(FILE *);
+static int (*libc_closedir)(DIR *);
+
+__attribute__((constructor)) static void look_up(void)
+{
+	*(void **)&libc_fopen = interpose_next("fopen");
+	*(void **)&libc_fclose = interpose_next("fclose");
+	*(void **)&libc_pclose = interpose_next("pclose");
+	*(void **)&libc_closedir = interpose_next("closedir");
+}
+
+static void losing(int fd)
+{
+	struct control *c = watching();
+	struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
+	if (d == NULL) {
+		return;
+	}
+	d->lost = c->any_lost = true;
+	for (size_t i = 0; i < c->held_count; i++) {
+		if (c->held[i].fd == fd) {
+			c->doubt = REWIND_DESCRIPTORS; /* its locks go with it, and somebody else may take them */
+		}
+	}
+}
+
+EXPORT int close(int fd)
+{
+	losing(fd);
+	return (int)syscall(SYS_close, fd);
+}
+
+static void duplicating(int fd)
+{
+	struct control *c = watching();
+	if (c != NULL && descriptor_of(fd) != NULL) {
+		c->any_duplicate = true;
+	}
+}
+
+EXPORT int dup(int fd)
+{
+	duplicating(fd);
+	return (int)syscall(SYS_dup, fd);
+}
+
+EXPORT int dup2(int from, int to)
+{
+	duplicating(from);
+	if (from != to) {
+		losing(to);
+	}
+	return (int)syscall(SYS_dup2, from, to);
+}
+
+EXPORT int dup3(int from, int to, int flags)
+{
+	duplicating(from);
+	losing(to);
+	return (int)syscall(SYS_dup3, from, to, flags);
+}
+
+EXPORT int fclose(FILE *file)
+{
+	losing(fileno(file));
+	return libc_fclose(file);
+}
+
+EXPORT int pclose(FILE *file)
+{
+	losing(fileno(file));
+	return libc_pclose(file);
+}
+
+EXPORT int closedir(DIR *directory)
+{
+	losing(dirfd(directory));
+	return libc_closedir(directory);
+}
+
+EXPORT int fcntl(int fd, int command, ...)
+{
+	va_list rest;
+	va_start(rest, command);
+	void *with = va_arg(rest, void *);
+	va_end(rest);
+	if (command == F_SETLK || command == F_SETLKW || command == F_OFD_SETLK || command == F_OFD_SETLKW) {
+		interpose_locking_record(fd, with);
+	}
+	if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
+		duplicating(fd);
+	}
+	struct control *c = watching();
+	if ((command == F_SETLEASE || command == F_SETSIG || command == F_SETOWN || command == F_SETOWN_EX ||
+	     command == F_NOTIFY || command == F_SETPIPE_SZ) &&
+	    c != NULL && descriptor_of(fd) != NULL) {
+		c->doubt = REWIND_DESCRIPTORS;
+	}
+	if ((command == F_SETFL || command == F_SETFD) && c != NULL) {
+		/* Perhaps through a duplicate: php://stderr is one of what all workers write to. */
+		c->any_flags = true;
+	}
+	return (int)syscall(SYS_fcntl, fd, command, with);
+}
+EXPORT int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl")));
+
+EXPORT int ioctl(int fd, unsigned long command, ...)
+{
+	va_list rest;
+	va_start(rest, command);
+	void *with = va_arg(rest, void *);
+	va_end(rest);
+	struct control *c = watching();
+	if (c != NULL && (command == FIONBIO || command == FIOASYNC || command == FIOCLEX || command == FIONCLEX)) {
+		c->any_flags = true;
+	}
+	return (int)syscall(SYS_ioctl, fd, command, with);
+}
+
+/* What a process is told by writing to files of /proc (its name, its memory, how it is treated when memory is short)
+ * has no way back. */
+
+static void opened(int fd, int flags)
+{
+	struct control *c = watching();
+	struct statfs fs;
+	if (c != NULL && fd >= 0 && (flags & O_ACCMODE) != O_RDONLY && fstatfs(fd, &fs) == 0 &&
+	    fs.f_type == PROC_SUPER_MAGIC) {
+		c->doubt = REWIND_PROCESS;
+	}
+}
+
+EXPORT int openat(int at, const char *path, int flags, ...)
+{
+	va_list rest;
+	va_start(rest, flags);
+	mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+	va_end(rest);
+	int fd = (int)syscall(SYS_openat, at, path, flags, mode);
+	opened(fd, flags);
+	return fd;
+}
+EXPORT int openat64(int at, const char *path, int flags, ...) __attribute__((alias("openat")));
+
+EXPORT int open(const char *path, int flags, ...)
+{
+	va_list rest;
+	va_start(rest, flags);
+	mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+	va_end(rest);
+	int fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+	opened(fd, flags);
+	return fd;
+}
+EXPORT int open64(const char *path, int flags, ...) __attribute__((alias("open")));
+
+/* What glibc's headers make of calls without a mode (_FORTIFY_SOURCE). */
+EXPORT int __open_2(const char *path, int flags)
+{
+	return open(path, flags);
+}
+EXPORT int __open64_2(const char *path, int flags) __attribute__((alias("__open_2")));
+EXPORT int __openat_2(int at, const char *path, int flags)
+{
+	return openat(at, path, flags);
+}
+EXPORT int __openat64_2(int at, const char *path, int flags) __attribute__((alias("__openat_2")));
+
+EXPORT FILE *fopen(const char *path, const char *mode)
+{
+	FILE *file = libc_fopen(path, mode);
+	if (file != NULL && (mode[0] != 'r' || strchr(mode, '+') != NULL)) {
+		opened(fileno(file), O_RDWR);
+	}
+	return file;
+}
+EXPORT FILE *fopen64(const char *path, const char *mode) __attribute__((alias("fopen")));
+
+/* Working directory, umask. */
+
+EXPORT int chdir(const char *path)
+{
+	struct control *c = watching();
+	if (c != NULL) {
+		c->directory_changed = true;
+	}
+	return (int)syscall(SYS_chdir, path);
+}
+
+EXPORT int fchdir(int fd)
+{
+	struct control *c = watching();
+	if (c != NULL) {
+		c->directory_changed = true;
+	}
+	return (int)syscall(SYS_fchdir, fd);
+}
+
+EXPORT mode_t umask(mode_t mask)
+{
+	struct control *c = watching();
+	if (c != NULL) {
+		c->umask_changed = true;
+	}
+	return (mode_t)syscall(SYS_umask, mask);
+}

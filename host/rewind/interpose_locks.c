@@ -1,0 +1,88 @@
+/*
+ * Locks on files, and System V semaphores.
+ */
+#include "interpose.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/sem.h>
+#include <unistd.h>
+
+/* Locks on files that the boot opened. One of a library that was held at the point belongs to whoever took it
+ * (opcache), and may be taken and given back by the same. */
+static void locking(int fd)
+{
+	struct control *c = watching();
+	struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
+	if (d != NULL && !(d->held && d->library)) {
+		d->locked = c->any_locked = true;
+	} else if (d == NULL && c != NULL) {
+		c->locked_other = true;
+	}
+}
+
+/* Record locks: what was held at the point and is given up cannot be said to have been held all the time. */
+void interpose_locking_record(int fd, const struct flock *lock)
+{
+	struct control *c = watching();
+	locking(fd);
+	if (c == NULL || lock == NULL) {
+		return;
+	}
+	for (size_t i = 0; i < c->held_count; i++) {
+		const struct held *held = &c->held[i];
+		bool weaker = lock->l_type == F_UNLCK || lock->l_type < held->type;
+		int64_t end = lock->l_len == 0 ? INT64_MAX : lock->l_start + lock->l_len;
+		bool apart = lock->l_whence == SEEK_SET && (lock->l_start >= held->end || end <= held->start);
+		if (held->fd == fd && weaker && !apart) {
+			c->doubt = REWIND_DESCRIPTORS;
+		}
+	}
+}
+
+EXPORT int flock(int fd, int operation)
+{
+	locking(fd);
+	return (int)syscall(SYS_flock, fd, operation);
+}
+
+/* System V semaphores: one that a request holds is given back, as by the kernel at the end of a process. */
+
+static void note_undo(int set, const struct sembuf *operations, size_t count)
+{
+	struct control *c = rewind_control; /* before the point as well: see rewind_semaphores() */
+	for (size_t n = 0; c != NULL && n < count; n++) {
+		if (!(operations[n].sem_flg & SEM_UNDO) || operations[n].sem_op == 0) {
+			continue;
+		}
+		size_t i = 0;
+		while (i < c->undo_count && (c->undo[i].set != set || c->undo[i].number != (short)operations[n].sem_num)) {
+			i++;
+		}
+		if (i == MAX_UNDO) {
+			c->doubt = REWIND_PROCESS;
+			return;
+		}
+		if (i == c->undo_count) {
+			c->undo_count++;
+			c->undo[i].set = set;
+			c->undo[i].number = (short)operations[n].sem_num;
+			c->undo[i].sum = 0;
+		}
+		c->undo[i].sum = (short)(c->undo[i].sum + operations[n].sem_op);
+	}
+}
+
+EXPORT int semtimedop(int set, struct sembuf *operations, size_t count, const struct timespec *timeout)
+{
+	int result = (int)syscall(SYS_semtimedop, set, operations, count, timeout);
+	if (result == 0) {
+		note_undo(set, operations, count);
+	}
+	return result;
+}
+
+EXPORT int semop(int set, struct sembuf *operations, size_t count)
+{
+	return semtimedop(set, operations, count, NULL);
+}

@@ -1,0 +1,219 @@
+/*
+ * Mappings: what was made since the point goes again, what the snapshot has stays as it is.
+ */
+#include "interpose.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Linux 5.18; newer than some headers */
+#define HY_MADV_DONTNEED_LOCKED 24
+
+static uintptr_t page_up(uintptr_t at)
+{
+	return (at + PAGE_SIZE - 1) & ~(PAGE_SIZE - 1);
+}
+
+static void note_made(struct control *c, uintptr_t start, size_t len, bool chunk)
+{
+	if (c->made_count == MAX_MAPPINGS) {
+		c->must_sweep = true; /* too many to note one by one */
+		return;
+	}
+	c->made[c->made_count++] = (struct made){start, start + page_up(len), chunk};
+}
+
+/* The note of a mapping made since the point that covers all of [start, end). */
+static struct made *find_made(struct control *c, uintptr_t start, uintptr_t end)
+{
+	for (size_t i = 0; i < c->made_count; i++) {
+		if (start >= c->made[i].start && end <= c->made[i].end) {
+			return &c->made[i];
+		}
+	}
+	return NULL;
+}
+
+/* Takes [start, end) out of a note; what is left of it before and behind stays noted. */
+static void forget_made(struct control *c, struct made *note, uintptr_t start, uintptr_t end)
+{
+	struct made was = *note;
+	*note = c->made[--c->made_count];
+	if (was.start < start) {
+		note_made(c, was.start, start - was.start, false);
+	}
+	if (end < was.end) {
+		note_made(c, end, was.end - end, false);
+	}
+}
+
+static bool meets(const struct rewind_range *ranges, size_t count, uintptr_t start, uintptr_t end)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (start < ranges[i].end && end > ranges[i].start) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool of_snapshot(const struct control *c, uintptr_t start, uintptr_t end)
+{
+	return meets(c->known, c->known_count, start, end);
+}
+
+/* ZendMM asks for chunks of this size all the time and counts on zeros in the first page only; nobody else in libphp
+ * maps just so much. */
+static bool is_chunk_request(const struct control *c, const void *at, size_t len, int protection, int flags,
+                             uintptr_t caller)
+{
+	return at == NULL && len == CHUNK_SIZE && protection == (PROT_READ | PROT_WRITE) &&
+	       flags == (MAP_PRIVATE | MAP_ANONYMOUS) && caller >= c->libphp_low && caller < c->libphp_high;
+}
+
+/* At an address that is a multiple of the size, as ZendMM needs it. */
+static uintptr_t map_chunk(void)
+{
+	uintptr_t at =
+	    (uintptr_t)syscall(SYS_mmap, NULL, 2 * CHUNK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if ((void *)at == MAP_FAILED) {
+		return at;
+	}
+	uintptr_t chunk = (at + CHUNK_SIZE - 1) & ~(CHUNK_SIZE - 1);
+	if (chunk > at) {
+		syscall(SYS_munmap, at, chunk - at);
+	}
+	syscall(SYS_munmap, chunk + CHUNK_SIZE, at + CHUNK_SIZE - chunk);
+	return chunk;
+}
+
+EXPORT void *mmap(void *at, size_t len, int protection, int flags, int fd, off_t offset)
+{
+	struct control *c = watching();
+	if (c == NULL) {
+		return (void *)syscall(SYS_mmap, at, len, protection, flags, fd, offset);
+	}
+	if (is_chunk_request(c, at, len, protection, flags, (uintptr_t)__builtin_return_address(0))) {
+		bool kept = c->chunk_count > 0;
+		uintptr_t chunk = kept ? c->chunks[--c->chunk_count] : map_chunk();
+		if (kept) {
+			/* Of a new chunk's header ZendMM writes only what is not zero. */
+			memset((void *)chunk, 0, PAGE_SIZE);
+		}
+		if ((void *)chunk != MAP_FAILED) {
+			note_made(c, chunk, CHUNK_SIZE, true);
+		}
+		return (void *)chunk;
+	}
+	if (flags & MAP_FIXED && of_snapshot(c, (uintptr_t)at, (uintptr_t)at + page_up(len))) {
+		c->doubt = REWIND_MAPPINGS;
+	}
+	void *result = (void *)syscall(SYS_mmap, at, len, protection, flags, fd, offset);
+	if (result != MAP_FAILED && find_made(c, (uintptr_t)result, (uintptr_t)result + page_up(len)) == NULL) {
+		note_made(c, (uintptr_t)result, len, false);
+	}
+	return result;
+}
+EXPORT void *mmap64(void *at, size_t len, int protection, int flags, int fd, off_t offset)
+    __attribute__((alias("mmap")));
+
+EXPORT int munmap(void *at, size_t len)
+{
+	struct control *c = watching();
+	uintptr_t start = (uintptr_t)at, end = start + page_up(len);
+	if (c != NULL && start % PAGE_SIZE == 0 && len != 0) {
+		struct made *note = find_made(c, start, end);
+		if (note == NULL && of_snapshot(c, start, end)) {
+			/* Unmapped memory of the snapshot could not be put back; it stays, unused, until the rewind. */
+			return 0;
+		}
+		if (note != NULL) {
+			bool chunk = note->chunk && note->start == start && note->end == end;
+			forget_made(c, note, start, end);
+			if (chunk && c->chunk_count < MAX_CHUNKS) {
+				c->chunks[c->chunk_count++] = start;
+				return 0;
+			}
+		}
+	}
+	return (int)syscall(SYS_munmap, at, len);
+}
+
+EXPORT void *mremap(void *at, size_t old_len, size_t new_len, int flags, ...)
+{
+	struct control *c = watching();
+	void *to = NULL;
+	if (flags & MREMAP_FIXED) {
+		va_list rest;
+		va_start(rest, flags);
+		to = va_arg(rest, void *);
+		va_end(rest);
+	}
+	uintptr_t start = (uintptr_t)at;
+	if (c != NULL && of_snapshot(c, start, start + page_up(old_len))) {
+		errno = ENOMEM; /* the caller copies instead, as it does where memory is short */
+		return MAP_FAILED;
+	}
+	if (c != NULL && to != NULL && of_snapshot(c, (uintptr_t)to, (uintptr_t)to + page_up(new_len))) {
+		c->doubt = REWIND_MAPPINGS;
+	}
+	void *result = (void *)syscall(SYS_mremap, at, old_len, new_len, flags, to);
+	if (c != NULL && result != MAP_FAILED) {
+		struct made *note = find_made(c, start, start + page_up(old_len));
+		if (note != NULL) {
+			forget_made(c, note, start, start + page_up(old_len));
+		}
+		note_made(c, (uintptr_t)result, new_len, false);
+	}
+	return result;
+}
+
+/* What was sealed has no copy, and what is written once it is not any more could not be put back. Shared memory is left
+ * out: OPcache opens and closes that of its machine code. */
+static void note_protection(uintptr_t start, uintptr_t end)
+{
+	struct control *c = watching();
+	bool doubtful = c != NULL && meets(c->sealed, c->sealed_count, start, end);
+	for (size_t i = 0; c != NULL && i < c->region_count; i++) {
+		doubtful |= start < c->regions[i].end && end > c->regions[i].start;
+	}
+	if (doubtful) {
+		c->doubt = REWIND_MAPPINGS;
+	}
+}
+
+EXPORT int mprotect(void *at, size_t len, int protection)
+{
+	note_protection((uintptr_t)at, (uintptr_t)at + page_up(len));
+	return (int)syscall(SYS_mprotect, at, len, protection);
+}
+
+EXPORT int pkey_mprotect(void *at, size_t len, int protection, int key)
+{
+	note_protection((uintptr_t)at, (uintptr_t)at + page_up(len));
+	return (int)syscall(SYS_pkey_mprotect, at, len, protection, key);
+}
+
+/* A page that is thrown away changes without having been written; so it is written. */
+static void touch(uintptr_t start, uintptr_t end)
+{
+	for (uintptr_t at = start & ~(PAGE_SIZE - 1); at < end; at += PAGE_SIZE) {
+		if (memory_find(at) != SIZE_MAX) {
+			volatile uint8_t *byte = (volatile uint8_t *)at;
+			*byte = *byte;
+		}
+	}
+}
+
+EXPORT int madvise(void *at, size_t len, int advice)
+{
+	int result = (int)syscall(SYS_madvise, at, len, advice);
+	if (watching() != NULL && result == 0 &&
+	    (advice == MADV_DONTNEED || advice == HY_MADV_DONTNEED_LOCKED || advice == MADV_FREE)) {
+		touch((uintptr_t)at, (uintptr_t)at + len);
+	}
+	return result;
+}

@@ -1,0 +1,179 @@
+/*
+ * Connections, pipes and queues of the kernel's that the boot opened: what is said to them cannot be taken back.
+ */
+#include "interpose.h"
+
+#include <sys/epoll.h>
+#include <sys/inotify.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static inline void using(int fd)
+{
+	struct control *c = watching();
+	const struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
+	if (d != NULL && d->peer) {
+		c->doubt = REWIND_CONNECTION;
+	}
+}
+
+/* A message that needs no answer leaves nothing behind here; whether there was an answer is seen when the work is over,
+ * and before the first message of the next. */
+static inline void sending(int fd)
+{
+	struct control *c = watching();
+	struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
+	if (d == NULL || !d->peer) {
+		return;
+	}
+	if (!d->datagram) {
+		c->doubt = REWIND_CONNECTION;
+	} else if (!d->sent) {
+		d->sent = c->any_sent = true;
+		if (process_was_answered(fd)) {
+			c->doubt = REWIND_CONNECTION;
+		}
+	}
+}
+
+EXPORT int epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event)
+{
+	using(epoll);
+	return (int)syscall(SYS_epoll_ctl, epoll, operation, fd, event);
+}
+
+EXPORT int timerfd_settime(int fd, int flags, const struct itimerspec *to, struct itimerspec *before)
+{
+	using(fd);
+	return (int)syscall(SYS_timerfd_settime, fd, flags, to, before);
+}
+
+EXPORT int inotify_add_watch(int fd, const char *path, uint32_t mask)
+{
+	using(fd);
+	return (int)syscall(SYS_inotify_add_watch, fd, path, mask);
+}
+
+EXPORT int inotify_rm_watch(int fd, int watch)
+{
+	using(fd);
+	return (int)syscall(SYS_inotify_rm_watch, fd, watch);
+}
+
+/* Options and addresses of a socket: there are too many to be noted. */
+EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_t len)
+{
+	using(fd);
+	return (int)syscall(SYS_setsockopt, fd, level, option, value, len);
+}
+
+EXPORT int bind(int fd, const struct sockaddr *to, socklen_t len)
+{
+	using(fd);
+	return (int)syscall(SYS_bind, fd, to, len);
+}
+
+EXPORT int listen(int fd, int most)
+{
+	using(fd);
+	return (int)syscall(SYS_listen, fd, most);
+}
+
+EXPORT int accept(int fd, struct sockaddr *restrict from, socklen_t *restrict len)
+{
+	using(fd);
+	return (int)syscall(SYS_accept, fd, from, len);
+}
+
+EXPORT int accept4(int fd, struct sockaddr *restrict from, socklen_t *restrict len, int flags)
+{
+	using(fd);
+	return (int)syscall(SYS_accept4, fd, from, len, flags);
+}
+
+EXPORT int connect(int fd, const struct sockaddr *to, socklen_t len)
+{
+	using(fd);
+	return (int)syscall(SYS_connect, fd, to, len);
+}
+
+EXPORT int shutdown(int fd, int how)
+{
+	using(fd);
+	return (int)syscall(SYS_shutdown, fd, how);
+}
+
+EXPORT ssize_t read(int fd, void *to, size_t len)
+{
+	using(fd);
+	return syscall(SYS_read, fd, to, len);
+}
+
+EXPORT ssize_t write(int fd, const void *from, size_t len)
+{
+	sending(fd);
+	return syscall(SYS_write, fd, from, len);
+}
+
+EXPORT ssize_t readv(int fd, const struct iovec *parts, int count)
+{
+	using(fd);
+	return syscall(SYS_readv, fd, parts, count);
+}
+
+EXPORT ssize_t writev(int fd, const struct iovec *parts, int count)
+{
+	sending(fd);
+	return syscall(SYS_writev, fd, parts, count);
+}
+
+EXPORT ssize_t recv(int fd, void *to, size_t len, int flags)
+{
+	using(fd);
+	return syscall(SYS_recvfrom, fd, to, len, flags, NULL, NULL);
+}
+
+EXPORT ssize_t recvfrom(int fd, void *to, size_t len, int flags, struct sockaddr *restrict from,
+                        socklen_t *restrict from_len)
+{
+	using(fd);
+	return syscall(SYS_recvfrom, fd, to, len, flags, from, from_len);
+}
+
+EXPORT ssize_t recvmsg(int fd, struct msghdr *message, int flags)
+{
+	using(fd);
+	return syscall(SYS_recvmsg, fd, message, flags);
+}
+
+EXPORT ssize_t send(int fd, const void *from, size_t len, int flags)
+{
+	sending(fd);
+	return syscall(SYS_sendto, fd, from, len, flags, NULL, 0);
+}
+
+EXPORT ssize_t sendto(int fd, const void *from, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
+{
+	sending(fd);
+	return syscall(SYS_sendto, fd, from, len, flags, to, to_len);
+}
+
+EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	sending(fd);
+	return syscall(SYS_sendmsg, fd, message, flags);
+}
+
+EXPORT int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
+{
+	sending(fd);
+	return (int)syscall(SYS_sendmmsg, fd, messages, count, flags);
+}
+
+EXPORT int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags, struct timespec *timeout)
+{
+	using(fd);
+	return (int)syscall(SYS_recvmmsg, fd, messages, count, flags, timeout);
+}

@@ -1,0 +1,261 @@
+"""Certificates by themselves: a real certificate authority (pebble), which looks at a real server."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import pathlib
+import ssl
+import subprocess
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from lib import site
+from lib.pebble import Pebble, wait_for
+from lib.servers import free_port
+from lib.tls import TlsHayate, connect, context, get, openssl, serial
+
+CONFIG = """
+listen = ["127.0.0.1:{port}", { address = "127.0.0.1:{tls}", tls = true }]
+[tls]
+acme = "admin@example.com"
+acme_directory = "%s"
+acme_ca = "%s"
+acme_storage = "%s"
+%s
+[[app]]
+root = "%s"
+hosts = [%s]
+workers = 1
+"""
+
+
+@pytest.fixture
+def place() -> Iterator[pathlib.Path]:
+    with tempfile.TemporaryDirectory(prefix="acme-") as directory:
+        path = pathlib.Path(directory)
+        path.chmod(0o755)
+        site.make(path)
+        yield path
+
+
+def ports() -> dict[str, int]:
+    return {"port": free_port(), "tls": free_port()}
+
+
+def hayate(place: pathlib.Path, pebble: Pebble, at: dict[str, int], more: str = "", hosts: str = '"a.example"') -> TlsHayate:
+    root = next(path for path in place.iterdir() if path.is_dir() and path.name != "storage")
+    return TlsHayate(CONFIG % (pebble.directory, pebble.root, place / "storage", more, root, hosts), at)
+
+
+def served(port: int, host: str, pebble: Pebble) -> bytes | None:
+    """The certificate that this host gets, verified, once a request is answered; None without."""
+    with contextlib.suppress(OSError):
+        with connect(port, host, context(pebble.issuer)) as tls:
+            assert get(tls, host=host)[0] == 200
+            return serial(tls)
+    return None
+
+
+def has(port: int, host: str, pebble: Pebble, server: TlsHayate) -> bytes:
+    wait_for(lambda: served(port, host, pebble) is not None, why=server.log)
+    got = served(port, host, pebble)
+    assert got is not None
+    return got
+
+
+def ari(pebble: Pebble, der: bytes, start: datetime.timedelta) -> None:
+    """Has the authority suggest a window that begins `start` from now and lasts an hour."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    def text(at: datetime.datetime) -> str:
+        return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    window = {"start": text(now + start), "end": text(now + start + datetime.timedelta(hours=1))}
+    answer = pebble.manage(
+        "/set-renewal-info/", certificate=ssl.DER_cert_to_PEM_cert(der),
+        ariResponse='{"suggestedWindow":{"start":"%s","end":"%s"}}' % (window["start"], window["end"]),
+    )  # fmt: skip
+    assert answer.status_code == 200, answer.text
+
+
+def test_first_issue_restart_and_renewal_when_the_authority_suggests_it(hayate_command, place) -> None:
+    at = ports()
+    with Pebble(at["port"], at["tls"]) as pebble:
+        with hayate(place, pebble, at, hosts='"a.example", "b.example"') as server:
+            first = has(at["tls"], "a.example", pebble, server)
+            assert has(at["tls"], "b.example", pebble, server) != first
+            (storage,) = (place / "storage").iterdir()
+            assert (storage / "a.example.pem").stat().st_mode & 0o777 == 0o600
+            assert not list((storage / "challenges").iterdir())
+            # Others get their redirection; and what asks for what is no challenge.
+            answer = requests.get(f"http://127.0.0.1:{at['port']}/.well-known/acme-challenge/none", allow_redirects=False, timeout=10)
+            assert answer.status_code == 301
+        # It is kept.
+        with hayate(place, pebble, at) as server:
+            assert has(at["tls"], "a.example", pebble, server) == first
+            assert "a certificate is ordered" not in server.log()
+        ari(pebble, first, datetime.timedelta(days=-1))
+        with hayate(place, pebble, at) as server:
+            wait_for(lambda: served(at["tls"], "a.example", pebble) not in (None, first), why=server.log)
+            assert "the authority suggests to renew the certificate now" in server.log()
+
+
+def test_tls_alpn_01_and_a_profile_of_short_life(hayate_command, place) -> None:
+    at = ports()
+    with Pebble(1, at["tls"]) as pebble:
+        more = 'acme_challenge = "tls-alpn-01"\nacme_profile = "shortlived"'
+        with hayate(place, pebble, at, more) as server:
+            der = has(at["tls"], "a.example", pebble, server)
+            (place / "got.pem").write_text(ssl.DER_cert_to_PEM_cert(der))
+            week = subprocess.run(["openssl", "x509", "-in", place / "got.pem", "-noout", "-checkend", str(7 * 86400)])
+            assert week.returncode == 1
+
+
+def test_external_account_binding(hayate_command, place) -> None:
+    at = ports()
+    key = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W"
+    with Pebble(at["port"], at["tls"], eab={"kid-1": key}) as pebble:
+        with hayate(place, pebble, at) as server:
+            wait_for(lambda: "set acme_eab_kid and acme_eab_key" in server.log(), why=server.log)
+        (place / "eab").write_text(key + "\n")
+        for failed in (place / "storage").rglob("*.failed"):
+            failed.unlink()
+        with hayate(place, pebble, at, f'acme_eab_kid = "kid-1"\nacme_eab_key = "{place}/eab"') as server:
+            has(at["tls"], "a.example", pebble, server)
+
+
+def test_a_name_that_is_served_elsewhere(hayate_command, place) -> None:
+    """The authority finds another server, says so, and is not asked again at once, not even after a restart."""
+    at = ports()
+    with Pebble(at["port"], at["tls"]) as pebble:
+        pebble.resolve("a.example", "127.0.0.9")
+        with hayate(place, pebble, at) as server:
+            wait_for(lambda: "no certificate was issued" in server.log(), why=server.log)
+            log = server.log()
+            assert "tried again in 60 s" in log and "clients of this name cannot connect by TLS" in log
+            assert "port 80 (http-01)" in log or "look at its DNS records" in log
+            # All else goes on.
+            assert requests.get(f"http://127.0.0.1:{at['port']}/", allow_redirects=False, timeout=10).status_code == 301
+        with hayate(place, pebble, at) as server:
+            wait_for(lambda: "serving" in server.log() or "serves" in server.log())
+            assert "a certificate is ordered" not in server.log()
+
+
+def test_the_authority_is_down_and_the_old_one_is_served_on(hayate_command, place) -> None:
+    at = ports()
+    with Pebble(at["port"], at["tls"]) as pebble:
+        issuer = pebble.issuer
+        with hayate(place, pebble, at) as server:
+            first = has(at["tls"], "a.example", pebble, server)
+        pebble.stop()
+        # One that is about to end: half of its life is over.
+        (storage,) = (place / "storage").iterdir()
+        text = (storage / "a.example.pem").read_text()
+        with hayate(place, pebble, at, hosts='"a.example", "new.example"') as server:
+            wait_for(lambda: "no certificate was issued" in server.log(), why=server.log)
+            assert "the authority cannot be reached" in server.log()
+            with connect(at["tls"], "a.example", context(issuer)) as tls:
+                assert serial(tls) == first and get(tls)[0] == 200
+        assert (storage / "a.example.pem").read_text() == text
+        pebble.start()
+
+
+def test_a_revoked_certificate_is_replaced(hayate_command, place) -> None:
+    at = ports()
+    with Pebble(at["port"], at["tls"]) as pebble:
+        with hayate(place, pebble, at) as server:
+            first = has(at["tls"], "a.example", pebble, server)
+        # As an authority does it: the window of a revoked one is in the past (RFC 9773, 4.2).
+        ari(pebble, first, datetime.timedelta(days=-40))
+        with hayate(place, pebble, at) as server:
+            wait_for(lambda: served(at["tls"], "a.example", pebble) not in (None, first), why=server.log)
+
+
+def test_two_servers_with_one_store_order_once(hayate_command, place) -> None:
+    """And the one that the authority does not look at gets the certificate as well."""
+    at, other = ports(), ports()
+    with Pebble(at["port"], at["tls"]) as pebble:
+        with hayate(place, pebble, at) as one, hayate(place, pebble, other) as two:
+            first = has(at["tls"], "a.example", pebble, one)
+            wait_for(lambda: served(other["tls"], "a.example", pebble) == first, 150, two.log)
+            ordered = (one.log() + two.log()).count("a certificate is ordered")
+            assert ordered == 1, one.log() + two.log()
+
+
+def test_the_other_server_is_asked_for_the_challenge(hayate_command, place) -> None:
+    at, other = ports(), ports()
+    # The authority comes to the second server only, which orders nothing.
+    with Pebble(other["port"], other["tls"]) as pebble:
+        with hayate(place, pebble, other, 'acme_hosts = []\non_demand = "none.example"') as two:
+            with hayate(place, pebble, at) as one:
+                has(at["tls"], "a.example", pebble, one)
+                assert "a certificate is ordered" not in two.log()
+
+
+def test_on_demand_behind_its_list_only(hayate_command, place) -> None:
+    at = ports()
+    with Pebble(at["port"], at["tls"]) as pebble:
+        more = 'acme_hosts = []\non_demand = "*.shops.example"'
+        with hayate(place, pebble, at, more, hosts='"*.shops.example", "*.others.example"') as server:
+            assert served(at["tls"], "one.others.example", pebble) is None
+            has(at["tls"], "one.shops.example", pebble, server)
+            log = server.log()
+            assert "one.shops.example" in log and "host=\"one.others.example\"" not in log
+            assert served(at["tls"], "a.b.shops.example", pebble) is None
+
+
+def test_a_rate_limit_is_waited_for(hayate_command, place) -> None:
+    """Pebble has none: a small server says it, in an authority's words (RFC 8555, 6.6)."""
+    import http.server
+    import json
+    import threading
+
+    at = ports()
+    port = free_port()
+    with Pebble(at["port"], at["tls"]) as pebble:
+
+        class Limited(http.server.BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                base = f"https://localhost:{port}"
+                nonce = ("Replay-Nonce", "n0nce")
+                if self.path == "/dir":
+                    self.send(200, {name: base + "/" + name for name in ("newNonce", "newAccount", "newOrder")})
+                elif self.path == "/newNonce":
+                    self.send(200, {}, nonce)
+                elif self.path == "/newAccount":
+                    self.send(201, {"status": "valid"}, nonce, ("Location", base + "/account/1"))
+                else:
+                    self.send(429, {"type": "urn:ietf:params:acme:error:rateLimited", "detail": "too many"}, nonce)
+
+            do_GET = do_HEAD = do_POST = answer
+
+            def send(self, status: int, body: dict, *headers: tuple[str, str]) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                text = json.dumps(body).encode()
+                self.send_response(status)
+                for name, value in [("Content-Length", str(len(text))), *headers]:
+                    self.send_header(name, value)
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(text)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        limited = http.server.ThreadingHTTPServer(("127.0.0.1", port), Limited)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(pebble.dir / "pebble.pem", pebble.dir / "pebble.key")
+        limited.socket = tls.wrap_socket(limited.socket, server_side=True)
+        threading.Thread(target=limited.serve_forever, daemon=True).start()
+        pebble.directory = f"https://localhost:{port}/dir"
+        try:
+            with hayate(place, pebble, at) as server:
+                wait_for(lambda: "no certificate was issued" in server.log(), why=server.log)
+                assert "too many" in server.log() and "tried again in 3600 s" in server.log()
+                assert "staging" in server.log()
+        finally:
+            limited.shutdown()
+            limited.server_close()
+    assert openssl("version")

@@ -1,0 +1,134 @@
+"""Which PHP an application gets: its version, its ini files, what `hayate check` says of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+import requests
+from lib.process import temporary_directory
+from lib.servers import PHP_VERSION, Hayate, NginxFpm, hayate_binary
+
+#: Settings that the directories and files below give, and what scripts see of the variables that name those.
+PAGE = """<?php
+$names = ['user_agent', 'default_charset', 'auto_prepend_file', 'error_prepend_string'];
+echo json_encode([array_combine($names, array_map('ini_get', $names)),
+    array_map('getenv', ['PHP_INI_SCAN_DIR', 'PHPRC']), array_map('basename', array_filter([php_ini_loaded_file()]))]);
+"""
+
+
+@pytest.fixture
+def site() -> Iterator[pathlib.Path]:
+    directory = temporary_directory("php")
+    (directory / "public").mkdir()
+    (directory / "public/index.php").write_text(PAGE)
+    for place, setting in (("one", "user_agent=one"), ("two", "user_agent=two\nerror_prepend_string=two")):
+        (directory / place).mkdir()
+        (directory / place / "a.ini").write_text(setting)
+    (directory / "rc").mkdir()
+    (directory / "rc/php.ini").write_text("auto_prepend_file=\nerror_prepend_string=rc\nuser_agent=rc")
+    yield directory
+
+
+def seen(server: Hayate | NginxFpm) -> list:
+    return json.loads(requests.get(server.url + "/index.php", timeout=10).text)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"PHP_INI_SCAN_DIR": "{site}/one"},
+        {"PHP_INI_SCAN_DIR": ":{site}/one:{site}/two"},
+        {"PHP_INI_SCAN_DIR": "{site}/two:{site}/one", "PHPRC": "{site}/rc"},
+        {"PHP_INI_SCAN_DIR": "", "PHPRC": "{site}/rc/php.ini"},
+        {"PHPRC": "{site}/nowhere"},
+    ],
+)
+def test_the_environment_chooses_ini_files_as_for_php_fpm(
+    site: pathlib.Path, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = {name: value.format(site=site) for name, value in variables.items()}
+    for name in ("PHP_INI_SCAN_DIR", "PHPRC"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        with NginxFpm(site / "public") as reference:
+            expected = seen(reference)
+    with Hayate(site / "public", env=environment) as server:
+        assert seen(server) == expected
+
+
+def test_a_relative_directory_is_seen_from_where_the_server_was_started(
+    site: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(site)
+    with Hayate(site / "public", env={"PHP_INI_SCAN_DIR": "one"}) as server:
+        assert seen(server)[0]["user_agent"] == "one"
+
+
+def test_each_application_has_its_own_directories(site: pathlib.Path) -> None:
+    config = f"""
+        [[app]]
+        root = "{site}/public"
+        path = "/one"
+        php_ini_scan_dir = "{site}/one"
+        [[app]]
+        root = "{site}/public"
+        path = "/both"
+        php_ini_scan_dir = ["", "{site}/one", "{site}/two"]
+        [[app]]
+        root = "{site}/public"
+        path = "/own"
+        php_ini_scan_dir = "{site}/one"
+        env = {{ PHP_INI_SCAN_DIR = "{site}/two" }}
+    """
+    with Hayate(config=config, env={"PHP_INI_SCAN_DIR": "/nowhere"}) as server:
+        pages = {path: json.loads(requests.get(f"{server.url}/{path}/index.php", timeout=10).text)
+                 for path in ("one", "both", "own")}
+    assert pages["one"][0]["user_agent"] == "one" and pages["one"][0]["error_prepend_string"] in ("", None)
+    assert pages["both"][0]["user_agent"] == "two" and pages["both"][0]["error_prepend_string"] == "two"
+    # What it sets for itself is its own: scripts see it, and PHP has always gone by it.
+    assert pages["own"][0]["user_agent"] == "two" and pages["own"][1][0] == f"{site}/two"
+    assert pages["one"][1] == [False, False]
+
+
+def check(*arguments: object, env: dict[str, str] = {}) -> subprocess.CompletedProcess[str]:
+    command = [str(hayate_binary()), "check", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **env})
+
+
+def test_check_names_ini_files_and_extensions(site: pathlib.Path) -> None:
+    said = check(site, "--php", PHP_VERSION, env={"PHP_INI_SCAN_DIR": f":{site}/one:{site}/two"})
+    assert said.returncode == 0, said.stderr
+    lines = [line.strip() for line in said.stdout.splitlines()]
+    assert f"{site}/one/a.ini" in lines and f"{site}/two/a.ini" in lines, said.stdout
+    assert f"php         PHP {PHP_VERSION}." in said.stdout
+    (extensions,) = [line for line in lines if line.startswith("extensions")]
+    assert " Core " in extensions
+
+
+def test_check_warns_of_an_old_release(site: pathlib.Path) -> None:
+    """Of the PHP that runs, which a later or an earlier library may be than the host was built for."""
+    host = site / "hayate-php8.4"
+    host.write_text(
+        "#!/bin/sh\n[ \"$1\" = --version ] && { echo 'PHP 8.4.30, layout 1'; exit; }\n"
+        "echo tracking=uffd; echo php=8.4.27; echo ini=/etc/php.ini; echo extension=Core\n"
+    )
+    host.chmod(0o755)
+    said = check(site, "--php", host).stdout
+    assert "PHP 8.4.27 is what is installed" in said, said
+    assert "warning     PHP 8.4.27 lacks security repairs of PHP 8.4.28" in said, said
+
+
+@pytest.mark.parametrize("version, says", [("9.9", "there is no hayate-php9.9"), ("new", "is no PHP version")])
+def test_a_version_that_is_missing_is_named_with_its_remedy(site: pathlib.Path, version: str, says: str) -> None:
+    said = check(site, "--php", version)
+    assert said.returncode == 2 and says in said.stderr, said.stderr
+    if version == "9.9":
+        assert "php9.9-dev" in said.stderr and f"(of others: {PHP_VERSION}" in said.stderr, said.stderr

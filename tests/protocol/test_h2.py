@@ -1,0 +1,288 @@
+"""HTTP/2 over TLS, with clients that mean harm: each costs itself, never the server, and never another client."""
+
+from __future__ import annotations
+
+import pathlib
+import ssl
+import tempfile
+import time
+
+import pytest
+
+from lib import site
+from lib.servers import free_port
+from lib.tls import TlsHayate, connect, context, get, self_signed
+
+from .h2 import (
+    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PRIORITY, PUSH, RST_STREAM, SETTINGS, WINDOW_UPDATE, Raw, frame,
+)  # fmt: skip
+
+CONFIG = """
+listen = ["127.0.0.1:{port}", { address = "127.0.0.1:{tls}", tls = true }]
+[tls]
+certificates = [{ certificate = "%s/one.pem", key = "%s/one.key" }]
+[limits]
+body_timeout = "3s"
+write_timeout = "3s"
+[[app]]
+root = "%s"
+workers = 2
+"""
+
+PROTOCOL_ERROR, FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, ENHANCE_YOUR_CALM = 1, 3, 6, 11
+
+
+@pytest.fixture(scope="module")
+def server(hayate_command):
+    with tempfile.TemporaryDirectory() as directory:
+        place = pathlib.Path(directory)
+        place.chmod(0o755)
+        self_signed(place, "one", ["a.example"])
+        root = site.make(place)
+        with TlsHayate(CONFIG % (place, place, root), {"port": free_port(), "tls": free_port()}) as running:
+            running.certificate = place / "one.pem"
+            yield running
+
+
+@pytest.fixture
+def client(server):
+    made = context(server.certificate, alpn=["h2"])
+    opened: list[Raw] = []
+
+    def open_one(settings: bytes = b"") -> Raw:
+        opened.append(Raw(connect(server.ports["tls"], "a.example", made), settings))
+        return opened[-1]
+
+    before = server.status()["front"]
+    yield open_one
+    for one in opened:
+        one.sock.close()
+    # Another client is served, by the same process.
+    fresh = Raw(connect(server.ports["tls"], "a.example", made))
+    assert fresh.request(1) and fresh.status(1) == "200"
+    fresh.sock.close()
+    assert server.status()["front"] == before
+
+
+def test_requests_side_by_side(client) -> None:
+    one = client()
+    for stream in range(1, 41, 2):
+        assert one.request(stream)
+    assert {stream: one.status(stream) for stream in (39,)} == {39: "200"}
+
+
+def test_rapid_reset(client) -> None:
+    """CVE-2023-44487: requests that are taken back at once. The connection ends; PHP runs for a few of them at most."""
+    one = client()
+    for stream in range(1, 40_001, 2):
+        if not (one.request(stream, "/sleep.php?ms=50") and one.send(frame(RST_STREAM, 0, stream, b"\0\0\0\x08"))):
+            break
+    assert one.closed or one.error() == ENHANCE_YOUR_CALM
+
+
+def test_resets_while_queued_and_while_streaming(client, server) -> None:
+    one = client()
+    # Two workers: the others wait.
+    for stream in range(1, 21, 2):
+        one.request(stream, "/sleep.php?ms=300")
+    for stream in range(5, 21, 2):
+        one.send(frame(RST_STREAM, 0, stream, b"\0\0\0\x08"))
+    assert one.status(1) == "200"
+    two = client()
+    for stream in (1, 3):
+        two.request(stream, "/large.php?mb=50")
+        assert two.until(lambda kind, *_: kind == DATA) is not None
+        two.send(frame(RST_STREAM, 0, stream, b"\0\0\0\x08"))
+    # Both workers are free again soon.
+    end = time.monotonic() + 30
+    while any(app["queue"] or app["active"] for app in server.status()["apps"]):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_continuation_flood(client) -> None:
+    """CVE-2024-27983 and kin: a head that never ends."""
+    one = client()
+    one.send(frame(HEADERS, END_STREAM, 1, one.head()))
+    for i in range(20_000):
+        block = one.encoder.encode([(f"x-{i}", "y" * 100)], huffman=False)
+        if not one.send(frame(CONTINUATION, 0, 1, block)):
+            break
+    assert one.closed or one.error() in (PROTOCOL_ERROR, ENHANCE_YOUR_CALM)
+
+
+def test_empty_continuations_and_empty_data(client) -> None:
+    one = client()
+    one.send(frame(HEADERS, END_STREAM, 1, one.head()))
+    for _ in range(50_000):
+        if not one.send(frame(CONTINUATION, 0, 1)):
+            break
+    assert one.closed or one.error() is not None
+    two = client()
+    two.request(1, "/echo.php", method="POST", end=False)
+    for _ in range(100_000):
+        if not two.send(frame(DATA, 0, 1)):
+            break
+    # It ends, or the request fails once its time is over.
+    assert two.closed or two.until(lambda kind, *_: kind in (RST_STREAM, GOAWAY, HEADERS), 40) or two.closed
+
+
+@pytest.mark.parametrize("kind", ["settings", "ping"])
+def test_floods_of_frames_that_want_an_answer(client, server, kind) -> None:
+    """The answers are not read. What waits for this client stays small."""
+    one = client()
+    piece = (frame(SETTINGS, 0, 0) if kind == "settings" else frame(PING, 0, 0, b"12345678")) * 100
+    one.sock.settimeout(3)
+    for _ in range(5_000):
+        if not one.send(piece):
+            break
+    rss = int((pathlib.Path("/proc") / str(server.status()["front"]) / "statm").read_text().split()[1]) * 4
+    assert rss < 200_000, f"{rss} KB"
+
+
+def test_window_tricks(client) -> None:
+    # Beyond the largest window.
+    one = client()
+    one.send(frame(WINDOW_UPDATE, 0, 0, b"\x7f\xff\xff\xff"))
+    assert one.error() == FLOW_CONTROL_ERROR
+    # No step at all.
+    one = client()
+    one.send(frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\0"))
+    assert one.error() == PROTOCOL_ERROR
+    # More of a body than there is room for.
+    one = client()
+    one.request(1, "/sleep.php?ms=100", method="PUT", end=False)
+    for _ in range(200):
+        if not one.send(frame(DATA, 0, 1, b"x" * 16384)):
+            break
+    got = None if one.closed else one.until(lambda kind, *_: kind in (RST_STREAM, GOAWAY), 30)
+    assert one.closed or got is not None
+    # A client that takes nothing of its answers ends after its time; its worker is for others.
+    one = client(b"\0\x04\0\0\0\0")
+    for stream in (1, 3, 5, 7):
+        one.request(stream, "/large.php?mb=5")
+    other = client()
+    assert other.request(1) and other.status(1) == "200"
+    got = one.until(lambda kind, *_: kind in (RST_STREAM, GOAWAY), 40)
+    assert got is None or got[0] in (RST_STREAM, GOAWAY)
+
+
+def test_header_bombs(client) -> None:
+    # One entry of the table, used again and again: 4 KB become 16 MB (CVE-2016-1544).
+    one = client()
+    one.head("/ok.php", ("x-bomb", "y" * 3900))
+    bomb = one.head("/ok.php", ("x-bomb", "y" * 3900))
+    indexed = one.encoder.encode([("x-bomb", "y" * 3900)])
+    one.encoder = type(one.encoder)()
+    first = one.head("/ok.php", ("x-bomb", "y" * 3900))
+    assert bomb and len(indexed) < 10
+    one.send(frame(HEADERS, END_STREAM, 1, first + indexed * 4000))
+    one.send(frame(CONTINUATION, END_HEADERS, 1, indexed * 1000))
+    assert one.closed or one.status(1) in ("431", "reset", None)
+    # Many headers, and one that is large.
+    for more in ([(f"x-{i}", "y") for i in range(500)], [("x-large", "y" * 12_000), ("x-more", "y" * 12_000), ("x", "y" * 12_000)]):
+        one = client()
+        block = one.head("/ok.php", *more)
+        pieces = [block[at : at + 16_000] for at in range(0, len(block), 16_000)]
+        one.send(frame(HEADERS, END_STREAM | (END_HEADERS if len(pieces) == 1 else 0), 1, pieces[0]))
+        for i, piece in enumerate(pieces[1:], 2):
+            one.send(frame(CONTINUATION, END_HEADERS if i == len(pieces) else 0, 1, piece))
+        assert one.status(1) in ("431", "reset")
+
+
+@pytest.mark.parametrize(
+    ("authority", "fields", "statuses"),
+    [
+        ("a.example", [("host", "b.example")], {"400", "reset"}),
+        (None, [], {"400", "reset"}),
+        (None, [("host", "a.example")], {"200"}),
+        ("a.example", [("host", "a.example")], {"200"}),
+        ("a.example/x", [], {"400", "reset"}),
+        ("user@a.example", [], {"400", "reset"}),
+        ("a.example", [("connection", "close")], {"reset"}),
+        ("a.example", [("transfer-encoding", "chunked")], {"reset"}),
+        ("a.example", [("te", "gzip")], {"reset", "400", "200"}),
+        ("a.example", [("X-Upper", "y")], {"reset"}),
+        ("a.example", [("x-nul", "a\0b")], {"reset", "400"}),
+        ("a.example", [("x-line", "a\r\nx: b")], {"reset", "400"}),
+        ("a.example", [(":late", "x")], {"reset"}),
+        ("a.example", [(":path", "/twice")], {"reset"}),
+        ("a.example", [("content-length", "5")], {"reset", "400"}),
+    ],
+)
+def test_heads_that_contradict_themselves(client, authority, fields, statuses) -> None:
+    one = client()
+    one.request(1, "/ok.php?x", *fields, authority=authority)
+    # A broken connection is as good.
+    assert one.status(1) in statuses | ({None} if "200" not in statuses else set())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        frame(DATA, 0, 0, b"x"),
+        frame(DATA, 0, 1, b"x"),
+        frame(HEADERS, END_HEADERS | END_STREAM, 2, b"\x82\x87\x84"),
+        frame(HEADERS, END_HEADERS | END_STREAM, 1, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+        frame(PRIORITY, 0, 1, b"x"),
+        frame(SETTINGS, 0, 1),
+        frame(SETTINGS, ACK, 0, b"x"),
+        frame(SETTINGS, 0, 0, b"\0\x04\xff\xff\xff\xff"),
+        frame(PING, 0, 0, b"short"),
+        frame(PUSH, END_HEADERS, 1, b"\0\0\0\2\x82"),
+        frame(CONTINUATION, END_HEADERS, 1, b"\x82"),
+        frame(RST_STREAM, 0, 1, b"\0\0\0\0"),
+        frame(HEADERS, END_STREAM, 1, b"\x82") + frame(PING, 0, 0, b"12345678"),
+        b"\xff\xff\xff\0\0\0\0\0\0",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_frames_that_may_not_be(client, words) -> None:
+    one = client()
+    one.send(words)
+    got = None if one.closed else one.until(lambda kind, *_: kind in (GOAWAY, RST_STREAM), 30)
+    assert one.closed or got is not None
+
+
+def test_a_body_that_stops_ends_alone(client) -> None:
+    one = client()
+    one.request(1, "/echo.php", ("content-length", "100"), method="POST", end=False)
+    one.send(frame(DATA, 0, 1, b"some"))
+    one.request(3)
+    assert one.status(3) == "200"
+    got = one.until(lambda kind, _, stream, __: kind in (HEADERS, RST_STREAM) and stream == 1, 30)
+    assert got is not None
+    one.request(5)
+    one.decoder = type(one.decoder)()
+    assert one.until(lambda kind, _, stream, __: kind == HEADERS and stream == 5, 30) is not None
+
+
+def test_extended_connect_is_refused(client) -> None:
+    one = client()
+    block = one.encoder.encode(
+        [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "https"), (":path", "/"), (":authority", "a.example")]
+    )
+    one.send(frame(HEADERS, END_HEADERS, 1, block))
+    assert one.status(1) in ("405", "501", "400", "reset")
+    assert one.request(3) and one.status(3) == "200"
+
+
+def test_http1_and_http2_see_the_same(server) -> None:
+    import json
+
+    made = context(server.certificate, alpn=["h2"])
+    two = Raw(connect(server.ports["tls"], "a.example", made))
+    two.request(1, "/server.php?a=b", ("cookie", "a=1"), ("cookie", "b=2"), ("x-own", "v"))
+    assert two.status(1) == "200"
+    data = two.until(lambda kind, *_: kind == DATA)
+    seen_2 = json.loads(data[3])
+    with connect(server.ports["tls"], "a.example", context(server.certificate)) as tls:
+        tls.sendall(b"GET /server.php?a=b HTTP/1.1\r\nHost: a.example\r\nCookie: a=1; b=2\r\nX-Own: v\r\n\r\n")
+        import http.client
+
+        answer = http.client.HTTPResponse(tls)
+        answer.begin()
+        seen_1 = json.loads(answer.read())
+    changing = {"REMOTE_PORT", "REQUEST_TIME", "REQUEST_TIME_FLOAT", "SERVER_PROTOCOL", "UNIQUE_ID", "SSL_SESSION_REUSED"}
+    assert seen_2["SERVER_PROTOCOL"] == "HTTP/2.0" and seen_1["SERVER_PROTOCOL"] == "HTTP/1.1"
+    assert {k: v for k, v in seen_1.items() if k not in changing} == {k: v for k, v in seen_2.items() if k not in changing}

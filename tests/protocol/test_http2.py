@@ -1,0 +1,129 @@
+"""HTTP/2 with prior knowledge, as curl speaks it: what scripts see, bodies both ways, and that HTTP/1 stays on the same port."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from lib import site
+from lib.servers import Hayate
+
+from .h2 import DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, WINDOW_UPDATE, Raw, frame
+
+
+@pytest.fixture(scope="module")
+def server(hayate_command, tmp_path_factory) -> Iterator[Hayate]:
+    root = site.make(tmp_path_factory.mktemp("http2"))
+    with Hayate(config=f'http2_prior_knowledge = true\n[[app]]\nroot = "{root}"\n', workers=2) as hayate:
+        yield hayate
+
+
+def curl(server: Hayate, path: str, *args: str, version: str = "--http2-prior-knowledge") -> bytes:
+    command = ["curl", "-sS", "--max-time", "60", version, *args, server.url + path]
+    return subprocess.run(command, check=True, capture_output=True).stdout
+
+
+def test_scripts_see_the_protocol_and_the_host_of_the_authority(server) -> None:
+    seen = json.loads(curl(server, "/server.php?a=%3Cb%3E", "-H", "Cookie: a=b; c=d"))
+    assert seen["SERVER_PROTOCOL"] == "HTTP/2.0" and seen["HTTP_HOST"] == f"127.0.0.1:{server.port}"
+    assert seen["REQUEST_URI"] == "/server.php?a=%3Cb%3E" and seen["HTTP_COOKIE"] == "a=b; c=d"
+    assert "HTTPS" not in seen
+    assert json.loads(curl(server, "/server.php", version="--http1.1"))["SERVER_PROTOCOL"] == "HTTP/1.1"
+
+
+def test_bodies_both_ways(server, tmp_path: pathlib.Path) -> None:
+    body = tmp_path / "body"
+    body.write_bytes(bytes(range(256)) * 8000)
+    for method in ("POST", "PUT"):
+        assert curl(server, "/echo.php", "-X", method, "--data-binary", f"@{body}") == body.read_bytes()
+    assert len(curl(server, "/large.php?mb=30")) == 30 << 20
+    assert curl(server, "/plain.txt").startswith(b"plain text")
+    head = curl(server, "/plain.txt", "-I").decode().lower()
+    assert head.startswith("http/2 200") and "content-length: 32" in head and "connection:" not in head
+
+
+@pytest.mark.skipif(shutil.which("h2load") is None, reason="h2load (nghttp2-client) is not installed")
+def test_many_streams_on_few_connections(server) -> None:
+    command = ["h2load", "-n", "1000", "-c", "4", "-m", "100", "-T", "60", server.url + "/ok.php?x"]
+    text = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+    assert "1000 succeeded, 0 failed, 0 errored" in text, text
+
+
+def test_errors_are_answers(server) -> None:
+    status = ("-o", "/dev/null", "-w", "%{http_code}")
+    assert curl(server, "/%zz", *status) == b"400"
+    assert curl(server, "/nowhere", *status) == b"404"
+
+
+def test_without_the_key_there_is_no_http2(hayate_command, tmp_path) -> None:
+    root = site.make(tmp_path)
+    with Hayate(root, workers=1) as server:
+        done = subprocess.run(
+            ["curl", "-sS", "--max-time", "20", "--http2-prior-knowledge", server.url + "/ok.php"], capture_output=True, check=False
+        )
+        assert done.returncode != 0
+
+
+def test_a_preface_that_stops_and_ends(server) -> None:
+    """The rest cannot come any more: the connection ends at once. A socket whose end has come stays readable, and was looked at without end."""
+    for length in (1, 8, len(PREFACE) - 1):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as one:
+            one.sendall(PREFACE[:length])
+            time.sleep(0.05)
+            one.shutdown(socket.SHUT_WR)
+            one.settimeout(20)
+            # idle_timeout is far longer.
+            assert not one.recv(100).startswith(b"HTTP/1.1 200")
+
+
+WIDE = struct.pack(">HI", 4, 2**31 - 1), frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 2**31 - 1 - 65535))
+ANSWERS, SIZE = 100, 250_000
+
+
+def ask_for_much(server: Hayate) -> Raw:
+    """Has large windows, so that all answers are handed over at once, and wait for the connection."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
+    sock.connect(("127.0.0.1", server.port))
+    one = Raw(sock, WIDE[0])
+    heads = (frame(HEADERS, END_STREAM | END_HEADERS, 1 + 2 * i, one.head("/much.bin")) for i in range(ANSWERS))
+    one.send(WIDE[1] + b"".join(heads))
+    return one
+
+
+def test_who_reads_slowly_is_not_idle(hayate_command, tmp_path) -> None:
+    """Answers that are whole but not yet with the client: while it takes some of them, no time limit passes."""
+    root = site.make(tmp_path)
+    (root / "much.bin").write_bytes(b"x" * SIZE)
+    config = f'http2_prior_knowledge = true\n[limits]\nidle_timeout = "1s"\nwrite_timeout = "5s"\n[[app]]\nroot = "{root}"\n'
+    with Hayate(config=config, workers=1) as server:
+        one = ask_for_much(server)
+        received, paused, ended = 0, 0, 0
+        while ended < ANSWERS:
+            got = one.receive()
+            assert got is not None, f"cut off after {received} of {ANSWERS * SIZE} bytes"
+            if got[0] == DATA:
+                received += len(got[3])
+                ended += got[1] & END_STREAM
+            if received > paused + 250_000:
+                paused = received
+                time.sleep(0.04)
+        assert received == ANSWERS * SIZE
+        # Then it is idle.
+        while one.receive() is not None:
+            pass
+        # Who takes nothing has the time of write_timeout.
+        two = ask_for_much(server)
+        end = time.monotonic() + 40
+        while server.status()["connections"]:
+            assert time.monotonic() < end
+            time.sleep(0.2)
+        two.sock.close()

@@ -1,0 +1,38 @@
+<?php
+/*
+ * Libraries made by the boot, or by the first request (LAZY), used by each: /?visitor=NAME hands in, /?arrived=A,B looks.
+ * Under php-fpm the script boots for each request.
+ */
+declare(strict_types=1);
+
+use App\Libraries;
+
+if (!function_exists('hayate_handle_request')) {
+    function hayate_handle_request(callable $handler): bool
+    {
+        static $served = false;
+        if ($served) {
+            return false;
+        }
+        $served = true;
+        $handler();
+        return true;
+    }
+}
+require __DIR__ . '/autoload.php';
+
+// What processes must not share: each worker then boots by itself.
+$pair = Libraries::setting('PAIR') === '' ? null : stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+if (Libraries::setting('LAZY') === '') {
+    Libraries::get();
+}
+$handler = static function (): void {
+    if (isset($_GET['arrived'])) {
+        echo json_encode(Libraries::get()->arrived(explode(',', $_GET['arrived'])));
+        return;
+    }
+    header('Content-Type: text/html');
+    echo json_encode(Libraries::get()->handIn($_GET['visitor'] ?? 'warm-up')), "\n";
+};
+while (hayate_handle_request($handler)) {
+}

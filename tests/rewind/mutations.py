@@ -1,0 +1,169 @@
+"""Each repair of rewinding, taken out of a copy of the host: a test must fail. By hand:
+
+    HAYATE_BIN=…/hayate /usr/bin/python3 tests/rewind/mutations.py [--torture] [WORD …]
+
+Nothing of this is in the host itself: a copy of host/ is changed, built, and put beside a copy of the server. `--torture`
+plays the random programs of CI against it as well. Words choose mutations by what their names contain. Ends with 1 when
+nothing finds a mutation, and with 2 when one does not fit the source any more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+PHP = os.environ.get("HAYATE_PHP", "8.2")
+HOST = REPOSITORY / "host"
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutation:
+    """`point` is the place in the list of what a rewound request owes; `tests` are what has to find it."""
+
+    point: int
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+def _m(point: int, name: str, file: str, old: str, new: str, tests: str) -> Mutation:
+    return Mutation(point, name, file, old, new, tests)
+
+
+MUTATIONS = [
+    # 1: destructors and shutdown functions
+    _m(1, "no destructors", "handle.c", "\t\tdestructors_call();\n", "", "test_endings.py"),
+    _m(1, "no functions registered once", "shutdown.c", "return one->again && !one->repeated;", "return false;", "test_endings.py"),
+    _m(1, "no functions of the boot", "shutdown.c", "lent != NULL ? lent : of_boot;", "NULL;", "test_endings.py"),
+    _m(1, "streams of the boot stay open", "cleanup.c", "\tnote_streams();\n", "", "test_endings.py"),
+    _m(1, "objects of the boot are pinned", "snapshot.c", "if (cleanup_reaches_outside(object)) {", "if (true) {", "test_endings.py"),
+    _m(1, "nobody looks at residue", "warmup.c", "left != NULL && one->times >= MOST_TIMES", "false", "test_handed_in.py -k worker-warmed"),
+    _m(1, "a boot that is given up just dies", "again.c", "\tif (!fatal) {", "\tif (false) {", "test_libraries.py -k memory-lazy-warm"),
+    _m(1, "a singleton's function is given up", "shutdown.c", "one->repeated || is_of_one_request(&one->function);", "false;", "test_endings.py"),
+    _m(1, "cookies and archives are lost", "cleanup.c", "\tstep(leftovers_hand_in);\n", "", "test_order.py"),
+    # 2: SQLite
+    _m(2, "statements stay half-read", "cleanup.c", "\tstep(sqlite_end_request);\n", "", "test_sqlite.py"),
+    _m(2, "a busy boot is rewound", "handle.c", "if (left == NULL ||", "if (true || left == NULL ||", "test_sqlite.py"),
+    _m(2, "a lost lock is trusted", "handle.c", "if (sqlite_loses_locks()) {", "if (false) {", "test_sqlite.py"),
+    # 3: directories and files
+    _m(3, "files are shared", "zygote.c", "plain ? rewind_own_file(fd) : 0", "plain && false ? rewind_own_file(fd) : 0", "test_directories.py"),
+    _m(3, "files are shared by forks", "rewind/process.c", "(SYS3(SYS_lseek, fd, c->offsets[i].at, SEEK_SET) < 0 || rewind_own_file(fd) != 0)", "SYS3(SYS_lseek, fd, c->offsets[i].at, SEEK_SET) < 0", "test_directories.py"),
+    _m(3, "256 positions", "rewind/process.c", "if (has_offset && file && at >= 0) {", "if (has_offset && file && at >= 0 && c->offset_count < 256) {", "test_directories.py"),
+    # 4: locks of the boot
+    _m(4, "locks are imagined", "locks.c", "void locks_take(void)\n{", "void locks_take(void)\n{\n\treturn;", "test_boot_locks.py"),
+    _m(4, "locks are never lent", "locks.c", "void locks_lend(void)\n{", "void locks_lend(void)\n{\n\treturn;", "test_boot_locks.py"),
+    _m(4, "locks are held beyond the answer", "handle.c", "\tunclean = cleanup_request(", "\toutput_finish(false);\n\thy_release(&request.exchange);\n\tunclean = cleanup_request(", "test_order.py"),
+    # 5: strays
+    _m(5, "a stray is a worker", "stray.h", "return stray_mark != NULL && *stray_mark == 0;", "return false;", "test_strays.py"),
+    _m(5, "a stray outlives the server", "stray.c", "fcntl(reader, F_SETFL, O_ASYNC | O_NONBLOCK);", "", "test_strays.py -k ends_with_the_server"),
+    _m(5, "a stray is left", "stray.c", "if (!has_forked) {", "if (true) {", "test_strays.py"),
+    _m(5, "a stray without a descriptor is left", "stray.c", "blindly |= family_reader < 0;", "", "test_strays.py -k without_parent"),
+    # 6: sockets of the boot
+    _m(6, "options stay", "rewind/interpose_sockets.c", "\tusing(fd);\n\treturn (int)syscall(SYS_setsockopt", "\treturn (int)syscall(SYS_setsockopt", "test_boot_sockets.py"),
+    _m(6, "an address stays", "rewind/interpose_sockets.c", "\tusing(fd);\n\treturn (int)syscall(SYS_connect", "\treturn (int)syscall(SYS_connect", "test_boot_sockets.py"),
+    _m(6, "a datagram costs a worker", "rewind/interpose_sockets.c", "if (!d->datagram) {", "if (true) {", "test_boot_sockets.py"),
+    _m(6, "answers are for anybody", "rewind/process.c", "if (c->any_sent && was_any_answered()) {", "if (false && was_any_answered()) {", "test_boot_sockets.py"),
+    # 7: the process
+    _m(7, "files of /proc are written", "rewind/interpose_files.c", "fs.f_type == PROC_SUPER_MAGIC", "fs.f_type == 0", "test_process_files.py"),
+    _m(7, "the name stays", "rewind/process.c", "SYS2(SYS_prctl, PR_SET_NAME, c->name);", "", "test_process_files.py"),
+    # 8: what repeats
+    _m(8, "engines repeat", "randomness.c", "\t\tif (!engines[i].given) {\n\t\t\tseed_engine", "\t\tif (false) {\n\t\t\tseed_engine", "test_randomness.py"),
+    _m(8, "seeds of the boot are lost", "randomness.c", "engine->given = given;", "engine->given = false;", "test_randomness.py"),
+    _m(8, "gmp repeats", "randomness.c", "\tif (!gmp_seeded) {", "\tif (false) {", "test_randomness.py"),
+    _m(8, "mt_rand repeats", "randomness.c", "RANDOM_G(mt19937_seeded) = mt_given;", "RANDOM_G(mt19937_seeded) = true;", "test_randomness.py"),
+    _m(8, "libc repeats", "rewind/generators.c", "if (!random_seeded && rewind_control != NULL) {", "if (false) {", "test_randomness.py"),
+    _m(8, "UUIDs repeat", "rewind/generators.c", "if (c == NULL || !c->uuid_numbered) {", "if (true) {", "test_randomness.py"),
+    _m(8, "libraries do not notice the fork", "rewind/generators.c", "return told ? pid : pid + NOBODY;", "return pid;", "test_randomness.py"),
+    # 9: clocks
+    _m(9, "opcache's clock stands", "clocks.c", "\topcache_set_clock(time(NULL));\n", "", "test_clocks.py"),
+    _m(9, "a full opcache stays full", "opcache.c", "return wants_restart = true;", "return false;", "test_clocks.py"),
+    _m(9, "real paths run out", "clocks.c", "if (path_ttl <= 0 ||", "if (true || path_ttl <= 0 ||", "test_clocks.py"),
+    _m(9, "the stat cache stays", "clocks.c", "\tphp_clear_stat_cache(0, NULL, 0);\n", "", "test_clocks.py"),
+    _m(9, "APCu's clock stands", "clocks.c", "\t\t*apcu_clock = 0;\n", "", "test_clocks.py"),
+    # 10: where it does not run
+    _m(10, "a misplaced call is believed", "handle.c", "options.rewind == REWIND_FORK ? NULL : rewind_misplaced();", "options.rewind == REWIND_FORK ? NULL : NULL;", "test_point.py"),
+    _m(10, "an unreadable file is not spoken of", "zygote.c", "if (error == 0) {", "if (error != 12345) {", "test_point.py"),
+    # 11: hot pages
+    _m(11, "one write makes a page hot", "rewind/rewind.c", "#define STREAK_HOT 4", "#define STREAK_HOT 0", "test_hot_pages.py"),
+]
+
+
+def build(directory: pathlib.Path, server: pathlib.Path, mutation: Mutation | None) -> pathlib.Path:
+    """A server with the host as changed; the path of its program. Raises ValueError if the mutation fits no more."""
+    copy = directory / "host"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(HOST, copy, ignore=shutil.ignore_patterns("tests"))  # with what is built: make builds the rest
+    if mutation is not None:
+        path = copy / mutation.file
+        text = path.read_text()
+        if text.count(mutation.old) != 1:
+            raise ValueError(f"{mutation.name}: {mutation.file} has {text.count(mutation.old)} places like {mutation.old!r}")
+        path.write_text(text.replace(mutation.old, mutation.new))
+    command = ["make", "-s", "-C", str(copy), f"PHP={PHP}", "WARNINGS="]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    if done.returncode != 0:
+        raise ValueError(f"{mutation.name if mutation else 'no mutation'}: {done.stderr[-2000:]}")
+    program = directory / "bin" / "hayate"
+    shutil.rmtree(directory / "bin", ignore_errors=True)
+    shutil.copytree(server.parent / "boot", directory / "bin" / "boot")
+    shutil.copy2(server, program)
+    shutil.copy2(copy / "build" / f"hayate-php{PHP}", directory / "bin")
+    return program
+
+
+def failed(program: pathlib.Path, tests: str) -> str | None:
+    """The first test that fails, None: all passed. Raises RuntimeError if they cannot be run."""
+    first, *more = tests.split()
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", first, *more]
+    env = {**os.environ, "HAYATE_BIN": str(program)}
+    env |= {"HAYATE_TORTURE_PROGRAMS": os.environ.get("HAYATE_TORTURE_PROGRAMS", "48")}
+    here = REPOSITORY / "tests"
+    try:
+        done = subprocess.run(command, cwd=here, env=env, capture_output=True, text=True, check=False, timeout=900)
+    except subprocess.TimeoutExpired:
+        return "(no end)"
+    if done.returncode not in (0, 1):
+        raise RuntimeError(done.stdout[-2000:])
+    found = re.search(r"^(?:FAILED|ERROR) \S*?([\w.]+::\S+)", done.stdout, re.MULTILINE)
+    return None if done.returncode == 0 else found[1] if found else "(unnamed)"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--torture", action="store_true", help="the random programs as well")
+    parser.add_argument("words", nargs="*")
+    arguments = parser.parse_args()
+    server = pathlib.Path(os.environ.get("HAYATE_BIN") or REPOSITORY / "target/release/hayate").resolve()
+    chosen = [m for m in MUTATIONS if not arguments.words or any(word in m.name for word in arguments.words)]
+    unfound = unfit = 0
+    with tempfile.TemporaryDirectory(prefix="hayate-mutations-") as name:
+        directory = pathlib.Path(name)
+        directory.chmod(0o755)  # servers run as another user
+        print("| point | taken out | found by | by random programs |\n| --- | --- | --- | --- |", flush=True)
+        for mutation in chosen:
+            try:
+                program = build(directory, server, mutation)
+                found = failed(program, f"rewind/{mutation.tests}")
+                random = failed(program, "torture") if arguments.torture else None
+            except (ValueError, RuntimeError) as error:
+                print(error, file=sys.stderr, flush=True)
+                unfit += 1
+                continue
+            unfound += found is None and random is None
+            cells = [str(mutation.point), mutation.name, f"`{found}`" if found else "**nothing**"]
+            print(f"| {' | '.join(cells)} | {'yes' if random else 'no' if arguments.torture else ''} |", flush=True)
+    return 2 if unfit else 1 if unfound else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,412 @@
+"""Hayate as a service, looked at from within a machine that runs systemd: started by `run` as root, which reads what it prints.
+
+Each test is a function; they run in order, for the later ones need what the first have set up.
+"""
+
+from __future__ import annotations
+
+import glob
+import http.client
+import os
+import pathlib
+import pwd
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+
+PHP = os.environ.get("PHP", "8.2")
+CONFIGURATION = pathlib.Path("/etc/hayate/hayate.toml")
+ONE, TWO = 8080, 8081
+TEXT = f"""
+listen = ["127.0.0.1:{ONE}", "127.0.0.1:{TWO}", ":80"]
+access_log = "/var/log/hayate/access.log"
+user = "www-data"
+
+[[app]]
+name = "one"
+root = "/srv/one"
+hosts = ["one.test"]
+worker = "/srv/one/worker.php"
+workers = "2"
+
+[[app]]
+name = "two"
+root = "/srv/two"
+user = "shop"
+workers = "2"
+request_timeout = "3s"
+"""
+WORKER = """<?php
+do {
+    $more = hayate_handle_request(function () {
+        $GLOBALS['seen'] = ($GLOBALS['seen'] ?? 0) + 1;
+        echo "one ", $GLOBALS['seen'], " ", posix_getpwuid(posix_geteuid())['name'], " ", getmypid();
+    });
+} while ($more);
+"""
+INDEX = """<?php
+if (isset($_GET['sleep'])) { sleep((int) $_GET['sleep']); }
+echo "two ", posix_getpwuid(posix_geteuid())['name'], " ", getmypid();
+"""
+
+
+def run(*command: str, fails: bool = False, timeout: float = 180) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    assert (done.returncode != 0) == fails, f"{command}: status {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def wait(condition, seconds: float = 30) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            if condition():
+                return True
+        except (OSError, http.client.HTTPException):
+            pass
+        time.sleep(0.1)
+    return False
+
+
+def get(path: str, host: str = "one.test", timeout: float = 40, port: int = ONE) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+    try:
+        connection.request("GET", path, headers={"Host": host, "Connection": "close"})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def shown(name: str) -> str:
+    return run("systemctl", "show", "-P", name, "hayate").strip()
+
+
+def main_process() -> int:
+    return int(shown("MainPID"))
+
+
+def processes() -> dict[int, list[str]]:
+    """The service's processes: arguments by number."""
+    group = pathlib.Path("/sys/fs/cgroup" + shown("ControlGroup"))
+    found = {}
+    for number in (group / "cgroup.procs").read_text().split():
+        try:
+            found[int(number)] = pathlib.Path(f"/proc/{number}/cmdline").read_text().split("\0")
+        except OSError:
+            pass
+    return found
+
+
+def front() -> int:
+    return next((pid for pid, arguments in processes().items() if arguments[1:2] == ["front"]), 0)
+
+
+def status_of(pid: int, key: str) -> str:
+    text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return re.search(rf"^{key}:\s*(.*)$", text, re.M)[1]
+
+
+def journal(since: str = "") -> str:
+    return run("journalctl", "-u", "hayate", "-o", "cat", "--no-pager", *(["--since", since] if since else []))
+
+
+def now() -> str:
+    time.sleep(1)  # the journal's --since has whole seconds
+    return time.strftime("%Y-%m-%d %H:%M:%S")
+
+
+class Load:
+    """Visitors with a connection for each request, while something happens."""
+
+    def __init__(self) -> None:
+        self.answered, self.failed, self.stop = 0, [], threading.Event()
+
+    def visit(self, host: str) -> None:
+        while not self.stop.is_set():
+            try:
+                status, text = get("/", host, timeout=60)
+                assert status == 200, f"{status} {text}"
+                self.answered += 1
+            except Exception as error:
+                self.failed.append(f"{host}: {error!r}")
+
+    def __enter__(self) -> Load:
+        self.threads = [threading.Thread(target=self.visit, args=(host,)) for host in ("one.test", "two.test", "one.test")]
+        for thread in self.threads:
+            thread.start()
+        time.sleep(0.5)
+        return self
+
+    def __exit__(self, *_) -> None:
+        time.sleep(0.5)
+        self.stop.set()
+        for thread in self.threads:
+            thread.join()
+
+
+def install() -> None:
+    run("useradd", "--system", "--create-home", "shop")
+    run("apt-get", "install", "-y", "--no-install-recommends", *glob.glob("/test/first/*.deb"))
+    log = os.stat("/var/log/hayate")
+    assert (pwd.getpwuid(log.st_uid).pw_name, oct(log.st_mode & 0o7777)) == ("hayate", "0o750"), log
+    assert run("systemctl", "is-enabled", "hayate", fails=True).strip() == "disabled"
+    assert run("systemctl", "is-active", "hayate", fails=True).strip() == "inactive"
+    assert "/usr/share/man/man1/hayate.1.gz" in run("man", "-w", "hayate")
+    assert "/etc/hayate/hayate.toml" in run("dpkg-query", "-W", "-f", "${Conffiles}", "hayate")
+
+
+def start() -> None:
+    for name, files in {"one": {"worker.php": WORKER, "index.php": "<?php echo 'never';"}, "two": {"index.php": INDEX, "a.txt": "text"}}.items():
+        directory = pathlib.Path("/srv") / name
+        directory.mkdir(exist_ok=True)
+        for file, text in files.items():
+            (directory / file).write_text(text)
+    CONFIGURATION.write_text(TEXT)
+    run("hayate", "check", "--config", str(CONFIGURATION))
+    run("systemctl", "enable", "--now", "hayate")
+    assert shown("ActiveState") == "active"
+    answers = [get("/")[1] for _ in range(6)]
+    # Warm-up requests have counted, and none since.
+    assert len({answer.split()[1] for answer in answers}) == 1 and " www-data " in answers[0], answers
+    assert get("/", "two.test")[1].startswith("two shop ")
+    assert get("/a.txt", "two.test") == (200, "text")
+    assert get("/", port=80)[0] == 200
+
+
+def users_and_privileges() -> None:
+    users = {}
+    for pid, arguments in processes().items():
+        user = pwd.getpwuid(int(status_of(pid, "Uid").split()[0])).pw_name
+        users.setdefault(user, []).append(arguments[:2])
+        assert status_of(pid, "NoNewPrivs") == "1" and status_of(pid, "Seccomp") == "2", arguments
+        if pid != main_process():
+            assert int(status_of(pid, "CapEff"), 16) == 0 == int(status_of(pid, "CapPrm"), 16), arguments
+    assert set(users) == {"root", "hayate", "www-data", "shop"} and len(users["root"]) == len(users["hayate"]) == 1, users
+    assert "denied" not in journal(), journal()
+    print("   ", run("systemd-analyze", "security", "hayate").strip().splitlines()[-1])
+    said = journal()
+    print("   ", [line for line in said.splitlines() if "rewind" in line][:2], os.uname().release)
+
+
+def reload() -> None:
+    before, front_before = get("/")[1].split()[-1], front()
+    with Load() as load:
+        run("systemctl", "reload", "hayate")
+    assert load.failed == [] and load.answered > 20, (load.answered, load.failed[:3])
+    assert front() == front_before and get("/")[1].split()[-1] != before
+    CONFIGURATION.write_text(TEXT + "nonsense = 1\n")
+    run("systemctl", "reload", "hayate", fails=True)
+    assert shown("ActiveState") == "active" and get("/")[0] == 200
+    CONFIGURATION.write_text(TEXT)
+    run("systemctl", "reload", "hayate")
+    print(f"    {load.answered} requests")
+
+
+def reload_by_a_new_extension() -> None:
+    before = get("/")[1].split()[-1]
+    run("dpkg-trigger", "--by-package=php-common", "--no-await", f"/etc/php/{PHP}/embed/conf.d")
+    run("dpkg", "--triggers-only", "--pending")
+    assert get("/")[1].split()[-1] != before, "apt would have left the old PHP running"
+
+
+def upgrade() -> None:
+    master, before = main_process(), front()
+    with Load() as load:
+        run("apt-get", "install", "-y", *glob.glob("/test/second/*.deb"))
+    assert load.failed == [] and load.answered > 20, (load.answered, load.failed[:3])
+    assert main_process() == master and front() != before and shown("NRestarts") == "0"
+    assert os.readlink(f"/proc/{master}/exe") == "/usr/bin/hayate", "the program that is installed"
+    assert get("/")[0] == get("/", "two.test")[0] == 200
+    assert "+next" in run("dpkg-query", "-W", "hayate")
+    print(f"    {load.answered} requests")
+
+
+def a_front_that_crashes() -> None:
+    for _ in range(2):
+        before = front()
+        os.kill(before, signal.SIGKILL)
+        assert get("/")[0] == 200 and front() != before
+    assert shown("NRestarts") == "0"
+
+
+def a_front_that_is_stopped() -> None:
+    before = front()
+    os.kill(before, signal.SIGSTOP)
+    assert get("/")[0] == 200 and front() != before
+
+
+def a_front_that_is_stuck() -> None:
+    """Frozen alone, which for the master looks like one that waits for something for ever."""
+    before, group = front(), pathlib.Path("/sys/fs/cgroup/stuck")
+    group.mkdir()
+    (group / "cgroup.procs").write_text(str(before))
+    (group / "cgroup.freeze").write_text("1")
+    assert get("/", timeout=90)[0] == 200 and front() != before
+    assert wait(lambda: (group / "cgroup.procs").read_text() == "")
+    group.rmdir()
+    assert "gives no sign of life" in journal()
+
+
+def a_service_that_was_frozen() -> None:
+    before = front()
+    run("systemctl", "freeze", "hayate")
+    time.sleep(35)
+    run("systemctl", "thaw", "hayate")
+    assert get("/")[0] == 200
+    time.sleep(3)
+    assert front() == before and get("/")[0] == 200
+
+
+def a_clock_that_jumps() -> None:
+    if not os.environ.get("VM"):
+        print("    (the clock is the machine's: only with VM=1)")
+        return
+    before = front()
+    for jump in ("+3 days", "-4 days", "+1 day"):
+        run("date", "-s", jump)
+        assert get("/")[0] == get("/", "two.test")[0] == get("/a.txt", "two.test")[0] == 200
+    assert front() == before
+
+
+def a_master_that_crashes() -> None:
+    before = processes()
+    os.kill(main_process(), signal.SIGKILL)
+    assert wait(lambda: shown("ActiveState") == "active" and main_process() not in before and get("/")[0] == 200), journal()
+    assert not set(before) & set(processes()), "nothing outlives the server"
+
+
+def time_limits_where_proc_hides_others() -> None:
+    run("mount", "-o", "remount,hidepid=2", "/proc")
+    try:
+        run("systemctl", "restart", "hayate")
+        start = time.monotonic()
+        status, _ = get("/?sleep=25", "two.test")
+        assert status == 504 and time.monotonic() - start < 15, (status, time.monotonic() - start, journal())
+        assert wait(lambda: get("/", "two.test")[0] == 200)
+        for _ in range(20):
+            assert get("/")[0] == 200
+        run("systemctl", "reload", "hayate")
+        assert get("/")[0] == 200
+        with Load() as load:
+            time.sleep(1)
+        assert load.failed == [], load.failed[:3]
+    finally:
+        run("mount", "-o", "remount,hidepid=0", "/proc")
+        run("systemctl", "restart", "hayate")
+
+
+def a_user_that_is_gone() -> None:
+    run("systemctl", "stop", "hayate")
+    run("systemctl", "start", "hayate")
+    passwd = pathlib.Path("/etc/passwd").read_text()
+    try:
+        pathlib.Path("/etc/passwd").write_text(re.sub(r"^shop:.*\n", "", passwd, flags=re.M))
+        run("systemctl", "reload", "hayate", fails=True)
+        assert "shop" in journal()
+        # What runs goes on, its processes are replaced as ever.
+        assert get("/a.txt", "two.test")[0] == 200 and get("/")[0] == 200
+        os.kill(front(), signal.SIGKILL)
+        assert get("/")[0] == 200 and wait(lambda: get("/a.txt", "two.test")[0] == 200)
+    finally:
+        pathlib.Path("/etc/passwd").write_text(passwd)
+    run("systemctl", "reload", "hayate")
+    assert get("/", "two.test")[1].startswith("two shop")
+
+
+def logs_that_are_rotated() -> None:
+    log = pathlib.Path("/var/log/hayate/access.log")
+    get("/before")
+    assert wait(lambda: "/before" in log.read_text())
+    run("logrotate", "-f", "/etc/logrotate.d/hayate")
+    assert wait(log.exists)
+    get("/after")
+    assert wait(lambda: "/after" in log.read_text())
+    assert "/after" not in (log.parent / "access.log.1").read_text()
+    assert log.owner() == "hayate"
+
+
+def a_restart_keeps_what_is_served() -> None:
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(get("/?sleep=2", "two.test")))
+    thread.start()
+    time.sleep(0.7)
+    run("systemctl", "restart", "hayate")
+    thread.join()
+    assert answers[0][0] == 200, answers
+    assert get("/")[0] == 200
+
+
+def a_wrong_configuration_is_not_tried_for_ever() -> None:
+    run("systemctl", "stop", "hayate")
+    CONFIGURATION.write_text("listen = 7\n")
+    try:
+        run("systemctl", "start", "hayate", fails=True)
+        time.sleep(4)
+        assert shown("ActiveState") == "failed" and shown("NRestarts") == "0", shown("ActiveState")
+    finally:
+        CONFIGURATION.write_text(TEXT)
+    run("systemctl", "start", "hayate")
+
+
+def removal() -> None:
+    before = processes()
+    run("apt-get", "remove", "-y", "hayate", f"hayate-php{PHP}")
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in before)
+    assert CONFIGURATION.read_text() == TEXT and os.path.isdir("/var/log/hayate")
+    run("apt-get", "install", "-y", *glob.glob("/test/second/*.deb"))
+    run("systemctl", "start", "hayate")
+    assert get("/")[0] == 200
+    run("apt-get", "purge", "-y", "hayate", f"hayate-php{PHP}")
+    left = [path for path in ("/etc/hayate", "/var/log/hayate", "/usr/share/hayate", "/usr/lib/hayate", "/etc/logrotate.d/hayate") if os.path.exists(path)]
+    assert left == [], left
+
+
+TESTS = [
+    install,
+    start,
+    users_and_privileges,
+    reload,
+    reload_by_a_new_extension,
+    upgrade,
+    a_front_that_crashes,
+    a_front_that_is_stopped,
+    a_front_that_is_stuck,
+    a_service_that_was_frozen,
+    a_clock_that_jumps,
+    a_master_that_crashes,
+    time_limits_where_proc_hides_others,
+    a_user_that_is_gone,
+    logs_that_are_rotated,
+    a_restart_keeps_what_is_served,
+    a_wrong_configuration_is_not_tried_for_ever,
+    removal,
+]
+
+
+def main() -> None:
+    only = [name for name in os.environ.get("ONLY", "").split(",") if name]
+    failed = []
+    for test in TESTS:
+        if only and test.__name__ not in ["install", "start", *only]:
+            continue
+        began = time.monotonic()
+        try:
+            test()
+            print(f"ok {test.__name__} ({time.monotonic() - began:.1f} s)")
+        except Exception:
+            failed.append(test.__name__)
+            print(f"FAILED {test.__name__}\n{traceback.format_exc()}\n{journal()[-3000:]}")
+            if test in (install, start):
+                break
+    print("all passed" if not failed else f"failed: {', '.join(failed)}")
+    sys.stdout.flush()
+    time.sleep(1)
+
+
+main()
