@@ -314,7 +314,7 @@ static bool ask(enum side side, uint32_t visit, uint32_t try)
 		}
 		futex(&keeper->done, FUTEX_WAIT, n - 1, &(struct timespec){.tv_nsec = 100000000});
 	}
-	if (WIFEXITED(keeper->end) && handle_used_connection(WEXITSTATUS(keeper->end))) {
+	if (WIFEXITED(keeper->end) && fork_used_connection(WEXITSTATUS(keeper->end))) {
 		cannot_tell(
 		    "a request uses a connection of the boot, so that what warm-up left behind cannot be looked at. Open "
 		    "connections in the request that needs them");

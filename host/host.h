@@ -3,7 +3,8 @@
  *
  *   main.c      start-up, in order            options.c  the command line
  *   zygote.c    forks and reaps workers       worker.c   the loop of classic mode, and a worker's end
- *   handle.c    worker mode: hayate_handle_request()
+ *   handle.c    worker mode: hayate_handle_request()   lifecycle.c  begins and ends its requests
+ *   fork.c      a process for each request    decline.c  boots that cannot be served from as they are
  *   sapi.c      the SAPI module               request.c  request head → PHP
  *   output.c    PHP's output → response       functions.c  PHP functions
  *   user_ini.c  .user.ini                     opcache.c  what opcache needs of a SAPI it does not know
@@ -115,8 +116,39 @@ bool handle_warming(void); /* the boot is over, and warm-up requests are being h
 /* Worker mode with rewind: the script was unwound or ended after the point. Rewinds, or ends the process. */
 void handle_script_over(bool fatal) __attribute__((noreturn));
 uint64_t handle_rewind_ns(void); /* what the rewind before this request took, clean-up included; 0: there was none */
-bool handle_used_connection(int status); /* exit status of a process forked for one request: it used one of the boot */
-bool handle_leaving(void);               /* the script was told that there are no more requests */
+bool handle_rewinds(void);       /* what a request leaves is put back when it is over, or ends with its process */
+bool handle_leaving(void);       /* the script was told that there are no more requests */
+
+/* lifecycle.c: a request of worker mode */
+void lifecycle_begin(void);
+void lifecycle_end(bool unwound);      /* `unwound`: by a fatal error */
+void lifecycle_clean_up(bool unwound); /* of that, where no request runs: gives up what was acquired */
+bool lifecycle_in_request(void);
+/* exit() ended the request; an exception that nobody caught is reported as PHP does at the end of a script. */
+void lifecycle_settle_exception(void);
+void lifecycle_leave_if_out_of_memory(void);
+/* Extensions that are started and shut down with each request. */
+void lifecycle_module(const char *name, bool startup);
+void lifecycle_shut_modules_down(void);
+/* A bail-out ends the step, and is remembered. */
+void lifecycle_step(const char *name, void (*run)(void));
+#define LIFECYCLE_STEP(run) lifecycle_step(#run, run)
+const char *lifecycle_failed(void);  /* the step in which a bail-out was caught, NULL: in none */
+const char *lifecycle_unclean(void); /* the step of cleanup.c in which that happened, NULL: in none */
+
+/* fork.c: a process for each request */
+/* In a worker, from the point on. True in such a process; false when the worker has to leave. */
+bool fork_from_now_on(void);
+void fork_begin(void);                 /* in such a process, first thing */
+bool fork_is_for_one_request(void);    /* this is such a process */
+bool fork_used_connection(int status); /* exit status of such a process: it used a connection of the boot */
+/* Ends it; HY_RETIRED_NOT: the worker goes on, else it leaves as well. */
+void fork_end(enum hy_retired why) __attribute__((noreturn));
+
+/* decline.c: these return only if there is nothing to decline; else the application boots again in another way */
+void decline_boot(void);           /* when it is over */
+void decline_warmup(void);         /* when the last of its requests is over */
+void decline_misplaced_call(void); /* hayate_handle_request() cannot be gone back to from where it was called */
 
 /* boot.c: what outlives the request in which the boot ran */
 void boot_keep(void);                                 /* at the boot's end, before extensions are shut down for it */

@@ -42,7 +42,7 @@ def _m(point: int, name: str, file: str, old: str, new: str, tests: str) -> Muta
 
 MUTATIONS = [
     # 1: destructors and shutdown functions
-    _m(1, "no destructors", "handle.c", "\t\tdestructors_call();\n", "", "test_endings.py"),
+    _m(1, "no destructors", "lifecycle.c", "\t\tdestructors_call();\n", "", "test_endings.py"),
     _m(1, "no functions registered once", "shutdown.c", "return one->again && !one->repeated;", "return false;", "test_endings.py"),
     _m(1, "no functions of the boot", "shutdown.c", "lent != NULL ? lent : of_boot;", "NULL;", "test_endings.py"),
     _m(1, "streams of the boot stay open", "cleanup.c", "\tnote_streams();\n", "", "test_endings.py"),
@@ -53,7 +53,7 @@ MUTATIONS = [
     _m(1, "cookies and archives are lost", "cleanup.c", "\tstep(leftovers_hand_in);\n", "", "test_order.py"),
     # 2: SQLite
     _m(2, "statements stay half-read", "cleanup.c", "\tstep(sqlite_end_request);\n", "", "test_sqlite.py"),
-    _m(2, "a busy boot is rewound", "handle.c", "if (left == NULL ||", "if (true || left == NULL ||", "test_sqlite.py"),
+    _m(2, "a busy boot is rewound", "decline.c", "keeps && zygote_is_worker() ? NULL : sqlite_left_open()", "NULL", "test_sqlite.py"),
     _m(2, "a lost lock is trusted", "handle.c", "if (sqlite_loses_locks()) {", "if (false) {", "test_sqlite.py"),
     # 3: directories and files
     _m(3, "files are shared", "zygote.c", "plain ? rewind_own_file(fd) : 0", "plain && false ? rewind_own_file(fd) : 0", "test_directories.py"),
@@ -62,7 +62,7 @@ MUTATIONS = [
     # 4: locks of the boot
     _m(4, "locks are imagined", "locks.c", "void locks_take(void)\n{", "void locks_take(void)\n{\n\treturn;", "test_boot_locks.py"),
     _m(4, "locks are never lent", "locks.c", "void locks_lend(void)\n{", "void locks_lend(void)\n{\n\treturn;", "test_boot_locks.py"),
-    _m(4, "locks are held beyond the answer", "handle.c", "\tunclean = cleanup_request(", "\toutput_finish(false);\n\thy_release(&request.exchange);\n\tunclean = cleanup_request(", "test_order.py"),
+    _m(4, "locks are held beyond the answer", "lifecycle.c", "\tunclean = cleanup_request(", "\toutput_finish(false);\n\thy_release(&request.exchange);\n\tunclean = cleanup_request(", "test_order.py"),
     # 5: strays
     _m(5, "a stray is a worker", "stray.h", "return stray_mark != NULL && *stray_mark == 0;", "return false;", "test_strays.py"),
     _m(5, "a stray outlives the server", "stray.c", "fcntl(reader, F_SETFL, O_ASYNC | O_NONBLOCK);", "", "test_strays.py -k ends_with_the_server"),
@@ -91,7 +91,7 @@ MUTATIONS = [
     _m(9, "the stat cache stays", "clocks.c", "\tphp_clear_stat_cache(0, NULL, 0);\n", "", "test_clocks.py"),
     _m(9, "APCu's clock stands", "clocks.c", "\t\t*apcu_clock = 0;\n", "", "test_clocks.py"),
     # 10: where it does not run
-    _m(10, "a misplaced call is believed", "handle.c", "options.rewind == REWIND_FORK ? NULL : rewind_misplaced();", "options.rewind == REWIND_FORK ? NULL : NULL;", "test_point.py"),
+    _m(10, "a misplaced call is believed", "decline.c", "tracked ? rewind_misplaced() : NULL;", "NULL;", "test_point.py"),
     _m(10, "an unreadable file is not spoken of", "zygote.c", "if (error == 0) {", "if (error != 12345) {", "test_point.py"),
     # 11: hot pages
     _m(11, "one write makes a page hot", "rewind/rewind.c", "#define STREAK_HOT 4", "#define STREAK_HOT 0", "test_hot_pages.py"),

@@ -1,0 +1,100 @@
+/*
+ * Boots and warm-up requests that cannot be served from as they are: each is done again in another way, and the log
+ * says why and what to do about it.
+ */
+#include "host.h"
+
+/* A state that neither a fork nor the end of a request may meet. `how` the application boots instead. */
+struct unfinished {
+	const char *left; /* what it is, to follow "the boot "; NULL: there is none */
+	const char *why;
+	const char *remedy;
+	enum hy_again how;
+};
+
+static void decline_unfinished(const struct unfinished *one, bool warmed)
+{
+	if (one->left == NULL) {
+		return;
+	}
+	char why[700];
+	if (warmed) {
+		snprintf(why, sizeof why, "a warm-up request %s", one->left);
+		warmup_failed(why, false);
+	}
+	snprintf(why, sizeof why, "the boot %s, %s. To avoid it: %s before hayate_handle_request()", one->left, one->why,
+	         one->remedy);
+	boot_again(one->how, why, false);
+}
+
+/*
+ * A connection of SQLite in the middle of something holds a lock of the process: a fork does not take it along, and the
+ * end of a request gives it back. Where state is kept, a boot of its own for each worker is enough. An archive that was
+ * left open would be written over what requests have written.
+ */
+static void decline_all_unfinished(bool warmed)
+{
+	bool keeps = options.rewind == REWIND_OFF;
+	struct unfinished sqlite = {
+	    .left = keeps && zygote_is_worker() ? NULL : sqlite_left_open(),
+	    .why = "on a lock that does not outlive a request",
+	    .remedy = "fetch all rows, call closeCursor() or finalize(), and commit,",
+	    .how = keeps ? HY_AGAIN_PRIVATE : HY_AGAIN_CLASSIC,
+	};
+	decline_unfinished(&sqlite, warmed);
+	struct unfinished archive = {
+	    .left = keeps ? NULL : leftovers_open(),
+	    .why = "which each request would write over what others have written",
+	    .remedy = "close() it",
+	    .how = HY_AGAIN_CLASSIC,
+	};
+	decline_unfinished(&archive, warmed);
+}
+
+void decline_boot(void)
+{
+	if (options.rewind != REWIND_OFF && zygote_left_threads(1)) {
+		boot_again(HY_AGAIN_CLASSIC,
+		           "the boot started a thread, which would write to memory that is being put back, and which a "
+		           "fork would lose. To avoid it: start it in the request that needs it; libraries that "
+		           "compute in parallel are told not to by OMP_NUM_THREADS=1 in the application's environment",
+		           false);
+	}
+	decline_all_unfinished(false);
+	const char *unshareable = zygote_is_worker() ? NULL : zygote_unshareable();
+	if (unshareable != NULL) {
+		char why[512];
+		snprintf(why, sizeof why, "the boot %s", unshareable);
+		boot_again(HY_AGAIN_PRIVATE, why, false);
+	}
+}
+
+void decline_warmup(void)
+{
+	bool warmed = options.warmup_count > 0;
+	decline_all_unfinished(warmed);
+	const char *left = zygote_unshareable();
+	char why[512];
+	if (left != NULL && warmed) {
+		snprintf(why, sizeof why, "a warm-up request %s and left it so", left);
+		warmup_failed(why, false);
+	}
+	if (lifecycle_failed() != NULL && options.rewind != REWIND_OFF) {
+		snprintf(why, sizeof why, "a fatal error struck at the end of a warm-up request (%s)", lifecycle_failed());
+		warmup_failed(why, true);
+	}
+}
+
+void decline_misplaced_call(void)
+{
+	bool tracked = options.rewind != REWIND_OFF && options.rewind != REWIND_FORK;
+	const char *misplaced = tracked ? rewind_misplaced() : NULL;
+	if (misplaced != NULL) {
+		char why[512];
+		snprintf(
+		    why, sizeof why,
+		    "hayate_handle_request() cannot be gone back to: %s. To avoid it: call it from the worker script itself",
+		    misplaced);
+		boot_again(HY_AGAIN_FORK, why, false);
+	}
+}

@@ -1,0 +1,103 @@
+/*
+ * A process for each request: `rewind = "fork"`, and what takes the place of rewinding where that is not possible. What
+ * a request leaves behind ends with its process, but for what it told others.
+ */
+#include "host.h"
+#include "stray.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Exit status of such a process: its request is over; or this plus enum hy_retired. */
+#define FORKED_SERVED 0
+#define FORKED_RETIRED 100
+
+static bool for_one_request;
+
+bool fork_is_for_one_request(void)
+{
+	return for_one_request;
+}
+
+void fork_end(enum hy_retired why)
+{
+	_exit(why == HY_RETIRED_NOT ? FORKED_SERVED : FORKED_RETIRED + (int)why);
+}
+
+/* In a process that handles one request. */
+void fork_begin(void)
+{
+	for_one_request = true;
+	const char *wrong = rewind_forked();
+	if (wrong != NULL) {
+		log_format(HY_LOG_ERROR "%s, and requests must not share a position in it", wrong);
+		_exit(70);
+	}
+	opcache_after_fork();
+	randomness_seed();
+}
+
+bool fork_used_connection(int status)
+{
+	return status == FORKED_RETIRED + HY_RETIRED_REWIND_CONNECTION;
+}
+
+/*
+ * A fork for each request; the next one waits already while the answer of the last one is on its way. Returns true in
+ * the child, and false when this worker has to leave.
+ */
+static bool fork_next(void)
+{
+	pid_t parent = getpid();
+	for (;;) {
+		if (worker_after_request() != HY_RETIRED_NOT) {
+			return false;
+		}
+		clocks_between_requests();
+		pid_t pid = host_fork();
+		if (pid == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+			if (getppid() != parent) {
+				_exit(FORKED_SERVED);
+			}
+			fork_begin();
+			return true;
+		}
+		int status = 0;
+		if (pid < 0 || waitpid(pid, &status, 0) != pid) {
+			log_format(HY_LOG_ERROR "A process for the next request could not be forked: %s", strerror(errno));
+			_exit(70);
+		}
+		rewind_child_over();
+		if (WIFSIGNALED(status)) {
+			/* What killed it is what the pool has to hear of. */
+			signal(WTERMSIG(status), SIG_DFL);
+			kill(parent, WTERMSIG(status));
+		}
+		if (!WIFEXITED(status) || WEXITSTATUS(status) != FORKED_SERVED) {
+			int code = WIFEXITED(status) ? WEXITSTATUS(status) : 70;
+			if (code == FORKED_RETIRED + HY_RETIRED_ASKED) {
+				return false;
+			}
+			if (code > FORKED_RETIRED && code <= FORKED_RETIRED + HY_RETIRED_REWIND_PROCESS) {
+				worker_exit((enum hy_retired)(code - FORKED_RETIRED));
+			}
+			_exit(code);
+		}
+	}
+}
+
+/* Each request of this worker runs in a process of its own. Returns in such a one, or false. */
+bool fork_from_now_on(void)
+{
+	const char *wrong = randomness_entropy();
+	rewind_uuid_sequence((unsigned)getppid() * 1031u + hy_ring_worker());
+	zygote_worker_ready();
+	wrong = wrong != NULL ? wrong : rewind_watch();
+	if (wrong != NULL) {
+		zygote_failed(wrong);
+	}
+	return fork_next();
+}

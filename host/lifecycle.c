@@ -1,0 +1,284 @@
+/*
+ * The beginning and the end of a request in worker mode: what php_request_startup() and php_request_shutdown() do, in
+ * their order, as far as it applies to a process that goes on.
+ *
+ * A bail-out in a step ends that step only, and is remembered: the engine was unwound at a place where it usually ends,
+ * so the worker must be rewound or leave (lifecycle_failed()).
+ */
+#include "host.h"
+#include "explain.h"
+
+#include "ext/standard/basic_functions.h"
+#include "ext/standard/php_filestat.h"
+#include "php_main.h"
+#include "php_output.h"
+#include "php_variables.h"
+#include "zend_exceptions.h"
+
+static bool in_request;
+/* The step in which a bail-out was caught, NULL: in none. */
+static const char *failed;
+/* The step of cleanup.c in which that happened, NULL: in none. */
+static const char *unclean;
+
+bool lifecycle_in_request(void)
+{
+	return in_request;
+}
+
+const char *lifecycle_failed(void)
+{
+	return failed;
+}
+
+const char *lifecycle_unclean(void)
+{
+	return unclean;
+}
+
+/* One step of the end of a request. A bail-out ends the step, and after the request the worker. */
+void lifecycle_step(const char *name, void (*run)(void))
+{
+	zend_try
+	{
+		run();
+	}
+	zend_catch
+	{
+		failed = name;
+	}
+	zend_end_try();
+}
+#define step(run) LIFECYCLE_STEP(run)
+
+/*
+ * Extensions that keep per-request state of their own and are safe to take through request shutdown and startup while
+ * everything else lives on. In the order of startup.
+ */
+static const char *const per_request_modules[] = {"zlib", "mbstring", "filter", "session"};
+#define PER_REQUEST_MODULES ((int)(sizeof per_request_modules / sizeof per_request_modules[0]))
+
+void lifecycle_module(const char *name, bool startup)
+{
+	const zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, name, strlen(name));
+	if (module == NULL) {
+		return;
+	}
+	zend_try
+	{
+		if (startup && module->request_startup_func != NULL) {
+			module->request_startup_func(module->type, module->module_number);
+		} else if (!startup && module->request_shutdown_func != NULL) {
+			module->request_shutdown_func(module->type, module->module_number);
+		}
+	}
+	zend_catch
+	{
+		failed = name;
+	}
+	zend_end_try();
+}
+
+static void start_modules(void)
+{
+	for (int i = 0; i < PER_REQUEST_MODULES; i++) {
+		lifecycle_module(per_request_modules[i], true);
+	}
+	boot_restore_encodings();
+}
+
+void lifecycle_shut_modules_down(void)
+{
+	for (int i = PER_REQUEST_MODULES - 1; i >= 0; i--) {
+		lifecycle_module(per_request_modules[i], false);
+	}
+	boot_restore_session_handlers();
+}
+
+static void drop_superglobals(void)
+{
+	for (int i = 0; i < NUM_TRACK_VARS; i++) {
+		zval_ptr_dtor(&PG(http_globals)[i]);
+		ZVAL_UNDEF(&PG(http_globals)[i]);
+	}
+}
+
+/*
+ * Auto globals are built while a script that names them is compiled, and the scripts of a worker are compiled once. So
+ * those that any script has asked for so far are built anew for each request; the others stay as cheap as PHP makes
+ * them.
+ */
+static void import_superglobals(void)
+{
+	static const char *const lazy[] = {"_SERVER", "_ENV", "_REQUEST"};
+	bool wanted[3];
+	zend_auto_global *global;
+	for (int i = 0; i < 3; i++) {
+		global = zend_hash_str_find_ptr(CG(auto_globals), lazy[i], strlen(lazy[i]));
+		wanted[i] = global != NULL && global->jit && !global->armed;
+		if (global != NULL && global->jit) {
+			zend_hash_str_del(&EG(symbol_table), lazy[i], strlen(lazy[i]));
+		}
+	}
+	php_hash_environment();
+	for (int i = 0; i < 3; i++) {
+		global = zend_hash_str_find_ptr(CG(auto_globals), lazy[i], strlen(lazy[i]));
+		if (wanted[i] && global != NULL && global->armed) {
+			global->armed = global->auto_global_callback(global->name);
+		}
+	}
+}
+
+void lifecycle_begin(void)
+{
+	in_request = true;
+	if (options.rewind != REWIND_OFF) {
+		locks_take();
+	}
+	if (handle_rewinds()) {
+		shutdown_lend();
+	}
+	request_begin();
+	/* As php_request_startup(): what PHP finds wrong with a request is no fault of a line of the worker script. */
+	zend_execute_data *script = EG(current_execute_data);
+	EG(current_execute_data) = NULL;
+	PG(during_request_startup) = 1;
+	PG(modules_activated) = 0;
+	PG(header_is_being_sent) = 0;
+	PG(connection_status) = PHP_CONNECTION_NORMAL;
+	PG(in_user_include) = 0;
+	EG(exit_status) = 0;
+	php_output_activate();
+	drop_superglobals();
+	sapi_activate();
+	clocks_request_begins();
+	EG(timeout_seconds) = INI_INT("max_execution_time");
+	if (EG(timeout_seconds) != 0) {
+		zend_set_timeout(EG(timeout_seconds), 1);
+	}
+	if (PG(expose_php) && !SG(headers_sent)) {
+		sapi_add_header((char *)SAPI_PHP_VERSION_HEADER, sizeof(SAPI_PHP_VERSION_HEADER) - 1, 1);
+	}
+	if (PG(output_handler) && PG(output_handler)[0]) {
+		zval handler;
+		ZVAL_STRING(&handler, PG(output_handler));
+		php_output_start_user(&handler, 0, PHP_OUTPUT_HANDLER_STDFLAGS);
+		zval_ptr_dtor(&handler);
+	} else if (PG(output_buffering)) {
+		php_output_start_user(NULL, PG(output_buffering) > 1 ? PG(output_buffering) : 0, PHP_OUTPUT_HANDLER_STDFLAGS);
+	} else if (PG(implicit_flush)) {
+		php_output_set_implicit_flush(1);
+	}
+	import_superglobals();
+	start_modules();
+	PG(modules_activated) = 1;
+	PG(during_request_startup) = 0;
+	EG(current_execute_data) = script;
+}
+
+/*
+ * What the request acquired is given up before its answer is complete, as under php-fpm: who has the answer, and asks
+ * again, finds its locks free and its rows stored.
+ */
+void lifecycle_clean_up(bool unwound)
+{
+	uint64_t started = hy_now();
+	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
+	/* Settings are put back with the memory; the limit of a request is not one for releasing what it acquired. */
+	zend_set_memory_limit(SIZE_MAX >> 1);
+	/* A bail-out while the request was being ended left only memory behind, which is put back whole. */
+	unclean = cleanup_request(unwound || failed != NULL);
+	rewind_unlock();
+	hy_ring_record()->clean_ns += hy_now() - started;
+}
+
+/* In the order of php_request_shutdown(), as far as it applies to a process that goes on. `unwound`: by a fatal error.
+ */
+void lifecycle_end(bool unwound)
+{
+	explain_handler_over();
+	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
+	step(shutdown_run);
+	if (handle_rewinds()) {
+		explain_destructors_begin();
+		destructors_call();
+		explain_destructors_over();
+	}
+	step(php_output_end_all);
+	step(zend_unset_timeout);
+	lifecycle_shut_modules_down();
+	step(php_output_deactivate);
+	step(php_free_shutdown_functions);
+	if (SG(request_info).request_body != NULL) {
+		zend_list_delete(SG(request_info).request_body->res);
+		SG(request_info).request_body = NULL;
+	}
+	if (handle_rewinds()) {
+		lifecycle_clean_up(unwound);
+	}
+	output_finish(false);
+	step(sapi_deactivate);
+	if (!handle_rewinds()) {
+		step(zend_ini_deactivate);
+	}
+	php_clear_stat_cache(0, NULL, 0);
+	if (PG(last_error_message) != NULL) {
+		zend_string_release(PG(last_error_message));
+		PG(last_error_message) = NULL;
+	}
+	EG(flags) &= ~EG_FLAGS_IN_SHUTDOWN;
+	if (!handle_rewinds()) {
+		locks_give_back();
+	}
+	in_request = false;
+	hy_release(&request.exchange);
+	request_end();
+}
+
+/* exit() ended the request; an exception that nobody caught is reported as PHP does at the end of a script. */
+void lifecycle_settle_exception(void)
+{
+	if (EG(exception) == NULL) {
+		return;
+	}
+	if (zend_is_unwind_exit(EG(exception))) {
+		zend_clear_exception();
+		return;
+	}
+	if (zend_is_graceful_exit(EG(exception))) {
+		return; /* a fiber being destroyed: not ours to stop */
+	}
+	if (Z_TYPE(EG(user_exception_handler)) != IS_UNDEF) {
+		zend_user_exception_handler();
+	}
+	if (EG(exception) != NULL) {
+		if (zend_is_unwind_exit(EG(exception))) {
+			zend_clear_exception();
+		} else {
+			zend_exception_error(EG(exception), E_ERROR);
+			zend_clear_exception();
+		}
+	}
+}
+
+/*
+ * Late 8.2 releases report exhausted memory and then unwind the stack with a pseudo-exception instead of a bail-out. It
+ * looks like exit() but is a fatal error, and leaves the engine in a state that only the end of the script clears.
+ */
+void lifecycle_leave_if_out_of_memory(void)
+{
+#ifdef ZEND_HAS_OOM
+	if (ZEND_HAS_OOM()) {
+		if (EG(exception) != NULL) {
+			zend_clear_exception();
+		}
+		/* Else shutdown functions would not be called. */
+		memset(&EG(delayed_oom), 0, sizeof EG(delayed_oom));
+		if (!SG(headers_sent) && !PG(display_errors) && SG(sapi_headers).http_response_code == 200) {
+			SG(sapi_headers).http_response_code = 500;
+		}
+		EG(exit_status) = 255;
+		zend_bailout();
+	}
+#endif
+}
