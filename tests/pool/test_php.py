@@ -132,3 +132,26 @@ def test_a_version_that_is_missing_is_named_with_its_remedy(site: pathlib.Path, 
     assert said.returncode == 2 and says in said.stderr, said.stderr
     if version == "9.9":
         assert "php9.9-dev" in said.stderr and f"(of others: {PHP_VERSION}" in said.stderr, said.stderr
+
+
+def test_an_application_loads_several_extensions_and_check_names_those_that_are_missing(site: pathlib.Path) -> None:
+    """What the ini files load is left out: the configuration says it all."""
+    (site / "public/index.php").write_text("<?php echo json_encode([extension_loaded('ctype'), extension_loaded('shmop')]);")
+    (site / "composer.json").write_text('{"require": {"ext-ctype": "*", "ext-sysvmsg": "*"}}')
+    (site / "empty").mkdir()
+    config = f"""
+        [[app]]
+        root = "{site}"
+        php_ini_scan_dir = "{site}/empty"
+        [app.ini]
+        extension = ["ctype", "shmop"]
+    """
+    with Hayate(config=config) as server:
+        assert requests.get(server.url + "/index.php", timeout=10).json() == [True, True]
+    (site / "hayate.toml").write_text(config.replace('"shmop"', '"shmop", "nonesuch"'))
+    said = check("--config", site / "hayate.toml", "--php", PHP_VERSION)
+    assert said.returncode == 0, said.stderr
+    warnings = [line for line in said.stdout.splitlines() if "is not loaded" in line]
+    assert len(warnings) == 2, said.stdout
+    assert "extension = nonesuch" in warnings[0] and f"apt install php{PHP_VERSION}-nonesuch" in warnings[0]
+    assert "composer.json requires ext-sysvmsg" in warnings[1]

@@ -6,6 +6,7 @@ use hayate_pool::{Mode, Rewind, releases};
 
 use crate::{
     args::ServeArgs,
+    extensions,
     php::{self, Probe},
     plan::{App, Plan},
     secrets,
@@ -82,7 +83,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         };
         println!("  php         {version}, {}", spec.host.display());
         if let Some(probe) = &probe {
-            describe_php(&version, probe);
+            describe_php(&version, app, probe);
         }
     }
     println!("\nThis can be served.");
@@ -90,7 +91,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
 }
 
 /// What the application's PHP is made of. `built` is what its host was built for.
-fn describe_php(built: &str, probe: &Probe) {
+fn describe_php(built: &str, app: &App, probe: &Probe) {
     let Some(php) = &probe.php else {
         println!("  warning     PHP does not start; hayate serve says why");
         return;
@@ -98,7 +99,8 @@ fn describe_php(built: &str, probe: &Probe) {
     if !built.starts_with(&format!("PHP {php},")) {
         println!("              PHP {php} is what is installed, and what runs");
     }
-    for warning in releases::warnings(php, SystemTime::now()) {
+    let missing = extensions::missing(&app.spec.cwd, &app.spec.ini, &probe.extensions, php);
+    for warning in releases::warnings(php, SystemTime::now()).into_iter().chain(missing) {
         println!("  warning     {warning}");
     }
     let mut lines = by_directory(&probe.ini_files);

@@ -21,6 +21,7 @@ mod config;
 mod control;
 #[allow(clippy::indexing_slicing, clippy::expect_used, reason = "a command for a person")]
 mod explain;
+mod extensions;
 mod fallback;
 mod framework;
 #[allow(clippy::indexing_slicing, clippy::expect_used, reason = "a command for a person")]

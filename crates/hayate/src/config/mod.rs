@@ -12,5 +12,5 @@ pub use keys::{App, File, Limits, Tls};
 pub use source::{Source, Step, schema};
 pub use values::{
     AccessLogFormat, AccessLogTo, ChallengeChoice, Listen, Listens, LogFormat, LogLevel, ModeChoice,
-    OneOrMany, RetryChoice, RewindChoice, Scalar, Size, Time, TlsVersion, VerifyChoice, Workers,
+    OneOrMany, RetryChoice, RewindChoice, Scalar, Setting, Size, Time, TlsVersion, VerifyChoice, Workers,
 };

@@ -113,17 +113,18 @@ fn check_keys(table: &DeTable<'_>, schema: &Value, place: &str) -> Result<(), (R
     for (key, value) in entries {
         let name: &str = key.get_ref();
         let Some(known) = properties.get(name) else {
-            let nearest = properties
-                .keys()
-                .map(|known| (strsim::damerau_levenshtein(known, name), known))
-                .min()
-                .filter(|(distance, _)| *distance <= 1 + name.len() / 4);
-            let remedy = match nearest {
-                Some((_, known)) => format!("did you mean '{known}'?"),
-                None => {
-                    let keys: Vec<&str> = properties.keys().map(String::as_str).collect();
-                    format!("the keys here are {}", keys.join(", "))
-                }
+            let distance = |known: &String| strsim::damerau_levenshtein(known, name);
+            let least = properties.keys().map(distance).min().filter(|least| *least <= 1 + name.len() / 4);
+            // All that are as near: 'workerz' is as likely to be 'workers' as 'worker'.
+            let nearest: Vec<String> = (properties.keys())
+                .filter(|known| Some(distance(known)) == least)
+                .map(|known| format!("'{known}'"))
+                .collect();
+            let remedy = if nearest.is_empty() {
+                let keys: Vec<&str> = properties.keys().map(String::as_str).collect();
+                format!("the keys here are {}", keys.join(", "))
+            } else {
+                format!("did you mean {}?", nearest.join(" or "))
             };
             return Err((key.span(), format!("unknown key '{name}' {place}; {remedy}")));
         };
@@ -215,6 +216,7 @@ mod tests {
             [app.ini]
             memory_limit = "64M"
             display_errors = false
+            extension = ["redis", "intl"]
             [app.env]
             APP_ENV = "prod"
             [[app]]
@@ -224,7 +226,8 @@ mod tests {
         assert_eq!(file.listen.unwrap().into_vec().len(), 2);
         assert_eq!(file.limits.body_size.unwrap().0, 1 << 30);
         assert_eq!(file.app.len(), 2);
-        assert_eq!(file.app[0].ini["display_errors"].to_string(), "0");
+        assert_eq!(file.app[0].ini["display_errors"].clone().into_values(), ["0"]);
+        assert_eq!(file.app[0].ini["extension"].clone().into_values(), ["redis", "intl"]);
         assert_eq!(file.app[1].workers.unwrap().max, 3);
     }
 
@@ -237,6 +240,10 @@ mod tests {
         assert_eq!(
             error("[limits]\nhead_siez = '1K'\n"),
             "hayate.toml:2: unknown key 'head_siez' in [limits]; did you mean 'head_size'?"
+        );
+        assert_eq!(
+            error("[[app]]\nworkerz = 3\n"),
+            "hayate.toml:2: unknown key 'workerz' in [[app]]; did you mean 'worker' or 'workers'?"
         );
         let said = error("[[app]]\nname = 'a'\n[[app]]\nworker_count = 3\nnonsense = 1\n");
         assert!(said.starts_with("hayate.toml:4: unknown key 'worker_count' in [[app]]; "), "{said}");

@@ -363,6 +363,26 @@ pub enum Scalar {
     String(String),
 }
 
+/// What a setting of php.ini is: one value, or several of a setting that php.ini may hold several times (`extension`).
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a string, a number, true or false, or an array of those")]
+pub enum Setting {
+    /// One.
+    One(Scalar),
+    /// Each in a line of its own, in this order.
+    Many(Vec<Scalar>),
+}
+
+impl Setting {
+    /// The values, in order.
+    pub fn into_values(self) -> Vec<String> {
+        match self {
+            Setting::One(value) => vec![value.to_string()],
+            Setting::Many(values) => values.iter().map(Scalar::to_string).collect(),
+        }
+    }
+}
+
 impl fmt::Display for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

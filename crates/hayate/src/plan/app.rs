@@ -17,7 +17,7 @@ use hayate_pool::{Spec, Way};
 use super::{ALWAYS, App, flag, published, time};
 use crate::{
     args::{KeyValue, ServeArgs},
-    config::{self, ConfigError, OneOrMany, RetryChoice, Scalar, Size, Source, Step, Workers},
+    config::{self, ConfigError, OneOrMany, RetryChoice, Scalar, Setting, Size, Source, Step, Workers},
     php,
     privileges::Identity,
 };
@@ -229,7 +229,7 @@ impl AppResolver<'_> {
                 cwd: root,
                 host,
                 workers: workers.min..=workers.max,
-                ini: merged(app.ini, &args.ini),
+                ini: settings(app.ini, &args.ini),
                 env,
                 php_ini,
                 ini_env,
@@ -315,6 +315,19 @@ fn last_name(given: &Path, resolved: &Path) -> String {
 
 fn same(a: &Path, b: &Path) -> bool {
     matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+/// The file's settings of php.ini, with the flags' in place of those of the same name. Flags of one name stay together: php.ini may
+/// name several extensions, and of any other setting the last line counts.
+fn settings(file: BTreeMap<String, Setting>, flags: &[KeyValue]) -> Vec<(String, String)> {
+    let by_flag = |key: &String| flags.iter().any(|KeyValue(flag, _)| flag == key);
+    file.into_iter()
+        .filter(|(key, _)| !by_flag(key))
+        .flat_map(|(key, setting)| {
+            setting.into_values().into_iter().map(move |value| (key.clone(), value)).collect::<Vec<_>>()
+        })
+        .chain(flags.iter().map(|KeyValue(key, value)| (key.clone(), value.clone())))
+        .collect()
 }
 
 /// The file's pairs, with the flags' in place of those of the same name.

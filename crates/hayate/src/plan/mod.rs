@@ -493,11 +493,13 @@ mod tests {
     fn flags_win_over_the_file() {
         let dir = fixture();
         let text = "listen = ':81'\n[[app]]\nroot = 'site'\nworkers = 2\nmax_requests = 3\nrequest_timeout = 'off'\n\
-                    [app.ini]\na = 'file'\nb = 'file'\n";
+                    [app.ini]\na = 'file'\nb = 'file'\nextension = ['x', 'y']\n";
         let plan = plan(dir.path(), text, |args| {
             args.listen = vec![":82".parse().unwrap()];
             args.workers = Some(Workers { min: 3, max: 4 });
-            args.ini = vec![KeyValue("b".into(), "flag".into())];
+            args.ini = [("b", "flag"), ("zend_extension", "1"), ("zend_extension", "2")]
+                .map(|(key, value)| KeyValue(key.into(), value.into()))
+                .into();
             args.worker = Some("worker.php".into());
         })
         .unwrap();
@@ -506,7 +508,11 @@ mod tests {
         assert_eq!(spec.workers, 3..=4);
         assert_eq!(spec.max_requests, Some(3));
         assert_eq!(spec.request_timeout, None);
-        assert_eq!(spec.ini, [("a".into(), "file".into()), ("b".into(), "flag".into())]);
+        let ini: Vec<_> = spec.ini.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        assert_eq!(
+            ini,
+            ["a=file", "extension=x", "extension=y", "b=flag", "zend_extension=1", "zend_extension=2"]
+        );
         assert_eq!(
             spec.mode,
             Mode::Worker { script: dir.path().canonicalize().unwrap().join("site/worker.php") }

@@ -1,0 +1,187 @@
+//! Which PHP extensions an application asks for and does not get, for `hayate check`.
+//!
+//! Asked for are those that its composer.json and the packages of its composer.lock require (`ext-…`), and those that the configuration
+//! itself loads. Only files are read. It warns and refuses nothing: as under php-fpm, an application may do without.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    io::Read,
+    path::Path,
+};
+
+use serde_json::Value;
+
+/// Bytes of a composer.lock that are looked at; one with a thousand packages has 3 MB.
+const LARGEST: u64 = 32 << 20;
+
+/// Debian's packages that bring more than the extension that they are called after.
+const PACKAGES: [(&str, &[&str]); 7] = [
+    ("xml", &["dom", "simplexml", "xml", "xmlreader", "xmlwriter", "xsl"]),
+    ("mysql", &["mysqli", "mysqlnd", "pdo_mysql"]),
+    ("pgsql", &["pgsql", "pdo_pgsql"]),
+    ("sqlite3", &["sqlite3", "pdo_sqlite"]),
+    ("odbc", &["odbc", "pdo_odbc"]),
+    ("sybase", &["pdo_dblib"]),
+    (
+        "common",
+        &[
+            "calendar",
+            "ctype",
+            "exif",
+            "ffi",
+            "fileinfo",
+            "ftp",
+            "gettext",
+            "iconv",
+            "pdo",
+            "phar",
+            "posix",
+            "shmop",
+            "sockets",
+            "tokenizer",
+        ],
+    ),
+];
+
+/// One line for each extension that is asked for and not loaded.
+///
+/// `root` is the application's directory, `ini` its settings of php.ini, `loaded` what PHP has, `version` such as `8.4.28`.
+pub fn missing(root: &Path, ini: &[(String, String)], loaded: &[String], version: &str) -> Vec<String> {
+    let loaded: BTreeSet<String> = loaded.iter().map(|name| plain(name)).collect();
+    let mut warnings = Vec::new();
+    for (key, file) in ini.iter().filter(|(key, _)| key == "extension" || key == "zend_extension") {
+        let name = Path::new(file).file_stem().map(|name| plain(&name.to_string_lossy())).unwrap_or_default();
+        if !loaded.contains(&name) {
+            warnings.push(format!("{key} = {file} is not loaded; {}", remedy(&name, version)));
+        }
+    }
+    for (name, who) in required(root) {
+        if !loaded.contains(&name) {
+            warnings.push(format!(
+                "{who} requires ext-{}, which is not loaded; {}",
+                name.escape_debug(),
+                remedy(&name, version)
+            ));
+        }
+    }
+    warnings
+}
+
+/// As composer writes names: `Zend OPcache` is `zend-opcache`. opcache's own file has a shorter name.
+fn plain(name: &str) -> String {
+    match name.trim().to_ascii_lowercase().replace(' ', "-") {
+        name if name == "zend-opcache" => "opcache".into(),
+        name => name,
+    }
+}
+
+fn remedy(name: &str, version: &str) -> String {
+    let minor = version.rsplitn(2, '.').last().unwrap_or(version);
+    // Names come from the application: what is no name of an extension is not put into a command.
+    if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        return "install it".into();
+    }
+    let package = PACKAGES.iter().find(|(_, all)| all.contains(&name)).map_or(name, |(package, _)| package);
+    format!("apt install php{minor}-{package}, or phpenmod -v {minor} -s embed {name} if it is installed")
+}
+
+/// Extensions, and who requires them: the project, or the first of its packages. What another package stands in for is not required.
+fn required(root: &Path) -> BTreeMap<String, String> {
+    let composer = json(&root.join("composer.json")).unwrap_or_default();
+    let lock = json(&root.join("composer.lock")).unwrap_or_default();
+    let packages: Vec<&Value> =
+        lock.get("packages").and_then(Value::as_array).into_iter().flatten().collect();
+    let names = |package: &Value, key: &str| -> Vec<String> {
+        let object = package.get(key).and_then(Value::as_object);
+        object.into_iter().flatten().filter_map(|(name, _)| Some(plain(name.strip_prefix("ext-")?))).collect()
+    };
+    let stood_in: BTreeSet<String> = packages
+        .iter()
+        .flat_map(|package| [names(package, "provide"), names(package, "replace")])
+        .flatten()
+        .collect();
+    let mut found = BTreeMap::new();
+    let project = (&composer, "composer.json".to_owned());
+    let others = packages.iter().map(|package| {
+        let name = package.get("name").and_then(Value::as_str).unwrap_or("a package of composer.lock");
+        (*package, name.escape_debug().to_string())
+    });
+    for (package, who) in std::iter::once(project).chain(others) {
+        for name in names(package, "require") {
+            found.entry(name).or_insert_with(|| who.clone());
+        }
+    }
+    found.retain(|name, _| !stood_in.contains(name));
+    found
+}
+
+fn json(path: &Path) -> Option<Value> {
+    let mut text = Vec::new();
+    let file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|meta| meta.is_file()))?;
+    file.take(LARGEST).read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn loaded() -> Vec<String> {
+        ["Core", "Zend OPcache", "mbstring", "PDO"].map(String::from).into()
+    }
+
+    #[test]
+    fn what_composer_requires_and_php_has_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let warnings = || missing(dir.path(), &[], &loaded(), "8.4.28");
+        assert!(warnings().is_empty(), "no composer.json, no requirements");
+        fs::write(
+            dir.path().join("composer.json"),
+            r#"{"require": {"php": ">=8.2", "ext-intl": "*", "ext-PDO": "*", "ext-zend-opcache": "*", "ext-ctype": "*"},
+                "require-dev": {"ext-xdebug": "*"}}"#,
+        )
+        .unwrap();
+        fs::write(
+            dir.path().join("composer.lock"),
+            r#"{"packages": [{"name": "symfony/polyfill-ctype", "provide": {"ext-ctype": "*"}},
+                {"name": "a/b", "require": {"ext-simplexml": "*", "ext-intl": "*", "ext-$(x)": "*"}}]}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            warnings(),
+            [
+                "a/b requires ext-$(x), which is not loaded; install it",
+                "composer.json requires ext-intl, which is not loaded; \
+                 apt install php8.4-intl, or phpenmod -v 8.4 -s embed intl if it is installed",
+                "a/b requires ext-simplexml, which is not loaded; \
+                 apt install php8.4-xml, or phpenmod -v 8.4 -s embed simplexml if it is installed",
+            ]
+        );
+        for broken in ["", "[]", "{\"require\": 3}", "{\"require\": {\"ext-\": 1}}", "{\"packages\": {}}"] {
+            fs::write(dir.path().join("composer.json"), broken).unwrap();
+            fs::write(dir.path().join("composer.lock"), broken).unwrap();
+            assert!(warnings().len() <= 1, "{broken}");
+        }
+    }
+
+    #[test]
+    fn what_the_configuration_loads_and_php_has_not() {
+        let ini = [
+            ("extension", "redis.so"),
+            ("extension", "mbstring"),
+            ("zend_extension", "opcache"),
+            ("memory_limit", "x"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let said = missing(Path::new("/nowhere"), &ini, &loaded(), "8.2.36");
+        assert_eq!(
+            said,
+            [
+                "extension = redis.so is not loaded; apt install php8.2-redis, or phpenmod -v 8.2 -s embed redis if it is installed"
+            ]
+        );
+    }
+}
