@@ -29,8 +29,8 @@ build: ## Build hayate and a PHP host for each PHP that is here, all into target
 	done
 	install -d $(RELEASE)/boot && install -m 644 php/boot/*.php $(RELEASE)/boot
 
-run: setup build ## Install what is missing, build, and serve the demo on http://127.0.0.1:8080 (WORKER=1: in worker mode)
-	$(HAYATE) serve demo --listen $(LISTEN) --dev $(if $(filter-out 0,$(WORKER)),--worker demo/public/worker.php)
+run: setup build ## Install what is missing, build, and serve the demo on http://127.0.0.1:8080 in worker mode, rewound (MODE=classic: as php-fpm would)
+	$(HAYATE) serve demo --listen $(LISTEN) --dev $(if $(filter classic,$(MODE)),,--worker public/worker.php)
 
 setup: ## Install what building needs and is missing (apt, sudo)
 	@scripts/setup

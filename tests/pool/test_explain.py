@@ -105,7 +105,8 @@ def test_code_that_no_warm_up_has_loaded(site) -> None:
     report = reports(site, *flags)
     if report["tracking"] != "fork":
         assert [sample["loaded"] for sample in report["samples"]] == [0, 1]
-        assert any("/?load=1 loads 1 PHP files each time" in advice for advice in report["advice"])
+        (line,) = [line for line in report["advice"] if "/?load=1 (1 files)" in line]
+        assert line.endswith('warmup = ["/", "/?load=1"]'), "as the configuration takes it"
 
 
 def test_a_connection_of_the_boot(site) -> None:
@@ -154,3 +155,30 @@ def test_a_boot_that_fails(site) -> None:
     (site / "worker.php").write_text("<?php throw new RuntimeException('no database yet');")
     done = explain(site, "--worker", str(site / "worker.php"), status=1)
     assert "no database yet" in done.stderr and done.stdout == ""
+
+
+def test_a_worker_script_that_costs_more_than_classic_mode_is_found_out(site) -> None:
+    """What it does for `/dear` takes far longer than the front controller; for `/cheap` it is the other way round."""
+    (site / "index.php").write_text(
+        "<?php $n = $_SERVER['REQUEST_URI'] === '/cheap' ? 400 : 0;"
+        "for ($i = 0; $i < $n; $i++) { hash_pbkdf2('sha256', 'a', 'b', 100); }"
+    )
+    (site / "worker.php").write_text(
+        "<?php while (hayate_handle_request(function () {"
+        "  $n = $_SERVER['REQUEST_URI'] === '/dear' ? 400 : 0;"
+        "  for ($i = 0; $i < $n; $i++) { hash_pbkdf2('sha256', 'a', 'b', 100); }"
+        "})) {}"
+    )
+    flags = ["--worker", str(site / "worker.php"), "--front-controller", "index.php", "--url", "/dear", "--url", "/cheap"]
+    report = reports(site, *flags)
+    dear, cheap = report["samples"]
+    assert dear["classic_cpu_us"] < dear["cpu_us"] and cheap["cpu_us"] < cheap["classic_cpu_us"], report["samples"]
+    advice = [line for line in report["advice"] if 'mode = "classic"' in line]
+    assert len(advice) == 1 and "classic mode: /dear (" in advice[0] and "/cheap" not in advice[0], advice
+    said = explain(site, *flags).stdout
+    assert "with the worker script and in classic mode" in said
+
+
+def test_without_a_front_controller_nothing_is_compared(site) -> None:
+    (sample,) = reports(site, "--worker", str(site / "worker.php"))["samples"]
+    assert sample["cpu_us"] > 0 and sample["classic_cpu_us"] is None

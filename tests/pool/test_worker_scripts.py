@@ -75,3 +75,27 @@ def test_a_limit_below_the_warm_up_costs_the_warm_up_only(script) -> None:
         assert {answer["handled"] for answer in answers} == {1} and len({answer["pid"] for answer in answers}) == 1
         (app,) = server.status()["apps"]
         assert app["cold_boot"] == "a warm-up request ended the worker script" and app["restarts"] == {}
+
+
+def test_scripts_in_global_scope_run_in_the_loop_after_an_empty_handler(tmp_path) -> None:
+    """As docs/applications.md advises for applications of many scripts; each request finds a fresh application."""
+    tmp_path.chmod(0o755)
+    site = tmp_path / "site"
+    (site / "inc").mkdir(parents=True)
+    (site / "inc/library.php").write_text("<?php class Library { static int $calls = 0; }")
+    for name in ("edit", "index"):
+        (site / f"{name}.php").write_text(
+            "<?php require_once __DIR__.'/inc/library.php'; $title = basename(__FILE__);"
+            "function show() { global $title; http_response_code(203); header('X-Title: '.$title); echo ++Library::$calls; }"
+            "show(); ini_set('precision', 3); define('DONE', 1);"
+        )
+    (tmp_path / "worker.php").write_text(
+        "<?php require __DIR__.'/site/inc/library.php';"
+        "while (hayate_handle_request(static function (): void {})) { include $_SERVER['SCRIPT_FILENAME']; }"
+    )
+    config = f'[[app]]\nroot = "{site}"\nworker = "../worker.php"\nwarmup = []\nworkers = 1\n'
+    with Hayate(config=config) as server:
+        for _ in range(3):
+            for path, name in (("/edit.php?a=b", "edit.php"), ("/", "index.php")):
+                answer = requests.get(server.url + path, timeout=20)
+                assert (answer.status_code, answer.headers["X-Title"], answer.text) == (203, name, "1")

@@ -207,3 +207,30 @@ def test_d22_what_is_missing_is_answered_as_by_nginx(hayate_command) -> None:
             want = 404 if path == "/sub/" else get(reference, path).status_code
             assert get(server, path).status_code == want, path
     shutil.rmtree(directory)
+
+
+def test_what_the_configuration_denies_answers_nobody(tmp_path) -> None:
+    """Neither files nor scripts, nor the front controller in their place; only X-Accel-Redirect leads there, as with nginx's `internal`."""
+    root = tmp_path / "site"
+    (root / "data/sub").mkdir(parents=True)
+    (root / "database").mkdir()
+    for path in ("data/a.txt", "data/sub/a.txt"):
+        (root / path).write_text(SECRET)
+    (root / "database/a.txt").write_text("fine")
+    (root / "data/run.php").write_text(f"<?php echo '{SECRET}';")
+    (root / "index.php").write_text("<?php echo 'index';")
+    (root / "accel.php").write_text("<?php header('X-Accel-Redirect: /data/a.txt');")
+    (root / "data/.htaccess").write_text("Require all denied\n")
+    config = f'[[app]]\nroot = "{root}"\nfront_controller = "index.php"\nsendfile_roots = []\n'
+    (tmp_path / "open.toml").write_text(config)
+    assert 'deny = ["/data"]' in check("--config", tmp_path / "open.toml").stdout
+    (tmp_path / "closed.toml").write_text(config + 'deny = "/data"\n')
+    assert "deny" not in check("--config", tmp_path / "closed.toml").stdout
+    with Hayate(config=config + 'deny = "/data"\n', workers=1) as server:
+        for path in ("data", "data/", "data/a.txt", "data/sub/a.txt", "data/run.php", "data/run.php/x", "data/nothing",
+                     "%64ata/a.txt", "database/../data/a.txt", "//data//a.txt"):
+            sent = client.encode("GET", f"/{path}", [("Host", "a"), ("Connection", "close")])
+            answer = client.exchange(("127.0.0.1", server.port), sent)
+            assert answer.status == 404 and SECRET.encode() not in answer.body, path
+        assert get(server, "/database/a.txt").text == "fine" and get(server, "/dat").text == "index"
+        assert get(server, "/accel.php").text == SECRET

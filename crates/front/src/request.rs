@@ -167,6 +167,9 @@ async fn dispatch(
         set(&mut reply.answer, "allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
         return Ok(reply);
     }
+    if site.inside(client.path).is_some_and(|inside| site.files.denies(inside.as_bytes())) {
+        return Ok(Reply::page(404, None));
+    }
     let hangs = |error: std::io::Error| no_answer(503, format!("{}: {error}", site.place.path().display()));
     match route::resolve(site, client.path).await.map_err(hangs)? {
         Found::Script(script) => {

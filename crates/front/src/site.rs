@@ -48,9 +48,18 @@ pub struct FileRules {
     pub charset: Option<String>,
     /// What is never sent, by whatever name it is found.
     pub private: Vec<FileId>,
+    /// Paths of the document root that answer no client, with all that is below them: `/data`. X-Accel-Redirect may lead there.
+    pub denied: Vec<String>,
 }
 
 impl FileRules {
+    /// Whether clients get nothing at a path, which is normalised and inside of the site.
+    pub(crate) fn denies(&self, path: &[u8]) -> bool {
+        self.denied.iter().any(|denied| {
+            path.strip_prefix(denied.as_bytes()).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+        })
+    }
+
     /// Whether a file may be sent: not a configuration of ours, nor what is called like one. `path` ends with its name.
     pub(crate) fn may_send(&self, path: &[u8], id: FileId) -> bool {
         path.rsplit(|b| *b == b'/').next() != Some(b"hayate.toml") && !self.private.contains(&id)
@@ -202,6 +211,17 @@ mod tests {
             metrics: Arc::default(),
             found: Lately::default(),
         })
+    }
+
+    #[test]
+    fn what_is_denied_is_denied_with_all_below_it() {
+        let rules = FileRules { denied: vec!["/data".into(), "/a/b".into()], ..FileRules::default() };
+        for path in ["/data", "/data/", "/data/x.php/y", "/a/b", "/a/b/c"] {
+            assert!(rules.denies(path.as_bytes()), "{path}");
+        }
+        for path in ["", "/", "/database", "/x/data", "/a", "/a/", "/a/bc"] {
+            assert!(!rules.denies(path.as_bytes()), "{path}");
+        }
     }
 
     #[test]

@@ -229,28 +229,12 @@ async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &
     }
     let boot = started.elapsed();
 
-    // One application, on a socket that nobody else knows, at the address that it has for visitors.
     let app = App { spec: generation.spec().clone(), ..app.clone() };
-    let (address, _) =
-        app.addresses(&plan.ports_by_address(), plan.trust_unix || !plan.trusted_proxies.is_empty());
-    // The socket stands in for the proxy, if there is one: what it forwards is believed.
-    let alone = Plan { apps: vec![app.clone()], trust_unix: true, ..plan.clone() };
-    let (orders, _) = mpsc::unbounded_channel();
-    let server = Server::new(&alone, AccessLog::off(), orders, std::process::id())?;
-    server.install(&alone, AccessLog::off(), vec![Arc::clone(&generation)]);
-    let socket = dir.join("http");
-    let listener = Listener::bind(&ListenAddr::Unix(socket.clone()))?;
-    let (stop, stopped) = watch::channel(false);
-    spawn_local(Thread::new(&server.front).serve(listener, stopped));
-
     let booted = generation.status();
     let process = booted.zygote.filter(|_| booted.boot == "shared");
     let process = process.or(booted.workers.first().map(|worker| worker.pid));
     let memory = process.map(memory::by_kind).transpose().unwrap_or_default().unwrap_or_default();
-    let mut samples = Vec::new();
-    for url in urls {
-        samples.push(sample(&generation, &socket, &address, &app.target(url)).await?);
-    }
+    let mut samples = samples(plan, &app, &generation, urls, dir).await?;
     // A worker that has just taken another's place says in a moment how it is tracked.
     let patience = Instant::now() + Duration::from_secs(1);
     let status = loop {
@@ -261,14 +245,91 @@ async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     };
-    stop.send_replace(true);
     generation.kill().await;
     let told = events(&String::from_utf8_lossy(&fs::read(&file).unwrap_or_default()));
-    fs::remove_file(&file).and(fs::remove_file(&socket)).or_else(|error| match error.kind() {
+    remove(&file)?;
+    compare_with_classic_mode(plan, &app, hub, urls, dir, &mut samples).await?;
+    Ok(Report::new(&app, &status, boot, memory, samples, told))
+}
+
+/// Makes the same requests in classic mode, where somebody has written a worker script: it need not be worth it. One for a framework
+/// that Hayate knows is. What cannot be compared (no front controller, or it does not boot) is left out.
+async fn compare_with_classic_mode(
+    plan: &Plan,
+    app: &App,
+    hub: &Arc<Hub>,
+    urls: &[String],
+    dir: &Path,
+    samples: &mut [Sample],
+) -> Result<()> {
+    if app.recognised.is_some() || app.spec.rewind == Rewind::Fork {
+        return Ok(());
+    }
+    let Some(classic) = fallback::in_classic_mode(app) else { return Ok(()) };
+    let classic = App { spec: Spec { explain: None, ..classic.spec.clone() }, ..classic };
+    let generation = Generation::start(classic.spec.clone(), Arc::new(Directly), hub)
+        .context("cannot make the shared memory")?;
+    let measured = match generation.booted().await {
+        Ok(()) => self::samples(plan, &classic, &generation, urls, dir).await,
+        Err(_) => Ok(Vec::new()),
+    };
+    generation.kill().await;
+    for (sample, other) in samples.iter_mut().zip(measured?) {
+        sample.classic_cpu_us = other.cpu_us.filter(|_| other.status == sample.status);
+    }
+    Ok(())
+}
+
+fn remove(file: &Path) -> io::Result<()> {
+    fs::remove_file(file).or_else(|error| match error.kind() {
         io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),
-    })?;
-    Ok(Report::new(&app, &status, boot, memory, samples, told))
+    })
+}
+
+/// Makes the sample requests: one application, on a socket that nobody else knows, at the address that it has for visitors.
+async fn samples(
+    plan: &Plan,
+    app: &App,
+    generation: &Arc<Generation>,
+    urls: &[String],
+    dir: &Path,
+) -> Result<Vec<Sample>> {
+    let (address, _) =
+        app.addresses(&plan.ports_by_address(), plan.trust_unix || !plan.trusted_proxies.is_empty());
+    // The socket stands in for the proxy, if there is one: what it forwards is believed.
+    let alone = Plan { apps: vec![app.clone()], trust_unix: true, ..plan.clone() };
+    let (orders, _) = mpsc::unbounded_channel();
+    let server = Server::new(&alone, AccessLog::off(), orders, std::process::id())?;
+    server.install(&alone, AccessLog::off(), vec![Arc::clone(generation)]);
+    let socket = dir.join("http");
+    let listener = Listener::bind(&ListenAddr::Unix(socket.clone()))?;
+    let (stop, stopped) = watch::channel(false);
+    spawn_local(Thread::new(&server.front).serve(listener, stopped));
+    let mut samples = Vec::new();
+    for url in urls {
+        samples.push(sample(generation, &socket, &address, &app.target(url)).await?);
+    }
+    stop.send_replace(true);
+    remove(&socket)?;
+    Ok(samples)
+}
+
+/// CPU time of a process' first thread, in ns, when it rests. `None`: it is gone, or does not rest for a while.
+async fn cpu_at_rest(process: i32) -> Option<u64> {
+    let read = || -> Option<u64> {
+        fs::read_to_string(format!("/proc/{process}/schedstat")).ok()?.split_whitespace().next()?.parse().ok()
+    };
+    let mut last = read()?;
+    for _ in 0..200 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let now = read()?;
+        if now == last {
+            return Some(now);
+        }
+        last = now;
+    }
+    None
 }
 
 /// Requests a path several times, one after the other, and waits for the rewind after each.
@@ -278,8 +339,10 @@ async fn sample(generation: &Generation, socket: &Path, address: &Address, path:
     let totals = || generation.status().rewind.map(|rewind| rewind.totals).unwrap_or_default();
     let ended = || generation.status().restarts.values().sum::<u64>();
     let (mut times, mut costs) = (Vec::new(), Vec::new());
-    let (mut status, mut bytes, mut hot_pages) = (0, 0, 0);
+    let (mut status, mut bytes, mut hot_pages, mut cpu) = (0, 0, 0, Vec::new());
     for _ in 0..REPETITIONS {
+        let worker = generation.status().workers.first().map_or(0, |worker| worker.pid);
+        let cpu_before = cpu_at_rest(worker).await;
         let (before, ended_before) = (totals(), ended());
         let start = Instant::now();
         (status, bytes) = get(socket, address, path).await?;
@@ -289,6 +352,10 @@ async fn sample(generation: &Generation, socket: &Path, address: &Address, path:
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         costs.push((before, totals()));
+        // Of the worker's last request nothing can be read any more.
+        if let (Some(before), Some(after)) = (cpu_before, cpu_at_rest(worker).await) {
+            cpu.push(after.saturating_sub(before) / 1000);
+        }
         hot_pages = hot_pages.max(generation.status().rewind.map_or(0, |rewind| rewind.hot_pages));
     }
     let median = |mut of: Vec<u64>| {
@@ -309,6 +376,8 @@ async fn sample(generation: &Generation, socket: &Path, address: &Address, path:
         cold_pages: cost(|totals| totals.cold_pages),
         hot_pages,
         php_us: None,
+        cpu_us: (cpu.len() > REPETITIONS / 2).then(|| median(cpu)),
+        classic_cpu_us: None,
         destructors_ns: 0,
         loaded: 0,
         causes: Vec::new(),

@@ -65,10 +65,15 @@ pub fn watch(generation: &Arc<Generation>, orders: &mpsc::UnboundedSender<Order>
 
 /// The next slower way to run an application. `None`: there is none that is safe.
 fn slower(app: &App, no_fork: bool) -> Option<App> {
-    let Mode::Worker { script } = &app.spec.mode else { return None };
-    if app.spec.rewind == Rewind::On && !no_fork {
+    if app.spec.rewind == Rewind::On && !no_fork && matches!(app.spec.mode, Mode::Worker { .. }) {
         return Some(App { spec: app.spec.in_way(Way::Fork), ..app.clone() });
     }
+    in_classic_mode(app)
+}
+
+/// The same application in classic mode. `None`: it is, or there is no front controller of PHP but the worker script.
+pub fn in_classic_mode(app: &App) -> Option<App> {
+    let Mode::Worker { script } = &app.spec.mode else { return None };
     let controller = app.spec.document_root.join(app.front_controller.script.as_ref()?);
     let same = controller.canonicalize().ok().as_deref() == Some(script);
     if same || controller.extension() != Some(Path::new("php").as_os_str()) {
@@ -159,6 +164,7 @@ pub(crate) mod tests {
             },
             sendfile_roots: None,
             charset: None,
+            deny: Vec::new(),
             private: Vec::new(),
             queue_limit: 1,
             retry: false,

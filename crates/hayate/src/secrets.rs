@@ -26,15 +26,19 @@ pub struct Secrets {
     open: Vec<(PathBuf, &'static str)>,
     /// Those that Hayate never sends, but another server would.
     hidden: Vec<(PathBuf, &'static str)>,
+    /// Directories that a .htaccess closes and the configuration does not.
+    closed: Vec<PathBuf>,
 }
 
 /// Looks below the applications' document roots, in a thread of its own, and writes what it finds to the log.
 pub fn warn_of(apps: &[App]) {
-    let roots: Vec<(String, PathBuf)> =
-        apps.iter().map(|app| (app.spec.name.clone(), app.spec.document_root.clone())).collect();
+    let roots: Vec<(String, PathBuf, Vec<String>)> = apps
+        .iter()
+        .map(|app| (app.spec.name.clone(), app.spec.document_root.clone(), app.deny.clone()))
+        .collect();
     let look = move || {
-        for (app, root) in roots {
-            for warning in look(&root).warnings() {
+        for (app, root, deny) in roots {
+            for warning in look(&root, &deny).warnings() {
                 tracing::warn!(app, "{warning}");
             }
         }
@@ -43,11 +47,18 @@ pub fn warn_of(apps: &[App]) {
     let _ = thread::Builder::new().name("secrets".into()).spawn(look);
 }
 
-/// Looks below a document root.
-pub fn look(root: &Path) -> Secrets {
+/// Looks below a document root, but not into what the application's `deny` closes.
+pub fn look(root: &Path, deny: &[String]) -> Secrets {
     let mut found = Secrets { root: root.to_owned(), ..Secrets::default() };
     let (mut left, mut directories) = (ENTRIES, vec![(PathBuf::new(), 0)]);
     while let Some((below, level)) = directories.pop() {
+        if deny.iter().any(|path| below == Path::new(path.trim_start_matches('/'))) {
+            continue;
+        }
+        if level > 0 && closed_for_apache(&root.join(&below).join(".htaccess")) {
+            found.closed.push(below);
+            continue;
+        }
         let Ok(entries) = fs::read_dir(root.join(&below)) else { continue };
         for entry in entries.flatten() {
             if left == 0 {
@@ -72,6 +83,7 @@ pub fn look(root: &Path) -> Secrets {
     }
     found.open.sort();
     found.hidden.sort();
+    found.closed.sort();
     found
 }
 
@@ -148,6 +160,36 @@ fn content(name: &str, path: &Path) -> Option<&'static str> {
     signs.iter().any(|sign| start.windows(sign.len()).any(|window| window == *sign)).then_some(what)
 }
 
+/// Whether a .htaccess closes its whole directory to all: outside of sections, or in one that asks which version of Apache it is.
+fn closed_for_apache(path: &Path) -> bool {
+    let mut start = Vec::new();
+    let Ok(file) = File::open(path) else { return false };
+    if !file.metadata().is_ok_and(|meta| meta.is_file())
+        || file.take(16 << 10).read_to_end(&mut start).is_err()
+    {
+        return false;
+    }
+    let mut inside_of_files = 0_u32;
+    for line in String::from_utf8_lossy(&start).lines() {
+        let line = line.trim().to_ascii_lowercase();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [first, ..] if first.starts_with("</") => inside_of_files = inside_of_files.saturating_sub(1),
+            // A section within another is counted, whatever it asks.
+            [first, ..]
+                if first.starts_with('<')
+                    && (inside_of_files > 0
+                        || !first.starts_with("<ifmodule") && !first.starts_with("<ifversion")) =>
+            {
+                inside_of_files += 1;
+            }
+            ["deny", "from", "all"] | ["require", "all", "denied"] if inside_of_files == 0 => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
 impl Secrets {
     /// Sentences for people: one for what visitors can read, one for the rest.
     pub fn warnings(&self) -> Vec<String> {
@@ -158,6 +200,13 @@ impl Secrets {
                 "visitors can read what is hardly meant for them: {}; move it out of {root}, or set document_root to the directory \
                  that is meant for visitors",
                 List(&self.open)
+            ));
+        }
+        if !self.closed.is_empty() {
+            let paths: Vec<String> = self.closed.iter().map(|path| format!("/{}", path.display())).collect();
+            out.push(format!(
+                "a .htaccess below {root} closes directories for Apache, and Hayate reads no .htaccess; unless the application keeps visitors \
+                 out by itself: deny = {paths:?}"
             ));
         }
         if !self.hidden.is_empty() {
@@ -236,7 +285,7 @@ mod tests {
             };
             put(path, text);
         }
-        let found = look(dir.path());
+        let found = look(dir.path(), &[]);
         let paths = |list: &[(PathBuf, &str)]| {
             list.iter().map(|(path, _)| path.display().to_string()).collect::<Vec<_>>()
         };
@@ -257,8 +306,45 @@ mod tests {
         );
         assert!(said[0].contains(" and 6 more;") && said[1].contains(".git (a repository)"), "{said:?}");
         assert!(
-            look(&dir.path().join("sub")).warnings().len() == 1
-                && look(Path::new("/nowhere")).warnings().is_empty()
+            look(&dir.path().join("sub"), &[]).warnings().len() == 1
+                && look(Path::new("/nowhere"), &[]).warnings().is_empty()
         );
+    }
+
+    #[test]
+    fn directories_that_a_htaccess_closes_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let closes = [
+            ("data", "Deny from all"),
+            (
+                "conf",
+                "<IfModule mod_authz_core.c>\n    Require all denied\n</IfModule>\n<IfModule !mod_authz_core.c>\nDeny from all",
+            ),
+            ("a/inc", "  require all denied\n"),
+            ("after", "<Files x>\n</Files>\nrequire all denied"),
+        ];
+        let opens = [
+            ("files", "<Files *.sql>\nRequire all denied\n</Files>"),
+            (
+                "nested",
+                "<Files *.sql>\n<IfModule x>\nRequire all denied\n</IfModule>\nDeny from all\n</Files>",
+            ),
+            ("open", "Require all granted\n# Deny from all"),
+        ];
+        for (path, text) in closes.iter().chain(&opens) {
+            fs::create_dir_all(dir.path().join(path)).unwrap();
+            fs::write(dir.path().join(path).join(".htaccess"), text).unwrap();
+            fs::write(dir.path().join(path).join("dump.sqlite"), "").unwrap();
+        }
+        fs::write(dir.path().join(".htaccess"), "deny from all").unwrap();
+        let found = look(dir.path(), &[]);
+        assert_eq!(found.closed, ["a/inc", "after", "conf", "data"].map(PathBuf::from));
+        assert_eq!(found.open.len(), 3, "{found:?}");
+        assert!(
+            found.warnings()[1].ends_with(r#"deny = ["/a/inc", "/after", "/conf", "/data"]"#),
+            "{found:?}"
+        );
+        let deny = ["/data", "/conf", "/a", "/after"].map(String::from);
+        assert!(look(dir.path(), &deny).closed.is_empty());
     }
 }

@@ -163,6 +163,8 @@ pub struct App {
     pub hosts: Option<OneOrMany>,
     /// Path prefix it answers to, such as `/blog`. Default: `/`.
     pub path: Option<String>,
+    /// Paths of the document root that answer nobody, with all that is below them, such as `["/data", "/conf"]`: 404, for files and scripts. `hayate check` names those that a `.htaccess` closes for Apache. `X-Accel-Redirect` may lead there if `sendfile_roots` is set. Default: none.
+    pub deny: Option<OneOrMany>,
     /// Names that are tried in a directory. Default: `["index.php", "index.html"]`.
     pub index: Option<OneOrMany>,
     /// Script below the document root that answers what is no file, whatever its name ends in, as with nginx's `try_files $uri $uri/ /index.php`; without one that is 404. By itself `index.php` is one where the document root is called `public` or `web`, for Symfony, Laravel, WordPress and Drupal, where a `.htaccess` sends all to it, and in worker mode (there else the worker script); `""` is for none, and `hayate check` says which it is and why. Default: see there. Flag: `--front-controller`.

@@ -82,6 +82,10 @@ pub struct Sample {
     pub hot_pages: u32,
     /// The handler's time.
     pub php_us: Option<u64>,
+    /// CPU time of the worker, all that it does for a request.
+    pub cpu_us: Option<u64>,
+    /// The same in classic mode, where it was measured.
+    pub classic_cpu_us: Option<u64>,
     /// Destructors at the end of the request: of its own objects and of the boot's.
     pub destructors_ns: u64,
     /// PHP files that each request includes, as no warm-up request has.
@@ -278,16 +282,12 @@ impl Report {
                     sample.pages()
                 ));
             }
-            if sample.loaded > 0 {
-                advice.push(format!(
-                    "{} loads {} PHP files each time, since no warm-up request has loaded them. Warm it up as well: warmup",
-                    sample.path, sample.loaded
-                ));
-            }
             if sample.status >= 500 {
                 advice.push(format!("{} was answered with {}; see the log", sample.path, sample.status));
             }
         }
+        advice.extend(self.advise_warmup());
+        advice.extend(self.advise_classic_mode());
         for doubt in DOUBTS.iter().filter(|doubt| status.restarts.contains_key(doubt.label)) {
             advice.push(format!(
                 "A worker could not be rewound: {}. To avoid it: {}",
@@ -295,6 +295,44 @@ impl Report {
             ));
         }
         advice
+    }
+}
+
+impl Report {
+    /// Which samples cost less in classic mode.
+    fn advise_classic_mode(&self) -> Option<String> {
+        let dearer: Vec<String> = (self.samples.iter())
+            .filter_map(|sample| Some((sample, sample.cpu_us?, sample.classic_cpu_us?)))
+            .filter(|(_, worker, classic)| classic < worker)
+            .map(|(sample, worker, classic)| format!("{} ({worker} µs of CPU, {classic} µs)", sample.path))
+            .collect();
+        (!dearer.is_empty()).then(|| {
+            format!(
+                "With the worker script these cost more than in classic mode: {}. It does too little before its first \
+                 hayate_handle_request() to be worth it: mode = \"classic\", or let it load there what each request needs",
+                dearer.join(", ")
+            )
+        })
+    }
+
+    /// Which samples should be warmed up as well, as the line of the configuration that does it.
+    fn advise_warmup(&self) -> Option<String> {
+        // What was warmed up and loads files all the same keeps its first request; a remark says so.
+        let cold: Vec<&Sample> = (self.samples.iter())
+            .filter(|sample| sample.loaded > 0 && sample.status < 300 && !self.warmup.contains(&sample.path))
+            .collect();
+        if self.rewind == Rewind::Off || self.warmup.is_empty() || cold.is_empty() {
+            return None;
+        }
+        let mut paths: Vec<&str> = self.warmup.iter().map(String::as_str).collect();
+        paths.dedup();
+        paths.extend(cold.iter().map(|sample| &*sample.path));
+        let cold: Vec<String> =
+            cold.iter().map(|sample| format!("{} ({} files)", sample.path, sample.loaded)).collect();
+        Some(format!(
+            "These load PHP files each time, since no warm-up request has loaded them: {}. Warm them up: warmup = {paths:?}",
+            cold.join(", ")
+        ))
     }
 }
 
@@ -410,6 +448,22 @@ impl fmt::Display for Report {
                 let pages: u64 = rest.iter().map(|cause| cause.pages).sum();
                 writeln!(f, "              {pages:>6} pages  elsewhere")?;
             }
+        }
+        let compared = |sample: &&Sample| sample.cpu_us.is_some() && sample.classic_cpu_us.is_some();
+        for (i, sample) in self.samples.iter().filter(compared).enumerate() {
+            if i == 0 {
+                writeln!(
+                    f,
+                    "  classic     CPU µs of the worker for a request, with the worker script and in classic mode"
+                )?;
+            }
+            writeln!(
+                f,
+                "              {:>8} {:>8}  {}",
+                sample.cpu_us.unwrap_or_default(),
+                sample.classic_cpu_us.unwrap_or_default(),
+                sample.path
+            )?;
         }
         if !self.advice.is_empty() {
             writeln!(f, "  advice")?;

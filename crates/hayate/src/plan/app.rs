@@ -159,12 +159,21 @@ impl AppResolver<'_> {
             return Err(self.error("charset", "charset: write the name of an encoding, such as utf-8"));
         }
         let path = app.path.unwrap_or_else(|| "/".into());
+        let deny = app.deny.map(OneOrMany::into_vec).unwrap_or_default();
         let odd = |part: &str| matches!(part, "" | "." | "..") || part.contains(['%', '?', '#', '\\']);
-        if path != "/" && path.strip_prefix('/').is_none_or(|parts| parts.split('/').any(odd)) {
-            return Err(self.error(
-                "path",
-                format!("path: '{path}' must begin with a slash, not end with one, and be written as it is (no %20); write /blog"),
-            ));
+        for (key, path, such) in [("path", &path, "/blog")]
+            .into_iter()
+            .filter(|(_, path, _)| *path != "/")
+            .chain(deny.iter().map(|path| ("deny", path, "/data")))
+        {
+            if path.strip_prefix('/').is_none_or(|parts| parts.split('/').any(odd)) {
+                return Err(self.error(
+                    key,
+                    format!(
+                        "{key}: '{path}' must begin with a slash, not end with one, and be written as it is (no %20); write {such}"
+                    ),
+                ));
+            }
         }
         let hosts = app.hosts.map(OneOrMany::into_vec).unwrap_or_default();
         for host in &hosts {
@@ -211,6 +220,7 @@ impl AppResolver<'_> {
             front_controller,
             sendfile_roots,
             charset,
+            deny,
             private: private
                 .iter()
                 .filter_map(|file| fs::metadata(file).ok())

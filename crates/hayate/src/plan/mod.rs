@@ -101,6 +101,8 @@ pub struct App {
     pub front_controller: FrontController,
     /// From where X-Sendfile may send; `None`: that header means nothing to Hayate.
     pub sendfile_roots: Option<Vec<PathBuf>>,
+    /// Paths of the document root that answer nobody.
+    pub deny: Vec<String>,
     /// Encoding that static text files say they have.
     pub charset: Option<String>,
     /// Files that are never sent, by whatever name: the configuration, php.ini. Device and inode, from who can read them.
@@ -611,6 +613,8 @@ mod tests {
             ("path = '/a%20b'", "path: '/a%20b' must begin with a slash"),
             ("index = ['../x.php']", "index: '../x.php' is no file's name"),
             ("index = ''", "index: '' is no file's name"),
+            ("deny = ['/data', 'conf']", "deny: 'conf' must begin with a slash"),
+            ("deny = '/'", "deny: '/' must begin"),
             ("charset = 'utf 8'", "charset: write the name of an encoding"),
             ("hosts = ['a.test:80']", "hosts: 'a.test:80' is no host name"),
         ] {

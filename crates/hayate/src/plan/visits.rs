@@ -48,6 +48,7 @@ impl App {
             sendfile_roots: self.sendfile_roots.clone(),
             files: Arc::new(FileRules {
                 charset: self.charset.clone(),
+                denied: self.deny.clone(),
                 private: self.private.iter().map(|(device, inode)| FileId::new(*device, *inode)).collect(),
             }),
             backend,
