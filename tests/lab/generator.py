@@ -18,6 +18,7 @@ import pytest
 
 from lib.process import Server, accepts, free_port
 from lib.servers import hayate_binary
+from lib.tls import issued, self_signed
 
 NGINX_CONF = """
 daemon off;
@@ -35,8 +36,14 @@ http {{
     uwsgi_temp_path {dir}/uwsgi;
     scgi_temp_path {dir}/scgi;
     limit_req_zone $binary_remote_addr zone=rate:1m rate=500r/s;
+    ssl_certificate {dir}/localhost.pem;
+    ssl_certificate_key {dir}/localhost.key;
+    ssl_protocols TLSv1.2 TLSv1.3;
     server {{
         listen 127.0.0.1:{port} backlog=2048;
+        listen 127.0.0.1:{tls} backlog=2048 ssl http2;
+        listen 127.0.0.1:{tls1} backlog=2048 ssl;
+        listen 127.0.0.1:{h2c} backlog=2048 http2;
         location = / {{ return 200 '{{"status":"OK"}}'; }}
         location = /missing {{ return 404 'missing'; }}
         location = /echo {{ return 200 '$request_method $http_x_test $content_length'; }}
@@ -46,6 +53,7 @@ http {{
             try_files /file =404;
         }}
         location = /file {{ root {dir}; }}
+        location = /protocol {{ return 200 '$server_protocol $http_host $ssl_session_reused'; }}
         location = /compressed {{
             gzip on;
             gzip_types *;
@@ -53,6 +61,11 @@ http {{
             root {dir};
             try_files /text =404;
         }}
+    }}
+    server {{
+        listen 127.0.0.1:{few} http2;
+        keepalive_requests 500;
+        location / {{ return 200 'OK'; }}
     }}
 }}
 """
@@ -68,13 +81,19 @@ def generator() -> pathlib.Path:
 
 class Nginx(Server):
     """nginx with answers of its own: `/`, a file of 10 kB, `/500-per-second`, which it serves no faster than that,
-    and `/compressed`, which costs it a hundred times as much as `/`."""
+    and `/compressed`, which costs it a hundred times as much as `/`.
+
+    `url` is HTTP/1.1, `tls` TLS with both versions of HTTP, `tls1` TLS without HTTP/2, `h2c` HTTP/2 with prior
+    knowledge, `few` the same with 500 requests for each connection;
+    `authority` is the file with which its certificate can be checked, for the host `localhost`."""
 
     name = "nginx"
 
     def __init__(self, prefix: Sequence[str] = ()) -> None:
         super().__init__()
         self._prefix = list(prefix)
+        self.authority, _ = self_signed(self.dir, "authority", ["authority"])
+        issued(self.dir, "localhost", ["localhost"], "authority", "serverAuth")
         (self.dir / "file").write_bytes(b"0123456789" * 1000)
         (self.dir / "text").write_text("\n".join(str(number * number) for number in range(4000)))
 
@@ -83,8 +102,11 @@ class Nginx(Server):
         return f"http://127.0.0.1:{self.port}"
 
     def command(self) -> Sequence[str]:
-        self.port = free_port()
-        (self.dir / "nginx.conf").write_text(NGINX_CONF.format(port=self.port, dir=self.dir))
+        self.port, tls, tls1, h2c, few = (free_port() for _ in range(5))
+        ports = {"port": self.port, "tls": tls, "tls1": tls1, "h2c": h2c, "few": few}
+        self.tls, self.tls1 = f"https://localhost:{tls}", f"https://localhost:{tls1}"
+        self.h2c, self.few = f"http://127.0.0.1:{h2c}", f"http://127.0.0.1:{few}"
+        (self.dir / "nginx.conf").write_text(NGINX_CONF.format(dir=self.dir, **ports))
         return [
             *self._prefix,
             *["/usr/sbin/nginx", "-e", str(self.dir / "nginx-error.log"), "-c", str(self.dir / "nginx.conf")],

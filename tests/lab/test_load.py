@@ -233,7 +233,7 @@ def test_json_goes_to_a_file_beside_the_text(nginx: Nginx, tmp_path: pathlib.Pat
         (["http://127.0.0.1:1/", "--expect-match", "("], "unclosed group"),
         (["http://127.0.0.1:1/", "-H", "nonsense"], "a header is 'Name: value'"),
         (["http://127.0.0.1:1/", "--urls", "/nowhere"], "/nowhere: cannot read the URLs"),
-        (["https://127.0.0.1/"], "https is not supported"),
+        (["ftp://127.0.0.1/"], "not an http:// or https:// URL"),
         (["http://nowhere.invalid/"], "nowhere.invalid"),
         (["http://127.0.0.1:1/", "-n", "5", "--timeout", "0"], "time-out of 0"),
     ],

@@ -14,10 +14,11 @@ use nix::sys::{
 use crate::{
     plan::{Plan, Until},
     recorder::{Note, Slice, Summary},
-    report::{Health, PhaseFigures, PlanReport, Report, Second},
+    report::{Health, PhaseFigures, PlanReport, ProtocolReport, Report, Second},
     run::Load,
     schedule::Schedule,
     tally::{Tally, Times},
+    tls::Tls,
 };
 
 /// A thread that is busy for more than this share of a second may have been what limited the load: beyond it, waiting for the
@@ -29,6 +30,7 @@ const TOLERATED_LATE: f64 = 0.001;
 /// See the module.
 pub(crate) struct Collector<F> {
     load: Arc<Load>,
+    tls: Option<Tls>,
     start: Instant,
     started: SystemTime,
     cpu_before: Cpu,
@@ -42,6 +44,7 @@ pub(crate) struct Collector<F> {
 impl<F: FnMut(&Second)> Collector<F> {
     pub(crate) fn new(
         load: Arc<Load>,
+        tls: Option<Tls>,
         threads: usize,
         start: Instant,
         started: SystemTime,
@@ -49,6 +52,7 @@ impl<F: FnMut(&Second)> Collector<F> {
     ) -> Self {
         Self {
             load,
+            tls,
             start,
             started,
             cpu_before: Cpu::of_this_process(),
@@ -151,11 +155,18 @@ impl<F: FnMut(&Second)> Collector<F> {
                 .map_or(0, |all| all.saturating_sub(total.requests + unfinished.count)),
             connections_opened: summaries.iter().map(|summary| summary.opened).sum(),
             connections_max: self.seconds.iter().map(|second| second.connections).max().unwrap_or(0),
+            handshakes: summaries.iter().map(|summary| summary.handshakes).sum(),
+            handshakes_resumed: summaries.iter().map(|summary| summary.resumed).sum(),
         };
         let mut report = Report {
             format: 1,
             generator: concat!("hayate-load ", env!("CARGO_PKG_VERSION")).to_owned(),
             target: self.load.requests.url().to_owned(),
+            protocol: ProtocolReport {
+                http: if self.load.http2 { "HTTP/2" } else { "HTTP/1.1" }.to_owned(),
+                streams: self.load.streams,
+                tls: self.tls.as_ref().and_then(|tls| tls.seen.agreement.get().cloned()),
+            },
             plan: plan(&self.load),
             started: self.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
             duration: duration.as_secs_f64(),
@@ -167,6 +178,9 @@ impl<F: FnMut(&Second)> Collector<F> {
             warnings: Vec::new(),
         };
         report.warnings = doubts(&report);
+        if let Some(why) = self.tls.as_ref().and_then(|tls| tls.seen.failure.get()) {
+            report.warnings.insert(0, format!("the first TLS handshake that failed: {why}"));
+        }
         report
     }
 }
@@ -288,6 +302,7 @@ mod tests {
             format: 1,
             generator: String::new(),
             target: String::new(),
+            protocol: ProtocolReport::default(),
             plan: PlanReport::Scheduled { schedule: String::new(), shots: 0, duration: 1.0, connections: 1 },
             started: 0.0,
             duration: 1.0,

@@ -17,13 +17,15 @@ pub enum Failure {
     Connect,
     /// The connection was not made within the time limit.
     ConnectTimeout,
+    /// TLS was not agreed on: the certificate, the versions, or HTTP/2 is not offered. Why is in the report's warnings.
+    Tls,
     /// The server reset the connection before the answer was complete.
     Reset,
     /// The server closed the connection without a byte of an answer.
     Closed,
     /// The server closed the connection within an answer.
     Incomplete,
-    /// What came is not HTTP/1, or more than the answer's length said.
+    /// What came is not HTTP, or more than the answer's length said.
     Malformed,
     /// The answer was not complete within the time limit.
     Timeout,
@@ -35,12 +37,13 @@ pub enum Failure {
 
 impl Failure {
     /// All kinds, in order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Queued,
         Self::Local,
         Self::Refused,
         Self::Connect,
         Self::ConnectTimeout,
+        Self::Tls,
         Self::Reset,
         Self::Closed,
         Self::Incomplete,
@@ -58,6 +61,7 @@ impl Failure {
             Self::Refused => "refused",
             Self::Connect => "connect",
             Self::ConnectTimeout => "connect_timeout",
+            Self::Tls => "tls",
             Self::Reset => "reset",
             Self::Closed => "closed",
             Self::Incomplete => "incomplete",
@@ -76,6 +80,7 @@ impl Failure {
             Self::Refused => "connection refused",
             Self::Connect => "connection failed",
             Self::ConnectTimeout => "connection not made in time",
+            Self::Tls => "TLS not agreed on, see the warnings",
             Self::Reset => "connection reset by the server",
             Self::Closed => "connection closed without an answer",
             Self::Incomplete => "connection closed within the answer",
@@ -106,6 +111,15 @@ impl Failure {
             Some(Errno::CONNREFUSED) => Self::Refused,
             Some(Errno::TIMEDOUT) => Self::ConnectTimeout,
             _ => Self::Connect,
+        }
+    }
+
+    /// Why there is no TLS on a connection that was made.
+    pub(crate) fn of_handshake(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::InvalidData => Self::Tls,
+            io::ErrorKind::UnexpectedEof => Self::Closed,
+            _ => Self::of_exchange(error),
         }
     }
 

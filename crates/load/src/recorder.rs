@@ -75,6 +75,9 @@ pub(crate) struct Summary {
     /// Ages of the requests that were abandoned.
     pub(crate) unfinished: Times,
     pub(crate) opened: u64,
+    /// TLS handshakes, and those of them that resumed a session.
+    pub(crate) handshakes: u64,
+    pub(crate) resumed: u64,
     pub(crate) interrupted: bool,
     /// When its last request was done, or when it was ended.
     pub(crate) ended: Instant,
@@ -94,6 +97,8 @@ pub(crate) struct Recorder {
     busy: BusyMeter,
     connections: u64,
     opened: u64,
+    handshakes: u64,
+    resumed: u64,
     pub(crate) backlog: u64,
     pub(crate) in_flight: u64,
 }
@@ -120,6 +125,8 @@ impl Recorder {
             busy: BusyMeter::new(),
             connections: 0,
             opened: 0,
+            handshakes: 0,
+            resumed: 0,
             backlog: 0,
             in_flight: 0,
         }
@@ -153,6 +160,12 @@ impl Recorder {
         self.opened += 1;
         self.connections += 1;
         self.slice.connections = self.slice.connections.max(self.connections);
+    }
+
+    /// TLS was agreed on.
+    pub(crate) fn shook_hands(&mut self, resumed: bool) {
+        self.handshakes += 1;
+        self.resumed += u64::from(resumed);
     }
 
     /// A connection was closed, by either side.
@@ -213,6 +226,8 @@ impl Recorder {
                 delay: std::mem::replace(&mut self.delay, Times::new()),
                 unfinished: std::mem::replace(&mut self.unfinished, Times::new()),
                 opened: self.opened,
+                handshakes: self.handshakes,
+                resumed: self.resumed,
                 interrupted,
                 ended: now,
             })),

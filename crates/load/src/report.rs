@@ -17,6 +17,9 @@ pub struct Report {
     pub generator: String,
     /// URL of the first request.
     pub target: String,
+    /// How it was spoken to.
+    #[serde(default)]
+    pub protocol: ProtocolReport,
     /// What was to be done.
     pub plan: PlanReport,
     /// When it began, seconds since 1970.
@@ -35,6 +38,23 @@ pub struct Report {
     pub health: Health,
     /// What a reader has to know before believing the figures; empty when all is well.
     pub warnings: Vec<String>,
+}
+
+/// What was spoken.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub struct ProtocolReport {
+    /// `HTTP/1.1` or `HTTP/2`.
+    pub http: String,
+    /// Requests at a time on one connection, at most.
+    pub streams: usize,
+    /// TLS version and cipher suite of the first handshake; null without TLS, or if no handshake was completed.
+    pub tls: Option<String>,
+}
+
+impl Default for ProtocolReport {
+    fn default() -> Self {
+        Self { http: "HTTP/1.1".to_owned(), streams: 1, tls: None }
+    }
 }
 
 /// The form of the load.
@@ -213,4 +233,10 @@ pub struct Health {
     pub connections_opened: u64,
     /// Most connections open at a time.
     pub connections_max: u64,
+    /// TLS handshakes that were completed.
+    #[serde(default)]
+    pub handshakes: u64,
+    /// Those of them that resumed a session: they cost both sides much less than full ones.
+    #[serde(default)]
+    pub handshakes_resumed: u64,
 }

@@ -1,6 +1,6 @@
 //! What is sent: requests that are built once, before the load begins.
 //!
-//! Promises: all requests of a load go to one host, and are valid HTTP/1.1. Must never build anything per shot, but for the
+//! Promises: all requests of a load go to one host, and are valid HTTP. Must never build anything per shot, but for the
 //! cookies of a virtual user.
 
 use std::{
@@ -10,7 +10,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, Uri, header};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Uri, header,
+    uri::{Authority, Scheme},
+};
 
 /// What the requests have in common, as it comes from flags.
 #[derive(Clone, Debug)]
@@ -66,6 +69,10 @@ pub struct Request {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The body.
     pub body: Bytes,
+    /// The whole URL, with the host that `Host` names, as HTTP/2 has it.
+    pub(crate) absolute: Uri,
+    /// The headers that HTTP/2 has as well.
+    pub(crate) fields: HeaderMap,
     /// The whole request as it goes over the wire.
     wire: Bytes,
     /// Where in `wire` another header line can be put.
@@ -73,7 +80,13 @@ pub struct Request {
 }
 
 impl Request {
-    fn new(method: Method, target: Uri, headers: Vec<(HeaderName, HeaderValue)>, body: Bytes) -> Self {
+    fn new(
+        base: &Base,
+        method: Method,
+        target: Uri,
+        headers: Vec<(HeaderName, HeaderValue)>,
+        body: Bytes,
+    ) -> Self {
         let mut wire = Vec::with_capacity(256 + body.len());
         wire.extend_from_slice(method.as_str().as_bytes());
         wire.push(b' ');
@@ -88,7 +101,8 @@ impl Request {
         let head_end = wire.len();
         wire.extend_from_slice(b"\r\n");
         wire.extend_from_slice(&body);
-        Self { method, target, headers, body, wire: wire.into(), head_end }
+        let (absolute, fields) = (base.absolute(&target, &headers), fields(&headers));
+        Self { method, target, headers, body, absolute, fields, wire: wire.into(), head_end }
     }
 
     /// The request as it goes over the wire.
@@ -108,6 +122,39 @@ impl Request {
     }
 }
 
+/// The headers without those that are about an HTTP/1.1 connection (RFC 9113, 8.2.2), and without `Host`.
+fn fields(headers: &[(HeaderName, HeaderValue)]) -> HeaderMap {
+    let not_in_http2 = [
+        header::CONNECTION,
+        header::HOST,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        HeaderName::from_static("keep-alive"),
+        HeaderName::from_static("proxy-connection"),
+    ];
+    headers.iter().filter(|(name, _)| !not_in_http2.contains(name)).cloned().collect()
+}
+
+/// What all URLs of a load begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Base {
+    scheme: Scheme,
+    /// Host and port as the URL has them.
+    authority: Authority,
+}
+
+impl Base {
+    /// The URL of a target. A `Host` header that is no authority leaves the host as it is: HTTP/2 has no place for it.
+    fn absolute(&self, target: &Uri, headers: &[(HeaderName, HeaderValue)]) -> Uri {
+        let named = headers.iter().find(|(name, _)| name == header::HOST);
+        let host = named.and_then(|(_, host)| Authority::try_from(host.as_bytes()).ok());
+        let mut parts = target.clone().into_parts();
+        parts.scheme = Some(self.scheme.clone());
+        parts.authority = Some(host.unwrap_or_else(|| self.authority.clone()));
+        Uri::from_parts(parts).unwrap_or_else(|_| target.clone())
+    }
+}
+
 /// In which order a list of requests is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
@@ -122,7 +169,8 @@ pub enum Order {
 #[derive(Clone, Debug)]
 pub struct Requests {
     url: String,
-    authority: String,
+    base: Base,
+    keep_alive: bool,
     address: SocketAddr,
     list: Vec<Request>,
     order: Order,
@@ -135,28 +183,33 @@ impl Requests {
     /// See [`RequestError`].
     pub fn to(url: &str, template: &Template) -> Result<Self, RequestError> {
         let place = || url.to_owned();
-        let (authority, target) =
-            split_url(url).map_err(|reason| RequestError::Url { place: place(), reason })?;
-        let address = resolve(&authority)?;
-        let request = build(&authority, template.method.clone(), target, template);
-        Ok(Self { url: url.to_owned(), authority, address, list: vec![request], order: Order::Sequential })
+        let (base, target) = split_url(url).map_err(|reason| RequestError::Url { place: place(), reason })?;
+        let address = resolve(&base)?;
+        let request = build(&base, template.method.clone(), target, template);
+        Ok(Self {
+            url: url.to_owned(),
+            base,
+            keep_alive: template.keep_alive,
+            address,
+            list: vec![request],
+            order: Order::Sequential,
+        })
     }
 
     /// A list of requests, one a line: `/path`, `http://host/path`, or either after a method, `DELETE /users/7`. Empty lines
-    /// and those that begin with `#` do not count. `base` gives the host; a URL with another host is an error.
+    /// and those that begin with `#` do not count. `base_url` gives the host; a URL with another host is an error.
     ///
     /// # Errors
     /// See [`RequestError`]; errors in the list name `list_name` and the line.
     pub fn from_list(
-        base: &str,
+        base_url: &str,
         list_name: &str,
         list: &str,
         order: Order,
         template: &Template,
     ) -> Result<Self, RequestError> {
-        let place = || base.to_owned();
-        let (authority, _) =
-            split_url(base).map_err(|reason| RequestError::Url { place: place(), reason })?;
+        let place = || base_url.to_owned();
+        let (base, _) = split_url(base_url).map_err(|reason| RequestError::Url { place: place(), reason })?;
         let mut requests = Vec::new();
         for (number, line) in list.lines().enumerate() {
             let line = line.trim();
@@ -178,19 +231,27 @@ impl Requests {
             let target = if url.starts_with('/') {
                 parse_target(url).map_err(wrong)?
             } else {
-                let (its_authority, target) = split_url(url).map_err(wrong)?;
-                if its_authority != authority {
-                    return Err(wrong(format!("all URLs have to be on {authority}")));
+                let (its_base, target) = split_url(url).map_err(wrong)?;
+                if its_base != base {
+                    let Base { scheme, authority } = &base;
+                    return Err(wrong(format!("all URLs have to be on {scheme}://{authority}")));
                 }
                 target
             };
-            requests.push(build(&authority, method, target, template));
+            requests.push(build(&base, method, target, template));
         }
         if requests.is_empty() {
             return Err(RequestError::Empty);
         }
-        let address = resolve(&authority)?;
-        Ok(Self { url: base.to_owned(), authority, address, list: requests, order })
+        let address = resolve(&base)?;
+        Ok(Self {
+            url: base_url.to_owned(),
+            base,
+            keep_alive: template.keep_alive,
+            address,
+            list: requests,
+            order,
+        })
     }
 
     /// The URL it was made from.
@@ -200,7 +261,18 @@ impl Requests {
 
     /// Host and port as the URL has them.
     pub fn authority(&self) -> &str {
-        &self.authority
+        self.base.authority.as_str()
+    }
+
+    /// The host's name or address, if it is to be spoken to over TLS.
+    pub(crate) fn tls_host(&self) -> Option<&str> {
+        let host = self.base.authority.host().trim_start_matches('[').trim_end_matches(']');
+        (self.base.scheme == Scheme::HTTPS).then_some(host)
+    }
+
+    /// Whether connections are kept for further requests.
+    pub(crate) fn keep_alive(&self) -> bool {
+        self.keep_alive
     }
 
     /// Where to connect to.
@@ -232,7 +304,7 @@ fn scatter(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-fn build(authority: &str, method: Option<Method>, target: Uri, template: &Template) -> Request {
+fn build(base: &Base, method: Option<Method>, target: Uri, template: &Template) -> Request {
     let method = method.unwrap_or(if template.body.is_empty() { Method::GET } else { Method::POST });
     let bodiless = method == Method::GET || method == Method::HEAD;
     let body = if bodiless && template.method.as_ref() != Some(&method) {
@@ -243,7 +315,7 @@ fn build(authority: &str, method: Option<Method>, target: Uri, template: &Templa
     let mut headers = template.headers.clone();
     if !headers.iter().any(|(name, _)| name == header::HOST) {
         // An authority that was parsed has no characters that a header may not have.
-        if let Ok(host) = HeaderValue::from_str(authority) {
+        if let Ok(host) = HeaderValue::from_str(base.authority.as_str()) {
             headers.insert(0, (header::HOST, host));
         }
     }
@@ -255,27 +327,24 @@ fn build(authority: &str, method: Option<Method>, target: Uri, template: &Templa
     if !template.keep_alive {
         headers.push((header::CONNECTION, HeaderValue::from_static("close")));
     }
-    Request::new(method, target, headers, body)
+    Request::new(base, method, target, headers, body)
 }
 
-/// Host and port, and path and query, of a URL. `http://` may be left out.
-fn split_url(url: &str) -> Result<(String, Uri), String> {
+/// Scheme, host and port, and path and query, of a URL. `http://` may be left out.
+fn split_url(url: &str) -> Result<(Base, Uri), String> {
     let with_scheme = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     let uri: Uri = with_scheme.parse().map_err(|error| format!("not a URL: {error}"))?;
-    match uri.scheme_str() {
-        Some("http") => {}
-        Some("https") => {
-            return Err("https is not supported: aim at the server behind the TLS terminator".to_owned());
-        }
-        _ => return Err("not an http:// URL".to_owned()),
-    }
+    let scheme = match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS => scheme.clone(),
+        _ => return Err("not an http:// or https:// URL".to_owned()),
+    };
     let authority =
         uri.authority().filter(|authority| !authority.host().is_empty()).ok_or("the host is missing")?;
     if authority.as_str().contains('@') {
         return Err("a user name is not supported: give an Authorization header".to_owned());
     }
     let target = parse_target(uri.path_and_query().map_or("/", |target| target.as_str()))?;
-    Ok((authority.as_str().to_owned(), target))
+    Ok((Base { scheme, authority: authority.clone() }, target))
 }
 
 fn parse_target(target: &str) -> Result<Uri, String> {
@@ -283,14 +352,18 @@ fn parse_target(target: &str) -> Result<Uri, String> {
 }
 
 /// The first address of a host that accepts a connection, else the first. Asked once: a resolver is not what is measured.
-fn resolve(authority: &str) -> Result<SocketAddr, RequestError> {
-    let failed = |source| RequestError::Resolve { host: authority.to_owned(), source };
-    let parsed: http::uri::Authority = authority
-        .parse()
-        .map_err(|_| failed(io::Error::new(io::ErrorKind::InvalidInput, "not a host and port")))?;
+fn resolve(base: &Base) -> Result<SocketAddr, RequestError> {
+    let parsed = &base.authority;
+    let failed = |source| RequestError::Resolve { host: parsed.to_string(), source };
     let port = match parsed.port_u16() {
         Some(port) => port,
-        None if parsed.as_str().len() == parsed.host().len() => 80,
+        None if parsed.as_str().len() == parsed.host().len() => {
+            if base.scheme == Scheme::HTTPS {
+                443
+            } else {
+                80
+            }
+        }
         None => {
             return Err(failed(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -357,7 +430,7 @@ mod tests {
         assert_eq!(requests.of_shot(4).target, "/b");
         assert_eq!(read("#\n").expect_err("empty").to_string(), "the list of URLs is empty");
         let error = read("/a\nhttp://elsewhere/").expect_err("host").to_string();
-        assert_eq!(error, "urls.txt:2: http://elsewhere/: all URLs have to be on 127.0.0.1:81");
+        assert_eq!(error, "urls.txt:2: http://elsewhere/: all URLs have to be on http://127.0.0.1:81");
         let error = read("/a b").expect_err("method").to_string();
         assert!(error.starts_with("urls.txt:1: /a b: '/a' is not a method"), "{error}");
     }
@@ -365,8 +438,7 @@ mod tests {
     #[test]
     fn urls_that_cannot_be_used_say_why() {
         for (url, reason) in [
-            ("https://127.0.0.1/", "https is not supported"),
-            ("ftp://127.0.0.1/", "not an http:// URL"),
+            ("ftp://127.0.0.1/", "not an http:// or https:// URL"),
             ("http://", "not a URL"),
             ("http://user@127.0.0.1/", "Authorization"),
             ("http://127.0.0.1:99999/", "a port is a number"),

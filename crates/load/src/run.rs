@@ -26,6 +26,7 @@ use crate::{
     recorder::{Note, Recorder},
     report::{Report, Second},
     request::Requests,
+    tls::{Tls, Trust},
     user::Desk,
 };
 
@@ -58,8 +59,18 @@ pub struct Load {
     pub expect: Expect,
     /// Each connection keeps the cookies it is given, and sends them back.
     pub cookies: bool,
-    /// The HTTP client.
+    /// The HTTP/1.1 client.
     pub engine: Engine,
+    /// HTTP/2 instead: over TLS by ALPN, else with prior knowledge.
+    pub http2: bool,
+    /// Requests that may be under way on one connection at a time; more than 1 only with HTTP/2. If the server allows fewer
+    /// streams, the others wait for one, which is part of their latency.
+    pub streams: usize,
+    /// Whose certificates are right; for `https://`.
+    pub trust: Trust,
+    /// New connections resume the sessions of old ones where the server gives tickets, as browsers do. Without it each TLS
+    /// handshake is a full one.
+    pub resume: bool,
 }
 
 impl Load {
@@ -76,6 +87,10 @@ impl Load {
             expect: Expect::default(),
             cookies: false,
             engine: Engine::default(),
+            http2: false,
+            streams: 1,
+            trust: Trust::default(),
+            resume: true,
         }
     }
 
@@ -84,7 +99,7 @@ impl Load {
         match &self.plan {
             Plan::Scheduled(_) => self.max_connections,
             Plan::Closed { connections, .. } => *connections,
-            Plan::Threads { threads, .. } => *threads,
+            Plan::Threads { threads, .. } => threads.div_ceil(self.streams.max(1)),
         }
     }
 }
@@ -108,6 +123,9 @@ pub enum LoadError {
         /// The hard limit.
         possible: u64,
     },
+    /// The load's TLS cannot be set up.
+    #[error("{0}")]
+    Tls(String),
     /// The generator could not start or go on.
     #[error("the load generator failed")]
     Generator(#[from] io::Error),
@@ -158,6 +176,10 @@ impl Share {
 /// When the load makes no sense, or the generator cannot be set up. Failed requests are no error.
 pub fn run(load: Load, stop: &Stop, observer: impl FnMut(&Second)) -> Result<Report, LoadError> {
     check(&load)?;
+    let tls = match load.requests.tls_host() {
+        Some(host) => Some(Tls::new(host, &load.trust, load.http2, load.resume)?),
+        None => None,
+    };
     let load = Arc::new(load);
     raise_descriptor_limit(load.connections())?;
     let wanted = load.threads.or(thread::available_parallelism().ok()).map_or(1, NonZero::get);
@@ -166,14 +188,15 @@ pub fn run(load: Load, stop: &Stop, observer: impl FnMut(&Second)) -> Result<Rep
     let (to_collector, notes) = mpsc::channel();
     let (started, start) = (SystemTime::now(), Instant::now());
     let taken = Arc::new(AtomicU64::new(0));
-    let mut collector = Collector::new(Arc::clone(&load), threads, start, started, observer);
+    let mut collector = Collector::new(Arc::clone(&load), tls.clone(), threads, start, started, observer);
     thread::scope(|scope| {
         let generators: Vec<_> = (0..threads)
             .map(|thread| {
                 let share = Share { thread, threads, start, taken: Arc::clone(&taken) };
                 let (load, to_collector) = (Arc::clone(&load), to_collector.clone());
+                let tls = tls.as_ref().map(|tls| tls.for_thread(load.resume));
                 thread::Builder::new().name(format!("load-{thread}")).spawn_scoped(scope, move || {
-                    let result = generate(load, share, to_collector, stop);
+                    let result = generate(load, tls, share, to_collector, stop);
                     if result.is_err() {
                         // The others' part would be taken for the whole.
                         stop.now();
@@ -206,6 +229,11 @@ fn check(load: &Load) -> Result<(), LoadError> {
         Plan::Closed { until: Until::Duration(Duration::ZERO), .. } => "a closed loop needs a duration",
         Plan::Threads { threads: 0, .. } => "there has to be at least one thread",
         Plan::Threads { loops: 0, .. } => "there has to be at least one loop",
+        _ if load.streams == 0 => "a connection needs at least one stream",
+        _ if load.streams > 1 && !load.http2 => "only HTTP/2 has several streams on one connection",
+        _ if load.streams > 1 && !load.requests.keep_alive() => {
+            "a new connection for each request leaves nothing for further streams"
+        }
         _ => return Ok(()),
     };
     Err(LoadError::Plan(wrong))
@@ -228,6 +256,7 @@ fn raise_descriptor_limit(connections: usize) -> Result<(), LoadError> {
 /// A generator thread, from its start to its end.
 fn generate(
     load: Arc<Load>,
+    tls: Option<Tls>,
     share: Share,
     to_collector: Sender<(usize, Note)>,
     stop: &Stop,
@@ -240,10 +269,10 @@ fn generate(
         Plan::Closed { until: Until::Duration(duration), .. } => Some(share.start + duration),
         _ => None,
     };
-    let (patient, few) = (load.wait_unfinished, FEW * load.connections() as u64);
+    let (patient, few) = (load.wait_unfinished, FEW * (load.connections() * load.streams) as u64);
     let planned_end = load.plan.duration().map(|duration| share.start + duration);
     let recorder = Recorder::new(share.thread, share.start, planned_end, phases, open_loop, to_collector);
-    let desk = Rc::new(Desk { load, recorder: RefCell::new(recorder) });
+    let desk = Rc::new(Desk { load, tls, recorder: RefCell::new(recorder) });
     let start = share.start;
     let share = Rc::new(share);
     let mut stopped = stop.0.subscribe();

@@ -9,17 +9,24 @@ use std::{
 
 use crate::{
     alarm::Limit,
-    connection::{Answer, Connection, Traffic},
+    connection::{Answer, Connection, Outcome, Traffic},
     cookies::Jar,
     failure::Failure,
     recorder::Recorder,
+    request::Request,
     run::Load,
     tally::Ending,
+    tls::Tls,
 };
+
+/// How often a request is sent, at most, that the server says it has not looked at.
+const ATTEMPTS: usize = 4;
 
 /// What the tasks of one generator thread share.
 pub(crate) struct Desk {
     pub(crate) load: Arc<Load>,
+    /// For a load over TLS.
+    pub(crate) tls: Option<Tls>,
     pub(crate) recorder: RefCell<Recorder>,
 }
 
@@ -36,8 +43,9 @@ pub(crate) struct Job {
 }
 
 /// See the module.
-pub(crate) struct User<C> {
+pub(crate) struct User<C: Connection> {
     desk: Rc<Desk>,
+    line: Rc<C::Line>,
     connection: Option<C>,
     answer: Answer,
     jar: Option<Jar>,
@@ -45,10 +53,11 @@ pub(crate) struct User<C> {
 }
 
 impl<C: Connection> User<C> {
-    pub(crate) fn new(desk: Rc<Desk>) -> Self {
+    /// One who shares a connection with the others of a line, if connections are shared.
+    pub(crate) fn new(desk: Rc<Desk>, line: Rc<C::Line>) -> Self {
         let answer = Answer::new(desk.load.expect.body.is_some(), desk.load.cookies);
         let jar = desk.load.cookies.then(Jar::default);
-        Self { desk, connection: None, answer, jar, limit: Limit::new() }
+        Self { desk, line, connection: None, answer, jar, limit: Limit::new() }
     }
 
     /// Sends a request, on a new connection if there is none, and records what became of it. Ends within the load's time
@@ -62,22 +71,9 @@ impl<C: Connection> User<C> {
         let request = load.requests.of_shot(job.number);
         self.answer.reset();
 
-        let mut traffic = Traffic::default();
-        let failure = match self.connected(deadline).await {
-            Err(failure) => Some(failure),
-            Ok(mut connection) => {
-                let before = connection.traffic();
-                let cookies = self.jar.as_ref().and_then(|jar| jar.header(request.target.path()));
-                let exchange = connection.exchange(request, cookies.as_deref(), &mut self.answer);
-                let result = self.limit.within(deadline, exchange).await.unwrap_or(Err(Failure::Timeout));
-                traffic = connection.traffic() - before;
-                if result.is_ok() && self.answer.reusable {
-                    self.connection = Some(connection);
-                } else {
-                    desk.recorder.borrow_mut().closed();
-                }
-                result.err().or_else(|| load.expect.verdict(self.answer.status, &self.answer.body))
-            }
+        let (failure, traffic) = match self.exchange(request, deadline).await {
+            Ok(traffic) => (load.expect.verdict(self.answer.status, &self.answer.body), traffic),
+            Err((failure, traffic)) => (Some(failure), traffic),
         };
         if let Some(jar) = &mut self.jar {
             for cookie in self.answer.set_cookies.drain(..) {
@@ -100,16 +96,45 @@ impl<C: Connection> User<C> {
         (now, failure)
     }
 
-    /// The user's connection, or a new one.
-    async fn connected(&mut self, deadline: Instant) -> Result<C, Failure> {
-        if let Some(connection) = self.connection.take() {
-            return Ok(connection);
+    /// Sends a request until somebody has looked at it, and reads the answer. Says what went over the wire meanwhile.
+    async fn exchange(
+        &mut self,
+        request: &Request,
+        deadline: Instant,
+    ) -> Result<Traffic, (Failure, Traffic)> {
+        let mut traffic = Traffic::default();
+        for _ in 0..ATTEMPTS {
+            let (mut connection, before) =
+                self.connected(deadline).await.map_err(|failure| (failure, traffic))?;
+            let cookies = self.jar.as_ref().and_then(|jar| jar.header(request.target.path()));
+            let exchange = connection.exchange(request, cookies.as_deref(), &mut self.answer);
+            let result = self.limit.within(deadline, exchange).await.unwrap_or(Err(Failure::Timeout));
+            traffic = traffic + (connection.traffic() - before);
+            match result {
+                Ok(Outcome::Answered) => {
+                    if self.answer.reusable {
+                        self.connection = Some(connection);
+                    }
+                    return Ok(traffic);
+                }
+                Ok(Outcome::Unprocessed) => self.answer.reset(),
+                Err(failure) => return Err((failure, traffic)),
+            }
         }
-        let opening = C::open(self.desk.load.requests.address());
+        Err((Failure::Closed, traffic))
+    }
+
+    /// The user's connection, or a new one, and what has gone over it for other requests.
+    async fn connected(&mut self, deadline: Instant) -> Result<(C, Traffic), Failure> {
+        if let Some(connection) = self.connection.take() {
+            let before = connection.traffic();
+            return Ok((connection, before));
+        }
+        let opening = C::open(&self.desk, &self.line);
         let connection =
             self.limit.within(deadline, opening).await.unwrap_or(Err(Failure::ConnectTimeout))?;
-        self.desk.recorder.borrow_mut().opened();
-        Ok(connection)
+        // Its handshake is the first request's.
+        Ok((connection, Traffic::default()))
     }
 
     /// Whether the next request has a connection to go on.
@@ -124,7 +149,6 @@ impl<C: Connection> User<C> {
             None => std::future::pending().await,
         }
         self.connection = None;
-        self.desk.recorder.borrow_mut().closed();
     }
 }
 
@@ -139,15 +163,6 @@ impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         if !self.ended {
             self.desk.recorder.borrow_mut().abandon(self.begun.elapsed());
-        }
-    }
-}
-
-/// A user who leaves takes the connection along.
-impl<C> Drop for User<C> {
-    fn drop(&mut self) {
-        if self.connection.is_some() {
-            self.desk.recorder.borrow_mut().closed();
         }
     }
 }

@@ -19,7 +19,7 @@ use std::{
 use anyhow::Context as _;
 use clap::ValueEnum;
 use hayate_load::{
-    Engine, Expect, Load, Order, Plan, Report, Requests, Schedule, Statuses, Stop, Template, Until,
+    Engine, Expect, Load, Order, Plan, Report, Requests, Schedule, Statuses, Stop, Template, Trust, Until,
     parse_duration,
 };
 use http::{HeaderName, HeaderValue, Method};
@@ -44,6 +44,10 @@ Three forms of load:
   virtual users that start one after the other and send so many requests each (as JMeter)
     hayate-lab load http://127.0.0.1:8080/ --threads 500 --ramp-up 1s --loops 200
 
+HTTP/2, TLS, full handshakes:
+    hayate-lab load https://127.0.0.1:8443/ --insecure --http2 --connections 1 --streams 100 --duration 10s
+    hayate-lab load https://127.0.0.1:8443/ --insecure --no-keepalive --no-resumption --connections 20 --duration 10s
+
 Times: 500ms, 30s, 1m30s, 1h; a number alone is seconds.
 
 Exit status: 0 the load ran to its end; 1 nothing came back as expected, or not everything did and --expect-status,
@@ -53,7 +57,7 @@ Exit status: 0 the load ran to its end; 1 nothing came back as expected, or not 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct LoadArgs {
-    /// Where to send requests to: http://HOST[:PORT][/PATH]
+    /// Where to send requests to: http://HOST[:PORT][/PATH], or https://
     pub url: String,
 
     /// Open loop: phases in a row, of line(FROM, TO, TIME), const(RATE, TIME), step(FROM, TO, STEP, TIME)
@@ -114,6 +118,22 @@ pub struct LoadArgs {
     #[arg(long, help_heading = "Requests")]
     pub no_keepalive: bool,
 
+    /// HTTP/2: over https:// by ALPN, over http:// with prior knowledge
+    #[arg(long, help_heading = "Protocol", conflicts_with = "client")]
+    pub http2: bool,
+    /// Requests under way at a time on each connection; each stream is as a connection of its own in the three forms of load
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "Protocol", requires = "http2")]
+    pub streams: NonZero<usize>,
+    /// Do not check the server's certificate
+    #[arg(long, help_heading = "Protocol", conflicts_with = "ca_file")]
+    pub insecure: bool,
+    /// Authorities to check it by, in PEM form [default: those of this system]
+    #[arg(long, value_name = "FILE", help_heading = "Protocol")]
+    pub ca_file: Option<PathBuf>,
+    /// Make each TLS handshake a full one; with --no-keepalive the rate is that of full handshakes
+    #[arg(long, help_heading = "Protocol")]
+    pub no_resumption: bool,
+
     /// Longest time for a request, from sending it to the end of its answer
     ///
     /// A scheduled shot that waits for a free connection for as long is given up, and never sent.
@@ -137,7 +157,7 @@ pub struct LoadArgs {
     /// Threads of the generator [default: one per processor it may use, and never more than connections]
     #[arg(long, value_name = "N", help_heading = "Generator")]
     pub generator_threads: Option<NonZero<usize>>,
-    /// HTTP client of the generator
+    /// HTTP/1.1 client of the generator
     #[arg(long, value_enum, default_value_t = Client::Lean, help_heading = "Generator")]
     pub client: Client,
 
@@ -195,6 +215,14 @@ fn load(args: &LoadArgs) -> anyhow::Result<Load> {
         Client::Lean => Engine::Lean,
         Client::Hyper => Engine::Hyper,
     };
+    load.http2 = args.http2;
+    load.streams = args.streams.get();
+    load.trust = match &args.ca_file {
+        Some(file) => Trust::File(file.clone()),
+        None if args.insecure => Trust::Nobody,
+        None => Trust::System,
+    };
+    load.resume = !args.no_resumption;
     if let Some(connections) = args.connections {
         load.max_connections = connections.get();
     }

@@ -5,7 +5,6 @@ use std::{
     error::Error,
     future::{Future, poll_fn},
     io,
-    net::SocketAddr,
     pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll},
@@ -17,57 +16,11 @@ use http_body::Body as _;
 use http_body_util::Full;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
 
-use super::{Answer, Connection, Traffic, connect};
-use crate::{failure::Failure, request::Request};
+use super::{Answer, Connection, Outcome, Traffic, Transport};
+use crate::{failure::Failure, request::Request, user::Desk};
 
-/// A socket that counts.
-struct Counted {
-    stream: TcpStream,
-    traffic: Rc<Cell<Traffic>>,
-}
-
-impl AsyncRead for Counted {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let result = Pin::new(&mut self.stream).poll_read(context, buffer);
-        let read = (buffer.filled().len() - before) as u64;
-        self.traffic.update(|traffic| Traffic { received: traffic.received + read, ..traffic });
-        result
-    }
-}
-
-impl AsyncWrite for Counted {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.stream).poll_write(context, bytes);
-        if let Poll::Ready(Ok(written)) = result {
-            self.traffic.update(|traffic| Traffic { sent: traffic.sent + written as u64, ..traffic });
-        }
-        result
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
-
-type Driver = http1::Connection<TokioIo<Counted>, Full<Bytes>>;
+type Driver = http1::Connection<TokioIo<Transport>, Full<Bytes>>;
 
 /// See the module.
 pub(crate) struct Hyper {
@@ -85,11 +38,13 @@ fn poll_driver(driver: &mut Option<Pin<Box<Driver>>>, context: &mut Context<'_>)
 }
 
 impl Connection for Hyper {
-    async fn open(address: SocketAddr) -> Result<Self, Failure> {
-        let stream = connect(address).await?;
-        let traffic = Rc::<Cell<Traffic>>::default();
-        let io = TokioIo::new(Counted { stream, traffic: Rc::clone(&traffic) });
-        let (sender, driver) = http1::handshake(io).await.map_err(|_| Failure::Connect)?;
+    type Line = ();
+
+    async fn open(desk: &Rc<Desk>, _: &Rc<()>) -> Result<Self, Failure> {
+        let transport = Transport::open(desk).await?;
+        let traffic = transport.meter();
+        let (sender, driver) =
+            http1::handshake(TokioIo::new(transport)).await.map_err(|_| Failure::Connect)?;
         Ok(Self { sender, driver: Some(Box::pin(driver)), traffic })
     }
 
@@ -98,7 +53,7 @@ impl Connection for Hyper {
         request: &Request,
         cookies: Option<&str>,
         answer: &mut Answer,
-    ) -> Result<(), Failure> {
+    ) -> Result<Outcome, Failure> {
         let before = self.traffic();
         let outgoing = outgoing(request, cookies);
         let (sender, driver) = (&mut self.sender, &mut self.driver);
@@ -134,7 +89,7 @@ impl Connection for Hyper {
         })
         .await;
         answer.reusable = self.driver.is_some() && self.sender.is_ready();
-        Ok(())
+        Ok(Outcome::Answered)
     }
 
     fn traffic(&self) -> Traffic {

@@ -7,23 +7,20 @@ use std::{
     cell::RefCell,
     future::poll_fn,
     io,
-    net::SocketAddr,
     pin::Pin,
+    rc::Rc,
     task::{Context, Poll, ready},
 };
 
 use http::Method;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
-    Answer, Connection, Traffic, connect,
+    Answer, Connection, Outcome, Traffic, Transport,
     parser::{Parser, Progress},
     wire,
 };
-use crate::{failure::Failure, request::Request};
+use crate::{failure::Failure, request::Request, user::Desk};
 
 /// Bytes read at once, at most.
 const BUFFER: usize = 64 * 1024;
@@ -35,9 +32,8 @@ thread_local! {
 
 /// See the module.
 pub(crate) struct Lean {
-    stream: TcpStream,
+    transport: Transport,
     parser: Parser,
-    traffic: Traffic,
 }
 
 impl Lean {
@@ -49,8 +45,7 @@ impl Lean {
     ) -> Poll<io::Result<T>> {
         SHARED.with_borrow_mut(|shared| {
             let mut buffer = ReadBuf::new(shared);
-            ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
-            self.traffic.received += buffer.filled().len() as u64;
+            ready!(Pin::new(&mut self.transport).poll_read(context, &mut buffer))?;
             Poll::Ready(Ok(take(&mut self.parser, buffer.filled())))
         })
     }
@@ -63,8 +58,10 @@ enum Step {
 }
 
 impl Connection for Lean {
-    async fn open(address: SocketAddr) -> Result<Self, Failure> {
-        Ok(Self { stream: connect(address).await?, parser: Parser::new(), traffic: Traffic::default() })
+    type Line = ();
+
+    async fn open(desk: &Rc<Desk>, _: &Rc<()>) -> Result<Self, Failure> {
+        Ok(Self { transport: Transport::open(desk).await?, parser: Parser::new() })
     }
 
     async fn exchange(
@@ -72,22 +69,27 @@ impl Connection for Lean {
         request: &Request,
         cookies: Option<&str>,
         answer: &mut Answer,
-    ) -> Result<(), Failure> {
+    ) -> Result<Outcome, Failure> {
         let request_bytes = wire(request, cookies);
         self.parser.start(request.method == Method::HEAD);
         let mut to_send: &[u8] = &request_bytes;
+        let (mut is_flushed, before) = (true, self.traffic().received);
         let excess = poll_fn(|context| {
             // Both directions at once: a server may answer, and stop reading, before it has the whole request.
             while !to_send.is_empty() {
-                match Pin::new(&mut self.stream).poll_write(context, to_send) {
+                match Pin::new(&mut self.transport).poll_write(context, to_send) {
                     Poll::Ready(Ok(written)) => {
-                        self.traffic.sent += written as u64;
                         to_send = &to_send[written..];
+                        is_flushed = false;
                     }
                     // It may have answered all the same. If not, reading will find that the connection is gone.
                     Poll::Ready(Err(_)) => break,
                     Poll::Pending => break,
                 }
+            }
+            // TLS may have encrypted more than the socket took.
+            if !is_flushed {
+                is_flushed = Pin::new(&mut self.transport).poll_flush(context).is_ready();
             }
             loop {
                 let step = ready!(self.poll_piece(context, |parser, piece| {
@@ -100,6 +102,11 @@ impl Connection for Lean {
                     })
                 }));
                 match step {
+                    // TLS that ends without saying so was cut off.
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                        let begun = self.traffic().received > before;
+                        return Poll::Ready(Err(if begun { Failure::Incomplete } else { Failure::Closed }));
+                    }
                     Err(error) => return Poll::Ready(Err(Failure::of_exchange(&error))),
                     Ok(Err(failure)) => return Poll::Ready(Err(failure)),
                     Ok(Ok(Step::More)) => {}
@@ -111,12 +118,12 @@ impl Connection for Lean {
         if excess {
             return Err(Failure::Malformed);
         }
-        answer.reusable = to_send.is_empty() && self.parser.keep_alive();
-        Ok(())
+        answer.reusable = to_send.is_empty() && is_flushed && self.parser.keep_alive();
+        Ok(Outcome::Answered)
     }
 
     fn traffic(&self) -> Traffic {
-        self.traffic
+        self.transport.traffic()
     }
 
     async fn ended(&mut self) {

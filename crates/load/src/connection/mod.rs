@@ -1,29 +1,36 @@
-//! A connection to the server: sends one request at a time and reads its answer.
+//! A connection to the server, as one user has it: sends one request at a time and reads its answer.
 //!
-//! Two engines stand behind one face. [`lean`] is a small HTTP/1.1 client on httparse, made for this: it costs a fifth
+//! HTTP/2 is spoken by [`http2`], on the `h2` crate. For HTTP/1.1 two engines stand behind one face. [`lean`] is a small HTTP/1.1 client on httparse, made for this: it costs a fifth
 //! less CPU time per request than hyper, and that fifth is what a load generator needs to saturate what wrk saturates
 //! (docs/load.md has the figures). [`hyp`] is hyper's client, for comparison and as a second opinion: both have to come to
 //! the same verdict about the same answer (tests/engines.rs).
 
 mod answer;
+mod http2;
 mod hyp;
 mod lean;
 mod parser;
+mod transport;
 
-use std::{net::SocketAddr, ops::Sub};
+use std::{
+    ops::{Add, Sub},
+    rc::Rc,
+};
 
 use bytes::Bytes;
-use tokio::net::TcpStream;
 
 pub(crate) use answer::Answer;
+pub(crate) use http2::Http2;
 pub(crate) use hyp::Hyper;
 pub(crate) use lean::Lean;
 #[cfg(fuzzing)]
 pub(crate) use parser::{Parser, Progress};
 
-use crate::{failure::Failure, request::Request};
+use transport::Transport;
 
-/// Which HTTP client speaks.
+use crate::{failure::Failure, request::Request, user::Desk};
+
+/// Which HTTP/1.1 client speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
     /// Our own, the cheapest.
@@ -48,12 +55,32 @@ impl Sub for Traffic {
     }
 }
 
+impl Add for Traffic {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        Self { sent: self.sent + more.sent, received: self.received + more.received }
+    }
+}
+
+/// What became of a request that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The answer is complete.
+    Answered,
+    /// The server, or what the connection had come to, says that nobody looked at it: it may be sent on another connection.
+    Unprocessed,
+}
+
 /// What the loops need of an HTTP client.
 ///
 /// All futures may be dropped at any await; the connection must then be dropped as well.
 pub(crate) trait Connection: Sized + 'static {
-    /// Opens a connection.
-    async fn open(address: SocketAddr) -> Result<Self, Failure>;
+    /// What those users have in common who share a connection.
+    type Line: Default + 'static;
+
+    /// Opens a connection, or joins that of the line.
+    async fn open(desk: &Rc<Desk>, line: &Rc<Self::Line>) -> Result<Self, Failure>;
 
     /// Sends a request and reads its answer into `answer`, which is empty. `cookies` is the value of a Cookie header. When it
     /// fails, the connection must not be used again.
@@ -62,20 +89,13 @@ pub(crate) trait Connection: Sized + 'static {
         request: &Request,
         cookies: Option<&str>,
         answer: &mut Answer,
-    ) -> Result<(), Failure>;
+    ) -> Result<Outcome, Failure>;
 
     /// What has gone over it so far.
     fn traffic(&self) -> Traffic;
 
     /// Returns when an idle connection is of no more use: the server closed it, or sent something without having been asked.
     async fn ended(&mut self);
-}
-
-async fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
-    let stream = TcpStream::connect(address).await.map_err(|error| Failure::of_connect(&error))?;
-    // A request is written at once; waiting for the acknowledgement of the last would only delay it.
-    stream.set_nodelay(true).map_err(|_| Failure::Local)?;
-    Ok(stream)
 }
 
 /// The bytes of a request, with the user's cookies.

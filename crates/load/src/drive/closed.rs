@@ -1,4 +1,4 @@
-//! Closed loop: a connection sends its next request when it has the answer to the last.
+//! Closed loop: a connection, with HTTP/2 each of its streams, sends its next request when it has the answer to the last.
 
 use std::{
     rc::Rc,
@@ -27,8 +27,11 @@ pub(super) async fn drive<C: Connection>(
 ) {
     let mut users = JoinSet::new();
     for _ in 0..connections {
-        let (user, share) = (User::<C>::new(Rc::clone(desk)), Rc::clone(share));
-        users.spawn_local(async move { run(user, &share, until).await });
+        let line = Rc::<C::Line>::default();
+        for _ in 0..desk.load.streams {
+            let (user, share) = (User::<C>::new(Rc::clone(desk), Rc::clone(&line)), Rc::clone(share));
+            users.spawn_local(async move { run(user, &share, until).await });
+        }
     }
     while users.join_next().await.is_some() {}
 }

@@ -7,7 +7,7 @@ mod threads;
 use std::{io, rc::Rc};
 
 use crate::{
-    connection::{Connection, Engine, Hyper, Lean},
+    connection::{Connection, Engine, Http2, Hyper, Lean},
     plan::Plan,
     run::Share,
     user::Desk,
@@ -15,6 +15,9 @@ use crate::{
 
 /// Does this thread's share of the load. Returns when it is done; may be dropped at any await to end it early.
 pub(crate) async fn drive(desk: &Rc<Desk>, share: &Rc<Share>) -> io::Result<()> {
+    if desk.load.http2 {
+        return drive_with::<Http2>(desk, share).await;
+    }
     match desk.load.engine {
         Engine::Lean => drive_with::<Lean>(desk, share).await,
         Engine::Hyper => drive_with::<Hyper>(desk, share).await,

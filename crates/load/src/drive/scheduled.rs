@@ -107,7 +107,9 @@ pub(super) async fn drive<C: Connection>(
     share: &Share,
 ) -> io::Result<()> {
     let mut alarm = Alarm::new()?;
-    let limit = share.of(desk.load.max_connections).max(1);
+    let streams = desk.load.streams;
+    let limit = share.of(desk.load.max_connections).max(1) * streams;
+    let mut lines: Vec<Rc<C::Line>> = Vec::new();
     let pool = Rc::new(Pool {
         desk: Rc::clone(desk),
         idle: RefCell::default(),
@@ -132,7 +134,8 @@ pub(super) async fn drive<C: Connection>(
             } else if pool.open.get() < limit {
                 pool.active.update(|active| active + 1);
                 pool.open.update(|open| open + 1);
-                connections.spawn_local(shoot(Rc::clone(&pool), User::<C>::new(Rc::clone(desk)), due));
+                let line = line_with_room(&mut lines, streams);
+                connections.spawn_local(shoot(Rc::clone(&pool), User::<C>::new(Rc::clone(desk), line), due));
             } else {
                 pool.backlog.borrow_mut().push_back(due);
             }
@@ -153,6 +156,20 @@ pub(super) async fn drive<C: Connection>(
             None => pool.quiet.notified().await,
         }
     }
+}
+
+/// The line of the first connection with room for another user: a further one is opened when all streams are taken.
+fn line_with_room<L: Default>(lines: &mut Vec<Rc<L>>, streams: usize) -> Rc<L> {
+    if streams == 1 {
+        return Rc::default();
+    }
+    // Users hold their line for as long as they live.
+    if let Some(line) = lines.iter().find(|line| Rc::strong_count(line) <= streams) {
+        return Rc::clone(line);
+    }
+    let line = Rc::default();
+    lines.push(Rc::clone(&line));
+    line
 }
 
 fn take_up(desk: &Desk, share: &Share, shot: Shot, now: Instant) -> Due {

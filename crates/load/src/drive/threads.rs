@@ -21,8 +21,12 @@ pub(super) async fn drive<C: Connection>(
     share: &Share,
 ) {
     let mut users = JoinSet::new();
-    for index in (share.thread..threads).step_by(share.threads) {
-        let mut user = User::<C>::new(Rc::clone(desk));
+    let mut line = Rc::<C::Line>::default();
+    for (place, index) in (share.thread..threads).step_by(share.threads).enumerate() {
+        if place.is_multiple_of(desk.load.streams) {
+            line = Rc::default();
+        }
+        let mut user = User::<C>::new(Rc::clone(desk), Rc::clone(&line));
         let starts = share.start + ramp_up.mul_f64(index as f64 / threads as f64);
         let first = index as u64 * loops;
         users.spawn_local(async move {

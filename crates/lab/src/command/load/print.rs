@@ -14,7 +14,7 @@ pub(super) fn text(report: &Report) -> String {
 
 fn write_report(out: &mut String, report: &Report) -> std::fmt::Result {
     let Report { total, health, .. } = report;
-    writeln!(out, "{}, {}", headline(&report.plan), report.target)?;
+    writeln!(out, "{}, {}{}", headline(&report.plan), report.target, protocol(report))?;
     if report.interrupted {
         writeln!(out, "INTERRUPTED after {:.1} s: these are partial results", report.duration)?;
     }
@@ -45,6 +45,16 @@ fn write_report(out: &mut String, report: &Report) -> std::fmt::Result {
         count(health.connections_opened),
         count(health.connections_max)
     )?;
+    if health.handshakes > 0 {
+        writeln!(
+            out,
+            "TLS         {} handshakes, {}/s, {} of them resumed a session; {}",
+            count(health.handshakes),
+            decimal(health.handshakes as f64 / seconds),
+            count(health.handshakes_resumed),
+            report.protocol.tls.as_deref().unwrap_or("-")
+        )?;
+    }
     if health.unfinished > 0 {
         writeln!(out, "unfinished  {}, without an answer when the load ended", count(health.unfinished))?;
     }
@@ -67,6 +77,15 @@ fn write_report(out: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(out, "warning: {warning}")?;
     }
     Ok(())
+}
+
+/// What differs from plain HTTP/1.1; the URL says the rest.
+fn protocol(report: &Report) -> String {
+    match (report.protocol.http.as_str(), report.protocol.streams) {
+        ("HTTP/1.1", _) => String::new(),
+        (http, 1) => format!(", {http}, 1 stream on each connection"),
+        (http, streams) => format!(", {http}, {} streams on each connection", count(streams as u64)),
+    }
 }
 
 fn headline(plan: &PlanReport) -> String {
