@@ -60,6 +60,12 @@ void decline_boot(void)
 		           "compute in parallel are told not to by OMP_NUM_THREADS=1 in the application's environment",
 		           false);
 	}
+	if (options.rewind == REWIND_FORK && rewind_loses_memory()) {
+		boot_again(HY_AGAIN_CLASSIC,
+		           "the boot made memory that a fork does not take along (MADV_DONTFORK), and each request is to have "
+		           "a fork. To avoid it: do so in the request that needs it",
+		           false);
+	}
 	decline_all_unfinished(false);
 	const char *unshareable = zygote_is_worker() ? NULL : zygote_unshareable();
 	if (unshareable != NULL) {

@@ -193,6 +193,9 @@ const char *zygote_unshareable(void)
 	static char why[256];
 	why[0] = '\0';
 	zygote_each_fd(judge, why);
+	if (why[0] == '\0' && !worker && rewind_loses_memory()) {
+		snprintf(why, sizeof why, "made memory that a fork does not take along (MADV_DONTFORK)");
+	}
 	if (why[0] == '\0' && zygote_left_threads(baseline_threads)) {
 		snprintf(why, sizeof why, "started a thread, which a fork would lose");
 	}

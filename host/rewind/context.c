@@ -34,6 +34,7 @@ __attribute__((naked)) void context_jump(const struct context *context)
 	                 "mov 32(%rdi), %r14\n"
 	                 "mov 40(%rdi), %r15\n"
 	                 "ldmxcsr 64(%rdi)\n"
+	                 "fninit\n" /* registers of x87 are empty between functions */
 	                 "fldcw 68(%rdi)\n"
 	                 "mov 48(%rdi), %rdx\n"
 	                 "mov 56(%rdi), %rsp\n"

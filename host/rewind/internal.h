@@ -175,6 +175,7 @@ struct control {
 	struct descriptor *fds;
 	size_t fd_count; /* entries; what has a higher number was not open at the point */
 	bool any_lost, any_locked, any_flags, any_sent;
+	bool any_unknown; /* something was closed that nobody knows: perhaps one of these */
 	/* A duplicate was made of one, and something was locked that was not open at the point: perhaps that. */
 	bool any_duplicate, locked_other;
 	struct {
@@ -203,6 +204,9 @@ struct control {
 	struct kernel_sigaction actions[MAX_SIGNALS + 1];
 	uint64_t actions_changed; /* bit n - 1: signal n */
 	uint8_t timers_set;       /* bit ITIMER_* */
+	long timers_made;         /* by timer_create(), and not deleted */
+	stack_t signal_stack;
+	bool signal_stack_changed;
 	bool threads_started;
 	bool single_threaded; /* libc knew of no thread at the point */
 	bool directory_changed, umask_changed, name_changed, slack_changed;
@@ -227,11 +231,13 @@ extern struct control *rewind_control;
 void rewind_die(const char *what, long error) __attribute__((noreturn));
 
 /* memory.c */
-size_t memory_find(uintptr_t at); /* index of the region, or SIZE_MAX */
+size_t memory_find(uintptr_t at);                      /* index of the region, or SIZE_MAX */
+bool memory_is_known(uintptr_t start, uintptr_t end);  /* any of it was mapped at the point */
+bool memory_is_sealed(uintptr_t start, uintptr_t end); /* … privately, and nobody might write to it */
 const char *memory_read_regions(void);
 const char *memory_find_stack(void);
 void memory_mark_unused(const struct rewind_range *unused, size_t count);
-void memory_copy_all(void);
+const char *memory_copy_all(void); /* NULL, or what cannot be read */
 const char *memory_know_mappings(void);
 void memory_sweep(void);
 void memory_verify(void);

@@ -1,8 +1,9 @@
 /*
- * The host's own versions of a few libc functions, by what they concern: interpose_memory.c, _files.c, _locks.c,
- * _sockets.c, _process.c. Symbols of the executable come first in every look-up, so libphp and all libraries call
- * these. Until the point is reached, and in everything that concerns only what came after it, they do what libc's do.
- * They note what a rewind has to take back, and keep what it could not.
+ * The host's own versions of a few libc functions, by what they concern: interpose_memory.c, _heap.c,
+ * _files.c, _locks.c, _sockets.c, _process.c, _calls.c (by number), _look_up.c (by name). Symbols of the executable
+ * come first in every look-up, so libphp and all libraries call these. Until the point is reached, and in everything
+ * that concerns only what came after it, they do what libc's do. They note what a rewind has to take back, and keep
+ * what it could not.
  */
 #ifndef HAYATE_REWIND_INTERPOSE_H
 #define HAYATE_REWIND_INTERPOSE_H
@@ -11,6 +12,11 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+/* The kernel itself: libc's syscall(), without a note (interpose_calls.c). Sets errno. */
+long interpose_kernel(long number, ...);
+#define syscall interpose_kernel
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -31,6 +37,8 @@ static inline void *interpose_next(const char *name)
 	return found;
 }
 
+/* What an address range of the snapshot does not bear: it costs the worker. */
+void interpose_changing_memory(uintptr_t start, uintptr_t end);
 struct flock;
 /* Somebody sets or gives up this record lock; NULL: it cannot be said which. */
 void interpose_locking_record(int fd, const struct flock *lock);

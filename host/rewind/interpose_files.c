@@ -5,9 +5,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <linux/magic.h>
 #include <stdarg.h>
 #include <string.h>
+#include <syslog.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -18,6 +20,9 @@ static FILE *(*libc_fopen)(const char *, const char *);
 static int (*libc_fclose)(FILE *);
 static int (*libc_pclose)(FILE *);
 static int (*libc_closedir)(DIR *);
+static FILE *(*libc_freopen)(const char *, const char *, FILE *);
+static int (*libc_fcloseall)(void);
+static void (*libc_closelog)(void);
 
 __attribute__((constructor)) static void look_up(void)
 {
@@ -25,6 +30,9 @@ __attribute__((constructor)) static void look_up(void)
 	*(void **)&libc_fclose = interpose_next("fclose");
 	*(void **)&libc_pclose = interpose_next("pclose");
 	*(void **)&libc_closedir = interpose_next("closedir");
+	*(void **)&libc_freopen = interpose_next("freopen");
+	*(void **)&libc_fcloseall = interpose_next("fcloseall");
+	*(void **)&libc_closelog = interpose_next("closelog");
 }
 
 static void losing(int fd)
@@ -35,6 +43,9 @@ static void losing(int fd)
 		return;
 	}
 	d->lost = c->any_lost = true;
+	if (d->copy == 0) {
+		c->doubt = REWIND_DESCRIPTORS; /* one of the rewinder's own, or there were too many to copy */
+	}
 	for (size_t i = 0; i < c->held_count; i++) {
 		if (c->held[i].fd == fd) {
 			c->doubt = REWIND_DESCRIPTORS; /* its locks go with it, and somebody else may take them */
@@ -46,6 +57,45 @@ EXPORT int close(int fd)
 {
 	losing(fd);
 	return (int)syscall(SYS_close, fd);
+}
+
+/* libc keeps to itself what it closes. Then all are put back; but not a lock that goes with one. */
+static void losing_some(void)
+{
+	struct control *c = watching();
+	if (c != NULL) {
+		c->any_unknown = true;
+		c->doubt = c->held_count > 0 ? REWIND_DESCRIPTORS : c->doubt;
+	}
+}
+
+EXPORT int close_range(unsigned from, unsigned to, int flags)
+{
+	struct control *c = watching();
+	for (size_t fd = from; !(flags & CLOSE_RANGE_CLOEXEC) && c != NULL && fd < c->fd_count && fd <= to; fd++) {
+		losing((int)fd);
+	}
+	if (c != NULL) {
+		c->any_flags = true; /* CLOSE_RANGE_CLOEXEC */
+	}
+	return (int)syscall(SYS_close_range, from, to, flags);
+}
+
+EXPORT void closefrom(int from)
+{
+	close_range(from < 0 ? 0 : (unsigned)from, ~0u, 0);
+}
+
+EXPORT void closelog(void)
+{
+	losing_some();
+	libc_closelog();
+}
+
+EXPORT int fcloseall(void)
+{
+	losing_some();
+	return libc_fcloseall();
 }
 
 static void duplicating(int fd)
@@ -193,6 +243,17 @@ EXPORT FILE *fopen(const char *path, const char *mode)
 	return file;
 }
 EXPORT FILE *fopen64(const char *path, const char *mode) __attribute__((alias("fopen")));
+
+EXPORT FILE *freopen(const char *path, const char *mode, FILE *file)
+{
+	losing(fileno(file));
+	file = libc_freopen(path, mode, file);
+	if (file != NULL && (mode[0] != 'r' || strchr(mode, '+') != NULL)) {
+		opened(fileno(file), O_RDWR);
+	}
+	return file;
+}
+EXPORT FILE *freopen64(const char *path, const char *mode, FILE *file) __attribute__((alias("freopen")));
 
 /* Working directory, umask. */
 

@@ -7,10 +7,14 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
+#include <sys/shm.h>
+#include <sys/uio.h>
 
-/* Linux 5.18; newer than some headers */
+/* Not in all headers; the last two are of Linux 6.13 */
+#define HY_MADV_SOFT_OFFLINE 101
 #define HY_MADV_DONTNEED_LOCKED 24
+#define HY_MADV_GUARD_INSTALL 102
+#define HY_MADV_GUARD_REMOVE 103
 
 static uintptr_t page_up(uintptr_t at)
 {
@@ -50,19 +54,22 @@ static void forget_made(struct control *c, struct made *note, uintptr_t start, u
 	}
 }
 
-static bool meets(const struct rewind_range *ranges, size_t count, uintptr_t start, uintptr_t end)
+void interpose_changing_memory(uintptr_t start, uintptr_t end)
 {
-	for (size_t i = 0; i < count; i++) {
-		if (start < ranges[i].end && end > ranges[i].start) {
-			return true;
-		}
+	struct control *c = watching();
+	if (c != NULL && memory_is_known(start, end)) {
+		c->doubt = REWIND_MAPPINGS;
 	}
-	return false;
 }
 
-static bool of_snapshot(const struct control *c, uintptr_t start, uintptr_t end)
+/* A chunk that is not any more what ZendMM asked for must not be handed out again. */
+static void spoil_chunks(struct control *c, uintptr_t start, uintptr_t end)
 {
-	return meets(c->known, c->known_count, start, end);
+	for (size_t i = 0; i < c->made_count; i++) {
+		if (start < c->made[i].end && end > c->made[i].start) {
+			c->made[i].chunk = false;
+		}
+	}
 }
 
 /* ZendMM asks for chunks of this size all the time and counts on zeros in the first page only; nobody else in libphp
@@ -108,8 +115,14 @@ EXPORT void *mmap(void *at, size_t len, int protection, int flags, int fd, off_t
 		}
 		return (void *)chunk;
 	}
-	if (flags & MAP_FIXED && of_snapshot(c, (uintptr_t)at, (uintptr_t)at + page_up(len))) {
-		c->doubt = REWIND_MAPPINGS;
+	if (flags & MAP_FIXED) {
+		interpose_changing_memory((uintptr_t)at, (uintptr_t)at + page_up(len));
+		spoil_chunks(c, (uintptr_t)at, (uintptr_t)at + page_up(len));
+		for (size_t i = 0; i < c->chunk_count; i++) {
+			if ((uintptr_t)at < c->chunks[i] + CHUNK_SIZE && (uintptr_t)at + page_up(len) > c->chunks[i]) {
+				c->doubt = REWIND_MAPPINGS; /* one that was given back already */
+			}
+		}
 	}
 	void *result = (void *)syscall(SYS_mmap, at, len, protection, flags, fd, offset);
 	if (result != MAP_FAILED && find_made(c, (uintptr_t)result, (uintptr_t)result + page_up(len)) == NULL) {
@@ -126,7 +139,7 @@ EXPORT int munmap(void *at, size_t len)
 	uintptr_t start = (uintptr_t)at, end = start + page_up(len);
 	if (c != NULL && start % PAGE_SIZE == 0 && len != 0) {
 		struct made *note = find_made(c, start, end);
-		if (note == NULL && of_snapshot(c, start, end)) {
+		if (note == NULL && memory_is_known(start, end)) {
 			/* Unmapped memory of the snapshot could not be put back; it stays, unused, until the rewind. */
 			return 0;
 		}
@@ -153,17 +166,21 @@ EXPORT void *mremap(void *at, size_t old_len, size_t new_len, int flags, ...)
 		va_end(rest);
 	}
 	uintptr_t start = (uintptr_t)at;
-	if (c != NULL && of_snapshot(c, start, start + page_up(old_len))) {
+	if (c != NULL && memory_is_known(start, start + page_up(old_len))) {
 		errno = ENOMEM; /* the caller copies instead, as it does where memory is short */
 		return MAP_FAILED;
 	}
-	if (c != NULL && to != NULL && of_snapshot(c, (uintptr_t)to, (uintptr_t)to + page_up(new_len))) {
+	if (c != NULL && to != NULL && memory_is_known((uintptr_t)to, (uintptr_t)to + page_up(new_len))) {
 		c->doubt = REWIND_MAPPINGS;
+	}
+	if (c != NULL) {
+		spoil_chunks(c, start, start + page_up(old_len));
+		spoil_chunks(c, (uintptr_t)to, to == NULL ? 0 : (uintptr_t)to + page_up(new_len));
 	}
 	void *result = (void *)syscall(SYS_mremap, at, old_len, new_len, flags, to);
 	if (c != NULL && result != MAP_FAILED) {
 		struct made *note = find_made(c, start, start + page_up(old_len));
-		if (note != NULL) {
+		if (note != NULL && !(flags & MREMAP_DONTUNMAP)) {
 			forget_made(c, note, start, start + page_up(old_len));
 		}
 		note_made(c, (uintptr_t)result, new_len, false);
@@ -176,13 +193,17 @@ EXPORT void *mremap(void *at, size_t old_len, size_t new_len, int flags, ...)
 static void note_protection(uintptr_t start, uintptr_t end)
 {
 	struct control *c = watching();
-	bool doubtful = c != NULL && meets(c->sealed, c->sealed_count, start, end);
-	for (size_t i = 0; c != NULL && i < c->region_count; i++) {
+	if (c == NULL) {
+		return;
+	}
+	bool doubtful = memory_is_sealed(start, end);
+	for (size_t i = 0; i < c->region_count; i++) {
 		doubtful |= start < c->regions[i].end && end > c->regions[i].start;
 	}
 	if (doubtful) {
 		c->doubt = REWIND_MAPPINGS;
 	}
+	spoil_chunks(c, start, end);
 }
 
 EXPORT int mprotect(void *at, size_t len, int protection)
@@ -210,10 +231,83 @@ static void touch(uintptr_t start, uintptr_t end)
 
 EXPORT int madvise(void *at, size_t len, int advice)
 {
+	struct control *c = watching();
+	uintptr_t start = (uintptr_t)at, end = start + page_up(len);
 	int result = (int)syscall(SYS_madvise, at, len, advice);
-	if (watching() != NULL && result == 0 &&
-	    (advice == MADV_DONTNEED || advice == HY_MADV_DONTNEED_LOCKED || advice == MADV_FREE)) {
-		touch((uintptr_t)at, (uintptr_t)at + len);
+	if (c == NULL || result != 0) {
+		return result;
+	}
+	switch (advice) {
+	case MADV_DONTNEED:
+	case HY_MADV_DONTNEED_LOCKED:
+	case MADV_FREE:
+		/* Where the worker is replaced anyway, the pages may be closed to it. */
+		if (c->doubt == REWIND_SURE) {
+			touch(start, (uintptr_t)at + len);
+		}
+		break;
+	case MADV_DONTFORK:
+	case MADV_DOFORK:
+	case MADV_WIPEONFORK:
+	case MADV_KEEPONFORK:
+	case MADV_MERGEABLE:
+	case MADV_UNMERGEABLE:
+	case MADV_HUGEPAGE:
+	case MADV_HWPOISON:
+	case HY_MADV_SOFT_OFFLINE:
+	case HY_MADV_GUARD_INSTALL:
+	case HY_MADV_GUARD_REMOVE:
+		interpose_changing_memory(start, end);
+		spoil_chunks(c, start, end);
+		break;
+	default:
+		break; /* how it is likely to be used, or what belongs into a dump */
+	}
+	return result;
+}
+
+/* From Linux 6.13 on a process may give itself all kinds of advice by this way. */
+EXPORT ssize_t process_madvise(int pidfd, const struct iovec *ranges, size_t count, int advice, unsigned flags)
+{
+	struct control *c = watching();
+	if (c != NULL && advice != MADV_COLD && advice != MADV_PAGEOUT && advice != MADV_WILLNEED) {
+		c->doubt = REWIND_MAPPINGS;
+	}
+	return syscall(SYS_process_madvise, pidfd, ranges, count, advice, flags);
+}
+
+/* System V shared memory. */
+
+EXPORT void *shmat(int id, const void *at, int flags)
+{
+	struct control *c = watching();
+	struct shmid_ds segment;
+	size_t size = c != NULL && syscall(SYS_shmctl, id, IPC_STAT, &segment) == 0 ? segment.shm_segsz : 0;
+	if (flags & SHM_REMAP) {
+		interpose_changing_memory((uintptr_t)at, (uintptr_t)at + page_up(size == 0 ? 1 : size));
+	}
+	void *result = (void *)syscall(SYS_shmat, id, at, flags);
+	if (c != NULL && result != MAP_FAILED) {
+		if (size != 0) {
+			note_made(c, (uintptr_t)result, size, false);
+		} else {
+			c->must_sweep = true; /* its size is a secret of its owner */
+		}
+	}
+	return result;
+}
+
+EXPORT int shmdt(const void *at)
+{
+	struct control *c = watching();
+	uintptr_t start = (uintptr_t)at;
+	struct made *note = c == NULL ? NULL : find_made(c, start, start + 1);
+	if (c != NULL && note == NULL && memory_is_known(start, start + 1)) {
+		return 0; /* it stays until the rewind, as what is unmapped */
+	}
+	int result = (int)syscall(SYS_shmdt, at);
+	if (note != NULL && result == 0) {
+		forget_made(c, note, note->start, note->end);
 	}
 	return result;
 }

@@ -7,27 +7,31 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
+#include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 /* libc's own, looked up once, before the point. */
 static int (*libc_sigaction)(int, const struct sigaction *, struct sigaction *);
 static sighandler_t (*libc_signal)(int, sighandler_t);
-static void *(*libc_dlopen)(const char *, int);
 static int (*libc_pthread_setname_np)(pthread_t, const char *);
 static int (*libc_pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+static int (*libc_timer_create)(clockid_t, struct sigevent *, timer_t *);
+static int (*libc_timer_delete)(timer_t);
 
 __attribute__((constructor)) static void look_up(void)
 {
 	*(void **)&libc_sigaction = interpose_next("sigaction");
 	*(void **)&libc_signal = interpose_next("signal");
-	*(void **)&libc_dlopen = interpose_next("dlopen");
 	*(void **)&libc_pthread_setname_np = interpose_next("pthread_setname_np");
 	*(void **)&libc_pthread_create = interpose_next("pthread_create");
+	*(void **)&libc_timer_create = interpose_next("timer_create");
+	*(void **)&libc_timer_delete = interpose_next("timer_delete");
 }
 
 /* Signals, timers, threads, priorities. */
@@ -59,7 +63,7 @@ EXPORT int setitimer(__itimer_which_t which, const struct itimerval *restrict va
 {
 	struct control *c = watching();
 	if (c != NULL) {
-		bool set = value->it_value.tv_sec != 0 || value->it_value.tv_usec != 0;
+		bool set = value != NULL && (value->it_value.tv_sec != 0 || value->it_value.tv_usec != 0);
 		uint8_t bit = (uint8_t)(1u << which);
 		c->timers_set = set ? c->timers_set | bit : (uint8_t)(c->timers_set & ~bit);
 	}
@@ -75,52 +79,34 @@ EXPORT unsigned alarm(unsigned seconds)
 	return (unsigned)syscall(SYS_alarm, seconds);
 }
 
-/*
- * PHP loads extensions so that they and their libraries (libcurl, libpq) find libc's functions before those above. That
- * protects them from names that a web server happens to have; this process has none of its own to offer but these.
- */
-EXPORT void *dlopen(const char *path, int mode)
+/* A timer of its own that a request leaves would strike the next one. */
+EXPORT int timer_create(clockid_t clock, struct sigevent *restrict event, timer_t *restrict timer)
 {
-	return libc_dlopen(path, rewind_control == NULL ? mode : mode & ~RTLD_DEEPBIND);
+	struct control *c = watching();
+	int result = libc_timer_create(clock, event, timer);
+	if (c != NULL && result == 0) {
+		c->timers_made++;
+	}
+	return result;
 }
 
-static bool is_of_libc(const void *at)
+EXPORT int timer_delete(timer_t timer)
 {
-	static const void *base;
-	Dl_info info;
-	if (base == NULL && dladdr(*(void **)&libc_dlopen, &info) != 0) {
-		base = info.dli_fbase;
+	struct control *c = watching();
+	int result = libc_timer_delete(timer);
+	if (c != NULL && result == 0) {
+		c->timers_made--;
 	}
-	return base != NULL && dladdr(at, &info) != 0 && info.dli_fbase == base;
+	return result;
 }
 
-static bool is_of_executable(const void *at)
+EXPORT int sigaltstack(const stack_t *restrict stack, stack_t *restrict before)
 {
-	extern const char __executable_start, _end;
-	return (const char *)at >= &__executable_start && (const char *)at < &_end;
-}
-
-/* Who asks a library by its name, as FFI::cdef(…, 'libc.so.6') does, would go past the functions of this executable as
- * well. Whose next one RTLD_NEXT is, libc tells by who has called: so this must be the last thing here, a jump. */
-EXPORT void *dlsym(void *restrict library, const char *restrict name)
-{
-	static void *(*libc_dlsym)(void *, const char *);
-	if (libc_dlsym == NULL) {
-		void *found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
-		*(void **)&libc_dlsym = found != NULL ? found : dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
-		if (libc_dlsym == NULL) {
-			abort(); /* libc without one of its own functions */
-		}
+	struct control *c = watching();
+	if (c != NULL && stack != NULL) {
+		c->signal_stack_changed = true;
 	}
-	if (library != RTLD_NEXT && library != RTLD_DEFAULT) {
-		void *found = libc_dlsym(library, name);
-		if (found == NULL || !is_of_libc(found)) {
-			return found; /* and what dlerror() has to say */
-		}
-		void *own = libc_dlsym(RTLD_DEFAULT, name);
-		return own != NULL && is_of_executable(own) ? own : found;
-	}
-	return libc_dlsym(library, name);
+	return (int)syscall(SYS_sigaltstack, stack, before);
 }
 
 EXPORT int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attributes, void *(*run)(void *),
@@ -227,6 +213,22 @@ EXPORT int personality(unsigned long persona)
 		becoming();
 	}
 	return (int)syscall(SYS_personality, persona);
+}
+
+/* Segment registers. Newer than some headers: 0x1003 and 0x1004 read them. */
+int arch_prctl(int what, unsigned long with);
+EXPORT int arch_prctl(int what, unsigned long with)
+{
+	if (what != 0x1003 && what != 0x1004) {
+		becoming();
+	}
+	return (int)syscall(SYS_arch_prctl, what, with);
+}
+
+EXPORT int mlockall(int flags)
+{
+	becoming();
+	return (int)syscall(SYS_mlockall, flags);
 }
 
 EXPORT int unshare(int what)

@@ -3,8 +3,10 @@
  */
 #include "interpose.h"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
@@ -117,6 +119,19 @@ EXPORT ssize_t write(int fd, const void *from, size_t len)
 	return syscall(SYS_write, fd, from, len);
 }
 
+/* What glibc's headers make of calls with a room that is known (_FORTIFY_SOURCE). */
+void __chk_fail(void) __attribute__((noreturn));
+ssize_t __read_chk(int, void *, size_t, size_t);
+ssize_t __recv_chk(int, void *, size_t, size_t, int);
+ssize_t __recvfrom_chk(int, void *, size_t, size_t, int, struct sockaddr *restrict, socklen_t *restrict);
+EXPORT ssize_t __read_chk(int fd, void *to, size_t len, size_t room)
+{
+	if (len > room) {
+		__chk_fail();
+	}
+	return read(fd, to, len);
+}
+
 EXPORT ssize_t readv(int fd, const struct iovec *parts, int count)
 {
 	using(fd);
@@ -140,6 +155,23 @@ EXPORT ssize_t recvfrom(int fd, void *to, size_t len, int flags, struct sockaddr
 {
 	using(fd);
 	return syscall(SYS_recvfrom, fd, to, len, flags, from, from_len);
+}
+
+EXPORT ssize_t __recv_chk(int fd, void *to, size_t len, size_t room, int flags)
+{
+	if (len > room) {
+		__chk_fail();
+	}
+	return recv(fd, to, len, flags);
+}
+
+EXPORT ssize_t __recvfrom_chk(int fd, void *to, size_t len, size_t room, int flags, struct sockaddr *restrict from,
+                              socklen_t *restrict from_len)
+{
+	if (len > room) {
+		__chk_fail();
+	}
+	return recvfrom(fd, to, len, flags, from, from_len);
 }
 
 EXPORT ssize_t recvmsg(int fd, struct msghdr *message, int flags)
@@ -176,4 +208,31 @@ EXPORT int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags,
 {
 	using(fd);
 	return (int)syscall(SYS_recvmmsg, fd, messages, count, flags, timeout);
+}
+
+EXPORT ssize_t sendfile(int to, int from, off_t *at, size_t len)
+{
+	sending(to);
+	using(from);
+	return syscall(SYS_sendfile, to, from, at, len);
+}
+EXPORT ssize_t sendfile64(int to, int from, off64_t *at, size_t len) __attribute__((alias("sendfile")));
+
+EXPORT ssize_t splice(int from, off64_t *from_at, int to, off64_t *to_at, size_t len, unsigned flags)
+{
+	using(from);
+	sending(to);
+	return syscall(SYS_splice, from, from_at, to, to_at, len, flags);
+}
+
+EXPORT ssize_t tee(int from, int to, size_t len, unsigned flags)
+{
+	sending(to);
+	return syscall(SYS_tee, from, to, len, flags);
+}
+
+EXPORT ssize_t vmsplice(int fd, const struct iovec *parts, size_t count, unsigned flags)
+{
+	using(fd);
+	return syscall(SYS_vmsplice, fd, parts, count, flags);
 }

@@ -6,6 +6,7 @@
  */
 #include "internal.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,13 +14,14 @@
 #define SCRATCH_SIZE (4ul << 20)
 /* bit 63 present, bit 62 swapped: Documentation/admin-guide/mm/pagemap.rst */
 #define PAGEMAP_POPULATED (3ull << 62)
+#define PAGEMAP_SWAPPED (1ull << 62)
 #define PAGEMAP_FILE (1ull << 61)
 #define PAGEMAP_EXCLUSIVE (1ull << 56)
 /* struct rseq, as far as the kernel writes it by itself; aligned to its size */
 #define RSEQ_SIZE 32
-/* libc has one, which serves as many threads as there are processors, and takes another when they are more */
-#define MAX_DROPPABLE 32
-#define MAX_WIPED 256
+#define MAX_FLAGGED 256
+/* Linux 5.14; newer than some headers */
+#define HY_MADV_POPULATE_READ 22
 
 static char *scratch;
 
@@ -92,7 +94,14 @@ static bool named(const struct line *line, const char *name)
 
 static const char *read_file(const char *path)
 {
-	if (scratch == NULL && (scratch = rewind_keep(SCRATCH_SIZE)) == NULL) {
+	if (scratch == NULL) {
+		/* Where nothing is rewound, nothing is kept. */
+		scratch = rewind_control != NULL
+		              ? rewind_keep(SCRATCH_SIZE)
+		              : mmap(NULL, SCRATCH_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	}
+	if (scratch == NULL || scratch == MAP_FAILED) {
+		scratch = NULL;
 		return NULL;
 	}
 	long fd = SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
@@ -114,22 +123,37 @@ static const char *read_maps(void)
 	return read_file("/proc/self/maps");
 }
 
-/*
- * Mappings with a flag in /proc/self/smaps. Fills `to` with at most `room` of them; SIZE_MAX when they cannot be read.
- *
- * " dp ": that the kernel may drop (MAP_DROPPABLE, Linux 6.11), which no tracking covers: there libc keeps what
- * getrandom() draws from (glibc 2.41), and the kernel empties it in a forked child. To put it back would draw the same
- * numbers again.
- *
- * " wf ": that the kernel empties in a forked child (MADV_WIPEONFORK): by them libraries know that they were forked.
- */
-static size_t find_flagged(const char *flag, struct rewind_range *to, size_t room)
+/* Flags of a mapping in /proc/self/smaps (Documentation/filesystems/proc.rst). */
+enum {
+	/* The kernel may drop it (MAP_DROPPABLE, Linux 6.11), which no tracking covers: there libc keeps what getrandom()
+	 * draws from (glibc 2.41), and the kernel empties it in a forked child. To put it back would draw the same numbers
+	 * again. */
+	DROPPABLE = 1,
+	/* The kernel empties it in a forked child (MADV_WIPEONFORK): by that libraries know that they were forked. */
+	WIPED = 2,
+	/* A forked child does not have it (MADV_DONTFORK, and what some devices map). */
+	NOT_FORKED = 4,
+	/* In pages of 2 MiB or more from a pool (MAP_HUGETLB), which cannot be tracked by 4 KiB. */
+	HUGE_PAGES = 8,
+};
+static const struct {
+	char name[5];
+	unsigned flag;
+} flag_names[] = {{" dp ", DROPPABLE}, {" wf ", WIPED}, {" dc ", NOT_FORKED}, {" ht ", HUGE_PAGES}};
+
+struct flagged {
+	uintptr_t start, end;
+	unsigned flags;
+};
+
+/* Mappings with any of these flags, at most MAX_FLAGGED. False when they cannot be read, or are more. */
+static bool find_flagged(unsigned wanted, struct flagged *to, size_t *count)
 {
 	const char *at = read_file("/proc/self/smaps");
-	size_t count = 0;
-	struct rewind_range last = {0, 0};
+	struct flagged last = {0, 0, 0};
+	*count = 0;
 	if (at == NULL) {
-		return SIZE_MAX;
+		return false;
 	}
 	while (*at != '\0') {
 		/* A mapping's first line begins with its address, in small letters; those that follow with a capital one. */
@@ -139,14 +163,30 @@ static size_t find_flagged(const char *flag, struct rewind_range *to, size_t roo
 			last.end = hex(&at);
 		}
 		bool flags = memcmp(at, "VmFlags:", 8) == 0;
+		last.flags = 0;
 		for (; *at != '\n' && *at != '\0'; at++) {
-			if (flags && memcmp(at, flag, strlen(flag)) == 0 && count < room) {
-				to[count++] = last;
+			for (size_t i = 0; flags && i < sizeof flag_names / sizeof flag_names[0]; i++) {
+				last.flags |= memcmp(at, flag_names[i].name, 4) == 0 ? flag_names[i].flag : 0;
 			}
 		}
 		at += *at == '\n';
+		if (last.flags & wanted) {
+			if (*count == MAX_FLAGGED) {
+				return false;
+			}
+			to[(*count)++] = last;
+		}
 	}
-	return count;
+	return true;
+}
+
+bool rewind_loses_memory(void)
+{
+	struct flagged flagged[MAX_FLAGGED];
+	size_t count;
+	bool known = find_flagged(NOT_FORKED, flagged, &count);
+	memory_drop_scratch();
+	return !known || count > 0;
 }
 
 bool rewind_is_memfd(int fd)
@@ -161,14 +201,12 @@ bool rewind_is_memfd(int fd)
 const char *memory_read_regions(void)
 {
 	struct control *c = rewind_control;
-	struct rewind_range droppable[MAX_DROPPABLE];
-	size_t droppable_count = find_flagged(" dp ", droppable, MAX_DROPPABLE);
+	struct flagged rare[MAX_FLAGGED];
+	size_t rare_count;
+	bool known = find_flagged(DROPPABLE | HUGE_PAGES, rare, &rare_count);
 	const char *at = read_maps();
-	if (at == NULL || droppable_count == SIZE_MAX) {
-		return "/proc/self/maps and smaps cannot be read";
-	}
-	if (droppable_count == MAX_DROPPABLE) {
-		return "the process has more mappings that the kernel may drop than the rewinder knows what to do with";
+	if (at == NULL || !known) {
+		return "/proc/self/maps and smaps cannot be read, or name more than 256 mappings of rare kinds";
 	}
 	struct line line;
 	size_t d = 0;
@@ -178,10 +216,13 @@ const char *memory_read_regions(void)
 		if (named(&line, "[stack]") || !line.private_writable || named(&line, "/memfd:" KEPT_NAME)) {
 			continue;
 		}
-		while (d < droppable_count && droppable[d].end <= line.start) {
+		while (d < rare_count && rare[d].end <= line.start) {
 			d++;
 		}
-		if (d < droppable_count && droppable[d].start <= line.start) {
+		if (d < rare_count && rare[d].start <= line.start) {
+			if (rare[d].flags & HUGE_PAGES) {
+				return "the boot has memory in huge pages (MAP_HUGETLB), in which written pages cannot be told apart";
+			}
 			continue;
 		}
 		if (c->region_count == MAX_REGIONS) {
@@ -250,13 +291,17 @@ static bool all_zero(const uint64_t *words)
 	return any == 0;
 }
 
-void memory_copy_all(void)
+const char *memory_copy_all(void)
 {
 	struct control *c = rewind_control;
 	for (size_t i = 0; i < c->region_count; i++) {
 		const struct region *region = &c->regions[i];
 		size_t pages = (region->end - region->start) / PAGE_SIZE;
 		bool file = region->name[0] != '\0' && region->name[0] != '[';
+		/* To read what lies beyond the end of its file would be the end of this process. */
+		if (file && SYS3(SYS_madvise, region->start, region->end - region->start, HY_MADV_POPULATE_READ) == -EFAULT) {
+			return "the boot has mapped a file beyond its end";
+		}
 		for (size_t done = 0; done < pages;) {
 			/* Pages that never existed are zero, and so is the copy until somebody writes to it. */
 			uint64_t *entries = (uint64_t *)(void *)scratch;
@@ -279,6 +324,7 @@ void memory_copy_all(void)
 			done += batch;
 		}
 	}
+	return NULL;
 }
 
 void memory_restore_page(size_t page, uintptr_t at)
@@ -313,7 +359,8 @@ bool memory_page_differs(size_t page, uintptr_t at)
 /*
  * In a forked child: pages that are its own already, because it or the fork wrote to them before tracking could begin.
  * What it shares with its parent is mapped more than once; bit 56 of a pagemap entry says "mapped once", bit 61 "page
- * cache". A page that the parent has written to since the fork looks the same, which does no harm.
+ * cache". A page that the parent has written to since the fork looks the same, which does no harm. One that has gone to
+ * swap meanwhile is compared with the copy.
  */
 const char *memory_mark_own(void)
 {
@@ -332,9 +379,16 @@ const char *memory_mark_own(void)
 			}
 			for (size_t p = 0; p < batch; p++) {
 				size_t page = region->first + done + p;
+				if (c->pages[page] & PAGE_UNUSED) {
+					continue;
+				}
 				bool own = (entries[p] & PAGEMAP_POPULATED) && (entries[p] & PAGEMAP_EXCLUSIVE) &&
 				           !(entries[p] & PAGEMAP_FILE);
-				if (own && !(c->pages[page] & PAGE_UNUSED)) {
+				/* Of a page in swap the kernel does not say whose it is. */
+				if (!own && entries[p] & PAGEMAP_SWAPPED) {
+					own = memory_page_differs(page, region->start + (done + p) * PAGE_SIZE);
+				}
+				if (own) {
 					c->pages[page] |= PAGE_CHANGED;
 				}
 			}
@@ -342,9 +396,9 @@ const char *memory_mark_own(void)
 		}
 	}
 	/* What the kernel has emptied with the fork is empty in the snapshot as well. */
-	struct rewind_range wiped[MAX_WIPED];
-	size_t wiped_count = find_flagged(" wf ", wiped, MAX_WIPED);
-	if (wiped_count >= MAX_WIPED) {
+	struct flagged wiped[MAX_FLAGGED];
+	size_t wiped_count;
+	if (!find_flagged(WIPED, wiped, &wiped_count)) {
 		return "the mappings that a fork empties cannot be read, or are too many";
 	}
 	for (size_t i = 0; i < wiped_count; i++) {
@@ -384,6 +438,26 @@ const char *memory_know_mappings(void)
 	}
 	c->known_pages = memory_size_pages();
 	return at == NULL ? "/proc/self/maps cannot be read" : NULL;
+}
+
+static bool meets(const struct rewind_range *ranges, size_t count, uintptr_t start, uintptr_t end)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (start < ranges[i].end && end > ranges[i].start) {
+			return true;
+		}
+	}
+	return false;
+}
+
+bool memory_is_known(uintptr_t start, uintptr_t end)
+{
+	return meets(rewind_control->known, rewind_control->known_count, start, end);
+}
+
+bool memory_is_sealed(uintptr_t start, uintptr_t end)
+{
+	return meets(rewind_control->sealed, rewind_control->sealed_count, start, end);
 }
 
 void memory_drop_scratch(void)

@@ -289,7 +289,8 @@ static const char *know_descriptors(void)
 	c->offsets = rewind_keep((count + 1) * sizeof *c->offsets);
 	c->gaps = rewind_keep((c->fd_count / 2 + 1) * sizeof *c->gaps);
 	c->offset_count = c->held_count = 0;
-	c->any_lost = c->any_locked = c->any_flags = c->any_sent = c->any_duplicate = c->locked_other = false;
+	c->any_lost = c->any_unknown = c->any_locked = c->any_flags = c->any_sent = c->any_duplicate = c->locked_other =
+	    false;
 	if (c->fds == NULL || c->offsets == NULL || c->gaps == NULL) {
 		c->fd_count = 0;
 		return "no memory for the table of descriptors";
@@ -326,6 +327,8 @@ const char *process_note(void)
 	SYS2(SYS_prctl, PR_GET_NAME, c->name);
 	c->slack = (unsigned long)SYS1(SYS_prctl, PR_GET_TIMERSLACK);
 	c->timers_set = 0;
+	c->timers_made = 0;
+	SYS2(SYS_sigaltstack, NULL, &c->signal_stack);
 	unsigned long long counts[2] = {0, 0};
 	dl_iterate_phdr(libraries, counts);
 	c->libraries_added = counts[0];
@@ -390,6 +393,9 @@ enum rewind_doubt process_doubt(void)
 	struct control *c = rewind_control;
 	if (c->any_sent && was_any_answered()) {
 		return REWIND_CONNECTION;
+	}
+	if (c->timers_made != 0) {
+		return REWIND_PROCESS;
 	}
 	/* libc starts threads by itself, too: getaddrinfo_a(), timers. It notes that there have been some. */
 	if (c->threads_started || (c->single_threaded && !__libc_single_threaded)) {
@@ -572,17 +578,17 @@ void process_restore(void)
 	for (size_t i = 0; i < c->gap_count; i++) {
 		SYS3(SYS_close_range, c->gaps[i].start, c->gaps[i].end - 1, 0);
 	}
-	if (c->any_lost) {
+	if (c->any_lost || c->any_unknown) {
 		for (size_t fd = 0; fd < c->fd_count; fd++) {
 			struct descriptor *d = &c->fds[fd];
-			if (d->lost) {
+			if (d->lost || (c->any_unknown && d->known && d->copy != 0)) {
 				d->lost = false;
 				if (d->copy == 0 || SYS3(SYS_dup3, d->copy, fd, d->cloexec ? O_CLOEXEC : 0) < 0) {
 					c->doubt_after = REWIND_DESCRIPTORS;
 				}
 			}
 		}
-		c->any_lost = false;
+		c->any_lost = c->any_unknown = false;
 	}
 	rewind_unlock();
 	restore_held();
@@ -615,6 +621,10 @@ void process_restore(void)
 		int signal = __builtin_ctzll(c->actions_changed) + 1;
 		c->actions_changed &= c->actions_changed - 1;
 		SYS4(SYS_rt_sigaction, signal, &c->actions[signal], NULL, sizeof c->signal_mask);
+	}
+	if (c->signal_stack_changed) {
+		c->signal_stack_changed = false;
+		SYS2(SYS_sigaltstack, &c->signal_stack, NULL);
 	}
 	while (c->timers_set != 0) {
 		int timer = __builtin_ctz(c->timers_set);

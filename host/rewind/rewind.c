@@ -121,6 +121,12 @@ static int find_libphp(struct dl_phdr_info *info, size_t size, void *to)
 
 const char *rewind_init(void)
 {
+	/* Large blocks come from the break, whose end is put back, not from mappings that pass the interposed functions by;
+	 * it never shrinks, and one arena holds everything. */
+	mallopt(M_MMAP_MAX, 0);
+	mallopt(M_TRIM_THRESHOLD, 1 << 30);
+	mallopt(M_TOP_PAD, 1 << 20);
+	mallopt(M_ARENA_MAX, 1);
 	int fd = memfd_create(KEPT_NAME, MFD_CLOEXEC);
 	int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, COPIES_FROM);
 	if (high >= 0) {
@@ -153,12 +159,6 @@ const char *rewind_init(void)
 		errno = 0; /* then libc asks the kernel each time, and maps nothing */
 	}
 	dl_iterate_phdr(find_libphp, c);
-	/* Large blocks come from the break, whose end is put back, not from mappings that pass the interposed functions by;
-	 * it never shrinks, and one arena holds everything. */
-	mallopt(M_MMAP_MAX, 0);
-	mallopt(M_TRIM_THRESHOLD, 1 << 30);
-	mallopt(M_TOP_PAD, 1 << 20);
-	mallopt(M_ARENA_MAX, 1);
 	/* A huge page would be copied whole for one byte. */
 	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
 	return NULL;
@@ -239,10 +239,10 @@ const char *rewind_snapshot(enum rewind_tracking tracking, const struct rewind_r
 		return wrong;
 	}
 	track_protect_all();
-	memory_copy_all();
+	wrong = memory_copy_all();
 	munmap(c->shadow, size);
 	c->shadow = private;
-	return NULL;
+	return wrong;
 }
 
 /* Calls visit for each page that was written and is put back by looking: neither unused nor hot. */

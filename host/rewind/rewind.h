@@ -69,6 +69,10 @@ struct rewind_range {
 /* Reserves the rewinder's own memory and makes malloc() fit for rewinding. NULL, or what failed. */
 const char *rewind_init(void);
 
+/* Whether a forked child of this process would be without some of its memory (MADV_DONTFORK), or that cannot be said.
+ */
+bool rewind_loses_memory(void);
+
 /* What is open now belongs to libraries or to the caller, who take care of their own locks. NULL, or what failed. */
 const char *rewind_libraries_opened(void);
 

@@ -10,6 +10,8 @@ import pathlib
 
 import pytest
 
+from lib.process import ServerError
+
 from . import modes
 
 BOOT = """
@@ -17,6 +19,7 @@ $libc = FFI::cdef('
     void *mmap(void *, size_t, int, int, int, long); int munmap(void *, size_t); int mprotect(void *, size_t, int);
     int pkey_mprotect(void *, size_t, int, int); void *mremap(void *, size_t, size_t, int, void *);
     int madvise(void *, size_t, int); int chdir(char *); int close(int); int setpriority(int, unsigned, int);
+    long syscall(long, ...); void closefrom(int); void *sbrk(long); int timer_create(int, void *, void *);
 ', 'libc.so.6');
 $page = 4096;
 $memory = $libc->mmap(null, 2 * $page, 3, 0x22, -1, 0);
@@ -43,6 +46,13 @@ KINDS = {
         "$libc->mremap($other, $page, $page, 3, $memory); echo $numbers[0];",
     ),
     "thrown away": ("", "echo $numbers[0], $libc->madvise($memory, $page, 24), $numbers[0];"),
+    "unmapped by number": ("", "echo $numbers[0]; $libc->syscall(11, $memory, $page);"),
+    "opened by number": (SEALED, "echo $numbers[0]; $libc->syscall(10, $memory, $page, 3); $numbers[0] = 9;"),
+    "asked by number": ("", "echo $libc->syscall(39) === getmypid();"),
+    "all descriptors": ("", "echo var_export(@fwrite($own, 'x'), true); $libc->closefrom(1000);"),
+    "the rewinder's own": ("", "echo $numbers[0], getcwd(); $libc->closefrom(32); $numbers[0] = 9;"),
+    "a lower break": ("", "echo $numbers[0]; $libc->sbrk(-4096); $libc->sbrk(4096);"),
+    "a timer": ("", "echo $numbers[0]; $libc->timer_create(1, null, FFI::addr(FFI::new('void *')));"),
     "given back": ("", "echo $numbers[0], $libc->munmap($memory, $page);"),
 }
 
@@ -74,3 +84,21 @@ def test_memory_that_a_fork_empties(rewind: str, directory: pathlib.Path) -> Non
     with modes.hayate(directory, rewind, "shared", workers=1) as server:
         assert [modes.get(server) for _ in range(4)] == ["0"] * 4
         assert modes.application(server)["restarts"] == {}
+
+
+@pytest.mark.parametrize("rewind", ["on", "off"])
+def test_memory_that_a_fork_does_not_take_along(rewind: str, directory: pathlib.Path) -> None:
+    """A worker that was forked would die of it: each boots by itself, and the log says why."""
+    write(directory, "$libc->madvise($memory, $page, 10);", "echo $numbers[0]; $numbers[0] = 9;")
+    with modes.hayate(directory, rewind, "shared", workers=2) as server:
+        answers = [modes.get(server) for _ in range(6)]
+        application = modes.application(server)
+        assert application["restarts"] == {} and application["boot"] == "private"
+        assert "MADV_DONTFORK" in server.log()
+    assert set(answers) <= ({"7"} if rewind == "on" else {"7", "9"}), answers
+
+
+def test_memory_that_a_fork_for_each_request_would_not_take_along(directory: pathlib.Path) -> None:
+    write(directory, "$libc->madvise($memory, $page, 10);", "echo $numbers[0];")
+    with pytest.raises(ServerError, match="MADV_DONTFORK"), modes.hayate(directory, "fork", "shared", workers=1):
+        pass

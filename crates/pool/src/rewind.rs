@@ -169,8 +169,8 @@ pub const DOUBTS: [Doubt; 10] = [
     Doubt {
         retired: HY_RETIRED_REWIND_PROCESS,
         label: "rewind_process",
-        what: "the request changed what a process is: its priority, limits, process group, session, user or group, or wrote to \
-               a file of /proc",
+        what: "the request changed what a process is (its priority, limits, process group, session, user or group), wrote to a file of \
+               /proc, left a timer running, or made a system call by its number that cannot be taken back",
         remedy: "set it where Hayate is started, or hand the work to another process",
     },
 ];

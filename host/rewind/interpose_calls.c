@@ -1,0 +1,273 @@
+/*
+ * System calls by their number: syscall(2), as FFI and libraries call it for what libc has no function for, and
+ * functions of libc by which a child shares this process's memory.
+ *
+ * What such a call does is not taken back one by one, as by the functions of interpose_*.c. So either it is known to
+ * leave nothing behind in this process, or it costs the worker. Not seen is who makes system calls without libc, by an
+ * instruction of its own.
+ */
+#include "interpose.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+/* Not in all headers yet. */
+#define HY_SYS_FACCESSAT2 439
+
+static int (*libc_clone)(void);
+static int (*libc_vfork)(void);
+
+__attribute__((constructor)) static void look_up(void)
+{
+	*(void **)&libc_clone = interpose_next("clone");
+	*(void **)&libc_vfork = interpose_next("vfork");
+}
+
+/* Asks the kernel, makes a descriptor (a rewind closes it), or changes only what lies outside the process. */
+static bool leaves_nothing(long number)
+{
+	switch (number) {
+	case SYS_getpid:
+	case SYS_gettid:
+	case SYS_getppid:
+	case SYS_getuid:
+	case SYS_geteuid:
+	case SYS_getgid:
+	case SYS_getegid:
+	case SYS_getgroups:
+	case SYS_getresuid:
+	case SYS_getresgid:
+	case SYS_getpgid:
+	case SYS_getpgrp:
+	case SYS_getsid:
+	case SYS_getpriority:
+	case SYS_getrandom:
+	case SYS_getcpu:
+	case SYS_getrusage:
+	case SYS_getrlimit:
+	case SYS_getitimer:
+	case SYS_get_mempolicy:
+	case SYS_capget:
+	case SYS_sched_getaffinity:
+	case SYS_sched_getparam:
+	case SYS_sched_getscheduler:
+	case SYS_sched_getattr:
+	case SYS_sched_get_priority_max:
+	case SYS_sched_get_priority_min:
+	case SYS_sched_yield:
+	case SYS_sysinfo:
+	case SYS_uname:
+	case SYS_time:
+	case SYS_times:
+	case SYS_gettimeofday:
+	case SYS_clock_gettime:
+	case SYS_clock_getres:
+	case SYS_clock_nanosleep:
+	case SYS_nanosleep:
+	case SYS_futex:
+	case SYS_kcmp:
+	case SYS_kill:
+	case SYS_tkill:
+	case SYS_tgkill:
+	case SYS_pidfd_open:
+	case SYS_pidfd_send_signal:
+	case SYS_memfd_create:
+	case SYS_eventfd2:
+	case SYS_timerfd_create:
+	case SYS_epoll_create1:
+	case SYS_inotify_init1:
+	case SYS_poll:
+	case SYS_ppoll:
+	case SYS_select:
+	case SYS_pselect6:
+	case SYS_stat:
+	case SYS_fstat:
+	case SYS_lstat:
+	case SYS_newfstatat:
+	case SYS_statx:
+	case SYS_statfs:
+	case SYS_fstatfs:
+	case SYS_access:
+	case SYS_faccessat:
+	case HY_SYS_FACCESSAT2:
+	case SYS_readlink:
+	case SYS_readlinkat:
+	case SYS_getcwd:
+	case SYS_getdents64:
+	case SYS_getxattr:
+	case SYS_lgetxattr:
+	case SYS_fgetxattr:
+	case SYS_listxattr:
+	case SYS_pread64:
+	case SYS_pwrite64:
+	case SYS_lseek: /* put back */
+	case SYS_fsync:
+	case SYS_fdatasync:
+	case SYS_fallocate:
+	case SYS_ftruncate:
+	case SYS_mkdirat:
+	case SYS_unlinkat:
+	case SYS_linkat:
+	case SYS_symlinkat:
+	case SYS_renameat2:
+	case SYS_fchmodat:
+	case SYS_fchownat:
+	case SYS_utimensat:
+	case SYS_mincore:
+	case SYS_msync:
+	case SYS_add_key: /* keyrings are the kernel's, as a database is a server's */
+	case SYS_request_key:
+	case SYS_keyctl:
+	case SYS_exit:
+	case SYS_exit_group:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* By its arguments it leaves nothing. */
+static bool harmless(struct control *c, long number, long a, long b, long d, long e)
+{
+	switch (number) {
+	case SYS_read:
+	case SYS_write:
+	case SYS_readv:
+	case SYS_writev:
+	case SYS_sendto:
+	case SYS_sendmsg:
+	case SYS_recvfrom:
+	case SYS_recvmsg:
+	case SYS_close:
+		return descriptor_of((int)a) == NULL;
+	case SYS_open:
+		return (b & O_ACCMODE) == O_RDONLY;
+	case SYS_openat:
+		return (d & O_ACCMODE) == O_RDONLY;
+	case SYS_prctl:
+		return a == PR_GET_NAME || a == PR_GET_DUMPABLE;
+	case SYS_prlimit64:
+		return d == 0;
+	case SYS_mmap:
+		c->must_sweep = true; /* it is found as a mapping that nobody declared */
+		return !(e & MAP_FIXED);
+	case SYS_munmap:
+		c->must_sweep = true;
+		return !memory_is_known((uintptr_t)a, (uintptr_t)a + (uintptr_t)b);
+	default:
+		return leaves_nothing(number);
+	}
+}
+
+void interpose_note_call(long number, long a, long b, long d, long e);
+void interpose_note_call(long number, long a, long b, long d, long e)
+{
+	struct control *c = watching();
+	if (c != NULL && !harmless(c, number, a, b, d, e)) {
+		c->doubt = REWIND_PROCESS;
+	}
+}
+
+long interpose_call_failed(long result);
+long interpose_call_failed(long result)
+{
+	errno = (int)-result;
+	return -1;
+}
+
+/* In assembler, since a call may go on on another stack, or return twice. */
+__attribute__((naked)) long interpose_kernel(long number, ...)
+{
+	__asm__ volatile("mov %rdi, %rax\n"
+	                 "mov %rsi, %rdi\n"
+	                 "mov %rdx, %rsi\n"
+	                 "mov %rcx, %rdx\n"
+	                 "mov %r8, %r10\n"
+	                 "mov %r9, %r8\n"
+	                 "mov 8(%rsp), %r9\n"
+	                 "syscall\n"
+	                 "cmp $-4095, %rax\n"
+	                 "jae 1f\n"
+	                 "ret\n"
+	                 "1: mov %rax, %rdi\n"
+	                 "jmp interpose_call_failed\n");
+}
+
+#undef syscall
+EXPORT __attribute__((naked)) long syscall(long number, ...)
+{
+	__asm__ volatile("push %rdi\n"
+	                 "push %rsi\n"
+	                 "push %rdx\n"
+	                 "push %rcx\n"
+	                 "push %r8\n"
+	                 "push %r9\n"
+	                 "sub $8, %rsp\n" /* aligned to 16 */
+	                 "call interpose_note_call\n"
+	                 "add $8, %rsp\n"
+	                 "pop %r9\n"
+	                 "pop %r8\n"
+	                 "pop %rcx\n"
+	                 "pop %rdx\n"
+	                 "pop %rsi\n"
+	                 "pop %rdi\n"
+	                 "jmp interpose_kernel\n");
+}
+
+/* A child that shares the memory writes to it, and its page faults are its own: the next rewind must look. */
+void interpose_sharing_memory(void);
+void interpose_sharing_memory(void)
+{
+	struct control *c = watching();
+	if (c != NULL) {
+		c->faults = UINT64_MAX;
+	}
+}
+
+void *interpose_libc_vfork(void);
+void *interpose_libc_vfork(void)
+{
+	interpose_sharing_memory();
+	return (void *)libc_vfork;
+}
+
+void *interpose_libc_clone(void);
+void *interpose_libc_clone(void)
+{
+	interpose_sharing_memory();
+	return (void *)libc_clone;
+}
+
+EXPORT __attribute__((naked)) pid_t vfork(void)
+{
+	__asm__ volatile("sub $8, %rsp\n"
+	                 "call interpose_libc_vfork\n"
+	                 "add $8, %rsp\n"
+	                 "jmp *%rax\n");
+}
+
+/* It has more arguments than registers; those stay where they are. */
+int clone(int (*run)(void *), void *stack, int flags, void *with, ...);
+EXPORT __attribute__((naked)) int clone(int (*run)(void *), void *stack, int flags, void *with, ...)
+{
+	__asm__ volatile("push %rdi\n"
+	                 "push %rsi\n"
+	                 "push %rdx\n"
+	                 "push %rcx\n"
+	                 "push %r8\n"
+	                 "push %r9\n"
+	                 "sub $8, %rsp\n"
+	                 "call interpose_libc_clone\n"
+	                 "add $8, %rsp\n"
+	                 "pop %r9\n"
+	                 "pop %r8\n"
+	                 "pop %rcx\n"
+	                 "pop %rdx\n"
+	                 "pop %rsi\n"
+	                 "pop %rdi\n"
+	                 "mov %rax, %r11\n"
+	                 "xor %eax, %eax\n"
+	                 "jmp *%r11\n");
+}

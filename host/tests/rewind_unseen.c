@@ -1,0 +1,739 @@
+/*
+ * The rewinder against code that changes the boot's memory behind its back: by the kernel, by a child, by another name
+ * of a function, by a number.
+ *
+ *   rewind_unseen [--tracking uffd|soft-dirty] [NAME …]
+ *
+ * Each attack is a process of its own that does it a few times, each time followed by a rewind and a comparison of all
+ * memory, mappings, and of what the attack was after. An attack that cannot be taken back must be in doubt instead.
+ * What this kernel does not have is said to be left out.
+ *
+ * Exits with 0 when all is well, with 77 if this kernel has no tracking.
+ */
+#include "../rewind/rewind.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/sendfile.h>
+#include <sys/shm.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAGE 4096ul
+#define PAGES 16
+#define LARGE (4ul << 20)
+/* Rewinds in all, and before the first attack: by then nothing but the attack makes the rewinder look. */
+#define TIMES 10
+#define QUIET 6
+#define LEFT_OUT 99
+/* Newer than some headers. */
+#define HY_MADV_POPULATE_WRITE 23
+#define HY_MADV_COLLAPSE 25
+#define HY_MADV_GUARD_INSTALL 102
+
+static uint8_t *area;     /* of 7s */
+static uint8_t *large;    /* the same, aligned to 2 MiB */
+static uint8_t *attached; /* System V shared memory */
+static void *block;
+static int file, pair[2];
+static FILE *stream;
+static uint8_t child_stack[16384] __attribute__((aligned(16)));
+/* Lives outside what is put back. */
+static struct notes {
+	char maps[1 << 18], maps_now[1 << 18];
+	struct stat stream;
+	stack_t signal_stack;
+	int shared;
+} * notes;
+
+static void leave_out(const char *why)
+{
+	printf("left out: %s: ", why);
+	fflush(stdout);
+	_exit(LEFT_OUT);
+}
+
+static void wrong(const char *what)
+{
+	fprintf(stderr, "%s\n", what);
+	_exit(1);
+}
+
+static void need(bool worked, const char *what)
+{
+	if (!worked) {
+		perror(what);
+		_exit(1);
+	}
+}
+
+/* The kernel writes. */
+
+static void read_into(void)
+{
+	need(pread(file, area + 3 * PAGE + 5, 100, 0) == 100, "pread");
+}
+
+static void write_to_itself(void)
+{
+	char text[] = "written by process_vm_writev";
+	struct iovec from = {text, sizeof text}, to = {area + 4 * PAGE, sizeof text};
+	need(process_vm_writev(getpid(), &from, 1, &to, 1, 0) == sizeof text, "process_vm_writev");
+}
+
+static void open_own_memory(void)
+{
+	int fd = open("/proc/self/mem", O_RDWR);
+	need(fd >= 0 && pwrite(fd, "x", 1, (off_t)(uintptr_t)area) == 1, "/proc/self/mem");
+}
+
+static void advise(int advice)
+{
+	if (madvise(area + PAGE, 3 * PAGE, advice) != 0) {
+		leave_out(strerror(errno));
+	}
+}
+static void discard(void)
+{
+	advise(MADV_DONTNEED);
+}
+static void free_lazily(void)
+{
+	advise(MADV_FREE);
+}
+static void populate(void)
+{
+	advise(HY_MADV_POPULATE_WRITE);
+}
+static void page_out(void)
+{
+	advise(MADV_PAGEOUT);
+	area[2 * PAGE]++;
+}
+static void no_fork(void)
+{
+	advise(MADV_DONTFORK);
+}
+static void wipe(void)
+{
+	advise(MADV_WIPEONFORK);
+}
+static void guard(void)
+{
+	advise(HY_MADV_GUARD_INSTALL);
+}
+static void advise_by_pidfd(void)
+{
+	struct iovec range = {area, PAGE};
+	process_madvise(-1, &range, 1, MADV_DONTNEED, 0);
+}
+static void collapse(void)
+{
+	/* It may be refused; either way each 4 KiB are tracked. */
+	madvise(large, LARGE, HY_MADV_COLLAPSE);
+	large[PAGE]++;
+}
+static void close_and_discard(void)
+{
+	need(mprotect(area, 4 * PAGE, PROT_NONE) == 0 && madvise(area, 4 * PAGE, MADV_DONTNEED) == 0, "madvise");
+}
+
+/* Mappings. */
+
+static void map_over(void)
+{
+	need(mmap(area, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED, "mmap");
+}
+static void attach_over(void)
+{
+	need(shmat(notes->shared, area, SHM_REMAP) == area, "shmat");
+}
+static void attach(void)
+{
+	uint8_t *at = shmat(notes->shared, NULL, 0);
+	need(at != (void *)-1, "shmat");
+	at[0]++;
+}
+static void detach(void)
+{
+	shmdt(attached);
+}
+static void move_over(void)
+{
+	void *own = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	need(mremap(own, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, area) == area, "mremap");
+}
+static void move_away(void)
+{
+	if (mremap(area, PAGE, 2 * PAGE, MREMAP_MAYMOVE) != MAP_FAILED) {
+		wrong("memory of the snapshot was moved");
+	}
+}
+static void move_and_keep(void)
+{
+	uint8_t *own = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	own[0] = 1;
+	need(mremap(own, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL) != MAP_FAILED, "mremap");
+}
+static void turn_pages(void)
+{
+	/* Of shared mappings only. */
+	if (remap_file_pages(area, PAGE, 0, 1, 0) == 0) {
+		wrong("private memory was turned");
+	}
+}
+static void unmap(void)
+{
+	need(munmap(area, 2 * PAGE) == 0, "munmap");
+}
+static void protect(void)
+{
+	need(mprotect(area, PAGE, PROT_READ) == 0, "mprotect");
+}
+static void lower_break(void)
+{
+	void *now = sbrk(0);
+	need(sbrk(-(intptr_t)PAGE) != (void *)-1 && brk(now) == 0, "brk");
+}
+static void set_break(void)
+{
+	uint8_t *now = sbrk(0);
+	need(brk(now - PAGE) == 0, "brk");
+}
+static void trim(void)
+{
+	mallopt(M_TRIM_THRESHOLD, 0);
+	free(block);
+	malloc_trim(0);
+	block = malloc(1 << 20);
+	memset(block, 1, 1 << 20);
+}
+static void *write_in_thread(void *at)
+{
+	volatile uint8_t deep[100000];
+	memset((void *)deep, 3, sizeof deep);
+	*(uint8_t *)at = deep[17];
+	return NULL;
+}
+static void run_thread(void)
+{
+	pthread_t id;
+	need(pthread_create(&id, NULL, write_in_thread, area + 5 * PAGE) == 0, "pthread_create");
+	pthread_join(id, NULL);
+}
+static void grow_stack(void)
+{
+	volatile uint8_t deep[3 << 20];
+	for (size_t i = 0; i < sizeof deep; i += PAGE) {
+		deep[i] = 1;
+	}
+	area[0] = deep[PAGE];
+}
+
+/* Children. */
+
+static int write_in_child(void *at)
+{
+	*(volatile uint8_t *)at = 9;
+	return 0;
+}
+static void clone_with_memory(void)
+{
+	pid_t pid =
+	    clone(write_in_child, child_stack + sizeof child_stack, CLONE_VM | CLONE_VFORK | SIGCHLD, area + 6 * PAGE);
+	need(pid > 0 && waitpid(pid, NULL, 0) == pid && area[6 * PAGE] == 9, "clone");
+}
+static void fork_with_memory(void)
+{
+	pid_t pid = vfork();
+	if (pid == 0) {
+		*(volatile uint8_t *)(area + 7 * PAGE) = 9;
+		_exit(0);
+	}
+	need(pid > 0 && waitpid(pid, NULL, 0) == pid && area[7 * PAGE] == 9, "vfork");
+}
+
+/* By number and by name. */
+
+static void ask_by_number(void)
+{
+	need(syscall(SYS_getpid) == getpid() && syscall(SYS_kill, -1, 1000) == -1 && errno == EINVAL, "syscall");
+}
+static void map_by_number(void)
+{
+	uint8_t *at =
+	    (uint8_t *)syscall(SYS_mmap, NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	need(at != MAP_FAILED, "mmap");
+	at[PAGE] = 1;
+}
+static void unmap_by_number(void)
+{
+	syscall(SYS_munmap, area, PAGE);
+}
+static void protect_by_number(void)
+{
+	syscall(SYS_mprotect, area, PAGE, PROT_READ);
+}
+static void discard_by_number(void)
+{
+	syscall(SYS_madvise, area, PAGE, MADV_DONTNEED);
+}
+static void lower_break_by_number(void)
+{
+	syscall(SYS_brk, (uint8_t *)sbrk(0) - PAGE);
+}
+static void close_by_number(void)
+{
+	syscall(SYS_close, file);
+}
+static void fork_by_number(void)
+{
+	pid_t pid = (pid_t)syscall(SYS_fork);
+	if (pid == 0) {
+		_exit(0);
+	}
+	need(pid > 0 && waitpid(pid, NULL, 0) == pid, "fork");
+}
+static void watch_by_number(void)
+{
+	syscall(SYS_userfaultfd, O_CLOEXEC);
+}
+static void unmap_by_version(void)
+{
+	int (*found)(void *, size_t);
+	*(void **)&found = dlvsym(RTLD_DEFAULT, "munmap", "GLIBC_2.2.5");
+	need(found != NULL && found(area, PAGE) == 0, "munmap by its version");
+	*(void **)&found = dlvsym(dlopen("libc.so.6", RTLD_LAZY), "munmap", "GLIBC_2.2.5");
+	need(found != NULL && found(area, PAGE) == 0, "munmap by its version");
+	*(void **)&found = dlsym(dlopen("libc.so.6", RTLD_LAZY), "munmap");
+	need(found != NULL && found(area, PAGE) == 0, "munmap by its name");
+	if (dlvsym(RTLD_DEFAULT, "munmap", "GLIBC_1.0") != NULL || dlsym(RTLD_DEFAULT, "no such function") != NULL) {
+		wrong("what does not exist was found");
+	}
+}
+
+/* What the kernel keeps. */
+
+static void set_timer(void)
+{
+	timer_t timer;
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+	need(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0, "timer_create");
+}
+static void set_timer_and_delete(void)
+{
+	timer_t timer;
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+	need(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 && timer_delete(timer) == 0, "timer_create");
+}
+static void set_signal_stack(void)
+{
+	stack_t other = {.ss_sp = area, .ss_size = 8 * PAGE};
+	need(sigaltstack(&other, NULL) == 0, "sigaltstack");
+}
+static void lock_all(void)
+{
+	mlockall(MCL_CURRENT);
+}
+static void fill_x87(void)
+{
+	for (int i = 0; i < 8; i++) {
+		__asm__ volatile("fld1");
+	}
+}
+static void close_all(void)
+{
+	closefrom(3);
+}
+static void close_some(void)
+{
+	need(close_range((unsigned)file, (unsigned)file, 0) == 0, "close_range");
+}
+static void open_again(void)
+{
+	stream = freopen("/dev/null", "r", stream);
+}
+static void send_file(void)
+{
+	off_t at = 0;
+	need(sendfile(pair[0], file, &at, 10) == 10, "sendfile");
+}
+static void join_pipes(void)
+{
+	int ends[2];
+	need(pipe(ends) == 0 && write(ends[1], "x", 1) == 1, "pipe");
+	need(splice(ends[0], NULL, pair[0], NULL, 1, 0) == 1, "splice");
+}
+static void receive_checked(void)
+{
+	ssize_t (*found)(int, void *, size_t, size_t, int);
+	char to[10];
+	*(void **)&found = dlsym(RTLD_DEFAULT, "__recv_chk");
+	need(found != NULL && found(pair[0], to, 1, sizeof to, MSG_DONTWAIT) == -1, "recv");
+}
+
+static const struct attack {
+	const char *name;
+	void (*act)(void);
+	enum rewind_doubt doubt; /* REWIND_SURE: all is put back */
+} attacks[] = {
+    {"read into", read_into, REWIND_SURE},
+    {"process_vm_writev", write_to_itself, REWIND_SURE},
+    {"/proc/self/mem", open_own_memory, REWIND_PROCESS},
+    {"MADV_DONTNEED", discard, REWIND_SURE},
+    {"MADV_FREE", free_lazily, REWIND_SURE},
+    {"MADV_POPULATE_WRITE", populate, REWIND_SURE},
+    {"MADV_PAGEOUT", page_out, REWIND_SURE},
+    {"MADV_DONTFORK", no_fork, REWIND_MAPPINGS},
+    {"MADV_WIPEONFORK", wipe, REWIND_MAPPINGS},
+    {"MADV_GUARD_INSTALL", guard, REWIND_MAPPINGS},
+    {"process_madvise", advise_by_pidfd, REWIND_MAPPINGS},
+    {"MADV_COLLAPSE", collapse, REWIND_SURE},
+    {"PROT_NONE and MADV_DONTNEED", close_and_discard, REWIND_MAPPINGS},
+    {"MAP_FIXED", map_over, REWIND_MAPPINGS},
+    {"SHM_REMAP", attach_over, REWIND_MAPPINGS},
+    {"shmat", attach, REWIND_SURE},
+    {"shmdt", detach, REWIND_SURE},
+    {"MREMAP_FIXED", move_over, REWIND_MAPPINGS},
+    {"mremap", move_away, REWIND_SURE},
+    {"MREMAP_DONTUNMAP", move_and_keep, REWIND_SURE},
+    {"remap_file_pages", turn_pages, REWIND_SURE},
+    {"munmap", unmap, REWIND_SURE},
+    {"mprotect", protect, REWIND_MAPPINGS},
+    {"sbrk", lower_break, REWIND_MAPPINGS},
+    {"brk", set_break, REWIND_MAPPINGS},
+    {"malloc_trim", trim, REWIND_SURE},
+    {"thread", run_thread, REWIND_SURE},
+    {"stack", grow_stack, REWIND_SURE},
+    {"clone", clone_with_memory, REWIND_SURE},
+    {"vfork", fork_with_memory, REWIND_SURE},
+    {"syscall getpid", ask_by_number, REWIND_SURE},
+    {"syscall mmap", map_by_number, REWIND_SURE},
+    {"syscall munmap", unmap_by_number, REWIND_PROCESS},
+    {"syscall mprotect", protect_by_number, REWIND_PROCESS},
+    {"syscall madvise", discard_by_number, REWIND_PROCESS},
+    {"syscall brk", lower_break_by_number, REWIND_PROCESS},
+    {"syscall close", close_by_number, REWIND_PROCESS},
+    {"syscall fork", fork_by_number, REWIND_PROCESS},
+    {"syscall userfaultfd", watch_by_number, REWIND_PROCESS},
+    {"dlvsym", unmap_by_version, REWIND_SURE},
+    {"timer_create", set_timer, REWIND_PROCESS},
+    {"timer_delete", set_timer_and_delete, REWIND_SURE},
+    {"sigaltstack", set_signal_stack, REWIND_SURE},
+    {"mlockall", lock_all, REWIND_PROCESS},
+    {"x87", fill_x87, REWIND_SURE},
+    {"closefrom", close_all, REWIND_DESCRIPTORS},
+    {"close_range", close_some, REWIND_SURE},
+    {"freopen", open_again, REWIND_SURE},
+    {"sendfile", send_file, REWIND_CONNECTION},
+    {"splice", join_pipes, REWIND_CONNECTION},
+    {"__recv_chk", receive_checked, REWIND_CONNECTION},
+};
+#define ATTACKS (sizeof attacks / sizeof attacks[0])
+
+/* Addresses and permissions; not the stack, which may have grown. */
+static void describe_maps(char *to)
+{
+	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	size_t len = 0;
+	ssize_t n;
+	while ((n = read(fd, to + len, sizeof notes->maps - 1 - len)) > 0) {
+		len += (size_t)n;
+	}
+	close(fd);
+	to[len] = '\0';
+	char *stack = strstr(to, "[stack]");
+	if (stack != NULL) {
+		while (stack > to && stack[-1] != '\n') {
+			stack--;
+		}
+		*stack = '\0';
+	}
+}
+
+static void all_sevens(const char *what, const uint8_t *at, size_t size)
+{
+	for (size_t i = 0; i < size; i++) {
+		if (at[i] != 7) {
+			fprintf(stderr, "%s is %d at %zu\n", what, at[i], i);
+			_exit(1);
+		}
+	}
+}
+
+static void compare(void)
+{
+	all_sevens("the area", area, PAGES * PAGE);
+	all_sevens("the large area", large, LARGE);
+	describe_maps(notes->maps_now);
+	if (strcmp(notes->maps, notes->maps_now) != 0) {
+		fprintf(stderr, "--- before\n%s--- after\n%s", notes->maps, notes->maps_now);
+		wrong("mappings differ");
+	}
+	struct stat now;
+	if (fstat(fileno(stream), &now) != 0 || now.st_ino != notes->stream.st_ino || fcntl(file, F_GETFD) < 0 ||
+	    fcntl(pair[0], F_GETFD) < 0) {
+		wrong("descriptors differ");
+	}
+	stack_t signal_stack;
+	sigaltstack(NULL, &signal_stack);
+	if (signal_stack.ss_sp != notes->signal_stack.ss_sp || signal_stack.ss_flags != notes->signal_stack.ss_flags) {
+		wrong("stacks of signals differ");
+	}
+	volatile long double x = 1.5L, y = x * 2;
+	if (y != 3) {
+		wrong("no room in the registers of x87");
+	}
+	struct shmid_ds segment;
+	if (shmctl(notes->shared, IPC_STAT, &segment) != 0 || segment.shm_nattch != 1) {
+		wrong("shared memory is attached more often, or not any more");
+	}
+	if (rewind_doubt_after() != REWIND_SURE) {
+		wrong("a doubt on the way");
+	}
+}
+
+static void tell(const char *line)
+{
+	wrong(line);
+}
+
+static void make_state(void)
+{
+	char name[] = "/tmp/rewind_unseen.XXXXXX", text[200];
+	area = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *twice = mmap(NULL, 2 * LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	need(area != MAP_FAILED && twice != MAP_FAILED, "mmap");
+	large = (uint8_t *)(((uintptr_t)twice + LARGE - 1) & ~(LARGE - 1));
+	memset(area, 7, PAGES * PAGE);
+	memset(large, 7, LARGE);
+	file = mkstemp(name);
+	memset(text, 'f', sizeof text);
+	need(file >= 0 && write(file, text, sizeof text) == sizeof text && unlink(name) == 0, "mkstemp");
+	need(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0, "socketpair");
+	stream = fopen("/proc/self/exe", "r");
+	need(stream != NULL, "fopen");
+	notes->shared = shmget(IPC_PRIVATE, 2 * PAGE, 0600);
+	attached = shmat(notes->shared, NULL, 0);
+	need(attached != (void *)-1, "shmat");
+	shmctl(notes->shared, IPC_RMID, NULL); /* it goes with the process */
+	free(malloc(8 << 20));                 /* what could be trimmed */
+	block = malloc(1 << 20);
+	memset(block, 5, 1 << 20);
+	/* libc keeps its stack for the next one. */
+	pthread_t id;
+	uint8_t to;
+	need(pthread_create(&id, NULL, write_in_thread, &to) == 0, "pthread_create");
+	pthread_join(id, NULL);
+}
+
+static void run(const struct attack *attack, enum rewind_tracking tracking)
+{
+	const char *failed = rewind_init();
+	notes = failed == NULL ? rewind_keep(sizeof *notes) : NULL;
+	if (notes == NULL) {
+		wrong(failed == NULL ? "no memory" : failed);
+	}
+	alarm(60);
+	make_state();
+	rewind_verify(1, tell);
+	failed = rewind_snapshot(tracking, NULL, 0);
+	if (failed != NULL) {
+		wrong(failed);
+	}
+	long passed = rewind_point();
+	if (passed < 0) {
+		wrong(rewind_error());
+	}
+	if (passed == 0) {
+		describe_maps(notes->maps);
+		need(fstat(fileno(stream), &notes->stream) == 0, "fstat");
+		sigaltstack(NULL, &notes->signal_stack);
+	} else {
+		compare();
+	}
+	if (passed == TIMES) {
+		_exit(0);
+	}
+	if (passed >= QUIET) {
+		attack->act();
+	}
+	enum rewind_doubt doubt = rewind_doubt();
+	if (passed >= QUIET && doubt != attack->doubt) {
+		fprintf(stderr, "doubt %d, expected %d\n", doubt, attack->doubt);
+		_exit(1);
+	}
+	if (doubt != REWIND_SURE) {
+		_exit(0);
+	}
+	rewind_back();
+}
+
+/* What is found before a snapshot, or between a fork and the tracking of the child. */
+
+static void memory_that_no_child_has(enum rewind_tracking tracking)
+{
+	make_state();
+	if (rewind_loses_memory()) {
+		wrong("nothing was lost");
+	}
+	need(madvise(area, PAGE, MADV_DONTFORK) == 0 && rewind_loses_memory(), "MADV_DONTFORK");
+}
+
+static void file_that_ends_early(enum rewind_tracking tracking)
+{
+	make_state();
+	if (madvise(area, PAGE, 22) != 0) {
+		leave_out("no MADV_POPULATE_READ"); /* Linux 5.14 */
+	}
+	need(mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0) != MAP_FAILED, "mmap");
+	if (rewind_snapshot(tracking, NULL, 0) == NULL) {
+		wrong("memory was copied that does not exist");
+	}
+}
+
+static void huge_pages(enum rewind_tracking tracking)
+{
+	if (mmap(NULL, 2 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0) == MAP_FAILED) {
+		leave_out("no huge pages are set aside");
+	}
+	make_state();
+	if (rewind_snapshot(tracking, NULL, 0) == NULL) {
+		wrong("huge pages were taken for small ones");
+	}
+}
+
+static bool is_swapped(const void *at)
+{
+	uint64_t entry = 0;
+	int fd = open("/proc/self/pagemap", O_RDONLY);
+	need(pread(fd, &entry, sizeof entry, (off_t)((uintptr_t)at / PAGE * sizeof entry)) == sizeof entry, "pagemap");
+	close(fd);
+	return entry >> 62 & 1;
+}
+
+static void swapped_before_tracking(enum rewind_tracking tracking)
+{
+	make_state();
+	rewind_verify(1, tell);
+	const char *failed = rewind_snapshot(tracking, NULL, 0);
+	if (failed != NULL) {
+		wrong(failed);
+	}
+	rewind_noticed();
+	pid_t pid = fork();
+	if (pid == 0) {
+		/* What a handler of fork() may write. */
+		area[3 * PAGE] = 8;
+		madvise(area, PAGES * PAGE, MADV_PAGEOUT);
+		if (!is_swapped(area + 3 * PAGE)) {
+			_exit(LEFT_OUT);
+		}
+		failed = rewind_adopt();
+		if (failed != NULL) {
+			wrong(failed);
+		}
+		long passed = rewind_point();
+		if (passed < 0) {
+			wrong(rewind_error());
+		}
+		if (area[3 * PAGE] != 8) {
+			wrong("what was written before the tracking is not part of the snapshot");
+		}
+		if (passed == TIMES) {
+			_exit(0);
+		}
+		area[3 * PAGE]++;
+		rewind_back();
+	}
+	int status = 0;
+	waitpid(pid, &status, 0);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == LEFT_OUT) {
+		leave_out("no swap");
+	}
+	need(status == 0, "the child");
+}
+
+static const struct {
+	const char *name;
+	void (*run)(enum rewind_tracking tracking);
+} others[] = {
+    {"fork without memory", memory_that_no_child_has},
+    {"file that ends early", file_that_ends_early},
+    {"huge pages", huge_pages},
+    {"swapped before tracking", swapped_before_tracking},
+};
+#define OTHERS (sizeof others / sizeof others[0])
+
+static bool is_chosen(const char *name, char **names, int count)
+{
+	for (int i = 0; i < count; i++) {
+		if (strcmp(names[i], name) == 0) {
+			return true;
+		}
+	}
+	return count == 0;
+}
+
+int main(int argc, char **argv)
+{
+	char why[256];
+	enum rewind_tracking tracking = rewind_probe(why, sizeof why);
+	int names = 1;
+	if (argc >= 3 && strcmp(argv[1], "--tracking") == 0) {
+		tracking = strcmp(argv[2], "uffd") == 0 ? REWIND_UFFD : REWIND_SOFT_DIRTY;
+		names = 3;
+	}
+	if (tracking == REWIND_FORK) {
+		fprintf(stderr, "this kernel has no tracking: %s\n", why);
+		return 77;
+	}
+	int failed = 0, passed = 0;
+	for (size_t i = 0; i < ATTACKS + OTHERS; i++) {
+		const char *name = i < ATTACKS ? attacks[i].name : others[i - ATTACKS].name;
+		if (!is_chosen(name, argv + names, argc - names)) {
+			continue;
+		}
+		fflush(stdout);
+		pid_t pid = fork();
+		if (pid == 0 && i < ATTACKS) {
+			run(&attacks[i], tracking);
+		} else if (pid == 0) {
+			const char *no = rewind_init();
+			notes = no == NULL ? rewind_keep(sizeof *notes) : NULL;
+			if (notes == NULL) {
+				wrong("no memory");
+			}
+			others[i - ATTACKS].run(tracking);
+			_exit(0);
+		}
+		int status = 0;
+		waitpid(pid, &status, 0);
+		if (WIFEXITED(status) && WEXITSTATUS(status) == LEFT_OUT) {
+			printf("%s\n", name);
+		} else if (status != 0) {
+			printf("%s: failed, status %x\n", name, status);
+			failed++;
+		} else {
+			passed++;
+		}
+	}
+	printf("%s: %d attacks taken back or in doubt, %d failed\n", tracking == REWIND_UFFD ? "uffd" : "soft-dirty",
+	       passed, failed);
+	return failed != 0;
+}
