@@ -88,7 +88,9 @@ class Servers:
         }
         user = "www-data" if ROOT else None
         front = ("--front-controller", "index.php") if self._profile.front else ()
-        return Hayate(root, ini=ini, worker=scripts[kind], workers=2, user=user, args=(*args[kind], *front))
+        # The reference does not compress; tests/protocol/test_compression.py sets the two side by side where both do.
+        plain = "[compression]\nenabled = false\n"
+        return Hayate(root, config=plain, ini=ini, worker=scripts[kind], workers=2, user=user, args=(*args[kind], *front))
 
     def play(self, case: Case, kind: str) -> list[Answer]:
         return play(case, self.server(kind), f"/{case.theme}" if self.prefix_of_theme else "")

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use hayate_http::{Answer, Head};
 
 use crate::{
+    compress::{Accept, Coding},
     date,
     disk::Place,
     file_body::FileBody,
@@ -37,42 +38,28 @@ fn content_type(path: &Path, charset: Option<&str>) -> Option<Cow<'static, str>>
     })
 }
 
-/// Whether Accept-Encoding takes a coding (RFC 9110, 12.5.3).
-fn accepts(head: &Head, coding: &str) -> bool {
-    let values = head.all(b"accept-encoding").filter_map(|value| std::str::from_utf8(value).ok());
-    for item in values.flat_map(|v| v.split(',')) {
-        let mut parts = item.split(';').map(str::trim);
-        let name = parts.next().unwrap_or_default();
-        if name.eq_ignore_ascii_case(coding) {
-            let refused = |p: &str| p.strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0));
-            return !parts.any(refused);
-        }
-    }
-    false
-}
-
 /// The siblings of a file that hold it precompressed: which are there, and the one that the client takes.
 fn packed(path: &[u8], head: &Head, files: &Access<'_>) -> Result<(bool, Option<Packed>), Miss> {
-    let (mut any, mut taken) = (false, None);
-    for (coding, ending) in [("br", &b".br"[..]), ("gzip", b".gz")] {
+    // The smallest first.
+    let mut there = Vec::new();
+    for (coding, ending) in [(Coding::Brotli, &b".br"[..]), (Coding::Zstd, b".zst"), (Coding::Gzip, b".gz")] {
         let sibling = [path, ending].concat();
         match files.meta(&sibling) {
-            Ok(meta) if meta.is_file() => {
-                any = true;
-                if taken.is_none() && accepts(head, coding) {
-                    taken = Some(Packed { sibling, coding });
-                }
-            }
+            Ok(meta) if meta.is_file() => there.push(Packed { sibling, coding }),
             Err(Miss::Wait) => return Err(Miss::Wait),
             _ => {}
         }
     }
-    Ok((any, taken))
+    if there.is_empty() {
+        return Ok((false, None));
+    }
+    let best = Accept::of(head).best(there.iter().map(|packed| packed.coding));
+    Ok((true, there.into_iter().find(|packed| Some(packed.coding) == best)))
 }
 
 struct Packed {
     sibling: Vec<u8>,
-    coding: &'static str,
+    coding: Coding,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -233,7 +220,7 @@ fn prepare(
         return Err(Miss::NotThere);
     }
     if let Some(packed) = &packed {
-        insert(&mut out, "content-encoding", packed.coding);
+        insert(&mut out, "content-encoding", packed.coding.name());
     }
     if any_packed {
         // Another client could get another one: caches must know.
@@ -329,18 +316,5 @@ mod tests {
             assert_eq!(range(value, 10), want, "{value}");
         }
         assert_eq!(range("bytes=-5", 0), Part::None);
-    }
-
-    #[test]
-    fn codings() {
-        let map = |value: &str| {
-            let head = format!("GET / HTTP/1.0\r\nAccept-Encoding: {value}\r\n\r\n");
-            Head::parse(head.as_bytes(), &hayate_http::Limits::default()).unwrap()
-        };
-        assert!(accepts(&map("gzip, br"), "br"));
-        assert!(accepts(&map("GZIP;q=0.5"), "gzip"));
-        assert!(!accepts(&map("gzip;q=0"), "gzip"));
-        assert!(!accepts(&map("gzip;q=0.0, br"), "gzip"));
-        assert!(!accepts(&map("identity"), "gzip"));
     }
 }

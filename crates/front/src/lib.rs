@@ -22,6 +22,7 @@
 
 mod access_log;
 mod account;
+mod compress;
 mod connection;
 mod date;
 mod disk;
@@ -79,6 +80,7 @@ use tokio::{
 use crate::{panics::caught, snapshot::Snapshot};
 
 pub use access_log::{AccessLog, Format};
+pub use compress::{Coding, Compression};
 pub use disk::{Disk, Place};
 pub use listen::{ListenAddr, Listener};
 pub use log_writer::LogWriter;
@@ -243,6 +245,7 @@ pub struct Front {
     disk: Disk,
     temp: Arc<temp::TempSpace>,
     gather: Arc<gather::Gather>,
+    encoders: Arc<compress::Memory>,
     /// Open connections.
     connections: AtomicUsize,
     /// The first connection has come.
@@ -265,6 +268,7 @@ impl Front {
             version: AtomicU64::new(0),
             stage: watch::Sender::new(Stage::Serving),
             gather,
+            encoders: Arc::default(),
             former_logs: Mutex::default(),
             metrics,
             temp: temp::TempSpace::new(&disk),

@@ -22,6 +22,7 @@ use tokio::time::Sleep;
 
 use crate::{
     account::Account,
+    compress::{Broken, CHUNK, Encoding},
     promise::Promise,
     request_body::{Keep, Pump},
     temp::{Owner, Reading, TempFile, TempSpace},
@@ -105,6 +106,10 @@ pub(crate) struct Relay {
     pressed: Option<Pressed>,
     /// The client was too slow.
     cut: bool,
+    /// What goes to the client goes through this.
+    encoding: Option<Encoding>,
+    /// Others are to have their turn.
+    rests: bool,
 }
 
 impl Relay {
@@ -125,6 +130,8 @@ impl Relay {
             look: None,
             pressed: None,
             cut: false,
+            encoding: None,
+            rests: false,
         }
     }
 
@@ -134,7 +141,9 @@ impl Relay {
         exchange: &mut Exchange<'_>,
         account: &mut Account,
         promise: &mut Option<Promise>,
+        encoding: Option<Encoding>,
     ) -> bool {
+        self.encoding = encoding;
         let mut given = 0;
         let whole = poll_fn(|cx| {
             let done = self.poll(cx, exchange, &mut |bytes| given += bytes);
@@ -148,7 +157,15 @@ impl Relay {
         if whole && let Some(promise) = promise {
             promise.ends(given);
         }
-        whole
+        let Some(mut encoding) = self.encoding.take().filter(|_| whole) else { return whole };
+        // The client is to have what there is, also where something is missing.
+        for last in [encoding.flush_if_short(), encoding.finish()] {
+            match last {
+                Ok(last) => exchange.send(last),
+                Err(_) => return false,
+            }
+        }
+        true
     }
 
     fn poll(
@@ -170,6 +187,7 @@ impl Relay {
             let before = self.waiting.memory;
             match self.poll_client(cx, exchange, given) {
                 Poll::Ready(whole) => return Poll::Ready(whole),
+                Poll::Pending if std::mem::take(&mut self.rests) => return Poll::Pending,
                 // There is room for more.
                 Poll::Pending if came || self.waiting.memory < before => {}
                 Poll::Pending => return Poll::Pending,
@@ -292,6 +310,20 @@ impl Relay {
         slow
     }
 
+    /// Whether the client cannot decode all that was sent, and more may be long in coming.
+    fn has_unseen(&self) -> bool {
+        let whole = |job: &Job| job.remaining().is_some();
+        self.encoding.as_ref().is_some_and(Encoding::has_unseen) && !self.job.as_ref().is_some_and(whole)
+    }
+
+    fn send(&mut self, exchange: &mut Exchange<'_>, bytes: Bytes) -> Result<(), Broken> {
+        exchange.send(match &mut self.encoding {
+            None => bytes,
+            Some(encoding) => encoding.put(bytes)?,
+        });
+        Ok(())
+    }
+
     /// Hands on what waits. Ready at the end: whether all of it went.
     fn poll_client(
         &mut self,
@@ -305,28 +337,43 @@ impl Relay {
                 Poll::Ready(Err(_)) => return Poll::Ready(false),
                 Poll::Ready(Ok(())) => {}
             }
+            if self.encoding.as_mut().is_some_and(|encoding| encoding.rests(cx)) {
+                self.rests = true;
+                return Poll::Pending;
+            }
             if let Some(reading) = &mut self.reading {
                 let Poll::Ready(read) = Pin::new(reading).poll(cx) else { return Poll::Pending };
                 self.reading = None;
                 let Ok(bytes) = read.and_then(|read| read) else { return Poll::Ready(false) };
                 given(bytes.len() as u64);
-                exchange.send(bytes);
+                if self.send(exchange, bytes).is_err() {
+                    return Poll::Ready(false);
+                }
                 continue;
             }
             let mut handed = 0;
-            while handed < BLOCK
+            let most = if self.encoding.is_some() { CHUNK } else { BLOCK };
+            while handed < most
                 && let Some(Piece::Memory(bytes)) = self.waiting.pieces.front_mut()
             {
-                let bytes = std::mem::take(bytes).freeze();
-                self.waiting.pieces.pop_front();
+                let bytes = match bytes.len() <= most || self.encoding.is_none() {
+                    true => std::mem::take(bytes),
+                    false => bytes.split_to(most),
+                };
+                if matches!(self.waiting.pieces.front(), Some(Piece::Memory(rest)) if rest.is_empty()) {
+                    self.waiting.pieces.pop_front();
+                }
                 self.waiting.memory -= bytes.len();
                 handed += bytes.len();
                 given(bytes.len() as u64);
-                exchange.send(bytes);
+                if self.send(exchange, bytes.freeze()).is_err() {
+                    return Poll::Ready(false);
+                }
             }
             if handed > 0 {
                 continue;
             }
+            let unseen = self.has_unseen();
             match self.waiting.pieces.front_mut() {
                 Some(Piece::File { at, len }) => {
                     let Some(file) = &self.file else { return Poll::Ready(false) };
@@ -340,6 +387,13 @@ impl Relay {
                 Some(Piece::Memory(_)) => {}
                 None if self.end.is_some() && self.writing.is_none() => {
                     return Poll::Ready(self.end == Some(Ok(())));
+                }
+                // The script pauses: what it has sent is to be seen.
+                None if unseen => {
+                    let Some(Ok(seen)) = self.encoding.as_mut().map(Encoding::flush) else {
+                        return Poll::Ready(false);
+                    };
+                    exchange.send(seen);
                 }
                 // A client that has left is to be told to the script before it writes again.
                 None => return exchange.poll_gone(cx).map(|()| false),

@@ -5,7 +5,9 @@ use std::future::poll_fn;
 use bytes::Bytes;
 use hayate_http::{Answer, Exchange, Length};
 
-use crate::{account::Account, file_body::FileBody, pages, promise::Promise, relay::Relay};
+use crate::{
+    account::Account, compress::Encoding, file_body::FileBody, pages, promise::Promise, relay::Relay,
+};
 
 /// See the module's head.
 pub(crate) struct Reply {
@@ -13,6 +15,8 @@ pub(crate) struct Reply {
     pub(crate) body: Body,
     /// The length that the script has said, where that is not plainly the body's.
     pub(crate) promise: Option<Promise>,
+    /// The body is encoded on its way: a file, or what a script sends.
+    pub(crate) encoding: Option<Encoding>,
     /// The connection cannot go on.
     pub(crate) close: bool,
 }
@@ -33,7 +37,7 @@ pub(crate) enum Body {
 
 impl Reply {
     pub(crate) fn new(answer: Answer, body: Body) -> Reply {
-        Reply { answer, body, promise: None, close: false }
+        Reply { answer, body, promise: None, encoding: None, close: false }
     }
 
     /// One of our own pages. `detail`: see [`pages::error`].
@@ -52,11 +56,13 @@ impl Reply {
             exchange.close();
         }
         account.status = self.answer.status();
-        let said = self.promise.as_ref().map(|promise| Length::Exact(promise.said));
+        let said = self.promise.as_ref().filter(|_| self.encoding.is_none());
+        let said = said.map(|promise| Length::Exact(promise.said));
         let length = match &self.body {
             Body::None => Length::None,
             Body::Left(len) => Length::Exact(*len),
             Body::Full(bytes) => said.unwrap_or(Length::Exact(bytes.len() as u64)),
+            Body::File(_) if self.encoding.is_some() => Length::Unknown,
             Body::File(file) => Length::Exact(file.left()),
             Body::Unknown | Body::Script(_) => said.unwrap_or(Length::Unknown),
         };
@@ -76,15 +82,27 @@ impl Reply {
                 while file.left() > 0 {
                     // An error: it has become shorter, or cannot be read. The client sees that something is missing.
                     let Ok(block) = poll_fn(|cx| file.poll_next(cx)).await else { return };
-                    exchange.send(block);
+                    match &mut self.encoding {
+                        None => exchange.send(block),
+                        Some(encoding) => {
+                            if encoding.send_block(block, exchange).await.is_err() {
+                                return;
+                            }
+                        }
+                    }
                     if poll_fn(|cx| exchange.poll_flush(cx)).await.is_err() {
                         return;
                     }
                     account.sent = exchange.sent();
                 }
+                if let Some(encoding) = &mut self.encoding {
+                    let Ok(end) = encoding.finish() else { return };
+                    exchange.send(end);
+                    account.sent = exchange.sent();
+                }
             }
             Body::Script(mut relay) => {
-                let whole = relay.run(exchange, account, &mut self.promise).await;
+                let whole = relay.run(exchange, account, &mut self.promise, self.encoding).await;
                 account.sent = exchange.sent();
                 if !whole {
                     return;

@@ -8,6 +8,7 @@ use hayate_http::{Answer, Exchange, Refusal};
 use crate::{
     access_log::Line,
     account::Account,
+    compress::compress,
     connection::Connection,
     dynamic::{self, Client, Failed, NoAnswer, no_answer},
     files::{self, NoFile},
@@ -109,6 +110,9 @@ impl Connection {
             Err(NoAnswer::Failed(why)) => failed(&snapshot, &client, site.map(Arc::as_ref), why),
         };
         season(settings, &client, &mut reply);
+        if let Some(rules) = site.and_then(|site| site.compression.as_ref()) {
+            compress(rules, &thread.front.encoders, head, &mut reply).await;
+        }
         reply.send(exchange, &mut account).await;
     }
 

@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 use hayate_ring::Ring;
 use parking_lot::Mutex;
 
-use crate::{disk::Place, host::Host, metrics::SiteMetrics, route::Script};
+use crate::{compress::Compression, disk::Place, host::Host, metrics::SiteMetrics, route::Script};
 
 /// The sites in force; replaced as a whole.
 #[derive(Default)]
@@ -33,6 +33,8 @@ pub struct Site {
     pub sendfile_roots: Option<Vec<PathBuf>>,
     /// What holds for its static files.
     pub files: Arc<FileRules>,
+    /// Which answers are encoded, if some are.
+    pub compression: Option<Compression>,
     /// Who runs the scripts.
     pub backend: Backend,
     /// Where its requests are counted.
@@ -207,6 +209,7 @@ mod tests {
             front_controller: None,
             sendfile_roots: None,
             files: Arc::default(),
+            compression: None,
             backend: Backend::Static,
             metrics: Arc::default(),
             found: Lately::default(),

@@ -165,6 +165,7 @@ pub(crate) mod tests {
             sendfile_roots: None,
             charset: None,
             deny: Vec::new(),
+            compression: None,
             private: Vec::new(),
             queue_limit: 1,
             retry: false,

@@ -77,6 +77,11 @@ fn configuration() -> String {
             "TLS is on when `certificates` or `acme` is set, or by `--tls HOST`. See [tls](tls.md).",
             &defs["Tls"],
         ),
+        (
+            "[compression]",
+            "What PHP answers, and static files that have no `.br`, `.zst` or `.gz` beside them. See [compression](compression.md).",
+            &defs["Compression"],
+        ),
         ("[limits]", "What a client may do.", &defs["Limits"]),
         (
             "[[app]]",
@@ -90,8 +95,9 @@ fn configuration() -> String {
         }
         out += "| key | meaning | default | flag |\n| --- | --- | --- | --- |\n";
         let properties = table["properties"].as_object().expect("a table has keys");
-        for (name, property) in
-            properties.iter().filter(|(name, _)| !matches!(name.as_str(), "limits" | "tls" | "app"))
+        for (name, property) in properties
+            .iter()
+            .filter(|(name, _)| !matches!(name.as_str(), "limits" | "tls" | "compression" | "app"))
         {
             let (meaning, default, flag) = columns(property);
             out += &format!("| `{name}` | {meaning} | {default} | {flag} |\n");
@@ -115,13 +121,12 @@ mod tests {
 
     #[test]
     fn every_key_is_described() {
-        for table in
-            [schema(), &schema()["$defs"]["Limits"], &schema()["$defs"]["Tls"], &schema()["$defs"]["App"]]
-        {
+        let defs = ["Limits", "Tls", "Compression", "App"].map(|name| &schema()["$defs"][name]);
+        for table in std::iter::once(schema()).chain(defs) {
             for (name, property) in table["properties"].as_object().unwrap() {
                 let (meaning, default, _) = columns(property);
                 assert!(meaning.len() > 10, "{name} has no description");
-                let table = matches!(name.as_str(), "limits" | "tls" | "app");
+                let table = matches!(name.as_str(), "limits" | "tls" | "compression" | "app");
                 assert!(table || !default.is_empty(), "{name} has no default");
             }
         }

@@ -56,6 +56,7 @@ impl Server {
         let metrics = Metrics::new(&mut registry);
         let disk = Disk::start().unwrap();
         let site = Site {
+            compression: None,
             name: "app".into(),
             hosts: Vec::new(),
             path: "/".into(),

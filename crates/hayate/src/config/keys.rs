@@ -51,6 +51,8 @@ pub struct File {
     pub drain_timeout: Option<Time>,
     /// TLS: certificates, by name. See docs/tls.md. Flag `--tls HOST`: TLS for this host, with a certificate by ACME, or a self-signed one in development.
     pub tls: Tls,
+    /// Compression of answers. See docs/compression.md.
+    pub compression: Compression,
     /// What a client may do.
     pub limits: Limits,
     /// The applications; each request goes to the one whose host and path fit best.
@@ -94,6 +96,31 @@ pub struct Tls {
     pub verify: Option<VerifyChoice>,
     /// File in PEM with the authorities of clients' certificates. Relative to this file. Default: none.
     pub client_ca: Option<PathBuf>,
+}
+
+/// Compression of what PHP answers, and of static files that have no `.br`, `.zst` or `.gz` beside them.
+#[derive(Debug, Default, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Compression {
+    /// Whether answers are compressed. Read [BREACH](compression.md#breach) first where pages hold secrets. Default: `true`.
+    pub enabled: Option<bool>,
+    /// What is used, of what a client accepts; of two that it likes as well, the first: `["gzip"]` for gzip alone. Default: `["zstd", "br", "gzip"]`.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub codings: Option<Vec<CodingChoice>>,
+    /// Bytes below which an answer stays as it is, if its length is known before it begins. Default: `1K`.
+    #[schemars(with = "Option<String>")]
+    pub min_size: Option<Size>,
+    /// Memory for compressing, of all answers together: 2 MB for each that goes out by zstd or br, 512 KB by gzip. Above, answers go out as they are. Default: `256M`.
+    #[schemars(with = "Option<String>")]
+    pub memory: Option<Size>,
+    /// Media types; `*` in one stands for anything, once. Default: text, JSON, XML, JavaScript, WebAssembly, SVG, icons and fonts that are not packed, see docs/compression.md.
+    pub types: Option<Vec<String>>,
+    /// Level of zstd, 1 to 15: higher packs better and takes longer. Default: `3`.
+    pub zstd_level: Option<u32>,
+    /// Level of br (Brotli), 0 to 9. Default: `4`.
+    pub br_level: Option<u32>,
+    /// Level of gzip, 1 to 9. Default: `5`.
+    pub gzip_level: Option<u32>,
 }
 
 /// What a client may do. Sizes as `128M`, times as `30s`.
@@ -161,6 +188,8 @@ pub struct App {
     pub document_root: Option<PathBuf>,
     /// Host names it answers to, such as `example.org` or `*.example.org`. Default: any.
     pub hosts: Option<OneOrMany>,
+    /// Whether its answers are compressed as `[compression]` says. Default: `true`.
+    pub compress: Option<bool>,
     /// Path prefix it answers to, such as `/blog`. Default: `/`.
     pub path: Option<String>,
     /// Paths of the document root that answer nobody, with all that is below them, such as `["/data", "/conf"]`: 404, for files and scripts. `hayate check` names those that a `.htaccess` closes for Apache. `X-Accel-Redirect` may lead there if `sendfile_roots` is set. Default: none.

@@ -8,9 +8,10 @@ mod source;
 mod values;
 
 pub use error::{ConfigError, Place};
-pub use keys::{App, File, Limits, Tls};
+pub use keys::{App, Compression, File, Limits, Tls};
 pub use source::{Source, Step, schema};
 pub use values::{
-    AccessLogFormat, AccessLogTo, ChallengeChoice, Listen, Listens, LogFormat, LogLevel, ModeChoice,
-    OneOrMany, RetryChoice, RewindChoice, Scalar, Setting, Size, Time, TlsVersion, VerifyChoice, Workers,
+    AccessLogFormat, AccessLogTo, ChallengeChoice, CodingChoice, Listen, Listens, LogFormat, LogLevel,
+    ModeChoice, OneOrMany, RetryChoice, RewindChoice, Scalar, Setting, Size, Time, TlsVersion, VerifyChoice,
+    Workers,
 };

@@ -324,6 +324,18 @@ pub enum ChallengeChoice {
     TlsAlpn01,
 }
 
+/// A content coding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CodingChoice {
+    /// Zstandard.
+    Zstd,
+    /// Brotli.
+    Br,
+    /// gzip.
+    Gzip,
+}
+
 /// A version of TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 pub enum TlsVersion {

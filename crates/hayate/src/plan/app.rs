@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use hayate_front::HostPattern;
+use hayate_front::{Compression, HostPattern};
 use hayate_pool::{Spec, Way};
 
 use super::{ALWAYS, App, flag, published, time};
@@ -31,6 +31,8 @@ pub(super) struct AppResolver<'a> {
     pub(super) no_new_privileges: bool,
     /// Whom PHP becomes unless the application says otherwise.
     pub(super) user: Option<&'a Identity>,
+    /// Which answers are compressed unless the application says otherwise.
+    pub(super) compression: Option<&'a Compression>,
 }
 
 impl AppResolver<'_> {
@@ -221,6 +223,7 @@ impl AppResolver<'_> {
             sendfile_roots,
             charset,
             deny,
+            compression: self.compression.filter(|_| app.compress.unwrap_or(true)).cloned(),
             private: private
                 .iter()
                 .filter_map(|file| fs::metadata(file).ok())

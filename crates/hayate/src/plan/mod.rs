@@ -4,6 +4,7 @@
 //! flags from the current directory. Symbolic links are resolved here, once for each generation.
 
 mod app;
+mod compression;
 mod front_controller;
 mod limits;
 mod mode;
@@ -17,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use hayate_front::{Limits, ListenAddr};
+use hayate_front::{Compression, Limits, ListenAddr};
 use hayate_pool::{Mode, Spec};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -105,6 +106,9 @@ pub struct App {
     pub deny: Vec<String>,
     /// Encoding that static text files say they have.
     pub charset: Option<String>,
+    /// Which of its answers are compressed, if some are.
+    #[serde(default)]
+    pub compression: Option<Compression>,
     /// Files that are never sent, by whatever name: the configuration, php.ini. Device and inode, from who can read them.
     pub private: Vec<(u64, u64)>,
     /// Requests that may wait.
@@ -213,10 +217,18 @@ impl Plan {
             }
             file.app.push(config::App::default());
         }
+        let compression = compression::resolve(source, &file.compression)?;
         let mut apps = Vec::with_capacity(file.app.len());
         for (i, app) in file.app.into_iter().enumerate() {
-            let resolver =
-                AppResolver { source, args, i, development, no_new_privileges, user: shared.as_ref() };
+            let resolver = AppResolver {
+                source,
+                args,
+                i,
+                development,
+                no_new_privileges,
+                user: shared.as_ref(),
+                compression: compression.as_ref(),
+            };
             let mut app = resolver.resolve(app)?;
             app.fill_visits(&listen, trust_unix || !trusted_proxies.is_empty());
             apps.push(app);

@@ -51,6 +51,7 @@ impl App {
                 denied: self.deny.clone(),
                 private: self.private.iter().map(|(device, inode)| FileId::new(*device, *inode)).collect(),
             }),
+            compression: self.compression.clone(),
             backend,
             metrics,
             found: Default::default(),
