@@ -86,6 +86,12 @@ pub(crate) async fn answer(
     let mut moves = 3;
     let (job, head) = loop {
         let mut slot = admit(exchange, ring, *queue_limit, *queue_timeout).await?;
+        // It may have become so while this was in line.
+        if ring.successor().is_none()
+            && let Some(reason) = unavailable()
+        {
+            return Err(no_answer(503, reason));
+        }
         let length = pump.as_ref().and_then(Pump::len);
         fill(&mut slot, site, client, script, length)
             .map_err(|HeadTooLarge| no_answer(431, "the request's head does not fit the shared memory"))?;
@@ -104,11 +110,15 @@ pub(crate) async fn answer(
             Err(NoHead::Failure(Failure::NotTaken)) if moves > 0 && pump.as_mut().is_none_or(Pump::again) => {
                 moves -= 1;
             }
+            Err(NoHead::Failure(Failure::Unavailable)) => {
+                let reason = unavailable().unwrap_or_else(|| Failure::Unavailable.to_string());
+                return Err(no_answer(503, reason));
+            }
             Err(NoHead::Failure(failure)) => {
                 let status = match failure {
                     Failure::WorkerDied { .. } | Failure::Malformed => 502,
                     Failure::RequestTimeout { .. } => 504,
-                    Failure::QueueTimeout | Failure::NotTaken => 503,
+                    Failure::QueueTimeout | Failure::NotTaken | Failure::Unavailable => 503,
                 };
                 return Err(no_answer(status, failure.to_string()));
             }

@@ -183,7 +183,7 @@ fn describe(status: &Value) -> String {
                 "    {:>4}  process {:<8} {:<9} {:>9} requests {:>10} {:>7} s\n",
                 worker["index"].to_string(),
                 worker["pid"].to_string(),
-                text(&worker["state"]),
+                if worker["stopped"] == true { "stopped".into() } else { text(&worker["state"]) },
                 worker["requests"].to_string(),
                 bytes(&worker["memory"]),
                 worker["age"].to_string(),

@@ -4,8 +4,7 @@
 //! ancestors: everything that a script has started is below the master, which is the reaper of what workers leave behind
 //! (PR_SET_CHILD_SUBREAPER). What has asked somebody else to connect for it (a cron job, another server) is not seen.
 
-use std::fs;
-
+use hayate_pool::{Parent, parent_of_number};
 use tokio::net::UnixStream;
 
 use crate::server::Server;
@@ -28,19 +27,13 @@ fn is_below(mut pid: i32, master: i32) -> bool {
         if pid == master {
             return true;
         }
-        match parent(pid) {
-            Some(parent) if parent > 1 => pid = parent,
-            Some(_) => return false,
-            None => return true,
+        match parent_of_number(pid) {
+            Parent::Is(parent) if parent > 1 => pid = parent,
+            Parent::Is(_) => return false,
+            Parent::Gone | Parent::Hidden => return true,
         }
     }
     true
-}
-
-fn parent(pid: i32) -> Option<i32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold spaces and brackets: what counts begins after the last one.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -50,7 +43,7 @@ mod tests {
     #[test]
     fn this_process_is_below_its_parent_and_nobody_else() {
         let me = std::process::id() as i32;
-        let parent = parent(me).unwrap();
+        let Parent::Is(parent) = parent_of_number(me) else { panic!("it has one") };
         assert!(is_below(me, me) && is_below(me, parent));
         assert!(!is_below(me, i32::MAX));
         assert!(is_below(i32::MAX, me), "nobody knows");

@@ -88,6 +88,7 @@ impl Supervisor {
         if ready > 0 {
             table.unavailable = None;
             self.shared.failing.store(false, Relaxed);
+            self.turns_away = false;
         }
         if ready >= *self.shared.spec.workers.start() as usize {
             if matches!(table.phase, Phase::Booting | Phase::Failing) {
@@ -102,6 +103,15 @@ impl Supervisor {
         }
     }
 
+    /// No worker serves, and none will within a moment: requests are refused, those that wait for a worker as well, until one is ready.
+    pub(crate) fn cannot_serve(&mut self, why: String) {
+        self.shared.table().unavailable = Some(why);
+        self.shared.failing.store(true, Relaxed);
+        self.turns_away = true;
+        // What waits now is turned away as long as somebody looks.
+        self.shared.ring().nudge();
+    }
+
     pub(crate) fn boot_failed(&mut self, reason: String, log: Vec<String>) {
         let error = BootError { app: self.shared.spec.name.clone(), reason, log };
         tracing::error!(app = error.app, "{error}");
@@ -109,15 +119,14 @@ impl Supervisor {
             let mut table = self.shared.table();
             table.boot_error = Some(error.reason.clone());
             let others_serve = table.workers.values().any(|worker| worker.ready);
-            if !others_serve {
-                table.unavailable = Some(error.reason.clone());
-                self.shared.failing.store(true, Relaxed);
-            }
             if table.phase == Phase::Booting || (!others_serve && table.phase == Phase::Serving) {
                 table.phase = Phase::Failing;
             }
             others_serve
         };
+        if !others_serve {
+            self.cannot_serve(error.reason.clone());
+        }
         // Whoever waits for the first boot wants all MIN workers; later the others will do.
         let booting = matches!(*self.health.borrow(), Health::Booting);
         if booting || !others_serve {

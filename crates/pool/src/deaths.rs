@@ -11,6 +11,7 @@ use tokio::{
 use crate::{
     channel::{Again, Message},
     generation::{BootError, Health, Shared, Table},
+    renewal::LONG,
     rewind::Unfit,
     status::Phase,
     supervisor::{Supervisor, TICK},
@@ -121,6 +122,10 @@ impl Supervisor {
                 app = spec.name,
                 "it had not served a request; the next one is forked in {delay:?}"
             );
+            let serves = self.shared.table().workers.values().any(|worker| worker.serves());
+            if delay >= LONG && !serves {
+                self.cannot_serve(format!("its workers end before they have served a request ({label})"));
+            }
         }
     }
 
@@ -196,6 +201,9 @@ impl Supervisor {
                 } else {
                     self.host_backoff.failed()
                 };
+                if delay >= LONG {
+                    self.cannot_serve(format!("its zygote ends again and again ({status})"));
+                }
                 self.host_at = now + delay;
                 tracing::error!(
                     app,

@@ -21,6 +21,7 @@ use tokio::{
 use crate::{
     launch::Launcher,
     log_limit,
+    process::Stat,
     rewind::{Rewind, RewindStatus, RewindTotals, Unfit, tracking_name},
     spec::{Boot, Spec},
     status::{Phase, Status, WorkerStatus, private_memory},
@@ -257,6 +258,7 @@ impl Generation {
                 index,
                 pid: worker.pid,
                 state: worker.state,
+                stopped: Stat::of(worker.pid).is_some_and(|stat| stat.is_stopped()),
                 requests: record.requests,
                 memory: private_memory(worker.pid),
                 age: now.duration_since(worker.forked).as_secs(),

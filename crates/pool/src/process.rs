@@ -2,16 +2,88 @@
 
 use std::{
     fs,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    ioctl::{Updater, ioctl},
     process::{Pid, PidfdFlags, pidfd_open},
 };
 
 use crate::launch::Hold;
+
+/// Who has started a process; see [`parent_of`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parent {
+    /// The process of this number.
+    Is(i32),
+    /// Nobody any more: it is dead.
+    Gone,
+    /// It lives, and the kernel does not say.
+    Hidden,
+}
+
+/// The part of `struct pidfd_info` (linux/pidfd.h) that every kernel with PIDFD_GET_INFO knows.
+#[repr(C)]
+#[derive(Default)]
+struct Info {
+    mask: u64,
+    cgroup: u64,
+    process: u32,
+    group: u32,
+    parent: u32,
+    identities: [u32; 8],
+    exit_code: i32,
+}
+
+const GET_INFO: rustix::ioctl::Opcode = rustix::ioctl::opcode::read_write::<Info>(0xFF, 11);
+/// What `mask` asks for: the numbers.
+const INFO_NUMBERS: u64 = 1;
+
+/// The parent of the process that a pidfd stands for. From Linux 6.13 on the kernel tells whoever holds the pidfd; before, it is in /proc,
+/// where it may be hidden (hidepid).
+pub fn parent_of(pidfd: BorrowedFd<'_>) -> Parent {
+    let mut info = Info { mask: INFO_NUMBERS, ..Info::default() };
+    // SAFETY: the number and the struct belong together, and the kernel writes no more than the size that the number bears.
+    let asked = unsafe { ioctl(pidfd, Updater::<GET_INFO, Info>::new(&mut info)) };
+    if asked.is_ok()
+        && info.mask & INFO_NUMBERS != 0
+        && let Ok(parent) = i32::try_from(info.parent)
+    {
+        return Parent::Is(parent);
+    }
+    match number_of(pidfd).and_then(Stat::of) {
+        Some(stat) => Parent::Is(stat.parent),
+        None if has_ended(pidfd) => Parent::Gone,
+        None => Parent::Hidden,
+    }
+}
+
+/// The parent of the process of this number now.
+pub fn parent_of_number(pid: i32) -> Parent {
+    let Some(id) = Pid::from_raw(pid).filter(|_| pid > 0) else { return Parent::Gone };
+    match pidfd_open(id, PidfdFlags::empty()) {
+        Ok(pidfd) => parent_of(pidfd.as_fd()),
+        Err(rustix::io::Errno::SRCH) => Parent::Gone,
+        Err(_) => Parent::Hidden,
+    }
+}
+
+/// The number of the process that a pidfd stands for, as long as it is not reaped (proc(5), /proc/PID/fdinfo).
+fn number_of(pidfd: BorrowedFd<'_>) -> Option<i32> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    let number = info.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()?;
+    (number > 0).then_some(number)
+}
+
+/// Whether the process has ended, reaped or not.
+fn has_ended(pidfd: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&now)).is_ok_and(|n| n > 0)
+}
 
 /// What /proc/PID/stat says (proc(5)); `None` when there is no such process.
 pub(crate) struct Stat {
@@ -41,6 +113,8 @@ pub(crate) enum Found {
     Child(Process),
     /// There is no such process any more; the zygote has reaped it.
     Gone,
+    /// The kernel does not say whose it is.
+    Hidden,
     /// Another's, which the zygote has no business to name.
     Stranger,
 }
@@ -57,10 +131,11 @@ impl Process {
     pub(crate) fn find(pid: i32, parent: i32, hold: Arc<dyn Hold>) -> Found {
         let Some(id) = Pid::from_raw(pid).filter(|_| pid > 1) else { return Found::Stranger };
         let Ok(fd) = pidfd_open(id, PidfdFlags::empty()) else { return Found::Gone };
-        match Stat::of(pid) {
-            Some(stat) if stat.parent == parent => Found::Child(Process { fd, hold }),
-            Some(_) => Found::Stranger,
-            None => Found::Gone,
+        match parent_of(fd.as_fd()) {
+            Parent::Is(its) if its == parent => Found::Child(Process { fd, hold }),
+            Parent::Is(_) => Found::Stranger,
+            Parent::Gone => Found::Gone,
+            Parent::Hidden => Found::Hidden,
         }
     }
 
@@ -71,9 +146,7 @@ impl Process {
 
     /// Whether it has ended, reaped or not.
     pub(crate) fn is_dead(&self) -> bool {
-        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut fds, Some(&now)).is_ok_and(|n| n > 0)
+        has_ended(self.fd.as_fd())
     }
 
     pub(crate) fn try_clone(&self) -> Option<OwnedFd> {
@@ -85,6 +158,20 @@ impl Process {
 mod tests {
     use super::*;
     use crate::launch::Own;
+
+    #[test]
+    fn a_parent_is_told_by_the_kernel_or_by_proc() {
+        let me = std::process::id() as i32;
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id() as i32;
+        let pidfd = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
+        assert_eq!(parent_of(pidfd.as_fd()), Parent::Is(me));
+        assert_eq!(parent_of_number(pid), Parent::Is(me));
+        assert_eq!(number_of(pidfd.as_fd()).and_then(Stat::of).unwrap().parent, me);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((parent_of(pidfd.as_fd()), parent_of_number(pid)), (Parent::Gone, Parent::Gone));
+    }
 
     #[test]
     fn only_a_child_is_found_and_its_end_is_seen() {

@@ -1,7 +1,7 @@
 //! A ring that cannot be trusted any more: its processes are ended, its requests get their failure, and the generation goes on with
 //! memory of its own making. Requests that come meanwhile wait for the new boot.
 
-use std::{io, sync::Arc, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use hayate_ring::Ring;
 use tokio::time::{Instant, timeout};
@@ -10,8 +10,8 @@ use crate::{deaths::DYING, supervisor::Supervisor, worker::Cause};
 
 /// A ring that lasted this long has nothing to do with the one before.
 const LASTED: Duration = Duration::from_secs(60);
-/// A boot that waits longer than this is worth a 503 rather than a wait.
-const LONG: Duration = Duration::from_secs(1);
+/// A boot, or a fork, that waits longer than this is worth a 503 rather than a wait.
+pub(crate) const LONG: Duration = Duration::from_secs(1);
 
 impl Supervisor {
     /// Ends everything that maps the present ring, and makes ready for a boot with another one.
@@ -33,9 +33,9 @@ impl Supervisor {
         if !self.is_ending() {
             self.renew_ring();
             if delay >= LONG {
-                self.shared.table().unavailable =
-                    Some(format!("the memory that PHP shares with the front was overwritten: {why}"));
-                self.shared.failing.store(true, Relaxed);
+                self.cannot_serve(format!(
+                    "the memory that PHP shares with the front was overwritten: {why}"
+                ));
             }
         }
         for worker in self.shared.table().workers.values_mut() {

@@ -91,6 +91,8 @@ pub struct WorkerStatus {
     pub pid: i32,
     /// Where it is in its life.
     pub state: State,
+    /// A signal or a debugger has stopped it, as far as /proc shows it.
+    pub stopped: bool,
     /// Requests served since its fork.
     pub requests: u64,
     /// Private bytes.

@@ -86,6 +86,10 @@ pub(crate) struct Supervisor {
     pub(crate) ring_since: Instant,
     /// The present ring must not be served by another zygote.
     pub(crate) ring_is_over: bool,
+    /// Requests that wait for a worker are failed: none will come soon. See [`Supervisor::cannot_serve`].
+    pub(crate) turns_away: bool,
+    /// When workers were last looked at that do not begin.
+    pub(crate) looked_at: Instant,
     /// What the last sweep found wrong with the memory.
     broken: Option<&'static str>,
     ending: Option<Ending>,
@@ -123,6 +127,8 @@ impl Supervisor {
             memory_backoff: Backoff::default(),
             ring_since: now,
             ring_is_over: false,
+            turns_away: false,
+            looked_at: now,
             broken: None,
             ending: None,
         }
@@ -183,8 +189,14 @@ impl Supervisor {
             if self.broken.is_some() {
                 return None;
             }
+            if self.turns_away {
+                ring.turn_away();
+            }
         }
         if let Some(at) = self.see_deaths(now) {
+            call(at);
+        }
+        if let Some(at) = self.end_those_that_do_not_begin(now) {
             call(at);
         }
         if let Some(at) = self.end_lingering(&ring, now) {
@@ -369,6 +381,17 @@ impl Supervisor {
             // Its end is the zygote's next message.
             Found::Gone => {}
             Found::Stranger => return false,
+            Found::Hidden => {
+                drop(table);
+                self.boot_failed(
+                    "the kernel does not say whose process a worker is: /proc hides the processes of others (hidepid), and before \
+                     Linux 6.13 there is no other way to ask. Mount /proc with hidepid=0, or with gid= a group of the front's user"
+                        .into(),
+                    Vec::new(),
+                );
+                self.distrust("started a process that the server cannot look after");
+                return true;
+            }
         }
         worker.pid = pid;
         // In worker mode its own message says so, and that may have come before this one.

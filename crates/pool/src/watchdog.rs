@@ -14,7 +14,7 @@ use crate::{
     process::Stat,
     rewind::Unfit,
     supervisor::{Supervisor, TICK},
-    worker::Cause,
+    worker::{Cause, State},
 };
 
 /// How often it is asked while requests are active, or somebody wants to know.
@@ -129,6 +129,36 @@ impl Supervisor {
             self.worker_gone(index, None);
         }
         next
+    }
+
+    /// Ends workers that could serve and have never said that they idle or serve: somebody has stopped them, or they hang. No request shows it
+    /// as long as others suffice. Returns when to look again, while there are any.
+    pub(crate) fn end_those_that_do_not_begin(&mut self, now: Instant) -> Option<Instant> {
+        let passed = now.saturating_duration_since(self.looked_at).min(PAUSE);
+        let (mut ended, mut any) = (Vec::new(), false);
+        for (&index, worker) in &mut self.shared.table().workers {
+            if worker.state != State::Starting || !worker.serves() {
+                continue;
+            }
+            any = true;
+            worker.still = worker.still.saturating_add(passed);
+            if worker.still >= ANSWER {
+                ended.push((index, worker.pid));
+            }
+        }
+        for (index, pid) in ended {
+            if self.sentence(index, Cause::Still) {
+                let app = &self.shared.spec.name;
+                tracing::warn!(
+                    app,
+                    worker = index,
+                    pid,
+                    "the worker was forked and has not begun since (is it stopped?); it is killed"
+                );
+            }
+        }
+        self.looked_at = now;
+        any.then(|| now + PAUSE)
     }
 
     /// Kills a worker, and notes why. `false` when it was sentenced before.

@@ -9,7 +9,7 @@
 //! [`State::after`] is the only place that says which state follows which. `Idle`, `Serving` and `Retiring` are what the worker says
 //! of itself in the shared memory; `Retiring` is also what the pool has asked of it; `Dead` is what the kernel says.
 
-use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
+use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
 use hayate_ring::{WorkerRecord, layout::*};
 use serde::Serialize;
@@ -142,6 +142,8 @@ pub(crate) struct Worker {
     /// Since when it is seen to be dead, while the zygote has not said so.
     pub(crate) dead_since: Option<Instant>,
     pub(crate) forked: Instant,
+    /// For how long it has been seen to be ready and not to begin. A machine that slept counts for little.
+    pub(crate) still: Duration,
     /// Whether it can take requests: forked from a booted zygote, or booted by itself.
     pub(crate) ready: bool,
     /// Why the pool killed it, if it did.
@@ -161,6 +163,7 @@ impl Worker {
             dead_since: None,
             asked_at: None,
             forked: now,
+            still: Duration::ZERO,
             ready: false,
             sentence: None,
             requests: 0,
@@ -261,7 +264,7 @@ mod tests {
     #[test]
     fn idle_time_counts_from_the_last_sign_of_work() {
         let start = Instant::now();
-        let later = |s| start + std::time::Duration::from_secs(s);
+        let later = |s| start + Duration::from_secs(s);
         let mut worker = Worker::new(start);
         worker.observe(&record(HY_WORKER_IDLE, 0, 0), later(1));
         assert_eq!(worker.idle_since, later(1));

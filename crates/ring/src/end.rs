@@ -36,6 +36,21 @@ impl Ring {
         self.successor.lock().clone()
     }
 
+    /// Fails what waits for a worker, with [`Failure::Unavailable`]: there is none, and none will come soon. What a worker has taken
+    /// stays, and so do later requests, until this is called again.
+    pub fn turn_away(&self) {
+        let mut inner = self.lock();
+        for index in inner.slots() {
+            if inner.entry(index).life == Life::Live
+                && !inner.entry(index).dead
+                && self.cancel(&mut inner, index)
+            {
+                self.fail(&mut inner, index, Failure::Unavailable);
+            }
+        }
+        self.unlock(inner);
+    }
+
     /// Ends everything that is in it, once no worker serves it any more: each exchange gets its failure, unless its answer is whole.
     /// [`Failure::NotTaken`] is that of requests that no worker had taken, also of those that are submitted after this.
     pub fn end(&self) {

@@ -35,6 +35,9 @@ pub enum Failure {
     /// No worker had taken it when its ring ended: it can be submitted again, whatever it is.
     #[error("the application's processes ended before one of them took this request")]
     NotTaken,
+    /// No worker of this application can take it, and none will soon; see [`Ring::turn_away`].
+    #[error("the application cannot serve now")]
+    Unavailable,
     /// The worker wrote positions or lengths that cannot be; it is being killed.
     #[error("the worker broke the protocol of the shared memory")]
     Malformed,

@@ -165,7 +165,7 @@ impl Ring {
         Swept { overdue, broken }
     }
 
-    fn fail(&self, inner: &mut Inner, index: u32, failure: Failure) {
+    pub(crate) fn fail(&self, inner: &mut Inner, index: u32, failure: Failure) {
         let entry = inner.entry(index);
         if entry.life == Life::Live {
             entry.failure.get_or_insert(failure);

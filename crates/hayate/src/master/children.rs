@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     fs, io,
     os::{
-        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::process::{CommandExt, ExitStatusExt},
     },
     process::{Command, ExitStatus},
@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::Result;
 use command_fds::{CommandFdExt, FdMapping};
-use hayate_pool::{Files, Start, spawn};
+use hayate_pool::{Files, Parent, Start, parent_of, spawn};
 use nix::{
     sys::{
         signal::{SigSet, Signal},
@@ -359,12 +359,17 @@ impl Zygotes {
     pub fn kill_worker(&self, front: u64, number: u64, worker: &OwnedFd) {
         let Some(zygote) = self.find(front, number) else { return };
         // The descriptor stands for one process for ever. If that dies between the look and the signal, the signal finds nobody.
-        match process_of(worker).and_then(parent) {
-            Some(parent) if parent == zygote.child.pid() => {
+        match parent_of(worker.as_fd()) {
+            Parent::Is(parent) if u32::try_from(parent) == Ok(zygote.child.pid()) => {
                 let _ = pidfd_send_signal(worker, rustix::process::Signal::KILL);
             }
-            Some(_) => tracing::error!("the front asks to kill a process that is no worker of this zygote"),
-            None => {} // dead already
+            Parent::Is(_) => {
+                tracing::error!("the front asks to kill a process that is no worker of this zygote");
+            }
+            Parent::Gone => {}
+            Parent::Hidden => {
+                tracing::error!("the kernel does not say whose worker is to be killed: /proc hides it");
+            }
         }
     }
 
@@ -407,21 +412,8 @@ pub fn reap_strangers(known: impl Fn(u32) -> bool) {
     }
 }
 
-/// The process that a pidfd stands for; `None`: it is dead. See proc(5), /proc/PID/fdinfo.
-fn process_of(pidfd: &OwnedFd) -> Option<u32> {
-    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
-    info.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()
-}
-
 /// Whether a debugger holds the process.
 fn is_traced(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().find_map(|line| line.strip_prefix("TracerPid:")).is_some_and(|tracer| tracer.trim() != "0")
-}
-
-/// A process' parent.
-fn parent(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold spaces and brackets: what counts begins after the last one.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
