@@ -404,6 +404,22 @@ static size_t find_causes(void)
 	return found;
 }
 
+void explain_connection(const char *peer, const char *kind, const char *why)
+{
+	if (explain_file == NULL) {
+		return;
+	}
+	struct line line = {0};
+	add(&line, "{\"event\":\"connection\",\"peer\":");
+	add_string(&line, peer);
+	add(&line, ",\"kind\":");
+	add_string(&line, kind);
+	add(&line, ",\"why\":");
+	add_string(&line, why == NULL ? "" : why);
+	add(&line, "}");
+	send_line(&line);
+}
+
 void explain_rewound(void)
 {
 	if (notes == NULL || notes->mapping_count == 0) {

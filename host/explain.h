@@ -26,6 +26,8 @@ void explain_destructors_begin(void);
 void explain_destructors_over(void);
 /* The boot stands: there is a snapshot, which took so long, or there is to be none. */
 void explain_boot_stands(bool snapshot, uint64_t ns);
+/* Before the point: whether it is kept over rewinds (`why` is NULL). */
+void explain_connection(const char *peer, const char *kind, const char *why);
 void explain_rewound(void);                /* at the point, after a rewind */
 void explain_retires(enum hy_retired why); /* instead */
 

@@ -130,6 +130,9 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 	if (opcache_reset_called()) {
 		worker_exit(HY_RETIRED_REWIND_OPCACHE);
 	}
+	if (lifecycle_left_connection()) {
+		worker_exit(HY_RETIRED_REWIND_CONNECTION);
+	}
 	const char *unclean = lifecycle_unclean();
 	if (unclean != NULL) {
 		log_format("A fatal error ended a step at the end of a request (%s); this worker is replaced.", unclean);
@@ -209,11 +212,13 @@ static bool begin_work(void)
 	sqlite_note_locks();
 	/* The zygote is the parent of all workers of this generation, whose numbers differ. */
 	rewind_uuid_sequence((unsigned)getppid() * 1031u + hy_ring_worker());
+	warm_settle();
 	zygote_worker_ready();
 	long rewinds = rewind_point();
 	if (rewinds < 0) {
 		log_format("This worker cannot be rewound: %s. Each of its requests runs in a process of its own instead.",
 		           rewind_error());
+		warm_give_up();
 		options.rewind = REWIND_FORK;
 		record->tracking = (uint32_t)options.rewind;
 		return fork_from_now_on();
@@ -232,6 +237,7 @@ static bool begin_work(void)
 	if (rewind_doubt_after() != REWIND_SURE) {
 		worker_exit(retired_for(rewind_doubt_after()));
 	}
+	warm_after_rewind();
 	clocks_between_requests();
 	return worker_after_request() == HY_RETIRED_NOT;
 }
@@ -288,6 +294,9 @@ PHP_FUNCTION(hayate_handle_request)
 	if (request.exchange.slot == NULL && !hy_ring_next(&request.exchange)) {
 		if (fork_is_for_one_request()) {
 			fork_end(HY_RETIRED_ASKED);
+		}
+		if (warm_lost()) {
+			worker_exit(HY_RETIRED_CONNECTION_LOST);
 		}
 		goto leave;
 	}

@@ -20,6 +20,7 @@
  *   extensions.c  extensions that do not bear rewinding
  *   clocks.c    what PHP keeps of the time    randomness.c  what must not be drawn twice
  *   engine.h    where PHP's versions differ
+ *   warm.c      connections kept over rewinds
  *   stray.c     processes that PHP code forked   locks.c  locks that the boot holds
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
@@ -61,6 +62,7 @@ struct options {
 	unsigned rewind_verify;      /* compare all memory with the snapshot every so many rewinds; 0: never */
 	struct visit *warmup;        /* requests before the snapshot */
 	size_t warmup_count;
+	bool warm_connections;  /* those open at the point are kept over rewinds */
 	struct visit *compared; /* requests that show what those have left behind */
 	size_t compared_count;
 };
@@ -133,8 +135,9 @@ void lifecycle_shut_modules_down(void);
 /* A bail-out ends the step, and is remembered. */
 void lifecycle_step(const char *name, void (*run)(void));
 #define LIFECYCLE_STEP(run) lifecycle_step(#run, run)
-const char *lifecycle_failed(void);  /* the step in which a bail-out was caught, NULL: in none */
-const char *lifecycle_unclean(void); /* the step of cleanup.c in which that happened, NULL: in none */
+const char *lifecycle_failed(void);   /* the step in which a bail-out was caught, NULL: in none */
+bool lifecycle_left_connection(void); /* the request left one that is kept in the middle of something */
+const char *lifecycle_unclean(void);  /* the step of cleanup.c in which that happened, NULL: in none */
 
 /* fork.c: a process for each request */
 /* In a worker, from the point on. True in such a process; false when the worker has to leave. */
@@ -284,6 +287,15 @@ void opcache_after_bailout(void); /* gives back locks that a fatal error may hav
 void locks_lend(void);      /* at the end of the boot, and with the snapshot: they are given back */
 void locks_take(void);      /* at the beginning of a request; what ends it gives them back: a rewind, … */
 void locks_give_back(void); /* … or, where there is none, this */
+
+/* warm.c: connections that are kept over rewinds */
+void warm_watch(void);        /* before PHP code runs */
+void warm_settle(void);       /* before the point: which ones */
+bool warm_request_over(void); /* tells their servers to forget; false: one is in the middle of something */
+void warm_after_rewind(void); /* waits for that; does not return when it did not go well */
+bool warm_lost(void);         /* why no request was taken: a server has closed one */
+void warm_leave(void);        /* says goodbye on them */
+void warm_give_up(void);      /* none is kept after all */
 
 /* zygote.c */
 void zygote_run(void);               /* module started: serves the control channel; returns only in a worker */

@@ -40,7 +40,7 @@
 
 #define HY_MAGIC 0x0001455441594148ull /* "HAYATE\1\0" read as a little-endian word */
 /* Raised with every change to this file that an old binary would misread; checked when the host starts. */
-#define HY_LAYOUT_VERSION 7u
+#define HY_LAYOUT_VERSION 8u
 
 #define HY_LINE 128
 #define HY_MAX_WORKERS 1024u
@@ -102,6 +102,8 @@ enum hy_retired {
 	HY_RETIRED_REWIND_MEMORY = 13,     /* tracking failed, or a comparison with the snapshot found a difference */
 	HY_RETIRED_REWIND_LIBRARY = 14,    /* a shared library was loaded or unloaded during the request */
 	HY_RETIRED_REWIND_PROCESS = 15,    /* priority, limits, session, user or group of the process were changed */
+	/* Between requests: */
+	HY_RETIRED_CONNECTION_LOST = 16, /* a connection that is kept was closed by its server, or not put back in time */
 };
 
 /* How a rewinding worker learns which pages a request wrote; hy_worker.tracking */
@@ -129,7 +131,10 @@ struct hy_worker {
 	uint64_t cold_pages; /* pages put back that are not in the hot set */
 	uint32_t hot_pages;  /* pages in the hot set now: put back after each request without looking */
 	uint32_t tracking;   /* enum hy_tracking */
-	uint8_t pad[HY_LINE - 80];
+	uint64_t resets;     /* connections put back at their server's end */
+	uint64_t reset_ns;   /* what that took, the wait for the server included */
+	uint32_t warm;       /* connections that are kept over rewinds now */
+	uint8_t pad[HY_LINE - 100];
 };
 
 struct hy_slot {

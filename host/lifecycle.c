@@ -21,6 +21,14 @@ static const char *failed;
 /* The step of cleanup.c in which that happened, NULL: in none. */
 static const char *unclean;
 
+/* The request left a connection that is kept in the middle of something. */
+static bool left_connection;
+
+bool lifecycle_left_connection(void)
+{
+	return left_connection;
+}
+
 bool lifecycle_in_request(void)
 {
 	return in_request;
@@ -188,6 +196,7 @@ void lifecycle_clean_up(bool unwound)
 	zend_set_memory_limit(SIZE_MAX >> 1);
 	/* A bail-out while the request was being ended left only memory behind, which is put back whole. */
 	unclean = cleanup_request(unwound || failed != NULL);
+	left_connection = !warm_request_over();
 	rewind_unlock();
 	hy_ring_record()->clean_ns += hy_now() - started;
 }

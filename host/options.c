@@ -129,6 +129,7 @@ void options_parse(int argc, char **argv)
 		REWIND_VERIFY,
 		WARMUP,
 		COMPARE,
+		CONNECTIONS,
 		PROBE,
 		EXPLAIN,
 		DEV,
@@ -153,6 +154,7 @@ void options_parse(int argc, char **argv)
 	    {"rewind-verify", required_argument, NULL, REWIND_VERIFY},
 	    {"warmup", required_argument, NULL, WARMUP},
 	    {"compare", required_argument, NULL, COMPARE},
+	    {"connections", required_argument, NULL, CONNECTIONS},
 	    {"probe", no_argument, NULL, PROBE},
 	    {"explain", required_argument, NULL, EXPLAIN},
 	    {"version", no_argument, NULL, VERSION},
@@ -219,6 +221,9 @@ void options_parse(int argc, char **argv)
 			break;
 		case COMPARE:
 			visit_parse(optarg, &options.compared[options.compared_count++]);
+			break;
+		case CONNECTIONS:
+			options.warm_connections = strcmp(optarg, "warm") == 0;
 			break;
 		case PROBE:
 			options.probe = true;

@@ -173,10 +173,10 @@ bool hy_ring_quit(void)
 	return LOAD_ACQUIRE(&me->quit) != 0;
 }
 
-static void futex_wait(uint32_t *word)
+static void futex_wait(uint32_t *word, const struct timespec *most)
 {
 	/* Shared between processes, so not FUTEX_PRIVATE. A signal or a changed word returns at once; callers loop. */
-	syscall(SYS_futex, word, FUTEX_WAIT, 0, NULL, NULL, 0);
+	syscall(SYS_futex, word, FUTEX_WAIT, 0, most, NULL, 0);
 }
 
 static void wake(uint32_t worker)
@@ -278,6 +278,17 @@ static void begin(struct hy_exchange *exchange)
 	STORE(&me->state, (uint32_t)HY_WORKER_SERVING);
 }
 
+bool (*hy_before_take)(void);
+
+/* Until somebody wakes it, or there is reason to leave. */
+static void sleep_idle(void)
+{
+	const struct timespec second = {.tv_sec = 1};
+	while (__atomic_load_n(&me->wake, __ATOMIC_SEQ_CST) == 0 && (hy_before_take == NULL || hy_before_take())) {
+		futex_wait(&me->wake, hy_before_take == NULL ? NULL : &second);
+	}
+}
+
 bool hy_ring_next(struct hy_exchange *exchange)
 {
 	if (is_stray()) {
@@ -287,6 +298,13 @@ bool hy_ring_next(struct hy_exchange *exchange)
 	const uint64_t bit = 1ull << (my_number % 64);
 	for (;;) {
 		if (hy_ring_quit()) {
+			return false;
+		}
+		if (hy_before_take != NULL && !hy_before_take()) {
+			/* Perhaps it was woken for a request: that one needs another worker. */
+			if (!queue_empty()) {
+				pass_on();
+			}
 			return false;
 		}
 		if (take(exchange)) {
@@ -302,9 +320,7 @@ bool hy_ring_next(struct hy_exchange *exchange)
 		/* Announced; look again before sleeping. */
 		bool taken = take(exchange);
 		if (!taken && !hy_ring_quit()) {
-			while (__atomic_load_n(&me->wake, __ATOMIC_SEQ_CST) == 0) {
-				futex_wait(&me->wake);
-			}
+			sleep_idle();
 			HY_STEP(6);
 		}
 		bool still_announced = __atomic_fetch_and(mask, ~bit, __ATOMIC_SEQ_CST) & bit;
@@ -391,7 +407,7 @@ static void wait_for_front(const struct hy_exchange *exchange, bool (*ready)(con
 		uint64_t since = hy_now();
 		STORE(&slot->blocked_since, since);
 		while (__atomic_load_n(&me->wake, __ATOMIC_SEQ_CST) == 0) {
-			futex_wait(&me->wake);
+			futex_wait(&me->wake, NULL);
 		}
 		STORE(&slot->blocked_ns, LOAD(&slot->blocked_ns) + (hy_now() - since));
 		STORE(&slot->blocked_since, (uint64_t)0);

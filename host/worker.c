@@ -59,6 +59,7 @@ void worker_exit(enum hy_retired why)
 	__atomic_store_n(&hy_ring_record()->retired, (uint32_t)why, __ATOMIC_RELAXED);
 	hy_ring_state(HY_WORKER_RETIRING);
 	explain_retires(why);
+	warm_leave();
 	/* Persistent connections are closed politely. The rest of PHP's shutdown is for a process that goes on. */
 	zend_try
 	{

@@ -154,6 +154,7 @@ void zygote_booting(void)
 	if (wrong != NULL) {
 		zygote_failed(wrong);
 	}
+	warm_watch();
 }
 
 /* A file that is only read, or only appended to, may be shared; anything with state of its own may not. */

@@ -1,6 +1,7 @@
 /*
  * Descriptors, their flags, files of /proc, the working directory and the umask.
  */
+#include "connections.h"
 #include "interpose.h"
 
 #include <dirent.h>
@@ -37,6 +38,9 @@ __attribute__((constructor)) static void look_up(void)
 
 static void losing(int fd)
 {
+	if (connections_watching()) {
+		connections_closed(fd);
+	}
 	struct control *c = watching();
 	struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
 	if (d == NULL) {
@@ -100,6 +104,9 @@ EXPORT int fcloseall(void)
 
 static void duplicating(int fd)
 {
+	if (connections_watching()) {
+		connections_lost(fd, "it has a second descriptor");
+	}
 	struct control *c = watching();
 	if (c != NULL && descriptor_of(fd) != NULL) {
 		c->any_duplicate = true;

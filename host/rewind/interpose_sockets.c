@@ -1,6 +1,7 @@
 /*
  * Connections, pipes and queues of the kernel's that the boot opened: what is said to them cannot be taken back.
  */
+#include "connections.h"
 #include "interpose.h"
 
 #include <fcntl.h>
@@ -21,13 +22,46 @@ static inline void using(int fd)
 	}
 }
 
+static inline bool kept(int fd)
+{
+	return connections_watching() && connections_keeps(fd);
+}
+
+/* What comes and goes on a connection that is kept is put back at both ends. */
+static inline void reading(int fd)
+{
+	if (!kept(fd)) {
+		using(fd);
+	}
+}
+
+/* What passes a connection is told to those who may keep it. */
+static ssize_t told(int fd, bool said, const void *bytes, ssize_t n)
+{
+	if (n > 0 && connections_watching()) {
+		(said ? connections_said : connections_heard)(fd, bytes, (size_t)n);
+	}
+	return n;
+}
+
+static ssize_t told_parts(int fd, bool said, const struct iovec *parts, size_t count, ssize_t n)
+{
+	size_t rest = n > 0 && connections_watching() ? (size_t)n : 0;
+	for (size_t i = 0; i < count && rest > 0; i++) {
+		size_t part = parts[i].iov_len < rest ? parts[i].iov_len : rest;
+		told(fd, said, parts[i].iov_base, (ssize_t)part);
+		rest -= part;
+	}
+	return n;
+}
+
 /* A message that needs no answer leaves nothing behind here; whether there was an answer is seen when the work is over,
  * and before the first message of the next. */
 static inline void sending(int fd)
 {
 	struct control *c = watching();
 	struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
-	if (d == NULL || !d->peer) {
+	if (d == NULL || !d->peer || kept(fd)) {
 		return;
 	}
 	if (!d->datagram) {
@@ -37,6 +71,14 @@ static inline void sending(int fd)
 		if (process_was_answered(fd)) {
 			c->doubt = REWIND_CONNECTION;
 		}
+	}
+}
+
+/* Used in a way that is not told. */
+static void unseen(int fd)
+{
+	if (connections_watching()) {
+		connections_lost(fd, "it was used in a way that Hayate does not follow");
 	}
 }
 
@@ -98,25 +140,29 @@ EXPORT int accept4(int fd, struct sockaddr *restrict from, socklen_t *restrict l
 EXPORT int connect(int fd, const struct sockaddr *to, socklen_t len)
 {
 	using(fd);
+	if (connections_watching()) {
+		connections_opened(fd);
+	}
 	return (int)syscall(SYS_connect, fd, to, len);
 }
 
 EXPORT int shutdown(int fd, int how)
 {
 	using(fd);
+	unseen(fd);
 	return (int)syscall(SYS_shutdown, fd, how);
 }
 
 EXPORT ssize_t read(int fd, void *to, size_t len)
 {
-	using(fd);
-	return syscall(SYS_read, fd, to, len);
+	reading(fd);
+	return told(fd, false, to, syscall(SYS_read, fd, to, len));
 }
 
 EXPORT ssize_t write(int fd, const void *from, size_t len)
 {
 	sending(fd);
-	return syscall(SYS_write, fd, from, len);
+	return told(fd, true, from, syscall(SYS_write, fd, from, len));
 }
 
 /* What glibc's headers make of calls with a room that is known (_FORTIFY_SOURCE). */
@@ -134,27 +180,29 @@ EXPORT ssize_t __read_chk(int fd, void *to, size_t len, size_t room)
 
 EXPORT ssize_t readv(int fd, const struct iovec *parts, int count)
 {
-	using(fd);
-	return syscall(SYS_readv, fd, parts, count);
+	reading(fd);
+	return told_parts(fd, false, parts, count < 0 ? 0 : (size_t)count, syscall(SYS_readv, fd, parts, count));
 }
 
 EXPORT ssize_t writev(int fd, const struct iovec *parts, int count)
 {
 	sending(fd);
-	return syscall(SYS_writev, fd, parts, count);
+	return told_parts(fd, true, parts, count < 0 ? 0 : (size_t)count, syscall(SYS_writev, fd, parts, count));
 }
 
 EXPORT ssize_t recv(int fd, void *to, size_t len, int flags)
 {
-	using(fd);
-	return syscall(SYS_recvfrom, fd, to, len, flags, NULL, NULL);
+	reading(fd);
+	ssize_t n = syscall(SYS_recvfrom, fd, to, len, flags, NULL, NULL);
+	return flags & MSG_PEEK ? n : told(fd, false, to, n);
 }
 
 EXPORT ssize_t recvfrom(int fd, void *to, size_t len, int flags, struct sockaddr *restrict from,
                         socklen_t *restrict from_len)
 {
-	using(fd);
-	return syscall(SYS_recvfrom, fd, to, len, flags, from, from_len);
+	reading(fd);
+	ssize_t n = syscall(SYS_recvfrom, fd, to, len, flags, from, from_len);
+	return flags & MSG_PEEK ? n : told(fd, false, to, n);
 }
 
 EXPORT ssize_t __recv_chk(int fd, void *to, size_t len, size_t room, int flags)
@@ -176,37 +224,40 @@ EXPORT ssize_t __recvfrom_chk(int fd, void *to, size_t len, size_t room, int fla
 
 EXPORT ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 {
-	using(fd);
-	return syscall(SYS_recvmsg, fd, message, flags);
+	reading(fd);
+	ssize_t n = syscall(SYS_recvmsg, fd, message, flags);
+	return flags & MSG_PEEK ? n : told_parts(fd, false, message->msg_iov, message->msg_iovlen, n);
 }
 
 EXPORT ssize_t send(int fd, const void *from, size_t len, int flags)
 {
 	sending(fd);
-	return syscall(SYS_sendto, fd, from, len, flags, NULL, 0);
+	return told(fd, true, from, syscall(SYS_sendto, fd, from, len, flags, NULL, 0));
 }
 
 EXPORT ssize_t sendto(int fd, const void *from, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
 {
 	sending(fd);
-	return syscall(SYS_sendto, fd, from, len, flags, to, to_len);
+	return told(fd, true, from, syscall(SYS_sendto, fd, from, len, flags, to, to_len));
 }
 
 EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
 	sending(fd);
-	return syscall(SYS_sendmsg, fd, message, flags);
+	return told_parts(fd, true, message->msg_iov, message->msg_iovlen, syscall(SYS_sendmsg, fd, message, flags));
 }
 
 EXPORT int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
 {
 	sending(fd);
+	unseen(fd);
 	return (int)syscall(SYS_sendmmsg, fd, messages, count, flags);
 }
 
 EXPORT int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags, struct timespec *timeout)
 {
 	using(fd);
+	unseen(fd);
 	return (int)syscall(SYS_recvmmsg, fd, messages, count, flags, timeout);
 }
 

@@ -6,7 +6,8 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
 use hayate_front::ListenAddr;
 
 use crate::config::{
-    AccessLogFormat, AccessLogTo, LogFormat, LogLevel, ModeChoice, RewindChoice, Size, Time, Workers,
+    AccessLogFormat, AccessLogTo, ConnectionsChoice, LogFormat, LogLevel, ModeChoice, RewindChoice, Size,
+    Time, Workers,
 };
 
 /// Hayate serves PHP applications: HTTP, static files and PHP processes in one command.
@@ -177,6 +178,9 @@ pub struct ServeArgs {
     /// Compare all memory with the snapshot after every N rewinds, for debugging; 0: never [default: 0]
     #[arg(long, value_name = "N", help_heading = "PHP")]
     pub rewind_verify: Option<u64>,
+    /// Worker mode with rewind: keep connections to databases that are open when a worker is ready, or not
+    #[arg(long, value_name = "request|warm", help_heading = "PHP")]
+    pub connections: Option<ConnectionsChoice>,
     /// How long a boot may take, or off [default: 60s]
     #[arg(long, value_name = "TIME", help_heading = "PHP")]
     pub boot_timeout: Option<Time>,

@@ -135,6 +135,11 @@ fn describe_rewind(app: &Value) -> String {
             number("cold_pages") / rewinds,
         );
     }
+    let (warm, resets) = (number("warm"), number("resets"));
+    if warm > 0.0 || resets > 0.0 {
+        let each = if resets > 0.0 { number("reset_ns") / resets / 1e3 } else { 0.0 };
+        out += &format!("; {warm} warm connections, put back {resets} times, {each:.1} µs each");
+    }
     out + "\n"
 }
 

@@ -86,6 +86,15 @@ pub enum Event {
         /// How many.
         count: u64,
     },
+    /// With `connections = "warm"`: a connection that is open when a worker is ready.
+    Connection {
+        /// Path or address of the server.
+        peer: String,
+        /// `MySQL`, `PostgreSQL`, `Redis` or `unknown`.
+        kind: String,
+        /// Why it is not kept over rewinds; empty: it is.
+        why: String,
+    },
     /// The snapshot was taken.
     Snapshot {
         /// `file:line` of the call to `hayate_handle_request()`.
@@ -423,11 +432,13 @@ mod tests {
             "\n",
             r#"{"event":"request","us":300,"causes":[{"what":"PHP heap","pages":40}]}"#,
             "\n",
+            r#"{"event":"connection","peer":"/run/mysqld/mysqld.sock","kind":"MySQL","why":""}"#,
+            "\n",
             r#"{"event":"of the future","x":1}"#,
             "\nnonsense\n",
         );
         let events = events(text);
-        assert_eq!(events.len(), 6);
+        assert_eq!(events.len(), 7);
         assert_eq!(events[0], Event::Boot { us: 81000, files: 212 });
         assert!(matches!(&events[2], Event::Frozen { at: None, count: 1, .. }));
         assert!(matches!(&events[5], Event::Request { retired: None, causes, .. } if causes[0].pages == 40));

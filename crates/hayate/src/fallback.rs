@@ -148,7 +148,7 @@ pub async fn all_booted(
 pub(crate) mod tests {
     use std::{fs, time::Duration};
 
-    use hayate_pool::Spec;
+    use hayate_pool::{Connections, Spec};
 
     use super::*;
     use crate::plan::FrontController;
@@ -194,6 +194,7 @@ pub(crate) mod tests {
                 warmup: Vec::new(),
                 compared: Vec::new(),
                 rewind_verify: None,
+                connections: Connections::Request,
                 explain: None,
                 development: false,
                 no_new_privileges: true,

@@ -71,6 +71,9 @@ pub struct Metrics {
     rewind_seconds: Family<AppPhase, Counter<f64, AtomicU64>>,
     cold_pages: Family<App, Counter>,
     hot_pages: Family<App, Gauge>,
+    warm: Family<App, Gauge>,
+    resets: Family<App, Counter>,
+    reset_seconds: Family<App, Counter<f64, AtomicU64>>,
     fallback: Family<AppTo, Gauge>,
     thread_connections: Family<Thread, Gauge>,
     front_memory: Gauge,
@@ -119,6 +122,25 @@ impl Metrics {
             "Pages that each rewind puts back without looking",
             hot_pages.clone(),
         );
+        let warm = Family::<App, Gauge>::default();
+        registry.register(
+            "hayate_warm_connections",
+            "Connections to databases that workers keep over rewinds",
+            warm.clone(),
+        );
+        let resets = Family::<App, Counter>::default();
+        registry.register(
+            "hayate_connection_resets",
+            "Requests after which the server of such a connection was told to forget",
+            resets.clone(),
+        );
+        let reset_seconds = Family::<App, Counter<f64, AtomicU64>>::default();
+        registry.register_with_unit(
+            "hayate_connection_reset",
+            "Time that this took workers, the wait for the server included",
+            Unit::Seconds,
+            reset_seconds.clone(),
+        );
         let fallback = Family::<AppTo, Gauge>::default();
         registry.register(
             "hayate_rewind_fallback",
@@ -162,6 +184,9 @@ impl Metrics {
             rewind_seconds,
             cold_pages,
             hot_pages,
+            warm,
+            resets,
+            reset_seconds,
             fallback,
             thread_connections,
             front_memory,
@@ -184,6 +209,9 @@ impl Metrics {
         self.rewind_seconds.clear();
         self.cold_pages.clear();
         self.hot_pages.clear();
+        self.warm.clear();
+        self.resets.clear();
+        self.reset_seconds.clear();
         self.fallback.clear();
         self.log_dropped.clear();
         for AppStatus { status, fallback, .. } in apps {
@@ -229,11 +257,15 @@ impl Metrics {
 
 impl Metrics {
     fn render_rewind(&self, app: &str, rewind: &RewindStatus) {
-        let RewindTotals { rewinds, clean_ns, scan_ns, copy_ns, cold_pages } = rewind.totals;
+        let RewindTotals { rewinds, clean_ns, scan_ns, copy_ns, cold_pages, resets, reset_ns } =
+            rewind.totals;
         let labels = App { app: app.to_owned() };
         self.rewinds.get_or_create(&labels).inc_by(rewinds);
         self.cold_pages.get_or_create(&labels).inc_by(cold_pages);
         self.hot_pages.get_or_create(&labels).set(i64::from(rewind.hot_pages));
+        self.warm.get_or_create(&labels).set(i64::try_from(rewind.warm).unwrap_or(i64::MAX));
+        self.resets.get_or_create(&labels).inc_by(resets);
+        self.reset_seconds.get_or_create(&labels).inc_by(reset_ns as f64 / 1e9);
         for (phase, ns) in [("clean", clean_ns), ("scan", scan_ns), ("copy", copy_ns)] {
             let labels = AppPhase { app: app.to_owned(), phase };
             self.rewind_seconds.get_or_create(&labels).inc_by(ns as f64 / 1e9);

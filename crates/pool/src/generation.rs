@@ -244,12 +244,13 @@ impl Generation {
         let mut table = self.shared.table();
         let mut workers = Vec::with_capacity(table.workers.len());
         let mut rewind =
-            RewindStatus { rewind: spec.rewind, tracking: None, hot_pages: 0, totals: table.ended };
+            RewindStatus { rewind: spec.rewind, tracking: None, hot_pages: 0, warm: 0, totals: table.ended };
         for (&index, worker) in &mut table.workers {
             let record = ring.worker_record(index);
             worker.observe(&record, now);
             rewind.tracking = tracking_name(record.tracking).or(rewind.tracking);
             rewind.hot_pages = rewind.hot_pages.max(record.hot_pages);
+            rewind.warm = rewind.warm.saturating_add(u64::from(record.warm));
             rewind.totals.add(&record);
             if worker.pid == 0 {
                 continue; // being forked

@@ -49,7 +49,7 @@ pub use generation::{BootError, Generation, Health};
 pub use launch::{Directly, Files, Hold, Launched, Launcher, ProcessEvent, Start, Way, spawn};
 pub use log_limit::set_log_backlog;
 pub use process::{Parent, parent_of, parent_of_number};
-pub use rewind::{DOUBTS, Doubt, Rewind, RewindStatus, RewindTotals, Unfit};
+pub use rewind::{Connections, DOUBTS, Doubt, Rewind, RewindStatus, RewindTotals, Unfit};
 pub use spec::{Mode, Spec, Visit};
 pub use status::{Phase, Status, WorkerStatus};
 pub use worker::State;

@@ -33,6 +33,27 @@ impl Rewind {
     }
 }
 
+/// What becomes of connections that are open when a worker is ready to serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Connections {
+    /// Nothing: a request opens what it needs, and its end closes it.
+    #[default]
+    Request,
+    /// They stay open over rewinds, and their server is told to forget after each request.
+    Warm,
+}
+
+impl Connections {
+    /// `request` or `warm`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Connections::Request => "request",
+            Connections::Warm => "warm",
+        }
+    }
+}
+
 /// Sums over the workers of a generation, living and dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct RewindTotals {
@@ -46,6 +67,10 @@ pub struct RewindTotals {
     pub copy_ns: u64,
     /// Pages put back that are not in the hot set.
     pub cold_pages: u64,
+    /// How often a connection was put back at its server's end.
+    pub resets: u64,
+    /// What that took, the wait for the server included, in ns.
+    pub reset_ns: u64,
 }
 
 impl RewindTotals {
@@ -57,6 +82,8 @@ impl RewindTotals {
             scan_ns: record.scan_ns,
             copy_ns: record.copy_ns,
             cold_pages: record.cold_pages,
+            resets: record.resets,
+            reset_ns: record.reset_ns,
         });
     }
 
@@ -69,6 +96,8 @@ impl RewindTotals {
         add(&mut self.scan_ns, other.scan_ns);
         add(&mut self.copy_ns, other.copy_ns);
         add(&mut self.cold_pages, other.cold_pages);
+        add(&mut self.resets, other.resets);
+        add(&mut self.reset_ns, other.reset_ns);
     }
 }
 
@@ -81,6 +110,8 @@ pub struct RewindStatus {
     pub tracking: Option<&'static str>,
     /// Pages that are put back after each request without looking; the most of any living worker.
     pub hot_pages: u32,
+    /// Connections that living workers keep over rewinds.
+    pub warm: u64,
     /// Sums since the generation began.
     #[serde(flatten)]
     pub totals: RewindTotals,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     launch::{Start, Way},
-    rewind::Rewind,
+    rewind::{Connections, Rewind},
 };
 
 /// How PHP runs.
@@ -114,6 +114,8 @@ pub struct Spec {
     pub compared: Vec<Visit>,
     /// Compare all memory with the snapshot after every so many rewinds, for debugging.
     pub rewind_verify: Option<u64>,
+    /// Of no meaning without rewinding.
+    pub connections: Connections,
     /// Where the host is to write what it sees, for `hayate explain`.
     pub explain: Option<PathBuf>,
     /// Development mode of the host.
@@ -239,6 +241,9 @@ impl Spec {
         if let Some(n) = self.rewind_verify {
             add("--rewind-verify", n.to_string().into());
         }
+        if self.connections == Connections::Warm {
+            add("--connections", self.connections.name().into());
+        }
     }
 }
 
@@ -280,6 +285,7 @@ mod tests {
             warmup: vec![visit("/"), visit("/a")],
             compared: vec![visit("/made-up")],
             rewind_verify: Some(100),
+            connections: Connections::Request,
             explain: None,
             development: false,
             no_new_privileges: true,

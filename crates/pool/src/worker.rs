@@ -82,6 +82,8 @@ pub(crate) enum Cause {
     MaxMemory,
     ScriptEnded,
     Fatal,
+    /// A connection that it kept over rewinds was closed by its server, or not put back in time.
+    ConnectionLost,
     /// It could not be rewound.
     Doubt(&'static Doubt),
     RequestTimeout,
@@ -110,6 +112,7 @@ impl Cause {
             Cause::MaxMemory => "max_memory".into(),
             Cause::ScriptEnded => "script_ended".into(),
             Cause::Fatal => "fatal".into(),
+            Cause::ConnectionLost => "connection_lost".into(),
             Cause::Doubt(doubt) => doubt.label.into(),
             Cause::RequestTimeout => "request_timeout".into(),
             Cause::Protocol => "protocol".into(),
@@ -126,7 +129,10 @@ impl Cause {
 
     /// Ends that belong to a healthy life, or that are told in another way; the rest is worth a warning each.
     pub(crate) fn is_planned(self) -> bool {
-        matches!(self, Cause::Asked | Cause::MaxRequests | Cause::MaxMemory | Cause::Doubt(_))
+        matches!(
+            self,
+            Cause::Asked | Cause::MaxRequests | Cause::MaxMemory | Cause::ConnectionLost | Cause::Doubt(_)
+        )
     }
 }
 
@@ -222,6 +228,7 @@ impl Worker {
             (0, HY_RETIRED_MAX_MEMORY) => Cause::MaxMemory,
             (0, HY_RETIRED_SCRIPT_ENDED) => Cause::ScriptEnded,
             (0, HY_RETIRED_FATAL) => Cause::Fatal,
+            (0, HY_RETIRED_CONNECTION_LOST) => Cause::ConnectionLost,
             (0, retired) => Doubt::of(retired).map_or(Cause::ExitCode(0), Cause::Doubt),
             (code, _) if code == HY_EXIT_MEMORY as i32 => Cause::Protocol,
             (code, _) => Cause::ExitCode(code),

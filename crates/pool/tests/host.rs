@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hayate_pool::{Directly, Generation, Health, Mode, Phase, Rewind, Spec, Way};
+use hayate_pool::{Connections, Directly, Generation, Health, Mode, Phase, Rewind, Spec, Way};
 use hayate_ring::{Failure, Field, Hub, Ring};
 use tokio::time::{sleep, timeout};
 
@@ -71,6 +71,7 @@ fn spec(dir: &Path, worker: Option<&str>) -> Spec {
         warmup: Vec::new(),
         compared: Vec::new(),
         rewind_verify: None,
+        connections: Connections::Request,
         explain: None,
         development: false,
         no_new_privileges: true,

@@ -125,6 +125,9 @@ impl WorkerWords<'_> {
     word!(cold_pages, AtomicU64, worker, cold_pages);
     word!(hot_pages, AtomicU32, worker, hot_pages);
     word!(tracking, AtomicU32, worker, tracking);
+    word!(resets, AtomicU64, worker, resets);
+    word!(reset_ns, AtomicU64, worker, reset_ns);
+    word!(warm, AtomicU32, worker, warm);
 }
 
 /// The words of the header.

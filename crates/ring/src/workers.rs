@@ -34,6 +34,12 @@ pub struct WorkerRecord {
     pub hot_pages: u32,
     /// `enum hy_tracking`
     pub tracking: u32,
+    /// Connections put back at their server's end.
+    pub resets: u64,
+    /// What that took, the wait for the server included, in ns.
+    pub reset_ns: u64,
+    /// Connections that are kept over rewinds now.
+    pub warm: u32,
 }
 
 impl Ring {
@@ -52,6 +58,9 @@ impl Ring {
             sum.store(0, Relaxed);
         }
         words.cold_pages().store(0, Relaxed);
+        words.resets().store(0, Relaxed);
+        words.reset_ns().store(0, Relaxed);
+        words.warm().store(0, Relaxed);
         words.hot_pages().store(0, Relaxed);
         words.tracking().store(HY_TRACKING_OFF, Relaxed);
         words.memory().store(0, Release);
@@ -78,6 +87,9 @@ impl Ring {
             cold_pages: words.cold_pages().load(Relaxed),
             hot_pages: words.hot_pages().load(Relaxed),
             tracking: words.tracking().load(Relaxed),
+            resets: words.resets().load(Relaxed),
+            reset_ns: words.reset_ns().load(Relaxed),
+            warm: words.warm().load(Relaxed),
         }
     }
 

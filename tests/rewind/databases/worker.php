@@ -105,7 +105,7 @@ final class SqlStore extends Store
                 'server transaction' => $one('SELECT @@in_transaction'), 'own lock' => $one("SELECT IS_USED_LOCK('leak') = CONNECTION_ID()") === 1,
             ],
             'pgsql' => [
-                'number' => $one('SELECT pg_backend_pid()'), 'variable' => $one("SELECT current_setting('leak.value', true)"),
+                'number' => $one('SELECT pg_backend_pid()'), 'variable' => $one("SELECT nullif(current_setting('leak.value', true), '')"),
                 'zone' => $one("SELECT current_setting('TimeZone') = 'Asia/Tokyo'"),
                 'server transaction' => $one('SELECT txid_current_if_assigned()'),
                 'own lock' => $one("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"),

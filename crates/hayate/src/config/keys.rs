@@ -208,6 +208,8 @@ pub struct App {
     pub warmup: Option<Vec<String>>,
     /// For debugging: compares all memory with the snapshot after every so many rewinds; `0`: never. Default: `0`. Flag: `--rewind-verify`.
     pub rewind_verify: Option<u64>,
+    /// Worker mode with `rewind = "on"` only. `request`: a request opens the connections that it needs. `warm`: connections to MySQL, MariaDB, PostgreSQL and Redis that are open when a worker is ready to serve stay open; after each request their server is told to forget what it left there (see docs/databases.md). Default: `request`. Flag: `--connections`.
+    pub connections: Option<ConnectionsChoice>,
     /// How long a boot may take, warm-up included, before it counts as failed. `off`: no limit. Default: `60s`. Flag: `--boot-timeout`.
     #[schemars(with = "Option<String>")]
     pub boot_timeout: Option<Time>,

@@ -11,7 +11,7 @@ pub use error::{ConfigError, Place};
 pub use keys::{App, Compression, File, Limits, Tls};
 pub use source::{Source, Step, schema};
 pub use values::{
-    AccessLogFormat, AccessLogTo, ChallengeChoice, CodingChoice, Listen, Listens, LogFormat, LogLevel,
-    ModeChoice, OneOrMany, RetryChoice, RewindChoice, Scalar, Setting, Size, Time, TlsVersion, VerifyChoice,
-    Workers,
+    AccessLogFormat, AccessLogTo, ChallengeChoice, CodingChoice, ConnectionsChoice, Listen, Listens,
+    LogFormat, LogLevel, ModeChoice, OneOrMany, RetryChoice, RewindChoice, Scalar, Setting, Size, Time,
+    TlsVersion, VerifyChoice, Workers,
 };

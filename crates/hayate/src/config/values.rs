@@ -174,6 +174,25 @@ pub enum RewindChoice {
     Fork,
 }
 
+/// What becomes of connections to databases that are open when a worker is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum ConnectionsChoice {
+    /// Nothing: a request opens what it needs.
+    Request,
+    /// They stay open over rewinds.
+    Warm,
+}
+
+impl From<ConnectionsChoice> for hayate_pool::Connections {
+    fn from(choice: ConnectionsChoice) -> Self {
+        match choice {
+            ConnectionsChoice::Request => Self::Request,
+            ConnectionsChoice::Warm => Self::Warm,
+        }
+    }
+}
+
 impl From<RewindChoice> for hayate_pool::Rewind {
     fn from(choice: RewindChoice) -> Self {
         match choice {

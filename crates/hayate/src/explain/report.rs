@@ -50,6 +50,8 @@ pub struct Report {
     frozen: Vec<Event>,
     /// Whose destructors run at the end of each request, although the boot made them.
     destructors: Vec<Event>,
+    /// Connections that are open when a worker is ready, and whether they are kept.
+    connections: Vec<Event>,
     /// How the warm-up went.
     warmed: Vec<Event>,
     samples: Vec<Sample>,
@@ -129,6 +131,7 @@ impl Report {
     ) -> Report {
         let (mut snapshot, mut frozen, mut warmed, mut requests) = (None, Vec::new(), Vec::new(), Vec::new());
         let (mut tracking_why, mut booted, mut destructors) = (String::new(), None, Vec::new());
+        let mut connections = Vec::new();
         for event in told {
             match event {
                 Event::Snapshot { at, us, tracking_why: why, regions } => {
@@ -140,6 +143,9 @@ impl Report {
                 Event::Frozen { .. } => frozen.push(event),
                 Event::Warmup { .. } => warmed.push(event),
                 Event::Destructor { .. } => destructors.push(event),
+                // Each worker says it.
+                Event::Connection { .. } if connections.contains(&event) => {}
+                Event::Connection { .. } => connections.push(event),
                 Event::Request { us, destructors_ns, loaded, retired, causes } => {
                     requests.push((us, loaded, retired, causes, destructors_ns))
                 }
@@ -199,6 +205,7 @@ impl Report {
             snapshot,
             frozen,
             destructors,
+            connections,
             warmed,
             samples,
             advice: Vec::new(),
@@ -388,6 +395,12 @@ impl fmt::Display for Report {
                 if let Event::Warmup { path, us, status } = event {
                     writeln!(f, "              {path}  {status}  {us} µs")?;
                 }
+            }
+        }
+        for event in &self.connections {
+            if let Event::Connection { peer, kind, why } = event {
+                let kept = if why.is_empty() { "warm" } else { "not kept: " };
+                writeln!(f, "  connection  {kind}, {peer}: {kept}{why}")?;
             }
         }
         if !self.frozen.is_empty() {

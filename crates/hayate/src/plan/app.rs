@@ -257,6 +257,7 @@ impl AppResolver<'_> {
                 warmup: Vec::new(),
                 compared: Vec::new(),
                 rewind_verify: running.rewind_verify,
+                connections: running.connections,
                 explain: None,
                 development: self.development,
                 no_new_privileges: self.no_new_privileges,

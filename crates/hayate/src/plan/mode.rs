@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hayate_pool::{Mode, Rewind};
+use hayate_pool::{Connections, Mode, Rewind};
 
 use super::app::AppResolver;
 use crate::{
@@ -27,6 +27,8 @@ pub struct Running {
     pub warmup: Vec<String>,
     /// Every so many rewinds all memory is compared.
     pub rewind_verify: Option<u64>,
+    /// What becomes of connections that are open when a worker is ready.
+    pub connections: Connections,
     /// The framework whose boot script is used.
     pub recognised: Option<Recognised>,
     /// Why a framework's boot script is not used, when a framework was seen.
@@ -86,6 +88,7 @@ impl AppResolver<'_> {
                 rewind: Rewind::Off,
                 warmup: Vec::new(),
                 rewind_verify: None,
+                connections: Connections::Request,
                 recognised: None,
                 remark,
             });
@@ -99,6 +102,7 @@ impl AppResolver<'_> {
                 .rewind_verify
                 .or(app.rewind_verify)
                 .filter(|n| *n > 0 && rewind != Rewind::Off),
+            connections: args.connections.or(app.connections).map_or(Connections::Request, Connections::from),
             recognised,
             remark,
         })
@@ -173,6 +177,7 @@ impl AppResolver<'_> {
             ("rewind", app.rewind.is_some()),
             ("warmup", app.warmup.is_some()),
             ("rewind_verify", app.rewind_verify.is_some()),
+            ("connections", app.connections.is_some()),
         ];
         let Some((key, _)) = key.into_iter().find(|(_, set)| *set) else { return Ok(()) };
         let seen = remark.map(|why| format!("; {why}")).unwrap_or_default();

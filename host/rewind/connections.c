@@ -1,0 +1,454 @@
+/* See connections.h. What is said to each kind of server is in connections_mysql.c, _pgsql.c and _redis.c. */
+#include "connections_internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <netinet/in.h>
+#include <time.h>
+
+/* How long a server may take to put a connection back: it may have a large transaction to roll back. */
+#define PATIENCE_NS 5000000000ull
+
+/* Rewinds leave what it points to alone. */
+static struct table {
+	bool settled;                 /* which are kept, if any */
+	int numbers[MAX_CONNECTIONS]; /* the descriptor of each and one; 0: there is none */
+	uint64_t resets, reset_ns;
+	struct connection all[MAX_CONNECTIONS];
+} * table;
+
+static const struct protocol *const protocols[] = {&protocol_mysql, &protocol_pgsql, &protocol_redis};
+
+static uint64_t now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+const char *connections_watch(void)
+{
+	table = rewind_keep(sizeof *table);
+	return table == NULL ? "no memory for the rewinder" : NULL;
+}
+
+bool connections_watching(void)
+{
+	return table != NULL;
+}
+
+static struct connection *find(int fd)
+{
+	for (size_t i = 0; table != NULL && fd >= 0 && i < MAX_CONNECTIONS; i++) {
+		if (table->numbers[i] == fd + 1) {
+			return &table->all[i];
+		}
+	}
+	return NULL;
+}
+
+void connection_declined(struct connection *one, const char *why)
+{
+	if (one->why[0] == '\0') {
+		snprintf(one->why, sizeof one->why, "%s", why);
+	}
+}
+
+void connections_opened(int fd)
+{
+	int type = 0;
+	socklen_t len = sizeof type;
+	if (table == NULL || table->settled ||
+	    sys6(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, (long)&type, (long)&len, 0) != 0 || type != SOCK_STREAM) {
+		return;
+	}
+	struct connection *one = find(fd);
+	for (size_t i = 0; one == NULL && i < MAX_CONNECTIONS; i++) {
+		if (table->numbers[i] == 0) {
+			table->numbers[i] = fd + 1;
+			one = &table->all[i];
+		}
+	}
+	/* One more than there is room for is not kept. */
+	if (one != NULL) {
+		memset(one, 0, offsetof(struct connection, message));
+		one->fd = fd;
+		one->pid = (int)SYS1(SYS_getpid, 0);
+	}
+}
+
+void connections_closed(int fd)
+{
+	struct connection *one = find(fd);
+	if (one != NULL && one->kept) {
+		one->broken = true;
+	} else if (one != NULL) {
+		table->numbers[one - table->all] = 0;
+	}
+}
+
+void connections_lost(int fd, const char *why)
+{
+	struct connection *one = find(fd);
+	if (one != NULL) {
+		connection_declined(one, why);
+		one->broken = true;
+	}
+}
+
+/* Hands on the client's messages one by one. */
+static void collect(struct connection *one, const uint8_t *bytes, size_t len)
+{
+	while (len > 0) {
+		if (one->skip > 0) {
+			size_t part = len < one->skip ? len : one->skip;
+			one->skip -= part;
+			bytes += part;
+			len -= part;
+			continue;
+		}
+		size_t part = len < MOST_MESSAGE - one->have ? len : MOST_MESSAGE - one->have;
+		memcpy(one->message + one->have, bytes, part);
+		one->have += part;
+		bytes += part;
+		len -= part;
+		for (;;) {
+			size_t size = one->protocol->message_size(one, one->message, one->have);
+			if (size == BAD_MESSAGE || (size == 0 && one->have == MOST_MESSAGE)) {
+				connection_declined(one, "a message was sent on it that Hayate does not understand");
+				one->broken = true;
+				one->have = 0;
+				return;
+			}
+			if (size > MOST_MESSAGE) {
+				one->protocol->said(one, one->message, one->have, false);
+				one->skip = size - one->have;
+				one->have = 0;
+			}
+			if (size == 0 || size > one->have) {
+				break;
+			}
+			one->protocol->said(one, one->message, size, true);
+			one->have -= size;
+			memmove(one->message, one->message + size, one->have);
+		}
+	}
+}
+
+static void pass_on(struct connection *one, bool client, const uint8_t *bytes, size_t len)
+{
+	if (one->broken) {
+		return;
+	}
+	if (!client) {
+		one->protocol->heard(one, bytes, len);
+	} else if (!one->kept || one->protocol->follows) {
+		collect(one, bytes, len);
+	}
+}
+
+/* By the first bytes, of whoever speaks first. */
+static void recognise(struct connection *one, bool client, const uint8_t *bytes, size_t len)
+{
+	one->first_of_client = one->first_len == 0 ? client : one->first_of_client;
+	while (len > 0 && one->first_len < FIRST_BYTES && one->first_of_client == client) {
+		one->first[one->first_len++] = *bytes++;
+		len--;
+	}
+	if (one->first_len < FIRST_BYTES && one->first_of_client == client) {
+		return;
+	}
+	for (size_t i = 0; i < sizeof protocols / sizeof protocols[0]; i++) {
+		if (one->first_len == FIRST_BYTES && protocols[i]->is(one->first_of_client, one->first)) {
+			one->protocol = protocols[i];
+			pass_on(one, one->first_of_client, one->first, one->first_len);
+			pass_on(one, client, bytes, len);
+			return;
+		}
+	}
+	connection_declined(one, "Hayate does not know what is spoken on it, or it is encrypted (TLS)");
+}
+
+static void passed(int fd, bool client, const void *bytes, size_t len)
+{
+	struct connection *one = find(fd);
+	if (one == NULL || len == 0) {
+		return;
+	}
+	one->touched = true;
+	one->broken |= one->resetting;
+	if (one->protocol != NULL) {
+		pass_on(one, client, bytes, len);
+	} else if (one->why[0] == '\0') {
+		recognise(one, client, bytes, len);
+	}
+}
+
+void connections_said(int fd, const void *bytes, size_t len)
+{
+	passed(fd, true, bytes, len);
+}
+
+void connections_heard(int fd, const void *bytes, size_t len)
+{
+	passed(fd, false, bytes, len);
+}
+
+static bool send_all(int fd, const uint8_t *bytes, size_t len)
+{
+	return sys6(SYS_sendto, fd, (long)bytes, (long)len, MSG_DONTWAIT | MSG_NOSIGNAL, 0, 0) == (long)len;
+}
+
+/* Reads until the judge has seen enough. False: it was not what was expected, or did not come. */
+static bool receive(struct connection *one, enum verdict (*judge)(struct connection *one), uint64_t until)
+{
+	one->answer_len = 0;
+	for (;;) {
+		long n = sys6(SYS_recvfrom, one->fd, (long)(one->answer + one->answer_len),
+		              (long)(sizeof one->answer - one->answer_len), MSG_DONTWAIT, 0, 0);
+		if (n == -EINTR) {
+			continue;
+		}
+		if (n == -EAGAIN) {
+			uint64_t time = now();
+			struct pollfd fd = {.fd = one->fd, .events = POLLIN};
+			struct timespec rest = {.tv_nsec = 0};
+			if (time >= until) {
+				return false;
+			}
+			rest.tv_sec = (time_t)((until - time) / 1000000000u);
+			rest.tv_nsec = (long)((until - time) % 1000000000u);
+			sys6(SYS_ppoll, (long)&fd, 1, (long)&rest, 0, 8, 0);
+			continue;
+		}
+		if (n <= 0) {
+			return false;
+		}
+		one->answer_len += (size_t)n;
+		enum verdict verdict = judge(one);
+		if (verdict != MORE || one->answer_len == sizeof one->answer) {
+			return verdict == GOOD;
+		}
+	}
+}
+
+bool connection_ask(struct connection *one, const uint8_t *question, size_t len,
+                    enum verdict (*judge)(struct connection *one))
+{
+	return send_all(one->fd, question, len) && receive(one, judge, now() + PATIENCE_NS);
+}
+
+void connection_append(struct connection *one, const void *bytes, size_t len)
+{
+	if (len > sizeof one->again - one->again_len) {
+		connection_declined(one, "more was said on it than Hayate repeats after each request");
+		return;
+	}
+	memcpy(one->again + one->again_len, bytes, len);
+	one->again_len += len;
+}
+
+bool connection_nonce(struct connection *one)
+{
+	uint8_t bytes[8];
+	if (SYS3(SYS_getrandom, bytes, sizeof bytes, 0) != sizeof bytes) {
+		return false;
+	}
+	for (size_t i = 0; i < sizeof bytes; i++) {
+		one->nonce[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
+		one->nonce[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
+	}
+	one->nonce[16] = '\0';
+	return true;
+}
+
+static bool unread(const struct connection *one)
+{
+	char byte;
+	return sys6(SYS_recvfrom, one->fd, (long)&byte, 1, MSG_PEEK | MSG_DONTWAIT, 0, 0) != -EAGAIN;
+}
+
+/* Sends what puts it back. False when it cannot be in a state that this would lead back from. */
+static bool put_back(struct connection *one)
+{
+	uint8_t text[MOST_AGAIN + 512];
+	if (one->broken || !one->protocol->at_rest(one)) {
+		return false;
+	}
+	size_t len = one->protocol->reset(one, text, sizeof text);
+	one->resetting = len > 0 && send_all(one->fd, text, len);
+	return one->resetting;
+}
+
+/* Whether it was put back. */
+static bool was_put_back(struct connection *one)
+{
+	bool good = receive(one, one->protocol->judge_reset, now() + PATIENCE_NS);
+	one->resetting = one->touched = false;
+	if (good) {
+		one->protocol->rested(one);
+	}
+	return good;
+}
+
+/* Where it leads, for people. */
+static void name_peer(int fd, char *to, size_t size)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_un local;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	} peer;
+	memset(&peer, 0, sizeof peer);
+	socklen_t len = sizeof peer;
+	if (SYS3(SYS_getpeername, fd, &peer, &len) != 0) {
+		snprintf(to, size, "descriptor %d", fd);
+	} else if (peer.any.sa_family == AF_UNIX) {
+		snprintf(to, size, "%.*s", (int)sizeof peer.local.sun_path, peer.local.sun_path);
+	} else if (peer.any.sa_family == AF_INET) {
+		uint32_t at = ntohl(peer.v4.sin_addr.s_addr);
+		snprintf(to, size, "%u.%u.%u.%u:%u", at >> 24, at >> 16 & 255, at >> 8 & 255, at & 255,
+		         ntohs(peer.v4.sin_port));
+	} else {
+		snprintf(to, size, "port %u", ntohs(peer.v6.sin6_port));
+	}
+}
+
+static void settle(struct connection *one)
+{
+	if (one->why[0] != '\0') {
+		return;
+	}
+	if (one->protocol == NULL) {
+		connection_declined(one, "nothing was said on it, so that its protocol is not known");
+	} else if (one->pid != (int)SYS1(SYS_getpid, 0)) {
+		connection_declined(one, "another process opened it");
+	} else if (one->have > 0 || one->skip > 0 || unread(one) || one->broken) {
+		connection_declined(one, "it is in the middle of an exchange");
+	} else {
+		one->recorded = true;
+		one->protocol->settle(one);
+		if (one->why[0] == '\0' && !(put_back(one) && was_put_back(one))) {
+			connection_declined(one, "its server did not put it back as it was told to");
+		}
+		if (one->why[0] == '\0') {
+			one->protocol->compare(one);
+		}
+	}
+}
+
+size_t connections_settle(void (*tell)(const char *peer, const char *kind, const char *why))
+{
+	size_t kept = 0;
+	for (size_t i = 0; table != NULL && i < MAX_CONNECTIONS; i++) {
+		struct connection *one = &table->all[i];
+		if (table->numbers[i] == 0) {
+			continue;
+		}
+		char peer[128];
+		name_peer(one->fd, peer, sizeof peer);
+		settle(one);
+		one->kept = one->why[0] == '\0';
+		one->touched = false;
+		kept += one->kept;
+		table->numbers[i] = one->kept ? table->numbers[i] : 0;
+		tell(peer, one->protocol == NULL ? "unknown" : one->protocol->name, one->kept ? NULL : one->why);
+	}
+	if (kept == 0) {
+		table = NULL;
+	} else {
+		table->settled = true;
+	}
+	return kept;
+}
+
+/* A request may do what it likes: then the process does not go on. */
+bool connections_keeps(int fd)
+{
+	const struct connection *one = find(fd);
+	return one != NULL && one->kept;
+}
+
+size_t connections_kept(void)
+{
+	size_t kept = 0;
+	for (size_t i = 0; table != NULL && table->settled && i < MAX_CONNECTIONS; i++) {
+		kept += table->numbers[i] != 0;
+	}
+	return kept;
+}
+
+bool connections_reset(void)
+{
+	if (table == NULL || !table->settled) {
+		return true;
+	}
+	bool good = true;
+	uint64_t started = now();
+	for (size_t i = 0; i < MAX_CONNECTIONS; i++) {
+		struct connection *one = &table->all[i];
+		if (table->numbers[i] != 0 && (one->touched || one->broken)) {
+			good = put_back(one) && good;
+			table->resets++;
+		}
+	}
+	table->reset_ns += now() - started;
+	return good;
+}
+
+const char *connections_answered(void)
+{
+	const char *wrong = NULL;
+	if (table == NULL || !table->settled) {
+		return NULL;
+	}
+	for (size_t i = 0; i < MAX_CONNECTIONS; i++) {
+		struct connection *one = &table->all[i];
+		if (table->numbers[i] != 0 && one->resetting) {
+			uint64_t started = now();
+			if (!was_put_back(one)) {
+				one->broken = true;
+				wrong = one->protocol->name;
+			}
+			table->reset_ns += now() - started;
+		}
+	}
+	return wrong;
+}
+
+void connections_cost(uint64_t *resets, uint64_t *ns)
+{
+	*resets = table == NULL ? 0 : table->resets;
+	*ns = table == NULL ? 0 : table->reset_ns;
+}
+
+bool connections_alive(void)
+{
+	for (size_t i = 0; table != NULL && table->settled && i < MAX_CONNECTIONS; i++) {
+		struct connection *one = &table->all[i];
+		if (table->numbers[i] != 0 && unread(one)) {
+			one->broken = true;
+			return false;
+		}
+	}
+	return true;
+}
+
+void connections_forget(void)
+{
+	table = NULL;
+}
+
+void connections_close(void)
+{
+	for (size_t i = 0; table != NULL && table->settled && i < MAX_CONNECTIONS; i++) {
+		const struct connection *one = &table->all[i];
+		if (table->numbers[i] != 0 && !one->broken && !one->resetting && !one->touched) {
+			(void)send_all(one->fd, one->protocol->goodbye, one->protocol->goodbye_len);
+		}
+	}
+}

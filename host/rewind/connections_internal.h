@@ -1,0 +1,104 @@
+/* What connections.c and the protocols share. */
+#ifndef HAYATE_REWIND_CONNECTIONS_INTERNAL_H
+#define HAYATE_REWIND_CONNECTIONS_INTERNAL_H
+
+#include "connections.h"
+#include "internal.h"
+
+/* Kept by one process at the same time. */
+#define MAX_CONNECTIONS 16
+/* A message of the client's that is looked at as a whole. */
+#define MOST_MESSAGE 16384
+/* What is said again after each request. */
+#define MOST_AGAIN 8192
+/* By which a protocol is recognised. */
+#define FIRST_BYTES 8
+#define BAD_MESSAGE SIZE_MAX
+
+enum verdict { MORE, GOOD, BAD };
+
+struct protocol;
+
+struct connection {
+	bool kept;
+	bool recorded;  /* what the client says is its own from here on, and not to be said again */
+	bool touched;   /* bytes passed since it was put back */
+	bool resetting; /* the answers to what puts it back are to come */
+	bool broken;    /* no more is to be said on it */
+	int fd, pid;
+	const struct protocol *protocol;
+	char why[256]; /* it is not kept; empty: nothing speaks against it */
+	size_t skip;   /* bytes of a long message that are still to pass */
+	size_t have;   /* bytes in `message` */
+	size_t again_len;
+	unsigned again_count; /* statements in `again` */
+
+	/* MySQL */
+	bool greeted;     /* the server's first packet has come */
+	bool agreed;      /* the client's first packet has gone: what follows are commands */
+	bool waiting;     /* a command was sent of whose answer nothing has come yet */
+	bool confused;    /* two were */
+	uint8_t head[4];  /* of the packet that comes */
+	uint8_t head_len; /* 4 while its body comes */
+	size_t body_left;
+	uint8_t sequence; /* of the last packet that came */
+	long statements;  /* prepared and not closed */
+	/* PostgreSQL */
+	bool started; /* past the first message, which has no type */
+	uint8_t tail[6];
+	unsigned queries;
+	/* Both, and Redis */
+	char nonce[17];
+	size_t answer_len;
+	size_t found_at; /* the text in `answer` that was asked for */
+	/* The first bytes, until it is known which protocol they are. */
+	bool first_of_client;
+	uint8_t first[FIRST_BYTES];
+	size_t first_len;
+
+	uint8_t message[MOST_MESSAGE];
+	uint8_t again[MOST_AGAIN]; /* what the server is told when it has forgotten, in its own format */
+	uint8_t answer[8192];
+	char before[4096]; /* how the server described it */
+};
+
+struct protocol {
+	const char *name;
+	/* Whether these FIRST_BYTES are the first that the client, or the server, says. */
+	bool (*is)(bool client, const uint8_t *bytes);
+	/* The client's messages are looked at after the point as well. */
+	bool follows;
+	/* Bytes of the message that begins here, 0 when that is not known yet, BAD_MESSAGE when it is none. */
+	size_t (*message_size)(const struct connection *one, const uint8_t *bytes, size_t have);
+	/* A message of the client's; not `whole`: its beginning. */
+	void (*said)(struct connection *one, const uint8_t *message, size_t len, bool whole);
+	void (*heard)(struct connection *one, const uint8_t *bytes, size_t len);
+	/* Before the first reset: asks how it is, and completes what is said again. */
+	void (*settle)(struct connection *one);
+	/* After it: whether it is as it was. */
+	void (*compare)(struct connection *one);
+	/* As far as can be seen, no answer is outstanding, and no half message was sent. */
+	bool (*at_rest)(const struct connection *one);
+	/* Writes what puts it back; 0 when there is no room. */
+	size_t (*reset)(struct connection *one, uint8_t *to, size_t room);
+	enum verdict (*judge_reset)(struct connection *one);
+	void (*rested)(struct connection *one);
+	const uint8_t *goodbye;
+	size_t goodbye_len;
+};
+
+extern const struct protocol protocol_mysql, protocol_pgsql, protocol_redis;
+
+void connection_declined(struct connection *one, const char *why);
+void connection_append(struct connection *one, const void *bytes, size_t len);
+/* Asks and reads the answer, which is in one->answer when the judge finds it GOOD. Five seconds at most. */
+bool connection_ask(struct connection *one, const uint8_t *question, size_t len,
+                    enum verdict (*judge)(struct connection *one));
+/* 16 hexadecimal digits that nobody can have foreseen. False: there are none. */
+bool connection_nonce(struct connection *one);
+
+/* statements.c: what an SQL statement that was sent before the point means for the connection */
+enum effect { EFFECT_NONE, EFFECT_SETTING, EFFECT_UNKNOWN };
+enum effect statement_effect(const char *text, size_t len);
+
+#endif

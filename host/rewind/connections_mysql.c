@@ -1,0 +1,361 @@
+/*
+ * MySQL and MariaDB. A packet has three bytes of length, least first, a sequence number, and a body. A command begins
+ * with number 0, and the packets of its answer are numbered on from there; so a packet with number 1 after another
+ * number than 0 begins a new answer, and what came before it was read to its end. That is all that has to be known of
+ * answers to tell whether one is outstanding.
+ *
+ * COM_RESET_CONNECTION ends the transaction and forgets locks, temporary tables, prepared statements, variables. It
+ * keeps the database and takes the server's encodings for the client's: those are told again.
+ */
+#include "connections_internal.h"
+
+#include <string.h>
+
+#define COM_QUIT 0x01
+#define COM_INIT_DB 0x02
+#define COM_QUERY 0x03
+#define COM_STATISTICS 0x09
+#define COM_PING 0x0e
+#define COM_STMT_PREPARE 0x16
+#define COM_STMT_EXECUTE 0x17
+#define COM_STMT_SEND_LONG_DATA 0x18
+#define COM_STMT_CLOSE 0x19
+#define COM_STMT_RESET 0x1a
+#define COM_STMT_FETCH 0x1c
+#define COM_RESET_CONNECTION 0x1f
+
+#define CLIENT_COMPRESS 0x20u
+#define CLIENT_SSL 0x800u
+#define CLIENT_DEPRECATE_EOF 0x1000000u
+#define CLIENT_ZSTD 0x4000000u
+#define CLIENT_QUERY_ATTRIBUTES 0x8000000u
+
+#define IN_TRANSACTION 1
+#define MORE_RESULTS 8
+
+static uint32_t length(const uint8_t *at)
+{
+	return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16;
+}
+
+/* The server speaks first: protocol version 10. */
+static bool is(bool client, const uint8_t *bytes)
+{
+	return !client && bytes[3] == 0 && bytes[4] == 10 && bytes[5] >= '0' && bytes[5] <= '9';
+}
+
+static size_t message_size(const struct connection *one, const uint8_t *bytes, size_t have)
+{
+	return have < 4 ? 0 : 4 + (size_t)length(bytes);
+}
+
+static void agree(struct connection *one, const uint8_t *body, size_t len)
+{
+	uint32_t flags = len < 4 ? 0 : body[0] | (uint32_t)body[1] << 8 | (uint32_t)body[2] << 16 | (uint32_t)body[3] << 24;
+	one->agreed = true;
+	if (flags & CLIENT_SSL) {
+		connection_declined(one, "it is encrypted (TLS), and both ends count what they have said");
+	} else if (len < 32 || flags & (CLIENT_COMPRESS | CLIENT_ZSTD)) {
+		connection_declined(one, "it is compressed");
+	} else if (flags & (CLIENT_DEPRECATE_EOF | CLIENT_QUERY_ATTRIBUTES)) {
+		connection_declined(one, "its client speaks a dialect of the protocol that Hayate does not know");
+	}
+}
+
+static void note_statement(struct connection *one, const uint8_t *message, size_t size, bool prepared)
+{
+	enum effect effect = statement_effect((const char *)message + 5, size - 5);
+	if (effect == EFFECT_UNKNOWN || (prepared && effect != EFFECT_NONE)) {
+		char why[200];
+		snprintf(why, sizeof why, "before the snapshot it was told \"%.*s\", which cannot be repeated",
+		         size - 5 < 80 ? (int)(size - 5) : 80, (const char *)message + 5);
+		connection_declined(one, why);
+	} else if (effect == EFFECT_SETTING) {
+		connection_append(one, message, size);
+		one->again_count++;
+	}
+}
+
+static void note_command(struct connection *one, const uint8_t *message, size_t size, bool whole)
+{
+	switch (message[4]) {
+	case COM_QUERY:
+	case COM_STMT_PREPARE:
+		one->statements += message[4] == COM_STMT_PREPARE;
+		if (!whole) {
+			connection_declined(one, "before the snapshot it was told a statement of more than 16 KiB");
+		} else {
+			note_statement(one, message, size, message[4] == COM_STMT_PREPARE);
+		}
+		break;
+	case COM_STMT_CLOSE:
+		one->statements--;
+		break;
+	case COM_INIT_DB:
+	case COM_STATISTICS:
+	case COM_PING:
+	case COM_STMT_EXECUTE:
+	case COM_STMT_SEND_LONG_DATA:
+	case COM_STMT_RESET:
+	case COM_STMT_FETCH:
+		break;
+	default:
+		connection_declined(one, "before the snapshot it was told a command that Hayate cannot repeat");
+	}
+}
+
+static void said(struct connection *one, const uint8_t *message, size_t len, bool whole)
+{
+	if (!one->agreed) {
+		agree(one, message + 4, len - 4);
+		return;
+	}
+	if (message[3] != 0) {
+		return; /* more of what came before */
+	}
+	if (len < 5) {
+		one->confused = true;
+		return;
+	}
+	if (!one->recorded) {
+		note_command(one, message, len, whole);
+	}
+	if (message[4] != COM_STMT_SEND_LONG_DATA && message[4] != COM_STMT_CLOSE) {
+		one->confused |= one->waiting;
+		one->waiting = true;
+	}
+}
+
+static void heard(struct connection *one, const uint8_t *bytes, size_t len)
+{
+	while (len > 0) {
+		if (one->head_len < 4) {
+			one->head[one->head_len++] = *bytes++;
+			len--;
+			if (one->head_len == 4) {
+				one->body_left = length(one->head);
+				one->sequence = one->head[3];
+				one->waiting = false;
+			}
+		} else {
+			size_t part = len < one->body_left ? len : one->body_left;
+			one->body_left -= part;
+			bytes += part;
+			len -= part;
+		}
+		if (one->head_len == 4 && one->body_left == 0) {
+			one->head_len = 0;
+		}
+	}
+}
+
+static bool at_rest(const struct connection *one)
+{
+	return !one->waiting && !one->confused && one->head_len == 0 && one->have == 0 && one->skip == 0 &&
+	       one->sequence != 0;
+}
+
+/* One row of one column that is text. */
+static enum verdict judge_row(struct connection *one)
+{
+	size_t at = 0;
+	for (unsigned packet = 1;; packet++) {
+		const uint8_t *body = one->answer + at + 4;
+		if (one->answer_len - at < 4 || one->answer_len - at - 4 < length(one->answer + at)) {
+			return MORE;
+		}
+		size_t size = length(one->answer + at);
+		if (one->answer[at + 3] != packet || size == 0 || body[0] == 0xff) {
+			return BAD;
+		}
+		if (packet == 1 && (size != 1 || body[0] != 1)) {
+			return BAD;
+		}
+		if (packet == 4) {
+			/* A length of one byte, or 0xfc and two. */
+			size_t skip = body[0] == 0xfc ? 3 : 1;
+			size_t text = size < skip ? 0 : skip == 3 ? body[1] | (size_t)body[2] << 8 : body[0];
+			if (body[0] > 0xfc || text + skip != size || text >= sizeof one->before) {
+				return BAD;
+			}
+			one->found_at = at + 4 + skip;
+		}
+		if (packet == 5) {
+			bool transaction = size == 5 && body[3] & (IN_TRANSACTION | MORE_RESULTS);
+			return size == 5 && body[0] == 0xfe && !transaction && at + 4 + size == one->answer_len ? GOOD : BAD;
+		}
+		at += 4 + size;
+	}
+}
+
+/* Asks for one text; where it was found, and its length; NULL: there is none. */
+static const char *ask(struct connection *one, const char *statement, size_t *len)
+{
+	uint8_t text[2048];
+	size_t size = strlen(statement) + 1;
+	if (size + 4 > sizeof text) {
+		return NULL;
+	}
+	text[0] = (uint8_t)size;
+	text[1] = (uint8_t)(size >> 8);
+	text[2] = text[3] = 0;
+	text[4] = COM_QUERY;
+	memcpy(text + 5, statement, size - 1);
+	if (!connection_ask(one, text, size + 4, judge_row)) {
+		return NULL;
+	}
+	/* Behind it there is the last packet, of four and five bytes. */
+	*len = one->answer_len - 9 - one->found_at;
+	return (const char *)one->answer + one->found_at;
+}
+
+/* Fields are divided by line ends. The first five have to be told again; the rest has to be as it was. */
+static const char description[] =
+    "SELECT CONCAT_WS('\\n',IFNULL(DATABASE(),''),@@character_set_client,@@character_set_connection,"
+    "IFNULL(@@character_set_results,'NULL'),@@collation_connection,CURRENT_USER(),IFNULL(CURRENT_ROLE(),''),"
+    "@@autocommit,@@sql_mode,@@time_zone,@@foreign_key_checks,@@unique_checks,@@sql_safe_updates,@@sql_select_limit,"
+    "@@max_join_size,@@group_concat_max_len,@@lc_time_names,@@sql_auto_is_null,@@auto_increment_increment,"
+    "@@auto_increment_offset,@@wait_timeout,@@net_read_timeout,@@net_write_timeout,@@sql_big_selects,"
+    "@@low_priority_updates,@@default_week_format,@@div_precision_increment,@@completion_type,@@sql_notes,"
+    "@@sql_warnings,@@tmp_table_size,@@max_heap_table_size,@@sort_buffer_size,@@lock_wait_timeout,"
+    "@@innodb_lock_wait_timeout,@@default_storage_engine)";
+
+static void put_packet(struct connection *one, uint8_t command, const char *text, size_t len)
+{
+	uint8_t head[5] = {(uint8_t)(len + 1), (uint8_t)((len + 1) >> 8), (uint8_t)((len + 1) >> 16), 0, command};
+	connection_append(one, head, sizeof head);
+	connection_append(one, text, len);
+	one->again_count++;
+}
+
+static bool is_name(const char *text, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		char c = text[i];
+		if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || c == '_')) {
+			return false;
+		}
+	}
+	return len > 0;
+}
+
+static void settle(struct connection *one)
+{
+	uint8_t settings[MOST_AGAIN];
+	size_t settings_len = one->again_len, len;
+	unsigned settings_count = one->again_count;
+	if (!one->agreed || !at_rest(one)) {
+		connection_declined(one, "it is in the middle of an exchange");
+		return;
+	}
+	if (one->statements != 0) {
+		connection_declined(one, "a statement was prepared on it before the snapshot, and not closed");
+		return;
+	}
+	const char *found = ask(one, description, &len);
+	if (found == NULL || len >= sizeof one->before) {
+		connection_declined(one, "its server does not say how it is, or a transaction is open on it");
+		return;
+	}
+	memcpy(one->before, found, len);
+	one->before[len] = '\0';
+	const char *field[5];
+	size_t field_len[5];
+	const char *at = one->before;
+	for (int i = 0; i < 5; i++) {
+		field[i] = at;
+		field_len[i] = strcspn(at, "\n");
+		at += field_len[i];
+		if (field_len[i] == 0) {
+			connection_declined(one, "no database is selected on it: name one where it is opened");
+			return;
+		}
+		if (*at == '\0' || (i > 0 && !is_name(field[i], field_len[i]))) {
+			connection_declined(one, "its server does not say how it is");
+			return;
+		}
+		at++;
+	}
+	memcpy(settings, one->again, settings_len);
+	one->again_len = 0;
+	one->again_count = 0;
+	put_packet(one, COM_RESET_CONNECTION, "", 0);
+	put_packet(one, COM_INIT_DB, field[0], field_len[0]);
+	char encodings[512];
+	int n = snprintf(encodings, sizeof encodings,
+	                 "SET character_set_client=%.*s,character_set_connection=%.*s,character_set_results=%.*s,"
+	                 "collation_connection=%.*s",
+	                 (int)field_len[1], field[1], (int)field_len[2], field[2], (int)field_len[3], field[3],
+	                 (int)field_len[4], field[4]);
+	connection_append(one, settings, settings_len);
+	one->again_count += settings_count;
+	/* Last: what was set before may have been another one. */
+	if (n > 0 && (size_t)n < sizeof encodings) {
+		put_packet(one, COM_QUERY, encodings, (size_t)n);
+	} else {
+		connection_declined(one, "names of encodings are too long");
+	}
+}
+
+static void compare(struct connection *one)
+{
+	size_t len;
+	const char *found = ask(one, description, &len);
+	if (found == NULL || len != strlen(one->before) || memcmp(found, one->before, len) != 0) {
+		connection_declined(one, "after its server has put it back it is not as it was");
+	}
+	/* As after any answer. */
+	one->sequence = 1;
+}
+
+static size_t reset(struct connection *one, uint8_t *to, size_t room)
+{
+	if (one->again_len > room) {
+		return 0;
+	}
+	memcpy(to, one->again, one->again_len);
+	return one->again_len;
+}
+
+/* An answer of one packet for each, which says OK, that nothing was inserted or changed, and no more. */
+static enum verdict judge_reset(struct connection *one)
+{
+	size_t at = 0;
+	for (unsigned i = 0; i < one->again_count; i++) {
+		if (one->answer_len - at < 4 || one->answer_len - at - 4 < length(one->answer + at)) {
+			return MORE;
+		}
+		const uint8_t *body = one->answer + at + 4;
+		size_t size = length(one->answer + at);
+		if (one->answer[at + 3] != 1 || size < 7 || body[0] != 0 || body[1] != 0 || body[2] != 0 ||
+		    body[3] & (IN_TRANSACTION | MORE_RESULTS)) {
+			return BAD;
+		}
+		at += 4 + size;
+	}
+	return at == one->answer_len ? GOOD : BAD;
+}
+
+static void rested(struct connection *one)
+{
+	one->sequence = 1;
+}
+
+static const uint8_t goodbye[] = {1, 0, 0, 0, COM_QUIT};
+
+const struct protocol protocol_mysql = {
+    .name = "MySQL",
+    .is = is,
+    .follows = true,
+    .message_size = message_size,
+    .said = said,
+    .heard = heard,
+    .settle = settle,
+    .compare = compare,
+    .at_rest = at_rest,
+    .reset = reset,
+    .judge_reset = judge_reset,
+    .rested = rested,
+    .goodbye = goodbye,
+    .goodbye_len = sizeof goodbye,
+};

@@ -1,0 +1,299 @@
+/*
+ * PostgreSQL, protocol 3. A message has a letter, four bytes of length, most first, and a body; the client's first one
+ * has no letter. The server says at the end of each answer whether a transaction is open (ReadyForQuery).
+ *
+ * DISCARD ALL forgets settings, temporary tables, prepared statements, locks, cursors, what is listened to. Whether an
+ * answer was outstanding is not looked at: the last statement asks for a word that nobody can have foreseen, so that
+ * what is read up to it is all there is; and the answers before it have to be exactly as many as there were statements.
+ */
+#include "connections_internal.h"
+
+#include <string.h>
+
+#define VERSION_3 0x00030000u
+#define SSL_REQUEST 80877103u
+#define GSS_REQUEST 80877104u
+
+static uint32_t number(const uint8_t *at)
+{
+	return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+static bool is_first(uint32_t code)
+{
+	return code == VERSION_3 || code == SSL_REQUEST || code == GSS_REQUEST;
+}
+
+static bool is(bool client, const uint8_t *bytes)
+{
+	return client && bytes[0] == 0 && is_first(number(bytes + 4));
+}
+
+static size_t message_size(const struct connection *one, const uint8_t *bytes, size_t have)
+{
+	size_t head = one->started ? 1 : 0;
+	if (have < head + 4) {
+		return 0;
+	}
+	uint32_t len = number(bytes + head);
+	return len < 4 || len > 1u << 30 ? BAD_MESSAGE : head + len;
+}
+
+static void note_statement(struct connection *one, const char *text, size_t len)
+{
+	enum effect effect = statement_effect(text, len);
+	if (effect == EFFECT_UNKNOWN) {
+		char why[200];
+		snprintf(why, sizeof why, "before the snapshot it was told \"%.*s\", which cannot be repeated",
+		         len < 80 ? (int)len : 80, text);
+		connection_declined(one, why);
+	} else if (effect == EFFECT_SETTING) {
+		uint8_t head[5] = {'Q', 0, 0, (uint8_t)((len + 5) >> 8), (uint8_t)(len + 5)};
+		connection_append(one, head, sizeof head);
+		connection_append(one, text, len);
+		connection_append(one, "", 1);
+		one->again_count++;
+	}
+}
+
+static void said(struct connection *one, const uint8_t *message, size_t len, bool whole)
+{
+	if (!one->started) {
+		uint32_t code = len < 8 ? 0 : number(message + 4);
+		one->started = code == VERSION_3;
+		if (!is_first(code)) {
+			connection_declined(one, "it is encrypted (TLS), and both ends count what they have said");
+			one->broken = true;
+		}
+		return;
+	}
+	const char *body = (const char *)message + 5;
+	size_t size = len < 5 ? 0 : len - 5;
+	switch (message[0]) {
+	case 'Q':
+	case 'P':
+		if (!whole) {
+			connection_declined(one, "before the snapshot it was told a statement of more than 16 KiB");
+		} else {
+			size_t name = message[0] == 'P' ? strnlen(body, size) + 1 : 0;
+			if (name <= size) {
+				note_statement(one, body + name, strnlen(body + name, size - name));
+			}
+		}
+		break;
+	case 'p':
+	case 'B':
+	case 'E':
+	case 'D':
+	case 'S':
+	case 'H':
+	case 'C':
+		break;
+	default:
+		connection_declined(one, "before the snapshot it was told a command that Hayate cannot repeat");
+	}
+}
+
+static void heard(struct connection *one, const uint8_t *bytes, size_t len)
+{
+	const size_t room = sizeof one->tail;
+	if (len >= room) {
+		memcpy(one->tail, bytes + len - room, room);
+		return;
+	}
+	memmove(one->tail, one->tail + len, room - len);
+	memcpy(one->tail + room - len, bytes, len);
+}
+
+/* The last thing that came is what ends an answer. If it only looks so, the reset fails. */
+static bool at_rest(const struct connection *one)
+{
+	static const uint8_t ready[] = {'Z', 0, 0, 0, 5};
+	return memcmp(one->tail, ready, sizeof ready) == 0;
+}
+
+struct frame {
+	uint8_t type;
+	const uint8_t *body;
+	size_t size;
+};
+
+/* The message at `*at`, which is moved behind it. */
+static enum verdict next_frame(const struct connection *one, size_t *at, struct frame *frame)
+{
+	size_t rest = one->answer_len - *at;
+	if (rest < 5) {
+		return MORE;
+	}
+	uint32_t len = number(one->answer + *at + 1);
+	if (len < 4 || len > sizeof one->answer) {
+		return BAD;
+	}
+	if (rest - 1 < len) {
+		return MORE;
+	}
+	*frame = (struct frame){one->answer[*at], one->answer + *at + 5, len - 4};
+	*at += 1 + len;
+	return GOOD;
+}
+
+/* The only column of a row; NULL when there is another number of them, or it is NULL. */
+static const uint8_t *only_column(const struct frame *row, size_t *len)
+{
+	if (row->type != 'D' || row->size < 6 || row->body[0] != 0 || row->body[1] != 1 ||
+	    number(row->body + 2) != row->size - 6) {
+		return NULL;
+	}
+	*len = row->size - 6;
+	return row->body + 6;
+}
+
+/* One row of one column, and no transaction open. */
+static enum verdict judge_row(struct connection *one)
+{
+	size_t at = 0, len = 0;
+	bool found = false;
+	for (struct frame frame;;) {
+		enum verdict verdict = next_frame(one, &at, &frame);
+		if (verdict != GOOD) {
+			return verdict;
+		}
+		const uint8_t *text = only_column(&frame, &len);
+		if (text != NULL && !found && len < sizeof one->before) {
+			found = true;
+			one->found_at = (size_t)(text - one->answer);
+		} else if (frame.type == 'Z') {
+			return found && frame.size == 1 && frame.body[0] == 'I' && at == one->answer_len ? GOOD : BAD;
+		} else if (frame.type == 'D' || frame.type == 'E') {
+			return BAD;
+		}
+	}
+}
+
+/* What decides, and what must be nothing: prepared statements, cursors, locks, names listened to, temporary tables. */
+static const char description[] =
+    "SELECT concat_ws(' ', (SELECT count(*) FROM pg_prepared_statements) + (SELECT count(*) FROM pg_cursors) + "
+    "(SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory') + "
+    "(SELECT count(*) FROM pg_listening_channels()) + pg_my_temp_schema()::bigint, current_user, session_user, "
+    "(SELECT md5(string_agg(name || '=' || setting, ',' ORDER BY name)) FROM pg_settings "
+    "WHERE context IN ('user', 'superuser')))";
+
+static bool describe(struct connection *one, char *to, size_t room)
+{
+	uint8_t text[1024] = {'Q', 0, 0};
+	const size_t len = sizeof description + 4;
+	text[3] = (uint8_t)(len >> 8);
+	text[4] = (uint8_t)len;
+	memcpy(text + 5, description, sizeof description);
+	if (!connection_ask(one, text, len + 1, judge_row)) {
+		return false;
+	}
+	const uint8_t *found = one->answer + one->found_at;
+	size_t size = number(found - 4);
+	if (size >= room) {
+		return false;
+	}
+	memcpy(to, found, size);
+	to[size] = '\0';
+	return true;
+}
+
+static void settle(struct connection *one)
+{
+	if (!one->started || !at_rest(one) || one->tail[5] != 'I') {
+		connection_declined(one, "it is in the middle of an exchange, or a transaction is open on it");
+	} else if (!describe(one, one->before, sizeof one->before)) {
+		connection_declined(one, "its server does not say how it is");
+	} else if (strncmp(one->before, "0 ", 2) != 0) {
+		connection_declined(one, "a prepared statement, a cursor, a lock, a temporary table or a LISTEN of before the "
+		                         "snapshot is open on it");
+	}
+}
+
+static void compare(struct connection *one)
+{
+	static char after[sizeof one->before];
+	if (!describe(one, after, sizeof after) || strcmp(after, one->before) != 0) {
+		connection_declined(one, "after its server has put it back it is not as it was");
+	}
+}
+
+static void put(uint8_t *to, size_t *at, const char *statement)
+{
+	size_t len = strlen(statement) + 5;
+	uint8_t head[5] = {'Q', 0, 0, (uint8_t)(len >> 8), (uint8_t)len};
+	memcpy(to + *at, head, sizeof head);
+	memcpy(to + *at + sizeof head, statement, len - 4);
+	*at += len + 1;
+}
+
+static size_t reset(struct connection *one, uint8_t *to, size_t room)
+{
+	char last[40];
+	size_t at = 0;
+	if (room < one->again_len + 256 || !connection_nonce(one)) {
+		return 0;
+	}
+	one->queries = one->again_count + 2;
+	if (one->tail[5] != 'I') {
+		put(to, &at, "ROLLBACK");
+		one->queries++;
+	}
+	put(to, &at, "DISCARD ALL");
+	memcpy(to + at, one->again, one->again_len);
+	at += one->again_len;
+	snprintf(last, sizeof last, "SELECT '%s'", one->nonce);
+	put(to, &at, last);
+	return at;
+}
+
+static enum verdict judge_reset(struct connection *one)
+{
+	size_t at = 0, len;
+	unsigned completed = 0, ready = 0;
+	bool answered = false;
+	for (struct frame frame;;) {
+		enum verdict verdict = next_frame(one, &at, &frame);
+		if (verdict != GOOD) {
+			return verdict;
+		}
+		const uint8_t *text = only_column(&frame, &len);
+		bool last = ready == one->queries - 1;
+		if (text != NULL && last && !answered && len == 16 && memcmp(text, one->nonce, 16) == 0) {
+			answered = true;
+		} else if (frame.type == 'C' && completed == ready) {
+			completed++;
+		} else if (frame.type == 'Z' && completed == ready + 1 && frame.size == 1 && frame.body[0] == 'I') {
+			ready++;
+			if (ready == one->queries) {
+				return answered && at == one->answer_len ? GOOD : BAD;
+			}
+		} else if (frame.type != 'S' && frame.type != 'N' && !(frame.type == 'T' && last)) {
+			return BAD;
+		}
+	}
+}
+
+static void rested(struct connection *one)
+{
+	static const uint8_t idle[] = {'Z', 0, 0, 0, 5, 'I'};
+	memcpy(one->tail, idle, sizeof idle);
+}
+
+static const uint8_t goodbye[] = {'X', 0, 0, 0, 4};
+
+const struct protocol protocol_pgsql = {
+    .name = "PostgreSQL",
+    .is = is,
+    .message_size = message_size,
+    .said = said,
+    .heard = heard,
+    .settle = settle,
+    .compare = compare,
+    .at_rest = at_rest,
+    .reset = reset,
+    .judge_reset = judge_reset,
+    .rested = rested,
+    .goodbye = goodbye,
+    .goodbye_len = sizeof goodbye,
+};

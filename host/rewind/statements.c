@@ -1,0 +1,125 @@
+/*
+ * What an SQL statement means for the connection that it is sent on: nothing, a setting that has to be made again after
+ * the server has forgotten it, or something that cannot be told. Only what is known is told to be harmless; a stored
+ * function that takes a lock or sets a variable is not seen through.
+ */
+#include "connections_internal.h"
+
+#include <strings.h>
+#include <string.h>
+
+static bool is_space(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+static bool is_word(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* The word at the beginning; moves behind it and the space after it. */
+static size_t word(const char **at, const char *end)
+{
+	const char *from = *at;
+	while (*at < end && is_word(**at)) {
+		(*at)++;
+	}
+	size_t len = (size_t)(*at - from);
+	while (*at < end && is_space(**at)) {
+		(*at)++;
+	}
+	return len;
+}
+
+static bool is(const char *at, size_t len, const char *name)
+{
+	return strlen(name) == len && strncasecmp(at, name, len) == 0;
+}
+
+static bool is_one_of(const char *at, size_t len, const char *const *names, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (is(at, len, names[i])) {
+			return true;
+		}
+	}
+	return false;
+}
+#define ONE_OF(at, len, names) is_one_of(at, len, names, sizeof(names) / sizeof(names)[0])
+
+static bool holds(const char *text, const char *end, const char *part)
+{
+	size_t len = strlen(part);
+	for (const char *at = text; at < end && (size_t)(end - at) >= len; at++) {
+		if (strncasecmp(at, part, len) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* A variable of the user's own, as MySQL has them: @name, not @@name. */
+static bool has_user_variable(const char *text, const char *end)
+{
+	for (const char *at = text; at < end; at++) {
+		if (*at == '@') {
+			if (at + 1 == end || at[1] != '@') {
+				return true;
+			}
+			at++;
+		}
+	}
+	return false;
+}
+
+enum effect statement_effect(const char *text, size_t len)
+{
+	static const char *const harmless[] = {"select", "show",  "use",     "describe", "desc",   "explain",   "with",
+	                                       "begin",  "start", "commit",  "rollback", "insert", "update",    "delete",
+	                                       "values", "table", "replace", "end",      "close",  "deallocate"};
+	static const char *const set_other[] = {"global",   "persist", "persist_only", "password", "statement",
+	                                        "resource", "default", "local",        "@@global", "constraints"};
+	/* Functions and clauses whose effect outlives the statement. */
+	static const char *const lasting[] = {
+	    "get_lock",   "release_",    "last_insert_id",  "nextval", "lastval",  "setval", "next value",
+	    "set_config", "pg_advisory", "pg_try_advisory", "lo_open", "lo_creat", "dblink", "sql_calc_found_rows",
+	    " into ",     "\ninto ",     "\tinto "};
+	const char *end = text + len;
+	while (text < end && is_space(*text)) {
+		text++;
+	}
+	while (end > text && (is_space(end[-1]) || end[-1] == ';')) {
+		end--;
+	}
+	if (text == end) {
+		return EFFECT_NONE;
+	}
+	/* Several statements in one, comments that are code, and what hides in them. */
+	if (memchr(text, ';', (size_t)(end - text)) != NULL || memchr(text, '\0', (size_t)(end - text)) != NULL ||
+	    holds(text, end, "/*") || has_user_variable(text, end)) {
+		return EFFECT_UNKNOWN;
+	}
+	const char *at = text, *first = text;
+	size_t first_len = word(&at, end);
+	if (is(first, first_len, "set")) {
+		const char *second = at;
+		size_t second_len = word(&at, end);
+		if (ONE_OF(second, second_len, set_other) || holds(text, end, "@@global") || holds(text, end, "@@persist") ||
+		    holds(text, end, "global ") || holds(text, end, "select")) {
+			return EFFECT_UNKNOWN;
+		}
+		return EFFECT_SETTING;
+	}
+	if (!ONE_OF(first, first_len, harmless)) {
+		return EFFECT_UNKNOWN;
+	}
+	bool writes = is(first, first_len, "insert") || is(first, first_len, "replace");
+	for (size_t i = 0; i < sizeof lasting / sizeof lasting[0]; i++) {
+		/* INSERT INTO is no SELECT … INTO. */
+		if (!(writes && strstr(lasting[i], "into") != NULL) && holds(text, end, lasting[i])) {
+			return EFFECT_UNKNOWN;
+		}
+	}
+	return EFFECT_NONE;
+}

@@ -1,0 +1,81 @@
+/*
+ * Warm connections (connections = "warm"), PHP's part: when rewind/connections.c is told what, and what people are
+ * told.
+ *
+ * A connection that is open when a worker reaches its point is kept over rewinds if its server can be put back as well.
+ * Of the others the old rule holds: a request that uses one costs its worker. So with `connections = "request"`,
+ * without tracking, and where state is kept nothing here does anything.
+ */
+#include "host.h"
+#include "explain.h"
+#include "rewind/connections.h"
+
+/* Whether this process may keep connections: it rewinds its memory, and so knows what their clients' libraries know. */
+static bool wanted(void)
+{
+	return options.warm_connections && (options.rewind == REWIND_UFFD || options.rewind == REWIND_SOFT_DIRTY);
+}
+
+void warm_watch(void)
+{
+	const char *wrong = wanted() ? connections_watch() : NULL;
+	if (wrong != NULL) {
+		zygote_failed(wrong);
+	}
+}
+
+static void tell(const char *peer, const char *kind, const char *why)
+{
+	explain_connection(peer, kind, why);
+	/* Once for each generation, more or less: the others would say the same. */
+	if (why != NULL && hy_ring_worker() == 0) {
+		log_format(
+		    "The connection to %s (%s) that the boot opened is not kept from request to request: %s. A request that "
+		    "uses it costs its worker.",
+		    peer, kind, why);
+	}
+}
+
+void warm_settle(void)
+{
+	if (wanted() && connections_settle(tell) > 0) {
+		hy_before_take = connections_alive;
+	}
+	hy_ring_record()->warm = (uint32_t)connections_kept();
+}
+
+bool warm_request_over(void)
+{
+	return connections_reset();
+}
+
+void warm_after_rewind(void)
+{
+	const char *kind = connections_answered();
+	uint64_t resets, ns;
+	connections_cost(&resets, &ns);
+	hy_ring_record()->resets = resets;
+	hy_ring_record()->reset_ns = ns;
+	if (kind != NULL) {
+		log_format("A connection to %s was not put back within its time or not as expected; this worker is replaced.",
+		           kind);
+		worker_exit(HY_RETIRED_CONNECTION_LOST);
+	}
+}
+
+bool warm_lost(void)
+{
+	return hy_before_take != NULL && !connections_alive();
+}
+
+void warm_give_up(void)
+{
+	connections_forget();
+	hy_before_take = NULL;
+	hy_ring_record()->warm = 0;
+}
+
+void warm_leave(void)
+{
+	connections_close();
+}
