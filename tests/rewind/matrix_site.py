@@ -25,6 +25,8 @@ from lib.client import Response, encode, exchange
 from lib.process import temporary_directory, wait_until
 from lib.servers import ROOT, Hayate, NginxFpm
 
+from . import modes
+
 HERE = pathlib.Path(__file__).parent
 USER = "www-data" if ROOT else None
 #: When every file of the site was last modified: OPcache takes no file that is younger than two seconds.
@@ -152,7 +154,7 @@ class MatrixSite:
         scratch = self.scratch("reference")
         server = NginxFpm(
             self.docroot,
-            ini=self.ini(scratch),
+            ini={**self.ini(scratch), **modes.ONCE},
             fpm={"env[MATRIX_DIR]": f'"{scratch}"', "env[MATRIX_HTTP]": f'"{pong}"'},
             index="worker.php",
             workers=1,

@@ -10,26 +10,16 @@ import requests
 
 from lib.servers import Hayate, NginxFpm
 
-#: Under php-fpm the loop runs once. A pair of sockets is what workers must not share: each then boots by itself.
+#: A pair of sockets is what workers must not share: each then boots by itself.
 PRELUDE = """<?php
-if (!function_exists('hayate_handle_request')) {
-    function hayate_handle_request(callable $handler): bool
-    {
-        static $served = false;
-        if (!$served) {
-            $served = true;
-            $handler();
-            return true;
-        }
-        return false;
-    }
-}
 if (getenv('PRIVATE_BOOT')) {
     $pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
 }
 """
 #: Rewound or forked; one boot for all workers, or one for each.
 MODES = [("on", "shared"), ("fork", "shared"), ("on", "private"), ("fork", "private")]
+#: Settings of a php-fpm that serves a worker script.
+ONCE = {"auto_prepend_file": str(pathlib.Path(__file__).parent / "once.php")}
 INI = {"ffi.enable": "1", "display_errors": "1", "html_errors": "0", "max_execution_time": "60"}
 
 each_mode = pytest.mark.parametrize(("rewind", "boot"), MODES, ids=["-".join(mode) for mode in MODES])
@@ -60,7 +50,7 @@ def hayate(
 
 def php_fpm(directory: pathlib.Path, *, workers: int = 4) -> NginxFpm:
     """php-fpm with that script as index."""
-    return NginxFpm(directory, index="worker.php", ini=INI, workers=workers)
+    return NginxFpm(directory, index="worker.php", ini={**INI, **ONCE}, workers=workers)
 
 
 def get(server: Hayate | NginxFpm, query: str = "") -> str:

@@ -14,6 +14,8 @@ import requests
 
 from lib.servers import Hayate, NginxFpm
 
+from . import modes
+
 SITE = pathlib.Path(__file__).parent / "boot"
 INI = {"display_errors": "0", "log_errors": "1", "memory_limit": "128M", "zlib.output_compression": "0"}
 ENDS = ["", "exit", "fatal", "memory"]
@@ -27,7 +29,7 @@ def answer(url: str, end: str) -> tuple[int, str | None, str]:
 
 @pytest.fixture(scope="module")
 def expected() -> Iterator[dict[str, tuple]]:
-    with NginxFpm(SITE, index="worker.php", ini=INI, workers=1) as fpm:
+    with NginxFpm(SITE, index="worker.php", ini={**INI, **modes.ONCE}, workers=1) as fpm:
         yield {end: answer(fpm.url + "/", end) for end in ENDS}
 
 

@@ -19,6 +19,8 @@ import requests
 from lib.process import temporary_directory
 from lib.servers import Hayate, NginxFpm, Server
 
+from . import modes
+
 SITE = pathlib.Path(__file__).parent / "endings"
 INI = {"display_errors": "1", "html_errors": "0", "log_errors": "0", "zlib.output_compression": "0"}
 KINDS = re.findall(r"case '([a-z ]+)':", (SITE / "worker.php").read_text())
@@ -78,7 +80,7 @@ def new_directory() -> pathlib.Path:
 @pytest.fixture(scope="module")
 def reference() -> Iterator[Site]:
     out = new_directory()
-    with NginxFpm(SITE, index="worker.php", ini=INI, workers=1, fpm={"env[OUT]": str(out)}) as fpm:
+    with NginxFpm(SITE, index="worker.php", ini={**INI, **modes.ONCE}, workers=1, fpm={"env[OUT]": str(out)}) as fpm:
         yield Site(fpm, out)
 
 

@@ -23,6 +23,7 @@ import requests
 from lib.process import temporary_directory
 from lib.servers import Hayate, NginxFpm, Server
 
+from . import modes
 from .matrix_site import USER
 from .world import VISITORS, World, make_tables, tally
 
@@ -48,12 +49,15 @@ class Outcome:
     answers: list[object]
     arrived: dict[str, Counter[str]]
     cached: dict[str, list[str]]
+    #: What Guzzle's FileCookieJar had in its file after each visitor.
+    jars: list[set[str]]
 
 
 def play(world: World, server: Server, out: pathlib.Path, expected: Outcome | None = None) -> Outcome:
     """Four visitors, one after the other, as one worker serves them."""
     world.forget(out)
     answers = []
+    jars = []
     spoken: dict[str, Counter[str]] = {"monolog_browser": Counter(), "monolog_chrome": Counter()}
     for visitor in VISITORS:
         answer = requests.get(server.url, params={"visitor": visitor}, headers=HEADERS, timeout=60)
@@ -63,6 +67,8 @@ def play(world: World, server: Server, out: pathlib.Path, expected: Outcome | No
         spoken["monolog_browser"] += tally(script)
         spoken["monolog_chrome"] += tally(base64.b64decode(answer.headers.get("X-ChromeLogger-Data", "")).decode())
         settled(out)
+        if (out / "cookies.json").exists():
+            jars.append({cookie["Value"].removeprefix("of ") for cookie in json.loads((out / "cookies.json").read_text())})
     deadline = time.monotonic() + 10
     while True:
         text = requests.get(server.url, params={"arrived": ",".join(VISITORS)}, timeout=60).text
@@ -71,7 +77,7 @@ def play(world: World, server: Server, out: pathlib.Path, expected: Outcome | No
         except json.JSONDecodeError:
             raise AssertionError(text) from None
         arrived = world.arrived(out) | {name: count for name, count in spoken.items() if count}
-        outcome = Outcome(answers, arrived, cached)
+        outcome = Outcome(answers, arrived, cached, jars)
         if expected is None or (arrived, cached) == (expected.arrived, expected.cached) or time.monotonic() > deadline:
             return outcome
         time.sleep(0.05)
@@ -102,7 +108,7 @@ def references(world: World) -> Iterator[dict[str, Outcome]]:
     for hands_in in ("memory", "connections"):
         directory = directory_of(world)
         env = {f"env[{name}]": f'"{value}"' for name, value in world.env(directory / "out", hands_in, "").items() if value}
-        with NginxFpm(directory, index="worker.php", ini=INI, fpm=env, workers=1) as server:
+        with NginxFpm(directory, index="worker.php", ini={**INI, **modes.ONCE}, fpm=env, workers=1) as server:
             found[hands_in] = play(world, server, directory / "out")
         shutil.rmtree(directory, ignore_errors=True)
     yield found
@@ -118,6 +124,16 @@ def test_php_fpm_gets_all_of_it(hands_in: str, references: dict[str, Outcome]) -
         assert visitors == VISITORS, name
     assert len(reference.arrived) + len(reference.cached) > 20
     assert all(answer == reference.answers[0] for answer in reference.answers)
+    assert reference.jars == ([set(VISITORS[: n + 1]) for n in range(len(VISITORS))] if hands_in == "memory" else [])
+
+
+def check_jars(jars: list[set[str]], expected: list[set[str]], mode: str) -> None:
+    """A jar reads its file when it is made: one of the boot's has what was there then, and writes that and the visitor's own."""
+    assert len(jars) == len(expected)
+    if mode == "lazy-cold":
+        assert jars == expected
+    for jar, visitor, accumulated in zip(jars, VISITORS, expected, strict=False):
+        assert jar - {"Warm"} in ({visitor}, accumulated), (jars, expected)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -139,6 +155,7 @@ def test_libraries(hands_in: str, mode: str, world: World, references: dict[str,
             assert app["boot"] == ("private" if "private" in mode else "shared")
         assert outcome.arrived == references[hands_in].arrived
         assert outcome.cached == references[hands_in].cached
+        check_jars(outcome.jars, references[hands_in].jars, mode)
         if "cold" in mode or app["cold_boot"]:
             assert outcome.answers == references[hands_in].answers
         assert all(answer == outcome.answers[0] for answer in outcome.answers), "nobody meets the visitor before"

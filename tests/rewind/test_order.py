@@ -127,7 +127,7 @@ def visits(server: modes.Hayate | modes.NginxFpm) -> list[str]:
 def test_cookies_of_a_handle_of_the_boot_are_kept(directory: pathlib.Path, sink: str, rewind: str) -> None:
     modes.write(directory, COOKIES)
     if rewind == "php-fpm":
-        server = modes.NginxFpm(directory, index="worker.php", ini=modes.INI, workers=2, fpm={"env[SINK]": f'"{sink}"'})
+        server = modes.NginxFpm(directory, index="worker.php", ini={**modes.INI, **modes.ONCE}, workers=2, fpm={"env[SINK]": f'"{sink}"'})
     else:
         server = modes.hayate(directory, rewind, "shared", args=("--env", f"SINK={sink}"), user="www-data" if ROOT else None)
     with server:

@@ -18,6 +18,8 @@ import requests
 from lib.process import temporary_directory
 from lib.servers import Hayate, NginxFpm, Server
 
+from . import modes
+
 SITE = pathlib.Path(__file__).parent / "sqlite"
 INI = {"display_errors": "1", "html_errors": "0", "log_errors": "0"}
 STEPS = [
@@ -58,7 +60,7 @@ def shop(mode: str, workers: int = 2, **env: str) -> Iterator[tuple[Server, Shop
         env = {"FILE": str(it.file), "API": "pdo", "JOURNAL": "delete", **env}
         if mode == "fpm":
             fpm = {f"env[{name}]": value for name, value in env.items()}
-            server: Server = NginxFpm(SITE, index="worker.php", ini=INI, workers=1, fpm=fpm)
+            server: Server = NginxFpm(SITE, index="worker.php", ini={**INI, **modes.ONCE}, workers=1, fpm=fpm)
         else:
             args = ["--rewind", mode, "--rewind-verify", "1"]
             args += [flag for name, value in env.items() for flag in ("--env", f"{name}={value}")]

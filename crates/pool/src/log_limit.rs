@@ -25,7 +25,8 @@ const QUIET: f64 = 7.0 / 8.0;
 const SAID_EVERY: Duration = Duration::from_secs(5);
 
 static BACKLOG_OF: OnceLock<fn() -> usize> = OnceLock::new();
-/// Lines dropped, by application, since the start. Generations and hosts come and go.
+/// Lines dropped, by application, since the start. Generations and hosts come and go. A lock that blocks is fit for it: it is held for one
+/// look into the map or one addition, never across a wait, and by the thread that supervises the pools alone, which serves no connection.
 static DROPPED: Mutex<BTreeMap<Arc<str>, u64>> = Mutex::new(BTreeMap::new());
 
 /// Says how to learn how many bytes of the log wait to be written. Without it none do.

@@ -1,22 +1,9 @@
 <?php
 /*
  * What a boot can set that PHP ties to the request in which it is set. Each request says what it finds, then changes it.
- * Under php-fpm, which has no hayate_handle_request(), the script boots for each request.
+ * Under php-fpm the script boots for each request (once.php).
  */
 declare(strict_types=1);
-
-if (!function_exists('hayate_handle_request')) {
-    function hayate_handle_request(callable $handler): bool
-    {
-        static $served = false;
-        if ($served) {
-            return false;
-        }
-        $served = true;
-        $handler();
-        return true;
-    }
-}
 
 final class Sessions implements SessionHandlerInterface
 {

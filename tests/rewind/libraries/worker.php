@@ -7,18 +7,6 @@ declare(strict_types=1);
 
 use App\Libraries;
 
-if (!function_exists('hayate_handle_request')) {
-    function hayate_handle_request(callable $handler): bool
-    {
-        static $served = false;
-        if ($served) {
-            return false;
-        }
-        $served = true;
-        $handler();
-        return true;
-    }
-}
 require __DIR__ . '/autoload.php';
 
 // What processes must not share: each worker then boots by itself.

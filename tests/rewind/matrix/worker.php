@@ -14,19 +14,6 @@
  */
 declare(strict_types=1);
 
-if (!function_exists('hayate_handle_request')) {
-    function hayate_handle_request(mixed $handler): bool
-    {
-        static $served = false;
-        if (!$served) {
-            $served = true;
-            $handler();
-            return true;
-        }
-        return false;
-    }
-}
-
 require __DIR__ . '/boot.php';
 require __DIR__ . '/fingerprint.php';
 

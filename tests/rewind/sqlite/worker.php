@@ -6,19 +6,6 @@
  */
 declare(strict_types=1);
 
-if (!function_exists('hayate_handle_request')) {
-    function hayate_handle_request(callable $handler): bool
-    {
-        static $served = false;
-        if ($served) {
-            return false;
-        }
-        $served = true;
-        $handler();
-        return true;
-    }
-}
-
 interface Statement
 {
     public function run(string $name): void;
