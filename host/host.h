@@ -229,6 +229,11 @@ const char *clocks_keep(void); /* before the point: memory that rewinds leave al
 void clocks_request_begins(void);
 void clocks_between_requests(void); /* after the point, and before each fork for a request */
 
+/* time_limit.c: max_execution_time in worker mode */
+void time_limit_start(void); /* before the boot */
+void time_limit_begin(void); /* of a request */
+void time_limit_end(void);
+
 /* warmup.c */
 bool warmup_next(struct hy_exchange *exchange); /* false: no more */
 const char *warmup_target(bool *last);          /* of the present one; whether it is asked for once more */

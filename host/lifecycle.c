@@ -160,10 +160,7 @@ void lifecycle_begin(void)
 	drop_superglobals();
 	sapi_activate();
 	clocks_request_begins();
-	EG(timeout_seconds) = INI_INT("max_execution_time");
-	if (EG(timeout_seconds) != 0) {
-		zend_set_timeout(EG(timeout_seconds), 1);
-	}
+	time_limit_begin();
 	if (PG(expose_php) && !SG(headers_sent)) {
 		sapi_add_header((char *)SAPI_PHP_VERSION_HEADER, sizeof(SAPI_PHP_VERSION_HEADER) - 1, 1);
 	}
@@ -214,7 +211,7 @@ void lifecycle_end(bool unwound)
 		explain_destructors_over();
 	}
 	step(php_output_end_all);
-	step(zend_unset_timeout);
+	step(time_limit_end);
 	lifecycle_shut_modules_down();
 	step(php_output_deactivate);
 	step(php_free_shutdown_functions);

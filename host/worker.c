@@ -16,6 +16,7 @@ static uint64_t private_memory(void)
 	char text[128];
 	if (statm < 0) {
 		statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+		rewind_positionless(statm);
 	}
 	ssize_t n = pread(statm, text, sizeof text - 1, 0);
 	if (n <= 0) {
@@ -159,7 +160,7 @@ void worker_boot(void)
 	allow_boot_script();
 	errors_of_boot();
 	/* A boot may take as long as it needs; requests have their own time. */
-	zend_set_timeout(0, 1);
+	time_limit_start();
 	explain_boot_begins();
 	bool fatal = run_script();
 	if (is_stray()) {

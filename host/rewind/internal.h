@@ -120,6 +120,10 @@ struct kernel_sigaction {
 	uint64_t mask;
 };
 
+/* page.c: makes a page what the copy is; says whether it was not */
+typedef bool page_restore(uint8_t *to, const uint8_t *from);
+page_restore *page_restore_fastest(void);
+
 struct control {
 	/* Between the first rewind_point() and the end of the process: what the work does is being noted. */
 	bool active;
@@ -137,6 +141,7 @@ struct control {
 	uint8_t *patience; /* how often it turned out to be hot after all: doubles the time until it is called cold */
 	uint32_t *cold_at; /* the rewind in which it was last written, or called cold */
 	uint8_t *shadow;   /* the copy; page n at n * PAGE_SIZE */
+	page_restore *restore_page;
 	struct hot *hot;
 	size_t hot_count;
 	size_t hot_limit; /* soft-dirty: when the hot set is larger, it is learned anew */
@@ -183,6 +188,7 @@ struct control {
 		int64_t at;
 	} * offsets;
 	size_t offset_count;
+	int positionless;          /* its position means nothing; 0: there is none */
 	struct rewind_range *gaps; /* [start, end): numbers free at the point */
 	size_t gap_count;
 	bool *libraries_fds; /* open before the work began */
@@ -243,7 +249,7 @@ void memory_sweep(void);
 void memory_verify(void);
 long memory_size_pages(void);
 void memory_drop_scratch(void); /* gives back what the functions above took to read files of /proc */
-void memory_restore_page(size_t page, uintptr_t at);
+bool memory_restore_page(size_t page, uintptr_t at); /* whether it differed; of the page of c->rseq it means nothing */
 bool memory_page_differs(size_t page, uintptr_t at);
 const char *memory_mark_own(void);
 

@@ -36,12 +36,17 @@ __attribute__((constructor)) static void look_up(void)
 
 /* Signals, timers, threads, priorities. */
 
+void (*rewind_timer_taken)(bool by_handler);
+
 static void changing(int signal, const void *handler)
 {
 	struct control *c = watching();
 	/* PHP sets the handler of its timeout anew for each request. */
 	if (c != NULL && signal >= 1 && signal <= MAX_SIGNALS && c->actions[signal].handler != handler) {
 		c->actions_changed |= 1ull << (signal - 1);
+	}
+	if (signal == SIGPROF && rewind_timer_taken != NULL) {
+		rewind_timer_taken(true);
 	}
 }
 
@@ -67,7 +72,15 @@ EXPORT int setitimer(__itimer_which_t which, const struct itimerval *restrict va
 		uint8_t bit = (uint8_t)(1u << which);
 		c->timers_set = set ? c->timers_set | bit : (uint8_t)(c->timers_set & ~bit);
 	}
+	if (which == ITIMER_PROF && rewind_timer_taken != NULL) {
+		rewind_timer_taken(false);
+	}
 	return (int)syscall(SYS_setitimer, which, value, old);
+}
+
+void rewind_set_timer(int which, const struct itimerval *value)
+{
+	SYS3(SYS_setitimer, which, value, NULL);
 }
 
 EXPORT unsigned alarm(unsigned seconds)

@@ -327,7 +327,7 @@ const char *memory_copy_all(void)
 	return NULL;
 }
 
-void memory_restore_page(size_t page, uintptr_t at)
+bool memory_restore_page(size_t page, uintptr_t at)
 {
 	const struct control *c = rewind_control;
 	const uint8_t *from = c->shadow + page * PAGE_SIZE;
@@ -336,12 +336,11 @@ void memory_restore_page(size_t page, uintptr_t at)
 	if (has_rseq) {
 		memcpy(rseq, (const void *)c->rseq, sizeof rseq);
 	}
-	void *to = (void *)at;
-	size_t words = PAGE_SIZE / 8;
-	__asm__ volatile("rep movsq" : "+D"(to), "+S"(from), "+c"(words) : : "memory");
+	bool differs = c->restore_page((uint8_t *)at, from);
 	if (has_rseq) {
 		memcpy((void *)c->rseq, rseq, sizeof rseq);
 	}
+	return differs;
 }
 
 bool memory_page_differs(size_t page, uintptr_t at)

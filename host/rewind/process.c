@@ -189,6 +189,14 @@ static bool is_datagram_socket(int fd, const struct stat *st)
 	       type == SOCK_DGRAM;
 }
 
+/* Neither watched nor put back. */
+static bool is_own(int fd)
+{
+	const struct control *c = rewind_control;
+	return fd == c->kept_fd || fd == c->uffd || fd == c->pagemap || fd == c->clear_refs || fd == c->statm ||
+	       fd == c->cwd;
+}
+
 /* NULL, or what is wrong with it. */
 static const char *know(int fd)
 {
@@ -210,7 +218,7 @@ static const char *know(int fd)
 	d->datagram = is_datagram_socket(fd, &st);
 	long at = SYS3(SYS_lseek, fd, 0, SEEK_CUR);
 	/* A memfd has no offset that anybody uses. */
-	bool has_offset = fd > STDERR_FILENO && !rewind_is_memfd(fd);
+	bool has_offset = fd > STDERR_FILENO && !is_own(fd) && fd != c->positionless && !rewind_is_memfd(fd);
 	bool file = (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) && !(d->flags & O_PATH);
 	if (has_offset && file && at >= 0) {
 		c->offsets[c->offset_count].fd = fd;
@@ -225,14 +233,6 @@ static int libraries(struct dl_phdr_info *info, size_t size, void *to)
 	counts[0] = info->dlpi_adds;
 	counts[1] = info->dlpi_subs;
 	return 1; /* the counts are the same in every entry */
-}
-
-/* Neither watched nor put back. */
-static bool is_own(int fd)
-{
-	const struct control *c = rewind_control;
-	return fd == c->kept_fd || fd == c->uffd || fd == c->pagemap || fd == c->clear_refs || fd == c->statm ||
-	       fd == c->cwd;
 }
 
 /* The copies are known as well, but only after the loop: they need no copies. */
@@ -304,6 +304,13 @@ static const char *know_descriptors(void)
 	copy_descriptors();
 	find_gaps();
 	return NULL;
+}
+
+void rewind_positionless(int fd)
+{
+	if (rewind_control != NULL) {
+		rewind_control->positionless = fd;
+	}
 }
 
 const char *process_note(void)

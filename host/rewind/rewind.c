@@ -144,6 +144,7 @@ const char *rewind_init(void)
 	c->kept_fd = fd;
 	c->kept_size = used;
 	c->uffd = c->pagemap = c->clear_refs = c->statm = c->cwd = -1;
+	c->restore_page = page_restore_fastest();
 	rewind_control = c;
 	c->rollback_stack = rewind_keep(ROLLBACK_STACK);
 	if (c->rollback_stack == NULL) {
@@ -444,11 +445,10 @@ enum rewind_doubt rewind_doubt_after(void)
 static bool look_at_hot(struct hot *hot, bool now_or_never)
 {
 	struct control *c = rewind_control;
-	if (memory_page_differs(hot->page, hot->at)) {
+	if (memory_restore_page(hot->page, hot->at)) {
 		if (hot->looks < LOOKS_MOST) {
 			hot->looks += LOOKS_GAINED;
 		}
-		memory_restore_page(hot->page, hot->at);
 		return false;
 	}
 	hot->looks -= hot->looks > 0;

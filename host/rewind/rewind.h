@@ -157,6 +157,16 @@ const struct rewind_counters *rewind_counters(void);
 /* Memory that rewinds leave alone, zeroed; it is shared with nobody and copied by a fork. NULL when there is none. */
 void *rewind_keep(size_t size);
 
+/* Says that nobody uses the position of a file, which is then not put back. Of the last one that it was said of. */
+void rewind_positionless(int fd);
+
+/* Called when somebody sets the timer of processor time, or the handler of its signal (`by_handler`), whether the work
+ * is watched or not. NULL: nobody asked. */
+extern void (*rewind_timer_taken)(bool by_handler);
+/* setitimer(2) for the host itself, whose timers a rewind leaves alone. */
+struct itimerval;
+void rewind_set_timer(int which, const struct itimerval *value);
+
 /* Whether it is a file without a name and a file system (memfd_create(2)). Files on tmpfs are not, though they have
  * seals as well. */
 bool rewind_is_memfd(int fd);

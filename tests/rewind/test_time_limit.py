@@ -1,0 +1,77 @@
+"""max_execution_time in worker mode: one timer for many requests, and each request has its own limit all the same.
+
+Times are processor time as the kernel counts it, so that a busy machine does not disturb them.
+"""
+
+from __future__ import annotations
+
+import pytest
+import requests
+
+from lib.process import wait_until
+from lib.servers import Hayate
+
+WORKER = """<?php
+function used(): float { $u = getrusage(); return $u['ru_utime.tv_sec'] + $u['ru_stime.tv_sec'] + ($u['ru_utime.tv_usec'] + $u['ru_stime.tv_usec']) / 1e6; }
+$handler = static function (): void {
+    $from = used();
+    if (isset($_GET['limit'])) { set_time_limit((int) $_GET['limit']); }
+    if (isset($_GET['ini'])) { ini_set('max_execution_time', $_GET['ini']); }
+    register_shutdown_function(static function () use ($from): void {
+        echo connection_status() & CONNECTION_TIMEOUT ? 'timed out ' : 'ended ', round(used() - $from, 3);
+    });
+    if (isset($_GET['internal'])) { hash_pbkdf2('sha512', 'x', 'y', 2000000000); }
+    while (used() - $from < (float) $_GET['burn']) { /* busy */ }
+};
+while (hayate_handle_request($handler)) { /* until the server ends it */ }
+"""
+
+
+@pytest.fixture(params=["off", "on", "fork"])
+def ask(request, hayate_command, tmp_path):
+    root = tmp_path / "site"
+    root.mkdir()
+    (root / "worker.php").write_text(WORKER)
+    (root / "index.php").write_text("<?php echo 'never';")
+    for path in (tmp_path, root, *root.iterdir()):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    ini = {"max_execution_time": "1", "hard_timeout": "1", "display_errors": "0"}
+    args = ["--rewind", request.param, "--warmup", "off", "--front-controller", "index.php"]
+    with Hayate(root, workers=1, worker=root / "worker.php", ini=ini, args=args) as server:
+
+        def ask(query: str) -> tuple[int, str, float]:
+            answer = requests.get(server.url + "/?" + query, timeout=120)
+            said, _, used = answer.text.rpartition(" ")
+            return (answer.status_code, said, float(used)) if answer.status_code != 502 else (502, "", 0.0)
+
+        ask.server = server
+        yield ask
+
+
+def test_a_request_ends_after_its_limit_and_not_before(ask) -> None:
+    assert ask("burn=0.05")[1] == "ended"
+    status, said, used = ask("burn=20")
+    assert (status, said) == (500, "timed out") and 0.9 <= used < 3, used
+
+
+def test_requests_do_not_add_up(ask) -> None:
+    """Each of them takes a good part of the limit, all together more than it."""
+    for _ in range(3):
+        status, said, used = ask("burn=0.6")
+        assert (status, said) == (200, "ended") and used >= 0.6
+
+
+def test_a_limit_of_the_requests_own_is_its_own(ask) -> None:
+    assert ask("limit=0&burn=1.5")[:2] == (200, "ended")
+    status, said, used = ask("burn=20")
+    assert (status, said) == (500, "timed out") and 0.9 <= used < 3, used
+    assert ask("limit=3&burn=1.5")[:2] == (200, "ended")
+    assert ask("ini=30&burn=1.5")[:2] == (200, "ended")
+    assert ask("burn=20")[:2] == (500, "timed out")
+
+
+def test_an_internal_function_is_ended_with_its_process(ask) -> None:
+    """PHP's hard_timeout: the worker ends, its visitor hears of it, the next one is served."""
+    assert ask("internal=1&burn=0")[0] == 502
+    assert wait_until(lambda: ask("burn=0")[:2] == (200, "ended"), 30)
+    assert "Maximum execution time of 1+1 seconds exceeded" in ask.server.log()
