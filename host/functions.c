@@ -72,6 +72,84 @@ static PHP_FUNCTION(apache_response_headers)
 	                               return_value);
 }
 
+/* As FrankenPHP has it: what is set so far goes out as an informational answer, and stays set; or as the answer's own
+ * head. Symfony's responses look for this function. */
+static PHP_FUNCTION(headers_send)
+{
+	zend_long status = 200;
+	ZEND_PARSE_PARAMETERS_START(0, 1)
+	Z_PARAM_OPTIONAL
+	Z_PARAM_LONG(status)
+	ZEND_PARSE_PARAMETERS_END();
+	if (status < 100 || status > 999) {
+		zend_argument_value_error(1, "must be between 100 and 999");
+		RETURN_THROWS();
+	}
+	if (status < 200) {
+		RETURN_LONG(output_inform((uint16_t)status, &SG(sapi_headers)) ? SAPI_HEADER_SENT_SUCCESSFULLY
+		                                                               : SAPI_HEADER_SEND_FAILED);
+	}
+	SG(sapi_headers).http_response_code = (int)status;
+	RETURN_LONG(sapi_send_headers());
+}
+
+/* Adds "Link: VALUE" to a list of headers. False when it is no such value; an exception is pending then. */
+static bool add_hint(sapi_headers_struct *to, zval *value)
+{
+	ZVAL_DEREF(value);
+	if (Z_TYPE_P(value) != IS_STRING) {
+		zend_argument_type_error(1, "must be of type array|string, with strings in the array, %s given",
+		                         zend_zval_type_name(value));
+		return false;
+	}
+	for (size_t i = 0; i < Z_STRLEN_P(value); i++) {
+		if ((unsigned char)Z_STRVAL_P(value)[i] < ' ') {
+			zend_argument_value_error(1, "must not hold control characters, such as line breaks");
+			return false;
+		}
+	}
+	sapi_header_struct header;
+	header.header_len = spprintf(&header.header, 0, "Link: %s", Z_STRVAL_P(value));
+	zend_llist_add_element(&to->headers, &header);
+	return true;
+}
+
+static void free_hint(void *header)
+{
+	efree(((sapi_header_struct *)header)->header);
+}
+
+/* 103 with links alone; what is set for the answer itself is not touched. */
+static PHP_FUNCTION(hayate_early_hints)
+{
+	zend_string *one;
+	HashTable *many;
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+	Z_PARAM_ARRAY_HT_OR_STR(many, one)
+	ZEND_PARSE_PARAMETERS_END();
+	sapi_headers_struct headers = {0};
+	zend_llist_init(&headers.headers, sizeof(sapi_header_struct), free_hint, 0);
+	bool fit = true;
+	if (many == NULL) {
+		zval value;
+		ZVAL_STR(&value, one);
+		fit = add_hint(&headers, &value);
+	} else {
+		zval *value;
+		ZEND_HASH_FOREACH_VAL(many, value)
+		{
+			fit = fit && add_hint(&headers, value);
+		}
+		ZEND_HASH_FOREACH_END();
+	}
+	bool sent = fit && zend_llist_count(&headers.headers) > 0 && output_inform(103, &headers);
+	zend_llist_destroy(&headers.headers);
+	if (!fit) {
+		RETURN_THROWS();
+	}
+	RETURN_BOOL(sent);
+}
+
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_handle, 0, 1, _IS_BOOL, 0)
 ZEND_ARG_TYPE_INFO(0, handler, IS_CALLABLE, 0)
 ZEND_END_ARG_INFO()
@@ -80,12 +158,20 @@ ZEND_END_ARG_INFO()
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_array, 0, 0, IS_ARRAY, 0)
 ZEND_END_ARG_INFO()
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers_send, 0, 0, IS_LONG, 0)
+ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, status, IS_LONG, 0, "200")
+ZEND_END_ARG_INFO()
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_early_hints, 0, 1, _IS_BOOL, 0)
+ZEND_ARG_TYPE_MASK(0, links, MAY_BE_ARRAY | MAY_BE_STRING, NULL)
+ZEND_END_ARG_INFO()
+
 const zend_function_entry hayate_functions[] = {
     ZEND_FE(hayate_handle_request, arginfo_handle) ZEND_FALIAS(
         frankenphp_handle_request, hayate_handle_request, arginfo_handle) ZEND_FE(hayate_finish_request, arginfo_bool)
         ZEND_FALIAS(fastcgi_finish_request, hayate_finish_request, arginfo_bool) ZEND_FE(getallheaders, arginfo_array)
             ZEND_FALIAS(apache_request_headers, getallheaders, arginfo_array)
-                ZEND_FE(apache_response_headers, arginfo_array) ZEND_FE_END};
+                ZEND_FE(apache_response_headers, arginfo_array) ZEND_FE(headers_send, arginfo_headers_send)
+                    ZEND_FE(hayate_early_hints, arginfo_early_hints) ZEND_FE_END};
 
 /*
  * filter_input(INPUT_SERVER) reads tables that a SAPI fills while it registers variables. Filling them for every

@@ -101,6 +101,8 @@ size_t output_write(const char *from, size_t len);
 void output_flush(void *context);
 int output_header(sapi_header_struct *header, sapi_header_op_enum op, sapi_headers_struct *headers);
 int output_send_headers(sapi_headers_struct *headers);
+/* Sends an informational head (102 to 199) with these; false when that cannot be any more, or there were too many. */
+bool output_inform(uint16_t status, sapi_headers_struct *headers);
 void output_finish(bool release); /* completes the answer; with `release` gives the slot back as well */
 
 /* sapi.c */

@@ -159,10 +159,13 @@ struct hy_slot {
 	uint64_t blocked_since; /* CLOCK_MONOTONIC ns when the present wait began, 0: not waiting */
 	uint64_t request_taken; /* request body: bytes taken out */
 	uint64_t response_tail; /* response body: bytes put in */
+	/* Of the response body ring's bytes, so many come before the body: informational heads (103), each a uint32_t
+	 * length and then a head as in the response head area. It does not move any more once the head is there. */
+	uint64_t response_informed;
 	uint32_t response_head_len;
 	uint32_t response_state;
 	uint32_t worker_waits; /* 1: wake the worker when body bytes or space come, or on abort */
-	uint8_t pad2[HY_LINE - 52];
+	uint8_t pad2[HY_LINE - 60];
 	/* then: request head, response head, request body ring, response body ring, at the offsets in hy_header */
 };
 
@@ -250,6 +253,10 @@ struct hy_response_head {
 	uint16_t reason_len; /* 0: the standard phrase */
 	uint16_t headers;
 };
+
+/* Informational heads of one answer: how many at most, and of how many bytes together. */
+#define HY_INFORM_MOST 16u
+#define HY_INFORM_BYTES 16384u
 
 /*
  * Control channel between the pool and the zygote: a SOCK_SEQPACKET socket pair, one struct hy_message per packet.

@@ -156,6 +156,43 @@ int output_header(sapi_header_struct *header, sapi_header_op_enum op, sapi_heade
 	return SAPI_HEADER_ADD;
 }
 
+/* All that the script has set; returns their number. */
+static uint16_t put_headers(struct writer *to, sapi_headers_struct *headers)
+{
+	uint16_t count = 0;
+	zend_llist_position at;
+	for (sapi_header_struct *h = zend_llist_get_first_ex(&headers->headers, &at); h != NULL;
+	     h = zend_llist_get_next_ex(&headers->headers, &at)) {
+		const char *colon = memchr(h->header, ':', h->header_len);
+		if (colon == NULL || colon == h->header || is_status(h)) {
+			continue;
+		}
+		const char *value = colon + 1;
+		const char *end = h->header + h->header_len;
+		while (value < end && (*value == ' ' || *value == '\t')) {
+			value++;
+		}
+		put_header(to, h->header, (uint16_t)MIN(colon - h->header, UINT16_MAX), value, (uint32_t)(end - value));
+		count++;
+	}
+	return count;
+}
+
+bool output_inform(uint16_t status, sapi_headers_struct *headers)
+{
+	struct hy_response_head head = {.status = status};
+	if (request.exchange.slot == NULL || request.answered || SG(headers_sent) || status < 102 || status > 199) {
+		return false;
+	}
+	char *start = emalloc(HY_INFORM_BYTES);
+	struct writer to = {start + sizeof head, start + HY_INFORM_BYTES, false};
+	head.headers = put_headers(&to, headers);
+	memcpy(start, &head, sizeof head);
+	bool sent = !to.full && hy_response_inform(&request.exchange, start, (uint32_t)(to.at - start));
+	efree(start);
+	return sent;
+}
+
 int output_send_headers(sapi_headers_struct *headers)
 {
 	if (request.exchange.slot == NULL || request.answered || is_stray()) {
@@ -163,7 +200,6 @@ int output_send_headers(sapi_headers_struct *headers)
 	}
 	struct hy_response_head head = {.status = (uint16_t)headers->http_response_code};
 	const char *reason = "";
-	zend_llist_position at;
 	if (head.status == 0) {
 		head.status = 200;
 	}
@@ -194,20 +230,7 @@ int output_send_headers(sapi_headers_struct *headers)
 	char *start = request.exchange.response_head;
 	struct writer to = {start + sizeof head, start + hy_ring_response_head_size(), false};
 	put(&to, reason, head.reason_len);
-	for (sapi_header_struct *h = zend_llist_get_first_ex(&headers->headers, &at); h != NULL;
-	     h = zend_llist_get_next_ex(&headers->headers, &at)) {
-		const char *colon = memchr(h->header, ':', h->header_len);
-		if (colon == NULL || colon == h->header || is_status(h)) {
-			continue;
-		}
-		const char *value = colon + 1;
-		const char *end = h->header + h->header_len;
-		while (value < end && (*value == ' ' || *value == '\t')) {
-			value++;
-		}
-		put_header(&to, h->header, (uint16_t)MIN(colon - h->header, UINT16_MAX), value, (uint32_t)(end - value));
-		head.headers++;
-	}
+	head.headers = put_headers(&to, headers);
 	if (options.development) {
 		put_timing(&to);
 		head.headers++;

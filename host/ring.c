@@ -269,7 +269,8 @@ static void begin(struct hy_exchange *exchange)
 	exchange->request_head = (const char *)at + layout.request_head_offset;
 	exchange->request_head_len = LOAD(&slot->request_head_len);
 	exchange->response_head = (char *)at + layout.response_head_offset;
-	exchange->announced = exchange->taken = exchange->tail = 0;
+	exchange->announced = exchange->taken = exchange->tail = exchange->informed = 0;
+	exchange->informs = 0;
 	exchange->bell = LOAD(&slot->bell);
 	if (exchange->request_head_len > layout.request_head_size || exchange->bell >= layout.bells_used) {
 		memory_is_broken();
@@ -380,7 +381,8 @@ bool hy_exchange_local(struct hy_exchange *exchange, const char *head, size_t le
 	exchange->request_head = (const char *)memory + layout.request_head_offset;
 	exchange->request_head_len = (uint32_t)len;
 	exchange->response_head = (char *)memory + layout.response_head_offset;
-	exchange->announced = exchange->taken = exchange->tail = 0;
+	exchange->announced = exchange->taken = exchange->tail = exchange->informed = 0;
+	exchange->informs = 0;
 	memcpy((char *)memory + layout.request_head_offset, head, len);
 	return true;
 }
@@ -468,6 +470,32 @@ void hy_response_head(struct hy_exchange *exchange, uint32_t len)
 		return;
 	}
 	STORE(&exchange->slot->response_head_len, len);
+}
+
+bool hy_response_inform(struct hy_exchange *exchange, const char *head, uint32_t len)
+{
+	struct hy_slot *slot = exchange->slot;
+	const uint64_t size = layout.response_body_size;
+	const uint64_t most = size < HY_INFORM_BYTES ? size : HY_INFORM_BYTES;
+	if (is_stray() || hy_is_local(exchange)) {
+		return true;
+	}
+	if (LOAD(&slot->response_head_len) != 0 || exchange->tail != exchange->informed || LOAD(&slot->aborted) != 0 ||
+	    exchange->informs >= HY_INFORM_MOST || most - exchange->tail < sizeof len ||
+	    most - exchange->tail - sizeof len < len) {
+		return false;
+	}
+	/* The first bytes of the ring, so there is room for them whatever the front has taken. */
+	uint8_t *to = (uint8_t *)slot + layout.response_body_offset + exchange->tail;
+	memcpy(to, &len, sizeof len);
+	memcpy(to + sizeof len, head, len);
+	exchange->tail += sizeof len + len;
+	exchange->announced = exchange->informed = exchange->tail;
+	exchange->informs++;
+	STORE_RELEASE(&slot->response_tail, exchange->tail);
+	STORE_RELEASE(&slot->response_informed, exchange->informed);
+	ring_doorbell(exchange);
+	return true;
 }
 
 static bool output_ready(const struct hy_exchange *exchange)

@@ -27,6 +27,8 @@ struct hy_exchange {
 	uint64_t taken;     /* request_taken */
 	uint64_t tail;      /* response_tail */
 	uint64_t announced; /* response_tail when the front was last told */
+	uint64_t informed;  /* response_informed */
+	uint32_t informs;   /* informational heads so far */
 };
 
 /*
@@ -69,6 +71,11 @@ size_t hy_body_read(struct hy_exchange *exchange, char *to, size_t len);
 bool hy_aborted(const struct hy_exchange *exchange);
 /* Says that the response head (len bytes, in place) is complete; the front sees it with the next announcement. */
 void hy_response_head(struct hy_exchange *exchange, uint32_t len);
+/*
+ * Sends an informational head at once. Never waits: false when it is too late for one, when there were too many, or
+ * when nobody waits for the answer.
+ */
+bool hy_response_inform(struct hy_exchange *exchange, const char *head, uint32_t len);
 /* Puts bytes of the response body, waiting for space. False when nobody waits for them any more. */
 bool hy_body_write(struct hy_exchange *exchange, const char *from, size_t len);
 /* Makes the front look at what was written so far. */

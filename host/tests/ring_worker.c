@@ -59,6 +59,12 @@ int main(int argc, char **argv)
 			hy_release(&exchange);
 			continue;
 		}
+		/* "hints N": N informational heads; else one. */
+		struct hy_response_head early = {.status = 103};
+		long hints = strncmp(value, "hints ", 6) == 0 ? atol(value + 6) % 100000 : 1;
+		while (hints-- > 0) {
+			hy_response_inform(&exchange, (const char *)&early, sizeof early);
+		}
 		head(&exchange, 200);
 		if (strncmp(value, "large ", 6) == 0) {
 			/* "large N": N bytes of a known pattern, more than a ring holds. */

@@ -101,6 +101,45 @@ function fastcgi_finish_request(): bool
 }
 
 /**
+ * Sends 103 Early Hints with these links at once, before the script has its answer.
+ *
+ * The browser fetches what the page will need while the script still works on it:
+ *
+ *     hayate_early_hints('</app.css>; rel=preload; as=style');
+ *     hayate_early_hints(['</app.js>; rel=preload; as=script', '<https://cdn.example.org>; rel=preconnect']);
+ *
+ * Each string is the value of a `Link` header. The answer's own headers stay as they are: send the links there as well
+ * (`header('Link: …', false)`), for clients that take no early hints. Clients of HTTP/2 get them; those of HTTP/1.1 with
+ * `early_hints_http1 = true`; those of HTTP/1.0 never. One answer has 16 at most, of 16 KB together.
+ *
+ * @param list<string>|string $links
+ *
+ * @return bool true when they were handed to the server, whether or not this client gets them; false when the answer has begun, when
+ *              there were too many, or when there are no links
+ *
+ * @throws \ValueError when a link holds control characters
+ */
+function hayate_early_hints(array|string $links): bool
+{
+}
+
+/**
+ * Sends the headers that are set so far with an informational status (102 to 199, 103 for early hints), and keeps them set
+ * for the answer. With another status it sends the answer's head.
+ *
+ * FrankenPHP has the same function, and Symfony's `Response::sendHeaders(103)` and `AbstractController::sendEarlyHints()` use it where
+ * it exists. Limits and clients as with {@see hayate_early_hints()}.
+ *
+ * @return int as PHP's own code has it: 1 when an informational status was handed to the server, 3 when that cannot be any more or
+ *             there were too many; 0 for the answer's own head
+ *
+ * @throws \ValueError when the status is not between 100 and 999
+ */
+function headers_send(int $status = 200): int
+{
+}
+
+/**
  * The request's header fields, spelled as PHP's other servers spell them (`Content-Type`, `X-Requested-With`).
  *
  * Fields that came more than once are joined by `, `.

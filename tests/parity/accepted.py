@@ -64,6 +64,7 @@ _KNOWN: list[Accepted] = [
     Accepted("environment/functions", "body", OF_FPM, reference="fpm_get_status"),
     Accepted("environment/functions", "body", "Hayate's own functions", hayate=r"(hayate|frankenphp)_\w+"),
     Accepted("environment/functions", "body", "offered in addition, as Apache does", hayate="apache_response_headers"),
+    Accepted("environment/functions", "body", "offered in addition, as FrankenPHP does: early hints", hayate="headers_send"),
     Accepted("environment/threads", "body", OF_FPM, reference="fpm_get_status = true"),
     Accepted(
         "output/paths", "body", "Hayate's PHP has a name of its own", reference='.*"fpm-fcgi"', hayate='.*"hayate"'

@@ -4,7 +4,7 @@ use std::{
     future::poll_fn, io::ErrorKind, os::unix::ffi::OsStrExt, pin::pin, sync::Arc, task::Poll, time::Duration,
 };
 
-use hayate_http::{Exchange, Head};
+use hayate_http::{Exchange, Head, Version};
 use hayate_ring::{Exchange as Job, Failure, Field, HeadTooLarge, ResponseHead, Ring, Slot};
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     route::Script,
     site::{Backend, Site},
     target::Target,
-    translate::translate,
+    translate::{informational, translate},
 };
 
 /// What the front knows of a request.
@@ -84,6 +84,8 @@ pub(crate) async fn answer(
     let mut pump = Pump::begin(exchange, limit, ring, client.keep).await.map_err(spoilt)?;
     let mut again = *retry && is_idempotent(client.head.method());
     let mut moves = 3;
+    let hints =
+        Hints { site, client, wanted: client.head.version() >= Version::Http2 || settings.early_hints_http1 };
     let (job, head) = loop {
         let mut slot = admit(exchange, ring, *queue_limit, *queue_timeout).await?;
         // It may have become so while this was in line.
@@ -96,7 +98,7 @@ pub(crate) async fn answer(
         fill(&mut slot, site, client, script, length)
             .map_err(|HeadTooLarge| no_answer(431, "the request's head does not fit the shared memory"))?;
         let mut job = slot.submit(pump.is_some());
-        match head(exchange, &mut job, &mut pump).await {
+        match head(exchange, &mut job, &mut pump, &hints).await {
             Ok(head) => break (job, head),
             Err(NoHead::Left) => return Err(NoAnswer::Left),
             Err(NoHead::Body(failure)) => return Err(spoilt(failure)),
@@ -183,11 +185,33 @@ enum NoHead {
     Failure(Failure),
 }
 
+/// What goes before the answer.
+struct Hints<'a> {
+    site: &'a Site,
+    client: &'a Client<'a>,
+    /// Whether this client is to get any.
+    wanted: bool,
+}
+
+impl Hints<'_> {
+    /// Whether something is to be flushed.
+    fn send(&self, exchange: &mut Exchange<'_>, early: &ResponseHead) -> bool {
+        if self.wanted
+            && let Some(answer) = informational(self.site, self.client, early)
+        {
+            exchange.inform(&answer);
+        }
+        self.wanted
+    }
+}
+
 async fn head(
     exchange: &mut Exchange<'_>,
     job: &mut Job,
     pump: &mut Option<Pump>,
+    hints: &Hints<'_>,
 ) -> Result<ResponseHead, NoHead> {
+    let mut informed = false;
     poll_fn(|cx| {
         if let Some(pump) = pump
             && !pump.is_done()
@@ -195,7 +219,13 @@ async fn head(
         {
             return Poll::Ready(Err(NoHead::Body(failure)));
         }
-        match job.poll_head(cx) {
+        let head = job.poll_head(cx);
+        while let Some(early) = job.take_informational().map_err(NoHead::Failure)? {
+            informed |= hints.send(exchange, &early);
+        }
+        // If it fails the client has left, which the next line hears.
+        let _ = informed.then(|| exchange.poll_flush(cx));
+        match head {
             Poll::Pending => exchange.poll_gone(cx).map(|()| Err(NoHead::Left)),
             Poll::Ready(head) => Poll::Ready(head.map_err(NoHead::Failure)),
         }

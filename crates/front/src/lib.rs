@@ -106,6 +106,8 @@ pub struct Settings {
     pub development: bool,
     /// Whether clients without TLS may begin with HTTP/2's preface.
     pub http2_prior_knowledge: bool,
+    /// Whether clients of HTTP/1.1 get informational answers (103), as those of HTTP/2 do.
+    pub early_hints_http1: bool,
     /// How connections begin, by the address that they come to; plainly where none is given.
     pub ports: HashMap<ListenAddr, Port>,
     /// TLS, if some of them speak it.

@@ -138,6 +138,20 @@ pub(crate) async fn translate(
     reply
 }
 
+/// An answer before the answer; `None` where it would be none.
+pub(crate) fn informational(site: &Site, client: &Client<'_>, head: &ResponseHead) -> Option<Answer> {
+    // 100 is the engine's own, and nobody changes the protocol here (101).
+    let status = (102..200).contains(&head.status).then_some(head.status)?;
+    let mut answer = Answer::new(status);
+    for (name, value) in head.headers() {
+        let is_plain = matches!(meaning(name), Meaning::Plain | Meaning::ContentType);
+        if is_plain && answer.add(name, &value).is_err() {
+            dropped(site, client, name);
+        }
+    }
+    Some(answer)
+}
+
 fn dropped(site: &Site, client: &Client<'_>, name: &[u8]) {
     let name = String::from_utf8_lossy(name);
     tracing::warn!(

@@ -157,6 +157,8 @@ pub struct ServeArgs {
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
     /// Address to listen on: 127.0.0.1:8080, [::1]:80, :80, unix:/path; repeatable [default: 127.0.0.1:8080]
+    ///
+    /// With --tls it speaks TLS, unless its port is 80, or 8080 beside other addresses.
     #[arg(short, long, value_name = "ADDR")]
     pub listen: Vec<ListenAddr>,
     /// Speak TLS for this host: certificate by ACME, or self-signed with --dev; repeatable

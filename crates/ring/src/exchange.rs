@@ -53,12 +53,14 @@ pub struct Exchange {
     index: u32,
     sent: u64,
     taken: u64,
+    /// Informational heads that were given out.
+    informs: u32,
     quiet: bool,
 }
 
 impl Exchange {
     pub(crate) fn new(ring: Arc<Ring>, index: u32) -> Exchange {
-        Exchange { ring, index, sent: 0, taken: 0, quiet: false }
+        Exchange { ring, index, sent: 0, taken: 0, informs: 0, quiet: false }
     }
 
     /// Has news wake the task. Look again after this: news that came before it wake nobody. Returns why nothing will come, if so.
@@ -104,6 +106,36 @@ impl Exchange {
         let words = self.ring.memory.slot(self.index);
         let waits = words.worker_waits().load(Relaxed) != 0 && words.worker_waits().swap(0, SeqCst) != 0;
         waits.then(|| claim_worker(words.claim().load(Relaxed)))
+    }
+
+    /// The next informational head, if there is one: `None` until [`Exchange::poll_head`] wakes again. To be asked after each call of
+    /// that, until it has none, and no more once the answer's body was asked for.
+    pub fn take_informational(&mut self) -> Result<Option<ResponseHead>, Failure> {
+        let words = self.ring.memory.slot(self.index);
+        let area = self.ring.memory.response_body;
+        // The worker's word, copied once. They are the first bytes of the ring.
+        let end = words.response_informed().load(Acquire);
+        if end == self.taken {
+            return Ok(None);
+        }
+        let most = (area.size as u64).min(u64::from(HY_INFORM_BYTES));
+        if end > most || self.taken > end || self.informs >= HY_INFORM_MOST {
+            return Err(self.malformed());
+        }
+        if words.response_taken().load(Relaxed) != self.taken {
+            return Err(self.overwritten());
+        }
+        let mut raw = Vec::new();
+        self.ring.memory.read(self.index, area, self.taken as usize, (end - self.taken) as usize, &mut raw);
+        let Some((len, rest)) = raw.split_first_chunk() else { return Err(self.malformed()) };
+        let len = u32::from_ne_bytes(*len) as usize;
+        let head = rest.get(..len).and_then(|head| ResponseHead::parse(Bytes::copy_from_slice(head)));
+        let Some(head) = head else { return Err(self.malformed()) };
+        self.informs += 1;
+        self.taken += (size_of::<u32>() + len) as u64;
+        self.ring.set_taken(self.index, self.taken);
+        words.response_taken().store(self.taken, Release);
+        Ok(Some(head))
     }
 
     /// Waits for the head of the answer.

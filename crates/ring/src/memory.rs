@@ -86,6 +86,7 @@ impl<'a> SlotWords<'a> {
     word!(blocked_since, AtomicU64, slot, blocked_since);
     word!(request_taken, AtomicU64, slot, request_taken);
     word!(response_tail, AtomicU64, slot, response_tail);
+    word!(response_informed, AtomicU64, slot, response_informed);
     word!(response_head_len, AtomicU32, slot, response_head_len);
     word!(response_state, AtomicU32, slot, response_state);
     word!(worker_waits, AtomicU32, slot, worker_waits);
@@ -98,6 +99,7 @@ impl<'a> SlotWords<'a> {
         for word in [self.blocked_ns(), self.blocked_since(), self.request_taken(), self.response_tail()] {
             word.store(0, Ordering::Relaxed);
         }
+        self.response_informed().store(0, Ordering::Relaxed);
         for word in [self.request_head_len(), self.request_state(), self.aborted(), self.front_wants_space()]
         {
             word.store(0, Ordering::Relaxed);

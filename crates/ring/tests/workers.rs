@@ -51,6 +51,33 @@ fn bodies_larger_than_the_rings_pass_both_ways() {
     end(workers, &fixture);
 }
 
+/// As many as may be, and not one more; the body begins after them.
+#[test]
+fn informational_heads_come_before_the_body() {
+    let fixture = Fixture::new(2, 1);
+    let workers = vec![fixture.spawn(0, None)];
+    fixture.run(async {
+        for (asked, come) in [("hints 0", 0), ("hints 5", 5), ("hints 16", 16), ("hints 500", 16)] {
+            let mut slot = fixture.ring.admit(10).await.unwrap();
+            slot.put(Field::Method, asked.as_bytes()).unwrap();
+            let mut exchange = slot.submit(false);
+            let mut statuses = Vec::new();
+            let head = std::future::poll_fn(|cx| {
+                let head = exchange.poll_head(cx);
+                while let Some(early) = exchange.take_informational().unwrap() {
+                    statuses.push(early.status);
+                }
+                head
+            });
+            assert_eq!(head.await.unwrap().status, 200);
+            assert_eq!(statuses, vec![103; come], "{asked}");
+            let body = std::future::poll_fn(|cx| exchange.poll_body(cx)).await.unwrap().unwrap();
+            assert_eq!(body, asked.as_bytes());
+        }
+    });
+    end(workers, &fixture);
+}
+
 #[test]
 fn a_dropped_exchange_frees_the_worker_and_the_slot() {
     let fixture = Fixture::new(2, 1);

@@ -82,6 +82,7 @@ impl Server {
             trust_unix: false,
             development: false,
             http2_prior_knowledge: true,
+            early_hints_http1: false,
             ports: Default::default(),
             tls: None,
         };

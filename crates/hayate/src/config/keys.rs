@@ -12,7 +12,7 @@ use super::values::*;
 #[derive(Debug, Default, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct File {
-    /// Addresses to listen on: `127.0.0.1:8080`, `[::1]:80`, `:80` (all IPv4 interfaces), `[::]:80` (all IPv6 interfaces), `unix:/run/hayate.sock`; or `{ address = ":443", tls = true, proxy_protocol = true }`: with TLS (by itself on ports 443 and 8443 once `[tls]` has certificates), after a PROXY header (version 1 or 2), which is believed from `trusted_proxies` only, others are turned away. One, or an array of up to 128. Default: `127.0.0.1:8080`; with TLS ports 80 and 443 of all interfaces. Flag: `--listen`.
+    /// Addresses to listen on: `127.0.0.1:8080`, `[::1]:80`, `:80` (all IPv4 interfaces), `[::]:80` (all IPv6 interfaces), `unix:/run/hayate.sock`; or `{ address = ":443", tls = true, proxy_protocol = true }`: with TLS (by itself on ports 443 and 8443 once `[tls]` has certificates), after a PROXY header (version 1 or 2), which is believed from `trusted_proxies` only, others are turned away. One, or an array of up to 128. Default: `127.0.0.1:8080`; with TLS ports 80 and 443 of all interfaces. Flag: `--listen` (with `--tls` all its TCP addresses speak TLS but port 80, and beside others 8080).
     #[schemars(with = "Option<OneOrMany>")]
     pub listen: Option<Listens>,
     /// Socket for `hayate status`, `reload` and `stop`; only its owner may use it. Default: `/run/hayate/control.sock` as root, else `$XDG_RUNTIME_DIR/hayate.sock`. Flag: `--control`.
@@ -46,6 +46,8 @@ pub struct File {
     pub trusted_proxies: Option<OneOrMany>,
     /// Lets clients without TLS speak HTTP/2 by beginning with its preface ("prior knowledge"), as proxies and programs do; browsers do not. Default: `false`.
     pub http2_prior_knowledge: Option<bool>,
+    /// Sends 103 Early Hints (`hayate_early_hints()`, `headers_send(103)`) to clients of HTTP/1.1 as well; some take it for the answer. Those of HTTP/2 get it always. Default: `false`.
+    pub early_hints_http1: Option<bool>,
     /// How long requests may finish after SIGTERM, SIGINT or `hayate stop` (`0`: they are cut off at once); and after a reload in the old processes, or as long as `request_timeout` if that is longer. Default: `30s`. Flag: `--drain-timeout`.
     #[schemars(with = "Option<String>")]
     pub drain_timeout: Option<Time>,

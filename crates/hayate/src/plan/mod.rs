@@ -81,6 +81,9 @@ pub struct Plan {
     /// Whether clients without TLS may begin with HTTP/2's preface.
     #[serde(default)]
     pub http2_prior_knowledge: bool,
+    /// Whether clients of HTTP/1.1 get early hints.
+    #[serde(default)]
+    pub early_hints_http1: bool,
     /// How long requests may finish.
     pub drain_timeout: Duration,
     /// What a client may do.
@@ -284,6 +287,7 @@ impl Plan {
             development,
             trusted_proxies,
             trust_unix,
+            early_hints_http1: file.early_hints_http1.unwrap_or(false),
             http2_prior_knowledge: file.http2_prior_knowledge.unwrap_or(false),
             drain_timeout: time(args.drain_timeout.or(file.drain_timeout), Duration::from_secs(30))
                 .unwrap_or_default(),

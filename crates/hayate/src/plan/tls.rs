@@ -61,6 +61,8 @@ pub struct Tls {
 pub const LONGEST_FILE: u64 = 1 << 20;
 /// Ports on which TLS is spoken unless the configuration says otherwise.
 const TLS_PORTS: [u16; 2] = [443, 8443];
+/// Ports of `--listen` that stay plain with `--tls`: the second only beside others.
+const PLAIN_PORTS: [u16; 2] = [80, 8080];
 /// Certificates in the configuration.
 const MOST_PAIRS: usize = 10_000;
 /// A certificate that ends sooner than this is spoken of.
@@ -98,7 +100,17 @@ pub(super) fn listen(
         Port { tls, proxy_protocol: false }
     };
     if !args.listen.is_empty() {
-        return Ok(args.listen.iter().map(|addr| (addr.clone(), by_itself(addr))).collect());
+        // Who names a host and an address on the command line means that address; a flag has no place for more words.
+        let is_plain = |port| PLAIN_PORTS.contains(&port);
+        let of_tls = |addr: &&ListenAddr| matches!(addr, ListenAddr::Tcp(addr) if !is_plain(addr.port()));
+        let others = args.listen.iter().any(|addr| of_tls(&addr));
+        let port = |addr: &ListenAddr| match addr {
+            ListenAddr::Tcp(tcp) if !args.tls.is_empty() => {
+                Port { tls: !is_plain(tcp.port()) || (tcp.port() != 80 && !others), proxy_protocol: false }
+            }
+            _ => by_itself(addr),
+        };
+        return Ok(args.listen.iter().map(|addr| (addr.clone(), port(addr))).collect());
     }
     let Some(written) = written else {
         let ports: &[u16] = match (tls, args.dev) {
@@ -258,6 +270,9 @@ pub(super) fn resolve(
         _ => None,
     });
     let Some(first) = first else {
+        if !args.listen.is_empty() {
+            return Err(flag("--listen: none of these addresses speaks TLS; add --listen :443"));
+        }
         let why = "no address speaks TLS; add \":443\" to listen, or { address = \":4430\", tls = true }";
         return Err(source.error(&[Step::Key("listen")], why));
     };
@@ -429,5 +444,32 @@ impl Tls {
             }
         }
         lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_the_command_line_speak_tls_with_it() {
+        let tls = |addresses: &[&str], hosts: &[&str]| {
+            let args = ServeArgs {
+                listen: addresses.iter().map(|addr| addr.parse().unwrap()).collect(),
+                tls: hosts.iter().map(|host| (*host).to_owned()).collect(),
+                ..ServeArgs::default()
+            };
+            let listen = listen(&Source::default(), None, &args, true).unwrap();
+            listen.into_iter().map(|(_, port)| port.tls).collect::<Vec<_>>()
+        };
+        let host = &["localhost"];
+        assert_eq!(tls(&["127.0.0.1:8443"], host), [true]);
+        assert_eq!(tls(&["127.0.0.1:4430"], host), [true]);
+        assert_eq!(tls(&["127.0.0.1:8080"], host), [true]);
+        assert_eq!(tls(&[":80", ":4430", "unix:/run/x"], host), [false, true, false]);
+        assert_eq!(tls(&[":8080", ":8443"], host), [false, true]);
+        assert_eq!(tls(&[":80", ":8080"], host), [false, true]);
+        // Of the configuration alone nothing is taken for granted but the usual ports.
+        assert_eq!(tls(&[":4430", ":443", ":8443", ":80"], &[]), [false, true, true, false]);
     }
 }

@@ -135,7 +135,15 @@ pub async fn answer(exchange: &mut Exchange, mut body: Option<Bytes>) -> Outcome
                 body = None;
             }
             if !head {
-                match exchange.poll_head(cx) {
+                let got = exchange.poll_head(cx);
+                loop {
+                    match exchange.take_informational() {
+                        Ok(Some(_)) => {}
+                        Ok(None) => break,
+                        Err(failure) => return Ready(Outcome::Failed(failure)),
+                    }
+                }
+                match got {
                     Pending => return Pending,
                     Ready(Err(failure)) => return Ready(Outcome::Failed(failure)),
                     Ready(Ok(got)) => {
