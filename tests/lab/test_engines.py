@@ -18,7 +18,8 @@ DEBIAN = ["php-fpm", "apache-mod-php", "php-s", "hayate-classic", "hayate-worker
           "fast-processor", "sockets-select", "sockets-prefork"]
 EXPECTED = {
     *DEBIAN, "amp", "fast-processor-alone", "frankenphp-classic", "frankenphp-worker", "go-net-http",
-    "nginx-return-200", "nginx-static", "nginx-unit", "node", "node-cluster", "octane-swoole", "openswoole-base",
+    "hayate-classic-tls", "hayate-rewind-tls", "hayate-worker-tls", "php-fpm-tls",
+    "nginx-return-200", "nginx-return-200-tls", "nginx-static", "nginx-unit", "node", "node-cluster", "octane-swoole", "openswoole-base",
     "openswoole-process", "php-fpm-80", "php-pm", "react", "react-reboot", "revolt", "roadrunner", "roadrunner-reboot",
     "sockets-blocking", "sockets-nonblocking", "swoole-base", "swoole-process",
 }

@@ -191,3 +191,18 @@ def test_a_terminal_shows_what_runs_and_what_is_left(lab: Laboratory) -> None:
         running = [step for step in steps if step.startswith(f"nginx-return-200, {number} of 2, ")]
         assert len(running) >= 2 and all(step.endswith((" left", "nearly done")) for step in running), shown
         assert re.match(rf"{number}/2  nginx-return-200 +[\d.]+ req/s", steps[-1]), shown
+
+
+def test_engines_are_loaded_over_tls_and_http2(lab: Laboratory) -> None:
+    names = ["hayate-worker-tls", "php-fpm-tls", "nginx-return-200-tls"]
+    lab.run("run", "status", "-e", ",".join(names), "-r", "1", "-c", "2", "-d", "300ms", "--over", "h2", "--streams", "5",
+            *SHORT, "--json", "results.json")
+    for subject in lab.results()["parts"][0]["subjects"]:
+        load = subject["measurements"][0]["load"]
+        assert load["total"]["ok"] == load["total"]["requests"] > 10, subject["name"]
+        assert (load["protocol"]["http"], load["protocol"]["streams"]) == ("HTTP/2", 5)
+        # What is compared is the servers, not their ciphers.
+        assert load["protocol"]["tls"] == "TLSv1_3, TLS13_AES_256_GCM_SHA384", subject["name"]
+    # An engine without TLS says so.
+    output = lab.run("run", "status", "-e", "nginx-return-200", "-r", "1", "-c", "2", "-d", "300ms", "--over", "tls", *SHORT, status=1)
+    assert "has no port named 'https'" in output

@@ -15,6 +15,9 @@ use super::{
 };
 use crate::guard::Signal;
 
+/// The further port at which an engine speaks TLS and HTTP/2.
+pub const TLS_PORT: &str = "https";
+
 /// A program and its arguments, each a template.
 pub type Command = Vec<String>;
 
@@ -273,6 +276,11 @@ impl EngineFile {
 }
 
 impl Engine {
+    /// Whether it can be loaded over TLS and HTTP/2.
+    pub fn speaks_tls(&self) -> bool {
+        self.ports.iter().any(|port| port == TLS_PORT)
+    }
+
     /// Reads `folder/NAME.toml` and the files it is based on.
     pub(super) fn read(folder: &Path, name: &str) -> Result<Self> {
         let source = Source::read(&folder.join(format!("{name}.toml")))?;

@@ -36,6 +36,100 @@ pub struct LoadText {
     /// How long to wait for an answer
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<String>,
+    /// What the requests go over, instead of plain HTTP/1.1
+    #[arg(long, value_enum, value_name = "PROTOCOL")]
+    pub over: Option<Over>,
+    /// Requests under way at a time on each connection of HTTP/2
+    #[arg(long, value_name = "N")]
+    pub streams: Option<u32>,
+    /// A new connection for each request over TLS, with a handshake of this kind
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub handshakes: Option<Handshakes>,
+}
+
+/// What requests go over, other than plain HTTP/1.1; the engine needs a port named `https`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Over {
+    /// HTTP/1.1 over TLS
+    Tls,
+    /// HTTP/2 over TLS
+    H2,
+}
+
+/// Which TLS handshakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Handshakes {
+    /// All of it, each time
+    Full,
+    /// Sessions are resumed where the server gives tickets
+    Resumed,
+}
+
+/// What is spoken; plain HTTP/1.1 unless something is said.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Protocol {
+    /// With TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<Over>,
+    /// With HTTP/2: at least 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streams: Option<u32>,
+    /// With TLS: a connection for each request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handshakes: Option<Handshakes>,
+}
+
+impl Protocol {
+    fn check(&self) -> Result<(), String> {
+        let wrong = match self {
+            Self { streams: Some(0), .. } => "streams have to be at least 1",
+            Self { streams: Some(_), over: None | Some(Over::Tls), .. } => "streams need over = \"h2\"",
+            Self { handshakes: Some(_), over: None, .. } => "handshakes need over = \"tls\" or \"h2\"",
+            Self { handshakes: Some(_), streams: Some(2..), .. } => {
+                "with a connection for each request there are no further streams"
+            }
+            _ => return Ok(()),
+        };
+        Err(wrong.to_owned())
+    }
+
+    fn flags(&self) -> Vec<String> {
+        let mut flags = Vec::new();
+        if self.over.is_some() {
+            flags.push("--insecure".to_owned());
+        }
+        if self.over == Some(Over::H2) {
+            let streams = self.streams.unwrap_or(1).to_string();
+            flags.extend(["--http2".to_owned(), "--streams".to_owned(), streams]);
+        }
+        match self.handshakes {
+            None => {}
+            Some(Handshakes::Resumed) => flags.push("--no-keepalive".to_owned()),
+            Some(Handshakes::Full) => {
+                flags.extend(["--no-keepalive".to_owned(), "--no-resumption".to_owned()]);
+            }
+        }
+        flags
+    }
+}
+
+/// ` over HTTP/2 with 10 streams each`, after the load.
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.over, self.streams) {
+            (None, _) => {}
+            (Some(Over::Tls), _) => f.write_str(" over TLS")?,
+            (Some(Over::H2), None | Some(1)) => f.write_str(" over HTTP/2")?,
+            (Some(Over::H2), Some(streams)) => write!(f, " over HTTP/2 with {streams} streams each")?,
+        }
+        match self.handshakes {
+            None => Ok(()),
+            Some(Handshakes::Full) => f.write_str(", a full handshake for each request"),
+            Some(Handshakes::Resumed) => f.write_str(", a resumed handshake for each request"),
+        }
+    }
 }
 
 /// A load that makes sense.
@@ -47,6 +141,9 @@ pub struct Load {
     /// Seconds to wait for an answer; else the generator's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
+    /// What is spoken.
+    #[serde(flatten)]
+    pub protocol: Protocol,
 }
 
 /// The three forms.
@@ -90,7 +187,19 @@ pub enum Form {
 impl LoadText {
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
-        let Self { connections, duration, requests, schedule, threads, ramp_up, loops, timeout } = self;
+        let Self {
+            connections,
+            duration,
+            requests,
+            schedule,
+            threads,
+            ramp_up,
+            loops,
+            timeout,
+            over,
+            streams,
+            handshakes,
+        } = self;
         connections.is_none()
             && duration.is_none()
             && requests.is_none()
@@ -99,6 +208,9 @@ impl LoadText {
             && ramp_up.is_none()
             && loops.is_none()
             && timeout.is_none()
+            && over.is_none()
+            && streams.is_none()
+            && handshakes.is_none()
     }
 
     /// What it says on top of another load of the same form; a new form replaces the other.
@@ -109,6 +221,12 @@ impl LoadText {
         let mut text = self.clone();
         if let Some(timeout) = base.timeout {
             text.timeout.get_or_insert_with(|| format!("{}ms", timeout * 1000.0));
+        }
+        if text.over.is_none() {
+            let Protocol { over, streams, handshakes } = &base.protocol;
+            text.over = *over;
+            text.streams = text.streams.or(*streams);
+            text.handshakes = text.handshakes.or(*handshakes);
         }
         if text.schedule.is_none() && text.threads.is_none() {
             match &base.form {
@@ -205,14 +323,16 @@ impl LoadText {
                 }
             }
         };
-        Ok(Load { form, timeout })
+        let protocol = Protocol { over: self.over, streams: self.streams, handshakes: self.handshakes };
+        protocol.check()?;
+        Ok(Load { form, timeout, protocol })
     }
 }
 
 impl Load {
     /// A closed loop for a time.
     pub fn closed(connections: u32, duration: f64) -> Self {
-        Self { form: Form::Closed { connections, duration }, timeout: None }
+        Self { form: Form::Closed { connections, duration }, timeout: None, protocol: Protocol::default() }
     }
 
     /// An open loop at one rate; times in seconds.
@@ -221,6 +341,7 @@ impl Load {
         Self {
             form: Form::Scheduled { schedule, connections: Some(connections), duration },
             timeout: Some(timeout),
+            protocol: Protocol::default(),
         }
     }
 
@@ -269,6 +390,7 @@ impl Load {
         if let Some(timeout) = self.timeout {
             flags.extend(["--timeout".to_owned(), ms(timeout)]);
         }
+        flags.extend(self.protocol.flags());
         flags
     }
 
@@ -313,7 +435,7 @@ impl Load {
                 Form::Threads { threads: *threads, ramp_up: *ramp_up, loops: (*loops).min(10) }
             }
         };
-        Self { form, timeout: self.timeout }
+        Self { form, timeout: self.timeout, protocol: self.protocol.clone() }
     }
 
     /// Connections that a warm-up for this load uses.
@@ -341,7 +463,8 @@ impl fmt::Display for Load {
             Form::Threads { threads, ramp_up, loops } => {
                 write!(f, "{threads} thread{} within {ramp_up} s, {loops} loops each", plural(*threads))
             }
-        }
+        }?;
+        self.protocol.fmt(f)
     }
 }
 
@@ -392,6 +515,24 @@ mod tests {
     }
 
     #[test]
+    fn protocols() {
+        let base = text("connections = 2\nduration = '1s'\nover = 'h2'\nstreams = 10").load().expect("h2");
+        assert_eq!(base.to_string(), "2 connections for 1 s over HTTP/2 with 10 streams each");
+        assert!(base.flags().join(" ").ends_with("--wait-unfinished --insecure --http2 --streams 10"));
+        // A part of a load keeps the rest, a new protocol replaces all of the old one.
+        assert_eq!(text("duration = '3s'").over(&base).expect("over").protocol, base.protocol);
+        let full = text("over = 'tls'\nhandshakes = 'full'").over(&base).expect("tls");
+        assert_eq!(full.to_string(), "2 connections for 1 s over TLS, a full handshake for each request");
+        assert!(full.flags().join(" ").ends_with("--insecure --no-keepalive --no-resumption"));
+        let json = serde_json::to_string(&base).expect("JSON");
+        assert_eq!(serde_json::from_str::<Load>(&json).expect("a load"), base);
+        assert_eq!(
+            serde_json::to_string(&Load::closed(1, 2.0)).expect("JSON"),
+            r#"{"form":"closed","connections":1,"duration":2.0}"#
+        );
+    }
+
+    #[test]
     fn shorter_loads_ask_for_the_same_rates() {
         let schedule = text("schedule = 'line(1,100,60s) step(10,20,10,30s)'").load().expect("open");
         assert_eq!(
@@ -413,6 +554,12 @@ mod tests {
             ("threads = 1", "need loops"),
             ("connections = 1\nduration = 'soon'", "'soon' is no duration"),
             ("connections = 1\nduration = '1s'\nloops = 3", "belong to threads"),
+            ("connections = 1\nduration = '1s'\nstreams = 3", "streams need over"),
+            ("connections = 1\nduration = '1s'\nhandshakes = 'full'", "handshakes need over"),
+            (
+                "connections = 1\nduration = '1s'\nover = 'h2'\nstreams = 2\nhandshakes = 'full'",
+                "no further streams",
+            ),
         ] {
             let error = text(toml).load().expect_err(toml);
             assert!(error.contains(message), "{toml}: {error}");

@@ -18,7 +18,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-pub use engine::{Command, Engine, Extensions, FileSource, Proof, ReadyWhen};
+pub use engine::{Command, Engine, Extensions, FileSource, Proof, ReadyWhen, TLS_PORT};
 pub use file::{Scalar, Settings};
 pub use ladder::{Change, Ladder, Metric};
 pub use load::{Load, LoadText, parse_duration};

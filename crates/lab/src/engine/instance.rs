@@ -23,7 +23,7 @@ use super::{
     service::Services,
 };
 use crate::{
-    data::{Change, Engine, FileSource, Proof, Settings, Workload},
+    data::{Change, Engine, FileSource, Proof, Settings, TLS_PORT, Workload},
     guard::{Guard, Signal, Spawn},
     instructions::{Counters, Instructions},
     session::{Session, text},
@@ -101,6 +101,8 @@ pub struct Instance {
     pub guard: Guard,
     /// Where it answers, without a path.
     pub url: String,
+    /// The same over TLS, if it has a port named [`TLS_PORT`].
+    pub tls_url: Option<String>,
     /// The files that configure it, as they were written, and its commands.
     pub configuration: BTreeMap<String, String>,
     /// Its TCP port.
@@ -163,6 +165,7 @@ impl Instance {
         let socket = guard.dir.join(format!("{}.sock", engine.name));
         let mut instance = Self {
             url: format!("http://127.0.0.1:{}", port.number),
+            tls_url: None,
             configuration: BTreeMap::new(),
             port: port.number,
             ports: vec![port],
@@ -200,6 +203,7 @@ impl Instance {
         let socket = guard.dir.join("none");
         Ok(Self {
             url: String::new(),
+            tls_url: None,
             configuration: BTreeMap::new(),
             port: 0,
             ports: Vec::new(),
@@ -321,6 +325,9 @@ impl Instance {
         for name in &engine.ports {
             let port = Port::take()?;
             names.set_in("ports", name, port.number);
+            if name == TLS_PORT {
+                self.tls_url = Some(format!("https://127.0.0.1:{}", port.number));
+            }
             self.ports.push(port);
         }
         let php_ini_dir = dir.join("php.d");

@@ -43,7 +43,8 @@ impl<'a> Planner<'a> {
         Self { session }
     }
 
-    /// Engines on one workload under one load. Without names: all that are ready and can serve it.
+    /// Engines on one workload under one load. Without names: all that are ready and can serve it; those with TLS
+    /// only if the load is over TLS, since the others are the same without.
     ///
     /// # Errors
     /// A name is unknown, or an engine cannot serve the workload.
@@ -54,6 +55,9 @@ impl<'a> Planner<'a> {
         let mut planned: Vec<Planned> = Vec::new();
         for name in &names {
             let engine = lab.engine(name)?;
+            if all && engine.speaks_tls() != load.protocol.over.is_some() {
+                continue;
+            }
             if !workload.entries.contains_key(&engine.entry) {
                 if all {
                     continue;

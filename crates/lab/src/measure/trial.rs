@@ -103,6 +103,7 @@ impl Ready<'_> {
             let connections = self.trial.planned.load.warm_up_connections();
             let load = Load {
                 timeout: self.trial.planned.load.timeout,
+                protocol: self.trial.planned.load.protocol.clone(),
                 ..Load::closed(connections, self.trial.warm_up)
             };
             self.load(&load)?;
@@ -118,7 +119,13 @@ impl Ready<'_> {
 
     fn load(&mut self, load: &Load) -> Result<hayate_load::Report, Failure> {
         let planned = self.trial.planned;
-        let url = self.instance.url.clone();
+        let url = match load.protocol.over {
+            None => self.instance.url.clone(),
+            Some(_) => self.instance.tls_url.clone().ok_or_else(|| {
+                let name = &planned.engine.name;
+                Failure::new(Stage::Load, format!("{name} has no port named 'https': take {name}-tls"))
+            })?,
+        };
         let target = Target { url: &url, workload: &planned.workload, change: &planned.change };
         let (instance, services, session) = (&mut self.instance, &mut *self.trial.services, self.session);
         let mut died = None;
