@@ -33,6 +33,9 @@ impl<'a> Target<'a> {
         if Host::parse(authority).is_none() {
             return Err("the host in the request target is malformed");
         }
+        if whole.first() == Some(&b'#') {
+            return Err("a fragment is in the place of the request target's path");
+        }
         let mut target = Target::origin(if whole.is_empty() { b"/" } else { whole });
         if target.path.is_empty() {
             target.path = b"/";
@@ -89,7 +92,9 @@ mod tests {
 
     #[test]
     fn what_no_server_could_serve_is_refused() {
-        for target in [&b"http://"[..], b"http://h\xff/", b"http://u@h/", b"http://[::1/", b"ftp://h/"] {
+        for target in
+            [&b"http://"[..], b"http://h\xff/", b"http://u@h/", b"http://[::1/", b"ftp://h/", b"http://h#a"]
+        {
             assert!(Target::parse(target).is_err(), "{target:?}");
         }
         // Those have no path, which whoever routes them sees.

@@ -25,7 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::{
     Answer, BodyError, Clock, Exchange, Handler, Head, Io, Length, Limits, Refusal, Version, Wait, date,
     exchange::Turns,
-    h1::parse::is_host,
+    h1::parse::{is_host, is_method},
     head::{Span, Spans},
     refusal::refuse,
 };
@@ -341,6 +341,8 @@ fn head(parts: &Parts, limits: &Limits) -> Result<Head, (Head, Refusal)> {
         Some(refuse(400, "Host contradicts :authority"))
     } else if host.is_empty() || !is_host(host) {
         Some(refuse(400, "the authority is missing or malformed"))
+    } else if !is_method(parts.method.as_str().as_bytes()) {
+        Some(refuse(400, "the method is malformed"))
     } else {
         None
     };
