@@ -109,6 +109,7 @@ static bool is_end_seen(const php_stream *stream)
 
 static void note_streams(void)
 {
+	seen_to_end_count = 0;
 	zend_resource *resource;
 	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource)
 	{

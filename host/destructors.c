@@ -170,7 +170,8 @@ void destructors_note(void)
 {
 	const zend_objects_store *store = &EG(objects_store);
 	file_class = zend_hash_str_find_ptr(CG(class_table), ZEND_STRL("splfileinfo"));
-	listed = safe_emalloc(store->top, sizeof *listed, 0);
+	listed = safe_erealloc(listed, store->top, sizeof *listed, 0);
+	listed_count = leading_count = 0;
 	for (uint32_t i = 1; i < store->top; i++) {
 		const zend_object *object = store->object_buckets[i];
 		if (IS_OBJ_VALID(object) && !(OBJ_FLAGS(object) & IS_OBJ_DESTRUCTOR_CALLED) && runs_code(object)) {

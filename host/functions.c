@@ -1,5 +1,5 @@
-/* The functions PHP code sees besides hayate_handle_request() (handle.c), a lazy filter_input(), and what a script of a
- * web server must not see. */
+/* The functions PHP code sees besides hayate_handle_request() (handle.c), hayate_on_worker_start() (worker_start.c), a
+ * lazy filter_input(), and what a script of a web server must not see. */
 #include "host.h"
 
 #include "ext/standard/head.h"
@@ -153,6 +153,9 @@ static PHP_FUNCTION(hayate_early_hints)
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_handle, 0, 1, _IS_BOOL, 0)
 ZEND_ARG_TYPE_INFO(0, handler, IS_CALLABLE, 0)
 ZEND_END_ARG_INFO()
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_on_worker_start, 0, 1, IS_VOID, 0)
+ZEND_ARG_TYPE_INFO(0, run, IS_CALLABLE, 0)
+ZEND_END_ARG_INFO()
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_bool, 0, 0, _IS_BOOL, 0)
 ZEND_END_ARG_INFO()
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_array, 0, 0, IS_ARRAY, 0)
@@ -166,12 +169,13 @@ ZEND_ARG_TYPE_MASK(0, links, MAY_BE_ARRAY | MAY_BE_STRING, NULL)
 ZEND_END_ARG_INFO()
 
 const zend_function_entry hayate_functions[] = {
-    ZEND_FE(hayate_handle_request, arginfo_handle) ZEND_FALIAS(
-        frankenphp_handle_request, hayate_handle_request, arginfo_handle) ZEND_FE(hayate_finish_request, arginfo_bool)
-        ZEND_FALIAS(fastcgi_finish_request, hayate_finish_request, arginfo_bool) ZEND_FE(getallheaders, arginfo_array)
-            ZEND_FALIAS(apache_request_headers, getallheaders, arginfo_array)
-                ZEND_FE(apache_response_headers, arginfo_array) ZEND_FE(headers_send, arginfo_headers_send)
-                    ZEND_FE(hayate_early_hints, arginfo_early_hints) ZEND_FE_END};
+    ZEND_FE(hayate_handle_request, arginfo_handle) ZEND_FALIAS(frankenphp_handle_request, hayate_handle_request,
+                                                               arginfo_handle)
+        ZEND_FE(hayate_on_worker_start, arginfo_on_worker_start) ZEND_FE(hayate_finish_request, arginfo_bool)
+            ZEND_FALIAS(fastcgi_finish_request, hayate_finish_request, arginfo_bool)
+                ZEND_FE(getallheaders, arginfo_array) ZEND_FALIAS(apache_request_headers, getallheaders, arginfo_array)
+                    ZEND_FE(apache_response_headers, arginfo_array) ZEND_FE(headers_send, arginfo_headers_send)
+                        ZEND_FE(hayate_early_hints, arginfo_early_hints) ZEND_FE_END};
 
 /*
  * filter_input(INPUT_SERVER) reads tables that a SAPI fills while it registers variables. Filling them for every

@@ -201,6 +201,7 @@ static bool begin_work(void)
 	if (options.rewind == REWIND_FORK) {
 		return fork_from_now_on();
 	}
+	worker_start_run();
 	const char *wrong = snapshot_check();
 	wrong = wrong != NULL ? wrong : clocks_keep();
 	wrong = wrong != NULL ? wrong : opcache_keep();

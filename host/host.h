@@ -20,7 +20,7 @@
  *   extensions.c  extensions that do not bear rewinding
  *   clocks.c    what PHP keeps of the time    randomness.c  what must not be drawn twice
  *   engine.h    where PHP's versions differ
- *   warm.c      connections kept over rewinds
+ *   warm.c      connections kept over rewinds  worker_start.c  what each worker does before its point
  *   stray.c     processes that PHP code forked   locks.c  locks that the boot holds
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
@@ -183,6 +183,8 @@ const uint32_t *snapshot_freed(uint32_t *count);
 void snapshot_prepare(void); /* once, before the snapshot or the first fork for a request */
 /* NULL, or what failed. */
 const char *snapshot_take(enum rewind_tracking tracking);
+/* In a worker, before the point: what it did since the snapshot becomes part of it. NULL, or what failed. */
+const char *snapshot_extend(void);
 /* At the point, in the process that will be rewound: whether what snapshot_take() found still holds. */
 const char *snapshot_check(void);
 
@@ -294,6 +296,10 @@ void opcache_after_bailout(void); /* gives back locks that a fatal error may hav
 void locks_lend(void);      /* at the end of the boot, and with the snapshot: they are given back */
 void locks_take(void);      /* at the beginning of a request; what ends it gives them back: a rewind, … */
 void locks_give_back(void); /* … or, where there is none, this */
+
+/* worker_start.c */
+PHP_FUNCTION(hayate_on_worker_start);
+void worker_start_run(void); /* in a worker, before the point: what the application wants done in each */
 
 /* warm.c: connections that are kept over rewinds */
 void warm_watch(void);        /* before PHP code runs */

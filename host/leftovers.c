@@ -37,6 +37,7 @@ static void note(uint32_t **list, uint32_t *count, uint32_t number)
 void leftovers_note(void)
 {
 	const zend_class_entry *class = class_named("curlhandle");
+	handle_count = archive_count = 0;
 	archive_class = class_named("ziparchive");
 	void *library = class == NULL ? NULL : dlopen("libcurl.so.4", RTLD_NOW | RTLD_NOLOAD);
 	*(void **)&curl_setopt = library == NULL ? NULL : dlsym(library, "curl_easy_setopt");

@@ -260,7 +260,51 @@ static void note_objects(void)
 	snapshot_marks.persistent = EG(persistent_list).nNumUsed;
 }
 
+/* Of those that came later: what note_objects() does for all. Objects of before may be gone, and have gone from the
+ * table as well; their numbers may be those of others. */
+static void note_more_objects(void)
+{
+	zend_objects_store *store = &EG(objects_store);
+	for (uint32_t i = 1; i < store->top; i++) {
+		zend_object *object = store->object_buckets[i];
+		if (!IS_OBJ_VALID(object) || zend_hash_index_exists(&objects, zend_object_to_weakref_key(object))) {
+			continue;
+		}
+		if (cleanup_reaches_outside(object)) {
+			GC_ADDREF(object);
+		}
+		zval number;
+		ZVAL_LONG(&number, i);
+		zend_weakrefs_hash_add(&objects, object, &number);
+	}
+	freed = safe_erealloc(freed, store->top, sizeof *freed, 0);
+	freed_count = 0;
+	store->free_list_head = -1;
+	if (store->top * 2 > store->size) {
+		store->size *= 2;
+		store->object_buckets = erealloc(store->object_buckets, store->size * sizeof(zend_object *));
+	}
+	snapshot_marks.objects = store->top;
+	snapshot_marks.resources = EG(regular_list).nNextFreeElement;
+	snapshot_marks.persistent = EG(persistent_list).nNumUsed;
+}
+
 static struct ranges unused;
+
+const char *snapshot_extend(void)
+{
+	gc_collect_cycles();
+	cleanup_prepare();
+	note_more_objects();
+	destructors_note();
+	sqlite_note();
+	leftovers_note();
+	randomness_prepare();
+	zend_mm_gc(zend_mm_get_heap());
+	forget_free_blocks();
+	find_unused(&unused);
+	return rewind_extend(unused.at, unused.count);
+}
 
 void snapshot_prepare(void)
 {

@@ -236,6 +236,9 @@ extern struct control *rewind_control;
 /* Ends the process: the state is in doubt and nothing may run on it. */
 void rewind_die(const char *what, long error) __attribute__((noreturn));
 
+/* What is loaded stays loaded. False: no memory. */
+bool rewind_pin_libraries(void);
+
 /* memory.c */
 size_t memory_find(uintptr_t at);                      /* index of the region, or SIZE_MAX */
 bool memory_is_known(uintptr_t start, uintptr_t end);  /* any of it was mapped at the point */
@@ -255,6 +258,7 @@ const char *memory_mark_own(void);
 
 /* track.c */
 const char *track_start(enum rewind_tracking tracking); /* registers, and protects what is not unused */
+const char *track_register(void);                       /* the regions of now; those that are known stay as they are */
 void track_stop(void);                                  /* in a forked child: forgets the parent's tracking */
 void track_scan(void);                                  /* → written */
 void track_protect(uintptr_t start, uintptr_t end);

@@ -184,7 +184,7 @@ static int add_name(struct dl_phdr_info *info, size_t size, void *to)
 
 /* What the application refers to at the point must not be unloaded after it: libc unloads converters of iconv() that
  * nobody has used for a while. */
-static bool pin_libraries(void)
+bool rewind_pin_libraries(void)
 {
 	struct names names = {.at = rewind_keep(NAMES_SIZE)};
 	if (names.at == NULL) {
@@ -203,7 +203,7 @@ const char *rewind_snapshot(enum rewind_tracking tracking, const struct rewind_r
 	if (tracking != REWIND_UFFD && tracking != REWIND_SOFT_DIRTY) {
 		return "a snapshot needs tracking";
 	}
-	if (!pin_libraries()) {
+	if (!rewind_pin_libraries()) {
 		return "no memory for the rewinder";
 	}
 	const char *wrong = memory_read_regions();

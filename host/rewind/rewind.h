@@ -8,6 +8,7 @@
  *   rewind_snapshot()    copies the memory; in the process that is forked from, or in the one that will be rewound
  *   rewind_noticed()     there, before each fork: which pages changed since
  *   rewind_adopt()       in the forked child, first thing: tracking of its own
+ *   rewind_extend()      may follow, after work of the child's own: what that did becomes part of its snapshot
  *   rewind_point()       returns 0, and again after each rewind; what changed since the snapshot becomes part of it
  *   rewind_doubt()       after the work: whether something was left that a rewind does not take back
  *   rewind_back()        rewinds; does not return
@@ -93,6 +94,13 @@ void rewind_noticed(void);
 
 /* In the forked child, before it changes anything of its own. NULL, or what failed. */
 const char *rewind_adopt(void);
+
+/*
+ * Between the fork, or the snapshot, and the point: what the process has written and mapped since then becomes part of
+ * its snapshot. `unused` are ranges as for rewind_snapshot(), of now. Only with REWIND_UFFD. NULL, or what failed: then
+ * the process must not go on.
+ */
+const char *rewind_extend(const struct rewind_range *unused, size_t unused_count);
 
 /*
  * Returns 0, and then once after each rewind with the number of rewinds so far. -1: it cannot be done here, and

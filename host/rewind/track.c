@@ -205,9 +205,12 @@ const char *track_start(enum rewind_tracking tracking)
 		return c->clear_refs < 0 ? "/proc/self/clear_refs cannot be opened" : NULL;
 	}
 	c->uffd = move_up(open_uffd());
-	if (c->uffd < 0) {
-		return "userfaultfd cannot be opened";
-	}
+	return c->uffd < 0 ? "userfaultfd cannot be opened" : track_register();
+}
+
+const char *track_register(void)
+{
+	struct control *c = rewind_control;
 	for (size_t i = 0; i < c->region_count; i++) {
 		struct uffdio_register range = {.range = {c->regions[i].start, c->regions[i].end - c->regions[i].start},
 		                                .mode = UFFDIO_REGISTER_MODE_WP};

@@ -223,6 +223,53 @@ static void live(long rewinds)
 	rewind_back();
 }
 
+/* A child's own work, which becomes part of its snapshot: it writes, throws away, maps anew, and uses what was unused.
+ */
+static void extend(uint8_t *spare)
+{
+	for (size_t n = below(20) + 1; n > 0; n--) {
+		int i = (int)below(12);
+		uint8_t *at = test->areas[i].at;
+		size_t size = test->areas[i].size, b = below(BLOCKS);
+		switch (below(7)) {
+		case 0:
+			blocks[b] = realloc(blocks[b], below(3) == 0 ? below(4u << 20) + 1 : below(20000) + 1);
+			memset(blocks[b], 8, 1);
+			break;
+		case 1:
+			free(blocks[b]);
+			blocks[b] = NULL;
+			break;
+		case 2:
+			madvise(at, size, MADV_DONTNEED);
+			break;
+		case 3:
+			/* Another mapping at the same place, or at a part of it. */
+			at += below(size / PAGE) * PAGE;
+			size = test->areas[i].size - (size_t)(at - test->areas[i].at);
+			mmap(at, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+			if (below(2)) {
+				at[below(size)] = (uint8_t)random_number();
+			}
+			break;
+		default:
+			write_somewhere();
+		}
+	}
+	size_t size = (below(64) + 1) * PAGE;
+	uint8_t *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memset(at, 11, below(size));
+	know_area(20, at, size);
+	memset(spare + 3 * PAGE, 12, PAGE + 1);
+	know_area(21, spare + 3 * PAGE, 2 * PAGE);
+	struct rewind_range unused = {(uintptr_t)spare + 6 * PAGE, (uintptr_t)spare + 12 * PAGE};
+	const char *wrong = rewind_extend(&unused, 1);
+	if (wrong != NULL) {
+		fail("%s", wrong);
+	}
+	write_somewhere();
+}
+
 static int run_seed(unsigned seed, enum rewind_tracking tracking, long rewinds, const char *directory)
 {
 	const char *wrong = rewind_init();
@@ -261,6 +308,9 @@ static int run_seed(unsigned seed, enum rewind_tracking tracking, long rewinds, 
 			own_files();
 			write_somewhere();
 			test->random += (uint64_t)child * 77;
+			if (tracking == REWIND_UFFD && below(3) != 0) {
+				extend(spare);
+			}
 			live(rewinds);
 		}
 		int status = 0;

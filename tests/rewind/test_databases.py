@@ -112,20 +112,21 @@ def test_opened_at_boot(database: Database) -> None:
     assert app["restarts"].get("rewind_connection", 0) >= 8 and app["fallback"] is None, app
 
 
-@pytest.mark.parametrize("verify", ["1", "10"])
-def test_warm(database: Database, verify: str) -> None:
-    """A connection of the boot is kept, and its server forgets after each request what that has left there."""
+@pytest.mark.parametrize("opened", ["boot", "start"])
+def test_warm(database: Database, opened: str) -> None:
+    """A connection of the boot, or of hayate_on_worker_start(), is kept, and its server forgets what requests leave."""
     if database.kind == "sqlite":
         pytest.skip("no server that remembers")
     before = database.written()
-    warm = ("--rewind", "on", "--rewind-verify", verify, "--connections", "warm")
-    with hayate(database, "boot", args=warm) as server:
+    warm = ("--rewind", "on", "--rewind-verify", "1", "--connections", "warm")
+    with hayate(database, opened, args=warm) as server:
         visitors = Visitors(server.url, 240)
         assert not visitors.faults, visitors.faults.most_common(5)
         (app,) = server.status()["apps"]
         assert app["restarts"] == {} and app["fallback"] is None
         assert app["rewind"]["warm"] == CLIENTS and app["rewind"]["resets"] > 100
         assert len(visitors.connections) <= CLIENTS
+        assert app["boot"] == ("shared" if opened == "start" else "private")
     shutil.rmtree(server.root)
     assert wait_until(lambda: database.connections() == 0, 3)
     assert database.written() == before + visitors.wrote

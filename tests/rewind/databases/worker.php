@@ -4,7 +4,7 @@
  *
  *   KIND    mysql, pgsql, sqlite (by PDO; DSN says where), redis (DSN is its socket)
  *   OPENED  request: by the request that needs it, and left open; persistent: the same, as a persistent connection;
- *           boot: once, by the boot
+ *           boot: once, by the boot; start: once, by each worker when it starts
  *
  *   /?do=read&n=N    the value of row N
  *   /?do=write       one more row, committed
@@ -165,6 +165,12 @@ final class RedisStore extends Store
 
 if (getenv('OPENED') === 'boot') {
     Store::get()->read(1);
+}
+
+if (getenv('OPENED') === 'start') {
+    hayate_on_worker_start(static function (): void {
+        Store::get()->read(1);
+    });
 }
 
 $handler = static function (): void {

@@ -1,0 +1,79 @@
+/*
+ * hayate_on_worker_start(callable): what the application wants done in each worker, after its fork and before its first
+ * request: opening the connections that are to be kept (warm.c). What it did becomes part of the worker's own snapshot,
+ * on top of the one that all share.
+ *
+ * It runs with `connections = "warm"` only, where the process is rewound by userfaultfd: elsewhere a connection would
+ * not be kept, and requests open what they need by themselves. An exception leaves the worker as it is then, without
+ * the connection: the log has it. A fatal error, a thread, or a SQLite connection in the middle of something ends it.
+ */
+#include "host.h"
+
+#include "php_output.h"
+#include "zend_exceptions.h"
+
+static zval callable;
+
+PHP_FUNCTION(hayate_on_worker_start)
+{
+	zend_fcall_info call;
+	zend_fcall_info_cache cache;
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+	Z_PARAM_FUNC(call, cache)
+	ZEND_PARSE_PARAMETERS_END();
+	if (handle_reached() || handle_warming()) {
+		zend_throw_error(NULL, "hayate_on_worker_start() must be called before the first hayate_handle_request()");
+		RETURN_THROWS();
+	}
+	zval_ptr_dtor(&callable);
+	ZVAL_COPY(&callable, &call.function_name);
+}
+
+/* Says whether a fatal error unwound it. */
+static bool call(void)
+{
+	volatile bool fatal = true;
+	zval result;
+	ZVAL_UNDEF(&result);
+	php_output_activate();
+	zend_try
+	{
+		call_user_function(NULL, NULL, &callable, &result, 0, NULL);
+		if (EG(exception) != NULL && zend_is_unwind_exit(EG(exception))) {
+			zend_clear_exception();
+		} else if (EG(exception) != NULL) {
+			zend_class_entry *base =
+			    instanceof_function(EG(exception)->ce, zend_ce_exception) ? zend_ce_exception : zend_ce_error;
+			zval room;
+			zend_string *said =
+			    zval_get_string(zend_read_property(base, EG(exception), ZEND_STRL("message"), true, &room));
+			log_format("What hayate_on_worker_start() was given threw %s: %s. The worker goes on without it.",
+			           ZSTR_VAL(EG(exception)->ce->name), ZSTR_VAL(said));
+			zend_string_release(said);
+			zend_clear_exception();
+		}
+		zval_ptr_dtor(&result);
+		php_output_discard_all();
+		fatal = false;
+	}
+	zend_end_try();
+	php_output_deactivate();
+	return fatal;
+}
+
+void worker_start_run(void)
+{
+	if (Z_TYPE(callable) == IS_UNDEF || !options.warm_connections || options.rewind != REWIND_UFFD) {
+		return;
+	}
+	const char *wrong = call() ? "a fatal error ended what hayate_on_worker_start() was given" : NULL;
+	wrong = wrong != NULL ? wrong : sqlite_left_open();
+	wrong = wrong != NULL ? wrong : leftovers_open();
+	if (wrong == NULL && zygote_left_threads(1)) {
+		wrong = "what hayate_on_worker_start() was given left a thread running";
+	}
+	wrong = wrong != NULL ? wrong : snapshot_extend();
+	if (wrong != NULL) {
+		zygote_failed(wrong);
+	}
+}
