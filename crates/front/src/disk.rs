@@ -190,6 +190,11 @@ impl Place {
         &self.lane.path
     }
 
+    /// Another place, of the same threads.
+    pub(crate) fn beside(&self, path: &Path) -> Arc<Place> {
+        self.disk.place(path)
+    }
+
     pub(crate) fn near(&self) -> &Near {
         &self.near
     }

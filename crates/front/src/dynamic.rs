@@ -1,14 +1,14 @@
 //! Requests that a script answers: their way into the ring, and what becomes of those that get no answer.
 
 use std::{
-    future::poll_fn, io::ErrorKind, os::unix::ffi::OsStrExt, pin::pin, sync::Arc, task::Poll, time::Duration,
+    future::poll_fn, io::ErrorKind, net::IpAddr, os::unix::ffi::OsStrExt, pin::pin, sync::Arc, task::Poll,
+    time::Duration,
 };
 
 use hayate_http::{Exchange, Head, Version};
 use hayate_ring::{Exchange as Job, Failure, Field, HeadTooLarge, ResponseHead, Ring, Slot};
 
 use crate::{
-    Settings,
     connection::Peer,
     forwarded,
     reply::Reply,
@@ -20,11 +20,14 @@ use crate::{
 };
 
 /// What the front knows of a request.
+#[derive(Clone, Copy)]
 pub(crate) struct Client<'a> {
     pub(crate) head: &'a Head,
     pub(crate) peer: &'a Peer,
     /// Where a trusted proxy says that the request comes from.
     pub(crate) from: Option<forwarded::Client>,
+    /// Who is counted where there is a limit for each; `None`: a proxy of many visitors, or nobody knows.
+    pub(crate) visitor: Option<IpAddr>,
     pub(crate) https: bool,
     pub(crate) host: &'a str,
     pub(crate) port: Option<u16>,
@@ -34,6 +37,10 @@ pub(crate) struct Client<'a> {
     pub(crate) id: &'a str,
     /// Where bodies wait, and how much of them may.
     pub(crate) keep: Keep<'a>,
+    /// The greatest body, in bytes, 0 for any.
+    pub(crate) max_body: u64,
+    /// How long PHP may run, where that is not what holds for the site.
+    pub(crate) timeout: Option<Duration>,
 }
 
 /// Why there is no answer of the script's, or of whoever else was to give one.
@@ -65,7 +72,6 @@ fn is_idempotent(method: &[u8]) -> bool {
 
 /// Runs a script. The tuple's second half is how long the request waited for a worker.
 pub(crate) async fn answer(
-    settings: &Settings,
     site: &Arc<Site>,
     client: &Client<'_>,
     exchange: &mut Exchange<'_>,
@@ -77,7 +83,7 @@ pub(crate) async fn answer(
     if let Some(reason) = unavailable() {
         return Err(no_answer(503, reason));
     }
-    let limit = settings.limits.body_size;
+    let limit = client.max_body;
     if limit != 0 && exchange.body_len().is_some_and(|n| n > limit) {
         return Err(spoilt(BodyFailure::TooLarge));
     }
@@ -97,6 +103,9 @@ pub(crate) async fn answer(
         let length = pump.as_ref().and_then(Pump::len);
         fill(&mut slot, site, client, script, length)
             .map_err(|HeadTooLarge| no_answer(431, "the request's head does not fit the shared memory"))?;
+        if let Some(timeout) = client.timeout {
+            slot.set_timeout(timeout);
+        }
         let mut job = slot.submit(pump.is_some());
         match head(exchange, &mut job, &mut pump, &hints).await {
             Ok(head) => break (job, head),
@@ -138,7 +147,9 @@ pub(crate) async fn answer(
 /// There is no answer because the request's body is not what it should be.
 fn spoilt(failure: BodyFailure) -> NoAnswer {
     let (status, reason) = match failure {
-        BodyFailure::TooLarge => (413, "the request's body is larger than body_size".into()),
+        BodyFailure::TooLarge => {
+            (413, "the request's body is larger than body_size, or max_body of a rule".into())
+        }
         BodyFailure::Left => return NoAnswer::Left,
         BodyFailure::Malformed(why) => (400, format!("the request's body is malformed: {why}")),
         BodyFailure::Storage(error)

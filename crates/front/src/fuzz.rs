@@ -3,7 +3,7 @@
 use hayate_fuzz::Random;
 use hayate_http::Head;
 
-use crate::{access_log, date, files, forwarded, host::Host, route, target::Target};
+use crate::{access_log, date, files, forwarded, host::Host, route, rules, target::Target};
 
 /// What bytes of protocols are made of.
 const PIECES: [&[u8]; 34] = [
@@ -80,6 +80,22 @@ fn paths_and_targets() {
             assert!(target.authority.is_none_or(|host| Host::parse(host).is_some()));
         }
     });
+}
+
+#[test]
+fn rules_and_what_they_are_for() {
+    let seeds: [&[u8]; 9] = [
+        b"/new/$1?p=$name/old/a.php/b",
+        b"https://b.test$path//evil.test",
+        b"^/(a|b)*/index.php/admin",
+        b"/**/*.{css,js}/a/b.css",
+        b"/admin/%61dmin/",
+        b"*.bak/x.bak/..%2fa",
+        b"anna:$2y$04$abcdefghijklmnopqrstuuabcdefghijklmnopqrstuvwxyzabcde\n/a",
+        b"$$/${1}/$0/\\evil.test",
+        b"[a-z&&[^b]]{1,3}(?i)/a.php/b.php/c.php/d.php/e.php/f",
+    ];
+    run("rules", &seeds, rules::fuzzed::one);
 }
 
 #[test]

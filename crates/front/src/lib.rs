@@ -47,6 +47,7 @@ mod reply;
 mod request;
 mod request_body;
 mod route;
+pub mod rules;
 pub mod runtime;
 mod site;
 mod snapshot;
@@ -246,6 +247,7 @@ pub struct Front {
     metrics: Arc<Metrics>,
     disk: Disk,
     temp: Arc<temp::TempSpace>,
+    keeper: rules::Keeper,
     gather: Arc<gather::Gather>,
     encoders: Arc<compress::Memory>,
     /// Open connections.
@@ -274,6 +276,7 @@ impl Front {
             former_logs: Mutex::default(),
             metrics,
             temp: temp::TempSpace::new(&disk),
+            keeper: rules::Keeper::default(),
             disk,
             connections: AtomicUsize::new(0),
             begun: Notify::new(),
@@ -285,6 +288,7 @@ impl Front {
 
     /// Replaces settings and routes together; requests that are being served keep the old ones.
     pub fn swap(&self, settings: Settings, routes: Routes) {
+        self.keeper.prepare(routes.sites.iter());
         let new = Arc::new(Snapshot { settings: settings.bounded(), routes });
         self.gather.set_limit(new.settings.limits.gather_memory);
         let old = self.snapshot.swap(Arc::clone(&new));
@@ -302,6 +306,11 @@ impl Front {
     /// The threads for files; [`Site::place`] is from here.
     pub fn disk(&self) -> &Disk {
         &self.disk
+    }
+
+    /// What rules remember across reloads; [`rules::Rules::new`] wants it.
+    pub fn keeper(&self) -> &rules::Keeper {
+        &self.keeper
     }
 
     /// What was counted so far.

@@ -19,6 +19,7 @@ use crate::{
     request_body::Keep,
     route,
     route::Found,
+    rules::{Dresses, Keeper, Rules, Verdict},
     site::Site,
     snapshot::Snapshot,
     target::Target,
@@ -61,6 +62,7 @@ impl Connection {
             head,
             peer,
             from: said.client,
+            visitor: said.client.map(|client| client.addr).or(peer.ip.filter(|_| !trusted)),
             https: said.https.unwrap_or(peer.https),
             host: if name.is_empty() { "localhost" } else { name },
             port: said.port.or(host.as_ref().and_then(|host| host.port).filter(|_| said.host.is_some())),
@@ -73,6 +75,8 @@ impl Connection {
                 owner: Owner::new(said.client.map(|client| client.addr).or(peer.ip), &settings.limits),
                 least_rate: settings.limits.body_rate,
             },
+            max_body: settings.limits.body_size,
+            timeout: None,
         };
         let log = settings.access_log.is_on();
         let log = log.then(|| (settings.access_log.clone(), Box::new(line(&client, site.map(Arc::as_ref)))));
@@ -82,6 +86,7 @@ impl Connection {
             None if path.is_some() && !peer.lacks_tls => aside(settings, &client).await,
             _ => None,
         };
+        let mut dresses = Dresses::new();
         let reply = match site {
             _ if peer.lacks_tls => {
                 let mut reply = Reply::page(400, Some("The plain HTTP request was sent to HTTPS port"));
@@ -102,7 +107,14 @@ impl Connection {
             _ if path.is_none() => Err(no_answer(400, "the path is malformed")),
             _ if early.is_some() => early.ok_or_else(|| no_answer(500, "")),
             None => Err(no_answer(404, "no application answers to this host and path")),
-            Some(site) => dispatch(&snapshot, site, &client, exchange, &mut account).await,
+            Some(site) => match &site.rules {
+                None => dispatch(site, &client, exchange, &mut account).await,
+                Some(rules) => {
+                    let keeper = &thread.front.keeper;
+                    Box::pin(by_rules(rules, keeper, site, &client, exchange, &mut account, &mut dresses))
+                        .await
+                }
+            },
         };
         let mut reply = match reply {
             Ok(reply) => reply,
@@ -110,6 +122,7 @@ impl Connection {
             Err(NoAnswer::Failed(why)) => failed(&snapshot, &client, site.map(Arc::as_ref), why),
         };
         season(settings, &client, &mut reply);
+        dresses.iter().for_each(|dress| dress.put(&mut reply.answer));
         if let Some(rules) = site.and_then(|site| site.compression.as_ref()) {
             compress(rules, &thread.front.encoders, head, &mut reply).await;
         }
@@ -158,8 +171,33 @@ impl Connection {
     }
 }
 
+/// Answers as the site's rules have it.
+async fn by_rules<'r>(
+    rules: &'r Rules,
+    keeper: &Keeper,
+    site: &'r Arc<Site>,
+    client: &Client<'_>,
+    exchange: &mut Exchange<'_>,
+    account: &mut Account,
+    dresses: &mut Dresses<'r>,
+) -> Result<Reply, NoAnswer> {
+    let Some(inside) = site.inside(client.path) else {
+        return dispatch(site, client, exchange, account).await;
+    };
+    let passed = match rules.judge(client, inside, keeper, dresses).await? {
+        Verdict::Answer(reply) => return Ok(*reply),
+        Verdict::Pass(passed) => passed,
+    };
+    let mut client =
+        Client { max_body: passed.max_body.unwrap_or(client.max_body), timeout: passed.timeout, ..*client };
+    if let Some((path, query)) = &passed.rewritten {
+        client.path = path;
+        client.target.query = query.as_deref();
+    }
+    dispatch(passed.alias.unwrap_or(site), &client, exchange, account).await
+}
+
 async fn dispatch(
-    snapshot: &Snapshot,
     site: &Arc<Site>,
     client: &Client<'_>,
     exchange: &mut Exchange<'_>,
@@ -177,7 +215,7 @@ async fn dispatch(
     let hangs = |error: std::io::Error| no_answer(503, format!("{}: {error}", site.place.path().display()));
     match route::resolve(site, client.path).await.map_err(hangs)? {
         Found::Script(script) => {
-            let answered = dynamic::answer(&snapshot.settings, site, client, exchange, &script);
+            let answered = dynamic::answer(site, client, exchange, &script);
             let (reply, waited) = answered.await?;
             if let Some((_, line)) = &mut account.log {
                 line.queue_wait = waited;

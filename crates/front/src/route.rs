@@ -1,7 +1,7 @@
 //! From a request's path to what answers it.
 //!
 //! It promises that nothing outside the document root is named by a path (symbolic links inside the root are followed, as
-//! nginx does by default), that dotfiles and PHP source are never served, and that only a file whose own name ends in `.php` is
+//! nginx does by default), that dotfiles, PHP source and what [`crate::rules::Hidden`] names are never served, and that only a file whose own name ends in `.php` is
 //! executed. Scripts that were found are remembered until the end of the second, which saves the busiest requests their system calls.
 //! Nothing here waits for a disk; see [`crate::near`].
 
@@ -30,8 +30,13 @@ impl Site {
     /// The script that answers a request target, path and query, now; `None` when a file does, or nothing. It may wait for the disk: not
     /// for requests.
     pub fn script(&self, target: &str) -> Option<Script> {
-        let path = target.split('?').next().unwrap_or_default();
-        match look(self, &normalise(path.as_bytes())?, &Access::Waiting(self.place.path())) {
+        let (path, query) =
+            target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query.as_bytes())));
+        let mut path = normalise(path.as_bytes())?;
+        if let Some(rules) = &self.rules {
+            path = rules.visit(self.inside(&path)?, query)?;
+        }
+        match look(self, &path, &Access::Waiting(self.place.path())) {
             Ok(Found::Script(script)) => Some(Script::clone(&script)),
             _ => None,
         }
@@ -105,7 +110,7 @@ pub(crate) fn normalise(raw: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// What a URL's path may hold as it is: "unreserved", "sub-delims", ":", "@" and "/" (RFC 3986, 3.3).
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+pub(crate) const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
@@ -215,6 +220,7 @@ fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Wait> {
             continue;
         }
         match meta(before)? {
+            Some(meta) if meta.is_file() && site.files.hidden.hides(before) => return Ok(Found::Nothing),
             Some(meta) if meta.is_file() => return script(before, after),
             Some(meta) if meta.is_dir() => continue,
             _ => return Ok(Found::Nothing),
@@ -233,7 +239,7 @@ fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Wait> {
             }
             for index in &site.index {
                 let at = [inside, index.as_bytes()].concat();
-                let is_file = meta(&at)?.is_some_and(|meta| meta.is_file());
+                let is_file = meta(&at)?.is_some_and(|meta| meta.is_file()) && !site.files.hidden.hides(&at);
                 if is_file && index.ends_with(".php") {
                     return script(&at, b"");
                 }
@@ -246,7 +252,8 @@ fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Wait> {
         Some((file, meta)) if meta.is_file() && !name.is_empty() => {
             let opened = file.map(|file| (file, meta));
             let named = Named { path: inside.to_vec(), opened };
-            return Ok(if is_source(name) { Found::Nothing } else { Found::File(named) });
+            let closed = is_source(name) || site.files.hidden.hides(inside);
+            return Ok(if closed { Found::Nothing } else { Found::File(named) });
         }
         _ => {}
     }

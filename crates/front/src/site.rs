@@ -5,7 +5,14 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 use hayate_ring::Ring;
 use parking_lot::Mutex;
 
-use crate::{compress::Compression, disk::Place, host::Host, metrics::SiteMetrics, route::Script};
+use crate::{
+    compress::Compression,
+    disk::Place,
+    host::Host,
+    metrics::SiteMetrics,
+    route::Script,
+    rules::{Hidden, Rules},
+};
 
 /// The sites in force; replaced as a whole.
 #[derive(Default)]
@@ -41,10 +48,12 @@ pub struct Site {
     pub metrics: Arc<SiteMetrics>,
     /// Scripts found lately; see [`crate::route`].
     pub found: Lately,
+    /// What becomes of requests before that.
+    pub rules: Option<Rules>,
 }
 
 /// What holds for static files.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct FileRules {
     /// Encoding that text says it has; none: it says nothing, and browsers look into it.
     pub charset: Option<String>,
@@ -52,6 +61,8 @@ pub struct FileRules {
     pub private: Vec<FileId>,
     /// Paths of the document root that answer no client, with all that is below them: `/data`. X-Accel-Redirect may lead there.
     pub denied: Vec<String>,
+    /// Names that are not for visitors.
+    pub hidden: Hidden,
 }
 
 impl FileRules {
@@ -213,6 +224,7 @@ mod tests {
             backend: Backend::Static,
             metrics: Arc::default(),
             found: Lately::default(),
+            rules: None,
         })
     }
 

@@ -1,14 +1,7 @@
 //! Temporary files for bodies whose client is slower than PHP. They have no name: whatever happens, nothing of them stays behind. All
 //! work on them is done by [`crate::disk`]'s threads, and there is a limit on what they hold: in all, and for each client.
 
-use std::{
-    collections::HashMap,
-    fs::File,
-    io,
-    net::{IpAddr, Ipv6Addr},
-    os::unix::fs::FileExt,
-    sync::Arc,
-};
+use std::{collections::HashMap, fs::File, io, net::IpAddr, os::unix::fs::FileExt, sync::Arc};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -16,6 +9,7 @@ use parking_lot::Mutex;
 use crate::{
     Limits,
     disk::{Disk, Place, Running},
+    rules::client_of,
 };
 
 /// Bytes read at one time.
@@ -48,12 +42,11 @@ pub(crate) struct Owner {
 impl Owner {
     /// `client`: `None` for one without an address, who is limited by what all may use.
     pub(crate) fn new(client: Option<IpAddr>, limits: &Limits) -> Owner {
-        // Whoever has one address of IPv6 has the 2^64 beside it.
-        let client = client.map(|addr| match addr {
-            IpAddr::V6(addr) => IpAddr::V6(Ipv6Addr::from_bits(addr.to_bits() & !u128::from(u64::MAX))),
-            v4 => v4,
-        });
-        Owner { client, all: limits.temp_size, per_client: limits.temp_size_per_client }
+        Owner {
+            client: client.map(client_of),
+            all: limits.temp_size,
+            per_client: limits.temp_size_per_client,
+        }
     }
 }
 

@@ -166,6 +166,8 @@ pub(crate) mod tests {
             charset: None,
             deny: Vec::new(),
             compression: None,
+            hidden_files: Vec::new(),
+            rules: Vec::new(),
             private: Vec::new(),
             queue_limit: 1,
             retry: false,

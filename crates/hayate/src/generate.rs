@@ -85,9 +85,19 @@ fn configuration() -> String {
         ("[limits]", "What a client may do.", &defs["Limits"]),
         (
             "[[app]]",
-            "One application each. `[app.ini]` and `[app.env]` are tables of their own.",
+            "One application each. `[app.ini]` and `[app.env]` are tables of their own, and so is each `[[app.rule]]`.",
             &defs["App"],
         ),
+        (
+            "[[app.rule]]",
+            "When something is done with a request, and what. See [rules](rules.md).\n\n\
+             ```toml\n[[app.rule]]\npath = \"/admin\"\nallow = [\"10.0.0.0/8\"]\nbasic_auth = { users = \"staff.htpasswd\" }\n\n\
+             [[app.rule]]\nglob = \"/**/*.{css,js,woff2}\"\ncache_control = \"public, max-age=31536000\"\n```",
+            &defs["Rule"],
+        ),
+        ("rate", "In a rule, or `[app.rule.rate]` behind it.", &defs["Rate"]),
+        ("basic_auth", "In a rule, or `[app.rule.basic_auth]` behind it.", &defs["BasicAuth"]),
+        ("headers", "In a rule, or `[app.rule.headers]` behind it.", &defs["Headers"]),
     ] {
         out += &format!("\n## {title}\n\n");
         if !intro.is_empty() {
@@ -97,7 +107,7 @@ fn configuration() -> String {
         let properties = table["properties"].as_object().expect("a table has keys");
         for (name, property) in properties
             .iter()
-            .filter(|(name, _)| !matches!(name.as_str(), "limits" | "tls" | "compression" | "app"))
+            .filter(|(name, _)| !matches!(name.as_str(), "limits" | "tls" | "compression" | "app" | "rule"))
         {
             let (meaning, default, flag) = columns(property);
             out += &format!("| `{name}` | {meaning} | {default} | {flag} |\n");
@@ -121,12 +131,13 @@ mod tests {
 
     #[test]
     fn every_key_is_described() {
-        let defs = ["Limits", "Tls", "Compression", "App"].map(|name| &schema()["$defs"][name]);
+        let defs = ["Limits", "Tls", "Compression", "App", "Rule", "Rate", "BasicAuth", "Headers"]
+            .map(|name| &schema()["$defs"][name]);
         for table in std::iter::once(schema()).chain(defs) {
             for (name, property) in table["properties"].as_object().unwrap() {
                 let (meaning, default, _) = columns(property);
                 assert!(meaning.len() > 10, "{name} has no description");
-                let table = matches!(name.as_str(), "limits" | "tls" | "compression" | "app");
+                let table = matches!(name.as_str(), "limits" | "tls" | "compression" | "app" | "rule");
                 assert!(table || !default.is_empty(), "{name} has no default");
             }
         }

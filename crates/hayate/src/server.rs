@@ -235,7 +235,8 @@ impl Server {
                 unavailable: Arc::new(move || ask.unavailable()),
             };
             let place = self.front.disk().place(&app.spec.document_root);
-            Arc::new(app.site(backend, place, self.metrics.front.site(&app.spec.name)))
+            let metrics = self.metrics.front.site(&app.spec.name);
+            Arc::new(app.site(backend, place, metrics, self.front.keeper()))
         });
         Routes { sites: sites.collect() }
     }

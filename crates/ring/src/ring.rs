@@ -13,6 +13,7 @@ use std::{
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*},
     },
     task::Waker,
+    time::Duration,
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -85,6 +86,8 @@ pub(crate) struct Entry {
     pub(crate) head_len: u32,
     /// The thread that it belongs to, as a number of the hub's.
     pub(crate) bell: u32,
+    /// How long a worker may spend on it, where that is not what holds for all.
+    pub(crate) timeout: Option<Duration>,
     /// More of its body may come.
     pub(crate) open: bool,
     /// What `aborted` in the memory must be.
@@ -468,6 +471,11 @@ impl Slot {
     pub fn variable(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeadTooLarge> {
         let max = self.ring.memory.request_head.size;
         head::record(&mut self.records, max, HY_FIELD_VARIABLE as u16, name, value)
+    }
+
+    /// Gives this request a time of its own in place of [`crate::Limits::request_timeout`].
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.ring.lock().entry(self.index).timeout = Some(timeout);
     }
 
     /// Hands the request to the workers. With `has_body`, the body follows through [`Exchange::poll_send`].

@@ -17,7 +17,7 @@ use crate::{
 pub struct Limits {
     /// The longest a request may wait for a worker, from its submission.
     pub queue_timeout: Duration,
-    /// The longest a worker may spend on a request, time spent waiting for the client not counted.
+    /// The longest a worker may spend on a request that has no time of its own, time spent waiting for the client not counted.
     pub request_timeout: Option<Duration>,
 }
 
@@ -140,7 +140,8 @@ impl Ring {
                     inner.broken.get_or_insert("a claim names a worker that there is not");
                 }
                 HY_CLAIMED => {
-                    let held = self.judge(&mut inner, index, limits.request_timeout);
+                    let timeout = entry.timeout.or(limits.request_timeout);
+                    let held = self.judge(&mut inner, index, timeout);
                     if let Err(fault) = held {
                         name(worker, fault);
                         let started = words.response_state().load(Acquire) != HY_RESPONSE_NONE;

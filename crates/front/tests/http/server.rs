@@ -74,6 +74,7 @@ impl Server {
             },
             metrics: metrics.site("app"),
             found: Default::default(),
+            rules: None,
         };
         let settings = Settings {
             limits,

@@ -254,4 +254,91 @@ pub struct App {
     pub ini: BTreeMap<String, Setting>,
     /// Environment variables of PHP, which inherits none. Default: none. Flag: `--env`.
     pub env: BTreeMap<String, Scalar>,
+    /// Names of files that are neither sent nor run, in place of the list in docs/rules.md: a pattern for each name in a path, such as `*.bak`, or one from the document root, such as `/vendor/**/*.php`. `"default"` in the list stands for that list, `[]` is for none; dotfiles (but `.well-known`) and PHP's source are never sent. Default: `["default"]`.
+    pub hidden_files: Option<OneOrMany>,
+    /// What becomes of requests before files and scripts are looked for: `[[app.rule]]`, tried in order. See docs/rules.md.
+    pub rule: Vec<Rule>,
+}
+
+/// One rule. Of several conditions all have to hold, of a list one; without a condition it is for all requests.
+#[derive(Debug, Default, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rule {
+    /// When: the path is this, or below it: `/admin` is for `/admin` and `/admin/x`, not for `/administrator`. Paths of rules begin behind the application's `path`. Default: any.
+    pub path: Option<OneOrMany>,
+    /// When: the whole path fits a pattern: `*` and `?` stay between slashes, `**` does not, `{css,js}` is one of these. Such as `/**/*.{css,js}`. Default: any.
+    pub glob: Option<OneOrMany>,
+    /// When: this regular expression finds something in the path, which is decoded; `(?i)` at its beginning ignores case. Its groups are `$1` or `$name` in `rewrite` and `redirect`. Default: any.
+    pub regex: Option<OneOrMany>,
+    /// When: the method is this one; `GET` is for HEAD as well. Default: any.
+    pub method: Option<OneOrMany>,
+    /// When: these headers are there, and a regular expression finds something in the value: `{ user-agent = "(?i)badbot" }`. Default: none.
+    pub header: BTreeMap<String, String>,
+    /// When: the visitor's address is in one of these networks, such as `10.0.0.0/8`. Default: any.
+    pub address: Option<OneOrMany>,
+    /// Networks that get through; others get 403. Default: all.
+    pub allow: Option<OneOrMany>,
+    /// How often: `{ requests = 5, per = "1s", burst = 10 }`; above, 429 with Retry-After. Default: as often as one likes.
+    pub rate: Option<Rate>,
+    /// Asks for a password: `{ users = "staff.htpasswd", realm = "Staff" }`. Default: none.
+    pub basic_auth: Option<BasicAuth>,
+    /// Bytes of a request's body, in place of `limits.body_size`; `0`: no limit. Default: that.
+    #[schemars(with = "Option<String>")]
+    pub max_body: Option<Size>,
+    /// How long PHP may run, in place of `request_timeout`. Default: that.
+    #[schemars(with = "Option<String>")]
+    pub timeout: Option<Time>,
+    /// Headers of the answer, whatever its status: `{ set = { X-Frame-Options = "DENY" }, add = { … }, remove = ["X-Powered-By"] }`. Default: none.
+    pub headers: Headers,
+    /// `Cache-Control` of the answer in place of what it says, and no `Expires`; not for errors. Default: none.
+    pub cache_control: Option<String>,
+    /// Answers with another path: `/index.php?page=$1`. Rules that follow see that one. The visitor's query is kept behind it; a `?` at the end drops it. Default: none.
+    pub rewrite: Option<String>,
+    /// Sends the visitor to a path or a URL: `/new/$1`, `https://example.org$path`. The query as with `rewrite`. Default: none.
+    pub redirect: Option<String>,
+    /// Status of `redirect`: 301, 302, 303, 307 or 308. Default: `302`.
+    pub status: Option<u16>,
+    /// Refuses with this status, 400 to 599, such as 403 or 404. Default: none.
+    pub deny: Option<u16>,
+    /// Directory whose files answer for what is below `path`; no script runs there. Relative to this file. Default: none.
+    pub alias: Option<PathBuf>,
+    /// No rule after this one is looked at. Default: `false`.
+    pub stop: bool,
+}
+
+/// How often.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rate {
+    /// So many requests, 1 to 1000000, in `per`. Default: none; it has to be said.
+    pub requests: u32,
+    /// That time, `1ms` to `1d`. Default: `1s`.
+    #[schemars(with = "Option<String>")]
+    pub per: Option<Time>,
+    /// So many more at once, 0 to 1000000. Default: as `requests`.
+    pub burst: Option<u32>,
+    /// Who is counted as one: `address` (of IPv6 its first 64 bits; requests from proxies of `trusted_proxies` that do not say for whom are not counted), `path` (all visitors together, each path by itself), `all`, or `header:NAME` (its value). Default: `address`.
+    pub by: Option<String>,
+}
+
+/// Who gets through by a password.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BasicAuth {
+    /// File of names and bcrypt hashes, as `htpasswd -B` makes it. It may be readable by root alone, and is read at the start and with `hayate reload`. Relative to this file. Default: none; it has to be said.
+    pub users: PathBuf,
+    /// What browsers show. Default: `restricted`.
+    pub realm: Option<String>,
+}
+
+/// What is done to the headers of an answer: first `remove`, then `set`, then `add`.
+#[derive(Debug, Default, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Headers {
+    /// In place of those of the same name. Default: none.
+    pub set: BTreeMap<String, String>,
+    /// Beside those of the same name. Default: none.
+    pub add: BTreeMap<String, String>,
+    /// Names that the answer is not to have. Default: none.
+    pub remove: Vec<String>,
 }

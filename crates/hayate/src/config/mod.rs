@@ -8,7 +8,7 @@ mod source;
 mod values;
 
 pub use error::{ConfigError, Place};
-pub use keys::{App, Compression, File, Limits, Tls};
+pub use keys::{App, Compression, File, Limits, Rate, Rule, Tls};
 pub use source::{Source, Step, schema};
 pub use values::{
     AccessLogFormat, AccessLogTo, ChallengeChoice, CodingChoice, ConnectionsChoice, Listen, Listens,

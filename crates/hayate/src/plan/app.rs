@@ -7,11 +7,15 @@ use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Component, Path, PathBuf},
+    sync::Arc,
     thread,
     time::Duration,
 };
 
-use hayate_front::{Compression, HostPattern};
+use hayate_front::{
+    Compression, Disk, HostPattern,
+    rules::{Around, Keeper, Rules},
+};
 use hayate_pool::{Spec, Way};
 
 use super::{ALWAYS, App, flag, published, time};
@@ -40,11 +44,11 @@ impl AppResolver<'_> {
         self.source.error(&[Step::Key("app"), Step::At(self.i), Step::Key(key)], message)
     }
 
-    fn beside_file(&self, path: &Path) -> PathBuf {
+    pub(super) fn beside_file(&self, path: &Path) -> PathBuf {
         self.source.directory().unwrap_or(Path::new(".")).join(path)
     }
 
-    fn directory(&self, key: &str, path: &Path) -> Result<PathBuf, ConfigError> {
+    pub(super) fn directory(&self, key: &str, path: &Path) -> Result<PathBuf, ConfigError> {
         let found = path.canonicalize().map_err(|e| {
             self.error(key, format!("{key}: cannot use the directory {}: {e}", path.display()))
         })?;
@@ -77,7 +81,12 @@ impl AppResolver<'_> {
         found.map(Some).map_err(|why| self.error(key, format!("{key}: {why:#}")))
     }
 
-    fn may_be_published(&self, key: &str, directory: &Path, private: &[PathBuf]) -> Result<(), ConfigError> {
+    pub(super) fn may_be_published(
+        &self,
+        key: &str,
+        directory: &Path,
+        private: &[PathBuf],
+    ) -> Result<(), ConfigError> {
         match published::refusal(directory, private) {
             None => Ok(()),
             Some(why) if self.source.path().is_none() || self.args.root.is_some() => Err(flag(why)),
@@ -145,7 +154,7 @@ impl AppResolver<'_> {
         let scan_dir = app.php_ini_scan_dir.clone().map(OneOrMany::into_vec);
         let ini_env = self.ini_env(scan_dir, |name| env::var(name).ok())?;
         let configuration = self.source.path().and_then(|path| path.canonicalize().ok());
-        let private: Vec<PathBuf> = configuration.into_iter().chain(php_ini.clone()).collect();
+        let mut private: Vec<PathBuf> = configuration.into_iter().chain(php_ini.clone()).collect();
         let key = if app.document_root.is_some() { "document_root" } else { "root" };
         self.may_be_published(key, &document_root, &private)?;
         let mut env = merged(app.env.clone(), &args.env);
@@ -215,6 +224,19 @@ impl AppResolver<'_> {
                 self.error("index", format!("index: '{name}' is no file's name; write such as index.php"))
             );
         }
+        let hidden_files = self.hidden_files(app.hidden_files.clone())?;
+        let (rules, of_rules) = self.rules(&app.rule, &private)?;
+        let around = Around {
+            app: &name,
+            path: &path,
+            place: &Disk::without_threads().place(&document_root),
+            files: &Arc::default(),
+            index: &index,
+            front_controller: front_controller.script.as_deref(),
+        };
+        Rules::new(&rules, &around, &Keeper::default())
+            .map_err(|fault| self.in_rule(fault.rule, fault.key, &fault.message))?;
+        private.extend(of_rules);
         Ok(App {
             hosts,
             path,
@@ -224,6 +246,8 @@ impl AppResolver<'_> {
             charset,
             deny,
             compression: self.compression.filter(|_| app.compress.unwrap_or(true)).cloned(),
+            hidden_files,
+            rules,
             private: private
                 .iter()
                 .filter_map(|file| fs::metadata(file).ok())

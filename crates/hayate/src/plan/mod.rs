@@ -9,6 +9,7 @@ mod front_controller;
 mod limits;
 mod mode;
 mod published;
+mod rules;
 mod tls;
 mod visits;
 
@@ -18,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use hayate_front::{Compression, Limits, ListenAddr};
+use hayate_front::{Compression, Limits, ListenAddr, rules::RuleSpec};
 use hayate_pool::{Mode, Spec};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -112,6 +113,12 @@ pub struct App {
     /// Which of its answers are compressed, if some are.
     #[serde(default)]
     pub compression: Option<Compression>,
+    /// Patterns for names of files that are not for visitors.
+    #[serde(default)]
+    pub hidden_files: Vec<String>,
+    /// What becomes of requests before files and scripts are looked for.
+    #[serde(default)]
+    pub rules: Vec<RuleSpec>,
     /// Files that are never sent, by whatever name: the configuration, php.ini. Device and inode, from who can read them.
     pub private: Vec<(u64, u64)>,
     /// Requests that may wait.

@@ -6,7 +6,10 @@
 
 use std::sync::Arc;
 
-use hayate_front::{Backend, Disk, FileId, FileRules, ListenAddr, Place, Site, SiteMetrics};
+use hayate_front::{
+    Backend, Disk, FileId, FileRules, ListenAddr, Place, Site, SiteMetrics,
+    rules::{Around, HIDDEN_FILES, Hidden, Keeper, Rules},
+};
 use hayate_pool::Visit;
 
 use super::{App, Port};
@@ -37,7 +40,40 @@ impl Address {
 
 impl App {
     /// The application as the front sees it.
-    pub fn site(&self, backend: Backend, place: Arc<Place>, metrics: Arc<SiteMetrics>) -> Site {
+    pub fn site(
+        &self,
+        backend: Backend,
+        place: Arc<Place>,
+        metrics: Arc<SiteMetrics>,
+        keeper: &Keeper,
+    ) -> Site {
+        // Both were checked with the plan. Without the one, nothing is sent that would else be hidden; without the other, nothing at all.
+        let hidden =
+            Hidden::new(&self.hidden_files).or_else(|_| Hidden::new(&HIDDEN_FILES)).unwrap_or_default();
+        let files = Arc::new(FileRules {
+            charset: self.charset.clone(),
+            denied: self.deny.clone(),
+            private: self.private.iter().map(|(device, inode)| FileId::new(*device, *inode)).collect(),
+            hidden,
+        });
+        let around = Around {
+            app: &self.spec.name,
+            path: &self.path,
+            place: &place,
+            files: &files,
+            index: &self.index,
+            front_controller: self.front_controller.script.as_deref(),
+        };
+        let rules = Rules::new(&self.rules, &around, keeper).unwrap_or_else(|fault| {
+            tracing::error!(
+                app = self.spec.name,
+                rule = fault.rule + 1,
+                "all requests get 503: {}: {}",
+                fault.key,
+                fault.message
+            );
+            Some(Rules::closed())
+        });
         Site {
             name: self.spec.name.clone(),
             hosts: self.hosts.iter().filter_map(|host| hayate_front::HostPattern::parse(host).ok()).collect(),
@@ -46,15 +82,12 @@ impl App {
             index: self.index.clone(),
             front_controller: self.front_controller.script.clone(),
             sendfile_roots: self.sendfile_roots.clone(),
-            files: Arc::new(FileRules {
-                charset: self.charset.clone(),
-                denied: self.deny.clone(),
-                private: self.private.iter().map(|(device, inode)| FileId::new(*device, *inode)).collect(),
-            }),
+            files,
             compression: self.compression.clone(),
             backend,
             metrics,
             found: Default::default(),
+            rules,
         }
     }
 
@@ -109,7 +142,7 @@ impl App {
         let (best, other) = self.addresses(listen, behind_proxy);
         let other = other.as_ref().unwrap_or(&best);
         let place = Disk::without_threads().place(&self.spec.document_root);
-        let site = self.site(Backend::Static, place, Arc::default());
+        let site = self.site(Backend::Static, place, Arc::default(), &Keeper::default());
         self.spec.warmup = self.warmup.iter().map(|path| self.visit(&site, path, &best)).collect();
         let mut compared: Vec<&str> = Vec::new();
         for path in &self.warmup {

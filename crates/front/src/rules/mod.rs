@@ -1,0 +1,516 @@
+//! A site's rules: what becomes of requests before files and scripts are looked for.
+//!
+//! They are tried in order, each on the path as the router reads it, without the site's prefix. A rule that fits may refuse, ask for a
+//! password, count, and change what follows; one that redirects or refuses is the last. It promises that what restricts holds for every way
+//! in which the path can be read (see [`reading`]), that a target with `.` or `..` in it, which PHP sees raw, goes past no rule: it is
+//! refused, and that nothing here waits for a disk or takes time beyond the length of the path: passwords have a thread of their own.
+//! A site without rules has none of this: [`crate::Site::rules`] is `None`.
+
+mod condition;
+mod dress;
+#[cfg(test)]
+pub(crate) mod fuzzed;
+mod names;
+mod pattern;
+mod rate;
+mod reading;
+mod spec;
+mod target;
+mod users;
+
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    hash::Hash,
+    net::IpAddr,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use ipnet::IpNet;
+use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
+use smallvec::SmallVec;
+
+use crate::{
+    disk::Place,
+    dynamic::{Client, NoAnswer, no_answer},
+    reply::{Reply, set},
+    site::{Backend, FileRules, Inside, Lately, Site},
+};
+
+use self::{
+    condition::{Asked, Condition, Wrong, contains},
+    rate::{Limiter, TooOften},
+    reading::{Readings, Scripts},
+    target::Target,
+    users::{Checker, Users, Who},
+};
+
+pub(crate) use self::{dress::Dress, spec::client_of};
+pub use self::{
+    names::{HIDDEN_FILES, Hidden},
+    spec::{AuthSpec, Fault, HeadersSpec, RateBy, RateSpec, RuleSpec},
+};
+
+/// Rules of one site at most.
+const MOST: usize = 1000;
+
+/// What outlives a reload: who asked how often, and who got through by a password.
+#[derive(Default)]
+pub struct Keeper {
+    limiters: Kept<(String, String), Limiter>,
+    users: Kept<(String, String), Users>,
+    pub(crate) checker: Checker,
+}
+
+struct Kept<K, V>(Mutex<HashMap<K, Weak<V>>>);
+
+impl<K, V> Default for Kept<K, V> {
+    fn default() -> Kept<K, V> {
+        Kept(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash, V> Kept<K, V> {
+    fn get<E>(&self, key: K, make: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
+        let mut kept = self.0.lock();
+        if let Some(known) = kept.get(&key).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        kept.retain(|_, known| known.strong_count() > 0);
+        let made = Arc::new(make()?);
+        kept.insert(key, Arc::downgrade(&made));
+        Ok(made)
+    }
+}
+
+/// The site that rules are for.
+pub struct Around<'a> {
+    /// Its name.
+    pub app: &'a str,
+    /// Its path prefix, "/" or like "/blog".
+    pub path: &'a str,
+    /// Its document root.
+    pub place: &'a Arc<Place>,
+    /// What holds for its files.
+    pub files: &'a Arc<FileRules>,
+    /// Names tried in a directory.
+    pub index: &'a [String],
+    /// Script below the root that answers what no file answers.
+    pub front_controller: Option<&'a str>,
+}
+
+/// The rules of a site, checked.
+pub struct Rules {
+    rules: Vec<Rule>,
+    scripts: Scripts,
+    prefix: Vec<u8>,
+}
+
+struct Rule {
+    when: Condition,
+    allow: Option<Vec<IpNet>>,
+    rate: Option<Arc<Limiter>>,
+    auth: Option<(Arc<Users>, String)>,
+    max_body: Option<u64>,
+    timeout: Option<Duration>,
+    dress: Option<Dress>,
+    then: Then,
+    stop: bool,
+}
+
+/// What ends the rules, or changes the path.
+enum Then {
+    Next,
+    Deny(u16),
+    Redirect(u16, Target),
+    Rewrite(Target),
+    Alias(Arc<Site>),
+}
+
+/// A request that may go on.
+pub(crate) struct Passed<'r> {
+    /// Path, with the site's prefix, and query, if they are no more what was asked for.
+    pub(crate) rewritten: Option<(Vec<u8>, Option<Vec<u8>>)>,
+    /// In place of the site.
+    pub(crate) alias: Option<&'r Arc<Site>>,
+    pub(crate) max_body: Option<u64>,
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// What the rules make of a request.
+pub(crate) enum Verdict<'r> {
+    Pass(Passed<'r>),
+    Answer(Box<Reply>),
+}
+
+/// What rules do to the answer, in order.
+pub(crate) type Dresses<'r> = SmallVec<[&'r Dress; 4]>;
+
+impl Rules {
+    /// Checks rules and makes them ready. `None` where there are none.
+    pub fn new(specs: &[RuleSpec], around: &Around<'_>, keeper: &Keeper) -> Result<Option<Rules>, Fault> {
+        if specs.is_empty() {
+            return Ok(None);
+        }
+        if specs.len() > MOST {
+            let message = format!("there are {} rules; write {MOST} at most", specs.len());
+            return Err(Fault { rule: MOST, key: "rule", message });
+        }
+        let prefix = if around.path == "/" { Vec::new() } else { around.path.as_bytes().to_vec() };
+        let each = specs.iter().enumerate().map(|(i, spec)| {
+            Rule::new(spec, around, &prefix, keeper).map_err(|(key, message)| Fault { rule: i, key, message })
+        });
+        let slash = |name: &str| [b"/", name.as_bytes()].concat();
+        let scripts = Scripts {
+            front_controller: around.front_controller.map(slash),
+            index: around.index.iter().map(|name| name.as_bytes().to_vec()).collect(),
+        };
+        Ok(Some(Rules { rules: each.collect::<Result<_, _>>()?, scripts, prefix }))
+    }
+
+    /// Rules that let nobody through, for a site whose own cannot be had.
+    pub fn closed() -> Rules {
+        let closed = Rule {
+            when: Condition::any(),
+            allow: None,
+            rate: None,
+            auth: None,
+            max_body: None,
+            timeout: None,
+            dress: None,
+            then: Then::Deny(503),
+            stop: false,
+        };
+        Rules { rules: vec![closed], scripts: Scripts::default(), prefix: Vec::new() }
+    }
+
+    /// What becomes of a request. Of the rules that fit, what they do to the answer is put into `dresses`, whatever that will be.
+    pub(crate) async fn judge<'r>(
+        &'r self,
+        client: &Client<'_>,
+        inside: Inside<'_>,
+        keeper: &Keeper,
+        dresses: &mut Dresses<'r>,
+    ) -> Result<Verdict<'r>, NoAnswer> {
+        if has_dots(client.target.path) {
+            return Err(no_answer(
+                400,
+                "the path has . or .. in it, which scripts may read otherwise than rules",
+            ));
+        }
+        let asked = Asked { method: client.head.method(), head: Some(client.head), addr: client.says_addr() };
+        let mut passed = Passed { rewritten: None, alias: None, max_body: None, timeout: None };
+        let mut path = Cow::Borrowed(or_slash(inside));
+        let mut query = client.target.query.map(Cow::Borrowed);
+        let mut rules = self.rules.iter();
+        let (mut stopped, mut changed) = (false, true);
+        while std::mem::take(&mut changed) && !stopped {
+            let next = {
+                let readings = self.readings(&path)?;
+                let mut next = None;
+                for rule in rules.by_ref() {
+                    let fit = rule.when.fit(&asked, &readings);
+                    if !fit.some {
+                        continue;
+                    }
+                    if let Some(reply) = rule.keeps_out(client, &path, keeper).await? {
+                        return Ok(Verdict::Answer(Box::new(reply)));
+                    }
+                    passed.max_body = rule.max_body.or(passed.max_body);
+                    passed.timeout = rule.timeout.or(passed.timeout);
+                    if let Some(found) = &fit.asked {
+                        dresses.extend(&rule.dress);
+                        let given = found.given(query.as_deref(), client.host, &self.prefix);
+                        match &rule.then {
+                            Then::Next | Then::Deny(_) => {}
+                            Then::Redirect(status, to) => {
+                                return redirect(*status, &to.location(&given))
+                                    .map(|reply| Verdict::Answer(Box::new(reply)));
+                            }
+                            Then::Rewrite(to) => {
+                                let new = to.rewritten(&given);
+                                next = Some(
+                                    new.ok_or_else(|| no_answer(400, "the path leaves the application"))?,
+                                );
+                            }
+                            Then::Alias(site) => passed.alias = Some(site),
+                        }
+                    }
+                    stopped = rule.stop && fit.every;
+                    if stopped || next.is_some() {
+                        break;
+                    }
+                }
+                next
+            };
+            if let Some((new_path, new_query)) = next {
+                passed.rewritten = Some(([&self.prefix[..], &new_path].concat(), new_query.clone()));
+                (path, query, changed) = (Cow::Owned(new_path), new_query.map(Cow::Owned), true);
+            }
+        }
+        Ok(Verdict::Pass(passed))
+    }
+
+    /// The path for a request of the server's own, with the site's prefix; `None`: a rule leads elsewhere. It comes from nowhere, has no
+    /// headers, needs no password and is not counted.
+    pub(crate) fn visit(&self, inside: Inside<'_>, query: Option<&[u8]>) -> Option<Vec<u8>> {
+        let asked = Asked { method: b"GET", head: None, addr: None };
+        let mut path = or_slash(inside).to_vec();
+        let mut query = query.map(<[u8]>::to_vec);
+        let mut rules = self.rules.iter();
+        let (mut stopped, mut changed) = (false, true);
+        while std::mem::take(&mut changed) && !stopped {
+            let next = {
+                let readings = Readings::new(&path, &self.scripts)?;
+                let mut next = None;
+                for rule in rules.by_ref() {
+                    let fit = rule.when.fit(&asked, &readings);
+                    if fit.some && matches!(rule.then, Then::Deny(_)) {
+                        return None;
+                    }
+                    if let Some(found) = &fit.asked {
+                        match &rule.then {
+                            Then::Next | Then::Deny(_) => {}
+                            Then::Redirect(..) | Then::Alias(_) => return None,
+                            Then::Rewrite(to) => {
+                                next =
+                                    Some(to.rewritten(&found.given(query.as_deref(), "", &self.prefix))?);
+                            }
+                        }
+                    }
+                    stopped = rule.stop && fit.every;
+                    if stopped || next.is_some() {
+                        break;
+                    }
+                }
+                next
+            };
+            if let Some(new) = next {
+                (path, query) = new;
+                changed = true;
+            }
+        }
+        Some([&self.prefix[..], &path].concat())
+    }
+
+    fn readings<'a>(&self, path: &'a [u8]) -> Result<Readings<'a>, NoAnswer> {
+        Readings::new(path, &self.scripts).ok_or_else(|| no_answer(400, "the path names too many scripts"))
+    }
+}
+
+/// The path below a site's prefix; the prefix alone is the site's front page.
+fn or_slash(inside: Inside<'_>) -> &[u8] {
+    match inside.as_bytes() {
+        b"" => b"/",
+        path => path,
+    }
+}
+
+/// Whether a raw path has a component `.` or `..`, however it is written. Browsers take them out before they send it.
+pub(crate) fn has_dots(raw: &[u8]) -> bool {
+    if !raw.contains(&b'%') && memchr::memmem::find(raw, b"/.").is_none() {
+        return false;
+    }
+    let decoded: Cow<'_, [u8]> = percent_encoding::percent_decode(raw).into();
+    decoded.split(|b| *b == b'/').any(|part| matches!(part, b"." | b".."))
+}
+
+fn redirect(status: u16, location: &[u8]) -> Result<Reply, NoAnswer> {
+    let mut reply = Reply::page(status, None);
+    reply.answer.add(b"location", location).map_err(|_| no_answer(400, "the path is malformed"))?;
+    Ok(reply)
+}
+
+/// ns of a clock that never goes back.
+fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or_default())
+}
+
+impl Rule {
+    fn new(spec: &RuleSpec, around: &Around<'_>, prefix: &[u8], keeper: &Keeper) -> Result<Rule, Wrong> {
+        let when = Condition::new(spec)?;
+        let thens = [
+            ("redirect", spec.redirect.is_some()),
+            ("rewrite", spec.rewrite.is_some()),
+            ("deny", spec.deny.is_some()),
+            ("alias", spec.alias.is_some()),
+        ];
+        let mut wanted = thens.iter().filter(|(_, wanted)| *wanted).map(|(key, _)| *key);
+        if let (Some(one), Some(other)) = (wanted.next(), wanted.next()) {
+            return Err((
+                other,
+                format!(
+                    "a rule does one of redirect, rewrite, deny and alias, and this one has {one} as well; write two rules"
+                ),
+            ));
+        }
+        let then = Then::new(spec, &when, around, prefix)?;
+        let dress = Dress::new(spec)?;
+        let of_rule = serde_json::to_string(spec).unwrap_or_default();
+        let rate = spec.rate.as_ref().map(|rate| {
+            if !(1..=1_000_000).contains(&rate.requests) || rate.burst > 1_000_000 {
+                return Err(("rate", "requests is 1 to 1000000, and burst 0 to 1000000".to_owned()));
+            }
+            if !(Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&rate.per) {
+                return Err(("rate", "per is out of range; write 1ms to 1d".to_owned()));
+            }
+            keeper.limiters.get((around.app.to_owned(), of_rule.clone()), || Ok(Limiter::new(rate)))
+        });
+        let auth = spec.basic_auth.as_ref().map(|auth| {
+            if !users::is_realm(&auth.realm) {
+                let why =
+                    format!("realm: '{}' is no name; write ASCII without quotes", auth.realm.escape_debug());
+                return Err(("basic_auth", why));
+            }
+            let users =
+                keeper.users.get((around.app.to_owned(), auth.users.clone()), || Users::parse(&auth.users));
+            Ok((users.map_err(|why| ("basic_auth", format!("users: {why}")))?, auth.realm.clone()))
+        });
+        let rule = Rule {
+            when,
+            allow: spec.allow.clone(),
+            rate: rate.transpose()?,
+            auth: auth.transpose()?,
+            max_body: spec.max_body,
+            timeout: spec.timeout,
+            dress: (!dress.is_empty()).then_some(dress),
+            then,
+            stop: spec.stop,
+        };
+        if rule.does_nothing() {
+            let keys = "allow, rate, basic_auth, max_body, timeout, headers, cache_control, rewrite, redirect, deny, alias or stop";
+            return Err(("rule", format!("it says when, and not what: add {keys}")));
+        }
+        Ok(rule)
+    }
+
+    fn does_nothing(&self) -> bool {
+        let limits = self.allow.is_none() && self.rate.is_none() && self.auth.is_none();
+        let changes = self.max_body.is_none() && self.timeout.is_none() && self.dress.is_none();
+        limits && changes && matches!(self.then, Then::Next) && !self.stop
+    }
+
+    /// The answer for somebody who does not get past this rule.
+    async fn keeps_out(
+        &self,
+        client: &Client<'_>,
+        path: &[u8],
+        keeper: &Keeper,
+    ) -> Result<Option<Reply>, NoAnswer> {
+        if self.allow.as_ref().is_some_and(|networks| !contains(networks, client.says_addr())) {
+            return Ok(Some(Reply::page(403, None)));
+        }
+        if let Some(limiter) = &self.rate
+            && let Some(key) = key(limiter, client, path)
+            && let Err(TooOften(seconds)) = limiter.admit(key, now())
+        {
+            let mut reply = Reply::page(429, None);
+            set(&mut reply.answer, "retry-after", &seconds.to_string());
+            return Ok(Some(reply));
+        }
+        // A refusal needs nobody's password.
+        if let Then::Deny(status) = self.then {
+            return Ok(Some(Reply::page(status, None)));
+        }
+        let Some((users, realm)) = &self.auth else { return Ok(None) };
+        match Box::pin(users.who(client.head, client.visitor, &keeper.checker)).await {
+            Who::Known(_) => Ok(None),
+            Who::Nobody => {
+                let mut reply = Reply::page(401, None);
+                set(&mut reply.answer, "www-authenticate", &users::challenge(realm));
+                Ok(Some(reply))
+            }
+            Who::Busy => Err(no_answer(503, "too many passwords wait to be verified")),
+        }
+    }
+}
+
+/// By what a request is counted; `None`: it is not, because it comes from a proxy that does not say for whom.
+fn key(limiter: &Limiter, client: &Client<'_>, path: &[u8]) -> Option<u128> {
+    Some(match limiter.by() {
+        RateBy::Address => limiter.address(client.visitor?),
+        RateBy::Header(name) => limiter.key(client.head.get(name.as_bytes()).unwrap_or_default()),
+        RateBy::Path => {
+            // What follows a script's name would make a new path of it with each request.
+            let end = memchr::memmem::find(path, b".php/").map_or(path.len(), |at| at.saturating_add(4));
+            limiter.key(path.get(..end).unwrap_or(path))
+        }
+        RateBy::All => 0,
+    })
+}
+
+impl Then {
+    fn new(spec: &RuleSpec, when: &Condition, around: &Around<'_>, prefix: &[u8]) -> Result<Then, Wrong> {
+        let target = |key, text: &str, redirect| {
+            Target::parse(text, redirect, |group| when.has_group(group)).map_err(|why| (key, why))
+        };
+        if spec.status.is_some() && spec.redirect.is_none() {
+            return Err(("status", "it belongs to redirect; write deny = 404 to refuse".into()));
+        }
+        if let Some(text) = &spec.redirect {
+            let status = spec.status.unwrap_or(302);
+            if !matches!(status, 301 | 302 | 303 | 307 | 308) {
+                return Err(("status", format!("{status} is no redirect; write 301, 302, 303, 307 or 308")));
+            }
+            return Ok(Then::Redirect(status, target("redirect", text, true)?));
+        }
+        if let Some(text) = &spec.rewrite {
+            return Ok(Then::Rewrite(target("rewrite", text, false)?));
+        }
+        if let Some(status) = spec.deny {
+            return match status {
+                400..=599 => Ok(Then::Deny(status)),
+                _ => Err(("deny", format!("{status} refuses nothing; write 400 to 599, such as 403 or 404"))),
+            };
+        }
+        let Some(directory) = &spec.alias else { return Ok(Then::Next) };
+        let Some(below) = when.prefix().filter(|_| spec.glob.is_empty() && spec.regex.is_empty()) else {
+            let why = "it needs one path, whose rest is looked for in the directory, and neither glob nor regex; write path = \"/assets\"";
+            return Err(("alias", why.into()));
+        };
+        let path = [prefix, below].concat();
+        let path = if path.is_empty() { "/".into() } else { String::from_utf8_lossy(&path).into_owned() };
+        Ok(Then::Alias(Arc::new(Site {
+            name: around.app.to_owned(),
+            hosts: Vec::new(),
+            path,
+            place: around.place.beside(directory),
+            index: around.index.iter().filter(|name| !name.ends_with(".php")).cloned().collect(),
+            front_controller: None,
+            sendfile_roots: None,
+            // Paths that are denied are of the document root.
+            files: Arc::new(FileRules { denied: Vec::new(), ..FileRules::clone(around.files) }),
+            // That of the site holds.
+            compression: None,
+            backend: Backend::Static,
+            metrics: Arc::default(),
+            found: Lately::default(),
+            rules: None,
+        })))
+    }
+}
+
+impl Keeper {
+    /// Has ready what the rules of these sites need before they are asked: the thread for passwords.
+    pub(crate) fn prepare<'a>(&self, sites: impl Iterator<Item = &'a Arc<Site>>) {
+        let needed = sites
+            .filter_map(|site| site.rules.as_ref())
+            .any(|rules| rules.rules.iter().any(|rule| rule.auth.is_some()));
+        if needed && let Err(error) = self.checker.start() {
+            tracing::error!(
+                "no thread for passwords could be started: {error}; whoever needs one gets 503 until the next reload"
+            );
+        }
+    }
+}
+
+impl Client<'_> {
+    /// Whose address scripts see.
+    fn says_addr(&self) -> Option<IpAddr> {
+        self.from.map(|from| from.addr).or(self.peer.ip)
+    }
+}

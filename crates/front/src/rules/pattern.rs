@@ -1,0 +1,80 @@
+//! Globs and regular expressions for paths, which are any bytes: no byte is outside of what they can match, or it would be a way past them.
+
+use globset::GlobBuilder;
+use regex::bytes::{Regex, RegexBuilder};
+
+/// Bytes of memory that one expression may take when it is compiled, and for its cache.
+const SIZE: usize = 1 << 20;
+
+/// A regular expression, of time linear in what it looks at.
+pub(crate) fn regex(text: &str) -> Result<Regex, String> {
+    RegexBuilder::new(text)
+        // `.` is any byte at all: neither what is no UTF-8 nor a line's end slips by.
+        .unicode(false)
+        .dot_matches_new_line(true)
+        .size_limit(SIZE)
+        .dfa_size_limit(SIZE)
+        .nest_limit(100)
+        .build()
+        .map_err(|error| match error {
+            regex::Error::CompiledTooBig(_) => "it is too large; write a shorter one".to_owned(),
+            // Its first lines draw the place.
+            error => {
+                let said = error.to_string();
+                let last = said.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                format!("it is no regular expression: {last}")
+            }
+        })
+}
+
+/// The text of a regular expression for a glob: `*` and `?` stay within a component, `**` does not.
+pub(crate) fn glob(text: &str) -> Result<String, String> {
+    if !text.starts_with('/') {
+        return Err(
+            "it is for a whole path, and begins with a slash; write such as /files/*.pdf or /**/*.pdf".into(),
+        );
+    }
+    let glob = GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
+    glob.map(|glob| glob.regex().to_owned()).map_err(|error| format!("it is no glob: {}", error.kind()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn glob_matches(glob_text: &str, path: &[u8]) -> bool {
+        regex(&glob(glob_text).unwrap()).unwrap().is_match(path)
+    }
+
+    #[test]
+    fn globs_know_components() {
+        for (text, path, want) in [
+            ("/a/*.php", "/a/b.php", true),
+            ("/a/*.php", "/a/b/c.php", false),
+            ("/a/**/*.php", "/a/b/c.php", true),
+            ("/a/**/*.php", "/a/c.php", true),
+            ("/a/**", "/a/b/c", true),
+            ("/a/**", "/ab", false),
+            ("/**/*.{css,js}", "/x.js", true),
+            ("/a?c", "/abc", true),
+            ("/a?c", "/a/c", false),
+            ("/[ab]", "/b", true),
+            ("/a.b", "/axb", false),
+            ("/a", "/a/", false),
+            ("/A", "/a", false),
+        ] {
+            assert_eq!(glob_matches(text, path.as_bytes()), want, "{text} {path}");
+        }
+        assert!(glob_matches("/a/*.php", b"/a/\xff\n.php"));
+        assert!(glob("a/*").unwrap_err().contains("begins with a slash"));
+        assert!(glob("/[a").unwrap_err().starts_with("it is no glob"));
+    }
+
+    #[test]
+    fn no_byte_slips_by_an_expression() {
+        assert!(regex("^/admin/.*$").unwrap().is_match(b"/admin/\xff\n\r"));
+        assert!(regex("^/a[^/]$").unwrap().is_match(b"/a\xff"));
+        assert!(regex("(a").unwrap_err().starts_with("it is no regular expression: unclosed group"));
+        assert!(regex("(?:a{1000}){1000}").unwrap_err().contains("too large"));
+    }
+}

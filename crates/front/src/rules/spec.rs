@@ -1,0 +1,120 @@
+//! Rules as they are configured: plain values that travel with the plan. [`super::Rules::new`] says what is wrong with them.
+
+use std::{net::IpAddr, path::PathBuf, time::Duration};
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+/// One rule: which requests it is for, and what becomes of them. Of several conditions all have to hold, of a list one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RuleSpec {
+    /// Path prefixes of whole components.
+    pub path: Vec<String>,
+    /// Patterns for the whole path.
+    pub glob: Vec<String>,
+    /// Regular expressions that are looked for in the path.
+    pub regex: Vec<String>,
+    /// Methods.
+    pub method: Vec<String>,
+    /// Names of headers, and regular expressions for their values.
+    pub header: Vec<(String, String)>,
+    /// Networks of who asks.
+    pub address: Vec<IpNet>,
+    /// The only networks that get through.
+    pub allow: Option<Vec<IpNet>>,
+    /// How often.
+    pub rate: Option<RateSpec>,
+    /// By which password.
+    pub basic_auth: Option<AuthSpec>,
+    /// The greatest body, in bytes; 0: any.
+    pub max_body: Option<u64>,
+    /// How long PHP may run.
+    pub timeout: Option<Duration>,
+    /// What is done to the answer's headers.
+    pub headers: HeadersSpec,
+    /// In place of what the answer says.
+    pub cache_control: Option<String>,
+    /// Another path to answer with.
+    pub rewrite: Option<String>,
+    /// Where the visitor is sent.
+    pub redirect: Option<String>,
+    /// Status of a redirect.
+    pub status: Option<u16>,
+    /// Status of a refusal.
+    pub deny: Option<u16>,
+    /// A directory to answer from.
+    pub alias: Option<PathBuf>,
+    /// No rule after this one is looked at.
+    pub stop: bool,
+}
+
+/// So many requests in a time, and so many more at once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateSpec {
+    /// Requests, 1 to 1,000,000.
+    pub requests: u32,
+    /// In this time, 1 ms to a day.
+    pub per: Duration,
+    /// Beyond that at once.
+    pub burst: u32,
+    /// Who is counted as one.
+    pub by: RateBy,
+}
+
+/// What requests are counted by.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum RateBy {
+    /// The visitor's address; 64 bits of one of IPv6.
+    #[default]
+    Address,
+    /// The value of a header, in lower case.
+    Header(String),
+    /// The path.
+    Path,
+    /// All together.
+    All,
+}
+
+/// Who may get through by a password.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuthSpec {
+    /// What browsers show.
+    pub realm: String,
+    /// Lines of an htpasswd file.
+    pub users: String,
+}
+
+/// What is done to the answer's headers, in this order: `remove`, `set`, `add`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HeadersSpec {
+    /// In place of those of the same name.
+    pub set: Vec<(String, String)>,
+    /// Beside those of the same name.
+    pub add: Vec<(String, String)>,
+    /// Names.
+    pub remove: Vec<String>,
+}
+
+/// What is wrong with a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Its place among the rules, from 0.
+    pub rule: usize,
+    /// The key.
+    pub key: &'static str,
+    /// What is wrong, and what to write.
+    pub message: String,
+}
+
+/// An address as it is counted: whoever has one address of IPv6 has the 2^64 beside it.
+pub(crate) fn client_of(addr: IpAddr) -> IpAddr {
+    match addr {
+        IpAddr::V6(addr) => {
+            let network = addr.to_bits() & !u128::from(u64::MAX);
+            IpAddr::V6(std::net::Ipv6Addr::from_bits(network))
+        }
+        v4 => v4,
+    }
+}

@@ -1,0 +1,272 @@
+//! `[[app.rule]]` and `hidden_files`: the files that they name are found and read here, everything else is checked by the front's own code.
+
+use std::{
+    fs,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use hayate_front::rules::{AuthSpec, HIDDEN_FILES, HeadersSpec, Hidden, RateBy, RateSpec, RuleSpec};
+use ipnet::IpNet;
+
+use super::{ALWAYS, app::AppResolver};
+use crate::config::{self, ConfigError, OneOrMany, Step, Time};
+
+/// Bytes of a file with users.
+const USERS: u64 = 1 << 20;
+
+impl AppResolver<'_> {
+    /// An error about a key of the rule that is the `rule`th in the file.
+    pub(super) fn in_rule(&self, rule: usize, key: &str, why: &str) -> ConfigError {
+        let steps = [Step::Key("app"), Step::At(self.i), Step::Key("rule"), Step::At(rule), Step::Key(key)];
+        self.source.error(&steps, format!("rule {}: {key}: {why}", rule.saturating_add(1)))
+    }
+
+    pub(super) fn hidden_files(&self, given: Option<OneOrMany>) -> Result<Vec<String>, ConfigError> {
+        let given = given.map_or_else(|| vec!["default".into()], OneOrMany::into_vec);
+        let each = given.into_iter().flat_map(|name| match &*name {
+            "default" => HIDDEN_FILES.map(String::from).to_vec(),
+            _ => vec![name],
+        });
+        let all: Vec<String> = each.collect();
+        Hidden::new(&all).map_err(|why| self.error("hidden_files", format!("hidden_files: {why}")))?;
+        Ok(all)
+    }
+
+    /// The rules, and files of theirs that are never sent.
+    pub(super) fn rules(
+        &self,
+        rules: &[config::Rule],
+        private: &[PathBuf],
+    ) -> Result<(Vec<RuleSpec>, Vec<PathBuf>), ConfigError> {
+        let mut files = Vec::new();
+        let each = rules.iter().enumerate().map(|(i, rule)| {
+            let rule = rule.clone();
+            let wrong = |key: &'static str| move |why: String| self.in_rule(i, key, &why);
+            let list = |list: Option<OneOrMany>| list.map(OneOrMany::into_vec).unwrap_or_default();
+            let basic_auth = rule.basic_auth.map(|auth| {
+                let path = self.beside_file(&auth.users);
+                let users = read(&path).map_err(wrong("basic_auth"))?;
+                files.push(path);
+                Ok(AuthSpec { realm: auth.realm.unwrap_or_else(|| "restricted".into()), users })
+            });
+            let alias = rule.alias.map(|directory| {
+                let given = self.beside_file(&directory);
+                let found = given.canonicalize().ok().filter(|found| found.is_dir());
+                let found = found.ok_or_else(|| {
+                    self.in_rule(
+                        i,
+                        "alias",
+                        &format!(
+                            "{} is no directory that can be used; write that of the files",
+                            given.display()
+                        ),
+                    )
+                })?;
+                self.may_be_published("alias", &found, private)?;
+                Ok(found)
+            });
+            Ok(RuleSpec {
+                path: list(rule.path),
+                glob: list(rule.glob),
+                regex: list(rule.regex),
+                method: list(rule.method),
+                header: rule.header.into_iter().collect(),
+                address: networks(list(rule.address)).map_err(wrong("address"))?,
+                allow: rule
+                    .allow
+                    .map(|list| networks(list.into_vec()))
+                    .transpose()
+                    .map_err(wrong("allow"))?,
+                rate: rule.rate.map(rate).transpose().map_err(wrong("rate"))?,
+                basic_auth: basic_auth.transpose()?,
+                max_body: rule.max_body.map(|size| size.0),
+                timeout: rule.timeout.map(|Time(time)| time.unwrap_or(ALWAYS)),
+                headers: HeadersSpec {
+                    set: rule.headers.set.into_iter().collect(),
+                    add: rule.headers.add.into_iter().collect(),
+                    remove: rule.headers.remove,
+                },
+                cache_control: rule.cache_control,
+                rewrite: rule.rewrite,
+                redirect: rule.redirect,
+                status: rule.status,
+                deny: rule.deny,
+                alias: alias.transpose()?,
+                stop: rule.stop,
+            })
+        });
+        let rules = each.collect::<Result<Vec<_>, ConfigError>>()?;
+        Ok((rules, files))
+    }
+}
+
+fn networks(list: Vec<String>) -> Result<Vec<IpNet>, String> {
+    let one = |text: String| {
+        let network = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
+        network.ok_or_else(|| format!("'{text}' is no network; write 10.0.0.0/8, 192.0.2.1 or 2001:db8::/32"))
+    };
+    list.into_iter().map(one).collect()
+}
+
+fn rate(rate: config::Rate) -> Result<RateSpec, String> {
+    let by = match rate.by.as_deref() {
+        None | Some("address") => RateBy::Address,
+        Some("path") => RateBy::Path,
+        Some("all") => RateBy::All,
+        Some(other) => match other.strip_prefix("header:").map(str::trim) {
+            Some(name) if !name.is_empty() => RateBy::Header(name.to_ascii_lowercase()),
+            _ => return Err(format!("by: '{other}' is none of address, path, all and header:NAME")),
+        },
+    };
+    let per = match rate.per {
+        None => Duration::from_secs(1),
+        Some(Time(Some(per))) => per,
+        Some(Time(None)) => return Err("per: it has to be a time; write 1s".into()),
+    };
+    Ok(RateSpec { requests: rate.requests, per, burst: rate.burst.unwrap_or(rate.requests), by })
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let cannot = |why: String| format!("users: cannot use the file {}: {why}", path.display());
+    let meta = fs::metadata(path).map_err(|error| cannot(error.to_string()))?;
+    if !meta.is_file() || meta.len() > USERS {
+        return Err(cannot(format!("it is no file of at most {} MB", USERS >> 20)));
+    }
+    fs::read_to_string(path).map_err(|error| cannot(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use crate::{args::ServeArgs, plan::Plan};
+
+    fn plan(rules: &str) -> Result<Plan, String> {
+        let dir = tempfile::tempdir().unwrap();
+        for made in ["site", "files"] {
+            fs::create_dir(dir.path().join(made)).unwrap();
+        }
+        fs::write(dir.path().join("host"), "").unwrap();
+        fs::set_permissions(dir.path().join("host"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(
+            dir.path().join("users"),
+            "anna:$2y$04$zKvuQyLoJkufXBLEEw2tHuDAXemS4DBB5AHAQ5D33cEVu/WXXZqvy\n",
+        )
+        .unwrap();
+        fs::write(dir.path().join("bad"), "anna:secret\n").unwrap();
+        let file = dir.path().join("hayate.toml");
+        let php = dir.path().join("host");
+        fs::write(&file, format!("[[app]]\nroot = 'site'\nphp = '{}'\n{rules}", php.display())).unwrap();
+        let args = ServeArgs { config: Some(file), ..ServeArgs::default() };
+        let said = Plan::load(&args).map_err(|error| error.to_string());
+        said.map_err(|said| said.replace(&format!("{}/", dir.path().display()), ""))
+    }
+
+    #[test]
+    fn what_is_wrong_names_line_rule_and_remedy() {
+        for (text, want) in [
+            ("path = 'admin'\ndeny = 403", "hayate.toml:5: rule 1: path: 'admin' is no path prefix"),
+            (
+                "path = '/a/*'\ndeny = 403",
+                "hayate.toml:5: rule 1: path: '/a/*' has a star in it, and path is a prefix; write glob",
+            ),
+            ("glob = 'x'\ndeny = 403", "hayate.toml:5: rule 1: glob: 'x': it is for a whole path"),
+            (
+                "regex = '('\ndeny = 403",
+                "hayate.toml:5: rule 1: regex: '(': it is no regular expression: unclosed group",
+            ),
+            (
+                "regex = '(?:a{1000}){1000}'\ndeny = 403",
+                "rule 1: regex: '(?:a{1000}){1000}': it is too large",
+            ),
+            (
+                "method = 'get'\ndeny = 403",
+                "hayate.toml:5: rule 1: method: 'get' is no method; write such as GET",
+            ),
+            ("header = { 'a b' = 'x' }\ndeny = 403", "hayate.toml:5: rule 1: header: 'a b' is no name"),
+            (
+                "address = '10.0.0.0/33'\ndeny = 403",
+                "hayate.toml:5: rule 1: address: '10.0.0.0/33' is no network",
+            ),
+            ("allow = ['x']", "hayate.toml:5: rule 1: allow: 'x' is no network"),
+            ("deny = 200", "hayate.toml:5: rule 1: deny: 200 refuses nothing"),
+            (
+                "deny = 403\nredirect = '/x'",
+                "rule 1: deny: a rule does one of redirect, rewrite, deny and alias",
+            ),
+            ("redirect = 'x'", "hayate.toml:5: rule 1: redirect: 'x' is no target"),
+            (
+                "redirect = '/$1'",
+                "hayate.toml:5: rule 1: redirect: '/$1': $1 is none of $path, $host and the groups",
+            ),
+            ("redirect = '/x'\nstatus = 200", "hayate.toml:6: rule 1: status: 200 is no redirect"),
+            ("status = 404", "hayate.toml:5: rule 1: status: it belongs to redirect"),
+            ("rewrite = 'https://a/b'", "hayate.toml:5: rule 1: rewrite: 'https://a/b' is no target"),
+            ("path = '/f'\nalias = 'nowhere'", "hayate.toml:6: rule 1: alias: nowhere is no directory"),
+            ("path = '/f'\nalias = '/etc'", "/etc "),
+            ("glob = '/f/*'\nalias = 'files'", "hayate.toml:6: rule 1: alias: it needs one path"),
+            ("rate = { requests = 0 }", "hayate.toml:5: rule 1: rate: requests is 1 to 1000000"),
+            ("rate = { requests = 1, by = 'name' }", "hayate.toml:5: rule 1: rate: by: 'name' is none of"),
+            ("rate = { requests = 1, per = 'off' }", "hayate.toml:5: rule 1: rate: per: it has to be a time"),
+            ("rate = { request = 1 }", "request"),
+            (
+                "basic_auth = { users = 'nobody' }",
+                "hayate.toml:5: rule 1: basic_auth: users: cannot use the file nobody",
+            ),
+            (
+                "basic_auth = { users = 'bad' }",
+                "hayate.toml:5: rule 1: basic_auth: users: line 1: what 'anna' has is no bcrypt hash",
+            ),
+            ("basic_auth = { users = 'users', realm = 'a\"b' }", "rule 1: basic_auth: realm: "),
+            (
+                "headers = { set = { Content-Length = '1' } }",
+                "hayate.toml:5: rule 1: headers: Content-Length is written by the server",
+            ),
+            (
+                "headers = { set = { X = \"a\\nb\" } }",
+                "hayate.toml:5: rule 1: headers: X: the value has control characters",
+            ),
+            ("cache_control = ''", "hayate.toml:5: rule 1: cache_control: '' is no value"),
+            ("path = '/x'", "hayate.toml:4: rule 1: rule: it says when, and not what"),
+            ("pth = '/x'", "hayate.toml:5: unknown key 'pth' in [[rule]]; did you mean 'path'?"),
+        ] {
+            let said = plan(&format!("[[app.rule]]\n{text}\n")).unwrap_err();
+            assert!(said.contains(want), "{text}: {said}");
+            assert!(!said.contains("secret"), "{said}");
+        }
+        let second = plan("[[app.rule]]\ndeny = 403\n[[app.rule]]\ndeny = 1\n").unwrap_err();
+        assert!(second.starts_with("hayate.toml:7: rule 2: deny: 1 refuses nothing"), "{second}");
+        assert!(
+            plan("hidden_files = ['a/b']\n")
+                .unwrap_err()
+                .starts_with("hayate.toml:4: hidden_files: 'a/b' is no pattern")
+        );
+    }
+
+    #[test]
+    fn rules_reach_the_front_as_they_stand_in_the_file() {
+        let text = "hidden_files = ['default', '*.secret']\n[[app.rule]]\npath = '/f'\nalias = 'files'\ntimeout = 'off'\nmax_body = '1G'\n\
+                    [[app.rule]]\nbasic_auth = { users = 'users' }\nrate = { requests = 3, by = 'header:X-Key' }\nallow = '::1'\n";
+        let app = plan(text).unwrap().apps.remove(0);
+        assert!(app.hidden_files.contains(&"*.sql".into()) && app.hidden_files.contains(&"*.secret".into()));
+        let [first, second] = &app.rules[..] else { panic!("two rules") };
+        assert_eq!(first.max_body, Some(1 << 30));
+        assert!(
+            first.alias.as_ref().is_some_and(|alias| alias.ends_with("files")) && first.timeout.is_some()
+        );
+        let rate = second.rate.as_ref().unwrap();
+        assert_eq!((rate.requests, rate.burst), (3, 3));
+        assert_eq!(rate.by, hayate_front::rules::RateBy::Header("x-key".into()));
+        assert_eq!(second.allow, Some(vec!["::1/128".parse().unwrap()]));
+        let auth = second.basic_auth.as_ref().unwrap();
+        assert!(auth.users.starts_with("anna:") && auth.realm == "restricted");
+        // The configuration, and the users.
+        assert_eq!(app.private.len(), 2);
+        let sent = serde_json::to_string(&app.rules).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<hayate_front::rules::RuleSpec>>(&sent).unwrap(), app.rules);
+        assert_eq!(plan("").unwrap().apps[0].hidden_files.len(), hayate_front::rules::HIDDEN_FILES.len());
+        assert!(plan("hidden_files = []\n").unwrap().apps[0].hidden_files.is_empty());
+    }
+}

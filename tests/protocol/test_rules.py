@@ -1,0 +1,483 @@
+"""Rules of a site: each condition and each action, their order, and ways past them beside nginx with the same rules."""
+
+from __future__ import annotations
+
+import base64
+import concurrent.futures
+import pathlib
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from lib.client import Response, encode, exchange
+from lib.process import wait_until
+from lib.servers import PHP, PHP_VERSION, Hayate, NginxFpm, hayate_binary, running
+
+SHOW = """<?php header('Content-Type: text/plain'); header('X-Powered-By: test'); header('Cache-Control: private');
+header('Expires: 0');
+echo $_SERVER['SCRIPT_NAME'], '|', $_SERVER['PATH_INFO'] ?? '', '|', $_SERVER['QUERY_STRING'], '|',
+    $_SERVER['REQUEST_URI'], '|', $_SERVER['REMOTE_USER'] ?? '', '|', strlen(file_get_contents('php://input'));"""
+PASSWORD = "correct: horse"
+
+
+def hashed(password: str) -> str:
+    """As `htpasswd -B` makes it, quickly."""
+    code = "echo password_hash($argv[1], PASSWORD_BCRYPT, ['cost' => 4]);"
+    return subprocess.run([PHP, "-r", code, "--", password], check=True, capture_output=True, text=True).stdout
+
+
+def basic(name: str, password: str) -> tuple[str, str]:
+    return "Authorization", "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+def ask(server, target: str | bytes, *headers: tuple[str, str], method: str = "GET", body: bytes = b"") -> Response:
+    fields = [("Host", "a.test"), ("Connection", "close"), *headers]
+    if body:
+        fields.append(("Content-Length", str(len(body))))
+    answer = exchange(("127.0.0.1", server.port), encode(method, target, fields, body))
+    assert answer is not None
+    return answer
+
+
+def write(root: pathlib.Path, files: dict[str, str]) -> pathlib.Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+RULES = """
+[[app.rule]]
+headers = {{ set = {{ X-Frame-Options = "DENY" }}, add = {{ X-Rule = "one" }}, remove = ["X-Powered-By"] }}
+
+[[app.rule]]
+path = "/old"
+regex = "^/old/(?<rest>.*)$"
+redirect = "/new/$rest"
+status = 301
+
+[[app.rule]]
+regex = "^/to-other"
+redirect = "https://other.test$path?"
+
+[[app.rule]]
+path = "/page"
+regex = "^/page/(.+)$"
+rewrite = "/show.php?page=$1"
+
+[[app.rule]]
+path = "/chain"
+rewrite = "/denied/chain"
+
+[[app.rule]]
+path = ["/denied", "/gone"]
+deny = 410
+
+[[app.rule]]
+glob = "/**/*.{{css,js}}"
+cache_control = "public, max-age=3600"
+
+[[app.rule]]
+path = "/open"
+stop = true
+
+[[app.rule]]
+path = ["/staff", "/open"]
+basic_auth = {{ users = "users", realm = "Staff" }}
+
+[[app.rule]]
+path = "/show.php"
+method = "DELETE"
+deny = 405
+
+[[app.rule]]
+header = {{ user-agent = "(?i)badbot" }}
+deny = 403
+
+[[app.rule]]
+path = "/nobody"
+allow = ["192.0.2.0/24"]
+
+[[app.rule]]
+path = "/us"
+allow = ["127.0.0.0/8", "::1"]
+
+[[app.rule]]
+address = "203.0.113.7"
+deny = 451
+
+[[app.rule]]
+path = "/assets"
+alias = "assets"
+
+[[app.rule]]
+path = "/small.php"
+max_body = 10
+
+[[app.rule]]
+path = "/large.php"
+max_body = "1M"
+
+[[app.rule]]
+path = "/slow.php"
+timeout = "10s"
+
+[[app.rule]]
+path = "/quick.php"
+timeout = "500ms"
+
+[[app.rule]]
+path = "/often"
+rate = {{ requests = 2, per = "1h", burst = 3 }}
+
+[[app.rule]]
+path = "/keyed"
+rate = {{ requests = 1, per = "1h", burst = 0, by = "header:X-Key" }}
+"""
+
+
+@pytest.fixture(scope="module")
+def server(hayate_command, tmp_path_factory) -> Iterator[Hayate]:
+    base = tmp_path_factory.mktemp("rules")
+    base.chmod(0o755)
+    root = write(
+        base / "site",
+        {
+            "show.php": SHOW,
+            "small.php": SHOW,
+            "large.php": SHOW,
+            "slow.php": "<?php usleep(2500000); echo 'slow';",
+            "quick.php": "<?php usleep(20000000); echo 'quick';",
+            "a.css": "a{}",
+            "staff/index.php": SHOW,
+            "open/a.txt": "open",
+            "often/a.txt": "often",
+            "keyed/a.txt": "keyed",
+            "nobody/a.txt": "x",
+            "us/a.txt": "us",
+            "assets/in-root.txt": "of the root",
+        },
+    )
+    write(base / "assets", {"logo.svg": "<svg/>", "d/index.html": "index", "run.php": "<?php echo 'ran';", ".env": "x", "a.bak": "x"})
+    (base / "users").write_text(f"# staff\nanna:{hashed(PASSWORD)}\n")
+    config = base / "hayate.toml"
+    config.write_text(
+        'trusted_proxies = ["127.0.0.9"]\nhttp2_prior_knowledge = true\n[limits]\nbody_size = "100K"\n'
+        f'[[app]]\nname = "rules"\nroot = "{root}"\nrequest_timeout = "1s"\n' + RULES.format()
+    )
+    with Hayate(config=config, workers=2) as hayate:
+        yield hayate
+
+
+def test_redirects(server) -> None:
+    answer = ask(server, "/old/a%20b/c?x=1")
+    assert (answer.status, answer.header("location")) == (301, "/new/a%20b/c?x=1")
+    answer = ask(server, "/to-other/%C3%A9?x=1")
+    assert (answer.status, answer.header("location")) == (302, "https://other.test/to-other/%C3%A9")
+    assert ask(server, "/older/x").status == 404
+    for evil in ["/old//evil.test", "/old/%5Cevil.test", "/old/%0d%0aSet-Cookie:%20a=b"]:
+        location = ask(server, evil).header("location")
+        assert location is not None and location.startswith("/new/") and "\\" not in location
+
+
+def test_rewrites_keep_what_was_asked_for(server) -> None:
+    answer = ask(server, "/page/a&b%20c?x=1")
+    assert answer.body.decode().split("|")[:4] == ["/show.php", "", "page=a%26b%20c&x=1", "/page/a&b%20c?x=1"]
+    # Rules that follow see the new path.
+    assert ask(server, "/chain/x").status == 410
+
+
+def test_headers_are_those_of_all_answers(server) -> None:
+    for target, status in [("/show.php", 200), ("/a.css", 200), ("/nothing", 404), ("/denied", 410), ("/old/x", 301)]:
+        answer = ask(server, target)
+        assert (answer.status, answer.header("x-frame-options"), answer.values("x-rule")) == (status, "DENY", ["one"])
+        assert answer.values("x-powered-by") == []
+
+
+def test_cache_control_replaces_what_the_answer_says(server) -> None:
+    assert ask(server, "/a.css").header("cache-control") == "public, max-age=3600"
+    assert ask(server, "/no.css").header("cache-control") is None, "an error is not kept"
+    answer = ask(server, "/show.php")
+    assert (answer.header("cache-control"), answer.header("expires")) == ("private", "0")
+
+
+def test_methods_headers_and_addresses(server) -> None:
+    assert ask(server, "/show.php", method="DELETE").status == 405
+    assert ask(server, "/show.php", method="POST").status == 200
+    assert ask(server, "/show.php", ("User-Agent", "x BADbot/1")).status == 403
+    assert ask(server, "/show.php", ("User-Agent", "good")).status == 200
+    assert ask(server, "/nobody/a.txt").status == 403
+    assert ask(server, "/us/a.txt").body == b"us"
+    # Nobody becomes another by saying so.
+    assert ask(server, "/nobody/a.txt", ("X-Forwarded-For", "192.0.2.1")).status == 403
+    assert ask(server, "/show.php", ("X-Forwarded-For", "203.0.113.7")).status == 200
+
+
+def test_passwords(server) -> None:
+    for headers in [(), (basic("anna", "wrong"),), (basic("nobody", PASSWORD),), (("Authorization", "Basic x"),)]:
+        answer = ask(server, "/staff/", *headers)
+        assert answer.status == 401
+        assert answer.header("www-authenticate") == 'Basic realm="Staff", charset="UTF-8"'
+    for _ in range(2):
+        answer = ask(server, "/staff/", basic("anna", PASSWORD))
+        assert answer.status == 200 and answer.body.decode().split("|")[4] == "anna"
+    assert ask(server, "/staff/", basic("anna", PASSWORD + "x")).status == 401
+    assert ask(server, "/open/a.txt").body == b"open", "no rule after stop"
+
+
+def test_a_flood_of_wrong_passwords_holds_nobody_up(server) -> None:
+    with concurrent.futures.ThreadPoolExecutor(24) as pool:
+        flood = [pool.submit(ask, server, "/staff/", basic("anna", f"wrong{n}")) for n in range(200)]
+        for _ in range(20):
+            assert ask(server, "/a.css").status == 200
+        assert ask(server, "/staff/", basic("anna", PASSWORD)).status in (200, 503)
+        statuses = {one.result().status for one in flood}
+    assert statuses <= {401, 503} and 401 in statuses
+
+
+def test_an_alias_is_of_files_only(server) -> None:
+    assert ask(server, "/assets/logo.svg").body == b"<svg/>"
+    assert ask(server, "/assets/d/").body == b"index"
+    answer = ask(server, "/assets/d")
+    assert (answer.status, answer.header("location")) == (301, "/assets/d/")
+    for closed in ["/assets/run.php", "/assets/run.php/x", "/assets/.env", "/assets/a.bak", "/assets/in-root.txt", "/assets/no"]:
+        answer = ask(server, closed)
+        assert answer.status == 404 and b"<?php" not in answer.body, closed
+    assert ask(server, "/assets/../users").status == 400
+    assert ask(server, "/assets/..%2fusers").status == 400
+
+
+def test_bodies_and_times_of_their_own(server) -> None:
+    assert ask(server, "/small.php", method="POST", body=b"x" * 11).status == 413
+    assert ask(server, "/small.php", method="POST", body=b"x" * 10).body.endswith(b"|10")
+    assert ask(server, "/small.php/more", method="POST", body=b"x" * 11).status == 413
+    assert ask(server, "/large.php", method="POST", body=b"x" * 500_000).body.endswith(b"|500000")
+    assert ask(server, "/show.php", method="POST", body=b"x" * 500_000).status == 413
+    assert ask(server, "/slow.php").body == b"slow", "longer than request_timeout"
+    started = time.monotonic()
+    assert ask(server, "/quick.php").status == 504
+    assert time.monotonic() - started < 15
+
+
+def test_rates_are_counted_exactly_when_time_stands_still(server) -> None:
+    # One, a burst of three, and one more every half an hour: also from many connections at once.
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda _: ask(server, "/often/a.txt"), range(60)))
+    assert sorted(answer.status for answer in answers) == [200] * 4 + [429] * 56
+    refused = next(answer for answer in answers if answer.status == 429)
+    assert 1 <= int(refused.header("retry-after") or 0) <= 1800
+    # Other spellings of the path are the same rule's.
+    assert ask(server, "//often/%61.txt").status == 429
+    assert [ask(server, "/keyed/a.txt", ("X-Key", key)).status for key in "abab"] == [200, 200, 429, 429]
+
+
+def test_over_http2_as_over_http1(server) -> None:
+    def curl(target: str, *args: str) -> str:
+        command = ["curl", "-sS", "--max-time", "60", "--http2-prior-knowledge", "-i", *args, server.url + target]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    assert curl("/denied/x").startswith("HTTP/2 410")
+    assert "location: /new/x" in curl("/old/x")
+    assert curl("/staff/").startswith("HTTP/2 401")
+    assert curl("/staff/", "-u", f"anna:{PASSWORD}").startswith("HTTP/2 200")
+    assert curl("/often/a.txt").startswith("HTTP/2 429")
+    assert curl("/assets/logo.svg").endswith("<svg/>")
+
+
+NGINX = r"""
+location ^~ /uploads/ {{ location ~ \.php(/|$) {{ deny all; }} }}
+location = /secret.txt {{ deny all; }}
+location = /tool.php {{ deny all; }}
+location ^~ /private/ {{ deny all; }}
+"""
+SAME = r"""
+[[app.rule]]
+path = "/uploads"
+regex = "\\.php$"
+deny = 403
+[[app.rule]]
+glob = ["/secret.txt", "/tool.php"]
+deny = 403
+[[app.rule]]
+path = "/private"
+deny = 403
+"""
+#: Targets, and how Hayate answers where that is not 403; nginx must not show the secret either, unless the last says so.
+PAST: list[tuple[str, int, bool]] = [
+    ("/uploads/evil.php", 403, False),
+    ("/uploads/evil.php/x", 403, False),
+    ("/uploads/evil.php/x.css", 403, False),
+    ("/uploads/evil.php/.php/x", 403, False),
+    ("/uploads/evil%2ephp", 403, False),
+    ("/uploads/%65vil.php", 403, False),
+    ("/uploads//evil.php", 403, False),
+    ("//uploads/evil.php", 403, False),
+    ("/uploads%2fevil.php", 403, False),
+    ("/uploads/evil.php?x=.css", 403, False),
+    ("/uploads/evil.php%00.css", 400, False),
+    ("/uploads/evil.php%20", 404, False),
+    ("/uploads/evil.php.", 404, False),
+    ("/uploads/evil.php;x", 404, False),
+    ("/uploads/evil.PHP", 404, False),
+    ("/UPLOADS/evil.php", 404, False),
+    ("/uploads/./evil.php", 400, False),
+    ("/uploads/../uploads/evil.php", 400, False),
+    ("/x/%2e%2e/uploads/evil.php", 400, False),
+    ("/x/..%2fuploads/evil.php", 400, False),
+    # The directory's index runs as well. nginx asks its locations again.
+    ("/uploads/sub/", 403, False),
+    ("/uploads/sub/index.php", 403, False),
+    ("/secret.txt", 403, False),
+    ("//secret.txt", 403, False),
+    ("/secret%2etxt", 403, False),
+    ("/./secret.txt", 400, False),
+    ("/secret.txt/", 404, False),
+    ("/secret.txt;a", 404, False),
+    ("/secret.txt%00", 400, False),
+    ("/secret.txt#x", 403, False),
+    ("http://a.test/secret.txt", 403, False),
+    ("/tool.php", 403, False),
+    # With nginx an exact location lets the script run once a path follows its name.
+    ("/tool.php/x", 403, True),
+    ("/tool.php/", 403, True),
+    ("/private/a.txt", 403, False),
+    ("/private", 403, False),
+    ("/private//a.txt", 403, False),
+    ("/%70rivate/a.txt", 403, False),
+    ("/private%2fa.txt", 403, False),
+    ("/ok/../private/a.txt", 400, False),
+    ("/private/%2e/a.txt", 400, False),
+    # What the front controller would take for the same page; nginx does not look at it.
+    ("/index.php/private/a", 403, False),
+    ("/index.php//private/a", 403, False),
+    ("/privatea", 200, False),
+]
+
+
+@pytest.fixture(scope="module")
+def beside(hayate_command, tmp_path_factory) -> Iterator[tuple[NginxFpm, Hayate]]:
+    base = tmp_path_factory.mktemp("beside")
+    base.chmod(0o755)
+    files = {
+        "index.php": "<?php echo 'front';",
+        "secret.txt": "SECRET",
+        "tool.php": "<?php echo 'SECRET';",
+        "uploads/evil.php": "<?php echo 'SECRET';",
+        "uploads/sub/index.php": "<?php echo 'SECRET';",
+        "private/a.txt": "SECRET",
+    }
+    root = write(base / "site", files)
+    nginx = NginxFpm(root, front_controller="/index.php", extra=NGINX.format())
+    config = f'[[app]]\nroot = "{root}"\nfront_controller = "index.php"\n{SAME}'
+    with running(nginx, Hayate(config=config, workers=1)) as both:
+        yield both
+
+
+@pytest.mark.parametrize(("target", "status", "nginx_shows"), PAST, ids=[target for target, *_ in PAST])
+def test_no_spelling_goes_past_a_rule(beside, target: str, status: int, nginx_shows: bool) -> None:
+    nginx, hayate = (ask(server, target) for server in beside)
+    assert b"SECRET" not in hayate.body
+    assert (b"SECRET" in nginx.body) == nginx_shows, f"nginx: {nginx.status}"
+    if hayate.status != status:
+        # A path that is no file is the front controller's.
+        assert status == 404 and hayate.body == b"front", f"{hayate.status}, not {status}"
+
+
+HIDDEN = ["dump.sql", "dump.sql.gz", "a.txt~", "a.bak", "composer.json", "x/composer.lock", "a.inc", ".env", ".git/config",
+          "vendor/composer/installed.json", "a.html.swp", "old.bak/a.txt"]
+SENT = ["vendor/pack/app.css", "vendor/pack/app.js", ".well-known/security.txt", "a.txt"]
+
+
+def test_files_that_are_not_for_visitors(hayate_command, tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    root = write(tmp_path / "site", {name: "content" for name in HIDDEN + SENT} | {"vendor/pack/eval.php": "<?php echo 'ran';"})
+    with Hayate(root, workers=1) as hayate:
+        for name in HIDDEN + ["vendor/pack/eval.php", "vendor/pack/eval.php/x"]:
+            assert ask(hayate, "/" + name).status == 404, name
+        for name in SENT:
+            assert ask(hayate, "/" + name).body == b"content", name
+    config = f'[[app]]\nroot = "{root}"\nhidden_files = ["*.txt"]\n'
+    with Hayate(config=config, workers=1) as hayate:
+        assert ask(hayate, "/dump.sql").body == b"content"
+        assert ask(hayate, "/vendor/pack/eval.php").body == b"ran"
+        for name in ["a.txt", ".env", "a.inc", ".well-known/security.txt"]:
+            assert ask(hayate, "/" + name).status == 404, name
+
+
+def test_a_site_below_a_path(hayate_command, tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    root = write(tmp_path / "site", {"show.php": SHOW, "a/b.txt": "b"})
+    files = write(tmp_path / "files", {"c.txt": "c"})
+    config = f"""[[app]]
+root = "{root}"
+path = "/blog"
+[[app.rule]]
+regex = "^/p/(.*)$"
+rewrite = "/show.php?p=$1"
+[[app.rule]]
+path = "/old"
+redirect = "/new"
+[[app.rule]]
+path = "/away"
+redirect = "https://b.test$path"
+[[app.rule]]
+path = "/a"
+deny = 403
+[[app.rule]]
+path = "/files"
+alias = "{files}"
+"""
+    with Hayate(config=config, workers=1) as hayate:
+        assert ask(hayate, "/blog/p/x").body.startswith(b"/blog/show.php||p=x|/blog/p/x|")
+        assert ask(hayate, "/blog/old").header("location") == "/blog/new"
+        assert ask(hayate, "/blog/away").header("location") == "https://b.test/blog/away"
+        assert ask(hayate, "/blog/a/b.txt").status == 403
+        assert ask(hayate, "/blog/files/c.txt").body == b"c"
+        assert ask(hayate, "/a/b.txt").status == 404
+
+
+def test_a_reload_changes_rules_and_drops_no_request(hayate_command, tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    root = write(tmp_path / "site", {"a.txt": "a", "r.txt": "r", "show.php": SHOW})
+    config = tmp_path / "hayate.toml"
+    limit = '[[app.rule]]\npath = "/r.txt"\nrate = { requests = 1, per = "1h", burst = 1 }\n'
+    first = f'[[app]]\nroot = "{root}"\n{limit}'
+    config.write_text(first)
+    with Hayate(config=config, workers=1) as hayate:
+        assert [ask(hayate, "/r.txt").status for _ in range(3)] == [200, 200, 429]
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            going = True
+
+            def load() -> set[int]:
+                seen = set()
+                while going:
+                    seen |= {ask(hayate, "/a.txt").status, ask(hayate, "/show.php").status}
+                return seen
+
+            load_one = pool.submit(load)
+            try:
+                config.write_text(first + '[[app.rule]]\npath = "/a.txt"\ndeny = 403\n')
+                assert hayate.reload().returncode == 0
+                assert wait_until(lambda: ask(hayate, "/a.txt").status == 403, 10)
+                # Who asked too often before the reload has still done so.
+                assert ask(hayate, "/r.txt").status == 429
+                config.write_text(first + '[[app.rule]]\npath = "/a.txt"\ndeny = 9\n')
+                refused = hayate.reload()
+                assert refused.returncode != 0 and "rule 2: deny: 9 refuses nothing" in refused.stderr + refused.stdout
+                assert ask(hayate, "/a.txt").status == 403, "the old rules stay"
+            finally:
+                going = False
+            assert load_one.result() <= {200, 403}
+
+
+def test_check_names_line_rule_and_remedy(hayate_command, tmp_path) -> None:
+    config = tmp_path / "hayate.toml"
+    write(tmp_path, {"site/index.php": ""})
+    config.write_text(f'[[app]]\nroot = "site"\nphp = "{PHP_VERSION}"\n[[app.rule]]\nregex = "(x"\ndeny = 403\n')
+    done = subprocess.run([hayate_binary(), "check", "--config", config], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert re.search(r"hayate\.toml:5: rule 1: regex: '\(x': it is no regular expression: unclosed group", done.stderr)
