@@ -97,17 +97,18 @@ def test_b11_the_machine_is_not_published_with_a_file_or_without(hayate_command,
 
 
 def test_b11_check_and_start_warn_of_what_looks_like_secrets(hayate_command, tmp_path) -> None:
-    for name in ("index.php", "dump.sql", ".env", "wp-config.php~", "composer.json", "site.css"):
+    for name in ("index.php", "dump.sql", ".env", "wp-config.php~", "id_rsa", "site.css"):
         (tmp_path / name).write_text("x")
     done = check(tmp_path)
     assert done.returncode == 0, done.stderr
     open_, hidden = (line for line in done.stdout.splitlines() if "warning" in line)
-    assert "dump.sql (a dump of a database)" in open_ and "composer.json" in open_ and "site.css" not in open_
-    assert ".env" in hidden and "wp-config.php~" in hidden and "never sends" in hidden
+    assert "id_rsa (a private key)" in open_ and "site.css" not in open_
+    assert ".env" in hidden and "dump.sql (a dump of a database)" in hidden and "wp-config.php~" in hidden and "never sends" in hidden
     with Hayate(tmp_path, workers=1) as server:
-        assert wait_until(lambda: "dump.sql (a dump of a database)" in server.log(), 10)
-        assert get(server, "/dump.sql").status_code == 200  # A name is only a sign.
-        assert get(server, "/.env").status_code == get(server, "/wp-config.php~").status_code == 404
+        assert wait_until(lambda: "id_rsa (a private key)" in server.log(), 10)
+        assert get(server, "/id_rsa").status_code == 200  # A name is only a sign.
+        for name in (".env", "wp-config.php~", "dump.sql"):
+            assert get(server, f"/{name}").status_code == 404
 
 
 LATIN = "<meta charset=iso-8859-1><p>caf\xe9".encode("latin-1")

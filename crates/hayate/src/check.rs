@@ -67,7 +67,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         }
         println!("  otherwise   {}", app.front_controller.script.as_deref().unwrap_or("404"));
         println!("              {}", app.front_controller.why);
-        for warning in secrets::look(&spec.document_root, &app.deny).warnings() {
+        for warning in secrets::look(&spec.document_root, &app.deny, &app.hidden()).warnings() {
             println!("  warning     {warning}");
         }
         match min == max {

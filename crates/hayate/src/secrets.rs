@@ -7,9 +7,12 @@ use std::{
     fmt,
     fs::{self, File},
     io::Read,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     thread,
 };
+
+use hayate_front::rules::Hidden;
 
 use crate::plan::App;
 
@@ -32,13 +35,12 @@ pub struct Secrets {
 
 /// Looks below the applications' document roots, in a thread of its own, and writes what it finds to the log.
 pub fn warn_of(apps: &[App]) {
-    let roots: Vec<(String, PathBuf, Vec<String>)> = apps
-        .iter()
-        .map(|app| (app.spec.name.clone(), app.spec.document_root.clone(), app.deny.clone()))
-        .collect();
+    let of_app =
+        |app: &App| (app.spec.name.clone(), app.spec.document_root.clone(), app.deny.clone(), app.hidden());
+    let roots: Vec<_> = apps.iter().map(of_app).collect();
     let look = move || {
-        for (app, root, deny) in roots {
-            for warning in look(&root, &deny).warnings() {
+        for (app, root, deny, hidden) in roots {
+            for warning in look(&root, &deny, &hidden).warnings() {
                 tracing::warn!(app, "{warning}");
             }
         }
@@ -47,8 +49,8 @@ pub fn warn_of(apps: &[App]) {
     let _ = thread::Builder::new().name("secrets".into()).spawn(look);
 }
 
-/// Looks below a document root, but not into what the application's `deny` closes.
-pub fn look(root: &Path, deny: &[String]) -> Secrets {
+/// Looks below a document root, of which the front sends nothing that `hidden` names, and nothing that the application's `deny` closes.
+pub fn look(root: &Path, deny: &[String], hidden: &Hidden) -> Secrets {
     let mut found = Secrets { root: root.to_owned(), ..Secrets::default() };
     let (mut left, mut directories) = (ENTRIES, vec![(PathBuf::new(), 0)]);
     while let Some((below, level)) = directories.pop() {
@@ -74,7 +76,9 @@ pub fn look(root: &Path, deny: &[String]) -> Secrets {
                 file(name, level).or_else(|| content(name, &entry.path()))
             };
             match what {
-                Some(what) if is_hidden(name) => found.hidden.push((path, what)),
+                Some(what) if is_hidden(name) || hidden.hides(&in_url(&path)) => {
+                    found.hidden.push((path, what))
+                }
                 Some(what) => found.open.push((path, what)),
                 None if kind.is_dir() && level < LEVELS => directories.push((path, level + 1)),
                 None => {}
@@ -85,6 +89,11 @@ pub fn look(root: &Path, deny: &[String]) -> Secrets {
     found.hidden.sort();
     found.closed.sort();
     found
+}
+
+/// A path below the root as visitors write it.
+fn in_url(path: &Path) -> Vec<u8> {
+    [b"/", path.as_os_str().as_bytes()].concat()
 }
 
 /// What the front never sends, whatever is asked for.
@@ -246,24 +255,24 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        let open = [
+        let open = ["backup-2026.tar.gz", "id_rsa", "tls/server.key", "vendor/autoload.inc", "wp-config.txt"];
+        let hidden = [
+            ".env",
+            ".env.local",
+            ".git/config",
+            ".htpasswd",
             "auth.json",
-            "backup-2026.tar.gz",
             "composer.json",
             "Site.SQL",
             "db/dump.sql",
             "db/site.sql.gz",
-            "id_rsa",
             "notes.txt~",
             "old.bak",
-            "tls/server.key",
             "var/data.sqlite",
-            "vendor/autoload.inc",
-            "wp-config.txt",
+            "wp-config.php.bak",
+            "wp-config.php~",
             "wp-content/debug.log",
         ];
-        let hidden =
-            [".env", ".env.local", ".git/config", ".htpasswd", "wp-config.php.bak", "wp-config.php~"];
         let fine = [
             "index.php",
             ".env.example",
@@ -285,7 +294,8 @@ mod tests {
             };
             put(path, text);
         }
-        let found = look(dir.path(), &[]);
+        let names = Hidden::new(&hayate_front::rules::HIDDEN_FILES).unwrap();
+        let found = look(dir.path(), &[], &names);
         let paths = |list: &[(PathBuf, &str)]| {
             list.iter().map(|(path, _)| path.display().to_string()).collect::<Vec<_>>()
         };
@@ -301,13 +311,13 @@ mod tests {
         assert_eq!(paths(&found.hidden), want(&hidden));
         let said = found.warnings();
         assert!(
-            said[0].contains("auth.json (passwords), ") && said[0].ends_with("meant for visitors"),
+            said[0].contains("id_rsa (a private key), ") && said[0].ends_with("meant for visitors"),
             "{said:?}"
         );
-        assert!(said[0].contains(" and 6 more;") && said[1].contains(".git (a repository)"), "{said:?}");
+        assert!(said[1].contains(" and 7 more;") && said[1].contains(".git (a repository)"), "{said:?}");
         assert!(
-            look(&dir.path().join("sub"), &[]).warnings().len() == 1
-                && look(Path::new("/nowhere"), &[]).warnings().is_empty()
+            look(&dir.path().join("sub"), &[], &names).warnings().len() == 2
+                && look(Path::new("/nowhere"), &[], &names).warnings().is_empty()
         );
     }
 
@@ -337,7 +347,7 @@ mod tests {
             fs::write(dir.path().join(path).join("dump.sqlite"), "").unwrap();
         }
         fs::write(dir.path().join(".htaccess"), "deny from all").unwrap();
-        let found = look(dir.path(), &[]);
+        let found = look(dir.path(), &[], &Hidden::default());
         assert_eq!(found.closed, ["a/inc", "after", "conf", "data"].map(PathBuf::from));
         assert_eq!(found.open.len(), 3, "{found:?}");
         assert!(
@@ -345,6 +355,6 @@ mod tests {
             "{found:?}"
         );
         let deny = ["/data", "/conf", "/a", "/after"].map(String::from);
-        assert!(look(dir.path(), &deny).closed.is_empty());
+        assert!(look(dir.path(), &deny, &Hidden::default()).closed.is_empty());
     }
 }

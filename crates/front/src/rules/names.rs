@@ -39,7 +39,7 @@ pub const HIDDEN_FILES: [&str; 29] = [
     "/vendor/bin/**",
 ];
 
-/// Which files are not sent, and not run, whoever asks.
+/// Which files are not sent, and not run, whoever asks. Capitals and small letters are the same.
 #[derive(Debug, Default, Clone)]
 pub struct Hidden(Option<Regex>);
 
@@ -66,11 +66,12 @@ impl Hidden {
             }
         }
         let all = all.iter().map(|one| format!("(?:{one})")).collect::<Vec<_>>().join("|");
-        pattern::regex(&all).map(|all| Hidden(Some(all)))
+        // Of what a copy was called by another system.
+        pattern::regex(&format!("(?i){all}")).map(|all| Hidden(Some(all)))
     }
 
     /// `path` is normalised and begins with a slash.
-    pub(crate) fn hides(&self, path: &[u8]) -> bool {
+    pub fn hides(&self, path: &[u8]) -> bool {
         self.0.as_ref().is_some_and(|names| names.is_match(path))
     }
 }
@@ -96,6 +97,7 @@ mod tests {
             "/a.bak/x.txt",
             "/index.html.swp",
             "/new\nline.bak",
+            "/SITE.SQL",
             "/\u{e9}.sql",
         ] {
             assert!(hidden.hides(path.as_bytes()), "{path}");

@@ -47,14 +47,11 @@ impl App {
         metrics: Arc<SiteMetrics>,
         keeper: &Keeper,
     ) -> Site {
-        // Both were checked with the plan. Without the one, nothing is sent that would else be hidden; without the other, nothing at all.
-        let hidden =
-            Hidden::new(&self.hidden_files).or_else(|_| Hidden::new(&HIDDEN_FILES)).unwrap_or_default();
         let files = Arc::new(FileRules {
             charset: self.charset.clone(),
             denied: self.deny.clone(),
             private: self.private.iter().map(|(device, inode)| FileId::new(*device, *inode)).collect(),
-            hidden,
+            hidden: self.hidden(),
         });
         let around = Around {
             app: &self.spec.name,
@@ -64,6 +61,7 @@ impl App {
             index: &self.index,
             front_controller: self.front_controller.script.as_deref(),
         };
+        // They were checked with the plan.
         let rules = Rules::new(&self.rules, &around, keeper).unwrap_or_else(|fault| {
             tracing::error!(
                 app = self.spec.name,
@@ -89,6 +87,11 @@ impl App {
             found: Default::default(),
             rules,
         }
+    }
+
+    /// Names of files that are not for visitors. They were checked with the plan.
+    pub fn hidden(&self) -> Hidden {
+        Hidden::new(&self.hidden_files).or_else(|_| Hidden::new(&HIDDEN_FILES)).unwrap_or_default()
     }
 
     /// The path of a URL of the application: `/` is its front page.
