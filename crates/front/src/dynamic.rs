@@ -9,6 +9,7 @@ use hayate_http::{Exchange, Head, Version};
 use hayate_ring::{Exchange as Job, Failure, Field, HeadTooLarge, ResponseHead, Ring, Slot};
 
 use crate::{
+    Settings,
     connection::Peer,
     forwarded,
     reply::Reply,
@@ -72,6 +73,7 @@ fn is_idempotent(method: &[u8]) -> bool {
 
 /// Runs a script. The tuple's second half is how long the request waited for a worker.
 pub(crate) async fn answer(
+    settings: &Settings,
     site: &Arc<Site>,
     client: &Client<'_>,
     exchange: &mut Exchange<'_>,

@@ -6,6 +6,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use hayate_http::{Answer, Exchange, Refusal};
 
 use crate::{
+    Settings,
     access_log::Line,
     account::Account,
     compress::compress,
@@ -108,11 +109,20 @@ impl Connection {
             _ if early.is_some() => early.ok_or_else(|| no_answer(500, "")),
             None => Err(no_answer(404, "no application answers to this host and path")),
             Some(site) => match &site.rules {
-                None => dispatch(site, &client, exchange, &mut account).await,
+                None => dispatch(settings, site, &client, exchange, &mut account).await,
                 Some(rules) => {
                     let keeper = &thread.front.keeper;
-                    Box::pin(by_rules(rules, keeper, site, &client, exchange, &mut account, &mut dresses))
-                        .await
+                    Box::pin(by_rules(
+                        rules,
+                        keeper,
+                        settings,
+                        site,
+                        &client,
+                        exchange,
+                        &mut account,
+                        &mut dresses,
+                    ))
+                    .await
                 }
             },
         };
@@ -175,6 +185,7 @@ impl Connection {
 async fn by_rules<'r>(
     rules: &'r Rules,
     keeper: &Keeper,
+    settings: &Settings,
     site: &'r Arc<Site>,
     client: &Client<'_>,
     exchange: &mut Exchange<'_>,
@@ -182,7 +193,7 @@ async fn by_rules<'r>(
     dresses: &mut Dresses<'r>,
 ) -> Result<Reply, NoAnswer> {
     let Some(inside) = site.inside(client.path) else {
-        return dispatch(site, client, exchange, account).await;
+        return dispatch(settings, site, client, exchange, account).await;
     };
     let passed = match rules.judge(client, inside, keeper, dresses).await? {
         Verdict::Answer(reply) => return Ok(*reply),
@@ -194,10 +205,11 @@ async fn by_rules<'r>(
         client.path = path;
         client.target.query = query.as_deref();
     }
-    dispatch(passed.alias.unwrap_or(site), &client, exchange, account).await
+    dispatch(settings, passed.alias.unwrap_or(site), &client, exchange, account).await
 }
 
 async fn dispatch(
+    settings: &Settings,
     site: &Arc<Site>,
     client: &Client<'_>,
     exchange: &mut Exchange<'_>,
@@ -215,7 +227,7 @@ async fn dispatch(
     let hangs = |error: std::io::Error| no_answer(503, format!("{}: {error}", site.place.path().display()));
     match route::resolve(site, client.path).await.map_err(hangs)? {
         Found::Script(script) => {
-            let answered = dynamic::answer(site, client, exchange, &script);
+            let answered = dynamic::answer(settings, site, client, exchange, &script);
             let (reply, waited) = answered.await?;
             if let Some((_, line)) = &mut account.log {
                 line.queue_wait = waited;
