@@ -26,7 +26,7 @@ HOST = REPOSITORY / "host"
 
 @dataclasses.dataclass(frozen=True)
 class Mutation:
-    """`point` is the place in the list of what a rewound request owes; `tests` are what has to find it."""
+    """`point` is the place in the list of what a rewound request owes (0: none of it); `tests` are what has to find it."""
 
     point: int
     name: str
@@ -94,6 +94,10 @@ MUTATIONS = [
     _m(10, "a misplaced call is believed", "decline.c", "tracked ? rewind_misplaced() : NULL;", "NULL;", "test_point.py"),
     _m(10, "an unreadable file is not spoken of", "zygote.c", "if (error == 0) {", "if (error != 12345) {", "test_point.py"),
     # 11: hot pages
+    # behind the tracking
+    _m(0, "calls by number are not seen", "rewind/interpose_calls.c", "if (c != NULL && !harmless(", "if (false && c != NULL && !harmless(", "test_by_name.py"),
+    _m(0, "memory that a fork loses is not looked for", "zygote.c", "!worker && rewind_loses_memory()", "false", "test_by_name.py"),
+    _m(0, "the break may be lowered", "rewind/interpose_heap.c", "if (c != NULL && by < 0 &&", "if (false && by < 0 &&", "test_by_name.py"),
     _m(11, "one write makes a page hot", "rewind/rewind.c", "#define STREAK_HOT 4", "#define STREAK_HOT 0", "test_hot_pages.py"),
 ]
 

@@ -10,7 +10,6 @@ compared after each request. Of Debian's there are many, so CI has a few; HAYATE
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import re
@@ -24,6 +23,7 @@ import requests
 from lib.process import Server, ServerError, accepts, free_port
 from lib.servers import PHP_VERSION, Hayate, hayate_binary
 
+from . import php_extensions
 from .matrix_site import Pong
 
 HERE = pathlib.Path(__file__).parent / "extensions"
@@ -169,8 +169,7 @@ REPLACED = {
 }
 CASES = dict(re.findall(r"(?m)^    '(\w+)' => \[\[([^]]*)\]", (HERE / "cases.php").read_text()))
 #: What scripts/setup installs.
-IN_CI = {"igbinary", "memcached", "memcached_made_at_boot", "memcached_connected_at_boot", "msgpack"}
-ELSEWHERE = os.environ.get("HAYATE_EXTENSIONS")
+IN_CI = {"gmp", "igbinary", "memcached", "memcached_made_at_boot", "memcached_connected_at_boot", "mongodb", "msgpack", "uuid"}
 
 
 class Daemon(Server):
@@ -202,27 +201,17 @@ def environment() -> Iterator[dict[str, object]]:
             yield known
 
 
-@pytest.fixture(scope="module")
-def loaded() -> set[str]:
-    """The extensions that PHP loads by itself."""
-    command = [f"php{PHP_VERSION}", "-r", "echo json_encode(get_loaded_extensions());"]
-    names = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    return {name.lower() for name in names}
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if ELSEWHERE or case in IN_CI])
-def test_case(case: str, environment: dict[str, object], loaded: set[str], tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("case", [case for case in CASES if php_extensions.ELSEWHERE or case in IN_CI])
+def test_case(case: str, environment: dict[str, object], tmp_path: pathlib.Path) -> None:
     """Twenty requests, the same answer, the same memory, the same process."""
     env = {**environment, "EXT_CASE": case, "EXT_TMP": tmp_path}
-    for name in re.findall(r"'([^']+)'", CASES[case]):
-        library = pathlib.Path(ELSEWHERE or "/nonexistent") / f"{name}.so"
-        if name in loaded:
-            continue
-        if not library.exists():
-            assert case not in IN_CI, f"{name} is missing: scripts/setup --test installs it"
-            pytest.skip(f"{name} is not installed")
-        with open(tmp_path / "extensions.ini", "a") as file:
-            file.write(f"extension={library}\n")
+    names = re.findall(r"'([^']+)'", CASES[case])
+    missing = [name for name in names if not php_extensions.is_there(name)]
+    if missing:
+        assert case not in IN_CI, f"{missing} are missing: scripts/setup --test installs them"
+        pytest.skip(f"{missing} are not installed")
+    if settings := php_extensions.settings(names):
+        (tmp_path / "extensions.ini").write_text(settings)
         # After those of the distribution, which others build upon.
         env["PHP_INI_SCAN_DIR"] = f":{tmp_path}"
     args = ["--rewind-verify", "1", "--warmup", "off"]

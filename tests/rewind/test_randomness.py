@@ -17,6 +17,7 @@ import requests as http
 from lib.process import temporary_directory
 from lib.servers import Hayate, NginxFpm
 
+from . import php_extensions
 from .keep_alive import KeepAlive
 from .matrix_site import USER
 
@@ -29,8 +30,6 @@ CLIENTS = 6
 OF_32_BITS = {"mt_rand", "shuffle", "libc_rand", "xslt", "engine_mt19937"}
 #: Sources that are there with Debian's extension of that name.
 OF_EXTENSIONS = {"gmp": "gmp", "uuid": "uuid", "object_id": "mongodb"}
-#: Extensions that PHP does not load by itself: a directory with their .so files.
-ELSEWHERE = os.environ.get("HAYATE_EXTENSIONS")
 #: One request in so many draws from the dear sources as well.
 DEAR = 20
 
@@ -94,10 +93,15 @@ def serve(rewind: str, boot: str) -> Hayate:
 
 
 def elsewhere(directory: pathlib.Path) -> list[str]:
-    """Arguments that load the extensions there are in HAYATE_EXTENSIONS."""
-    files = [pathlib.Path(ELSEWHERE) / f"{name}.so" for name in OF_EXTENSIONS.values()] if ELSEWHERE else []
-    (directory / "extensions.ini").write_text("".join(f"extension={file}\n" for file in files if file.exists()))
+    """Arguments that load those extensions as far as they are there."""
+    (directory / "extensions.ini").write_text(php_extensions.settings(list(OF_EXTENSIONS.values())))
     return ["--env", f"PHP_INI_SCAN_DIR=:{directory}"]
+
+
+def test_extensions_that_draw_are_there() -> None:
+    missing = [name for name in OF_EXTENSIONS.values() if not php_extensions.is_there(name)]
+    if missing:
+        pytest.skip(f"{missing} are not installed: scripts/setup --test installs them")
 
 
 @pytest.mark.parametrize("boot", ["shared", "private"])
@@ -111,7 +115,8 @@ def test_randomness_never_repeats(rewind: str, boot: str) -> None:
     assert app["boot"] == boot and not app["restarts"] and app["rewind"]["rewinds"] >= requests * 0.99
     made = -(-requests // CLIENTS) * CLIENTS
     extensions = drawn.values.keys() & OF_EXTENSIONS.keys()
-    assert len(drawn.values) - len(extensions) == 28 if ELSEWHERE is None else extensions == OF_EXTENSIONS.keys()
+    assert len(drawn.values) - len(extensions) == 28
+    assert extensions == {source for source, name in OF_EXTENSIONS.items() if php_extensions.is_there(name)}
     by_chance = made * made / 2 / 2**32
     chance = by_chance + 6 * math.sqrt(by_chance) + 2
     sources = drawn.values.keys() - {"pid"}
