@@ -97,7 +97,6 @@ MUTATIONS = [
     # behind the tracking
     _m(0, "calls by number are not seen", "rewind/interpose_calls.c", "if (c != NULL && !harmless(", "if (false && c != NULL && !harmless(", "test_by_name.py"),
     _m(0, "memory that a fork loses is not looked for", "zygote.c", "!worker && rewind_loses_memory()", "false", "test_by_name.py"),
-    _m(0, "the break may be lowered", "rewind/interpose_heap.c", "if (c != NULL && by < 0 &&", "if (false && by < 0 &&", "test_by_name.py"),
     _m(11, "one write makes a page hot", "rewind/rewind.c", "#define STREAK_HOT 4", "#define STREAK_HOT 0", "test_hot_pages.py"),
 ]
 
