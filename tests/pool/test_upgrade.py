@@ -97,7 +97,7 @@ def test_under_load_no_request_fails(server) -> None:
     assert failed == [] and sum(counts) > 50 and len(fronts) == 4
     assert server.process.poll() is None and int(server.pid_file.read_text()) == server.pid
     # What served before is gone: master, front, zygote, two workers.
-    assert wait_until(lambda: len(server.family()) == 4, 15), server.family()
+    assert wait_until(lambda: len(server.family()) == 4, 30), server.family()
 
 
 def test_a_request_of_the_old_front_is_finished(server) -> None:
@@ -110,7 +110,40 @@ def test_a_request_of_the_old_front_is_finished(server) -> None:
     assert get(server, "/ok.php?x").text == "ok x"
     slow.join()
     assert len(answers) == 1 and answers[0] != ""
-    assert wait_until(lambda: still_running(old) == [], 15), still_running(old)
+    assert wait_until(lambda: still_running(old) == [], 30), still_running(old)
+
+
+def read_answer(connection: socket.socket) -> bytes:
+    """The head and body of an answer that has a length of a few bytes."""
+    data = b""
+    while not data.endswith(b"ok x"):
+        piece = connection.recv(65536)
+        assert piece, f"the connection ended after {data!r}"
+        data += piece
+    return data
+
+
+def test_a_connection_that_idles_gets_one_more_answer(server) -> None:
+    """Else a request that is on its way when the fronts change would be lost, and a client must not repeat a POST by itself."""
+    request = b"GET /ok.php?x HTTP/1.1\r\nHost: a\r\n\r\n"
+    with (
+        socket.create_connection(("127.0.0.1", server.port), timeout=60) as idle,
+        socket.create_connection(("127.0.0.1", server.port), timeout=60) as silent,
+    ):
+        for connection in (idle, silent):
+            connection.sendall(request)
+            assert b"connection: close" not in read_answer(connection).lower()
+        old = server.family()
+        upgraded(server)
+        # The old front's threads hear of it in a moment.
+        answers = [b""]
+        while b"connection: close" not in answers[-1].lower():
+            idle.sendall(request)
+            answers.append(read_answer(idle))
+        assert idle.recv(1) == b"", "that was its last"
+        assert silent.recv(1) == b"", "who says nothing more is not waited for for ever"
+        assert wait_until(lambda: still_running(old).count(server.pid) == len(still_running(old)), 30)
+    assert get(server, "/ok.php?x").text == "ok x"
 
 
 def test_a_program_that_is_none_is_refused(server) -> None:

@@ -230,6 +230,8 @@ const LOOK_AT_HEAP: u32 = 10;
 pub(crate) enum Stage {
     /// Also after each change of what is configured.
     Serving,
+    /// Connections end with their next answer.
+    Leaving,
     /// Connections end after their present request.
     Draining,
     /// All that are left are cut off.
@@ -394,6 +396,13 @@ impl Front {
                 self.temp.give_memory_back();
             }
         }
+    }
+
+    /// Asks all connections to end with their next answer, and waits for that at most so long. Those that idle are still open then, so a
+    /// client that sends a request in this time gets its answer, and hears that another connection is wanted for the next one.
+    pub async fn leave(&self, grace: Duration) {
+        self.stage.send_replace(Stage::Leaving);
+        let _ = tokio::time::timeout(grace, self.are_gone()).await;
     }
 
     /// Asks all connections to end after their present request, and waits for that at most until the deadline.

@@ -13,6 +13,7 @@ use std::{
 };
 
 use hayate_http::{Clock, seconds};
+use rustix::io::Errno;
 use tokio::{
     sync::{Notify, watch},
     task::AbortHandle,
@@ -27,6 +28,11 @@ use crate::{
     threads::{Counted, Moved, Order},
 };
 
+/// The pause after an `accept()` that failed for want of something.
+const BREATH: Duration = Duration::from_millis(200);
+/// Seconds before the same is said again.
+const REMIND: u64 = 10;
+
 /// See the module's head. All of it happens within a [`tokio::task::LocalSet`].
 pub struct Thread {
     pub(crate) front: Arc<Front>,
@@ -38,6 +44,8 @@ pub struct Thread {
     pub(crate) pressed: Notify,
     /// In [`seconds`]: when this was last spoken of.
     complained: Cell<u64>,
+    /// The same of connections that could not be accepted.
+    failed: Cell<u64>,
     kept: RefCell<Kept>,
     request_prefix: u32,
     next_request: Cell<u32>,
@@ -99,6 +107,7 @@ impl Thread {
             begun: Notify::new(),
             pressed: Notify::new(),
             complained: Cell::new(0),
+            failed: Cell::new(0),
             kept: RefCell::new(Kept::of(front)),
             request_prefix: u32::from_ne_bytes(seed),
             next_request: Cell::new(0),
@@ -150,16 +159,44 @@ impl Thread {
                         addr.as_ref().and_then(|addr| self.snapshot().settings.ports.get(addr).copied());
                     self.place(stream, Accepted { peer, port: port.unwrap_or_default() });
                 }
-                Err(error) if error.raw_os_error() == Some(24) || error.raw_os_error() == Some(23) => {
-                    tracing::error!(
-                        "no descriptor left for a new connection; raise the limit of open files (LimitNOFILE)"
-                    );
-                    tokio::time::sleep(Duration::from_millis(200)).await;
-                }
-                // The client was gone before we accepted it.
-                Err(_) => {}
+                Err(error) => self.refrain(&error).await,
             }
         }
+    }
+
+    /// After an `accept()` that failed. Whoever has connected still waits in the socket's queue, so to ask again at once would be to ask for ever.
+    async fn refrain(&self, error: &io::Error) {
+        let why = match error.raw_os_error().map(Errno::from_raw_os_error) {
+            // The client was gone before it was accepted (accept(2): as with EAGAIN, the next one may be there). These say something of that
+            // connection alone.
+            Some(
+                Errno::CONNABORTED
+                | Errno::INTR
+                | Errno::PERM
+                | Errno::PROTO
+                | Errno::NOPROTOOPT
+                | Errno::HOSTDOWN
+                | Errno::HOSTUNREACH
+                | Errno::NETDOWN
+                | Errno::NETUNREACH
+                | Errno::NONET
+                | Errno::OPNOTSUPP
+                | Errno::TIMEDOUT
+                | Errno::CONNRESET
+                | Errno::NOTCONN,
+            ) => return tokio::task::yield_now().await,
+            Some(Errno::MFILE | Errno::NFILE) => {
+                "no descriptor is left; raise the limit of open files (LimitNOFILE)"
+            }
+            Some(Errno::NOMEM | Errno::NOBUFS) => "the kernel has no memory for it",
+            _ => "see the reason",
+        };
+        let (now, before) = (seconds(), self.failed.get());
+        if before == 0 || before.saturating_add(REMIND) <= now {
+            self.failed.set(now);
+            tracing::error!("connections cannot be accepted and wait: {error}; {why}");
+        }
+        tokio::time::sleep(BREATH).await;
     }
 
     async fn accept_one(&self, listener: &Listener) -> io::Result<(Stream, Peer)> {
@@ -197,12 +234,16 @@ impl Thread {
     }
 
     fn spawn(self: &Rc<Self>, stream: Stream, accepted: Accepted, counted: Counted) {
-        if *self.front.stage.borrow() != Stage::Serving {
+        let stage = *self.front.stage.borrow();
+        if matches!(stage, Stage::Draining | Stage::Closing) {
             return;
         }
         let id = self.next.get();
         self.next.set(id.wrapping_add(1));
         let clock = Rc::new(Clock::default());
+        if stage == Stage::Leaving {
+            clock.ask_to_end_with_an_answer();
+        }
         let connection = Connection::new(self, id, accepted, &clock);
         let open = Open(Rc::clone(&connection), counted);
         let served = Rc::clone(&connection).serve(stream);
@@ -267,16 +308,17 @@ impl Thread {
         }
     }
 
+    fn clocks(&self) -> Vec<Rc<Clock>> {
+        self.open.borrow().values().map(|(connection, _)| Rc::clone(&connection.clock)).collect()
+    }
+
     fn enter(&self, stage: Stage) {
         // Lets go of what was replaced, also when no request comes.
         drop(self.snapshot());
         match stage {
             Stage::Serving => {}
-            Stage::Draining => {
-                let all: Vec<_> =
-                    self.open.borrow().values().map(|(connection, _)| Rc::clone(&connection.clock)).collect();
-                all.iter().for_each(|clock| clock.ask_to_end());
-            }
+            Stage::Leaving => self.clocks().iter().for_each(|clock| clock.ask_to_end_with_an_answer()),
+            Stage::Draining => self.clocks().iter().for_each(|clock| clock.ask_to_end()),
             Stage::Closing => self.end_those(|_| true),
         }
     }
@@ -331,8 +373,10 @@ async fn accept(listener: &Listener) -> io::Result<(Stream, Peer)> {
     match listener {
         Listener::Tcp(listener) => {
             let (stream, addr) = listener.accept().await?;
-            stream.set_nodelay(true)?;
-            let local = stream.local_addr()?;
+            // These say something of this connection alone.
+            let gone = |_| io::Error::from(Errno::CONNABORTED);
+            stream.set_nodelay(true).map_err(gone)?;
+            let local = stream.local_addr().map_err(gone)?;
             let peer = Peer {
                 addr: addr.ip().to_canonical().to_string(),
                 port: addr.port().to_string(),

@@ -48,6 +48,8 @@ use crate::{
 
 /// How long those who have just connected to a front that is replaced may take to say what they want.
 const FIRST_WORDS: Duration = Duration::from_secs(1);
+/// How long it keeps connections that idle; not longer than drain_timeout.
+const IDLE_GRACE: Duration = Duration::from_secs(10);
 
 /// `hayate front`: runs until the end.
 pub fn run() -> ExitCode {
@@ -270,9 +272,12 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
         commands.close();
         retire.send_replace(true);
         listeners.keep(&[]);
-        // A connection that was accepted a moment ago still gets its first answer here.
+        // A connection that was accepted a moment ago still gets its first answer here, and one that idles its last.
+        let leave = async {
+            tokio::join!(tokio::time::sleep(FIRST_WORDS), server.front.leave(drain_timeout.min(IDLE_GRACE)))
+        };
         tokio::select! {
-            () = tokio::time::sleep(FIRST_WORDS) => {}
+            _ = leave => {}
             () = signals.recv() => {}
         }
     } else {

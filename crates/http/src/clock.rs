@@ -45,6 +45,8 @@ pub struct Clock {
     pace: RefCell<Pace>,
     late: Cell<bool>,
     ends: Cell<bool>,
+    /// Its next answer is its last.
+    lasts: Cell<bool>,
     /// Of HTTP/2: one for each stream, which is late by itself.
     streams: RefCell<Vec<Weak<Clock>>>,
     /// Who waits to be told that it is late, or is to end.
@@ -70,6 +72,7 @@ impl Default for Clock {
             pace: RefCell::default(),
             late: Cell::new(false),
             ends: Cell::new(false),
+            lasts: Cell::new(false),
             streams: RefCell::default(),
             waker: RefCell::default(),
         }
@@ -91,6 +94,18 @@ impl Clock {
     /// Whether it was asked to.
     pub fn ends(&self) -> bool {
         self.ends.get()
+    }
+
+    /// Asks the connection to end with its next answer, or its present one. One that waits for a request goes on waiting, since whoever has just
+    /// sent one on it would lose that; with HTTP/2, which says which requests it still took, it ends as with [`Clock::ask_to_end`].
+    pub fn ask_to_end_with_an_answer(&self) {
+        self.lasts.set(true);
+        self.wake();
+    }
+
+    /// Whether no request is to follow the present one.
+    pub fn is_last(&self) -> bool {
+        self.ends.get() || self.lasts.get()
     }
 
     /// Whether a deadline has passed, or a body comes too slowly; from then on [`Clock::is_late`], and the connection is to be dropped.

@@ -464,7 +464,7 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
     let mut ends = false;
     poll_fn(|cx| {
         loop {
-            if clock.ends() && !std::mem::replace(&mut ends, true) {
+            if clock.is_last() && !std::mem::replace(&mut ends, true) {
                 connection.graceful_shutdown();
             }
             match connection.poll_accept(cx) {

@@ -406,6 +406,15 @@ fn a_private_boot_that_hangs_is_ended_too() {
         spec.boot_timeout = Some(Duration::from_millis(300));
         let generation = Generation::start(spec, Arc::new(Directly), &hub).unwrap();
         assert!(generation.booted().await.unwrap_err().to_string().contains("boot_timeout"));
+        // Until a worker is ready, requests are turned away.
+        let refused = get(&generation, &dir.join("worker.php")).await;
+        assert!(matches!(refused, Err(Failure::Unavailable)), "{refused:?}");
+        let ready = async {
+            while generation.unavailable().is_some() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), ready).await.unwrap();
         let answer = get(&generation, &dir.join("worker.php")).await.unwrap();
         assert!(answer.starts_with("served by "), "{answer}");
         let status = generation.status();

@@ -221,7 +221,7 @@ impl Turn {
         // Without a length a client would wait for the end of a body that there is not.
         let said =
             if length == Length::None && !bodiless && !self.head_only { Length::Exact(0) } else { length };
-        self.persistent &= carry != Carry::End && !self.clock.ends();
+        self.persistent &= carry != Carry::End && !self.clock.is_last();
         // A body that the client holds back, or that nobody wants and is large, ends the connection.
         self.persistent &= !self.expects || self.body_is_over();
         let connection = match (self.persistent, self.version) {
@@ -431,12 +431,14 @@ impl<H: Handler> Reading<'_, H> {
             turn.out.release();
             pool::give(std::mem::take(spare));
             let read = poll_fn(|cx| {
-                if turn.clock.ends() {
-                    return Poll::Ready(Ok(0));
-                }
                 turn.clock.listen(cx);
-                ready!(turn.io.poll_readable(cx))?;
-                turn.buffer.poll_read(&mut turn.io, cx)
+                // A request that has come is answered, also by a connection that is to end.
+                if turn.io.poll_readable(cx)?.is_ready()
+                    && let Poll::Ready(read) = turn.buffer.poll_read(&mut turn.io, cx)
+                {
+                    return Poll::Ready(read);
+                }
+                if turn.clock.ends() { Poll::Ready(Ok(0)) } else { Poll::Pending }
             });
             match read.await {
                 Ok(1..) => {}
@@ -485,7 +487,7 @@ pub async fn serve<H: Handler>(io: Io, handler: &H, limits: Rc<Limits>, clock: R
         if poll_fn(|cx| turn.poll_flush(cx)).await.is_err() || !whole {
             return;
         }
-        if !turn.persistent || turn.clock.ends() || !turn.drain().await {
+        if !turn.persistent || turn.clock.is_last() || !turn.drain().await {
             let linger = turn.owes_reading();
             turn.close_slowly(linger).await;
             return;
