@@ -21,11 +21,11 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::sockets::Numbers;
+use super::{activation, sockets::Numbers};
 use crate::plan::Plan;
 
 /// To be raised with every change of [`State`], the plan or the wire that an old front or a new program would misread.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 /// Names the descriptor of the state.
 pub const VARIABLE: &str = "HAYATE_HANDOVER";
 
@@ -75,6 +75,10 @@ pub fn become_program(program: &Path, name: &OsString, args: &[OsString], state:
         keep_open(&descriptors, true)?;
         let mut command = Command::new(program);
         command.arg0(name).arg("serve").args(args).env(VARIABLE, file.as_raw_fd().to_string());
+        // Those descriptors are in the state; by these numbers they may be others now.
+        for name in activation::VARIABLES {
+            command.env_remove(name);
+        }
         let error = command.exec();
         keep_open(&descriptors, false)?;
         Err::<(), _>(error)

@@ -14,8 +14,9 @@
 //! ends when the new one serves, or goes on when it does not.
 //!
 //! `wire.rs` has the messages between master and front, `client.rs` the front's end of them, `sockets.rs` what is kept for the whole life,
-//! `children.rs` the processes.
+//! `activation.rs` what a service manager hands in, `children.rs` the processes.
 
+mod activation;
 mod children;
 mod client;
 mod handover;
@@ -26,7 +27,7 @@ mod sockets;
 pub mod wire;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     ffi::OsString,
     io,
     os::{
@@ -40,6 +41,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use hayate_certificates::Pair;
+use hayate_front::ListenAddr;
 use hayate_pool::Files;
 use nix::sys::{
     signal::{SigSet, Signal},
@@ -108,6 +110,8 @@ struct Master {
     /// The plan that is served.
     adopted: u64,
     sockets: Sockets,
+    /// For the first plan.
+    handed_in: HashMap<ListenAddr, OwnedFd>,
     front: Option<Front>,
     last_front: u64,
     next: Option<Next>,
@@ -151,6 +155,7 @@ impl Master {
             last_plan: 0,
             adopted: 0,
             sockets: Sockets::default(),
+            handed_in: HashMap::new(),
             front: None,
             last_front: 0,
             next: None,
@@ -169,6 +174,7 @@ impl Master {
                 master.load(purpose);
             }
             None => {
+                master.handed_in = activation::take()?;
                 let loading = Loading::start(PROGRAM.as_ref(), &master.args, Purpose::Start);
                 master.loading =
                     Some(loading.context("cannot start the process that reads the configuration")?);
@@ -472,7 +478,7 @@ impl Master {
             identity.check()?;
         }
         warn_of_users(&plan);
-        self.sockets = Sockets::open(&plan)?;
+        self.sockets = Sockets::open(&plan, std::mem::take(&mut self.handed_in))?;
         self.last_plan += 1;
         self.adopted = self.last_plan;
         self.plans.insert(self.last_plan, plan);

@@ -34,6 +34,8 @@ pub fn default_control() -> Option<PathBuf> {
 /// All of them. Files of unix sockets go with it.
 #[derive(Default)]
 pub struct Sockets {
+    /// What the service manager handed in. They stay, whether or not a listener uses them.
+    handed_in: HashMap<ListenAddr, OwnedFd>,
     bound: HashMap<ListenAddr, OwnedFd>,
     control: Option<(PathBuf, OwnedFd)>,
     metrics: Option<OwnedFd>,
@@ -42,12 +44,20 @@ pub struct Sockets {
 
 impl Sockets {
     /// Binds what the first plan says. Errors name what to do.
-    pub fn open(plan: &Plan) -> Result<Sockets> {
+    pub fn open(plan: &Plan, handed_in: HashMap<ListenAddr, OwnedFd>) -> Result<Sockets> {
         let mut sockets = Sockets::default();
+        sockets.handed_in = handed_in;
         sockets.bind(&plan.listen)?;
         if let Some(addr @ ListenAddr::Tcp(tcp)) = &plan.metrics {
-            sockets.metrics =
-                Some(addr.bind().with_context(|| format!("cannot listen on {tcp} for metrics"))?);
+            let socket = sockets.make(addr);
+            sockets.metrics = Some(socket.with_context(|| format!("cannot listen on {tcp} for metrics"))?);
+        }
+        let used = |addr: &ListenAddr| plan.listen.contains(addr) || plan.metrics.as_ref() == Some(addr);
+        for addr in sockets.handed_in.keys().filter(|addr| !used(addr)) {
+            tracing::warn!(
+                "the service manager hands in a socket at {addr}, and no listener has this address: nobody is served there. Name it in \
+                 `listen`, or take it out of the socket's unit"
+            );
         }
         sockets.control = match (&plan.control, default_control()) {
             (Some(path), _) => Some((path.clone(), bind_control(path)?)),
@@ -64,6 +74,14 @@ impl Sockets {
         Ok(sockets)
     }
 
+    /// The socket of an address: as it was handed in, or bound now.
+    fn make(&self, addr: &ListenAddr) -> io::Result<OwnedFd> {
+        match self.handed_in.get(addr) {
+            Some(socket) => socket.try_clone(),
+            None => addr.bind(),
+        }
+    }
+
     /// Binds those of the addresses that are not bound. On an error none of them is.
     pub fn bind(&mut self, addresses: &[ListenAddr]) -> io::Result<()> {
         let before: Vec<ListenAddr> = self.bound.keys().cloned().collect();
@@ -71,7 +89,7 @@ impl Sockets {
             if self.bound.contains_key(addr) {
                 continue;
             }
-            match addr.bind() {
+            match self.make(addr) {
                 Ok(socket) => drop(self.bound.insert(addr.clone(), socket)),
                 Err(error) => {
                     self.keep(&before);
@@ -86,7 +104,7 @@ impl Sockets {
     pub fn keep(&mut self, wanted: &[ListenAddr]) {
         self.bound.retain(|addr, _| {
             let stays = wanted.contains(addr);
-            if !stays {
+            if !stays && !self.handed_in.contains_key(addr) {
                 remove_file_of(addr);
             }
             stays
@@ -112,6 +130,7 @@ impl Sockets {
 /// The sockets by their descriptors, for the program that takes this one's place.
 #[derive(Serialize, Deserialize)]
 pub struct Numbers {
+    handed_in: Vec<(ListenAddr, RawFd)>,
     bound: Vec<(ListenAddr, RawFd)>,
     control: Option<(PathBuf, RawFd)>,
     metrics: Option<RawFd>,
@@ -121,8 +140,12 @@ pub struct Numbers {
 impl Sockets {
     /// The numbers of all descriptors.
     pub fn numbers(&self) -> Numbers {
+        let numbers = |sockets: &HashMap<ListenAddr, OwnedFd>| {
+            sockets.iter().map(|(addr, socket)| (addr.clone(), socket.as_raw_fd())).collect()
+        };
         Numbers {
-            bound: self.bound.iter().map(|(addr, socket)| (addr.clone(), socket.as_raw_fd())).collect(),
+            handed_in: numbers(&self.handed_in),
+            bound: numbers(&self.bound),
             control: self.control.as_ref().map(|(path, socket)| (path.clone(), socket.as_raw_fd())),
             metrics: self.metrics.as_ref().map(AsRawFd::as_raw_fd),
             pid_file: self.pid_file.as_ref().map(|file| file.path.clone()),
@@ -133,15 +156,18 @@ impl Sockets {
 impl Numbers {
     /// All of them.
     pub fn all(&self) -> Vec<RawFd> {
-        let bound = self.bound.iter().map(|(_, socket)| *socket);
+        let bound = self.handed_in.iter().chain(&self.bound).map(|(_, socket)| *socket);
         bound.chain(self.control.iter().map(|(_, socket)| *socket)).chain(self.metrics).collect()
     }
 
     /// Takes the sockets over.
     pub fn adopt(self, own: impl Fn(RawFd) -> io::Result<OwnedFd>) -> Result<Sockets> {
-        let bound = self.bound.into_iter().map(|(addr, socket)| Ok((addr, own(socket)?)));
+        let adopt = |sockets: Vec<(ListenAddr, RawFd)>| {
+            sockets.into_iter().map(|(addr, socket)| Ok((addr, own(socket)?))).collect::<io::Result<_>>()
+        };
         Ok(Sockets {
-            bound: bound.collect::<io::Result<_>>()?,
+            handed_in: adopt(self.handed_in)?,
+            bound: adopt(self.bound)?,
             control: self
                 .control
                 .map(|(path, socket)| Ok::<_, io::Error>((path, own(socket)?)))

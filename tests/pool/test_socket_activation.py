@@ -1,0 +1,106 @@
+"""Sockets that a service manager hands in (sd_listen_fds(3)), as systemd does for a socket unit."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+import requests
+
+from lib import site
+from lib.process import free_port, temporary_directory, wait_until
+from lib.servers import Hayate
+
+# Opens sockets as a service manager does, and becomes the server. Its arguments: kinds of sockets, "--", the command.
+PARENT = """
+import os, socket, sys
+at = sys.argv.index("--")
+sockets = []
+for word in sys.argv[1:at]:
+    kind, where = word.split("=", 1)
+    if kind == "tcp":
+        s = socket.create_server(("127.0.0.1", int(where)))
+    elif kind == "unix":
+        s = socket.socket(socket.AF_UNIX)
+        s.bind(where)
+        os.chmod(where, 0o666)
+        s.listen()
+    elif kind == "deaf":
+        s = socket.socket()
+    else:
+        s = open("/dev/null")
+    sockets.append(s)
+for number, s in enumerate([os.dup2(s.fileno(), 100 + i) for i, s in enumerate(sockets)], 3):
+    os.dup2(s, number, inheritable=True)
+os.closerange(3 + len(sockets), 200)
+os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(len(sockets)), "LISTEN_FDNAMES": ":".join("n" for _ in sockets)}
+os.execv(sys.argv[at + 1], sys.argv[at + 1:])
+"""
+
+
+class Activated(Hayate):
+    """`sockets` as PARENT wants them; {port} is the server's."""
+
+    sockets: Sequence[str] = ()
+
+    def command(self) -> Sequence[str]:
+        command = super().command()
+        words = [word.format(port=self.port) for word in self.sockets]
+        return [sys.executable, "-c", PARENT, *words, "--", *command]
+
+
+def open_sockets(pid: int) -> set[str]:
+    directory = pathlib.Path(f"/proc/{pid}/fd")
+    return {os.readlink(fd) for fd in directory.iterdir() if os.readlink(fd).startswith("socket:")}
+
+
+def test_sockets_are_used_by_the_listeners_of_their_address(tmp_path) -> None:
+    root = site.make(tmp_path)
+    (root / "fds.php").write_text("<?php foreach (glob('/proc/self/fd/*') as $fd) { echo @readlink($fd), \"\\n\"; } echo getenv('LISTEN_FDS');")
+    directory = temporary_directory("activation")
+    path, other = directory / "web.sock", free_port()
+
+    class Server(Activated):
+        sockets = ["tcp={port}", f"unix={path}", f"tcp={other}"]
+
+    with Server(root, workers=1, args=["--listen", f"unix:{path}"]) as server:
+        inodes = open_sockets(server.pid)
+        assert requests.get(server.url + "/plain.txt", timeout=20).status_code == 200
+        with socket.socket(socket.AF_UNIX) as visitor:
+            visitor.settimeout(20)
+            visitor.connect(str(path))
+            visitor.sendall(b"GET /plain.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            assert visitor.recv(1000).startswith(b"HTTP/1.1 200")
+        assert f"hands in a socket at http://127.0.0.1:{other}" in server.log()
+        # PHP has none of them.
+        seen = requests.get(server.url + "/fds.php", timeout=20).text
+        inherited = {line for line in seen.splitlines() if line.startswith("socket:")} & inodes
+        assert inherited == set(), seen
+        zygote = server.status()["apps"][0]["zygote"]
+        if os.geteuid() == 0:
+            assert not open_sockets(zygote) & inodes
+        # They outlive a reload and an upgrade.
+        assert server.reload().returncode == 0
+        front = server.front
+        done = server.run("upgrade", timeout=120)
+        assert done.returncode == 0, (done, server.log_tail())
+        assert wait_until(lambda: server.front != front, 20)
+        assert requests.get(server.url + "/plain.txt", timeout=20).status_code == 200
+    assert path.exists(), "its file is the service manager's"
+
+
+@pytest.mark.parametrize("what", ["deaf=", "file="])
+def test_what_is_no_listening_socket_is_refused(tmp_path, what) -> None:
+    class Server(Activated):
+        sockets = [what]
+
+    server = Server(site.make(tmp_path), workers=1)
+    command = server.command()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    server.remove()
+    assert done.returncode == 1 and "descriptor 3 of LISTEN_FDS cannot be served: expected a stream socket" in done.stderr, done
