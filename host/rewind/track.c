@@ -24,6 +24,7 @@
 #define HY_UFFD_USER_MODE_ONLY 1
 #define HY_UFFD_WP_UNPOPULATED (1ull << 13)
 #define HY_UFFD_WP_ASYNC (1ull << 15)
+#define HY_USERFAULTFD_IOC_NEW _IO(0xAA, 0)
 struct hy_page_region {
 	uint64_t start, end, categories;
 };
@@ -43,9 +44,29 @@ struct hy_scan {
 static struct hy_page_region *found;
 #define FOUND_ROOM 8192u
 
+/*
+ * By the system call, or by the device, which no seccomp profile knows: who may open it gets the same (Linux 6.1). What
+ * the system call said is the error, for it is what others will want to allow.
+ */
+static long new_uffd(void)
+{
+	const long flags = O_CLOEXEC | O_NONBLOCK | HY_UFFD_USER_MODE_ONLY;
+	long fd = SYS1(SYS_userfaultfd, flags);
+	if (fd >= 0) {
+		return fd;
+	}
+	long device = SYS4(SYS_openat, AT_FDCWD, "/dev/userfaultfd", O_RDWR | O_CLOEXEC, 0);
+	if (device < 0) {
+		return fd;
+	}
+	long made = SYS3(SYS_ioctl, device, HY_USERFAULTFD_IOC_NEW, flags);
+	SYS1(SYS_close, device);
+	return made >= 0 ? made : fd;
+}
+
 static long open_uffd(void)
 {
-	long fd = SYS1(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | HY_UFFD_USER_MODE_ONLY);
+	long fd = new_uffd();
 	if (fd < 0) {
 		return fd;
 	}
@@ -93,12 +114,14 @@ static bool uffd_works(char *why, size_t size)
 {
 	long fd = open_uffd();
 	if (fd < 0) {
-		snprintf(why, size, "%s",
-		         fd == -ENOSYS ? "userfaultfd is not in this kernel; Linux 6.7 or later with CONFIG_USERFAULTFD has it"
-		         : fd == -EPERM
-		             ? "userfaultfd is forbidden here (a container's seccomp profile, usually): allow that system call"
-		         : fd == -EINVAL ? "userfaultfd cannot write-protect asynchronously here; Linux 6.7 or later can"
-		                         : strerror((int)-fd));
+		snprintf(
+		    why, size, "%s",
+		    fd == -ENOSYS ? "userfaultfd is not in this kernel; Linux 6.7 or later with CONFIG_USERFAULTFD has it"
+		    : fd == -EPERM
+		        ? "userfaultfd is forbidden here (a container's seccomp profile, usually): allow that system call, "
+		          "or let PHP's user open /dev/userfaultfd"
+		    : fd == -EINVAL ? "userfaultfd cannot write-protect asynchronously here; Linux 6.7 or later can"
+		                    : strerror((int)-fd));
 		return false;
 	}
 	/* Try the whole of it on a page of our own. */

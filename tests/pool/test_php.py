@@ -155,3 +155,23 @@ def test_an_application_loads_several_extensions_and_check_names_those_that_are_
     assert len(warnings) == 2, said.stdout
     assert "extension = nonesuch" in warnings[0] and f"apt install php{PHP_VERSION}-nonesuch" in warnings[0]
     assert "composer.json requires ext-sysvmsg" in warnings[1]
+
+
+def test_an_application_inherits_the_variables_that_are_named(site: pathlib.Path) -> None:
+    (site / "public/index.php").write_text(
+        "<?php $names = ['APP_ENV', 'APP_KEY', 'DATABASE_URL', 'SECRET_OF_OTHERS'];"
+        "echo json_encode([array_map('getenv', $names), $_SERVER['APP_KEY'] ?? null]);"
+    )
+    given = {"APP_ENV": "dev", "APP_KEY": "k=1 2", "DATABASE_URL": "a://b", "SECRET_OF_OTHERS": "x"}
+    config = f"""
+        [[app]]
+        root = "{site}"
+        inherit_env = ["APP_*", "DATABASE_URL", "NONE_SUCH"]
+        [app.env]
+        APP_ENV = "prod"
+    """
+    with Hayate(config=config, env=given) as server:
+        seen, of_server = requests.get(server.url + "/", timeout=10).json()
+        assert seen == ["prod", "k=1 2", "a://b", False] and of_server == "k=1 2"
+        server.reload()
+        assert requests.get(server.url + "/", timeout=10).json()[0] == seen

@@ -33,10 +33,11 @@ def forbid_userfaultfd() -> None:
             raise OSError(ctypes.get_errno(), "prctl")
 
 
-def run(*arguments: str | pathlib.Path, forbidden: bool = False) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str | pathlib.Path, forbidden: bool = False, user: str | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(hayate_binary()), *map(str, arguments)],
         preexec_fn=forbid_userfaultfd if forbidden else None,
+        user=user or ("nobody" if forbidden and os.geteuid() == 0 else None),
         capture_output=True,
         text=True,
         timeout=60,
@@ -66,6 +67,17 @@ def test_check_says_what_to_change(site) -> None:
     said = run("check", site, "--worker", site / "worker.php", forbidden=True).stdout
     assert "tracking    none, so each request runs in a fork" in said or "tracking    soft-dirty" in said, said
     assert "userfaultfd is forbidden here" in said and "allow that system call" in said
+
+
+def test_the_device_serves_where_the_system_call_is_forbidden(site) -> None:
+    """Whoever may open it; for others it is as if there were none."""
+    me = "root" if os.geteuid() == 0 else None
+    opened = os.access("/dev/userfaultfd", os.R_OK | os.W_OK)
+    said = run("check", site, "--worker", site / "worker.php", forbidden=True, user=me).stdout
+    assert ("tracking    uffd, the fastest there is\n" in said) == opened, said
+    done = run("explain", site, "--worker", site / "worker.php", "--json", forbidden=True, user=me)
+    (report,) = json.loads(done.stdout)
+    assert (report["tracking"] == "uffd") == opened and report["samples"][0]["status"] == 200
 
 
 def test_without_tracking_each_request_is_forked(site) -> None:

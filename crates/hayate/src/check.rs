@@ -6,7 +6,7 @@ use hayate_pool::{Mode, Rewind, releases};
 
 use crate::{
     args::ServeArgs,
-    extensions,
+    extensions, machine,
     php::{self, Probe},
     plan::{App, Plan},
     secrets,
@@ -31,6 +31,10 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     if let Some(metrics) = &plan.metrics {
         println!("metrics       {metrics}");
     }
+    let memory = machine::memory_limit().map(|bytes| format!(", {} MB of memory (cgroup)", bytes >> 20));
+    let processors = machine::processors();
+    let many = if processors == 1 { "" } else { "s" };
+    println!("may use       {processors} processor{many}{}", memory.unwrap_or_default());
     if let Some(front) = &plan.front {
         println!("front's user  {}", front.name);
     }

@@ -27,6 +27,7 @@ mod framework;
 #[allow(clippy::indexing_slicing, clippy::expect_used, reason = "a command for a person")]
 mod generate;
 mod logging;
+mod machine;
 mod master;
 mod metrics;
 mod peer;

@@ -219,7 +219,7 @@ pub struct App {
     pub user: Option<String>,
     /// The group of this application's PHP. Default: its user's; without a user of its own, `group` at the top of the file.
     pub group: Option<String>,
-    /// Number of worker processes, `4`, or between a least and a most, `2-8`; 1 to 1024. Default: from 1 to twice the number of processors, 4 at least. Flag: `--workers`.
+    /// Number of worker processes, `4`, or between a least and a most, `2-8`; 1 to 1024. Default: from 1 to twice the number of processors, 4 at least; at most one for each 64 MB of a memory limit of the cgroup. Flag: `--workers`.
     #[schemars(with = "Option<String>")]
     pub workers: Option<Workers>,
     /// PHP version, such as `8.2`, or the path of a host binary. Default: the highest version that is installed. Flag: `--php`.
@@ -252,7 +252,9 @@ pub struct App {
     pub sendfile_roots: Option<OneOrMany>,
     /// php.ini settings, such as `memory_limit = "256M"`; an array is for what php.ini may hold several times: `extension = ["intl", "redis"]`. Default: none. Flag: `--ini`.
     pub ini: BTreeMap<String, Setting>,
-    /// Environment variables of PHP, which inherits none. Default: none. Flag: `--env`.
+    /// Names of environment variables that PHP gets from the server's own environment, such as `["APP_*", "DATABASE_URL"]`; `*` at the end stands for anything. They are read with the configuration: those of a restart, not of a reload. `env` wins. Default: none.
+    pub inherit_env: Option<OneOrMany>,
+    /// Environment variables of PHP, which inherits none but those of `inherit_env`. Default: none. Flag: `--env`.
     pub env: BTreeMap<String, Scalar>,
     /// Names of files that are neither sent nor run, in place of the list in docs/rules.md: a pattern for each name in a path, such as `*.bak`, or one from the document root, such as `/vendor/**/*.php`. `"default"` in the list stands for that list, `[]` is for none; dotfiles (but `.well-known`) and PHP's source are never sent. Default: `["default"]`.
     pub hidden_files: Option<OneOrMany>,

@@ -8,7 +8,6 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Component, Path, PathBuf},
     sync::Arc,
-    thread,
     time::Duration,
 };
 
@@ -21,8 +20,8 @@ use hayate_pool::{Spec, Way};
 use super::{ALWAYS, App, flag, published, time};
 use crate::{
     args::{KeyValue, ServeArgs},
-    config::{self, ConfigError, OneOrMany, RetryChoice, Scalar, Setting, Size, Source, Step, Workers},
-    php,
+    config::{self, ConfigError, OneOrMany, RetryChoice, Scalar, Setting, Size, Source, Step},
+    machine, php,
     privileges::Identity,
 };
 
@@ -158,6 +157,14 @@ impl AppResolver<'_> {
         let key = if app.document_root.is_some() { "document_root" } else { "root" };
         self.may_be_published(key, &document_root, &private)?;
         let mut env = merged(app.env.clone(), &args.env);
+        let patterns = app.inherit_env.clone().map(OneOrMany::into_vec).unwrap_or_default();
+        let outside = env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        for (name, value) in self.inherited_env(&patterns, outside)? {
+            if !env.iter().any(|(known, _)| *known == name) {
+                env.push((name, value));
+            }
+        }
         let running = self.running(&app, &root, &document_root, &env)?;
         if running.recognised.is_some() {
             // For the boot script, which lies elsewhere and takes it out again.
@@ -204,10 +211,7 @@ impl AppResolver<'_> {
             each.collect::<Result<Vec<PathBuf>, ConfigError>>()
         });
         let sendfile_roots = sendfile_roots.transpose()?;
-        let workers = args.workers.or(app.workers).unwrap_or_else(|| {
-            let processors = thread::available_parallelism().map_or(1, |n| n.get() as u32);
-            Workers { min: 1, max: (processors * 2).clamp(4, 1024) }
-        });
+        let workers = args.workers.or(app.workers).unwrap_or_else(machine::workers);
         let name = app.name.unwrap_or_else(|| {
             let last = last_name(&given, &root);
             if self.i == 0 { last } else { format!("{last}-{}", self.i + 1) }
@@ -327,6 +331,32 @@ impl AppResolver<'_> {
                 .map(|place| ("PHPRC".into(), absolute(&place))),
         );
         Ok(env)
+    }
+}
+
+impl AppResolver<'_> {
+    /// The variables of `given` that `inherit_env` names, in the order of their names.
+    fn inherited_env(
+        &self,
+        patterns: &[String],
+        given: impl Iterator<Item = (String, String)>,
+    ) -> Result<BTreeMap<String, String>, ConfigError> {
+        for pattern in patterns {
+            let name = pattern.strip_suffix('*').unwrap_or(pattern);
+            if pattern.is_empty() || name.contains(['*', '=']) {
+                return Err(self.error(
+                    "inherit_env",
+                    format!("inherit_env: '{pattern}' is no variable's name; write such as \"DATABASE_URL\" or \"APP_*\""),
+                ));
+            }
+        }
+        let fits = |name: &str| {
+            patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+                Some(start) => name.starts_with(start),
+                None => pattern.as_str() == name,
+            })
+        };
+        Ok(given.filter(|(name, _)| fits(name)).collect())
     }
 }
 

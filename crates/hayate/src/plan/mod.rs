@@ -373,10 +373,7 @@ impl Plan {
 fn front_threads(source: &Source, wanted: Option<u32>) -> Result<u32, ConfigError> {
     let range = 1..=hayate_ring::Hub::MOST;
     match wanted {
-        None => {
-            let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-            Ok(processors.clamp(*range.start(), *range.end()))
-        }
+        None => Ok(crate::machine::processors().clamp(*range.start(), *range.end())),
         Some(wanted) if range.contains(&wanted) => Ok(wanted),
         Some(wanted) => Err(source.error(
             &[Step::Key("front_threads")],
@@ -639,6 +636,8 @@ mod tests {
             ("index = ''", "index: '' is no file's name"),
             ("deny = ['/data', 'conf']", "deny: 'conf' must begin with a slash"),
             ("deny = '/'", "deny: '/' must begin"),
+            ("inherit_env = 'A*B'", "inherit_env: 'A*B' is no variable's name"),
+            ("inherit_env = ''", "inherit_env: '' is no"),
             ("charset = 'utf 8'", "charset: write the name of an encoding"),
             ("hosts = ['a.test:80']", "hosts: 'a.test:80' is no host name"),
         ] {
