@@ -167,11 +167,15 @@ packages:
 	mkdir -p $(TARGET)/deb && rm -f $(TARGET)/deb/*.deb
 	BUILT=$(BUILT) DEBS=$(abspath $(TARGET)/deb) debian/rules clean binary clean
 
+IMAGES ?= production development
+image: build ## Container images with PHP 8.4 on Debian 13, in target/image (needs root; IMAGES=production: that one)
+	scripts/image $(RELEASE) $(IMAGES)
+
 clean: ## Remove what was built
 	rm -rf $(TARGET) host/build
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-.PHONY: build run setup setup-test reachable test suite-test lint check-docs fuzz fuzz-coverage deny conformance soak torture bench docs install deb packages \
+.PHONY: build run setup setup-test reachable test suite-test lint check-docs fuzz fuzz-coverage deny conformance soak torture bench docs install deb packages image \
 	clean help

@@ -39,6 +39,11 @@ struct AppPhase {
     phase: &'static str,
 }
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct AppTracking {
+    app: String,
+    tracking: &'static str,
+}
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct AppTo {
     app: String,
     to: &'static str,
@@ -63,6 +68,7 @@ pub struct Metrics {
     /// The front's part.
     pub front: Arc<hayate_front::Metrics>,
     workers: Family<AppState, Gauge>,
+    tracking: Family<AppTracking, Gauge>,
     restarts: Family<AppCause, Counter>,
     queue: Family<App, Gauge>,
     ready: Family<App, Gauge>,
@@ -94,6 +100,12 @@ impl Metrics {
         registry.register("hayate_queue_depth", "Requests that wait for a worker", queue.clone());
         let ready = Family::<App, Gauge>::default();
         registry.register("hayate_ready", "1 when the application can serve", ready.clone());
+        let tracking = Family::<AppTracking, Gauge>::default();
+        registry.register(
+            "hayate_rewind_tracking",
+            "1 for how written pages are found: uffd, soft-dirty or fork",
+            tracking.clone(),
+        );
         let memory = Family::<App, Gauge>::default();
         registry.register_with_unit(
             "hayate_memory",
@@ -179,6 +191,7 @@ impl Metrics {
             restarts,
             queue,
             ready,
+            tracking,
             memory,
             rewinds,
             rewind_seconds,
@@ -204,6 +217,7 @@ impl Metrics {
         self.restarts.clear();
         self.queue.clear();
         self.ready.clear();
+        self.tracking.clear();
         self.memory.clear();
         self.rewinds.clear();
         self.rewind_seconds.clear();
@@ -259,6 +273,9 @@ impl Metrics {
     fn render_rewind(&self, app: &str, rewind: &RewindStatus) {
         let RewindTotals { rewinds, clean_ns, scan_ns, copy_ns, cold_pages, resets, reset_ns } =
             rewind.totals;
+        if let Some(tracking) = rewind.tracking {
+            self.tracking.get_or_create(&AppTracking { app: app.to_owned(), tracking }).set(1);
+        }
         let labels = App { app: app.to_owned() };
         self.rewinds.get_or_create(&labels).inc_by(rewinds);
         self.cold_pages.get_or_create(&labels).inc_by(cold_pages);
