@@ -16,6 +16,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+from lib import over  # noqa: E402
 from lib.servers import MariaDB, Redis, hayate_binary  # noqa: E402
 
 # Folders whose tests measure: nothing else may run beside them.
@@ -23,7 +24,12 @@ ALONE = ("lab", "soak")
 REQUIRE_ALL = os.environ.get("HAYATE_REQUIRE_ALL") == "1"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--over", choices=(over.PLAIN, over.TLS, over.H2), default=over.PLAIN, help="what the requests of tests/parity go over")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    over.protocol = config.option.over
     # A terminated run takes its servers down like an interrupted one.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if "s" not in config.option.reportchars:
@@ -44,6 +50,10 @@ def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"
         report.longrepr = f"HAYATE_REQUIRE_ALL=1 allows no skip: {reason}"
+
+
+def pytest_unconfigure() -> None:
+    over.remove_certificate()
 
 
 @pytest.hookimpl(hookwrapper=True)

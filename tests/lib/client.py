@@ -11,8 +11,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import socket
+import ssl
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class BadResponse(ValueError):
@@ -75,26 +76,34 @@ def chunked(chunks: Iterable[bytes]) -> bytes:
 
 
 def exchange(
-    address: tuple[str, int] | str, data: bytes, *, timeout: float = 20.0, abort_after: int | None = None
+    address: tuple[str, int] | str,
+    data: bytes,
+    *,
+    timeout: float = 20.0,
+    abort_after: int | None = None,
+    over: Callable[[socket.socket], socket.socket] | None = None,
 ) -> Response | None:
     """Sends `data` to (host, port) or a unix socket's path and reads to the end of the connection.
 
     With `abort_after` the client goes away once it has received that many bytes, and the result is None. A connection
-    that the server closed without a byte is a Response with status 0.
+    that the server closed without a byte is a Response with status 0. `over` makes of the connection what is spoken over, such as TLS.
     """
-    with socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET) as sock:
+    with contextlib.ExitStack() as stack:
+        sock = stack.enter_context(socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET))
         sock.settimeout(timeout)
         sock.connect(address)
+        if over is not None:
+            sock = stack.enter_context(over(sock))
         begin = time.monotonic()
         # The server may answer before it has read all, and close; the answer is still to be read.
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError, ssl.SSLError):
             sock.sendall(data)
         received = bytearray()
         arrivals: list[tuple[float, int]] = []
         while abort_after is None or len(received) < abort_after:
             try:
                 piece = sock.recv(262144)
-            except ConnectionResetError:
+            except (ConnectionResetError, ssl.SSLEOFError):
                 break
             if not piece:
                 break
@@ -126,7 +135,8 @@ def _head(data: bytes, start: int) -> tuple[str, int, str, list[tuple[str, str]]
     return version, int(code), reason, headers, end + 4
 
 
-def _dechunk(data: bytes, at: int) -> tuple[bytes, int, bool]:
+def dechunk(data: bytes, at: int = 0) -> tuple[bytes, int, bool]:
+    """A chunked body that begins at `at`, where it ends, and whether it is whole."""
     body = bytearray()
     while True:
         end = data.find(b"\r\n", at)
@@ -168,7 +178,7 @@ def _parse(data: bytes, method: str, arrivals: list[tuple[float, int]], closed: 
     if method == "HEAD" or status in (204, 304):
         pass
     elif response.framing == "chunked":
-        response.body, end, response.complete = _dechunk(data, body_at)
+        response.body, end, response.complete = dechunk(data, body_at)
     elif response.framing == "length":
         length = int(response.values("content-length")[0])
         response.body = data[body_at : body_at + length]

@@ -19,6 +19,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
+from . import over
 from .process import Server, ServerError, accepts, accepts_unix, free_port, running
 
 __all__ = [
@@ -72,7 +73,7 @@ http {{
     fastcgi_buffer_size 64k;
     fastcgi_buffers 16 64k;
     server {{
-        listen 127.0.0.1:{port};
+        listen 127.0.0.1:{port}{tls};
         server_name {server_name};
         root {docroot};
         index {index};
@@ -152,6 +153,14 @@ class _Fpm(Server):
         return accepts_unix(self.dir / "fpm.sock")
 
 
+def _nginx_tls() -> str:
+    """What follows nginx's address when the run goes over TLS."""
+    if over.protocol == over.PLAIN:
+        return ""
+    chain, key = over.certificate()
+    return f" ssl http2; ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate {chain}; ssl_certificate_key {key}"
+
+
 class NginxFpm(Server):
     """Real nginx in front of real php-fpm, configured the way the field does it with Debian's files.
 
@@ -193,11 +202,11 @@ class NginxFpm(Server):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'http' if over.protocol == over.PLAIN else 'https'}://127.0.0.1:{self.port}"
 
     def command(self) -> Sequence[str]:
         self.port = free_port()
-        (self.dir / "nginx.conf").write_text(NGINX_CONF.format(port=self.port, **self._values))
+        (self.dir / "nginx.conf").write_text(NGINX_CONF.format(port=self.port, tls=_nginx_tls(), **self._values))
         return ["/usr/sbin/nginx", "-e", str(self.dir / "nginx-error.log"), "-c", str(self.dir / "nginx.conf")]
 
     def ready(self) -> bool:
@@ -271,6 +280,7 @@ class Hayate(Server):
         self._worker = worker
         self._workers = workers
         self._config: pathlib.Path | None = None
+        self._plain_config: str | None = None
         if isinstance(config, str):
             self._config = self.dir / "hayate.toml"
             self._config.write_text(config)
@@ -279,7 +289,7 @@ class Hayate(Server):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'http' if over.protocol == over.PLAIN else 'https'}://127.0.0.1:{self.port}"
 
     def command(self) -> Sequence[str]:
         binary = hayate_binary()
@@ -289,7 +299,10 @@ class Hayate(Server):
         command = [str(binary), "serve"]
         if self.root is not None:
             command.append(str(self.root))
-        command += ["--listen", f"127.0.0.1:{self.port}"]
+        if over.protocol == over.PLAIN:
+            command += ["--listen", f"127.0.0.1:{self.port}"]
+        else:
+            self._listen_with_tls()
         command += ["--control", str(self.control), "--pid-file", str(self.pid_file)]
         if self.access_log is not None:
             command += ["--access-log", self.access_log]
@@ -304,6 +317,16 @@ class Hayate(Server):
         for key, value in self._ini.items():
             command += ["--ini", f"{key}={value}"]
         return command + self._args
+
+    def _listen_with_tls(self) -> None:
+        """Puts the address into the configuration, which is written anew for each start."""
+        chain, key = over.certificate()
+        if self._plain_config is None:
+            self._plain_config = self._config.read_text() if self._config is not None else ""
+        listen = f'listen = [{{ address = "127.0.0.1:{self.port}", tls = true }}]\n'
+        tls = f'\n[tls]\ncertificates = [{{ certificate = "{chain}", key = "{key}" }}]\n'
+        self._config = self.dir / "hayate-tls.toml"
+        self._config.write_text(listen + self._plain_config + tls)
 
     def spawn(self, env: dict[str, str] | None = None) -> None:
         super().spawn({**os.environ, **self._env, **(env or {})})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import subprocess
 
+from lib.over import H2, TLS
 from lib.servers import PHP_VERSION
 
 from .compare import Accepted
@@ -39,6 +40,9 @@ LISTS = "header lines of one name are one list (RFC 9110, 5.2), as nginx has it 
 OF_FPM = "belongs to php-fpm itself"
 ODD_LENGTH = "a wrong header about the body is dropped and logged; nginx since 1.23 answers 502 and loses the whole answer"
 RELATIVE = "a relative redirect is right behind any proxy; nginx inserts a host and its own port"
+
+NO_TYPE = "nginx leaves the type out of 204 over HTTP/2, and has it over HTTP/1.1"
+URI_OF_H2 = "what is no URI (RFC 3986) ends the stream by an error; over HTTP/1.1 it is taken, or 400; browsers send none such"
 
 
 _KNOWN: list[Accepted] = [
@@ -322,6 +326,37 @@ _KNOWN: list[Accepted] = [
         reference="403 Forbidden",
         hayate="200 OK",
     ),
+]
+_KNOWN += [
+    # --- over TLS, over HTTP/2
+    Accepted(
+        "*",
+        "body",
+        "what nginx tells PHP of TLS when its configuration says so, Hayate tells always (docs/tls.md)",
+        hayate=r".*\bSSL_(CIPHER|CLIENT_VERIFY|PROTOCOL|SERVER_NAME|SESSION_REUSED)\b.*",
+        over=(TLS, H2),
+    ),
+    Accepted("headers/no_body", "header:content-type", NO_TYPE, hayate="text/html; charset=UTF-8", over=(H2,)),
+    Accepted("headers/cors", "header:content-type", NO_TYPE, hayate="text/html; charset=UTF-8", over=(H2,)),
+    Accepted(
+        "headers/impossible_code",
+        "status",
+        STANDARD_CODE,
+        reference="0 |502 Bad Gateway",
+        hayate="500 Internal Server Error",
+        over=(H2,),
+    ),
+    Accepted(
+        "headers/length",
+        "status",
+        "an answer that is shorter than its length says is cut off: over HTTP/2 by a reset, before which its head need not be read",
+        reference="200 OK",
+        hayate="0 ",
+        over=(H2,),
+    ),
+    Accepted("server/query", "status", URI_OF_H2, request='GET ?q="<>"', reference="200 OK", hayate="0 ", over=(H2,)),
+    Accepted("server/uri", "body", "a fragment is not sent by any client, and is cut off over HTTP/2", request="*#fragment", over=(H2,)),
+    Accepted("server/host", "status", URI_OF_H2, hayate="400 Bad Request|0 ", over=(H2,)),
 ]
 
 ACCEPTED = [entry for entry in _KNOWN if entry.here]

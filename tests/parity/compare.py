@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from lib.client import Response
+from lib.over import H2, PLAIN, TLS
 
 from .dsl import Replacement, Request
 
@@ -63,6 +64,8 @@ class Accepted:
     reference: str | None = None
     hayate: str | None = None
     modes: Sequence[str] = ("classic", "worker", "rewind")
+    #: What the requests went over, of `lib.over`.
+    over: Sequence[str] = (PLAIN, TLS, H2)
     #: Whether it is one with the nginx and the PHP that are tested.
     here: bool = True
 
