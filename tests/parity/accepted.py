@@ -229,14 +229,6 @@ _KNOWN: list[Accepted] = [
     Accepted(
         "server/host",
         "status",
-        "an empty Host is allowed (RFC 9112, 3.2)",
-        request="empty host",
-        reference="400 Bad Request",
-        hayate="200 OK",
-    ),
-    Accepted(
-        "server/host",
-        "status",
         "what is not plainly a host and a port is refused; nginx passes it on to whoever believes HTTP_HOST",
         reference="200 OK",
         hayate="400 Bad Request",
@@ -264,14 +256,6 @@ _KNOWN: list[Accepted] = [
         hayate="GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS",
     ),
     Accepted("server/method", "reason", PHRASES, request="TRACE", reference="Not Allowed", hayate="Method Not Allowed"),
-    Accepted(
-        "server/method",
-        "status",
-        "a method is any token, and case matters (RFC 9110, 9.1); the script decides",
-        request="lower case",
-        reference="400 Bad Request",
-        hayate="200 OK",
-    ),
     # --- static files and directories
     Accepted("routing/redirect", "header:location", RELATIVE, hayate="/[^/].*"),
     Accepted("front/directories", "header:location", RELATIVE, request="GET /sub", hayate="/sub/"),
