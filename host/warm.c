@@ -36,10 +36,27 @@ static void tell(const char *peer, const char *kind, const char *why)
 	}
 }
 
+/* How long a worker goes on whose start failed, perhaps for want of a server; then another one tries. */
+#define RETRY_NS 10000000000ull
+
+/* 0: it did not fail. */
+static uint64_t retry_at;
+
+void warm_retry(void)
+{
+	retry_at = hy_now() + RETRY_NS;
+}
+
+static bool may_take(void)
+{
+	return connections_alive() && (retry_at == 0 || hy_now() < retry_at);
+}
+
 void warm_settle(void)
 {
-	if (wanted() && connections_settle(tell) > 0) {
-		hy_before_take = connections_alive;
+	size_t kept = wanted() ? connections_settle(tell) : 0;
+	if (kept > 0 || retry_at != 0) {
+		hy_before_take = may_take;
 	}
 	hy_ring_record()->warm = (uint32_t)connections_kept();
 }
@@ -65,7 +82,7 @@ void warm_after_rewind(void)
 
 bool warm_lost(void)
 {
-	return hy_before_take != NULL && !connections_alive();
+	return hy_before_take != NULL && !hy_before_take();
 }
 
 void warm_give_up(void)

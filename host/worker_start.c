@@ -5,7 +5,8 @@
  *
  * It runs with `connections = "warm"` only, where the process is rewound by userfaultfd: elsewhere a connection would
  * not be kept, and requests open what they need by themselves. An exception leaves the worker as it is then, without
- * the connection: the log has it. A fatal error, a thread, or a SQLite connection in the middle of something ends it.
+ * the connection: the log has it, and the worker is replaced after ten seconds, since the server may be back. A fatal
+ * error, a thread, or a SQLite connection in the middle of something ends it.
  */
 #include "host.h"
 
@@ -47,10 +48,12 @@ static bool call(void)
 			zval room;
 			zend_string *said =
 			    zval_get_string(zend_read_property(base, EG(exception), ZEND_STRL("message"), true, &room));
-			log_format("What hayate_on_worker_start() was given threw %s: %s. The worker goes on without it.",
+			log_format("What hayate_on_worker_start() was given threw %s: %s. The worker goes on without what it "
+			           "should have done, for ten seconds; then another one tries.",
 			           ZSTR_VAL(EG(exception)->ce->name), ZSTR_VAL(said));
 			zend_string_release(said);
 			zend_clear_exception();
+			warm_retry();
 		}
 		zval_ptr_dtor(&result);
 		php_output_discard_all();

@@ -5,7 +5,8 @@
  * answers to tell whether one is outstanding.
  *
  * COM_RESET_CONNECTION ends the transaction and forgets locks, temporary tables, prepared statements, variables. It
- * keeps the database and takes the server's encodings for the client's: those are told again.
+ * keeps the database and the role, and takes the server's encodings for the client's: those are told again. It keeps
+ * the user as well, and whether one query may hold several statements: a request that changes those costs its worker.
  */
 #include "connections_internal.h"
 
@@ -76,6 +77,27 @@ static void note_statement(struct connection *one, const uint8_t *message, size_
 	}
 }
 
+/* Leaves nothing behind that a reset would not undo. */
+static bool is_undone(uint8_t command)
+{
+	switch (command) {
+	case COM_QUERY:
+	case COM_INIT_DB:
+	case COM_STATISTICS:
+	case COM_PING:
+	case COM_STMT_PREPARE:
+	case COM_STMT_EXECUTE:
+	case COM_STMT_SEND_LONG_DATA:
+	case COM_STMT_CLOSE:
+	case COM_STMT_RESET:
+	case COM_STMT_FETCH:
+	case COM_RESET_CONNECTION:
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void note_command(struct connection *one, const uint8_t *message, size_t size, bool whole)
 {
 	switch (message[4]) {
@@ -119,6 +141,8 @@ static void said(struct connection *one, const uint8_t *message, size_t len, boo
 	}
 	if (!one->recorded) {
 		note_command(one, message, len, whole);
+	} else {
+		one->confused |= !is_undone(message[4]);
 	}
 	if (message[4] != COM_STMT_SEND_LONG_DATA && message[4] != COM_STMT_CLOSE) {
 		one->confused |= one->waiting;
@@ -209,10 +233,10 @@ static const char *ask(struct connection *one, const char *statement, size_t *le
 	return (const char *)one->answer + one->found_at;
 }
 
-/* Fields are divided by line ends. The first five have to be told again; the rest has to be as it was. */
+/* Fields are divided by line ends. The first six have to be told again; the rest has to be as it was. */
 static const char description[] =
     "SELECT CONCAT_WS('\\n',IFNULL(DATABASE(),''),@@character_set_client,@@character_set_connection,"
-    "IFNULL(@@character_set_results,'NULL'),@@collation_connection,CURRENT_USER(),IFNULL(CURRENT_ROLE(),''),"
+    "IFNULL(@@character_set_results,'NULL'),@@collation_connection,IFNULL(CURRENT_ROLE(),'NONE'),CURRENT_USER(),"
     "@@autocommit,@@sql_mode,@@time_zone,@@foreign_key_checks,@@unique_checks,@@sql_safe_updates,@@sql_select_limit,"
     "@@max_join_size,@@group_concat_max_len,@@lc_time_names,@@sql_auto_is_null,@@auto_increment_increment,"
     "@@auto_increment_offset,@@wait_timeout,@@net_read_timeout,@@net_write_timeout,@@sql_big_selects,"
@@ -259,10 +283,10 @@ static void settle(struct connection *one)
 	}
 	memcpy(one->before, found, len);
 	one->before[len] = '\0';
-	const char *field[5];
-	size_t field_len[5];
+	const char *field[6];
+	size_t field_len[6];
 	const char *at = one->before;
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 6; i++) {
 		field[i] = at;
 		field_len[i] = strcspn(at, "\n");
 		at += field_len[i];
@@ -270,7 +294,7 @@ static void settle(struct connection *one)
 			connection_declined(one, "no database is selected on it: name one where it is opened");
 			return;
 		}
-		if (*at == '\0' || (i > 0 && !is_name(field[i], field_len[i]))) {
+		if (*at == '\0' || (i > 0 && i < 5 && !is_name(field[i], field_len[i]))) {
 			connection_declined(one, "its server does not say how it is");
 			return;
 		}
@@ -281,7 +305,7 @@ static void settle(struct connection *one)
 	one->again_count = 0;
 	put_packet(one, COM_RESET_CONNECTION, "", 0);
 	put_packet(one, COM_INIT_DB, field[0], field_len[0]);
-	char encodings[512];
+	char encodings[512], role[512];
 	int n = snprintf(encodings, sizeof encodings,
 	                 "SET character_set_client=%.*s,character_set_connection=%.*s,character_set_results=%.*s,"
 	                 "collation_connection=%.*s",
@@ -294,6 +318,13 @@ static void settle(struct connection *one)
 		put_packet(one, COM_QUERY, encodings, (size_t)n);
 	} else {
 		connection_declined(one, "names of encodings are too long");
+	}
+	/* MySQL names roles as SET ROLE takes them, MariaDB without quotes. */
+	n = snprintf(role, sizeof role, "SET ROLE %.*s", (int)field_len[5], field[5]);
+	if (n > 0 && (size_t)n < sizeof role && (field[5][0] == '`' || is_name(field[5], field_len[5]))) {
+		put_packet(one, COM_QUERY, role, (size_t)n);
+	} else {
+		connection_declined(one, "the name of the role is not one that Hayate can repeat");
 	}
 }
 

@@ -1,0 +1,241 @@
+<?php
+/*
+ * One connection to MariaDB that hayate_on_worker_start() opens, or each request (WARM=0), and what visitors do to it.
+ *
+ *   CLIENT  pdo, mysqli
+ *   /?do=look     what the session is like, as JSON
+ *   /?do=NAME     one way to leave it, see below; &end=exit, fatal or throw: then
+ */
+declare(strict_types=1);
+
+final class Db
+{
+    public static PDO|mysqli|null $kept = null;
+
+    public static function open(): PDO|mysqli
+    {
+        if (getenv('CLIENT') === 'mysqli') {
+            mysqli_report(MYSQLI_REPORT_ERROR | MYSQLI_REPORT_STRICT);
+            $db = new mysqli('localhost', getenv('USER_NAME'), getenv('PASSWORD'), getenv('DATABASE'), 0, getenv('SOCKET'));
+            $db->set_charset('utf8mb4');
+            $db->query("SET SESSION sql_mode = 'STRICT_ALL_TABLES'");
+            return $db;
+        }
+        return new PDO('mysql:unix_socket=' . getenv('SOCKET') . ';dbname=' . getenv('DATABASE') . ';charset=utf8mb4',
+            getenv('USER_NAME'), getenv('PASSWORD'), [PDO::MYSQL_ATTR_INIT_COMMAND => "SET SESSION sql_mode = 'STRICT_ALL_TABLES'"]);
+    }
+
+    public static function get(): PDO|mysqli
+    {
+        return self::$kept ??= self::open();
+    }
+
+    public static function one(string $sql): mixed
+    {
+        $db = self::get();
+        return $db instanceof PDO ? $db->query($sql)->fetchColumn() : $db->query($sql)->fetch_row()[0];
+    }
+
+    public static function run(string $sql): void
+    {
+        $db = self::get();
+        $db instanceof PDO ? $db->exec($sql) : $db->query($sql);
+    }
+}
+
+function look(): array
+{
+    $exists = static function (string $table): bool {
+        try {
+            Db::one("SELECT count(*) FROM $table");
+            return true;
+        } catch (Exception) {
+            return false;
+        }
+    };
+    return [
+        'number' => (int) Db::one('SELECT CONNECTION_ID()'),
+        'database' => Db::one('SELECT DATABASE()'),
+        'role' => Db::one('SELECT CURRENT_ROLE()'),
+        'user' => Db::one('SELECT CURRENT_USER()'),
+        'in transaction' => (int) Db::one('SELECT @@in_transaction'),
+        'variable' => Db::one('SELECT @leak'),
+        'temporary' => $exists('leak'),
+        'lock' => (int) Db::one("SELECT IFNULL(IS_USED_LOCK('leak') = CONNECTION_ID(), 0)"),
+        'last id' => (int) Db::one('SELECT LAST_INSERT_ID()'),
+        'found' => (int) Db::one('SELECT @@warning_count'),
+        'settings' => Db::one("SELECT CONCAT_WS('|', @@sql_mode, @@time_zone, @@autocommit, @@tx_isolation, @@character_set_client,
+            @@character_set_connection, @@character_set_results, @@collation_connection, @@group_concat_max_len, @@foreign_key_checks,
+            @@max_statement_time, @@timestamp < 2, @@sql_select_limit, @@rand_seed1 = 7)"),
+        'prepared' => (static function (): bool {
+            try {
+                Db::run('EXECUTE leak');
+                return true;
+            } catch (Exception) {
+                return false;
+            }
+        })(),
+        'handler' => (static function (): bool {
+            try {
+                Db::run('HANDLER items READ FIRST');
+                return true;
+            } catch (Exception) {
+                return false;
+            }
+        })(),
+        'rows' => (int) Db::one("SELECT count(*) FROM written WHERE word = 'not committed'"),
+    ];
+}
+
+/** What a request does and leaves; those of the second list leave the connection in the middle of something. */
+$ways = [
+    'transaction' => static function (): void {
+        Db::run('START TRANSACTION');
+        Db::run("INSERT INTO written VALUES ('not committed')");
+    },
+    'autocommit' => static function (): void {
+        Db::run('SET autocommit = 0');
+        Db::run("INSERT INTO written VALUES ('not committed')");
+    },
+    'savepoint' => static function (): void {
+        Db::run('START TRANSACTION');
+        Db::run('SAVEPOINT a');
+        Db::run("INSERT INTO written VALUES ('not committed')");
+        Db::run('SELECT * FROM items WHERE id = 1 FOR UPDATE');
+    },
+    'locks' => static function (): void {
+        Db::one("SELECT GET_LOCK('leak', 20)");
+        Db::run('LOCK TABLES items READ');
+    },
+    'temporary' => static fn() => Db::run('CREATE TEMPORARY TABLE leak (n INT)'),
+    'variables' => static function (): void {
+        Db::run('SET @leak = 1');
+        Db::run("SET SESSION time_zone = '+09:00', group_concat_max_len = 99, foreign_key_checks = 0, sql_mode = ''");
+        Db::run('SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE');
+        Db::run('SET timestamp = 1, sql_select_limit = 1, max_statement_time = 9, rand_seed1 = 7');
+    },
+    'names' => static fn() => Db::run("SET NAMES latin1 COLLATE latin1_bin"),
+    'use' => static fn() => Db::run('USE other'),
+    'role' => static fn() => Db::run('SET ROLE leaker'),
+    'prepared' => static fn() => Db::run("PREPARE leak FROM 'SELECT 1'"),
+    'statement' => static function (): void {
+        $GLOBALS['statement'] = Db::get()->prepare('SELECT word FROM items WHERE id > ?');
+        $GLOBALS['statement']->execute([1]);
+    },
+    'identity' => static fn() => Db::run('SELECT LAST_INSERT_ID(77)'),
+    'warnings' => static fn() => Db::run("SELECT CAST('x' AS INT)"),
+    'error' => static function (): void {
+        try {
+            Db::run('SELECT nonsense');
+        } catch (Exception) {
+        }
+    },
+    'handler' => static function (): void {
+        Db::run('HANDLER items OPEN');
+    },
+    'global lock' => static fn() => Db::run('FLUSH TABLES WITH READ LOCK'),
+    'xa' => static function (): void {
+        Db::run("XA START 'leak'");
+        Db::run("INSERT INTO written VALUES ('not committed')");
+    },
+    'large' => static function (): void {
+        // More than one packet of the protocol holds is not allowed; several reads and writes it is.
+        $length = strlen((string) Db::one("SELECT CONCAT('" . str_repeat('x', 500000) . "', REPEAT('y', 500000))"));
+        if ($length !== 1000000) {
+            throw new LogicException("$length");
+        }
+    },
+    'many' => static function (): void {
+        $rows = Db::get()->query('SELECT a.word FROM items a, items b');
+        $count = $rows instanceof PDOStatement ? count($rows->fetchAll()) : $rows->num_rows;
+        if ($count !== 40000) {
+            throw new LogicException("$count");
+        }
+    },
+    'unbuffered' => static function (): void {
+        $db = Db::get();
+        if ($db instanceof PDO) {
+            $db->setAttribute(PDO::MYSQL_ATTR_USE_BUFFERED_QUERY, false);
+            $GLOBALS['half'] = $db->query('SELECT a.word FROM items a, items b');
+            $GLOBALS['half']->fetch();
+        } else {
+            $GLOBALS['half'] = $db->query('SELECT a.word FROM items a, items b', MYSQLI_USE_RESULT);
+            $GLOBALS['half']->fetch_row();
+        }
+    },
+    'several' => static function (): void {
+        $db = Db::get();
+        if ($db instanceof PDO) {
+            $GLOBALS['half'] = $db->query('SELECT 1; SELECT 2; SELECT 3');
+            $GLOBALS['half']->fetch();
+        } else {
+            $db->multi_query('SELECT 1; SELECT 2; SELECT 3');
+        }
+    },
+    'kill' => static function (): void {
+        try {
+            Db::run('KILL ' . Db::one('SELECT CONNECTION_ID()'));
+        } catch (Exception) {
+        }
+    },
+    'async' => static function (): void {
+        $db = Db::get();
+        if ($db instanceof mysqli) {
+            $db->query("INSERT INTO written VALUES ('async')", MYSQLI_ASYNC);
+        }
+    },
+    'close' => static function (): void {
+        $db = Db::get();
+        if ($db instanceof mysqli) {
+            $db->close();
+        }
+    },
+    'drop' => static function (): void {
+        Db::$kept = null;
+        gc_collect_cycles();
+    },
+    'user' => static function (): void {
+        $db = Db::get();
+        if ($db instanceof mysqli) {
+            $db->change_user('second', 'second', null);
+        }
+    },
+    'second' => static function (): void {
+        $other = Db::open();
+        $other instanceof PDO ? $other->exec('SET @leak = 2') : $other->query('SET @leak = 2');
+        $GLOBALS['other'] = $other;
+    },
+];
+
+if (getenv('WARM') !== '0') {
+    hayate_on_worker_start(static function (): void {
+        Db::one('SELECT word FROM items WHERE id = 1');
+    });
+}
+
+$handler = static function () use ($ways): void {
+    if ($_SERVER['HAYATE_WARMUP'] ?? $_SERVER['HAYATE_COMPARISON'] ?? false) {
+        return;
+    }
+    $do = $_GET['do'] ?? 'nothing';
+    if ($do === 'look') {
+        echo json_encode(look());
+        return;
+    }
+    if ($do === 'ways') {
+        echo json_encode(array_keys($ways));
+        return;
+    }
+    echo 'done';
+    ($ways[$do] ?? static fn() => null)();
+    match ($_GET['end'] ?? '') {
+        'exit' => exit,
+        'fatal' => undefined_function(),
+        'throw' => throw new LogicException('thrown'),
+        default => null,
+    };
+};
+
+while (hayate_handle_request($handler)) {
+    /* Rewinding takes place in that call. */
+}

@@ -1,0 +1,170 @@
+"""Warm connections to MariaDB: whatever a request does to its connection, the next one finds it as a fresh one is.
+
+One worker, so that the next request has the same connection, or that of the worker that took its place; all memory is
+compared after each request. What cannot be put back costs the worker, and no request sees it.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import random
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+
+import pytest
+import requests
+from lib.process import temporary_directory, wait_until
+from lib.servers import Hayate, MariaDB
+
+from .databases_site import TABLES
+from .matrix_site import USER
+
+CLIENTS = ("pdo", "mysqli")
+#: Of the random visitors; HAYATE_WARM_REQUESTS for a longer run.
+REQUESTS = int(os.environ.get("HAYATE_WARM_REQUESTS", "200"))
+ENDS = ("", "&end=exit", "&end=fatal", "&end=throw")
+WARM = ("--rewind", "on", "--connections", "warm", "--rewind-verify", "1")
+#: What leaves the connection in the middle of something, or somebody else's, so that it costs the worker.
+COSTLY = {"unbuffered", "several", "kill", "async", "close", "user"}
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[MariaDB]:
+    with MariaDB() as server:
+        server.sql("CREATE DATABASE other")
+        for name in (server.database, "other"):
+            for statement in TABLES:
+                server.sql(statement, name)
+        server.sql("CREATE ROLE leaker; GRANT leaker TO 'hayate'@'localhost'")
+        server.sql("CREATE USER 'second'@'localhost' IDENTIFIED BY 'second'")
+        yield server
+
+
+def serve(database: MariaDB, client: str, *, warm: bool = True, workers: int = 1, args: Sequence[str] = WARM) -> Hayate:
+    env = {
+        "CLIENT": client,
+        "SOCKET": database.socket,
+        "DATABASE": database.database,
+        "USER_NAME": database.user,
+        "PASSWORD": database.password,
+        "WARM": "1" if warm else "0",
+    }
+    flags = [flag for name, value in env.items() for flag in ("--env", f"{name}={value}")]
+    directory = temporary_directory("warm")
+    shutil.copy(pathlib.Path(__file__).parent / "databases/warm.php", directory / "worker.php")
+    return Hayate(directory, worker=directory / "worker.php", workers=workers, user=USER, args=(*flags, *args))
+
+
+def get(server: Hayate, what: str) -> requests.Response:
+    return requests.get(f"{server.url}/?do={what}", timeout=60)
+
+
+def look(server: Hayate) -> dict:
+    response = get(server, "look")
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def restarts(server: Hayate) -> dict:
+    (app,) = server.status()["apps"]
+    assert app["fallback"] is None
+    return app["restarts"]
+
+
+@pytest.fixture(scope="module", params=CLIENTS)
+def fresh(database: MariaDB, request: pytest.FixtureRequest) -> Iterator[tuple[str, dict]]:
+    """What a connection of the request's own shows, but for its number."""
+    with serve(database, request.param, warm=False, args=("--rewind", "on")) as server:
+        seen = look(server)
+    shutil.rmtree(server.root)
+    seen.pop("number")
+    yield request.param, seen
+
+
+def test_each_way_to_leave_a_connection(database: MariaDB, fresh: tuple[str, dict]) -> None:
+    client, expected = fresh
+    with serve(database, client) as server:
+        first = look(server)
+        assert look(server)["number"] == first["number"], "the connection was not kept"
+        for way in get(server, "ways").json():
+            before = sum(restarts(server).values())
+            for end in ENDS:
+                answer = get(server, way + end)
+                assert answer.status_code == (500 if end in ("&end=fatal", "&end=throw") else 200), (way, answer.text)
+                assert answer.text.startswith("done"), (way, end, answer.text)
+                for _ in range(2):
+                    seen = look(server)
+                    seen.pop("number")
+                    assert seen == expected, (way, end)
+            if way not in COSTLY:
+                assert sum(restarts(server).values()) == before, (way, restarts(server))
+        assert set(restarts(server)) <= {"rewind_connection", "connection_lost"}
+    shutil.rmtree(server.root)
+
+
+@pytest.mark.parametrize("workers", [4])
+def test_many_visitors(database: MariaDB, fresh: tuple[str, dict], workers: int) -> None:
+    """At random, on several workers: only some of the ways, for most requests of an application are no accident."""
+    client, expected = fresh
+    faults: list[str] = []
+    with serve(database, client, workers=workers, args=(*WARM[:-1], "50")) as server:
+        ways = [way for way in get(server, "ways").json() if way not in COSTLY | {"locks", "savepoint"}]
+
+        def visit(share: int) -> None:
+            chance = random.Random()
+            session = requests.Session()
+            session.trust_env = False
+            for _ in range(share):
+                what = chance.choice(["look", "look", chance.choice(ways) + chance.choice(ENDS)])
+                answer = session.get(f"{server.url}/?do={what}", timeout=60)
+                if what == "look":
+                    seen = answer.json() if answer.status_code == 200 else {"number": 0, "answer": answer.text}
+                    seen.pop("number")
+                    if seen != expected:
+                        faults.append(f"{seen}")
+
+        threads = [threading.Thread(target=visit, args=(REQUESTS // workers,)) for _ in range(workers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not faults, faults[:3]
+        assert restarts(server) == {}
+    shutil.rmtree(server.root)
+
+
+def test_closed_by_the_server(database: MariaDB) -> None:
+    """KILL, and a time without questions: the worker that idles is replaced, and no request meets the dead end."""
+    with serve(database, "pdo") as server:
+        for _ in range(5):
+            number = look(server)["number"]
+            database.sql(f"KILL {number}")
+            assert wait_until(lambda number=number: str(number) not in database.sql("SHOW PROCESSLIST").split(), 10)
+            assert look(server)["number"] != number
+        assert restarts(server).keys() == {"connection_lost"}
+    shutil.rmtree(server.root)
+    database.sql("SET GLOBAL wait_timeout = 1")
+    try:
+        with serve(database, "pdo") as server:
+            assert wait_until(lambda: restarts(server).get("connection_lost", 0) > 0, 20), restarts(server)
+            for _ in range(20):
+                look(server)
+        shutil.rmtree(server.root)
+    finally:
+        database.sql("SET GLOBAL wait_timeout = 28800")
+
+
+def test_restart_of_the_server(database: MariaDB) -> None:
+    """Without a server the application answers as it likes; with it the connection is warm again after a while."""
+    with serve(database, "pdo") as server:
+        look(server)
+        database.stop()
+        assert wait_until(lambda: get(server, "look").status_code == 500, 20)
+        assert get(server, "nothing").text == "done"
+        database.start()
+        assert wait_until(lambda: get(server, "look").status_code == 200, 20)
+        assert wait_until(lambda: server.status()["apps"][0]["rewind"]["warm"] == 1, 30)
+        assert look(server)["number"] == look(server)["number"]
+    shutil.rmtree(server.root)
