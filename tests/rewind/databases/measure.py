@@ -35,6 +35,7 @@ CASES = {
     "opened in the request": ("request", "/?do=read&n=7", ("--rewind", "on")),
     "persistent": ("persistent", "/?do=read&n=7", ("--rewind", "on")),
     "opened at boot, not used": ("boot", "/?do=nothing", ("--rewind", "on")),
+    "warm": ("start", "/?do=read&n=7", ("--rewind", "on", "--connections", "warm")),
     "kept from request to request (`rewind = \"off\"`)": ("request", "/?do=read&n=7", ("--rewind", "off")),
 }
 
