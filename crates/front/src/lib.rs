@@ -143,6 +143,8 @@ pub struct Limits {
     pub http2_streams: u32,
     /// HTTP/2: bytes of a request's body that may be under way on one stream; on a connection four times as many.
     pub http2_window: u32,
+    /// HTTP/2: bytes of answers that may wait on one connection for the socket to take them; each stream has its part, 16 KB at least.
+    pub http2_send_buffer: usize,
     /// HTTP/2: streams that a client has opened and reset before they were looked at; with one more the connection ends.
     pub http2_resets: usize,
     /// Bytes of memory for all heads that are not complete, and for bodies that have just begun. Above, the heads that took longest are
@@ -198,6 +200,7 @@ impl Default for Limits {
             write_timeout: Duration::from_secs(60),
             http2_streams: 128,
             http2_window: 256 << 10,
+            http2_send_buffer: 4 << 20,
             http2_resets: 20,
             gather_memory: 32 << 20,
             temp_size: 4 << 30,

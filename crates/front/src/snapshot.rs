@@ -23,6 +23,7 @@ impl Limits {
             handshake_timeout: self.handshake_timeout,
             streams: self.http2_streams,
             window: self.http2_window,
+            send_buffer: self.http2_send_buffer,
             resets: self.http2_resets,
         }
     }

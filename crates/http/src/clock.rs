@@ -152,6 +152,11 @@ impl Clock {
         }
     }
 
+    /// Has the tasks of all streams look again.
+    pub(crate) fn wake_streams(&self) {
+        self.streams.borrow().iter().filter_map(Weak::upgrade).for_each(|stream| stream.wake());
+    }
+
     fn wake(&self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();

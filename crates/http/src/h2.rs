@@ -5,16 +5,18 @@
 //! stream whose client takes too long ends alone.
 
 use std::{
+    cell::Cell,
     collections::VecDeque,
     future::poll_fn,
     io::{self, IoSlice},
+    ops::RangeInclusive,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
 };
 
 use ::h2::{
-    Reason, RecvStream, SendStream,
+    Ping, Reason, RecvStream, SendStream,
     server::{Builder, SendResponse},
 };
 use bytes::{Buf, Bytes};
@@ -25,6 +27,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::{
     Answer, BodyError, Clock, Exchange, Handler, Head, Io, Length, Limits, Refusal, Version, Wait, date,
     exchange::Turns,
+    h1::half_close::{HalfClose, Look},
     h1::parse::{is_host, is_method},
     head::{Span, Spans},
     refusal::refuse,
@@ -32,8 +35,14 @@ use crate::{
 
 /// What a client begins with, as far as nothing else does (RFC 9113, 3.4).
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Bytes of answers that wait in this process, on one stream.
-const SEND_BUFFER: usize = 256 << 10;
+/// Bytes of an answer that h2 keeps until the socket takes them: less would cost more turns than it saves memory, more saves none.
+const SEND_BUFFER: RangeInclusive<usize> = 16 << 10..=256 << 10;
+
+/// The same for each stream of a connection.
+fn send_buffer(limits: &Limits) -> usize {
+    let part = limits.send_buffer / usize::try_from(limits.streams).unwrap_or(usize::MAX).max(1);
+    part.clamp(*SEND_BUFFER.start(), *SEND_BUFFER.end())
+}
 
 /// Where an answer is.
 #[derive(Debug)]
@@ -64,6 +73,7 @@ pub struct Turn {
     sent: u64,
     clock: Rc<Clock>,
     limits: Rc<Limits>,
+    input: Rc<Input>,
 }
 
 fn other(error: ::h2::Error) -> io::Error {
@@ -106,6 +116,10 @@ impl Turn {
                 Poll::Pending => {
                     if self.clock.is_late() {
                         return Poll::Ready(Err(BodyError::Left(io::ErrorKind::TimedOut.into())));
+                    }
+                    if self.input.ended.get() {
+                        self.clock.wait(Wait::Nothing, &self.limits);
+                        return Poll::Ready(Err(BodyError::Left(io::ErrorKind::UnexpectedEof.into())));
                     }
                     self.clock.waits_for_body(&self.limits);
                     self.clock.listen(cx);
@@ -359,6 +373,7 @@ async fn answer<H: Handler>(
     respond: SendResponse<Bytes>,
     clock: Rc<Clock>,
     limits: Rc<Limits>,
+    input: Rc<Input>,
 ) {
     let (parts, body) = request.into_parts();
     let length =
@@ -380,6 +395,7 @@ async fn answer<H: Handler>(
         sent: 0,
         clock,
         limits,
+        input,
     };
     match head(&parts, &turn.limits) {
         Ok(head) => handler.handle(&mut Exchange { head: &head, turn: Turns::H2(&mut turn) }).await,
@@ -397,6 +413,19 @@ struct Watched {
     io: Io,
     clock: Rc<Clock>,
     limits: Rc<Limits>,
+    input: Rc<Input>,
+    half_close: HalfClose,
+}
+
+/// What the connection knows of its client's sending side. h2 ends all streams with it, so its end is kept back as long as answers are
+/// due: the client may wait for them (shutdown(2)). Whether it does is asked by a PING, see [`HalfClose`].
+#[derive(Debug, Default)]
+struct Input {
+    ended: Cell<bool>,
+    /// h2 may see the end.
+    shown: Cell<bool>,
+    /// A PING is to be sent.
+    probe: Cell<bool>,
 }
 
 impl Watched {
@@ -412,7 +441,29 @@ impl AsyncRead for Watched {
         cx: &mut Context<'_>,
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(cx, to)
+        let this = &mut *self;
+        let input = &this.input;
+        if !input.ended.get() {
+            let before = to.filled().len();
+            ready!(Pin::new(&mut this.io).poll_read(cx, to))?;
+            if to.filled().len() > before || to.remaining() == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            input.ended.set(true);
+            // Whoever runs the connection looks whether an answer is due, and who waits for the rest of a body learns that there is none.
+            this.clock.wake_streams();
+            cx.waker().wake_by_ref();
+        }
+        while !input.shown.get() {
+            match ready!(this.half_close.poll(&this.io, cx)) {
+                Look::Gone => input.shown.set(true),
+                Look::Probe => {
+                    input.probe.set(true);
+                    cx.waker().wake_by_ref();
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -455,11 +506,22 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
         .initial_connection_window_size(limits.window.saturating_mul(4).min(i32::MAX as u32))
         .max_header_list_size(list)
         .max_pending_accept_reset_streams(limits.resets)
-        .max_send_buffer_size(SEND_BUFFER);
+        .max_send_buffer_size(send_buffer(&limits));
     // The preface has the time of a head.
     clock.wait(Wait::Head, &limits);
-    let io = Watched { io, clock: Rc::clone(&clock), limits: Rc::clone(&limits) };
+    let input = Rc::new(Input::default());
+    // Nothing is due before the first request.
+    input.shown.set(true);
+    let io = Watched {
+        io,
+        clock: Rc::clone(&clock),
+        limits: Rc::clone(&limits),
+        input: Rc::clone(&input),
+        half_close: HalfClose::default(),
+    };
     let Ok(mut connection) = builder.handshake::<_, Bytes>(io).await else { return };
+    input.shown.set(false);
+    let mut pings = connection.ping_pong();
     let mut streams = FuturesUnordered::new();
     let mut ends = false;
     poll_fn(|cx| {
@@ -469,19 +531,27 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
             }
             match connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
-                    let stream =
-                        answer(Rc::clone(&handler), request, respond, clock.stream(), Rc::clone(&limits));
+                    let (clock, limits, input) = (clock.stream(), Rc::clone(&limits), Rc::clone(&input));
+                    let stream = answer(Rc::clone(&handler), request, respond, clock, limits, input);
                     streams.push(stream);
                     continue;
                 }
                 Poll::Ready(None | Some(Err(_))) => return Poll::Ready(()),
                 Poll::Pending => {}
             }
+            if input.probe.take()
+                && let Some(pings) = &mut pings
+                && pings.send_ping(Ping::opaque()).is_ok()
+            {
+                continue;
+            }
             // What the streams have written goes out with the next turn of the connection.
             match Pin::new(&mut streams).poll_next(cx) {
                 Poll::Ready(Some(())) => continue,
                 // Of answers that are whole much may still be on its way to a client that reads slowly.
                 Poll::Ready(None) if clock.is_writing() => clock.wait(Wait::Nothing, &limits),
+                // No answer is due any more.
+                Poll::Ready(None) if input.ended.get() && !input.shown.replace(true) => continue,
                 Poll::Ready(None) => clock.wait(Wait::Idle, &limits),
                 Poll::Pending => clock.wait(Wait::Nothing, &limits),
             }

@@ -70,6 +70,8 @@ pub struct Limits {
     pub streams: u32,
     /// HTTP/2: bytes of request bodies that may be under way, on one stream. On the whole connection four times as many.
     pub window: u32,
+    /// HTTP/2: bytes of answers that may wait on one connection for the socket to take them; each stream has its part, 16 KB at least.
+    pub send_buffer: usize,
     /// HTTP/2: streams that a client has opened and reset again before they were looked at; one more ends the connection.
     pub resets: usize,
 }
@@ -88,6 +90,7 @@ impl Default for Limits {
             write_timeout: Duration::from_secs(60),
             streams: 128,
             window: 256 << 10,
+            send_buffer: 4 << 20,
             resets: 20,
         }
     }

@@ -163,6 +163,9 @@ pub struct Limits {
     /// HTTP/2: bytes of a request's body that may be under way before it is read, `64K` to `16M`; on one connection four times as many. Default: `256K`.
     #[schemars(with = "Option<String>")]
     pub http2_window: Option<Size>,
+    /// HTTP/2: bytes of answers that may wait on one connection for a client that reads slowly, `64K` to `64M`; each of `http2_streams` has its part, 16 KB at least and 256 KB at most. Default: `4M`.
+    #[schemars(with = "Option<String>")]
+    pub http2_send_buffer: Option<Size>,
     /// HTTP/2: requests that a client has begun and taken back before they were looked at, 1 to 10000; with one more the connection ends. Default: `20`.
     pub http2_resets: Option<usize>,
     /// Memory for heads that are not complete, of all connections together, and for bodies that have just begun, `1M` or more. Above, the heads that took longest are given up, and bodies go to temporary files at once. Default: `32M`.

@@ -52,6 +52,13 @@ pub(super) fn resolve(source: &Source, file: &config::Limits) -> Result<Limits, 
             "64K to 16M",
         )?)
         .unwrap_or(default.http2_window),
+        http2_send_buffer: size(
+            "http2_send_buffer",
+            file.http2_send_buffer,
+            default.http2_send_buffer,
+            64 << 10..=64 << 20,
+            "64K to 64M",
+        )?,
         http2_resets: within.check(
             "http2_resets",
             file.http2_resets,

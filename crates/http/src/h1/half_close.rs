@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// A connection across the world resets within this time.
 const THEN: Duration = Duration::from_millis(300);
 
-/// What is sent to see whether the client is there.
+/// What HTTP/1.1 sends to see whether the client is there; HTTP/2 has its PING.
 pub(crate) const PROBE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// What to do now that the input has ended and an answer is due.
@@ -27,7 +27,7 @@ pub(crate) const PROBE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 pub(crate) enum Look {
     /// The client is gone.
     Gone,
-    /// Send [`PROBE`] if that can be, and look again.
+    /// Send something that asks for no answer ([`PROBE`]) if that can be, and look again.
     Probe,
 }
 

@@ -13,7 +13,7 @@
 //! returns without a whole answer cuts the connection, so that the client sees the loss.
 
 pub(crate) mod encode;
-mod half_close;
+pub(crate) mod half_close;
 mod out;
 pub(crate) mod parse;
 
