@@ -3,12 +3,11 @@
 use std::{
     cell::{Cell, OnceCell, RefCell},
     net::IpAddr,
-    os::fd::{AsFd, BorrowedFd},
     pin::pin,
     rc::Rc,
 };
 
-use hayate_http::{Clock, Exchange, Handler, Refusal, seconds};
+use hayate_http::{Clock, Exchange, Handler, Refusal, h3::Caller, seconds};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::{
@@ -18,19 +17,11 @@ use crate::{
     thread::Thread,
 };
 
-/// A socket that was accepted.
+/// What was accepted: a socket, or somebody who calls at one that all share.
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
-}
-
-impl AsFd for Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Stream::Tcp(stream) => stream.as_fd(),
-            Stream::Unix(stream) => stream.as_fd(),
-        }
-    }
+    Quic(Box<Caller>),
 }
 
 /// Both ends of a connection, as text: $_SERVER wants them so.
@@ -94,6 +85,11 @@ impl Connection {
         self.holds(0);
     }
 
+    /// How it began.
+    pub(crate) fn port(&self) -> Port {
+        self.accepted.port
+    }
+
     /// Who is at the other end.
     pub(crate) fn peer(&self) -> &Peer {
         self.met.get().unwrap_or(&self.accepted.peer)
@@ -105,13 +101,12 @@ impl Connection {
         let limits = self.thread.limits();
         // Boxed: else an idle connection has room for the handshake, and for itself twice over, wherever a future is handed on.
         let met = Box::pin(meet(stream, &self.accepted, &snapshot.settings, &limits, &self.clock));
-        let Ok(Some(Met { io, protocol, peer })) = caught(met).await else { return };
+        let Ok(Some(Met { carrier, peer })) = caught(met).await else { return };
         if let Some(peer) = peer {
             let _ = self.met.set(peer);
         }
         drop(snapshot);
-        let served =
-            Box::pin(hayate_http::serve(io, protocol, Rc::clone(&self), limits, Rc::clone(&self.clock)));
+        let served = Box::pin(hayate_http::serve(carrier, Rc::clone(&self), limits, Rc::clone(&self.clock)));
         if caught(served).await.is_err() {
             self.thread.front.metrics.panicked();
             tracing::error!(client = self.peer().addr, "a fault of the server's own ended this connection");

@@ -42,6 +42,7 @@ mod near;
 mod pages;
 mod panics;
 mod promise;
+mod quic;
 mod relay;
 mod reply;
 mod request;
@@ -63,7 +64,7 @@ use std::{
     sync::{
         Arc, OnceLock,
         atomic::{
-            AtomicU64, AtomicUsize,
+            AtomicBool, AtomicU64, AtomicUsize,
             Ordering::{Relaxed, Release},
         },
     },
@@ -85,7 +86,7 @@ pub use compress::{Coding, Compression};
 pub use disk::{Disk, Place};
 pub use listen::{ListenAddr, Listener};
 pub use log_writer::LogWriter;
-pub use meet::{Port, Tls};
+pub use meet::{Http3, Port, Tls};
 pub use metrics::{Metrics, SiteMetrics};
 pub use route::Script;
 pub use site::{Backend, FileId, FileRules, HostPattern, Routes, Site};
@@ -261,6 +262,8 @@ pub struct Front {
     begun: Notify,
     /// One has gone, or there may be more of them than before.
     room: Notify,
+    /// This process is to end: no socket is closed before that.
+    leaves: AtomicBool,
     /// In [`seconds`]: when it was last said that there is no room.
     complained: AtomicU64,
     /// Its threads, once [`Threads::start`] has started them.
@@ -286,6 +289,7 @@ impl Front {
             connections: AtomicUsize::new(0),
             begun: Notify::new(),
             room: Notify::new(),
+            leaves: AtomicBool::new(false),
             complained: AtomicU64::new(0),
             crew: OnceLock::new(),
         })
@@ -344,6 +348,16 @@ impl Front {
         self.connections.fetch_sub(1, Relaxed);
         self.metrics.connected(-1);
         self.room.notify_waiters();
+    }
+
+    /// Whether there may be one more connection.
+    pub(crate) fn is_full(&self) -> bool {
+        self.connections() >= self.snapshot.load().settings.limits.connections
+    }
+
+    /// Says that this process is to end, before its listeners are closed.
+    pub fn leave(&self) {
+        self.leaves.store(true, Relaxed);
     }
 
     /// Waits until there may be one more connection.

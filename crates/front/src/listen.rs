@@ -23,6 +23,8 @@ pub enum ListenAddr {
     Tcp(SocketAddr),
     /// A unix socket.
     Unix(PathBuf),
+    /// A UDP port, for HTTP/3. Nobody writes one: it stands beside a TCP port with TLS.
+    Quic(SocketAddr),
 }
 
 impl FromStr for ListenAddr {
@@ -57,9 +59,13 @@ impl fmt::Display for ListenAddr {
         match self {
             ListenAddr::Tcp(addr) => write!(f, "http://{addr}"),
             ListenAddr::Unix(path) => write!(f, "unix:{}", path.display()),
+            ListenAddr::Quic(addr) => write!(f, "udp:{addr}"),
         }
     }
 }
+
+/// Bytes of datagrams that wait in the kernel, in each direction.
+const UDP_BUFFER: usize = 2 << 20;
 
 /// A socket that accepts connections.
 pub enum Listener {
@@ -89,6 +95,7 @@ impl ListenAddr {
         match self {
             ListenAddr::Tcp(addr) => bind_tcp(addr).map_err(explain),
             ListenAddr::Unix(path) => bind_unix(path).map_err(explain),
+            ListenAddr::Quic(addr) => bind_udp(addr).map_err(explain),
         }
     }
 }
@@ -105,6 +112,20 @@ fn bind_tcp(addr: &SocketAddr) -> io::Result<OwnedFd> {
     bind(&socket, addr)?;
     // The kernel caps it at net.core.somaxconn.
     listen(&socket, 4096)?;
+    Ok(socket)
+}
+
+fn bind_udp(addr: &SocketAddr) -> io::Result<OwnedFd> {
+    let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::DGRAM, flags, None)?;
+    if addr.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    // All connections share the socket's queues. The kernel caps it at net.core.rmem_max, and what it gives is enough to work with.
+    let _ = sockopt::set_socket_recv_buffer_size(&socket, UDP_BUFFER);
+    let _ = sockopt::set_socket_send_buffer_size(&socket, UDP_BUFFER);
+    bind(&socket, addr)?;
     Ok(socket)
 }
 
@@ -128,6 +149,8 @@ impl Listener {
         Ok(match addr {
             ListenAddr::Tcp(_) => Listener::Tcp(TcpListener::from_std(socket.into())?),
             ListenAddr::Unix(_) => Listener::Unix(UnixListener::from_std(socket.into())?),
+            // It accepts nothing: see `quic.rs`.
+            ListenAddr::Quic(_) => return Err(io::ErrorKind::InvalidInput.into()),
         })
     }
 

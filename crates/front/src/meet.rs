@@ -8,7 +8,7 @@ use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 use bytes::Bytes;
 use hayate_certificates::{ClientCertificate, acme::Keeper};
 use hayate_http::{
-    Answer, Clock, Io, Limits, Protocol,
+    Answer, Carrier, Clock, Io, Limits, Protocol, Version, h3,
     proxy_protocol::{self, Header},
     tls::{self, Agreed, HandshakeError, alpn},
 };
@@ -28,6 +28,8 @@ pub struct Port {
     pub tls: bool,
     /// With a PROXY header, which is believed from trusted peers only; others are turned away.
     pub proxy_protocol: bool,
+    /// By QUIC.
+    pub quic: bool,
 }
 
 /// TLS, for all sites.
@@ -41,7 +43,23 @@ pub struct Tls {
     pub redirect: Option<u16>,
     /// How long browsers are to come by TLS only.
     pub hsts: Option<Duration>,
+    /// HTTP/3, if it is spoken.
+    pub http3: Option<Http3>,
 }
+
+/// HTTP/3, for all sites.
+#[derive(Clone)]
+pub struct Http3 {
+    /// What rustls needs, certificates included, for this protocol alone.
+    pub config: Arc<ServerConfig>,
+    /// The server's, whichever front serves.
+    pub secret: h3::Secret,
+    /// Ports on which it is spoken beside TLS on TCP; answers by that say so.
+    pub ports: Vec<u16>,
+}
+
+/// How long clients may remember that there is HTTP/3, in seconds.
+const REMEMBERED: u32 = 86_400;
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,10 +70,9 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// What carries a connection, what it speaks, and who is there, if that is another one than was accepted.
+/// What carries a connection, and who is there, if that is another one than was accepted.
 pub(crate) struct Met {
-    pub(crate) io: Io,
-    pub(crate) protocol: Protocol,
+    pub(crate) carrier: Carrier,
     pub(crate) peer: Option<Peer>,
 }
 
@@ -71,6 +88,13 @@ pub(crate) async fn meet(
     let mut io = match stream {
         Stream::Tcp(stream) => Io::Tcp(stream),
         Stream::Unix(stream) => Io::Unix(stream),
+        Stream::Quic(caller) => {
+            let connection = caller.accept(limits, clock).await?;
+            let mut peer = accepted.again();
+            peer.https = true;
+            peer.variables = variables(connection.agreed());
+            return Some(Met { carrier: Carrier::Quic(Box::new(connection)), peer: Some(peer) });
+        }
     };
     let mut peer = None;
     if port.proxy_protocol {
@@ -109,7 +133,7 @@ pub(crate) async fn meet(
         (Io::Tcp(tcp), Some(tls)) => (tcp, tls),
         // What should be encrypted is not served otherwise.
         (_, None) if port.tls => return None,
-        (io, _) => return Some(Met { io, protocol: plain, peer }),
+        (io, _) => return Some(Met { carrier: Carrier::Stream(io, plain), peer }),
     };
     let mut peer = peer.unwrap_or_else(|| accepted.again());
     match tls::accept(tcp, Arc::clone(&tls.config), limits, clock).await {
@@ -123,11 +147,11 @@ pub(crate) async fn meet(
             };
             peer.https = true;
             peer.variables = variables(agreed);
-            Some(Met { io: Io::Tls(Box::new(stream)), protocol, peer: Some(peer) })
+            Some(Met { carrier: Carrier::Stream(Io::Tls(Box::new(stream)), protocol), peer: Some(peer) })
         }
         Err(HandshakeError::PlainHttp(tcp)) => {
             peer.lacks_tls = true;
-            Some(Met { io: Io::Tcp(tcp), protocol: Protocol::Http1, peer: Some(peer) })
+            Some(Met { carrier: Carrier::Stream(Io::Tcp(tcp), Protocol::Http1), peer: Some(peer) })
         }
         Err(error) => {
             tracing::debug!(client = peer.addr, "no TLS: {error:?}");
@@ -138,9 +162,11 @@ pub(crate) async fn meet(
 
 /// What scripts see, by nginx' names of variables in upper case.
 fn variables(agreed: Agreed) -> Vec<(&'static str, String)> {
-    let mut variables = vec![("SSL_PROTOCOL", agreed.protocol.to_owned()), ("SSL_CIPHER", agreed.cipher)];
+    let mut variables = vec![("SSL_PROTOCOL", agreed.protocol.to_owned())];
+    variables.extend(agreed.cipher.map(|cipher| ("SSL_CIPHER", cipher)));
     variables.extend(agreed.server_name.map(|name| ("SSL_SERVER_NAME", name)));
-    variables.push(("SSL_SESSION_REUSED", if agreed.resumed { "r" } else { "." }.to_owned()));
+    let resumed = agreed.resumed.map(|resumed| if resumed { "r" } else { "." });
+    variables.extend(resumed.map(|resumed| ("SSL_SESSION_REUSED", resumed.to_owned())));
     let client = agreed.client.as_ref().and_then(ClientCertificate::new);
     variables.push(("SSL_CLIENT_VERIFY", if client.is_some() { "SUCCESS" } else { "NONE" }.to_owned()));
     if let Some(client) = client {
@@ -226,5 +252,14 @@ pub(crate) fn season(settings: &Settings, client: &Client<'_>, reply: &mut Reply
         && reply.answer.get(b"strict-transport-security").is_none()
     {
         set(&mut reply.answer, "strict-transport-security", &format!("max-age={}", hsts.as_secs()));
+    }
+    if let Some(http3) = settings.tls.as_ref().and_then(|tls| tls.http3.as_ref())
+        && client.peer.https
+        && client.head.version() < Version::Http3
+        && let Ok(port) = client.peer.local_port.parse()
+        && http3.ports.contains(&port)
+        && reply.answer.get(b"alt-svc").is_none()
+    {
+        set(&mut reply.answer, "alt-svc", &format!("h3=\":{port}\"; ma={REMEMBERED}"));
     }
 }

@@ -41,6 +41,7 @@ pub struct Metrics {
     panics: Counter,
     heads_given_up: Counter,
     connections: Gauge,
+    quic: Gauge,
     sites: Mutex<HashMap<String, Arc<SiteMetrics>>>,
 }
 
@@ -58,6 +59,7 @@ impl Metrics {
             panics: Counter::default(),
             heads_given_up: Counter::default(),
             connections: Gauge::default(),
+            quic: Gauge::default(),
             sites: Mutex::default(),
         };
         registry.register("hayate_requests", "Requests answered, by status", metrics.requests.clone());
@@ -97,6 +99,7 @@ impl Metrics {
             metrics.panics.clone(),
         );
         registry.register("hayate_connections", "Open connections", metrics.connections.clone());
+        registry.register("hayate_http3_connections", "Those of them by HTTP/3", metrics.quic.clone());
         Arc::new(metrics)
     }
 
@@ -136,6 +139,10 @@ impl Metrics {
 
     pub(crate) fn connected(&self, by: i64) {
         self.connections.inc_by(by);
+    }
+
+    pub(crate) fn connected_by_quic(&self, by: i64) {
+        self.quic.inc_by(by);
     }
 }
 

@@ -24,6 +24,7 @@ use crate::{
     Front, Listener, Stage,
     connection::{Accepted, Connection, Peer, Stream},
     panics::caught,
+    quic::CountedQuic,
     snapshot::Snapshot,
     threads::{Counted, Moved, Order},
 };
@@ -36,7 +37,7 @@ const REMIND: u64 = 10;
 /// See the module's head. All of it happens within a [`tokio::task::LocalSet`].
 pub struct Thread {
     pub(crate) front: Arc<Front>,
-    open: RefCell<HashMap<u64, (Rc<Connection>, AbortHandle)>>,
+    pub(crate) open: RefCell<HashMap<u64, (Rc<Connection>, AbortHandle)>>,
     next: Cell<u64>,
     /// The first one has come.
     begun: Notify,
@@ -50,7 +51,7 @@ pub struct Thread {
     request_prefix: u32,
     next_request: Cell<u32>,
     /// Its place among the others.
-    number: usize,
+    pub(crate) number: usize,
     /// Counts the connections that it has placed.
     turn: Cell<usize>,
 }
@@ -233,7 +234,7 @@ impl Thread {
         }
     }
 
-    fn spawn(self: &Rc<Self>, stream: Stream, accepted: Accepted, counted: Counted) {
+    pub(crate) fn spawn(self: &Rc<Self>, stream: Stream, accepted: Accepted, counted: Counted) {
         let stage = *self.front.stage.borrow();
         if matches!(stage, Stage::Draining | Stage::Closing) {
             return;
@@ -244,12 +245,13 @@ impl Thread {
         if stage == Stage::Leaving {
             clock.ask_to_end_with_an_answer();
         }
+        let by_quic = accepted.port.quic.then(|| CountedQuic::new(self));
         let connection = Connection::new(self, id, accepted, &clock);
         let open = Open(Rc::clone(&connection), counted);
         let served = Rc::clone(&connection).serve(stream);
         let task = tokio::task::spawn_local(async move {
             // Dropped after the connection, which may have a last word.
-            let _open = open;
+            let _open = (open, by_quic);
             served.await;
         });
         let mut all = self.open.borrow_mut();

@@ -82,6 +82,8 @@ impl Moved {
         let (socket, is_tcp) = match stream {
             Stream::Tcp(stream) => (stream.into_std()?.into(), true),
             Stream::Unix(stream) => (stream.into_std()?.into(), false),
+            // They belong to the socket's thread.
+            Stream::Quic(_) => return Err(io::ErrorKind::Unsupported.into()),
         };
         Ok(Moved { socket, is_tcp, accepted, counted })
     }
@@ -248,6 +250,9 @@ fn run(
         spawn_local(Rc::clone(&thread).watch());
         while let Some(order) = orders.recv().await {
             match order {
+                Order::Listen(ListenAddr::Quic(addr), socket, shutdown) => {
+                    spawn_local(Rc::clone(&thread).serve_quic(addr, socket, shutdown));
+                }
                 Order::Listen(addr, socket, shutdown) => match Listener::adopt(&addr, socket) {
                     Ok(listener) => drop(spawn_local(Rc::clone(&thread).serve(listener, shutdown))),
                     Err(error) => tracing::error!("{addr}: nobody accepts connections there: {error}"),

@@ -21,6 +21,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use hayate_front::{AccessLog, ListenAddr, Listener, Thread, runtime};
+use hayate_http::h3::Secret;
 use hayate_pool::{Directly, Generation, Mode, Rewind, RewindTotals, Spec};
 use hayate_ring::Hub;
 use http_body_util::{BodyExt, Empty};
@@ -46,6 +47,8 @@ use report::{Report, Sample};
 /// How often each sample is requested, by a worker of its own; the report has the medians. The first request shows all
 /// pages that are written, the later ones what it costs when the worker knows them.
 const REPETITIONS: usize = 7;
+/// Nothing is served by QUIC here, so there is nothing to keep secret.
+const NO_QUIC: Secret = Secret::new([0; 32]);
 
 /// One line that the host writes. Times are in µs, memory in pages of 4096 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -309,7 +312,7 @@ async fn samples(
     // The socket stands in for the proxy, if there is one: what it forwards is believed.
     let alone = Plan { apps: vec![app.clone()], trust_unix: true, ..plan.clone() };
     let (orders, _) = mpsc::unbounded_channel();
-    let server = Server::new(&alone, AccessLog::off(), orders, std::process::id())?;
+    let server = Server::new(&alone, AccessLog::off(), orders, std::process::id(), NO_QUIC)?;
     server.install(&alone, AccessLog::off(), vec![Arc::clone(generation)]);
     let socket = dir.join("http");
     let listener = Listener::bind(&ListenAddr::Unix(socket.clone()))?;

@@ -121,7 +121,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
 
     let access_log = open_log(&plan, &AccessLog::off())?;
     let (orders, mut receiver) = mpsc::unbounded_channel();
-    let server = Server::new(&plan, access_log.clone(), orders, beginning.master)?;
+    let server = Server::new(&plan, access_log.clone(), orders, beginning.master, beginning.secret.clone())?;
     let mut threads = Threads::start(&server.front, hub).context("cannot start the front's threads")?;
     tokio::spawn(end_with(threads.died()));
     let threads = Arc::new(threads);
@@ -165,6 +165,9 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     let (running, apps) = server.running_now();
     announce(&running, &apps, control_path.as_deref());
     secrets::warn_of(&running.apps);
+    if running.tls.as_ref().is_some_and(|tls| !tls.http3.is_empty()) {
+        tracing::warn!("HTTP/3 is on (http3 in [tls]), which is experimental: see docs/tls.md");
+    }
     drop(apps);
     master.notify(Notice::Ready);
 
@@ -180,6 +183,10 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
                 tracing::info!("another front serves now; this one finishes what it has begun");
                 replaced = true;
                 break;
+            }
+            () = master.alone() => {
+                listeners.open_quic();
+                continue;
             }
             _ = hang_up.recv() => Order::Reload(None),
             _ = user1.recv() => {
@@ -269,6 +276,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     }
     falling.shutdown().await;
     if replaced {
+        server.front.leave();
         commands.close();
         retire.send_replace(true);
         listeners.keep(&[]);

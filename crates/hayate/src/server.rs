@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, io, sync::Arc, time::Instant};
 
 use hayate_certificates::Pair;
 use hayate_front::{AccessLog, Backend, Disk, Format, Front, Routes, Settings};
+use hayate_http::h3::Secret;
 use hayate_pool::{Generation, RewindTotals, Status, Unfit};
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
@@ -38,6 +39,8 @@ pub struct Server {
     running: Mutex<Running>,
     started: Instant,
     master: u32,
+    /// What all fronts of this server derive keys of QUIC from.
+    secret: Secret,
     /// What the front is to know of TLS.
     tls: Mutex<Option<hayate_front::Tls>>,
     certificates: tokio::sync::Mutex<Certificates>,
@@ -131,7 +134,8 @@ pub fn open_log(plan: &Plan, current: &AccessLog) -> io::Result<AccessLog> {
 fn settings(plan: &Plan, access_log: AccessLog, tls: Option<hayate_front::Tls>) -> Settings {
     let ports = plan.ports_by_address().into_iter().map(|(addr, port)| {
         let Port { tls, proxy_protocol } = port;
-        (addr, hayate_front::Port { tls, proxy_protocol })
+        let quic = matches!(addr, hayate_front::ListenAddr::Quic(_));
+        (addr, hayate_front::Port { tls, proxy_protocol, quic })
     });
     Settings {
         limits: plan.limits.clone(),
@@ -153,6 +157,7 @@ impl Server {
         access_log: AccessLog,
         orders: mpsc::UnboundedSender<Order>,
         master: u32,
+        secret: Secret,
     ) -> io::Result<Arc<Server>> {
         let metrics = Metrics::new();
         let disk = Disk::start()?;
@@ -176,6 +181,7 @@ impl Server {
             running: Mutex::new(running),
             started: Instant::now(),
             master,
+            secret,
             tls: Mutex::default(),
             certificates: tokio::sync::Mutex::default(),
         }))
@@ -187,7 +193,7 @@ impl Server {
 
     /// Makes ready for a plan's TLS, before [`Server::install`]. Returns when the certificates that are there are in force.
     pub async fn take_certificates(&self, plan: &Plan) -> Result<(), String> {
-        let tls = self.certificates.lock().await.install(plan.tls.as_ref()).await?;
+        let tls = self.certificates.lock().await.install(plan.tls.as_ref(), &self.secret).await?;
         *self.tls.lock() = tls;
         Ok(())
     }

@@ -8,7 +8,8 @@ use hayate_certificates::{
     acme::{Keeper, Wanted},
     server,
 };
-use hayate_http::tls::alpn;
+use hayate_front::Http3;
+use hayate_http::{h3::Secret, tls::alpn};
 use rustls::ServerConfig;
 use tokio::time::timeout;
 
@@ -28,11 +29,16 @@ struct Running {
     resolver: Arc<Resolver>,
     keeper: Keeper,
     made: Option<(MinVersion, Verify, Arc<ServerConfig>)>,
+    made_http3: Option<(Verify, Arc<ServerConfig>)>,
 }
 
 impl Certificates {
     /// What the front needs for a plan's TLS. Returns when the certificates that are there are in force.
-    pub async fn install(&mut self, tls: Option<&Tls>) -> Result<Option<hayate_front::Tls>, String> {
+    pub async fn install(
+        &mut self,
+        tls: Option<&Tls>,
+        secret: &Secret,
+    ) -> Result<Option<hayate_front::Tls>, String> {
         let Some(tls) = tls else {
             self.want(Wanted::default()).await;
             return Ok(None);
@@ -53,6 +59,7 @@ impl Certificates {
         let Some(running) = &mut self.running else { return Ok(None) };
         Ok(Some(hayate_front::Tls {
             config: running.config(tls)?,
+            http3: running.http3(tls, secret)?,
             keeper: running.keeper.clone(),
             redirect: tls.redirect,
             hsts: tls.hsts,
@@ -86,7 +93,24 @@ impl Running {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let (resolver, demanded) = Resolver::new();
         let keeper = Keeper::start(Arc::clone(&resolver), demanded)?;
-        Ok(Running { resolver, keeper, made: None })
+        Ok(Running { resolver, keeper, made: None, made_http3: None })
+    }
+
+    /// QUIC has a configuration of its own: a ticket of TLS on TCP is not to be shown there, nor the other way round.
+    fn http3(&mut self, tls: &Tls, secret: &Secret) -> Result<Option<Http3>, String> {
+        if tls.http3.is_empty() {
+            return Ok(None);
+        }
+        let config = match &self.made_http3 {
+            Some((verify, config)) if *verify == tls.verify => Arc::clone(config),
+            _ => {
+                let config =
+                    server(Arc::clone(&self.resolver), MinVersion::Tls13, &tls.verify, &[alpn::HTTP3]);
+                Arc::new(config.map_err(|fault| fault.to_string())?)
+            }
+        };
+        self.made_http3 = Some((tls.verify.clone(), Arc::clone(&config)));
+        Ok(Some(Http3 { config, secret: secret.clone(), ports: tls.http3.clone() }))
     }
 
     fn config(&mut self, tls: &Tls) -> Result<Arc<ServerConfig>, String> {

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::{Answer, Clock, Head, Length, Refusal, h1, h2};
+use crate::{Answer, Clock, Head, Length, Refusal, h1, h2, h3};
 
 /// What is wrong with a request's body.
 #[derive(Debug)]
@@ -24,6 +24,7 @@ pub enum BodyError {
 pub(crate) enum Turns<'a> {
     H1(&'a mut h1::Turn),
     H2(&'a mut h2::Turn),
+    H3(&'a mut h3::Turn),
 }
 
 /// The same call for whichever it is.
@@ -32,6 +33,7 @@ macro_rules! each {
         match &mut $exchange.turn {
             Turns::H1($turn) => $call,
             Turns::H2($turn) => $call,
+            Turns::H3($turn) => $call,
         }
     };
 }
@@ -54,6 +56,7 @@ impl<'a> Exchange<'a> {
         match &self.turn {
             Turns::H1(turn) => turn.clock(),
             Turns::H2(turn) => turn.clock(),
+            Turns::H3(turn) => turn.clock(),
         }
     }
 

@@ -21,16 +21,14 @@ use ::h2::{
 };
 use bytes::{Buf, Bytes};
 use futures_util::stream::{FuturesUnordered, Stream};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header, request::Parts};
+use http::Request;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
-    Answer, BodyError, Clock, Exchange, Handler, Head, Io, Length, Limits, Refusal, Version, Wait, date,
+    Answer, BodyError, Clock, Exchange, Handler, Head, Io, Length, Limits, Version, Wait,
     exchange::Turns,
     h1::half_close::{HalfClose, Look},
-    h1::parse::{is_host, is_method},
-    head::{Span, Spans},
-    refusal::refuse,
+    messages::{Opening, content_length, expects_continue, go_on, head, informational, opening},
 };
 
 /// What a client begins with, as far as nothing else does (RFC 9113, 3.4).
@@ -107,10 +105,8 @@ impl Turn {
     pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], BodyError>> {
         while self.piece.is_empty() && !self.body_over {
             if std::mem::take(&mut self.expects) {
-                let mut head = Response::new(());
-                *head.status_mut() = StatusCode::CONTINUE;
                 // It fails when the stream is over, of which the next line hears.
-                let _ = self.respond.send_informational(head);
+                let _ = self.respond.send_informational(go_on());
             }
             match self.body.poll_data(cx) {
                 Poll::Pending => {
@@ -138,10 +134,9 @@ impl Turn {
     }
 
     pub(crate) fn inform(&mut self, answer: &Answer) {
-        if matches!(self.stage, Stage::Waiting) && matches!(answer.status(), 102..200) {
-            let mut head = Response::new(());
-            *head.status_mut() = status(answer);
-            *head.headers_mut() = headers(answer);
+        if matches!(self.stage, Stage::Waiting)
+            && let Some(head) = informational(answer)
+        {
             // It fails when the stream is over.
             let _ = self.respond.send_informational(head);
         }
@@ -151,32 +146,7 @@ impl Turn {
         if !matches!(self.stage, Stage::Waiting) {
             return;
         }
-        let mut head = Response::new(());
-        let status = status(answer);
-        *head.status_mut() =
-            if status.is_informational() { StatusCode::INTERNAL_SERVER_ERROR } else { status };
-        let mut fields = headers(answer);
-        if !fields.contains_key(header::DATE) {
-            let mut line = Vec::new();
-            date::append(&mut line);
-            let value = line.strip_prefix(b"Date: ").unwrap_or_default().trim_ascii();
-            HeaderValue::from_bytes(value)
-                .into_iter()
-                .for_each(|value| drop(fields.insert(header::DATE, value)));
-        }
-        let bodiless = self.head_only || matches!(status.as_u16(), 204 | 304);
-        if let Length::Exact(n) = length
-            && status != StatusCode::NO_CONTENT
-        {
-            fields.insert(header::CONTENT_LENGTH, n.into());
-        }
-        *head.headers_mut() = fields;
-        let left = match length {
-            Length::None => Some(0),
-            Length::Exact(n) => Some(n),
-            Length::Unknown => None,
-        };
-        let ends = bodiless || left == Some(0);
+        let Opening { head, left, ends } = opening(answer, length, self.head_only);
         self.stage = match self.respond.send_response(head, ends) {
             Ok(_) if ends => Stage::Over,
             Ok(stream) => Stage::Sending { stream, left },
@@ -282,91 +252,6 @@ impl Turn {
     }
 }
 
-fn status(answer: &Answer) -> StatusCode {
-    StatusCode::from_u16(answer.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
-}
-
-/// Without those that are HTTP/1's own (RFC 9113, 8.2.2).
-fn headers(answer: &Answer) -> HeaderMap {
-    let mut map = HeaderMap::new();
-    for (name, value) in answer.fields() {
-        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) else {
-            continue;
-        };
-        let hop = matches!(
-            name,
-            header::CONNECTION
-                | header::TRANSFER_ENCODING
-                | header::UPGRADE
-                | header::TE
-                | header::CONTENT_LENGTH
-        );
-        if hop || name == "keep-alive" || name == "proxy-connection" {
-            continue;
-        }
-        // It takes some 24,000.
-        let _ = map.try_append(name, value);
-    }
-    map
-}
-
-/// The request's head in HTTP/1's words: what is above knows one form only.
-fn head(parts: &Parts, limits: &Limits) -> Result<Head, (Head, Refusal)> {
-    let mut bytes = Vec::with_capacity(256);
-    let mut spans = Spans::default();
-    let put = |bytes: &mut Vec<u8>, text: &[u8], after: &[u8]| {
-        let from = bytes.len();
-        bytes.extend_from_slice(text);
-        let span = Span::new(from..bytes.len());
-        bytes.extend_from_slice(after);
-        span
-    };
-    let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
-    let target = parts.uri.path_and_query().map(|target| target.as_str().as_bytes());
-    let target = target.or(authority).unwrap_or_default();
-    spans.method = put(&mut bytes, parts.method.as_str().as_bytes(), b" ");
-    spans.target = put(&mut bytes, target, b" HTTP/2.0\r\n");
-    let mut said = parts.headers.get_all(header::HOST).iter().map(HeaderValue::as_bytes);
-    let host = authority.or(said.next()).unwrap_or_default();
-    let contradicts = parts.headers.get_all(header::HOST).iter().any(|other| other.as_bytes() != host);
-    let name = put(&mut bytes, b"host", b": ");
-    let value = put(&mut bytes, host, b"\r\n");
-    spans.fields.push((name, value));
-    // Clients may send a cookie in crumbs (RFC 9113, 8.2.3).
-    let crumbs: Vec<_> = parts.headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
-    if !crumbs.is_empty() {
-        let name = put(&mut bytes, b"cookie", b": ");
-        let value = put(&mut bytes, &crumbs.join(&b"; "[..]), b"\r\n");
-        spans.fields.push((name, value));
-    }
-    for (name, value) in
-        parts.headers.iter().filter(|(name, _)| *name != header::HOST && *name != header::COOKIE)
-    {
-        let name = put(&mut bytes, name.as_str().as_bytes(), b": ");
-        let value = put(&mut bytes, value.as_bytes(), b"\r\n");
-        spans.fields.push((name, value));
-    }
-    bytes.extend_from_slice(b"\r\n");
-    let refusal = if target.len() > limits.uri_length {
-        Some(refuse(414, "the request target is too long"))
-    } else if parts.headers.len() > limits.header_count {
-        Some(refuse(431, "too many headers"))
-    } else if contradicts {
-        Some(refuse(400, "Host contradicts :authority"))
-    } else if host.is_empty() || !is_host(host) {
-        Some(refuse(400, "the authority is missing or malformed"))
-    } else if !is_method(parts.method.as_str().as_bytes()) {
-        Some(refuse(400, "the method is malformed"))
-    } else {
-        None
-    };
-    let head = Head { bytes, spans, version: Version::Http2 };
-    match refusal {
-        Some(refusal) => Err((head, refusal)),
-        None => Ok(head),
-    }
-}
-
 async fn answer<H: Handler>(
     handler: Rc<H>,
     request: Request<RecvStream>,
@@ -376,15 +261,11 @@ async fn answer<H: Handler>(
     input: Rc<Input>,
 ) {
     let (parts, body) = request.into_parts();
-    let length =
-        parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let length = content_length(&parts.headers).unwrap_or_default();
     let mut turn = Turn {
         body_len: if body.is_end_stream() { Some(0) } else { length },
         body_over: body.is_end_stream(),
-        expects: parts
-            .headers
-            .get(header::EXPECT)
-            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue")),
+        expects: expects_continue(&parts.headers),
         head_only: parts.method == http::Method::HEAD,
         body,
         piece: Bytes::new(),
@@ -397,7 +278,7 @@ async fn answer<H: Handler>(
         limits,
         input,
     };
-    match head(&parts, &turn.limits) {
+    match head(&parts, Version::Http2, &turn.limits) {
         Ok(head) => handler.handle(&mut Exchange { head: &head, turn: Turns::H2(&mut turn) }).await,
         Err((head, refusal)) => {
             let mut exchange = Exchange { head: &Head::empty(), turn: Turns::H2(&mut turn) };

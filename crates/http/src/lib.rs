@@ -23,8 +23,10 @@ mod exchange;
 pub mod fuzzed;
 pub mod h1;
 pub mod h2;
+pub mod h3;
 mod head;
 mod io;
+mod messages;
 mod pace;
 mod pool;
 mod protocol;
@@ -38,7 +40,7 @@ pub use exchange::{BodyError, Exchange};
 pub use h1::encode::phrase;
 pub use head::{Field, Head, Version};
 pub use io::Io;
-pub use protocol::{Protocol, serve};
+pub use protocol::{Carrier, Protocol, serve};
 pub use refusal::Refusal;
 pub use tls::TlsStream;
 
@@ -66,9 +68,9 @@ pub struct Limits {
     pub body_rate: u64,
     /// While the client takes no byte of the answer.
     pub write_timeout: Duration,
-    /// HTTP/2: requests at one time on one connection.
+    /// HTTP/2 and 3: requests at one time on one connection.
     pub streams: u32,
-    /// HTTP/2: bytes of request bodies that may be under way, on one stream. On the whole connection four times as many.
+    /// HTTP/2 and 3: bytes of request bodies that may be under way, on one stream. On the whole connection four times as many.
     pub window: u32,
     /// HTTP/2: bytes of answers that may wait on one connection for the socket to take them; each stream has its part, 16 KB at least.
     pub send_buffer: usize,

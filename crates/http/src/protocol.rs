@@ -2,7 +2,7 @@
 
 use std::{future::poll_fn, rc::Rc};
 
-use crate::{Clock, Handler, Io, Limits, Wait, h1, h2};
+use crate::{Clock, Handler, Io, Limits, Wait, h1, h2, h3};
 
 /// What a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,14 +15,22 @@ pub enum Protocol {
     Either,
 }
 
+/// What carries a connection.
+#[derive(Debug)]
+pub enum Carrier {
+    /// A stream of bytes, on which this is spoken.
+    Stream(Io, Protocol),
+    /// QUIC, on which HTTP/3 is.
+    Quic(Box<h3::Connection>),
+}
+
 /// Serves a connection until its end. To be dropped when its clock is late.
-pub async fn serve<H: Handler>(
-    mut io: Io,
-    protocol: Protocol,
-    handler: Rc<H>,
-    limits: Rc<Limits>,
-    clock: Rc<Clock>,
-) {
+pub async fn serve<H: Handler>(carrier: Carrier, handler: Rc<H>, limits: Rc<Limits>, clock: Rc<Clock>) {
+    let (mut io, protocol) = match carrier {
+        Carrier::Stream(io, protocol) => (io, protocol),
+        // As below.
+        Carrier::Quic(connection) => return Box::pin(connection.serve(handler, limits, clock)).await,
+    };
     let http2 = match protocol {
         Protocol::Http1 => false,
         Protocol::Http2 => true,

@@ -78,7 +78,11 @@ fn requests_over_tls_and_an_end_in_order() {
     assert!(answer.unwrap() > 3_000_000);
     let agreed = agreed.unwrap();
     assert_eq!((agreed.protocol, agreed.server_name.as_deref()), ("TLSv1.3", Some("localhost")));
-    assert!(agreed.cipher.starts_with("TLS_") && agreed.alpn.is_none() && !agreed.resumed);
+    assert!(
+        agreed.cipher.is_some_and(|cipher| cipher.starts_with("TLS_"))
+            && agreed.alpn.is_none()
+            && agreed.resumed == Some(false)
+    );
 }
 
 #[test]

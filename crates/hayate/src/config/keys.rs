@@ -92,6 +92,8 @@ pub struct Tls {
     /// `Strict-Transport-Security` in answers by TLS: how long browsers are to come by TLS only, such as `180d`. Default: `off`.
     #[schemars(with = "Option<String>")]
     pub hsts: Option<Time>,
+    /// HTTP/3 as well, by UDP on the ports that speak TLS. Experimental, see docs/tls.md. Default: `false`.
+    pub http3: Option<bool>,
     /// Oldest version that is spoken: `1.2` or `1.3`. Default: `1.2`.
     pub min_version: Option<TlsVersion>,
     /// Certificates of clients: `off`, `optional` (one that is shown has to be good), `required`. Scripts see `SSL_CLIENT_VERIFY`, `SSL_CLIENT_S_DN` and others, see docs/tls.md. Default: `off`.

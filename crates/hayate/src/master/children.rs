@@ -115,6 +115,8 @@ pub struct Front {
     pub closed: bool,
     /// It has served.
     pub serves: bool,
+    /// It knows that no other front is left.
+    pub alone: bool,
     /// It has said that the end has begun.
     pub stopping: bool,
     pub pulse: Pulse,
@@ -141,6 +143,7 @@ impl Front {
             metrics: metrics.is_some(),
             again,
             successor,
+            secret: sockets.secret(),
         };
         let mut files = vec![load::sealed(plan)?];
         files.extend(control.map(|(_, socket)| socket));
@@ -189,6 +192,7 @@ impl Front {
             started: Instant::now(),
             closed: false,
             serves: false,
+            alone: false,
             stopping: false,
             pulse: Pulse::new(Instant::now()),
             failed: None,

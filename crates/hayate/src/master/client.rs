@@ -22,6 +22,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use hayate_certificates::Pair;
 use hayate_front::ListenAddr;
+use hayate_http::h3::Secret;
 use hayate_pool::{Files, Hold, Launched, Launcher, ProcessEvent, Spec, Start};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -45,6 +46,8 @@ pub struct Master {
     upgrading: Mutex<HashMap<u64, oneshot::Sender<Result<(), String>>>>,
     /// Another front has taken this one's place.
     replaced: Notify,
+    /// No other front is left.
+    alone: Notify,
     /// Certificates that have changed, with the plan that they belong to.
     certificates: Mutex<Option<(u64, Vec<Pair>)>>,
     certificates_changed: Notify,
@@ -62,6 +65,8 @@ pub struct Beginning {
     pub again: bool,
     /// Another front serves until this one does.
     pub successor: bool,
+    /// What all fronts of this server derive keys of QUIC from.
+    pub secret: Secret,
     /// The control socket, and where it is.
     pub control: Option<(PathBuf, OwnedFd)>,
     /// The socket for metrics.
@@ -78,7 +83,8 @@ pub fn begin(wire: &OwnedFd) -> Result<Beginning> {
     let Some((message, files)) = wire::receive(wire).context("the master's first message")? else {
         bail!("the master is gone")
     };
-    let ToFront::Begin { plan: number, master, master_user, control, metrics, again, successor } = message
+    let ToFront::Begin { plan: number, master, master_user, control, metrics, again, successor, secret } =
+        message
     else {
         bail!("the master's first message was another one")
     };
@@ -92,6 +98,7 @@ pub fn begin(wire: &OwnedFd) -> Result<Beginning> {
         master_user,
         again,
         successor,
+        secret: Secret::new(secret),
         control,
         metrics,
         number,
@@ -162,6 +169,7 @@ impl Master {
             loading: Mutex::default(),
             upgrading: Mutex::default(),
             replaced: Notify::new(),
+            alone: Notify::new(),
             certificates: Mutex::default(),
             certificates_changed: Notify::new(),
             asked: Notify::new(),
@@ -241,6 +249,11 @@ impl Master {
         self.replaced.notified().await;
     }
 
+    /// Waits until no other front is left. It may be said more than once.
+    pub async fn alone(&self) {
+        self.alone.notified().await;
+    }
+
     fn say(&self, message: ToMaster, files: Vec<OwnedFd>) {
         // An error means that the master is gone, which ends this process.
         let _ = self.outgoing.send((message, files));
@@ -271,6 +284,7 @@ impl Master {
                 }
             }
             ToFront::Replaced => self.replaced.notify_one(),
+            ToFront::Alone => self.alone.notify_one(),
             ToFront::Certificates { plan } => match files.into_iter().next().map(read_json) {
                 Some(Ok(pairs)) => {
                     *self.certificates.lock() = Some((plan, pairs));

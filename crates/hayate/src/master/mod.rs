@@ -287,6 +287,12 @@ impl Master {
         let now = Instant::now();
         self.watched_mut().for_each(|front| front.feel_pulse(now));
         self.look_at_fronts(now);
+        if self.retired.is_empty()
+            && let Some(front) = self.front.as_mut().filter(|front| !front.alone)
+        {
+            front.alone = true;
+            front.say(ToFront::Alone, Vec::new());
+        }
         let numbers: Vec<u64> = self.fronts().map(|front| front.number).collect();
         let limit = self.time_to_finish();
         self.zygotes.end_orphans(now, limit, |front| numbers.contains(&front));

@@ -34,6 +34,8 @@ pub fn default_control() -> Option<PathBuf> {
 /// All of them. Files of unix sockets go with it.
 #[derive(Default)]
 pub struct Sockets {
+    /// What all fronts of this server derive keys of QUIC from, so that clients of one that is gone learn of it from the next.
+    secret: [u8; 32],
     /// What the service manager handed in. They stay, whether or not a listener uses them.
     handed_in: HashMap<ListenAddr, OwnedFd>,
     bound: HashMap<ListenAddr, OwnedFd>,
@@ -46,6 +48,7 @@ impl Sockets {
     /// Binds what the first plan says. Errors name what to do.
     pub fn open(plan: &Plan, handed_in: HashMap<ListenAddr, OwnedFd>) -> Result<Sockets> {
         let mut sockets = Sockets::default();
+        sockets.secret = random()?;
         sockets.handed_in = handed_in;
         sockets.bind(&plan.listen)?;
         if let Some(addr @ ListenAddr::Tcp(tcp)) = &plan.metrics {
@@ -111,6 +114,11 @@ impl Sockets {
         });
     }
 
+    /// See there.
+    pub fn secret(&self) -> [u8; 32] {
+        self.secret
+    }
+
     /// Copies for a front, in the order of the addresses.
     pub fn of(&self, addresses: &[ListenAddr]) -> io::Result<Vec<OwnedFd>> {
         addresses.iter().filter_map(|addr| self.bound.get(addr)).map(OwnedFd::try_clone).collect()
@@ -130,6 +138,7 @@ impl Sockets {
 /// The sockets by their descriptors, for the program that takes this one's place.
 #[derive(Serialize, Deserialize)]
 pub struct Numbers {
+    secret: [u8; 32],
     handed_in: Vec<(ListenAddr, RawFd)>,
     bound: Vec<(ListenAddr, RawFd)>,
     control: Option<(PathBuf, RawFd)>,
@@ -144,6 +153,7 @@ impl Sockets {
             sockets.iter().map(|(addr, socket)| (addr.clone(), socket.as_raw_fd())).collect()
         };
         Numbers {
+            secret: self.secret,
             handed_in: numbers(&self.handed_in),
             bound: numbers(&self.bound),
             control: self.control.as_ref().map(|(path, socket)| (path.clone(), socket.as_raw_fd())),
@@ -166,6 +176,7 @@ impl Numbers {
             sockets.into_iter().map(|(addr, socket)| Ok((addr, own(socket)?))).collect::<io::Result<_>>()
         };
         Ok(Sockets {
+            secret: self.secret,
             handed_in: adopt(self.handed_in)?,
             bound: adopt(self.bound)?,
             control: self
@@ -181,6 +192,14 @@ impl Numbers {
             }),
         })
     }
+}
+
+fn random() -> Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    let n =
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).context("getrandom")?;
+    anyhow::ensure!(n == bytes.len(), "getrandom gave {n} bytes of {}", bytes.len());
+    Ok(bytes)
 }
 
 fn remove_file_of(addr: &ListenAddr) {

@@ -109,6 +109,8 @@ pub enum ToFront {
         again: bool,
         /// Another front serves until this one does.
         successor: bool,
+        /// What all fronts of this server derive keys of QUIC from.
+        secret: [u8; 32],
     },
     /// The answer to `Load`. With it come the plan's file and the sockets of its addresses in order.
     Plan {
@@ -147,6 +149,8 @@ pub enum ToFront {
     },
     /// Another front serves now: finish, and end.
     Replaced,
+    /// No front but this one is left.
+    Alone,
     /// The files of the served plan's certificates have changed. With it comes a file of what they hold now.
     Certificates {
         /// The plan's number.

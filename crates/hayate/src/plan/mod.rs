@@ -245,6 +245,19 @@ impl Plan {
         }
         check_routes(source, &apps)?;
         let tls = tls::resolve(source, file.tls, args, development, &listen, &apps)?;
+        let mut listen = listen;
+        if tls.as_ref().is_some_and(|tls| !tls.http3.is_empty()) {
+            let beside: Vec<_> =
+                tls::quic(&listen).map(|(addr, port)| (ListenAddr::Quic(addr), port)).collect();
+            listen.extend(beside);
+        }
+        if listen.len() > MOST_ADDRESSES {
+            let why = format!(
+                "listen: {} sockets with those of HTTP/3; {MOST_ADDRESSES} are possible",
+                listen.len()
+            );
+            return Err(source.error(&[Step::Key("listen")], why));
+        }
         let (listen, ports) = listen.into_iter().unzip();
         let front_user = file.front_user.as_deref().or_else(|| {
             let wanted = privileges::is_root() && apps.iter().all(|app| app.identity.is_some());

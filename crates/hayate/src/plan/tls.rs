@@ -55,6 +55,8 @@ pub struct Tls {
     pub redirect: Option<u16>,
     /// How long browsers are to remember that there is TLS.
     pub hsts: Option<Duration>,
+    /// Ports on which HTTP/3 is spoken.
+    pub http3: Vec<u16>,
 }
 
 /// Bytes of a file of certificates or keys; above it is something else.
@@ -161,6 +163,15 @@ pub(super) fn listen(
         Ok((addr, port))
     };
     written.into_iter().map(parse).collect()
+}
+
+/// The UDP ports beside those of TCP that speak TLS. Not where a PROXY header comes first: who sends one is a proxy, which speaks to
+/// clients itself.
+pub(super) fn quic(ports: &[(ListenAddr, Port)]) -> impl Iterator<Item = (SocketAddr, Port)> {
+    ports.iter().filter_map(|(addr, port)| match addr {
+        ListenAddr::Tcp(addr) if port.tls && !port.proxy_protocol => Some((*addr, *port)),
+        _ => None,
+    })
 }
 
 /// Everything else.
@@ -285,6 +296,11 @@ pub(super) fn resolve(
         verify,
         redirect: file.redirect_http.unwrap_or(true).then_some(first),
         hsts: file.hsts.and_then(|time| time.0),
+        http3: if file.http3.unwrap_or(false) {
+            quic(ports).map(|(addr, _)| addr.port()).collect()
+        } else {
+            Vec::new()
+        },
     }))
 }
 

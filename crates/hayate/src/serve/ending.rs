@@ -39,6 +39,7 @@ pub(super) async fn end(
     signals: &mut EndSignals,
 ) {
     let generations = server.stopping();
+    server.front.leave();
     if let Some(mut listeners) = listeners {
         listeners.keep(&[]);
     }

@@ -26,6 +26,8 @@ pub use stream::TlsStream;
 pub mod alpn {
     /// HTTP/2.
     pub const HTTP2: &[u8] = b"h2";
+    /// HTTP/3, by QUIC alone.
+    pub const HTTP3: &[u8] = b"h3";
     /// HTTP/1.1.
     pub const HTTP1: &[u8] = b"http/1.1";
     /// A validation of ACME's tls-alpn-01; nothing else is said on such a connection.
@@ -100,12 +102,12 @@ pub async fn accept(
 pub struct Agreed {
     /// As OpenSSL calls it: `TLSv1.3`.
     pub protocol: &'static str,
-    /// As OpenSSL calls it: `TLS_AES_256_GCM_SHA384`, `ECDHE-ECDSA-AES128-GCM-SHA256`.
-    pub cipher: String,
+    /// As OpenSSL calls it: `TLS_AES_256_GCM_SHA384`, `ECDHE-ECDSA-AES128-GCM-SHA256`. `None`: nobody says.
+    pub cipher: Option<String>,
     /// The name that the client asked for.
     pub server_name: Option<String>,
-    /// Whether a former session goes on.
-    pub resumed: bool,
+    /// Whether a former session goes on. `None`: nobody says.
+    pub resumed: Option<bool>,
     /// The protocol above, if the client named some.
     pub alpn: Option<Vec<u8>>,
     /// The client's certificate, which was verified.
@@ -123,9 +125,9 @@ impl TlsStream {
                 Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
                 _ => "TLSv1.3",
             },
-            cipher: cipher(name),
+            cipher: Some(cipher(name)),
             server_name: session.server_name().map(str::to_owned),
-            resumed: session.handshake_kind() == Some(rustls::HandshakeKind::Resumed),
+            resumed: Some(session.handshake_kind() == Some(rustls::HandshakeKind::Resumed)),
             alpn: session.alpn_protocol().map(<[u8]>::to_vec),
             client: session
                 .peer_certificates()

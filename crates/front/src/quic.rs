@@ -1,0 +1,139 @@
+//! HTTP/3's callers: a UDP socket, and who of them gets a connection.
+//!
+//! All connections of a socket are of one thread, since datagrams of all of them come by the one socket. When there is no room, or the socket is
+//! to be closed, callers are turned away: they come by TCP then, where they can wait. A front that ends refuses until it is gone, so that
+//! nobody waits for an answer that does not come.
+
+use std::{cell::RefCell, net::SocketAddr, os::fd::OwnedFd, rc::Rc, sync::Arc, time::Duration};
+
+use hayate_http::{Limits, h3::Endpoint};
+use rustls::ServerConfig;
+use tokio::sync::watch;
+
+use crate::{
+    ListenAddr,
+    connection::{Accepted, Peer, Stream},
+    meet::Port,
+    panics::caught,
+    thread::Thread,
+    threads::Counted,
+};
+
+/// What an endpoint goes by: to be changed with the snapshot.
+struct Rules {
+    tls: Arc<ServerConfig>,
+    limits: Rc<Limits>,
+}
+
+/// A connection by QUIC, counted as such beside all others.
+pub(crate) struct CountedQuic(Rc<Thread>);
+
+impl CountedQuic {
+    pub(crate) fn new(thread: &Rc<Thread>) -> CountedQuic {
+        thread.front.metrics.connected_by_quic(1);
+        CountedQuic(Rc::clone(thread))
+    }
+}
+
+impl Drop for CountedQuic {
+    fn drop(&mut self) {
+        self.0.front.metrics.connected_by_quic(-1);
+    }
+}
+
+impl Thread {
+    fn rules(&self) -> Option<Rules> {
+        let snapshot = self.snapshot();
+        let http3 = snapshot.settings.tls.as_ref()?.http3.as_ref()?;
+        Some(Rules { tls: Arc::clone(&http3.config), limits: self.limits() })
+    }
+
+    /// Serves who calls at a socket that [`ListenAddr::bind`] made, until `shutdown` turns true.
+    pub(crate) async fn serve_quic(
+        self: Rc<Self>,
+        addr: SocketAddr,
+        socket: OwnedFd,
+        mut shutdown: watch::Receiver<bool>,
+    ) {
+        let secret =
+            self.snapshot().settings.tls.as_ref().and_then(|tls| Some(tls.http3.as_ref()?.secret.clone()));
+        let (Some(rules), Some(secret)) = (self.rules(), secret) else { return };
+        let endpoint = match Endpoint::new(socket, Arc::clone(&rules.tls), &secret, &rules.limits) {
+            Ok(endpoint) => endpoint,
+            Err(error) => return tracing::error!("udp:{addr}: nobody speaks HTTP/3 there: {error}"),
+        };
+        let rules = RefCell::new(rules);
+        while caught(self.hear_callers(addr, &endpoint, &rules, &mut shutdown)).await.is_err() {
+            self.front.metrics.panicked();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        self.end_callers(addr, &endpoint).await;
+    }
+
+    async fn hear_callers(
+        self: &Rc<Self>,
+        addr: SocketAddr,
+        endpoint: &Endpoint,
+        rules: &RefCell<Rules>,
+        shutdown: &mut watch::Receiver<bool>,
+    ) {
+        loop {
+            let caller = tokio::select! {
+                caller = endpoint.next() => caller,
+                _ = shutdown.wait_for(|stop| *stop) => return,
+            };
+            let Some(caller) = caller else { return };
+            if let Some(now) = self.rules() {
+                let mut before = rules.borrow_mut();
+                if !Arc::ptr_eq(&before.tls, &now.tls) || !Rc::ptr_eq(&before.limits, &now.limits) {
+                    if let Err(error) = endpoint.configure(Arc::clone(&now.tls), &now.limits) {
+                        tracing::error!("udp:{addr}: what has changed does not hold for HTTP/3: {error}");
+                    }
+                    *before = now;
+                }
+            }
+            if self.front.is_full() {
+                // It is refused by being dropped.
+                continue;
+            }
+            let (peer, local) = (caller.peer(), caller.local());
+            let peer = Peer {
+                addr: peer.ip().to_canonical().to_string(),
+                port: peer.port().to_string(),
+                local_addr: local.ip().to_canonical().to_string(),
+                local_port: local.port().to_string(),
+                ip: Some(peer.ip().to_canonical()),
+                https: true,
+                lacks_tls: false,
+                variables: Vec::new(),
+            };
+            let port = self.snapshot().settings.ports.get(&ListenAddr::Quic(addr)).copied();
+            let port = Port { quic: true, ..port.unwrap_or_default() };
+            self.spawn(
+                Stream::Quic(Box::new(caller)),
+                Accepted { peer, port },
+                Counted::new(&self.front, self.number),
+            );
+        }
+    }
+
+    /// Lets those who have a connection finish, and turns all others away.
+    async fn end_callers(&self, addr: SocketAddr, endpoint: &Endpoint) {
+        let here = |connection: &crate::connection::Connection| {
+            connection.port().quic && connection.peer().local_port == addr.port().to_string()
+        };
+        let clocks: Vec<_> = {
+            let open = self.open.borrow();
+            let those = open.values().filter(|(connection, _)| here(connection));
+            those.map(|(connection, _)| Rc::clone(&connection.clock)).collect()
+        };
+        clocks.iter().for_each(|clock| clock.ask_to_end());
+        loop {
+            tokio::select! {
+                caller = endpoint.next() => if caller.is_none() { return },
+                // The last word of a connection is with the kernel then, and the socket is free.
+                () = endpoint.is_idle(), if !self.front.leaves.load(std::sync::atomic::Ordering::Relaxed) => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What HTTP/2 and HTTP/3 have in common: heads of answers in their words, and heads of requests in HTTP/1's, since what is above knows one
+//! form only. Pseudo headers and names are the crates' to check; what is here is what both leave to a server.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
+
+use crate::{
+    Answer, Head, Length, Limits, Refusal, Version, date,
+    h1::parse::{is_host, is_method},
+    head::{Span, Spans},
+    refusal::refuse,
+};
+
+/// How an answer begins.
+pub(crate) struct Opening {
+    pub(crate) head: Response<()>,
+    /// Bytes of a body that are promised, `None` when nothing is.
+    pub(crate) left: Option<u64>,
+    /// Nothing follows the head.
+    pub(crate) ends: bool,
+}
+
+/// The head of an answer. `head_only`: to a HEAD.
+pub(crate) fn opening(answer: &Answer, length: Length, head_only: bool) -> Opening {
+    let status = match status(answer) {
+        status if status.is_informational() => StatusCode::INTERNAL_SERVER_ERROR,
+        status => status,
+    };
+    let mut fields = headers(answer);
+    if !fields.contains_key(header::DATE) {
+        let mut line = Vec::new();
+        date::append(&mut line);
+        let value = line.strip_prefix(b"Date: ").unwrap_or_default().trim_ascii();
+        HeaderValue::from_bytes(value).into_iter().for_each(|value| drop(fields.insert(header::DATE, value)));
+    }
+    if let Length::Exact(n) = length
+        && status != StatusCode::NO_CONTENT
+    {
+        fields.insert(header::CONTENT_LENGTH, n.into());
+    }
+    let left = match length {
+        Length::None => Some(0),
+        Length::Exact(n) => Some(n),
+        Length::Unknown => None,
+    };
+    let ends = head_only || matches!(status.as_u16(), 204 | 304) || left == Some(0);
+    let mut head = Response::new(());
+    (*head.status_mut(), *head.headers_mut()) = (status, fields);
+    Opening { head, left, ends }
+}
+
+/// An informational head: `None` where it is none that a handler may send.
+pub(crate) fn informational(answer: &Answer) -> Option<Response<()>> {
+    matches!(answer.status(), 102..200).then(|| {
+        let mut head = Response::new(());
+        (*head.status_mut(), *head.headers_mut()) = (status(answer), headers(answer));
+        head
+    })
+}
+
+/// 100.
+pub(crate) fn go_on() -> Response<()> {
+    let mut head = Response::new(());
+    *head.status_mut() = StatusCode::CONTINUE;
+    head
+}
+
+/// Whether the client waits to be told to send its body.
+pub(crate) fn expects_continue(headers: &HeaderMap) -> bool {
+    headers.get(header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+}
+
+/// The length that a request says its body has. `Err`: it says what is no length, or two.
+pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, ()> {
+    let mut said = headers.get_all(header::CONTENT_LENGTH).iter().map(HeaderValue::as_bytes);
+    let Some(first) = said.next() else { return Ok(None) };
+    let digits = !first.is_empty() && first.iter().all(u8::is_ascii_digit);
+    if !digits || said.any(|other| other != first) {
+        return Err(());
+    }
+    std::str::from_utf8(first).ok().and_then(|text| text.parse().ok()).map(Some).ok_or(())
+}
+
+/// Whether a field is of the connection, where the connection is HTTP/1's: then the request is malformed (RFC 9113, 8.2.2; RFC 9114, 4.2).
+fn is_of_a_connection(name: &HeaderName, value: &HeaderValue) -> bool {
+    match *name {
+        header::CONNECTION | header::TRANSFER_ENCODING | header::UPGRADE => true,
+        header::TE => !value.as_bytes().eq_ignore_ascii_case(b"trailers"),
+        _ => name == "keep-alive" || name == "proxy-connection",
+    }
+}
+
+fn status(answer: &Answer) -> StatusCode {
+    StatusCode::from_u16(answer.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+/// Without those that are HTTP/1's own (RFC 9113, 8.2.2).
+fn headers(answer: &Answer) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for (name, value) in answer.fields() {
+        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) else {
+            continue;
+        };
+        let hop = matches!(
+            name,
+            header::CONNECTION
+                | header::TRANSFER_ENCODING
+                | header::UPGRADE
+                | header::TE
+                | header::CONTENT_LENGTH
+        );
+        if hop || name == "keep-alive" || name == "proxy-connection" {
+            continue;
+        }
+        // It takes some 24,000.
+        let _ = map.try_append(name, value);
+    }
+    map
+}
+
+/// The request's head in HTTP/1's words.
+pub(crate) fn head(parts: &Parts, version: Version, limits: &Limits) -> Result<Head, (Head, Refusal)> {
+    let mut bytes = Vec::with_capacity(256);
+    let mut spans = Spans::default();
+    let put = |bytes: &mut Vec<u8>, text: &[u8], after: &[u8]| {
+        let from = bytes.len();
+        bytes.extend_from_slice(text);
+        let span = Span::new(from..bytes.len());
+        bytes.extend_from_slice(after);
+        span
+    };
+    let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let target = parts.uri.path_and_query().map(|target| target.as_str().as_bytes());
+    let target = target.or(authority).unwrap_or_default();
+    spans.method = put(&mut bytes, parts.method.as_str().as_bytes(), b" ");
+    spans.target = put(&mut bytes, target, b" ");
+    bytes.extend_from_slice(version.name().as_bytes());
+    bytes.extend_from_slice(b"\r\n");
+    let mut said = parts.headers.get_all(header::HOST).iter().map(HeaderValue::as_bytes);
+    let host = authority.or(said.next()).unwrap_or_default();
+    let contradicts = parts.headers.get_all(header::HOST).iter().any(|other| other.as_bytes() != host);
+    let name = put(&mut bytes, b"host", b": ");
+    let value = put(&mut bytes, host, b"\r\n");
+    spans.fields.push((name, value));
+    // Clients may send a cookie in crumbs (RFC 9113, 8.2.3).
+    let crumbs: Vec<_> = parts.headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if !crumbs.is_empty() {
+        let name = put(&mut bytes, b"cookie", b": ");
+        let value = put(&mut bytes, &crumbs.join(&b"; "[..]), b"\r\n");
+        spans.fields.push((name, value));
+    }
+    for (name, value) in
+        parts.headers.iter().filter(|(name, _)| *name != header::HOST && *name != header::COOKIE)
+    {
+        let name = put(&mut bytes, name.as_str().as_bytes(), b": ");
+        let value = put(&mut bytes, value.as_bytes(), b"\r\n");
+        spans.fields.push((name, value));
+    }
+    bytes.extend_from_slice(b"\r\n");
+    let refusal = if target.len() > limits.uri_length {
+        Some(refuse(414, "the request target is too long"))
+    } else if parts.headers.len() > limits.header_count {
+        Some(refuse(431, "too many headers"))
+    } else if parts.headers.iter().any(|(name, value)| is_of_a_connection(name, value)) {
+        Some(refuse(400, "a header of HTTP/1's connections"))
+    } else if content_length(&parts.headers).is_err() {
+        Some(refuse(400, "Content-Length is malformed"))
+    } else if contradicts {
+        Some(refuse(400, "Host contradicts :authority"))
+    } else if host.is_empty() || !is_host(host) {
+        Some(refuse(400, "the authority is missing or malformed"))
+    } else if !is_method(parts.method.as_str().as_bytes()) {
+        Some(refuse(400, "the method is malformed"))
+    } else {
+        None
+    };
+    let head = Head { bytes, spans, version };
+    match refusal {
+        Some(refusal) => Err((head, refusal)),
+        None => Ok(head),
+    }
+}
