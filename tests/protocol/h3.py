@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("aioquic", reason="aioquic is not installed (scripts/setup --test)")
 
-from aioquic.h3.connection import H3_ALPN, H3Connection
+from aioquic.h3.connection import H3_ALPN, H3Connection, HeadersState
 from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
@@ -24,6 +24,28 @@ if TYPE_CHECKING:
 
 #: Long, for a loaded machine; what is waited for comes in a moment.
 PATIENCE = 60
+
+
+def prefixed(first: int, bits: int, number: int) -> bytes:
+    """An integer of QPACK with a prefix of so many bits (RFC 7541, 5.1)."""
+    most = (1 << bits) - 1
+    if number < most:
+        return bytes([first | number])
+    made = [first | most]
+    number -= most
+    while number >= 128:
+        made.append(number % 128 + 128)
+        number //= 128
+    return bytes([*made, number])
+
+
+def literally(fields: Iterable[tuple[str, str]]) -> bytes:
+    """A HEADERS frame with fields of any size, literally; aioquic's encoder knows bounds."""
+    block = b"\0\0"
+    for name, value in fields:
+        text = value.encode("latin-1")
+        block += prefixed(0x20, 3, len(name)) + name.encode() + prefixed(0, 7, len(text)) + text
+    return b"\x01" + (len(block) | 0x80000000).to_bytes(4) + block
 
 
 class Lenient(H3Connection):
@@ -69,6 +91,8 @@ class Http3:
         self.h3: H3Connection | None = None
         self.answers: dict[int, Answer] = {}
         self.terminated: ConnectionTerminated | None = None
+        #: The server said that it does not know this connection: a stateless reset, of which aioquic takes no notice.
+        self.forgotten = False
         self.events: list[QuicEvent] = []
         self.quic.connect(self.address, now=time.time())
         self.flush()
@@ -95,6 +119,10 @@ class Http3:
                 # An answer by ICMP to an earlier one.
                 pass
 
+    def reset_tokens(self) -> list[bytes]:
+        ids = [self.quic._peer_cid, *self.quic._peer_cid_available]
+        return [token for token in (id.stateless_reset_token for id in ids) if token]
+
     def step(self, seconds: float) -> None:
         """Takes in what comes within that time, and sends what is due."""
         timer = self.quic.get_timer()
@@ -104,6 +132,7 @@ class Http3:
         try:
             data = self.socket.recv(65536)
             while True:
+                self.forgotten |= data[-16:] in self.reset_tokens()
                 self.quic.receive_datagram(data, self.address, now=time.time())
                 self.socket.settimeout(0)
                 data = self.socket.recv(65536)
@@ -131,6 +160,8 @@ class Http3:
                     answer.trailers = fields
                 elif fields.get(":status", "").startswith("1"):
                     answer.informational.append(fields)
+                    # aioquic would take the next head for trailers.
+                    self.h3._stream[heard.stream_id].headers_recv_state = HeadersState.INITIAL
                 else:
                     answer.headers = fields
             if isinstance(heard, DataReceived):
@@ -153,14 +184,18 @@ class Http3:
         end: bool = True,
         host: str | None = None,
         pseudo: Iterable[tuple[str, str]] | None = None,
+        bare: bool = False,
     ) -> int:
-        """Sends a request's head; returns its stream."""
+        """Sends a request's head, by aioquic or as bare bytes; returns its stream."""
         assert self.h3 is not None
         stream = self.quic.get_next_available_stream_id()
         own = [(":method", method), (":scheme", "https"), (":authority", host or self.host), (":path", path)]
         all_fields = [*(own if pseudo is None else pseudo), *(headers.items() if isinstance(headers, Mapping) else headers)]
         self.answers[stream] = Answer()
-        self.h3.send_headers(stream, [(name.encode(), value.encode("latin-1")) for name, value in all_fields], end_stream=end)
+        if bare:
+            self.quic.send_stream_data(stream, literally(all_fields), end_stream=end)
+        else:
+            self.h3.send_headers(stream, [(name.encode(), value.encode("latin-1")) for name, value in all_fields], end_stream=end)
         self.flush()
         return stream
 

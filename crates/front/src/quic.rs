@@ -19,6 +19,9 @@ use crate::{
     threads::Counted,
 };
 
+/// Before it goes on after a fault of its own.
+const PAUSE: Duration = Duration::from_millis(200);
+
 /// What an endpoint goes by: to be changed with the snapshot.
 struct Rules {
     tls: Arc<ServerConfig>,
@@ -58,16 +61,28 @@ impl Thread {
         let secret =
             self.snapshot().settings.tls.as_ref().and_then(|tls| Some(tls.http3.as_ref()?.secret.clone()));
         let (Some(rules), Some(secret)) = (self.rules(), secret) else { return };
-        let endpoint = match Endpoint::new(socket, Arc::clone(&rules.tls), &secret, &rules.limits) {
-            Ok(endpoint) => endpoint,
-            Err(error) => return tracing::error!("udp:{addr}: nobody speaks HTTP/3 there: {error}"),
-        };
         let rules = RefCell::new(rules);
-        while caught(self.hear_callers(addr, &endpoint, &rules, &mut shutdown)).await.is_err() {
+        loop {
+            let made = socket.try_clone().and_then(|socket| {
+                let rules = rules.borrow();
+                Endpoint::new(socket, Arc::clone(&rules.tls), &secret, &rules.limits)
+            });
+            let endpoint = match made {
+                Ok(endpoint) => endpoint,
+                Err(error) => return tracing::error!("udp:{addr}: nobody speaks HTTP/3 there: {error}"),
+            };
+            while caught(self.hear_callers(addr, &endpoint, &rules, &mut shutdown)).await.is_err() {
+                self.front.metrics.panicked();
+                tokio::time::sleep(PAUSE).await;
+            }
+            if *shutdown.borrow() {
+                return self.end_callers(addr, &endpoint).await;
+            }
+            // quinn's own task has ended, which it does by a fault only.
             self.front.metrics.panicked();
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            tracing::error!("udp:{addr}: a fault of the server's own ended all connections by HTTP/3");
+            tokio::time::sleep(PAUSE).await;
         }
-        self.end_callers(addr, &endpoint).await;
     }
 
     async fn hear_callers(

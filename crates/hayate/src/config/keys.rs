@@ -160,9 +160,9 @@ pub struct Limits {
     /// While the client takes nothing of the answer. Default: `60s`.
     #[schemars(with = "Option<String>")]
     pub write_timeout: Option<Time>,
-    /// HTTP/2: requests at one time on one connection, 1 to 10000; others are refused, and may be sent again. Default: `128`.
+    /// HTTP/2 and 3: requests at one time on one connection, 1 to 10000; others are refused, and may be sent again. Default: `128`.
     pub http2_streams: Option<u32>,
-    /// HTTP/2: bytes of a request's body that may be under way before it is read, `64K` to `16M`; on one connection four times as many. Default: `256K`.
+    /// HTTP/2 and 3: bytes of a request's body that may be under way before it is read, `64K` to `16M`; on one connection four times as many. Default: `256K`.
     #[schemars(with = "Option<String>")]
     pub http2_window: Option<Size>,
     /// HTTP/2: bytes of answers that may wait on one connection for a client that reads slowly, `64K` to `64M`; each of `http2_streams` has its part, 16 KB at least and 256 KB at most. Default: `4M`.
