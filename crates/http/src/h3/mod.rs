@@ -269,6 +269,10 @@ impl Turn {
     }
 
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if matches!(self.stage, Stage::Over) {
+            // It would have all of it, and that is no leaving.
+            return Poll::Pending;
+        }
         let out = &self.out;
         let gone = self.gone.get_or_insert_with(|| out.borrow().settled());
         gone.as_mut().poll(cx).map(drop)
