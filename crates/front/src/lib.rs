@@ -356,7 +356,7 @@ impl Front {
     }
 
     /// Says that this process is to end, before its listeners are closed.
-    pub fn leave(&self) {
+    pub fn will_end(&self) {
         self.leaves.store(true, Relaxed);
     }
 

@@ -276,7 +276,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     }
     falling.shutdown().await;
     if replaced {
-        server.front.leave();
+        server.front.will_end();
         commands.close();
         retire.send_replace(true);
         listeners.keep(&[]);

@@ -39,7 +39,7 @@ pub(super) async fn end(
     signals: &mut EndSignals,
 ) {
     let generations = server.stopping();
-    server.front.leave();
+    server.front.will_end();
     if let Some(mut listeners) = listeners {
         listeners.keep(&[]);
     }
