@@ -20,7 +20,7 @@ use crate::{
     request_body::Keep,
     route,
     route::Found,
-    rules::{Dresses, Keeper, Rules, Verdict},
+    rules::{Dresses, Keeper, Verdict},
     site::Site,
     snapshot::Snapshot,
     target::Target,
@@ -110,19 +110,10 @@ impl Connection {
             None => Err(no_answer(404, "no application answers to this host and path")),
             Some(site) => match &site.rules {
                 None => dispatch(settings, site, &client, exchange, &mut account).await,
-                Some(rules) => {
+                Some(_) => {
                     let keeper = &thread.front.keeper;
-                    Box::pin(by_rules(
-                        rules,
-                        keeper,
-                        settings,
-                        site,
-                        &client,
-                        exchange,
-                        &mut account,
-                        &mut dresses,
-                    ))
-                    .await
+                    Box::pin(by_rules(keeper, settings, site, &client, exchange, &mut account, &mut dresses))
+                        .await
                 }
             },
         };
@@ -183,7 +174,6 @@ impl Connection {
 
 /// Answers as the site's rules have it.
 async fn by_rules<'r>(
-    rules: &'r Rules,
     keeper: &Keeper,
     settings: &Settings,
     site: &'r Arc<Site>,
@@ -192,7 +182,7 @@ async fn by_rules<'r>(
     account: &mut Account,
     dresses: &mut Dresses<'r>,
 ) -> Result<Reply, NoAnswer> {
-    let Some(inside) = site.inside(client.path) else {
+    let (Some(rules), Some(inside)) = (&site.rules, site.inside(client.path)) else {
         return dispatch(settings, site, client, exchange, account).await;
     };
     let passed = match rules.judge(client, inside, keeper, dresses).await? {

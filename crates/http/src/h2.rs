@@ -36,6 +36,9 @@ pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes of an answer that h2 keeps until the socket takes them: less would cost more turns than it saves memory, more saves none.
 const SEND_BUFFER: RangeInclusive<usize> = 16 << 10..=256 << 10;
 
+/// Bytes of a body that are thrown away once the answer is whole.
+const DISCARDED: usize = 256 << 10;
+
 /// The same for each stream of a connection.
 fn send_buffer(limits: &Limits) -> usize {
     let part = limits.send_buffer / usize::try_from(limits.streams).unwrap_or(usize::MAX).max(1);
@@ -238,9 +241,45 @@ impl Turn {
         let sent = self.finished && poll_fn(|cx| self.poll_flush(cx)).await.is_ok();
         if !sent {
             self.reset(Reason::INTERNAL_ERROR);
-        } else if !self.body_is_over() && !self.body.is_end_stream() {
-            // The answer is whole; the rest of the request is not wanted (RFC 9113, 8.1).
-            self.reset(Reason::NO_ERROR);
+            return;
+        }
+        // Clients send a small body before they look at the answer, and some take the reset of a stream for the loss of its answer.
+        let mut discarded = 0;
+        while !self.expects && discarded <= DISCARDED {
+            match poll_fn(|cx| self.poll_rest(cx)).await {
+                0 => break,
+                n => discarded += n,
+            }
+        }
+        // If there is more, it is not wanted (RFC 9113, 8.1): h2 says so with NO_ERROR when the stream is dropped, behind what is queued. A
+        // reset sent from here would overtake the answer.
+    }
+
+    /// Throws away a piece of the body; its length, 0 when no more is waited for.
+    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
+        if !self.piece.is_empty() {
+            let n = self.piece.len();
+            self.consume(n);
+            return Poll::Ready(n);
+        }
+        if self.body_over || self.body.is_end_stream() {
+            return Poll::Ready(0);
+        }
+        match self.body.poll_data(cx) {
+            Poll::Pending if self.clock.is_late() || self.input.ended.get() => Poll::Ready(0),
+            Poll::Pending => {
+                self.clock.wait(Wait::Linger, &self.limits);
+                self.clock.listen(cx);
+                Poll::Pending
+            }
+            Poll::Ready(Some(Ok(piece))) => {
+                self.piece = piece;
+                let n = self.piece.len();
+                self.consume(n);
+                // An empty piece is one as well.
+                Poll::Ready(n.max(1))
+            }
+            Poll::Ready(None | Some(Err(_))) => Poll::Ready(0),
         }
     }
 

@@ -25,7 +25,7 @@ use super::{activation, sockets::Numbers};
 use crate::plan::Plan;
 
 /// To be raised with every change of [`State`], the plan or the wire that an old front or a new program would misread.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 /// Names the descriptor of the state.
 pub const VARIABLE: &str = "HAYATE_HANDOVER";
 
