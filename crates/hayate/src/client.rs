@@ -105,7 +105,9 @@ fn bytes(n: &Value) -> String {
 /// Lines about rewinding, if the application is rewound or was to be.
 fn describe_rewind(app: &Value) -> String {
     let mut out = String::new();
-    if let Some(fallback) = app["fallback"].as_object() {
+    // A value, not its map: what a server of another version leaves out is null.
+    let fallback = &app["fallback"];
+    if fallback.is_object() {
         let to = if fallback["to"] == "fork" { "with a fork for each request" } else { "in classic mode" };
         out += &format!("  not rewound, but run {to}: {}\n", fallback["why"].as_str().unwrap_or_default());
     }
@@ -118,7 +120,10 @@ fn describe_rewind(app: &Value) -> String {
             out += &format!("  {what}: {why}\n");
         }
     }
-    let Some(rewind) = app["rewind"].as_object() else { return out };
+    let rewind = &app["rewind"];
+    if !rewind.is_object() {
+        return out;
+    }
     let number = |key: &str| rewind[key].as_f64().unwrap_or(0.0);
     let rewinds = number("rewinds");
     out += &format!(
