@@ -137,6 +137,11 @@ const char *stray_watch(void)
 	return NULL;
 }
 
+bool stray_was_forked(void)
+{
+	return has_forked;
+}
+
 bool stray_left(void)
 {
 	if (!has_forked || blindly) {

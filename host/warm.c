@@ -7,6 +7,7 @@
  * without tracking, and where state is kept nothing here does anything.
  */
 #include "host.h"
+#include "stray.h"
 #include "explain.h"
 #include "rewind/connections.h"
 
@@ -63,7 +64,10 @@ void warm_settle(void)
 
 bool warm_request_over(void)
 {
-	return connections_reset();
+	/* A child that was forked has the connections as well; what it said on them is not known here, though it may be
+	 * over. */
+	bool shared = stray_was_forked() && connections_kept() > 0;
+	return !shared && connections_reset();
 }
 
 void warm_after_rewind(void)

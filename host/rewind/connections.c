@@ -2,6 +2,7 @@
 #include "connections_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -353,6 +354,14 @@ size_t connections_settle(void (*tell)(const char *peer, const char *kind, const
 		name_peer(one->fd, peer, sizeof peer);
 		settle(one);
 		one->kept = one->why[0] == '\0';
+		if (one->kept) {
+			/* Programs that requests start must not have it: what they say on it is not seen, and what they keep they
+			 * hear. */
+			SYS3(SYS_fcntl, one->fd, F_SETFD, FD_CLOEXEC);
+		} else if (one->recorded) {
+			/* Answers that nobody has read would be taken for those to the next questions. */
+			SYS2(SYS_shutdown, one->fd, SHUT_RDWR);
+		}
 		one->touched = false;
 		kept += one->kept;
 		table->numbers[i] = one->kept ? table->numbers[i] : 0;

@@ -99,6 +99,8 @@ bool connection_nonce(struct connection *one);
 
 /* statements.c: what an SQL statement that was sent before the point means for the connection */
 enum effect { EFFECT_NONE, EFFECT_SETTING, EFFECT_UNKNOWN };
+/* Whether it holds the word, in capitals or not. */
+bool statement_names(const uint8_t *text, size_t len, const char *word);
 enum effect statement_effect(const char *text, size_t len);
 
 #endif

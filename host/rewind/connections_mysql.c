@@ -142,7 +142,8 @@ static void said(struct connection *one, const uint8_t *message, size_t len, boo
 	if (!one->recorded) {
 		note_command(one, message, len, whole);
 	} else {
-		one->confused |= !is_undone(message[4]);
+		/* MariaDB's profiling outlives the reset, and shows a visitor the statements of others. */
+		one->confused |= !is_undone(message[4]) || statement_names(message + 5, len - 5, "profiling");
 	}
 	if (message[4] != COM_STMT_SEND_LONG_DATA && message[4] != COM_STMT_CLOSE) {
 		one->confused |= one->waiting;

@@ -73,6 +73,11 @@ static bool has_user_variable(const char *text, const char *end)
 	return false;
 }
 
+bool statement_names(const uint8_t *text, size_t len, const char *word)
+{
+	return holds((const char *)text, (const char *)text + len, word);
+}
+
 enum effect statement_effect(const char *text, size_t len)
 {
 	static const char *const harmless[] = {"select", "show",  "use",     "describe", "desc",   "explain",   "with",

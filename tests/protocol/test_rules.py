@@ -203,6 +203,9 @@ def test_cache_control_replaces_what_the_answer_says(server) -> None:
     assert ask(server, "/no.css").header("cache-control") is None, "an error is not kept"
     answer = ask(server, "/show.php")
     assert (answer.header("cache-control"), answer.header("expires")) == ("private", "0")
+    # A page of the application, though its path looks like a file's: no cache may keep it for others.
+    answer = ask(server, "/show.php/x.css")
+    assert (answer.status, answer.values("cache-control")) == (200, ["private"])
 
 
 def test_methods_headers_and_addresses(server) -> None:

@@ -3,7 +3,7 @@
 //! It promises that an answer is encoded only where its headers can say so truthfully: never what is encoded already, part of a
 //! whole, without a body, or set aside by its application; that whatever a script has sent so far can be decoded as soon as the script
 //! pauses; and that a serving thread encodes [`CHUNK`] bytes at a time before others have their turn. Memory of one encoder is bounded by
-//! the window, whatever the level, and that of all by a limit: above it answers go out as they are.
+//! the window and the level, and that of all by a limit: above it answers go out as they are.
 
 use std::{
     io,
@@ -42,10 +42,15 @@ pub enum Coding {
 
 impl Coding {
     /// Bytes that an encoder may take, with what it has not given yet. Measured, and rounded up: docs/compression.md.
-    fn memory(self) -> u64 {
-        match self {
-            Coding::Zstd | Coding::Brotli => 2 << 20,
-            Coding::Gzip => 512 << 10,
+    fn memory(self, level: u32) -> u64 {
+        match (self, level) {
+            (Coding::Gzip, _) => 512 << 10,
+            (Coding::Brotli, ..=4) | (Coding::Zstd, ..=3) => 2 << 20,
+            (Coding::Brotli | Coding::Zstd, 5) | (Coding::Zstd, 4) => 4 << 20,
+            (Coding::Brotli, 6..=7) | (Coding::Zstd, 6..=9) => 12 << 20,
+            (Coding::Brotli, 8) => 20 << 20,
+            (Coding::Brotli, _) | (Coding::Zstd, 10..=12) => 44 << 20,
+            (Coding::Zstd, _) => 72 << 20,
         }
     }
 
@@ -206,10 +211,16 @@ fn thousandths(weight: &[u8]) -> Option<u16> {
 }
 
 /// Whether a field with a list of words has one of them.
-fn has_word(answer: &Answer, name: &[u8], words: &[&[u8]]) -> bool {
+pub(crate) fn has_word(answer: &Answer, name: &[u8], words: &[&[u8]]) -> bool {
     let fields = answer.fields().filter(|(field, _)| field.eq_ignore_ascii_case(name));
     let mut items = fields.flat_map(|(_, value)| value.split(|b| *b == b',')).map(<[u8]>::trim_ascii);
     items.any(|item| words.iter().any(|word| item.eq_ignore_ascii_case(word)))
+}
+
+/// Whether an answer says of itself that it is for one visitor.
+pub(crate) fn is_private(answer: &Answer) -> bool {
+    answer.get(b"set-cookie").is_some()
+        || has_word(answer, b"cache-control", &[b"private", b"no-store", b"no-cache"])
 }
 
 /// What an answer's digest covers is the body as it goes out (RFC 9530), so one that has a digest stays as it is.
@@ -260,7 +271,7 @@ pub(crate) async fn compress(rules: &Compression, memory: &Arc<Memory>, head: &H
     let coding = accept.best(rules.codings.iter().map(|(coding, _)| *coding));
     let chosen = rules.codings.iter().find(|(known, _)| Some(*known) == coding);
     let Some((coding, level)) = chosen else { return };
-    let Some(share) = memory.take(coding.memory(), rules.memory) else {
+    let Some(share) = memory.take(coding.memory(*level), rules.memory) else {
         tracing::debug!("an answer goes out without {}: memory in [compression] is used up", coding.name());
         return;
     };
@@ -290,7 +301,7 @@ pub(crate) async fn compress(rules: &Compression, memory: &Arc<Memory>, head: &H
 }
 
 /// Says that another client may get another answer.
-fn vary(answer: &mut Answer) {
+pub(crate) fn vary(answer: &mut Answer) {
     if has_word(answer, b"vary", &[b"*", b"accept-encoding"]) {
         return;
     }

@@ -9,7 +9,7 @@ use crate::{
     Settings,
     access_log::Line,
     account::Account,
-    compress::compress,
+    compress::{compress, has_word, is_private, vary},
     connection::Connection,
     dynamic::{self, Client, Failed, NoAnswer, no_answer},
     files::{self, NoFile},
@@ -123,7 +123,14 @@ impl Connection {
             Err(NoAnswer::Failed(why)) => failed(&snapshot, &client, site.map(Arc::as_ref), why),
         };
         season(settings, &client, &mut reply);
-        dresses.iter().for_each(|dress| dress.put(&mut reply.answer));
+        if !dresses.is_empty() {
+            let private = is_private(&reply.answer);
+            let varies = has_word(&reply.answer, b"vary", &[b"accept-encoding"]);
+            dresses.iter().for_each(|dress| dress.put(&mut reply.answer, private));
+            if varies {
+                vary(&mut reply.answer);
+            }
+        }
         if let Some(rules) = site.and_then(|site| site.compression.as_ref()) {
             compress(rules, &thread.front.encoders, head, &mut reply).await;
         }

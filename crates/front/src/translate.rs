@@ -25,6 +25,8 @@ use crate::{
     site::Site,
 };
 
+/// What a file that a script has sent says of itself, as under nginx: its script may have compressed an answer of its own, or named another.
+const FILES: [&[u8]; 4] = [b"accept-ranges", b"content-encoding", b"etag", b"last-modified"];
 /// Headers that are between two neighbours only (RFC 9110, 7.6.1); the engine writes its own.
 const HOP_BY_HOP: [&[u8]; 7] =
     [b"connection", b"transfer-encoding", b"upgrade", b"te", b"trailer", b"keep-alive", b"proxy-connection"];
@@ -211,9 +213,12 @@ async fn send_file(
     });
     match served {
         Ok(mut reply) => {
-            // The script knows its file better: type, disposition, caching, cookies.
-            script.fields().for_each(|(name, _)| reply.answer.remove(name));
-            for (name, value) in script.fields() {
+            // The script knows its file better: type, disposition, caching, cookies. But not the bytes, nor what they are called.
+            let knows = |name: &[u8]| !FILES.iter().any(|own| name.eq_ignore_ascii_case(own));
+            let fields = || script.fields().filter(|(name, _)| knows(name));
+            let replaced = fields().filter(|(name, _)| !name.eq_ignore_ascii_case(b"vary"));
+            replaced.for_each(|(name, _)| reply.answer.remove(name));
+            for (name, value) in fields() {
                 // It was fit for one answer.
                 let _ = reply.answer.add(name, value);
             }

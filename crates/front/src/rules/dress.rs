@@ -72,8 +72,9 @@ impl Dress {
         self.remove.is_empty() && self.set.is_empty() && self.add.is_empty() && self.cache_control.is_none()
     }
 
-    /// Puts it on. What was checked is not malformed.
-    pub(crate) fn put(&self, answer: &mut Answer) {
+    /// Puts it on. What was checked is not malformed. `private`: the answer is for one visitor, so a path that only looks like a file's lets no
+    /// cache keep it for others (`/account/x.css`).
+    pub(crate) fn put(&self, answer: &mut Answer, private: bool) {
         self.remove.iter().for_each(|name| answer.remove(name.as_bytes()));
         for (name, value) in &self.set {
             let _ = answer.set(name.as_bytes(), value.as_bytes());
@@ -81,7 +82,9 @@ impl Dress {
         for (name, value) in &self.add {
             let _ = answer.add(name.as_bytes(), value.as_bytes());
         }
-        if let Some(value) = self.cache_control.as_ref().filter(|_| KEPT.contains(&answer.status())) {
+        if let Some(value) =
+            self.cache_control.as_ref().filter(|_| !private && KEPT.contains(&answer.status()))
+        {
             answer.remove(b"expires");
             answer.remove(b"pragma");
             let _ = answer.set(b"Cache-Control", value.as_bytes());
@@ -121,7 +124,7 @@ mod tests {
             {
                 answer.add(name.as_bytes(), value.as_bytes()).unwrap();
             }
-            dress.put(&mut answer);
+            dress.put(&mut answer, false);
             let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
             answer.fields().map(|(name, value)| (text(name), text(value))).collect::<Vec<_>>()
         };

@@ -297,7 +297,7 @@ pub struct Rule {
     pub timeout: Option<Time>,
     /// Headers of the answer, whatever its status: `{ set = { X-Frame-Options = "DENY" }, add = { … }, remove = ["X-Powered-By"] }`. Default: none.
     pub headers: Headers,
-    /// `Cache-Control` of the answer in place of what it says, and no `Expires`; not for errors. Default: none.
+    /// `Cache-Control` of the answer in place of what it says, and no `Expires`; not for errors, nor for answers that are for one visitor (`Set-Cookie`, or `private`, `no-store`, `no-cache` of their own). Default: none.
     pub cache_control: Option<String>,
     /// Answers with another path: `/index.php?page=$1`. Rules that follow see that one. The visitor's query is kept behind it; a `?` at the end drops it. Default: none.
     pub rewrite: Option<String>,
