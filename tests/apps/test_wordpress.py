@@ -260,9 +260,11 @@ def test_plugin_of_the_docs(served: Served, grace: Browser) -> None:
 
 
 def test_feed_search_and_what_is_not_there(browser: Browser) -> None:
-    page = browser.get("/feed/")
+    # WordPress compares tags as text, so a weak one, as of a compressed answer, fits none: under nginx as here.
+    plain = {"Accept-Encoding": "identity"}
+    page = browser.get("/feed/", headers=plain)
     assert page.response.headers["Content-Type"] == "application/rss+xml; charset=UTF-8"
-    again = browser.get("/feed/", headers={"If-None-Match": page.response.headers["ETag"]})
+    again = browser.get("/feed/", headers={**plain, "If-None-Match": page.response.headers["ETag"]})
     assert again.status == 304
     assert browser.get("/", params={"s": "world"}).all("//h2/a") == ["Hello world!"]
     page = browser.get("/no/such/page/")
