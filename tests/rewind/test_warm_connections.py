@@ -104,6 +104,20 @@ def test_each_way_to_leave_a_connection(database: MariaDB, fresh: tuple[str, dic
     shutil.rmtree(server.root)
 
 
+def test_programs_of_a_request_have_no_connection(database: MariaDB) -> None:
+    """What they say on it would not be seen, and what they keep they would hear."""
+    with serve(database, "pdo") as server:
+        number = look(server)["number"]
+        listed = get(server, "inherited").text
+        assert "/dev/null" in listed and "socket:" not in listed, listed
+        assert look(server)["number"] == number and restarts(server) == {}
+        # Who forks by itself has it, at least until it runs another program: as proc_open() does in PHP 8.2.
+        assert get(server, "forked").text == "0"
+        if os.environ.get("HAYATE_PHP", "8.2") == "8.2":
+            assert look(server)["number"] != number and restarts(server) == {"rewind_connection": 1}
+    shutil.rmtree(server.root)
+
+
 @pytest.mark.parametrize("workers", [4])
 def test_many_visitors(database: MariaDB, fresh: tuple[str, dict], workers: int) -> None:
     """At random, on several workers: only some of the ways, for most requests of an application are no accident."""

@@ -226,6 +226,14 @@ $handler = static function () use ($ways): void {
         echo json_encode(array_keys($ways));
         return;
     }
+    if ($do === 'inherited') {
+        echo shell_exec('ls -l /proc/self/fd');
+        return;
+    }
+    if ($do === 'forked') {
+        echo proc_close(proc_open(['true'], [], $pipes));
+        return;
+    }
     echo 'done';
     ($ways[$do] ?? static fn() => null)();
     match ($_GET['end'] ?? '') {
