@@ -1,0 +1,358 @@
+//! What a configuration becomes, and what is refused with which words.
+
+use std::fs;
+
+use super::*;
+use hayate_pool::{Rewind, Visit};
+
+use crate::{
+    args::KeyValue,
+    config::{ModeChoice, RewindChoice, Workers},
+};
+
+/// A directory with `hayate.toml`, `site/public/index.php` and a stand-in for the host binary, which is only looked for here.
+fn fixture() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("site/public")).unwrap();
+    fs::write(dir.path().join("site/public/index.php"), "").unwrap();
+    fs::write(dir.path().join("site/worker.php"), "").unwrap();
+    dir
+}
+
+#[test]
+fn fuzz_configurations() {
+    let dir = fixture();
+    let seeds: [&[u8]; 5] = [
+        b"[[app]]\nroot = 'site'\nworkers = '2-8'\nhosts = ['a.test', '*.b.test']\npath = '/shop'\n[app.ini]\nmemory_limit = '1G'\n",
+        b"drain_timeout = '1m'\naccess_log = '-'\n[limits]\nbody_size = '8M'\nhead_size = 4096\n[[app]]\nroot = 'site'\n",
+        b"[[app]]\nname = 'a'\nroot = 'site'\nworker = 'worker.php'\nwarmup = ['/', '/a?b']\nrewind = 'fork'\nboot_timeout = 'off'\n",
+        b"trusted_proxies = ['10.0.0.0/8', 'unix']\n[[app]]\nroot = 'site'\nenv = { A = 'b' }\nqueue_timeout = '1.5s'\nmax_memory = '64M'\n",
+        b"[[app]]\nroot = 'site'\n[[app]]\nroot = 'site'\npath = '/b'\nsendfile_roots = ['.']\nindex = ['x.php']\n",
+    ];
+    let pieces: [&[u8]; 22] = [
+        b"=",
+        b"'",
+        b"\"",
+        b"[",
+        b"]",
+        b"[[app]]\n",
+        b"{",
+        b"}",
+        b"\n",
+        b",",
+        b"/",
+        b"..",
+        b"\0",
+        b"\xff",
+        b"-1",
+        b"0",
+        b"99999999999999999999",
+        b"K",
+        b"s",
+        b"'\xf0\x9f\x90\x98'",
+        b"true",
+        b"1e400",
+    ];
+    hayate_fuzz::run("configurations", &seeds, &pieces, |_, input| {
+        let Ok(text) = std::str::from_utf8(input) else { return };
+        if let Err(why) = plan(dir.path(), text, |_| {}) {
+            assert!(!why.is_empty());
+        }
+    });
+}
+
+fn plan(dir: &Path, text: &str, change: impl FnOnce(&mut ServeArgs)) -> Result<Plan, String> {
+    let mut args = ServeArgs { php: Some("/bin/true".into()), ..ServeArgs::default() };
+    change(&mut args);
+    let path = dir.join("hayate.toml");
+    let (source, file) = Source::parse(&path, text.into()).map_err(|e| e.to_string())?;
+    Plan::from(&source, file, &args)
+        .map_err(|e| e.to_string().replace(&*path.to_string_lossy(), "hayate.toml"))
+}
+
+#[test]
+fn defaults() {
+    let dir = fixture();
+    let plan = plan(dir.path(), "[[app]]\nroot = 'site'\n", |_| {}).unwrap();
+    let app = &plan.apps[0];
+    let site = dir.path().canonicalize().unwrap().join("site");
+    assert_eq!(app.spec.document_root, site.join("public"));
+    assert_eq!(app.spec.cwd, site);
+    assert_eq!(app.spec.name, "site");
+    assert_eq!(app.front_controller.script.as_deref(), Some("index.php"));
+    assert!(app.front_controller.why.starts_with("the document root is called public; "));
+    assert_eq!(app.spec.mode, Mode::Classic);
+    assert_eq!(app.spec.request_timeout, Some(Duration::from_secs(60)));
+    assert_eq!(plan.listen, ["127.0.0.1:8080".parse().unwrap()]);
+}
+
+#[test]
+fn flags_win_over_the_file() {
+    let dir = fixture();
+    let text = "listen = ':81'\n[[app]]\nroot = 'site'\nworkers = 2\nmax_requests = 3\nrequest_timeout = 'off'\n\
+                [app.ini]\na = 'file'\nb = 'file'\nextension = ['x', 'y']\n";
+    let plan = plan(dir.path(), text, |args| {
+        args.listen = vec![":82".parse().unwrap()];
+        args.workers = Some(Workers { min: 3, max: 4 });
+        args.ini = [("b", "flag"), ("zend_extension", "1"), ("zend_extension", "2")]
+            .map(|(key, value)| KeyValue(key.into(), value.into()))
+            .into();
+        args.worker = Some("worker.php".into());
+    })
+    .unwrap();
+    let spec = &plan.apps[0].spec;
+    assert_eq!(plan.listen, [":82".parse().unwrap()]);
+    assert_eq!(spec.workers, 3..=4);
+    assert_eq!(spec.max_requests, Some(3));
+    assert_eq!(spec.request_timeout, None);
+    let ini: Vec<_> = spec.ini.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    assert_eq!(
+        ini,
+        ["a=file", "extension=x", "extension=y", "b=flag", "zend_extension=1", "zend_extension=2"]
+    );
+    assert_eq!(
+        spec.mode,
+        Mode::Worker { script: dir.path().canonicalize().unwrap().join("site/worker.php") }
+    );
+}
+
+#[test]
+fn what_is_missing_or_contradicts_names_line_and_remedy() {
+    let dir = fixture();
+    let error = |text: &str| plan(dir.path(), text, |_| {}).unwrap_err();
+    let said = error("[[app]]\nname = 'x'\nroot = 'nowhere'\n");
+    assert!(said.starts_with("hayate.toml:3: root: cannot use the directory "), "{said}");
+    let said = error("[[app]]\nroot = 'site'\nworker = 'missing.php'\n");
+    assert!(said.starts_with("hayate.toml:3: worker: cannot use the file "), "{said}");
+    let two = |second: &str| format!("[[app]]\nname = 'a'\nroot = 'site'\n[[app]]\nroot = 'site'\n{second}");
+    let said = error(&two("name = 'b'\n"));
+    assert!(
+        said.starts_with(
+            "hayate.toml:4: application 'b' answers to any host and path / like application 'a'"
+        ),
+        "{said}"
+    );
+    let said = error(&two("name = 'a'\npath = '/a'\n"));
+    assert!(said.starts_with("hayate.toml:6: a second application is called 'a'"), "{said}");
+    let said = error("[[app]]\nroot = 'site'\npath = 'blog/'\n");
+    assert!(said.starts_with("hayate.toml:3: path: ") && said.contains("write /blog"), "{said}");
+    let said = error("trusted_proxies = ['10.0.0.0/8', 'nonsense']\n");
+    assert!(said.starts_with("hayate.toml:1: 'nonsense' is no network"), "{said}");
+    let said = error("\nlisten = 'nonsense'\n");
+    assert!(said.starts_with("hayate.toml:2: 'nonsense' is no address"), "{said}");
+    assert!(error("group = 'staff'\n").starts_with("hayate.toml:1: group needs user"));
+    assert!(error("\nuser = 'no-such'\n").starts_with("hayate.toml:2: user 'no-such' does not exist"));
+    assert!(
+        error("user = 'root'\ngroup = 'no-such'\n")
+            .starts_with("hayate.toml:2: group 'no-such' does not exist")
+    );
+    let said = error("[[app]]\nroot = 'site'\nfront_controller = '../worker.php'\n");
+    assert!(said.contains("outside the document root"), "{said}");
+    let said = error("[[app]]\nroot = 'site'\nhosts = ['a b']\n");
+    assert!(said.starts_with("hayate.toml:3: hosts: 'a b' is no host name"), "{said}");
+}
+
+#[test]
+fn b11_what_is_published_has_to_be_said_and_is_refused_where_it_holds_secrets() {
+    let dir = fixture();
+    let error = |text: &str| plan(dir.path(), text, |_| {}).unwrap_err();
+    let said = error("listen = ':80'\n");
+    assert!(said.starts_with("hayate.toml: it names no application: add [[app]] with root = "), "{said}");
+    let said = error("listen = ':80'\n\n[[app]]\nname = 'a'\n");
+    assert!(said.starts_with("hayate.toml:3: root is missing: "), "{said}");
+    assert!(plan(dir.path(), "listen = ':80'\n", |args| args.root = Some(dir.path().join("site"))).is_ok());
+    for (keys, key) in [
+        ("root = '/etc'", "root"),
+        ("root = '/'", "root"),
+        ("root = '/root'", "root"),
+        ("root = 'site'\ndocument_root = '/var'", "document_root"),
+        ("root = 'site'\nsendfile_roots = ['/home']", "sendfile_roots"),
+        ("root = 'site'\nsendfile_roots = '/etc/ssl'", "sendfile_roots"),
+    ] {
+        let said = error(&format!("[[app]]\n{keys}\n"));
+        let line = 1 + keys.lines().count();
+        assert!(said.starts_with(&format!("hayate.toml:{line}: {key}: /")), "{said}");
+        assert!(said.ends_with("(document_root, or ROOT on the command line)"), "{said}");
+    }
+    // The file itself, by whatever name the directory is called; what is not served may hold it.
+    fs::write(dir.path().join("hayate.toml"), "").unwrap();
+    std::os::unix::fs::symlink(dir.path(), dir.path().join("site/up")).unwrap();
+    for root in [".", "site/..", "site/up"] {
+        let said = error(&format!("[[app]]\nroot = '{root}'\n"));
+        assert!(said.contains(" holds hayate.toml, ") && said.contains("move that file"), "{said}");
+    }
+    assert!(plan(dir.path(), "[[app]]\nroot = '.'\ndocument_root = 'site'\n", |_| {}).is_ok());
+    fs::write(dir.path().join("site/public/php.ini"), "").unwrap();
+    let said = error("[[app]]\nroot = 'site'\nphp_ini = 'site/public/php.ini'\n");
+    assert!(said.starts_with("hayate.toml:2: root: ") && said.contains("/php.ini"), "{said}");
+    // Without a file as well.
+    let flags =
+        ServeArgs { php: Some("/bin/true".into()), root: Some("/etc".into()), ..ServeArgs::default() };
+    let said = Plan::load(&flags).unwrap_err().to_string();
+    assert!(said.starts_with("/etc is a directory of the system"), "{said}");
+}
+
+#[test]
+fn c16_values_that_make_no_sense_are_refused_with_their_range() {
+    let dir = fixture();
+    let error = |text: &str| plan(dir.path(), text, |_| {}).unwrap_err();
+    for (keys, said) in [
+        ("queue_limit = 0", "queue_limit: 0 is out of range; write 1 to 1000000"),
+        ("queue_limit = 1000001", "queue_limit: 1000001 is out of range; write 1 to 1000000"),
+        ("max_memory = '4K'", "max_memory: 4096 is out of range; write 1M or more, or 0 for none"),
+        ("path = '/a//b'", "path: '/a//b' must begin with a slash"),
+        ("path = '/a/../b'", "path: '/a/../b' must begin with a slash"),
+        ("path = '/a%20b'", "path: '/a%20b' must begin with a slash"),
+        ("index = ['../x.php']", "index: '../x.php' is no file's name"),
+        ("index = ''", "index: '' is no file's name"),
+        ("deny = ['/data', 'conf']", "deny: 'conf' must begin with a slash"),
+        ("deny = '/'", "deny: '/' must begin"),
+        ("inherit_env = 'A*B'", "inherit_env: 'A*B' is no variable's name"),
+        ("inherit_env = ''", "inherit_env: '' is no"),
+        ("charset = 'utf 8'", "charset: write the name of an encoding"),
+        ("hosts = ['a.test:80']", "hosts: 'a.test:80' is no host name"),
+    ] {
+        let got = error(&format!("[[app]]\nroot = 'site'\n{keys}\n"));
+        assert!(got.starts_with(&format!("hayate.toml:3: {said}")), "{got}");
+    }
+    assert!(error("listen = []\n").starts_with("hayate.toml:1: listen: write at least one address"));
+    let many: Vec<String> = (0..200).map(|n| format!("'127.0.0.1:{}'", 10_000 + n)).collect();
+    let got = error(&format!("listen = [{}]\n", many.join(", ")));
+    assert!(got.starts_with("hayate.toml:1: listen: 200 addresses; write 128 at most"), "{got}");
+    let text = "[[app]]\nroot = 'site'\n";
+    let said = plan(dir.path(), text, |args| args.queue_limit = Some(0)).unwrap_err();
+    assert_eq!(said, "--queue-limit: 0 is out of range; write 1 to 1000000");
+    let spec =
+        plan(dir.path(), "[[app]]\nroot = 'site'\nmax_memory = 0\n", |_| {}).unwrap().apps.remove(0).spec;
+    assert_eq!(spec.max_memory, None);
+}
+
+#[test]
+fn d22_an_index_php_is_a_front_controller_where_something_says_so() {
+    let dir = fixture();
+    let site = dir.path().join("site");
+    let put = |name: &str, text: &str| {
+        fs::create_dir_all(site.join(name).parent().unwrap()).unwrap();
+        fs::write(site.join(name), text).unwrap();
+    };
+    let found = |keys: &str, change: fn(&mut ServeArgs)| {
+        let text = format!("[[app]]\nroot = 'site'\n{keys}\n");
+        plan(dir.path(), &text, change).unwrap().apps.remove(0).front_controller
+    };
+    let index = Some("index.php".to_owned());
+    assert_eq!(found("", |_| {}).script, index);
+    assert_eq!(found("front_controller = ''", |_| {}).script, None);
+    assert_eq!(found("", |args| args.front_controller = Some(String::new())).script, None);
+    fs::rename(site.join("public"), site.join("web")).unwrap();
+    assert!(found("document_root = 'web'", |_| {}).why.starts_with("the document root is called web; "));
+    // An old application in one directory.
+    let none = found("", |_| {});
+    assert_eq!((none.script, &*none.why), (None, "there is no index.php"));
+    put("index.php", "");
+    let none = found("", |_| {});
+    assert_eq!(none.script, None);
+    assert!(
+        none.why.contains("nothing says that index.php") && none.why.contains("--front-controller index.php")
+    );
+    assert_eq!(found("front_controller = 'index.php'", |_| {}).script, index);
+    assert_eq!(found("", |args| args.front_controller = Some("index.php".into())).script, index);
+    assert_eq!(found("worker = 'worker.php'", |_| {}).script, index);
+    put(".htaccess", "RewriteRule ^(.*)$ index.php?url=$1 [L]\n");
+    let none = found("", |_| {});
+    assert!(
+        none.script.is_none() && none.why.starts_with(".htaccess sends what is no file to index.php?url=$1")
+    );
+    put(".htaccess", "RewriteRule . /index.php [L]\n");
+    assert!(found("", |_| {}).why.starts_with(".htaccess sends to index.php what is no file; "));
+    fs::remove_file(site.join(".htaccess")).unwrap();
+    for file in ["wp-load.php", "wp-blog-header.php", "wp-includes/version.php"] {
+        put(file, "");
+    }
+    assert_eq!(found("", |_| {}).script, index);
+    assert!(found("", |_| {}).why.starts_with("this is WordPress; "));
+    let said =
+        plan(dir.path(), "[[app]]\nroot = 'site'\n", |args| args.front_controller = Some("no.php".into()));
+    assert!(said.unwrap_err().starts_with("--front-controller: cannot use no.php below "));
+}
+
+#[test]
+fn a_root_is_for_one_application() {
+    let dir = fixture();
+    let text = "[[app]]\nname='a'\nroot='site'\n[[app]]\nname='b'\nroot='site'\npath='/b'\n";
+    assert_eq!(plan(dir.path(), text, |_| {}).unwrap().apps.len(), 2);
+    let said = plan(dir.path(), text, |args| args.root = Some(".".into())).unwrap_err();
+    assert!(said.starts_with("ROOT, --worker and --front-controller are for one application"), "{said}");
+}
+
+#[test]
+fn a_name_is_as_given_not_what_a_link_leads_to() {
+    let dir = fixture();
+    std::os::unix::fs::symlink("site", dir.path().join("current")).unwrap();
+    let plan = |root: &str| plan(dir.path(), &format!("[[app]]\nroot = '{root}'\n"), |_| {}).unwrap();
+    for root in ["current", "current/", "./current/.", &dir.path().join("current").to_string_lossy()] {
+        let spec = &plan(root).apps[0].spec;
+        assert_eq!(spec.name, "current", "{root}");
+        assert_eq!(spec.document_root, dir.path().canonicalize().unwrap().join("site/public"));
+    }
+    assert_eq!(plan("current/public/..").apps[0].spec.name, "site");
+}
+
+#[test]
+fn warm_up_requests_carry_the_sites_own_address() {
+    let dir = fixture();
+    let text = "listen = ':8081'\n[[app]]\nroot = 'site'\nworker = 'worker.php'\npath = '/blog'\nhosts = ['shop.test']\n\
+                warmup = ['/', '/index.php/a?b=c']\n";
+    let spec = plan(dir.path(), text, |_| {}).unwrap().apps.remove(0).spec;
+    let [front, info] = &spec.warmup[..] else { panic!("{:?}", spec.warmup) };
+    assert_eq!(
+        (&*front.target, &*front.host, front.port, front.https),
+        ("/blog/", "shop.test:8081", 8081, false)
+    );
+    assert_eq!((&*front.script_name, &*front.path_info), ("/blog/index.php", ""));
+    assert_eq!(front.script, spec.document_root.join("index.php"));
+    assert_eq!(info.target, "/blog/index.php/a?b=c");
+    assert_eq!((&*info.script_name, &*info.path_info), ("/blog/index.php", "/a"));
+    let spec =
+        plan(dir.path(), &format!("trusted_proxies = '::1'\n{text}"), |_| {}).unwrap().apps.remove(0).spec;
+    assert_eq!((&*spec.warmup[0].host, spec.warmup[0].https, spec.warmup[0].port), ("shop.test", true, 443));
+}
+
+#[test]
+fn rewinding_is_for_worker_mode() {
+    let dir = fixture();
+    let app = |keys: &str| format!("[[app]]\nroot = 'site'\n{keys}\n");
+    let spec = |keys: &str, change: fn(&mut ServeArgs)| {
+        plan(dir.path(), &app(keys), change).unwrap().apps.remove(0).spec
+    };
+    let worker = "worker = 'worker.php'\n";
+    let default = spec(worker, |_| {});
+    assert_eq!((default.rewind, default.boot_timeout), (REWIND_BY_DEFAULT, Some(Duration::from_secs(60))));
+    let on = spec(&format!("{worker}rewind = 'on'\nrewind_verify = 100"), |_| {});
+    assert_eq!((on.rewind, on.warmup.len(), on.rewind_verify), (Rewind::On, 3, Some(100)));
+    let targets =
+        |visits: &[Visit]| visits.iter().map(|visit| visit.target.clone()).collect::<Vec<_>>().join(" ");
+    let made_up = "/hayate-comparison/kappa /hayate-comparison-omega?hayate=psi";
+    assert_eq!(targets(&on.compared), format!("/ / {made_up}"), "/ at two addresses");
+    let fork = spec(&format!("{worker}rewind = 'on'\nwarmup = ['/a']"), |args| {
+        args.rewind = Some(RewindChoice::Fork)
+    });
+    assert_eq!((fork.rewind, &*targets(&fork.warmup)), (Rewind::Fork, "/a"));
+    let none =
+        spec(&format!("{worker}rewind = 'on'\nwarmup = ['/a']"), |args| args.warmup = vec!["off".into()]);
+    assert!(none.warmup.is_empty() && none.compared.is_empty());
+    assert_eq!(spec(worker, |args| args.mode = Some(ModeChoice::Classic)).mode, Mode::Classic);
+
+    let error = |keys: &str, change: fn(&mut ServeArgs)| plan(dir.path(), &app(keys), change).unwrap_err();
+    let said = error("rewind = 'on'", |_| {});
+    assert!(said.starts_with("hayate.toml:3: rewind: this application runs in classic mode"), "{said}");
+    let said = error("warmup = ['/']", |_| {});
+    assert!(said.starts_with("hayate.toml:3: warmup: "), "{said}");
+    let said = error("", |args| args.rewind = Some(RewindChoice::On));
+    assert!(said.starts_with("--rewind is for worker mode"), "{said}");
+    let said = error("mode = 'worker'", |_| {});
+    assert!(said.starts_with("hayate.toml:3: mode: worker mode needs a worker script"), "{said}");
+    let said = error(&format!("mode = 'classic'\n{worker}"), |_| {});
+    assert!(said.starts_with("hayate.toml:4: worker: "), "{said}");
+    let said = error(&format!("{worker}rewind = 'on'\nwarmup = ['products']"), |_| {});
+    assert!(said.starts_with("hayate.toml:5: warmup: 'products' is no path"), "{said}");
+}
