@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import select
 import socket
 import subprocess
 import sys
@@ -102,7 +103,30 @@ def test_the_limit_of_connections_is_one_for_all_listeners_and_follows_a_reload(
         assert "limits.connections (4) is reached" in hayate.log()
 
 
-def wait_for(condition, seconds: float = 10) -> None:
+def test_listeners_that_accept_at_the_same_time_take_no_connection_too_many(hayate_command, tmp_path) -> None:
+    root = site.make(tmp_path)
+    config = tmp_path / "hayate.toml"
+    config.write_text(f'[limits]\nconnections = 2\n[[app]]\nroot = "{root}"\n')
+    others = [free_port() for _ in range(3)]
+    args = [word for port in others for word in ("--listen", f"127.0.0.1:{port}")]
+    with Hayate(config=config, workers=1, args=args) as hayate:
+        ports = [hayate.port, *others]
+        waiting = [Connection(ports[i % 4]) for i in range(600)]
+        served: list[Connection] = []
+        deadline = time.monotonic() + 60
+        # Each that goes makes room for one; whenever two listeners see it at once, only one of them may take it.
+        while waiting:
+            assert time.monotonic() < deadline, f"{len(waiting)} were never served"
+            sockets = [connection.socket for connection in waiting]
+            ready = set(select.select(sockets, [], [], 1)[0])
+            served += [connection for connection in waiting if connection.socket in ready]
+            waiting = [connection for connection in waiting if connection.socket not in ready]
+            assert len(served) <= 2
+            while served:
+                served.pop().close()
+
+
+def wait_for(condition, seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

@@ -1,17 +1,17 @@
 //! A connection: who is at its other end, what it speaks, and what becomes of its requests.
 
 use std::{
-    cell::{Cell, OnceCell, RefCell},
+    cell::{OnceCell, RefCell},
     net::IpAddr,
     pin::pin,
     rc::Rc,
 };
 
-use hayate_http::{Clock, Exchange, Handler, Refusal, h3::Caller, seconds};
+use hayate_http::{Clock, Exchange, Handler, Refusal, h3::Caller};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::{
-    gather::Share,
+    gather::{Head, HeadNumber},
     meet::{Met, Port, meet},
     panics::caught,
     thread::Thread,
@@ -53,10 +53,8 @@ pub(crate) struct Connection {
     /// Who is there, once that is known.
     met: OnceCell<Peer>,
     pub(crate) clock: Rc<Clock>,
-    /// Memory for the beginning of a head, its size, and since when ([`seconds`]).
-    share: RefCell<Share>,
-    held: Cell<usize>,
-    since: Cell<u64>,
+    /// Memory for the beginning of a head.
+    head: RefCell<Head>,
 }
 
 impl Connection {
@@ -67,19 +65,16 @@ impl Connection {
             accepted,
             met: OnceCell::new(),
             clock: Rc::clone(clock),
-            share: RefCell::new(thread.front.gather.share()),
-            held: Cell::new(0),
-            since: Cell::new(0),
+            head: RefCell::new(thread.front.gather.head()),
         })
     }
 
-    /// Since when, in [`seconds`], how many bytes of a head are held; `None` for none.
-    pub(crate) fn unfinished_head(&self) -> Option<(u64, usize)> {
-        (self.held.get() > 0).then(|| (self.since.get(), self.held.get()))
+    /// The place of its unfinished head among all; `None` for none.
+    pub(crate) fn unfinished_head(&self) -> Option<HeadNumber> {
+        self.head.borrow().number()
     }
 
-    /// It is given up in the middle of its head. That memory counts no more from now on, or other threads would give up as much again before
-    /// this connection is dropped.
+    /// It is given up in the middle of its head, whose memory counts no more from now on.
     pub(crate) fn give_up(&self) {
         self.clock.give_up();
         self.holds(0);
@@ -138,13 +133,7 @@ impl Handler for Connection {
     }
 
     fn holds(&self, bytes: usize) {
-        let before = self.held.replace(bytes);
-        if before == 0 {
-            self.since.set(seconds());
-        }
-        self.thread.front.gather.head_changed(before, bytes);
-        // Who gives memory back presses nobody.
-        if !self.share.borrow_mut().set(bytes) && bytes > before {
+        if !self.head.borrow_mut().set(bytes) {
             self.thread.pressed.notify_one();
         }
     }

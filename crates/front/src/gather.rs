@@ -1,10 +1,18 @@
 //! Memory for what has not arrived as a whole: heads, and the beginnings of bodies. What one connection may hold is limited elsewhere; this
 //! limits what all hold together, so that many slow clients cost no more than a few.
+//!
+//! When it is too much, the oldest unfinished heads are given up, whichever thread has them: all threads enter theirs in one list. A head that
+//! comes at once, as nearly all do, is never in it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
+
+use parking_lot::Mutex;
 
 /// Bytes worth giving back to the system.
 const LARGE: usize = 4 << 20;
@@ -14,8 +22,7 @@ const LARGE: usize = 4 << 20;
 pub(crate) struct Gather {
     used: AtomicUsize,
     limit: AtomicUsize,
-    /// What of it is in heads.
-    heads: AtomicUsize,
+    heads: Mutex<Heads>,
     /// The most that was used since [`Gather::shrank`].
     most: AtomicUsize,
 }
@@ -25,23 +32,34 @@ impl Gather {
         self.limit.store(bytes, Relaxed);
     }
 
-    /// Bytes to be given back before there is room again, a quarter of all more than needed; `None` when there is room.
-    pub(crate) fn excess(&self) -> Option<usize> {
-        let (used, limit) = (self.used.load(Relaxed), self.limit.load(Relaxed));
-        (used > limit).then(|| used.saturating_sub(limit - limit / 4))
+    fn is_full(&self) -> bool {
+        self.used.load(Relaxed) > self.limit.load(Relaxed)
     }
 
-    /// The memory of one head has changed.
-    pub(crate) fn head_changed(&self, before: usize, now: usize) {
-        // Two's complement: what is added may be less than nothing.
-        self.heads.fetch_add(now.wrapping_sub(before), Relaxed);
-    }
-
-    /// How many of `excess` bytes those are to give back who hold so many bytes of heads: threads know only their own connections, and each
-    /// does its part.
-    pub(crate) fn part(&self, excess: usize, own: usize) -> usize {
-        let all = self.heads.load(Relaxed).max(own).max(1);
-        usize::try_from(excess as u128 * own as u128 / all as u128).unwrap_or(excess)
+    /// Chooses heads to be given up until there is room again, and a quarter of the limit more. All that began up to the one named here are
+    /// chosen; `None` when there is nothing to give up.
+    pub(crate) fn choose_heads(&self) -> Option<HeadNumber> {
+        let mut heads = self.heads.lock();
+        let limit = self.limit.load(Relaxed);
+        // Those chosen before are on their way out.
+        let used = self.used.load(Relaxed).saturating_sub(heads.chosen);
+        if used <= limit {
+            return None;
+        }
+        let excess = used.saturating_sub(limit - limit / 4);
+        let mut freed = 0usize;
+        let mut last = None;
+        let Heads { all, chosen, .. } = &mut *heads;
+        for (number, head) in all.iter_mut().filter(|(_, head)| !head.chosen) {
+            if freed >= excess {
+                break;
+            }
+            head.chosen = true;
+            freed = freed.saturating_add(head.bytes);
+            last = Some(HeadNumber(*number));
+        }
+        *chosen = chosen.saturating_add(freed);
+        last
     }
 
     pub(crate) fn was_large(&self) -> bool {
@@ -60,6 +78,82 @@ impl Gather {
 
     pub(crate) fn share(self: &Arc<Self>) -> Share {
         Share { gather: Arc::clone(self), bytes: 0 }
+    }
+
+    /// For a head of which no byte is held yet.
+    pub(crate) fn head(self: &Arc<Self>) -> Head {
+        Head { share: self.share(), number: None }
+    }
+}
+
+/// Unfinished heads in the order in which they began.
+#[derive(Default)]
+struct Heads {
+    all: BTreeMap<u64, Entry>,
+    next: u64,
+    /// Bytes of those that are chosen to be given up, and still there.
+    chosen: usize,
+}
+
+struct Entry {
+    bytes: usize,
+    chosen: bool,
+}
+
+/// The place of an unfinished head among those of all threads; the smaller, the older.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct HeadNumber(u64);
+
+/// The memory of a head while it is not whole; out of the list when this goes.
+pub(crate) struct Head {
+    share: Share,
+    number: Option<HeadNumber>,
+}
+
+impl Head {
+    /// It holds so many bytes now; 0: it is whole, or gone. `false`: more than before, and all together hold too many.
+    pub(crate) fn set(&mut self, bytes: usize) -> bool {
+        let before = self.share.bytes;
+        if bytes == before {
+            return true;
+        }
+        let fits = self.share.set(bytes);
+        let mut heads = self.share.gather.heads.lock();
+        match self.number {
+            Some(HeadNumber(number)) if bytes == 0 => {
+                self.number = None;
+                if let Some(Entry { bytes, chosen: true }) = heads.all.remove(&number) {
+                    heads.chosen = heads.chosen.saturating_sub(bytes);
+                }
+            }
+            Some(HeadNumber(number)) => {
+                let Heads { all, chosen, .. } = &mut *heads;
+                if let Some(entry) = all.get_mut(&number) {
+                    if entry.chosen {
+                        *chosen = chosen.saturating_sub(entry.bytes).saturating_add(bytes);
+                    }
+                    entry.bytes = bytes;
+                }
+            }
+            None => {
+                let number = heads.next;
+                heads.next = number.wrapping_add(1);
+                heads.all.insert(number, Entry { bytes, chosen: false });
+                self.number = Some(HeadNumber(number));
+            }
+        }
+        fits || bytes < before
+    }
+
+    /// Its place, while some of it is held.
+    pub(crate) fn number(&self) -> Option<HeadNumber> {
+        self.number
+    }
+}
+
+impl Drop for Head {
+    fn drop(&mut self) {
+        self.set(0);
     }
 }
 
@@ -81,7 +175,7 @@ impl Share {
             used.fetch_sub(self.bytes - bytes, Relaxed);
         }
         self.bytes = bytes;
-        self.gather.excess().is_none()
+        !self.gather.is_full()
     }
 }
 
@@ -102,18 +196,37 @@ mod tests {
         let mut shares: Vec<Share> = (0..4).map(|_| gather.share()).collect();
         let fits: Vec<bool> = shares.iter_mut().map(|share| share.set(30_000)).collect();
         assert_eq!(fits, [true, true, true, false]);
-        assert_eq!(gather.excess(), Some(120_000 - 75_000));
         shares[0].set(1_000);
-        assert_eq!(gather.excess(), None);
-        gather.head_changed(0, 8_000);
-        assert_eq!(gather.part(3_000, 8_000), 3_000);
-        gather.head_changed(8_000, 2_000);
-        gather.head_changed(0, 6_000);
-        assert_eq!(
-            (gather.part(4_000, 2_000), gather.part(4_000, 6_000), gather.part(4_000, 0)),
-            (1_000, 3_000, 0)
-        );
+        assert!(!gather.is_full());
         drop(shares);
         assert_eq!(gather.used.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn the_oldest_heads_are_chosen_once() {
+        let gather = Arc::new(Gather::default());
+        gather.set_limit(100);
+        let mut heads: Vec<Head> = (0..6).map(|_| gather.head()).collect();
+        let fits: Vec<bool> = heads.iter_mut().take(5).map(|head| head.set(20)).collect();
+        assert_eq!((fits, gather.choose_heads()), (vec![true; 5], None));
+        assert!(!heads[5].set(20));
+        // 120 are used, 75 may be.
+        assert_eq!(gather.choose_heads(), heads[2].number());
+        assert_eq!(gather.choose_heads(), None, "three are on their way out");
+        // One of them turned out to be whole, another has grown.
+        assert!(heads[0].set(0));
+        assert_eq!(heads[0].number(), None);
+        heads[1].set(21);
+        assert_eq!((gather.used.load(Relaxed), gather.choose_heads()), (101, None));
+        // One that comes back is the youngest.
+        heads[0].set(20);
+        assert_eq!(gather.heads.lock().chosen, 41);
+        heads.drain(1..3);
+        assert_eq!((gather.used.load(Relaxed), gather.heads.lock().chosen), (80, 0));
+        heads[1].set(50);
+        assert_eq!(gather.choose_heads(), heads[1].number());
+        drop(heads);
+        assert!(gather.heads.lock().all.is_empty());
+        assert_eq!((gather.used.load(Relaxed), gather.heads.lock().chosen), (0, 0));
     }
 }

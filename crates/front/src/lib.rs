@@ -79,7 +79,7 @@ use tokio::{
     time::MissedTickBehavior,
 };
 
-use crate::{panics::caught, snapshot::Snapshot};
+use crate::{panics::caught, snapshot::Snapshot, threads::Admitted};
 
 pub use access_log::{AccessLog, Format};
 pub use compress::{Coding, Compression};
@@ -337,11 +337,16 @@ impl Front {
         self.crew.get().map_or_else(Vec::new, |crew| crew.connections())
     }
 
-    pub(crate) fn connected(&self) {
+    /// Counts one more connection, if there may be one: asking and counting are one step, since threads accept at the same time.
+    pub(crate) fn try_admit(self: &Arc<Self>) -> Option<Admitted> {
+        let limit = self.snapshot.load().settings.limits.connections;
+        let one_more = |count: usize| count.checked_add(1).filter(|count| *count <= limit);
+        let before = self.connections.fetch_update(Relaxed, Relaxed, one_more).ok()?;
         self.metrics.connected(1);
-        if self.connections.fetch_add(1, Relaxed) == 0 {
+        if before == 0 {
             self.begun.notify_one();
         }
+        Some(Admitted(Arc::clone(self)))
     }
 
     pub(crate) fn disconnected(&self) {
@@ -350,28 +355,36 @@ impl Front {
         self.room.notify_waiters();
     }
 
-    /// Whether there may be one more connection.
-    pub(crate) fn is_full(&self) -> bool {
-        self.connections() >= self.snapshot.load().settings.limits.connections
-    }
-
     /// Says that this process is to end, before its listeners are closed.
     pub fn will_end(&self) {
         self.leaves.store(true, Relaxed);
     }
 
-    /// Waits until there may be one more connection.
+    /// Waits until there may be one more connection, for the moment.
     pub(crate) async fn has_room(&self) {
+        self.with_room(|| self.is_below_limit().then_some(())).await;
+    }
+
+    /// Waits until there may be one more connection, and counts it.
+    pub(crate) async fn admit(self: &Arc<Self>) -> Admitted {
+        self.with_room(|| self.try_admit()).await
+    }
+
+    fn is_below_limit(&self) -> bool {
+        self.connections() < self.snapshot.load().settings.limits.connections
+    }
+
+    async fn with_room<T>(&self, attempt: impl Fn() -> Option<T>) -> T {
         loop {
             let room = self.room.notified();
-            let limit = self.snapshot.load().settings.limits.connections;
-            if self.connections() < limit {
-                return;
+            if let Some(done) = attempt() {
+                return done;
             }
             let now = seconds();
             let before = self.complained.load(Relaxed);
             if before == 0 || before + 60 <= now {
                 self.complained.store(now, Relaxed);
+                let limit = self.snapshot.load().settings.limits.connections;
                 tracing::warn!(
                     "limits.connections ({limit}) is reached, or three quarters of the open files (LimitNOFILE); further connections wait"
                 );

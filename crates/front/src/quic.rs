@@ -107,10 +107,8 @@ impl Thread {
                     *before = now;
                 }
             }
-            if self.front.is_full() {
-                // It is refused by being dropped.
-                continue;
-            }
+            // It is refused by being dropped.
+            let Some(admitted) = self.front.try_admit() else { continue };
             let (peer, local) = (caller.peer(), caller.local());
             let peer = Peer {
                 addr: peer.ip().to_canonical().to_string(),
@@ -124,11 +122,8 @@ impl Thread {
             };
             let port = self.snapshot().settings.ports.get(&ListenAddr::Quic(addr)).copied();
             let port = Port { quic: true, ..port.unwrap_or_default() };
-            self.spawn(
-                Stream::Quic(Box::new(caller)),
-                Accepted { peer, port },
-                Counted::new(&self.front, self.number),
-            );
+            let counted = Counted::new(admitted, self.number);
+            self.spawn(Stream::Quic(Box::new(caller)), Accepted { peer, port }, counted);
         }
     }
 

@@ -23,10 +23,11 @@ use tokio::{
 use crate::{
     Front, Listener, Stage,
     connection::{Accepted, Connection, Peer, Stream},
+    gather::HeadNumber,
     panics::caught,
     quic::CountedQuic,
     snapshot::Snapshot,
-    threads::{Counted, Moved, Order},
+    threads::{Admitted, Counted, Moved, Order},
 };
 
 /// The pause after an `accept()` that failed for want of something.
@@ -155,10 +156,10 @@ impl Thread {
                 _ = shutdown.wait_for(|stop| *stop) => return,
             };
             match accepted {
-                Ok((stream, peer)) => {
+                Ok((stream, peer, admitted)) => {
                     let port =
                         addr.as_ref().and_then(|addr| self.snapshot().settings.ports.get(addr).copied());
-                    self.place(stream, Accepted { peer, port: port.unwrap_or_default() });
+                    self.place(stream, Accepted { peer, port: port.unwrap_or_default() }, admitted);
                 }
                 Err(error) => self.refrain(&error).await,
             }
@@ -200,21 +201,21 @@ impl Thread {
         tokio::time::sleep(BREATH).await;
     }
 
-    async fn accept_one(&self, listener: &Listener) -> io::Result<(Stream, Peer)> {
+    async fn accept_one(&self, listener: &Listener) -> io::Result<(Stream, Peer, Admitted)> {
         self.front.has_room().await;
-        let accepted = accept(listener).await;
+        let (stream, peer) = accept(listener).await?;
         // Another listener may have been faster; then this one connection waits here instead of in the backlog.
-        self.front.has_room().await;
-        accepted
+        let admitted = self.front.admit().await;
+        Ok((stream, peer, admitted))
     }
 
     /// Serves a connection here, or has a thread do it that has clearly fewer.
-    fn place(self: &Rc<Self>, stream: Stream, accepted: Accepted) {
+    fn place(self: &Rc<Self>, stream: Stream, accepted: Accepted, admitted: Admitted) {
         let turn = self.turn.get();
         self.turn.set(turn.wrapping_add(1));
         let crew = self.front.crew.get();
         let number = crew.map_or(self.number, |crew| crew.choose(self.number, turn));
-        let counted = Counted::new(&self.front, number);
+        let counted = Counted::new(admitted, number);
         match crew {
             // One that has ended refuses; then so does this. A socket that the kernel does not let go of is closed.
             Some(crew) if number != self.number => {
@@ -325,47 +326,36 @@ impl Thread {
         }
     }
 
-    /// There is too much memory in heads: each thread is to give up its part.
+    /// There is too much memory in heads: the oldest go, those of other threads as well.
     fn press(&self) {
-        if self.front.gather.excess().is_some()
-            && let Some(crew) = self.front.crew.get()
-        {
-            crew.tell_others(self.number, || Order::GiveUpHeads);
+        let Some(last) = self.front.gather.choose_heads() else { return };
+        if let Some(crew) = self.front.crew.get() {
+            crew.tell_others(self.number, || Order::GiveUpHeads(last));
         }
-        self.give_up_heads();
+        self.give_up_heads(last);
     }
 
-    /// Cuts off connections in the middle of a head, those that took longest first: this thread's part of what makes room for others.
-    pub(crate) fn give_up_heads(&self) {
-        let Some(excess) = self.front.gather.excess() else { return };
-        let mut heads: Vec<_> = {
+    /// Cuts off this thread's connections in the middle of a head that began no later than `last`, which makes room for others.
+    pub(crate) fn give_up_heads(&self, last: HeadNumber) {
+        let old: Vec<_> = {
             let open = self.open.borrow();
-            let held = open.iter().filter_map(|(id, (connection, task))| {
-                let (since, bytes) = connection.unfinished_head().filter(|_| !connection.clock.is_late())?;
-                Some((since, *id, bytes, Rc::clone(connection), task.clone()))
-            });
-            held.collect()
+            let old = open
+                .values()
+                .filter(|(connection, _)| connection.unfinished_head().is_some_and(|number| number <= last));
+            old.map(|(connection, task)| (Rc::clone(connection), task.clone())).collect()
         };
-        let own = heads.iter().map(|(_, _, bytes, ..)| *bytes).sum();
-        let mut excess = self.front.gather.part(excess, own);
-        heads.sort_unstable_by_key(|(since, id, ..)| (*since, *id));
-        let mut given_up = 0u64;
-        for (_, _, bytes, connection, task) in heads {
-            // To the nearest: one small head beside much that other threads hold is not the one to go.
-            if excess.saturating_mul(2) < bytes {
-                break;
-            }
-            excess = excess.saturating_sub(bytes);
+        // Aborting may run the connection's drops, which come back here.
+        for (connection, task) in &old {
             connection.give_up();
             task.abort();
-            given_up = given_up.saturating_add(1);
         }
-        self.front.metrics.gave_up_heads(given_up);
+        self.front.metrics.gave_up_heads(old.len() as u64);
         let now = seconds();
-        if given_up > 0 && self.complained.get().saturating_add(60) <= now {
+        if !old.is_empty() && self.complained.get().saturating_add(60) <= now {
             self.complained.set(now);
             tracing::warn!(
-                "limits.gather_memory is reached: {given_up} connections with an unfinished head were cut off"
+                "limits.gather_memory is reached: {} connections with an unfinished head were cut off",
+                old.len()
             );
         }
     }

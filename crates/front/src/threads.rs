@@ -25,6 +25,7 @@ use tokio::{
 use crate::{
     Front, ListenAddr, Listener, Thread,
     connection::{Accepted, Stream},
+    gather::HeadNumber,
     runtime,
 };
 
@@ -37,35 +38,42 @@ pub(crate) enum Order {
     Listen(ListenAddr, OwnedFd, watch::Receiver<bool>),
     /// Serve a connection that another thread has accepted.
     Serve(Moved),
-    /// Give up heads that are not whole, for there is too much memory in them.
-    GiveUpHeads,
+    /// Give up heads that are not whole and began no later than this one, for there is too much memory in them.
+    GiveUpHeads(HeadNumber),
     /// Say that this was read.
     Ask(oneshot::Sender<()>),
 }
 
+/// One of the connections that there may be, see [`Front::try_admit`]; another one may come when this goes.
+pub(crate) struct Admitted(pub(super) Arc<Front>);
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.0.disconnected();
+    }
+}
+
 /// A connection that counts from the moment it is accepted, wherever it is; when this goes, it is over.
 pub(crate) struct Counted {
-    front: Arc<Front>,
+    admitted: Admitted,
     number: usize,
 }
 
 impl Counted {
     /// For the thread of that number.
-    pub(crate) fn new(front: &Arc<Front>, number: usize) -> Counted {
-        front.connected();
-        if let Some(member) = front.crew.get().and_then(|crew| crew.0.get(number)) {
+    pub(crate) fn new(admitted: Admitted, number: usize) -> Counted {
+        if let Some(member) = admitted.0.crew.get().and_then(|crew| crew.0.get(number)) {
             member.connections.fetch_add(1, Relaxed);
         }
-        Counted { front: Arc::clone(front), number }
+        Counted { admitted, number }
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        if let Some(member) = self.front.crew.get().and_then(|crew| crew.0.get(self.number)) {
+        if let Some(member) = self.admitted.0.crew.get().and_then(|crew| crew.0.get(self.number)) {
             member.connections.fetch_sub(1, Relaxed);
         }
-        self.front.disconnected();
     }
 }
 
@@ -258,7 +266,7 @@ fn run(
                     Err(error) => tracing::error!("{addr}: nobody accepts connections there: {error}"),
                 },
                 Order::Serve(moved) => thread.take_over(moved),
-                Order::GiveUpHeads => thread.give_up_heads(),
+                Order::GiveUpHeads(last) => thread.give_up_heads(last),
                 Order::Ask(reply) => drop(reply.send(())),
             }
         }
