@@ -18,12 +18,12 @@ from napping import add_nap
 #: Runs in the page: what a person would see at a glance.
 FACTS = """<script>
 const seen = e => { const r = e.getBoundingClientRect(); return r.width > 0 && r.height > 0; };
-const plots = [...document.querySelectorAll("svg")];
-const inside = (e, svg) => {
-    const a = e.getBoundingClientRect(), b = svg.getBoundingClientRect();
+const plots = [...document.querySelectorAll("svg[role=img]")];
+const inside = e => {
+    const a = e.getBoundingClientRect(), b = e.closest("figure").getBoundingClientRect();
     return a.left >= b.left - 2 && a.right <= b.right + 2 && a.top >= b.top - 2 && a.bottom <= b.bottom + 2;
 };
-document.body.dataset.facts = JSON.stringify({
+window.top.document.body.dataset.facts = JSON.stringify({
     title: document.title,
     heading: document.querySelector("h1").textContent,
     sections: [...document.querySelectorAll("h2")].map(e => e.textContent),
@@ -32,8 +32,17 @@ document.body.dataset.facts = JSON.stringify({
     plots: plots.length,
     hidden: plots.filter(e => !seen(e)).length,
     lines: document.querySelectorAll("svg .line").length,
-    spilled: plots.flatMap(svg => [...svg.querySelectorAll("text")].filter(e => !inside(e, svg)))
+    spilled: plots.flatMap(svg => [...svg.querySelectorAll("text")].filter(e => !inside(e)))
         .map(e => e.textContent),
+    small: Math.min(...[...document.querySelectorAll("figure text, figure span, figure p")].map(
+        e => parseFloat(getComputedStyle(e).fontSize) * (e.getScreenCTM ? e.getScreenCTM().a : 1))),
+    covered: plots.flatMap(svg => {
+        const boxes = [...svg.querySelectorAll("text")].map(e => [e.getBoundingClientRect(), e.textContent]);
+        return boxes.flatMap(([a, one], i) => boxes.slice(i + 1).filter(([b]) =>
+            a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4)
+            .map(([, other]) => one + " | " + other));
+    }),
+    verdict: document.querySelector(".verdict").textContent,
     unnamed: plots.filter(e => !e.getAttribute("aria-label") && !e.querySelector("title")).length,
     nan: [...document.querySelectorAll("svg *")].some(
         e => [...e.attributes].some(a => /NaN|Infinity|undefined/.test(a.value))),
@@ -53,10 +62,13 @@ def browser(page: pathlib.Path, *flags: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
 
 
-def facts(page: pathlib.Path, *flags: str) -> dict[str, Any]:
-    """What a browser shows of a page."""
+def facts(page: pathlib.Path, *flags: str, width: int | None = None) -> dict[str, Any]:
+    """What a browser shows of a page; `width`: in a frame that is narrower than a window may be."""
     measured = page.with_name("measured.html")
-    measured.write_text(page.read_text().replace("</body>", FACTS + "</body>"))
+    text = page.read_text().replace("</body>", FACTS + "</body>")
+    if width:
+        text = f'<body><iframe style="width: {width}px; height: 900px; border: 0" srcdoc="{html.escape(text)}"></iframe></body>'
+    measured.write_text(text)
     shown = browser(measured, "--dump-dom", *flags).stdout
     return json.loads(html.unescape(re.search(r'data-facts="([^"]*)"', shown)[1]))
 
@@ -81,7 +93,8 @@ def test_the_page_in_a_browser(page: pathlib.Path) -> None:
     light = facts(page, "--window-size=1200,1600", "--blink-settings=preferredColorScheme=1")
     assert "nap" in light["title"] and light["heading"] == light["title"]
     assert light["plots"] >= 4 and light["hidden"] == 0 and light["lines"] >= 4 and not light["nan"]
-    assert light["spilled"] == [] and light["unnamed"] == 0
+    assert light["spilled"] == [] and light["covered"] == [] and light["unnamed"] == 0
+    assert re.match(r"(php -S|nginx \+ php-fpm) .* 95 % of its answers came within [\d.,]+ ms", light["verdict"])
     assert light["width"] <= light["window"], "no scrolling sideways"
     assert light["cells"] > 30
 
@@ -92,8 +105,10 @@ def test_the_page_in_a_browser(page: pathlib.Path) -> None:
     assert brightness["dark"][0] < 200 < 500 < brightness["dark"][1]
     assert {**dark, "ground": 0, "text": 0} == {**light, "ground": 0, "text": 0}
 
-    narrow = facts(page, "--window-size=500,900")
-    assert narrow["width"] <= narrow["window"] and narrow["spilled"] == [] and narrow["plots"] == light["plots"]
+    narrow = facts(page, "--window-size=500,900", width=390)
+    assert narrow["window"] == 390 and narrow["width"] <= 390 and narrow["plots"] == light["plots"]
+    assert narrow["spilled"] == [] and narrow["covered"] == [] and narrow["nan"] is False
+    assert light["small"] == narrow["small"] >= 12, "text is as large on a telephone"
 
     paper = page.with_name("page.pdf")
     browser(page, "--no-pdf-header-footer", f"--print-to-pdf={paper}")

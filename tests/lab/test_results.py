@@ -203,3 +203,98 @@ def test_comparisons(lab: Laboratory, results: Any) -> None:
     # A single round says nothing about its noise.
     assert "too few rounds to tell" in lab.run("compare", "results.json", "results.json")
     assert "no results of hayate-lab" in lab.run("compare", "lab/php.ini", "before.json", status=2)
+
+
+def closed(results: Any, rates: dict[str, list[float]], kinds: tuple[str, ...] = ()) -> Any:
+    """Results of closed loops whose subjects had these rates, a round each; all else is what was measured. `kinds`: yardsticks."""
+    changed = copy.deepcopy(results)
+    part = changed["parts"][0]
+    (one,) = part["subjects"][0]["measurements"]
+    template = part["subjects"][0]
+    part["subjects"], part["baseline"], part["references"] = [], next(iter(rates)), []
+    part["rounds"] = len(next(iter(rates.values())))
+    for name, values in rates.items():
+        subject = {**copy.deepcopy(template), "name": name, "title": f"Server {name}", "engine": name, "measurements": []}
+        subject["load"] = {"form": "closed", "connections": 2, "duration": 1.0}
+        subject["yardstick"] = name in kinds
+        for turn, rate in enumerate(values):
+            measurement = copy.deepcopy(one)
+            measurement["round"] = turn + 1
+            measurement["load"]["total"]["ok_rate"] = rate
+            subject["measurements"].append(measurement)
+        part["subjects"].append(subject)
+    changed["parts"] = [part]
+    return changed
+
+
+def said(lab: Laboratory, results: Any) -> tuple[str, str, str]:
+    """The verdict on the terminal and on the page, and the page."""
+    (lab.dir / "said.json").write_text(json.dumps(results))
+    lines = lab.run("report", "said.json").splitlines()
+    lab.run("report", "said.json", "--html", "said.html")
+    page = (lab.dir / "said.html").read_text()
+    title = next(number for number, line in enumerate(lines) if line.startswith("on a schedule: "))
+    return lines[title + 1], re.search(r'<p class="verdict">(.*?)</p>', page)[1], page
+
+
+def test_the_verdict_says_who_is_ahead_and_whether_the_rounds_tell(lab: Laboratory, results: Any) -> None:
+    steady = [100.0, 101.0, 99.0, 100.0, 100.0]
+    faster = [rate * 1.5 + number for number, rate in enumerate(steady)]
+    text, shown, page = said(lab, closed(results, {"a": steady, "b": faster, "c": [r * 4 for r in steady]}, ("c",)))
+    assert re.match(r"b is ahead, and five rounds are enough to say so: 152\.5 requests/s, 1\.52 times \(1\.\d+–1\.\d+\) "
+                    r"as many as a\. ", text), text
+    assert "Server b is ahead, and five rounds are enough to say so" in shown and "many as Server a" in shown
+    # One order everywhere; what runs no application comes last, however fast.
+    order = ["Server b", "Server a", "Server c"]
+    assert re.findall(r'<span class="label">(.*?)</span>', page) == order * 4
+    for table in re.findall(r"<tbody>(.*?)</tbody>", page)[:3]:
+        assert re.findall(r"<tr><td>(.*?)</td>", table) == order
+    assert re.findall(r"<figcaption>(Server .)</figcaption>", page) == order
+
+    noisy = [140.0, 80.0, 105.0, 90.0, 120.0]
+    text, _, _ = said(lab, closed(results, {"a": steady, "b": noisy, "c": [r / 2 for r in steady]}))
+    assert text.startswith("b and a are not told apart by five rounds: b had 105.0 requests/s, 1.0"), text
+    assert re.search(r"2\.\d\d times \(1\.\d+–2\.\d+\) as many as c", text) is None, "the baseline is a"
+
+    text, _, page = said(lab, closed(results, {"a": [100.0, 100.0], "b": [90.0, 160.0]}))
+    assert text.startswith("b did best, but two rounds are too few to say so: 125.0 requests/s, 1.20 times as many as a."), text
+    assert re.search(r"<td>1\.20<small>0\.\d+–\d+\.\d+, too few rounds</small></td>", page)
+    text, _, _ = said(lab, closed(results, {"a": [100.0], "b": [300.0]}))
+    assert text.startswith("b did best, but one round is too few to say so: 300.0 requests/s, 3.00 times as many as a."), text
+    text, _, _ = said(lab, closed(results, {"a": [100.0]}))
+    assert text == "a: 100.0 requests/s, with nothing beside it."
+
+
+def test_verdicts_of_the_other_kinds(lab: Laboratory, results: Any) -> None:
+    changed = copy.deepcopy(results)
+    one, other = changed["parts"][0]["subjects"]
+    total = other["measurements"][0]["load"]["total"]
+    total["ok"], total["ok_percent"] = 40, 100 * 40 / total["requests"]
+    text, _, _ = said(lab, {**changed, "parts": changed["parts"][:1]})
+    assert re.match(rf"{one['name']} did best: it answered 100 % rightly, {other['name']} 51\.\d+ %; 95 % of its answers", text), text
+    assert f"Not all answers were right: 51.95 % of {other['name']}." in text
+    printed = lab.run("report", "results.json")
+    assert re.search(r"^The step that changes most is 'a file': [\d.]+ times the requests/s of 'constant'; one round is too few "
+                     r"to say more\.$", printed, re.M)
+    assert re.search(r"^nginx-return-200 bears [\d,.]+ requests/s\.", printed, re.M)
+    # Nothing was measured: no verdict, and no panic.
+    for subject in changed["parts"][0]["subjects"]:
+        subject["measurements"] = []
+    assert said(lab, {**changed, "parts": changed["parts"][:1]})[0] == "Nothing was measured."
+
+
+def test_a_quantile_is_one_figure(lab: Laboratory, results: Any) -> None:
+    """Chart, tables and what stands beside published figures: all have that of all requests of all rounds."""
+    changed = closed(results, {"a": [100.0, 100.0], "b": [100.0, 100.0]})
+    part = changed["parts"][0]
+    # Two rounds that differ: the median of their quantiles is not the quantile of both together.
+    other = results["parts"][0]["subjects"][1]["measurements"][0]["load"]["total"]
+    part["subjects"][0]["measurements"][1]["load"]["total"] = {**other, "ok_rate": 100.0}
+    part["references"] = [{"engine": "a", "metric": "p99", "value": 1.0}, {"theirs": "Elsewhere", "metric": "p99", "value": 2.0}]
+    text, _, page = said(lab, changed)
+    printed = lab.run("report", "said.json")
+    in_table = re.search(r"^ a +(?:[\d.,]+ +){4}([\d.,]+)", printed[printed.index("latency, ms"):], re.M)[1]
+    in_chart = re.search(r'aria-label="Server a: ([\d.,]+) ms"', page)[1]
+    beside = re.search(r"^ a +p99 ms +1\.00 +([\d.,]+)", printed, re.M)[1]
+    assert in_table == in_chart == beside
+    assert re.search(r"^ Elsewhere +p99 ms +2\.00 +- +-$", printed, re.M) and "<small>not here</small>" in page

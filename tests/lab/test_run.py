@@ -184,7 +184,7 @@ def test_a_terminal_shows_what_runs_and_what_is_left(lab: Laboratory) -> None:
             shown += part.decode()
     assert process.communicate(timeout=30)[0] and process.returncode == 0
     lines = shown.split("\r\n")
-    assert re.fullmatch(r'{"status":"OK"}: 1 engine, 2 rounds, about \d+ s', lines[0])
+    assert re.fullmatch(r"a constant answer in JSON: 1 engine, 2 rounds, about \d+ s", lines[0])
     for number in (1, 2):
         # What is left changes while a load runs, and the line gives way to the figures.
         steps = lines[number].split("\r\x1b[K")

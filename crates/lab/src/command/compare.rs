@@ -181,7 +181,7 @@ fn compare(args: &CompareArgs, part: &Part, a: &Subject, b: &Subject, changes: &
     for metric in args.metric.iter().copied().filter(|metric| *metric != Metric::OkPercent) {
         let (before, after) = (values(a, metric), values(b, metric));
         let Some(interval) = ratio_unpaired(&after, &before) else { continue };
-        let median = |values: &[f64]| Spread::of(values.iter().copied()).map(|spread| spread.median);
+        let median = |values: &[f64]| Spread::of(values.iter().copied()).map(|spread| spread.value);
         changes.push(Change {
             a: median(&before),
             b: median(&after),
@@ -242,7 +242,7 @@ fn notes(a: &Results, b: &Results) -> Vec<String> {
         }
     }
     let speed = |results: &Results| {
-        Spread::of(results.noise.calibrations.iter().map(|c| c.server.median_us)).map(|spread| spread.median)
+        Spread::of(results.noise.calibrations.iter().map(|c| c.server.median_us)).map(|spread| spread.value)
     };
     if let (Some(before), Some(after)) = (speed(a), speed(b)) {
         let change = (after / before - 1.0) * 100.0;

@@ -281,6 +281,11 @@ impl Engine {
         self.ports.iter().any(|port| port == TLS_PORT)
     }
 
+    /// Whether it answers by itself, with a constant or a file, and never runs the application.
+    pub fn runs_nothing(&self) -> bool {
+        matches!(self.entry.as_str(), "fixed" | "static")
+    }
+
     /// Reads `folder/NAME.toml` and the files it is based on.
     pub(super) fn read(folder: &Path, name: &str) -> Result<Self> {
         let source = Source::read(&folder.join(format!("{name}.toml")))?;

@@ -70,8 +70,9 @@ pub enum Kind {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reference {
-    /// The engine here that corresponds to theirs.
-    pub engine: String,
+    /// The engine here that corresponds to theirs; none if there is no such engine here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
     /// What was measured.
     pub metric: Metric,
     /// In the metric's unit.
@@ -79,7 +80,7 @@ pub struct Reference {
     /// The phase of the schedule that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// What they called it, if it is not the same thing.
+    /// What they called it, if it is not the same thing; never missing if there is no engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theirs: Option<String>,
 }
@@ -182,9 +183,19 @@ impl Part {
         let quick_load = over(&part.quick.load, load.as_ref())?;
         let mut references = Vec::new();
         for reference in part.reference {
-            let name = &reference.get_ref().engine;
-            lab.engine(name).map_err(|error| source.wrong(Some(reference.span()), error))?;
-            references.push(reference.into_inner());
+            let span = reference.span();
+            let reference = reference.into_inner();
+            match (&reference.engine, &reference.theirs) {
+                (Some(name), _) => drop(lab.engine(name).map_err(|error| source.wrong(Some(span), error))?),
+                (None, Some(_)) => {}
+                (None, None) => {
+                    return Err(source.wrong(
+                        Some(span),
+                        "a reference needs `engine`, or `theirs`: the name of what is not here",
+                    ));
+                }
+            }
+            references.push(reference);
         }
         let rounds = part.rounds.unwrap_or(1);
         if rounds == 0 || part.quick.rounds == Some(0) {

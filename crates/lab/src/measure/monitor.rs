@@ -74,7 +74,7 @@ impl Family {
         Usage {
             cpu_user: used.user,
             cpu_system: used.system,
-            cpu_median: cpu.map_or(0.0, |cpu| cpu.median),
+            cpu_median: cpu.map_or(0.0, |cpu| cpu.value),
             cpu_max: cpu.map_or(0.0, |cpu| cpu.max),
             memory_median: self.memory[self.memory.len() / 2],
             memory_max: self.memory.last().copied().unwrap_or(0),

@@ -171,6 +171,7 @@ impl Planned {
             workers: self.engine.workers.unwrap_or(session.workers),
             change: self.change.clone(),
             load: self.load.clone(),
+            yardstick: self.engine.runs_nothing(),
             above: self.above,
             reference: self.reference,
             configuration: std::collections::BTreeMap::new(),

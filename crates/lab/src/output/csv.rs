@@ -132,7 +132,7 @@ fn of_phase(part: &Part, row: &PhaseRow<'_>) -> Vec<String> {
     let l = row.latency.clone().unwrap_or_default();
     let known = |metric: Metric| match metric {
         Metric::OkPercent => row.ok_percent,
-        Metric::Rate => row.rate.map(|rate| rate.median),
+        Metric::Rate => row.rate.map(|rate| rate.value),
         Metric::Mean => l.mean,
         Metric::P50 => l.p50,
         Metric::P80 => l.p80,

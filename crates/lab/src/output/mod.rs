@@ -6,3 +6,4 @@ pub mod number;
 pub mod status;
 pub mod table;
 pub mod text;
+pub mod verdict;

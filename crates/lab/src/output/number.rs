@@ -44,7 +44,7 @@ pub fn or_dash(value: Option<f64>) -> String {
 
 /// The median.
 pub fn median(spread: Option<Spread>) -> String {
-    or_dash(spread.map(|spread| spread.median))
+    or_dash(spread.map(|spread| spread.value))
 }
 
 /// `min–max`; empty for a single round.
@@ -55,13 +55,14 @@ pub fn range(spread: Option<Spread>) -> String {
     }
 }
 
-/// `2.63 (2.51–2.76)`.
+/// `2.63 (2.51–2.76)`; of an interval that says nothing, that it does.
 pub fn interval(interval: Option<Interval>) -> String {
     match interval {
         None => String::new(),
         Some(Interval { value, bounds: None }) => number(value),
-        Some(Interval { value, bounds: Some((low, high)) }) => {
-            format!("{} ({}–{})", number(value), number(low), number(high))
+        Some(interval @ Interval { value, bounds: Some((low, high)) }) => {
+            let vague = if interval.is_vague() { ", too few rounds" } else { "" };
+            format!("{} ({}–{}{vague})", number(value), number(low), number(high))
         }
     }
 }
@@ -100,5 +101,7 @@ mod tests {
         assert_eq!(percent(Some(99.999_999)), "99.9999");
         assert_eq!(percent(Some(70.466)), "70.47");
         assert_eq!(interval(Some(Interval { value: 2.0, bounds: Some((1.5, 2.5)) })), "2.00 (1.50–2.50)");
+        let vague = Interval { value: 3.44, bounds: Some((0.08, 148.0)) };
+        assert_eq!(interval(Some(vague)), "3.44 (0.080–148.0, too few rounds)");
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::{
     number::{count, interval, median, number, or_dash, percent, range},
     table::Table,
+    verdict::{by_name, verdict},
 };
 use crate::{
     data::Kind,
@@ -36,6 +37,7 @@ fn write(out: &mut String, results: &Results) -> std::fmt::Result {
     for part in &results.parts {
         let rows = rows(part);
         writeln!(out, "\n{}", part_title(part))?;
+        writeln!(out, "{}\n", verdict(part, by_name))?;
         if part.kind == Kind::Saturate {
             write_limits(out, part)?;
             write_references(out, part)?;
@@ -147,7 +149,7 @@ fn write_resources(out: &mut String, part: &Part, rows: &[Row<'_>]) -> std::fmt:
     ];
     let mut table = Table::new(&head).figures_from(1);
     let percent = |spread: Option<Spread>| {
-        spread.map_or_else(|| "-".to_owned(), |spread| format!("{:.0}", spread.median * 100.0))
+        spread.map_or_else(|| "-".to_owned(), |spread| format!("{:.0}", spread.value * 100.0))
     };
     for row in rows.iter().filter(|row| row.requests > 0) {
         table.row([
@@ -160,7 +162,7 @@ fn write_resources(out: &mut String, part: &Part, rows: &[Row<'_>]) -> std::fmt:
             percent(row.cpu_max),
             median(row.memory_median),
             median(row.memory_max),
-            median(row.start_up.map(|s| Spread { median: s.median * 1000.0, ..s })),
+            median(row.start_up.map(|s| Spread { value: s.value * 1000.0, ..s })),
             median(row.switches),
             median(row.involuntary),
             row.processes.to_string(),
@@ -235,7 +237,7 @@ fn write_references(out: &mut String, part: &Part) -> std::fmt::Result {
         .figures_from(3);
     for (reference, ours) in part.beside_published() {
         table.row([
-            reference.theirs.clone().unwrap_or_else(|| reference.engine.clone()),
+            reference.theirs.clone().or_else(|| reference.engine.clone()).unwrap_or_default(),
             reference.metric.label().to_owned(),
             reference.phase.clone().unwrap_or_default(),
             number(reference.value),
@@ -249,7 +251,7 @@ fn write_references(out: &mut String, part: &Part) -> std::fmt::Result {
 fn write_limits(out: &mut String, part: &Part) -> std::fmt::Result {
     let mut table =
         Table::new(&["", "knee req/s", "limit", "not served", "p95 ms at the knee"]).figures_from(1);
-    for subject in &part.subjects {
+    for subject in part.ranked() {
         let Some(saturation) = &subject.saturation else { continue };
         let at_knee = subject.measurements.iter().find(|m| intended_rate(m) == saturation.knee);
         table.row([
@@ -261,7 +263,7 @@ fn write_limits(out: &mut String, part: &Part) -> std::fmt::Result {
         ]);
     }
     writeln!(out, "{table}\n")?;
-    for subject in &part.subjects {
+    for subject in part.ranked() {
         if let Some(saturation) = &subject.saturation {
             writeln!(out, "{}: {}", subject.name, saturation.conclusion)?;
         }
@@ -282,11 +284,11 @@ fn write_cores(out: &mut String, part: &Part) -> std::fmt::Result {
     heads.extend(cpus.iter().map(ToString::to_string));
     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
     let mut table = Table::new(&heads).figures_from(1);
-    for subject in part.subjects.iter().filter(|subject| !subject.measurements.is_empty()) {
+    for subject in part.ranked().into_iter().filter(|subject| !subject.measurements.is_empty()) {
         let busy = |cpu: &usize| {
             let cores = subject.measurements.iter().flat_map(|m| &m.cores).filter(|core| core.cpu == *cpu);
             Spread::of(cores.map(|core| core.busy * 100.0))
-                .map_or_else(|| "-".to_owned(), |s| format!("{:.0}", s.median))
+                .map_or_else(|| "-".to_owned(), |s| format!("{:.0}", s.value))
         };
         table.cells(std::iter::once(subject.name.clone()).chain(cpus.iter().map(busy)).collect());
     }
@@ -315,8 +317,8 @@ pub fn noise(results: &Results) -> String {
         Some(format!(
             "{name} processor: the same work took {} µs with a standard deviation of {:.1} % and at worst {worst:.1} times as \
              long; between rounds it changed by {:.1} %",
-            number(medians.median),
-            spread.median,
+            number(medians.value),
+            spread.value,
             (medians.max / medians.min - 1.0) * 100.0
         ))
     };

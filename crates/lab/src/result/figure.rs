@@ -12,10 +12,7 @@ const MEGABYTE: f64 = 1e6;
 /// A figure of a measurement; `None` if there was nothing to measure. Of one phase, if that is named.
 pub fn value(metric: Metric, measurement: &Measurement, phase: Option<&str>) -> Option<f64> {
     let report = &measurement.load;
-    let figures = match phase {
-        None => &report.total,
-        Some(name) => &report.phases.iter().find(|phase| same_phase(&phase.phase, name))?.figures,
-    };
+    let figures = of_phase(measurement, phase)?;
     let latency = &figures.latency_ms;
     match metric {
         Metric::Rate => Some(figures.ok_rate),
@@ -32,6 +29,17 @@ pub fn value(metric: Metric, measurement: &Measurement, phase: Option<&str>) -> 
         Metric::CpuUs => per_request(report, measurement.server.cpu_user + measurement.server.cpu_system),
         Metric::Instructions => measurement.instructions.and_then(|counted| thousands(report, counted.all())),
         Metric::MemoryMax => Some(measurement.server.memory_max as f64 / MEGABYTE),
+    }
+}
+
+/// The figures of a whole load, or of one of its phases.
+pub fn of_phase<'a>(measurement: &'a Measurement, phase: Option<&str>) -> Option<&'a Figures> {
+    let report = &measurement.load;
+    match phase {
+        None => Some(&report.total),
+        Some(name) => {
+            report.phases.iter().find(|phase| same_phase(&phase.phase, name)).map(|phase| &phase.figures)
+        }
     }
 }
 

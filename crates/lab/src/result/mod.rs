@@ -136,6 +136,9 @@ pub struct Subject {
     pub change: Change,
     /// How much was asked for.
     pub load: Load,
+    /// It runs no application, but answers with a constant or a file: a measure of what is possible, not one of those compared.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub yardstick: bool,
     /// For a ladder: which subject it stands on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<usize>,

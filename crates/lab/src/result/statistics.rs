@@ -8,8 +8,8 @@ const CONFIDENCE: f64 = 0.95;
 /// Values of several rounds in short.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// In the middle.
-    pub median: f64,
+    /// What stands for all: the median, unless it is said otherwise.
+    pub value: f64,
     /// The least.
     pub min: f64,
     /// The most.
@@ -23,9 +23,9 @@ impl Spread {
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
         let middle = values.len() / 2;
-        let median =
+        let value =
             if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 };
-        Some(Self { median, min, max })
+        Some(Self { value, min, max })
     }
 }
 
@@ -36,6 +36,21 @@ pub struct Interval {
     pub value: f64,
     /// Lower and upper end.
     pub bounds: Option<(f64, f64)>,
+}
+
+/// An interval whose ends are further apart than this, the upper one over the lower one, says nothing.
+const VAGUE: f64 = 4.0;
+
+impl Interval {
+    /// Whether it says nothing: a single round has no interval, and that of a few noisy ones may reach from a tenth to a hundred.
+    pub fn is_vague(&self) -> bool {
+        self.bounds.is_none_or(|(low, high)| high / low > VAGUE)
+    }
+
+    /// Whether it leaves "the same" out.
+    pub fn is_sure(&self) -> bool {
+        self.bounds.is_some_and(|(low, high)| !self.is_vague() && (low > 1.0 || high < 1.0))
+    }
 }
 
 /// How many times as large the first values are as the second ones.
@@ -108,8 +123,8 @@ mod tests {
     #[test]
     fn spreads() {
         assert_eq!(Spread::of([]), None);
-        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
-        assert_eq!(Spread::of([4.0, 1.0]), Some(Spread { median: 2.5, min: 1.0, max: 4.0 }));
+        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Some(Spread { value: 2.0, min: 1.0, max: 3.0 }));
+        assert_eq!(Spread::of([4.0, 1.0]), Some(Spread { value: 2.5, min: 1.0, max: 4.0 }));
     }
 
     #[test]
@@ -131,6 +146,16 @@ mod tests {
         let (low, high) =
             ratio(&[(2.0, 1.0), (20.0, 10.0), (4.0, 2.0)]).and_then(|i| i.bounds).expect("bounds");
         assert!(near(low, 2.0) && near(high, 2.0));
+    }
+
+    #[test]
+    fn what_says_nothing() {
+        let interval = |low: f64, high: f64| Interval { value: 2.0, bounds: Some((low, high)) };
+        assert!(interval(0.08, 148.0).is_vague() && !interval(0.08, 148.0).is_sure());
+        assert!(interval(1.5, 2.5).is_sure() && interval(0.5, 0.9).is_sure());
+        assert!(!interval(0.9, 2.5).is_sure() && !interval(0.9, 2.5).is_vague());
+        let single = Interval { value: 2.0, bounds: None };
+        assert!(single.is_vague() && !single.is_sure());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hayate_load::Latency;
+use hayate_load::{Figures, Latency};
 
 use super::{Interval, Measurement, Part, Spread, Subject, Usage, figure, ratio, value};
 use crate::{
@@ -65,10 +65,40 @@ pub struct Row<'a> {
     pub start_up: Option<Spread>,
 }
 
-/// One row for each subject, in the part's order.
+/// One row for each subject, the best first.
 pub fn rows(part: &Part) -> Vec<Row<'_>> {
-    let baseline = part.baseline.as_ref().and_then(|name| part.subjects.iter().find(|s| s.name == *name));
-    part.subjects.iter().map(|subject| row(subject, baseline)).collect()
+    let baseline = part.baseline();
+    part.ranked().into_iter().map(|subject| row(subject, baseline)).collect()
+}
+
+impl Subject {
+    /// A figure of all rounds, or of a phase in all rounds, with the range of the rounds: a share or a quantile is that of all
+    /// requests together, as tables of latency have it; anything else the median.
+    pub fn figure(&self, metric: Metric, phase: Option<&str>) -> Option<Spread> {
+        let rounds = Spread::of(self.measurements.iter().filter_map(|m| value(metric, m, phase)))?;
+        let all = || self.measurements.iter().filter_map(|m| figure::of_phase(m, phase));
+        let latency = |of: fn(&Latency) -> Option<f64>| of(&figure::quantiles(all())?);
+        let together = match metric {
+            Metric::OkPercent => {
+                let sum = |of: fn(&Figures) -> u64| all().map(of).sum::<u64>() as f64;
+                let requests = sum(|figures| figures.requests);
+                (requests > 0.0).then(|| 100.0 * sum(|figures| figures.ok) / requests)
+            }
+            Metric::P50 => latency(|l| l.p50),
+            Metric::P80 => latency(|l| l.p80),
+            Metric::P90 => latency(|l| l.p90),
+            Metric::P95 => latency(|l| l.p95),
+            Metric::P99 => latency(|l| l.p99),
+            Metric::Max => latency(|l| l.max),
+            Metric::Mean => latency(|l| l.mean),
+            Metric::Rate | Metric::CpuUs | Metric::Instructions | Metric::MemoryMax => None,
+        };
+        Some(match together {
+            // A histogram's buckets are a thousandth wide: it may lie that much beside the rounds' own.
+            Some(value) => Spread { value, min: rounds.min.min(value), max: rounds.max.max(value) },
+            None => rounds,
+        })
+    }
 }
 
 fn row<'a>(subject: &'a Subject, baseline: Option<&Subject>) -> Row<'a> {
@@ -153,7 +183,8 @@ pub fn phases(part: &Part) -> Vec<Vec<PhaseRow<'_>>> {
         return Vec::new();
     }
     let row = |subject, number| phase(subject, number);
-    (0..count).map(|number| part.subjects.iter().filter_map(|s| row(s, number)).collect()).collect()
+    let ranked = part.ranked();
+    (0..count).map(|number| ranked.iter().filter_map(|s| row(s, number)).collect()).collect()
 }
 
 fn phase(subject: &Subject, number: usize) -> Option<PhaseRow<'_>> {
@@ -182,30 +213,87 @@ pub struct Step {
 }
 
 impl Part {
+    /// What ratios are taken against.
+    pub fn baseline(&self) -> Option<&Subject> {
+        let name = self.baseline.as_ref()?;
+        self.subjects.iter().find(|subject| subject.name == *name)
+    }
+
+    /// The figure that decides which subject is ahead. On a schedule all that keep up have the same rate; what differs is how long
+    /// their visitors wait.
+    pub fn decisive(&self) -> Metric {
+        match self.kind {
+            Kind::Run if self.subjects.iter().any(|subject| subject.load.is_open()) => Metric::P95,
+            Kind::Ladder => self.metric,
+            Kind::Run | Kind::Saturate => Metric::Rate,
+        }
+    }
+
+    /// The subjects in the one order that everything shows them in: the best first, then yardsticks, then what was not measured. A
+    /// ladder's steps stay in theirs.
+    pub fn ranked(&self) -> Vec<&Subject> {
+        let mut subjects: Vec<&Subject> = self.subjects.iter().collect();
+        if self.kind == Kind::Ladder {
+            return subjects;
+        }
+        let metric = self.decisive();
+        let key = |subject: &Subject| {
+            let figure = match &subject.saturation {
+                Some(saturation) => Some(saturation.limit),
+                None => subject.figure(metric, None).map(|spread| spread.value),
+            };
+            let ordered = figure.map(|figure| if metric.more_is_better() { -figure } else { figure });
+            // Who answers wrongly is not ahead by answering soon; a thousandth decides nothing.
+            let ok = subject.figure(Metric::OkPercent, None).map_or(0.0, |spread| spread.value);
+            let wrong = if metric.more_is_better() { 0.0 } else { (100.0 - ok).max(0.0).floor() };
+            (figure.is_none(), subject.yardstick, wrong, ordered.unwrap_or(f64::INFINITY))
+        };
+        subjects.sort_by(|a, b| {
+            let (a, b) = (key(a), key(b));
+            (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)).then(a.3.total_cmp(&b.3))
+        });
+        subjects
+    }
+
+    /// How many times the figure of `a` is that of `b`, by the rounds that both have.
+    pub fn ratio(a: &Subject, b: &Subject, metric: Metric) -> Option<Interval> {
+        ratio(&pairs(a, b, metric))
+    }
+
     /// The subjects as steps of a ladder, in the same order.
     pub fn steps(&self) -> Vec<Step> {
         let step = |subject: &Subject| {
             let below = subject.above.and_then(|above| self.subjects.get(above));
             Step {
-                spread: Spread::of(subject.measurements.iter().filter_map(|m| value(self.metric, m, None))),
+                spread: subject.figure(self.metric, None),
                 ratio: below.and_then(|below| ratio(&pairs(subject, below, self.metric))),
             }
         };
         self.subjects.iter().map(step).collect()
     }
 
-    /// Published figures, each with ours if we have it.
+    /// Published figures, each with ours if we have it; in the order of the subjects, last what has none here.
     pub fn beside_published(&self) -> Vec<(&Reference, Option<f64>)> {
+        let ranked = self.ranked();
+        let place = |reference: &Reference| {
+            let engine = reference.engine.as_ref();
+            ranked.iter().position(|subject| Some(&subject.engine) == engine).unwrap_or(usize::MAX)
+        };
         let ours = |reference: &Reference| {
-            let subject = self.subjects.iter().find(|subject| subject.engine == reference.engine)?;
-            let of = |m: &_| value(reference.metric, m, reference.phase.as_deref());
+            let subject = ranked.get(place(reference))?;
             match &subject.saturation {
                 // Published limits are rates.
                 Some(saturation) => Some(saturation.limit),
-                None => Spread::of(subject.measurements.iter().filter_map(of)).map(|spread| spread.median),
+                None => {
+                    let phase = reference.phase.as_deref();
+                    subject.figure(reference.metric, phase).map(|spread| spread.value)
+                }
             }
         };
-        self.references.iter().map(|reference| (reference, ours(reference))).collect()
+        let mut references: Vec<_> =
+            self.references.iter().map(|reference| (reference, ours(reference))).collect();
+        references.sort_by_key(|(reference, _)| place(reference));
+        references
     }
 }
 

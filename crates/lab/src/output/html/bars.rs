@@ -1,107 +1,103 @@
-//! Bars with ranges: one figure of several subjects, the best on top.
+//! Bars with ranges: one figure of several subjects, a row for each, in the order in which they are given.
+//!
+//! Promises: text is as large on a telephone as on a desk. Rows are HTML, only what is drawn is SVG, placed by percentages.
 
 use maud::{Markup, html};
 
-use super::chart::{Scale, WIDTH, horizontal, svg, with_unit};
+use super::chart::{Scale, percent, with_unit};
 use crate::{output::number::number, result::Spread};
 
-/// Height of a row.
-const ROW: f64 = 24.0;
-/// Below the last row.
-const AXIS: f64 = 22.0;
-/// Room for the value behind a bar.
-const VALUE: f64 = 64.0;
-
-/// About the width of a character.
-const CHARACTER: f64 = 6.2;
-/// Characters of a label, at most.
-const LABEL: usize = 36;
+/// Of a bar's width, what is left free for the figure behind it: percent.
+const FOR_FIGURE: f64 = 28.0;
+/// With a note behind the figure.
+const FOR_NOTE: f64 = 40.0;
 
 /// One bar.
 pub struct Bar {
     /// Whose.
     pub label: String,
-    /// The figure: median and range.
+    /// The figure and its range.
     pub spread: Spread,
     /// What others measured.
     pub reference: Option<f64>,
-    /// What ratios are taken against.
-    pub baseline: bool,
+    /// What ratios are taken against, or what is no more than a yardstick.
+    pub kind: Colour,
     /// Behind the value.
     pub note: String,
 }
 
-/// Sorts, the best first.
-pub fn sort(bars: &mut [Bar], more_is_better: bool) {
-    bars.sort_by(|a, b| {
-        let order = a.spread.median.total_cmp(&b.spread.median);
-        if more_is_better { order.reverse() } else { order }
-    });
+/// How a bar is coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colour {
+    /// One of those compared.
+    Usual,
+    /// What ratios are taken against.
+    Baseline,
+    /// It runs no application.
+    Yardstick,
 }
 
-/// A label that has room; the bar's title has all of it.
-fn shortened(label: &str) -> String {
-    if label.chars().count() <= LABEL {
-        return label.to_owned();
+impl Colour {
+    fn class(self) -> &'static str {
+        match self {
+            Self::Usual => "bar",
+            Self::Baseline => "bar baseline",
+            Self::Yardstick => "bar yardstick",
+        }
     }
-    label.chars().take(LABEL - 1).chain(['…']).collect()
 }
 
-/// The chart, with its caption.
-pub fn render(title: &str, unit: &str, bars: &[Bar]) -> Markup {
-    let longest = bars.iter().map(|bar| bar.label.chars().count()).max().unwrap_or(0).min(LABEL);
-    let left = longest as f64 * CHARACTER + 12.0;
-    let note = bars.iter().map(|bar| bar.note.chars().count()).max().unwrap_or(0) as f64 * 6.0;
+/// The chart, with its caption and its legend.
+pub fn render(title: &str, better: &str, unit: &str, bars: &[Bar]) -> Markup {
     let most =
         bars.iter().flat_map(|bar| [Some(bar.spread.max), bar.reference]).flatten().fold(0.0, f64::max);
-    let scale = Scale::linear(most, left, WIDTH - VALUE - note);
-    let bottom = bars.len() as f64 * ROW + 4.0;
+    let room = if bars.iter().any(|bar| !bar.note.is_empty()) { FOR_NOTE } else { FOR_FIGURE };
+    let scale = Scale::exact(most, 0.0, 100.0 - room);
     let whiskers = bars.iter().any(|bar| bar.spread.min < bar.spread.max);
-    let baseline = bars.len() > 1 && bars.iter().any(|bar| bar.baseline);
+    let has = |colour: Colour| bars.len() > 1 && bars.iter().any(|bar| bar.kind == colour);
     let references = bars.iter().any(|bar| bar.reference.is_some());
-    let drawing = html! {
-        (horizontal(&scale, Some(0.0), bottom, unit))
-        @for (i, bar) in bars.iter().enumerate() {
-            @let y = i as f64 * ROW + 5.0;
-            @let middle = y + 8.0;
-            @let end = scale.at(bar.spread.median);
-            g {
-                title {
-                    (bar.label) ": " (with_unit(bar.spread.median, unit))
-                    @if bar.spread.min < bar.spread.max {
-                        ", rounds from " (number(bar.spread.min)) " to " (number(bar.spread.max))
-                    }
-                    @if let Some(reference) = bar.reference { "; published: " (number(reference)) }
-                }
-                text class="label end" x=(left - 8.0) y=(middle + 4.0) { (shortened(&bar.label)) }
-                rect class=(if bar.baseline { "bar baseline" } else { "bar" }) x=(left) y=(y)
-                    width=((end - left).max(1.0)) height="16" rx="2" {}
-                @if bar.spread.min < bar.spread.max {
-                    @let (low, high) = (scale.at(bar.spread.min), scale.at(bar.spread.max));
-                    path class="whisker" d={ "M" (low) " " (middle) "H" (high)
-                        "M" (low) " " (middle - 4.0) "V" (middle + 4.0) "M" (high) " " (middle - 4.0) "V" (middle + 4.0) } {}
-                }
-                @if let Some(reference) = bar.reference {
-                    @let x = scale.at(reference);
-                    path class="reference" d={ "M" (x) " " (y - 2.0) "V" (y + 18.0) } {}
-                }
-                @let behind = scale.at(bar.spread.max);
-                text class="value" x=(behind + 6.0) y=(middle + 4.0) {
-                    (number(bar.spread.median))
-                    @if !bar.note.is_empty() { tspan class="note" { "  " (bar.note) } }
-                }
-            }
-        }
-    };
     html! {
         figure {
-            figcaption {
-                (title)
-                @if whiskers { span class="hint" { "line: range of the rounds" } }
-                @if baseline { span class="hint" { "grey: baseline" } }
-                @if references { span class="hint" { span class="key reference" {} "published" } }
+            figcaption { (title) " " span.hint { (better) } }
+            p.keys {
+                @if has(Colour::Baseline) { span { i.key.baseline {} "baseline" } }
+                @if has(Colour::Yardstick) { span { i.key.yardstick {} "runs no application" } }
+                @if whiskers { span { i.key.whisker {} "range of the rounds" } }
+                @if references { span { i.key.reference {} "published" } }
             }
-            (svg(title, bottom + AXIS, &drawing))
+            div.bars { @for bar in bars { (row(bar, unit, &scale)) } }
+        }
+    }
+}
+
+fn row(bar: &Bar, unit: &str, scale: &Scale) -> Markup {
+    let spread = bar.spread;
+    let (end, low, high) = (scale.at(spread.value), scale.at(spread.min), scale.at(spread.max));
+    let ranged = spread.min < spread.max;
+    let all = format!("{}: {}", bar.label, with_unit(spread.value, unit));
+    // The figure stands behind all that is drawn.
+    let behind = bar.reference.map_or(high, |reference| high.max(scale.at(reference)));
+    html! {
+        span.label { (bar.label) }
+        svg.track role="img" aria-label=(all) {
+            title {
+                (all)
+                @if ranged { ", rounds from " (number(spread.min)) " to " (number(spread.max)) }
+                @if let Some(reference) = bar.reference { "; published: " (number(reference)) }
+            }
+            rect class=(bar.kind.class()) x="0" y="3" width=(percent(end.max(0.3))) height="16" rx="2" {}
+            @if ranged {
+                line.whisker x1=(percent(low)) x2=(percent(high)) y1="11" y2="11" {}
+                @for x in [low, high] { line.whisker x1=(percent(x)) x2=(percent(x)) y1="7" y2="15" {} }
+            }
+            @if let Some(reference) = bar.reference {
+                @let x = scale.at(reference);
+                line.reference x1=(percent(x)) x2=(percent(x)) y1="0" y2="22" {}
+            }
+            text.value x=(percent(behind)) dx="6" y="15" {
+                (with_unit(spread.value, unit))
+                @if !bar.note.is_empty() { tspan.note { "  " (bar.note) } }
+            }
         }
     }
 }

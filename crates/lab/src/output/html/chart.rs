@@ -1,13 +1,18 @@
 //! What all charts have in common: scales, ticks, axes, as SVG whose colours come from the page's style.
 //!
-//! Promises: no script and no font of its own; every mark that stands for a figure has it as a title, which browsers show.
+//! Promises: no script and no font of its own; every mark that stands for a figure has it as a title, which browsers show. A
+//! drawing is as wide as its column: across, all is placed by percentages, so that text and lines keep their size; only curves
+//! are stretched.
 
 use maud::{Markup, html};
 
 use crate::output::number::number;
 
-/// Width of a chart in its own units; it fills its column.
-pub const WIDTH: f64 = 520.0;
+/// Horizontal scales lead to percentages of a drawing's width.
+pub const WIDTH: f64 = 100.0;
+
+/// Units of a curve for one percent: fine enough for any screen.
+const FINE: f64 = 10.0;
 
 /// Maps values to positions.
 #[derive(Clone, Copy, Debug)]
@@ -100,52 +105,57 @@ fn trimmed(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Lines and labels of a vertical axis, between `left` and `right`.
-pub fn vertical(scale: &Scale, left: f64, right: f64) -> Markup {
+/// A place across a drawing.
+pub fn percent(value: f64) -> String {
+    format!("{value}%")
+}
+
+/// Lines and labels of a vertical axis; the labels stand left of the drawing.
+pub fn vertical(scale: &Scale) -> Markup {
     html! {
         @for value in scale.ticks() {
             @let y = scale.at(value);
-            line class="grid" x1=(left) x2=(right) y1=(y) y2=(y) {}
-            text class="tick end" x=(left - 6.0) y=(y + 3.5) { (tick(value)) }
+            line.grid x1="0" x2="100%" y1=(y) y2=(y) {}
+            text class="tick end" x="-6" y=(y + 3.5) { (tick(value)) }
         }
     }
 }
 
-/// Labels of a horizontal axis below `bottom`; with lines from `top` if it is given.
-pub fn horizontal(scale: &Scale, top: Option<f64>, bottom: f64, unit: &str) -> Markup {
+/// Labels of a horizontal axis below `bottom`.
+pub fn horizontal(scale: &Scale, bottom: f64, unit: &str) -> Markup {
     let ticks = scale.ticks();
     let last = ticks.len().saturating_sub(1);
     // More than six labels may touch each other; the last one is always there, since it carries the unit.
     let every = ticks.len().div_ceil(6);
     html! {
         @for (i, value) in ticks.iter().enumerate() {
-            @let x = scale.at(*value);
-            @if let Some(top) = top { line class="grid" x1=(x) x2=(x) y1=(top) y2=(bottom) {} }
-            // A long unit would stick out.
-            @let unit = if i == last { unit } else { "" };
             @if (last - i).is_multiple_of(every) {
-                text class=(if unit.len() > 2 { "tick end" } else { "tick middle" }) x=(x) y=(bottom + 14.0) {
-                    (tick(*value)) " " (unit)
+                text class=(if i == last { "tick end" } else { "tick middle" }) x=(percent(scale.at(*value))) y=(bottom + 14.0) {
+                    (tick(*value)) @if i == last { " " (unit) }
                 }
             }
         }
     }
 }
 
-/// A line through points; it breaks where there is none.
-pub fn path(class: &str, points: &[Option<(f64, f64)>]) -> Markup {
+/// A line through points, each a percentage and a height; it breaks where there is none. `height` is the drawing's.
+pub fn path(class: &str, points: &[Option<(f64, f64)>], height: f64) -> Markup {
     let mut data = String::new();
     let mut pen_down = false;
     for point in points {
         match point {
             Some((x, y)) => {
-                data.push_str(&format!("{}{x} {y}", if pen_down { "L" } else { "M" }));
+                data.push_str(&format!("{}{} {y}", if pen_down { "L" } else { "M" }, round(x * FINE)));
                 pen_down = true;
             }
             None => pen_down = false,
         }
     }
-    html! { path class=(class) d=(data) {} }
+    html! {
+        svg.stretched width="100%" height=(height) viewBox={ "0 0 " (WIDTH * FINE) " " (height) } preserveAspectRatio="none" {
+            path class=(class) d=(data) {}
+        }
+    }
 }
 
 /// Points that can be pointed at, each with what it says.
@@ -153,17 +163,25 @@ pub fn marks(class: &str, points: &[Option<(f64, f64)>], says: impl Fn(usize) ->
     html! {
         @for (i, point) in points.iter().enumerate() {
             @if let Some((x, y)) = point {
-                circle class={ "mark " (class) } cx=(x) cy=(y) r="2" { title { (says(i)) } }
+                circle class={ "mark " (class) } cx=(percent(*x)) cy=(y) r="2" { title { (says(i)) } }
             }
         }
     }
 }
 
-/// A chart: its title for those who cannot see it, and its drawing.
-pub fn svg(title: &str, height: f64, drawing: &Markup) -> Markup {
+/// What a panel shows, and what its lines are.
+pub fn heading(name: &str, keys: &[(&str, &str)]) -> Markup {
     html! {
-        svg role="img" aria-label=(title) viewBox={ "0 0 " (WIDTH) " " (height) } { (drawing) }
+        p.panel {
+            (name)
+            span.keys { @for (class, name) in keys { span { i class={ "key line " (class) } {} (name) } } }
+        }
     }
+}
+
+/// A drawing: its title for those who cannot see it, and what is in it; the left margin is for the vertical axis.
+pub fn plot(title: &str, height: f64, drawing: &Markup) -> Markup {
+    html! { svg.plot role="img" aria-label=(title) height=(height) { (drawing) } }
 }
 
 /// `12.3 ms`.

@@ -2,16 +2,19 @@
 
 use maud::{Markup, html};
 
-use super::chart::{Scale, WIDTH, horizontal, marks, path, svg, vertical, with_unit};
+use super::chart::{
+    Scale, WIDTH, heading, horizontal, marks, path, percent as place, plot, vertical, with_unit,
+};
 use crate::{
     output::number::{number, or_dash, percent},
     result::{Part, Subject, intended_rate},
 };
 
-const LEFT: f64 = 46.0;
-const RIGHT: f64 = WIDTH - 8.0;
-const PANEL: f64 = 130.0;
-const GAP: f64 = 22.0;
+/// Height of a panel, with a little room above the highest line.
+const PANEL: f64 = 134.0;
+const TOP: f64 = 4.0;
+/// Below the last panel.
+const AXIS: f64 = 18.0;
 
 /// One step of the search.
 struct Step {
@@ -49,42 +52,41 @@ pub fn render(part: &Part) -> Markup {
     html! {
         div.scroll {
             table {
-                thead { tr { th { "" } th { "knee, requests/s" } th { "limit" } th { "not served any more" } th.left { "" } } }
+                thead { tr { th { "" } th { "knee, requests/s" } th { "limit" } th { "not served any more" } } }
                 tbody {
-                    @for subject in &part.subjects {
+                    @for subject in part.ranked() {
                         @if let Some(saturation) = &subject.saturation {
                             tr {
                                 td { (subject.title) }
                                 td { (or_dash(saturation.knee)) }
                                 td { (number(saturation.limit)) }
                                 td { (or_dash(saturation.failed_at)) }
-                                td.wrap { (saturation.conclusion) }
                             }
                         }
                     }
                 }
             }
         }
+        @for subject in part.ranked() {
+            @if let Some(saturation) = &subject.saturation { p { (subject.title) ": " (saturation.conclusion) "." } }
+        }
         p.soft {
             "Limit: the highest rate of right answers that was seen. Knee: the rate at which throughput divided by mean latency \
              is highest; beyond it one pays with waiting."
         }
-        div.charts { @for subject in part.subjects.iter().filter(|s| !s.measurements.is_empty()) { (chart(subject)) } }
-        @for subject in part.subjects.iter().filter(|s| !s.measurements.is_empty()) { (table(subject)) }
+        div.charts { @for subject in part.ranked().into_iter().filter(|s| !s.measurements.is_empty()) { (chart(subject)) } }
+        @for subject in part.ranked().into_iter().filter(|s| !s.measurements.is_empty()) { (table(subject)) }
     }
 }
 
 fn chart(subject: &Subject) -> Markup {
     let steps = steps(subject);
     let most = steps.iter().map(|step| step.intended).fold(0.0, f64::max);
-    let x = Scale::linear(most, LEFT, RIGHT);
-    let rate = Scale::linear(most, GAP + PANEL, GAP + 4.0);
+    let x = Scale::linear(most, 0.0, WIDTH);
+    let rate = Scale::linear(most, PANEL, TOP);
     let all = || steps.iter().flat_map(|step| [step.p50, step.p95]).flatten().filter(|v| *v > 0.0);
     let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
-    let top = 2.0 * GAP + PANEL;
-    let latency =
-        Scale::logarithmic(if low.is_finite() { low } else { 1.0 }, high.max(1.0), top + PANEL, top + 4.0);
-    let bottom = top + PANEL;
+    let latency = Scale::logarithmic(if low.is_finite() { low } else { 1.0 }, high.max(1.0), PANEL, TOP);
     let points = |scale: &Scale, of: &dyn Fn(&Step) -> Option<f64>| {
         steps
             .iter()
@@ -98,28 +100,41 @@ fn chart(subject: &Subject) -> Markup {
         (points(&rate, &|s| Some(s.ok)), points(&latency, &|s| s.p95), points(&latency, &|s| s.p50));
     let knee = subject.saturation.as_ref().and_then(|saturation| saturation.knee);
     let limit = subject.saturation.as_ref().map(|saturation| saturation.limit);
-    let drawing = html! {
-        text class="panel" x=(LEFT) y=(GAP - 5.0) { "right answers/s; dashed: as many as were asked for" }
-        (vertical(&rate, LEFT, RIGHT))
-        path class="line plan" d={ "M" (x.at(0.0)) " " (rate.at(0.0)) "L" (x.at(most)) " " (rate.at(most)) } {}
+    let asked = [Some((x.at(0.0), rate.at(0.0))), Some((x.at(most), rate.at(most)))];
+    let at_knee = html! {
         @if let Some(knee) = knee {
-            line class="knee" x1=(x.at(knee)) x2=(x.at(knee)) y1=(GAP) y2=(bottom) { title { "knee: " (number(knee)) "/s" } }
+            @let at = place(x.at(knee));
+            line.knee x1=(at) x2=(at) y1="0" y2=(PANEL) { title { "knee: " (number(knee)) "/s" } }
         }
-        @if let Some(limit) = limit {
-            line class="limit" x1=(LEFT) x2=(RIGHT) y1=(rate.at(limit)) y2=(rate.at(limit)) { title { "limit: " (number(limit)) "/s" } }
-        }
-        (path("line one", &ok))
-        (marks("one", &ok, |i| says("right answers", Some(steps[i].ok), "/s", i)))
-        text class="panel" x=(LEFT) y=(top - 5.0) { "latency, ms: p95 (upper), p50 (lower)" }
-        (vertical(&latency, LEFT, RIGHT))
-        (path("line two", &p95))
-        (marks("two", &p95, |i| says("p95", steps[i].p95, "ms", i)))
-        (path("line one", &p50))
-        (marks("one", &p50, |i| says("p50", steps[i].p50, "ms", i)))
-        (horizontal(&x, None, bottom, "/s asked for"))
     };
+    let answered = html! {
+        (vertical(&rate))
+        (path("line plan", &asked, PANEL))
+        (at_knee)
+        @if let Some(limit) = limit {
+            line.limit x1="0" x2="100%" y1=(rate.at(limit)) y2=(rate.at(limit)) { title { "limit: " (number(limit)) "/s" } }
+        }
+        (path("line one", &ok, PANEL))
+        (marks("one", &ok, |i| says("right answers", Some(steps[i].ok), "/s", i)))
+    };
+    let waited = html! {
+        (vertical(&latency))
+        (at_knee)
+        (path("line two", &p95, PANEL))
+        (marks("two", &p95, |i| says("p95", steps[i].p95, "ms", i)))
+        (path("line one", &p50, PANEL))
+        (marks("one", &p50, |i| says("p50", steps[i].p50, "ms", i)))
+        (horizontal(&x, PANEL, "/s"))
+    };
+    let title = &subject.title;
     html! {
-        figure.course { figcaption { (subject.title) } (svg(&format!("{}: saturation", subject.title), bottom + 20.0, &drawing)) }
+        figure.course {
+            figcaption { (title) " " span.hint { "across: requests/s asked for" } }
+            (heading("right answers/s", &[("one", "answered"), ("plan", "asked for"), ("limit", "limit"), ("knee", "knee")]))
+            (plot(&format!("{title}: right answers by the rate asked for"), PANEL, &answered))
+            (heading("latency, ms", &[("two", "p95"), ("one", "p50")]))
+            (plot(&format!("{title}: latency by the rate asked for"), PANEL + AXIS, &waited))
+        }
     }
 }
 

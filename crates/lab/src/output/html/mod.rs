@@ -10,7 +10,11 @@ mod tables;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::{number::duration, text::noise};
+use super::{
+    number::duration,
+    text::noise,
+    verdict::{by_title, verdict},
+};
 use crate::{machine::show_cpus, result::Results};
 
 const STYLE: &str = include_str!("style.css");
@@ -30,6 +34,7 @@ pub fn render(results: &Results) -> String {
             }
             body {
                 h1 { (results.title) }
+                (verdicts(results))
                 (paragraphs(&results.about))
                 p.soft { (origin(results)) }
                 @if !results.source.is_empty() { p.soft { "Published figures: " (results.source) } }
@@ -39,10 +44,8 @@ pub fn render(results: &Results) -> String {
                         ul { @for warning in &warnings { li { (warning) } } }
                     }
                 }
-                @if results.parts.len() > 1 {
-                    ul { @for (i, part) in results.parts.iter().enumerate() { li { a href={ "#part-" (i) } { (part.title) } } } }
-                }
-                @for (i, part) in results.parts.iter().enumerate() { (part::render(i, part)) }
+                @let several = results.parts.len() > 1;
+                @for (i, part) in results.parts.iter().enumerate() { (part::render(i, part, several)) }
                 (environment::render(results))
                 footer {
                     (noise(results))
@@ -52,6 +55,21 @@ pub fn render(results: &Results) -> String {
         }
     }
     .into_string()
+}
+
+/// What came out, before anything else; of several parts each, with a link to it.
+fn verdicts(results: &Results) -> Markup {
+    html! {
+        @match results.parts.as_slice() {
+            [] => {}
+            [part] => p.verdict { (verdict(part, by_title)) },
+            parts => ul.verdicts {
+                @for (i, part) in parts.iter().enumerate() {
+                    li { a href={ "#part-" (i) } { (part.title) } " " span { (verdict(part, by_title)) } }
+                }
+            },
+        }
+    }
 }
 
 /// Where and when.

@@ -3,23 +3,28 @@
 use maud::{Markup, html};
 
 use super::{
-    bars::{self, Bar},
+    bars::{self, Bar, Colour},
     curve,
     series::{self, Most},
     tables,
 };
 use crate::{
     data::{Kind, Metric},
-    output::{number::number, text::part_title},
-    result::{Part, Row, Spread, Subject, rows, value},
+    output::{
+        number::number,
+        text::part_title,
+        verdict::{by_title, verdict},
+    },
+    result::{Part, Row, Spread, Subject, rows},
 };
 
-/// Everything about a part.
-pub fn render(number: usize, part: &Part) -> Markup {
+/// Everything about a part; with its verdict, unless that stands right above.
+pub fn render(number: usize, part: &Part, with_verdict: bool) -> Markup {
     let rows = rows(part);
     html! {
         section id={ "part-" (number) } {
             h2 { (part_title(part)) }
+            @if with_verdict { p.verdict { (verdict(part, by_title)) } }
             @if !part.about.is_empty() { p { (part.about) } }
             @for subject in &part.subjects { (failure(subject)) }
             @match part.kind {
@@ -48,44 +53,31 @@ fn failure(subject: &Subject) -> Markup {
 }
 
 fn run(part: &Part, rows: &[Row<'_>]) -> Markup {
-    let chart = |title: &str,
-                 unit: &str,
-                 more_is_better: bool,
-                 of: &dyn Fn(&Row<'_>) -> Option<Spread>,
-                 metric: Metric| {
-        let mut bars: Vec<Bar> = rows
-            .iter()
-            .filter_map(|row| {
-                Some(Bar {
-                    label: row.subject.title.clone(),
-                    spread: of(row)?,
-                    reference: reference(part, row.subject, metric),
-                    baseline: part.baseline.as_ref() == Some(&row.subject.name),
-                    note: String::new(),
-                })
+    let chart = |title: &str, unit: &str, metric: Metric, of: &dyn Fn(&Row<'_>) -> Option<Spread>| {
+        let bar = |row: &Row<'_>| {
+            Some(Bar {
+                label: row.subject.title.clone(),
+                spread: of(row)?,
+                reference: reference(part, row.subject, metric),
+                kind: colour(part, row.subject),
+                note: String::new(),
             })
-            .collect();
-        bars::sort(&mut bars, more_is_better);
-        bars::render(title, unit, &bars)
+        };
+        let bars: Vec<Bar> = rows.iter().filter_map(bar).collect();
+        bars::render(title, better(metric), unit, &bars)
     };
-    let of = |metric: Metric| {
-        move |row: &Row<'_>| {
-            Spread::of(row.subject.measurements.iter().filter_map(|m| value(metric, m, None)))
-        }
-    };
-    // On a schedule all that keep up have the same rate; what differs is how long their visitors wait.
-    let open = rows.iter().any(|row| row.subject.load.is_open());
+    let of = |metric: Metric| move |row: &Row<'_>| row.subject.figure(metric, None);
     html! {
         div.charts {
-            @if open {
-                (chart("95 % of the answers came within, less is better", "ms", false, &of(Metric::P95), Metric::P95))
-                (chart("Right answers, more is better", "%", true, &of(Metric::OkPercent), Metric::OkPercent))
+            @if part.decisive() == Metric::P95 {
+                (chart("95 % of the answers came within", "ms", Metric::P95, &of(Metric::P95)))
+                (chart("Right answers", "%", Metric::OkPercent, &of(Metric::OkPercent)))
             } @else {
-                (chart("Requests per second, more is better", "/s", true, &|row| row.rate, Metric::Rate))
-                (chart("99 % of the answers came within, less is better", "ms", false, &of(Metric::P99), Metric::P99))
+                (chart("Requests per second", "", Metric::Rate, &|row| row.rate))
+                (chart("99 % of the answers came within", "ms", Metric::P99, &of(Metric::P99)))
             }
-            (chart("CPU time per request, less is better", "µs", false, &|row| row.cpu_us, Metric::CpuUs))
-            (chart("Memory at most (PSS), less is better", "MB", false, &|row| row.memory_max, Metric::MemoryMax))
+            (chart("Processor time per request", "µs", Metric::CpuUs, &|row| row.cpu_us))
+            (chart("Memory at most (PSS)", "MB", Metric::MemoryMax, &|row| row.memory_max))
         }
         h3 { "Speed" }
         (tables::speed(part, rows))
@@ -95,10 +87,25 @@ fn run(part: &Part, rows: &[Row<'_>]) -> Markup {
     }
 }
 
+fn better(metric: Metric) -> &'static str {
+    if metric.more_is_better() { "more is better" } else { "less is better" }
+}
+
+fn colour(part: &Part, subject: &Subject) -> Colour {
+    if subject.yardstick {
+        Colour::Yardstick
+    } else if part.baseline.as_ref() == Some(&subject.name) {
+        Colour::Baseline
+    } else {
+        Colour::Usual
+    }
+}
+
 /// A published figure of the whole load.
 fn reference(part: &Part, subject: &Subject, metric: Metric) -> Option<f64> {
-    let of_it =
-        |r: &&crate::data::Reference| r.engine == subject.engine && r.metric == metric && r.phase.is_none();
+    let of_it = |r: &&crate::data::Reference| {
+        r.engine.as_ref() == Some(&subject.engine) && r.metric == metric && r.phase.is_none()
+    };
     part.references.iter().find(of_it).map(|reference| reference.value)
 }
 
@@ -114,14 +121,13 @@ fn ladder(part: &Part, rows: &[Row<'_>]) -> Markup {
                 label: subject.title.clone(),
                 spread: step.spread?,
                 reference: subject.reference,
-                baseline: subject.above.is_none(),
+                kind: if subject.above.is_none() { Colour::Baseline } else { Colour::Usual },
                 note: step.ratio.map_or_else(String::new, |ratio| format!("×{}", number(ratio.value))),
             })
         })
         .collect();
-    let better = if metric.more_is_better() { "more is better" } else { "less is better" };
     html! {
-        div.wide { (bars::render(&format!("{}, {better}", metric.label()), "", &bars)) }
+        div.wide { (bars::render(metric.label(), better(metric), "", &bars)) }
         p.soft { "Behind each figure: how many times the figure of the step that it stands on." }
         (tables::steps(part))
         h3 { "Speed" }
@@ -133,7 +139,8 @@ fn ladder(part: &Part, rows: &[Row<'_>]) -> Markup {
 
 /// The last round of each subject over its time.
 fn courses(part: &Part) -> Markup {
-    let measured: Vec<_> = part.subjects.iter().filter_map(|s| Some((s, s.measurements.last()?))).collect();
+    let measured: Vec<_> =
+        part.ranked().into_iter().filter_map(|s| Some((s, s.measurements.last()?))).collect();
     let most = Most::of(measured.iter().map(|(_, measurement)| *measurement));
     html! {
         @if !measured.is_empty() {

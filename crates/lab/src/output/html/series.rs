@@ -2,13 +2,14 @@
 
 use maud::{Markup, html};
 
-use super::chart::{Scale, WIDTH, horizontal, marks, path, svg, vertical, with_unit};
+use super::chart::{Scale, WIDTH, heading, horizontal, marks, path, percent, plot, vertical, with_unit};
 use crate::result::Measurement;
 
-const LEFT: f64 = 46.0;
-const RIGHT: f64 = WIDTH - 8.0;
-const PANEL: f64 = 92.0;
-const GAP: f64 = 22.0;
+/// Height of a panel, with a little room above the highest line.
+const PANEL: f64 = 96.0;
+const TOP: f64 = 4.0;
+/// Below the last panel.
+const AXIS: f64 = 18.0;
 
 /// The highest values of all measurements that are shown side by side, so that one can compare them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,7 +65,7 @@ struct Line {
 
 /// The panels of one measurement.
 pub fn render(title: &str, measurement: &Measurement, most: &Most) -> Markup {
-    let x = Scale::exact(most.seconds, LEFT, RIGHT);
+    let x = Scale::exact(most.seconds, 0.0, WIDTH);
     let seconds: Vec<_> = full(measurement).collect();
     let per_second = |value: &dyn Fn(&hayate_load::Second) -> Option<f64>| {
         seconds
@@ -112,55 +113,46 @@ pub fn render(title: &str, measurement: &Measurement, most: &Most) -> Markup {
         ("CPU, processors", "processors", cpu, Box::new(|a, b| Scale::linear(most.cpu, a, b))),
         ("memory (PSS), MB", "MB", memory, Box::new(|a, b| Scale::linear(most.memory, a, b))),
     ];
-    let height = panels.len() as f64 * (PANEL + GAP) + 18.0;
-    let bottom = panels.len() as f64 * (PANEL + GAP);
-    let drawing = html! {
-        (phases(measurement, &x, bottom))
-        @for (i, (name, unit, lines, scale)) in panels.iter().enumerate() {
-            @let top = i as f64 * (PANEL + GAP) + GAP;
-            (panel(name, unit, lines, &x, &scale(top + PANEL, top + 4.0), top))
-        }
-        (horizontal(&x, None, bottom, "s"))
-    };
+    let last = panels.len() - 1;
     html! {
-        figure class="course" {
+        figure.course {
             figcaption { (title) }
-            (svg(&format!("{title}: course of the measurement"), height, &drawing))
+            @for (i, (name, unit, lines, scale)) in panels.iter().enumerate() {
+                @let y = scale(PANEL, TOP);
+                @let drawing = html! {
+                    (phases(measurement, &x))
+                    (panel(unit, lines, &x, &y))
+                    @if i == last { (horizontal(&x, PANEL, "s")) }
+                };
+                @let keys: Vec<_> = lines.iter().map(|line| (line.class, line.name)).collect();
+                (heading(name, if keys.len() > 1 { &keys } else { &[] }))
+                (plot(&format!("{title}: {name} over time"), if i == last { PANEL + AXIS } else { PANEL }, &drawing))
+            }
         }
     }
 }
 
 /// Where a schedule's phases begin.
-fn phases(measurement: &Measurement, x: &Scale, bottom: f64) -> Markup {
+fn phases(measurement: &Measurement, x: &Scale) -> Markup {
     let phases = &measurement.load.phases;
     html! {
         @if phases.len() > 1 {
             @for phase in phases {
-                @let at = x.at(phase.start);
-                line class="phase" x1=(at) x2=(at) y1=(GAP) y2=(bottom) { title { (phase.phase) } }
+                @let at = percent(x.at(phase.start));
+                line.phase x1=(at) x2=(at) y1="0" y2=(PANEL) { title { (phase.phase) } }
             }
         }
     }
 }
 
-fn panel(name: &str, unit: &str, lines: &[Line], x: &Scale, y: &Scale, top: f64) -> Markup {
+fn panel(unit: &str, lines: &[Line], x: &Scale, y: &Scale) -> Markup {
     let place = |(at, value): &(f64, Option<f64>)| value.map(|value| (x.at(*at), y.at(value)));
     let points = |line: &Line| line.points.iter().map(place).collect::<Vec<_>>();
-    // Names stand at the right, the first one outermost.
-    let widths: Vec<f64> = lines.iter().map(|line| line.name.len() as f64 * 6.0 + 26.0).collect();
     html! {
-        text class="panel" x=(LEFT) y=(top - 5.0) { (name) }
-        @if lines.len() > 1 {
-            @for (i, line) in lines.iter().enumerate() {
-                @let start = RIGHT - widths[i..].iter().sum::<f64>();
-                line class={ "line " (line.class) } x1=(start) x2=(start + 14.0) y1=(top - 9.0) y2=(top - 9.0) {}
-                text class="tick" x=(start + 18.0) y=(top - 5.0) { (line.name) }
-            }
-        }
-        (vertical(y, LEFT, RIGHT))
+        (vertical(y))
         @for line in lines {
             @let points = points(line);
-            (path(&format!("line {}", line.class), &points))
+            (path(&format!("line {}", line.class), &points, PANEL))
             @if !line.plan {
                 (marks(line.class, &points, |i| {
                     let (at, value) = line.points[i];

@@ -122,7 +122,7 @@ pub fn resources(part: &Part, rows: &[Row<'_>]) -> Markup {
     ]);
     head.insert(4, against(part));
     let cpu = |spread: Option<Spread>| {
-        plain(spread.map_or_else(|| "-".to_owned(), |spread| format!("{:.0}", spread.median * 100.0)))
+        plain(spread.map_or_else(|| "-".to_owned(), |spread| format!("{:.0}", spread.value * 100.0)))
     };
     let cells = rows.iter().filter(|row| row.requests > 0).map(|row| {
         vec![
@@ -138,7 +138,7 @@ pub fn resources(part: &Part, rows: &[Row<'_>]) -> Markup {
             plain(median(row.switches)),
             plain(median(row.involuntary)),
             plain(row.processes.to_string()),
-            plain(median(row.start_up.map(|s| Spread { median: s.median * 1000.0, ..s }))),
+            plain(median(row.start_up.map(|s| Spread { value: s.value * 1000.0, ..s }))),
         ]
     });
     html! {
@@ -199,12 +199,12 @@ fn processors(part: &Part) -> Markup {
     let mut head = vec![String::new()];
     head.extend(cpus.iter().map(|cpu| format!("processor {cpu}")));
     head.push("of others".to_owned());
-    let cells = part.subjects.iter().filter(|subject| !subject.measurements.is_empty()).map(|subject| {
+    let cells = part.ranked().into_iter().filter(|subject| !subject.measurements.is_empty()).map(|subject| {
         let busy = |cpu: usize| {
             let cores =
                 subject.measurements.iter().flat_map(|m| &m.cores).filter(move |core| core.cpu == cpu);
             Spread::of(cores.map(|core| core.busy * 100.0))
-                .map_or_else(|| "-".to_owned(), |s| format!("{:.0} %", s.median))
+                .map_or_else(|| "-".to_owned(), |s| format!("{:.0} %", s.value))
         };
         let foreign = subject.measurements.iter().map(|m| m.foreign).fold(0.0, f64::max) * 100.0;
         let mut cells = vec![plain(&subject.title)];
@@ -235,7 +235,7 @@ pub fn steps(part: &Part) -> Markup {
                             td { (ranged(own)) }
                             td { (bounded(step.ratio)) }
                             td { (or_dash(subject.reference)) }
-                            td { (or_dash(own.zip(subject.reference).map(|(own, theirs)| own.median / theirs))) }
+                            td { (or_dash(own.zip(subject.reference).map(|(own, theirs)| own.value / theirs))) }
                             td.wrap { (changes(subject, subject.above.and_then(|above| part.subjects.get(above)))) }
                         }
                     }
@@ -282,10 +282,17 @@ pub fn references(part: &Part) -> Markup {
         .beside_published()
         .into_iter()
         .map(|(reference, ours)| {
-            let subject = part.subjects.iter().find(|subject| subject.engine == reference.engine);
-            let name = subject.map_or(&reference.engine, |subject| &subject.title);
+            let engine = reference.engine.as_ref();
+            let subject = part.subjects.iter().find(|subject| Some(&subject.engine) == engine);
+            let name = subject.map(|subject| &subject.title).or(engine);
+            let theirs = reference.theirs.as_ref();
             let mut cells = vec![
-                html! { (name) @if let Some(theirs) = &reference.theirs { small { "theirs: " (theirs) } } },
+                match name {
+                    Some(name) => {
+                        html! { (name) @if let Some(theirs) = theirs { small { "theirs: " (theirs) } } }
+                    }
+                    None => html! { @if let Some(theirs) = theirs { (theirs) small { "not here" } } },
+                },
                 plain(reference.metric.label()),
                 plain(number(reference.value)),
                 plain(or_dash(ours)),
