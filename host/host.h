@@ -17,6 +17,7 @@
  *   after.c     what follows hayate_handle_request() in the loop
  *   visit.c     requests that the host makes by itself  compare.c  what warm-up left behind
  *   errors.c    errors in development (--dev)  isolation.c  what keeps PHP's processes apart
+ *   seccomp.c   what scripts may not do to other processes of their user
  *   extensions.c  extensions that do not bear rewinding
  *   clocks.c    what PHP keeps of the time    randomness.c  what must not be drawn twice
  *   engine.h    where PHP's versions differ
@@ -341,6 +342,9 @@ void worker_exit(enum hy_retired why) __attribute__((noreturn));
 void isolation_zygote(void);  /* before PHP starts */
 void isolation_worker(void);  /* in a worker, after its fork; before it runs PHP code */
 int isolation_landlock(void); /* the kernel's version of Landlock; less than 1: it has none */
+
+/* seccomp.c */
+void seccomp_forbid(void); /* in the zygote, with no_new_privs */
 
 /* log.c */
 void log_record(const char *text); /* one record, however many lines it has */

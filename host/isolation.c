@@ -6,6 +6,7 @@
  *    descriptors). What a script could set of itself through /proc/self (mem, oom_score_adj, comm) is closed as well.
  *  - A Landlock domain of the application's, and one of each worker's within it (Linux 6.12): no signal leaves it, and
  *    nothing outside can be traced or looked into. Files and sockets are left alone. It needs no_new_privs.
+ *  - What the kernel allows by the user alone (limits, priority, processors) is forbidden by seccomp.c.
  *  - Killed before the front when memory runs out: a worker first, then a zygote, whose death costs all its workers.
  *
  * Once set, none of this can be taken back by PHP code. It must never be applied to `hayate explain`, which looks into
@@ -79,6 +80,9 @@ void isolation_zygote(void)
 		die_sooner(OOM_ZYGOTE);
 		prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 		enter_domain();
+		if (options.no_new_privileges) {
+			seccomp_forbid();
+		}
 	}
 }
 

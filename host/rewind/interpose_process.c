@@ -195,16 +195,23 @@ EXPORT int pthread_setname_np(pthread_t thread, const char *name)
 	return libc_pthread_setname_np(thread, name);
 }
 
+/* What only this process may do to itself is done to process 0: the filter of system calls lets nothing else pass
+ * (../seccomp.c). */
+static pid_t or_itself(pid_t process)
+{
+	return process == getpid() || process == gettid() ? 0 : process;
+}
+
 EXPORT int sched_setaffinity(pid_t process, size_t size, const cpu_set_t *set)
 {
 	becoming();
-	return (int)syscall(SYS_sched_setaffinity, process, size, set);
+	return (int)syscall(SYS_sched_setaffinity, or_itself(process), size, set);
 }
 
 EXPORT int sched_setscheduler(pid_t process, int policy, const struct sched_param *param)
 {
 	becoming();
-	return (int)syscall(SYS_sched_setscheduler, process, policy, param);
+	return (int)syscall(SYS_sched_setscheduler, or_itself(process), policy, param);
 }
 
 EXPORT int prlimit(pid_t process, __rlimit_resource_t resource, const struct rlimit *limits, struct rlimit *before)
@@ -212,7 +219,7 @@ EXPORT int prlimit(pid_t process, __rlimit_resource_t resource, const struct rli
 	if (limits != NULL) {
 		becoming();
 	}
-	return (int)syscall(SYS_prlimit64, process, resource, limits, before);
+	return (int)syscall(SYS_prlimit64, or_itself(process), resource, limits, before);
 }
 EXPORT int prlimit64(pid_t process, __rlimit_resource_t resource, const struct rlimit64 *limits,
                      struct rlimit64 *before)
@@ -253,7 +260,7 @@ EXPORT int unshare(int what)
 EXPORT int setpriority(__priority_which_t which, id_t who, int priority)
 {
 	becoming();
-	return (int)syscall(SYS_setpriority, which, who, priority);
+	return (int)syscall(SYS_setpriority, which, which == PRIO_PROCESS ? (id_t)or_itself((pid_t)who) : who, priority);
 }
 
 EXPORT int setrlimit(__rlimit_resource_t resource, const struct rlimit *limits)

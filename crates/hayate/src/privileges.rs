@@ -11,6 +11,12 @@ pub fn is_root() -> bool {
     geteuid().is_root()
 }
 
+/// Makes this process one that others of its user can neither trace nor look into, and whose files in `/proc` (such as `oom_score_adj`)
+/// they cannot write. It holds until another program is executed.
+pub fn keep_to_itself() -> io::Result<()> {
+    Ok(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?)
+}
+
 /// Whether there is a user of this name.
 pub fn is_user(name: &str) -> bool {
     matches!(User::from_name(name), Ok(Some(_)))

@@ -22,7 +22,7 @@ use hayate_front::{AccessLog, Threads};
 use hayate_ring::Hub;
 use rustix::{
     io::{FdFlags, fcntl_setfd},
-    process::{DumpableBehavior, Resource, Rlimit, getppid, getrlimit, set_dumpable_behavior, setrlimit},
+    process::{Resource, Rlimit, getppid, getrlimit, setrlimit},
 };
 use tokio::{
     runtime::Builder,
@@ -98,7 +98,7 @@ fn begin() -> Result<(OwnedFd, Beginning)> {
         .context("there is no master")?;
     // SAFETY: it is open; the master has started this process with it, and nobody else here knows of it.
     let wire = unsafe { OwnedFd::from_raw_fd(master::WIRE) };
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    crate::privileges::keep_to_itself()?;
     // Its program is known to the kernel by another name.
     rustix::thread::set_name(c"hayate")?;
     let beginning = master::begin(&wire)?;

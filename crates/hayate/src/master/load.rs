@@ -22,7 +22,11 @@ use super::{
     children::hear_signals,
     handover::{FORMAT, VARIABLE},
 };
-use crate::{args::ServeArgs, plan::Plan, privileges::Identity};
+use crate::{
+    args::ServeArgs,
+    plan::Plan,
+    privileges::{Identity, keep_to_itself},
+};
 
 /// Where the child writes what it has read.
 const OUTCOME: i32 = 3;
@@ -39,6 +43,10 @@ type Outcome = Result<Plan, String>;
 
 /// `hayate load-plan`: what the child does.
 pub fn run(args: &ServeArgs) -> ExitCode {
+    if let Err(error) = keep_to_itself() {
+        eprintln!("hayate: prctl: {error}");
+        return ExitCode::FAILURE;
+    }
     let outcome = Plan::load(args).map_err(|error| error.to_string()).and_then(|plan| {
         if let Some(tls) = &plan.tls {
             tls.prepare_storage(plan.front.as_ref().map(Identity::uid))?;

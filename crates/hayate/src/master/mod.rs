@@ -133,6 +133,8 @@ struct Master {
 
 impl Master {
     fn new(args: Vec<OsString>) -> Result<Master> {
+        // Started by an ordinary user, it is PHP's as well.
+        crate::privileges::keep_to_itself().context("prctl")?;
         let mut wanted = SigSet::empty();
         for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGCHLD] {
             wanted.add(signal);
