@@ -11,6 +11,7 @@ use hayate_http::{Clock, Exchange, Handler, Refusal, h3::Caller};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::{
+    by_address::Held,
     gather::{Head, HeadNumber},
     meet::{Met, Port, meet},
     panics::caught,
@@ -35,6 +36,9 @@ pub(crate) struct Peer {
     pub(crate) https: bool,
     /// It should be, and is not.
     pub(crate) lacks_tls: bool,
+    /// It counts as one of its address.
+    #[allow(dead_code, reason = "held for its drop")]
+    pub(crate) place: Option<Held>,
     /// What scripts see of it besides, by the names of `$_SERVER`.
     pub(crate) variables: Vec<(&'static str, String)>,
 }
@@ -95,7 +99,14 @@ impl Connection {
         let snapshot = self.thread.snapshot();
         let limits = self.thread.limits();
         // Boxed: else an idle connection has room for the handshake, and for itself twice over, wherever a future is handed on.
-        let met = Box::pin(meet(stream, &self.accepted, &snapshot.settings, &limits, &self.clock));
+        let met = Box::pin(meet(
+            stream,
+            &self.accepted,
+            &self.thread.front,
+            &snapshot.settings,
+            &limits,
+            &self.clock,
+        ));
         let Ok(Some(Met { carrier, peer })) = caught(met).await else { return };
         if let Some(peer) = peer {
             let _ = self.met.set(peer);

@@ -22,6 +22,7 @@
 
 mod access_log;
 mod account;
+mod by_address;
 mod compress;
 mod connection;
 mod date;
@@ -44,6 +45,7 @@ mod panics;
 mod promise;
 mod quic;
 mod relay;
+mod reminder;
 mod reply;
 mod request;
 mod request_body;
@@ -60,6 +62,7 @@ mod translate;
 
 use std::{
     collections::HashMap,
+    net::IpAddr,
     ops::RangeInclusive,
     sync::{
         Arc, OnceLock,
@@ -79,7 +82,12 @@ use tokio::{
     time::MissedTickBehavior,
 };
 
-use crate::{panics::caught, snapshot::Snapshot, threads::Admitted};
+use crate::{
+    by_address::{ByAddress, Held, TooMany},
+    panics::caught,
+    snapshot::Snapshot,
+    threads::Admitted,
+};
 
 pub use access_log::{AccessLog, Format};
 pub use compress::{Coding, Compression};
@@ -140,6 +148,9 @@ pub struct Limits {
     pub body_rate: u64,
     /// While the client takes no byte of the answer.
     pub write_timeout: Duration,
+    /// Bytes a second that a client has to take of an answer, beside what `write_timeout` forgives. 0: no such rule.
+    #[serde(default)]
+    pub write_rate: u64,
     /// HTTP/2: requests at one time on one connection.
     pub http2_streams: u32,
     /// HTTP/2: bytes of a request's body that may be under way on one stream; on a connection four times as many.
@@ -159,6 +170,13 @@ pub struct Limits {
     /// Connections at one time, on all listeners together; further ones wait in the listeners' backlogs. Of the open files that the
     /// process may have, connections get three quarters at most: the rest is for what they ask for, and for commands.
     pub connections: usize,
+    /// Connections at one time of one client: an IPv4 address, or 64 bits of an IPv6 address; further ones are closed at once. Those of
+    /// trusted proxies and of unix sockets do not count. 0: no limit.
+    #[serde(default)]
+    pub connections_by_address: usize,
+    /// Requests at one time of one such client, which a trusted proxy names; above: 503. 0: no limit.
+    #[serde(default)]
+    pub requests_by_address: usize,
 }
 
 impl Limits {
@@ -180,6 +198,14 @@ impl Limits {
 }
 
 impl Settings {
+    /// Whether a peer speaks for others; `None` is one on a unix socket.
+    pub(crate) fn trusts(&self, peer: Option<IpAddr>) -> bool {
+        match peer {
+            Some(ip) => self.trusted_proxies.iter().any(|net| net.contains(&ip)),
+            None => self.trust_unix,
+        }
+    }
+
     fn bounded(mut self) -> Settings {
         self.limits = self.limits.bounded();
         self
@@ -199,6 +225,7 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(60),
             body_rate: 500,
             write_timeout: Duration::from_secs(60),
+            write_rate: 500,
             http2_streams: 128,
             http2_window: 256 << 10,
             http2_send_buffer: 4 << 20,
@@ -207,6 +234,8 @@ impl Default for Limits {
             temp_size: 4 << 30,
             temp_size_per_client: 1 << 30,
             connections: 16384,
+            connections_by_address: 0,
+            requests_by_address: 0,
         }
     }
 }
@@ -255,6 +284,9 @@ pub struct Front {
     temp: Arc<temp::TempSpace>,
     keeper: rules::Keeper,
     gather: Arc<gather::Gather>,
+    /// Connections and requests of each address, where they have a limit.
+    connections_of: Arc<ByAddress>,
+    requests_of: Arc<ByAddress>,
     encoders: Arc<compress::Memory>,
     /// Open connections.
     connections: AtomicUsize,
@@ -280,6 +312,8 @@ impl Front {
             version: AtomicU64::new(0),
             stage: watch::Sender::new(Stage::Serving),
             gather,
+            connections_of: Arc::default(),
+            requests_of: Arc::default(),
             encoders: Arc::default(),
             former_logs: Mutex::default(),
             metrics,
@@ -353,6 +387,46 @@ impl Front {
         self.connections.fetch_sub(1, Relaxed);
         self.metrics.connected(-1);
         self.room.notify_waiters();
+    }
+
+    /// A place for one more connection of this peer; `None` where such have no limit.
+    pub(crate) fn place_for(
+        &self,
+        settings: &Settings,
+        peer: Option<IpAddr>,
+    ) -> Result<Option<Held>, TooMany> {
+        let most = settings.limits.connections_by_address;
+        let Some(ip) = peer.filter(|_| most > 0 && !settings.trusts(peer)) else { return Ok(None) };
+        self.connections_of.take(ip, most).map(Some).inspect_err(|_| {
+            self.metrics.closed_by_address();
+            if let Some(times) = self.connections_of.reminder.happened() {
+                tracing::warn!(
+                    client = ip.to_string(),
+                    "limits.connections_by_address ({most}) is reached: {times} connections were closed at once; a proxy that many \
+                     visitors come by belongs into trusted_proxies"
+                );
+            }
+        })
+    }
+
+    /// The same for a request of this visitor.
+    pub(crate) fn turn_for(
+        &self,
+        settings: &Settings,
+        visitor: Option<IpAddr>,
+    ) -> Result<Option<Held>, TooMany> {
+        let most = settings.limits.requests_by_address;
+        let Some(ip) = visitor.filter(|_| most > 0) else { return Ok(None) };
+        self.requests_of.take(ip, most).map(Some).inspect_err(|_| {
+            self.metrics.refused_by_address();
+            if let Some(times) = self.requests_of.reminder.happened() {
+                tracing::warn!(
+                    client = ip.to_string(),
+                    "limits.requests_by_address ({most}) is reached: {times} requests got 503; a proxy that many visitors come by \
+                     belongs into trusted_proxies"
+                );
+            }
+        })
     }
 
     /// Says that this process is to end, before its listeners are closed.

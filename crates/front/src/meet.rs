@@ -15,7 +15,7 @@ use hayate_http::{
 use rustls::ServerConfig;
 
 use crate::{
-    Settings,
+    Front, Settings,
     connection::{Accepted, Peer, Stream},
     dynamic::Client,
     reply::{Body, Reply, set},
@@ -80,6 +80,7 @@ pub(crate) struct Met {
 pub(crate) async fn meet(
     stream: Stream,
     accepted: &Accepted,
+    front: &Front,
     settings: &Settings,
     limits: &Limits,
     clock: &Clock,
@@ -98,11 +99,7 @@ pub(crate) async fn meet(
     };
     let mut peer = None;
     if port.proxy_protocol {
-        let trusted = match accepted.ip {
-            Some(ip) => settings.trusted_proxies.iter().any(|net| net.contains(&ip)),
-            None => settings.trust_unix,
-        };
-        if !trusted {
+        if !settings.trusts(accepted.ip) {
             tracing::debug!(
                 client = accepted.addr,
                 "turned away: its PROXY header is not trusted (trusted_proxies)"
@@ -113,12 +110,15 @@ pub(crate) async fn meet(
             Ok(Header::Local) => {}
             Ok(Header::Client(ends)) => {
                 let text = |ip: IpAddr| ip.to_canonical().to_string();
+                let ip = Some(ends.source.ip().to_canonical());
+                let Ok(place) = front.place_for(settings, ip) else { return None };
                 peer = Some(Peer {
                     addr: text(ends.source.ip()),
                     port: ends.source.port().to_string(),
                     local_addr: text(ends.destination.ip()),
                     local_port: ends.destination.port().to_string(),
-                    ip: Some(ends.source.ip().to_canonical()),
+                    ip,
+                    place,
                     ..Peer::plain()
                 });
             }
@@ -193,6 +193,7 @@ impl Peer {
             ip: None,
             https: false,
             lacks_tls: false,
+            place: None,
             variables: Vec::new(),
         }
     }

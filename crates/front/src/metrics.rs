@@ -40,6 +40,8 @@ pub struct Metrics {
     lost_lines: Counter,
     panics: Counter,
     heads_given_up: Counter,
+    closed_by_address: Counter,
+    refused_by_address: Counter,
     connections: Gauge,
     quic: Gauge,
     sites: Mutex<HashMap<String, Arc<SiteMetrics>>>,
@@ -58,6 +60,8 @@ impl Metrics {
             lost_lines: Counter::default(),
             panics: Counter::default(),
             heads_given_up: Counter::default(),
+            closed_by_address: Counter::default(),
+            refused_by_address: Counter::default(),
             connections: Gauge::default(),
             quic: Gauge::default(),
             sites: Mutex::default(),
@@ -92,6 +96,16 @@ impl Metrics {
             "hayate_heads_given_up",
             "Connections cut off in the middle of a head for want of memory (limits.gather_memory)",
             metrics.heads_given_up.clone(),
+        );
+        registry.register(
+            "hayate_connections_closed_by_address",
+            "Connections closed at once, for their address had too many (limits.connections_by_address)",
+            metrics.closed_by_address.clone(),
+        );
+        registry.register(
+            "hayate_requests_refused_by_address",
+            "Requests that got 503, for their address had too many (limits.requests_by_address)",
+            metrics.refused_by_address.clone(),
         );
         registry.register(
             "hayate_panics",
@@ -131,6 +145,14 @@ impl Metrics {
 
     pub(crate) fn gave_up_heads(&self, n: u64) {
         self.heads_given_up.inc_by(n);
+    }
+
+    pub(crate) fn closed_by_address(&self) {
+        self.closed_by_address.inc();
+    }
+
+    pub(crate) fn refused_by_address(&self) {
+        self.refused_by_address.inc();
     }
 
     pub(crate) fn panicked(&self) {

@@ -110,17 +110,21 @@ impl Thread {
             // It is refused by being dropped.
             let Some(admitted) = self.front.try_admit() else { continue };
             let (peer, local) = (caller.peer(), caller.local());
+            let snapshot = self.snapshot();
+            let ip = Some(peer.ip().to_canonical());
+            let Ok(place) = self.front.place_for(&snapshot.settings, ip) else { continue };
             let peer = Peer {
                 addr: peer.ip().to_canonical().to_string(),
                 port: peer.port().to_string(),
                 local_addr: local.ip().to_canonical().to_string(),
                 local_port: local.port().to_string(),
-                ip: Some(peer.ip().to_canonical()),
+                ip,
                 https: true,
                 lacks_tls: false,
+                place,
                 variables: Vec::new(),
             };
-            let port = self.snapshot().settings.ports.get(&ListenAddr::Quic(addr)).copied();
+            let port = snapshot.settings.ports.get(&ListenAddr::Quic(addr)).copied();
             let port = Port { quic: true, ..port.unwrap_or_default() };
             let counted = Counted::new(admitted, self.number);
             self.spawn(Stream::Quic(Box::new(caller)), Accepted { peer, port }, counted);

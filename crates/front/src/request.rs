@@ -39,10 +39,7 @@ impl Connection {
             Err(why) => (Target { whole: head.target(), path: b"", query: None, authority: None }, Some(why)),
         };
 
-        let trusted = match peer.ip {
-            Some(ip) => settings.trusted_proxies.iter().any(|net| net.contains(&ip)),
-            None => settings.trust_unix,
-        };
+        let trusted = settings.trusts(peer.ip);
         let said = if trusted {
             forwarded::read(head, &settings.trusted_proxies)
         } else {
@@ -83,8 +80,10 @@ impl Connection {
         let log = log.then(|| (settings.access_log.clone(), Box::new(line(&client, site.map(Arc::as_ref)))));
         let metrics = site.map(|site| Arc::clone(&site.metrics));
         let mut account = Account::new(started, exchange.clock(), metrics, log);
+        // It counts until its answer is with the client.
+        let turn = thread.front.turn_for(settings, client.visitor);
         let early = match malformed {
-            None if path.is_some() && !peer.lacks_tls => aside(settings, &client).await,
+            None if path.is_some() && !peer.lacks_tls && turn.is_ok() => aside(settings, &client).await,
             _ => None,
         };
         let mut dresses = Dresses::new();
@@ -92,6 +91,11 @@ impl Connection {
             _ if peer.lacks_tls => {
                 let mut reply = Reply::page(400, Some("The plain HTTP request was sent to HTTPS port"));
                 reply.close = true;
+                Ok(reply)
+            }
+            _ if turn.is_err() => {
+                let mut reply = Reply::page(503, None);
+                set(&mut reply.answer, "retry-after", "1");
                 Ok(reply)
             }
             _ if malformed.is_some() || (named.is_some() && host.is_none()) => {

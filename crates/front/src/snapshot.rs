@@ -20,6 +20,7 @@ impl Limits {
             body_timeout: self.body_timeout,
             body_rate: self.body_rate,
             write_timeout: self.write_timeout,
+            write_rate: self.write_rate,
             handshake_timeout: self.handshake_timeout,
             streams: self.http2_streams,
             window: self.http2_window,

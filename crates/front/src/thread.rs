@@ -22,6 +22,7 @@ use tokio::{
 
 use crate::{
     Front, Listener, Stage,
+    by_address::TooMany,
     connection::{Accepted, Connection, Peer, Stream},
     gather::HeadNumber,
     panics::caught,
@@ -156,9 +157,14 @@ impl Thread {
                 _ = shutdown.wait_for(|stop| *stop) => return,
             };
             match accepted {
-                Ok((stream, peer, admitted)) => {
-                    let port =
-                        addr.as_ref().and_then(|addr| self.snapshot().settings.ports.get(addr).copied());
+                Ok((stream, mut peer, admitted)) => {
+                    let snapshot = self.snapshot();
+                    let port = addr.as_ref().and_then(|addr| snapshot.settings.ports.get(addr).copied());
+                    match self.front.place_for(&snapshot.settings, peer.ip) {
+                        Ok(place) => peer.place = place,
+                        // It is closed by being dropped.
+                        Err(TooMany) => continue,
+                    }
                     self.place(stream, Accepted { peer, port: port.unwrap_or_default() }, admitted);
                 }
                 Err(error) => self.refrain(&error).await,
@@ -377,6 +383,7 @@ async fn accept(listener: &Listener) -> io::Result<(Stream, Peer)> {
                 ip: Some(addr.ip().to_canonical()),
                 https: false,
                 lacks_tls: false,
+                place: None,
                 variables: Vec::new(),
             };
             Ok((Stream::Tcp(stream), peer))
@@ -392,6 +399,7 @@ async fn accept(listener: &Listener) -> io::Result<(Stream, Peer)> {
                 ip: None,
                 https: false,
                 lacks_tls: false,
+                place: None,
                 variables: Vec::new(),
             };
             Ok((Stream::Unix(stream), peer))

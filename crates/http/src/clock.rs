@@ -10,7 +10,10 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::{Limits, pace::Pace};
+use crate::{
+    Limits,
+    pace::{Lag, Pace},
+};
 
 /// What a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +43,8 @@ pub struct Clock {
     deadline: Cell<u64>,
     /// The answer may be written long after it was handed over, so this runs beside the other.
     write_deadline: Cell<u64>,
+    /// How far the client is behind with the answer.
+    lag: Cell<Lag>,
     linger_end: Cell<u64>,
     /// The body that is being received, and how fast.
     pace: RefCell<Pace>,
@@ -68,6 +73,7 @@ impl Default for Clock {
             wait: Cell::new(Wait::Nothing),
             deadline: Cell::new(0),
             write_deadline: Cell::new(0),
+            lag: Cell::default(),
             linger_end: Cell::new(0),
             pace: RefCell::default(),
             late: Cell::new(false),
@@ -121,6 +127,7 @@ impl Clock {
         let late = self.late.get()
             || passed(&self.deadline)
             || passed(&self.write_deadline)
+            || self.lag.get().is_too_long()
             || self.pace.borrow_mut().is_too_slow();
         self.late.set(late);
         late
@@ -210,12 +217,17 @@ impl Clock {
         self.write_deadline.get() != 0
     }
 
-    /// The client takes no more of the answer for now, or has taken some.
-    pub(crate) fn wrote(&self, pending: bool, progress: bool, limits: &Limits) {
+    /// The client has taken so many bytes of the answer, and takes no more for now if it is waited for.
+    pub(crate) fn wrote(&self, pending: bool, bytes: usize, limits: &Limits) {
+        let waited = self.is_writing();
         if !pending {
             self.write_deadline.set(0);
-        } else if progress || self.write_deadline.get() == 0 {
+        } else if bytes > 0 || !waited {
             self.write_deadline.set(after(limits.write_timeout));
+        }
+        // What goes out at once costs nothing here.
+        if limits.write_rate > 0 && (pending || waited) {
+            self.lag.set(self.lag.get().wrote(pending, bytes, limits));
         }
     }
 }
@@ -239,10 +251,10 @@ mod tests {
     fn an_answer_that_is_not_taken_has_a_clock_of_its_own() {
         let limits = Limits::default();
         let clock = Clock::default();
-        clock.wrote(true, false, &limits);
+        clock.wrote(true, 0, &limits);
         clock.wait(Wait::Nothing, &limits);
         assert!(!clock.becomes_late(seconds() + 50));
-        clock.wrote(false, true, &limits);
+        clock.wrote(false, 1, &limits);
         assert!(!clock.becomes_late(u64::MAX));
     }
 }

@@ -199,14 +199,14 @@ impl Turn {
                     if self.clock.is_late() {
                         return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                     }
-                    self.clock.wrote(true, false, &self.limits);
+                    self.clock.wrote(true, 0, &self.limits);
                     self.clock.listen(cx);
                     return Poll::Pending;
                 }
                 Poll::Ready(None) => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
                 Poll::Ready(Some(n)) => n.map_err(other)?,
             };
-            self.clock.wrote(false, true, &self.limits);
+            self.clock.wrote(false, n, &self.limits);
             let part = piece.split_to(n.min(piece.len()));
             let whole = piece.is_empty();
             if whole {
@@ -349,8 +349,9 @@ struct Input {
 }
 
 impl Watched {
-    fn wrote<T>(&self, result: Poll<io::Result<T>>, progress: bool) -> Poll<io::Result<T>> {
-        self.clock.wrote(result.is_pending(), progress && result.is_ready(), &self.limits);
+    fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        let bytes = if let Poll::Ready(Ok(bytes)) = result { bytes } else { 0 };
+        self.clock.wrote(result.is_pending(), bytes, &self.limits);
         result
     }
 }
@@ -390,7 +391,7 @@ impl AsyncRead for Watched {
 impl AsyncWrite for Watched {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.io).poll_write(cx, from);
-        self.wrote(result, true)
+        self.wrote(result)
     }
 
     fn poll_write_vectored(
@@ -399,7 +400,7 @@ impl AsyncWrite for Watched {
         from: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.io).poll_write_vectored(cx, from);
-        self.wrote(result, true)
+        self.wrote(result)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -408,7 +409,8 @@ impl AsyncWrite for Watched {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.io).poll_flush(cx);
-        self.wrote(result, false)
+        self.clock.wrote(result.is_pending(), 0, &self.limits);
+        result
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -68,6 +68,9 @@ pub struct Limits {
     pub body_rate: u64,
     /// While the client takes no byte of the answer.
     pub write_timeout: Duration,
+    /// Bytes a second that a client has to take of an answer, once it takes less than there is; it may be behind by as long as
+    /// `write_timeout`. 0: no such rule.
+    pub write_rate: u64,
     /// HTTP/2 and 3: requests at one time on one connection.
     pub streams: u32,
     /// HTTP/2 and 3: bytes of request bodies that may be under way, on one stream. On the whole connection four times as many.
@@ -90,6 +93,7 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(60),
             body_rate: 0,
             write_timeout: Duration::from_secs(60),
+            write_rate: 0,
             streams: 128,
             window: 256 << 10,
             send_buffer: 4 << 20,

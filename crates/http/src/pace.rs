@@ -1,4 +1,4 @@
-//! How fast a client sends a body. Only time counts in which it was waited for.
+//! How fast a client sends a body, and how fast it takes an answer. Only time counts in which it was waited for.
 
 use std::{
     fmt,
@@ -72,6 +72,40 @@ impl Pace {
     }
 }
 
+/// How far a client is behind with taking an answer: the time for which it was waited, less the time that what it took may take at the
+/// least rate. Never less than nothing, so that a quick beginning is no credit for the rest.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Lag {
+    behind: Duration,
+    /// It is waited for now.
+    since: Option<Instant>,
+    /// What it may be behind.
+    patience: Duration,
+}
+
+impl Lag {
+    /// It has taken so many bytes, and is waited for from now on if it takes no more for now.
+    pub(crate) fn wrote(self, pending: bool, bytes: usize, limits: &Limits) -> Lag {
+        let now = Instant::now();
+        let waited = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        self.after(waited, bytes, limits.write_rate).until(pending.then_some(now), limits)
+    }
+
+    fn after(self, waited: Duration, bytes: usize, rate: u64) -> Lag {
+        let allowed = (bytes as u64).saturating_mul(1000).checked_div(rate).unwrap_or(u64::MAX);
+        let behind = self.behind.saturating_add(waited).saturating_sub(Duration::from_millis(allowed));
+        Lag { behind, ..self }
+    }
+
+    fn until(self, since: Option<Instant>, limits: &Limits) -> Lag {
+        Lag { since, patience: limits.write_timeout, ..self }
+    }
+
+    pub(crate) fn is_too_long(&self) -> bool {
+        self.since.is_some_and(|since| self.behind.saturating_add(since.elapsed()) > self.patience)
+    }
+}
+
 impl fmt::Debug for Pace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pace").field("received", &self.received).field("waited", &self.waited).finish()
@@ -98,6 +132,35 @@ mod tests {
         let mut between = pace(0, 61);
         between.came(0);
         assert!(!between.is_too_slow(), "nobody waits for it now");
+    }
+
+    #[test]
+    fn whoever_takes_an_answer_too_slowly_falls_behind() {
+        let limits = Limits { write_rate: 100, write_timeout: Duration::from_secs(60), ..Limits::default() };
+        let wait = |lag: Lag, seconds: u64, bytes: usize| {
+            lag.after(Duration::from_secs(seconds), bytes, limits.write_rate)
+                .until(Some(Instant::now()), &limits)
+        };
+        let mut drip = Lag::default();
+        for second in 0..60 {
+            assert!(!drip.is_too_long(), "{second}");
+            drip = wait(drip, 1, 1);
+        }
+        assert!(!drip.is_too_long(), "60 bytes are worth 0.6 s");
+        assert!(wait(drip, 1, 1).is_too_long());
+        // What is quick in the beginning has no credit.
+        let mut late = wait(Lag::default(), 1, 1 << 30);
+        for _ in 0..61 {
+            late = wait(late, 1, 0);
+        }
+        assert!(late.is_too_long());
+        // In large pieces, with pauses, at the rate.
+        let mut bursts = Lag::default();
+        for _ in 0..100 {
+            bursts = wait(bursts, 50, 5_000);
+            assert!(!bursts.is_too_long());
+        }
+        assert!(!drip.until(None, &limits).is_too_long(), "nobody waits for it");
     }
 
     #[test]

@@ -110,7 +110,7 @@ pub struct Fault {
 
 /// An address as it is counted: whoever has one address of IPv6 has the 2^64 beside it.
 pub(crate) fn client_of(addr: IpAddr) -> IpAddr {
-    match addr {
+    match addr.to_canonical() {
         IpAddr::V6(addr) => {
             let network = addr.to_bits() & !u128::from(u64::MAX);
             IpAddr::V6(std::net::Ipv6Addr::from_bits(network))

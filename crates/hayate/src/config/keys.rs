@@ -160,6 +160,9 @@ pub struct Limits {
     /// While the client takes nothing of the answer. Default: `60s`.
     #[schemars(with = "Option<String>")]
     pub write_timeout: Option<Time>,
+    /// Bytes a second that a client has to take of an answer, once it takes less than there is: it may fall behind by what `write_timeout` gives, then its connection (of HTTP/2 and 3 its stream) is cut. `0`: no such rule. Default: `500`.
+    #[schemars(with = "Option<String>")]
+    pub write_rate: Option<Size>,
     /// HTTP/2 and 3: requests at one time on one connection, 1 to 10000; others are refused, and may be sent again. Default: `128`.
     pub http2_streams: Option<u32>,
     /// HTTP/2 and 3: bytes of a request's body that may be under way before it is read, `64K` to `16M`; on one connection four times as many. Default: `256K`.
@@ -181,6 +184,10 @@ pub struct Limits {
     pub temp_size_per_client: Option<Size>,
     /// Connections at one time, on all addresses together, 1 to 1000000, and never more than three quarters of the open files (LimitNOFILE); further ones wait. Default: `16384`.
     pub connections: Option<usize>,
+    /// Connections at one time of one client, an IPv4 address or the first 64 bits of an IPv6 address, up to 1000000; further ones are closed at once. Those of `trusted_proxies` do not count, those that a PROXY header names do. `0`: no limit. Default: `0`, since many may share an address; see docs/security.md.
+    pub connections_by_address: Option<usize>,
+    /// Requests at one time of one such client, up to 1000000, by all its connections together; above, 503. Behind `trusted_proxies` clients are those that the proxy names. `0`: no limit. Default: `0`.
+    pub requests_by_address: Option<usize>,
 }
 
 /// One application.

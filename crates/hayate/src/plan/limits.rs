@@ -37,6 +37,7 @@ pub(super) fn resolve(source: &Source, file: &config::Limits) -> Result<Limits, 
         body_timeout: time(file.body_timeout, default.body_timeout),
         body_rate: file.body_rate.map_or(default.body_rate, |size| size.0),
         write_timeout: time(file.write_timeout, default.write_timeout),
+        write_rate: file.write_rate.map_or(default.write_rate, |size| size.0),
         http2_streams: within.check(
             "http2_streams",
             file.http2_streams,
@@ -81,6 +82,20 @@ pub(super) fn resolve(source: &Source, file: &config::Limits) -> Result<Limits, 
             default.connections,
             1..=1_000_000,
             "1 to 1000000",
+        )?,
+        connections_by_address: within.check(
+            "connections_by_address",
+            file.connections_by_address,
+            default.connections_by_address,
+            0..=1_000_000,
+            "1 to 1000000, or 0 for no limit",
+        )?,
+        requests_by_address: within.check(
+            "requests_by_address",
+            file.requests_by_address,
+            default.requests_by_address,
+            0..=1_000_000,
+            "1 to 1000000, or 0 for no limit",
         )?,
     })
 }
@@ -132,6 +147,8 @@ mod tests {
             ("uri_length = 0", "uri_length"),
             ("connections = 0", "connections"),
             ("connections = 1000001", "connections"),
+            ("connections_by_address = 1000001", "connections_by_address"),
+            ("requests_by_address = 1000001", "requests_by_address"),
         ] {
             let said = limits(text).unwrap_err();
             assert!(said.starts_with(&format!("hayate.toml:2: {key}: ")), "{said}");

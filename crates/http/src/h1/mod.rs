@@ -289,7 +289,7 @@ impl Turn {
         let (clock, limits, written) = (&self.clock, &self.limits, &mut self.written);
         self.out.poll_flush(&mut self.io, cx, |pending, n| {
             *written = written.saturating_add(n as u64);
-            clock.wrote(pending, n > 0, limits);
+            clock.wrote(pending, n, limits);
         })
     }
 

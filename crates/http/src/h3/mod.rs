@@ -248,18 +248,18 @@ impl Turn {
 
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut out = self.out.borrow_mut();
-        let (written, some) = out.poll_write(cx);
+        let (written, taken) = out.poll_write(cx);
         match written {
             Poll::Pending => {
                 if self.clock.is_late() {
                     return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                 }
-                self.clock.wrote(true, some, &self.limits);
+                self.clock.wrote(true, taken, &self.limits);
                 self.clock.listen(cx);
                 return Poll::Pending;
             }
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-            Poll::Ready(Ok(())) => self.clock.wrote(false, some, &self.limits),
+            Poll::Ready(Ok(())) => self.clock.wrote(false, taken, &self.limits),
         }
         if self.finished {
             out.finish();
@@ -301,7 +301,7 @@ async fn settle(out: &Rc<RefCell<Out>>, connection: &quinn::Connection, watch: &
     let mut before = None;
     loop {
         let clock = watch.stream();
-        clock.wrote(true, true, limits);
+        clock.wrote(true, 0, limits);
         let over = poll_fn(|cx| {
             if settled.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(true);

@@ -172,30 +172,30 @@ impl Out {
         self.queue.iter().map(Buf::remaining).fold(0, usize::saturating_add)
     }
 
-    /// Writes as much as quinn takes. Ready: all of it. The flag: whether it took some.
-    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> (Poll<io::Result<()>>, bool) {
-        let mut some = false;
+    /// Writes as much as quinn takes. Ready: all of it. The number: bytes that it took.
+    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> (Poll<io::Result<()>>, usize) {
+        let mut taken = 0usize;
         while let Some(data) = self.queue.front_mut() {
             if !data.has_remaining() {
                 self.queue.pop_front();
                 continue;
             }
             match Pin::new(&mut self.stream).poll_write(cx, data.chunk()) {
-                Poll::Pending => return (Poll::Pending, some),
+                Poll::Pending => return (Poll::Pending, taken),
                 Poll::Ready(Ok(n)) => {
                     data.advance(n.min(data.remaining()));
-                    some = true;
+                    taken = taken.saturating_add(n);
                 }
                 Poll::Ready(Err(error)) => {
                     let kind = match error {
                         WriteError::Stopped(_) => io::ErrorKind::BrokenPipe,
                         _ => io::ErrorKind::ConnectionReset,
                     };
-                    return (Poll::Ready(Err(kind.into())), some);
+                    return (Poll::Ready(Err(kind.into())), taken);
                 }
             }
         }
-        (Poll::Ready(Ok(())), some)
+        (Poll::Ready(Ok(())), taken)
     }
 
     /// Says that nothing more comes.
