@@ -11,6 +11,8 @@
 #define MOST_MESSAGE 16384
 /* What is said again after each request. */
 #define MOST_AGAIN 8192
+/* A shorter form of it, where that will do. */
+#define MOST_BRIEF 4096
 /* By which a protocol is recognised. */
 #define FIRST_BYTES 8
 #define BAD_MESSAGE SIZE_MAX
@@ -43,6 +45,10 @@ struct connection {
 	size_t body_left;
 	uint8_t sequence; /* of the last packet that came */
 	long statements;  /* prepared and not closed */
+	bool moved;       /* another database or role may have been chosen */
+	unsigned answers; /* to what was said to put it back */
+	unsigned brief_count;
+	size_t brief_len; /* 0: there is no shorter form */
 	/* PostgreSQL */
 	bool started; /* past the first message, which has no type */
 	uint8_t tail[6];
@@ -58,6 +64,7 @@ struct connection {
 
 	uint8_t message[MOST_MESSAGE];
 	uint8_t again[MOST_AGAIN]; /* what the server is told when it has forgotten, in its own format */
+	uint8_t brief[MOST_BRIEF];
 	uint8_t answer[8192];
 	char before[4096]; /* how the server described it */
 };
@@ -99,8 +106,13 @@ bool connection_nonce(struct connection *one);
 
 /* statements.c: what an SQL statement that was sent before the point means for the connection */
 enum effect { EFFECT_NONE, EFFECT_SETTING, EFFECT_UNKNOWN };
-/* Whether it holds the word, in capitals or not. */
-bool statement_names(const uint8_t *text, size_t len, const char *word);
+/* A word that may choose another database or role; MariaDB's profiling, which stays; a statement that is put together
+ * from texts, so that its words cannot be seen. */
+#define WORD_MOVES 1u
+#define WORD_STAYS 2u
+#define WORD_HIDES 4u
+/* Which of them a statement of a request holds, in capitals or not, or several statements in one. */
+unsigned statement_words(const uint8_t *text, size_t len);
 enum effect statement_effect(const char *text, size_t len);
 
 #endif

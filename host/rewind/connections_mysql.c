@@ -11,6 +11,7 @@
 #include "connections_internal.h"
 
 #include <string.h>
+#include <strings.h>
 
 #define COM_QUIT 0x01
 #define COM_INIT_DB 0x02
@@ -126,6 +127,19 @@ static void note_command(struct connection *one, const uint8_t *message, size_t 
 	}
 }
 
+static void note_request(struct connection *one, const uint8_t *message, size_t len, bool whole)
+{
+	unsigned words = 0;
+	one->confused |= !is_undone(message[4]);
+	one->moved |= message[4] == COM_INIT_DB || !whole;
+	if (message[4] == COM_QUERY || message[4] == COM_STMT_PREPARE) {
+		words = statement_words(message + 5, len - 5);
+	}
+	one->moved |= (words & WORD_MOVES) != 0;
+	/* MariaDB's profiling outlives the reset, and shows a visitor the statements of others. */
+	one->confused |= (words & (WORD_STAYS | WORD_HIDES)) != 0;
+}
+
 static void said(struct connection *one, const uint8_t *message, size_t len, bool whole)
 {
 	if (!one->agreed) {
@@ -142,8 +156,7 @@ static void said(struct connection *one, const uint8_t *message, size_t len, boo
 	if (!one->recorded) {
 		note_command(one, message, len, whole);
 	} else {
-		/* MariaDB's profiling outlives the reset, and shows a visitor the statements of others. */
-		one->confused |= !is_undone(message[4]) || statement_names(message + 5, len - 5, "profiling");
+		note_request(one, message, len, whole);
 	}
 	if (message[4] != COM_STMT_SEND_LONG_DATA && message[4] != COM_STMT_CLOSE) {
 		one->confused |= one->waiting;
@@ -253,6 +266,94 @@ static void put_packet(struct connection *one, uint8_t command, const char *text
 	one->again_count++;
 }
 
+static bool put(char *to, size_t room, size_t *len, const char *text, size_t size)
+{
+	if (room - *len <= size) {
+		return false;
+	}
+	memcpy(to + *len, text, size);
+	*len += size;
+	to[*len] = '\0';
+	return true;
+}
+
+/* A text as hexadecimal digits, which need no quotes. */
+static bool put_hex(char *to, size_t room, size_t *len, const char *text, size_t size)
+{
+	bool fits = put(to, room, len, "0x", 2);
+	for (size_t i = 0; fits && i < size; i++) {
+		char digits[2] = {"0123456789abcdef"[(uint8_t)text[i] >> 4], "0123456789abcdef"[text[i] & 15]};
+		fits = put(to, room, len, digits, 2);
+	}
+	return fits;
+}
+
+/* The variables that the statement sets; 0: it is of another kind, and can only be said as it is. */
+static size_t variables(const char **statement, size_t len)
+{
+	const char *text = *statement, *end = text + len;
+	while (text < end && strchr(" \t\r\n", *text) != NULL) {
+		text++;
+	}
+	while (end > text && strchr(" \t\r\n;", end[-1]) != NULL) {
+		end--;
+	}
+	if (end - text < 5 || strncasecmp(text, "set ", 4) != 0 ||
+	    statement_words((const uint8_t *)text, (size_t)(end - text)) != 0) {
+		return 0;
+	}
+	text += 4;
+	for (const char *at = text; at < end; at++) {
+		if (strncasecmp(at, "transaction", 11) == 0 || *at == '#' || strncmp(at, "--", 2) == 0) {
+			return 0;
+		}
+	}
+	*statement = text;
+	return (size_t)(end - text);
+}
+
+/*
+ * A reset and one SET: of all variables, and in the last one a question, whether database and role are still those. If
+ * they are not, the server says that there is no such encoding, and the connection was not put back.
+ */
+static void shorten(struct connection *one, const uint8_t *settings, size_t settings_len, const char *const *field,
+                    const size_t *field_len)
+{
+	static const uint8_t reset[] = {1, 0, 0, 0, COM_RESET_CONNECTION};
+	static const char *const names[] = {"character_set_client=", ",character_set_connection=", ",collation_connection=",
+	                                    ",character_set_results=IF(DATABASE()="};
+	static const int order[] = {1, 2, 4};
+	char text[MOST_BRIEF - 16];
+	size_t len = 0;
+	bool fits = put(text, sizeof text, &len, "SET ", 4);
+	for (size_t at = 0; fits && at < settings_len; at += 4 + length(settings + at)) {
+		const char *set = (const char *)settings + at + 5;
+		size_t size = variables(&set, length(settings + at) - 1);
+		fits = size > 0 && put(text, sizeof text, &len, set, size) && put(text, sizeof text, &len, ",", 1);
+	}
+	for (size_t i = 0; fits && i < 3; i++) {
+		fits = put(text, sizeof text, &len, names[i], strlen(names[i])) &&
+		       put(text, sizeof text, &len, field[order[i]], field_len[order[i]]);
+	}
+	fits = fits && put(text, sizeof text, &len, names[3], strlen(names[3])) &&
+	       put_hex(text, sizeof text, &len, field[0], field_len[0]) &&
+	       put(text, sizeof text, &len, " AND IFNULL(CURRENT_ROLE(),'NONE')=", 35) &&
+	       put_hex(text, sizeof text, &len, field[5], field_len[5]) && put(text, sizeof text, &len, ",", 1);
+	bool null = field_len[3] == 4 && memcmp(field[3], "NULL", 4) == 0;
+	fits = fits && put(text, sizeof text, &len, null ? "" : "'", null ? 0 : 1) &&
+	       put(text, sizeof text, &len, field[3], field_len[3]) &&
+	       put(text, sizeof text, &len, null ? ",'-')" : "','-')", null ? 5 : 6);
+	if (!fits) {
+		return;
+	}
+	uint8_t head[5] = {(uint8_t)(len + 1), (uint8_t)((len + 1) >> 8), 0, 0, COM_QUERY};
+	memcpy(one->brief, reset, sizeof reset);
+	memcpy(one->brief + sizeof reset, head, sizeof head);
+	memcpy(one->brief + sizeof reset + sizeof head, text, len);
+	one->brief_len = sizeof reset + sizeof head + len;
+	one->brief_count = 2;
+}
+
 static bool is_name(const char *text, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {
@@ -321,6 +422,7 @@ static void settle(struct connection *one)
 		connection_declined(one, "names of encodings are too long");
 	}
 	/* MySQL names roles as SET ROLE takes them, MariaDB without quotes. */
+	shorten(one, settings, settings_len, field, field_len);
 	n = snprintf(role, sizeof role, "SET ROLE %.*s", (int)field_len[5], field[5]);
 	if (n > 0 && (size_t)n < sizeof role && (field[5][0] == '`' || is_name(field[5], field_len[5]))) {
 		put_packet(one, COM_QUERY, role, (size_t)n);
@@ -329,31 +431,48 @@ static void settle(struct connection *one)
 	}
 }
 
-static void compare(struct connection *one)
+static bool is_as_before(struct connection *one)
 {
 	size_t len;
 	const char *found = ask(one, description, &len);
-	if (found == NULL || len != strlen(one->before) || memcmp(found, one->before, len) != 0) {
+	return found != NULL && len == strlen(one->before) && memcmp(found, one->before, len) == 0;
+}
+
+static enum verdict judge_reset(struct connection *one);
+
+/* The long form was said; now the short one. */
+static void compare(struct connection *one)
+{
+	bool good = is_as_before(one);
+	if (good && one->brief_len > 0) {
+		one->answers = one->brief_count;
+		good = connection_ask(one, one->brief, one->brief_len, judge_reset) && is_as_before(one);
+	}
+	if (!good) {
 		connection_declined(one, "after its server has put it back it is not as it was");
 	}
 	/* As after any answer. */
 	one->sequence = 1;
+	one->moved = false;
 }
 
 static size_t reset(struct connection *one, uint8_t *to, size_t room)
 {
-	if (one->again_len > room) {
+	bool brief = one->brief_len > 0 && one->kept && !one->moved;
+	size_t len = brief ? one->brief_len : one->again_len;
+	if (len > room) {
 		return 0;
 	}
-	memcpy(to, one->again, one->again_len);
-	return one->again_len;
+	one->answers = brief ? one->brief_count : one->again_count;
+	memcpy(to, brief ? one->brief : one->again, len);
+	return len;
 }
 
 /* An answer of one packet for each, which says OK, that nothing was inserted or changed, and no more. */
 static enum verdict judge_reset(struct connection *one)
 {
 	size_t at = 0;
-	for (unsigned i = 0; i < one->again_count; i++) {
+	for (unsigned i = 0; i < one->answers; i++) {
 		if (one->answer_len - at < 4 || one->answer_len - at - 4 < length(one->answer + at)) {
 			return MORE;
 		}
@@ -371,6 +490,7 @@ static enum verdict judge_reset(struct connection *one)
 static void rested(struct connection *one)
 {
 	one->sequence = 1;
+	one->moved = false;
 }
 
 static const uint8_t goodbye[] = {1, 0, 0, 0, COM_QUIT};

@@ -27,7 +27,7 @@ REQUESTS = int(os.environ.get("HAYATE_WARM_REQUESTS", "200"))
 ENDS = ("", "&end=exit", "&end=fatal", "&end=throw")
 WARM = ("--rewind", "on", "--connections", "warm", "--rewind-verify", "1")
 #: What leaves the connection in the middle of something, or somebody else's, so that it costs the worker.
-COSTLY = {"unbuffered", "several", "kill", "async", "close", "user"}
+COSTLY = {"hidden role", "hidden database", "hidden profiling", "prepared", "unbuffered", "several", "kill", "async", "close", "user"}
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,10 @@ def database() -> Iterator[MariaDB]:
             for statement in TABLES:
                 server.sql(statement, name)
         server.sql("CREATE ROLE leaker; GRANT leaker TO 'hayate'@'localhost'")
+        server.sql(
+            "DELIMITER //\nCREATE FUNCTION other_role() RETURNS int SQL SECURITY INVOKER BEGIN SET ROLE leaker; RETURN 1; END//",
+            server.database,
+        )
         server.sql("CREATE USER 'second'@'localhost' IDENTIFIED BY 'second'")
         yield server
 
@@ -101,6 +105,30 @@ def test_each_way_to_leave_a_connection(database: MariaDB, fresh: tuple[str, dic
             if way not in COSTLY:
                 assert sum(restarts(server).values()) == before, (way, restarts(server))
         assert set(restarts(server)) <= {"rewind_connection", "connection_lost"}
+    shutil.rmtree(server.root)
+
+
+def test_what_a_server_is_told(database: MariaDB) -> None:
+    """Two statements after a request that only reads; the database and the role only after one that may have changed them."""
+
+    def counts() -> dict[str, int]:
+        lines = database.sql("SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_set_option', 'Com_change_db')").split()
+        return dict(zip(lines[::2], map(int, lines[1::2])))
+
+    with serve(database, "pdo", args=("--rewind", "on", "--connections", "warm")) as server:
+        number = look(server)["number"]
+        for way, databases in (("many", 0), ("transaction", 0), ("use", 2), ("role", 1)):
+            before = counts()
+            for _ in range(10):
+                assert get(server, way).text == "done"
+
+            def is_told(before: dict[str, int] = before, databases: int = databases) -> bool:
+                changes, settings = (after - before[name] for name, after in counts().items())
+                return changes == 10 * databases and (settings == 10 if databases == 0 else settings > 10)
+
+            # It is told after the answer, and may take its time.
+            assert wait_until(is_told, 30), (way, before, counts())
+        assert look(server)["number"] == number
     shutil.rmtree(server.root)
 
 

@@ -67,6 +67,11 @@ function look(): array
         'settings' => Db::one("SELECT CONCAT_WS('|', @@sql_mode, @@time_zone, @@autocommit, @@tx_isolation, @@character_set_client,
             @@character_set_connection, @@character_set_results, @@collation_connection, @@group_concat_max_len, @@foreign_key_checks,
             @@max_statement_time, @@timestamp < 2, @@sql_select_limit, @@rand_seed1 = 7)"),
+        // Of statements before this one.
+        'profiles' => (static function (): int {
+            $rows = Db::get()->query('SHOW PROFILES');
+            return $rows instanceof PDOStatement ? count($rows->fetchAll()) : $rows->num_rows;
+        })(),
         'prepared' => (static function (): bool {
             try {
                 Db::run('EXECUTE leak');
@@ -117,6 +122,9 @@ $ways = [
     'names' => static fn() => Db::run("SET NAMES latin1 COLLATE latin1_bin"),
     'use' => static fn() => Db::run('USE other'),
     'role' => static fn() => Db::run('SET ROLE leaker'),
+    'hidden role' => static fn() => Db::one('SELECT other_role()'),
+    'hidden database' => static fn() => Db::run("EXECUTE IMMEDIATE CONCAT('U', 'SE other')"),
+    'hidden profiling' => static fn() => Db::run("EXECUTE IMMEDIATE CONCAT('SET profil', 'ing = 1')"),
     'prepared' => static fn() => Db::run("PREPARE leak FROM 'SELECT 1'"),
     'statement' => static function (): void {
         $GLOBALS['statement'] = Db::get()->prepare('SELECT word FROM items WHERE id > ?');
