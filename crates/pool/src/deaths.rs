@@ -124,7 +124,11 @@ impl Supervisor {
             );
             let serves = self.shared.table().workers.values().any(|worker| worker.serves());
             if delay >= LONG && !serves {
-                self.cannot_serve(format!("its workers end before they have served a request ({label})"));
+                // Of a worker that has said why its own boot failed, that is the reason.
+                let said = self.shared.table().boot_error.clone().filter(|_| cause == Cause::BootFailed);
+                self.cannot_serve(said.unwrap_or_else(|| {
+                    format!("its workers end before they have served a request ({label})")
+                }));
             }
         }
     }
