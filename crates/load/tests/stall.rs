@@ -39,7 +39,7 @@ fn agrees(latency: &Latency) {
         let (found, expected) = (found.expect("figures"), theory(quantile));
         // A busy machine delays; nothing makes an answer come before the stall is over.
         assert!(
-            found > expected - 25.0 && found < expected + 300.0,
+            found > expected - 25.0 && found < expected + 2000.0,
             "p{}: {found} ms, by theory {expected} ms",
             quantile * 100.0
         );

@@ -10,7 +10,7 @@ use std::{
 use hayate_front::Limits;
 use tempfile::TempDir;
 
-use crate::server::{Server, eventually};
+use crate::server::{PATIENCE, Server, eventually};
 
 const SOON: Duration = Duration::from_secs(1);
 
@@ -131,9 +131,8 @@ fn a_stalled_log_holds_nobody_up() {
     // 4 MiB of lines wait at most.
     for i in 0..1000 {
         client.send(format!("GET /a.txt?{i}{long} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        let asked = Instant::now();
-        assert_eq!(client.answer().status, 200);
-        assert!(asked.elapsed() < SOON, "request {i} waited for the log");
+        // Who waited for the log would wait for ever.
+        assert_eq!(client.answer().status, 200, "request {i}");
     }
     eventually("lost lines are counted", || server.metric("hayate_access_log_lost_total") > 100.0);
     // The reader comes back: what waited arrives, whole lines only.
@@ -152,5 +151,5 @@ fn a_stalled_log_holds_nobody_up() {
     }
     let stopped = Instant::now();
     assert!(server.stop());
-    assert!(stopped.elapsed() < Duration::from_secs(9));
+    assert!(stopped.elapsed() < PATIENCE);
 }

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 /// How long a client waits for what has to come, before the test fails.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running front with one site.
 pub struct Server {

@@ -9,7 +9,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -69,6 +69,7 @@ pub struct Server {
     pub address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
     closing: Arc<AtomicBool>,
+    accepting: Option<JoinHandle<()>>,
 }
 
 impl Server {
@@ -78,7 +79,7 @@ impl Server {
         let (seen, closing) = (Arc::<Mutex<Vec<Seen>>>::default(), Arc::new(AtomicBool::new(false)));
         let (reply, connections) = (Arc::new(reply), AtomicUsize::new(0));
         let (its_seen, its_closing) = (Arc::clone(&seen), Arc::clone(&closing));
-        thread::spawn(move || {
+        let accepting = thread::spawn(move || {
             for stream in listener.incoming() {
                 if its_closing.load(SeqCst) {
                     return;
@@ -89,7 +90,7 @@ impl Server {
                 thread::spawn(move || stream.and_then(|stream| serve(stream, connection, &*reply, &seen)));
             }
         });
-        Self { address, seen, closing }
+        Self { address, seen, closing, accepting: Some(accepting) }
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -111,6 +112,8 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.closing.store(true, SeqCst);
         let _ = TcpStream::connect(self.address);
+        // Then nobody listens any more.
+        let _ = self.accepting.take().map(JoinHandle::join);
     }
 }
 
