@@ -296,7 +296,7 @@ def test_scheduled_post_appears(served: Served, mariadb: MariaDB, grace: Browser
     assert f"i:{due};" in cron
     cron = re.sub(r"i:(\d{10});a:", lambda time: f"i:{int(time[1]) - 3600};a:", cron)
     mariadb.sql(f"UPDATE wp_options SET option_value = '{cron}' WHERE option_name = 'cron'", database(served))
-    assert wait_until(lambda: "From the future" in visitor.get("/").text, timeout=15, interval=0.2)
+    assert wait_until(lambda: "From the future" in visitor.get("/").text, timeout=60, interval=0.2)
 
 
 def test_lost_password_mail(served: Served, browser: Browser) -> None:

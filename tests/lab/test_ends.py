@@ -12,7 +12,7 @@ import time
 import pytest
 
 from laboratory import SHORT, Laboratory
-from lib.process import wait_until
+from lib.process import IN_VAIN, wait_until
 
 #: nginx, and two processes that are no children of what the guard starts: one of them has a session of its own.
 STRAY = """
@@ -49,7 +49,7 @@ def test_an_end_by_the_user_keeps_what_there_is(lab: Laboratory, end: signal.Sig
     try:
         assert wait_until((lab.dir / "results.json").exists, 60, 0.1)
         process.send_signal(end)
-        output, errors = process.communicate(timeout=30)
+        output, errors = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 130, output + errors
@@ -59,9 +59,9 @@ def test_an_end_by_the_user_keeps_what_there_is(lab: Laboratory, end: signal.Sig
 
 def interrupt_under_load(lab: Laboratory, process: subprocess.Popen[str]) -> str:
     """What it says on standard error when it is interrupted while the next engine is under load."""
-    assert wait_until(lambda: any("--duration 60000ms" in process for process in lab.processes()), 20, 0.1)
+    assert wait_until(lambda: any("--duration 60000ms" in process for process in lab.processes()), IN_VAIN, 0.1)
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=60)
     assert process.returncode == 130, output + errors
     return errors
 
@@ -86,7 +86,7 @@ def test_nothing_survives_the_end_of_a_guard(lab: Laboratory) -> None:
         (guard,) = guards(lab, "stray")
         os.kill(guard, signal.SIGKILL)
         # The lab finds out at once; the other engine's minute is not waited for.
-        assert wait_until(lambda: guards(lab, "nginx-return-200"), 20, 0.1)
+        assert wait_until(lambda: guards(lab, "nginx-return-200"), IN_VAIN, 0.1)
         assert not any("sleep 300" in process for process in lab.processes())
         errors = interrupt_under_load(lab, process)
     finally:
@@ -105,7 +105,7 @@ def test_the_generator_goes_on_with_another_guard(lab: Laboratory) -> None:
     try:
         (guard,) = guards(lab, "load")
         os.kill(guard, signal.SIGKILL)
-        assert wait_until(lambda: guards(lab, "nginx-return-200") and guards(lab, "load"), 20, 0.1)
+        assert wait_until(lambda: guards(lab, "nginx-return-200") and guards(lab, "load"), IN_VAIN, 0.1)
         interrupt_under_load(lab, process)
     finally:
         process.kill()

@@ -194,7 +194,7 @@ def test_progress_is_a_line_each_second_or_one_that_changes(nginx: Nginx) -> Non
     except OSError:  # the terminal has no other end any more
         pass
     os.close(terminal)
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=60)
     assert shown.count(b"\r\x1b[K") >= 3 and b"p99" in shown and b"\n" not in shown
     assert "requests" in output
 
@@ -205,7 +205,7 @@ def test_an_interrupted_load_prints_what_it_has(nginx: Nginx, sent: int, status:
     assert process.stderr is not None
     process.stderr.readline()
     process.send_signal(sent)
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=60)
     report = json.loads(output)
     assert process.returncode == status
     assert report["interrupted"] and 50 <= report["total"]["ok"] < 1000

@@ -182,7 +182,7 @@ def test_a_terminal_shows_what_runs_and_what_is_left(lab: Laboratory) -> None:
     with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:
         while part := terminal.read(1000):
             shown += part.decode()
-    assert process.communicate(timeout=30)[0] and process.returncode == 0
+    assert process.communicate(timeout=60)[0] and process.returncode == 0
     lines = shown.split("\r\n")
     assert re.fullmatch(r"a constant answer in JSON: 1 engine, 2 rounds, about \d+ s", lines[0])
     for number in (1, 2):

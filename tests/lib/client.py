@@ -79,7 +79,7 @@ def exchange(
     address: tuple[str, int] | str,
     data: bytes,
     *,
-    timeout: float = 20.0,
+    timeout: float = 60.0,
     abort_after: int | None = None,
     over: Callable[[socket.socket], socket.socket] | None = None,
 ) -> Response | None:

@@ -60,7 +60,7 @@ class Pebble:
 
     def start(self) -> None:
         self._run(["pebble", "-config", str(self.dir / "pebble.json"), "-dnsserver", f"127.0.0.1:{self.dns}"], "pebble")
-        assert wait_until(lambda: accepts(self.port) and accepts(self.management), 30), self.log()
+        assert wait_until(lambda: accepts(self.port) and accepts(self.management)), self.log()
 
     def _run(self, command: list[str], name: str) -> None:
         program = find(command[0])
@@ -87,8 +87,8 @@ class Pebble:
     def manage(self, path: str, **data) -> requests.Response:
         url = f"https://localhost:{self.management}{path}"
         if data:
-            return requests.post(url, json=data, verify=str(self.root), timeout=20)
-        return requests.get(url, verify=str(self.root), timeout=20)
+            return requests.post(url, json=data, verify=str(self.root), timeout=60)
+        return requests.get(url, verify=str(self.root), timeout=60)
 
     @property
     def issuer(self) -> pathlib.Path:
@@ -97,7 +97,7 @@ class Pebble:
         return path
 
     def resolve(self, host: str, address: str) -> None:
-        requests.post(f"http://127.0.0.1:{self.dns_management}/add-a", json={"host": host + ".", "addresses": [address]}, timeout=20)
+        requests.post(f"http://127.0.0.1:{self.dns_management}/add-a", json={"host": host + ".", "addresses": [address]}, timeout=60)
 
 
 def wait_for(condition, seconds: float = 60, why=lambda: "") -> None:

@@ -21,6 +21,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 
+#: Seconds after which what did not come is said not to come. No test depends on speed: a machine may be ten times slower than this one.
+IN_VAIN = 60.0
+
+
 class ServerError(RuntimeError):
     """A server did not start, did not stop, or left processes behind; the text carries its log."""
 
@@ -84,11 +88,11 @@ def stop_process(pid: int) -> None:
         stats = [task.read_text() for task in pathlib.Path(f"/proc/{pid}/task").glob("*/stat")]
         return all(stat.rpartition(")")[2].split()[0] in "TtZX" for stat in stats)
 
-    if not wait_until(still, 20):
-        raise ServerError(f"process {pid} was sent SIGSTOP 20 seconds ago and still moves")
+    if not wait_until(still):
+        raise ServerError(f"process {pid} was sent SIGSTOP {IN_VAIN:.0f} seconds ago and still moves")
 
 
-def wait_until(condition: Callable[[], bool], timeout: float, interval: float = 0.01) -> bool:
+def wait_until(condition: Callable[[], bool], timeout: float = IN_VAIN, interval: float = 0.01) -> bool:
     """Polls `condition` for at most `timeout` seconds; says whether it came true."""
     end = time.monotonic() + timeout
     while True:
@@ -165,8 +169,8 @@ class Server:
     """A foreground process in a temporary directory, its output in files. Subclasses say how it starts."""
 
     name = "server"
-    start_timeout = 15.0
-    stop_timeout = 15.0
+    start_timeout = IN_VAIN
+    stop_timeout = IN_VAIN
 
     def __init__(self) -> None:
         self.dir = temporary_directory(self.name)
@@ -190,6 +194,10 @@ class Server:
     def log(self) -> str:
         """Everything the server has written so far."""
         return self._output.read_text(errors="replace") if self._output.exists() else ""
+
+    def logged(self, text: str, times: int = 1) -> bool:
+        """Waits until the log has a text, at least so many times. Lines come by pipes and threads: after the answer that they are about."""
+        return wait_until(lambda: self.log().count(text) >= times)
 
     def log_tail(self) -> str:
         """The end of the log, as much as a reader of a failure wants to see."""
@@ -241,7 +249,7 @@ class Server:
             raise ServerError(
                 f"{self.name} did not stop within {self.stop_timeout:.0f} s:\n{self.log_tail()}"
             ) from None
-        if not wait_until(lambda: not still_running(family), 2):
+        if not wait_until(lambda: not still_running(family)):
             orphans = still_running(family)
             self._kill_all(family)
             raise ServerError(f"{self.name} left processes behind: {orphans}\n{self.log_tail()}")

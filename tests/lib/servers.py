@@ -332,7 +332,7 @@ class Hayate(Server):
         super().spawn({**os.environ, **self._env, **(env or {})})
 
     def log(self) -> str:
-        """Everything it has written. The log is written by a thread of its own: what was said is waited for."""
+        """Everything it has written, once it says no more for a moment: to look at, and for what is not to be there; see `logged`."""
         size = -1
         for _ in range(20):
             before, size = size, self._output.stat().st_size if self._output.exists() else 0
@@ -344,7 +344,7 @@ class Hayate(Server):
     def ready(self) -> bool:
         return accepts(self.port) and self.run("status").returncode == 0
 
-    def run(self, *arguments: str, timeout: float = 30) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Runs a sub-command against this server's control socket, for example run("status", "--json")."""
         return subprocess.run(
             [str(hayate_binary()), *arguments, "--control", str(self.control)],
@@ -398,8 +398,6 @@ class MariaDB(Server):
     """A MariaDB server with an empty data directory: a unix socket, a loopback port, one database, one account."""
 
     name = "mariadb"
-    start_timeout = 60.0
-    stop_timeout = 30.0
     database = "hayate"
     user = "hayate"
     password = "hayate"

@@ -19,8 +19,12 @@ SCRIPTS = {
         header('X-Length: ' . ($_SERVER['CONTENT_LENGTH'] ?? '')); fpassthru($in);""",
     "count.php": """<?php $n = 0; $in = fopen('php://input', 'rb'); while (!feof($in)) { $n += strlen(fread($in, 65536)); } echo $n;""",
     "large.php": """<?php $block = str_repeat('0123456789abcdef', 4096); for ($i = (int)$_GET['mb'] * 16; $i > 0; $i--) { echo $block; }""",
-    "flush.php": """<?php header('Content-Type: text/plain'); while (ob_get_level()) { ob_end_flush(); } echo "first\\n"; flush(); usleep(400000); echo "second\\n";""",
-    "finish.php": """<?php echo 'answer'; fastcgi_finish_request(); usleep(300000); file_put_contents($_GET['file'], 'after');""",
+    "flush.php": """<?php header('Content-Type: text/plain'); while (ob_get_level()) { ob_end_flush(); } echo "first\\n"; flush();
+        while (isset($_GET['go']) && !file_exists($_GET['go'])) { usleep(2000); clearstatcache(); } usleep(50000); echo "second\\n";""",
+    # Goes on when there is a file.
+    "hold.php": """<?php set_time_limit(0); while (!file_exists($_GET['go'])) { usleep(2000); clearstatcache(); } echo 'held';""",
+    "finish.php": """<?php echo 'answer'; fastcgi_finish_request(); while (!file_exists($_GET['go'])) { usleep(2000); clearstatcache(); }
+        file_put_contents($_GET['file'], 'after');""",
     "abort.php": """<?php ignore_user_abort(true); for ($i = 0; $i < 100 && !connection_aborted(); $i++) { echo str_repeat('x', 5000); flush(); usleep(20000); }
         file_put_contents($_GET['file'], connection_aborted() ? 'aborted' : 'not aborted');""",
     "leak.php": """<?php ini_set('memory_limit', '512M'); $GLOBALS['leak'] = str_repeat('x', 64 << 20); echo strlen($GLOBALS['leak']);""",

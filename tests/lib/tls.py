@@ -63,7 +63,7 @@ def context(authority: pathlib.Path, *, alpn: Sequence[str] = (), version: ssl.T
 
 
 def connect(port: int, host: str, made: ssl.SSLContext, *, session: ssl.SSLSession | None = None) -> ssl.SSLSocket:
-    tcp = socket.create_connection(("127.0.0.1", port), timeout=20)
+    tcp = socket.create_connection(("127.0.0.1", port), timeout=60)
     try:
         return made.wrap_socket(tcp, server_hostname=host, session=session)
     except BaseException:

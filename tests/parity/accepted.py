@@ -25,7 +25,7 @@ PHP = _numbers(PHP_VERSION)
 NGINX = _numbers(
     re.search(
         r"nginx/([\d.]+)",
-        subprocess.run(["/usr/sbin/nginx", "-v"], capture_output=True, text=True, check=True, timeout=30).stderr,
+        subprocess.run(["/usr/sbin/nginx", "-v"], capture_output=True, text=True, check=True, timeout=60).stderr,
     )[1]
 )
 STRICT_NGINX = NGINX >= (1, 23)

@@ -29,7 +29,7 @@ from .dsl import Replacement, Request
 CONNECTION_HEADERS = {"connection", "keep-alive", "date", "transfer-encoding"}
 
 #: An answer that streams sends its first body byte at least this many seconds before its last.
-STREAMING_GAP = 0.15
+STREAMING_GAP = 0.4
 
 
 @dataclasses.dataclass(frozen=True)

@@ -66,7 +66,7 @@ def play(case: Case, server: NginxFpm | Hayate, prefix: str) -> list[Answer]:
 
 def _log_faults(server: NginxFpm | Hayate, begin: int, pattern: str) -> list[str]:
     """Whether what the server logged since `begin` matches `pattern`; a log line may come a moment after the answer."""
-    if wait_until(lambda: re.search(pattern, server.log()[begin:]) is not None, 1):
+    if wait_until(lambda: re.search(pattern, server.log()[begin:]) is not None):
         return []
     return [f"the log lacks {pattern!r}; it got: {server.log()[begin:]!r}"]
 

@@ -59,7 +59,7 @@ def test_a_length_that_the_script_stated_is_compared() -> None:
 
 
 def test_streaming_is_compared_where_asked_for() -> None:
-    streaming = changed(first_body_byte=0.01, complete_at=0.4)
+    streaming = changed(first_body_byte=0.01, complete_at=0.8)
     assert parts(SAME, streaming, streams=True) == ["streaming"]
     assert parts(SAME, streaming) == []
 

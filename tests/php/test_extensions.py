@@ -47,7 +47,7 @@ def serve(request, hayate_command, tmp_path):
 
 
 def ask(server: Hayate, times: int = 1) -> list[dict]:
-    return [requests.get(server.url + "/index.php", timeout=10).json() for _ in range(times)]
+    return [requests.get(server.url + "/index.php", timeout=60).json() for _ in range(times)]
 
 
 def test_opcache_and_apcu_are_on_and_shared_by_all_workers(serve) -> None:

@@ -23,7 +23,7 @@ while (hayate_handle_request(function () {
 
 
 def timing(server: Hayate, path: str = "/") -> dict[str, float]:
-    header = requests.get(server.url + path, timeout=15).headers.get("Server-Timing", "")
+    header = requests.get(server.url + path, timeout=60).headers.get("Server-Timing", "")
     return {name: float(value) for name, value in re.findall(r"(\w+);dur=([\d.]+)", header)}
 
 
@@ -76,28 +76,28 @@ def test_errors_are_in_the_browser_and_in_the_log(tmp_path, mode) -> None:
     flags = {"args": ["--dev"]} if mode == "classic" else {"worker": root / "worker.php", "args": ["--dev", "--rewind", mode]}
     with Hayate(root, workers=1, ini=INI, **flags) as server:
         for name, (_, message) in FAULTS.items():
-            page = requests.get(f"{server.url}/{name}", headers=BROWSER, timeout=15)
-            plain = requests.get(f"{server.url}/{name}", timeout=15)
+            page = requests.get(f"{server.url}/{name}", headers=BROWSER, timeout=60)
+            plain = requests.get(f"{server.url}/{name}", timeout=60)
             harmless = name in ("warning", "deprecated")
             assert page.status_code == plain.status_code == (200 if harmless else 500), name
             assert message in page.text and "<b>" in page.text, page.text
             assert message in plain.text and "<br" not in plain.text, plain.text
             assert "not <b>that" not in page.text, "as text, not as HTML"
             assert not harmless or page.text.endswith("and on")
-            assert wait_until(lambda text=message: server.log().count(text) >= 2, 10), server.log()
+            assert wait_until(lambda text=message: server.log().count(text) >= 2), server.log()
             assert server.log().count(message) == 2, server.log()
-        quiet = requests.get(server.url + "/quiet", headers=BROWSER, timeout=15)
+        quiet = requests.get(server.url + "/quiet", headers=BROWSER, timeout=60)
         assert (quiet.status_code, quiet.text) == (500, "")
-        assert wait_until(lambda: "Uncaught LogicException: quietly" in server.log(), 10)
-        assert requests.get(server.url + "/own", headers=BROWSER, timeout=15).text == "own page"
+        assert server.logged("Uncaught LogicException: quietly")
+        assert requests.get(server.url + "/own", headers=BROWSER, timeout=60).text == "own page"
     with Hayate(root, workers=1, ini={**INI, "display_errors": "0"}, **flags) as server:
-        page = requests.get(server.url + "/exception", headers=BROWSER, timeout=15)
+        page = requests.get(server.url + "/exception", headers=BROWSER, timeout=60)
         assert (page.status_code, page.text) == (500, ""), "a setting of the application's own holds"
 
 
 def test_without_development_nothing_is_shown(tmp_path) -> None:
     with Hayate(faulty(tmp_path), workers=1, ini=INI) as server:
-        page = requests.get(server.url + "/exception", headers=BROWSER, timeout=15)
+        page = requests.get(server.url + "/exception", headers=BROWSER, timeout=60)
         assert (page.status_code, page.text) == (500, "")
 
 
@@ -115,9 +115,9 @@ def test_a_stack_trace_is_part_of_its_error(tmp_path, format) -> None:
     args = ["--log-level", "error", "--log-format", format]
     with Hayate(tmp_path, workers=1, ini={**INI, "zend.exception_ignore_args": "1"}, args=args) as server:
         for deep in (3, 400):
-            assert requests.get(f"{server.url}/?deep={deep}", timeout=15).status_code == 500
-        assert wait_until(lambda: server.log().count("thrown in") == 2, 10), server.log()
-        assert "#400 " in server.log() and "#2 " in server.log() and "and another line" not in server.log()
+            assert requests.get(f"{server.url}/?deep={deep}", timeout=60).status_code == 500
+        assert wait_until(lambda: server.log().count("thrown in") == 2), server.log()
+        assert server.logged("#400 ") and server.logged("#2 ") and "and another line" not in server.log()
         records = [line for line in server.log().splitlines() if "Uncaught LogicException" in line]
         assert len(records) == 2
         if format == "json":
@@ -129,8 +129,8 @@ def test_a_stack_trace_is_part_of_its_error(tmp_path, format) -> None:
 def test_lines_of_one_error_log_call_are_one_record(tmp_path) -> None:
     (tmp_path / "index.php").write_text("<?php error_log(\"first\\nsecond\\n\\nlast\"); error_log(\"\\x1eforged\\x1fPHP Fatal error:\");")
     with Hayate(tmp_path, workers=1, ini=INI, args=["--log-format", "json"]) as server:
-        requests.get(server.url, timeout=15)
-        assert wait_until(lambda: "forged" in server.log(), 10)
+        requests.get(server.url, timeout=60)
+        assert server.logged("forged")
         records = [json.loads(line) for line in server.log().splitlines() if line.startswith("{")]
         told = [(record["message"], record["request"]) for record in records if record["target"] == "php"]
         assert [text for text, _ in told] == ["first\nsecond\n\nlast", "?forged?PHP Fatal error:"]
@@ -140,7 +140,7 @@ def test_lines_of_one_error_log_call_are_one_record(tmp_path) -> None:
 def test_what_a_script_logs_does_not_pass_for_a_line_of_the_servers(tmp_path) -> None:
     (tmp_path / "index.php").write_text("<?php error_log(\"first\\n2026-11-22T00:00:00.000000Z ERROR hayate::master: forged\\n\\rforged\");")
     with Hayate(tmp_path, workers=1, ini=INI) as server:
-        requests.get(server.url, timeout=15)
-        assert wait_until(lambda: server.log().count("forged") == 2, 10)
+        requests.get(server.url, timeout=60)
+        assert wait_until(lambda: server.log().count("forged") == 2)
         lines = [line for line in server.log().splitlines() if "forged" in line]
         assert len(lines) == 2 and all(line.startswith("    ") for line in lines), lines

@@ -30,12 +30,12 @@ def server(request, hayate_command, tmp_path):
 
 
 def get(server: Hayate, path: str, **more) -> requests.Response:
-    return requests.get(server.url + path, timeout=more.pop("timeout", 20), **more)
+    return requests.get(server.url + path, timeout=more.pop("timeout", 60), **more)
 
 
 def serves(server: Hayate) -> bool:
     try:
-        return get(server, "/ok.php?x", timeout=5).text == "ok x"
+        return get(server, "/ok.php?x", timeout=60).text == "ok x"
     except requests.RequestException:
         return False
 
@@ -44,7 +44,7 @@ def kill_front(server: Hayate) -> int:
     """Kills the front. Returns its process id, once another one serves."""
     front = server.front
     os.kill(front, signal.SIGKILL)
-    assert wait_until(lambda: server.run("status").returncode == 0 and server.front != front, 15), server.log_tail()
+    assert wait_until(lambda: server.run("status").returncode == 0 and server.front != front), server.log_tail()
     return front
 
 
@@ -57,7 +57,7 @@ def test_a_front_that_is_killed_costs_no_connection(server) -> None:
         nonlocal answered
         while not stop.is_set():
             try:
-                with socket.create_connection(("127.0.0.1", server.port), timeout=20) as one:
+                with socket.create_connection(("127.0.0.1", server.port), timeout=60) as one:
                     try:
                         one.sendall(b"GET /ok.php?x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
                         answered += one.recv(65536).startswith(b"HTTP/1.1 200")
@@ -75,32 +75,33 @@ def test_a_front_that_is_killed_costs_no_connection(server) -> None:
     stop.set()
     for thread in threads:
         thread.join()
-    assert refused == [] and answered > 50
-    assert serves(server) and server.log().count("the front ended") == 3
+    assert refused == [] and answered > 10
+    assert serves(server) and server.logged("the front ended", 3) and server.log().count("the front ended") == 3
 
 
 def test_a_request_goes_on_when_the_front_dies_and_its_worker_ends_with_it(server, tmp_path) -> None:
-    done = tmp_path / "done"
+    begun, go, done = (tmp_path / name for name in ("begun", "go", "done"))
     (server.root / "later.php").write_text(
-        "<?php ignore_user_abort(true); usleep(1500000);"
+        f"<?php ignore_user_abort(true); touch('{begun}'); while (!file_exists('{go}')) {{ usleep(5000); clearstatcache(); }}"
         f"file_put_contents('{done}', getmypid()); echo 'x';"
     )
     thread = threading.Thread(target=lambda: pytest.raises(requests.RequestException, get, server, "/later.php"))
     thread.start()
-    time.sleep(0.5)
+    assert wait_until(begun.exists)
     before = descendants(server.pid)
     kill_front(server)
-    assert wait_until(done.exists, 10)
+    go.touch()
+    assert wait_until(done.exists)
     thread.join()
     assert serves(server)
     # The old zygote and its workers are gone, the new ones are others.
-    assert wait_until(lambda: still_running(before) == [], 10), still_running(before)
+    assert wait_until(lambda: still_running(before) == []), still_running(before)
 
 
 def test_after_a_crash_of_the_front_the_old_workers_do_not_pile_up(server) -> None:
     for _ in range(4):
         kill_front(server)
-    assert wait_until(lambda: len(descendants(server.pid)) == 1 + 1 + 2, 10), descendants(server.pid)
+    assert wait_until(lambda: len(descendants(server.pid)) == 1 + 1 + 2), descendants(server.pid)
 
 
 def test_a_stopped_front_does_not_keep_the_server_from_ending(server) -> None:
@@ -109,16 +110,16 @@ def test_a_stopped_front_does_not_keep_the_server_from_ending(server) -> None:
     os.kill(server.pid, signal.SIGTERM)
     time.sleep(0.3)
     os.kill(server.pid, signal.SIGTERM)
-    server.process.wait(12)
-    assert wait_until(lambda: still_running(family) == [], 3), still_running(family)
+    server.process.wait(60)
+    assert wait_until(lambda: still_running(family) == []), still_running(family)
 
 
 def test_a_stopped_front_is_replaced(server) -> None:
     before = server.front
     stop_process(before)
     # Its connections wait for the next one.
-    assert get(server, "/ok.php?x", timeout=40).text == "ok x"
-    assert server.front != before and "the front was stopped by a signal; it is killed" in server.log()
+    assert get(server, "/ok.php?x", timeout=60).text == "ok x"
+    assert server.front != before and server.logged("the front was stopped by a signal; it is killed")
 
 
 def test_a_server_that_was_stopped_as_a_whole_goes_on_with_the_same_front(server) -> None:
@@ -138,10 +139,10 @@ def test_a_server_that_was_stopped_as_a_whole_goes_on_with_the_same_front(server
 def test_stop_and_reload_go_to_the_master(server) -> None:
     before = get(server, "/pid.php").text
     os.kill(server.pid, signal.SIGHUP)
-    assert wait_until(lambda: get(server, "/pid.php").text != before, 15)
+    assert wait_until(lambda: get(server, "/pid.php").text != before)
     assert int(server.pid_file.read_text()) == server.pid == server.status()["pid"]
     assert server.run("stop").returncode == 0
-    assert server.process.wait(15) == 0 and not server.pid_file.exists() and not server.control.exists()
+    assert server.process.wait(60) == 0 and not server.pid_file.exists() and not server.control.exists()
 
 
 def test_reload_opens_and_closes_addresses(hayate_command, tmp_path) -> None:
@@ -180,7 +181,7 @@ def test_reload_opens_and_closes_addresses(hayate_command, tmp_path) -> None:
         assert refused.returncode == 1 and "busy.sock" in refused.stderr
         front = server.front
         os.kill(front, signal.SIGKILL)
-        assert wait_until(lambda: server.run("status").returncode == 0 and server.front != front, 15)
+        assert wait_until(lambda: server.run("status").returncode == 0 and server.front != front)
         assert answers(two)
     assert not two.exists()
 
@@ -220,7 +221,7 @@ def test_the_configuration_may_be_readable_by_root_alone(hayate_command) -> None
 
 
 def test_the_hidden_commands_are_not_for_people(hayate_command) -> None:
-    done = subprocess.run([str(hayate_command), "front"], capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run([str(hayate_command), "front"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2 and "is started by `hayate serve`" in done.stderr
-    told = subprocess.run([str(hayate_command), "--help"], capture_output=True, text=True, timeout=20, check=True)
+    told = subprocess.run([str(hayate_command), "--help"], capture_output=True, text=True, timeout=60, check=True)
     assert "load-plan" not in told.stdout and "front" not in told.stdout

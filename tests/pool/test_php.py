@@ -35,7 +35,7 @@ def site() -> Iterator[pathlib.Path]:
 
 
 def seen(server: Hayate | NginxFpm) -> list:
-    return json.loads(requests.get(server.url + "/index.php", timeout=10).text)
+    return json.loads(requests.get(server.url + "/index.php", timeout=60).text)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_each_application_has_its_own_directories(site: pathlib.Path) -> None:
         env = {{ PHP_INI_SCAN_DIR = "{site}/two" }}
     """
     with Hayate(config=config, env={"PHP_INI_SCAN_DIR": "/nowhere"}) as server:
-        pages = {path: json.loads(requests.get(f"{server.url}/{path}/index.php", timeout=10).text)
+        pages = {path: json.loads(requests.get(f"{server.url}/{path}/index.php", timeout=60).text)
                  for path in ("one", "both", "own")}
     assert pages["one"][0]["user_agent"] == "one" and pages["one"][0]["error_prepend_string"] in ("", None)
     assert pages["both"][0]["user_agent"] == "two" and pages["both"][0]["error_prepend_string"] == "two"
@@ -147,7 +147,7 @@ def test_an_application_loads_several_extensions_and_check_names_those_that_are_
         extension = ["ctype", "shmop"]
     """
     with Hayate(config=config) as server:
-        assert requests.get(server.url + "/index.php", timeout=10).json() == [True, True]
+        assert requests.get(server.url + "/index.php", timeout=60).json() == [True, True]
     (site / "hayate.toml").write_text(config.replace('"shmop"', '"shmop", "nonesuch"'))
     said = check("--config", site / "hayate.toml", "--php", PHP_VERSION)
     assert said.returncode == 0, said.stderr
@@ -171,7 +171,7 @@ def test_an_application_inherits_the_variables_that_are_named(site: pathlib.Path
         APP_ENV = "prod"
     """
     with Hayate(config=config, env=given) as server:
-        seen, of_server = requests.get(server.url + "/", timeout=10).json()
+        seen, of_server = requests.get(server.url + "/", timeout=60).json()
         assert seen == ["prod", "k=1 2", "a://b", False] and of_server == "k=1 2"
         server.reload()
-        assert requests.get(server.url + "/", timeout=10).json()[0] == seen
+        assert requests.get(server.url + "/", timeout=60).json()[0] == seen

@@ -42,7 +42,7 @@ def start(request, hayate_command, tmp_path):
 
 
 def get(server: Hayate, path: str, **more) -> requests.Response:
-    return requests.get(server.url + path, timeout=more.pop("timeout", 15), **more)
+    return requests.get(server.url + path, timeout=more.pop("timeout", 60), **more)
 
 
 def workers(server: Hayate) -> list[dict]:
@@ -57,7 +57,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def until(condition, seconds: float = 8.0) -> bool:
+def until(condition, seconds: float = 60.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
@@ -101,11 +101,11 @@ def test_max_memory(hayate_command, tmp_path) -> None:
 
 
 def test_request_timeout_answers_504_and_replaces_the_worker(start) -> None:
-    server = start(app='request_timeout = "1s"')
+    server = start(app='request_timeout = "3s"')
     before = get(server, "/pid.php").text
     started = time.monotonic()
     assert get(server, "/spin.php").status_code == 504
-    assert 0.8 < time.monotonic() - started < 4
+    assert time.monotonic() - started > 2.5
     assert get(server, "/pid.php").text != before
     assert server.status()["apps"][0]["restarts"].get("request_timeout") == 1
 
@@ -138,7 +138,7 @@ def test_b14_a_request_that_a_worker_had_taken_runs_once_as_behind_nginx(counted
     for i, server in enumerate(servers):
         runs = directory / f"{method}-{i}"
         body = b"x" * 20_000 if method in ("PUT", "POST") else None
-        answer = requests.request(method, f"{server.url}/crash_counted.php?file={runs}", data=body, timeout=20)
+        answer = requests.request(method, f"{server.url}/crash_counted.php?file={runs}", data=body, timeout=60)
         assert answer.status_code == 502
         # A second run would come at once.
         time.sleep(0.2)
@@ -150,8 +150,8 @@ def test_b14_a_request_that_no_worker_had_taken_waits_for_the_next_one(start, tm
     server = start()
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         first = pool.submit(get, server, "/sleep_and_crash.php?ms=500")
-        wait = until(lambda: workers(server)[0]["state"] == "serving", 10)
-        others = [pool.submit(requests.post, f"{server.url}/ok.php?{i}", data="x", timeout=20) for i in range(3)]
+        wait = until(lambda: workers(server)[0]["state"] == "serving")
+        others = [pool.submit(requests.post, f"{server.url}/ok.php?{i}", data="x", timeout=60) for i in range(3)]
         assert wait and first.result().status_code == 502
         assert [other.result().text for other in others] == ["ok 0", "ok 1", "ok 2"]
 
@@ -159,7 +159,7 @@ def test_b14_a_request_that_no_worker_had_taken_waits_for_the_next_one(start, tm
 def test_a_dead_worker_costs_its_own_request(start, tmp_path) -> None:
     server = start(workers="2", app='retry = "idempotent"\n')
     assert get(server, f"/crash_once.php?file={tmp_path}/a").text == "second"
-    assert requests.post(f"{server.url}/crash_once.php?file={tmp_path}/b", data="x", timeout=10).status_code == 502
+    assert requests.post(f"{server.url}/crash_once.php?file={tmp_path}/b", data="x", timeout=60).status_code == 502
     assert get(server, "/crash.php").status_code == 502
     with pytest.raises(requests.RequestException):
         assert len(get(server, "/crash.php?say=1").content) > 10**9
@@ -170,20 +170,21 @@ def test_a_dead_worker_costs_its_own_request(start, tmp_path) -> None:
 def test_kill_9_under_load(start, retry) -> None:
     server = start(workers="3", app=f'retry = "{retry}"\n')
     stop = threading.Event()
+    statuses: list[int] = []
 
-    def load() -> tuple[int, int]:
-        good = bad = 0
+    def load() -> None:
         with requests.Session() as session:
             while not stop.is_set():
-                answer = session.get(server.url + "/sleep.php?ms=2", timeout=10)
-                good, bad = (good + 1, bad) if answer.status_code == 200 else (good, bad + 1)
-        return good, bad
+                statuses.append(session.get(server.url + "/sleep.php?ms=2", timeout=60).status_code)
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         loads = [pool.submit(load) for _ in range(4)]
         kills = 0
         for _ in range(25):
             time.sleep(0.1)
+            # What was submitted again is answered before the next death, however slow the machine is.
+            answered = len(statuses)
+            assert until(lambda answered=answered: len(statuses) >= answered + 12)
             for worker in workers(server)[:1]:
                 try:
                     os.kill(worker["pid"], signal.SIGKILL)
@@ -191,8 +192,9 @@ def test_kill_9_under_load(start, retry) -> None:
                 except ProcessLookupError:
                     pass
         stop.set()
-        results = [f.result() for f in loads]
-    good, bad = sum(r[0] for r in results), sum(r[1] for r in results)
+        for one in loads:
+            one.result()
+    good, bad = statuses.count(200), len(statuses) - statuses.count(200)
     # A death costs the request that the worker had taken; where that is submitted again, only one that meets two deaths.
     assert good > 100 and bad <= (kills if retry == "off" else kills // 4), (good, bad, kills)
     assert until(lambda: len(workers(server)) == 3)
@@ -203,41 +205,43 @@ def test_a_dead_zygote_is_replaced(start) -> None:
     zygote = server.status()["apps"][0]["zygote"]
     os.kill(zygote, signal.SIGKILL)
     assert until(lambda: server.status()["apps"][0]["zygote"] not in (zygote, None, 0))
-    assert until(lambda: requests.get(server.url + "/ok.php?x", timeout=10).text == "ok x")
+    assert until(lambda: requests.get(server.url + "/ok.php?x", timeout=60).text == "ok x")
 
 
 def test_the_masters_death_leaves_no_orphans(start) -> None:
     server = start(workers="2")
     pids = [server.front] + [w["pid"] for w in workers(server)] + [server.status()["apps"][0]["zygote"]]
     os.kill(server.pid, signal.SIGKILL)
-    server.process.wait(10)
+    server.process.wait(60)
     assert until(lambda: not any(alive(pid) for pid in pids)), pids
 
 
-def test_sigterm_drains(start) -> None:
-    server = start(workers="2")
+def test_sigterm_drains(start, tmp_path) -> None:
+    server = start(workers="2", top='drain_timeout = "10m"')
+    go = tmp_path / "go"
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        slow = pool.submit(get, server, "/sleep.php?ms=1500")
-        time.sleep(0.4)
+        slow = pool.submit(get, server, f"/hold.php?go={go}", timeout=120)
+        assert until(lambda: server.status()["apps"][0]["active"] == 1)
         os.kill(server.pid, signal.SIGTERM)
-        time.sleep(0.2)
+        assert until(lambda: server.status()["state"] == "draining")
+        new = pool.submit(get, server, "/ok.php", timeout=120)
+        go.touch()
+        assert (slow.result().status_code, slow.result().text) == (200, "held")
         with pytest.raises(requests.ConnectionError):
-            requests.get(server.url + "/ok.php", timeout=2)
-        assert slow.result().status_code == 200
-    assert server.process.wait(10) == 0
+            new.result()
+    assert server.process.wait(60) == 0
 
 
-def test_a_second_sigterm_stops_at_once(start) -> None:
-    server = start(workers="1")
+def test_a_second_sigterm_stops_at_once(start, tmp_path) -> None:
+    server = start(workers="1", top='drain_timeout = "10m"')
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(get, server, "/sleep.php?ms=20000", timeout=25)
-        time.sleep(0.4)
+        slow = pool.submit(get, server, f"/hold.php?go={tmp_path}/never", timeout=120)
+        assert until(lambda: server.status()["apps"][0]["active"] == 1)
         os.kill(server.pid, signal.SIGTERM)
-        time.sleep(0.3)
-        started = time.monotonic()
+        # The first one was heard: of two that come together the kernel hands over one.
+        assert until(lambda: server.status()["state"] == "draining")
         os.kill(server.pid, signal.SIGTERM)
-        server.process.wait(5)
-        assert time.monotonic() - started < 3
+        server.process.wait(60)
         with pytest.raises(requests.RequestException):
             slow.result().raise_for_status()
 
@@ -253,7 +257,7 @@ def test_reload_under_load_loses_nothing(start) -> None:
         with requests.Session() as session:
             while not stop.is_set():
                 try:
-                    answer = session.get(server.url + "/sleep.php?ms=3", timeout=10)
+                    answer = session.get(server.url + "/sleep.php?ms=3", timeout=60)
                     if answer.status_code != 200:
                         failed.append(f"{answer.status_code}")
                 except requests.RequestException as error:
@@ -306,7 +310,7 @@ def test_a_broken_deploy_leaves_the_old_generation_serving(hayate_command, tmp_p
         done = server.reload()
         assert done.returncode != 0 and "the new release is broken" in done.stderr + done.stdout
         assert get(server, "/").text == "good"
-        assert "the new release is broken" in server.log()
+        assert server.logged("the new release is broken")
         config = server._config
         text = config.read_text()
         config.write_text(text + "nonsense = 1\n")
@@ -326,14 +330,14 @@ def test_a_boot_that_fails_is_told_and_retried(hayate_command, tmp_path) -> None
     with Hayate(tmp_path, worker=worker, workers=1, args=["--dev"]) as server:
         page = get(server, "/")
         assert page.status_code == 503 and "Retry-After" in page.headers and "no database yet" in page.text
-        assert "no database yet" in server.log()
+        assert server.logged("no database yet")
         assert "no database yet" in str(server.status())
         worker.write_text("<?php while (hayate_handle_request(function () { echo 'up'; })) {}")
-        assert until(lambda: get(server, "/").text == "up", 15)
+        assert until(lambda: get(server, "/").text == "up")
     worker.write_text("<?php throw new RuntimeException('no database yet');")
     listen = f"127.0.0.1:{free_port()}"
     command = [str(hayate_binary()), "serve", str(tmp_path), "--worker", str(worker), "--listen", listen]
-    done = subprocess.run([*command, "--control", f"{tmp_path}/c.sock"], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([*command, "--control", f"{tmp_path}/c.sock"], capture_output=True, text=True, timeout=60)
     assert done.returncode != 0 and "no database yet" in done.stderr
 
 
@@ -399,5 +403,6 @@ def test_what_is_seen_from_outside(start, tmp_path) -> None:
     assert until(lambda: log.exists() and len(log.read_text().splitlines()) >= 3)
     first = log.read_text().splitlines()[0]
     assert '"GET /ok.php?x HTTP/1.1" 200 4 ' in first and "an-agent" in first
+    assert server.logged("a line of mine")
     said = server.log()
-    assert "a line of mine" in said and "site" in next(line for line in said.splitlines() if "a line of mine" in line)
+    assert "site" in next(line for line in said.splitlines() if "a line of mine" in line)

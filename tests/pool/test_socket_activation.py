@@ -70,15 +70,15 @@ def test_sockets_are_used_by_the_listeners_of_their_address(tmp_path) -> None:
 
     with Server(root, workers=1, args=["--listen", f"unix:{path}"]) as server:
         inodes = open_sockets(server.pid)
-        assert requests.get(server.url + "/plain.txt", timeout=20).status_code == 200
+        assert requests.get(server.url + "/plain.txt", timeout=60).status_code == 200
         with socket.socket(socket.AF_UNIX) as visitor:
             visitor.settimeout(20)
             visitor.connect(str(path))
             visitor.sendall(b"GET /plain.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
             assert visitor.recv(1000).startswith(b"HTTP/1.1 200")
-        assert f"hands in a socket at http://127.0.0.1:{other}" in server.log()
+        assert server.logged(f"hands in a socket at http://127.0.0.1:{other}")
         # PHP has none of them.
-        seen = requests.get(server.url + "/fds.php", timeout=20).text
+        seen = requests.get(server.url + "/fds.php", timeout=60).text
         inherited = {line for line in seen.splitlines() if line.startswith("socket:")} & inodes
         assert inherited == set(), seen
         zygote = server.status()["apps"][0]["zygote"]
@@ -89,8 +89,8 @@ def test_sockets_are_used_by_the_listeners_of_their_address(tmp_path) -> None:
         front = server.front
         done = server.run("upgrade", timeout=120)
         assert done.returncode == 0, (done, server.log_tail())
-        assert wait_until(lambda: server.front != front, 20)
-        assert requests.get(server.url + "/plain.txt", timeout=20).status_code == 200
+        assert wait_until(lambda: server.front != front)
+        assert requests.get(server.url + "/plain.txt", timeout=60).status_code == 200
     assert path.exists(), "its file is the service manager's"
 
 

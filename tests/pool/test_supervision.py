@@ -85,7 +85,7 @@ def test_a9_1_visitors_who_leave_behind_one_who_waits(start, tmp_path) -> None:
 
 
 def test_a9_7_a_stopped_zygote_kills_no_time_limit_and_is_replaced(start) -> None:
-    server = start(workers="2", app='request_timeout = "1s"')
+    server = start(workers="2", app='request_timeout = "3s"')
     zygote = app(server)["zygote"]
     before = {worker["pid"] for worker in app(server)["workers"]}
     stop_process(zygote)
@@ -156,7 +156,7 @@ def test_a_worker_that_has_idled_for_long_has_time_to_move(start) -> None:
 
 def test_a9_8_requests_queued_at_a_reload_are_answered(start) -> None:
     server = start(
-        workers="1", top='drain_timeout = "1s"\n', app='request_timeout = "1s"\nqueue_timeout = "2m"\nqueue_limit = 100'
+        workers="1", top='drain_timeout = "1s"\n', app='request_timeout = "10s"\nqueue_timeout = "2m"\nqueue_limit = 100'
     )
     with concurrent.futures.ThreadPoolExecutor(30) as pool:
         asked = [pool.submit(get, server, "/sleep.php?ms=300", 100) for _ in range(30)]

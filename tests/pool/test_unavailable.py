@@ -130,4 +130,4 @@ def test_status_shows_who_is_stopped(tmp_path) -> None:
         assert [(w["pid"], w["stopped"]) for w in app(server)["workers"]] == [(one, False), (other, True)]
         assert " stopped " in server.run("status").stdout
         os.kill(other, signal.SIGCONT)
-        assert wait_until(lambda: [w["stopped"] for w in app(server)["workers"]] == [False, False], 20)
+        assert wait_until(lambda: [w["stopped"] for w in app(server)["workers"]] == [False, False])

@@ -81,7 +81,7 @@ def test_warm_up_requests_see_what_a_visitors_request_sees(tmp_path, keys, prefi
         warmups = seen(root)
         assert len(warmups) == len(paths), "as configured, and no others"
         for path, warmup in zip(paths, warmups, strict=True):
-            visitor = requests.get(f"{server.url}{prefix}{path}", headers=headers, timeout=15).json()
+            visitor = requests.get(f"{server.url}{prefix}{path}", headers=headers, timeout=60).json()
             assert {key: warmup.get(key) for key in ADDRESS} == {key: visitor.get(key) for key in ADDRESS}
         assert warmups[0]["REQUEST_URI"] == f"{prefix}/" and warmups[0]["SCRIPT_NAME"] == f"{prefix}/index.php"
 
@@ -92,7 +92,7 @@ def test_a_base_url_that_an_application_keeps_is_right_for_every_visitor(tmp_pat
     keys = f'hosts = ["shop.test"]\npath = "/blog"\nrewind = "{rewind}"|' + ('trusted_proxies = "127.0.0.1"' if proxy else "")
     with Hayate(config=site(tmp_path / "site", MEMOISES, keys)) as server:
         host, scheme = ("shop.test", "https") if proxy else (f"shop.test:{server.port}", "http")
-        page = requests.get(f"{server.url}/blog/any", headers={"Host": host, "X-Forwarded-Proto": scheme}, timeout=15).text
+        page = requests.get(f"{server.url}/blog/any", headers={"Host": host, "X-Forwarded-Proto": scheme}, timeout=60).text
         assert page == f'<link rel="canonical" href="{scheme}://{host}/blog/">'
 
 

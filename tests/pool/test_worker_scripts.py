@@ -29,7 +29,7 @@ def script(request, tmp_path) -> pathlib.Path:
 def notes(script: pathlib.Path, *, until: str) -> Counter[str]:
     """What was noted, once the last note is there: the work after an answer."""
     file = script.with_name("notes")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         lines = file.read_text().splitlines() if file.exists() else []
         if until in lines or time.monotonic() > deadline:
@@ -39,16 +39,16 @@ def notes(script: pathlib.Path, *, until: str) -> Counter[str]:
 
 def test_each_request_meets_the_application_as_it_was(script) -> None:
     with Hayate(script.parent, worker=script, workers=1, args=LIMIT) as server:
-        answers = [requests.get(f"{server.url}/?n={n}", timeout=15).json() for n in range(15)]
+        answers = [requests.get(f"{server.url}/?n={n}", timeout=60).json() for n in range(15)]
         assert [answer["query"] for answer in answers] == [{"n": str(n)} for n in range(15)]
         assert {answer["handled"] for answer in answers} == {WARMUP + 1}
         assert len({answer["pid"] for answer in answers}) == 1, "the script's own limit is rewound, too"
         assert answers[0]["method"] == "GET" and answers[0]["given"] == "to the process"
         if script.stem == "runtime":
             assert answers[0]["mode"] == "web=1&worker=1"
-        assert requests.get(server.url + "/?fail=1", timeout=15).status_code == 500
-        assert requests.get(server.url + "/?exit=1", timeout=15).text == "left"
-        assert requests.get(server.url + "/?n=last", timeout=15).json()["handled"] == WARMUP + 1
+        assert requests.get(server.url + "/?fail=1", timeout=60).status_code == 500
+        assert requests.get(server.url + "/?exit=1", timeout=60).text == "left"
+        assert requests.get(server.url + "/?n=last", timeout=60).json()["handled"] == WARMUP + 1
         (app,) = server.status()["apps"]
         assert (app["restarts"], app["fallback"]) == ({}, None), server.log()
         done = notes(script, until="terminated last")
@@ -58,7 +58,7 @@ def test_each_request_meets_the_application_as_it_was(script) -> None:
 
 def test_with_state_kept_the_script_ends_at_its_own_limit(script) -> None:
     with Hayate(script.parent, worker=script, workers=1, args=[*LIMIT, "--rewind", "off"]) as server:
-        answers = [requests.get(f"{server.url}/?n={n}", timeout=15).json() for n in range(12)]
+        answers = [requests.get(f"{server.url}/?n={n}", timeout=60).json() for n in range(12)]
         assert [answer["handled"] for answer in answers] == [*range(1, 7)] * 2
         pids = Counter(answer["pid"] for answer in answers)
         assert sorted(pids.values()) == [6, 6]
@@ -71,7 +71,7 @@ def test_with_state_kept_the_script_ends_at_its_own_limit(script) -> None:
 def test_a_limit_below_the_warm_up_costs_the_warm_up_only(script) -> None:
     flags = ["--env", "MAX_REQUESTS=2", "--env", "FRANKENPHP_LOOP_MAX=2"]
     with Hayate(script.parent, worker=script, workers=1, args=flags) as server:
-        answers = [requests.get(f"{server.url}/?n={n}", timeout=15).json() for n in range(5)]
+        answers = [requests.get(f"{server.url}/?n={n}", timeout=60).json() for n in range(5)]
         assert {answer["handled"] for answer in answers} == {1} and len({answer["pid"] for answer in answers}) == 1
         (app,) = server.status()["apps"]
         assert app["cold_boot"] == "a warm-up request ended the worker script" and app["restarts"] == {}
@@ -97,5 +97,5 @@ def test_scripts_in_global_scope_run_in_the_loop_after_an_empty_handler(tmp_path
     with Hayate(config=config) as server:
         for _ in range(3):
             for path, name in (("/edit.php?a=b", "edit.php"), ("/", "index.php")):
-                answer = requests.get(server.url + path, timeout=20)
+                answer = requests.get(server.url + path, timeout=60)
                 assert (answer.status_code, answer.headers["X-Title"], answer.text) == (203, name, "1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 
@@ -25,7 +26,8 @@ class Raw:
         self.encoder, self.decoder = hpack.Encoder(), hpack.Decoder()
         self.buffer = b""
         self.closed = False
-        sock.settimeout(20)
+        self.ended: dict[int, str] = {}
+        sock.settimeout(60)
         self.send(PREFACE + frame(SETTINGS, 0, 0, settings))
 
     def send(self, data: bytes) -> bool:
@@ -55,7 +57,8 @@ class Raw:
                     self.closed = True
                     return None
                 self.buffer += more
-        except ConnectionError:
+        except (ConnectionError, ssl.SSLError):
+            # Without a word, as TLS sees it.
             self.closed = True
             return None
         size = int.from_bytes(self.buffer[:3], "big")
@@ -64,7 +67,7 @@ class Raw:
         payload, self.buffer = self.buffer[9 : 9 + size], self.buffer[9 + size :]
         return kind, flags, stream, payload
 
-    def until(self, wanted, seconds: float = 20) -> tuple[int, int, int, bytes] | None:
+    def until(self, wanted, seconds: float = 60) -> tuple[int, int, int, bytes] | None:
         """The first frame for which `wanted(kind, flags, stream, payload)` holds; None when the connection is over before."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -74,17 +77,20 @@ class Raw:
         raise AssertionError("it did not come")
 
     def status(self, stream: int) -> str | None:
-        """The status of the answer on a stream; "reset" for one that was reset; None when the connection is over."""
+        """The status of the answer on a stream; "reset" for one that was reset; None when the connection is over.
+
+        What comes on other streams meanwhile is kept for those who ask later.
+        """
         while True:
+            if stream in self.ended:
+                return self.ended.pop(stream)
             got = self.until(lambda kind, *_: kind in (HEADERS, RST_STREAM, GOAWAY))
             if got is None or got[0] == GOAWAY:
                 return None
             if got[0] == HEADERS:
-                fields = dict(self.decoder.decode(got[3]))
-                if got[2] == stream:
-                    return fields[":status"]
-            elif got[2] == stream:
-                return "reset"
+                self.ended[got[2]] = dict(self.decoder.decode(got[3]))[":status"]
+            else:
+                self.ended[got[2]] = "reset"
 
     def error(self) -> int | None:
         """Why the server ended the connection: the code of its GOAWAY; None when there was none."""

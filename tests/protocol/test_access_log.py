@@ -12,6 +12,7 @@ import pytest
 import requests
 
 from lib import site
+from lib.process import wait_until
 from lib.servers import GENERIC_WORKER, Hayate
 
 MODES = ["classic", "worker"]
@@ -31,27 +32,27 @@ def targets(*logs: pathlib.Path) -> list[str]:
 def test_every_request_is_there_after_the_end(hayate_command, tmp_path, mode) -> None:
     with serve(tmp_path, mode) as hayate:
         for i in range(20):
-            assert requests.get(f"{hayate.url}/ok.php?{i}", timeout=5).ok
-    assert targets(tmp_path / "access.log") == [f"/ok.php?{i}" for i in range(20)]
+            assert requests.get(f"{hayate.url}/ok.php?{i}", timeout=60).ok
+    # A line is written when its answer is: with several threads the next one's may come before it.
+    assert sorted(targets(tmp_path / "access.log")) == sorted(f"/ok.php?{i}" for i in range(20))
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_rotation_and_reload_lose_no_line(hayate_command, tmp_path, mode) -> None:
     log, old = tmp_path / "access.log", tmp_path / "access.log.1"
     with serve(tmp_path, mode) as hayate:
-        requests.get(f"{hayate.url}/ok.php?before", timeout=5)
+        requests.get(f"{hayate.url}/ok.php?before", timeout=60)
+        assert wait_until(lambda: targets(log) == ["/ok.php?before"])
         log.rename(old)
         hayate.process.send_signal(signal.SIGUSR1)
-        deadline = time.monotonic() + 5
-        while not log.exists():
-            assert time.monotonic() < deadline, "the log was not reopened"
-            time.sleep(0.01)
+        assert wait_until(log.exists), "the log was not reopened"
         assert targets(old) == ["/ok.php?before"]
-        requests.get(f"{hayate.url}/ok.php?after", timeout=5)
+        requests.get(f"{hayate.url}/ok.php?after", timeout=60)
+        assert wait_until(lambda: targets(log) == ["/ok.php?after"])
         # A reload opens the file anew as well, once what came before is written.
         log.rename(tmp_path / "access.log.2")
         assert hayate.reload().returncode == 0
-        requests.get(f"{hayate.url}/ok.php?reloaded", timeout=5)
+        requests.get(f"{hayate.url}/ok.php?reloaded", timeout=60)
     assert targets(tmp_path / "access.log.2") == ["/ok.php?after"]
     assert targets(log) == ["/ok.php?reloaded"]
 
@@ -62,14 +63,11 @@ def test_a_reload_that_names_another_log_leaves_nothing_in_the_first(hayate_comm
     text = f'access_log = "{{}}.log"\n[[app]]\nroot = "{root}"\n'
     config.write_text(text.format("first"))
     with Hayate(config=config, workers=2, access_log=None) as hayate:
-        requests.get(f"{hayate.url}/ok.php?1", timeout=5)
+        requests.get(f"{hayate.url}/ok.php?1", timeout=60)
         config.write_text(text.format("second"))
         assert hayate.reload().returncode == 0
-        requests.get(f"{hayate.url}/ok.php?2", timeout=5)
-        deadline = time.monotonic() + 5
-        while "?1" not in (tmp_path / "first.log").read_text():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        requests.get(f"{hayate.url}/ok.php?2", timeout=60)
+        assert wait_until(lambda: "?1" in (tmp_path / "first.log").read_text())
     assert targets(tmp_path / "first.log") == ["/ok.php?1"] and targets(tmp_path / "second.log") == ["/ok.php?2"]
 
 
@@ -77,23 +75,22 @@ def test_refusals_are_there_like_answers(hayate_command, tmp_path) -> None:
     args = ["--queue-limit", "1", "--queue-timeout", "1s", "--access-log-format", "json"]
     with serve(tmp_path, "classic", workers=1, args=args) as hayate:
         for path in ("/nowhere", "/x%00", "/crash.php"):
-            requests.get(hayate.url + path, timeout=5)
-        requests.post(hayate.url + "/plain.txt", data=b"x", timeout=5)
+            requests.get(hayate.url + path, timeout=60)
+        requests.post(hayate.url + "/plain.txt", data=b"x", timeout=60)
     lines = [json.loads(line) for line in (tmp_path / "access.log").read_text().splitlines()]
-    assert [(line["target"], line["status"]) for line in lines] == [
+    assert {(line["target"], line["status"]) for line in lines} == {
         ("/nowhere", 404),
         ("/x%00", 400),
         ("/crash.php", 502),
         ("/plain.txt", 405),
-    ]
+    } and len(lines) == 4
     assert all(line["user_agent"].startswith("python-requests") for line in lines)
 
 
 def test_a_full_disk_is_said_once_and_stops_nobody(hayate_command, tmp_path) -> None:
     with Hayate(site.make(tmp_path), workers=1, access_log="/dev/full") as hayate:
         for i in range(3):
-            assert requests.get(f"{hayate.url}/ok.php?{i}", timeout=5).text == f"ok {i}"
+            assert requests.get(f"{hayate.url}/ok.php?{i}", timeout=60).text == f"ok {i}"
             time.sleep(1.1)
-        log = hayate.log()
-    assert log.count("the access log cannot be written") == 1 and "No space left" in log
-    assert "lines of the access log were lost" in log
+        assert hayate.logged("lines of the access log were lost") and hayate.logged("No space left")
+        assert hayate.log().count("the access log cannot be written") == 1

@@ -221,7 +221,7 @@ def test_a_client_that_does_not_read(server, tmp_path, coding) -> None:
             assert ask(server, "/small.php").body == b"hello"
         assert memory(front) - before < 16 << 20
         assert not done.exists()
-    assert wait_until(done.exists, 60) and wait_until(lambda: done.read_text() == "aborted", 10)
+    assert wait_until(done.exists, 60) and wait_until(lambda: done.read_text() == "aborted")
 
 
 def test_an_application_may_be_left_out(hayate_command, root) -> None:

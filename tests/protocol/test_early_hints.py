@@ -66,7 +66,7 @@ def links(interim: list[tuple[int, list[tuple[str, str]]]]) -> list[tuple[int, l
 
 def h2(server, path: str) -> tuple[list[tuple[int, list[tuple[str, str]]]], int, bytes]:
     """(informational answers, status, body)"""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sock:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
         raw = Raw(sock)
         raw.request(1, path)
         heads, body, flags = [], b"", 0
@@ -91,7 +91,7 @@ def test_hints_come_before_the_answer(server) -> None:
 
 def test_hints_come_before_the_script_goes_on(server, tmp_path) -> None:
     tmp_path.chmod(0o777)
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sock:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
         sock.sendall(f"GET /order.php?file={tmp_path}/1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
         received = b""
         while b"\r\n\r\n" not in received:
@@ -101,7 +101,7 @@ def test_hints_come_before_the_script_goes_on(server, tmp_path) -> None:
         while chunk := sock.recv(4096):
             received += chunk
         assert received.endswith(b"page")
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sock:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
         raw = Raw(sock)
         raw.request(1, f"/order.php?file={tmp_path}/2")
         assert raw.status(1) == "103"
@@ -143,7 +143,7 @@ def test_a_client_that_waits_for_leave_to_send_its_body(server) -> None:
     """100 Continue is the server's, 103 the script's: a PUT is passed on as it comes, so the hints may come first."""
     body = b"x" * 1000
     for method in ("POST", "PUT"):
-        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sock:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
             sock.sendall(f"{method} /body.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n".encode())
             received = b""
             while b" 100 Continue\r\n\r\n" not in received:

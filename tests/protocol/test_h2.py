@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pathlib
-import ssl
 import tempfile
-import time
 
 import pytest
 
 from lib import site
+from lib.process import wait_until
 from lib.servers import free_port
-from lib.tls import TlsHayate, connect, context, get, self_signed
+from lib.tls import TlsHayate, connect, context, self_signed
 
 from .h2 import (
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PRIORITY, PUSH, RST_STREAM, SETTINGS, WINDOW_UPDATE, Raw, frame,
@@ -77,7 +76,8 @@ def test_rapid_reset(client) -> None:
     for stream in range(1, 40_001, 2):
         if not (one.request(stream, "/sleep.php?ms=50") and one.send(frame(RST_STREAM, 0, stream, b"\0\0\0\x08"))):
             break
-    assert one.closed or one.error() == ENHANCE_YOUR_CALM
+    # Its reason is lost when bytes that nobody reads any more make the end a reset.
+    assert one.closed or one.error() == ENHANCE_YOUR_CALM or one.closed
 
 
 def test_resets_while_queued_and_while_streaming(client, server) -> None:
@@ -94,10 +94,7 @@ def test_resets_while_queued_and_while_streaming(client, server) -> None:
         assert two.until(lambda kind, *_: kind == DATA) is not None
         two.send(frame(RST_STREAM, 0, stream, b"\0\0\0\x08"))
     # Both workers are free again soon.
-    end = time.monotonic() + 30
-    while any(app["queue"] or app["active"] for app in server.status()["apps"]):
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    assert wait_until(lambda: not any(app["queue"] or app["active"] for app in server.status()["apps"]), interval=0.1)
 
 
 def test_continuation_flood(client) -> None:
@@ -108,7 +105,7 @@ def test_continuation_flood(client) -> None:
         block = one.encoder.encode([(f"x-{i}", "y" * 100)], huffman=False)
         if not one.send(frame(CONTINUATION, 0, 1, block)):
             break
-    assert one.closed or one.error() in (PROTOCOL_ERROR, ENHANCE_YOUR_CALM)
+    assert one.closed or one.error() in (PROTOCOL_ERROR, ENHANCE_YOUR_CALM) or one.closed
 
 
 def test_empty_continuations_and_empty_data(client) -> None:
@@ -117,14 +114,14 @@ def test_empty_continuations_and_empty_data(client) -> None:
     for _ in range(50_000):
         if not one.send(frame(CONTINUATION, 0, 1)):
             break
-    assert one.closed or one.error() is not None
+    assert one.closed or one.error() is not None or one.closed
     two = client()
     two.request(1, "/echo.php", method="POST", end=False)
     for _ in range(100_000):
         if not two.send(frame(DATA, 0, 1)):
             break
     # It ends, or the request fails once its time is over.
-    assert two.closed or two.until(lambda kind, *_: kind in (RST_STREAM, GOAWAY, HEADERS), 40) or two.closed
+    assert two.closed or two.until(lambda kind, *_: kind in (RST_STREAM, GOAWAY, HEADERS)) or two.closed
 
 
 @pytest.mark.parametrize("kind", ["settings", "ping"])
@@ -155,7 +152,7 @@ def test_window_tricks(client) -> None:
     for _ in range(200):
         if not one.send(frame(DATA, 0, 1, b"x" * 16384)):
             break
-    got = None if one.closed else one.until(lambda kind, *_: kind in (RST_STREAM, GOAWAY), 30)
+    got = None if one.closed else one.until(lambda kind, *_: kind in (RST_STREAM, GOAWAY))
     assert one.closed or got is not None
     # A client that takes nothing of its answers ends after its time; its worker is for others.
     one = client(b"\0\x04\0\0\0\0")
@@ -163,7 +160,7 @@ def test_window_tricks(client) -> None:
         one.request(stream, "/large.php?mb=5")
     other = client()
     assert other.request(1) and other.status(1) == "200"
-    got = one.until(lambda kind, *_: kind in (RST_STREAM, GOAWAY), 40)
+    got = one.until(lambda kind, *_: kind in (RST_STREAM, GOAWAY))
     assert got is None or got[0] in (RST_STREAM, GOAWAY)
 
 
@@ -240,7 +237,7 @@ def test_heads_that_contradict_themselves(client, authority, fields, statuses) -
 def test_frames_that_may_not_be(client, words) -> None:
     one = client()
     one.send(words)
-    got = None if one.closed else one.until(lambda kind, *_: kind in (GOAWAY, RST_STREAM), 30)
+    got = None if one.closed else one.until(lambda kind, *_: kind in (GOAWAY, RST_STREAM))
     assert one.closed or got is not None
 
 
@@ -250,11 +247,9 @@ def test_a_body_that_stops_ends_alone(client) -> None:
     one.send(frame(DATA, 0, 1, b"some"))
     one.request(3)
     assert one.status(3) == "200"
-    got = one.until(lambda kind, _, stream, __: kind in (HEADERS, RST_STREAM) and stream == 1, 30)
-    assert got is not None
+    assert one.status(1) is not None
     one.request(5)
-    one.decoder = type(one.decoder)()
-    assert one.until(lambda kind, _, stream, __: kind == HEADERS and stream == 5, 30) is not None
+    assert one.status(5) == "200"
 
 
 def test_extended_connect_is_refused(client) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -159,7 +160,7 @@ def test_answers_by_tcp_say_that_there_is_http3(hayate, place) -> None:
     command = ["curl", "-sS", "-i", "--http2", "--cacert", place / "one.pem", "--resolve", f"a.example:{hayate.ports['tls']}:127.0.0.1"]
     done = subprocess.run([*command, f"https://a.example:{hayate.ports['tls']}/ok.php"], capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith("HTTP/2 200") and f"alt-svc: {said}" in done.stdout
-    with socket.create_connection(("127.0.0.1", hayate.port), timeout=20) as plain:
+    with socket.create_connection(("127.0.0.1", hayate.port), timeout=60) as plain:
         plain.sendall(b"GET /ok.php HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
         assert b"alt-svc" not in b"".join(iter(lambda: plain.recv(65536), b"")).lower()
     with client(hayate, place) as one:
@@ -167,7 +168,7 @@ def test_answers_by_tcp_say_that_there_is_http3(hayate, place) -> None:
 
 
 def test_it_is_spoken_of_as_an_experiment_and_only_beside_tls(hayate) -> None:
-    assert "HTTP/3" in hayate.log() and "experimental" in hayate.log()
+    assert hayate.logged("HTTP/3") and hayate.logged("experimental")
     listen = hayate.status()["listen"]
     assert [word for word in listen if word.startswith("udp:")] == [f"udp:127.0.0.1:{hayate.ports['tls']}"]
 
@@ -409,10 +410,17 @@ def test_garbage_is_answered_with_nothing_or_little(hayate, place) -> None:
         except TimeoutError:
             pass
         assert back <= 3 * sent
-        # A version that nobody knows is answered with those that are known.
-        sock.settimeout(PATIENCE)
-        sock.send(initial(version=0x1A2A3A4A))
-        answer = sock.recv(65536)
+        # A version that nobody knows is answered with those that are known. A datagram may find the socket still full.
+        answers = []
+
+        def answered() -> bool:
+            sock.send(initial(version=0x1A2A3A4A))
+            with contextlib.suppress(TimeoutError):
+                answers.append(sock.recv(65536))
+            return bool(answers)
+
+        assert wait_until(answered, PATIENCE)
+        (answer,) = answers
         assert answer[0] & 0x80 and answer[1:5] == bytes(4) and struct.pack(">I", 1) in answer
     with client(hayate, place) as one:
         assert one.get().status == 200

@@ -124,7 +124,7 @@ max_body = "1M"
 
 [[app.rule]]
 path = "/slow.php"
-timeout = "10s"
+timeout = "60s"
 
 [[app.rule]]
 path = "/quick.php"
@@ -150,8 +150,8 @@ def server(hayate_command, tmp_path_factory) -> Iterator[Hayate]:
             "show.php": SHOW,
             "small.php": SHOW,
             "large.php": SHOW,
-            "slow.php": "<?php usleep(2500000); echo 'slow';",
-            "quick.php": "<?php usleep(20000000); echo 'quick';",
+            "slow.php": "<?php usleep(8000000); echo 'slow';",
+            "quick.php": "<?php usleep(120000000); echo 'quick';",
             "a.css": "a{}",
             "staff/index.php": SHOW,
             "open/a.txt": "open",
@@ -167,7 +167,7 @@ def server(hayate_command, tmp_path_factory) -> Iterator[Hayate]:
     config = base / "hayate.toml"
     config.write_text(
         'trusted_proxies = ["127.0.0.9"]\nhttp2_prior_knowledge = true\n[limits]\nbody_size = "100K"\n'
-        f'[[app]]\nname = "rules"\nroot = "{root}"\nrequest_timeout = "1s"\n' + RULES.format()
+        f'[[app]]\nname = "rules"\nroot = "{root}"\nrequest_timeout = "6s"\n' + RULES.format()
     )
     with Hayate(config=config, workers=2) as hayate:
         yield hayate
@@ -263,7 +263,7 @@ def test_bodies_and_times_of_their_own(server) -> None:
     assert ask(server, "/slow.php").body == b"slow", "longer than request_timeout"
     started = time.monotonic()
     assert ask(server, "/quick.php").status == 504
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 6, "shorter than request_timeout"
 
 
 def test_rates_are_counted_exactly_when_time_stands_still(server) -> None:
@@ -465,7 +465,7 @@ def test_a_reload_changes_rules_and_drops_no_request(hayate_command, tmp_path) -
             try:
                 config.write_text(first + '[[app.rule]]\npath = "/a.txt"\ndeny = 403\n')
                 assert hayate.reload().returncode == 0
-                assert wait_until(lambda: ask(hayate, "/a.txt").status == 403, 10)
+                assert wait_until(lambda: ask(hayate, "/a.txt").status == 403)
                 # Who asked too often before the reload has still done so.
                 assert ask(hayate, "/r.txt").status == 429
                 config.write_text(first + '[[app.rule]]\npath = "/a.txt"\ndeny = 9\n')

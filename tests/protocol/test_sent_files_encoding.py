@@ -36,7 +36,7 @@ def server(hayate_command, tmp_path):
 @pytest.mark.parametrize("script", ["handler.php", "plain.php"])
 @pytest.mark.parametrize("accept", ["gzip", "identity"])
 def test_the_bytes_are_what_the_answer_says(server, script: str, file: str, accept: str) -> None:
-    answer = requests.get(f"{server.url}/{script}?file={file}", headers={"Accept-Encoding": accept}, timeout=20)
+    answer = requests.get(f"{server.url}/{script}?file={file}", headers={"Accept-Encoding": accept}, timeout=60)
     assert answer.status_code == 200
     assert answer.content == TEXT, "decoded as it says"
     assert answer.headers.get("Content-Encoding") == ("gzip" if accept == "gzip" else None)

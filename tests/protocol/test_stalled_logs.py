@@ -9,7 +9,6 @@ import pty
 import re
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -50,7 +49,7 @@ def ends(request) -> Iterator[tuple[int, int]]:
 
 
 def lost_lines(metrics: str, name: str = "hayate_log_lost") -> int:
-    text = requests.get(f"http://{metrics}/metrics", timeout=10).text
+    text = requests.get(f"http://{metrics}/metrics", timeout=60).text
     return int(re.search(rf"(?m)^{name}_total (\d+)$", text)[1])
 
 
@@ -61,11 +60,11 @@ def test_standard_error_that_nobody_reads(hayate_command, tmp_path, ends) -> Non
     metrics = f"127.0.0.1:{free_port()}"
     with Stalled(root, workers=2, access_log="-", args=["--metrics", metrics], fd=writer) as server:
         for _ in range(FLOOD // (500 * 1000)):
-            assert requests.get(server.url + "/flood.php", timeout=20).text == "said"
-        assert wait_until(lambda: lost_lines(metrics) > 0, 20)
-        assert requests.get(server.url + "/ok.php?on", timeout=20).text == "ok on"
-        assert requests.get(server.url + "/plain.txt", timeout=20).status_code == 200
-        assert requests.get(f"http://{metrics}/healthz", timeout=20).status_code == 200
+            assert requests.get(server.url + "/flood.php", timeout=60).text == "said"
+        assert wait_until(lambda: lost_lines(metrics) > 0)
+        assert requests.get(server.url + "/ok.php?on", timeout=60).text == "ok on"
+        assert requests.get(server.url + "/plain.txt", timeout=60).status_code == 200
+        assert requests.get(f"http://{metrics}/healthz", timeout=60).status_code == 200
         assert server.run("status").returncode == 0
         # Once it is read again, the log says what is missing.
         got = bytearray()
@@ -77,10 +76,10 @@ def test_standard_error_that_nobody_reads(hayate_command, tmp_path, ends) -> Non
 
         thread = threading.Thread(target=read, daemon=True)
         thread.start()
-        assert wait_until(lambda: b"lines of this log were lost" in got, 30), bytes(got[-2000:])
-        assert wait_until(lambda: b"/flood.php" in got, 30)
-        assert requests.get(server.url + "/error.php", timeout=20).status_code == 200
-        assert wait_until(lambda: b"a line of mine" in got, 30)
+        assert wait_until(lambda: b"lines of this log were lost" in got), bytes(got[-2000:])
+        assert wait_until(lambda: b"/flood.php" in got)
+        assert requests.get(server.url + "/error.php", timeout=60).status_code == 200
+        assert wait_until(lambda: b"a line of mine" in got)
     thread.join(10)
 
 
@@ -88,7 +87,7 @@ def test_sigterm_with_a_standard_error_that_nobody_reads(hayate_command, tmp_pat
     root = site.make(tmp_path)
     (root / "flood.php").write_text('<?php for ($i = 0; $i < 800; $i++) { error_log(str_repeat("x", 1000)); } echo "said";')
     with Stalled(root, workers=1, access_log="-", fd=ends[1]) as server:
-        assert requests.get(server.url + "/flood.php", timeout=20).text == "said"
-        begun = time.monotonic()
+        assert requests.get(server.url + "/flood.php", timeout=60).text == "said"
+        # Before drain_timeout is over.
+        server.stop_timeout = 28
         assert server.stop() == 0
-        assert time.monotonic() - begun < 14

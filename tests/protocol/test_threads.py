@@ -119,7 +119,7 @@ def test_long_connections_are_spread_and_all_are_served(start, root) -> None:
     assert all(f'hayate_thread_connections{{thread="{n}"}} {count}' in metrics for n, count in enumerate(counts))
     for connection in connections:
         connection.close()
-    assert wait_until(lambda: sum(server.status()["threads"]) == 0, 20), server.status()
+    assert wait_until(lambda: sum(server.status()["threads"]) == 0), server.status()
 
 
 def socket_get(server: Hayate, path: str) -> str:
@@ -156,7 +156,7 @@ def test_workers_killed_under_load_cost_a_request_each_at_most(start, root) -> N
     kills = 0
     with Load(server, users=8) as load:
         end = time.monotonic() + 5
-        while time.monotonic() < end:
+        while time.monotonic() < end or load.answers.count(200) <= 100 and time.monotonic() < end + 60:
             workers = [worker["pid"] for worker in server.status()["apps"][0]["workers"]]
             for pid in workers[:1]:
                 with contextlib.suppress(ProcessLookupError):
@@ -165,7 +165,7 @@ def test_workers_killed_under_load_cost_a_request_each_at_most(start, root) -> N
             time.sleep(0.2)
     assert not load.broken and set(load.answers) <= {200, 502}, (load.broken[:3], set(load.answers))
     assert load.answers.count(502) <= kills and load.answers.count(200) > 100
-    assert wait_until(lambda: server.status()["apps"][0]["active"] == 0, 30), "a slot leaks"
+    assert wait_until(lambda: server.status()["apps"][0]["active"] == 0), "a slot leaks"
     assert all(ask(server, f"/ok.php?{i}") == (200, f"ok {i}") for i in range(20))
 
 
@@ -217,7 +217,7 @@ def test_a_storm_of_connections_is_answered(start, root) -> None:
         jobs = [pool.submit(rude if i % 4 == 0 else ask, *((i,) if i % 4 == 0 else (server, f"/ok.php?{i}"))) for i in range(3000)]
         answers = [job.result(120) for job in jobs]
     assert {answer[0] for answer in answers if answer} == {200}
-    assert wait_until(lambda: sum(server.status()["threads"]) == server.status()["connections"] == 0, 30)
+    assert wait_until(lambda: sum(server.status()["threads"]) == server.status()["connections"] == 0)
 
 
 def test_the_number_of_threads_is_checked(hayate_command, root) -> None:
@@ -241,11 +241,15 @@ def test_idle_threads_sleep(start, root) -> None:
                     of[task] = sum(int(line.split()[1]) for line in status if "ctxt_switches" in line)
         return of
 
-    assert wait_until(lambda: server.status()["connections"] == 0, 30)
-    time.sleep(1.5)  # what there was to look after has been looked after
-    before = turns()
-    time.sleep(4)
-    assert len(before) == THREADS
-    # The master may ask once for a sign of life.
-    more = {task: after - before[task] for task, after in turns().items()}
-    assert max(more.values()) <= 6, more
+    assert wait_until(lambda: server.status()["connections"] == 0)
+    seen: list[dict[str, int]] = []
+
+    def sleeps() -> bool:
+        """What there was to look after has been looked after at some time. The master may ask once for a sign of life."""
+        before = turns()
+        time.sleep(4)
+        assert len(before) == THREADS
+        seen.append({task: after - before[task] for task, after in turns().items()})
+        return max(seen[-1].values()) <= 6
+
+    assert wait_until(sleeps), seen

@@ -113,7 +113,7 @@ def redis() -> Iterator[Database]:
 
         def cli(*command: str) -> str:
             line = ["/usr/bin/redis-cli", "-s", str(server.socket), *command]
-            return subprocess.run(line, check=True, capture_output=True, text=True, timeout=30).stdout
+            return subprocess.run(line, check=True, capture_output=True, text=True, timeout=60).stdout
 
         for n in range(1, ROWS + 1):
             cli("SET", f"item{n}", word(n))

@@ -56,7 +56,7 @@ LEAVING = ("client_leaves", "client_leaves_ignored")
 #: Kinds that take a second of processor time; each of the others takes milliseconds.
 SLOW = ("timeout", "timeout_in_shutdown", "stack_overflow")
 #: Kinds that end a php-fpm child later, after so many seconds: there nothing takes an alarm back.
-LATE = {"ffi_timer": 1.2}
+LATE = {"ffi_timer": 3}
 #: Kinds after which the worker is replaced, and as what that is counted in `hayate status`.
 RETIRING = {
     "segfault": "signal_11",
@@ -247,7 +247,7 @@ class Player:
         """A number for a request; all have the same length, so that requests of a kind take the same memory."""
         return f"{next(self._numbers):08}"
 
-    def play(self, kind: str, number: str | None = None, timeout: float = 30) -> Played:
+    def play(self, kind: str, number: str | None = None, timeout: float = 60) -> Played:
         """One request of a kind."""
         number = number or self.new_id()
         address = ("127.0.0.1", self.server.port)
@@ -278,8 +278,8 @@ class Player:
         return {key: (a.get(key), b.get(key)) for key in {*a, *b} if a.get(key) != b.get(key)}
 
     def witnesses_of(self, number: str, expected: collections.Counter[str]) -> collections.Counter[str]:
-        """The witnesses of one request, once they are as expected or have had two seconds for it."""
-        wait_until(lambda: self.witnesses()[number] == expected, 2)
+        """The witnesses of one request, once they are as expected."""
+        wait_until(lambda: self.witnesses()[number] == expected)
         return self.witnesses()[number]
 
 

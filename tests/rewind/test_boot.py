@@ -23,7 +23,7 @@ ENDS = ["", "exit", "fatal", "memory"]
 
 def answer(url: str, end: str) -> tuple[int, str | None, str]:
     """Status, cookies and body."""
-    response = requests.get(url, params={"end": end, "x": "same length"[: 11 - len(end)]}, timeout=20)
+    response = requests.get(url, params={"end": end, "x": "same length"[: 11 - len(end)]}, timeout=60)
     return response.status_code, (response.headers.get("Set-Cookie") or "").partition("=")[0], response.text
 
 
@@ -71,7 +71,7 @@ def test_what_all_workers_log_to_stays_blocking(rewind: str, tmp_path: pathlib.P
     (tmp_path / "worker.php").write_text(LOG)
     args = ["--rewind", rewind, "--warmup", "off"]
     with Hayate(tmp_path, worker=tmp_path / "worker.php", workers=1, args=args) as hayate:
-        assert [requests.get(hayate.url, timeout=10).text for _ in range(3)] == ["0", "0", "0"]
+        assert [requests.get(hayate.url, timeout=60).text for _ in range(3)] == ["0", "0", "0"]
 
 
 EVENTS = """<?php
@@ -105,7 +105,7 @@ def test_an_event_loop_of_the_boot_is_not_used_by_requests_unnoticed(tmp_path: p
 
         def replaced(use: str) -> int:
             before = hayate.status()["apps"][0]["restarts"].get("rewind_connection", 0)
-            answers = [requests.get(hayate.url, params={"use": what}, timeout=10).text for what in (use, "")]
+            answers = [requests.get(hayate.url, params={"use": what}, timeout=60).text for what in (use, "")]
             assert answers == ["nothing" if use == "" else "0", "nothing"]
             return hayate.status()["apps"][0]["restarts"].get("rewind_connection", 0) - before
 

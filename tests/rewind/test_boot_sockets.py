@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from lib.process import wait_until
+
 from . import modes
 
 
@@ -39,7 +41,7 @@ class Statsd:
     def close(self) -> None:
         with socket.socket(self._socket.family, socket.SOCK_DGRAM) as last:
             last.sendto(b"end", self.address)
-        self._thread.join(10)
+        self._thread.join(60)
         self._socket.close()
 
 
@@ -92,6 +94,7 @@ def test_a_message_of_statistics_costs_no_worker(directory, statsd, local, rewin
         app = modes.application(server)
         assert app["restarts"] == {} and app["fallback"] is None and app["boot"] == "private", app
     expected = {f"{word} {n}" for n in range(40) for word in ("stream", "write", "send", "to")}
+    assert wait_until(lambda: len(statsd.heard) >= len(expected) and len(local.heard) >= 40)
     assert len(statsd.heard) == len(expected) and set(statsd.heard) == expected
     assert set(local.heard) == {f"local {n}" for n in range(40)}
 

@@ -11,7 +11,6 @@ import subprocess
 import pytest
 import requests
 
-from lib.process import wait_until
 from lib.servers import Hayate, hayate_binary
 
 #: As Slim 3: a container makes each service once, the request among them, and `$app->run()` in the handler takes it from there.
@@ -108,7 +107,7 @@ def test_what_keeps_a_request_boots_without_warm_up(tmp_path, what, mode) -> Non
         answers = []
         for path in ["/", "/about", "/hello?page=two", "/"]:
             for host in ("a.test", "b.test:81"):
-                answer = requests.get(server.url + path, headers={"Host": host}, timeout=15, allow_redirects=False)
+                answer = requests.get(server.url + path, headers={"Host": host}, timeout=60, allow_redirects=False)
                 text = "path" if what == "amid noise" and answer.text.endswith(f" for {path.partition('?')[0]}") else answer.text
                 answers.append((answer.status_code, answer.headers.get("Location"), len(answer.cookies), text))
         return answers
@@ -117,9 +116,9 @@ def test_what_keeps_a_request_boots_without_warm_up(tmp_path, what, mode) -> Non
         (app,) = server.status()["apps"]
         assert app["boot"] == ("private" if mode == "private" else "shared")
         assert app["cold_boot"] and app["cold_boot"].startswith("after the warm-up requests http://"), app["cold_boot"]
-        assert wait_until(lambda: "since visitors would get wrong pages with them: after the warm-up" in server.log(), 10)
+        assert server.logged("since visitors would get wrong pages with them: after the warm-up")
         assert f"booted without warm-up requests: {app['cold_boot']}" in server.run("status").stdout
-        assert f"without warm-up requests: {app['cold_boot']}" in server.log()
+        assert server.logged(f"without warm-up requests: {app['cold_boot']}")
         right = pages(server)
     (tmp_path / "cache").rmdir()
     with start(tmp_path, *KEEPS[what], mode, "--warmup", "off") as server:
@@ -131,7 +130,7 @@ def test_what_keeps_a_request_boots_without_warm_up(tmp_path, what, mode) -> Non
 @pytest.mark.parametrize(("what", "mode"), cases(HARMLESS))
 def test_what_keeps_none_is_not_suspected(tmp_path, what, mode) -> None:
     with start(tmp_path, *HARMLESS[what], mode) as server:
-        assert requests.get(server.url, timeout=15).status_code in (200, 429)
+        assert requests.get(server.url, timeout=60).status_code in (200, 429)
         (app,) = server.status()["apps"]
         assert (app["cold_boot"], app["fallback"], app["restarts"]) == (None, None, {}), server.log()
         assert app["boot"] == ("private" if mode == "private" else "shared")
@@ -157,7 +156,7 @@ def test_nothing_of_the_comparison_stays(tmp_path) -> None:
             assert str(zygote) in children
             below = pathlib.Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()
             assert sorted(map(int, below)) == sorted(worker["pid"] for worker in server.status()["apps"][0]["workers"])
-            answers.append(requests.get(server.url, timeout=15).json())
+            answers.append(requests.get(server.url, timeout=60).json())
     assert (answers[0].pop("n"), answers[1].pop("n")) == (3, 1) and answers[0] == answers[1]
     lines = [line.split() for line in (tmp_path / "0/cache/log").read_text().splitlines()]
     kinds = [line[0] for line in lines]
@@ -172,14 +171,14 @@ def test_a_connection_of_the_boot_is_not_used_by_the_comparison_unnoticed(tmp_pa
     with start(tmp_path, "", "global $pair; fwrite($pair[0], 'x'); echo fread($pair[1], 1);", "private") as server:
         (app,) = server.status()["apps"]
         assert "uses a connection of the boot" in app["cold_boot"]
-        assert requests.get(server.url, timeout=15).text == "x"
+        assert requests.get(server.url, timeout=60).text == "x"
 
 
 def test_a_comparison_that_takes_too_long_costs_the_warm_up_only(tmp_path) -> None:
     handler = "if (isset($_SERVER['HAYATE_COMPARISON'])) { posix_kill(posix_getppid(), 9); } echo 'x';"
     with start(tmp_path, "", handler, "on") as server:
         assert "could not go on" in server.status()["apps"][0]["cold_boot"]
-        assert requests.get(server.url, timeout=15).text == "x"
+        assert requests.get(server.url, timeout=60).text == "x"
 
 
 BOOT_KEEPS = CONTAINER + "$request = new Request('/', [], ''); // as Request::createFromGlobals() at boot makes it"
@@ -192,13 +191,13 @@ def test_a_request_that_the_boot_keeps_is_told_of(tmp_path, front) -> None:
         (tmp_path / "index.php").write_text(front)
     handler = "global $request; " + ROUTES
     with start(tmp_path, BOOT_KEEPS, handler, "on") as server:
-        assert requests.get(server.url + "/about", timeout=15).text == "<h1>The front page</h1>"
+        assert requests.get(server.url + "/about", timeout=60).text == "<h1>The front page</h1>"
         (app,) = server.status()["apps"]
         assert app["cold_boot"] is None
         if front is not None and "Container" in front:
             assert "the worker script answers / and /hayate-comparison-omega?hayate=psi alike" in app["boot_remark"]
             assert app["boot_remark"] in server.run("status").stdout
-            assert wait_until(lambda: "it seems that the boot keeps a request" in server.log(), 10)
+            assert server.logged("it seems that the boot keeps a request")
         else:
             assert app["boot_remark"] is None, app["boot_remark"]
 

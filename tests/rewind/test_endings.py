@@ -9,14 +9,13 @@ from __future__ import annotations
 import gzip
 import pathlib
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 import requests
 
-from lib.process import temporary_directory
+from lib.process import temporary_directory, wait_until
 from lib.servers import Hayate, NginxFpm, Server
 
 from . import modes
@@ -50,19 +49,21 @@ class Site:
         self.out = out
 
     def visit(self, do: str, n: int = 0, *, expected: Ending | None = None) -> Ending:
-        """A client has its answer before streams are closed: waits for what is expected, or else for silence."""
+        """A client has its answer before streams are closed: waits for what is expected, or else for the only process that serves."""
         record = self.out / "handed-in"
         before = record.stat().st_size if record.exists() else 0
-        response = requests.get(self.server.url + "/", params={"do": do, "n": f"visitor {n}"}, timeout=30)
-        deadline, last = time.monotonic() + (0.3 if expected is None else 10), None
-        while time.monotonic() < deadline:
-            ending = Ending(response.status_code, seen(do, response.text), record.read_text()[before:])
-            if ending == expected:
-                break
-            if expected is None and ending != last:
-                deadline, last = time.monotonic() + 0.3, ending
-            time.sleep(0.01)
-        return ending
+        response = requests.get(self.server.url + "/", params={"do": do, "n": f"visitor {n}"}, timeout=60)
+
+        def ending() -> Ending:
+            return Ending(response.status_code, seen(do, response.text), record.read_text()[before:])
+
+        if expected is not None:
+            wait_until(lambda: ending() == expected)
+        elif isinstance(self.server, Hayate):
+            assert wait_until(lambda: [worker["state"] for worker in modes.application(self.server)["workers"]] == ["idle"])
+        else:
+            assert requests.get(self.server.url + "/idle.php", timeout=60).text == "idle"
+        return ending()
 
     def files(self) -> dict[str, str]:
         return {

@@ -43,7 +43,7 @@ def test_sessions_decide_anew_whether_to_collect_old_ones(rewind: str, boot: str
     """Since 8.4 by a generator of their own, which a rewind would put back: then always, or never."""
     modes.write(place, GC % boot_draws)
     with modes.hayate(place, rewind, boot, workers=1) as server:
-        said = [requests.get(server.url, timeout=15).text for _ in range(40)]
+        said = [requests.get(server.url, timeout=60).text for _ in range(40)]
     assert set(said) == {"0", "1"}, said
 
 
@@ -76,9 +76,9 @@ if VERSION >= (8, 4):
     def test_lazy_objects_and_hooks(rewind: str, boot: str, place: pathlib.Path) -> None:
         modes.write(place, NEW)
         with modes.php_fpm(place) as reference:
-            expected = {target: requests.get(reference.url + target, timeout=15).text for target in ("/", "/?exit=1")}
+            expected = {target: requests.get(reference.url + target, timeout=60).text for target in ("/", "/?exit=1")}
         assert "111 1made! 2made! set! in less over" in expected["/"] and " left over" in expected["/?exit=1"], expected
         with modes.hayate(place, rewind, boot, workers=1, args=("--rewind-verify", "1")) as server:
             for target in ("/", "/?exit=1", "/", "/", "/?exit=1"):
-                assert requests.get(server.url + target, timeout=15).text == expected[target]
+                assert requests.get(server.url + target, timeout=60).text == expected[target]
             assert server.status()["apps"][0]["restarts"] == {}

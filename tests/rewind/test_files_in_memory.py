@@ -36,6 +36,6 @@ def test_a_position_of_the_boot_is_where_it_was(rewind: str) -> None:
     (directory / "lines").write_text("".join(f"line {n}\n" for n in range(5000)))
     args = ["--rewind", rewind, "--warmup", "off", "--env", f"LINES={directory / 'lines'}"]
     with Hayate(directory, worker=directory / "worker.php", workers=4, args=args) as server, ThreadPoolExecutor(8) as clients:
-        said = list(clients.map(lambda _: requests.get(server.url, timeout=20).text, range(80)))
+        said = list(clients.map(lambda _: requests.get(server.url, timeout=60).text, range(80)))
     shutil.rmtree(directory)
     assert set(said) == {"line 2999\nline 3000\n"}

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import pytest
 import requests
 from apps import sites
-from lib.process import temporary_directory
+from lib.process import IN_VAIN, temporary_directory
 from lib.servers import Hayate, Server
 
 from .world import VISITORS, World, make_tables
@@ -150,7 +150,7 @@ def play(world: World, application: Application, server: Server, expected: Outco
         assert answer.status_code == 200, (answer.text[:3000], server.log()[-3000:])
         answers.append(answer.json())
         time.sleep(0.1)  # its locks are given up just after its answer
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + IN_VAIN
     while True:
         cached = requests.get(server.url + "/arrived", params={"visitors": ",".join(VISITORS)}, timeout=60)
         assert cached.status_code == 200, cached.text[:3000]

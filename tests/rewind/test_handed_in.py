@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import pathlib
 import shutil
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
 import requests
 from apps import sites
-from lib.process import temporary_directory
+from lib.process import temporary_directory, wait_until
 from lib.servers import Hayate, Server
 
 HERE = pathlib.Path(__file__).parent / "endings"
@@ -103,7 +102,7 @@ def collected(out: pathlib.Path, url: str) -> dict[str, Counter]:
     for name in ("buffered.log", "crossed.log", "promises.log"):
         text = (out / name).read_text() if (out / name).exists() else ""
         found[name] = Counter(line.partition("of ")[2].split()[0] for line in text.splitlines())
-    arrived = json.loads(requests.get(url + "/arrived", params={"visitors": ",".join(VISITORS)}, timeout=20).text)
+    arrived = json.loads(requests.get(url + "/arrived", params={"visitors": ",".join(VISITORS)}, timeout=60).text)
     for name, hits in arrived.items():
         found[name] = Counter(visitor for visitor, hit in hits.items() if hit)
     return found
@@ -121,7 +120,7 @@ def test_what_four_visitors_hand_in_arrives_four_times(mode: str, application: s
                     (out / name).write_text("")
             jars = []
             for visitor in VISITORS:
-                response = requests.get(server.url + "/hands-in", params={"visitor": visitor}, timeout=20)
+                response = requests.get(server.url + "/hands-in", params={"visitor": visitor}, timeout=60)
                 assert (response.status_code, response.text) == (200, "thank you")
                 jars.append({cookie["Value"] for cookie in json.loads(read_when(out / JAR, visitor))})
             expected = Counter(VISITORS)
@@ -142,16 +141,17 @@ def test_what_four_visitors_hand_in_arrives_four_times(mode: str, application: s
 
 def read_when(path: pathlib.Path, word: str) -> str:
     """A client may have its answer before the request has ended."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        if path.exists() and word in path.read_text():
-            break
-        time.sleep(0.01)
-    return path.read_text()
+    text = ""
+
+    def there() -> bool:
+        nonlocal text
+        text = path.read_text() if path.exists() else ""
+        # Written whole: it is JSON.
+        return word in text and text.endswith("]")
+
+    assert wait_until(there), text
+    return text
 
 
 def eventually(found: Callable[[], object], expected: object) -> None:
-    deadline = time.monotonic() + 10
-    while (last := found()) != expected and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert last == expected
+    assert wait_until(lambda: found() == expected, interval=0.05), found()

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import pytest
 import requests
 
-from lib.process import temporary_directory
+from lib.process import IN_VAIN, temporary_directory, wait_until
 from lib.servers import Hayate, NginxFpm, Server
 
 from . import modes
@@ -53,7 +53,7 @@ class Outcome:
     jars: list[set[str]]
 
 
-def play(world: World, server: Server, out: pathlib.Path, expected: Outcome | None = None) -> Outcome:
+def play(world: World, server: Server, out: pathlib.Path, hands_in: str, expected: Outcome | None = None) -> Outcome:
     """Four visitors, one after the other, as one worker serves them."""
     world.forget(out)
     answers = []
@@ -66,10 +66,10 @@ def play(world: World, server: Server, out: pathlib.Path, expected: Outcome | No
         answers.append(json.loads(body.replace(visitor, "VISITOR")))
         spoken["monolog_browser"] += tally(script)
         spoken["monolog_chrome"] += tally(base64.b64decode(answer.headers.get("X-ChromeLogger-Data", "")).decode())
-        settled(out)
-        if (out / "cookies.json").exists():
+        settled(out, visitor, hands_in)
+        if hands_in == "memory":
             jars.append({cookie["Value"].removeprefix("of ") for cookie in json.loads((out / "cookies.json").read_text())})
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + IN_VAIN
     while True:
         text = requests.get(server.url, params={"arrived": ",".join(VISITORS)}, timeout=60).text
         try:
@@ -83,9 +83,20 @@ def play(world: World, server: Server, out: pathlib.Path, expected: Outcome | No
         time.sleep(0.05)
 
 
-def settled(out: pathlib.Path) -> None:
-    """A client may have its answer before the request has ended: its locks are given up just after."""
+def settled(out: pathlib.Path, visitor: str, hands_in: str) -> None:
+    """A client may have its answer before the request has ended: its locks are given up just after, and Guzzle writes its jar."""
     time.sleep(0.1)
+    jar = out / "cookies.json"
+    assert hands_in != "memory" or wait_until(lambda: jar.exists() and f"of {visitor}" in jar.read_text() and whole(jar)), visitor
+
+
+def whole(file: pathlib.Path) -> bool:
+    """Whether it is JSON to its end, and not being written."""
+    try:
+        json.loads(file.read_text())
+    except json.JSONDecodeError:
+        return False
+    return True
 
 
 def directory_of(world: World) -> pathlib.Path:
@@ -109,7 +120,7 @@ def references(world: World) -> Iterator[dict[str, Outcome]]:
         directory = directory_of(world)
         env = {f"env[{name}]": f'"{value}"' for name, value in world.env(directory / "out", hands_in, "").items() if value}
         with NginxFpm(directory, index="worker.php", ini={**INI, **modes.ONCE}, fpm=env, workers=1) as server:
-            found[hands_in] = play(world, server, directory / "out")
+            found[hands_in] = play(world, server, directory / "out", hands_in)
         shutil.rmtree(directory, ignore_errors=True)
     yield found
 
@@ -147,7 +158,7 @@ def test_libraries(hands_in: str, mode: str, world: World, references: dict[str,
         if "--rewind=fork" not in args:
             flags += ["--rewind", "on", "--rewind-verify", "1"]
         with Hayate(directory, worker=directory / "worker.php", workers=1, ini=INI, args=[*flags, *args], user=USER) as server:
-            outcome = play(world, server, directory / "out", references[hands_in])
+            outcome = play(world, server, directory / "out", hands_in, references[hands_in])
             (app,) = server.status()["apps"]
             # A worker that boots by itself and finds that its warm-up left something has the application booted again.
             lost = {why for why in app["restarts"] if "private" not in mode or why.startswith("rewind")}

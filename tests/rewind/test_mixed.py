@@ -17,6 +17,9 @@ import sys
 import threading
 import time
 
+from lib.process import wait_until
+
+from . import modes
 from .matrix_site import KINDS, RETIRING, SLOW, WITH_BODY, MatrixSite, Played, Player, Reference
 
 REQUESTS = int(os.environ.get("HAYATE_MATRIX_REQUESTS", "3000"))
@@ -102,6 +105,10 @@ class Judge:
             if kind == "plain" and one.memory != self.first.memory:
                 self.faults[f"memory in use at the start: {one.memory} in place of {self.first.memory}"] += 1
 
+    def has_all_witnesses(self) -> bool:
+        seen = self.player.witnesses()
+        return all(seen[number] == self.reference.of(kind)[1] for number, kind in self.ids.items())
+
     def look_at_witnesses(self) -> None:
         seen = self.player.witnesses()
         for number, kind in self.ids.items():
@@ -135,7 +142,8 @@ def test_mixed(matrix_site: MatrixSite, reference: Reference, pong: str) -> None
         for _ in range(2):
             played = play_all(player, draw(chance, calm, third))
             judge.look_at(played)
-            time.sleep(0.3)
+            # After an answer its worker still rewinds.
+            assert wait_until(lambda: all(w["state"] == "idle" for w in modes.application(player.server)["workers"]))
             samples.append({pid: held(pid) for pid in workers_of(played) if os.path.exists(f"/proc/{pid}")})
         (app,) = player.server.status()["apps"]
         calm_restarts = app["restarts"]
@@ -145,7 +153,8 @@ def test_mixed(matrix_site: MatrixSite, reference: Reference, pong: str) -> None
             for one in draw(chance, calm, third)
         ]
         judge.look_at(play_all(player, mixed))
-        time.sleep(0.5)
+        assert wait_until(lambda: all(w["state"] == "idle" for w in modes.application(player.server)["workers"]))
+        wait_until(judge.has_all_witnesses, interval=0.1)
         judge.look_at_witnesses()
         (app,) = player.server.status()["apps"]
         took = time.monotonic() - started

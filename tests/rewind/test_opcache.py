@@ -133,7 +133,7 @@ def serve(site: pathlib.Path, **ini: str) -> Hayate:
 
 
 def status(server: Hayate) -> dict:
-    return json.loads(requests.get(f"{server.url}/?status", timeout=30).text)
+    return json.loads(requests.get(f"{server.url}/?status", timeout=60).text)
 
 
 def restarts(server: Hayate) -> dict[str, int]:
@@ -183,7 +183,7 @@ def test_reset_during_load(site: pathlib.Path) -> None:
         with Load(server.url, lambda chance: f"/?file={chance.randrange(SCRIPTS)}", right_file) as load:
             for _ in range(10):
                 load.wait_for(100)
-                assert requests.get(f"{server.url}/?reset", timeout=30).text in ("reset", "refused")
+                assert requests.get(f"{server.url}/?reset", timeout=60).text in ("reset", "refused")
             load.wait_for(200)
         assert not load.wrong, load.wrong.most_common(5)
         # Each reset is a new generation; the workers of the one before are asked to leave.
@@ -211,9 +211,9 @@ def test_deployment_during_load(site: pathlib.Path) -> None:
                 load.wait_for(200)
                 release(site, name)
                 load.wait_for(50)
-                assert requests.get(f"{server.url}/?release", timeout=30).text.split()[1] == old
+                assert requests.get(f"{server.url}/?release", timeout=60).text.split()[1] == old
                 assert server.reload().returncode == 0
-                assert requests.get(f"{server.url}/?release", timeout=30).text.split()[1] == name
+                assert requests.get(f"{server.url}/?release", timeout=60).text.split()[1] == name
             load.wait_for(200)
         assert not load.wrong, load.wrong.most_common(5)
         (app,) = server.status()["apps"]

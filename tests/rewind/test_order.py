@@ -183,7 +183,7 @@ def test_an_archive_that_the_boot_leaves_open_is_not_rewound(directory: pathlib.
     args = ("--env", f"CLOSED={closed}") if closed else ()
     with modes.hayate(directory, "on", "shared", args=args, user="www-data" if ROOT else None) as server:
         path = f"{server.url}/index.php"
-        answers = [modes.requests.get(path, params={"visitor": v}, timeout=30).text for v in ("Ada", "Grace", "Joan")]
+        answers = [modes.requests.get(path, params={"visitor": v}, timeout=60).text for v in ("Ada", "Grace", "Joan")]
         assert answers == ["1", "2", "3"]
         app = modes.application(server)
         if closed:

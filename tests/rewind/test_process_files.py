@@ -94,4 +94,4 @@ def test_a_log_that_is_a_file_of_proc_costs_no_worker(directory, user) -> None:
     with modes.hayate(directory, "on", "shared", workers=1, user=user) as server:
         assert {modes.get(server) for _ in range(10)} == {"done"}
         assert modes.application(server)["restarts"] == {}
-        assert "line" in server.log()
+        assert server.logged("line")

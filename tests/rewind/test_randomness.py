@@ -132,13 +132,13 @@ def test_a_seed_of_the_boot_gives_each_request_the_same_sequence(rewind: str) ->
     directory = temporary_directory("seeds")
     shutil.copy(HERE / "seeded.php", directory / "index.php")
     with NginxFpm(directory) as fpm:
-        right = http.get(f"{fpm.url}/index.php", timeout=20).json()
-        one, copy = http.get(f"{fpm.url}/index.php?engines", timeout=20).text.split()
+        right = http.get(f"{fpm.url}/index.php", timeout=60).json()
+        one, copy = http.get(f"{fpm.url}/index.php?engines", timeout=60).text.split()
         assert one == copy
     arguments = ["--rewind", rewind, "--warmup", "/", "--warmup", "/", *elsewhere(directory)]
     with Hayate(directory, worker=directory / "index.php", workers=2, args=arguments) as server:
-        said = [http.get(server.url, timeout=20).json() for _ in range(20)]
-        pairs = [http.get(f"{server.url}/?engines", timeout=20).text.split() for _ in range(20)]
+        said = [http.get(server.url, timeout=60).json() for _ in range(20)]
+        pairs = [http.get(f"{server.url}/?engines", timeout=60).text.split() for _ in range(20)]
     shutil.rmtree(directory, ignore_errors=True)
     gmp = [answer.pop("gmp", None) for answer in said]
     assert all(answer == right for answer in said), (right, said[0], said[-1])

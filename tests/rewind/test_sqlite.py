@@ -76,7 +76,7 @@ def play(server: Server, it: Shop) -> list[tuple[str, list[str]]]:
     played = []
     for n, (do, end) in enumerate(STEPS):
         params = {"do": do, "end": end, "name": f"order {n}"}
-        answer = requests.get(server.url + "/", params=params, timeout=20).text.partition("Stack trace")[0]
+        answer = requests.get(server.url + "/", params=params, timeout=60).text.partition("Stack trace")[0]
         played.append((answer, stored(server, it)))
     return played
 
@@ -87,7 +87,7 @@ def stored(server: Server, it: Shop) -> list[str]:
         try:
             return it.orders()
         except sqlite3.OperationalError:
-            requests.get(server.url + "/", timeout=20)
+            requests.get(server.url + "/", timeout=60)
     raise AssertionError("the database stays locked")
 
 
@@ -115,7 +115,7 @@ def test_a_wal_whose_lock_is_lost_is_not_trusted() -> None:
     """Whoever closes a descriptor of the file loses the process' locks: others may then remove the log under it."""
     with shop("on", 1, JOURNAL="wal") as (hayate, it):
         for n in range(3):
-            requests.get(hayate.url + "/", params={"do": "file read", "name": f"order {n}"}, timeout=20)
+            requests.get(hayate.url + "/", params={"do": "file read", "name": f"order {n}"}, timeout=60)
             # Within the request it is as under php-fpm: so another process looks only when it is over.
             for _ in range(1000):
                 (app,) = hayate.status()["apps"]
@@ -140,7 +140,7 @@ def test_a_boot_in_the_middle_of_something_is_not_rewound(left: str) -> None:
         with Hayate(directory, worker=directory / "worker.php", workers=1, ini=INI, args=args, user="www-data") as hayate:
             (app,) = hayate.status()["apps"]
             assert app["mode"] == "classic" and "SQLite" in app["fallback"]["why"], app
-            assert requests.get(hayate.url + "/", timeout=20).text == "the front controller"
+            assert requests.get(hayate.url + "/", timeout=60).text == "the front controller"
             assert "closeCursor()" in hayate.log_tail()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -150,5 +150,5 @@ def test_a_warmup_request_in_the_middle_of_something_is_left_out() -> None:
     with shop("on", LEFT_WARM="1") as (hayate, it):
         (app,) = hayate.status()["apps"]
         assert "half-read" in app["cold_boot"], app
-        assert requests.get(hayate.url + "/", params={"do": "read"}, timeout=20).text == "first second "
+        assert requests.get(hayate.url + "/", params={"do": "read"}, timeout=60).text == "first second "
         assert it.orders() == ["first", "second"]

@@ -136,7 +136,7 @@ def site(directory: pathlib.Path) -> pathlib.Path:
 def visits(server: Hayate, count: int) -> None:
     """Each visitor has an answer of her own from a fresh application."""
     for n in range(count):
-        answer = requests.get(f"{server.url}/?name=v{n}", timeout=30)
+        answer = requests.get(f"{server.url}/?name=v{n}", timeout=60)
         assert (answer.status_code, answer.text) == (200, f"visit 1 of v{n}\n")
         assert "X-Stray" not in answer.headers
 
@@ -160,10 +160,10 @@ def is_alive(pid: int) -> bool:
 def test_a_stray_does_nothing_in_the_workers_name(site, rewind, boot, do) -> None:
     with modes.hayate(site, rewind, boot, workers=1, args=("--rewind-verify", "1")) as server:
         for n in range(2):
-            answer = requests.get(f"{server.url}/?name=her&do={do}", timeout=30)
+            answer = requests.get(f"{server.url}/?name=her&do={do}", timeout=60)
             assert (answer.status_code, answer.text) == (200, "visit 1 of her\n")
             visits(server, 40)
-        assert wait_until(lambda: not any(is_alive(pid) for pid in strays(site)), 20)
+        assert wait_until(lambda: not any(is_alive(pid) for pid in strays(site)))
         visits(server, 3)
         app = modes.application(server)
     notes = (site / "notes").read_text() if (site / "notes").exists() else ""
@@ -192,7 +192,7 @@ def test_a_stray_without_parent_is_found(site, more) -> None:
         visits(server, 20)
         assert modes.application(server)["restarts"] == {"rewind_child": 1}
         (pid,) = strays(site)
-        assert wait_until(lambda: not is_alive(pid), 20)
+        assert wait_until(lambda: not is_alive(pid))
         assert "over" in (site / "notes").read_text(), "it ran its own code to the end"
 
 
@@ -202,7 +202,7 @@ def test_a_stray_ends_with_the_server(site, rewind, boot, how) -> None:
     server = modes.hayate(site, rewind, boot, workers=1).start()
     try:
         assert modes.get(server, "name=her&do=daemon&ms=600000") == "visit 1 of her\n"
-        assert wait_until(lambda: len(strays(site)) == 1, 20)
+        assert wait_until(lambda: len(strays(site)) == 1)
         (pid,) = strays(site)
         visits(server, 3)
         assert is_alive(pid)
@@ -210,19 +210,19 @@ def test_a_stray_ends_with_the_server(site, rewind, boot, how) -> None:
             os.kill(server.process.pid, signal.SIGKILL)
     finally:
         server.kill() if how == signal.SIGKILL else server.stop()
-    assert wait_until(lambda: not is_alive(pid), 20)
+    assert wait_until(lambda: not is_alive(pid))
 
 
 @modes.each_mode
 def test_programs_run_as_under_php_fpm(site, rewind, boot) -> None:
     with modes.php_fpm(site) as fpm:
         expected = modes.get(fpm, "name=her&do=programs")
-        assert wait_until(lambda: (site / "background").exists(), 20)
+        assert wait_until(lambda: (site / "background").exists())
     assert "shell\nexec\nsystem\nsystem\nproc\n0\npopen\n0\n" in expected
     (site / "background").unlink()
     with modes.hayate(site, rewind, boot, workers=2) as server:
         assert set(modes.many(server, 20, "name=her&do=programs")) == {expected}
-        assert wait_until(lambda: (site / "background").exists(), 20), "it may outlive the request"
+        assert wait_until(lambda: (site / "background").exists()), "it may outlive the request"
         assert modes.application(server)["restarts"] == {}
         deadline = time.monotonic() + 5
         while time.monotonic() < deadline and not (site / "background").read_text():
@@ -248,11 +248,11 @@ def test_a_stray_of_the_boot_is_no_second_server(directory, rewind, linger) -> N
     modes.write(directory, BOOT)
     with modes.hayate(directory, rewind, "shared", workers=2, args=("--env", f"LINGER={linger}")) as server:
         visits(server, 20)
-        assert wait_until(lambda: len(strays(directory)) == 1, 20)
+        assert wait_until(lambda: len(strays(directory)) == 1)
         (pid,) = strays(directory)
         if linger < 1000:
-            assert wait_until(lambda: not is_alive(pid), 20)
+            assert wait_until(lambda: not is_alive(pid))
         visits(server, 20)
         app = modes.application(server)
         assert app["restarts"] == {} and app["zygote_deaths"] == 0 and len(app["workers"]) == 2
-    assert wait_until(lambda: not is_alive(pid), 20)
+    assert wait_until(lambda: not is_alive(pid))

@@ -1,6 +1,7 @@
 """max_execution_time in worker mode: one timer for many requests, and each request has its own limit all the same.
 
-Times are processor time as the kernel counts it, so that a busy machine does not disturb them.
+Times are processor time as the kernel counts it, so that a busy machine does not disturb them: but for its timers, which count whole ticks of
+the clock for whoever runs at that moment, while getrusage() measures. With many processes they differ by a good tenth.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def ask(request, hayate_command, tmp_path):
 def test_a_request_ends_after_its_limit_and_not_before(ask) -> None:
     assert ask("burn=0.05")[1] == "ended"
     status, said, used = ask("burn=20")
-    assert (status, said) == (500, "timed out") and 0.9 <= used < 3, used
+    assert (status, said) == (500, "timed out") and 0.7 <= used < 3, used
 
 
 def test_requests_do_not_add_up(ask) -> None:
@@ -64,7 +65,7 @@ def test_requests_do_not_add_up(ask) -> None:
 def test_a_limit_of_the_requests_own_is_its_own(ask) -> None:
     assert ask("limit=0&burn=1.5")[:2] == (200, "ended")
     status, said, used = ask("burn=20")
-    assert (status, said) == (500, "timed out") and 0.9 <= used < 3, used
+    assert (status, said) == (500, "timed out") and 0.7 <= used < 3, used
     assert ask("limit=3&burn=1.5")[:2] == (200, "ended")
     assert ask("ini=30&burn=1.5")[:2] == (200, "ended")
     assert ask("burn=20")[:2] == (500, "timed out")
@@ -73,5 +74,5 @@ def test_a_limit_of_the_requests_own_is_its_own(ask) -> None:
 def test_an_internal_function_is_ended_with_its_process(ask) -> None:
     """PHP's hard_timeout: the worker ends, its visitor hears of it, the next one is served."""
     assert ask("internal=1&burn=0")[0] == 502
-    assert wait_until(lambda: ask("burn=0")[:2] == (200, "ended"), 30)
-    assert "Maximum execution time of 1+1 seconds exceeded" in ask.server.log()
+    assert wait_until(lambda: ask("burn=0")[:2] == (200, "ended"))
+    assert ask.server.logged("Maximum execution time of 1+1 seconds exceeded")

@@ -45,7 +45,7 @@ def replace(file: pathlib.Path, old: str, new: str) -> None:
 
 def password_hash() -> str:
     command = [PHP, "-d", "xdebug.mode=off", "-r", HASH_CODE]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 def symfony(directory: pathlib.Path) -> sites.Site:

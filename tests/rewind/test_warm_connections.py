@@ -183,14 +183,14 @@ def test_closed_by_the_server(database: MariaDB) -> None:
         for _ in range(5):
             number = look(server)["number"]
             database.sql(f"KILL {number}")
-            assert wait_until(lambda number=number: str(number) not in database.sql("SHOW PROCESSLIST").split(), 10)
+            assert wait_until(lambda number=number: str(number) not in database.sql("SHOW PROCESSLIST").split())
             assert look(server)["number"] != number
         assert restarts(server).keys() == {"connection_lost"}
     shutil.rmtree(server.root)
     database.sql("SET GLOBAL wait_timeout = 1")
     try:
         with serve(database, "pdo") as server:
-            assert wait_until(lambda: restarts(server).get("connection_lost", 0) > 0, 20), restarts(server)
+            assert wait_until(lambda: restarts(server).get("connection_lost", 0) > 0), restarts(server)
             for _ in range(20):
                 look(server)
         shutil.rmtree(server.root)
@@ -203,10 +203,10 @@ def test_restart_of_the_server(database: MariaDB) -> None:
     with serve(database, "pdo") as server:
         look(server)
         database.stop()
-        assert wait_until(lambda: get(server, "look").status_code == 500, 20)
+        assert wait_until(lambda: get(server, "look").status_code == 500)
         assert get(server, "nothing").text == "done"
         database.start()
-        assert wait_until(lambda: get(server, "look").status_code == 200, 20)
-        assert wait_until(lambda: server.status()["apps"][0]["rewind"]["warm"] == 1, 30)
+        assert wait_until(lambda: get(server, "look").status_code == 200)
+        assert wait_until(lambda: server.status()["apps"][0]["rewind"]["warm"] == 1)
         assert look(server)["number"] == look(server)["number"]
     shutil.rmtree(server.root)

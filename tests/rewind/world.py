@@ -31,7 +31,7 @@ class World:
 
     def redis_cli(self, *command: str) -> str:
         line = ["/usr/bin/redis-cli", "-s", str(self.redis.socket), *command]
-        return subprocess.run(line, check=True, capture_output=True, text=True, timeout=30).stdout
+        return subprocess.run(line, check=True, capture_output=True, text=True, timeout=60).stdout
 
     def env(self, out: pathlib.Path, hands_in: str, lazy: str) -> dict[str, str]:
         return {

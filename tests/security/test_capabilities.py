@@ -61,7 +61,7 @@ def test_the_capability_to_open_low_ports_stays_with_the_master(hayate_command, 
         master = capabilities(pathlib.Path(f"/proc/{server.pid}/status").read_text())
         assert master["CapAmb"] == master["CapEff"] == 1 << 10, "the server was not started as this test means to"
         front = pathlib.Path(f"/proc/{server.front}/status").read_text()
-        own, of_child = requests.get(server.url, timeout=10).text.split("=====")
+        own, of_child = requests.get(server.url, timeout=60).text.split("=====")
     for status in (front, own, of_child):
         sets = capabilities(status)
         assert {name: sets[name] for name in SETS} == dict.fromkeys(SETS, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 
 import pytest
@@ -30,7 +29,7 @@ class Hidden(Hayate):
 def test_workers_that_proc_hides_are_found_and_killed(tmp_path, user) -> None:
     """With www-data for all, processes that are not dumpable are hidden from the same user as well."""
     root = site.make(tmp_path)
-    config = f'user = "www-data"\n[[app]]\nroot = "{root}"\nworkers = 2\nrequest_timeout = "1s"\n'
+    config = f'user = "www-data"\n[[app]]\nroot = "{root}"\nworkers = 2\nrequest_timeout = "3s"\n'
     if user is not None:
         config = f'front_user = "{user}"\n{config}'
     with Hidden(config=config) as server:
@@ -50,5 +49,4 @@ def test_workers_that_proc_hides_are_found_and_killed(tmp_path, user) -> None:
         assert wait_until(idle, 60)
         assert requests.get(server.url + "/ok.php?x", timeout=60).text == "ok x"
         assert server.reload().returncode == 0
-        start = time.monotonic()
-        assert requests.get(server.url + "/ok.php?x", timeout=60).text == "ok x" and time.monotonic() - start < 30
+        assert requests.get(server.url + "/ok.php?x", timeout=30).text == "ok x"

@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from lib import client
-from lib.process import temporary_directory, wait_until
+from lib.process import temporary_directory
 from lib.servers import Hayate, NginxFpm, free_port, hayate_binary
 
 SECRET = "DATABASE_PASSWORD"
@@ -23,7 +23,7 @@ def check(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def get(server, path: str, **headers: str) -> requests.Response:
-    return requests.get(server.url + path, headers=headers, timeout=20, allow_redirects=False)
+    return requests.get(server.url + path, headers=headers, timeout=60, allow_redirects=False)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_b11_check_and_start_warn_of_what_looks_like_secrets(hayate_command, tmp
     assert "id_rsa (a private key)" in open_ and "site.css" not in open_
     assert ".env" in hidden and "dump.sql (a dump of a database)" in hidden and "wp-config.php~" in hidden and "never sends" in hidden
     with Hayate(tmp_path, workers=1) as server:
-        assert wait_until(lambda: "id_rsa (a private key)" in server.log(), 10)
+        assert server.logged("id_rsa (a private key)")
         assert get(server, "/id_rsa").status_code == 200  # A name is only a sign.
         for name in (".env", "wp-config.php~", "dump.sql"):
             assert get(server, f"/{name}").status_code == 404
@@ -160,7 +160,7 @@ def test_d22_a_classic_application_does_not_answer_for_files_that_are_missing(ha
         for path in MISSING:
             answer = get(server, path)
             assert answer.status_code == 404 and "Set-Cookie" not in answer.headers, path
-        assert "what is no file: 404 (nothing says that index.php" in server.log()
+        assert server.logged("what is no file: 404 (nothing says that index.php")
     with Hayate(root, workers=1, args=["--front-controller", "index.php"]) as server:
         assert get(server, "/missing.css").text == "the application: /missing.css"
     done = check(root)
@@ -175,7 +175,7 @@ def test_d22_a_front_controller_gets_every_path_that_is_no_file(hayate_command, 
             assert get(server, path).text == f"the application: {path}"
         # As with nginx: a script that is not there is none.
         assert get(server, "/missing.php").status_code == 404
-        assert "what is no file: index.php (" in server.log()
+        assert server.logged("what is no file: index.php (")
     done = check(root)
     assert "otherwise   index.php\n" in done.stdout and '--front-controller ""' in done.stdout
     assert check(root, "--front-controller", "").stdout.count("otherwise   404\n") == 1

@@ -13,6 +13,7 @@ import pytest
 import requests
 
 from lib import site
+from lib.process import wait_until
 from lib.servers import Hayate
 
 # Writes 8 bytes at places of the ring, as a bug in an extension would.
@@ -108,7 +109,7 @@ class Watch(threading.Thread):
         while not self.over.is_set():
             started = time.monotonic()
             try:
-                answer = ask(self.server, "other.test", "/ok.php?x", 20)
+                answer = ask(self.server, "other.test", "/ok.php?x", 30)
                 if (answer.status_code, answer.text) != (200, "ok x"):
                     self.failed.append(f"{answer.status_code} {answer.text[:80]}")
             except requests.RequestException as error:
@@ -151,7 +152,7 @@ def test_a9_5_a_stray_word_in_the_ring_costs_its_application_at_most(server, pla
         # Seen, and said: all its workers were ended and it booted with other memory.
         victim = next(app for app in server.status()["apps"] if app["name"] == "victim")
         assert victim["restarts"].get("memory", 0) >= 2, victim["restarts"]
-        assert "cannot be trusted any more" in server.log()
+        assert server.logged("cannot be trusted any more")
     assert server.process is not None and server.process.poll() is None
 
 
@@ -178,8 +179,10 @@ def test_a9_5_random_words_in_the_ring(server) -> None:
 
 def test_an_eventfd_that_is_full_and_blocks_stops_no_other_application(server) -> None:
     with Watch(server) as watch:
-        filled = ask(server, "victim.test", "/fill.php", 10).text
+        filled = ask(server, "victim.test", "/fill.php").text
+        asked = watch.asked
         time.sleep(2)
+        assert wait_until(lambda: watch.asked > asked + 10), watch.asked
     assert filled == "1"
-    assert watch.failed == [] and watch.asked > 10, (watch.failed[:3], watch.asked)
+    assert watch.failed == [], watch.failed[:3]
     assert server.stop() == 0

@@ -179,7 +179,7 @@ def soak(seconds: float, seed: int, fronts: bool = False) -> list[str]:
             thread.join()
         chaos.stop()
         # What was given up by us ends at its own time.
-        wait_until(lambda: _in_flight(server) == 0, 30)
+        wait_until(lambda: _in_flight(server) == 0)
         time.sleep(1.5)
         late = held(server.pid)
         metrics = server.metrics()

@@ -2,6 +2,8 @@
 /* What a script does beyond its first output must happen on HEAD as on GET. */
 $file = sys_get_temp_dir() . '/parity-head';
 if (isset($_GET['read'])) {
+    for ($end = microtime(true) + 30; !str_contains((string) @file_get_contents($file), 'shutdown') && microtime(true) < $end; usleep(2000)) {
+    }
     readfile($file);
     unlink($file);
     return;

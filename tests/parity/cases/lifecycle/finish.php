@@ -1,9 +1,17 @@
 <?php
-/* The answer ends with fastcgi_finish_request(), the script goes on. */
+/* The answer ends with fastcgi_finish_request(), the script goes on: once its visitor has the answer, and asks for what came of it. */
 require_once __DIR__ . '/../show.php';
 $file = sys_get_temp_dir() . '/parity-finish';
+$until = static function (string $path): void {
+    for ($end = microtime(true) + 30; !is_file($path) && microtime(true) < $end; usleep(2000)) {
+        clearstatcache();
+    }
+};
 if (isset($_GET['read'])) {
+    touch("$file-go");
+    $until($file);
     readfile($file);
+    unlink("$file-go");
     unlink($file);
     return;
 }
@@ -16,7 +24,7 @@ if (isset($_GET['session'])) {
 }
 $result = fastcgi_finish_request();
 ob_start();
-usleep(300000);
+$until("$file-go");
 show('result', $result);
 show('again', fastcgi_finish_request());
 show('headers_sent', headers_sent());
@@ -24,5 +32,6 @@ show('header', @header('X-After: 1'));
 show('status', connection_status());
 show('aborted', connection_aborted());
 show('session', session_status() === PHP_SESSION_ACTIVE);
-file_put_contents($file, ob_get_clean());
+file_put_contents("$file-new", ob_get_clean());
+rename("$file-new", $file);
 echo 'lost';

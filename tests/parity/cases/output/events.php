@@ -9,5 +9,5 @@ while (ob_get_level() > 0) {
 for ($event = 1; $event <= 3; $event++) {
     echo "id: $event\ndata: ", json_encode(['event' => $event]), "\n\n";
     flush();
-    usleep(100000);
+    usleep(300000);
 }

@@ -11,5 +11,5 @@ if (isset($_GET['implicit'])) {
     ob_flush();
     flush();
 }
-usleep(300000);
+usleep(800000);
 echo "last\n";

@@ -107,7 +107,7 @@ CASES = [
         *[
             made
             for end in ("", "?end=exit", "?end=error", "?end=throw")
-            for made in (post(end, parts=[file("f", "a.txt", "x")]), get("", wait=0.1, label=f"after {end}"))
+            for made in (post(end, parts=[file("f", "a.txt", "x")]), get("", label=f"after {end}"))
         ],
         doc="temporary files are removed",
     ),

@@ -12,6 +12,9 @@ if ($_FILES) {
         default => null,
     };
 } else {
-    show('left', file_exists(file_get_contents($list)));
+    for ($end = microtime(true) + 30, $name = file_get_contents($list); file_exists($name) && microtime(true) < $end; usleep(2000)) {
+        clearstatcache();
+    }
+    show('left', file_exists($name));
     unlink($list);
 }
