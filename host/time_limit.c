@@ -7,7 +7,8 @@
  * after its limit and never before, at the latest a TICKS-th of the limit later.
  *
  * Whoever sets the timer or the signal's handler (set_time_limit(), PHP's hard_timeout, an extension) has it for the
- * request: then the end of the request takes it back, as PHP does.
+ * request: then the end of the request takes it back, as PHP does. Once FFI has been given a function of libc's, timer,
+ * handler and mask are set for each request: by a number, or by the mask, all of it can be changed unseen.
  *
  * Never: a tick that reaches PHP's handler, or code of the application's.
  */
@@ -98,6 +99,7 @@ void time_limit_start(void)
 	/* A limit of no seconds sets the handler, and no timer. */
 	zend_set_timeout(0, 1);
 	stand_before();
+	rewind_libc_asked_for = false; /* that was PHP itself, and its extensions */
 }
 
 void time_limit_begin(void)
@@ -107,10 +109,10 @@ void time_limit_begin(void)
 		EG(timeout_seconds) = 0; /* as zend_set_timeout() */
 	}
 	zend_long limit = EG(timeout_seconds);
-	if (timer->owner == TICKING && timer->limit == limit) {
+	if (timer->owner == TICKING && timer->limit == limit && !rewind_libc_asked_for) {
 		return;
 	}
-	if (timer->owner == REQUEST) {
+	if (timer->owner == REQUEST || rewind_libc_asked_for) {
 		zend_set_timeout(0, 1);
 		EG(timeout_seconds) = limit;
 		stand_before();

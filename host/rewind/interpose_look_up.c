@@ -21,6 +21,8 @@ struct libc {
 };
 static struct libc libc;
 
+bool rewind_libc_asked_for;
+
 static uintptr_t relocated(uintptr_t base, uintptr_t address)
 {
 	return address < base ? base + address : address;
@@ -92,15 +94,26 @@ static void look_up(void)
 	}
 }
 
+static bool is_of_libc(const void *found)
+{
+	return (uintptr_t)found >= libc.low && (uintptr_t)found < libc.high;
+}
+
+static bool is_ours(const void *found)
+{
+	extern const char __executable_start, _end;
+	return (const char *)found >= &__executable_start && (const char *)found < &_end;
+}
+
 /* What `found` of libc's is to be here; NULL: what it is. */
 static void *own_version(const void *found, const char *name)
 {
-	extern const char __executable_start, _end;
-	if ((uintptr_t)found < libc.low || (uintptr_t)found >= libc.high) {
+	if (!is_of_libc(found)) {
 		return NULL;
 	}
+	rewind_libc_asked_for = true;
 	void *own = libc_dlsym(RTLD_DEFAULT, name);
-	return (const char *)own >= &__executable_start && (const char *)own < &_end ? own : NULL;
+	return is_ours(own) ? own : NULL;
 }
 
 /* Whose next one RTLD_NEXT is, libc tells by who has called: so this must be the last thing here, a jump. */
@@ -109,7 +122,12 @@ EXPORT void *dlsym(void *restrict library, const char *restrict name)
 	if (libc_dlsym == NULL) {
 		look_up();
 	}
-	if (library != RTLD_NEXT && library != RTLD_DEFAULT) {
+	if (library == RTLD_DEFAULT) {
+		void *found = libc_dlsym(library, name);
+		rewind_libc_asked_for |= is_of_libc(found) || is_ours(found);
+		return found;
+	}
+	if (library != RTLD_NEXT) {
 		void *found = libc_dlsym(library, name);
 		void *own = found == NULL ? NULL : own_version(found, name);
 		return own != NULL ? own : found; /* and what dlerror() has to say */
@@ -132,12 +150,13 @@ EXPORT void *dlvsym(void *restrict library, const char *restrict name, const cha
 
 /*
  * PHP loads extensions so that they and their libraries (libcurl, libpq) find libc's functions before the host's. That
- * protects them from names that a web server happens to have; this process has none of its own to offer but these.
+ * protects them from names that a web server happens to have; this process has none of its own to offer but these. Also
+ * where nothing is rewound: who takes the timer of the time limit must be seen (time_limit.c).
  */
 EXPORT void *dlopen(const char *path, int mode)
 {
 	if (libc_dlopen == NULL) {
 		*(void **)&libc_dlopen = interpose_next("dlopen");
 	}
-	return libc_dlopen(path, rewind_control == NULL ? mode : mode & ~RTLD_DEEPBIND);
+	return libc_dlopen(path, mode & ~RTLD_DEEPBIND);
 }

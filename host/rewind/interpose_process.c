@@ -18,7 +18,10 @@
 
 /* libc's own, looked up once, before the point. */
 static int (*libc_sigaction)(int, const struct sigaction *, struct sigaction *);
-static sighandler_t (*libc_signal)(int, sighandler_t);
+static sighandler_t (*libc_signal)(int, sighandler_t), (*libc_sysv_signal)(int, sighandler_t),
+    (*libc_sigset)(int, sighandler_t);
+static int (*libc_sigignore)(int), (*libc_siginterrupt)(int, int);
+static useconds_t (*libc_ualarm)(useconds_t, useconds_t);
 static int (*libc_pthread_setname_np)(pthread_t, const char *);
 static int (*libc_pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 static int (*libc_timer_create)(clockid_t, struct sigevent *, timer_t *);
@@ -28,6 +31,11 @@ __attribute__((constructor)) static void look_up(void)
 {
 	*(void **)&libc_sigaction = interpose_next("sigaction");
 	*(void **)&libc_signal = interpose_next("signal");
+	*(void **)&libc_sysv_signal = interpose_next("sysv_signal");
+	*(void **)&libc_sigset = interpose_next("sigset");
+	*(void **)&libc_sigignore = interpose_next("sigignore");
+	*(void **)&libc_siginterrupt = interpose_next("siginterrupt");
+	*(void **)&libc_ualarm = interpose_next("ualarm");
 	*(void **)&libc_pthread_setname_np = interpose_next("pthread_setname_np");
 	*(void **)&libc_pthread_create = interpose_next("pthread_create");
 	*(void **)&libc_timer_create = interpose_next("timer_create");
@@ -38,11 +46,13 @@ __attribute__((constructor)) static void look_up(void)
 
 void (*rewind_timer_taken)(bool by_handler);
 
+/* `handler` is the one that is set, NULL: nobody knows what is changed. */
 static void changing(int signal, const void *handler)
 {
 	struct control *c = watching();
 	/* PHP sets the handler of its timeout anew for each request. */
-	if (c != NULL && signal >= 1 && signal <= MAX_SIGNALS && c->actions[signal].handler != handler) {
+	if (c != NULL && signal >= 1 && signal <= MAX_SIGNALS &&
+	    (handler == NULL || c->actions[signal].handler != handler)) {
 		c->actions_changed |= 1ull << (signal - 1);
 	}
 	if (signal == SIGPROF && rewind_timer_taken != NULL) {
@@ -62,6 +72,52 @@ EXPORT sighandler_t signal(int signal, sighandler_t handler)
 {
 	changing(signal, (const void *)handler);
 	return libc_signal(signal, handler);
+}
+
+/* Its other names, and the functions by which libc sets handlers without calling any of these. */
+EXPORT sighandler_t ssignal(int number, sighandler_t handler)
+{
+	return signal(number, handler);
+}
+
+EXPORT sighandler_t bsd_signal(int number, sighandler_t handler)
+{
+	return signal(number, handler);
+}
+
+int __sigaction(int signal, const struct sigaction *restrict action, struct sigaction *restrict old);
+EXPORT int __sigaction(int signal, const struct sigaction *restrict action, struct sigaction *restrict old)
+{
+	return sigaction(signal, action, old);
+}
+
+EXPORT sighandler_t sysv_signal(int signal, sighandler_t handler)
+{
+	changing(signal, NULL);
+	return libc_sysv_signal(signal, handler);
+}
+
+EXPORT sighandler_t __sysv_signal(int number, sighandler_t handler)
+{
+	return sysv_signal(number, handler);
+}
+
+EXPORT sighandler_t sigset(int signal, sighandler_t disposition)
+{
+	changing(signal, NULL);
+	return libc_sigset(signal, disposition);
+}
+
+EXPORT int sigignore(int signal)
+{
+	changing(signal, NULL);
+	return libc_sigignore(signal);
+}
+
+EXPORT int siginterrupt(int signal, int interrupts)
+{
+	changing(signal, NULL);
+	return libc_siginterrupt(signal, interrupts);
 }
 
 EXPORT int setitimer(__itimer_which_t which, const struct itimerval *restrict value, struct itimerval *restrict old)
@@ -90,6 +146,15 @@ EXPORT unsigned alarm(unsigned seconds)
 		c->timers_set |= 1u << ITIMER_REAL;
 	}
 	return (unsigned)syscall(SYS_alarm, seconds);
+}
+
+EXPORT useconds_t ualarm(useconds_t value, useconds_t interval)
+{
+	struct control *c = watching();
+	if (c != NULL) {
+		c->timers_set |= 1u << ITIMER_REAL;
+	}
+	return libc_ualarm(value, interval);
 }
 
 /* A timer of its own that a request leaves would strike the next one. */

@@ -20,6 +20,7 @@ $libc = FFI::cdef('
     int pkey_mprotect(void *, size_t, int, int); void *mremap(void *, size_t, size_t, int, void *);
     int madvise(void *, size_t, int); int chdir(char *); int close(int); int setpriority(int, unsigned, int);
     long syscall(long, ...); void closefrom(int); void *sbrk(long); int timer_create(int, void *, void *);
+    long sigset(int, long); int sigignore(int); long sysv_signal(int, long); long bsd_signal(int, long); unsigned ualarm(unsigned, unsigned);
 ', 'libc.so.6');
 $page = 4096;
 $memory = $libc->mmap(null, 2 * $page, 3, 0x22, -1, 0);
@@ -53,6 +54,11 @@ KINDS = {
     "the rewinder's own": ("", "echo $numbers[0], getcwd(); $libc->closefrom(32); $numbers[0] = 9;"),
     "a lower break": ("", "echo $numbers[0]; $libc->sbrk(-4096); $libc->sbrk(4096);"),
     "a timer": ("", "echo $numbers[0]; $libc->timer_create(1, null, FFI::addr(FFI::new('void *')));"),
+    **{
+        f"a signal ignored by {call}": ("", f"echo (int) (hexdec(explode(\"\\t\", current(preg_grep('/^SigIgn/', file('/proc/self/status'))))[1]) & 2048); $libc->{call};")
+        for call in ("sigset(12, 1)", "sigignore(12)", "sysv_signal(12, 1)", "bsd_signal(12, 1)")
+    },
+    "an alarm": ("", "echo $numbers[0]; usleep(400000); $libc->ualarm(300000, 0);"),
     "given back": ("", "echo $numbers[0], $libc->munmap($memory, $page);"),
 }
 

@@ -14,8 +14,24 @@ from lib.servers import Hayate
 
 WORKER = """<?php
 function used(): float { $u = getrusage(); return $u['ru_utime.tv_sec'] + $u['ru_stime.tv_sec'] + ($u['ru_utime.tv_usec'] + $u['ru_stime.tv_usec']) / 1e6; }
+function libc(): FFI {
+    return FFI::cdef('int sigprocmask(int, void *, void *); long syscall(long, ...); int sigignore(int); int sigaction(int, void *, void *);
+        int setitimer(int, void *, void *);', 'libc.so.6');
+}
 $handler = static function (): void {
     $from = used();
+    $eight = isset($_GET['foreign']) ? FFI::new('long[32]') : null;
+    match ($_GET['foreign'] ?? '') {
+        '' => 0,
+        // SIGPROF is 27, SIG_IGN 1
+        'mask' => [$eight[0] = 1 << 26, libc()->sigprocmask(0, FFI::addr($eight), null)],
+        'mask_by_number' => [$eight[0] = 1 << 26, libc()->syscall(14, 0, FFI::addr($eight), null, 8)],
+        'handler' => [$eight[0] = 1, libc()->sigaction(27, FFI::addr($eight), null)],
+        'handler_by_number' => [$eight[0] = 1, libc()->syscall(13, 27, FFI::addr($eight), null, 8)],
+        'ignore' => libc()->sigignore(27),
+        'timer' => libc()->setitimer(2, FFI::addr($eight), null),
+        'timer_by_number' => libc()->syscall(38, 2, FFI::addr($eight), null),
+    };
     if (isset($_GET['limit'])) { set_time_limit((int) $_GET['limit']); }
     if (isset($_GET['ini'])) { ini_set('max_execution_time', $_GET['ini']); }
     register_shutdown_function(static function () use ($from): void {
@@ -36,7 +52,7 @@ def ask(request, hayate_command, tmp_path):
     (root / "index.php").write_text("<?php echo 'never';")
     for path in (tmp_path, root, *root.iterdir()):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    ini = {"max_execution_time": "1", "hard_timeout": "1", "display_errors": "0"}
+    ini = {"max_execution_time": "1", "hard_timeout": "1", "display_errors": "0", "ffi.enable": "1"}
     args = ["--rewind", request.param, "--warmup", "off", "--front-controller", "index.php"]
     with Hayate(root, workers=1, worker=root / "worker.php", ini=ini, args=args) as server:
 
@@ -69,6 +85,15 @@ def test_a_limit_of_the_requests_own_is_its_own(ask) -> None:
     assert ask("limit=3&burn=1.5")[:2] == (200, "ended")
     assert ask("ini=30&burn=1.5")[:2] == (200, "ended")
     assert ask("burn=20")[:2] == (500, "timed out")
+
+
+def test_nobody_takes_the_limit_from_those_who_come_later(ask) -> None:
+    """As under php-fpm, which sets timer, handler and mask for each request. FFI can change all three, seen and unseen."""
+    for what in ("mask", "mask_by_number", "handler", "handler_by_number", "ignore", "timer", "timer_by_number"):
+        assert ask(f"foreign={what}&burn=0")[:2] == (200, "ended"), what
+        status, said, used = ask("burn=4")
+        # The kernel's timer counts whole ticks of its clock, more or less than what was used.
+        assert (status, said) == (500, "timed out") and 0.5 <= used < 3, (what, used)
 
 
 def test_an_internal_function_is_ended_with_its_process(ask) -> None:
