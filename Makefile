@@ -114,6 +114,10 @@ torture: setup-test build ## Random PHP programs rewound as under php-fpm, for S
 	HAYATE_BIN=$(abspath $(HAYATE)) HAYATE_TORTURE_SECONDS=$(or $(SECONDS),600) HAYATE_TORTURE_SEED=$(or $(SEED),0) \
 		$(PYTHON) -m pytest tests/torture -q -s
 
+# Wants qemu-system-x86 and busybox-static, and for TESTS root and what is built.
+soft-dirty: ## Rewinding on another kernel, emulated, for soft-dirty bits: KERNEL=linux-image-….deb of Debian 12 (TESTS="rewind/test_hot_pages.py …": tests on it)
+	HAYATE_BIN=$(abspath $(HAYATE)) tests/rewind/kernel $(KERNEL) $(if $(filter command line,$(origin TESTS)),$(TESTS) -q)
+
 bench: setup-test build ## Measure against nginx and php-fpm (about 12 minutes; wants a quiet machine; QUICK=1: a minute)
 	HAYATE_BIN=$(abspath $(HAYATE)) $(LAB) reproduce bench --html $(TARGET)/bench.html --json $(TARGET)/bench.json \
 		$(if $(filter-out 0,$(QUICK)),--quick)
@@ -177,5 +181,5 @@ clean: ## Remove what was built
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-.PHONY: build run setup setup-test reachable test suite-test lint check-docs fuzz fuzz-coverage deny conformance soak torture bench docs install deb packages image \
+.PHONY: build run setup setup-test reachable test suite-test lint check-docs fuzz fuzz-coverage deny conformance soak torture soft-dirty bench docs install deb packages image \
 	clean help

@@ -1,7 +1,7 @@
 /*
  * The rewinder's hot set, without PHP: which pages become hot, and that no write is lost when one ceases to be.
  *
- *   rewind_hot [--tracking uffd|soft-dirty]
+ *   rewind_hot [--tracking uffd|soft-dirty] [NAME …]
  *
  * Each program is a process that writes, rewinds, and has all memory compared with the snapshot after each rewind:
  *
@@ -153,8 +153,10 @@ int main(int argc, char **argv)
 {
 	char why[256];
 	enum rewind_tracking tracking = rewind_probe(why, sizeof why);
-	if (argc == 3 && strcmp(argv[1], "--tracking") == 0) {
+	int names = 1;
+	if (argc >= 3 && strcmp(argv[1], "--tracking") == 0) {
 		tracking = strcmp(argv[2], "uffd") == 0 ? REWIND_UFFD : REWIND_SOFT_DIRTY;
+		names = 3;
 	}
 	if (tracking == REWIND_FORK) {
 		fprintf(stderr, "this kernel has no tracking: %s\n", why);
@@ -162,6 +164,13 @@ int main(int argc, char **argv)
 	}
 	int failed = 0;
 	for (size_t i = 0; i < PROGRAMS; i++) {
+		bool wanted = names == argc;
+		for (int n = names; n < argc; n++) {
+			wanted |= strcmp(argv[n], programs[i].name) == 0;
+		}
+		if (!wanted) {
+			continue;
+		}
 		pid_t pid = fork();
 		if (pid == 0) {
 			run(i, tracking);

@@ -29,6 +29,9 @@ class ServerError(RuntimeError):
     """A server did not start, did not stop, or left processes behind; the text carries its log."""
 
 
+#: By how much all waits are longer than on an ordinary machine: emulated processors are slow.
+PATIENCE = float(os.environ.get("HAYATE_TEST_PATIENCE", "1"))
+
 #: Names that keep the ports of `free_port()` ours, until this process ends.
 _reserved: list[socket.socket] = []
 
@@ -93,8 +96,8 @@ def stop_process(pid: int) -> None:
 
 
 def wait_until(condition: Callable[[], bool], timeout: float = IN_VAIN, interval: float = 0.01) -> bool:
-    """Polls `condition` for at most `timeout` seconds; says whether it came true."""
-    end = time.monotonic() + timeout
+    """Polls `condition` for at most `timeout` seconds (times PATIENCE); says whether it came true."""
+    end = time.monotonic() + timeout * PATIENCE
     while True:
         if condition():
             return True
@@ -243,7 +246,7 @@ class Server:
         family = self.family()
         process.send_signal(sig)
         try:
-            status = process.wait(self.stop_timeout)
+            status = process.wait(self.stop_timeout * PATIENCE)
         except subprocess.TimeoutExpired:
             self.kill()
             raise ServerError(
