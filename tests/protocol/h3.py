@@ -48,6 +48,11 @@ def literally(fields: Iterable[tuple[str, str]]) -> bytes:
     return b"\x01" + (len(block) | 0x80000000).to_bytes(4) + block
 
 
+def frame(kind: int, payload: bytes = b"", length: int | None = None) -> bytes:
+    """A frame, which may say a length that is not its own."""
+    return bytes([kind]) + ((len(payload) if length is None else length) | 0x80000000).to_bytes(4) + payload
+
+
 class Lenient(H3Connection):
     """aioquic takes an answer to HEAD for one whose body is missing."""
 
@@ -198,6 +203,21 @@ class Http3:
             self.h3.send_headers(stream, [(name.encode(), value.encode("latin-1")) for name, value in all_fields], end_stream=end)
         self.flush()
         return stream
+
+    def raw(self, data: bytes, *, stream: int | None = None, end: bool = True) -> int:
+        """Sends bytes as they are, on a new stream for a request or on one that is there; returns it."""
+        if stream is None:
+            stream = self.quic.get_next_available_stream_id()
+            self.answers[stream] = Answer()
+        self.quic.send_stream_data(stream, data, end_stream=end)
+        self.flush()
+        return stream
+
+    def ended_for(self) -> int:
+        """Waits for the server to end the connection; returns its reason."""
+        self.wait(lambda: self.terminated is not None)
+        assert self.terminated
+        return self.terminated.error_code
 
     def send(self, stream: int, data: bytes, *, end: bool = True) -> None:
         assert self.h3 is not None

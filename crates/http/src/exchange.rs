@@ -38,6 +38,17 @@ macro_rules! each {
     };
 }
 
+/// What two of three versions keep alike, and HTTP/1 in its own way.
+macro_rules! either {
+    ($exchange:expr, $h1:ident => $one:expr, $turn:ident => $other:expr) => {
+        match &$exchange.turn {
+            Turns::H1($h1) => $one,
+            Turns::H2($turn) => $other,
+            Turns::H3($turn) => $other,
+        }
+    };
+}
+
 /// One request and its answer. Methods that wait are for one task.
 #[derive(Debug)]
 pub struct Exchange<'a> {
@@ -62,7 +73,7 @@ impl<'a> Exchange<'a> {
 
     /// The length of the request's body: `None` until its end is known.
     pub fn body_len(&mut self) -> Option<u64> {
-        each!(self, turn => turn.body_len())
+        either!(self, h1 => h1.body_len(), turn => turn.body().len)
     }
 
     /// What has come of the body; waits for the first byte of it. Empty: that was all. The client is told to send, if it waits to be.
@@ -77,7 +88,7 @@ impl<'a> Exchange<'a> {
 
     /// Whether all of the body was used.
     pub fn body_is_over(&mut self) -> bool {
-        each!(self, turn => turn.body_is_over())
+        either!(self, h1 => h1.body_is_over(), turn => turn.body().is_over())
     }
 
     /// Has the body's sender watched more closely as long as `wanted`: others wait for what it holds up. See
@@ -98,7 +109,7 @@ impl<'a> Exchange<'a> {
 
     /// Whether the answer was begun.
     pub fn has_begun(&mut self) -> bool {
-        each!(self, turn => turn.has_begun())
+        either!(self, h1 => h1.has_begun(), turn => turn.progress().has_begun())
     }
 
     /// Adds to the answer's body. What goes beyond its length is dropped, and what a HEAD must not have.
@@ -118,7 +129,7 @@ impl<'a> Exchange<'a> {
 
     /// Bytes of the answer's body so far, without what frames it.
     pub fn sent(&mut self) -> u64 {
-        each!(self, turn => turn.sent())
+        either!(self, h1 => h1.sent(), turn => turn.progress().sent())
     }
 
     /// Bytes that the client's machine has taken, as far as that can be seen; a number to be compared with an earlier one.
@@ -134,6 +145,9 @@ impl<'a> Exchange<'a> {
 
     /// Asks for the connection to end after this answer.
     pub fn close(&mut self) {
-        each!(self, turn => turn.close());
+        // Others share the connection of HTTP/2 and 3.
+        if let Turns::H1(turn) = &mut self.turn {
+            turn.close();
+        }
     }
 }

@@ -19,7 +19,7 @@ use ::h2::{
     Ping, Reason, RecvStream, SendStream,
     server::{Builder, SendResponse},
 };
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, Stream};
 use http::Request;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -28,7 +28,8 @@ use crate::{
     Answer, BodyError, Clock, Exchange, Handler, Head, Io, Length, Limits, Version, Wait,
     exchange::Turns,
     h1::half_close::{HalfClose, Look},
-    messages::{Opening, content_length, expects_continue, go_on, head, informational, opening},
+    messages::{Opening, Said, content_length, expects_continue, go_on, head, informational},
+    stream::{Body, Progress},
 };
 
 /// What a client begins with, as far as nothing else does (RFC 9113, 3.4).
@@ -45,33 +46,16 @@ fn send_buffer(limits: &Limits) -> usize {
     part.clamp(*SEND_BUFFER.start(), *SEND_BUFFER.end())
 }
 
-/// Where an answer is.
-#[derive(Debug)]
-enum Stage {
-    Waiting,
-    /// `left`: bytes still promised, `None` when nothing was.
-    Sending {
-        stream: SendStream<Bytes>,
-        left: Option<u64>,
-    },
-    /// Nothing more goes out.
-    Over,
-}
-
 /// A request and its answer on one stream.
 #[derive(Debug)]
 pub struct Turn {
-    body: RecvStream,
-    piece: Bytes,
-    body_over: bool,
-    body_len: Option<u64>,
-    expects: bool,
-    head_only: bool,
+    from: RecvStream,
+    body: Body,
     respond: SendResponse<Bytes>,
-    stage: Stage,
+    progress: Progress,
+    /// As long as something may be added to the answer.
+    to: Option<SendStream<Bytes>>,
     queue: VecDeque<Bytes>,
-    finished: bool,
-    sent: u64,
     clock: Rc<Clock>,
     limits: Rc<Limits>,
     input: Rc<Input>,
@@ -86,32 +70,27 @@ impl Turn {
         &self.clock
     }
 
-    pub(crate) fn has_begun(&self) -> bool {
-        !matches!(self.stage, Stage::Waiting)
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
     }
 
-    pub(crate) fn body_len(&self) -> Option<u64> {
-        self.body_len
-    }
-
-    pub(crate) fn body_is_over(&self) -> bool {
-        self.body_over && self.piece.is_empty()
+    pub(crate) fn body(&self) -> &Body {
+        &self.body
     }
 
     pub(crate) fn consume(&mut self, n: usize) {
-        let n = n.min(self.piece.len());
-        self.piece.advance(n);
+        let n = self.body.consume(n);
         // It fails when the stream is over.
-        let _ = self.body.flow_control().release_capacity(n);
+        let _ = self.from.flow_control().release_capacity(n);
     }
 
     pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], BodyError>> {
-        while self.piece.is_empty() && !self.body_over {
-            if std::mem::take(&mut self.expects) {
+        while self.body.piece.is_empty() && !self.body.over {
+            if std::mem::take(&mut self.body.expects) {
                 // It fails when the stream is over, of which the next line hears.
                 let _ = self.respond.send_informational(go_on());
             }
-            match self.body.poll_data(cx) {
+            match self.from.poll_data(cx) {
                 Poll::Pending => {
                     if self.clock.is_late() {
                         return Poll::Ready(Err(BodyError::Left(io::ErrorKind::TimedOut.into())));
@@ -124,20 +103,20 @@ impl Turn {
                     self.clock.listen(cx);
                     return Poll::Pending;
                 }
-                Poll::Ready(None) => self.body_over = true,
-                Poll::Ready(Some(Ok(piece))) => self.piece = piece,
+                Poll::Ready(None) => self.body.over = true,
+                Poll::Ready(Some(Ok(piece))) => self.body.piece = piece,
                 Poll::Ready(Some(Err(error))) => {
                     self.clock.wait(Wait::Nothing, &self.limits);
                     return Poll::Ready(Err(BodyError::Left(other(error))));
                 }
             }
-            self.clock.body_came(self.piece.len(), &self.limits);
+            self.clock.body_came(self.body.piece.len(), &self.limits);
         }
-        Poll::Ready(Ok(&self.piece))
+        Poll::Ready(Ok(&self.body.piece))
     }
 
     pub(crate) fn inform(&mut self, answer: &Answer) {
-        if matches!(self.stage, Stage::Waiting)
+        if !self.progress.has_begun()
             && let Some(head) = informational(answer)
         {
             // It fails when the stream is over.
@@ -146,52 +125,32 @@ impl Turn {
     }
 
     pub(crate) fn begin(&mut self, answer: &Answer, length: Length) {
-        if !matches!(self.stage, Stage::Waiting) {
-            return;
+        let Some(Opening { head, ends, .. }) = self.progress.begin(answer, length) else { return };
+        match self.respond.send_response(head, ends) {
+            Ok(stream) if !ends => self.to = Some(stream),
+            Ok(_) => {}
+            Err(_) => self.progress.end(),
         }
-        let Opening { head, left, ends } = opening(answer, length, self.head_only);
-        self.stage = match self.respond.send_response(head, ends) {
-            Ok(_) if ends => Stage::Over,
-            Ok(stream) => Stage::Sending { stream, left },
-            Err(_) => Stage::Over,
-        };
     }
 
-    pub(crate) fn send(&mut self, mut data: Bytes) {
-        let Stage::Sending { left, .. } = &mut self.stage else { return };
-        if let Some(left) = left {
-            data.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
-            *left -= data.len() as u64;
-        }
+    pub(crate) fn send(&mut self, data: Bytes) {
+        let data = self.progress.add(data);
         if !data.is_empty() {
-            self.sent += data.len() as u64;
             self.queue.push_back(data);
         }
     }
 
     pub(crate) fn finish(&mut self) {
-        self.finished = match &self.stage {
-            Stage::Waiting => false,
-            // It promised more.
-            Stage::Sending { left: Some(1..), .. } => false,
-            _ => true,
-        };
-    }
-
-    pub(crate) fn sent(&self) -> u64 {
-        self.sent
+        self.progress.finish();
     }
 
     /// What waits for its window is in the queue.
     pub(crate) fn taken(&self) -> u64 {
-        self.sent.saturating_sub(self.queue.iter().map(|piece| piece.len() as u64).sum())
+        self.progress.sent().saturating_sub(self.queue.iter().map(|piece| piece.len() as u64).sum())
     }
 
-    /// Nothing to do: others share the connection.
-    pub(crate) fn close(&mut self) {}
-
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Stage::Sending { stream, .. } = &mut self.stage else { return Poll::Ready(Ok(())) };
+        let Some(stream) = &mut self.to else { return Poll::Ready(Ok(())) };
         while let Some(piece) = self.queue.front_mut() {
             stream.reserve_capacity(piece.len());
             let n = match stream.poll_capacity(cx) {
@@ -212,25 +171,31 @@ impl Turn {
             if whole {
                 self.queue.pop_front();
             }
-            let ends = self.finished && self.queue.is_empty();
+            let ends = self.progress.is_finished() && self.queue.is_empty();
             stream.send_data(part, ends).map_err(other)?;
             if ends {
-                self.stage = Stage::Over;
+                self.end_sending();
                 return Poll::Ready(Ok(()));
             }
         }
-        if self.finished {
+        if self.progress.is_finished() {
             stream.send_data(Bytes::new(), true).map_err(other)?;
-            self.stage = Stage::Over;
+            self.end_sending();
         }
         Poll::Ready(Ok(()))
     }
 
+    /// All of the answer is h2's.
+    fn end_sending(&mut self) {
+        self.progress.end();
+        self.to = None;
+    }
+
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let reset = match &mut self.stage {
-            Stage::Waiting => self.respond.poll_reset(cx),
-            Stage::Sending { stream, .. } => stream.poll_reset(cx),
-            Stage::Over => return Poll::Pending,
+        let reset = match &mut self.to {
+            Some(stream) => stream.poll_reset(cx),
+            None if self.progress.is_over() => return Poll::Pending,
+            None => self.respond.poll_reset(cx),
         };
         let _ = ready!(reset);
         Poll::Ready(())
@@ -238,14 +203,14 @@ impl Turn {
 
     /// The handler is done with it.
     async fn end(mut self) {
-        let sent = self.finished && poll_fn(|cx| self.poll_flush(cx)).await.is_ok();
+        let sent = self.progress.is_finished() && poll_fn(|cx| self.poll_flush(cx)).await.is_ok();
         if !sent {
             self.reset(Reason::INTERNAL_ERROR);
             return;
         }
         // Clients send a small body before they look at the answer, and some take the reset of a stream for the loss of its answer.
         let mut discarded = 0;
-        while !self.expects && discarded <= DISCARDED {
+        while !self.body.expects && discarded <= DISCARDED {
             match poll_fn(|cx| self.poll_rest(cx)).await {
                 0 => break,
                 n => discarded += n,
@@ -257,15 +222,15 @@ impl Turn {
 
     /// Throws away a piece of the body; its length, 0 when no more is waited for.
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
-        if !self.piece.is_empty() {
-            let n = self.piece.len();
+        if !self.body.piece.is_empty() {
+            let n = self.body.piece.len();
             self.consume(n);
             return Poll::Ready(n);
         }
-        if self.body_over || self.body.is_end_stream() {
+        if self.body.over || self.from.is_end_stream() {
             return Poll::Ready(0);
         }
-        match self.body.poll_data(cx) {
+        match self.from.poll_data(cx) {
             Poll::Pending if self.clock.is_late() || self.input.ended.get() => Poll::Ready(0),
             Poll::Pending => {
                 self.clock.wait(Wait::Linger, &self.limits);
@@ -273,8 +238,8 @@ impl Turn {
                 Poll::Pending
             }
             Poll::Ready(Some(Ok(piece))) => {
-                self.piece = piece;
-                let n = self.piece.len();
+                self.body.piece = piece;
+                let n = self.body.piece.len();
                 self.consume(n);
                 // An empty piece is one as well.
                 Poll::Ready(n.max(1))
@@ -284,9 +249,9 @@ impl Turn {
     }
 
     fn reset(&mut self, reason: Reason) {
-        match &mut self.stage {
-            Stage::Sending { stream, .. } => stream.send_reset(reason),
-            _ => self.respond.send_reset(reason),
+        match &mut self.to {
+            Some(stream) => stream.send_reset(reason),
+            None => self.respond.send_reset(reason),
         }
     }
 }
@@ -299,27 +264,27 @@ async fn answer<H: Handler>(
     limits: Rc<Limits>,
     input: Rc<Input>,
 ) {
-    let (parts, body) = request.into_parts();
-    let length = content_length(&parts.headers).unwrap_or_default();
-    let mut turn = Turn {
-        body_len: if body.is_end_stream() { Some(0) } else { length },
-        body_over: body.is_end_stream(),
-        expects: expects_continue(&parts.headers),
-        head_only: parts.method == http::Method::HEAD,
-        body,
-        piece: Bytes::new(),
-        respond,
-        stage: Stage::Waiting,
-        queue: VecDeque::new(),
-        finished: false,
-        sent: 0,
-        clock,
-        limits,
-        input,
+    let (parts, from) = request.into_parts();
+    let said = Said {
+        method: parts.method.as_str().as_bytes(),
+        path: parts.uri.path_and_query().map(|target| target.as_str().as_bytes()),
+        authority: parts.uri.authority().map(|authority| authority.as_str().as_bytes()),
+        fields: || parts.headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes())),
     };
-    match head(&parts, Version::Http2, &turn.limits) {
-        Ok(head) => handler.handle(&mut Exchange { head: &head, turn: Turns::H2(&mut turn) }).await,
-        Err((head, refusal)) => {
+    let (head, refusal) = head(&said, Version::Http2, &limits);
+    let over = from.is_end_stream();
+    let body = Body {
+        piece: Bytes::new(),
+        over,
+        len: if over { Some(0) } else { content_length(&head).unwrap_or_default() },
+        expects: expects_continue(&head),
+    };
+    let progress = Progress::new(parts.method == http::Method::HEAD);
+    let queue = VecDeque::new();
+    let mut turn = Turn { from, body, respond, progress, to: None, queue, clock, limits, input };
+    match refusal {
+        None => handler.handle(&mut Exchange { head: &head, turn: Turns::H2(&mut turn) }).await,
+        Some(refusal) => {
             let mut exchange = Exchange { head: &Head::empty(), turn: Turns::H2(&mut turn) };
             handler.refused(&mut exchange, refusal, head.raw()).await;
         }

@@ -32,6 +32,7 @@ mod pool;
 mod protocol;
 pub mod proxy_protocol;
 mod refusal;
+mod stream;
 pub mod tls;
 
 pub use answer::{Answer, Length, Malformed};

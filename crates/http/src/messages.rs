@@ -1,7 +1,7 @@
 //! What HTTP/2 and HTTP/3 have in common: heads of answers in their words, and heads of requests in HTTP/1's, since what is above knows one
 //! form only. Pseudo headers and names are the crates' to check; what is here is what both leave to a server.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::{
     Answer, Head, Length, Limits, Refusal, Version, date,
@@ -65,13 +65,13 @@ pub(crate) fn go_on() -> Response<()> {
 }
 
 /// Whether the client waits to be told to send its body.
-pub(crate) fn expects_continue(headers: &HeaderMap) -> bool {
-    headers.get(header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+pub(crate) fn expects_continue(head: &Head) -> bool {
+    head.get(b"expect").is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
 }
 
 /// The length that a request says its body has. `Err`: it says what is no length, or two.
-pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, ()> {
-    let mut said = headers.get_all(header::CONTENT_LENGTH).iter().map(HeaderValue::as_bytes);
+pub(crate) fn content_length(head: &Head) -> Result<Option<u64>, ()> {
+    let mut said = head.all(b"content-length");
     let Some(first) = said.next() else { return Ok(None) };
     let digits = !first.is_empty() && first.iter().all(u8::is_ascii_digit);
     if !digits || said.any(|other| other != first) {
@@ -81,11 +81,11 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, ()> {
 }
 
 /// Whether a field is of the connection, where the connection is HTTP/1's: then the request is malformed (RFC 9113, 8.2.2; RFC 9114, 4.2).
-fn is_of_a_connection(name: &HeaderName, value: &HeaderValue) -> bool {
-    match *name {
-        header::CONNECTION | header::TRANSFER_ENCODING | header::UPGRADE => true,
-        header::TE => !value.as_bytes().eq_ignore_ascii_case(b"trailers"),
-        _ => name == "keep-alive" || name == "proxy-connection",
+pub(crate) fn is_of_a_connection(name: &[u8], value: &[u8]) -> bool {
+    match name {
+        b"connection" | b"transfer-encoding" | b"upgrade" | b"keep-alive" | b"proxy-connection" => true,
+        b"te" => !value.eq_ignore_ascii_case(b"trailers"),
+        _ => false,
     }
 }
 
@@ -117,8 +117,22 @@ fn headers(answer: &Answer) -> HeaderMap {
     map
 }
 
-/// The request's head in HTTP/1's words.
-pub(crate) fn head(parts: &Parts, version: Version, limits: &Limits) -> Result<Head, (Head, Refusal)> {
+/// What a request says, in the words of HTTP/2 and 3.
+pub(crate) struct Said<'a, F> {
+    pub(crate) method: &'a [u8],
+    /// `:path`, with the query.
+    pub(crate) path: Option<&'a [u8]>,
+    pub(crate) authority: Option<&'a [u8]>,
+    /// Gives names in lower case, and values; it is asked more than once.
+    pub(crate) fields: F,
+}
+
+/// The request's head in HTTP/1's words, and what is wrong with it.
+pub(crate) fn head<'a, F, I>(said: &Said<'a, F>, version: Version, limits: &Limits) -> (Head, Option<Refusal>)
+where
+    F: Fn() -> I,
+    I: Iterator<Item = (&'a [u8], &'a [u8])>,
+{
     let mut bytes = Vec::with_capacity(256);
     let mut spans = Spans::default();
     let put = |bytes: &mut Vec<u8>, text: &[u8], after: &[u8]| {
@@ -128,54 +142,60 @@ pub(crate) fn head(parts: &Parts, version: Version, limits: &Limits) -> Result<H
         bytes.extend_from_slice(after);
         span
     };
-    let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
-    let target = parts.uri.path_and_query().map(|target| target.as_str().as_bytes());
-    let target = target.or(authority).unwrap_or_default();
-    spans.method = put(&mut bytes, parts.method.as_str().as_bytes(), b" ");
+    let all = |wanted: &'static [u8]| {
+        (said.fields)().filter(move |(name, _)| *name == wanted).map(|(_, value)| value.trim_ascii())
+    };
+    let target = said.path.or(said.authority).unwrap_or_default();
+    spans.method = put(&mut bytes, said.method, b" ");
     spans.target = put(&mut bytes, target, b" ");
     bytes.extend_from_slice(version.name().as_bytes());
     bytes.extend_from_slice(b"\r\n");
-    let mut said = parts.headers.get_all(header::HOST).iter().map(HeaderValue::as_bytes);
-    let host = authority.or(said.next()).unwrap_or_default();
-    let contradicts = parts.headers.get_all(header::HOST).iter().any(|other| other.as_bytes() != host);
+    let host = said.authority.or(all(b"host").next()).unwrap_or_default();
+    let contradicts = all(b"host").any(|other| other != host);
     let name = put(&mut bytes, b"host", b": ");
     let value = put(&mut bytes, host, b"\r\n");
     spans.fields.push((name, value));
     // Clients may send a cookie in crumbs (RFC 9113, 8.2.3).
-    let crumbs: Vec<_> = parts.headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    let crumbs: Vec<_> = all(b"cookie").collect();
     if !crumbs.is_empty() {
         let name = put(&mut bytes, b"cookie", b": ");
         let value = put(&mut bytes, &crumbs.join(&b"; "[..]), b"\r\n");
         spans.fields.push((name, value));
     }
-    for (name, value) in
-        parts.headers.iter().filter(|(name, _)| *name != header::HOST && *name != header::COOKIE)
-    {
-        let name = put(&mut bytes, name.as_str().as_bytes(), b": ");
-        let value = put(&mut bytes, value.as_bytes(), b"\r\n");
+    let (mut count, mut of_a_connection) = (0usize, false);
+    for (name, value) in (said.fields)() {
+        count += 1;
+        of_a_connection |= is_of_a_connection(name, value);
+        if name == b"host" || name == b"cookie" {
+            continue;
+        }
+        let name = put(&mut bytes, name, b": ");
+        let value = put(&mut bytes, value.trim_ascii(), b"\r\n");
         spans.fields.push((name, value));
     }
     bytes.extend_from_slice(b"\r\n");
+    let head = Head { bytes, spans, version };
     let refusal = if target.len() > limits.uri_length {
         Some(refuse(414, "the request target is too long"))
-    } else if parts.headers.len() > limits.header_count {
+    } else if count > limits.header_count {
         Some(refuse(431, "too many headers"))
-    } else if parts.headers.iter().any(|(name, value)| is_of_a_connection(name, value)) {
+    } else if of_a_connection {
         Some(refuse(400, "a header of HTTP/1's connections"))
-    } else if content_length(&parts.headers).is_err() {
+    } else if content_length(&head).is_err() {
         Some(refuse(400, "Content-Length is malformed"))
     } else if contradicts {
         Some(refuse(400, "Host contradicts :authority"))
     } else if host.is_empty() || !is_host(host) {
         Some(refuse(400, "the authority is missing or malformed"))
-    } else if !is_method(parts.method.as_str().as_bytes()) {
+    } else if !is_method(said.method) {
         Some(refuse(400, "the method is malformed"))
+    } else if target.iter().any(|b| *b <= b' ' || *b == 0x7f) {
+        Some(refuse(400, "control characters in the request target"))
+    } else if target.contains(&b'#') {
+        // A client keeps it for itself (RFC 9110, 7.1), and no :path has one.
+        Some(refuse(400, "a fragment in the request target"))
     } else {
         None
     };
-    let head = Head { bytes, spans, version };
-    match refusal {
-        Some(refusal) => Err((head, refusal)),
-        None => Ok(head),
-    }
+    (head, refusal)
 }
