@@ -10,6 +10,7 @@ import os
 import pathlib
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -30,8 +31,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     over.protocol = config.option.over
-    # A terminated run takes its servers down like an interrupted one.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A terminated run takes its servers down like an interrupted one. Processes of pytest-xdist run the tests in their main thread, unless
+    # a task before them has not quite ended there (execnet 1.9): then in another one, which may not set handlers.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     if "s" not in config.option.reportchars:
         config.option.reportchars += "s"
     config.addinivalue_line("markers", "reference: runs on nginx + php-fpm, to prove the scenario itself")
