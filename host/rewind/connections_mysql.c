@@ -67,13 +67,18 @@ static void agree(struct connection *one, const uint8_t *body, size_t len)
 static void note_statement(struct connection *one, const uint8_t *message, size_t size, bool prepared)
 {
 	enum effect effect = statement_effect((const char *)message + 5, size - 5);
-	if (effect == EFFECT_UNKNOWN || (prepared && effect != EFFECT_NONE)) {
+	bool bound = prepared && effect == EFFECT_SETTING && memchr(message + 5, '?', size - 5) != NULL;
+	if (effect == EFFECT_UNKNOWN || bound) {
 		char why[200];
 		snprintf(why, sizeof why, "before the snapshot it was told \"%.*s\", which cannot be repeated",
 		         size - 5 < 80 ? (int)(size - 5) : 80, (const char *)message + 5);
 		connection_declined(one, why);
 	} else if (effect == EFFECT_SETTING) {
-		connection_append(one, message, size);
+		/* As a query, also where it was prepared: Laravel prepares its settings, and executes them once. */
+		static const uint8_t query = COM_QUERY;
+		connection_append(one, message, 4);
+		connection_append(one, &query, 1);
+		connection_append(one, message + 5, size - 5);
 		one->again_count++;
 	}
 }

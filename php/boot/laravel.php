@@ -9,6 +9,7 @@
  * Warm-up requests are handled in a process that goes on, so they get an application of their own, which is thrown away
  * with all they left in it, connections included: a session's contents or a logged-in user must not be in the application
  * that everybody meets. What stays of them is what belongs to no visitor: loaded classes, compiled code, statics.
+ * With connections = "warm" each worker opens the default database, and Redis where cache or sessions are in it.
  *
  * Providers boot before there is a request. They see the one that Laravel's console sees, made from the setting app.url.
  */
@@ -97,6 +98,26 @@ define('LARAVEL_START', microtime(true));
         $kernel->terminate($request, $response);
     };
 
+    // With connections = "warm": each worker opens what nearly all requests ask, and keeps it.
+    hayate_on_worker_start(static function () use (&$kernel): void {
+        $app = $kernel->getApplication();
+        $database = config('database.connections.'.config('database.default').'.driver');
+        if ($app->bound('db') && in_array($database, ['mysql', 'mariadb', 'pgsql'], true)) {
+            $app->make('db')->connection()->select('select 1');
+        }
+        $stores = [];
+        if ('redis' === config('cache.stores.'.config('cache.default').'.driver')) {
+            $stores[] = config('cache.stores.'.config('cache.default').'.connection') ?? 'default';
+        }
+        if ('redis' === config('session.driver')) {
+            $stores[] = config('session.connection') ?? 'default';
+        }
+        if ($app->bound('redis') && 'phpredis' === config('database.redis.client', 'phpredis')) {
+            foreach (array_unique($stores) as $store) {
+                $app->make('redis')->connection($store)->ping();
+            }
+        }
+    });
     while (hayate_handle_request($handler)) {
         if ($warmed) {
             try {

@@ -17,6 +17,7 @@ declare(strict_types=1);
 
 namespace Hayate\Boot;
 
+use Doctrine\DBAL\Connection;
 use Symfony\Component\Dotenv\Dotenv;
 use Symfony\Component\ErrorHandler\ErrorHandler;
 use Symfony\Component\HttpFoundation\Request;
@@ -96,6 +97,15 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
         }
         $boot($inner);
     };
+    // With connections = "warm": each worker opens Doctrine's default connection, and keeps it.
+    hayate_on_worker_start(static function () use (&$inner): void {
+        $container = $inner instanceof KernelInterface ? $inner->getContainer() : null;
+        $connection = $container?->has('doctrine') ? $container->get('doctrine')->getConnection() : null;
+        $driver = $connection instanceof Connection ? $connection->getParams()['driver'] ?? null : null;
+        if (\in_array($driver, ['mysqli', 'pdo_mysql', 'pdo_pgsql', 'pgsql'], true)) {
+            $connection->executeQuery('SELECT 1')->fetchOne();
+        }
+    });
     while (hayate_handle_request($handler)) {
         if (!$warmed || !$inner instanceof KernelInterface) {
             continue;

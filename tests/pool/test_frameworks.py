@@ -147,9 +147,11 @@ def test_sessions_in_redis_leave_no_connection_in_the_snapshot(tmp_path, redis) 
     stores = "['redis' => ['driver' => 'redis', 'connection' => 'default']]"
     cache = f"<?php return ['default' => 'redis', 'stores' => {stores}, 'prefix' => 'x'];"
     (root / "config/cache.php").write_text(cache)
-    with Hayate(root, workers=1) as server:
-        visitor = requests.Session()
-        visits = [visitor.get(server.url + "/visit", timeout=60).text for _ in range(3)]
-        assert visits == ["visit 1", "visit 2", "visit 3"]
-        (app,) = server.status()["apps"]
-        assert (app["boot"], app["cold_boot"], app["restarts"]) == ("shared", None, {}), server.log_tail()
+    for connections, kept in (("request", 0), ("warm", 1)):
+        with Hayate(root, workers=1, args=["--connections", connections]) as server:
+            visitor = requests.Session()
+            visits = [visitor.get(server.url + "/visit", timeout=60).text for _ in range(3)]
+            assert visits == ["visit 1", "visit 2", "visit 3"]
+            (app,) = server.status()["apps"]
+            assert (app["boot"], app["cold_boot"], app["restarts"]) == ("shared", None, {}), server.log_tail()
+            assert app["rewind"]["warm"] == (kept if app["rewind"]["tracking"] == "uffd" else 0)
