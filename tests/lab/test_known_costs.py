@@ -73,12 +73,13 @@ def test_the_limit_of_two_workers_that_sleep(lab: Laboratory) -> None:
         subject = lab.results()["parts"][0]["subjects"][0]
         found = subject["saturation"]
         # Two workers, 5 ms each: 400 a second, and less for what PHP, and others on this machine, do besides.
-        assert 200 < found["limit"] <= 408, found
-        assert 160 < found["failed_at"] < 600 and 20 < found["knee"] <= found["failed_at"]
+        assert found["limit"] <= 408, found
+        assert found["failed_at"] < 600 and 0 < found["knee"] <= found["failed_at"]
         if found["exhausted"] == ["workers"]:
             break
     if "others had" not in output:
         assert found["exhausted"] == ["workers"], found
+        assert found["limit"] > 200 and found["failed_at"] > 160 and found["knee"] > 20
         assert "all 2 workers were occupied" in output
     assert len(subject["measurements"]) >= 8
 

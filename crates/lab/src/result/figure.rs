@@ -1,6 +1,6 @@
 //! Single figures of a measurement.
 
-use hayate_load::{Figures, Latency, Report};
+use hayate_load::{Failure, Figures, Latency, Report};
 use hdrhistogram::{Histogram, serialization::Deserializer};
 
 use super::Measurement;
@@ -55,8 +55,13 @@ pub fn thousands(report: &Report, instructions: f64) -> Option<f64> {
 
 /// CPU time of so many seconds in all, as µs for each request that was answered or was being worked on.
 pub fn per_request(report: &Report, seconds: f64) -> Option<f64> {
-    let requests = report.total.requests + report.health.unfinished;
+    let requests = sent(&report.total) + report.health.unfinished;
     (requests > 0).then(|| seconds * 1e6 / requests as f64)
+}
+
+/// Requests that came to an end and had been sent: some wait for a connection until their time is over.
+fn sent(figures: &Figures) -> u64 {
+    figures.requests.saturating_sub(figures.errors.get(Failure::Queued.name()).copied().unwrap_or(0))
 }
 
 /// Phases are the same whatever the spaces in them, and however long they last: a quick run has shorter ones.
@@ -117,6 +122,14 @@ mod tests {
             assert_eq!(all.count, 200);
             assert!((all.max.unwrap() - 900.0).abs() < 1.0, "{all:?}");
         }
+    }
+
+    #[test]
+    fn what_was_never_sent_cost_nothing() {
+        let mut figures = Figures { requests: 1000, ..Figures::default() };
+        assert_eq!(sent(&figures), 1000);
+        figures.errors.insert(Failure::Queued.name().to_owned(), 600);
+        assert_eq!(sent(&figures), 400);
     }
 
     #[test]

@@ -1,0 +1,3 @@
+<?php
+/* The whole application. */
+echo "ok";
