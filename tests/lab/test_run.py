@@ -206,3 +206,16 @@ def test_engines_are_loaded_over_tls_and_http2(lab: Laboratory) -> None:
     # An engine without TLS says so.
     output = lab.run("run", "status", "-e", "nginx-return-200", "-r", "1", "-c", "2", "-d", "300ms", "--over", "tls", *SHORT, status=1)
     assert "has no port named 'https'" in output
+
+
+def test_limits_are_searched_over_http2(lab: Laboratory) -> None:
+    output = lab.run("saturate", "status", "-e", "hayate-worker-tls", "--over", "h2", "--streams", "5", "--step", "300ms",
+                     "--max-rate", "200", *SHORT, "--json", "results.json")
+    assert re.search(r"in a closed loop of 20 connections for 0\.3 s over HTTP/2 with 5 streams each", output)
+    assert "a constant answer in JSON: to the limit over HTTP/2 with 5 streams each" in output
+    (subject,) = lab.results()["parts"][0]["subjects"]
+    assert len(subject["measurements"]) >= 5
+    for measurement in subject["measurements"]:
+        protocol = measurement["load"]["protocol"]
+        assert (protocol["http"], protocol["streams"]) == ("HTTP/2", 5) and protocol["tls"].startswith("TLSv1_3")
+    assert "streams need over" in lab.run("saturate", "status", "-e", "hayate-worker-tls", "--streams", "5", status=2)

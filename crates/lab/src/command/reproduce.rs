@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     data::{Kind, Lab, Load, Metric, Part, Preset, Workload},
-    measure::{Planned, Planner, about, expected},
+    measure::{Planned, Planner, Search, about, expected},
     session::Session,
 };
 
@@ -72,7 +72,7 @@ pub fn run(lab: Lab, args: &ReproduceArgs) -> Result<ExitCode> {
             break;
         }
         if part.kind == Kind::Saturate {
-            saturate(&mut experiment, plan, &subjects, &args.search.search(args.experiment.quick))?;
+            saturate(&mut experiment, plan, &subjects, &search(part, args)?)?;
         } else {
             experiment.part(plan, &subjects, |trial, session, generator| trial.run(session, generator))?;
         }
@@ -99,7 +99,7 @@ fn list(lab: &Lab, args: &ReproduceArgs) -> Result<ExitCode> {
                     }
                     loads
                 }
-                None => vec![load(part, &lab.workload(&part.workload)?, args); engines(part, args).len()],
+                None => vec![load(part, &lab.workload(&part.workload)?, args)?; engines(part, args).len()],
             };
             let one = |load| expected(plan.kind, load, plan.warm_up);
             seconds += f64::from(plan.rounds) * loads.iter().map(one).sum::<f64>();
@@ -117,13 +117,19 @@ fn engines(part: &Part, args: &ReproduceArgs) -> Vec<String> {
 }
 
 /// How much a part asks of each engine.
-fn load(part: &Part, workload: &Workload, args: &ReproduceArgs) -> Load {
+fn load(part: &Part, workload: &Workload, args: &ReproduceArgs) -> Result<Load> {
     let quick = args.experiment.quick;
     if part.kind == Kind::Saturate {
-        return args.search.search(quick).load();
+        return Ok(search(part, args)?.load());
     }
     let own = if quick { part.quick_load.as_ref().or(part.load.as_ref()) } else { part.load.as_ref() };
-    own.cloned().unwrap_or_else(|| args.experiment.shorten(workload.load()))
+    Ok(own.cloned().unwrap_or_else(|| args.experiment.shorten(workload.load())))
+}
+
+/// How the limits of a part are searched.
+fn search(part: &Part, args: &ReproduceArgs) -> Result<Search> {
+    let protocol = part.load.as_ref().map(|load| load.protocol.clone()).unwrap_or_default();
+    args.search.search(args.experiment.quick, &protocol)
 }
 
 /// How much a ladder as part of a preset asks in a step.
@@ -145,7 +151,7 @@ fn subjects(session: &Session, part: &Part, args: &ReproduceArgs) -> Result<Vec<
         return Ok(Vec::new());
     }
     let workload = session.lab.workload(&part.workload)?;
-    planner.engines(&engines, &workload, &load(part, &workload, args))
+    planner.engines(&engines, &workload, &load(part, &workload, args)?)
 }
 
 fn plan(preset: &Preset, part: &Part, args: &ReproduceArgs) -> PartPlan {

@@ -2,11 +2,11 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use super::experiment::{Experiment, ExperimentArgs, PartPlan};
 use crate::{
-    data::{Kind, Lab, Load, Metric, parse_duration},
+    data::{Kind, Lab, Metric, Protocol, parse_duration},
     measure::{Planned, Planner, Search},
 };
 
@@ -53,19 +53,27 @@ pub struct SearchArgs {
     /// No rate above this one, requests per second
     #[arg(long, value_name = "RATE", help_heading = "Search")]
     pub max_rate: Option<f64>,
+    #[command(flatten, next_help_heading = "Protocol")]
+    pub protocol: Protocol,
 }
 
 impl SearchArgs {
-    /// The search; with shorter steps if it is to be quick.
-    pub fn search(&self, quick: bool) -> Search {
+    /// The search; with shorter steps if it is to be quick, and over what a preset says unless a flag says otherwise.
+    ///
+    /// # Errors
+    /// What is to be spoken contradicts itself.
+    pub fn search(&self, quick: bool, preset: &Protocol) -> Result<Search> {
         let step = self.step.as_secs_f64().max(0.2);
-        Search {
+        let protocol = self.protocol.or(preset);
+        protocol.check().map_err(|error| anyhow!(error))?;
+        Ok(Search {
             step: if quick { step.min(1.0) } else { step },
             min_ok: self.min_ok,
             connections: self.connections,
             timeout: self.timeout.as_secs_f64(),
             max_rate: self.max_rate.filter(|rate| *rate > 0.0),
-        }
+            protocol,
+        })
     }
 }
 
@@ -76,7 +84,7 @@ impl SearchArgs {
 pub fn run(lab: Lab, args: &SaturateArgs) -> Result<ExitCode> {
     let workload = lab.workload(&args.workload)?;
     let session = args.experiment.session(lab)?;
-    let search = args.search.search(args.experiment.quick);
+    let search = args.search.search(args.experiment.quick, &Protocol::default())?;
     let load = search.load();
     let planned = Planner::new(&session).engines(&args.engines, &workload, &load)?;
     let mut experiment = Experiment::new(session, &args.experiment.output, &workload.title, &workload.about)?;
@@ -112,11 +120,4 @@ pub fn saturate(
         }
     }
     Ok(())
-}
-
-impl Search {
-    /// The load that stands for the whole search.
-    pub fn load(&self) -> Load {
-        Load { timeout: Some(self.timeout), ..Load::closed(self.connections.min(100), self.step) }
-    }
 }

@@ -68,21 +68,43 @@ pub enum Handshakes {
 }
 
 /// What is spoken; plain HTTP/1.1 unless something is said.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, clap::Args)]
 pub struct Protocol {
-    /// With TLS.
+    /// What the requests go over, instead of plain HTTP/1.1
+    #[arg(long, value_enum, value_name = "PROTOCOL")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over: Option<Over>,
-    /// With HTTP/2: at least 1.
+    /// Requests under way at a time on each connection of HTTP/2
+    #[arg(long, value_name = "N")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streams: Option<u32>,
-    /// With TLS: a connection for each request.
+    /// A new connection for each request over TLS, with a handshake of this kind
+    #[arg(long, value_enum, value_name = "KIND")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshakes: Option<Handshakes>,
 }
 
 impl Protocol {
-    fn check(&self) -> Result<(), String> {
+    /// What it says on top of another one; another carrier replaces all of that.
+    pub fn or(&self, base: &Self) -> Self {
+        let base = if self.over.is_some() { &Self::default() } else { base };
+        Self {
+            over: self.over.or(base.over),
+            streams: self.streams.or(base.streams),
+            handshakes: self.handshakes.or(base.handshakes),
+        }
+    }
+
+    /// Requests that a connection may have under way.
+    pub fn streams(&self) -> u32 {
+        self.streams.unwrap_or(1).max(1)
+    }
+
+    /// Whether it makes sense.
+    ///
+    /// # Errors
+    /// What contradicts what.
+    pub fn check(&self) -> Result<(), String> {
         let wrong = match self {
             Self { streams: Some(0), .. } => "streams have to be at least 1",
             Self { streams: Some(_), over: None | Some(Over::Tls), .. } => "streams need over = \"h2\"",
@@ -222,12 +244,9 @@ impl LoadText {
         if let Some(timeout) = base.timeout {
             text.timeout.get_or_insert_with(|| format!("{}ms", timeout * 1000.0));
         }
-        if text.over.is_none() {
-            let Protocol { over, streams, handshakes } = &base.protocol;
-            text.over = *over;
-            text.streams = text.streams.or(*streams);
-            text.handshakes = text.handshakes.or(*handshakes);
-        }
+        let said = Protocol { over: text.over, streams: text.streams, handshakes: text.handshakes };
+        Protocol { over: text.over, streams: text.streams, handshakes: text.handshakes } =
+            said.or(&base.protocol);
         if text.schedule.is_none() && text.threads.is_none() {
             match &base.form {
                 Form::Closed { connections, duration } => {

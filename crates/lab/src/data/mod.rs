@@ -21,7 +21,7 @@ use anyhow::{Context, Result, bail};
 pub use engine::{Command, Engine, Extensions, FileSource, Proof, ReadyWhen, TLS_PORT};
 pub use file::{Scalar, Settings};
 pub use ladder::{Change, Ladder, Metric};
-pub use load::{Load, LoadText, parse_duration};
+pub use load::{Load, LoadText, Protocol, parse_duration};
 pub use preset::{Kind, Part, Preset, Reference};
 pub use workload::{Check, Workload};
 

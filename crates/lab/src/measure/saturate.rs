@@ -6,7 +6,7 @@
 
 use super::{Generator, Trial, TrialEnd, rounds, trial::Ready};
 use crate::{
-    data::Load,
+    data::{Load, Protocol},
     engine::Failure,
     machine::Cores,
     output::status,
@@ -40,9 +40,21 @@ pub struct Search {
     pub timeout: f64,
     /// No rate above this one, requests per second.
     pub max_rate: Option<f64>,
+    /// What is spoken.
+    pub protocol: Protocol,
 }
 
+/// Requests under way in the closed loop that begins a search.
+const UNDER_WAY: u32 = 100;
+
 impl Search {
+    /// The closed loop that begins the search, and stands for the whole of it. With several streams it has fewer connections.
+    pub fn load(&self) -> Load {
+        let connections = (UNDER_WAY / self.protocol.streams()).clamp(1, self.connections);
+        let protocol = self.protocol.clone();
+        Load { timeout: Some(self.timeout), protocol, ..Load::closed(connections, self.step) }
+    }
+
     /// Searches one engine's limits.
     pub fn run(&self, trial: Trial<'_>, session: &Session, generator: &mut Generator) -> TrialEnd {
         let name = trial.planned.name.clone();
@@ -52,10 +64,9 @@ impl Search {
     }
 
     fn steps(&self, name: &str, ready: &mut Ready<'_>, found: &mut Vec<Measurement>) -> Result<(), Failure> {
-        let connections = self.connections.min(100);
-        let probe = Load { timeout: Some(self.timeout), ..Load::closed(connections, self.step) };
+        let probe = self.load();
         let reached = ready.measure(&probe)?.load.total.ok_rate;
-        status::say(&format!("{name:24} {reached:10.1} req/s in a closed loop of {connections} connections"));
+        status::say(&format!("{name:24} {reached:10.1} req/s in a closed loop of {probe}"));
         let highest = self.max_rate.unwrap_or(f64::INFINITY);
         let start = reached.max(1.0).min(highest);
         let mut rates = SHARES.iter().map(|share| share * start).collect::<Vec<_>>().into_iter();
@@ -98,7 +109,9 @@ impl Search {
         // At least some tens of shots, or a share of them says nothing.
         let seconds = self.step.max(30.0 / rate);
         // Rates are read to a thousandth.
-        let load = Load::constant((rate * 1000.0).ceil() / 1000.0, seconds, self.connections, self.timeout);
+        let constant =
+            Load::constant((rate * 1000.0).ceil() / 1000.0, seconds, self.connections, self.timeout);
+        let load = Load { protocol: self.protocol.clone(), ..constant };
         let measurement = ready.measure(&load)?;
         let served = self.served(&measurement);
         let mark = if served { "" } else { "  not served" };

@@ -71,7 +71,10 @@ pub fn part_title(part: &Part) -> String {
     let load = part.subjects.first().map(|subject| subject.load.to_string()).unwrap_or_default();
     let rounds = if part.rounds == 1 { "one round".to_owned() } else { format!("{} rounds", part.rounds) };
     match part.kind {
-        Kind::Saturate => format!("{}: to the limit", part.title),
+        Kind::Saturate => {
+            let protocol = part.subjects.first().map(|subject| subject.load.protocol.to_string());
+            format!("{}: to the limit{}", part.title, protocol.unwrap_or_default())
+        }
         _ => format!("{}: {load}, {rounds}", part.title),
     }
 }
