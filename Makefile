@@ -118,9 +118,13 @@ torture: setup-test build ## Random PHP programs rewound as under php-fpm, for S
 soft-dirty: ## Rewinding on another kernel, emulated, for soft-dirty bits: KERNEL=linux-image-….deb of Debian 12 (TESTS="rewind/test_hot_pages.py …": tests on it)
 	HAYATE_BIN=$(abspath $(HAYATE)) tests/rewind/kernel $(KERNEL) $(if $(filter command line,$(origin TESTS)),$(TESTS) -q)
 
-bench: setup-test build ## Measure against nginx and php-fpm (about 12 minutes; wants a quiet machine; QUICK=1: a minute)
+bench: setup-test build ## Measure against nginx and php-fpm (about 10 minutes; wants a quiet machine; QUICK=1: a minute)
 	HAYATE_BIN=$(abspath $(HAYATE)) $(LAB) reproduce bench --html $(TARGET)/bench.html --json $(TARGET)/bench.json \
-		$(if $(filter-out 0,$(QUICK)),--quick)
+		--markdown $(TARGET)/bench.md $(if $(filter-out 0,$(QUICK)),--quick)
+
+# What stands between the two marks is the file.
+figures: bench ## Measure as bench does, and put what comes out into README.md
+	sed -i -e '/^<!-- figures: begin/,/^<!-- figures: end/{//!d}' -e '/^<!-- figures: begin/r $(TARGET)/bench.md' README.md
 
 docs: build ## Make docs/configuration.md, and man pages and completions in target/docs
 	mkdir -p $(TARGET)/docs
@@ -181,5 +185,5 @@ clean: ## Remove what was built
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-.PHONY: build run setup setup-test reachable test suite-test lint check-docs fuzz fuzz-coverage deny conformance soak torture soft-dirty bench docs install deb packages image \
+.PHONY: build run setup setup-test reachable test suite-test lint check-docs fuzz fuzz-coverage deny conformance soak torture soft-dirty bench figures docs install deb packages image \
 	clean help

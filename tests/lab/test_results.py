@@ -298,3 +298,15 @@ def test_a_quantile_is_one_figure(lab: Laboratory, results: Any) -> None:
     beside = re.search(r"^ a +p99 ms +1\.00 +([\d.,]+)", printed, re.M)[1]
     assert in_table == in_chart == beside
     assert re.search(r"^ Elsewhere +p99 ms +2\.00 +- +-$", printed, re.M) and "<small>not here</small>" in page
+
+
+def test_a_short_account_for_a_readme(lab: Laboratory, results: Any) -> None:
+    steady = [100.0, 101.0, 99.0, 100.0, 100.0]
+    said(lab, closed(results, {"a|b": steady, "c": [rate * 2 for rate in steady]}))
+    lab.run("report", "said.json", "--markdown", "said.md")
+    lines = (lab.dir / "said.md").read_text().splitlines()
+    assert any(line.startswith("Server c is ahead, and five rounds are enough to say so: 200.0 requests/s, 2.00 times") for line in lines)
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines if line.startswith("|")]
+    assert len(rows) == 4 and {len(row) for row in rows} == {10}, rows
+    assert [row[0].strip() for row in rows[2:]] == ["Server c", r"Server a\|b"] and rows[2][1].strip() == "200.0"
+    assert all(len(line) <= 160 for line in lines if not line.startswith("|"))

@@ -11,7 +11,7 @@ use crate::{
     instructions::Counters,
     machine::{self, Machine},
     measure::{Generator, Planned, Pool, Progress, Rounds, Trial, TrialEnd, about, expected, noise},
-    output::{csv, html, status, text},
+    output::{csv, html, markdown, status, text},
     result::{FORMAT, Noise, Part, Results, write_file},
     session::{Session, SessionArgs},
 };
@@ -28,6 +28,9 @@ pub struct OutputArgs {
     /// Write a page with tables and graphs that needs nothing else
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
+    /// Write the verdicts and a table of each part, for a README
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub markdown: Option<PathBuf>,
 }
 
 /// Flags of all experiments.
@@ -283,6 +286,9 @@ pub fn write_outputs(results: &Results, output: &OutputArgs) -> Result<()> {
     }
     if let Some(file) = &output.html {
         write_file(file, html::render(results).as_bytes())?;
+    }
+    if let Some(file) = &output.markdown {
+        write_file(file, markdown::render(results).as_bytes())?;
     }
     Ok(())
 }

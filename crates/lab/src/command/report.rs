@@ -28,9 +28,12 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode> {
     let results = Results::read(&args.results)?;
     let output = &args.output;
     if output.json.is_some() {
-        bail!("--json would copy {}: a report is made of it with --html or --csv", args.results.display());
+        bail!(
+            "--json would copy {}: a report is made of it with --html, --csv or --markdown",
+            args.results.display()
+        );
     }
-    if output.html.is_none() && output.csv.is_none() {
+    if output.html.is_none() && output.csv.is_none() && output.markdown.is_none() {
         print(&text::render(&results))?;
     }
     write_outputs(&results, output)?;
