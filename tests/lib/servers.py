@@ -420,6 +420,7 @@ class MariaDB(Server):
             f"--socket={self.socket}",
             f"--port={self.port}",
             "--bind-address=127.0.0.1",
+            "--max-connections=400",
             f"--pid-file={self.dir}/mariadb.pid",
             f"--init-file={self.dir}/init.sql",
             "--skip-name-resolve",

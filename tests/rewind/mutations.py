@@ -1,9 +1,10 @@
 """Each repair of rewinding, taken out of a copy of the host: a test must fail. By hand:
 
-    HAYATE_BIN=…/hayate /usr/bin/python3 tests/rewind/mutations.py [--torture] [WORD …]
+    HAYATE_BIN=…/hayate /usr/bin/python3 tests/rewind/mutations.py [--torture | --only-torture] [WORD …]
 
 Nothing of this is in the host itself: a copy of host/ is changed, built, and put beside a copy of the server. `--torture`
-plays the random programs of CI against it as well. HAYATE_KERNEL is the package of a kernel with soft-dirty bits, without
+plays random programs against it as well (HAYATE_TORTURE_PROGRAMS at most, 48 unless said), `--only-torture` those alone,
+and says how many were played when one failed. HAYATE_KERNEL is the package of a kernel with soft-dirty bits, without
 which what only such a kernel shows is left out (tests/rewind/kernel). Words choose mutations by what their names contain. Ends with 1 when
 nothing finds a mutation, and with 2 when one does not fit the source any more.
 """
@@ -129,11 +130,11 @@ def build(directory: pathlib.Path, server: pathlib.Path, mutation: Mutation | No
 
 
 def failed(program: pathlib.Path, tests: str) -> str | None:
-    """The first test that fails, None: all passed. Raises RuntimeError if they cannot be run."""
+    """The first test that fails, or after how many random programs; None: all passed. Raises RuntimeError if they cannot be run."""
     first, *more = tests.split()
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", first, *more]
     env = {**os.environ, "HAYATE_BIN": str(program)}
-    env |= {"HAYATE_TORTURE_PROGRAMS": os.environ.get("HAYATE_TORTURE_PROGRAMS", "48")}
+    env |= {"HAYATE_TORTURE_PROGRAMS": os.environ.get("HAYATE_TORTURE_PROGRAMS", "48"), "HAYATE_TORTURE_SHOWN": "0"}
     here = REPOSITORY / "tests"
     try:
         done = subprocess.run(command, cwd=here, env=env, capture_output=True, text=True, check=False, timeout=900)
@@ -141,6 +142,9 @@ def failed(program: pathlib.Path, tests: str) -> str | None:
         return "(no end)"
     if done.returncode not in (0, 1):
         raise RuntimeError(done.stdout[-2000:])
+    played = re.search(r"HAYATE_TORTURE_SEED=(\d+), after (\d+) programs", done.stdout)
+    if played:
+        return f"after {played[2]} programs (seed {played[1]})"
     found = re.search(r"^(?:FAILED|ERROR) \S*?([\w.]+::\S+)", done.stdout, re.MULTILINE)
     return None if done.returncode == 0 else found[1] if found else "(unnamed)"
 
@@ -157,6 +161,7 @@ def failed_on_kernel(host: pathlib.Path, package: str) -> str | None:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--torture", action="store_true", help="the random programs as well")
+    parser.add_argument("--only-torture", action="store_true", help="the random programs and nothing else")
     parser.add_argument("words", nargs="*")
     arguments = parser.parse_args()
     server = pathlib.Path(os.environ.get("HAYATE_BIN") or REPOSITORY / "target/release/hayate").resolve()
@@ -173,15 +178,21 @@ def main() -> int:
                 continue
             try:
                 program = build(directory, server, mutation)
-                found = failed_on_kernel(directory / "host", kernel) if kernel else failed(program, f"rewind/{mutation.tests}")
-                random = failed(program, "torture") if arguments.torture and kernel is None else None
+                found = random = None
+                if kernel:
+                    found = failed_on_kernel(directory / "host", kernel)
+                elif not arguments.only_torture:
+                    found = failed(program, f"rewind/{mutation.tests}")
+                if kernel is None and (arguments.torture or arguments.only_torture):
+                    random = failed(program, "torture")
             except (ValueError, RuntimeError) as error:
                 print(error, file=sys.stderr, flush=True)
                 unfit += 1
                 continue
             unfound += found is None and random is None
-            cells = [str(mutation.point), mutation.name, f"`{found}`" if found else "**nothing**"]
-            print(f"| {' | '.join(cells)} | {'yes' if random else 'no' if arguments.torture else ''} |", flush=True)
+            by_test = f"`{found}`" if found else "" if arguments.only_torture else "**nothing**"
+            by_chance = random or ("no" if kernel is None and (arguments.torture or arguments.only_torture) else "")
+            print(f"| {mutation.point} | {mutation.name} | {by_test} | {by_chance} |", flush=True)
     return 2 if unfit else 1 if unfound else 0
 
 

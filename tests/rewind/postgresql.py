@@ -62,7 +62,7 @@ class PostgreSQL(Server):
             "unix_socket_directories": self.dir,
             "fsync": "off",
             "shared_buffers": "16MB",
-            "max_connections": "50",
+            "max_connections": "400",
         }
         options = [option for key, value in settings.items() for option in ("-c", f"{key}={value}")]
         return [*change_user, str(_binaries() / "postgres"), "-D", str(self.data), *options]

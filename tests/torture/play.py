@@ -15,7 +15,7 @@ import pathlib
 import re
 import shutil
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lib.client import encode, exchange
 from lib.process import temporary_directory, wait_until
@@ -37,8 +37,8 @@ INI = {
 #: The ways in which a program is played: keys of its application in hayate.toml.
 MODES: dict[str, str] = {
     "verified": 'rewind = "on"\nrewind_verify = 1\nworkers = 1\nwarmup = []',
-    "warm": 'rewind = "on"\nrewind_verify = 1\nworkers = 1\nwarmup = ["{path}/?part=0&n=warm", "{path}/?part=0&n=warm"]',
-    "several": 'rewind = "on"\nworkers = 2\nwarmup = []',
+    "warm": 'rewind = "on"\nrewind_verify = 1\nworkers = 1\nwarmup = ["{path}/?part=0&n=warm", "{path}/?part=0&n=warm"]\nconnections = "warm"',
+    "several": 'rewind = "on"\nworkers = 2\nwarmup = []\nconnections = "warm"',
     "fork": 'rewind = "fork"\nworkers = 1\nwarmup = []',
 }
 CLIENTS = 6
@@ -57,10 +57,11 @@ class Outcome:
 
 
 class Bench:
-    """A directory for one set of programs; a context manager. `names` are the programs' ("p0", "p1", …)."""
+    """A directory for one set of programs; a context manager. `names` are the programs' ("p0", "p1", …); `env` is what they are told."""
 
-    def __init__(self, programs: Sequence[Program]) -> None:
+    def __init__(self, programs: Sequence[Program], env: Mapping[str, str]) -> None:
         self.programs = programs
+        self.env = env
         self.dir = temporary_directory("torture")
         self.site = self.dir / "site"
         shutil.copytree(HERE / "site", self.site)
@@ -91,9 +92,10 @@ class Bench:
         for name in self.names:
             self.scratch("fpm", name)
         server = NginxFpm(self.site, ini=INI, workers=1)
+        told = "".join(f" fastcgi_param {name} {value};" for name, value in self.env.items())
         server._values["extra"] = (
             f"location ~ ^/(p[0-9]+)/ {{ include {server.dir}/fastcgi.conf;"
-            f" fastcgi_param SCRIPT_FILENAME {self.site}/worker.php;"
+            f" fastcgi_param SCRIPT_FILENAME {self.site}/worker.php;{told}"
             f" fastcgi_param HAYATE_PROGRAM {self.dir}/programs/$1;"
             f" fastcgi_param HAYATE_SCRATCH {self.dir}/scratch/fpm/$1; fastcgi_pass unix:{server.dir}/fpm.sock; }}"
         )
@@ -114,6 +116,7 @@ class Bench:
                     f'worker = "worker.php"\nfront_controller = "worker.php"\n{MODES[mode].format(path="")}\n'
                     f'[app.env]\nHAYATE_PROGRAM = "{self.dir}/programs/{name}"\n'
                     f'HAYATE_SCRATCH = "{self.scratch(mode, name)}"\n'
+                    + "".join(f'{key} = "{value}"\n' for key, value in self.env.items())
                 )
         server = Hayate(None, config="\n".join(config), ini=INI, user="www-data" if ROOT else None, args=("--dev",))
         server.start_timeout = 120

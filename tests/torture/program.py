@@ -7,7 +7,7 @@ import os
 import pathlib
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from .steps import BOOT, LAST, REQUEST, WARM, Step
 
@@ -82,12 +82,13 @@ def _filled(step: Step, thing: str, number: int) -> Use:
     return Use(step.name, thing, re.sub(r"(?<![A-Z])N(?![A-Za-z])", str(number), named))
 
 
-def draw(chance: random.Random) -> Program:
-    """A program of a moderate size."""
+def draw(chance: random.Random, kinds: Collection[str] = ()) -> Program:
+    """A program of a moderate size. `kinds` are those of its things, if it is not to have any."""
+    steps = [step for step in BOOT if not kinds or step.kind in kinds]
     boot: list[Use] = []
     things: list[tuple[str, str]] = []
     for n in range(chance.randint(1, 6)):
-        step = chance.choice(BOOT)
+        step = chance.choice(steps)
         thing = f"{step.kind}{n}"
         things.append((step.kind, thing))
         boot.append(_filled(step, thing, 100 + n))

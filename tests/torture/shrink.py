@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .play import MODES, Bench, difference
 from .program import Program
@@ -31,26 +31,26 @@ class Notes:
 
     #: Programs that were not rewound in some mode, by the reason that Hayate gave.
     declined: Counter[str] = dataclasses.field(default_factory=Counter)
-    #: Workers that were replaced, by reason, in all modes.
+    #: Workers that were replaced, by mode and reason.
     replaced: Counter[str] = dataclasses.field(default_factory=Counter)
 
 
 def failures(
-    programs: Sequence[Program], modes: Sequence[str] = tuple(MODES), notes: Notes | None = None
+    programs: Sequence[Program], env: Mapping[str, str], modes: Sequence[str] = tuple(MODES), notes: Notes | None = None
 ) -> list[Failure]:
     """The failing ones, each in the first mode in which it fails.
 
     What php-fpm itself answers differently the second time says nothing.
     """
-    with Bench(programs) as bench:
+    with Bench(programs, env) as bench:
         expected = bench.reference()
         found = bench.hayate(modes, expected)
     if notes is not None:
         for of_program in zip(*found.values(), strict=True):
             said = [outcome.declined for outcome in of_program if outcome.declined is not None]
             notes.declined.update(said[:1])
-            for outcome in of_program:
-                notes.replaced.update(outcome.restarts)
+            for mode, outcome in zip(found, of_program, strict=True):
+                notes.replaced.update({f"{mode}: {why}": count for why, count in outcome.restarts.items()})
     wrong: dict[int, Failure] = {}
     for mode, outcomes in found.items():
         for i, outcome in enumerate(outcomes):
@@ -60,21 +60,21 @@ def failures(
     if not wrong:
         return []
     suspects = list(wrong)
-    with Bench([programs[i] for i in suspects]) as bench:
+    with Bench([programs[i] for i in suspects], env) as bench:
         steady = bench.reference()
     return [
         wrong[i] for i, again in zip(suspects, steady, strict=True) if difference(expected[i], again) is None
     ]
 
 
-def shrink(failure: Failure, rounds: int = 40) -> Failure:
+def shrink(failure: Failure, env: Mapping[str, str], rounds: int = 40) -> Failure:
     """The same failure in a program from which nothing can be left out."""
     for _ in range(rounds):
         candidates = list(failure.program.smaller())
         smaller = None
         while candidates and smaller is None:
             some, candidates = candidates[:AT_ONCE], candidates[AT_ONCE:]
-            smaller = min(failures(some, [failure.mode]), key=lambda f: len(f.program), default=None)
+            smaller = min(failures(some, env, [failure.mode]), key=lambda f: len(f.program), default=None)
         if smaller is None:
             return failure
         failure = smaller

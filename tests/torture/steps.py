@@ -201,6 +201,22 @@ databases/storage
     foreach (T::$s['NAME'] as $c) { $c->setAttribute(PDO::ATTR_ERRMODE, PDO::ERRMODE_SILENT); $c->exec('CREATE TABLE IF NOT EXISTS t (n INTEGER PRIMARY KEY, v TEXT)'); }
 stat/looked_at
     is_file(T::path('NAME.stat')) || touch(T::path('NAME.stat')); filesize(T::path('NAME.stat')); T::$s['NAME'] = T::path('NAME.stat');
+datagram/socket
+    T::$s['NAME'] = socket_create(AF_INET, SOCK_DGRAM, 0);
+datagram/told_options
+    T::$s['NAME'] = socket_create(AF_INET, SOCK_DGRAM, 0); socket_set_option(T::$s['NAME'], SOL_SOCKET, SO_SNDBUF, 30000);
+mariadb/plain
+    T::$s['NAME'] = T::mariadb('NAME');
+mariadb/told_settings
+    T::$s['NAME'] = T::mariadb('NAME'); T::$s['NAME']->exec("SET time_zone = '+03:00', sql_mode = 'ANSI_QUOTES'");
+postgresql/plain
+    T::$s['NAME'] = T::postgresql('NAME');
+postgresql/told_settings
+    T::$s['NAME'] = T::postgresql('NAME'); T::$s['NAME']->exec("SET timezone = 'Asia/Tokyo'");
+redis/plain
+    T::$s['NAME'] = T::redis();
+redis/another_database
+    T::$s['NAME'] = T::redis(); T::$s['NAME']->select(3);
 reference/array
     T::$s['NAME'] = ['a' => 1, 'b' => [1, 2, 3]]; T::$s['NAME-r'] = &T::$s['NAME']['b'];
 """)
@@ -382,6 +398,98 @@ stat/look
     T::say('size', filesize(T::$s['NAME'])); T::say('exists', file_exists(T::$s['NAME']));
 stat/grow
     file_put_contents(T::$s['NAME'], 'N', FILE_APPEND); clearstatcache(); T::say('size', filesize(T::$s['NAME']));
+datagram/look
+    socket_getsockname(T::$s['NAME'], $address); T::say('bound', $address !== '0.0.0.0'); T::say('broadcasts', socket_get_option(T::$s['NAME'], SOL_SOCKET, SO_BROADCAST)); T::say('buffer', socket_get_option(T::$s['NAME'], SOL_SOCKET, SO_SNDBUF));
+datagram/options
+    T::say('set', socket_set_option(T::$s['NAME'], SOL_SOCKET, SO_BROADCAST, 1) && socket_set_option(T::$s['NAME'], SOL_SOCKET, SO_SNDBUF, 20000));
+datagram/bind
+    T::say('bound', @socket_bind(T::$s['NAME'], '127.0.0.1'));
+datagram/to_itself
+    @socket_bind(T::$s['NAME'], '127.0.0.1'); socket_getsockname(T::$s['NAME'], $address, $port); T::say('sent', socket_sendto(T::$s['NAME'], 'of N', 4, 0, '127.0.0.1', $port));
+datagram/read
+    T::say('read', @socket_recv(T::$s['NAME'], $text, 100, MSG_DONTWAIT) ? $text : null);
+mariadb/insert
+    T::say('inserted', T::$s['NAME']->exec('INSERT INTO ' . T::table('NAME') . " (v) VALUES ('N')")); T::say('number', T::$s['NAME']->lastInsertId());
+mariadb/count
+    T::say('rows', T::$s['NAME']->query('SELECT COUNT(*) FROM ' . T::table('NAME'))->fetchColumn());
+mariadb/begin_and_leave
+    T::say('began', T::$s['NAME']->beginTransaction()); T::say('inserted', T::$s['NAME']->exec('INSERT INTO ' . T::table('NAME') . " (v) VALUES ('left')"));
+mariadb/commit
+    if (!T::$s['NAME']->inTransaction()) { T::$s['NAME']->beginTransaction(); } T::$s['NAME']->exec('INSERT INTO ' . T::table('NAME') . " (v) VALUES ('N')"); T::say('committed', T::$s['NAME']->commit());
+mariadb/mistake
+    T::say('done', T::$s['NAME']->exec('nonsense N')); T::say('state', T::$s['NAME']->errorInfo()[0]);
+mariadb/mistake_in_a_transaction
+    if (!T::$s['NAME']->inTransaction()) { T::$s['NAME']->beginTransaction(); } T::$s['NAME']->exec('nonsense N'); T::say('inserted', T::$s['NAME']->exec('INSERT INTO ' . T::table('NAME') . " (v) VALUES ('N')"));
+mariadb/prepared
+    T::$s['NAME']->setAttribute(PDO::ATTR_EMULATE_PREPARES, false); T::$s['NAME-p'] = T::$s['NAME']->prepare('INSERT INTO ' . T::table('NAME') . ' (v) VALUES (?)'); T::say('executed', T::$s['NAME-p'] && T::$s['NAME-p']->execute(['N']));
+mariadb/temporary_table
+    T::say('made', T::$s['NAME']->exec('CREATE TEMPORARY TABLE kept_N (n INTEGER)')); T::say('state', T::$s['NAME']->errorInfo()[0]);
+mariadb/by_another
+    T::say('rows', T::mariadb('NAME')->query('SELECT COUNT(*) FROM ' . T::table('NAME'))->fetchColumn());
+mariadb/set
+    T::say('set', T::$s['NAME']->exec("SET @x = N, time_zone = '+01:00', autocommit = 0, SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE"));
+mariadb/set_simply
+    T::say('set', T::$s['NAME']->exec("SET @x = N, time_zone = '+01:00', SESSION group_concat_max_len = 100"));
+mariadb/look
+    T::say('session', T::$s['NAME']->query('SELECT @x, @@time_zone, @@sql_mode, @@autocommit, @@tx_isolation, @@group_concat_max_len, DATABASE(), CURRENT_ROLE()')->fetch(PDO::FETCH_NUM));
+mariadb/lock
+    T::say('locked', T::$s['NAME']->query("SELECT GET_LOCK('" . T::table('NAME') . "', 20)")->fetchColumn());
+mariadb/read_half
+    T::$s['NAME']->setAttribute(PDO::MYSQL_ATTR_USE_BUFFERED_QUERY, false); T::$s['NAME-half'] = T::$s['NAME']->query('SELECT 1 UNION SELECT 2 UNION SELECT 3'); T::say('half', T::$s['NAME-half'] ? T::$s['NAME-half']->fetchColumn() : false);
+mariadb/another_database
+    T::say('used', T::$s['NAME']->exec('USE mysql'));
+postgresql/insert
+    T::say('inserted', T::$s['NAME']->exec('INSERT INTO ' . T::table('NAME') . " (v) VALUES ('N')")); T::say('number', T::$s['NAME']->lastInsertId());
+postgresql/count
+    T::say('rows', T::$s['NAME']->query('SELECT COUNT(*) FROM ' . T::table('NAME'))->fetchColumn());
+postgresql/begin_and_leave
+    T::say('began', T::$s['NAME']->beginTransaction()); T::say('inserted', T::$s['NAME']->exec('INSERT INTO ' . T::table('NAME') . " (v) VALUES ('left')"));
+postgresql/commit
+    if (!T::$s['NAME']->inTransaction()) { T::$s['NAME']->beginTransaction(); } T::$s['NAME']->exec('INSERT INTO ' . T::table('NAME') . " (v) VALUES ('N')"); T::say('committed', T::$s['NAME']->commit());
+postgresql/mistake
+    T::say('done', T::$s['NAME']->exec('nonsense N')); T::say('state', T::$s['NAME']->errorInfo()[0]);
+postgresql/mistake_in_a_transaction
+    if (!T::$s['NAME']->inTransaction()) { T::$s['NAME']->beginTransaction(); } T::$s['NAME']->exec('nonsense N'); T::say('inserted', T::$s['NAME']->exec('INSERT INTO ' . T::table('NAME') . " (v) VALUES ('N')"));
+postgresql/prepared
+    T::$s['NAME']->setAttribute(PDO::ATTR_EMULATE_PREPARES, false); T::$s['NAME-p'] = T::$s['NAME']->prepare('INSERT INTO ' . T::table('NAME') . ' (v) VALUES (?)'); T::say('executed', T::$s['NAME-p'] && T::$s['NAME-p']->execute(['N']));
+postgresql/temporary_table
+    T::say('made', T::$s['NAME']->exec('CREATE TEMPORARY TABLE kept_N (n INTEGER)')); T::say('state', T::$s['NAME']->errorInfo()[0]);
+postgresql/by_another
+    T::say('rows', T::postgresql('NAME')->query('SELECT COUNT(*) FROM ' . T::table('NAME'))->fetchColumn());
+postgresql/set
+    T::say('set', T::$s['NAME']->exec("SET timezone = 'Europe/Paris'; SET search_path = pg_catalog"));
+postgresql/look
+    T::say('session', T::$s['NAME']->query("SELECT current_setting('timezone'), current_setting('search_path'), current_setting('application_name')")->fetch(PDO::FETCH_NUM));
+postgresql/lock
+    T::say('locked', T::$s['NAME']->exec("SELECT pg_advisory_lock(hashtext('" . T::table('NAME') . "'))"));
+postgresql/listen
+    T::say('listens', T::$s['NAME']->exec('LISTEN told')); T::say('told', T::$s['NAME']->exec("NOTIFY told, 'N'"));
+postgresql/look_for_news
+    T::say('news', T::$s['NAME']->pgsqlGetNotify(PDO::FETCH_ASSOC, 0)['payload'] ?? null);
+postgresql/cursor
+    if (!T::$s['NAME']->inTransaction()) { T::$s['NAME']->beginTransaction(); } T::say('declared', T::$s['NAME']->exec('DECLARE c CURSOR FOR SELECT generate_series(1, 9)')); T::say('state', T::$s['NAME']->errorInfo()[0]);
+redis/increment
+    T::say('n', T::$s['NAME']->incr(T::table('NAME')));
+redis/get
+    T::say('value', T::$s['NAME']->get(T::table('NAME')));
+redis/push
+    T::say('length', T::$s['NAME']->rPush(T::table('NAME') . 'l', 'N'));
+redis/select
+    T::say('selected', T::$s['NAME']->select(5)); T::say('set', T::$s['NAME']->set(T::table('NAME'), 'N'));
+redis/multi_and_leave
+    T::$s['NAME']->multi(); T::$s['NAME']->set(T::table('NAME'), 'never'); T::say('left', 1);
+redis/multi
+    T::say('done', T::$s['NAME']->multi()->incr(T::table('NAME') . 'm')->exec());
+redis/pipeline_and_leave
+    T::$s['NAME']->pipeline(); T::$s['NAME']->set(T::table('NAME'), 'never'); T::say('left', 1);
+redis/watch
+    T::say('watched', T::$s['NAME']->watch(T::table('NAME')));
+redis/name
+    T::say('name', T::$s['NAME']->client('getname')); T::say('named', T::$s['NAME']->client('setname', 'visitor-N'));
+redis/prefix
+    T::$s['NAME']->setOption(Redis::OPT_PREFIX, T::table('NAME') . 'p'); T::say('n', T::$s['NAME']->incr('N'));
+redis/by_another
+    T::say('value', T::redis()->get(T::table('NAME')));
 /lazy_engine
     T::$s['lazy'] ??= new Random\Randomizer(new Random\Engine\Xoshiro256StarStar()); T::chance('lazy', T::$s['lazy']->getInt(0, PHP_INT_MAX));
 /lazy_engine_of_mt

@@ -1,7 +1,8 @@
 """Random programs, each played under php-fpm and rewound: the answers, what is written at a request's end, and the files are the same.
 
 HAYATE_TORTURE_PROGRAMS says how many (default: a few, for CI), HAYATE_TORTURE_SECONDS for how long instead, and
-HAYATE_TORTURE_SEED repeats a run. A program that fails is made as small as it can be before it is shown.
+HAYATE_TORTURE_SEED repeats a run. HAYATE_TORTURE_KINDS names the kinds of things that boots make, if not all are wanted. A
+program that fails is made as small as it can be before it is shown, the first HAYATE_TORTURE_SHOWN of them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,11 @@ import os
 import random
 import sys
 import time
+from collections.abc import Iterator
+
+import pytest
+from lib.servers import MariaDB, Redis
+from rewind.postgresql import PostgreSQL
 
 from .program import draw
 from .shrink import Notes, failures, shrink
@@ -18,25 +24,34 @@ PROGRAMS = int(os.environ.get("HAYATE_TORTURE_PROGRAMS", "24"))
 SECONDS = float(os.environ.get("HAYATE_TORTURE_SECONDS", "0"))
 #: The same programs each time, so that CI fails for what has changed; 0: others each time, as `make torture` has it.
 SEED = int(os.environ.get("HAYATE_TORTURE_SEED", "2002")) or random.SystemRandom().randrange(1, 1 << 32)
+#: What boots make only, such as "mariadb redis"; none: everything.
+KINDS = os.environ.get("HAYATE_TORTURE_KINDS", "").split()
 #: Programs that share one server.
 TOGETHER = 12
-#: Failures that are made small.
-SHOWN = 3
+#: Failures that are made small, which takes long.
+SHOWN = int(os.environ.get("HAYATE_TORTURE_SHOWN", "3"))
 #: The part of all programs that Hayate may decline to rewind, in any mode, at most; few boots leave what cannot be kept.
 DECLINED = 0.1
 
 
-def test_torture() -> None:
+@pytest.fixture(scope="module")
+def env() -> Iterator[dict[str, str]]:
+    """Where the servers of databases are."""
+    with MariaDB() as mariadb, PostgreSQL() as postgresql, Redis() as redis:
+        yield {"HAYATE_MARIADB": str(mariadb.socket), "HAYATE_POSTGRESQL": str(postgresql.port), "HAYATE_REDIS": str(redis.socket)}
+
+
+def test_torture(env: dict[str, str]) -> None:
     chance = random.Random(SEED)
     until = time.monotonic() + SECONDS
     played = requests = 0
     notes = Notes()
     while played < PROGRAMS or time.monotonic() < until:
-        programs = [draw(chance) for _ in range(TOGETHER)]
-        wrong = failures(programs, notes=notes)
+        programs = [draw(chance, KINDS) for _ in range(TOGETHER)]
+        wrong = failures(programs, env, notes=notes)
         played += len(programs)
         requests += sum(len(program.order) for program in programs)
-        texts = [shrink(failure).text() for failure in wrong[:SHOWN]]
+        texts = [shrink(failure, env).text() for failure in wrong[:SHOWN]]
         more = f"\n\n(and {len(wrong) - SHOWN} more)" if len(wrong) > SHOWN else ""
         assert not wrong, f"HAYATE_TORTURE_SEED={SEED}, after {played} programs\n\n" + "\n\n".join(texts) + more
     declined = notes.declined.total()

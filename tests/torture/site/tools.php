@@ -43,6 +43,45 @@ final class T
         return self::$dir . '/' . $name;
     }
 
+    /** A name that nobody else has on a server that all programs share: other than its answers it may be seen. */
+    public static function table(string $name): string
+    {
+        return 't' . hash('crc32b', self::$dir . "/$name");
+    }
+
+    private static function place(string $server): string
+    {
+        return getenv("HAYATE_$server") ?: $_SERVER["HAYATE_$server"];
+    }
+
+    public static function mariadb(string $name): PDO
+    {
+        $open = static fn (): PDO => new PDO('mysql:unix_socket=' . self::place('MARIADB') . ';dbname=hayate', 'hayate', 'hayate');
+        return self::filled($open, $name, 'INTEGER AUTO_INCREMENT');
+    }
+
+    public static function postgresql(string $name): PDO
+    {
+        $open = static fn (): PDO => new PDO('pgsql:host=127.0.0.1;port=' . self::place('POSTGRESQL') . ';dbname=postgres;user=postgres');
+        return self::filled($open, $name, 'SERIAL');
+    }
+
+    /** The table is made on a connection of its own: one that made something is not kept. */
+    private static function filled(Closure $open, string $name, string $number): PDO
+    {
+        $open()->exec('CREATE TABLE IF NOT EXISTS ' . self::table($name) . " (n $number PRIMARY KEY, v VARCHAR(200))");
+        $connection = $open();
+        $connection->setAttribute(PDO::ATTR_ERRMODE, PDO::ERRMODE_SILENT);
+        return $connection;
+    }
+
+    public static function redis(): Redis
+    {
+        $connection = new Redis();
+        $connection->connect(self::place('REDIS'));
+        return $connection;
+    }
+
     public static function text(mixed $value): string
     {
         return is_string($value) && preg_match('/\A[\w .:;,+-]*\z/', $value) ? $value : json_encode($value, JSON_PARTIAL_OUTPUT_ON_ERROR);
