@@ -421,6 +421,7 @@ class MariaDB(Server):
             f"--port={self.port}",
             "--bind-address=127.0.0.1",
             "--max-connections=400",
+            f"--tmpdir={self.dir}",  # names in a directory that all share could be those of another server
             f"--pid-file={self.dir}/mariadb.pid",
             f"--init-file={self.dir}/init.sql",
             "--skip-name-resolve",
@@ -438,6 +439,7 @@ class MariaDB(Server):
                 "--no-defaults",
                 *self._as_user,
                 f"--datadir={self.data}",
+                f"--tmpdir={self.dir}",
                 "--auth-root-authentication-method=normal",
                 "--skip-test-db",
                 "--skip-name-resolve",
