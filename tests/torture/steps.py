@@ -498,6 +498,8 @@ redis/by_another
     $f = T::path('made-' . T::$request . '-N.php'); file_put_contents($f, '<?php return N;'); touch($f, 1700000000); T::say('included', include $f); T::say('cached', opcache_is_script_cached($f));
 /included_young
     $f = T::path('young-' . T::$request . '-N.php'); file_put_contents($f, '<?php return N;'); T::say('included', include $f); T::say('cached', opcache_is_script_cached($f));
+/included_just_old_enough
+    $f = T::path('two-' . T::$request . '-N.php'); file_put_contents($f, '<?php return N;'); touch($f, $_SERVER['REQUEST_TIME'] - 2); T::say('included', include $f); T::say('cached', opcache_is_script_cached($f));
 /invalidated
     T::say('invalidated', opcache_invalidate(T::path('none-N.php'), true)); T::say('enabled', (bool) ini_get('opcache.enable'));
 /time
