@@ -85,27 +85,30 @@ static bool holds(const realpath_cache_bucket *bucket)
 
 void clocks_between_requests(void)
 {
-	/* A time of 0 means that entries are kept for ever. */
-	time_t now = time(NULL);
-	if (path_ttl <= 0 || now < paths->next_look) {
+	/* A time of 0 means that entries are kept for ever. A look that is further away than any is of a clock that was set
+	 * back since. */
+	time_t now = time(NULL), pause = MAX(path_ttl / 4, 1);
+	if (path_ttl <= 0 || (now < paths->next_look && paths->next_look <= now + pause)) {
 		return;
 	}
 	realpath_cache_bucket **lists = realpath_cache_get_buckets();
 	zend_long count = realpath_cache_max_buckets();
 	for (size_t looked = 0; paths->list < count && looked < PATHS_AT_ONCE; paths->list++) {
 		for (realpath_cache_bucket *bucket = lists[paths->list]; bucket != NULL; bucket = bucket->next) {
-			if (bucket->expires > now + path_ttl / 2) {
+			const bool ahead = bucket->expires > now + path_ttl;
+			if (bucket->expires > now + path_ttl / 2 && !ahead) {
 				continue;
 			}
 			looked++;
-			if (holds(bucket)) {
-				time_t expires = now + path_ttl;
+			const bool still = holds(bucket);
+			if (still || ahead) {
+				time_t expires = still ? now + path_ttl : now - 1;
 				rewind_amend(&bucket->expires, &expires, sizeof expires);
 			}
 		}
 	}
 	if (paths->list >= count) {
 		paths->list = 0;
-		paths->next_look = now + MAX(path_ttl / 4, 1);
+		paths->next_look = now + pause;
 	}
 }

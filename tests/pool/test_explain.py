@@ -151,6 +151,34 @@ def test_it_runs_as_the_configured_user() -> None:
         assert (directory / "cache").owner() == directory.owner(), "what the boot writes is not root's"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run applications as several users")
+@pytest.mark.parametrize("as_json", [True, False])
+def test_applications_of_several_users_each_run_as_theirs(as_json) -> None:
+    """And the configuration may be root's alone to read."""
+    with tempfile.TemporaryDirectory(prefix="hayate-explain-") as name:
+        directory = pathlib.Path(name)
+        directory.chmod(0o755)
+        config = directory / "hayate.toml"
+        text = ""
+        for app, user in (("one", "www-data"), ("two", "backup"), ("three", "www-data")):
+            (directory / app).mkdir(mode=0o700)
+            (directory / app / "worker.php").write_text("<?php touch(__DIR__.'/cache');\nwhile (hayate_handle_request(fn () => 1)) {\n}\n")
+            for path in (directory / app, directory / app / "worker.php"):
+                shutil.chown(path, user)
+            text += f'[[app]]\nname = "{app}"\npath = "/{app}"\nroot = "{app}"\nworker = "worker.php"\nuser = "{user}"\n'
+        config.write_text(text)
+        config.chmod(0o600)
+        command = [str(hayate_binary()), "explain", "--config", str(config), *(["--json"] if as_json else [])]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        if as_json:
+            assert [report["name"] for report in json.loads(done.stdout)] == ["one", "three", "two"]
+        else:
+            assert done.stdout.count("snapshot    at ") == 3
+        for app, user in (("one", "www-data"), ("two", "backup"), ("three", "www-data")):
+            assert (directory / app / "cache").owner() == user
+
+
 def test_a_boot_that_fails(site) -> None:
     (site / "worker.php").write_text("<?php throw new RuntimeException('no database yet');")
     done = explain(site, "--worker", str(site / "worker.php"), status=1)

@@ -113,6 +113,24 @@ def test_check_names_ini_files_and_extensions(site: pathlib.Path) -> None:
     assert " Core " in extensions
 
 
+def test_check_starts_php_once_for_all_applications_with_the_same_settings(site: pathlib.Path) -> None:
+    """And asks a host for its version once."""
+    host, starts = site / "hayate-php", site / "starts"
+    host.write_text(f'#!/bin/sh\necho "$@" >>{starts}\nexec {hayate_binary().parent}/hayate-php{PHP_VERSION} "$@"\n')
+    host.chmod(0o755)
+    text = ""
+    for i in range(6):
+        (site / f"app{i}").mkdir()
+        text += f'[[app]]\nname = "app{i}"\npath = "/{i}"\nroot = "app{i}"\nphp = "{host}"\n'
+        text += 'ini = { "memory_limit" = "9M" }\n' if i == 5 else ""
+    (site / "hayate.toml").write_text(text)
+    said = check("--config", site / "hayate.toml")
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.count("extensions  ") == said.stdout.count(f"php         PHP {PHP_VERSION}.") == 6
+    lines = starts.read_text().splitlines()
+    assert len([line for line in lines if line == "--version"]) == 1 and len(lines) == 3, lines
+
+
 def test_check_warns_of_an_old_release(site: pathlib.Path) -> None:
     """Of the PHP that runs, which a later or an earlier library may be than the host was built for."""
     host = site / "hayate-php8.4"

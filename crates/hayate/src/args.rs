@@ -145,6 +145,9 @@ pub struct ExplainArgs {
     /// Print everything, as JSON
     #[arg(long)]
     pub json: bool,
+    /// Only the applications that run as the user of this one, counted from 0
+    #[arg(long, hide = true)]
+    pub user_of: Option<usize>,
 }
 
 /// What `serve` and `check` take.

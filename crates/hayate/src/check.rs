@@ -7,7 +7,7 @@ use hayate_pool::{Mode, Rewind, releases};
 use crate::{
     args::ServeArgs,
     extensions, machine,
-    php::{self, Probe},
+    php::{Hosts, Probe},
     plan::{App, Plan},
     secrets,
 };
@@ -38,6 +38,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     if let Some(front) = &plan.front {
         println!("front's user  {}", front.name);
     }
+    let mut php = Hosts::default();
     for app in &plan.apps {
         let spec = &app.spec;
         let (min, max) = spec.workers.clone().into_inner();
@@ -65,7 +66,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         if let Some(remark) = &app.remark {
             println!("              {remark}");
         }
-        let probe = php::probe(spec);
+        let probe = php.probe(spec);
         if matches!(spec.mode, Mode::Worker { .. }) {
             describe_rewind(app, probe.as_ref());
         }
@@ -78,7 +79,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
             true => println!("  workers     {max}"),
             false => println!("  workers     {min}-{max}"),
         }
-        let version = match php::version(&spec.host) {
+        let version = match php.version(&spec.host) {
             Ok(version) => version,
             Err(why) => {
                 eprintln!("hayate: {why}");

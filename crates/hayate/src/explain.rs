@@ -11,9 +11,10 @@ mod memory;
 mod report;
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write},
     path::Path,
-    process::ExitCode,
+    process::{Command, ExitCode, Stdio},
     slice::from_ref,
     sync::Arc,
     time::{Duration, Instant},
@@ -39,7 +40,7 @@ use crate::{
     config::LogLevel,
     fallback, logging,
     plan::{Address, App, Plan},
-    privileges,
+    privileges::{self, Identity},
     server::Server,
 };
 use report::{Report, Sample};
@@ -169,15 +170,19 @@ pub fn run(args: &ExplainArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match explain_all(&plan, args) {
-        Ok(reports) => {
+    let outcome = match args.user_of {
+        None if users(&plan).len() > 1 => explain_each_user(&plan, args),
+        _ => explain_all(&plan, args).and_then(|reports| {
             if args.json {
-                println!("{}", serde_json::to_string_pretty(&reports).expect("plain data"));
+                println!("{}", serde_json::to_string_pretty(&reports)?);
             } else {
                 reports.iter().for_each(|report| print!("{report}"));
             }
-            ExitCode::SUCCESS
-        }
+            Ok(())
+        }),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("hayate: {error:#}");
             ExitCode::FAILURE
@@ -185,17 +190,44 @@ pub fn run(args: &ExplainArgs) -> ExitCode {
     }
 }
 
+/// The first application of each user, in order.
+fn users(plan: &Plan) -> Vec<usize> {
+    let mut users: Vec<(usize, Option<&Identity>)> = Vec::new();
+    for (i, app) in plan.apps.iter().enumerate() {
+        if !users.iter().any(|(_, known)| *known == app.identity.as_ref()) {
+            users.push((i, app.identity.as_ref()));
+        }
+    }
+    users.into_iter().map(|(i, _)| i).collect()
+}
+
+/// One process cannot be several users in turn: each has one of its own, which reads the configuration as this one did and becomes that user.
+fn explain_each_user(plan: &Plan, args: &ExplainArgs) -> Result<()> {
+    let mut all = Vec::new();
+    for user in users(plan) {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(std::env::args_os().skip(1)).args(["--user-of", &user.to_string()]);
+        let said = command.stderr(Stdio::inherit()).output().context("cannot start explain again")?;
+        if !said.status.success() {
+            anyhow::bail!("of several users' applications not all could be explained");
+        }
+        if args.json {
+            all.extend(serde_json::from_slice::<Vec<serde_json::Value>>(&said.stdout)?);
+        } else {
+            io::stdout().write_all(&said.stdout)?;
+        }
+    }
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&all)?);
+    }
+    Ok(())
+}
+
 fn explain_all(plan: &Plan, args: &ExplainArgs) -> Result<Vec<Report>> {
     logging::init(LogLevel::Warn, plan.log_format).context("cannot start the log's thread")?;
-    // As whoever serves it: what a boot writes (caches, logs) has to be theirs. One process cannot be several users in turn.
-    let identity = plan.apps.first().and_then(|app| app.identity.as_ref());
-    if let Some(other) = plan.apps.iter().find(|app| app.identity.as_ref() != identity) {
-        anyhow::bail!(
-            "application '{}' has another user than '{}': explain looks at applications of one user; name a file with those",
-            other.spec.name,
-            plan.apps[0].spec.name
-        );
-    }
+    // As whoever serves it: what a boot writes (caches, logs) has to be theirs.
+    let identity = plan.apps.get(args.user_of.unwrap_or(0)).and_then(|app| app.identity.as_ref());
+    let apps = plan.apps.iter().filter(|app| app.identity.as_ref() == identity);
     privileges::drop_to(identity)?;
     let hub = Hub::new(1).context("eventfd")?;
     let (runtime, _watch) = runtime::build(&hub, 0).context("cannot start the event loop")?;
@@ -203,7 +235,7 @@ fn explain_all(plan: &Plan, args: &ExplainArgs) -> Result<Vec<Report>> {
     let urls = if args.url.is_empty() { vec!["/".to_owned()] } else { args.url.clone() };
     let reports = LocalSet::new().block_on(&runtime, async {
         let mut reports = Vec::new();
-        for app in &plan.apps {
+        for app in apps {
             reports.push(explain(plan, app, &urls, &hub, dir.path()).await?);
         }
         Ok(reports)

@@ -1,8 +1,8 @@
 //! Finds the host binary: `hayate-php8.2` beside this program, in ../lib/hayate, or in PATH.
 
-use hayate_pool::Spec;
+use hayate_pool::{Mode, Spec};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     env,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -10,6 +10,8 @@ use std::{
 };
 
 const PREFIX: &str = "hayate-php";
+/// A variable of recognised applications for the boot script, which says where each lies.
+const PROJECT: &str = "HAYATE_PROJECT";
 
 /// Where host binaries are looked for, in this order.
 fn places() -> Vec<PathBuf> {
@@ -91,7 +93,7 @@ pub fn find(wanted: Option<&str>) -> Result<PathBuf, String> {
 }
 
 /// What the host says of itself, such as `PHP 8.2.35, layout 1`.
-pub fn version(host: &Path) -> Result<String, String> {
+fn version(host: &Path) -> Result<String, String> {
     let done = Command::new(host).arg("--version").output();
     match done {
         Ok(done) if done.status.success() => Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned()),
@@ -106,7 +108,7 @@ pub fn version(host: &Path) -> Result<String, String> {
 }
 
 /// How an application would be rewound, on this kernel, as this user and with its extensions.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
     /// How written pages would be found: `uffd`, the best, `soft-dirty`, or `fork` where there is no way.
     pub tracking: String,
@@ -120,6 +122,45 @@ pub struct Probe {
     pub ini_files: Vec<String>,
     /// The extensions that are loaded, built-in ones included.
     pub extensions: Vec<String>,
+}
+
+/// Hosts that are asked about many applications: once for what they say of all that have the same settings.
+#[derive(Default)]
+pub struct Hosts<'a> {
+    versions: HashMap<&'a Path, Result<String, String>>,
+    probes: Vec<(&'a Spec, Option<Probe>)>,
+}
+
+impl<'a> Hosts<'a> {
+    /// As [`version`].
+    pub fn version(&mut self, host: &'a Path) -> Result<String, String> {
+        self.versions.entry(host).or_insert_with(|| version(host)).clone()
+    }
+
+    /// How this application would be rewound, and by what PHP; `None`: its host does not say.
+    pub fn probe(&mut self, spec: &'a Spec) -> Option<Probe> {
+        if let Some((_, probe)) = self.probes.iter().find(|(other, _)| start_alike(other, spec)) {
+            return probe.clone();
+        }
+        let probe = probe(spec);
+        self.probes.push((spec, probe.clone()));
+        probe
+    }
+}
+
+/// Whether PHP starts in the same way for both: paths mean nothing to that.
+fn start_alike(one: &Spec, other: &Spec) -> bool {
+    let env = |spec: &'_ Spec| -> Vec<(String, String)> {
+        spec.env.iter().filter(|(name, _)| name != PROJECT).cloned().collect()
+    };
+    let is_worker = |spec: &Spec| matches!(spec.mode, Mode::Worker { .. });
+    one.host == other.host
+        && is_worker(one) == is_worker(other)
+        && one.rewind == other.rewind
+        && one.ini == other.ini
+        && one.php_ini == other.php_ini
+        && one.ini_env == other.ini_env
+        && env(one) == env(other)
 }
 
 /// Asks the host, which starts PHP for it but runs nothing. `None`: it does not say.

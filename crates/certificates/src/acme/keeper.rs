@@ -122,6 +122,8 @@ struct Keeping {
     account: Option<Account>,
     names: BTreeMap<String, Name>,
     demanded: Vec<String>,
+    /// The clock when it was last looked at: seconds since the epoch.
+    seen: i64,
 }
 
 impl Keeping {
@@ -135,6 +137,7 @@ impl Keeping {
             account: None,
             names: BTreeMap::new(),
             demanded: Vec::new(),
+            seen: 0,
         }
     }
 
@@ -310,6 +313,11 @@ impl Keeping {
             self.publish();
         }
         let now = now();
+        if now < self.seen {
+            // What was to be done at a time of that clock may be years away by this one.
+            self.names.values_mut().for_each(|name| (name.ask_at, name.due) = (0, 0));
+        }
+        self.seen = now;
         let due = self.names.iter().filter(|(_, name)| name.due <= now);
         due.min_by_key(|(_, name)| name.due).map(|(host, _)| host.clone())
     }
@@ -330,7 +338,8 @@ impl Keeping {
             return;
         }
         let failed = store.failed(host);
-        if failed.until > now {
+        // One that is further away than any was noted by a clock that was set back since.
+        if (1..=PAUSE.1.as_secs() as i64).contains(&failed.until.saturating_sub(now)) {
             name.due = failed.until;
             return;
         }
