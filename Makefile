@@ -104,6 +104,14 @@ deny: ## Licences, sources and known faults of the crates (cargo-deny; the known
 	$(CARGO) deny --locked check licenses bans sources
 	$(CARGO) deny --locked check advisories || echo 'deny: advisories were not all clear, or could not be fetched; see above' >&2
 
+# Times are the changelog's and paths the packages', so that the same source gives the same lists.
+sbom: ## What went into hayate and hayate-lab: their crates with licences and checksums, as CycloneDX in target/sbom (wants cargo-cyclonedx)
+	SOURCE_DATE_EPOCH=$$(dpkg-parsechangelog -STimestamp) $(CARGO) cyclonedx --quiet --format json --spec-version 1.5 --describe binaries
+	mkdir -p $(TARGET)/sbom
+	sed 's|$(CURDIR)|/usr/src/hayate|g' crates/hayate/hayate_bin.cdx.json >$(TARGET)/sbom/hayate.cdx.json
+	sed 's|$(CURDIR)|/usr/src/hayate|g' crates/lab/hayate-lab_bin.cdx.json >$(TARGET)/sbom/hayate-lab.cdx.json
+	rm crates/hayate/hayate_bin.cdx.json crates/lab/hayate-lab_bin.cdx.json
+
 conformance: setup-test build ## PHP's own tests, through php-cgi, php-fpm and Hayate in each mode (about an hour)
 	HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) tests/conformance/run.py
 
@@ -185,5 +193,5 @@ clean: ## Remove what was built
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-.PHONY: build run setup setup-test reachable test suite-test lint check-docs fuzz fuzz-coverage deny conformance soak torture soft-dirty bench figures docs install deb packages image \
+.PHONY: build run setup setup-test reachable test suite-test lint check-docs fuzz fuzz-coverage deny sbom conformance soak torture soft-dirty bench figures docs install deb packages image \
 	clean help
