@@ -13,7 +13,7 @@ import lxml.html
 import requests
 
 #: Seconds; a server that answers later has failed.
-TIMEOUT = 30
+TIMEOUT = 60
 
 #: File name, content, media type.
 Upload = tuple[str, bytes | IO[bytes], str]

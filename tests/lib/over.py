@@ -73,7 +73,7 @@ def wrap(sock: socket.socket, alpn: str | None = None) -> ssl.SSLSocket:
     return wrapped
 
 
-def exchange(address: tuple[str, int], data: bytes, *, timeout: float = 20.0, abort_after: int | None = None) -> Response | None:
+def exchange(address: tuple[str, int], data: bytes, *, timeout: float = 60.0, abort_after: int | None = None) -> Response | None:
     """As `client.exchange()`, over what the run says."""
     if protocol == H2:
         return _Http2(address, timeout).exchange(*as_http2(data), abort_after)
