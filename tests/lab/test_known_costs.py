@@ -75,7 +75,7 @@ def test_the_limit_of_two_workers_that_sleep(lab: Laboratory) -> None:
         # Two workers, 5 ms each: 400 a second, and less for what PHP, and others on this machine, do besides.
         assert found["limit"] <= 408 and found["knee"] <= found["failed_at"] < 600, found
         if found["exhausted"] == ["workers"]:
-            assert 200 < found["limit"] and 20 < found["knee"], found
+            assert "others had" in output or found["limit"] > 200 and found["knee"] > 20, found
             assert "all 2 workers were occupied" in output
             break
     else:

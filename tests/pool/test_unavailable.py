@@ -56,35 +56,63 @@ def test_requests_in_the_queue_of_an_application_that_boots_no_more_are_refused(
         assert get(server, "/ok.php?x").text == "ok x"
 
 
-def next_birth(zygote: int, signal_number: int) -> int:
-    """Waits for the zygote's next worker and sends it a signal before it has run one instruction. See ptrace(2)."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
-    libc.ptrace.restype = ctypes.c_long
-    seize, go_on, leave, message, forks, any_child = 0x4206, 7, 17, 0x4201, 2, 0x40000000
+class Births:
+    """A zygote's next workers, from now on: each is sent a signal before it has run one instruction. A context manager. See ptrace(2)."""
 
-    def ask(request: int, pid: int, data: int | None = None) -> None:
-        if libc.ptrace(request, pid, None, data) != 0:
+    SEIZE, GO_ON, LEAVE, MESSAGE, FORKS, ANY_CHILD = 0x4206, 7, 17, 0x4201, 2, 0x40000000
+
+    def __init__(self, zygote: int) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+        self._libc.ptrace.restype = ctypes.c_long
+        self._zygote = zygote
+        self._has_born = False
+        self._ask(self.SEIZE, zygote, self.FORKS)
+
+    def __enter__(self) -> Births:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._has_born:
+            self._ask(self.LEAVE, self._zygote)
+
+    def _ask(self, request: int, pid: int, data: int | None = None) -> None:
+        if self._libc.ptrace(request, pid, None, data) != 0:
             raise OSError(ctypes.get_errno(), "ptrace")
 
-    ask(seize, zygote, forks)
-    while True:
-        _, status = os.waitpid(zygote, any_child)
-        assert os.WIFSTOPPED(status), "the zygote is dead"
-        if status >> 16:
-            break
-        ask(go_on, zygote, os.WSTOPSIG(status))
-    child = ctypes.c_ulong()
-    ask(message, zygote, ctypes.addressof(child))
-    os.waitpid(child.value, any_child)
-    os.kill(child.value, signal_number)
-    if signal_number == signal.SIGKILL:
-        # Its parent hears of it when this process has.
-        os.waitpid(child.value, any_child)
-    else:
-        ask(leave, child.value)
-    ask(leave, zygote)
-    return child.value
+    def _hears_of(self, pid: int) -> int:
+        heard: list[int] = []
+
+        def comes() -> bool:
+            known, status = os.waitpid(pid, self.ANY_CHILD | os.WNOHANG)
+            if known:
+                heard.append(status)
+            return bool(known)
+
+        assert wait_until(comes, interval=0.001), f"process {pid} does nothing"
+        return heard[0]
+
+    def next(self, signal_number: int) -> int:
+        """Waits for a worker. The zygote stands still then, until the next call or the end."""
+        if self._has_born:
+            self._ask(self.GO_ON, self._zygote)
+        while True:
+            status = self._hears_of(self._zygote)
+            assert os.WIFSTOPPED(status), "the zygote is dead"
+            if status >> 16:
+                break
+            self._ask(self.GO_ON, self._zygote, os.WSTOPSIG(status))
+        self._has_born = True
+        child = ctypes.c_ulong()
+        self._ask(self.MESSAGE, self._zygote, ctypes.addressof(child))
+        self._hears_of(child.value)
+        os.kill(child.value, signal_number)
+        if signal_number == signal.SIGKILL:
+            # Its parent hears of it when this process has.
+            self._hears_of(child.value)
+        else:
+            self._ask(self.LEAVE, child.value)
+        return child.value
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may trace what is not dumpable")
@@ -97,9 +125,10 @@ def test_an_application_whose_workers_die_at_birth_refuses(tmp_path) -> None:
         stop_process(worker)
         asked = pool.submit(get, server, "/ok.php")
         assert wait_until(lambda: app(server)["queue"] == 1, 60)
-        os.kill(worker, signal.SIGKILL)
-        for _ in range(6):
-            next_birth(zygote, signal.SIGKILL)
+        with Births(zygote) as births:
+            os.kill(worker, signal.SIGKILL)
+            for _ in range(6):
+                births.next(signal.SIGKILL)
         assert in_time(asked).status_code == 503
         assert wait_until(lambda: app(server)["unavailable"] is None, 60)
         assert get(server, "/ok.php?x").text == "ok x"
@@ -110,8 +139,10 @@ def test_a_worker_that_is_stopped_before_its_first_sleep_is_replaced(tmp_path) -
     """No request shows it, for another worker suffices."""
     root = site.make(tmp_path)
     with Hayate(config=f'[[app]]\nroot = "{root}"\nworkers = 2\n') as server:
-        os.kill(app(server)["workers"][1]["pid"], signal.SIGKILL)
-        stopped = next_birth(app(server)["zygote"], signal.SIGSTOP)
+        before = app(server)
+        with Births(before["zygote"]) as births:
+            os.kill(before["workers"][1]["pid"], signal.SIGKILL)
+            stopped = births.next(signal.SIGSTOP)
         assert wait_until(lambda: stopped in {w["pid"] for w in app(server)["workers"]}, 60)
         (shown,) = [w for w in app(server)["workers"] if w["pid"] == stopped]
         assert shown["state"] == "starting" and shown["stopped"] is True
