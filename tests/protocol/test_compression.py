@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import pathlib
+import random
 import socket
 import subprocess
 import zlib
@@ -52,6 +53,7 @@ def make(directory: pathlib.Path) -> pathlib.Path:
     (root / "page.txt").write_bytes(TEXT[:40_000])
     (root / "large.txt").write_bytes(TEXT)
     (root / "tiny.txt").write_bytes(b"tiny")
+    (root / "noise.txt").write_bytes(random.Random(7).randbytes(4000))
     (root / "packed.txt").write_bytes(TEXT[:40_000])
     (root / "packed.txt.gz").write_bytes(gzip.compress(TEXT[:40_000]))
     zst = subprocess.run(["zstd", "-qc"], input=TEXT[:40_000], capture_output=True, check=True).stdout
@@ -133,6 +135,17 @@ def test_a_client_that_has_it_is_told_so(server) -> None:
     tag = ask(server, "/large.txt", ("Accept-Encoding", "gzip")).header("etag")
     again = ask(server, "/large.txt", ("Accept-Encoding", "gzip"), ("If-None-Match", tag))
     assert (again.status, again.header("etag"), again.body) == (304, tag, b"")
+    # With the fields of the answer that it stands for (RFC 9110, 15.4.5), whatever this client accepts.
+    for path, varies in [("/large.txt", "Accept-Encoding"), ("/tiny.txt", None)]:
+        whole = ask(server, path)
+        same = ask(server, path, ("If-None-Match", whole.header("etag")))
+        assert (same.status, same.header("vary"), whole.header("vary")) == (304, varies, varies)
+        assert same.header("content-type") is None
+    # If-Match compares strongly (RFC 9110, 13.1.1), If-None-Match weakly.
+    strong = tag.removeprefix("W/")
+    for matched, status in [(strong, 200), (tag, 412), (f'"x", {strong}', 200), ("*", 200), ('"x"', 412)]:
+        assert ask(server, "/large.txt", ("If-Match", matched)).status == status, matched
+        assert ask(server, "/large.txt", ("If-None-Match", matched)).status == (200 if matched == '"x"' else 304), matched
     unchanged = ask(server, "/unchanged.php", ("Accept-Encoding", "gzip"), ("If-None-Match", 'W/"tag"'))
     assert (unchanged.status, unchanged.header("etag"), unchanged.header("content-encoding")) == (304, 'W/"tag"', None)
 
@@ -177,6 +190,12 @@ def test_files_that_are_packed_already(server, root) -> None:
     answer = ask(server, "/packed.txt", ("Accept-Encoding", "br"))
     assert answer.header("content-encoding") == "br" and answer.header("vary") == "Accept-Encoding"
     assert plain(server, "/packed.txt.gz").body == (root / "packed.txt.gz").read_bytes()
+    # One that comes later is seen, within a second.
+    (root / "later.txt").write_bytes(TEXT[:4_000])
+    assert ask(server, "/later.txt", ("Accept-Encoding", "gzip")).header("vary") == "Accept-Encoding"
+    (root / "later.txt.gz").write_bytes(gzip.compress(b"packed"))
+    want = (root / "later.txt.gz").read_bytes()
+    assert wait_until(lambda: ask(server, "/later.txt", ("Accept-Encoding", "gzip")).body == want, 20)
 
 
 def test_head_says_what_get_would(server) -> None:
@@ -185,6 +204,13 @@ def test_head_says_what_get_would(server) -> None:
     assert head.body == b"" and head.header("content-length") is None
     fields = [sorted((k.lower(), v) for k, v in answer.headers if k.lower() not in without) for answer in (get, head)]
     assert fields[0] == fields[1]
+    # A small one is encoded only if that makes it smaller: HEAD says what became of it.
+    for path in ("/page.txt", "/tiny.txt", "/noise.txt"):
+        get, head = (ask(server, path, ("Accept-Encoding", "gzip"), method=method) for method in ("GET", "HEAD"))
+        assert head.body == b"" and get.body != b""
+        fields = [sorted((k.lower(), v) for k, v in answer.headers if k.lower() != "date") for answer in (get, head)]
+        assert fields[0] == fields[1], path
+    assert get.header("content-encoding") is None
 
 
 def test_a_script_that_sends_less_than_it_says(server) -> None:

@@ -245,6 +245,9 @@ def test_a_flood_of_wrong_passwords_holds_nobody_up(server) -> None:
         assert ask(server, "/staff/", basic("anna", PASSWORD)).status in (200, 503)
         statuses = {one.result().status for one in flood}
     assert statuses <= {401, 503} and 401 in statuses
+    # Whoever is refused for that is no fault of the server's, and fills no log.
+    assert " ERROR " not in server.log()
+    assert sum("passwords wait" in line for line in server.log().splitlines()) <= 1
 
 
 def test_an_alias_is_of_files_only(server) -> None:
@@ -395,7 +398,7 @@ def test_no_spelling_goes_past_a_rule(beside, target: str, status: int, nginx_sh
         assert status == 404 and hayate.body == b"front", f"{hayate.status}, not {status}"
 
 
-HIDDEN = ["dump.sql", "dump.sql.gz", "a.txt~", "a.bak", "composer.json", "x/composer.lock", "a.inc", ".env", ".git/config",
+HIDDEN = ["dump.sql", "dump.sql.gz", "x.bak.zip", "a.inc.gz", "db.sqlite.gz", "debug.log.1", "staff.htpasswd", "a.txt~", "a.bak", "composer.json", "x/composer.lock", "a.inc", ".env", ".git/config",
           "vendor/composer/installed.json", "a.html.swp", "old.bak/a.txt"]
 SENT = ["vendor/pack/app.css", "vendor/pack/app.js", ".well-known/security.txt", "a.txt"]
 
@@ -414,6 +417,73 @@ def test_files_that_are_not_for_visitors(hayate_command, tmp_path) -> None:
         assert ask(hayate, "/vendor/pack/eval.php").body == b"ran"
         for name in ["a.txt", ".env", "a.inc", ".well-known/security.txt"]:
             assert ask(hayate, "/" + name).status == 404, name
+
+
+CONTROLLER = """
+[[app.rule]]
+path = "/free"
+stop = true
+
+[[app.rule]]
+path = "/index.php"
+{}
+
+[[app.rule]]
+path = "/index.php"
+redirect = "/"
+"""
+
+
+def test_a_rule_on_the_front_controller_holds_for_what_falls_through_to_it(hayate_command, tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    root = write(tmp_path / "site", {"index.php": "<?php usleep(1500000 * isset($_GET['slow'])); echo 'front';", "a.txt": "a", "b.php": "b"})
+    (tmp_path / "users").write_text(f"anna:{hashed(PASSWORD)}\n")
+    rule = f'basic_auth = {{ users = "{tmp_path}/users" }}\nrate = {{ requests = 1, per = "1h", burst = 8 }}\nmax_body = 10\ntimeout = "500ms"\n'
+    config = f'[[app]]\nroot = "{root}"\nfront_controller = "index.php"\n{CONTROLLER}'
+    nginx = NginxFpm(root, front_controller="/index.php", extra="location = /index.php { deny all; }")
+    with running(
+        nginx, Hayate(config=config.format("deny = 403"), workers=1), Hayate(config=config.format(rule), workers=1)
+    ) as (nginx, closed, hayate):
+        for target, status in [("/index.php", 403), ("/orders/7", 403), ("/", 403), ("/index.php/x", 403), ("/a.txt", 200), ("/b.php", 200)]:
+            assert ask(closed, target).status == status, target
+            if target != "/index.php/x":
+                assert ask(nginx, target).status == status, target
+        assert ask(closed, "/free/x").body == b"front", "no rule after stop"
+        good = basic("anna", PASSWORD)
+        assert ask(hayate, "/orders/7").status == 401
+        assert ask(hayate, "/orders/7", basic("anna", "wrong")).status == 401
+        assert ask(hayate, "/orders/7", good).body == b"front"
+        assert ask(hayate, "/index.php", good).status == 302, "what changes an answer is for what was asked for"
+        assert ask(hayate, "/orders/7", good, method="POST", body=b"x" * 11).status == 413
+        assert ask(hayate, "/orders/7?slow", good).status == 504
+        # Nine in all, each counted once.
+        assert [ask(hayate, "/orders/7", good).status for _ in range(4)] == [200, 200, 200, 429]
+        assert ask(hayate, "/a.txt").body == b"a" and ask(hayate, "/b.php").body == b"b"
+
+
+def test_what_takes_the_place_of_a_users_file_is_not_sent(hayate_command, tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    root = write(tmp_path / "site", {"a.txt": "a"})
+    files = write(tmp_path / "files", {"users.txt": f"anna:{hashed(PASSWORD)}\n", "other/users.txt": "another", "b.txt": "b"})
+    (files / "link").symlink_to(files)
+    config = f"""[[app]]
+root = "{root}"
+[[app.rule]]
+path = "/files"
+alias = "{files}"
+[[app.rule]]
+path = "/staff"
+basic_auth = {{ users = "{files}/users.txt" }}
+"""
+    with Hayate(config=config, workers=1) as hayate:
+        assert ask(hayate, "/files/users.txt").status == 404
+        (files / "new").write_text(f"anna:{hashed('new')}\nbert:{hashed('new')}\n")
+        (files / "new").rename(files / "users.txt")
+        for target in ("/files/users.txt", "/files/link/users.txt", "/files/link/link/users.txt"):
+            answer = ask(hayate, target)
+            assert answer.status == 404 and b"anna" not in answer.body, target
+        assert ask(hayate, "/files/other/users.txt").body == b"another", "only called so"
+        assert ask(hayate, "/files/b.txt").body == b"b"
 
 
 def test_a_site_below_a_path(hayate_command, tmp_path) -> None:

@@ -6,6 +6,7 @@
 //! the window and the level, and that of all by a limit: above it answers go out as they are.
 
 use std::{
+    borrow::Cow,
     io,
     io::Write,
     sync::{
@@ -232,6 +233,16 @@ pub(crate) async fn compress(rules: &Compression, memory: &Arc<Memory>, head: &H
     let answer = &mut reply.answer;
     if answer.status() == 304 {
         weaken_as_asked(head, answer);
+        // A cache takes these fields for those of what it has (RFC 9110, 15.4.5). What a script's answer would have been nobody knows.
+        let varies = |(kind, size): &(Cow<'_, str>, u64)| {
+            let size = *size;
+            rules.fits(kind.as_bytes())
+                && size > 0
+                && (size >= rules.min_size || Accept::of(head).refuses_identity())
+        };
+        if answer.get(b"content-encoding").is_none() && reply.same.as_ref().is_none_or(varies) {
+            vary(answer);
+        }
         return;
     }
     if let Some(coding) = answer.get(b"content-encoding") {

@@ -5,7 +5,7 @@ use std::{
     ffi::OsStr,
     fs::File,
     io,
-    os::unix::ffi::OsStrExt,
+    os::{fd::AsRawFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -18,7 +18,7 @@ use crate::{
     date,
     disk::Place,
     file_body::FileBody,
-    near::{Access, Meta, Miss},
+    near::{Access, Meta, Miss, Near},
     reply::{Body, Reply},
     route::Named,
     site::{FileRules, Site},
@@ -39,7 +39,15 @@ fn content_type(path: &Path, charset: Option<&str>) -> Option<Cow<'static, str>>
 }
 
 /// The siblings of a file that hold it precompressed: which are there, and the one that the client takes.
-fn packed(path: &[u8], head: &Head, files: &Access<'_>) -> Result<(bool, Option<Packed>), Miss> {
+fn packed(
+    path: &[u8],
+    head: &Head,
+    near: Option<&Near>,
+    files: &Access<'_>,
+) -> Result<(bool, Option<Packed>), Miss> {
+    if near.is_some_and(|near| near.is_alone(path)) {
+        return Ok((false, None));
+    }
     // The smallest first.
     let mut there = Vec::new();
     for (coding, ending) in [(Coding::Brotli, &b".br"[..]), (Coding::Zstd, b".zst"), (Coding::Gzip, b".gz")] {
@@ -51,6 +59,7 @@ fn packed(path: &[u8], head: &Head, files: &Access<'_>) -> Result<(bool, Option<
         }
     }
     if there.is_empty() {
+        near.inspect(|near| near.lies_alone(path));
         return Ok((false, None));
     }
     let best = Accept::of(head).best(there.iter().map(|packed| packed.coding));
@@ -110,8 +119,15 @@ fn etag(meta: &Meta) -> String {
     format!("\"{:x}-{:x}\"", meta.modified, meta.len)
 }
 
+/// If-None-Match compares weakly: encoded answers have the tag of the file, marked as weak (RFC 9110, 8.8.3.2).
 fn matches(list: &str, etag: &str) -> bool {
-    list.trim() == "*" || list.split(',').any(|item| item.trim().trim_start_matches("W/") == etag)
+    list.trim() == "*"
+        || list.split(',').map(str::trim).any(|item| item.strip_prefix("W/").unwrap_or(item) == etag)
+}
+
+/// If-Match compares strongly: what is weak never fits.
+fn matches_strongly(list: &str, etag: &str) -> bool {
+    list.trim() == "*" || list.split(',').any(|item| item.trim() == etag)
 }
 
 /// Why there is no file to send.
@@ -132,12 +148,14 @@ pub(crate) async fn serve(head: &Head, site: &Site, file: Named) -> Result<Reply
     let (place, rules) = (&site.place, &site.files);
     let Named { path, opened } = file;
     let near = place.near().root(place.path());
-    let near = near.map(|root| prepare(head, rules, &path, opened, &Access::Now(&root)));
+    let near = near.map(|root| prepare(head, rules, At::below(place, &path), opened, &Access::Now(&root)));
     let prepared = match near {
         Some(Err(Miss::Wait)) | None => {
             let (head, root, rules) = (head.clone(), Arc::clone(place), Arc::clone(rules));
-            let waiting =
-                place.start(move || prepare(&head, &rules, &path, None, &Access::Waiting(root.path())));
+            let waiting = place.start(move || {
+                let files = Access::Waiting(root.path());
+                prepare(&head, &rules, At::below(&root, &path), None, &files)
+            });
             Box::pin(waiting).await?
         }
         Some(prepared) => prepared,
@@ -155,7 +173,13 @@ pub(crate) async fn serve_absolute(
     let (place, rules, head) = (&site.place, Arc::clone(&site.files), head.clone());
     let prepared = place.start(move || {
         let real = std::fs::canonicalize(path).ok().filter(|path| allowed(path)).ok_or(Miss::NotThere)?;
-        prepare(&head, &rules, real.as_os_str().as_bytes(), None, &Access::Waiting(Path::new("/")))
+        prepare(
+            &head,
+            &rules,
+            At { root: Path::new("/"), near: None, path: real.as_os_str().as_bytes() },
+            None,
+            &Access::Waiting(Path::new("/")),
+        )
     });
     finish(prepared.await?, place)
 }
@@ -169,6 +193,8 @@ struct Prepared {
 enum Content {
     /// None, and no word of its length.
     None,
+    /// The client has it: of this type, and so many bytes.
+    Same(Cow<'static, str>, u64),
     /// So many bytes, which are not wanted.
     Left(u64),
     Small(Bytes),
@@ -190,13 +216,32 @@ fn finish(prepared: Result<Prepared, Miss>, place: &Arc<Place>) -> Result<Reply,
     if prepared.answer.status() == PRECONDITION_FAILED {
         return Err(NoFile::Status(PRECONDITION_FAILED));
     }
+    let mut same = None;
     let body = match prepared.content {
         Content::None => Body::None,
+        Content::Same(kind, size) => {
+            same = Some((kind, size));
+            Body::None
+        }
         Content::Left(len) => Body::Left(len),
         Content::Small(bytes) => Body::Full(bytes),
         Content::Large { file, from, len } => Body::File(FileBody::new(file, from, len, Arc::clone(place))),
     };
-    Ok(Reply::new(prepared.answer, body))
+    Ok(Reply { same, ..Reply::new(prepared.answer, body) })
+}
+
+/// Where a file is to be found.
+struct At<'a> {
+    root: &'a Path,
+    /// What is known of the root.
+    near: Option<&'a Near>,
+    path: &'a [u8],
+}
+
+impl<'a> At<'a> {
+    fn below(place: &'a Place, path: &'a [u8]) -> At<'a> {
+        At { root: place.path(), near: Some(place.near()), path }
+    }
 }
 
 const PRECONDITION_FAILED: u16 = 412;
@@ -204,19 +249,20 @@ const PRECONDITION_FAILED: u16 = 412;
 fn prepare(
     head: &Head,
     rules: &FileRules,
-    path: &[u8],
+    At { root, near, path }: At<'_>,
     opened: Option<(File, Meta)>,
     files: &Access<'_>,
 ) -> Result<Prepared, Miss> {
     let mut out = Answer::new(200);
     let answer = |answer, content| Ok(Prepared { answer, content });
-    let (any_packed, packed) = packed(path, head, files)?;
+    let (any_packed, packed) = packed(path, head, near, files)?;
     let (file, meta) = match (&packed, opened) {
         (Some(packed), _) => files.open(&packed.sibling)?,
         (None, Some(opened)) => opened,
         (None, None) => files.open(path)?,
     };
-    if !rules.may_send(path, meta.id) {
+    let real = || std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok();
+    if !rules.may_send(root, path, meta.id, real) {
         return Err(Miss::NotThere);
     }
     if let Some(packed) = &packed {
@@ -236,7 +282,7 @@ fn prepare(
     let since = |name| text(name).and_then(date::parse);
     // RFC 9110, 13.2.2: first whether the client's idea of the file still holds, then whether it has it already.
     let stale = match text("if-match") {
-        Some(list) => !matches(list, &tag),
+        Some(list) => !matches_strongly(list, &tag),
         None => since("if-unmodified-since").is_some_and(|since| meta.modified > since),
     };
     if stale {
@@ -247,11 +293,13 @@ fn prepare(
         Some(list) => matches(list, &tag),
         None => since("if-modified-since").is_some_and(|since| meta.modified <= since),
     };
+    let size = meta.len;
+    let kind = content_type(Path::new(OsStr::from_bytes(path)), rules.charset.as_deref());
+    let kind = kind.unwrap_or("application/octet-stream".into());
     if unchanged {
         out.set_status(304);
-        return answer(out, Content::None);
+        return answer(out, Content::Same(kind, size));
     }
-    let size = meta.len;
     insert(&mut out, "accept-ranges", "bytes");
     let fresh = text("if-range").is_none_or(|v| v == tag || Some(v) == date.as_deref());
     let part = match text("range") {
@@ -272,15 +320,15 @@ fn prepare(
             return answer(out, Content::Left(0));
         }
     };
-    let kind = content_type(Path::new(OsStr::from_bytes(path)), rules.charset.as_deref());
-    insert(&mut out, "content-type", kind.as_deref().unwrap_or("application/octet-stream"));
-    let content = if head.method() == b"HEAD" {
-        Content::Left(len)
-    } else if size <= SMALL {
+    insert(&mut out, "content-type", &kind);
+    // For a HEAD as well: whether a small one is encoded shows when that is done.
+    let content = if size <= SMALL {
         let all = Bytes::from(files.read(&file, size as usize)?);
         // It may have become shorter since.
         let end = from.saturating_add(len).min(all.len() as u64);
         Content::Small(all.slice(from.min(end) as usize..end as usize))
+    } else if head.method() == b"HEAD" {
+        Content::Left(len)
     } else {
         Content::Large { file, from, len }
     };

@@ -6,6 +6,7 @@
 //! is not certain is [`Miss::Wait`]: then the same is done once more by [`crate::disk`]'s threads, with [`Access::Waiting`].
 
 use std::{
+    collections::HashSet,
     ffi::OsStr,
     fs::File,
     io::IoSliceMut,
@@ -101,9 +102,32 @@ pub(crate) struct Near {
     root: Mutex<(u64, Option<Arc<OwnedFd>>)>,
     /// The device that the root was on when a thread looked, if that is a local one, plus one; else 0.
     device: AtomicU64,
+    /// Files beside which nothing packed lay in this second.
+    alone: Mutex<(u64, HashSet<Vec<u8>>)>,
 }
 
+/// Files that are known to lie alone.
+const ALONE: usize = 1024;
+
 impl Near {
+    /// Whether nothing packed lay beside a file when somebody looked in this second: three names that are not there cost as much as the file.
+    pub(crate) fn is_alone(&self, path: &[u8]) -> bool {
+        let alone = self.alone.lock();
+        alone.0 == seconds() && alone.1.contains(path)
+    }
+
+    /// Nothing packed lies beside it.
+    pub(crate) fn lies_alone(&self, path: &[u8]) {
+        let (mut alone, now) = (self.alone.lock(), seconds());
+        if alone.0 != now {
+            alone.0 = now;
+            alone.1.clear();
+        }
+        if alone.1.len() < ALONE {
+            alone.1.insert(path.to_vec());
+        }
+    }
+
     /// The root, if files below it may be looked at at once.
     pub(crate) fn root(&self, path: &Path) -> Option<Arc<OwnedFd>> {
         let device = self.device.load(Relaxed).checked_sub(1)?;

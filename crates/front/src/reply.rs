@@ -1,6 +1,6 @@
 //! An answer before it is sent: its head, and what its body is made of.
 
-use std::future::poll_fn;
+use std::{borrow::Cow, future::poll_fn};
 
 use bytes::Bytes;
 use hayate_http::{Answer, Exchange, Length};
@@ -17,6 +17,8 @@ pub(crate) struct Reply {
     pub(crate) promise: Option<Promise>,
     /// The body is encoded on its way: a file, or what a script sends.
     pub(crate) encoding: Option<Encoding>,
+    /// Of a 304 for a file: the type and the bytes of what the client has.
+    pub(crate) same: Option<(Cow<'static, str>, u64)>,
     /// The connection cannot go on.
     pub(crate) close: bool,
 }
@@ -37,7 +39,7 @@ pub(crate) enum Body {
 
 impl Reply {
     pub(crate) fn new(answer: Answer, body: Body) -> Reply {
-        Reply { answer, body, promise: None, encoding: None, close: false }
+        Reply { answer, body, promise: None, encoding: None, same: None, close: false }
     }
 
     /// One of our own pages. `detail`: see [`pages::error`].

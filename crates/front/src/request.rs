@@ -1,6 +1,6 @@
 //! A request's way through the front: who asks, which site, what answers, and what is written down of it.
 
-use std::{sync::Arc, time::Instant};
+use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Instant};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use hayate_http::{Answer, Exchange, Refusal};
@@ -20,8 +20,8 @@ use crate::{
     request_body::Keep,
     route,
     route::Found,
-    rules::{Dresses, Keeper, Verdict},
-    site::Site,
+    rules::{Dresses, Keeper, Passed, Rules, Verdict},
+    site::{Backend, Site},
     snapshot::Snapshot,
     target::Target,
     temp::Owner,
@@ -113,7 +113,7 @@ impl Connection {
             _ if early.is_some() => early.ok_or_else(|| no_answer(500, "")),
             None => Err(no_answer(404, "no application answers to this host and path")),
             Some(site) => match &site.rules {
-                None => dispatch(settings, site, &client, exchange, &mut account).await,
+                None => dispatch(settings, site, &client, exchange, &mut account, None).await,
                 Some(_) => {
                     let keeper = &thread.front.keeper;
                     Box::pin(by_rules(keeper, settings, site, &client, exchange, &mut account, &mut dresses))
@@ -194,19 +194,41 @@ async fn by_rules<'r>(
     dresses: &mut Dresses<'r>,
 ) -> Result<Reply, NoAnswer> {
     let (Some(rules), Some(inside)) = (&site.rules, site.inside(client.path)) else {
-        return dispatch(settings, site, client, exchange, account).await;
+        return dispatch(settings, site, client, exchange, account, None).await;
     };
-    let passed = match rules.judge(client, inside, keeper, dresses).await? {
+    let mut passed = match unless_gone(exchange, rules.judge(client, inside, keeper, dresses)).await? {
         Verdict::Answer(reply) => return Ok(*reply),
         Verdict::Pass(passed) => passed,
     };
     let mut client =
         Client { max_body: passed.max_body.unwrap_or(client.max_body), timeout: passed.timeout, ..*client };
-    if let Some((path, query)) = &passed.rewritten {
+    let rewritten = passed.rewritten.take();
+    if let Some((path, query)) = &rewritten {
         client.path = path;
         client.target.query = query.as_deref();
     }
-    dispatch(settings, passed.alias.unwrap_or(site), &client, exchange, account).await
+    let again = Again { rules, keeper, passed: &mut passed };
+    dispatch(settings, again.passed.alias.unwrap_or(site), &client, exchange, account, Some(again)).await
+}
+
+/// What judges a request once more if the front controller answers it.
+struct Again<'a, 'r> {
+    rules: &'r Rules,
+    keeper: &'a Keeper,
+    passed: &'a mut Passed<'r>,
+}
+
+/// Waits for what rules say, as long as the client does: a password may have to wait for its turn.
+async fn unless_gone<T>(
+    exchange: &mut Exchange<'_>,
+    judged: impl Future<Output = Result<T, NoAnswer>>,
+) -> Result<T, NoAnswer> {
+    let mut judged = pin!(judged);
+    poll_fn(|cx| match judged.as_mut().poll(cx) {
+        Poll::Ready(judged) => Poll::Ready(judged),
+        Poll::Pending => exchange.poll_gone(cx).map(|()| Err(NoAnswer::Left)),
+    })
+    .await
 }
 
 async fn dispatch(
@@ -215,6 +237,7 @@ async fn dispatch(
     client: &Client<'_>,
     exchange: &mut Exchange<'_>,
     account: &mut Account,
+    again: Option<Again<'_, '_>>,
 ) -> Result<Reply, NoAnswer> {
     let method = client.head.method();
     if matches!(method, b"CONNECT" | b"TRACE") {
@@ -228,22 +251,36 @@ async fn dispatch(
     let hangs = |error: std::io::Error| no_answer(503, format!("{}: {error}", site.place.path().display()));
     match route::resolve(site, client.path).await.map_err(hangs)? {
         Found::Script(script) => {
-            let answered = dynamic::answer(settings, site, client, exchange, &script);
+            let mut client = Client { ..*client };
+            if let Some(Again { rules, keeper, passed }) = again
+                && script.otherwise
+                && let Some(controller) = site.inside(&script.name)
+            {
+                let judged = rules.judge_again(&client, controller, keeper, passed);
+                if let Some(reply) = unless_gone(exchange, judged).await? {
+                    return Ok(reply);
+                }
+                client.max_body = passed.max_body.unwrap_or(settings.limits.body_size);
+                client.timeout = passed.timeout;
+            }
+            let answered = dynamic::answer(settings, site, &client, exchange, &script);
             let (reply, waited) = answered.await?;
             if let Some((_, line)) = &mut account.log {
                 line.queue_wait = waited;
             }
             Ok(reply)
         }
-        Found::File(_) if !matches!(method, b"GET" | b"HEAD") => {
-            let mut answer = Answer::new(405);
-            set(&mut answer, "allow", "GET, HEAD");
-            Ok(Reply::new(answer, Body::Left(0)))
-        }
+        Found::File(_) if !matches!(method, b"GET" | b"HEAD") => Ok(only_get()),
         Found::File(file) => files::serve(client.head, site, file).await.map_err(|no_file| match no_file {
             NoFile::Status(status) => no_answer(status, "the file cannot be read"),
             NoFile::Hangs(error) => hangs(error),
         }),
+        // As nginx has it.
+        Found::AddSlash
+            if matches!(site.backend, Backend::Static) && !matches!(method, b"GET" | b"HEAD" | b"POST") =>
+        {
+            Ok(only_get())
+        }
         Found::AddSlash => {
             let mut answer = Answer::new(301);
             let location = route::with_slash(client.path, client.target.query);
@@ -252,6 +289,13 @@ async fn dispatch(
         }
         Found::Nothing => Err(no_answer(404, "there is no such file")),
     }
+}
+
+/// For another method at a file.
+fn only_get() -> Reply {
+    let mut answer = Answer::new(405);
+    set(&mut answer, "allow", "GET, HEAD");
+    Reply::new(answer, Body::Left(0))
 }
 
 fn failed(snapshot: &Snapshot, client: &Client<'_>, site: Option<&Site>, why: Failed) -> Reply {

@@ -11,7 +11,9 @@ use hayate_http::seconds;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use crate::{
+    Backend,
     near::{Access, Meta, Miss, below},
+    rules::unpacked,
     site::{Inside, Site},
 };
 
@@ -24,6 +26,8 @@ pub struct Script {
     pub name: Vec<u8>,
     /// What follows the script's name in the path.
     pub path_info: Vec<u8>,
+    /// It answers because nothing else does: the path says nothing of it.
+    pub otherwise: bool,
 }
 
 impl Site {
@@ -150,9 +154,11 @@ fn hidden(path: &[u8]) -> bool {
 /// Whether a file may hold PHP source without being executed: other extensions of PHP, and copies that editors leave.
 fn is_source(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
-    let extension = name.rsplit(|b| *b == b'.').next().unwrap_or_default();
-    name.windows(4).any(|w| w == b".php")
-        || matches!(extension, b"phtml" | b"pht" | b"phar" | b"phps" | b"inc")
+    let extends = |name: &[u8]| {
+        let extension = name.rsplit(|b| *b == b'.').next().unwrap_or_default();
+        matches!(extension, b"phtml" | b"pht" | b"phar" | b"phps" | b"inc")
+    };
+    name.windows(4).any(|w| w == b".php") || extends(&name) || unpacked(&name).any(extends)
 }
 
 /// `path` is normalised. There is nothing in this site for the path of another. An error: the file system does not answer.
@@ -206,7 +212,7 @@ fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Wait> {
     let script = |at: &[u8], path_info: &[u8]| {
         let file = below(root, at);
         let name = [prefix, at].concat();
-        Ok(Found::Script(Arc::new(Script { file, name, path_info: path_info.to_vec() })))
+        Ok(Found::Script(Arc::new(Script { file, name, path_info: path_info.to_vec(), otherwise: false })))
     };
     let meta = |at: &[u8]| match files.meta(at) {
         Ok(meta) => Ok(Some(meta)),
@@ -258,7 +264,15 @@ fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Wait> {
         _ => {}
     }
     match &site.front_controller {
-        Some(controller) => script(&[b"/", controller.as_bytes()].concat(), b""),
+        Some(controller) => {
+            let at = [b"/", controller.as_bytes()].concat();
+            // A site of static files may have a page for what is no file.
+            if matches!(site.backend, Backend::Static) && !is_source(controller.as_bytes()) {
+                return Ok(Found::File(Named { path: at, opened: None }));
+            }
+            let (file, name) = (below(root, &at), [prefix, &at].concat());
+            Ok(Found::Script(Arc::new(Script { file, name, path_info: Vec::new(), otherwise: true })))
+        }
         None => Ok(Found::Nothing),
     }
 }
@@ -326,9 +340,19 @@ mod tests {
 
     #[test]
     fn source_is_recognised_under_its_many_names() {
-        for name in
-            ["a.php~", "a.php.bak", "A.PHP", "a.php ", "a.phtml", "a.phar", "a.inc", ".php5", "a.php7"]
-        {
+        for name in [
+            "a.php~",
+            "a.php.bak",
+            "A.PHP",
+            "a.php ",
+            "a.phtml",
+            "a.phar",
+            "a.inc",
+            ".php5",
+            "a.php7",
+            "a.inc.gz",
+            "a.phtml.1",
+        ] {
             assert!(is_source(name.as_bytes()), "{name}");
         }
         for name in

@@ -1,6 +1,12 @@
 //! Sites: which application answers a request, and what it is made of.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use hayate_ring::Ring;
 use parking_lot::Mutex;
@@ -10,6 +16,7 @@ use crate::{
     disk::Place,
     host::Host,
     metrics::SiteMetrics,
+    near::below,
     route::Script,
     rules::{Hidden, Rules},
 };
@@ -59,6 +66,8 @@ pub struct FileRules {
     pub charset: Option<String>,
     /// What is never sent, by whatever name it is found.
     pub private: Vec<FileId>,
+    /// Where those are, absolute: what takes their place is not sent either.
+    pub private_paths: Vec<PathBuf>,
     /// Paths of the document root that answer no client, with all that is below them: `/data`. X-Accel-Redirect may lead there.
     pub denied: Vec<String>,
     /// Names that are not for visitors.
@@ -73,9 +82,28 @@ impl FileRules {
         })
     }
 
-    /// Whether a file may be sent: not a configuration of ours, nor what is called like one. `path` ends with its name.
-    pub(crate) fn may_send(&self, path: &[u8], id: FileId) -> bool {
-        path.rsplit(|b| *b == b'/').next() != Some(b"hayate.toml") && !self.private.contains(&id)
+    /// Whether a file may be sent: not a configuration of ours, nor what is called like one, nor what has taken the place of a private file
+    /// since. `path` is below `root`; `real` says where the file is in truth, and is asked of what is called like a private one.
+    pub(crate) fn may_send(
+        &self,
+        root: &Path,
+        path: &[u8],
+        id: FileId,
+        real: impl FnOnce() -> Option<PathBuf>,
+    ) -> bool {
+        let name = path.rsplit(|b| *b == b'/').next().unwrap_or_default();
+        if name == b"hayate.toml" || self.private.contains(&id) {
+            return false;
+        }
+        let called = |private: &PathBuf| private.file_name().is_some_and(|own| own.as_bytes() == name);
+        if !self.private_paths.iter().any(called) {
+            return true;
+        }
+        let (asked, real) = (below(root, path), real());
+        !self
+            .private_paths
+            .iter()
+            .any(|private| *private == asked || real.as_ref().is_none_or(|real| private == real))
     }
 }
 

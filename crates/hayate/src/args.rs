@@ -198,8 +198,8 @@ pub struct ServeArgs {
     /// Environment variable of PHP, which inherits none; repeatable
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = key_value, help_heading = "PHP")]
     pub env: Vec<KeyValue>,
-    /// PHP version, such as 8.2, or the path of a host binary [default: the highest version installed]
-    #[arg(long, value_name = "VERSION|PATH", help_heading = "PHP")]
+    /// PHP version, such as 8.2, the path of a host binary, or off for static files alone [default: the highest version installed]
+    #[arg(long, value_name = "VERSION|PATH|off", help_heading = "PHP")]
     pub php: Option<String>,
     /// php.ini in place of the distribution's
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "PHP")]

@@ -54,6 +54,11 @@ pub fn run(args: &ServeArgs) -> ExitCode {
                 if shared { ", the front's: scripts reach its files" } else { "" }
             );
         }
+        if app.is_static {
+            println!("  mode        static files: no PHP is started");
+            describe_files(app);
+            continue;
+        }
         match (&spec.mode, &app.recognised) {
             (Mode::Classic, _) => println!("  mode        classic"),
             (Mode::Worker { script }, None) => println!("  mode        worker: {}", script.display()),
@@ -70,11 +75,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         if matches!(spec.mode, Mode::Worker { .. }) {
             describe_rewind(app, probe.as_ref());
         }
-        println!("  otherwise   {}", app.front_controller.script.as_deref().unwrap_or("404"));
-        println!("              {}", app.front_controller.why);
-        for warning in secrets::look(&spec.document_root, &app.deny, &app.hidden()).warnings() {
-            println!("  warning     {warning}");
-        }
+        describe_files(app);
         match min == max {
             true => println!("  workers     {max}"),
             false => println!("  workers     {min}-{max}"),
@@ -93,6 +94,15 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     }
     println!("\nThis can be served.");
     ExitCode::SUCCESS
+}
+
+/// What answers where there is no file, and which files should not be there.
+fn describe_files(app: &App) {
+    println!("  otherwise   {}", app.front_controller.script.as_deref().unwrap_or("404"));
+    println!("              {}", app.front_controller.why);
+    for warning in secrets::look(&app.spec.document_root, &app.deny, &app.hidden()).warnings() {
+        println!("  warning     {warning}");
+    }
 }
 
 /// What the application's PHP is made of. `built` is what its host was built for.

@@ -164,6 +164,10 @@ fn describe(status: &Value) -> String {
     if let Some(error) = status["last_reload"]["error"].as_str() {
         out += &format!("The last reload was refused: {error}\n");
     }
+    for site in status["static_sites"].as_array().into_iter().flatten() {
+        out +=
+            &format!("\n{}: static files, no PHP, {}\n", text(&site["name"]), text(&site["document_root"]));
+    }
     for app in status["apps"].as_array().into_iter().flatten() {
         out += &format!(
             "\n{}: {}, {} mode, PHP {}, {}\n",

@@ -163,13 +163,14 @@ fn events(text: &str) -> Vec<Event> {
 
 /// Prints the report for each application. Exit status 1: it does not boot; 2: the configuration is wrong.
 pub fn run(args: &ExplainArgs) -> ExitCode {
-    let plan = match Plan::load(&args.serve) {
+    let mut plan = match Plan::load(&args.serve) {
         Ok(plan) => plan,
         Err(error) => {
             eprintln!("hayate: {error}");
             return ExitCode::from(2);
         }
     };
+    plan.apps.retain(|app| !app.is_static);
     let outcome = match args.user_of {
         None if users(&plan).len() > 1 => explain_each_user(&plan, args),
         _ => explain_all(&plan, args).and_then(|reports| {
@@ -258,7 +259,7 @@ async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &
     let mut generation =
         Generation::start(spec.clone(), Arc::new(Directly), hub).context("cannot make the shared memory")?;
     let mut app = App { spec, ..app.clone() };
-    match fallback::all_booted(from_ref(&app), from_ref(&generation), hub).await {
+    match fallback::all_booted([&app].into_iter(), from_ref(&generation), hub).await {
         Ok(slower) => {
             for replacement in slower {
                 generation.kill().await;

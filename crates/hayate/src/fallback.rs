@@ -124,15 +124,15 @@ pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -
     None
 }
 
-/// Waits until all can serve; `apps` and `generations` belong together, in order. What cannot be rewound, as its boot has shown, is
+/// Waits until all can serve; `apps`, which run PHP, and `generations` belong together, in order. What cannot be rewound, as its boot has shown, is
 /// booted in a slower way: those are returned. The error says what does not boot at all.
-pub async fn all_booted(
-    apps: &[App],
+pub async fn all_booted<'a>(
+    apps: impl Iterator<Item = &'a App>,
     generations: &[Arc<Generation>],
     hub: &Arc<Hub>,
 ) -> Result<Vec<Replacement>, String> {
     let mut replacements = Vec::new();
-    for (app, generation) in apps.iter().zip(generations) {
+    for (app, generation) in apps.zip(generations) {
         let Err(error) = generation.booted().await else { continue };
         let unfit = generation.unfit().borrow().clone();
         let slower = match unfit {
@@ -169,6 +169,8 @@ pub(crate) mod tests {
             hidden_files: Vec::new(),
             rules: Vec::new(),
             private: Vec::new(),
+            private_paths: Vec::new(),
+            is_static: false,
             queue_limit: 1,
             retry: false,
             recognised: None,

@@ -138,7 +138,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     let apps = start(&first, hub)?;
     server.install(&plan, access_log, apps.clone());
     tokio::select! {
-        booted = fallback::all_booted(&plan.apps, &apps, hub) => match booted {
+        booted = fallback::all_booted(plan.with_php(), &apps, hub) => match booted {
             Ok(replacements) => replace(&server, replacements, Duration::ZERO),
             // One that has served before is wanted, whatever it takes; unless another one still serves.
             Err(why) if beginning.successor || (!plan.development && !beginning.again) => {

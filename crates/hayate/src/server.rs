@@ -50,6 +50,7 @@ pub struct Server {
 struct Running {
     plan: Plan,
     access_log: AccessLog,
+    /// Of the plan's applications that run PHP, in order.
     apps: Vec<Arc<Generation>>,
     /// Replaced, but still finishing requests.
     draining: Vec<Arc<Generation>>,
@@ -101,8 +102,17 @@ pub struct ServerStatus {
     threads: Vec<usize>,
     last_reload: Option<LastReload>,
     apps: Vec<AppStatus>,
+    /// Sites of static files, for which no PHP runs.
+    static_sites: Vec<StaticSite>,
     /// Generations that were replaced and still finish requests.
     draining: usize,
+}
+
+/// A site of static files.
+#[derive(Serialize)]
+pub struct StaticSite {
+    name: String,
+    document_root: String,
 }
 
 /// One application of it.
@@ -203,7 +213,7 @@ impl Server {
         self.certificates.lock().await.replace(pairs).await;
     }
 
-    /// Sends new requests to `apps`, which belong to `plan`'s applications in order. Returns the generations that were
+    /// Sends new requests to `apps`, which belong to those of `plan`'s applications that run PHP, in order. Returns the generations that were
     /// replaced; hand them to [`Server::retired`] once they are drained.
     pub fn install(
         &self,
@@ -231,23 +241,31 @@ impl Server {
     }
 
     fn routes(&self, plan: &Plan, apps: &[Arc<Generation>]) -> Routes {
-        let sites = plan.apps.iter().zip(apps).map(|(app, generation)| {
+        let mut generations = apps.iter();
+        let mut backend = |app: &App| {
+            if app.is_static {
+                return Some(Backend::Static);
+            }
+            let generation = generations.next()?;
             let ask = Arc::clone(generation);
-            let backend = Backend::Ring {
+            Some(Backend::Ring {
                 ring: generation.ring(),
                 queue_limit: app.queue_limit,
                 queue_timeout: app.spec.queue_timeout,
                 retry: app.retry,
                 unavailable: Arc::new(move || ask.unavailable()),
-            };
+            })
+        };
+        let sites = plan.apps.iter().filter_map(|app| {
+            let backend = backend(app)?;
             let place = self.front.disk().place(&app.spec.document_root);
             let metrics = self.metrics.front.site(&app.spec.name);
-            Arc::new(app.site(backend, place, metrics, self.front.keeper()))
+            Some(Arc::new(app.site(backend, place, metrics, self.front.keeper())))
         });
         Routes { sites: sites.collect() }
     }
 
-    /// The plan as it is served, and the generation of each of its applications.
+    /// The plan as it is served, and the generation of each of its applications that run PHP.
     pub fn running_now(&self) -> (Plan, Vec<Arc<Generation>>) {
         let running = self.running();
         (running.plan.clone(), running.apps.clone())
@@ -257,7 +275,7 @@ impl Server {
     pub fn app_of(&self, generation: &Arc<Generation>) -> Option<App> {
         let running = self.running();
         let i = running.apps.iter().position(|other| Arc::ptr_eq(other, generation))?;
-        running.plan.apps.get(i).cloned()
+        running.plan.with_php().nth(i).cloned()
     }
 
     /// Sends new requests of one application to another generation, until the next reload. Returns the generation to drain
@@ -275,7 +293,8 @@ impl Server {
                 None => tracing::info!(app = app.spec.name, "booted anew"),
             }
             let Running { plan, apps, .. } = &mut *running;
-            if let (Some(planned), Some(runs)) = (plan.apps.get_mut(i), apps.get_mut(i)) {
+            let planned = plan.apps.iter_mut().filter(|app| !app.is_static).nth(i);
+            if let (Some(planned), Some(runs)) = (planned, apps.get_mut(i)) {
                 (*planned, *runs) = (app, Arc::clone(&new));
             }
             old.succeeded_by(&new);
@@ -328,7 +347,7 @@ impl Server {
     /// Whether PHP of an application runs as this user; `owner` is who started the server.
     pub fn runs_php_as(&self, user: u32, owner: u32) -> bool {
         let runs = |app: &App| app.identity.as_ref().map_or(owner, |identity| identity.uid()) == user;
-        self.running().plan.apps.iter().any(runs)
+        self.running().plan.with_php().any(runs)
     }
 
     /// The master's process, below which all PHP runs.
@@ -367,6 +386,10 @@ impl Server {
     pub fn status(&self) -> ServerStatus {
         let apps = self.statuses();
         let running = self.running();
+        let site = |app: &App| StaticSite {
+            name: app.spec.name.clone(),
+            document_root: app.spec.document_root.display().to_string(),
+        };
         ServerStatus {
             version: env!("CARGO_PKG_VERSION"),
             pid: self.master,
@@ -378,6 +401,7 @@ impl Server {
             threads: self.front.connections_by_thread(),
             last_reload: running.last_reload.clone(),
             apps,
+            static_sites: running.plan.apps.iter().filter(|app| app.is_static).map(site).collect(),
             draining: running.draining.len(),
         }
     }

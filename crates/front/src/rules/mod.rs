@@ -47,7 +47,7 @@ use self::{
     users::{Checker, Users, Who},
 };
 
-pub(crate) use self::{dress::Dress, spec::client_of};
+pub(crate) use self::{dress::Dress, names::unpacked, spec::client_of};
 pub use self::{
     names::{HIDDEN_FILES, Hidden},
     spec::{AuthSpec, Fault, HeadersSpec, RateBy, RateSpec, RuleSpec},
@@ -137,6 +137,9 @@ pub(crate) struct Passed<'r> {
     pub(crate) alias: Option<&'r Arc<Site>>,
     pub(crate) max_body: Option<u64>,
     pub(crate) timeout: Option<Duration>,
+    /// How many rules were looked at, and which of them fit.
+    looked: usize,
+    fit: SmallVec<[usize; 8]>,
 }
 
 /// What the rules make of a request.
@@ -201,20 +204,29 @@ impl Rules {
             ));
         }
         let asked = Asked { method: client.head.method(), head: Some(client.head), addr: client.says_addr() };
-        let mut passed = Passed { rewritten: None, alias: None, max_body: None, timeout: None };
+        let mut passed = Passed {
+            rewritten: None,
+            alias: None,
+            max_body: None,
+            timeout: None,
+            looked: 0,
+            fit: SmallVec::new(),
+        };
         let mut path = Cow::Borrowed(or_slash(inside));
         let mut query = client.target.query.map(Cow::Borrowed);
-        let mut rules = self.rules.iter();
+        let mut rules = self.rules.iter().enumerate();
         let (mut stopped, mut changed) = (false, true);
         while std::mem::take(&mut changed) && !stopped {
             let next = {
                 let readings = self.readings(&path)?;
                 let mut next = None;
-                for rule in rules.by_ref() {
+                for (i, rule) in rules.by_ref() {
+                    passed.looked = i.saturating_add(1);
                     let fit = rule.when.fit(&asked, &readings);
                     if !fit.some {
                         continue;
                     }
+                    passed.fit.push(i);
                     if let Some(reply) = rule.keeps_out(client, &path, keeper).await? {
                         return Ok(Verdict::Answer(Box::new(reply)));
                     }
@@ -251,6 +263,36 @@ impl Rules {
             }
         }
         Ok(Verdict::Pass(passed))
+    }
+
+    /// The front controller answers, though the path says nothing of it: what restricts it holds for this request as well, as with nginx, which
+    /// looks for a location again. Only of rules that were looked at, and that did not fit already. `script` is without the site's prefix. An
+    /// answer is for somebody who does not get through.
+    pub(crate) async fn judge_again(
+        &self,
+        client: &Client<'_>,
+        script: Inside<'_>,
+        keeper: &Keeper,
+        passed: &mut Passed<'_>,
+    ) -> Result<Option<Reply>, NoAnswer> {
+        let asked = Asked { method: client.head.method(), head: Some(client.head), addr: client.says_addr() };
+        let readings = self.readings(script.as_bytes())?;
+        let (mut max_body, mut timeout, mut stopped) = (None, None, false);
+        for (i, rule) in self.rules.iter().enumerate().take(passed.looked) {
+            if !passed.fit.contains(&i) {
+                if stopped || !rule.when.fit(&asked, &readings).some {
+                    continue;
+                }
+                if let Some(reply) = rule.keeps_out(client, script.as_bytes(), keeper).await? {
+                    return Ok(Some(reply));
+                }
+                stopped = rule.stop;
+            }
+            max_body = rule.max_body.or(max_body);
+            timeout = rule.timeout.or(timeout);
+        }
+        (passed.max_body, passed.timeout) = (max_body, timeout);
+        Ok(None)
     }
 
     /// The path for a request of the server's own, with the site's prefix; `None`: a rule leads elsewhere. It comes from nowhere, has no
@@ -424,7 +466,16 @@ impl Rule {
                 set(&mut reply.answer, "www-authenticate", &users::challenge(realm));
                 Ok(Some(reply))
             }
-            Who::Busy => Err(no_answer(503, "too many passwords wait to be verified")),
+            Who::Busy => {
+                if let Some(times) = keeper.checker.reminder.happened() {
+                    tracing::warn!(
+                        "{times} requests got 503: more passwords wait to be verified than one thread can see to (docs/rules.md)"
+                    );
+                }
+                let mut reply = Reply::page(503, None);
+                set(&mut reply.answer, "retry-after", "1");
+                Ok(Some(reply))
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use super::pattern;
 /// What is not sent by default. `vendor/` is no secret as such: Laravel's packages publish their style sheets in `public/vendor`, and
 /// applications whose root is the document root load theirs from there. What is never meant for visitors there is PHP (phpunit's
 /// eval-stdin.php was a hole in thousands of sites) and Composer's own records.
-pub const HIDDEN_FILES: [&str; 29] = [
+pub const HIDDEN_FILES: [&str; 30] = [
     "*~",
     "#*#",
     "*.bak",
@@ -25,6 +25,7 @@ pub const HIDDEN_FILES: [&str; 29] = [
     "*.inc",
     "composer.*",
     "auth.json",
+    "*.htpasswd",
     "php.ini",
     "web.config",
     "phpunit.xml*",
@@ -70,10 +71,33 @@ impl Hidden {
         pattern::regex(&format!("(?i){all}")).map(|all| Hidden(Some(all)))
     }
 
-    /// `path` is normalised and begins with a slash.
+    /// `path` is normalised and begins with a slash. What is packed, or put aside by a log's rotation, is as its content.
     pub fn hides(&self, path: &[u8]) -> bool {
-        self.0.as_ref().is_some_and(|names| names.is_match(path))
+        self.0
+            .as_ref()
+            .is_some_and(|names| names.is_match(path) || unpacked(path).any(|path| names.is_match(path)))
     }
+}
+
+/// What packers and archivers append to a name.
+const PACKED: [&str; 16] = [
+    "gz", "zip", "bz2", "xz", "zst", "br", "7z", "rar", "tar", "tgz", "tbz2", "txz", "lz4", "lz", "lzma", "z",
+];
+/// Endings in a row: `x.bak.tar.gz`.
+const ENDINGS: usize = 4;
+
+/// A path without the endings that packers and rotations of logs append to names, one after the other: of `/a.inc.1.gz` this is `/a.inc.1` and
+/// `/a.inc`.
+pub(crate) fn unpacked(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::successors(Some(path), |path| {
+        let (rest, ending) = path.split_at_checked(path.iter().rposition(|b| matches!(b, b'.' | b'/'))?)?;
+        let (dot, ending) = ending.split_first()?;
+        let number = !ending.is_empty() && ending.iter().all(u8::is_ascii_digit);
+        let packed = PACKED.iter().any(|known| ending.eq_ignore_ascii_case(known.as_bytes()));
+        (*dot == b'.' && (number || packed)).then_some(rest)
+    })
+    .skip(1)
+    .take(ENDINGS)
 }
 
 #[cfg(test)]
@@ -99,6 +123,14 @@ mod tests {
             "/new\nline.bak",
             "/SITE.SQL",
             "/\u{e9}.sql",
+            "/x.bak.zip",
+            "/a.inc.gz",
+            "/db.sqlite.gz",
+            "/db.sqlite.TGZ",
+            "/site.old.tar.gz",
+            "/debug.log.1",
+            "/debug.log.20260101.gz",
+            "/conf/staff.htpasswd",
         ] {
             assert!(hidden.hides(path.as_bytes()), "{path}");
         }
@@ -114,6 +146,13 @@ mod tests {
             "/composer",
             "/x/vendor/a.php",
             "/include.js",
+            "/release.tar.gz",
+            "/app.js.gz",
+            "/style.css.br",
+            "/v1.2/x.1",
+            "/bak.zip",
+            "/.zip",
+            "/gz",
         ] {
             assert!(!hidden.hides(path.as_bytes()), "{path}");
         }

@@ -2,15 +2,16 @@
 //!
 //! To verify a password is made to be slow, so it is done by a thread of its own that is nicer than those that serve: one for all sites,
 //! [`WAITING`] passwords wait for it at most, of one address [`PER_CLIENT`]. Who got through is remembered for [`REMEMBERED`], by a keyed
-//! hash; passwords are not kept. An unknown name takes as long as a wrong password.
+//! hash; passwords are not kept. Whose passwords took least of the thread's time lately is next, so nobody keeps others out by asking much;
+//! who has left is forgotten. A wrong password takes as long as with the dearest hash of its file, and so does an unknown name.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     io,
     net::IpAddr,
     sync::Arc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use aws_lc_rs::{hmac, rand::SystemRandom};
@@ -20,6 +21,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::{sync::oneshot, time::timeout};
 
 use super::spec::client_of;
+use crate::reminder::Reminder;
 
 const WAITING: usize = 256;
 const PER_CLIENT: usize = 4;
@@ -31,6 +33,9 @@ const KNOWN: usize = 8192;
 const CREDENTIALS: usize = 1024;
 /// 2^14 rounds take about a second.
 const COST: std::ops::RangeInclusive<u32> = 4..=14;
+/// Seconds after which nobody's time counts any more, and addresses whose time is known.
+const FORGOTTEN: u64 = 60;
+const COUNTED: usize = 4096;
 /// How long a visitor may wait for its turn.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -47,9 +52,11 @@ pub(crate) enum Who {
 
 /// The users of one file.
 pub(crate) struct Users {
-    hashes: HashMap<String, String>,
-    /// One that nobody has, which takes as long.
+    /// With their cost.
+    hashes: HashMap<String, (String, u32)>,
+    /// One that nobody has, of the greatest cost.
     nobody: String,
+    cost: u32,
     key: hmac::Key,
     /// Who got through, and until when, in [`seconds`].
     known: Mutex<HashMap<[u8; 32], u64>>,
@@ -79,7 +86,7 @@ impl Users {
                 ));
             };
             cost = cost.max(found);
-            if name.is_empty() || hashes.insert(name.to_owned(), hash.to_owned()).is_some() {
+            if name.is_empty() || hashes.insert(name.to_owned(), (hash.to_owned(), found)).is_some() {
                 return Err(format!("line {at}: '{name}' is no name, or there twice"));
             }
         }
@@ -90,7 +97,7 @@ impl Users {
         let nobody = format!("$2y${cost:02}$abcdefghijklmnopqrstuuabcdefghijklmnopqrstuvwxyzabcde");
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
         let key = key.map_err(|_| "the system has no random numbers".to_owned())?;
-        Ok(Users { hashes, nobody, key, known: Mutex::default() })
+        Ok(Users { hashes, nobody, cost, key, known: Mutex::default() })
     }
 
     /// Who a request is from. `client`: for whom it is counted.
@@ -123,13 +130,18 @@ impl Users {
     }
 
     fn verify(&self, name: &str, password: &[u8]) -> bool {
-        match self.hashes.get(name) {
-            Some(hash) => bcrypt::verify(password, hash).unwrap_or(false),
-            None => {
-                let _ = std::hint::black_box(bcrypt::verify(password, &self.nobody));
-                false
-            }
+        let (hash, cost) = match self.hashes.get(name) {
+            Some((hash, cost)) => (hash, *cost),
+            None => (&self.nobody, self.cost),
+        };
+        if bcrypt::verify(password, hash).unwrap_or(false) {
+            return true;
         }
+        // The rest of the time: 2^c and 2^c + 2^(c+1) + … + 2^(d-1) are 2^d rounds.
+        for cost in cost..self.cost {
+            let _ = std::hint::black_box(bcrypt::hash_with_salt(password, cost, [0; 16]));
+        }
+        false
     }
 }
 
@@ -148,11 +160,22 @@ fn credentials(value: &[u8]) -> Option<(String, Vec<u8>)> {
     Some((name.to_owned(), password.get(1..)?.to_vec()))
 }
 
-type Work = Box<dyn FnOnce() + Send>;
+/// A password that waits for its turn.
+struct Waiting {
+    client: Option<IpAddr>,
+    work: Box<dyn FnOnce() -> bool + Send>,
+    reply: oneshot::Sender<bool>,
+}
 
 /// The thread that verifies passwords. There is none until the first site needs it.
-pub struct Checker(Arc<Shared>);
+#[derive(Default)]
+pub struct Checker {
+    shared: Arc<Shared>,
+    /// When it was last said that too many wait.
+    pub(crate) reminder: Reminder,
+}
 
+#[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
     more: Condvar,
@@ -160,60 +183,90 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    ready: VecDeque<(Option<IpAddr>, Work)>,
+    /// In order of arrival.
+    waiting: Vec<Waiting>,
+    /// What each address has had of the thread's time, since `began` in [`seconds`].
+    spent: HashMap<Option<IpAddr>, Duration>,
+    began: u64,
     started: bool,
     closed: bool,
 }
 
-impl Default for Checker {
-    fn default() -> Checker {
-        Checker(Arc::new(Shared { queue: Mutex::default(), more: Condvar::new() }))
+impl Queue {
+    fn spent(&self, client: Option<IpAddr>) -> Duration {
+        self.spent.get(&client).copied().unwrap_or_default()
+    }
+
+    /// Takes one more in, if there is room for it; `false` if not.
+    fn push(&mut self, new: Waiting) -> bool {
+        // Whoever has left waits no more.
+        self.waiting.retain(|waiting| !waiting.reply.is_closed());
+        let own = self.waiting.iter().filter(|waiting| waiting.client == new.client).count();
+        if !self.started || own >= PER_CLIENT {
+            return false;
+        }
+        if self.waiting.len() >= WAITING {
+            // The last of those that have had most makes room, if that is more than this one has had.
+            let spent = |(i, waiting): (usize, &Waiting)| (self.spent(waiting.client), i);
+            match self.waiting.iter().enumerate().map(spent).max() {
+                Some((most, i)) if most > self.spent(new.client) => drop(self.waiting.remove(i)),
+                _ => return false,
+            }
+        }
+        self.waiting.push(new);
+        true
+    }
+
+    /// The next one: of those that have had least of the thread's time, who came first.
+    fn pop(&mut self) -> Option<Waiting> {
+        self.waiting.retain(|waiting| !waiting.reply.is_closed());
+        let spent = |(i, waiting): (usize, &Waiting)| (self.spent(waiting.client), i);
+        let (_, next) = self.waiting.iter().enumerate().map(spent).min()?;
+        Some(self.waiting.remove(next))
+    }
+
+    fn took(&mut self, client: Option<IpAddr>, time: Duration, now: u64) {
+        if self.began.saturating_add(FORGOTTEN) <= now || self.spent.len() >= COUNTED {
+            self.spent.clear();
+            self.began = now;
+        }
+        let spent = self.spent.entry(client).or_default();
+        *spent = spent.saturating_add(time);
     }
 }
 
 impl Checker {
     /// Has the thread there, from now on.
     pub(crate) fn start(&self) -> io::Result<()> {
-        let mut queue = self.0.queue.lock();
+        let mut queue = self.shared.queue.lock();
         if !queue.started {
-            let shared = Arc::clone(&self.0);
+            let shared = Arc::clone(&self.shared);
             thread::Builder::new().name("passwords".into()).spawn(move || shared.work())?;
             queue.started = true;
         }
         Ok(())
     }
 
-    /// What the work gives; `None`: its turn does not come in time.
+    /// What the work gives; `None`: its turn does not come in time. Dropped before it comes, it is not done.
     async fn check(
         &self,
         client: Option<IpAddr>,
         work: impl FnOnce() -> bool + Send + 'static,
     ) -> Option<bool> {
-        let client = client.map(client_of);
         let (reply, answer) = oneshot::channel();
-        {
-            let mut queue = self.0.queue.lock();
-            let own = queue.ready.iter().filter(|(other, _)| *other == client).count();
-            if !queue.started || queue.ready.len() >= WAITING || own >= PER_CLIENT {
-                return None;
-            }
-            let work = move || {
-                // Whoever wanted it may be gone.
-                if !reply.is_closed() {
-                    let _ = reply.send(work());
-                }
-            };
-            queue.ready.push_back((client, Box::new(work)));
+        let waiting = Waiting { client: client.map(client_of), work: Box::new(work), reply };
+        if !self.shared.queue.lock().push(waiting) {
+            return None;
         }
-        self.0.more.notify_one();
+        self.shared.more.notify_one();
         timeout(PATIENCE, answer).await.ok()?.ok()
     }
 }
 
 impl Drop for Checker {
     fn drop(&mut self) {
-        self.0.queue.lock().closed = true;
-        self.0.more.notify_all();
+        self.shared.queue.lock().closed = true;
+        self.shared.more.notify_all();
     }
 }
 
@@ -223,18 +276,22 @@ impl Shared {
         let _ = rustix::process::setpriority_process(None, 10);
         loop {
             let mut queue = self.queue.lock();
-            let work = loop {
+            let Waiting { client, work, reply } = loop {
                 if queue.closed {
                     return;
                 }
-                match queue.ready.pop_front() {
-                    Some((_, work)) => break work,
+                match queue.pop() {
+                    Some(waiting) => break waiting,
                     None => self.more.wait(&mut queue),
                 }
             };
             drop(queue);
-            // Whoever waits for it learns of a panic by the end of its channel.
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            let began = Instant::now();
+            // Whoever waits for it learns of a panic by the end of its channel, and who has left of nothing.
+            if let Ok(right) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+                let _ = reply.send(right);
+            }
+            self.queue.lock().took(client, began.elapsed(), seconds());
         }
     }
 }
@@ -298,30 +355,73 @@ mod tests {
         assert_eq!(users.known.lock().len(), 1);
     }
 
-    #[tokio::test]
-    async fn one_address_does_not_take_all_turns() {
-        let checker = Arc::new(Checker::default());
-        // No thread takes anything: what waits, waits.
-        checker.0.queue.lock().started = true;
-        let wait = |client: &str| {
-            let (checker, client) = (Arc::clone(&checker), Some(client.parse().unwrap()));
-            tokio::spawn(async move { checker.check(client, || true).await })
+    fn waiting(client: &str) -> (Waiting, oneshot::Receiver<bool>) {
+        let (reply, answer) = oneshot::channel();
+        (Waiting { client: Some(client.parse().unwrap()), work: Box::new(|| true), reply }, answer)
+    }
+
+    #[test]
+    fn one_address_does_not_take_all_turns() {
+        let mut queue = Queue { started: true, ..Queue::default() };
+        let mut answers = Vec::new();
+        let mut push = |queue: &mut Queue, client: &str| {
+            let (one, answer) = waiting(client);
+            answers.push(answer);
+            queue.push(one)
         };
-        let waiting: Vec<_> = (0..PER_CLIENT).map(|_| wait("192.0.2.1")).collect();
-        while checker.0.queue.lock().ready.len() < PER_CLIENT {
-            tokio::task::yield_now().await;
+        let all: Vec<bool> = (0..=PER_CLIENT).map(|_| push(&mut queue, "192.0.2.1")).collect();
+        assert_eq!(all, [true, true, true, true, false]);
+        assert_eq!(queue.pop().unwrap().client, Some("192.0.2.1".parse().unwrap()));
+        queue.took(Some("192.0.2.1".parse().unwrap()), Duration::from_secs(1), 1);
+        // Who comes later and has had nothing is next.
+        assert!(push(&mut queue, "192.0.2.2"));
+        let order: Vec<_> =
+            std::iter::from_fn(|| queue.pop()).map(|one| one.client.unwrap().to_string()).collect();
+        assert_eq!(order, ["192.0.2.2", "192.0.2.1", "192.0.2.1", "192.0.2.1"]);
+    }
+
+    #[test]
+    fn a_full_queue_has_room_for_who_has_had_less() {
+        let mut queue = Queue { started: true, ..Queue::default() };
+        let mut answers = Vec::new();
+        for n in 0..WAITING {
+            let (one, answer) = waiting(&format!("10.0.{}.{}", n / 200, n % 200));
+            assert!(queue.push(one));
+            answers.push(answer);
         }
-        assert_eq!(wait("192.0.2.1").await.unwrap(), None, "its turns are taken");
-        let other = wait("192.0.2.2");
-        while checker.0.queue.lock().ready.len() == PER_CLIENT {
-            tokio::task::yield_now().await;
+        let (new, _answer) = waiting("192.0.2.1");
+        assert!(!queue.push(new), "nobody has had more");
+        queue.took(Some("10.0.0.7".parse().unwrap()), Duration::from_millis(1), 1);
+        let (new, _answer) = waiting("192.0.2.1");
+        assert!(queue.push(new) && queue.waiting.len() == WAITING);
+        assert_eq!(answers.remove(7).try_recv(), Err(oneshot::error::TryRecvError::Closed));
+        // Those who have left make room as well.
+        drop(answers);
+        assert_eq!(queue.pop().unwrap().client, Some("192.0.2.1".parse().unwrap()));
+        assert!(queue.pop().is_none() && queue.waiting.is_empty());
+        for n in 0..2 * COUNTED as u32 {
+            queue.took(Some(std::net::Ipv4Addr::from_bits(n).into()), Duration::from_millis(1), 1);
+            assert!(queue.spent.len() <= COUNTED);
         }
-        checker.0.queue.lock().started = false;
-        checker.start().unwrap();
-        assert_eq!(other.await.unwrap(), Some(true));
-        for one in waiting {
-            assert_eq!(one.await.unwrap(), Some(true));
-        }
+    }
+
+    #[test]
+    fn a_wrong_password_takes_as_long_as_with_the_dearest_hash() {
+        let hash = |cost| bcrypt::hash_with_salt("secret", cost, *b"0123456789abcdef").unwrap();
+        let users = Users::parse(&format!("cheap:{}\ndear:{}\n", hash(4), hash(9))).unwrap();
+        let least = |name: &str, password: &[u8]| {
+            let one = || {
+                let began = Instant::now();
+                let right = users.verify(name, password);
+                (began.elapsed(), right)
+            };
+            (0..5).map(|_| one()).min().unwrap()
+        };
+        assert!(least("cheap", b"secret").1 && least("dear", b"secret").1);
+        let (cheap, dear, nobody) = (least("cheap", b"x"), least("dear", b"x"), least("nobody", b"x"));
+        assert!(!cheap.1 && !dear.1 && !nobody.1);
+        // 32 times less without the rest. The least of five is not what a busy machine makes of it.
+        assert!(cheap.0 * 4 > dear.0 && cheap.0 * 4 > nobody.0, "{cheap:?} {dear:?} {nobody:?}");
     }
 
     #[test]

@@ -234,7 +234,7 @@ pub struct App {
     /// Number of worker processes, `4`, or between a least and a most, `2-8`; 1 to 1024. Default: from 1 to twice the number of processors, 4 at least; at most one for each 64 MB of a memory limit of the cgroup. Flag: `--workers`.
     #[schemars(with = "Option<String>")]
     pub workers: Option<Workers>,
-    /// PHP version, such as `8.2`, or the path of a host binary. Default: the highest version that is installed. Flag: `--php`.
+    /// PHP version, such as `8.2`, or the path of a host binary. `off`: a site of static files, for which no PHP is started; scripts are 404 there, methods other than GET and HEAD for a file 405, `index` is `index.html`, and `front_controller` may name a page for what is no file. Default: the highest version that is installed. Flag: `--php`.
     pub php: Option<String>,
     /// php.ini in place of the distribution's. Relative to this file. Default: none. Flag: `--php-ini`.
     pub php_ini: Option<PathBuf>,

@@ -17,13 +17,16 @@ use hayate_front::{
 };
 use hayate_pool::{Spec, Way};
 
-use super::{ALWAYS, App, flag, published, time};
+use super::{ALWAYS, App, flag, mode::Running, published, time};
 use crate::{
     args::{KeyValue, ServeArgs},
     config::{self, ConfigError, OneOrMany, RetryChoice, Scalar, Setting, Size, Source, Step},
     machine, php,
     privileges::Identity,
 };
+
+/// In place of a version of PHP: none.
+const NO_PHP: &str = "off";
 
 /// Resolves the application that is the `i`th in the file.
 pub(super) struct AppResolver<'a> {
@@ -165,12 +168,20 @@ impl AppResolver<'_> {
                 env.push((name, value));
             }
         }
-        let running = self.running(&app, &root, &document_root, &env)?;
+        let is_static = [&args.php, &app.php].into_iter().flatten().any(|php| php == NO_PHP);
+        let running = match is_static {
+            true => {
+                self.refuse_keys_of_php(&app)?;
+                Running::classic(None)
+            }
+            false => self.running(&app, &root, &document_root, &env)?,
+        };
         if running.recognised.is_some() {
             // For the boot script, which lies elsewhere and takes it out again.
             env.push(("HAYATE_PROJECT".into(), root.to_string_lossy().into_owned()));
         }
-        let front_controller = self.front_controller(&app, &document_root, &running)?;
+        let front_controller =
+            self.front_controller(&app, &document_root, (!is_static).then_some(&running))?;
         let charset = app.charset.clone().filter(|charset| !charset.is_empty());
         let token = |b: u8| b.is_ascii_alphanumeric() || b"-_.:+".contains(&b);
         if charset.as_ref().is_some_and(|charset| !charset.bytes().all(token)) {
@@ -197,10 +208,13 @@ impl AppResolver<'_> {
         for host in &hosts {
             HostPattern::parse(host).map_err(|why| self.error("hosts", format!("hosts: {why}")))?;
         }
-        let host = php::find(args.php.as_deref().or(app.php.as_deref())).map_err(|why| match args.php {
-            Some(_) => flag(format!("--php: {why}")),
-            None => self.error("php", why),
-        })?;
+        let host = match is_static {
+            true => PathBuf::new(),
+            false => php::find(args.php.as_deref().or(app.php.as_deref())).map_err(|why| match args.php {
+                Some(_) => flag(format!("--php: {why}")),
+                None => self.error("php", why),
+            })?,
+        };
         let sendfile_roots = app.sendfile_roots.map(|roots| {
             let roots = roots.into_vec().into_iter();
             let each = roots.map(|path| {
@@ -220,7 +234,10 @@ impl AppResolver<'_> {
             return Err(self.error("name", "name: write a word, it stands in logs and metrics"));
         }
         let index = app.index.map(OneOrMany::into_vec);
-        let index = index.unwrap_or_else(|| vec!["index.php".into(), "index.html".into()]);
+        let index = index.unwrap_or_else(|| match is_static {
+            true => vec!["index.html".into()],
+            false => vec!["index.php".into(), "index.html".into()],
+        });
         if let Some(name) =
             index.iter().find(|name| name.is_empty() || name.starts_with('.') || name.contains('/'))
         {
@@ -257,6 +274,8 @@ impl AppResolver<'_> {
                 .filter_map(|file| fs::metadata(file).ok())
                 .map(|meta| (meta.dev(), meta.ino()))
                 .collect(),
+            private_paths: private.iter().flat_map(|file| names_of(file)).collect(),
+            is_static,
             queue_limit: self.queue_limit(app.queue_limit)?,
             retry: app.retry == Some(RetryChoice::Idempotent),
             warmup: running.warmup,
@@ -296,6 +315,27 @@ impl AppResolver<'_> {
 }
 
 impl AppResolver<'_> {
+    /// What is for PHP says that somebody expects some.
+    fn refuse_keys_of_php(&self, app: &config::App) -> Result<(), ConfigError> {
+        let keys = [
+            ("worker", app.worker.is_some() || self.args.worker.is_some()),
+            ("mode", app.mode.or(self.args.mode).is_some()),
+            ("rewind", app.rewind.is_some()),
+            ("warmup", app.warmup.is_some()),
+            ("workers", app.workers.is_some()),
+            ("php_ini", app.php_ini.is_some()),
+            ("ini", !app.ini.is_empty()),
+            ("sendfile_roots", app.sendfile_roots.is_some()),
+        ];
+        match keys.iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((key, _)) => Err(self.error(
+                key,
+                format!("{key}: with php = \"{NO_PHP}\" no script runs; leave one of the two out"),
+            )),
+        }
+    }
+
     /// By what PHP finds its ini files: what the file says, else the environment that the server was started in, as with php-fpm.
     fn ini_env(
         &self,
@@ -363,6 +403,14 @@ impl AppResolver<'_> {
 /// An empty path, PHP's word for its own directory, stays.
 fn absolute(place: &str) -> String {
     std::path::absolute(place).map_or_else(|_| place.to_owned(), |path| path.to_string_lossy().into_owned())
+}
+
+/// A file as it is named, in a directory without links, and as links lead to it: another may take the place of either.
+fn names_of(file: &Path) -> Vec<PathBuf> {
+    let named = file.parent().and_then(|parent| parent.canonicalize().ok()).zip(file.file_name());
+    let mut names: Vec<PathBuf> = named.map(|(parent, name)| parent.join(name)).into_iter().collect();
+    names.extend(file.canonicalize().ok().filter(|real| !names.contains(real)));
+    names
 }
 
 /// The last name of a path as it was given, so that `current` stays `current` whatever release it links to.

@@ -28,7 +28,7 @@ impl AppResolver<'_> {
         &self,
         app: &config::App,
         document_root: &Path,
-        running: &Running,
+        running: Option<&Running>,
     ) -> Result<FrontController, ConfigError> {
         let by_flag = self.args.front_controller.as_deref();
         if let Some(script) = by_flag.or(app.front_controller.as_deref()) {
@@ -50,8 +50,17 @@ impl AppResolver<'_> {
                 let why = format!("front_controller: {script} lies outside the document root");
                 return Err(if by_flag.is_some() { flag(why) } else { self.error("front_controller", why) });
             }
+            if running.is_none() && script.to_ascii_lowercase().contains(".php") {
+                let why = format!(
+                    "front_controller: {script} does not run with php = \"off\"; write such as index.html"
+                );
+                return Err(if by_flag.is_some() { flag(why) } else { self.error("front_controller", why) });
+            }
             return Ok(FrontController { script: Some(script.to_owned()), why });
         }
+        let Some(running) = running else {
+            return Ok(FrontController { script: None, why: "as php = \"off\" has it".to_owned() });
+        };
         let there = document_root.join(INDEX).is_file();
         if let Mode::Worker { script } = &running.mode {
             let other = || script.strip_prefix(document_root).ok().and_then(Path::to_str).map(str::to_owned);

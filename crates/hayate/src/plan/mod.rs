@@ -121,6 +121,12 @@ pub struct App {
     pub rules: Vec<RuleSpec>,
     /// Files that are never sent, by whatever name: the configuration, php.ini. Device and inode, from who can read them.
     pub private: Vec<(u64, u64)>,
+    /// Where they are, as they were named and as links lead to them.
+    #[serde(default)]
+    pub private_paths: Vec<PathBuf>,
+    /// A site of static files: no PHP is started, and of `spec` only its name and its directories mean anything.
+    #[serde(default)]
+    pub is_static: bool,
     /// Requests that may wait.
     pub queue_limit: usize,
     /// Whether requests with idempotent methods run once more when their worker dies.
@@ -260,7 +266,8 @@ impl Plan {
         }
         let (listen, ports) = listen.into_iter().unzip();
         let front_user = file.front_user.as_deref().or_else(|| {
-            let wanted = privileges::is_root() && apps.iter().all(|app| app.identity.is_some());
+            let wanted =
+                privileges::is_root() && apps.iter().all(|app| app.is_static || app.identity.is_some());
             (wanted && privileges::is_user(FRONT_USER)).then_some(FRONT_USER)
         });
         let mut front = match front_user {
@@ -318,6 +325,11 @@ impl Plan {
 }
 
 impl Plan {
+    /// The applications that run PHP, in order.
+    pub fn with_php(&self) -> impl Iterator<Item = &App> {
+        self.apps.iter().filter(|app| !app.is_static)
+    }
+
     /// The addresses, with how connections of each begin.
     pub fn ports_by_address(&self) -> Vec<(ListenAddr, Port)> {
         let ports = self.ports.iter().copied().chain(std::iter::repeat(Port::default()));
@@ -342,13 +354,13 @@ impl Plan {
             (Some(front), Some(app)) => front.same_user(app),
             (front, app) => front.is_some() == app.is_some(),
         };
-        self.apps.iter().filter(shares).map(|app| app.spec.name.as_str()).collect()
+        self.with_php().filter(shares).map(|app| app.spec.name.as_str()).collect()
     }
 
     /// Whether any application's PHP is root.
     pub fn runs_php_as_root(&self) -> bool {
         privileges::is_root()
-            && self.apps.iter().any(|app| app.identity.as_ref().is_none_or(Identity::is_root))
+            && self.with_php().any(|app| app.identity.as_ref().is_none_or(Identity::is_root))
     }
 
     /// The plan without what only PHP's processes need to know: passwords, mostly.

@@ -35,6 +35,21 @@ pub struct Running {
     pub remark: Option<String>,
 }
 
+impl Running {
+    /// As php-fpm would.
+    pub(super) fn classic(remark: Option<String>) -> Running {
+        Running {
+            mode: Mode::Classic,
+            rewind: Rewind::Off,
+            warmup: Vec::new(),
+            rewind_verify: None,
+            connections: Connections::Request,
+            recognised: None,
+            remark,
+        }
+    }
+}
+
 impl AppResolver<'_> {
     /// Chooses mode and script. Flags win over keys: `--mode classic` over the key `worker`, `--worker` over the key `mode`.
     pub(super) fn running(
@@ -83,15 +98,7 @@ impl AppResolver<'_> {
                 ));
             }
             self.refuse_rewind_keys(app, remark.as_deref())?;
-            return Ok(Running {
-                mode: Mode::Classic,
-                rewind: Rewind::Off,
-                warmup: Vec::new(),
-                rewind_verify: None,
-                connections: Connections::Request,
-                recognised: None,
-                remark,
-            });
+            return Ok(Running::classic(remark));
         };
         let rewind = rewind.unwrap_or(REWIND_BY_DEFAULT);
         Ok(Running {

@@ -51,6 +51,7 @@ impl App {
             charset: self.charset.clone(),
             denied: self.deny.clone(),
             private: self.private.iter().map(|(device, inode)| FileId::new(*device, *inode)).collect(),
+            private_paths: self.private_paths.clone(),
             hidden: self.hidden(),
         });
         let around = Around {

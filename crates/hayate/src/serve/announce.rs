@@ -31,8 +31,17 @@ pub(super) fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&P
         text += &format!(" {addr}");
     }
     text += "\n";
-    for (app, generation) in plan.apps.iter().zip(apps) {
-        let (spec, status) = (&app.spec, generation.status());
+    let mut generations = apps.iter();
+    for app in &plan.apps {
+        let spec = &app.spec;
+        if app.is_static {
+            let otherwise = app.front_controller.script.as_deref().unwrap_or("404");
+            text += &format!("  {}: {}, static files, no PHP\n", spec.name, spec.document_root.display());
+            text += &format!("    what is no file: {otherwise}\n");
+            continue;
+        }
+        let Some(generation) = generations.next() else { continue };
+        let status = generation.status();
         let mode = match &spec.mode {
             Mode::Classic => "classic mode".to_owned(),
             Mode::Worker { script } => {

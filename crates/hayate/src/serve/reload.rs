@@ -19,12 +19,13 @@ use crate::{
 
 pub(super) type Reply = oneshot::Sender<Result<(), String>>;
 
+/// Starts the applications that run PHP.
 pub(super) fn start(loaded: &Loaded, hub: &Arc<Hub>) -> Result<Vec<Arc<Generation>>> {
     let generation = |(i, app): (usize, &App)| {
         Generation::start(app.spec.clone(), loaded.launcher(i), hub)
             .with_context(|| format!("cannot make the shared memory of application '{}'", app.spec.name))
     };
-    loaded.plan.apps.iter().enumerate().map(generation).collect()
+    loaded.plan.apps.iter().enumerate().filter(|(_, app)| !app.is_static).map(generation).collect()
 }
 
 /// A reload under way, and who waits for it.
@@ -70,7 +71,7 @@ pub(super) async fn prepare(
     let access_log = open_log(&loaded.plan, &log).map_err(|error| error.to_string())?;
     let sockets = loaded.sockets(&known);
     let apps = start(&loaded, &hub).map_err(|error| format!("{error:#}"))?;
-    match fallback::all_booted(&loaded.plan.apps, &apps, &hub).await {
+    match fallback::all_booted(loaded.plan.with_php(), &apps, &hub).await {
         Ok(slower) => Ok(Fresh { loaded, access_log, sockets, apps, slower }),
         Err(why) => {
             for app in apps {
