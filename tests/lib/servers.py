@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from . import over
-from .process import Server, ServerError, accepts, accepts_unix, free_port, running
+from .process import PATIENCE, Server, ServerError, accepts, accepts_unix, free_port, running
 
 __all__ = [
     "GENERIC_WORKER",
@@ -350,7 +350,7 @@ class Hayate(Server):
             [str(hayate_binary()), *arguments, "--control", str(self.control)],
             capture_output=True,
             text=True,
-            timeout=timeout,
+            timeout=timeout * PATIENCE,
             check=False,
         )
 

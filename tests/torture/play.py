@@ -18,7 +18,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 
 from lib.client import encode, exchange
-from lib.process import temporary_directory, wait_until
+from lib.process import PATIENCE, temporary_directory, wait_until
 from lib.servers import ROOT, Hayate, NginxFpm
 
 from .program import MODIFIED, Program
@@ -150,7 +150,7 @@ class Bench:
         more = [("end", 0)] if wanted is None else []
         for number, part in [*zip(numbers, program.order, strict=True), *more]:
             request = encode("GET", f"{path}/?part={part}&n={number}", [("Host", "localhost"), ("Connection", "close")], b"")
-            response = exchange(("127.0.0.1", port), request, timeout=60)
+            response = exchange(("127.0.0.1", port), request, timeout=60 * PATIENCE)
             assert response is not None
             steps = tuple(value for key, value in response.headers if key.lower() == "x-step")
             answers.append((response.status, response.body.decode(errors="replace"), steps))

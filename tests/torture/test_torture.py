@@ -27,7 +27,7 @@ SEED = int(os.environ.get("HAYATE_TORTURE_SEED", "2002")) or random.SystemRandom
 #: What boots make only, such as "mariadb redis"; none: everything.
 KINDS = os.environ.get("HAYATE_TORTURE_KINDS", "").split()
 #: Programs that share one server.
-TOGETHER = 12
+TOGETHER = min(12, PROGRAMS)
 #: Failures that are made small, which takes long.
 SHOWN = int(os.environ.get("HAYATE_TORTURE_SHOWN", "3"))
 #: The part of all programs that Hayate may decline to rewind, in any mode, at most; few boots leave what cannot be kept.
