@@ -10,7 +10,14 @@
 
 #![cfg_attr(
     not(test),
-    warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+    deny(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::todo
+    )
 )]
 
 mod answer;
