@@ -53,6 +53,20 @@ def frame(kind: int, payload: bytes = b"", length: int | None = None) -> bytes:
     return bytes([kind]) + ((len(payload) if length is None else length) | 0x80000000).to_bytes(4) + payload
 
 
+class Quic(QuicConnection):
+    """aioquic asserts that a stream is reset once. But STOP_SENDING is sent again when its acknowledgement is late, and may come to a stream
+    that the client has reset by itself."""
+
+    def _handle_stop_sending_frame(self, context, frame_type, buf) -> None:
+        begin = buf.tell()
+        stream = self._streams.get(buf.pull_uint_var())
+        if stream is not None and stream.sender._reset_error_code is not None:
+            buf.pull_uint_var()
+            return
+        buf.seek(begin)
+        super()._handle_stop_sending_frame(context, frame_type, buf)
+
+
 class Lenient(H3Connection):
     """aioquic takes an answer to HEAD for one whose body is missing."""
 
@@ -92,7 +106,7 @@ class Http3:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         self.socket.connect(("127.0.0.1", port))
         self.address = ("127.0.0.1", port)
-        self.quic = QuicConnection(configuration=configuration)
+        self.quic = Quic(configuration=configuration)
         self.h3: H3Connection | None = None
         self.answers: dict[int, Answer] = {}
         self.terminated: ConnectionTerminated | None = None
