@@ -26,11 +26,12 @@ REQUIRE_ALL = os.environ.get("HAYATE_REQUIRE_ALL") == "1"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--over", choices=(over.PLAIN, over.TLS, over.H2), default=over.PLAIN, help="what the requests of tests/parity go over")
+    parser.addoption("--over", choices=(over.PLAIN, over.TLS, over.H2), default=over.PLAIN, help="what requests go over")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     over.protocol = config.option.over
+    over.install()
     # A terminated run takes its servers down like an interrupted one. Processes of pytest-xdist run the tests in their main thread, unless
     # a task before them has not quite ended there (execnet 1.9): then in another one, which may not set handlers.
     if threading.current_thread() is threading.main_thread():
@@ -38,10 +39,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if "s" not in config.option.reportchars:
         config.option.reportchars += "s"
     config.addinivalue_line("markers", "reference: runs on nginx + php-fpm, to prove the scenario itself")
+    config.addinivalue_line("markers", "plain(reason): left out of a run with --over, where it has no place")
     config.addinivalue_line("markers", "alone: measures, or needs the machine to itself; set for the folders in ALONE")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if over.protocol != over.PLAIN:
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("plain")])
+        items[:] = [item for item in items if not item.get_closest_marker("plain")]
     here = pathlib.Path(__file__).parent
     for item in items:
         if item.path.relative_to(here).parts[0] in ALONE:

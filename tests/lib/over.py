@@ -1,5 +1,8 @@
 """What the suite's requests go over: plain HTTP/1.1, TLS, or HTTP/2 over TLS (`--over`, see tests/README.md).
 
+The servers of such a run speak TLS, if their configuration says nothing of addresses; `of_this_run` has their ports. `install()` has all that
+speaks to these do as the run says: `client.exchange()`, `requests`, and, over TLS, sockets. Bytes of HTTP/1 on a socket have no form in HTTP/2.
+
 `exchange()` is `client.exchange()` over each of them: it takes the bytes of a request of HTTP/1 and gives back a Response. Over HTTP/2 it says
 the same in frames; a request that cannot be said so raises NoForm, with the reason. Reason phrases are then the registered ones, for all servers.
 """
@@ -8,6 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
+import os
 import pathlib
 import re
 import shutil
@@ -16,9 +21,14 @@ import ssl
 import struct
 import tempfile
 import time
+import urllib.parse
 from collections.abc import Callable
 
 import hpack
+import pytest
+import requests
+import requests.adapters
+import urllib3._collections
 
 from . import client
 from .client import Response
@@ -35,11 +45,16 @@ END_STREAM, END_HEADERS, ACK = 1, 4, 1
 LARGEST_FRAME = 16384
 
 
-class NoForm(Exception):
-    """This request cannot be made over HTTP/2; the message says why."""
+#: Ports on which servers of this run speak TLS.
+of_this_run: set[int] = set()
+
+
+class NoForm(pytest.skip.Exception):
+    """This request cannot be made over HTTP/2; the message says why. A test that does not mind it is skipped."""
 
 
 _directory: pathlib.Path | None = None
+_connect = socket.create_connection
 
 
 def certificate() -> tuple[pathlib.Path, pathlib.Path]:
@@ -51,7 +66,7 @@ def certificate() -> tuple[pathlib.Path, pathlib.Path]:
     if _directory is None:
         _directory = pathlib.Path(tempfile.mkdtemp(prefix="hayate-over-"))
         _directory.chmod(0o755)
-        _, key = self_signed(_directory, "server", ["parity.test", "localhost", "a"])
+        _, key = self_signed(_directory, "server", ["parity.test", "localhost", "a"], addresses=["127.0.0.1"])
         key.chmod(0o644)
     return _directory / "server.pem", _directory / "server.key"
 
@@ -79,6 +94,71 @@ def exchange(address: tuple[str, int], data: bytes, *, timeout: float = 60.0, ab
         return _Http2(address, timeout).exchange(*as_http2(data), abort_after)
     over: Callable[[socket.socket], socket.socket] | None = wrap if protocol == TLS else None
     return client.exchange(address, data, timeout=timeout, abort_after=abort_after, over=over)
+
+
+def _carry(address: tuple[str, int] | str, data: bytes, *, timeout: float = 20.0, abort_after: int | None = None) -> Response | None:
+    if isinstance(address, str) or address[1] not in of_this_run:
+        return client.exchange(address, data, timeout=timeout, abort_after=abort_after, over=lambda sock: sock)
+    return exchange(address, data, timeout=timeout, abort_after=abort_after)
+
+
+def is_refused(answer: Response | int) -> bool:
+    """Whether a request was refused as malformed: 400, or over HTTP/2 a stream that was reset."""
+    status = answer if isinstance(answer, int) else answer.status
+    return status == 400 or (protocol == H2 and status == 0)
+
+
+def install() -> None:
+    """Has requests to the servers of this run go as the run says, whoever makes them."""
+    if protocol == PLAIN:
+        return
+    client.carrier = _carry
+
+    def connected(address, *arguments, **named):
+        sock = _connect(address, *arguments, **named)
+        if address[1] not in of_this_run:
+            return sock
+        if protocol == H2:
+            sock.close()
+            raise NoForm("the test writes bytes of HTTP/1")
+        return wrap(sock)
+
+    socket.create_connection = connected
+    # requests has a list of authorities of its own.
+    os.environ["REQUESTS_CA_BUNDLE"] = str(certificate()[0])
+    if protocol == H2:
+        get_adapter = requests.Session.get_adapter
+        http2 = _Requests()
+        requests.Session.get_adapter = lambda session, url, **more: (  # type: ignore[method-assign]
+            http2 if urllib.parse.urlsplit(url).port in of_this_run else get_adapter(session, url, **more)
+        )
+
+
+class _Requests(requests.adapters.BaseAdapter):
+    """requests over HTTP/2; an answer is read as a whole."""
+
+    def send(self, request, stream=False, timeout=None, verify=True, cert=None, proxies=None) -> requests.Response:
+        url = urllib.parse.urlsplit(request.url)
+        body = request.body or b""
+        if not isinstance(body, (bytes, str)):
+            body = b"".join(body)
+        body = body.encode() if isinstance(body, str) else body
+        fields = [(name, value) for name, value in request.headers.items() if name.lower() not in ("connection", "transfer-encoding", "host")]
+        host = request.headers.get("Host") or url.netloc
+        data = client.encode(request.method, request.path_url, [("Host", host), *fields], body)
+        seconds = timeout[-1] if isinstance(timeout, tuple) else timeout
+        got = exchange((url.hostname, url.port), data, timeout=seconds or 60)
+        if got is None or not got.complete:
+            raise requests.ConnectionError(f"the answer is not whole: {got}", request=request)
+        answer = requests.Response()
+        answer.status_code, answer.reason, answer.url, answer.request = got.status, got.reason, request.url, request
+        raw = urllib3.HTTPResponse(io.BytesIO(got.body), headers=urllib3._collections.HTTPHeaderDict(got.headers), status=got.status, preload_content=False)
+        answer.headers = requests.structures.CaseInsensitiveDict(raw.headers)
+        answer.raw, answer.encoding = raw, requests.utils.get_encoding_from_headers(answer.headers)
+        return answer
+
+    def close(self) -> None:
+        pass
 
 
 def as_http2(data: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
@@ -122,7 +202,7 @@ class _Http2:
     """One connection with one request on it."""
 
     def __init__(self, address: tuple[str, int], timeout: float) -> None:
-        self.sock = wrap(socket.create_connection(address, timeout=timeout), "h2")
+        self.sock = wrap(_connect(address, timeout=timeout), "h2")
         self.buffer = b""
         self.begun = time.monotonic()
         #: What the server lets us send, on the stream and in all.

@@ -108,7 +108,9 @@ def wait_until(condition: Callable[[], bool], timeout: float = IN_VAIN, interval
 
 def accepts(port: int) -> bool:
     """Whether something accepts connections on a TCP port of 127.0.0.1."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+    with contextlib.suppress(OSError), socket.socket() as sock:
+        sock.settimeout(1)
+        sock.connect(("127.0.0.1", port))
         return True
     return False
 

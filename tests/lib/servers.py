@@ -207,6 +207,8 @@ class NginxFpm(Server):
     def command(self) -> Sequence[str]:
         self.port = free_port()
         (self.dir / "nginx.conf").write_text(NGINX_CONF.format(port=self.port, tls=_nginx_tls(), **self._values))
+        if over.protocol != over.PLAIN:
+            over.of_this_run.add(self.port)
         return ["/usr/sbin/nginx", "-e", str(self.dir / "nginx-error.log"), "-c", str(self.dir / "nginx.conf")]
 
     def ready(self) -> bool:
@@ -239,6 +241,10 @@ class NginxFpm(Server):
 def hayate_binary() -> pathlib.Path:
     """The command under test: $HAYATE_BIN, else the release build of this checkout."""
     return pathlib.Path(os.environ.get("HAYATE_BIN") or REPOSITORY / "target/release/hayate")
+
+
+#: Where the part of a configuration begins that is the run's (`--over`).
+OVER_TLS = "\n# over TLS\n"
 
 
 class Hayate(Server):
@@ -280,7 +286,6 @@ class Hayate(Server):
         self._worker = worker
         self._workers = workers
         self._config: pathlib.Path | None = None
-        self._plain_config: str | None = None
         if isinstance(config, str):
             self._config = self.dir / "hayate.toml"
             self._config.write_text(config)
@@ -289,7 +294,13 @@ class Hayate(Server):
 
     @property
     def url(self) -> str:
-        return f"{'http' if over.protocol == over.PLAIN else 'https'}://127.0.0.1:{self.port}"
+        return f"{'https' if self.speaks_tls else 'http'}://127.0.0.1:{self.port}"
+
+    @property
+    def speaks_tls(self) -> bool:
+        """Whether the run's requests go over TLS, and its address is not the test's own affair."""
+        own = self._config is not None and re.search(r"(?m)^(listen|\[tls\])", self._without_tls())
+        return over.protocol != over.PLAIN and not own and "--listen" not in self._args
 
     def command(self) -> Sequence[str]:
         binary = hayate_binary()
@@ -299,7 +310,7 @@ class Hayate(Server):
         command = [str(binary), "serve"]
         if self.root is not None:
             command.append(str(self.root))
-        if over.protocol == over.PLAIN:
+        if not self.speaks_tls:
             command += ["--listen", f"127.0.0.1:{self.port}"]
         else:
             self._listen_with_tls()
@@ -318,15 +329,22 @@ class Hayate(Server):
             command += ["--ini", f"{key}={value}"]
         return command + self._args
 
+    def _without_tls(self) -> str:
+        """The configuration, as far as it is the test's."""
+        assert self._config is not None
+        text = self._config.read_text()
+        return text.partition("\n")[2].partition(OVER_TLS)[0] if OVER_TLS in text else text
+
     def _listen_with_tls(self) -> None:
-        """Puts the address into the configuration, which is written anew for each start."""
+        """Puts the address into the configuration: into the very file, which tests change and ask for."""
         chain, key = over.certificate()
-        if self._plain_config is None:
-            self._plain_config = self._config.read_text() if self._config is not None else ""
+        over.of_this_run.add(self.port)
+        if self._config is None:
+            self._config = self.dir / "hayate-tls.toml"
+            self._config.touch()
         listen = f'listen = [{{ address = "127.0.0.1:{self.port}", tls = true }}]\n'
-        tls = f'\n[tls]\ncertificates = [{{ certificate = "{chain}", key = "{key}" }}]\n'
-        self._config = self.dir / "hayate-tls.toml"
-        self._config.write_text(listen + self._plain_config + tls)
+        tls = f'{OVER_TLS}[tls]\ncertificates = [{{ certificate = "{chain}", key = "{key}" }}]\n'
+        self._config.write_text(listen + self._without_tls() + tls)
 
     def spawn(self, env: dict[str, str] | None = None) -> None:
         super().spawn({**os.environ, **self._env, **(env or {})})

@@ -25,10 +25,11 @@ def self_signed(
     *,
     key: Sequence[str] = ("ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
     days: int = 30,
+    addresses: Sequence[str] = (),
 ) -> tuple[pathlib.Path, pathlib.Path]:
     """`name`.pem and `name`.key in `directory`; the first is its own authority."""
     chain, private = directory / f"{name}.pem", directory / f"{name}.key"
-    names = ",".join(f"DNS:{host}" for host in hosts)
+    names = ",".join([*(f"DNS:{host}" for host in hosts), *(f"IP:{address}" for address in addresses)])
     openssl(
         "req", "-x509", "-newkey", *key, "-nodes", "-keyout", private, "-out", chain,
         "-days", str(days), "-subj", f"/CN={name}", "-addext", f"subjectAltName={names}",

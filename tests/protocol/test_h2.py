@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pathlib
 import tempfile
 
@@ -252,6 +253,19 @@ def test_a_body_that_stops_ends_alone(client) -> None:
     assert one.status(5) == "200"
 
 
+def test_which_bytes_of_a_target_are_lost(client) -> None:
+    """docs/tls.md, "What is left": what the http crate takes for no URI, h2 resets before this server sees it. The stream alone ends."""
+    for part, lost in (("/ok.php/{}", "<>`"), ("/ok.php?{}", '<>"')):
+        one = client()
+        for i, byte in enumerate(range(0x21, 0x7F)):
+            if chr(byte) in "#?":
+                continue
+            stream = 2 * i + 1
+            one.request(stream, part.format(chr(byte)))
+            status = one.status(stream)
+            assert (status == "reset") == (chr(byte) in lost) and status != "500", (part, chr(byte), status)
+
+
 def test_extended_connect_is_refused(client) -> None:
     one = client()
     block = one.encoder.encode(
@@ -281,3 +295,28 @@ def test_http1_and_http2_see_the_same(server) -> None:
     changing = {"REMOTE_PORT", "REQUEST_TIME", "REQUEST_TIME_FLOAT", "SERVER_PROTOCOL", "UNIQUE_ID", "SSL_SESSION_REUSED"}
     assert seen_2["SERVER_PROTOCOL"] == "HTTP/2.0" and seen_1["SERVER_PROTOCOL"] == "HTTP/1.1"
     assert {k: v for k, v in seen_1.items() if k not in changing} == {k: v for k, v in seen_2.items() if k not in changing}
+
+
+def test_pythons_httpx_on_one_connection(server) -> None:
+    """A client that others wrote: bodies both ways, side by side, an answer that is streamed, one that is left in its middle."""
+    httpx = pytest.importorskip("httpx", reason="httpx is not installed (scripts/setup --test)")
+    body = bytes(range(256)) * 2000
+
+    async def play() -> None:
+        url, headers = f"https://127.0.0.1:{server.ports['tls']}", {"host": "a.example"}
+        limits = httpx.Limits(max_connections=1)
+        async with httpx.AsyncClient(http2=True, verify=False, base_url=url, headers=headers, limits=limits, timeout=60) as one:
+            answers = await asyncio.gather(*(one.get(f"/ok.php?{i}") for i in range(50)))
+            assert [answer.text for answer in answers] == [f"ok {i}" for i in range(50)]
+            assert {answer.http_version for answer in answers} == {"HTTP/2"}
+            echoes = await asyncio.gather(*(one.request(method, "/echo.php", content=body) for method in ("POST", "PUT") * 3))
+            assert all(answer.content == body for answer in echoes)
+            async with one.stream("GET", "/large.php?mb=20") as answer:
+                async for _ in answer.aiter_bytes():
+                    break
+            async with one.stream("GET", "/large.php?mb=5") as answer:
+                assert sum([len(piece) async for piece in answer.aiter_bytes()]) == 5 << 20
+            assert (await one.head("/plain.txt")).headers["content-length"] == "32"
+            assert (await one.get("/nowhere")).status_code == 404
+
+    asyncio.run(play())

@@ -286,6 +286,7 @@ def test_rates_are_counted_exactly_when_time_stands_still(server) -> None:
     assert [ask(server, "/keyed/a.txt", ("X-Key", key)).status for key in "abab"] == [200, 200, 429, 429]
 
 
+@pytest.mark.plain("curl speaks HTTP/2 with prior knowledge")
 def test_over_http2_as_over_http1(server) -> None:
     def curl(target: str, *args: str) -> str:
         command = ["curl", "-sS", "--max-time", "60", "--http2-prior-knowledge", "-i", *args, server.url + target]
@@ -518,6 +519,7 @@ alias = "{files}"
         assert ask(hayate, "/a/b.txt").status == 404
 
 
+@pytest.mark.plain("it writes its configuration anew")
 def test_a_reload_changes_rules_and_drops_no_request(hayate_command, tmp_path) -> None:
     tmp_path.chmod(0o755)
     root = write(tmp_path / "site", {"a.txt": "a", "r.txt": "r", "show.php": SHOW})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
+from lib import over
 from lib.client import encode, exchange
 from lib.servers import GENERIC_WORKER, Hayate, NginxFpm, running
 
@@ -30,6 +32,12 @@ TARGETS = [
 ]
 
 
+def is_lost(target: bytes) -> bool:
+    """Whether the h2 crate resets it: what the http crate takes for no URI. It cuts a fragment off. See docs/tls.md, "What is left"."""
+    path, _, query = target.partition(b"?")
+    return bool(re.search(rb"[<>`]", path) or re.search(rb'[<>"]', query) or target.decode("utf-8", "replace").encode() != target)
+
+
 @pytest.fixture(scope="module")
 def servers(hayate_command, tmp_path_factory) -> Iterator[list]:
     root = tmp_path_factory.mktemp("targets")
@@ -47,6 +55,12 @@ def test_scripts_see_the_target_as_under_nginx(servers, target) -> None:
     request = encode("GET", target, [("Host", "a.test"), ("Connection", "close")])
     answers = [exchange(("127.0.0.1", server.port), request) for server in servers]
     reference = answers[0]
+    if over.protocol == over.H2 and is_lost(target):
+        assert all(answer.status == 0 for answer in answers[1:])
+        return
+    if over.protocol == over.H2 and b"#" in target:
+        assert all(answer.status == 200 for answer in answers[1:])
+        return
     assert reference.status == 200 and b"REQUEST_URI=" in reference.body, reference
     for mode, answer in zip(("classic", "worker"), answers[1:], strict=True):
         assert (answer.status, answer.body) == (200, reference.body), mode

@@ -20,6 +20,8 @@ from lib import site
 from lib.process import wait_until
 from lib.servers import Hayate, free_port
 
+pytestmark = pytest.mark.plain("what is slow is bytes of HTTP/1 on bare sockets; HTTP/2 has its own")
+
 
 def in_temporary_files(server: Hayate) -> int:
     """Bytes in files without a name."""

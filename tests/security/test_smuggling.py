@@ -19,6 +19,8 @@ from lib.servers import Hayate, NginxFpm, running
 from .smuggling.corpus import CASES
 from .smuggling.play import CLOSED, KEPT, SCRIPT, accepted, play
 
+pytestmark = pytest.mark.plain("it is about bytes of HTTP/1")
+
 DIFFERENCES = pathlib.Path(__file__).parent / "smuggling" / "differences.toml"
 #: Who waits for bytes that never come gives up after these: long enough for a busy machine to read what has come.
 NGINX = "client_header_timeout 5s; client_body_timeout 5s; keepalive_timeout 5s; lingering_timeout 1s; lingering_time 2s;"
