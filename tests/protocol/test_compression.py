@@ -89,6 +89,7 @@ def plain(server, path: str, *headers: tuple[str, str], **more) -> Response:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize("path", ["page.php", "stream.php", "length.php", "missing.php", "page.txt", "large.txt"])
+@pytest.mark.plain("curl says which version it speaks")
 def test_every_byte_comes_back(server, root, tmp_path, path, coding, protocol) -> None:
     want = TEXT if path in ("stream.php", "large.txt") else TEXT[:40_000]
     heads, body = tmp_path / "head", tmp_path / "body"
@@ -106,6 +107,7 @@ def test_every_byte_comes_back(server, root, tmp_path, path, coding, protocol) -
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.plain("curl says which version it speaks")
 def test_what_is_flushed_is_seen_before_the_script_goes_on(server, tmp_path, coding, protocol) -> None:
     """The script waits after each event until the client has seen it."""
     tmp_path.chmod(0o777)

@@ -187,9 +187,10 @@ def test_error_pages_tell_nothing(server, tmp_path) -> None:
 
 
 def test_forwarded_headers_of_strangers_are_ignored(server) -> None:
-    headers = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https", "Forwarded": "for=203.0.113.9"}
+    scheme, other = ("https", "http") if server.speaks_tls else ("http", "https")
+    headers = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": other, "Forwarded": "for=203.0.113.9"}
     seen = requests.get(server.url + "/server.php", headers=headers, timeout=60).json()
-    assert seen["REMOTE_ADDR"] == "127.0.0.1" and "HTTPS" not in seen and seen["REQUEST_SCHEME"] == "http"
+    assert seen["REMOTE_ADDR"] == "127.0.0.1" and ("HTTPS" in seen) == server.speaks_tls and seen["REQUEST_SCHEME"] == scheme
 
 
 def test_of_what_a_trusted_proxy_passes_on_only_its_own_words_are_believed(hayate_command, tmp_path) -> None:
@@ -201,14 +202,15 @@ def test_of_what_a_trusted_proxy_passes_on_only_its_own_words_are_believed(hayat
             answer = requests.get(hayate.url + "/server.php", headers=named, timeout=60).json()
             return answer["REMOTE_ADDR"], answer["REQUEST_SCHEME"], answer["SERVER_NAME"]
 
+        own = "https" if hayate.speaks_tls else "http"
         plain = ("203.0.113.9", "https", "shop.test")
         assert seen(X_Forwarded_For="203.0.113.9", X_Forwarded_Proto="https", X_Forwarded_Host="shop.test") == plain
         assert seen(Forwarded='for="203.0.113.9:4711";proto=https;host=shop.test') == plain
         assert seen(X_Forwarded_For="127.0.0.1, 2001:db8::7")[0] == "2001:db8::7"
         # The visitor's own Forwarded, which a proxy that writes X-Forwarded-For passes on.
-        assert seen(Forwarded="for=10.0.0.1;proto=https", X_Forwarded_For="203.0.113.9")[:2] == ("203.0.113.9", "http")
+        assert seen(Forwarded="for=10.0.0.1;proto=https", X_Forwarded_For="203.0.113.9")[:2] == ("203.0.113.9", own)
         # The visitor's own part of a list.
-        assert seen(Forwarded="for=10.0.0.1;host=evil.test;proto=https, for=203.0.113.9")[:2] == ("203.0.113.9", "http")
+        assert seen(Forwarded="for=10.0.0.1;host=evil.test;proto=https, for=203.0.113.9")[:2] == ("203.0.113.9", own)
         assert seen(X_Forwarded_For="10.0.0.1, unknown")[0] == "127.0.0.1"
 
 
