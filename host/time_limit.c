@@ -32,6 +32,7 @@ enum owner {
 static struct timer {
 	volatile sig_atomic_t owner;
 	zend_long limit; /* seconds, with TICKING */
+	bool asked;      /* somebody has a function of libc's */
 } timer_without_rewind, *timer = &timer_without_rewind;
 
 static void (*php_handler)(int, siginfo_t *, void *);
@@ -99,7 +100,8 @@ void time_limit_start(void)
 	/* A limit of no seconds sets the handler, and no timer. */
 	zend_set_timeout(0, 1);
 	stand_before();
-	rewind_libc_asked_for = false; /* that was PHP itself, and its extensions */
+	timer->asked = false; /* that was PHP itself, and its extensions */
+	rewind_libc_asked_for = &timer->asked;
 }
 
 void time_limit_begin(void)
@@ -109,10 +111,10 @@ void time_limit_begin(void)
 		EG(timeout_seconds) = 0; /* as zend_set_timeout() */
 	}
 	zend_long limit = EG(timeout_seconds);
-	if (timer->owner == TICKING && timer->limit == limit && !rewind_libc_asked_for) {
+	if (timer->owner == TICKING && timer->limit == limit && !timer->asked) {
 		return;
 	}
-	if (timer->owner == REQUEST || rewind_libc_asked_for) {
+	if (timer->owner == REQUEST || timer->asked) {
 		zend_set_timeout(0, 1);
 		EG(timeout_seconds) = limit;
 		stand_before();

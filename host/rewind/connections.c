@@ -239,7 +239,9 @@ static bool receive(struct connection *one, enum verdict (*judge)(struct connect
 bool connection_ask(struct connection *one, const uint8_t *question, size_t len,
                     enum verdict (*judge)(struct connection *one))
 {
-	return send_all(one->fd, question, len) && receive(one, judge, now() + PATIENCE_NS);
+	bool good = send_all(one->fd, question, len) && receive(one, judge, now() + PATIENCE_NS);
+	one->disturbed |= !good;
+	return good;
 }
 
 void connection_append(struct connection *one, const void *bytes, size_t len)
@@ -279,6 +281,7 @@ static bool put_back(struct connection *one)
 	if (one->broken || !one->protocol->at_rest(one)) {
 		return false;
 	}
+	one->disturbed = true;
 	size_t len = one->protocol->reset(one, text, sizeof text);
 	one->resetting = len > 0 && send_all(one->fd, text, len);
 	return one->resetting;
@@ -358,8 +361,8 @@ size_t connections_settle(void (*tell)(const char *peer, const char *kind, const
 			/* Programs that requests start must not have it: what they say on it is not seen, and what they keep they
 			 * hear. */
 			SYS3(SYS_fcntl, one->fd, F_SETFD, FD_CLOEXEC);
-		} else if (one->recorded) {
-			/* Answers that nobody has read would be taken for those to the next questions. */
+		} else if (one->disturbed) {
+			/* Answers that nobody has read would be taken for those to the next questions, and settings are lost. */
 			SYS2(SYS_shutdown, one->fd, SHUT_RDWR);
 		}
 		one->touched = false;

@@ -27,6 +27,7 @@ struct connection {
 	bool touched;   /* bytes passed since it was put back */
 	bool resetting; /* the answers to what puts it back are to come */
 	bool broken;    /* no more is to be said on it */
+	bool disturbed; /* its server was told to forget, or has not answered as expected */
 	int fd, pid;
 	const struct protocol *protocol;
 	char why[256]; /* it is not kept; empty: nothing speaks against it */
@@ -44,6 +45,12 @@ struct connection {
 	uint8_t head_len; /* 4 while its body comes */
 	size_t body_left;
 	uint8_t sequence; /* of the last packet that came */
+	uint8_t start[5]; /* the first bytes of its body */
+	uint8_t start_len;
+	bool long_packet; /* the next one goes on with it */
+	unsigned ends;    /* of columns and rows in the present result */
+	bool ended;       /* the last packet was the end of the last result */
+	bool profiles;    /* its server knows profiling */
 	long statements;  /* prepared and not closed */
 	bool moved;       /* another database or role may have been chosen */
 	unsigned answers; /* to what was said to put it back */
@@ -106,11 +113,9 @@ bool connection_nonce(struct connection *one);
 
 /* statements.c: what an SQL statement that was sent before the point means for the connection */
 enum effect { EFFECT_NONE, EFFECT_SETTING, EFFECT_UNKNOWN };
-/* A word that may choose another database or role; MariaDB's profiling, which stays; a statement that is put together
- * from texts, so that its words cannot be seen. */
+/* A word that may choose another database or role; MariaDB's profiling, whose record stays. */
 #define WORD_MOVES 1u
 #define WORD_STAYS 2u
-#define WORD_HIDES 4u
 /* Which of them a statement of a request holds, in capitals or not, or several statements in one. */
 unsigned statement_words(const uint8_t *text, size_t len);
 enum effect statement_effect(const char *text, size_t len);

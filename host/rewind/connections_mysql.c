@@ -5,8 +5,9 @@
  * answers to tell whether one is outstanding.
  *
  * COM_RESET_CONNECTION ends the transaction and forgets locks, temporary tables, prepared statements, variables. It
- * keeps the database and the role, and takes the server's encodings for the client's: those are told again. It keeps
- * the user as well, and whether one query may hold several statements: a request that changes those costs its worker.
+ * keeps the database, but not its encoding, and the role, and takes the server's encodings for the client's: those are
+ * told again. It keeps the user as well, and whether one query may hold several statements: a request that changes
+ * those costs its worker.
  */
 #include "connections_internal.h"
 
@@ -141,8 +142,8 @@ static void note_request(struct connection *one, const uint8_t *message, size_t 
 		words = statement_words(message + 5, len - 5);
 	}
 	one->moved |= (words & WORD_MOVES) != 0;
-	/* MariaDB's profiling outlives the reset, and shows a visitor the statements of others. */
-	one->confused |= (words & (WORD_STAYS | WORD_HIDES)) != 0;
+	/* MariaDB's profiling outlives the reset: it is switched off after it, but what it has recorded stays. */
+	one->confused |= (words & WORD_STAYS) != 0;
 }
 
 static void said(struct connection *one, const uint8_t *message, size_t len, bool whole)
@@ -169,6 +170,19 @@ static void said(struct connection *one, const uint8_t *message, size_t len, boo
 	}
 }
 
+/* A packet of an answer is whole: counts what ends the columns and the rows of a result. */
+static void note_packet(struct connection *one)
+{
+	uint32_t size = length(one->head);
+	bool end = size == 5 && one->start[0] == 0xfe && !one->long_packet;
+	one->ends += end;
+	one->ended = end && one->ends == 2 && !(one->start[3] & MORE_RESULTS);
+	one->ends = end && one->ends == 2 ? 0 : one->ends;
+	/* What follows a packet of the greatest length goes on with it. */
+	one->long_packet = size == 0xffffff;
+	one->head_len = 0;
+}
+
 static void heard(struct connection *one, const uint8_t *bytes, size_t len)
 {
 	while (len > 0) {
@@ -178,24 +192,31 @@ static void heard(struct connection *one, const uint8_t *bytes, size_t len)
 			if (one->head_len == 4) {
 				one->body_left = length(one->head);
 				one->sequence = one->head[3];
+				one->ends = one->waiting ? 0 : one->ends;
 				one->waiting = false;
+				one->start_len = 0;
 			}
 		} else {
 			size_t part = len < one->body_left ? len : one->body_left;
+			for (size_t i = 0; i < part && one->start_len < sizeof one->start; i++) {
+				one->start[one->start_len++] = bytes[i];
+			}
 			one->body_left -= part;
 			bytes += part;
 			len -= part;
 		}
 		if (one->head_len == 4 && one->body_left == 0) {
-			one->head_len = 0;
+			note_packet(one);
 		}
 	}
 }
 
+/* After a packet with number 0, the 256th, comes one with number 1, as if it began another answer: so then there must
+ * be none, for it was the end of a result. */
 static bool at_rest(const struct connection *one)
 {
 	return !one->waiting && !one->confused && one->head_len == 0 && one->have == 0 && one->skip == 0 &&
-	       one->sequence != 0;
+	       (one->sequence != 0 || one->ended);
 }
 
 /* One row of one column that is text. */
@@ -261,7 +282,7 @@ static const char description[] =
     "@@auto_increment_offset,@@wait_timeout,@@net_read_timeout,@@net_write_timeout,@@sql_big_selects,"
     "@@low_priority_updates,@@default_week_format,@@div_precision_increment,@@completion_type,@@sql_notes,"
     "@@sql_warnings,@@tmp_table_size,@@max_heap_table_size,@@sort_buffer_size,@@lock_wait_timeout,"
-    "@@innodb_lock_wait_timeout,@@default_storage_engine)";
+    "@@innodb_lock_wait_timeout,@@default_storage_engine,@@character_set_database,@@collation_database)";
 
 static void put_packet(struct connection *one, uint8_t command, const char *text, size_t len)
 {
@@ -318,8 +339,9 @@ static size_t variables(const char **statement, size_t len)
 }
 
 /*
- * A reset and one SET: of all variables, and in the last one a question, whether database and role are still those. If
- * they are not, the server says that there is no such encoding, and the connection was not put back.
+ * A reset, the database, since a reset forgets its encoding, and one SET: of all variables, and in the last one a
+ * question, whether database and role are still those. If they are not, the server says that there is no such encoding,
+ * and the connection was not put back.
  */
 static void shorten(struct connection *one, const uint8_t *settings, size_t settings_len, const char *const *field,
                     const size_t *field_len)
@@ -328,13 +350,16 @@ static void shorten(struct connection *one, const uint8_t *settings, size_t sett
 	static const char *const names[] = {"character_set_client=", ",character_set_connection=", ",collation_connection=",
 	                                    ",character_set_results=IF(DATABASE()="};
 	static const int order[] = {1, 2, 4};
-	char text[MOST_BRIEF - 16];
+	char text[MOST_BRIEF / 2];
 	size_t len = 0;
-	bool fits = put(text, sizeof text, &len, "SET ", 4);
+	bool fits = field_len[0] < MOST_BRIEF / 4 && put(text, sizeof text, &len, "SET ", 4);
 	for (size_t at = 0; fits && at < settings_len; at += 4 + length(settings + at)) {
 		const char *set = (const char *)settings + at + 5;
 		size_t size = variables(&set, length(settings + at) - 1);
 		fits = size > 0 && put(text, sizeof text, &len, set, size) && put(text, sizeof text, &len, ",", 1);
+	}
+	if (fits && one->profiles) {
+		fits = put(text, sizeof text, &len, "profiling=0,", 12);
 	}
 	for (size_t i = 0; fits && i < 3; i++) {
 		fits = put(text, sizeof text, &len, names[i], strlen(names[i])) &&
@@ -351,12 +376,20 @@ static void shorten(struct connection *one, const uint8_t *settings, size_t sett
 	if (!fits) {
 		return;
 	}
-	uint8_t head[5] = {(uint8_t)(len + 1), (uint8_t)((len + 1) >> 8), 0, 0, COM_QUERY};
-	memcpy(one->brief, reset, sizeof reset);
-	memcpy(one->brief + sizeof reset, head, sizeof head);
-	memcpy(one->brief + sizeof reset + sizeof head, text, len);
-	one->brief_len = sizeof reset + sizeof head + len;
-	one->brief_count = 2;
+	const uint8_t database[5] = {(uint8_t)(field_len[0] + 1), (uint8_t)((field_len[0] + 1) >> 8), 0, 0, COM_INIT_DB};
+	const uint8_t query[5] = {(uint8_t)(len + 1), (uint8_t)((len + 1) >> 8), 0, 0, COM_QUERY};
+	uint8_t *to = one->brief;
+	memcpy(to, reset, sizeof reset);
+	to += sizeof reset;
+	memcpy(to, database, sizeof database);
+	to += sizeof database;
+	memcpy(to, field[0], field_len[0]);
+	to += field_len[0];
+	memcpy(to, query, sizeof query);
+	to += sizeof query;
+	memcpy(to, text, len);
+	one->brief_len = (size_t)(to - one->brief) + len;
+	one->brief_count = 3;
 }
 
 static bool is_name(const char *text, size_t len)
@@ -408,16 +441,24 @@ static void settle(struct connection *one)
 		at++;
 	}
 	memcpy(settings, one->again, settings_len);
+	if (ask(one, "SELECT @@init_connect", &len) == NULL || len > 0) {
+		connection_declined(
+		    one, "its server does for each connection what its init_connect says, which Hayate cannot repeat");
+		return;
+	}
+	bool disturbed = one->disturbed;
+	one->profiles = ask(one, "SELECT @@profiling", &len) != NULL;
+	one->disturbed = disturbed; /* an error is an answer, too */
 	one->again_len = 0;
 	one->again_count = 0;
 	put_packet(one, COM_RESET_CONNECTION, "", 0);
 	put_packet(one, COM_INIT_DB, field[0], field_len[0]);
 	char encodings[512], role[512];
 	int n = snprintf(encodings, sizeof encodings,
-	                 "SET character_set_client=%.*s,character_set_connection=%.*s,character_set_results=%.*s,"
+	                 "SET %scharacter_set_client=%.*s,character_set_connection=%.*s,character_set_results=%.*s,"
 	                 "collation_connection=%.*s",
-	                 (int)field_len[1], field[1], (int)field_len[2], field[2], (int)field_len[3], field[3],
-	                 (int)field_len[4], field[4]);
+	                 one->profiles ? "profiling=0," : "", (int)field_len[1], field[1], (int)field_len[2], field[2],
+	                 (int)field_len[3], field[3], (int)field_len[4], field[4]);
 	connection_append(one, settings, settings_len);
 	one->again_count += settings_count;
 	/* Last: what was set before may have been another one. */

@@ -229,7 +229,7 @@ static void put(uint8_t *to, size_t *at, const char *statement)
 
 static size_t reset(struct connection *one, uint8_t *to, size_t room)
 {
-	char last[40];
+	char last[80], seed[17];
 	size_t at = 0;
 	if (room < one->again_len + 256 || !connection_nonce(one)) {
 		return 0;
@@ -242,7 +242,11 @@ static size_t reset(struct connection *one, uint8_t *to, size_t room)
 	put(to, &at, "DISCARD ALL");
 	memcpy(to + at, one->again, one->again_len);
 	at += one->again_len;
-	snprintf(last, sizeof last, "SELECT '%s'", one->nonce);
+	/* DISCARD ALL forgets setseed() as little as it forgets that random() was asked. */
+	for (size_t i = 0; i < sizeof seed; i++) {
+		seed[i] = one->nonce[i] == '\0' ? '\0' : (char)('0' + one->nonce[i] % 10);
+	}
+	snprintf(last, sizeof last, "SELECT '%s' FROM setseed(0.%s)", one->nonce, seed);
 	put(to, &at, last);
 	return at;
 }

@@ -21,7 +21,8 @@ struct libc {
 };
 static struct libc libc;
 
-bool rewind_libc_asked_for;
+static bool asked_for;
+bool *rewind_libc_asked_for = &asked_for;
 
 static uintptr_t relocated(uintptr_t base, uintptr_t address)
 {
@@ -111,7 +112,7 @@ static void *own_version(const void *found, const char *name)
 	if (!is_of_libc(found)) {
 		return NULL;
 	}
-	rewind_libc_asked_for = true;
+	*rewind_libc_asked_for = true;
 	void *own = libc_dlsym(RTLD_DEFAULT, name);
 	return is_ours(own) ? own : NULL;
 }
@@ -124,7 +125,7 @@ EXPORT void *dlsym(void *restrict library, const char *restrict name)
 	}
 	if (library == RTLD_DEFAULT) {
 		void *found = libc_dlsym(library, name);
-		rewind_libc_asked_for |= is_of_libc(found) || is_ours(found);
+		*rewind_libc_asked_for |= is_of_libc(found) || is_ours(found);
 		return found;
 	}
 	if (library != RTLD_NEXT) {

@@ -76,31 +76,26 @@ static bool has_user_variable(const char *text, const char *end)
 unsigned statement_words(const uint8_t *bytes, size_t len)
 {
 	static const char *const moving[] = {"use", "role", "call", "execute"};
-	static const char *const hiding[] = {"prepare", "immediate"};
-	static const char *const plain[] = {"select", "insert", "update", "delete", "replace", "with", "show"};
 	const char *at = (const char *)bytes, *end = at + len;
 	unsigned words = 0;
-	bool first = true, known = false, hides = false;
 	while (at < end) {
-		if (!is_word(*at)) {
-			known = known && *at != ';';
-			at++;
-			continue;
-		}
 		const char *from = at;
 		while (at < end && is_word(*at)) {
 			at++;
 		}
+		/* A comment that is code begins with a version. */
+		while (from < at && *from >= '0' && *from <= '9') {
+			from++;
+		}
 		size_t size = (size_t)(at - from);
-		if (first) {
-			known = ONE_OF(from, size, plain);
-			first = false;
+		if (size == 0) {
+			at += at < end && !is_word(*at);
+			continue;
 		}
 		words |= ONE_OF(from, size, moving) ? WORD_MOVES : 0;
 		words |= is(from, size, "profiling") ? WORD_STAYS : 0;
-		hides |= ONE_OF(from, size, hiding);
 	}
-	return words | (hides && !known ? WORD_HIDES : 0);
+	return words;
 }
 
 enum effect statement_effect(const char *text, size_t len)

@@ -114,6 +114,17 @@ def test_a_page_for_what_is_no_file(hayate_command, root) -> None:
         assert ask(hayate, "/orders/7", "POST").status == 405
 
 
+@pytest.mark.parametrize("how", ["rule", "key"])
+def test_what_closes_the_page_for_what_is_no_file_closes_it_for_all(hayate_command, root, how: str) -> None:
+    config = f'[[app]]\nroot = "{root}"\nphp = "off"\nfront_controller = "d/index.html"\n'
+    config += 'deny = ["/d"]\n' if how == "key" else '[[app.rule]]\npath = "/d"\ndeny = 404\n'
+    with Hayate(config=config) as hayate:
+        for target in ("/d/index.html", "/d/", "/nothing", "/nothing/at/all"):
+            for method in ("GET", "HEAD"):
+                assert ask(hayate, target, method).status == 404, target
+        assert ask(hayate, "/a.txt").body == b"a"
+
+
 def test_check_says_so_and_what_does_not_fit(hayate_command, root, tmp_path) -> None:
     config = tmp_path / "hayate.toml"
 

@@ -253,6 +253,11 @@ pub(crate) async fn compress(rules: &Compression, memory: &Arc<Memory>, head: &H
         return;
     }
     let has = |name: &&[u8]| answer.get(name).is_some();
+    // A part has the fields that the whole would have (RFC 9110, 15.3.7).
+    if answer.status() == 206 && answer.get(b"content-type").is_some_and(|kind| rules.fits(kind)) {
+        vary(answer);
+        return;
+    }
     if matches!(answer.status(), ..200 | 204..=206)
         || has_word(answer, b"cache-control", &[b"no-transform"])
         || has(&&b"content-range"[..])

@@ -146,7 +146,7 @@ impl From<io::Error> for NoFile {
 /// Answers with a file of the site's place.
 pub(crate) async fn serve(head: &Head, site: &Site, file: Named) -> Result<Reply, NoFile> {
     let (place, rules) = (&site.place, &site.files);
-    let Named { path, opened } = file;
+    let Named { path, opened, .. } = file;
     let near = place.near().root(place.path());
     let near = near.map(|root| prepare(head, rules, At::below(place, &path), opened, &Access::Now(&root)));
     let prepared = match near {

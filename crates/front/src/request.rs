@@ -271,10 +271,26 @@ async fn dispatch(
             Ok(reply)
         }
         Found::File(_) if !matches!(method, b"GET" | b"HEAD") => Ok(only_get()),
-        Found::File(file) => files::serve(client.head, site, file).await.map_err(|no_file| match no_file {
-            NoFile::Status(status) => no_answer(status, "the file cannot be read"),
-            NoFile::Hangs(error) => hangs(error),
-        }),
+        Found::File(file) => {
+            if file.otherwise {
+                if site.files.denies(&file.path) {
+                    return Ok(Reply::page(404, None));
+                }
+                let whole = [site.prefix(), &file.path].concat();
+                if let Some(Again { rules, keeper, passed }) = again
+                    && let Some(controller) = site.inside(&whole)
+                {
+                    let judged = rules.judge_again(client, controller, keeper, passed);
+                    if let Some(reply) = unless_gone(exchange, judged).await? {
+                        return Ok(reply);
+                    }
+                }
+            }
+            files::serve(client.head, site, file).await.map_err(|no_file| match no_file {
+                NoFile::Status(status) => no_answer(status, "the file cannot be read"),
+                NoFile::Hangs(error) => hangs(error),
+            })
+        }
         // As nginx has it.
         Found::AddSlash
             if matches!(site.backend, Backend::Static) && !matches!(method, b"GET" | b"HEAD" | b"POST") =>

@@ -54,6 +54,8 @@ pub(crate) struct Named {
     pub(crate) path: Vec<u8>,
     /// The file itself, if it was at hand.
     pub(crate) opened: Option<(File, Meta)>,
+    /// It answers for what is no file, as the front controller of a site of static files.
+    pub(crate) otherwise: bool,
 }
 
 /// What answers a path.
@@ -250,14 +252,14 @@ fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Wait> {
                     return script(&at, b"");
                 }
                 if is_file && !is_source(index.as_bytes()) {
-                    return Ok(Found::File(Named { path: at, opened: None }));
+                    return Ok(Found::File(Named { path: at, opened: None, otherwise: false }));
                 }
             }
         }
         // A name that ends in a slash is none of a file.
         Some((file, meta)) if meta.is_file() && !name.is_empty() => {
             let opened = file.map(|file| (file, meta));
-            let named = Named { path: inside.to_vec(), opened };
+            let named = Named { path: inside.to_vec(), opened, otherwise: false };
             let closed = is_source(name) || site.files.hidden.hides(inside);
             return Ok(if closed { Found::Nothing } else { Found::File(named) });
         }
@@ -268,7 +270,7 @@ fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Wait> {
             let at = [b"/", controller.as_bytes()].concat();
             // A site of static files may have a page for what is no file.
             if matches!(site.backend, Backend::Static) && !is_source(controller.as_bytes()) {
-                return Ok(Found::File(Named { path: at, opened: None }));
+                return Ok(Found::File(Named { path: at, opened: None, otherwise: true }));
             }
             let (file, name) = (below(root, &at), [prefix, &at].concat());
             Ok(Found::Script(Arc::new(Script { file, name, path_info: Vec::new(), otherwise: true })))

@@ -175,11 +175,10 @@ pub fn run(args: &ExplainArgs) -> ExitCode {
         None if users(&plan).len() > 1 => explain_each_user(&plan, args),
         _ => explain_all(&plan, args).and_then(|reports| {
             if args.json {
-                println!("{}", serde_json::to_string_pretty(&reports)?);
+                say(&format!("{}\n", serde_json::to_string_pretty(&reports)?))
             } else {
-                reports.iter().for_each(|report| print!("{report}"));
+                say(&reports.iter().map(ToString::to_string).collect::<String>())
             }
-            Ok(())
         }),
     };
     match outcome {
@@ -202,25 +201,36 @@ fn users(plan: &Plan) -> Vec<usize> {
     users.into_iter().map(|(i, _)| i).collect()
 }
 
+/// Prints a report. Who reads it may have seen enough: `hayate explain … | head`.
+fn say(text: &str) -> Result<()> {
+    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
 /// One process cannot be several users in turn: each has one of its own, which reads the configuration as this one did and becomes that user.
 fn explain_each_user(plan: &Plan, args: &ExplainArgs) -> Result<()> {
-    let mut all = Vec::new();
+    let (mut all, mut failed) = (Vec::new(), false);
+    // Among the first arguments: behind `--` it would be none.
+    let own: Vec<_> = std::env::args_os().skip(1).collect();
+    let here = own.iter().position(|arg| arg == "explain").map_or(0, |at| at + 1);
+    let (before, after) = own.split_at(here);
     for user in users(plan) {
         let mut command = Command::new("/proc/self/exe");
-        command.args(std::env::args_os().skip(1)).args(["--user-of", &user.to_string()]);
+        command.args(before).args(["--user-of", &user.to_string()]).args(after);
         let said = command.stderr(Stdio::inherit()).output().context("cannot start explain again")?;
-        if !said.status.success() {
-            anyhow::bail!("of several users' applications not all could be explained");
-        }
-        if args.json {
+        failed |= !said.status.success();
+        if !args.json {
+            say(&String::from_utf8_lossy(&said.stdout))?;
+        } else if said.status.success() {
             all.extend(serde_json::from_slice::<Vec<serde_json::Value>>(&said.stdout)?);
-        } else {
-            io::stdout().write_all(&said.stdout)?;
         }
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        say(&format!("{}\n", serde_json::to_string_pretty(&all)?))?;
     }
+    anyhow::ensure!(!failed, "of several users' applications not all could be explained");
     Ok(())
 }
 

@@ -74,7 +74,7 @@ pub(crate) fn content_length(head: &Head) -> Result<Option<u64>, ()> {
     let mut said = head.all(b"content-length");
     let Some(first) = said.next() else { return Ok(None) };
     let digits = !first.is_empty() && first.iter().all(u8::is_ascii_digit);
-    if !digits || said.any(|other| other != first) {
+    if !digits || said.next().is_some() {
         return Err(());
     }
     std::str::from_utf8(first).ok().and_then(|text| text.parse().ok()).map(Some).ok_or(())

@@ -65,12 +65,14 @@ function look(): array
         'last id' => (int) Db::one('SELECT LAST_INSERT_ID()'),
         'found' => (int) Db::one('SELECT @@warning_count'),
         'settings' => Db::one("SELECT CONCAT_WS('|', @@sql_mode, @@time_zone, @@autocommit, @@tx_isolation, @@character_set_client,
-            @@character_set_connection, @@character_set_results, @@collation_connection, @@group_concat_max_len, @@foreign_key_checks,
+            @@character_set_connection, @@character_set_results, @@collation_connection, @@character_set_database, @@collation_database, @@group_concat_max_len, @@foreign_key_checks,
             @@max_statement_time, @@timestamp < 2, @@sql_select_limit, @@rand_seed1 = 7)"),
-        // Of statements before this one.
-        'profiles' => (static function (): int {
+        // A statement of a visitor after the one who switched it on.
+        'profiled' => (static function (): bool {
+            Db::one("SELECT 'a visitor of mine'");
             $rows = Db::get()->query('SHOW PROFILES');
-            return $rows instanceof PDOStatement ? count($rows->fetchAll()) : $rows->num_rows;
+            $rows = $rows instanceof PDOStatement ? $rows->fetchAll(PDO::FETCH_NUM) : $rows->fetch_all();
+            return (bool) array_filter($rows, static fn(array $row): bool => str_contains($row[2], 'a visitor of mine'));
         })(),
         'prepared' => (static function (): bool {
             try {
@@ -159,6 +161,27 @@ $ways = [
         if ($count !== 40000) {
             throw new LogicException("$count");
         }
+    },
+    'hidden in code' => static fn() => Db::run("EXECUTE /*M!100000IMMEDIATE*/ CONCAT('SET prof', 'iling = 1')"),
+    'hidden in length' => static fn() => Db::run('/* ' . str_repeat('x', 17000) . ' */ SET profiling = 1'),
+    // The 256th packet of an answer has number 0 again.
+    ...array_combine(
+        array_map(static fn(int $n): string => "$n rows", range(249, 255)),
+        array_map(static fn(int $n): Closure => static function () use ($n): void {
+            $rows = Db::get()->query("SELECT a.word FROM items a, items b LIMIT $n");
+            $rows instanceof PDOStatement ? $rows->fetchAll() : $rows->free();
+        }, range(249, 255)),
+    ),
+    'half of 256 packets' => static function (): void {
+        $db = Db::get();
+        if ($db instanceof PDO) {
+            $db->setAttribute(PDO::MYSQL_ATTR_USE_BUFFERED_QUERY, false);
+        }
+        $rows = $db instanceof PDO ? $db->query("SELECT '' FROM items a, items b") : $db->query("SELECT '' FROM items a, items b", MYSQLI_USE_RESULT);
+        for ($i = 0; $i < 253; $i++) {
+            $rows instanceof PDOStatement ? $rows->fetch() : $rows->fetch_row();
+        }
+        $GLOBALS['half'] = $rows;
     },
     'unbuffered' => static function (): void {
         $db = Db::get();
