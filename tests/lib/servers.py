@@ -285,6 +285,7 @@ class Hayate(Server):
         self._env = dict(env)
         self._worker = worker
         self._workers = workers
+        self._speaks_tls: bool | None = None
         self._config: pathlib.Path | None = None
         if isinstance(config, str):
             self._config = self.dir / "hayate.toml"
@@ -298,15 +299,21 @@ class Hayate(Server):
 
     @property
     def speaks_tls(self) -> bool:
-        """Whether the run's requests go over TLS, and its address is not the test's own affair."""
-        own = self._config is not None and re.search(r"(?m)^(listen|\[tls\])", self._without_tls())
-        return over.protocol != over.PLAIN and not own and "--listen" not in self._args
+        """Whether the run's requests go over TLS, and its address is not the test's own affair. Settled when the server starts: a test may
+        put a configuration there later that nobody can read."""
+        if self._speaks_tls is None:
+            self._speaks_tls = over.protocol != over.PLAIN and "--listen" not in self._args and not self._says_where()
+        return self._speaks_tls
+
+    def _says_where(self) -> bool:
+        return self._config is not None and re.search(r"(?m)^(listen|\[tls\])", self._without_tls()) is not None
 
     def command(self) -> Sequence[str]:
         binary = hayate_binary()
         if not binary.exists():
             raise ServerError(f"{binary} does not exist: build it with `make`, or set HAYATE_BIN")
         self.port = free_port()
+        self._speaks_tls = None
         command = [str(binary), "serve"]
         if self.root is not None:
             command.append(str(self.root))
