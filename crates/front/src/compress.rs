@@ -198,7 +198,7 @@ impl Accept {
 }
 
 /// A weight (RFC 9110, 12.4.2).
-fn thousandths(weight: &[u8]) -> Option<u16> {
+pub(crate) fn thousandths(weight: &[u8]) -> Option<u16> {
     let (whole, rest) = match weight {
         [whole @ (b'0' | b'1')] => (*whole, &[][..]),
         [whole @ (b'0' | b'1'), b'.', rest @ ..] if rest.len() <= 3 => (*whole, rest),
@@ -519,6 +519,26 @@ impl Encoder {
             Encoder::Gzip(encoder) => encoder.get_mut(),
         })
         .into()
+    }
+}
+
+/// For [`crate::fuzzed`].
+#[cfg(fuzzing)]
+pub(crate) mod fuzzed {
+    use super::*;
+
+    pub(crate) use super::thousandths;
+
+    /// No coding that the client likes better is there, none that it refuses is taken, and one that is liked as well as none is.
+    pub(crate) fn check(head: &Head) {
+        let all = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
+        let accept = Accept::of(head);
+        let most = all.iter().map(|coding| accept.weight(*coding)).max().unwrap_or(0);
+        let best = accept.best(all.into_iter());
+        let plain = accept.identity.unwrap_or(0).max(1);
+        assert_eq!(best.map(|best| accept.weight(best)), (most >= plain).then_some(most), "{accept:?}");
+        assert_eq!(best, all.into_iter().find(|coding| best.is_some() && accept.weight(*coding) == most));
+        assert!(!(accept.refuses_identity() && accept.identity.is_some_and(|weight| weight > 0)));
     }
 }
 

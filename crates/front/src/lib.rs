@@ -33,6 +33,9 @@ mod files;
 mod forwarded;
 #[cfg(test)]
 mod fuzz;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzed;
 mod gather;
 mod host;
 mod listen;

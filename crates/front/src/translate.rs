@@ -173,7 +173,7 @@ async fn whole(job: &mut Job, left: u64) -> Option<Bytes> {
 }
 
 /// X-Accel-Redirect (a path of the site) and X-Sendfile (a path of the machine, below the root or a configured directory).
-async fn send_file(
+pub(crate) async fn send_file(
     site: &Arc<Site>,
     head: &Head,
     script: Answer,

@@ -98,7 +98,7 @@ impl Buffer {
     }
 
     /// Makes room for one more read, after what is used has made way.
-    fn make_room(&mut self) {
+    pub(crate) fn make_room(&mut self) {
         if self.at > 0 && self.at == self.decoded {
             self.data.drain(..self.raw);
             (self.at, self.decoded, self.raw) = (0, 0, 0);

@@ -5,7 +5,7 @@ use hayate_http::Answer;
 
 use super::{
     condition::{Asked, Condition},
-    has_dots, pattern,
+    has_dots,
     reading::{Kind, Readings, Scripts},
     spec::RuleSpec,
     target::{Given, Target},
@@ -29,6 +29,20 @@ pub(crate) fn one(random: &mut Random, input: &[u8]) {
         let _ = hidden.hides(&normal);
         evaluate(random, text, &normal);
     }
+}
+
+/// Whether a rule that restricts what lies below `prefix` concerns a path, which was normalised, of an application with a front controller.
+#[cfg(fuzzing)]
+pub(crate) fn is_below(path: &[u8], prefix: &str) -> bool {
+    let spec = RuleSpec { path: vec![prefix.to_owned()], ..RuleSpec::default() };
+    let known = Scripts {
+        front_controller: Some(b"/index.php".to_vec()),
+        index: vec![b"index.php".to_vec(), b"index.html".to_vec()],
+    };
+    // What has too many readings is refused.
+    let Some(readings) = Readings::new(path, &known) else { return true };
+    let when = Condition::new(&spec).unwrap_or_else(|(key, why)| panic!("{key}: {why}"));
+    when.fit(&Asked { method: b"GET", head: None, addr: None }, &readings).some
 }
 
 fn evaluate(random: &mut Random, text: String, path: &[u8]) {
@@ -75,6 +89,6 @@ fn check_target(text: &str, when: &Condition, given: &Given<'_>) {
 #[test]
 fn an_expression_takes_linear_time() {
     // What would take an engine with backtracking until the end of the world.
-    let regex = pattern::regex("^/(a+)+$").unwrap();
+    let regex = super::pattern::regex("^/(a+)+$").unwrap();
     assert!(!regex.is_match(&[&b"/"[..], &vec![b'a'; 60_000], b"!"].concat()));
 }

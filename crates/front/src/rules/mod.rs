@@ -8,7 +8,7 @@
 
 mod condition;
 mod dress;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzed;
 mod names;
 mod pattern;

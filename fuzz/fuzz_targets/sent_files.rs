@@ -1,0 +1,4 @@
+//! What a script has the server send. The promises are in the crate's own `fuzzed.rs`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| hayate_front::fuzzed::sent(input));
