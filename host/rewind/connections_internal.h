@@ -119,5 +119,8 @@ enum effect { EFFECT_NONE, EFFECT_SETTING, EFFECT_UNKNOWN };
 /* Which of them a statement of a request holds, in capitals or not, or several statements in one. */
 unsigned statement_words(const uint8_t *text, size_t len);
 enum effect statement_effect(const char *text, size_t len);
+/* Of a statement that is a setting: moves to the variables that it sets, and says how long they are, so that one
+ * statement can set those of several. 0: it is of another kind, and can only be said as it is. */
+size_t statement_variables(const char **statement, size_t len);
 
 #endif

@@ -12,7 +12,6 @@
 #include "connections_internal.h"
 
 #include <string.h>
-#include <strings.h>
 
 #define COM_QUIT 0x01
 #define COM_INIT_DB 0x02
@@ -314,30 +313,6 @@ static bool put_hex(char *to, size_t room, size_t *len, const char *text, size_t
 	return fits;
 }
 
-/* The variables that the statement sets; 0: it is of another kind, and can only be said as it is. */
-static size_t variables(const char **statement, size_t len)
-{
-	const char *text = *statement, *end = text + len;
-	while (text < end && strchr(" \t\r\n", *text) != NULL) {
-		text++;
-	}
-	while (end > text && strchr(" \t\r\n;", end[-1]) != NULL) {
-		end--;
-	}
-	if (end - text < 5 || strncasecmp(text, "set ", 4) != 0 ||
-	    statement_words((const uint8_t *)text, (size_t)(end - text)) != 0) {
-		return 0;
-	}
-	text += 4;
-	for (const char *at = text; at < end; at++) {
-		if (strncasecmp(at, "transaction", 11) == 0 || *at == '#' || strncmp(at, "--", 2) == 0) {
-			return 0;
-		}
-	}
-	*statement = text;
-	return (size_t)(end - text);
-}
-
 /*
  * A reset, the database, since a reset forgets its encoding, and one SET: of all variables, and in the last one a
  * question, whether database and role are still those. If they are not, the server says that there is no such encoding,
@@ -355,7 +330,7 @@ static void shorten(struct connection *one, const uint8_t *settings, size_t sett
 	bool fits = field_len[0] < MOST_BRIEF / 4 && put(text, sizeof text, &len, "SET ", 4);
 	for (size_t at = 0; fits && at < settings_len; at += 4 + length(settings + at)) {
 		const char *set = (const char *)settings + at + 5;
-		size_t size = variables(&set, length(settings + at) - 1);
+		size_t size = statement_variables(&set, length(settings + at) - 1);
 		fits = size > 0 && put(text, sizeof text, &len, set, size) && put(text, sizeof text, &len, ",", 1);
 	}
 	if (fits && one->profiles) {

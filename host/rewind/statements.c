@@ -88,14 +88,22 @@ unsigned statement_words(const uint8_t *bytes, size_t len)
 			from++;
 		}
 		size_t size = (size_t)(at - from);
-		if (size == 0) {
-			at += at < end && !is_word(*at);
-			continue;
-		}
 		words |= ONE_OF(from, size, moving) ? WORD_MOVES : 0;
 		words |= is(from, size, "profiling") ? WORD_STAYS : 0;
+		at += at < end; /* no part of a word */
 	}
 	return words;
+}
+
+/* Without the space around it, and what ends it. */
+static void trim(const char **text, const char **end)
+{
+	while (*text < *end && is_space(**text)) {
+		(*text)++;
+	}
+	while (*end > *text && (is_space((*end)[-1]) || (*end)[-1] == ';')) {
+		(*end)--;
+	}
 }
 
 enum effect statement_effect(const char *text, size_t len)
@@ -111,12 +119,7 @@ enum effect statement_effect(const char *text, size_t len)
 	    "set_config", "pg_advisory", "pg_try_advisory", "lo_open", "lo_creat", "dblink", "sql_calc_found_rows",
 	    " into ",     "\ninto ",     "\tinto "};
 	const char *end = text + len;
-	while (text < end && is_space(*text)) {
-		text++;
-	}
-	while (end > text && (is_space(end[-1]) || end[-1] == ';')) {
-		end--;
-	}
+	trim(&text, &end);
 	if (text == end) {
 		return EFFECT_NONE;
 	}
@@ -147,4 +150,18 @@ enum effect statement_effect(const char *text, size_t len)
 		}
 	}
 	return EFFECT_NONE;
+}
+
+size_t statement_variables(const char **statement, size_t len)
+{
+	const char *text = *statement, *end = text + len;
+	trim(&text, &end);
+	const char *at = text;
+	if (!is(text, word(&at, end), "set") || at == end ||
+	    statement_words((const uint8_t *)text, (size_t)(end - text)) != 0 || holds(at, end, "transaction") ||
+	    holds(at, end, "#") || holds(at, end, "--")) {
+		return 0;
+	}
+	*statement = at;
+	return (size_t)(end - at);
 }

@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from lib import site
-from lib.process import is_free
+from lib.process import is_free, wait_until
 from lib.servers import Hayate, free_port
 
 
@@ -77,26 +77,26 @@ def test_the_limit_of_connections_is_one_for_all_listeners_and_follows_a_reload(
     second = free_port()
     with Hayate(config=config, workers=1, args=["--listen", f"127.0.0.1:{second}"]) as hayate:
         ports = [hayate.port, second]
-        wait_for(lambda: hayate.status()["connections"] == 0)
+        assert wait_until(lambda: hayate.status()["connections"] == 0)
         served = [Connection(ports[i % 2]) for i in range(4)]
         assert all(connection.served(60) for connection in served)
         waiting = [Connection(port) for port in ports for _ in range(2)]
         assert not any(connection.served(0.2) for connection in waiting)
         # One that goes makes room for one that waits.
         served.pop().close()
-        wait_for(lambda: sum(connection.served(0.05) for connection in waiting) == 1)
+        assert wait_until(lambda: sum(connection.served(0.05) for connection in waiting) == 1)
         # More room after a reload, at once.
         config.write_text(text.format(7))
         assert hayate.reload().returncode == 0
-        wait_for(lambda: hayate.status()["connections"] == 7)
+        assert wait_until(lambda: hayate.status()["connections"] == 7)
         # And less: those that are there stay, a new one waits until enough have gone.
         config.write_text(text.format(2))
         assert hayate.reload().returncode == 0
         for connection in served + waiting[:3]:
             connection.close()
-        wait_for(lambda: hayate.status()["connections"] <= 2)
+        assert wait_until(lambda: hayate.status()["connections"] <= 2)
         late = Connection(second)
-        wait_for(lambda: hayate.status()["connections"] == 2)
+        assert wait_until(lambda: hayate.status()["connections"] == 2)
         waiting[3].close()
         assert late.served(60)
         late.close()
@@ -124,10 +124,3 @@ def test_listeners_that_accept_at_the_same_time_take_no_connection_too_many(haya
             assert len(served) <= 2
             while served:
                 served.pop().close()
-
-
-def wait_for(condition, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)

@@ -78,7 +78,6 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use hayate_http::seconds;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::{Notify, watch},
@@ -88,6 +87,7 @@ use tokio::{
 use crate::{
     by_address::{ByAddress, Held, TooMany},
     panics::caught,
+    reminder::Reminder,
     snapshot::Snapshot,
     threads::Admitted,
 };
@@ -299,8 +299,8 @@ pub struct Front {
     room: Notify,
     /// This process is to end: no socket is closed before that.
     leaves: AtomicBool,
-    /// In [`seconds`]: when it was last said that there is no room.
-    complained: AtomicU64,
+    /// When it was last said that there is no room.
+    full: Reminder,
     /// Its threads, once [`Threads::start`] has started them.
     crew: OnceLock<Arc<threads::Crew>>,
 }
@@ -327,7 +327,7 @@ impl Front {
             begun: Notify::new(),
             room: Notify::new(),
             leaves: AtomicBool::new(false),
-            complained: AtomicU64::new(0),
+            full: Reminder::default(),
             crew: OnceLock::new(),
         })
     }
@@ -457,10 +457,7 @@ impl Front {
             if let Some(done) = attempt() {
                 return done;
             }
-            let now = seconds();
-            let before = self.complained.load(Relaxed);
-            if before == 0 || before + 60 <= now {
-                self.complained.store(now, Relaxed);
+            if self.full.happened().is_some() {
                 let limit = self.snapshot.load().settings.limits.connections;
                 tracing::warn!(
                     "limits.connections ({limit}) is reached, or three quarters of the open files (LimitNOFILE); further connections wait"

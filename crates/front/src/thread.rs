@@ -27,6 +27,7 @@ use crate::{
     gather::HeadNumber,
     panics::caught,
     quic::CountedQuic,
+    reminder::Reminder,
     snapshot::Snapshot,
     threads::{Admitted, Counted, Moved, Order},
 };
@@ -45,9 +46,9 @@ pub struct Thread {
     begun: Notify,
     /// There is too much memory in heads that are not whole.
     pub(crate) pressed: Notify,
-    /// In [`seconds`]: when this was last spoken of.
-    complained: Cell<u64>,
-    /// The same of connections that could not be accepted.
+    /// When this was last spoken of.
+    pressing: Reminder,
+    /// In [`seconds`]: the same of connections that could not be accepted.
     failed: Cell<u64>,
     kept: RefCell<Kept>,
     request_prefix: u32,
@@ -109,7 +110,7 @@ impl Thread {
             next: Cell::new(0),
             begun: Notify::new(),
             pressed: Notify::new(),
-            complained: Cell::new(0),
+            pressing: Reminder::default(),
             failed: Cell::new(0),
             kept: RefCell::new(Kept::of(front)),
             request_prefix: u32::from_ne_bytes(seed),
@@ -356,9 +357,7 @@ impl Thread {
             task.abort();
         }
         self.front.metrics.gave_up_heads(old.len() as u64);
-        let now = seconds();
-        if !old.is_empty() && self.complained.get().saturating_add(60) <= now {
-            self.complained.set(now);
+        if !old.is_empty() && self.pressing.happened().is_some() {
             tracing::warn!(
                 "limits.gather_memory is reached: {} connections with an unfinished head were cut off",
                 old.len()
