@@ -28,6 +28,8 @@ const volatile uint32_t *stray_mark;
 static int server_reader = -1, server_writer = -1, family_writer = -1;
 /* Between the handlers of one fork. */
 static int family_reader = -1;
+/* A stray's own. */
+static int server_end = -1;
 static bool meant;
 /* PHP code has forked since the last rewind; once without a descriptor that would tell whether the child lives. */
 static bool has_forked, blindly;
@@ -85,12 +87,16 @@ static void in_child(void)
 		close(family_writer);
 		family_writer = -1;
 	}
-	/* The owner belongs to what was opened, so each stray opens it for itself. */
-	int reader = server_reader < 0 ? -1 : open_end(server_reader, O_RDONLY);
-	if (reader >= 0) {
-		fcntl(reader, F_SETOWN, getpid());
-		fcntl(reader, F_SETSIG, SIGKILL);
-		fcntl(reader, F_SETFL, O_ASYNC | O_NONBLOCK);
+	/* The owner belongs to what was opened, so each stray opens it for itself. It closes first what it has of the one
+	 * that forked it: there may be no other descriptor left. */
+	if (server_end >= 0) {
+		close(server_end);
+	}
+	server_end = server_reader < 0 ? -1 : open_end(server_reader, O_RDONLY);
+	if (server_end >= 0) {
+		fcntl(server_end, F_SETOWN, getpid());
+		fcntl(server_end, F_SETSIG, SIGKILL);
+		fcntl(server_end, F_SETFL, O_ASYNC | O_NONBLOCK);
 	}
 	errno = error;
 }

@@ -69,9 +69,10 @@ MUTATIONS = [
     _m(4, "locks are held beyond the answer", "lifecycle.c", "\tunclean = cleanup_request(", "\toutput_finish(false);\n\thy_release(&request.exchange);\n\tunclean = cleanup_request(", "test_order.py"),
     # 5: strays
     _m(5, "a stray is a worker", "stray.h", "return stray_mark != NULL && *stray_mark == 0;", "return false;", "test_strays.py"),
-    _m(5, "a stray outlives the server", "stray.c", "fcntl(reader, F_SETFL, O_ASYNC | O_NONBLOCK);", "", "test_strays.py -k ends_with_the_server"),
+    _m(5, "a stray outlives the server", "stray.c", "fcntl(server_end, F_SETFL, O_ASYNC | O_NONBLOCK);", "", "test_strays.py -k ends_with_the_server"),
     _m(5, "a stray is left", "stray.c", "if (!has_forked) {", "if (true) {", "test_strays.py"),
     _m(5, "a stray without a descriptor is left", "stray.c", "blindly |= family_reader < 0;", "", "test_strays.py -k without_parent"),
+    _m(5, "a stray of a stray has no descriptor to end by", "stray.c", "\t\tclose(server_end);\n", "", "test_strays.py -k ends_with_the_server"),
     # 6: sockets of the boot
     _m(6, "options stay", "rewind/interpose_sockets.c", "\tusing(fd);\n\treturn (int)syscall(SYS_setsockopt", "\treturn (int)syscall(SYS_setsockopt", "test_boot_sockets.py"),
     _m(6, "an address stays", "rewind/interpose_sockets.c", "\tusing(fd);\n\treturn (int)syscall(SYS_connect", "\treturn (int)syscall(SYS_connect", "test_boot_sockets.py"),

@@ -196,12 +196,16 @@ def test_a_stray_without_parent_is_found(site, more) -> None:
         assert "over" in (site / "notes").read_text(), "it ran its own code to the end"
 
 
+#: What is forked where no descriptor is left has to be told by one all the same.
+ENDS = [(*mode, "") for mode in modes.MODES] + [("on", "shared", "&full=1")]
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-@modes.each_mode
-def test_a_stray_ends_with_the_server(site, rewind, boot, how) -> None:
+@pytest.mark.parametrize(("rewind", "boot", "more"), ENDS, ids=["-".join((*mode[:2], "full" * bool(mode[2]))) for mode in ENDS])
+def test_a_stray_ends_with_the_server(site, rewind, boot, how, more) -> None:
     server = modes.hayate(site, rewind, boot, workers=1).start()
     try:
-        assert modes.get(server, "name=her&do=daemon&ms=600000") == "visit 1 of her\n"
+        assert modes.get(server, f"name=her&do=daemon&ms=600000{more}") == "visit 1 of her\n"
         assert wait_until(lambda: len(strays(site)) == 1)
         (pid,) = strays(site)
         visits(server, 3)
