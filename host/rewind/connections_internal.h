@@ -37,12 +37,13 @@ struct connection {
 	unsigned again_count; /* statements in `again` */
 
 	/* MySQL */
-	bool greeted;     /* the server's first packet has come */
-	bool agreed;      /* the client's first packet has gone: what follows are commands */
-	bool waiting;     /* a command was sent of whose answer nothing has come yet */
-	bool confused;    /* two were */
-	uint8_t head[4];  /* of the packet that comes */
-	uint8_t head_len; /* 4 while its body comes */
+	bool agreed;       /* the client's first packet has gone: what follows are commands */
+	bool waiting;      /* a command was sent of whose answer nothing has come yet */
+	bool confused;     /* two were */
+	bool first_packet; /* of an answer is the one that comes */
+	bool sends_file;   /* what the client says is a file that the server has asked for */
+	uint8_t head[4];   /* of the packet that comes */
+	uint8_t head_len;  /* 4 while its body comes */
 	size_t body_left;
 	uint8_t sequence; /* of the last packet that came */
 	uint8_t start[5]; /* the first bytes of its body */

@@ -2,7 +2,8 @@
  * MySQL and MariaDB. A packet has three bytes of length, least first, a sequence number, and a body. A command begins
  * with number 0, and the packets of its answer are numbered on from there; so a packet with number 1 after another
  * number than 0 begins a new answer, and what came before it was read to its end. That is all that has to be known of
- * answers to tell whether one is outstanding.
+ * answers to tell whether one is outstanding. But for LOAD DATA LOCAL: the server's first packet asks for a file, whose
+ * packets the client numbers on in its turn, until an empty one.
  *
  * COM_RESET_CONNECTION ends the transaction and forgets locks, temporary tables, prepared statements, variables. It
  * keeps the database, but not its encoding, and the role, and takes the server's encodings for the client's: those are
@@ -31,6 +32,9 @@
 #define CLIENT_DEPRECATE_EOF 0x1000000u
 #define CLIENT_ZSTD 0x4000000u
 #define CLIENT_QUERY_ATTRIBUTES 0x8000000u
+
+#define WANTS_FILE 0xfb
+#define ERROR 0xff
 
 #define IN_TRANSACTION 1
 #define MORE_RESULTS 8
@@ -64,6 +68,27 @@ static void agree(struct connection *one, const uint8_t *body, size_t len)
 	}
 }
 
+/* Adds a command to those in `to`; false: there is no room for it. */
+static bool put_packet(uint8_t *to, size_t room, size_t *at, uint8_t command, const char *text, size_t len)
+{
+	const uint8_t head[5] = {(uint8_t)(len + 1), (uint8_t)((len + 1) >> 8), (uint8_t)((len + 1) >> 16), 0, command};
+	if (room - *at < sizeof head || room - *at - sizeof head < len) {
+		return false;
+	}
+	memcpy(to + *at, head, sizeof head);
+	memcpy(to + *at + sizeof head, text, len);
+	*at += sizeof head + len;
+	return true;
+}
+
+static void say_again(struct connection *one, uint8_t command, const char *text, size_t len)
+{
+	if (!put_packet(one->again, sizeof one->again, &one->again_len, command, text, len)) {
+		connection_declined(one, "more was said on it than Hayate repeats after each request");
+	}
+	one->again_count++;
+}
+
 static void note_statement(struct connection *one, const uint8_t *message, size_t size, bool prepared)
 {
 	enum effect effect = statement_effect((const char *)message + 5, size - 5);
@@ -75,11 +100,7 @@ static void note_statement(struct connection *one, const uint8_t *message, size_
 		connection_declined(one, why);
 	} else if (effect == EFFECT_SETTING) {
 		/* As a query, also where it was prepared: Laravel prepares its settings, and executes them once. */
-		static const uint8_t query = COM_QUERY;
-		connection_append(one, message, 4);
-		connection_append(one, &query, 1);
-		connection_append(one, message + 5, size - 5);
-		one->again_count++;
+		say_again(one, COM_QUERY, (const char *)message + 5, size - 5);
 	}
 }
 
@@ -151,6 +172,11 @@ static void said(struct connection *one, const uint8_t *message, size_t len, boo
 		agree(one, message + 4, len - 4);
 		return;
 	}
+	if (one->sends_file) {
+		one->sends_file = len > 4;
+		one->waiting = len == 4;
+		return;
+	}
 	if (message[3] != 0) {
 		return; /* more of what came before */
 	}
@@ -177,6 +203,8 @@ static void note_packet(struct connection *one)
 	one->ends += end;
 	one->ended = end && one->ends == 2 && !(one->start[3] & MORE_RESULTS);
 	one->ends = end && one->ends == 2 ? 0 : one->ends;
+	one->sends_file = one->first_packet && one->start_len > 0 && one->start[0] == WANTS_FILE;
+	one->first_packet = false;
 	/* What follows a packet of the greatest length goes on with it. */
 	one->long_packet = size == 0xffffff;
 	one->head_len = 0;
@@ -192,6 +220,7 @@ static void heard(struct connection *one, const uint8_t *bytes, size_t len)
 				one->body_left = length(one->head);
 				one->sequence = one->head[3];
 				one->ends = one->waiting ? 0 : one->ends;
+				one->first_packet = one->waiting;
 				one->waiting = false;
 				one->start_len = 0;
 			}
@@ -214,11 +243,11 @@ static void heard(struct connection *one, const uint8_t *bytes, size_t len)
  * be none, for it was the end of a result. */
 static bool at_rest(const struct connection *one)
 {
-	return !one->waiting && !one->confused && one->head_len == 0 && one->have == 0 && one->skip == 0 &&
-	       (one->sequence != 0 || one->ended);
+	return !one->waiting && !one->sends_file && !one->confused && one->head_len == 0 && one->have == 0 &&
+	       one->skip == 0 && (one->sequence != 0 || one->ended);
 }
 
-/* One row of one column that is text. */
+/* One row of one column that is text; or an error, with `found_at` 0. */
 static enum verdict judge_row(struct connection *one)
 {
 	size_t at = 0;
@@ -228,8 +257,12 @@ static enum verdict judge_row(struct connection *one)
 			return MORE;
 		}
 		size_t size = length(one->answer + at);
-		if (one->answer[at + 3] != packet || size == 0 || body[0] == 0xff) {
+		if (one->answer[at + 3] != packet || size == 0) {
 			return BAD;
+		}
+		if (body[0] == ERROR) {
+			one->found_at = 0;
+			return packet == 1 && at + 4 + size == one->answer_len ? GOOD : BAD;
 		}
 		if (packet == 1 && (size != 1 || body[0] != 1)) {
 			return BAD;
@@ -255,16 +288,9 @@ static enum verdict judge_row(struct connection *one)
 static const char *ask(struct connection *one, const char *statement, size_t *len)
 {
 	uint8_t text[2048];
-	size_t size = strlen(statement) + 1;
-	if (size + 4 > sizeof text) {
-		return NULL;
-	}
-	text[0] = (uint8_t)size;
-	text[1] = (uint8_t)(size >> 8);
-	text[2] = text[3] = 0;
-	text[4] = COM_QUERY;
-	memcpy(text + 5, statement, size - 1);
-	if (!connection_ask(one, text, size + 4, judge_row)) {
+	size_t size = 0;
+	if (!put_packet(text, sizeof text, &size, COM_QUERY, statement, strlen(statement)) ||
+	    !connection_ask(one, text, size, judge_row) || one->found_at == 0) {
 		return NULL;
 	}
 	/* Behind it there is the last packet, of four and five bytes. */
@@ -282,14 +308,6 @@ static const char description[] =
     "@@low_priority_updates,@@default_week_format,@@div_precision_increment,@@completion_type,@@sql_notes,"
     "@@sql_warnings,@@tmp_table_size,@@max_heap_table_size,@@sort_buffer_size,@@lock_wait_timeout,"
     "@@innodb_lock_wait_timeout,@@default_storage_engine,@@character_set_database,@@collation_database)";
-
-static void put_packet(struct connection *one, uint8_t command, const char *text, size_t len)
-{
-	uint8_t head[5] = {(uint8_t)(len + 1), (uint8_t)((len + 1) >> 8), (uint8_t)((len + 1) >> 16), 0, command};
-	connection_append(one, head, sizeof head);
-	connection_append(one, text, len);
-	one->again_count++;
-}
 
 static bool put(char *to, size_t room, size_t *len, const char *text, size_t size)
 {
@@ -315,19 +333,18 @@ static bool put_hex(char *to, size_t room, size_t *len, const char *text, size_t
 
 /*
  * A reset, the database, since a reset forgets its encoding, and one SET: of all variables, and in the last one a
- * question, whether database and role are still those. If they are not, the server says that there is no such encoding,
- * and the connection was not put back.
+ * question, whether the role is still that. If it is not, the server says that there is no such encoding, and the
+ * connection was not put back.
  */
 static void shorten(struct connection *one, const uint8_t *settings, size_t settings_len, const char *const *field,
                     const size_t *field_len)
 {
-	static const uint8_t reset[] = {1, 0, 0, 0, COM_RESET_CONNECTION};
 	static const char *const names[] = {"character_set_client=", ",character_set_connection=", ",collation_connection=",
-	                                    ",character_set_results=IF(DATABASE()="};
+	                                    ",character_set_results=IF(IFNULL(CURRENT_ROLE(),'NONE')="};
 	static const int order[] = {1, 2, 4};
 	char text[MOST_BRIEF / 2];
 	size_t len = 0;
-	bool fits = field_len[0] < MOST_BRIEF / 4 && put(text, sizeof text, &len, "SET ", 4);
+	bool fits = put(text, sizeof text, &len, "SET ", 4);
 	for (size_t at = 0; fits && at < settings_len; at += 4 + length(settings + at)) {
 		const char *set = (const char *)settings + at + 5;
 		size_t size = statement_variables(&set, length(settings + at) - 1);
@@ -341,29 +358,16 @@ static void shorten(struct connection *one, const uint8_t *settings, size_t sett
 		       put(text, sizeof text, &len, field[order[i]], field_len[order[i]]);
 	}
 	fits = fits && put(text, sizeof text, &len, names[3], strlen(names[3])) &&
-	       put_hex(text, sizeof text, &len, field[0], field_len[0]) &&
-	       put(text, sizeof text, &len, " AND IFNULL(CURRENT_ROLE(),'NONE')=", 35) &&
 	       put_hex(text, sizeof text, &len, field[5], field_len[5]) && put(text, sizeof text, &len, ",", 1);
 	bool null = field_len[3] == 4 && memcmp(field[3], "NULL", 4) == 0;
 	fits = fits && put(text, sizeof text, &len, null ? "" : "'", null ? 0 : 1) &&
 	       put(text, sizeof text, &len, field[3], field_len[3]) &&
 	       put(text, sizeof text, &len, null ? ",'-')" : "','-')", null ? 5 : 6);
-	if (!fits) {
-		return;
-	}
-	const uint8_t database[5] = {(uint8_t)(field_len[0] + 1), (uint8_t)((field_len[0] + 1) >> 8), 0, 0, COM_INIT_DB};
-	const uint8_t query[5] = {(uint8_t)(len + 1), (uint8_t)((len + 1) >> 8), 0, 0, COM_QUERY};
-	uint8_t *to = one->brief;
-	memcpy(to, reset, sizeof reset);
-	to += sizeof reset;
-	memcpy(to, database, sizeof database);
-	to += sizeof database;
-	memcpy(to, field[0], field_len[0]);
-	to += field_len[0];
-	memcpy(to, query, sizeof query);
-	to += sizeof query;
-	memcpy(to, text, len);
-	one->brief_len = (size_t)(to - one->brief) + len;
+	size_t at = 0;
+	fits = fits && put_packet(one->brief, sizeof one->brief, &at, COM_RESET_CONNECTION, "", 0) &&
+	       put_packet(one->brief, sizeof one->brief, &at, COM_INIT_DB, field[0], field_len[0]) &&
+	       put_packet(one->brief, sizeof one->brief, &at, COM_QUERY, text, len);
+	one->brief_len = fits ? at : 0;
 	one->brief_count = 3;
 }
 
@@ -421,13 +425,11 @@ static void settle(struct connection *one)
 		    one, "its server does for each connection what its init_connect says, which Hayate cannot repeat");
 		return;
 	}
-	bool disturbed = one->disturbed;
 	one->profiles = ask(one, "SELECT @@profiling", &len) != NULL;
-	one->disturbed = disturbed; /* an error is an answer, too */
 	one->again_len = 0;
 	one->again_count = 0;
-	put_packet(one, COM_RESET_CONNECTION, "", 0);
-	put_packet(one, COM_INIT_DB, field[0], field_len[0]);
+	say_again(one, COM_RESET_CONNECTION, "", 0);
+	say_again(one, COM_INIT_DB, field[0], field_len[0]);
 	char encodings[512], role[512];
 	int n = snprintf(encodings, sizeof encodings,
 	                 "SET %scharacter_set_client=%.*s,character_set_connection=%.*s,character_set_results=%.*s,"
@@ -438,7 +440,7 @@ static void settle(struct connection *one)
 	one->again_count += settings_count;
 	/* Last: what was set before may have been another one. */
 	if (n > 0 && (size_t)n < sizeof encodings) {
-		put_packet(one, COM_QUERY, encodings, (size_t)n);
+		say_again(one, COM_QUERY, encodings, (size_t)n);
 	} else {
 		connection_declined(one, "names of encodings are too long");
 	}
@@ -446,7 +448,7 @@ static void settle(struct connection *one)
 	shorten(one, settings, settings_len, field, field_len);
 	n = snprintf(role, sizeof role, "SET ROLE %.*s", (int)field_len[5], field[5]);
 	if (n > 0 && (size_t)n < sizeof role && (field[5][0] == '`' || is_name(field[5], field_len[5]))) {
-		put_packet(one, COM_QUERY, role, (size_t)n);
+		say_again(one, COM_QUERY, role, (size_t)n);
 	} else {
 		connection_declined(one, "the name of the role is not one that Hayate can repeat");
 	}

@@ -155,6 +155,12 @@ def test_a_client_that_has_it_is_told_so(server) -> None:
 def test_parts_are_of_the_plain_file(server) -> None:
     part = plain(server, "/large.txt", ("Range", "bytes=10-19"))
     assert part.status == 206 and part.body == TEXT[10:20]
+    # A part has the fields of the whole (RFC 9110, 15.3.7).
+    for path in ("/large.txt", "/tiny.txt", "/packed.txt", "/noise.txt"):
+        for accepted in ([], [("Accept-Encoding", "gzip")]):
+            part, whole = ask(server, path, ("Range", "bytes=0-1"), *accepted), ask(server, path, *accepted)
+            assert (part.status, whole.status) == (206, 200)
+            assert part.header("vary") == whole.header("vary"), (path, accepted)
     # A part of what was encoded cannot be had: the client gets all of it anew.
     tag = ask(server, "/large.txt", ("Accept-Encoding", "gzip")).header("etag")
     whole = ask(server, "/large.txt", ("Accept-Encoding", "gzip"), ("Range", "bytes=10-19"), ("If-Range", tag))

@@ -40,6 +40,16 @@ MODES = {
     "lazy-fork-warm": ("1", [*WARM, "--rewind=fork"]),
     "lazy-private-warm": ("1", [*WARM, "--env=PAIR=1"]),
 }
+#: The same with connections that are kept, opened by whom.
+KEPT = {
+    "boot-opened-by-boot": ("", [*COLD, "--env=OPEN=boot"]),
+    "boot-opened-by-start": ("", [*COLD, "--env=OPEN=start"]),
+    "lazy-opened-by-start": ("1", [*COLD, "--env=OPEN=start"]),
+    "lazy-warm-not-opened": ("1", WARM),
+}
+MODES |= {mode: (lazy, [*args, "--connections=warm"]) for mode, (lazy, args) in KEPT.items()}
+#: Redis, and two connections each to MariaDB and PostgreSQL.
+CONNECTIONS = 5
 #: Chrome's extension asks for its headers.
 HEADERS = {"User-Agent": "Mozilla/5.0 Chrome/120.0 Safari/537.36"}
 
@@ -163,7 +173,9 @@ def test_libraries(hands_in: str, mode: str, world: World, references: dict[str,
             # A worker that boots by itself and finds that its warm-up left something has the application booted again.
             lost = {why for why in app["restarts"] if "private" not in mode or why.startswith("rewind")}
             assert not lost and app["fallback"] is None, (app, server.log())
-            assert app["boot"] == ("private" if "private" in mode else "shared")
+            opened = CONNECTIONS if "opened-by" in mode and hands_in == "connections" else 0
+            assert app["boot"] == ("private" if "private" in mode or (opened and "by-boot" in mode) else "shared")
+            assert app["rewind"]["warm"] == opened, server.log()
         assert outcome.arrived == references[hands_in].arrived
         assert outcome.cached == references[hands_in].cached
         check_jars(outcome.jars, references[hands_in].jars, mode)

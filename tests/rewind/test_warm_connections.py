@@ -58,7 +58,8 @@ def serve(database: MariaDB, client: str, *, warm: bool = True, workers: int = 1
     flags = [flag for name, value in env.items() for flag in ("--env", f"{name}={value}")]
     directory = temporary_directory("warm")
     shutil.copy(pathlib.Path(__file__).parent / "databases/warm.php", directory / "worker.php")
-    return Hayate(directory, worker=directory / "worker.php", workers=workers, user=USER, args=(*flags, *args))
+    ini = {"mysqli.allow_local_infile": "1"}
+    return Hayate(directory, worker=directory / "worker.php", workers=workers, ini=ini, user=USER, args=(*flags, *args))
 
 
 def get(server: Hayate, what: str) -> requests.Response:

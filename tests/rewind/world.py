@@ -52,6 +52,10 @@ class World:
         self.redis_cli("FLUSHALL")
         self.mariadb.sql("DELETE FROM arrivals", self.mariadb.database)
         self.postgresql.sql("DELETE FROM arrivals")
+        # Whoever needs these makes them.
+        for table in ("messages", "cache_items", "lock_keys"):
+            self.mariadb.sql(f"DELETE FROM {table}", self.mariadb.database)
+            self.postgresql.sql(f"DELETE FROM {table}")
         database = sqlite3.connect(out / "orm.db")
         for (table,) in database.execute("SELECT name FROM sqlite_master WHERE name IN ('arrivals', 'jobs', 'cache')").fetchall():
             database.execute(f"DELETE FROM {table}")

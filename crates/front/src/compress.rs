@@ -253,14 +253,10 @@ pub(crate) async fn compress(rules: &Compression, memory: &Arc<Memory>, head: &H
         return;
     }
     let has = |name: &&[u8]| answer.get(name).is_some();
-    // A part has the fields that the whole would have (RFC 9110, 15.3.7).
-    if answer.status() == 206 && answer.get(b"content-type").is_some_and(|kind| rules.fits(kind)) {
-        vary(answer);
-        return;
-    }
-    if matches!(answer.status(), ..200 | 204..=206)
+    let part = answer.status() == 206;
+    if matches!(answer.status(), ..200 | 204..=205)
         || has_word(answer, b"cache-control", &[b"no-transform"])
-        || has(&&b"content-range"[..])
+        || (!part && has(&&b"content-range"[..]))
         || DIGESTS.iter().any(has)
         || !answer.get(b"content-type").is_some_and(|kind| rules.fits(kind))
     {
@@ -268,6 +264,8 @@ pub(crate) async fn compress(rules: &Compression, memory: &Arc<Memory>, head: &H
     }
     let accept = Accept::of(head);
     let size = match &reply.body {
+        // A part has the fields that the whole would have (RFC 9110, 15.3.7).
+        _ if part => answer.get(b"content-range").and_then(size_of_whole),
         Body::None => return,
         // The script has said another length than it has sent.
         Body::Full(_) if reply.promise.is_some() => return,
@@ -281,7 +279,7 @@ pub(crate) async fn compress(rules: &Compression, memory: &Arc<Memory>, head: &H
     }
     vary(answer);
     // An answer of unknown length would end with its connection.
-    if head.version() == Version::Http10 {
+    if part || head.version() == Version::Http10 {
         return;
     }
     let coding = accept.best(rules.codings.iter().map(|(coding, _)| *coding));
@@ -314,6 +312,11 @@ pub(crate) async fn compress(rules: &Compression, memory: &Arc<Memory>, head: &H
     set(&mut reply.answer, "content-encoding", coding.name());
     reply.answer.remove(b"accept-ranges");
     weaken(&mut reply.answer);
+}
+
+/// Bytes of what a part is of, if its `Content-Range` says so (RFC 9110, 14.4).
+fn size_of_whole(range: &[u8]) -> Option<u64> {
+    std::str::from_utf8(range).ok()?.rsplit_once('/')?.1.trim().parse().ok()
 }
 
 /// Says that another client may get another answer.

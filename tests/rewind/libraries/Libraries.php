@@ -30,6 +30,8 @@ final class Libraries
     private array $things = [];
     /** @var array<string, \Closure(string): bool> by name: whether a visitor's name lies in a cache */
     private array $kept = [];
+    /** @var list<\Closure(): mixed> opens each connection that requests share, and asks it something */
+    private array $connections = [];
     private string $out;
 
     public static function get(): self
@@ -59,6 +61,14 @@ final class Libraries
         return array_map(static fn (\Closure $thing) => $thing($visitor), $this->things);
     }
 
+    /** Opens what requests share, as `connections = "warm"` wants it before the first of them. */
+    public function open(): void
+    {
+        foreach ($this->connections as $open) {
+            $open();
+        }
+    }
+
     /** @return array<string, list<string>> of these visitors, those whose name lies in a cache */
     public function arrived(array $visitors): array
     {
@@ -71,7 +81,7 @@ final class Libraries
         $this->caches();
         $this->locks();
         $this->guzzle();
-        $this->orm('sqlite', ['driver' => 'pdo_sqlite', 'path' => "$this->out/orm.db"]);
+        $this->orm('sqlite', $this->manager('sqlite', ['driver' => 'pdo_sqlite', 'path' => "$this->out/orm.db"]));
         $this->messenger('doctrine', fn () => new Messenger\Bridge\Doctrine\Transport\DoctrineTransport(
             new Messenger\Bridge\Doctrine\Transport\Connection(
                 ['table_name' => 'queue', 'queue_name' => 'q', 'redeliver_timeout' => 3600, 'auto_setup' => true],
@@ -93,6 +103,11 @@ final class Libraries
 
             return $redis;
         };
+        $this->connections[] = static fn () => $connect()->ping();
+        $socket = self::setting('MARIADB');
+        $port = (int) self::setting('POSTGRESQL');
+        $this->database('mariadb', "mysql:unix_socket=$socket;dbname=hayate", ['driver' => 'pdo_mysql', 'unix_socket' => $socket, 'dbname' => 'hayate', 'user' => 'hayate', 'password' => 'hayate']);
+        $this->database('postgresql', "pgsql:host=127.0.0.1;port=$port;dbname=postgres", ['driver' => 'pdo_pgsql', 'host' => '127.0.0.1', 'port' => $port, 'dbname' => 'postgres', 'user' => 'postgres']);
         $this->things['redis_push'] = static fn (string $v) => $connect()->rPush('arrived:redis_push', "of $v") > 0;
         $this->things['redis_pipeline'] = static function (string $v) use ($connect) {
             $pipe = $connect()->multi(\Redis::PIPELINE);
@@ -137,8 +152,6 @@ final class Libraries
                 : new Messenger\Bridge\Redis\Transport\Connection(['stream' => 'queue', 'lazy' => true, 'host' => self::setting('REDIS'), 'port' => 0], $connect()),
             new Messenger\Transport\Serialization\PhpSerializer(),
         ));
-        $this->orm('mariadb', ['driver' => 'pdo_mysql', 'unix_socket' => self::setting('MARIADB'), 'dbname' => 'hayate', 'user' => 'hayate', 'password' => 'hayate']);
-        $this->orm('postgresql', ['driver' => 'pdo_pgsql', 'host' => '127.0.0.1', 'port' => (int) self::setting('POSTGRESQL'), 'dbname' => 'postgres', 'user' => 'postgres']);
 
         $mail = new Mailer\Mailer(new Mailer\Transport\Smtp\SmtpTransport((new Mailer\Transport\Smtp\Stream\SocketStream())->setHost('127.0.0.1')->setPort((int) self::setting('SMTP'))->disableTls()));
         $email = static fn (string $subject) => (new Email())->from('a@example.org')->to('b@example.org')->subject($subject)->text('text');
@@ -160,6 +173,38 @@ final class Libraries
             $guzzle->getAsync("/guzzle_async?of+$v"),
             $guzzle->getAsync("/guzzle_async_2?of+$v"),
         ])->wait());
+    }
+
+    /** Of two connections: PDO's own, and Doctrine's. */
+    private function database(string $name, string $dsn, array $parameters): void
+    {
+        $pdo = $pool = $tagged = null;
+        $connect = static function () use (&$pdo, $dsn, $parameters): \PDO {
+            return $pdo ??= new \PDO($dsn, $parameters['user'], $parameters['password'] ?? null, [\PDO::ATTR_ERRMODE => \PDO::ERRMODE_EXCEPTION]);
+        };
+        $this->connections[] = static fn () => $connect()->query('SELECT 1')->fetchAll();
+        $this->lock("rows_$name", static fn () => new Lock\Store\PdoStore($connect()));
+        if ('postgresql' === $name) {
+            // The session's.
+            $this->lock('advisory', static fn () => new Lock\Store\PostgreSqlStore($connect()));
+        }
+        $this->things["cache_$name"] = static function (string $v) use ($connect, &$pool, &$tagged) {
+            $pool ??= new A\PdoAdapter($connect(), 'deferred');
+            $tagged ??= new A\TagAwareAdapter(new A\PdoAdapter($connect(), 'tagged'));
+
+            return $pool->saveDeferred($pool->getItem("of-$v")->set($v)) && $tagged->saveDeferred($tagged->getItem("of-$v")->set($v)->tag(['names']));
+        };
+        $this->kept["cache_$name"] = static fn (string $v) => (new A\PdoAdapter($connect(), 'deferred'))->hasItem("of-$v");
+        $this->kept["cache_tagged_$name"] = static fn (string $v) => (new A\TagAwareAdapter(new A\PdoAdapter($connect(), 'tagged')))->hasItem("of-$v");
+
+        $manager = $this->manager($name, $parameters);
+        $transport = 'mariadb' === $name ? Messenger\Bridge\Doctrine\Transport\Connection::class : Messenger\Bridge\Doctrine\Transport\PostgreSqlConnection::class;
+        $this->messenger("doctrine_$name", static fn () => new Messenger\Bridge\Doctrine\Transport\DoctrineTransport(
+            new $transport(['table_name' => 'messages', 'queue_name' => 'q', 'redeliver_timeout' => 3600, 'auto_setup' => true], $manager()->getConnection()),
+            new Messenger\Transport\Serialization\PhpSerializer(),
+        ));
+        // Last, since it leaves a transaction open.
+        $this->orm($name, $manager);
     }
 
     private function logs(): void
@@ -292,11 +337,11 @@ final class Libraries
         };
     }
 
-    private function orm(string $name, array $parameters): void
+    /** @param \Closure(): ORM\EntityManager $make */
+    private function orm(string $name, \Closure $make): void
     {
-        $manager = null;
-        $this->things["orm_$name"] = function (string $v) use (&$manager, $parameters, $name): int {
-            $manager ??= self::manager($parameters, "$this->out/proxies-$name");
+        $this->things["orm_$name"] = static function (string $v) use ($make): int {
+            $manager = $make();
             $manager->persist(new Libraries\Arrival("of $v"));
             $manager->flush();
             $manager->persist(new Libraries\Arrival("of $v, never flushed"));
@@ -311,11 +356,18 @@ final class Libraries
         };
     }
 
-    private static function manager(array $parameters, string $proxies): ORM\EntityManager
+    /** @return \Closure(): ORM\EntityManager the one that requests share */
+    private function manager(string $name, array $parameters): \Closure
     {
-        $configuration = ORM\ORMSetup::createAttributeMetadataConfiguration([__DIR__], false, $proxies, new A\ArrayAdapter());
+        $manager = null;
+        $make = function () use (&$manager, $name, $parameters): ORM\EntityManager {
+            $configuration = ORM\ORMSetup::createAttributeMetadataConfiguration([__DIR__], false, "$this->out/proxies-$name", new A\ArrayAdapter());
 
-        return new ORM\EntityManager(DBAL\DriverManager::getConnection($parameters, $configuration), $configuration);
+            return $manager ??= new ORM\EntityManager(DBAL\DriverManager::getConnection($parameters, $configuration), $configuration);
+        };
+        $this->connections[] = static fn () => $make()->getConnection()->executeQuery('SELECT 1')->fetchAllAssociative();
+
+        return $make;
     }
 }
 

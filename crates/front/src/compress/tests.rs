@@ -194,6 +194,23 @@ fn what_stays_as_it_is() {
     }
 }
 
+#[test]
+fn a_part_varies_where_the_whole_would() {
+    let html = ("Content-Type", "text/html");
+    let varies = |fields: &[(&str, &str)]| {
+        let part = answered(206, fields, Body::Full(Bytes::from_static(b"01")), "Accept-Encoding: gzip\r\n");
+        assert_eq!(field(&part, "content-encoding"), None);
+        field(&part, "vary").is_some()
+    };
+    assert!(varies(&[html, ("Content-Range", "bytes 0-1/40000")]));
+    assert!(varies(&[html, ("Content-Range", "bytes 0-1/*")]), "nobody knows how much there is");
+    assert!(varies(&[html]));
+    assert!(!varies(&[html, ("Content-Range", "bytes 0-1/9")]), "small");
+    assert!(!varies(&[("Content-Type", "image/png"), ("Content-Range", "bytes 0-1/40000")]));
+    let aside = ("Cache-Control", "no-transform");
+    assert!(!varies(&[html, aside, ("Content-Range", "bytes 0-1/40000")]));
+}
+
 /// What nothing makes smaller.
 fn noise() -> Bytes {
     let mut state = 1u64;
