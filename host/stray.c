@@ -24,6 +24,7 @@
 #define HIGH 32
 
 const volatile uint32_t *stray_mark;
+void (*stray_forked)(bool child);
 
 static int server_reader = -1, server_writer = -1, family_writer = -1;
 /* Between the handlers of one fork. */
@@ -70,6 +71,9 @@ static void after_fork(void)
 		}
 		family_reader = -1;
 		has_forked = true;
+		if (stray_forked != NULL) {
+			stray_forked(false);
+		}
 	}
 }
 
@@ -79,6 +83,9 @@ static void in_child(void)
 		return;
 	}
 	int error = errno;
+	if (stray_forked != NULL) {
+		stray_forked(true);
+	}
 	if (server_writer >= 0) {
 		close(server_writer);
 		server_writer = -1;
@@ -141,11 +148,6 @@ const char *stray_watch(void)
 	close(family[0]);
 	family_writer = move_up(family[1]);
 	return NULL;
-}
-
-bool stray_was_forked(void)
-{
-	return has_forked;
 }
 
 bool stray_left(void)

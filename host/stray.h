@@ -36,8 +36,8 @@ pid_t host_fork(void);
 /* In a worker, before it runs PHP code: from here on stray_left() knows its strays. NULL, or what failed. */
 const char *stray_watch(void);
 
-/* Whether PHP code has forked since the last rewind, other than to run another program by posix_spawn() or vfork(). */
-bool stray_was_forked(void);
+/* Called when PHP code has forked, in the child and in its parent, before either runs on. May be NULL. */
+extern void (*stray_forked)(bool child);
 
 /* Whether a stray of this worker is alive. It costs nothing in a request that has not forked. */
 bool stray_left(void);

@@ -17,12 +17,22 @@ static bool wanted(void)
 	return options.warm_connections && (options.rewind == REWIND_UFFD || options.rewind == REWIND_SOFT_DIRTY);
 }
 
+static void forked(bool child)
+{
+	if (child) {
+		connections_in_child();
+	} else {
+		connections_forked();
+	}
+}
+
 void warm_watch(void)
 {
 	const char *wrong = wanted() ? connections_watch() : NULL;
 	if (wrong != NULL) {
 		zygote_failed(wrong);
 	}
+	stray_forked = wanted() ? forked : NULL;
 }
 
 static void tell(const char *peer, const char *kind, const char *why)
@@ -64,10 +74,7 @@ void warm_settle(void)
 
 bool warm_request_over(void)
 {
-	/* A child that was forked has the connections as well; what it said on them is not known here, though it may be
-	 * over. */
-	bool shared = stray_was_forked() && connections_kept() > 0;
-	return !shared && connections_reset();
+	return connections_reset();
 }
 
 void warm_after_rewind(void)

@@ -394,6 +394,31 @@ size_t connections_kept(void)
 	return kept;
 }
 
+void connections_in_child(void)
+{
+	for (size_t i = 0; table != NULL && table->settled && i < MAX_CONNECTIONS; i++) {
+		if (table->numbers[i] == 0) {
+			continue;
+		}
+		long nowhere = sys6(SYS_openat, AT_FDCWD, (long)"/dev/null", O_RDWR | O_CLOEXEC, 0, 0, 0);
+		if (nowhere < 0 || SYS3(SYS_dup3, nowhere, table->all[i].fd, O_CLOEXEC) < 0) {
+			SYS1(SYS_close, table->all[i].fd);
+		}
+		if (nowhere >= 0) {
+			SYS1(SYS_close, nowhere);
+		}
+	}
+}
+
+void connections_forked(void)
+{
+	for (size_t i = 0; table != NULL && !table->settled && i < MAX_CONNECTIONS; i++) {
+		if (table->numbers[i] != 0) {
+			connection_declined(&table->all[i], "a process was forked while it was open, which has it as well");
+		}
+	}
+}
+
 bool connections_reset(void)
 {
 	if (table == NULL || !table->settled) {

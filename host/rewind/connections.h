@@ -52,6 +52,11 @@ bool connections_alive(void);
 /* How many are kept. */
 size_t connections_kept(void);
 
+/* In the child of a fork: it finds /dev/null in place of each that is kept, so that it can say nothing on them. */
+void connections_in_child(void);
+/* In its parent: those that are not kept yet will not be, since the child has them too. */
+void connections_forked(void);
+
 /* Says goodbye on connections that are kept, as far as the protocol has a word for it. */
 void connections_close(void);
 

@@ -132,6 +132,27 @@ def test_warm(database: Database, opened: str) -> None:
     assert database.written() == before + visitors.wrote
 
 
+def test_a_seed_is_its_requests_own(database: Database) -> None:
+    """setseed() of one visitor does not decide the random() of the next one: DISCARD ALL leaves it."""
+    if database.kind != "pgsql":
+        return
+    with hayate(database, "start", workers=1, args=("--rewind", "on", "--rewind-verify", "1", "--connections", "warm")) as server:
+
+        def draw(what: str) -> list[str]:
+            answer = requests.get(f"{server.url}/?do={what}", timeout=60)
+            assert answer.status_code == 200, answer.text
+            return answer.json()
+
+        rounds = [(draw("seed"), draw("random"), draw("random")) for _ in range(6)]
+        (app,) = server.status()["apps"]
+        assert app["restarts"] == {} and app["rewind"]["warm"] == 1
+    shutil.rmtree(server.root)
+    seeded = [drawn for drawn, _, _ in rounds]
+    assert seeded == [seeded[0]] * 6, "a seed decides what its own request draws"
+    others = [number for _, one, two in rounds for number in one + two]
+    assert len(set(others)) == 12, others
+
+
 def test_opened_at_boot_and_not_used(database: Database) -> None:
     """A connection that requests leave alone costs nothing."""
     with hayate(database, "boot") as server:

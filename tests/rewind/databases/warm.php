@@ -279,6 +279,24 @@ $handler = static function () use ($ways): void {
         echo proc_close(proc_open(['true'], [], $pipes));
         return;
     }
+    if ($do === 'child') {
+        $libc = FFI::cdef('int fork(void); int waitpid(int, int *, int); void _exit(int);', 'libc.so.6');
+        $file = tempnam(sys_get_temp_dir(), 'child');
+        $status = FFI::new('int');
+        if ($libc->fork() === 0) {
+            try {
+                Db::run('SET @leak = 3');
+                file_put_contents($file, 'said it');
+            } catch (Exception) {
+                file_put_contents($file, 'nobody there');
+            }
+            $libc->_exit(7);
+        }
+        $libc->waitpid(-1, FFI::addr($status), 0);
+        echo file_get_contents($file), ' ', $status->cdata >> 8;
+        unlink($file);
+        return;
+    }
     echo 'done';
     ($ways[$do] ?? static fn() => null)();
     match ($_GET['end'] ?? '') {

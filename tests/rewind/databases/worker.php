@@ -11,6 +11,8 @@
  *   /?do=leave       a transaction with a write, a lock, a temporary table and settings of the connection, left behind;
  *                    &end=exit, fatal or throw: then
  *   /?do=look        what of that is to be seen on this connection, as JSON, and its number
+ *   /?do=seed        seeds the server's random numbers, and draws two (PostgreSQL)
+ *   /?do=random      draws one
  *   /?do=nothing     the connection is not used
  */
 declare(strict_types=1);
@@ -87,6 +89,14 @@ final class SqlStore extends Store
         $GLOBALS['unread'] = $this->pdo->prepare('SELECT id, word FROM items');
         $GLOBALS['unread']->execute();
         $GLOBALS['unread']->fetch();
+    }
+
+    /** @return list<string> */
+    public function random(bool $seeded, int $count): array
+    {
+        $seeded && $this->pdo->query('SELECT setseed(0.5)')->fetchAll();
+
+        return $this->pdo->query("SELECT random() FROM generate_series(1, $count)")->fetchAll(PDO::FETCH_COLUMN);
     }
 
     public function look(): array
@@ -194,6 +204,12 @@ $handler = static function (): void {
                 'throw' => throw new LogicException('thrown'),
                 default => null,
             };
+            break;
+        case 'seed':
+            echo json_encode(Store::get()->random(true, 2));
+            break;
+        case 'random':
+            echo json_encode(Store::get()->random(false, 1));
             break;
         case 'look':
             echo json_encode(Store::get()->look());
