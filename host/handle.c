@@ -68,6 +68,7 @@ static void end_boot(void)
 	boot_keep_settings();
 	if (options.rewind != REWIND_OFF) {
 		locks_lend();
+		worker_close_script();
 	}
 	booted = true;
 	decline_boot();
@@ -214,6 +215,7 @@ static bool begin_work(void)
 	/* The zygote is the parent of all workers of this generation, whose numbers differ. */
 	rewind_uuid_sequence((unsigned)getppid() * 1031u + hy_ring_worker());
 	warm_settle();
+	lifecycle_note_superglobals();
 	zygote_worker_ready();
 	long rewinds = rewind_point();
 	if (rewinds < 0) {

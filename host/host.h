@@ -135,6 +135,7 @@ void lifecycle_leave_if_out_of_memory(void);
 /* Extensions that are started and shut down with each request. */
 void lifecycle_module(const char *name, bool startup);
 void lifecycle_shut_modules_down(void);
+void lifecycle_note_superglobals(void); /* before the point */
 /* A bail-out ends the step, and is remembered. */
 void lifecycle_step(const char *name, void (*run)(void));
 #define LIFECYCLE_STEP(run) lifecycle_step(#run, run)
@@ -335,6 +336,7 @@ void after_handler(const zend_execute_data *caller, void (*step)(const char *nam
 /* worker.c */
 void worker_classic(void);                  /* serves until it retires; does not return */
 void worker_boot(void);                     /* worker mode: runs the worker script; does not return */
+void worker_close_script(void);             /* when the boot is over */
 enum hy_retired worker_after_request(void); /* whether this worker has to leave, and why */
 void worker_exit(enum hy_retired why) __attribute__((noreturn));
 

@@ -103,36 +103,126 @@ void lifecycle_shut_modules_down(void)
 	boot_restore_session_handlers();
 }
 
+static const char *const lazy_superglobals[] = {"_SERVER", "_ENV", "_REQUEST"};
+static const char *const eager_superglobals[] = {"_GET", "_POST", "_COOKIE", "_FILES"};
+#define LAZY_SUPERGLOBALS ((int)(sizeof lazy_superglobals / sizeof lazy_superglobals[0]))
+#define EAGER_SUPERGLOBALS ((int)(sizeof eager_superglobals / sizeof eager_superglobals[0]))
+
+/*
+ * The superglobals of the boot, where freeing them is nothing but work: it writes to all the pages on which they lie,
+ * and each of those is to be put back. With the memory they come back in any case.
+ */
+static const zend_array *boot_superglobals[LAZY_SUPERGLOBALS + EAGER_SUPERGLOBALS + NUM_TRACK_VARS];
+static int boot_superglobal_count;
+
+/* Nothing that runs code when it is freed, or that anybody else can see change. */
+static bool is_plain(const zval *value, int depth)
+{
+	if (Z_TYPE_P(value) != IS_ARRAY) {
+		return Z_TYPE_P(value) <= IS_STRING;
+	}
+	zval *element;
+	ZEND_HASH_FOREACH_VAL(Z_ARRVAL_P(value), element)
+	{
+		if (depth == 0 || !is_plain(element, depth - 1)) {
+			return false;
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+	return true;
+}
+
+static void note_superglobal(const zval *value)
+{
+	if (value != NULL && Z_TYPE_P(value) == IS_ARRAY && is_plain(value, 8)) {
+		boot_superglobals[boot_superglobal_count++] = Z_ARR_P(value);
+	}
+}
+
+static zval *superglobal(const char *name)
+{
+	return zend_hash_str_find(&EG(symbol_table), name, strlen(name));
+}
+
+void lifecycle_note_superglobals(void)
+{
+	boot_superglobal_count = 0;
+	for (int i = 0; i < LAZY_SUPERGLOBALS; i++) {
+		note_superglobal(superglobal(lazy_superglobals[i]));
+	}
+	for (int i = 0; i < EAGER_SUPERGLOBALS; i++) {
+		note_superglobal(superglobal(eager_superglobals[i]));
+	}
+	for (int i = 0; i < NUM_TRACK_VARS; i++) {
+		note_superglobal(&PG(http_globals)[i]);
+	}
+}
+
+/* Nothing is left to be freed, if it is the boot's. */
+static void leave_superglobal(zval *value)
+{
+	for (int i = 0; value != NULL && Z_TYPE_P(value) == IS_ARRAY && i < boot_superglobal_count; i++) {
+		if (Z_ARR_P(value) == boot_superglobals[i]) {
+			ZVAL_NULL(value);
+		}
+	}
+}
+
 static void drop_superglobals(void)
 {
 	for (int i = 0; i < NUM_TRACK_VARS; i++) {
+		leave_superglobal(&PG(http_globals)[i]);
 		zval_ptr_dtor(&PG(http_globals)[i]);
 		ZVAL_UNDEF(&PG(http_globals)[i]);
+	}
+	for (int i = 0; i < LAZY_SUPERGLOBALS; i++) {
+		leave_superglobal(superglobal(lazy_superglobals[i]));
+	}
+	for (int i = 0; i < EAGER_SUPERGLOBALS; i++) {
+		leave_superglobal(superglobal(eager_superglobals[i]));
+	}
+}
+
+/* These lie scattered over malloc's memory: where what is written is what was there, a page need not be put back. */
+static void arm(zend_auto_global *global, bool armed)
+{
+	if (global->armed != armed) {
+		global->armed = armed;
 	}
 }
 
 /*
- * Auto globals are built while a script that names them is compiled, and the scripts of a worker are compiled once. So
- * those that any script has asked for so far are built anew for each request; the others stay as cheap as PHP makes
- * them.
+ * php_hash_environment(), with a difference. Auto globals are built while a script that names them is compiled, and the
+ * scripts of a worker are compiled once. So those that any script has asked for so far are built anew for each request;
+ * the others stay as cheap as PHP makes them.
  */
 static void import_superglobals(void)
 {
-	static const char *const lazy[] = {"_SERVER", "_ENV", "_REQUEST"};
-	bool wanted[3];
-	zend_auto_global *global;
-	for (int i = 0; i < 3; i++) {
-		global = zend_hash_str_find_ptr(CG(auto_globals), lazy[i], strlen(lazy[i]));
-		wanted[i] = global != NULL && global->jit && !global->armed;
+	zend_auto_global *wanted[LAZY_SUPERGLOBALS], *global;
+	for (int i = 0; i < LAZY_SUPERGLOBALS; i++) {
+		const char *name = lazy_superglobals[i];
+		global = zend_hash_str_find_ptr(CG(auto_globals), name, strlen(name));
+		wanted[i] = global != NULL && global->jit && !global->armed ? global : NULL;
 		if (global != NULL && global->jit) {
-			zend_hash_str_del(&EG(symbol_table), lazy[i], strlen(lazy[i]));
+			zend_hash_str_del(&EG(symbol_table), name, strlen(name));
 		}
 	}
-	php_hash_environment();
-	for (int i = 0; i < 3; i++) {
-		global = zend_hash_str_find_ptr(CG(auto_globals), lazy[i], strlen(lazy[i]));
-		if (wanted[i] && global != NULL && global->armed) {
-			global->armed = global->auto_global_callback(global->name);
+	memset(PG(http_globals), 0, sizeof PG(http_globals));
+	ZEND_HASH_MAP_FOREACH_PTR(CG(auto_globals), global)
+	{
+		if (!global->jit) {
+			arm(global, global->auto_global_callback != NULL && global->auto_global_callback(global->name));
+		} else if (global != wanted[0] && global != wanted[1] && global != wanted[2]) {
+			arm(global, true);
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+	if (PG(register_argc_argv)) {
+		php_build_argv(SG(request_info).query_string, &PG(http_globals)[TRACK_VARS_SERVER]);
+	}
+	for (int i = 0; i < LAZY_SUPERGLOBALS; i++) {
+		if (wanted[i] != NULL) {
+			arm(wanted[i], wanted[i]->auto_global_callback(wanted[i]->name));
 		}
 	}
 }

@@ -75,8 +75,9 @@ void opcache_find_clock(time_t boot)
 
 void opcache_set_clock(time_t now)
 {
-	if (accel_clock != NULL) {
-		*accel_clock = now;
+	/* For good: a page that is written once a second need not be put back after each request. */
+	if (accel_clock != NULL && *accel_clock != now) {
+		rewind_amend(accel_clock, &now, sizeof now);
 	}
 }
 

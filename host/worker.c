@@ -125,16 +125,28 @@ static void allow_boot_script(void)
 	zend_string_release(name);
 }
 
+static zend_file_handle script;
+static bool script_open;
+
+/* It has been compiled. A file that is open has a position, which each rewind would put back. */
+void worker_close_script(void)
+{
+	if (script_open) {
+		script_open = false;
+		zend_destroy_file_handle(&script);
+	}
+}
+
 /* Whether a fatal error unwound it. */
 static bool run_script(void)
 {
 	volatile bool fatal = true;
-	zend_file_handle file;
-	zend_stream_init_filename(&file, options.worker_script);
-	file.primary_script = 1;
+	zend_stream_init_filename(&script, options.worker_script);
+	script.primary_script = 1;
+	script_open = true;
 	zend_try
 	{
-		php_execute_script(&file);
+		php_execute_script(&script);
 		fatal = EG(exit_status) == 255;
 	}
 	zend_end_try();

@@ -219,6 +219,7 @@ struct control {
 	char name[16];       /* of the process, as in /proc/self/comm */
 	unsigned long slack; /* of its timers, ns */
 	unsigned long long libraries_added, libraries_removed;
+	bool libraries_used; /* dlopen() or dlclose() was called since the point */
 
 	/* UUIDs with the time: the last one, in units of 100 ns, and what tells this process's from others' */
 	uint64_t uuid_time;
@@ -279,5 +280,7 @@ bool process_own_files(void);
 bool process_was_answered(int fd);
 void process_restore_flags(void);
 enum rewind_doubt process_doubt(void);
+/* Whether a shared library of the boot was unloaded. Notes whether others were loaded. */
+bool process_lost_library(void);
 
 #endif

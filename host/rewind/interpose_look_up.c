@@ -9,6 +9,8 @@
 #include <string.h>
 
 static void *(*libc_dlopen)(const char *, int);
+static void *(*libc_dlmopen)(Lmid_t, const char *, int);
+static int (*libc_dlclose)(void *);
 static void *(*libc_dlsym)(void *, const char *);
 static void *(*libc_dlvsym)(void *, const char *, const char *);
 
@@ -149,6 +151,14 @@ EXPORT void *dlvsym(void *restrict library, const char *restrict name, const cha
 	return libc_dlvsym(library, name, version);
 }
 
+static void using_libraries(void)
+{
+	struct control *c = watching();
+	if (c != NULL) {
+		c->libraries_used = true;
+	}
+}
+
 /*
  * PHP loads extensions so that they and their libraries (libcurl, libpq) find libc's functions before the host's. That
  * protects them from names that a web server happens to have; this process has none of its own to offer but these. Also
@@ -156,8 +166,27 @@ EXPORT void *dlvsym(void *restrict library, const char *restrict name, const cha
  */
 EXPORT void *dlopen(const char *path, int mode)
 {
+	using_libraries();
 	if (libc_dlopen == NULL) {
 		*(void **)&libc_dlopen = interpose_next("dlopen");
 	}
 	return libc_dlopen(path, mode & ~RTLD_DEEPBIND);
+}
+
+EXPORT void *dlmopen(Lmid_t space, const char *path, int mode)
+{
+	using_libraries();
+	if (libc_dlmopen == NULL) {
+		*(void **)&libc_dlmopen = interpose_next("dlmopen");
+	}
+	return libc_dlmopen(space, path, mode);
+}
+
+EXPORT int dlclose(void *library)
+{
+	using_libraries();
+	if (libc_dlclose == NULL) {
+		*(void **)&libc_dlclose = interpose_next("dlclose");
+	}
+	return libc_dlclose(library);
 }

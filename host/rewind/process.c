@@ -220,6 +220,8 @@ static const char *know(int fd)
 	/* A memfd has no offset that anybody uses. */
 	bool has_offset = fd > STDERR_FILENO && !is_own(fd) && fd != c->positionless && !rewind_is_memfd(fd);
 	bool file = (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) && !(d->flags & O_PATH);
+	/* Nor has what a library has for its locks alone, without name and content, as OPcache's. */
+	has_offset = has_offset && !(d->library && S_ISREG(st.st_mode) && st.st_nlink == 0 && st.st_size == 0);
 	if (has_offset && file && at >= 0) {
 		c->offsets[c->offset_count].fd = fd;
 		c->offsets[c->offset_count++].at = at;
@@ -340,6 +342,7 @@ const char *process_note(void)
 	dl_iterate_phdr(libraries, counts);
 	c->libraries_added = counts[0];
 	c->libraries_removed = counts[1];
+	c->libraries_used = false;
 	return NULL;
 }
 
@@ -406,6 +409,7 @@ enum rewind_doubt process_doubt(void)
 	}
 	/* libc starts threads by itself, too: getaddrinfo_a(), timers. It notes that there have been some. */
 	if (c->threads_started || (c->single_threaded && !__libc_single_threaded)) {
+		c->faults = UINT64_MAX; /* theirs were not counted */
 		/* A thread that is about to end gets a moment: curl's resolver ends just after its handle. */
 		for (int i = 0; rewind_threads() != 1; i++) {
 			if (i == 20) {
@@ -426,15 +430,19 @@ enum rewind_doubt process_doubt(void)
 			break;
 		}
 	}
+	return c->libraries_used && process_lost_library() ? REWIND_LIBRARY : REWIND_SURE;
+}
+
+bool process_lost_library(void)
+{
+	struct control *c = rewind_control;
 	unsigned long long counts[2] = {0, 0};
+	c->libraries_used = false;
 	dl_iterate_phdr(libraries, counts);
 	if (counts[0] != c->libraries_added) {
 		c->must_sweep = true; /* rolled back, it is known to nobody */
 	}
-	if (counts[1] - c->libraries_removed > counts[0] - c->libraries_added) {
-		return REWIND_LIBRARY;
-	}
-	return REWIND_SURE;
+	return counts[1] - c->libraries_removed > counts[0] - c->libraries_added;
 }
 
 void process_restore_flags(void)

@@ -301,10 +301,12 @@ static void make_hot(size_t page, uintptr_t at)
 	    .at = at, .page = (uint32_t)page, .looks = (uint32_t)LOOKS_FIRST << (c->patience[page] & ~WAS_HOT)};
 }
 
+/* Page faults of this process so far. To count those of one thread costs half as much as to add up all; where libc
+ * knows of no other, process_doubt() hears of each new one. */
 static uint64_t count_faults(void)
 {
 	struct rusage usage;
-	SYS2(SYS_getrusage, RUSAGE_SELF, &usage);
+	SYS2(SYS_getrusage, rewind_control->single_threaded ? RUSAGE_THREAD : RUSAGE_SELF, &usage);
 	return (uint64_t)usage.ru_minflt + (uint64_t)usage.ru_majflt;
 }
 
@@ -554,6 +556,14 @@ static void roll_back(void)
 	/* Before the look: a fault that comes after it belongs to the next one. */
 	uint64_t faults = count_faults();
 	bool look = faults != c->faults;
+	if (look) {
+		/* What libc loads by itself (names, character sets) is mapped, and touched: without a fault there is none. To
+		 * ask writes to memory of the loader's. */
+		if (process_lost_library()) {
+			rewind_die("a shared library of the boot was unloaded", 0);
+		}
+		faults = count_faults();
+	}
 	c->faults = faults;
 	if (look) {
 		track_scan();
