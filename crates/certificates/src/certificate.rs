@@ -143,7 +143,16 @@ fn address(bytes: &[u8]) -> Option<String> {
 /// Seconds since the epoch.
 pub(crate) fn now() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    let now = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    #[cfg(test)]
+    let now = now.saturating_add(SHIFT.get());
+    now
+}
+
+#[cfg(test)]
+thread_local! {
+    /// By how many seconds a test's thread sees another clock than the machine's.
+    pub(crate) static SHIFT: std::cell::Cell<i64> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(test)]

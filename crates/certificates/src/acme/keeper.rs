@@ -313,9 +313,12 @@ impl Keeping {
             self.publish();
         }
         let now = now();
-        if now < self.seen {
-            // What was to be done at a time of that clock may be years away by this one.
-            self.names.values_mut().for_each(|name| (name.ask_at, name.due) = (0, 0));
+        // What was to be done at a time of a clock that was set back since may be years away by this one. The clock may have been ahead
+        // only while an order failed, between two looks at it: then what is further away than anything says so.
+        let back = now < self.seen;
+        let farthest = now.saturating_add(ASK.1.as_secs() as i64);
+        for name in self.names.values_mut().filter(|name| back || name.ask_at.max(name.due) > farthest) {
+            (name.ask_at, name.due) = (0, 0);
         }
         self.seen = now;
         let due = self.names.iter().filter(|(_, name)| name.due <= now);
@@ -513,4 +516,106 @@ fn latest(certificate: &Certificate) -> i64 {
 fn identifier(certificate: &Certificate) -> Option<CertificateIdentifier<'static>> {
     let own = certificate.chain().first()?;
     CertificateIdentifier::try_from(own).ok().map(CertificateIdentifier::into_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::certificate::SHIFT;
+
+    const HOST: &str = "a.example";
+    const DAY: i64 = 24 * 3600;
+
+    /// A keeper of one name whose authority cannot be reached: nobody listens on port 1. Its thread sees the clock `shift` seconds ahead.
+    fn keeping(storage: &std::path::Path, shift: i64) -> Keeping {
+        SHIFT.set(shift);
+        let mut keeping = Keeping::new(Resolver::new().0);
+        keeping.adopt(Wanted {
+            authority: Some(Authority {
+                directory: "https://127.0.0.1:1/directory".into(),
+                contact: None,
+                root: None,
+                challenge: super::super::Challenge::Http01,
+                profile: None,
+                external: None,
+                storage: storage.into(),
+                on_demand: Vec::new(),
+            }),
+            hosts: vec![HOST.into()],
+            ..Wanted::default()
+        });
+        keeping
+    }
+
+    /// Does what is due; how often an order has failed since the last that succeeded.
+    async fn work(keeping: &mut Keeping) -> u32 {
+        while let Some(host) = keeping.due() {
+            keeping.attend(&host).await;
+        }
+        keeping.store.as_ref().unwrap().failed(HOST).times
+    }
+
+    #[tokio::test]
+    async fn an_order_that_failed_is_tried_again_when_its_pause_is_over_and_not_before() {
+        let storage = tempfile::tempdir().unwrap();
+        let mut keeping = keeping(storage.path(), 0);
+        assert_eq!(work(&mut keeping).await, 1);
+        SHIFT.set(50);
+        assert_eq!(work(&mut keeping).await, 1);
+        assert!(keeping.next().unwrap() <= LOOK);
+        SHIFT.set(70);
+        assert_eq!(work(&mut keeping).await, 2);
+    }
+
+    #[tokio::test]
+    async fn an_order_that_failed_years_ahead_is_tried_again_when_the_clock_is_right() {
+        let storage = tempfile::tempdir().unwrap();
+        let mut keeping = keeping(storage.path(), 3650 * DAY);
+        assert_eq!(work(&mut keeping).await, 1);
+        SHIFT.set(0);
+        assert_eq!(work(&mut keeping).await, 2);
+        // And no more often than with a clock that was right all the time.
+        assert_eq!(work(&mut keeping).await, 2);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_starts_with_the_right_clock_does_not_wait_for_what_was_noted_years_ahead() {
+        let storage = tempfile::tempdir().unwrap();
+        assert_eq!(work(&mut keeping(storage.path(), 3650 * DAY)).await, 1);
+        assert_eq!(work(&mut keeping(storage.path(), 0)).await, 2);
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_was_ahead_only_while_an_order_failed_stalls_nothing() {
+        let storage = tempfile::tempdir().unwrap();
+        let mut keeping = keeping(storage.path(), 0);
+        let host = keeping.due().unwrap();
+        SHIFT.set(3650 * DAY);
+        keeping.attend(&host).await;
+        SHIFT.set(0);
+        assert_eq!(work(&mut keeping).await, 2);
+    }
+
+    #[tokio::test]
+    async fn the_renewal_of_a_certificate_waits_for_no_time_of_a_clock_that_was_ahead() {
+        let storage = tempfile::tempdir().unwrap();
+        let mut keeping = keeping(storage.path(), 0);
+        let (made, key) = self_signed(&[HOST.into()]).unwrap();
+        let store = keeping.store.clone().unwrap();
+        store.keep_certificate(HOST, &crate::client::pem(&made.chain()[0]), &key.0).unwrap();
+        // It is good for 90 days: the authority is asked about it, which fails, and no order is made.
+        assert_eq!(work(&mut keeping).await, 0);
+        let asked = keeping.names[HOST].ask_at;
+        assert!(asked > now());
+        // Ten years later it is over; then the clock is right again, and what was asked in the future is asked anew.
+        SHIFT.set(3650 * DAY);
+        assert_eq!(work(&mut keeping).await, 1);
+        SHIFT.set(0);
+        assert_eq!(work(&mut keeping).await, 1);
+        let name = &keeping.names[HOST];
+        assert!(name.ask_at <= now() + ASK.1.as_secs() as i64 && name.due <= name.ask_at);
+        // After two thirds of its life it is to be renewed.
+        SHIFT.set(61 * DAY);
+        assert_eq!(work(&mut keeping).await, 2);
+    }
 }
