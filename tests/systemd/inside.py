@@ -40,6 +40,7 @@ hosts = ["one.test"]
 worker = "/srv/one/worker.php"
 workers = "2"
 request_timeout = "1h"
+boot_timeout = "1h"
 
 [[app]]
 name = "two"
@@ -47,6 +48,7 @@ root = "/srv/two"
 user = "shop"
 workers = "2"
 request_timeout = "3s"
+boot_timeout = "1h"
 """
 WORKER = """<?php
 do {
@@ -145,6 +147,8 @@ class Load:
                 self.answered += 1
             except Exception as error:
                 self.failed.append(f"{host}: {error!r}")
+            # An emulated processor is left to what is tested.
+            time.sleep(0.1 * (PATIENCE - 1))
 
     def __enter__(self) -> Load:
         self.threads = [threading.Thread(target=self.visit, args=(host,)) for host in ("one.test", "two.test", "one.test")]
@@ -176,6 +180,10 @@ def files() -> set[str]:
 
 def install() -> None:
     BEFORE.write_text(json.dumps(sorted(files())))
+    if PATIENCE > 1:
+        drop_in = pathlib.Path("/etc/systemd/system/hayate.service.d/slow.conf")
+        drop_in.parent.mkdir()
+        drop_in.write_text("[Service]\nTimeoutStartSec=1h\nTimeoutStopSec=1h\n")
     run("useradd", "--system", "--create-home", "shop")
     run("apt-get", "install", "-y", "--no-install-recommends", *glob.glob("/test/first/*.deb"))
     log = os.stat("/var/log/hayate")
@@ -347,15 +355,19 @@ def a_front_that_crashes() -> None:
 def a_front_that_is_stopped() -> None:
     before = front()
     os.kill(before, signal.SIGSTOP)
+    # All of its threads: one that runs on for a moment would take the request, which ends with the front.
+    assert wait(lambda: all(" T " in (task / "stat").read_text() for task in pathlib.Path(f"/proc/{before}/task").iterdir()))
     assert get("/")[0] == 200 and front() != before
 
 
 def a_front_that_is_stuck() -> None:
     """Frozen alone, which for the master looks like one that waits for something for ever."""
+    assert get("/")[0] == 200, "one that starts has more time"
     before, group = front(), pathlib.Path("/sys/fs/cgroup/stuck")
     group.mkdir()
     (group / "cgroup.procs").write_text(str(before))
     (group / "cgroup.freeze").write_text("1")
+    assert wait(lambda: "frozen 1" in (group / "cgroup.events").read_text())
     assert get("/", timeout=90)[0] == 200 and front() != before
     assert wait(lambda: (group / "cgroup.procs").read_text() == "")
     group.rmdir()
@@ -525,7 +537,7 @@ def removal() -> None:
     left = sorted(files() - set(json.loads(BEFORE.read_text())))
     # A user stays, as Debian's policy has it: files may be its.
     assert pwd.getpwnam("hayate").pw_shell == "/usr/sbin/nologin"
-    ours = [path for path in left if "hayate" in path and not path.startswith(("/var/lib/dpkg/", "/var/cache/apt/"))]
+    ours = [path for path in left if "hayate" in path and "/hayate.service.d" not in path and not path.startswith(("/var/lib/dpkg/", "/var/cache/apt/"))]
     assert ours == [], ours
     assert "hayate" not in run("systemctl", "list-unit-files")
     # The system's own: its journal, lists of packages, what runs by itself.
