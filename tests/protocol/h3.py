@@ -94,7 +94,14 @@ class Http3:
     """A connection. Whatever waits reads datagrams meanwhile."""
 
     def __init__(
-        self, port: int, *, authority: pathlib.Path | None = None, host: str = "a.example", alpn: Iterable[str] = H3_ALPN, **more
+        self,
+        port: int,
+        *,
+        authority: pathlib.Path | None = None,
+        host: str = "a.example",
+        alpn: Iterable[str] = H3_ALPN,
+        source: str = "127.0.0.1",
+        **more,
     ) -> None:
         configuration = QuicConfiguration(is_client=True, alpn_protocols=list(alpn), server_name=host, **more)
         if authority:
@@ -104,6 +111,7 @@ class Http3:
         self.host = host
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        self.socket.bind((source, 0))
         self.socket.connect(("127.0.0.1", port))
         self.address = ("127.0.0.1", port)
         self.quic = Quic(configuration=configuration)

@@ -43,6 +43,7 @@ int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 """
 
 
+@pytest.mark.plain("it is about connections on which nothing is spoken yet")
 @pytest.mark.parametrize("failure", ["ENOBUFS", "ENOMEM", "EMFILE", "ENFILE", "EINVAL"])
 def test_a_failing_accept_is_repeated_after_a_pause(tmp_path, failure) -> None:
     directory = temporary_directory("accept")

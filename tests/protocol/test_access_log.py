@@ -57,6 +57,7 @@ def test_rotation_and_reload_lose_no_line(hayate_command, tmp_path, mode) -> Non
     assert targets(log) == ["/ok.php?reloaded"]
 
 
+@pytest.mark.plain("it writes its configuration anew, without the addresses of such a run")
 def test_a_reload_that_names_another_log_leaves_nothing_in_the_first(hayate_command, tmp_path) -> None:
     root = site.make(tmp_path)
     config = tmp_path / "hayate.toml"

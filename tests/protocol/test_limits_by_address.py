@@ -199,6 +199,42 @@ def test_requests_of_one_address(hayate_command, place, tmp_path) -> None:
         assert " ERROR " not in server.log()
 
 
+def test_a_request_counts_until_its_answer_is_taken_and_its_script_is_over(hayate_command, place, tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    until = tmp_path / "until"
+    # All of it fits into what h2 takes, and nothing of it into the client's window.
+    (place / "site" / "some.txt").write_text("x" * 10_000)
+    (place / "site" / "some.txt").chmod(0o644)
+    with (
+        TlsHayate(config(place / "site", place, "requests_by_address = 2"), ports(), workers=4) as server,
+        contextlib.ExitStack() as stack,
+    ):
+
+        def opened(source: str) -> socket.socket:
+            return stack.enter_context(connect(server, source))
+
+        def served(source: str) -> bool:
+            return get(opened(source))[0] == 200
+
+        # The heads are there; the bodies are not taken.
+        slow = Raw(opened("127.0.0.2"), struct.pack(">HI", 4, 0))
+        for stream in (1, 3):
+            slow.request(stream, "/some.txt")
+            assert slow.status(stream) == "200"
+        assert not served("127.0.0.2") and served("127.0.0.3")
+        for stream in (1, 3):
+            slow.send(frame(WINDOW_UPDATE, 0, stream, struct.pack(">I", 20_000)))
+        assert wait_until(lambda: served("127.0.0.2"))
+        # The answer to a HEAD is whole at once; its script runs on.
+        for _ in range(2):
+            s = opened("127.0.0.4")
+            s.sendall(f"HEAD /hold.php?until={until} HTTP/1.1\r\nHost: a.example\r\n\r\n".encode())
+            assert s.recv(4096).startswith(b"HTTP/1.1 200")
+        assert not served("127.0.0.4") and served("127.0.0.5")
+        until.touch()
+        assert wait_until(lambda: served("127.0.0.4"))
+
+
 @pytest.fixture(scope="module")
 def rates(hayate_command, place) -> Iterator[tuple[TlsHayate, TlsHayate]]:
     """One server with a least rate, and one without."""

@@ -484,6 +484,12 @@ basic_auth = {{ users = "{files}/users.txt" }}
             answer = ask(hayate, target)
             assert answer.status == 404 and b"anna" not in answer.body, target
         assert ask(hayate, "/files/other/users.txt").body == b"another", "only called so"
+        # By a link of another name, also to what is packed.
+        (files / "notes.txt").symlink_to("users.txt")
+        (files / "b.txt.gz").symlink_to("users.txt")
+        assert ask(hayate, "/files/notes.txt").status == 404
+        packed = ask(hayate, "/files/b.txt", ("Accept-Encoding", "gzip"))
+        assert packed.status == 404 and b"anna" not in packed.body
         assert ask(hayate, "/files/b.txt").body == b"b"
 
 

@@ -37,6 +37,11 @@ impl Account {
         }
         Account { started, status: CLIENT_LEFT, sent: 0, clock: Rc::clone(clock), metrics, log }
     }
+
+    /// The client takes no answer.
+    pub(crate) fn left(&mut self) {
+        self.status = CLIENT_LEFT;
+    }
 }
 
 impl Drop for Account {

@@ -10,6 +10,7 @@ use hayate_ring::{Exchange as Job, Failure, Field, HeadTooLarge, ResponseHead, R
 
 use crate::{
     Settings,
+    by_address::Held,
     connection::Peer,
     forwarded,
     reply::Reply,
@@ -29,6 +30,8 @@ pub(crate) struct Client<'a> {
     pub(crate) from: Option<forwarded::Client>,
     /// Who is counted where there is a limit for each; `None`: a proxy of many visitors, or nobody knows.
     pub(crate) visitor: Option<IpAddr>,
+    /// What counts it there, as one of its visitor's requests.
+    pub(crate) turn: Option<&'a Arc<Held>>,
     pub(crate) https: bool,
     pub(crate) host: &'a str,
     pub(crate) port: Option<u16>,
@@ -107,6 +110,9 @@ pub(crate) async fn answer(
             .map_err(|HeadTooLarge| no_answer(431, "the request's head does not fit the shared memory"))?;
         if let Some(timeout) = client.timeout {
             slot.set_timeout(timeout);
+        }
+        if let Some(turn) = client.turn {
+            slot.keep(Arc::clone(turn) as _);
         }
         let mut job = slot.submit(pump.is_some());
         match head(exchange, &mut job, &mut pump, &hints).await {

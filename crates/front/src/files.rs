@@ -45,7 +45,7 @@ fn packed(
     near: Option<&Near>,
     files: &Access<'_>,
 ) -> Result<(bool, Option<Packed>), Miss> {
-    if near.is_some_and(|near| near.is_alone(path)) {
+    if near.is_some_and(|near| near.alone.has(path)) {
         return Ok((false, None));
     }
     // The smallest first.
@@ -59,7 +59,7 @@ fn packed(
         }
     }
     if there.is_empty() {
-        near.inspect(|near| near.lies_alone(path));
+        near.inspect(|near| near.alone.add(path));
         return Ok((false, None));
     }
     let best = Accept::of(head).best(there.iter().map(|packed| packed.coding));
@@ -261,9 +261,15 @@ fn prepare(
         (None, Some(opened)) => opened,
         (None, None) => files.open(path)?,
     };
+    let name = packed.as_ref().map_or(path, |packed| &packed.sibling);
+    let key = [name, &std::ptr::from_ref(rules).addr().to_ne_bytes()].concat();
+    let known = near.is_some_and(|near| near.open.has(&key));
     let real = || std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok();
-    if !rules.may_send(root, path, meta.id, real) {
+    if !rules.may_send(root, name, meta.id, known, real) {
         return Err(Miss::NotThere);
+    }
+    if !known {
+        near.inspect(|near| near.open.add(&key));
     }
     if let Some(packed) = &packed {
         insert(&mut out, "content-encoding", packed.coding.name());

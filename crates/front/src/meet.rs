@@ -90,8 +90,12 @@ pub(crate) async fn meet(
         Stream::Tcp(stream) => Io::Tcp(stream),
         Stream::Unix(stream) => Io::Unix(stream),
         Stream::Quic(caller) => {
+            let was_there = caller.is_there();
             let connection = caller.accept(limits, clock).await?;
             let mut peer = accepted.again();
+            if !was_there {
+                peer.place = front.place_for(settings, accepted.ip).ok()?;
+            }
             peer.https = true;
             peer.variables = variables(connection.agreed());
             return Some(Met { carrier: Carrier::Quic(Box::new(connection)), peer: Some(peer) });

@@ -102,32 +102,38 @@ pub(crate) struct Near {
     root: Mutex<(u64, Option<Arc<OwnedFd>>)>,
     /// The device that the root was on when a thread looked, if that is a local one, plus one; else 0.
     device: AtomicU64,
-    /// Files beside which nothing packed lay in this second.
-    alone: Mutex<(u64, HashSet<Vec<u8>>)>,
+    /// Files beside which nothing packed lay: three names that are not there cost as much as the file.
+    pub(crate) alone: Found,
+    /// Files that are where no private one is, each with the rules that say which are: to ask where a file is costs a tenth of serving it.
+    pub(crate) open: Found,
 }
 
-/// Files that are known to lie alone.
-const ALONE: usize = 1024;
+/// Names of which something was found in this second.
+#[derive(Default)]
+pub(crate) struct Found(Mutex<(u64, HashSet<Vec<u8>>)>);
+
+/// As many.
+const FOUND: usize = 1024;
+
+impl Found {
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
+        let found = self.0.lock();
+        found.0 == seconds() && found.1.contains(name)
+    }
+
+    pub(crate) fn add(&self, name: &[u8]) {
+        let (mut found, now) = (self.0.lock(), seconds());
+        if found.0 != now {
+            found.0 = now;
+            found.1.clear();
+        }
+        if found.1.len() < FOUND {
+            found.1.insert(name.to_vec());
+        }
+    }
+}
 
 impl Near {
-    /// Whether nothing packed lay beside a file when somebody looked in this second: three names that are not there cost as much as the file.
-    pub(crate) fn is_alone(&self, path: &[u8]) -> bool {
-        let alone = self.alone.lock();
-        alone.0 == seconds() && alone.1.contains(path)
-    }
-
-    /// Nothing packed lies beside it.
-    pub(crate) fn lies_alone(&self, path: &[u8]) {
-        let (mut alone, now) = (self.alone.lock(), seconds());
-        if alone.0 != now {
-            alone.0 = now;
-            alone.1.clear();
-        }
-        if alone.1.len() < ALONE {
-            alone.1.insert(path.to_vec());
-        }
-    }
-
     /// The root, if files below it may be looked at at once.
     pub(crate) fn root(&self, path: &Path) -> Option<Arc<OwnedFd>> {
         let device = self.device.load(Relaxed).checked_sub(1)?;

@@ -112,7 +112,13 @@ impl Thread {
             let (peer, local) = (caller.peer(), caller.local());
             let snapshot = self.snapshot();
             let ip = Some(peer.ip().to_canonical());
-            let Ok(place) = self.front.place_for(&snapshot.settings, ip) else { continue };
+            // Datagrams with forged addresses would take the places of those whose addresses they are. A caller who has yet to show that this one
+            // is theirs is counted afterwards (see [`crate::meet`]); there are few of them at any time.
+            let place = match caller.is_there() {
+                true => self.front.place_for(&snapshot.settings, ip),
+                false => Ok(None),
+            };
+            let Ok(place) = place else { continue };
             let peer = Peer {
                 addr: peer.ip().to_canonical().to_string(),
                 port: peer.port().to_string(),

@@ -68,7 +68,10 @@ impl Reply {
             Body::File(file) => Length::Exact(file.left()),
             Body::Unknown | Body::Script(_) => said.unwrap_or(Length::Unknown),
         };
-        exchange.begin(&self.answer, length);
+        if !exchange.begin(&self.answer, length) {
+            account.left();
+            return;
+        }
         match self.body {
             Body::None | Body::Left(_) | Body::Unknown => {}
             Body::Full(bytes) => {

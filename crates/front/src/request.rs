@@ -3,7 +3,7 @@
 use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Instant};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use hayate_http::{Answer, Exchange, Refusal};
+use hayate_http::{Answer, BodyError, Exchange, Refusal};
 
 use crate::{
     Settings,
@@ -56,11 +56,18 @@ impl Connection {
         };
         let path = route::normalise(target.path);
         let site = path.as_deref().and_then(|path| snapshot.routes.pick(name, path));
+        let visitor = said.client.map(|client| client.addr).or(peer.ip.filter(|_| !trusted));
+        // It counts until its answer is with the client, and no worker is busy with it.
+        let turn = thread.front.turn_for(settings, visitor).map(|held| held.map(Arc::new));
+        if let Ok(Some(turn)) = &turn {
+            exchange.keep(Box::new(Arc::clone(turn)));
+        }
         let client = Client {
             head,
             peer,
             from: said.client,
-            visitor: said.client.map(|client| client.addr).or(peer.ip.filter(|_| !trusted)),
+            visitor,
+            turn: turn.as_ref().ok().and_then(Option::as_ref),
             https: said.https.unwrap_or(peer.https),
             host: if name.is_empty() { "localhost" } else { name },
             port: said.port.or(host.as_ref().and_then(|host| host.port).filter(|_| said.host.is_some())),
@@ -80,8 +87,6 @@ impl Connection {
         let log = log.then(|| (settings.access_log.clone(), Box::new(line(&client, site.map(Arc::as_ref)))));
         let metrics = site.map(|site| Arc::clone(&site.metrics));
         let mut account = Account::new(started, exchange.clock(), metrics, log);
-        // It counts until its answer is with the client.
-        let turn = thread.front.turn_for(settings, client.visitor);
         let early = match malformed {
             None if path.is_some() && !peer.lacks_tls && turn.is_ok() => aside(settings, &client).await,
             _ => None,
@@ -120,6 +125,10 @@ impl Connection {
                         .await
                 }
             },
+        };
+        let reply = match reply {
+            Ok(reply) => whole(exchange, reply).await,
+            failed => failed,
         };
         let mut reply = match reply {
             Ok(reply) => reply,
@@ -180,6 +189,18 @@ impl Connection {
             let line = Line::of_head(head, self.thread.request_id(), self.peer().addr.clone());
             (log.clone(), Box::new(line))
         })
+    }
+}
+
+/// An answer as it is, unless what has come of a body that nobody reads shows that the request contradicts itself.
+async fn whole(exchange: &mut Exchange<'_>, reply: Reply) -> Result<Reply, NoAnswer> {
+    if matches!(reply.body, Body::Script(_)) {
+        return Ok(reply);
+    }
+    match poll_fn(|cx| Poll::Ready(exchange.discard_body(cx))).await {
+        Ok(()) => Ok(reply),
+        Err(BodyError::Left(_)) => Err(NoAnswer::Left),
+        Err(BodyError::Refused(why)) => Err(no_answer(400, why.reason)),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -83,20 +82,21 @@ impl FileRules {
     }
 
     /// Whether a file may be sent: not a configuration of ours, nor what is called like one, nor what has taken the place of a private file
-    /// since. `path` is below `root`; `real` says where the file is in truth, and is asked of what is called like a private one.
+    /// since. `path` is below `root`; `real` says where the file is in truth, and is asked unless that was `known` not to be private: a link
+    /// of any name may lead there.
     pub(crate) fn may_send(
         &self,
         root: &Path,
         path: &[u8],
         id: FileId,
+        known: bool,
         real: impl FnOnce() -> Option<PathBuf>,
     ) -> bool {
         let name = path.rsplit(|b| *b == b'/').next().unwrap_or_default();
         if name == b"hayate.toml" || self.private.contains(&id) {
             return false;
         }
-        let called = |private: &PathBuf| private.file_name().is_some_and(|own| own.as_bytes() == name);
-        if !self.private_paths.iter().any(called) {
+        if known || self.private_paths.is_empty() {
             return true;
         }
         let (asked, real) = (below(root, path), real());

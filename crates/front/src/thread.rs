@@ -34,8 +34,6 @@ use crate::{
 
 /// The pause after an `accept()` that failed for want of something.
 const BREATH: Duration = Duration::from_millis(200);
-/// Seconds before the same is said again.
-const REMIND: u64 = 10;
 
 /// See the module's head. All of it happens within a [`tokio::task::LocalSet`].
 pub struct Thread {
@@ -48,8 +46,8 @@ pub struct Thread {
     pub(crate) pressed: Notify,
     /// When this was last spoken of.
     pressing: Reminder,
-    /// In [`seconds`]: the same of connections that could not be accepted.
-    failed: Cell<u64>,
+    /// The same of connections that could not be accepted.
+    failed: Reminder,
     kept: RefCell<Kept>,
     request_prefix: u32,
     next_request: Cell<u32>,
@@ -111,7 +109,7 @@ impl Thread {
             begun: Notify::new(),
             pressed: Notify::new(),
             pressing: Reminder::default(),
-            failed: Cell::new(0),
+            failed: Reminder::default(),
             kept: RefCell::new(Kept::of(front)),
             request_prefix: u32::from_ne_bytes(seed),
             next_request: Cell::new(0),
@@ -200,10 +198,8 @@ impl Thread {
             Some(Errno::NOMEM | Errno::NOBUFS) => "the kernel has no memory for it",
             _ => "see the reason",
         };
-        let (now, before) = (seconds(), self.failed.get());
-        if before == 0 || before.saturating_add(REMIND) <= now {
-            self.failed.set(now);
-            tracing::error!("connections cannot be accepted and wait: {error}; {why}");
+        if let Some(times) = self.failed.happened() {
+            tracing::error!("connections cannot be accepted and wait: {error} ({times} times); {why}");
         }
         tokio::time::sleep(BREATH).await;
     }

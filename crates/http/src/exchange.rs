@@ -1,6 +1,7 @@
 //! One request and its answer, as a handler sees them, whatever version of HTTP carries them.
 
 use std::{
+    any::Any,
     io,
     rc::Rc,
     task::{Context, Poll},
@@ -91,6 +92,23 @@ impl<'a> Exchange<'a> {
         either!(self, h1 => h1.body_is_over(), turn => turn.body().is_over())
     }
 
+    /// Looks at what has come of a body that nobody is to read, and throws it away; waits for nothing. For who answers without it, before the
+    /// answer begins. An error: the client left, or the request contradicts itself, such as in its length (RFC 9113, 8.1.1; RFC 9114, 4.1.2).
+    /// HTTP/1 cannot contradict itself so.
+    pub fn discard_body(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
+        match &mut self.turn {
+            Turns::H1(_) => Ok(()),
+            Turns::H2(turn) => turn.discard_body(cx),
+            Turns::H3(turn) => turn.discard_body(cx),
+        }
+    }
+
+    /// Keeps something until the answer is with the client's machine, as far as that can be seen, or nobody waits for it any more; then it is
+    /// dropped.
+    pub fn keep(&mut self, kept: Box<dyn Any>) {
+        each!(self, turn => turn.keep(kept));
+    }
+
     /// Has the body's sender watched more closely as long as `wanted`: others wait for what it holds up. See
     /// [`crate::Limits::body_rate`].
     pub fn hurry(&mut self, wanted: Rc<dyn Fn() -> bool>) {
@@ -102,9 +120,10 @@ impl<'a> Exchange<'a> {
         each!(self, turn => turn.inform(answer));
     }
 
-    /// Begins the answer. It goes with the first flush, together with what of the body is there by then. Once only.
-    pub fn begin(&mut self, answer: &Answer, length: Length) {
-        each!(self, turn => turn.begin(answer, length));
+    /// Begins the answer. It goes with the first flush, together with what of the body is there by then. Once only. `false`: the client takes
+    /// none, for it has reset the stream, or takes no head of that size (SETTINGS_MAX_FIELD_SECTION_SIZE); then flushing fails.
+    pub fn begin(&mut self, answer: &Answer, length: Length) -> bool {
+        each!(self, turn => turn.begin(answer, length))
     }
 
     /// Whether the answer was begun.

@@ -5,6 +5,7 @@
 //! stream whose client takes too long ends alone.
 
 use std::{
+    any::Any,
     cell::Cell,
     collections::VecDeque,
     future::poll_fn,
@@ -29,7 +30,7 @@ use crate::{
     exchange::Turns,
     h1::half_close::{HalfClose, Look},
     messages::{Opening, Said, content_length, expects_continue, go_on, head, informational},
-    stream::{Body, Progress},
+    stream::{Body, Kept, Progress},
 };
 
 /// What a client begins with, as far as nothing else does (RFC 9113, 3.4).
@@ -56,6 +57,7 @@ pub struct Turn {
     /// As long as something may be added to the answer.
     to: Option<SendStream<Bytes>>,
     queue: VecDeque<Bytes>,
+    kept: Kept,
     clock: Rc<Clock>,
     limits: Rc<Limits>,
     input: Rc<Input>,
@@ -124,13 +126,37 @@ impl Turn {
         }
     }
 
-    pub(crate) fn begin(&mut self, answer: &Answer, length: Length) {
-        let Some(Opening { head, ends, .. }) = self.progress.begin(answer, length) else { return };
+    /// See [`Exchange::discard_body`]. What contradicts itself h2 has reset.
+    pub(crate) fn discard_body(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
+        let mut discarded = 0usize;
+        while !self.body.is_over() && !self.body.expects && discarded <= DISCARDED {
+            if self.body.piece.is_empty() {
+                match self.from.poll_data(cx) {
+                    Poll::Pending => break,
+                    Poll::Ready(None) => self.body.over = true,
+                    Poll::Ready(Some(Ok(piece))) => self.body.piece = piece,
+                    Poll::Ready(Some(Err(error))) => return Err(BodyError::Left(other(error))),
+                }
+            }
+            let n = self.body.piece.len();
+            self.consume(n);
+            discarded = discarded.saturating_add(n);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn keep(&mut self, kept: Box<dyn Any>) {
+        self.kept.put(kept);
+    }
+
+    pub(crate) fn begin(&mut self, answer: &Answer, length: Length) -> bool {
+        let Some(Opening { head, ends, .. }) = self.progress.begin(answer, length) else { return false };
         match self.respond.send_response(head, ends) {
             Ok(stream) if !ends => self.to = Some(stream),
             Ok(_) => {}
-            Err(_) => self.progress.end(),
+            Err(_) => self.progress.fail(),
         }
+        !self.progress.has_failed()
     }
 
     pub(crate) fn send(&mut self, data: Bytes) {
@@ -150,6 +176,9 @@ impl Turn {
     }
 
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.progress.has_failed() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
         let Some(stream) = &mut self.to else { return Poll::Ready(Ok(())) };
         while let Some(piece) = self.queue.front_mut() {
             stream.reserve_capacity(piece.len());
@@ -201,12 +230,12 @@ impl Turn {
         Poll::Ready(())
     }
 
-    /// The handler is done with it.
-    async fn end(mut self) {
+    /// The handler is done with it. What is kept until the client has the answer, which is with h2 then.
+    async fn end(mut self) -> Kept {
         let sent = self.progress.is_finished() && poll_fn(|cx| self.poll_flush(cx)).await.is_ok();
         if !sent {
             self.reset(Reason::INTERNAL_ERROR);
-            return;
+            return Kept::default();
         }
         // Clients send a small body before they look at the answer, and some take the reset of a stream for the loss of its answer.
         let mut discarded = 0;
@@ -218,6 +247,7 @@ impl Turn {
         }
         // If there is more, it is not wanted (RFC 9113, 8.1): h2 says so with NO_ERROR when the stream is dropped, behind what is queued. A
         // reset sent from here would overtake the answer.
+        std::mem::take(&mut self.kept)
     }
 
     /// Throws away a piece of the body; its length, 0 when no more is waited for.
@@ -263,7 +293,7 @@ async fn answer<H: Handler>(
     clock: Rc<Clock>,
     limits: Rc<Limits>,
     input: Rc<Input>,
-) {
+) -> Kept {
     let (parts, from) = request.into_parts();
     let said = Said {
         method: parts.method.as_str().as_bytes(),
@@ -280,8 +310,8 @@ async fn answer<H: Handler>(
         expects: expects_continue(&head),
     };
     let progress = Progress::new(parts.method == http::Method::HEAD);
-    let queue = VecDeque::new();
-    let mut turn = Turn { from, body, respond, progress, to: None, queue, clock, limits, input };
+    let (queue, kept) = (VecDeque::new(), Kept::default());
+    let mut turn = Turn { from, body, respond, progress, to: None, queue, kept, clock, limits, input };
     match refusal {
         None => handler.handle(&mut Exchange { head: &head, turn: Turns::H2(&mut turn) }).await,
         Some(refusal) => {
@@ -289,7 +319,7 @@ async fn answer<H: Handler>(
             handler.refused(&mut exchange, refusal, head.raw()).await;
         }
     }
-    turn.end().await;
+    turn.end().await
 }
 
 /// The socket, whose clock hears whether the client takes what is written. What a stream has handed over is no longer that stream's to wait
@@ -410,6 +440,8 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
     input.shown.set(false);
     let mut pings = connection.ping_pong();
     let mut streams = FuturesUnordered::new();
+    // Of answers that h2 may still have.
+    let mut kept = Kept::default();
     let mut ends = false;
     poll_fn(|cx| {
         loop {
@@ -426,6 +458,10 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
                 Poll::Ready(None | Some(Err(_))) => return Poll::Ready(()),
                 Poll::Pending => {}
             }
+            // It has tried to write all that it has.
+            if !clock.is_writing() {
+                kept.clear();
+            }
             if input.probe.take()
                 && let Some(pings) = &mut pings
                 && pings.send_ping(Ping::opaque()).is_ok()
@@ -434,7 +470,10 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
             }
             // What the streams have written goes out with the next turn of the connection.
             match Pin::new(&mut streams).poll_next(cx) {
-                Poll::Ready(Some(())) => continue,
+                Poll::Ready(Some(mut of_answer)) => {
+                    kept.append(&mut of_answer);
+                    continue;
+                }
                 // Of answers that are whole much may still be on its way to a client that reads slowly.
                 Poll::Ready(None) if clock.is_writing() => clock.wait(Wait::Nothing, &limits),
                 // No answer is due any more.

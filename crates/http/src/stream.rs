@@ -1,5 +1,7 @@
 //! What HTTP/2 and HTTP/3 keep alike of a request and its answer on one stream.
 
+use std::any::Any;
+
 use bytes::{Buf, Bytes};
 
 use crate::{
@@ -33,6 +35,30 @@ impl Body {
     }
 }
 
+/// What is dropped when the client has its answer.
+#[derive(Default)]
+pub(crate) struct Kept(Vec<Box<dyn Any>>);
+
+impl Kept {
+    pub(crate) fn put(&mut self, kept: Box<dyn Any>) {
+        self.0.push(kept);
+    }
+
+    pub(crate) fn append(&mut self, other: &mut Kept) {
+        self.0.append(&mut other.0);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Kept").field(&self.0.len()).finish()
+    }
+}
+
 /// Where an answer is.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
@@ -41,6 +67,8 @@ enum Stage {
     Sending(Option<u64>),
     /// Nothing more is added.
     Over,
+    /// Its head could not be sent: nobody takes any of it.
+    Failed,
 }
 
 /// How far an answer is.
@@ -64,7 +92,16 @@ impl Progress {
 
     /// Whether nothing more is added to it.
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.stage, Stage::Over)
+        matches!(self.stage, Stage::Over | Stage::Failed)
+    }
+
+    /// Nothing of it can be sent.
+    pub(crate) fn fail(&mut self) {
+        self.stage = Stage::Failed;
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.stage, Stage::Failed)
     }
 
     /// Nothing more is added to it.
@@ -98,7 +135,7 @@ impl Progress {
         self.finished = match &self.stage {
             Stage::Waiting => false,
             // It promised more.
-            Stage::Sending(Some(1..)) => false,
+            Stage::Sending(Some(1..)) | Stage::Failed => false,
             _ => true,
         };
     }
@@ -131,6 +168,18 @@ mod tests {
         assert_eq!(progress.add(Bytes::from_static(b"def")), "d");
         progress.finish();
         assert!(progress.is_finished() && progress.sent() == 4);
+    }
+
+    #[test]
+    fn an_answer_whose_head_cannot_be_sent_is_none() {
+        let mut progress = Progress::new(false);
+        assert!(progress.begin(&Answer::new(200), Length::Unknown).is_some());
+        progress.fail();
+        assert!(
+            progress.has_begun() && progress.is_over() && progress.add(Bytes::from_static(b"a")).is_empty()
+        );
+        progress.finish();
+        assert!(!progress.is_finished());
     }
 
     #[test]

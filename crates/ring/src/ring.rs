@@ -6,6 +6,7 @@
 //! touches its positions and its bodies, until the exchange is dropped.
 
 use std::{
+    any::Any,
     io,
     os::fd::BorrowedFd,
     sync::{
@@ -70,6 +71,9 @@ pub enum Refused {
     Stopped,
 }
 
+/// See [`Slot::keep`].
+type Kept = Arc<dyn Any + Send + Sync>;
+
 /// The front's record of a slot: what it knows of it without asking the shared memory.
 #[derive(Default)]
 pub(crate) struct Entry {
@@ -77,6 +81,8 @@ pub(crate) struct Entry {
     pub(crate) waker: Option<Waker>,
     pub(crate) failure: Option<Failure>,
     permit: Option<OwnedSemaphorePermit>,
+    /// What the caller wants kept as long as a worker may hold it.
+    kept: Option<Kept>,
     /// Under which ticket it waits in the queue; `None`: it does not, or no more.
     pub(crate) ticket: Option<u64>,
     /// The last ticket it had, which its claim bears.
@@ -137,6 +143,8 @@ pub(crate) struct Inner {
     pub(crate) stirred: Vec<u32>,
     /// Leave to take a slot, for those who wait for one; the same.
     pub(crate) permits: Vec<OwnedSemaphorePermit>,
+    /// What was kept for requests that are over; the same, for dropping it may take locks.
+    pub(crate) released: Vec<Kept>,
 }
 
 impl Inner {
@@ -238,6 +246,7 @@ impl Ring {
                 swept_at: 0,
                 stirred: Vec::new(),
                 permits: Vec::new(),
+                released: Vec::new(),
             }),
             slots: Arc::new(Semaphore::new(config.slots as usize)),
             open_bodies: Arc::new(Semaphore::new(config.workers as usize / 2)),
@@ -430,6 +439,7 @@ impl Ring {
             inner.admitted = inner.admitted.saturating_sub(1);
         }
         inner.free.push(index);
+        inner.released.extend(entry.kept);
         // Only now may the next one in line look for a free slot. Who waits in line is counted; telling one is for after the lock.
         if inner.waiting > 0 {
             inner.permits.extend(entry.permit);
@@ -471,6 +481,11 @@ impl Slot {
     pub fn variable(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeadTooLarge> {
         let max = self.ring.memory.request_head.size;
         head::record(&mut self.records, max, HY_FIELD_VARIABLE as u16, name, value)
+    }
+
+    /// Keeps something until no worker can be busy with the request any more: also beyond the end of its exchange, while its script runs on.
+    pub fn keep(&mut self, kept: Arc<dyn Any + Send + Sync>) {
+        self.ring.lock().entry(self.index).kept = Some(kept);
     }
 
     /// Gives this request a time of its own in place of [`crate::Limits::request_timeout`].

@@ -110,11 +110,17 @@ pub struct Fault {
 
 /// An address as it is counted: whoever has one address of IPv6 has the 2^64 beside it.
 pub(crate) fn client_of(addr: IpAddr) -> IpAddr {
-    match addr.to_canonical() {
-        IpAddr::V6(addr) => {
-            let network = addr.to_bits() & !u128::from(u64::MAX);
-            IpAddr::V6(std::net::Ipv6Addr::from_bits(network))
-        }
-        v4 => v4,
-    }
+    within(addr, 32, 64)
+}
+
+/// The network of an address, as large as one holder mostly has: a /24 of IPv4, a /48 of IPv6.
+pub(crate) fn network_of(addr: IpAddr) -> IpAddr {
+    within(addr, 24, 48)
+}
+
+/// The first address of those that have so many first bits of this one.
+fn within(addr: IpAddr, v4: u8, v6: u8) -> IpAddr {
+    let addr = addr.to_canonical();
+    let bits = if addr.is_ipv4() { v4 } else { v6 };
+    IpNet::new(addr, bits).map_or(addr, |net| net.network())
 }

@@ -1,9 +1,10 @@
 //! Users with passwords, from an htpasswd file (`htpasswd -B`: bcrypt).
 //!
 //! To verify a password is made to be slow, so it is done by a thread of its own that is nicer than those that serve: one for all sites,
-//! [`WAITING`] passwords wait for it at most, of one address [`PER_CLIENT`]. Who got through is remembered for [`REMEMBERED`], by a keyed
-//! hash; passwords are not kept. Whose passwords took least of the thread's time lately is next, so nobody keeps others out by asking much;
-//! who has left is forgotten. A wrong password takes as long as with the dearest hash of its file, and so does an unknown name.
+//! [`WAITING`] passwords wait for it at most, of one address [`PER_CLIENT`], of one network [`PER_NETWORK`]. Who got through is remembered for
+//! [`REMEMBERED`], by a keyed hash; passwords are not kept. Addresses from which somebody got through lately are next, as long as they take
+//! little; then those whose network, and who themselves, took least of the thread's time. So nobody keeps others out by asking much, whoever has
+//! a network full of addresses neither, and who has thousands of networks keeps out strangers only. Who has left is forgotten. A wrong password takes as long as with the dearest hash of its file, and so does an unknown name.
 
 use std::{
     collections::HashMap,
@@ -20,11 +21,12 @@ use hayate_http::{Head, seconds};
 use parking_lot::{Condvar, Mutex};
 use tokio::{sync::oneshot, time::timeout};
 
-use super::spec::client_of;
+use super::spec::{client_of, network_of};
 use crate::reminder::Reminder;
 
 const WAITING: usize = 256;
 const PER_CLIENT: usize = 4;
+const PER_NETWORK: usize = 32;
 /// In seconds; afterwards the password is verified again.
 const REMEMBERED: u64 = 300;
 /// Users that are remembered, each 40 bytes.
@@ -36,6 +38,9 @@ const COST: std::ops::RangeInclusive<u32> = 4..=14;
 /// Seconds after which nobody's time counts any more, and addresses whose time is known.
 const FORGOTTEN: u64 = 60;
 const COUNTED: usize = 4096;
+/// Seconds for which an address is preferred once somebody got through from it, and how much of the thread's time it may take so.
+const WELCOME: u64 = 24 * 3600;
+const PREFERENCE: Duration = Duration::from_secs(5);
 /// How long a visitor may wait for its turn.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -130,18 +135,24 @@ impl Users {
     }
 
     fn verify(&self, name: &str, password: &[u8]) -> bool {
-        let (hash, cost) = match self.hashes.get(name) {
-            Some((hash, cost)) => (hash, *cost),
-            None => (&self.nobody, self.cost),
-        };
+        let (hash, cost) = self.looked_at(name);
         if bcrypt::verify(password, hash).unwrap_or(false) {
             return true;
         }
-        // The rest of the time: 2^c and 2^c + 2^(c+1) + … + 2^(d-1) are 2^d rounds.
-        for cost in cost..self.cost {
+        for cost in self.rest(cost) {
             let _ = std::hint::black_box(bcrypt::hash_with_salt(password, cost, [0; 16]));
         }
         false
+    }
+
+    /// What a password is held against, and its cost.
+    fn looked_at(&self, name: &str) -> (&str, u32) {
+        self.hashes.get(name).map_or((&self.nobody, self.cost), |(hash, cost)| (hash, *cost))
+    }
+
+    /// The costs of hashes that take the rest of the time after one of `cost`: 2^c and 2^c + 2^(c+1) + … + 2^(d-1) are 2^d rounds.
+    fn rest(&self, cost: u32) -> std::ops::Range<u32> {
+        cost..self.cost
     }
 }
 
@@ -160,12 +171,28 @@ fn credentials(value: &[u8]) -> Option<(String, Vec<u8>)> {
     Some((name.to_owned(), password.get(1..)?.to_vec()))
 }
 
+/// For whom a password is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Counted {
+    Client(Option<IpAddr>),
+    Network(Option<IpAddr>),
+}
+
 /// A password that waits for its turn.
 struct Waiting {
     client: Option<IpAddr>,
     work: Box<dyn FnOnce() -> bool + Send>,
     reply: oneshot::Sender<bool>,
 }
+
+impl Waiting {
+    fn network(&self) -> Option<IpAddr> {
+        self.client.map(network_of)
+    }
+}
+
+/// The smaller, the sooner: no preference, the time that its network has had, and it itself.
+type Rank = (bool, Duration, Duration);
 
 /// The thread that verifies passwords. There is none until the first site needs it.
 #[derive(Default)]
@@ -185,31 +212,50 @@ struct Shared {
 struct Queue {
     /// In order of arrival.
     waiting: Vec<Waiting>,
-    /// What each address has had of the thread's time, since `began` in [`seconds`].
-    spent: HashMap<Option<IpAddr>, Duration>,
+    /// What each address, and each network, has had of the thread's time, since `began` in [`seconds`].
+    spent: HashMap<Counted, Duration>,
     began: u64,
+    /// Addresses from which somebody got through, and until when they are preferred, in [`seconds`].
+    welcome: HashMap<IpAddr, u64>,
     started: bool,
     closed: bool,
 }
 
 impl Queue {
-    fn spent(&self, client: Option<IpAddr>) -> Duration {
-        self.spent.get(&client).copied().unwrap_or_default()
+    fn spent(&self, who: Counted) -> Duration {
+        self.spent.get(&who).copied().unwrap_or_default()
+    }
+
+    fn rank(&self, waiting: &Waiting, now: u64) -> Rank {
+        let own = self.spent(Counted::Client(waiting.client));
+        let until = waiting.client.and_then(|client| self.welcome.get(&client));
+        let preferred = own < PREFERENCE && until.is_some_and(|until| now < *until);
+        (!preferred, self.spent(Counted::Network(waiting.network())), own)
+    }
+
+    /// How many wait of one network.
+    fn of_network(&self, network: Option<IpAddr>) -> usize {
+        self.waiting.iter().filter(|waiting| waiting.network() == network).count()
     }
 
     /// Takes one more in, if there is room for it; `false` if not.
-    fn push(&mut self, new: Waiting) -> bool {
+    fn push(&mut self, new: Waiting, now: u64) -> bool {
         // Whoever has left waits no more.
         self.waiting.retain(|waiting| !waiting.reply.is_closed());
         let own = self.waiting.iter().filter(|waiting| waiting.client == new.client).count();
-        if !self.started || own >= PER_CLIENT {
+        let beside = self.of_network(new.network());
+        // Whom nobody knows is nobody's neighbour.
+        if !self.started || own >= PER_CLIENT || (new.client.is_some() && beside >= PER_NETWORK) {
             return false;
         }
         if self.waiting.len() >= WAITING {
-            // The last of those that have had most makes room, if that is more than this one has had.
-            let spent = |(i, waiting): (usize, &Waiting)| (self.spent(waiting.client), i);
-            match self.waiting.iter().enumerate().map(spent).max() {
-                Some((most, i)) if most > self.spent(new.client) => drop(self.waiting.remove(i)),
+            // The last of those that have had most makes room, if that is more than this one has had; else of those who wait beside most others.
+            let load = |(i, waiting): (usize, &Waiting)| {
+                (self.rank(waiting, now), self.of_network(waiting.network()), i)
+            };
+            let ours = (self.rank(&new, now), beside.saturating_add(1));
+            match self.waiting.iter().enumerate().map(load).max() {
+                Some((rank, beside, i)) if (rank, beside) > ours => drop(self.waiting.remove(i)),
                 _ => return false,
             }
         }
@@ -217,11 +263,11 @@ impl Queue {
         true
     }
 
-    /// The next one: of those that have had least of the thread's time, who came first.
-    fn pop(&mut self) -> Option<Waiting> {
+    /// The next one, who came first of those with the least rank.
+    fn pop(&mut self, now: u64) -> Option<Waiting> {
         self.waiting.retain(|waiting| !waiting.reply.is_closed());
-        let spent = |(i, waiting): (usize, &Waiting)| (self.spent(waiting.client), i);
-        let (_, next) = self.waiting.iter().enumerate().map(spent).min()?;
+        let rank = |(i, waiting): (usize, &Waiting)| (self.rank(waiting, now), i);
+        let (_, next) = self.waiting.iter().enumerate().map(rank).min()?;
         Some(self.waiting.remove(next))
     }
 
@@ -230,8 +276,21 @@ impl Queue {
             self.spent.clear();
             self.began = now;
         }
-        let spent = self.spent.entry(client).or_default();
-        *spent = spent.saturating_add(time);
+        for who in [Counted::Client(client), Counted::Network(client.map(network_of))] {
+            let spent = self.spent.entry(who).or_default();
+            *spent = spent.saturating_add(time);
+        }
+    }
+
+    /// Somebody got through.
+    fn got_through(&mut self, client: Option<IpAddr>, now: u64) {
+        let Some(client) = client else { return };
+        if self.welcome.len() >= COUNTED {
+            self.welcome.retain(|_, until| *until > now);
+        }
+        if self.welcome.len() < COUNTED || self.welcome.contains_key(&client) {
+            self.welcome.insert(client, now.saturating_add(WELCOME));
+        }
     }
 }
 
@@ -255,7 +314,7 @@ impl Checker {
     ) -> Option<bool> {
         let (reply, answer) = oneshot::channel();
         let waiting = Waiting { client: client.map(client_of), work: Box::new(work), reply };
-        if !self.shared.queue.lock().push(waiting) {
+        if !self.shared.queue.lock().push(waiting, seconds()) {
             return None;
         }
         self.shared.more.notify_one();
@@ -280,7 +339,7 @@ impl Shared {
                 if queue.closed {
                     return;
                 }
-                match queue.pop() {
+                match queue.pop(seconds()) {
                     Some(waiting) => break waiting,
                     None => self.more.wait(&mut queue),
                 }
@@ -288,10 +347,15 @@ impl Shared {
             drop(queue);
             let began = Instant::now();
             // Whoever waits for it learns of a panic by the end of its channel, and who has left of nothing.
-            if let Ok(right) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+            let right = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            let mut queue = self.queue.lock();
+            queue.took(client, began.elapsed(), seconds());
+            if let Ok(right) = right {
+                if right {
+                    queue.got_through(client, seconds());
+                }
                 let _ = reply.send(right);
             }
-            self.queue.lock().took(client, began.elapsed(), seconds());
         }
     }
 }
@@ -361,22 +425,59 @@ mod tests {
     }
 
     #[test]
+    fn a_network_is_no_more_than_its_share() {
+        let mut queue = Queue { started: true, ..Queue::default() };
+        let mut answers = Vec::new();
+        let mut push = |queue: &mut Queue, client: &str| {
+            let (one, answer) = waiting(client);
+            answers.push(answer);
+            queue.push(one, 1)
+        };
+        // 120 addresses of one network have as many places as it has.
+        let taken = (0..120).filter(|n| push(&mut queue, &format!("198.51.100.{n}"))).count();
+        assert_eq!(taken, PER_NETWORK);
+        let taken = (0..120).filter(|n| push(&mut queue, &format!("2001:db8:7:{n:x}::1"))).count();
+        assert_eq!(taken, PER_NETWORK);
+        // What one of them took counts for all.
+        let time = Duration::from_millis(500);
+        queue.took(Some("198.51.100.200".parse().unwrap()), time, 1);
+        queue.took(Some("2001:db8:7:ffff::".parse().unwrap()), time, 1);
+        assert!(push(&mut queue, "192.0.2.1"));
+        assert_eq!(queue.pop(1).unwrap().client, Some("192.0.2.1".parse().unwrap()));
+        // Who fills the queue from many networks does not keep out one from another, and strangers not those who got through before.
+        let mut networks = 0u32;
+        while queue.waiting.len() < WAITING {
+            assert!(push(&mut queue, &format!("10.0.{}.1", networks / 2)), "{networks}");
+            networks += 1;
+        }
+        assert!(push(&mut queue, "203.0.113.9"), "it waits alone in its network");
+        queue.took(Some("192.0.2.77".parse().unwrap()), Duration::from_secs(1), 1);
+        assert!(!push(&mut queue, "192.0.2.77"), "it has had most");
+        queue.got_through(Some("192.0.2.77".parse().unwrap()), 1);
+        assert!(push(&mut queue, "192.0.2.77"));
+        assert_eq!(queue.pop(1).unwrap().client, Some("192.0.2.77".parse().unwrap()));
+        // Not for ever, and not however much it takes.
+        queue.took(Some("192.0.2.77".parse().unwrap()), PREFERENCE, 1);
+        assert!(!push(&mut queue, "192.0.2.77"));
+    }
+
+    #[test]
     fn one_address_does_not_take_all_turns() {
         let mut queue = Queue { started: true, ..Queue::default() };
         let mut answers = Vec::new();
         let mut push = |queue: &mut Queue, client: &str| {
             let (one, answer) = waiting(client);
             answers.push(answer);
-            queue.push(one)
+            queue.push(one, 1)
         };
         let all: Vec<bool> = (0..=PER_CLIENT).map(|_| push(&mut queue, "192.0.2.1")).collect();
         assert_eq!(all, [true, true, true, true, false]);
-        assert_eq!(queue.pop().unwrap().client, Some("192.0.2.1".parse().unwrap()));
+        assert_eq!(queue.pop(1).unwrap().client, Some("192.0.2.1".parse().unwrap()));
         queue.took(Some("192.0.2.1".parse().unwrap()), Duration::from_secs(1), 1);
         // Who comes later and has had nothing is next.
         assert!(push(&mut queue, "192.0.2.2"));
         let order: Vec<_> =
-            std::iter::from_fn(|| queue.pop()).map(|one| one.client.unwrap().to_string()).collect();
+            std::iter::from_fn(|| queue.pop(1)).map(|one| one.client.unwrap().to_string()).collect();
         assert_eq!(order, ["192.0.2.2", "192.0.2.1", "192.0.2.1", "192.0.2.1"]);
     }
 
@@ -385,23 +486,24 @@ mod tests {
         let mut queue = Queue { started: true, ..Queue::default() };
         let mut answers = Vec::new();
         for n in 0..WAITING {
-            let (one, answer) = waiting(&format!("10.0.{}.{}", n / 200, n % 200));
-            assert!(queue.push(one));
+            let (one, answer) = waiting(&format!("10.0.{n}.7"));
+            assert!(queue.push(one, 1));
             answers.push(answer);
         }
+        let (new, _answer) = waiting("10.0.3.8");
+        assert!(!queue.push(new, 1), "nobody has had more");
+        queue.took(Some("10.0.7.7".parse().unwrap()), Duration::from_millis(1), 1);
         let (new, _answer) = waiting("192.0.2.1");
-        assert!(!queue.push(new), "nobody has had more");
-        queue.took(Some("10.0.0.7".parse().unwrap()), Duration::from_millis(1), 1);
-        let (new, _answer) = waiting("192.0.2.1");
-        assert!(queue.push(new) && queue.waiting.len() == WAITING);
+        assert!(queue.push(new, 1) && queue.waiting.len() == WAITING);
         assert_eq!(answers.remove(7).try_recv(), Err(oneshot::error::TryRecvError::Closed));
         // Those who have left make room as well.
         drop(answers);
-        assert_eq!(queue.pop().unwrap().client, Some("192.0.2.1".parse().unwrap()));
-        assert!(queue.pop().is_none() && queue.waiting.is_empty());
+        assert_eq!(queue.pop(1).unwrap().client, Some("192.0.2.1".parse().unwrap()));
+        assert!(queue.pop(1).is_none() && queue.waiting.is_empty());
         for n in 0..2 * COUNTED as u32 {
             queue.took(Some(std::net::Ipv4Addr::from_bits(n).into()), Duration::from_millis(1), 1);
-            assert!(queue.spent.len() <= COUNTED);
+            queue.got_through(Some(std::net::Ipv4Addr::from_bits(n).into()), 1);
+            assert!(queue.spent.len() <= COUNTED + 1 && queue.welcome.len() <= COUNTED);
         }
     }
 
@@ -409,19 +511,14 @@ mod tests {
     fn a_wrong_password_takes_as_long_as_with_the_dearest_hash() {
         let hash = |cost| bcrypt::hash_with_salt("secret", cost, *b"0123456789abcdef").unwrap();
         let users = Users::parse(&format!("cheap:{}\ndear:{}\n", hash(4), hash(9))).unwrap();
-        let least = |name: &str, password: &[u8]| {
-            let one = || {
-                let began = Instant::now();
-                let right = users.verify(name, password);
-                (began.elapsed(), right)
-            };
-            (0..5).map(|_| one()).min().unwrap()
-        };
-        assert!(least("cheap", b"secret").1 && least("dear", b"secret").1);
-        let (cheap, dear, nobody) = (least("cheap", b"x"), least("dear", b"x"), least("nobody", b"x"));
-        assert!(!cheap.1 && !dear.1 && !nobody.1);
-        // 32 times less without the rest. The least of five is not what a busy machine makes of it.
-        assert!(cheap.0 * 4 > dear.0 && cheap.0 * 4 > nobody.0, "{cheap:?} {dear:?} {nobody:?}");
+        for (name, right) in [("cheap", true), ("dear", true), ("nobody", false)] {
+            assert_eq!(users.verify(name, b"secret"), right, "{name}");
+            assert!(!users.verify(name, b"x"));
+            let (hash, cost) = users.looked_at(name);
+            assert_eq!(hash.parse::<bcrypt::HashParts>().unwrap().get_cost(), cost, "{name}");
+            let rounds: u32 = users.rest(cost).chain([cost]).map(|cost| 1 << cost).sum();
+            assert_eq!(rounds, 1 << 9, "{name}");
+        }
     }
 
     #[test]

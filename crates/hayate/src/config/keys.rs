@@ -186,7 +186,7 @@ pub struct Limits {
     pub connections: Option<usize>,
     /// Connections at one time of one client, an IPv4 address or the first 64 bits of an IPv6 address, up to 1000000; further ones are closed at once. Those of `trusted_proxies` do not count, those that a PROXY header names do. `0`: no limit. Default: `0`, since many may share an address; see docs/security.md.
     pub connections_by_address: Option<usize>,
-    /// Requests at one time of one such client, up to 1000000, by all its connections together; above, 503. Behind `trusted_proxies` clients are those that the proxy names. `0`: no limit. Default: `0`.
+    /// Requests at one time of one such client, up to 1000000, by all its connections together; above, 503. One counts until its answer is taken and its script is over. Behind `trusted_proxies` clients are those that the proxy names. `0`: no limit. Default: `0`.
     pub requests_by_address: Option<usize>,
 }
 

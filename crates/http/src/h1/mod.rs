@@ -18,6 +18,7 @@ mod out;
 pub(crate) mod parse;
 
 use std::{
+    any::Any,
     future::poll_fn,
     io,
     pin::Pin,
@@ -40,6 +41,7 @@ use crate::{
     },
     io::Io,
     pool::{self, BLOCK},
+    stream::Kept,
 };
 
 /// Bytes of an unwanted body that are read so that the connection can go on; for more it ends.
@@ -82,6 +84,7 @@ pub struct Turn {
     /// The client sends no more.
     ended: bool,
     half_close: HalfClose,
+    kept: Kept,
 }
 
 impl Turn {
@@ -103,6 +106,7 @@ impl Turn {
             written: 0,
             ended: false,
             half_close: HalfClose::default(),
+            kept: Kept::default(),
         }
     }
 
@@ -197,9 +201,13 @@ impl Turn {
         }
     }
 
-    pub(crate) fn begin(&mut self, answer: &Answer, length: Length) {
+    pub(crate) fn keep(&mut self, kept: Box<dyn Any>) {
+        self.kept.put(kept);
+    }
+
+    pub(crate) fn begin(&mut self, answer: &Answer, length: Length) -> bool {
         if self.stage != Stage::Waiting {
-            return;
+            return false;
         }
         // An informational status alone would be no answer.
         let internal;
@@ -231,6 +239,7 @@ impl Turn {
         };
         encode::head(answer, self.version, said, carry, connection, self.out.text());
         self.stage = Stage::Sending(carry);
+        true
     }
 
     pub(crate) fn has_begun(&self) -> bool {
@@ -487,6 +496,7 @@ pub async fn serve<H: Handler>(io: Io, handler: &H, limits: Rc<Limits>, clock: R
         if poll_fn(|cx| turn.poll_flush(cx)).await.is_err() || !whole {
             return;
         }
+        turn.kept.clear();
         if !turn.persistent || turn.clock.is_last() || !turn.drain().await {
             let linger = turn.owes_reading();
             turn.close_slowly(linger).await;

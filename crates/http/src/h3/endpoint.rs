@@ -23,7 +23,7 @@ use quinn::{
 use quinn_proto::HashedConnectionIdGenerator;
 use rustls::pki_types::CertificateDer;
 
-use super::Connection;
+use super::{Connection, pulse::Counting};
 use crate::{Clock, Limits, Wait, tls::Agreed, tls::alpn};
 
 /// Handshakes under way at one time from addresses that nobody has seen yet; others are sent away once, to come again with a token.
@@ -139,6 +139,7 @@ fn configuration(
         .stream_receive_window(VarInt::from_u32(limits.window))
         .receive_window(window(u64::from(limits.window).saturating_mul(4)))
         .send_window(SEND_WINDOW)
+        .congestion_controller_factory(Arc::<Counting>::default())
         // A client that wants its connection kept while it waits says so (RFC 9114, 5.1).
         .keep_alive_interval(None)
         .max_idle_timeout(Some(IdleTimeout::try_from(idle).map_err(invalid)?))
@@ -180,9 +181,14 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Their address, as it stands in their datagrams: it is theirs for certain only after [`Caller::accept`].
+    /// Their address, as it stands in their datagrams: it is theirs for certain only if [`Caller::is_there`], and after [`Caller::accept`].
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// Whether they have shown that they get what is sent to their address. No more than a few dozen at one time have not.
+    pub fn is_there(&self) -> bool {
+        self.incoming.remote_address_validated()
     }
 
     /// The address that they call.

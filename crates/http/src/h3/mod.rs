@@ -5,17 +5,20 @@
 //! alone. The crate `h3` had that place before: it took cut and contradictory requests for whole ones, and showed too little of them for that
 //! to be repaired from outside.
 //!
-//! Besides the streams' windows a connection keeps at most [`Limits::streams`] heads, and 1 MiB of answers.
+//! Besides the streams' windows a connection keeps at most [`Limits::streams`] heads, and 1 MiB of answers. Its handler is told what those
+//! heads take that have not come as a whole.
 
 mod code;
 mod control;
 mod endpoint;
 mod frames;
+mod pulse;
 mod qpack;
 mod request;
 mod wire;
 
 use std::{
+    any::Any,
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
     io,
@@ -41,8 +44,9 @@ use crate::{
     Answer, BodyError, Clock, Exchange, Handler, Head, Length, Limits, Version, Wait,
     exchange::Turns,
     messages::{Opening, Said, content_length, expects_continue, go_on, head, informational},
+    pace::Lag,
     refusal::refuse,
-    stream::{Body, Progress},
+    stream::{Body, Kept, Progress},
     tls::Agreed,
 };
 
@@ -50,6 +54,8 @@ pub use endpoint::{Caller, Endpoint, Secret};
 
 /// How long a connection that ends is kept for requests that were sent before their client knew.
 const LAST_CALL: Duration = Duration::from_secs(1);
+/// Bytes of a body that are looked at although nobody wants it.
+const DISCARDED: usize = 256 << 10;
 
 /// A connection on which TLS and HTTP/3 were agreed.
 #[derive(Debug)]
@@ -70,6 +76,7 @@ pub struct Turn {
     progress: Progress,
     out: Rc<RefCell<Out>>,
     gone: Gone,
+    kept: Kept,
     wire: Rc<Wire>,
     clock: Rc<Clock>,
     limits: Rc<Limits>,
@@ -149,6 +156,28 @@ impl Turn {
         Poll::Ready(Ok(&self.body.piece))
     }
 
+    /// See [`Exchange::discard_body`].
+    pub(crate) fn discard_body(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
+        let mut discarded = 0usize;
+        while !self.body.is_over() && !self.body.expects && discarded <= DISCARDED {
+            if let Some(error) = self.wrong.take() {
+                return Err(error);
+            }
+            if self.body.piece.is_empty() {
+                match self.poll_piece(cx) {
+                    Poll::Pending => break,
+                    Poll::Ready(came) => came?,
+                }
+            }
+            discarded = discarded.saturating_add(self.body.consume(usize::MAX));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn keep(&mut self, kept: Box<dyn Any>) {
+        self.kept.put(kept);
+    }
+
     /// The next piece of the body, or its end.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         let Poll::Ready(came) = self.from.poll_body(cx) else { return Poll::Pending };
@@ -206,12 +235,14 @@ impl Turn {
         }
     }
 
-    pub(crate) fn begin(&mut self, answer: &Answer, length: Length) {
-        let Some(Opening { head, .. }) = self.progress.begin(answer, length) else { return };
-        if !self.write_head(&head) {
+    pub(crate) fn begin(&mut self, answer: &Answer, length: Length) -> bool {
+        let Some(Opening { head, .. }) = self.progress.begin(answer, length) else { return false };
+        let fits = self.write_head(&head);
+        if !fits {
             self.out.borrow_mut().reset(Code::INTERNAL_ERROR);
-            self.progress.end();
+            self.progress.fail();
         }
+        fits
     }
 
     pub(crate) fn send(&mut self, data: Bytes) {
@@ -231,6 +262,9 @@ impl Turn {
     }
 
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.progress.has_failed() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
         let mut out = self.out.borrow_mut();
         let (written, taken) = out.poll_write(cx);
         match written {
@@ -278,11 +312,12 @@ impl Turn {
     }
 }
 
-/// Waits for the client to have all of a stream that was finished, as long as some of it goes out: what one that reads nothing does not
-/// take stands in this process.
+/// Waits for the client to have all of a stream that was finished, as long as it takes enough of what the connection sends: what one that
+/// reads nothing, or hardly anything, does not take stands in this process.
 async fn settle(out: &RefCell<Out>, wire: &Wire, watch: &Clock, limits: &Limits) {
     let mut settled = out.borrow().settled();
-    let mut before = None;
+    let mut before = wire.confirmed();
+    let mut lag = Lag::default().wrote(true, 0, limits);
     loop {
         let clock = watch.stream();
         clock.wrote(true, 0, limits);
@@ -299,42 +334,82 @@ async fn settle(out: &RefCell<Out>, wire: &Wire, watch: &Clock, limits: &Limits)
         if over.await {
             return;
         }
-        let now = wire.connection.stats().frame_tx.stream;
-        if before.replace(now) == Some(now) {
+        let now = wire.confirmed();
+        // Less than before: the client has another address, and is counted anew.
+        let taken = now.checked_sub(before).unwrap_or(now);
+        before = now;
+        lag = lag.wrote(true, usize::try_from(taken).unwrap_or(usize::MAX), limits);
+        if taken == 0 || (limits.write_rate > 0 && lag.is_too_long()) {
             // Finished, so a reset is no more; what waits goes with the connection.
-            wire.close(Code::EXCESSIVE_LOAD, "nothing is read");
+            wire.close(Code::EXCESSIVE_LOAD, "too little is taken");
             return;
         }
     }
 }
 
 /// What a stream needs of its connection.
-struct Surroundings<H> {
+struct Surroundings<H: Handler> {
     handler: Rc<H>,
     wire: Rc<Wire>,
     clock: Rc<Clock>,
     limits: Rc<Limits>,
+    /// Bytes of all heads that have not come as a whole.
+    heads: Cell<usize>,
+}
+
+/// The memory of one head that has not come as a whole; given back when this goes.
+struct Unfinished<'a, H: Handler> {
+    on: &'a Surroundings<H>,
+    bytes: usize,
+}
+
+impl<H: Handler> Unfinished<'_, H> {
+    fn holds(&mut self, bytes: usize) {
+        // A connection that was given up for them has been told off already.
+        if bytes == self.bytes || self.on.clock.is_late() {
+            return;
+        }
+        let others = self.on.heads.get().saturating_sub(self.bytes);
+        self.bytes = bytes;
+        self.on.heads.set(others.saturating_add(bytes));
+        self.on.handler.holds(self.on.heads.get());
+    }
+}
+
+impl<H: Handler> Drop for Unfinished<'_, H> {
+    fn drop(&mut self) {
+        self.holds(0);
+    }
 }
 
 /// Waits for the head, as long as a head may take.
-async fn head_of(from: &mut Incoming, clock: &Clock, limits: &Limits) -> Result<Fields, Fault> {
-    clock.wait(Wait::Head, limits);
+async fn head_of<H: Handler>(
+    on: &Surroundings<H>,
+    from: &mut Incoming,
+    clock: &Clock,
+) -> Result<Fields, Fault> {
+    clock.wait(Wait::Head, &on.limits);
+    let mut unfinished = Unfinished { on, bytes: 0 };
     let fields = poll_fn(|cx| {
         if clock.is_late() {
             return Poll::Ready(Err(Fault::Left(io::ErrorKind::TimedOut.into())));
         }
         clock.listen(cx);
-        from.poll_head(cx)
+        let came = from.poll_head(cx);
+        if came.is_pending() {
+            unfinished.holds(from.held());
+        }
+        came
     });
     let fields = fields.await;
-    clock.wait(Wait::Nothing, limits);
+    clock.wait(Wait::Nothing, &on.limits);
     fields
 }
 
 async fn answer<H: Handler>(on: Rc<Surroundings<H>>, send: quinn::SendStream, receive: quinn::RecvStream) {
     let (clock, limits) = (on.clock.stream(), Rc::clone(&on.limits));
     let (mut from, out) = (Incoming::new(receive, limits.head_size), Out::new(send));
-    let (head, refusal, head_only) = match head_of(&mut from, &clock, &limits).await {
+    let (head, mut refusal, head_only) = match head_of(&on, &mut from, &clock).await {
         Ok(fields) => {
             let said = Said {
                 method: fields.method(),
@@ -369,13 +444,17 @@ async fn answer<H: Handler>(on: Rc<Surroundings<H>>, send: quinn::SendStream, re
         progress: Progress::new(head_only),
         out,
         gone: Gone(None),
+        kept: Kept::default(),
         wire: Rc::clone(&on.wire),
         clock,
         limits,
     };
     // Most requests have no body, and say so by the stream's end, which mostly is there.
     if let Poll::Ready(Err(error)) = poll_fn(|cx| Poll::Ready(turn.poll_piece(cx))).await {
-        turn.wrong = Some(error);
+        match error {
+            BodyError::Refused(why) if refusal.is_none() => refusal = Some(why),
+            error => turn.wrong = Some(error),
+        }
     }
     match refusal {
         None => on.handler.handle(&mut Exchange { head: &head, turn: Turns::H3(&mut turn) }).await,
@@ -416,6 +495,7 @@ impl Connection {
             wire: Rc::clone(&wire),
             clock: Rc::clone(&clock),
             limits: Rc::clone(&limits),
+            heads: Cell::new(0),
         });
         let accept = || {
             let connection = connection.clone();

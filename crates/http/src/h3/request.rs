@@ -233,6 +233,11 @@ impl Incoming {
         Incoming { stream, request, input: Bytes::new(), over: false, failed: false, budget: whole, whole }
     }
 
+    /// Bytes of memory that hold what has come of a head, and of what follows it.
+    pub(super) fn held(&self) -> usize {
+        self.request.section.capacity().saturating_add(self.input.len())
+    }
+
     /// The next thing of use. `None`: the request is whole.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Came>, Fault>> {
         if self.failed {

@@ -14,7 +14,7 @@ use std::{
 use bytes::{Buf, Bytes};
 use quinn::WriteError;
 
-use super::code::Code;
+use super::{code::Code, pulse};
 
 /// Bytes that are read at once.
 pub(super) const PIECE: usize = 8 << 10;
@@ -41,6 +41,11 @@ pub(super) struct Wire {
 }
 
 impl Wire {
+    /// Bytes that the client has confirmed to have on its present way here; a number to be compared with an earlier one.
+    pub(super) fn confirmed(&self) -> u64 {
+        pulse::confirmed(&self.connection)
+    }
+
     /// Ends it. What waits is dropped; a second end is none.
     pub(super) fn close(&self, code: Code, reason: &str) {
         self.connection.close(code.number(), reason.as_bytes());
