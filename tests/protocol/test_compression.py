@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from lib import over
 from lib.client import Response, encode, exchange
 from lib.process import wait_until
 from lib.servers import Hayate, NginxFpm
@@ -126,7 +127,7 @@ def test_headers_of_an_encoded_answer(server) -> None:
     file = ask(server, "/large.txt", ("Accept-Encoding", "gzip"))
     tag = file.header("etag")
     assert tag.startswith('W/"') and file.header("accept-ranges") is None and file.header("vary") == "Accept-Encoding"
-    assert file.framing == "chunked" and gzip.decompress(file.body) == TEXT
+    assert file.framing in ("chunked", "stream") and gzip.decompress(file.body) == TEXT
     # Who accepts nothing is told that others get something else.
     without = ask(server, "/large.txt")
     assert without.header("etag") == tag[2:] and without.header("vary") == "Accept-Encoding"
@@ -225,6 +226,8 @@ def test_a_script_that_sends_less_than_it_says(server) -> None:
     """The client must see that something is missing, although it was told no length."""
     answer = ask(server, "/short.php", ("Accept-Encoding", "gzip"))
     assert answer.header("content-encoding") == "gzip" and not answer.complete
+    if over.protocol == over.H2:
+        return  # The reset of a stream overtakes what is queued on it.
     assert zlib.decompressobj(wbits=31).decompress(answer.body).startswith(b"too short ")
 
 
@@ -241,14 +244,13 @@ def test_a_client_that_does_not_read(server, tmp_path, coding) -> None:
     front, done = server.front, tmp_path / "done"
     ask(server, "/large.txt", ("Accept-Encoding", coding))
     before = memory(front)
-    with socket.socket() as sock:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        sock.settimeout(60)
-        sock.connect(("127.0.0.1", server.port))
         sock.sendall(f"GET /noise.php?file={done} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {coding}\r\n\r\n".encode())
         received = b""
         while len(received) < 300_000:
-            received += sock.recv(65536)
+            received += (piece := sock.recv(65536))
+            assert piece, received[:1000]
         assert f"content-encoding: {coding}".encode() in received.partition(b"\r\n\r\n")[0].lower()
         # Others are served meanwhile, while it is being encoded for the first.
         for _ in range(5):
