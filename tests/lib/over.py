@@ -138,6 +138,8 @@ class _Requests(requests.adapters.BaseAdapter):
     """requests over HTTP/2; an answer is read as a whole."""
 
     def send(self, request, stream=False, timeout=None, verify=True, cert=None, proxies=None) -> requests.Response:
+        if stream:
+            raise NoForm("the test reads an answer while it comes")
         url = urllib.parse.urlsplit(request.url)
         body = request.body or b""
         if not isinstance(body, (bytes, str)):
