@@ -458,7 +458,8 @@ mod tests {
         assert_eq!(queue.pop(1).unwrap().client, Some("192.0.2.77".parse().unwrap()));
         // Not for ever, and not however much it takes.
         queue.took(Some("192.0.2.77".parse().unwrap()), PREFERENCE, 1);
-        assert!(!push(&mut queue, "192.0.2.77"));
+        assert!(push(&mut queue, "192.0.2.77"));
+        assert_ne!(queue.pop(1).unwrap().client, Some("192.0.2.77".parse().unwrap()));
     }
 
     #[test]
