@@ -3,8 +3,9 @@
 //! To verify a password is made to be slow, so it is done by a thread of its own that is nicer than those that serve: one for all sites,
 //! [`WAITING`] passwords wait for it at most, of one address [`PER_CLIENT`], of one network [`PER_NETWORK`]. Who got through is remembered for
 //! [`REMEMBERED`], by a keyed hash; passwords are not kept. Addresses from which somebody got through lately are next, as long as they take
-//! little; then those whose network, and who themselves, took least of the thread's time. So nobody keeps others out by asking much, whoever has
-//! a network full of addresses neither, and who has thousands of networks keeps out strangers only. Who has left is forgotten. A wrong password takes as long as with the dearest hash of its file, and so does an unknown name.
+//! little; then those whose network, and who themselves, took least of the thread's time. So nobody keeps others out by asking much,
+//! whoever has a network full of addresses neither, and who has thousands of networks keeps out strangers only. Who has left is forgotten.
+//! A wrong password takes as long as with the dearest hash of its file, and so does an unknown name.
 
 use std::{
     collections::HashMap,
@@ -233,25 +234,27 @@ impl Queue {
         (!preferred, self.spent(Counted::Network(waiting.network())), own)
     }
 
-    /// How many wait of one network.
-    fn of_network(&self, network: Option<IpAddr>) -> usize {
-        self.waiting.iter().filter(|waiting| waiting.network() == network).count()
-    }
-
     /// Takes one more in, if there is room for it; `false` if not.
     fn push(&mut self, new: Waiting, now: u64) -> bool {
         // Whoever has left waits no more.
         self.waiting.retain(|waiting| !waiting.reply.is_closed());
         let own = self.waiting.iter().filter(|waiting| waiting.client == new.client).count();
-        let beside = self.of_network(new.network());
+        let network = new.network();
+        let beside = self.waiting.iter().filter(|waiting| waiting.network() == network).count();
         // Whom nobody knows is nobody's neighbour.
         if !self.started || own >= PER_CLIENT || (new.client.is_some() && beside >= PER_NETWORK) {
             return false;
         }
         if self.waiting.len() >= WAITING {
             // The last of those that have had most makes room, if that is more than this one has had; else of those who wait beside most others.
+            let mut of_network = HashMap::<_, usize>::new();
+            for waiting in &self.waiting {
+                let count = of_network.entry(waiting.network()).or_default();
+                *count = count.saturating_add(1);
+            }
             let load = |(i, waiting): (usize, &Waiting)| {
-                (self.rank(waiting, now), self.of_network(waiting.network()), i)
+                let beside = of_network.get(&waiting.network()).copied().unwrap_or_default();
+                (self.rank(waiting, now), beside, i)
             };
             let ours = (self.rank(&new, now), beside.saturating_add(1));
             match self.waiting.iter().enumerate().map(load).max() {
@@ -503,9 +506,12 @@ mod tests {
         assert!(queue.pop(1).is_none() && queue.waiting.is_empty());
         for n in 0..2 * COUNTED as u32 {
             queue.took(Some(std::net::Ipv4Addr::from_bits(n).into()), Duration::from_millis(1), 1);
-            queue.got_through(Some(std::net::Ipv4Addr::from_bits(n).into()), 1);
-            assert!(queue.spent.len() <= COUNTED + 1 && queue.welcome.len() <= COUNTED);
+            assert!(queue.spent.len() <= COUNTED + 1);
         }
+        for n in 0..COUNTED as u32 + 10 {
+            queue.got_through(Some(std::net::Ipv4Addr::from_bits(n).into()), 1);
+        }
+        assert_eq!(queue.welcome.len(), COUNTED);
     }
 
     #[test]
