@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import json
+import pathlib
 import random
 import shutil
 import threading
@@ -15,9 +16,12 @@ from collections.abc import Iterator
 
 import pytest
 import requests
-from lib.process import wait_until
+from lib.process import temporary_directory, wait_until
+from lib.servers import Hayate
 
 from .databases_site import KINDS, ROWS, SERVERS, Database, hayate, word
+from .matrix_site import USER
+from .world import World
 
 CLIENTS = 4
 LEAVING = ("leave", "leave&end=exit", "leave&end=fatal", "leave&end=throw")
@@ -172,3 +176,37 @@ def test_with_state_kept_connections_leak(database: Database) -> None:
         after = requests.get(f"{server.url}/?do=look", timeout=60)
     shutil.rmtree(server.root)
     assert after.status_code != 200 or after.json() != before
+
+
+#: Parts of what the log says of connections that cannot be put back (databases/declined.php), and of how many.
+DECLINED = {
+    '"SET @x = 1", which cannot be repeated': 1,
+    '"CREATE TEMPORARY TABLE t (n INT)", which cannot be repeated': 2,
+    "\"SELECT GET_LOCK('a', 0)\", which cannot be repeated": 1,
+    '"SELECT 1; SELECT 2", which cannot be repeated': 1,
+    '"LISTEN x", which cannot be repeated': 1,
+    '"SELECT pg_advisory_lock(1)", which cannot be repeated': 1,
+    "a statement was prepared on it before the snapshot, and not closed": 1,
+    "no database is selected on it": 1,
+    "it is compressed": 1,
+    "(MySQL) that the boot opened is not kept from request to request: its server does not say how it is, or a transaction is open": 1,
+    "it is in the middle of an exchange, or a transaction is open on it": 1,
+    "it was told the command MULTI, which cannot be repeated": 1,
+}
+
+
+def test_which_connections_are_kept(world: World) -> None:
+    """Those that are known how they are, with the settings that they were given; of the others the log says why not."""
+    directory = temporary_directory("declined")
+    shutil.copy(pathlib.Path(__file__).parent / "databases/declined.php", directory / "worker.php")
+    env = {"MARIADB": world.mariadb.socket, "POSTGRESQL": world.postgresql.port, "REDIS": world.redis.socket}
+    flags = [flag for name, value in env.items() for flag in ("--env", f"{name}={value}")]
+    args = [*flags, "--rewind", "on", "--rewind-verify", "1", "--connections", "warm"]
+    with Hayate(directory, worker=directory / "worker.php", workers=1, args=args, user=USER) as server:
+        assert wait_until(lambda: server.status()["apps"][0]["rewind"]["warm"] == 3), server.log()
+        log = server.log()
+        for _ in range(3):
+            assert requests.get(server.url, timeout=60).json() == [77, "Asia/Tokyo", "3"], server.log()
+        assert {why: log.count(why) for why in DECLINED} == DECLINED, log
+        assert log.count("is not kept from request to request") == 13, log
+    shutil.rmtree(directory)
