@@ -68,7 +68,8 @@ const char *clocks_keep(void)
 
 void clocks_request_begins(void)
 {
-	opcache_set_clock(time(NULL));
+	/* Not time(), which may still say the second before. */
+	opcache_set_clock((time_t)sapi_get_request_time());
 	if (apcu_clock != NULL && *apcu_clock != 0) {
 		*apcu_clock = 0;
 	}

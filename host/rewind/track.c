@@ -271,9 +271,16 @@ static void add_written(uintptr_t start, uintptr_t end)
 	}
 }
 
+/*
+ * The kernel may list ranges twice: when they are more than fit a buffer of its own (512), it begins again before the
+ * place where it stopped (seen on Linux 6.18). A page that came twice would count as written by two requests. Only what
+ * lies wholly in a range that is known is left out, so nothing can be lost.
+ */
 static void scan_uffd(uintptr_t start, uintptr_t end)
 {
 	struct control *c = rewind_control;
+	size_t first = c->written_count, known = first;
+	uintptr_t before = start, past = start;
 	while (start < end) {
 		uintptr_t walked = start;
 		long n = scan_range(c->pagemap, start, end, found, FOUND_ROOM, &walked);
@@ -281,7 +288,19 @@ static void scan_uffd(uintptr_t start, uintptr_t end)
 			rewind_die("PAGEMAP_SCAN", n);
 		}
 		for (long i = 0; i < n; i++) {
-			add_written(found[i].start, found[i].end);
+			uintptr_t from = found[i].start, to = found[i].end;
+			known = from < before ? first : known;
+			before = from;
+			if (from < past) {
+				while (known < c->written_count && c->written[known].end <= from) {
+					known++;
+				}
+				if (known < c->written_count && c->written[known].start <= from && to <= c->written[known].end) {
+					continue;
+				}
+			}
+			add_written(from, to);
+			past = to > past ? to : past;
 		}
 		start = walked;
 	}

@@ -9,6 +9,7 @@
  *            must not become hot: it would be all others that pay for them
  *   cooling  pages that become hot and are then left alone until they are called cold; then one is written, by a piece
  *            of work that does nothing else, so that nothing but that write can make the rewinder look
+ *   apart    one piece of work in ten writes thousands of pages, none beside another: each counts once
  *   same     pages to which each piece of work writes what they held before: they look unwritten, and are hot all the
  *            same, or each of them would be a fault each time
  *
@@ -101,6 +102,21 @@ static void cooling(long done, enum rewind_tracking tracking)
 	}
 }
 
+static void apart(long done, enum rewind_tracking tracking)
+{
+	if (done == 100) {
+		_exit(0);
+	}
+	if (done % 10 == 1 && rewind_counters()->last_cold > MANY / 2 + OWN) {
+		fail("pages that one piece of work wrote", done, rewind_counters()->last_cold);
+	}
+	if (done % 10 == 0) {
+		for (size_t n = 0; n < MANY; n += 2) {
+			write_page(n);
+		}
+	}
+}
+
 static void same(long done, enum rewind_tracking tracking)
 {
 	if (done == 1000) {
@@ -123,7 +139,8 @@ static const struct {
 	void (*work)(long done, enum rewind_tracking tracking);
 	unsigned verify; /* every so many rewinds */
 	size_t pages;
-} programs[] = {{"mixed", mixed, 100, MANY}, {"cooling", cooling, 1, FEW}, {"same", same, 10, FEW}};
+} programs[] = {
+    {"mixed", mixed, 100, MANY}, {"cooling", cooling, 1, FEW}, {"apart", apart, 10, MANY}, {"same", same, 10, FEW}};
 #define PROGRAMS (sizeof programs / sizeof programs[0])
 
 static void run(size_t program, enum rewind_tracking tracking)
