@@ -65,10 +65,26 @@ void lifecycle_step(const char *name, void (*run)(void))
  */
 static const char *const per_request_modules[] = {"zlib", "mbstring", "filter", "session"};
 #define PER_REQUEST_MODULES ((int)(sizeof per_request_modules / sizeof per_request_modules[0]))
+/* The entries of those that are there; modules come and go with the process. */
+static const zend_module_entry *per_request[PER_REQUEST_MODULES];
+static bool looked_for_modules;
 
-void lifecycle_module(const char *name, bool startup)
+static const zend_module_entry *find_module(const char *name)
 {
-	const zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, name, strlen(name));
+	return zend_hash_str_find_ptr(&module_registry, name, strlen(name));
+}
+
+static const zend_module_entry *per_request_module(int i)
+{
+	for (int j = 0; !looked_for_modules && j < PER_REQUEST_MODULES; j++) {
+		per_request[j] = find_module(per_request_modules[j]);
+	}
+	looked_for_modules = true;
+	return per_request[i];
+}
+
+static void start_or_stop(const zend_module_entry *module, bool startup)
+{
 	if (module == NULL) {
 		return;
 	}
@@ -82,15 +98,20 @@ void lifecycle_module(const char *name, bool startup)
 	}
 	zend_catch
 	{
-		failed = name;
+		failed = module->name;
 	}
 	zend_end_try();
+}
+
+void lifecycle_module(const char *name, bool startup)
+{
+	start_or_stop(find_module(name), startup);
 }
 
 static void start_modules(void)
 {
 	for (int i = 0; i < PER_REQUEST_MODULES; i++) {
-		lifecycle_module(per_request_modules[i], true);
+		start_or_stop(per_request_module(i), true);
 	}
 	boot_restore_encodings();
 }
@@ -98,7 +119,7 @@ static void start_modules(void)
 void lifecycle_shut_modules_down(void)
 {
 	for (int i = PER_REQUEST_MODULES - 1; i >= 0; i--) {
-		lifecycle_module(per_request_modules[i], false);
+		start_or_stop(per_request_module(i), false);
 	}
 	boot_restore_session_handlers();
 }
@@ -109,10 +130,11 @@ static const char *const eager_superglobals[] = {"_GET", "_POST", "_COOKIE", "_F
 #define EAGER_SUPERGLOBALS ((int)(sizeof eager_superglobals / sizeof eager_superglobals[0]))
 
 /*
- * The superglobals of the boot, where freeing them is nothing but work: it writes to all the pages on which they lie,
- * and each of those is to be put back. With the memory they come back in any case.
+ * Where the superglobals of the boot are, if to free them is nothing but work: it writes to all the pages on which they
+ * lie, and each of those is to be put back. With the memory they come back in any case. A request begins with the very
+ * memory of the point, so that the places hold.
  */
-static const zend_array *boot_superglobals[LAZY_SUPERGLOBALS + EAGER_SUPERGLOBALS + NUM_TRACK_VARS];
+static zval *boot_superglobals[LAZY_SUPERGLOBALS + EAGER_SUPERGLOBALS + NUM_TRACK_VARS];
 static int boot_superglobal_count;
 
 /* Nothing that runs code when it is freed, or that anybody else can see change. */
@@ -132,54 +154,38 @@ static bool is_plain(const zval *value, int depth)
 	return true;
 }
 
-static void note_superglobal(const zval *value)
+static void note_superglobal(zval *value)
 {
 	if (value != NULL && Z_TYPE_P(value) == IS_ARRAY && is_plain(value, 8)) {
-		boot_superglobals[boot_superglobal_count++] = Z_ARR_P(value);
+		boot_superglobals[boot_superglobal_count++] = value;
 	}
 }
 
-static zval *superglobal(const char *name)
+static void note_superglobals(const char *const *names, int count)
 {
-	return zend_hash_str_find(&EG(symbol_table), name, strlen(name));
+	for (int i = 0; i < count; i++) {
+		note_superglobal(zend_hash_str_find(&EG(symbol_table), names[i], strlen(names[i])));
+	}
 }
 
 void lifecycle_note_superglobals(void)
 {
 	boot_superglobal_count = 0;
-	for (int i = 0; i < LAZY_SUPERGLOBALS; i++) {
-		note_superglobal(superglobal(lazy_superglobals[i]));
-	}
-	for (int i = 0; i < EAGER_SUPERGLOBALS; i++) {
-		note_superglobal(superglobal(eager_superglobals[i]));
-	}
+	note_superglobals(lazy_superglobals, LAZY_SUPERGLOBALS);
+	note_superglobals(eager_superglobals, EAGER_SUPERGLOBALS);
 	for (int i = 0; i < NUM_TRACK_VARS; i++) {
 		note_superglobal(&PG(http_globals)[i]);
 	}
 }
 
-/* Nothing is left to be freed, if it is the boot's. */
-static void leave_superglobal(zval *value)
-{
-	for (int i = 0; value != NULL && Z_TYPE_P(value) == IS_ARRAY && i < boot_superglobal_count; i++) {
-		if (Z_ARR_P(value) == boot_superglobals[i]) {
-			ZVAL_NULL(value);
-		}
-	}
-}
-
 static void drop_superglobals(void)
 {
+	for (int i = 0; i < boot_superglobal_count; i++) {
+		ZVAL_NULL(boot_superglobals[i]);
+	}
 	for (int i = 0; i < NUM_TRACK_VARS; i++) {
-		leave_superglobal(&PG(http_globals)[i]);
 		zval_ptr_dtor(&PG(http_globals)[i]);
 		ZVAL_UNDEF(&PG(http_globals)[i]);
-	}
-	for (int i = 0; i < LAZY_SUPERGLOBALS; i++) {
-		leave_superglobal(superglobal(lazy_superglobals[i]));
-	}
-	for (int i = 0; i < EAGER_SUPERGLOBALS; i++) {
-		leave_superglobal(superglobal(eager_superglobals[i]));
 	}
 }
 

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 /* Above the numbers that PHP code counts on. */
-#define HIGH 32
+#define HIGH 16
 
 const volatile uint32_t *stray_mark;
 void (*stray_forked)(bool child);

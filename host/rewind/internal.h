@@ -62,10 +62,11 @@ struct region {
 #define MAX_UNDO 64
 #define MAX_HELD 64
 #define MAX_SIGNALS 64
-/* Copies of descriptors, and our own, have numbers from here on: above most that the work uses, and below 64. A rewind
- * closes whatever has a number that was free, and the kernel looks at each one up to the size of its table: 64 at
- * first. */
-#define COPIES_FROM 32
+/* Our own descriptors have numbers from here on, above those that the boot is likely to use; copies of the boot's have
+ * the lowest that are free. A rewind closes whatever has a number that was free: by one call, where those have no gap
+ * between them. The kernel looks at each number up to the size of its table, which is 64 at first. */
+#define OWN_FROM 16
+#define COPIES_FROM 3
 /* A chunk of ZendMM: the kind of mapping that requests make and give back all the time. */
 #define CHUNK_SIZE (2ul << 20)
 #define MAX_CHUNKS 16
@@ -280,6 +281,7 @@ bool process_own_files(void);
 bool process_was_answered(int fd);
 void process_restore_flags(void);
 enum rewind_doubt process_doubt(void);
+bool process_left_child(void); /* a process that has not ended */
 /* Whether a shared library of the boot was unloaded. Notes whether others were loaded. */
 bool process_lost_library(void);
 

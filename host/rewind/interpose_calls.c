@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
@@ -18,11 +19,18 @@
 
 static int (*libc_clone)(void);
 static int (*libc_vfork)(void);
+static FILE *(*libc_popen)(const char *, const char *);
+typedef int spawn(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const[],
+                  char *const[]);
+static spawn *libc_posix_spawn, *libc_posix_spawnp;
 
 __attribute__((constructor)) static void look_up(void)
 {
 	*(void **)&libc_clone = interpose_next("clone");
 	*(void **)&libc_vfork = interpose_next("vfork");
+	*(void **)&libc_popen = interpose_next("popen");
+	*(void **)&libc_posix_spawn = interpose_next("posix_spawn");
+	*(void **)&libc_posix_spawnp = interpose_next("posix_spawnp");
 }
 
 /* Asks the kernel, makes a descriptor (a rewind closes it), or changes only what lies outside the process. */
@@ -216,7 +224,8 @@ EXPORT __attribute__((naked)) long syscall(long number, ...)
 	                 "jmp interpose_kernel\n");
 }
 
-/* A child that shares the memory writes to it, and its page faults are its own: the next rewind must look. */
+/* A child that shares the memory writes to it, and its page faults are its own: the next rewind must look, at the pages
+ * and for the child. */
 void interpose_sharing_memory(void);
 void interpose_sharing_memory(void)
 {
@@ -270,4 +279,35 @@ EXPORT __attribute__((naked)) int clone(int (*run)(void *), void *stack, int fla
 	                 "mov %rax, %r11\n"
 	                 "xor %eax, %eax\n"
 	                 "jmp *%r11\n");
+}
+
+/* libc's own ways to make such a child, without calling any of these. (Those that wait for it, as system(), leave
+ * none.) */
+EXPORT FILE *popen(const char *command, const char *mode)
+{
+	interpose_sharing_memory();
+	return libc_popen(command, mode);
+}
+
+FILE *_IO_popen(const char *command, const char *mode);
+EXPORT FILE *_IO_popen(const char *command, const char *mode)
+{
+	return popen(command, mode);
+}
+
+EXPORT int posix_spawn(pid_t *restrict child, const char *restrict path,
+                       const posix_spawn_file_actions_t *restrict actions, const posix_spawnattr_t *restrict attributes,
+                       char *const arguments[restrict], char *const environment[restrict])
+{
+	interpose_sharing_memory();
+	return libc_posix_spawn(child, path, actions, attributes, arguments, environment);
+}
+
+EXPORT int posix_spawnp(pid_t *restrict child, const char *restrict file,
+                        const posix_spawn_file_actions_t *restrict actions,
+                        const posix_spawnattr_t *restrict attributes, char *const arguments[restrict],
+                        char *const environment[restrict])
+{
+	interpose_sharing_memory();
+	return libc_posix_spawnp(child, file, actions, attributes, arguments, environment);
 }

@@ -286,7 +286,7 @@ static const char *know_descriptors(void)
 		return "/proc/self/fd cannot be read";
 	}
 	size_t high = (size_t)highest(list, count) + 1;
-	c->fd_count = (high > COPIES_FROM ? high : COPIES_FROM) + count + 2;
+	c->fd_count = high + COPIES_FROM + count + 2;
 	c->fds = rewind_keep(c->fd_count * sizeof *c->fds);
 	c->offsets = rewind_keep((count + 1) * sizeof *c->offsets);
 	c->gaps = rewind_keep((c->fd_count / 2 + 1) * sizeof *c->gaps);
@@ -420,17 +420,17 @@ enum rewind_doubt process_doubt(void)
 		c->threads_started = false;
 		c->must_sweep = true; /* libc kept their stacks for the next thread */
 	}
-	for (;;) {
-		/* Reaps what has ended; ECHILD is the usual answer. */
-		long child = SYS4(SYS_wait4, -1, NULL, WNOHANG | __WALL, NULL);
-		if (child == 0) {
-			return REWIND_CHILD;
-		}
-		if (child < 0) {
-			break;
-		}
-	}
 	return c->libraries_used && process_lost_library() ? REWIND_LIBRARY : REWIND_SURE;
+}
+
+bool process_left_child(void)
+{
+	long child;
+	do {
+		/* Reaps what has ended; ECHILD is the usual answer. */
+		child = SYS4(SYS_wait4, -1, NULL, WNOHANG | __WALL, NULL);
+	} while (child > 0);
+	return child == 0;
 }
 
 bool process_lost_library(void)

@@ -128,7 +128,7 @@ const char *rewind_init(void)
 	mallopt(M_TOP_PAD, 1 << 20);
 	mallopt(M_ARENA_MAX, 1);
 	int fd = memfd_create(KEPT_NAME, MFD_CLOEXEC);
-	int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, COPIES_FROM);
+	int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, OWN_FROM);
 	if (high >= 0) {
 		close(fd);
 		fd = high;
@@ -557,6 +557,11 @@ static void roll_back(void)
 	uint64_t faults = count_faults();
 	bool look = faults != c->faults;
 	if (look) {
+		/* A fork takes the right to write to all pages from the parent, so that its next write is a fault; other ways
+		 * to make a process are noted (interpose_calls.c). */
+		if (process_left_child()) {
+			c->doubt_after = REWIND_CHILD;
+		}
 		/* What libc loads by itself (names, character sets) is mapped, and touched: without a fault there is none. To
 		 * ask writes to memory of the loader's. */
 		if (process_lost_library()) {

@@ -19,6 +19,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -268,6 +269,41 @@ static void fork_with_memory(void)
 	need(pid > 0 && waitpid(pid, NULL, 0) == pid && area[7 * PAGE] == 9, "vfork");
 }
 
+/* Children that are left behind: they end with the tests by their alarm. */
+
+static void leave_fork(void)
+{
+	pid_t pid = fork();
+	if (pid == 0) {
+		alarm(5);
+		pause();
+		_exit(0);
+	}
+	need(pid > 0, "fork");
+}
+static char *const sleeper[] = {"sleep", "5", NULL};
+static void leave_spawned(void)
+{
+	need(posix_spawn(&(pid_t){0}, "/bin/sleep", NULL, NULL, sleeper, NULL) == 0, "posix_spawn");
+}
+static void leave_spawned_by_name(void)
+{
+	need(posix_spawnp(&(pid_t){0}, "sleep", NULL, NULL, sleeper, environ) == 0, "posix_spawnp");
+}
+static void leave_popen(void)
+{
+	need(popen("exec sleep 5", "r") != NULL, "popen");
+}
+static int sleep_in_child(void *unused)
+{
+	execv("/bin/sleep", sleeper);
+	_exit(1);
+}
+static void leave_clone(void)
+{
+	need(clone(sleep_in_child, child_stack + sizeof child_stack, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL) > 0, "clone");
+}
+
 /* By number and by name. */
 
 static void ask_by_number(void)
@@ -422,6 +458,11 @@ static const struct attack {
     {"stack", grow_stack, REWIND_SURE},
     {"clone", clone_with_memory, REWIND_SURE},
     {"vfork", fork_with_memory, REWIND_SURE},
+    {"fork left", leave_fork, REWIND_CHILD},
+    {"posix_spawn left", leave_spawned, REWIND_CHILD},
+    {"posix_spawnp left", leave_spawned_by_name, REWIND_CHILD},
+    {"popen left", leave_popen, REWIND_CHILD},
+    {"clone left", leave_clone, REWIND_CHILD},
     {"syscall getpid", ask_by_number, REWIND_SURE},
     {"syscall mmap", map_by_number, REWIND_SURE},
     {"syscall munmap", unmap_by_number, REWIND_PROCESS},
@@ -567,6 +608,14 @@ static void run(const struct attack *attack, enum rewind_tracking tracking)
 		need(fstat(fileno(stream), &notes->stream) == 0, "fstat");
 		sigaltstack(NULL, &notes->signal_stack);
 	} else {
+		/* The rewind itself looks for children. */
+		bool left = attack->doubt == REWIND_CHILD && passed > QUIET;
+		if ((rewind_doubt_after() == REWIND_CHILD) != left) {
+			wrong("a child that is left behind is not the doubt after the rewind");
+		}
+		if (left) {
+			_exit(0);
+		}
 		compare();
 	}
 	if (passed == TIMES) {
@@ -576,7 +625,7 @@ static void run(const struct attack *attack, enum rewind_tracking tracking)
 		attack->act();
 	}
 	enum rewind_doubt doubt = rewind_doubt();
-	if (passed >= QUIET && doubt != attack->doubt) {
+	if (passed >= QUIET && doubt != (attack->doubt == REWIND_CHILD ? REWIND_SURE : attack->doubt)) {
 		fprintf(stderr, "doubt %d, expected %d\n", doubt, attack->doubt);
 		_exit(1);
 	}
