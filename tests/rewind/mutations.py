@@ -70,12 +70,12 @@ MUTATIONS = [
     # 5: strays
     _m(5, "a stray is a worker", "stray.h", "return stray_mark != NULL && *stray_mark == 0;", "return false;", "test_strays.py"),
     _m(5, "a stray outlives the server", "stray.c", "fcntl(server_end, F_SETFL, O_ASYNC | O_NONBLOCK);", "", "test_strays.py -k ends_with_the_server"),
-    _m(5, "a stray is left", "stray.c", "if (!has_forked) {", "if (true) {", "test_strays.py"),
+    _m(5, "a stray is left", "stray.c", "if (!has_forked || blindly) {", "if (true) {", "test_strays.py"),
     _m(5, "a stray without a descriptor is left", "stray.c", "blindly |= family_reader < 0;", "", "test_strays.py -k without_parent"),
     _m(5, "a stray of a stray has no descriptor to end by", "stray.c", "\t\tclose(server_end);\n", "", "test_strays.py -k ends_with_the_server"),
     # 6: sockets of the boot
     _m(6, "options stay", "rewind/interpose_sockets.c", "\tusing(fd);\n\treturn (int)syscall(SYS_setsockopt", "\treturn (int)syscall(SYS_setsockopt", "test_boot_sockets.py"),
-    _m(6, "an address stays", "rewind/interpose_sockets.c", "\tusing(fd);\n\treturn (int)syscall(SYS_connect", "\treturn (int)syscall(SYS_connect", "test_boot_sockets.py"),
+    _m(6, "an address stays", "rewind/interpose_sockets.c", "\tusing(fd);\n\tif (connections_watching()) {\n\t\tconnections_opened(fd);\n\t}\n\treturn (int)syscall(SYS_connect", "\treturn (int)syscall(SYS_connect", "test_boot_sockets.py"),
     _m(6, "a datagram costs a worker", "rewind/interpose_sockets.c", "if (!d->datagram) {", "if (true) {", "test_boot_sockets.py"),
     _m(6, "answers are for anybody", "rewind/process.c", "if (c->any_sent && was_any_answered()) {", "if (false && was_any_answered()) {", "test_boot_sockets.py"),
     # 7: the process
@@ -90,7 +90,7 @@ MUTATIONS = [
     _m(8, "UUIDs repeat", "rewind/generators.c", "if (c == NULL || !c->uuid_numbered) {", "if (true) {", "test_randomness.py"),
     _m(8, "libraries do not notice the fork", "rewind/generators.c", "return told ? pid : pid + NOBODY;", "return pid;", "test_randomness.py"),
     # 9: clocks
-    _m(9, "opcache's clock stands", "clocks.c", "\topcache_set_clock(time(NULL));\n", "", "test_clocks.py"),
+    _m(9, "opcache's clock stands", "clocks.c", "\topcache_set_clock((time_t)sapi_get_request_time());\n", "", "test_clocks.py"),
     _m(9, "a full opcache stays full", "opcache.c", "return wants_restart = true;", "return false;", "test_clocks.py"),
     _m(9, "real paths run out", "clocks.c", "if (path_ttl <= 0 ||", "if (true || path_ttl <= 0 ||", "test_clocks.py"),
     _m(9, "the stat cache stays", "clocks.c", "\tphp_clear_stat_cache(0, NULL, 0);\n", "", "test_clocks.py"),
@@ -145,7 +145,8 @@ def failed(program: pathlib.Path, tests: str) -> str | None:
         raise RuntimeError(done.stdout[-2000:])
     played = re.search(r"HAYATE_TORTURE_SEED=(\d+), after (\d+) programs", done.stdout)
     if played:
-        return f"after {played[2]} programs (seed {played[1]})"
+        what = re.search(r"^E? *mode (\w+: .{0,100})", done.stdout[played.end() :], re.MULTILINE)
+        return f"after {played[2]} programs (seed {played[1]}; {what[1] if what else ''})"
     found = re.search(r"^(?:FAILED|ERROR) \S*?([\w.]+::\S+)", done.stdout, re.MULTILINE)
     return None if done.returncode == 0 else found[1] if found else "(unnamed)"
 

@@ -2,7 +2,8 @@
 
 Many programs share one server: each is an application of its own (under php-fpm: a location), with a directory of its own
 to write to. A program's requests are made one after the other; what is compared is each answer, what was written at the
-end of each request, and the files that are there afterwards.
+end of each request, and the files that are there afterwards. What no answer shows is asked of the server: why workers were
+replaced, how many pages are hot, which processes are left.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from lib.client import encode, exchange
-from lib.process import PATIENCE, temporary_directory, wait_until
+from lib.process import PATIENCE, ServerError, descendants, still_running, temporary_directory, wait_until
 from lib.servers import ROOT, Hayate, NginxFpm
 
 from .program import MODIFIED, Program
+from .steps import COSTS_CONNECTION, HEAVY
 
 HERE = pathlib.Path(__file__).parent
 INI = {
@@ -33,15 +36,23 @@ INI = {
     "opcache.memory_consumption": "16",
     "opcache.interned_strings_buffer": "2",
     "session.save_handler": "files",
+    "ffi.enable": "1",
 }
 #: The ways in which a program is played: keys of its application in hayate.toml.
 MODES: dict[str, str] = {
     "verified": 'rewind = "on"\nrewind_verify = 1\nworkers = 1\nwarmup = []',
     "warm": 'rewind = "on"\nrewind_verify = 1\nworkers = 1\nwarmup = ["{path}/?part=0&n=warm", "{path}/?part=0&n=warm"]\nconnections = "warm"',
     "several": 'rewind = "on"\nworkers = 2\nwarmup = []\nconnections = "warm"',
-    "fork": 'rewind = "fork"\nworkers = 1\nwarmup = []',
+    "fork": 'rewind = "fork"\nworkers = {forking}\nwarmup = []',
 }
 CLIENTS = 6
+#: Requests of one program that are made at once.
+AT_ONCE = 4
+#: More pages than this are written by heavy requests only. So few of those in a row as OFTEN make none hot, and after so
+#: many others as LIGHT none is hot any more: one that is not written has at most 32 looks, one in sixteen rewinds.
+HOT = 400
+OFTEN = 3
+LIGHT = 1000
 
 
 @dataclasses.dataclass
@@ -54,6 +65,8 @@ class Outcome:
     #: Hayate's own word on it: why workers were replaced, whether it could not be rewound.
     restarts: dict[str, int] = dataclasses.field(default_factory=dict)
     declined: str | None = None
+    #: What is wrong beside the answers.
+    wrong: list[str] = dataclasses.field(default_factory=list)
 
 
 class Bench:
@@ -91,7 +104,8 @@ class Bench:
         """By php-fpm with one child, so that the end of a request is over before the next begins."""
         for name in self.names:
             self.scratch("fpm", name)
-        server = NginxFpm(self.site, ini=INI, workers=1)
+        # A process for each request: php-fpm's own keep what a request tells the kernel of them.
+        server = NginxFpm(self.site, ini=INI, workers=1, fpm={"pm.max_requests": 1, "rlimit_files": 4096})
         told = "".join(f" fastcgi_param {name} {value};" for name, value in self.env.items())
         server._values["extra"] = (
             f"location ~ ^/(p[0-9]+)/ {{ include {server.dir}/fastcgi.conf;"
@@ -109,11 +123,12 @@ class Bench:
         """By Hayate, in these modes at once."""
         config = []
         for mode in modes:
-            for name in self.names:
+            for name, program in self._pairs():
                 path = f"/{mode}-{name}"
+                settings = MODES[mode].format(path="", forking=2 if program.at_once else 1)
                 config.append(
                     f'[[app]]\nname = "{mode}-{name}"\nroot = "{self.site}"\ndocument_root = "."\npath = "{path}"\n'
-                    f'worker = "worker.php"\nfront_controller = "worker.php"\n{MODES[mode].format(path="")}\n'
+                    f'worker = "worker.php"\nfront_controller = "worker.php"\n{settings}\n'
                     f'[app.env]\nHAYATE_PROGRAM = "{self.dir}/programs/{name}"\n'
                     f'HAYATE_SCRATCH = "{self.scratch(mode, name)}"\n'
                     + "".join(f'{key} = "{value}"\n' for key, value in self.env.items())
@@ -122,40 +137,80 @@ class Bench:
         server.start_timeout = 120
         found: dict[str, list[Outcome]] = {}
         self.server = server
-        with server, concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
-            jobs = {
-                mode: [
-                    pool.submit(self._play, server.port, f"/{mode}-{name}", mode, name, program, wanted)
-                    for (name, program), wanted in zip(self._pairs(), expected, strict=True)
-                ]
-                for mode in modes
-            }
-            found = {mode: [job.result() for job in of_mode] for mode, of_mode in jobs.items()}
-            for app in server.status()["apps"]:
-                mode, _, name = app["name"].partition("-")
-                outcome = found[mode][self.names.index(name)]
-                outcome.restarts = app["restarts"]
-                outcome.declined = app.get("unavailable") or (app["fallback"] or {}).get("why")
-            self.log = server.log()
+        left: dict[int, str] = {}
+        orphans: set[int] = set()
+        try:
+            with server, concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
+                jobs = {
+                    mode: [
+                        pool.submit(self._play, server.port, f"/{mode}-{name}", mode, name, program, wanted)
+                        for (name, program), wanted in zip(self._pairs(), expected, strict=True)
+                    ]
+                    for mode in modes
+                }
+                found = {mode: [job.result() for job in of_mode] for mode, of_mode in jobs.items()}
+                for app in server.status()["apps"]:
+                    mode, _, name = app["name"].partition("-")
+                    n = self.names.index(name)
+                    self._judge(mode, app, self.programs[n], found[mode][n])
+                left = descendants(server.pid)
+                self.log = server.log()
+        except ServerError as error:
+            said = re.search(r"left processes behind: \[([\d, ]+)\]", str(error))
+            if said is None:
+                raise
+            orphans = set(map(int, said[1].split(", ")))
+        for mode, of_mode in found.items():
+            for name, outcome in zip(self.names, of_mode, strict=True):
+                strays = {pid: left[pid] for pid, _ in self._strays(mode, name) if pid in left}
+                if orphans & strays.keys() or not wait_until(lambda strays=strays: not still_running(strays)):
+                    outcome.wrong.append("a process that a request forked has outlived the server")
+                    for pid in still_running(strays):
+                        os.kill(pid, signal.SIGKILL)
         return found
+
+    def _judge(self, mode: str, app: dict, program: Program, outcome: Outcome) -> None:
+        """Says of an outcome what the server says of its application."""
+        outcome.restarts = app["restarts"]
+        fallback = app["fallback"] or {}
+        outcome.declined = app.get("unavailable") or fallback.get("why")
+        if program.place != "script" and not app.get("unavailable") and fallback.get("to") == "fork":
+            outcome.declined = None  # as it has to be
+        elif program.place != "script" and mode != "fork" and not outcome.declined:
+            outcome.wrong.append(f"rewound, with the loop in {program.place}")
+        if "could not be rewound within" in (outcome.declined or ""):
+            outcome.declined = None  # its requests cost workers; so a fork for each is cheaper
+        steps = program.steps() | {use.step for use in program.boot}
+        if "rewind_connection" in outcome.restarts and not any({s, s.partition("/")[0]} & COSTS_CONNECTION for s in steps):
+            outcome.wrong.append(f"a worker was lost for a connection: {outcome.restarts}")
+        daemons = [pid for pid, what in self._strays(mode, self.names[self.programs.index(program)]) if what == "daemon"]
+        if daemons and mode != "fork" and not fallback and not outcome.restarts:
+            outcome.wrong.append("a worker is rewound although a process it forked is left")
 
     def _play(
         self, port: int, path: str, mode: str, name: str, program: Program, wanted: Outcome | None = None
     ) -> Outcome:
         numbers = [f"r{i:02}" for i in range(len(program.order))]
-        answers = []
         # Where several work, the next request must not meet the end of the one before: an answer comes before it.
-        several = "workers = 1" not in MODES.get(mode, "workers = 1")
-        # php-fpm's only child begins the last one, which does nothing, when the end of the one before is over.
-        more = [("end", 0)] if wanted is None else []
-        for number, part in [*zip(numbers, program.order, strict=True), *more]:
+        several = mode == "several"
+
+        def ask(number: str, part: int) -> tuple[int, str, tuple[str, ...]]:
             request = encode("GET", f"{path}/?part={part}&n={number}", [("Host", "localhost"), ("Connection", "close")], b"")
             response = exchange(("127.0.0.1", port), request, timeout=60 * PATIENCE)
             assert response is not None
             steps = tuple(value for key, value in response.headers if key.lower() == "x-step")
-            answers.append((response.status, response.body.decode(errors="replace"), steps))
-            if several:
+            if several and not program.at_once:
                 wait_until(lambda: self._waits(f"{mode}-{name}"), 10, 0.01)
+            return response.status, response.body.decode(errors="replace"), steps
+
+        # php-fpm's only child begins the last one, which does nothing, when the end of the one before is over.
+        more = [("end", 0)] if wanted is None else []
+        requests = [*zip(numbers, program.order, strict=True), *more]
+        if program.at_once and mode in ("several", "fork"):
+            with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+                answers = list(pool.map(lambda one: ask(*one), requests))
+        else:
+            answers = [ask(*one) for one in requests]
         outcome = Outcome(answers[: len(numbers)], [], {})
 
         def look() -> bool:
@@ -164,13 +219,39 @@ class Bench:
             return wanted is None or (outcome.logs, outcome.files) == (wanted.logs, wanted.files)
 
         # A request's end may come after its answer.
-        wait_until(look, 3, 0.05)
+        wait_until(look, 10, 0.05)
+        heavy = sum(any(use.step in HEAVY for use in program.parts[n - 1]) for n in program.order)
+        many = any(use.step == "heavy/objects" for use in program.boot)
+        if wanted is not None and mode in ("verified", "warm") and many:  # modes of one worker that is rewound
+            self._look_at_heat(f"{mode}-{name}", heavy, lambda: ask("light", 0), outcome)
         return outcome
+
+    def _look_at_heat(self, name: str, heavy: int, light: Callable[[], object], outcome: Outcome) -> None:
+        """Whether only pages are hot that requests go on writing, after so many heavy ones and again after light ones."""
+        if heavy <= OFTEN and self._hot_pages(name) >= HOT:
+            outcome.wrong.append(f"{heavy} heavy requests have made pages hot")
+        for _ in range(0, LIGHT, 50):
+            if self._hot_pages(name) < HOT:
+                return
+            for _ in range(50):
+                light()
+        outcome.wrong.append(f"pages are hot {LIGHT} requests after the last heavy one")
+
+    def _hot_pages(self, name: str) -> int:
+        wait_until(lambda: self._waits(name), 10, 0.01)
+        (app,) = (app for app in self.server.status()["apps"] if app["name"] == name)
+        return app["rewind"]["hot_pages"] if app["rewind"] else 0
 
     def _waits(self, name: str) -> bool:
         """Whether no worker of the application is at work."""
         (app,) = (app for app in self.server.status()["apps"] if app["name"] == name)
         return all(worker["state"] == "idle" for worker in app["workers"])
+
+    def _strays(self, mode: str, name: str) -> list[tuple[int, str]]:
+        """Processes that requests have forked, and what they are."""
+        path = self.scratch(mode, name) / "strays"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [(int(pid), what) for pid, _, what in (line.partition(" ") for line in lines)]
 
     @staticmethod
     def _logs(scratch: pathlib.Path, numbers: list[str]) -> list[list[str]]:
@@ -188,7 +269,7 @@ def _files(scratch: pathlib.Path) -> dict[str, str]:
     files: dict[str, str] = {}
     for path in sorted(scratch.rglob("*")):
         name = str(path.relative_to(scratch))
-        if path.is_dir() or name == "log":
+        if path.is_dir() or name in ("log", "strays"):
             continue
         try:
             files[name] = _content(path)
@@ -220,6 +301,8 @@ def difference(expected: Outcome, found: Outcome, *, ordered: bool = True) -> st
     Unless `ordered`, what happens at a request's end may happen in any order: where warm-up requests have made objects,
     those of a request have other numbers, which say in which order destructors run.
     """
+    if found.wrong:
+        return "; ".join(found.wrong)
     if "rewind_memory" in found.restarts:
         return f"memory was not put back: {found.restarts}"
     if found.declined and "boot" in found.declined and all(status == 503 for status, _, _ in found.answers):

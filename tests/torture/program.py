@@ -7,9 +7,10 @@ import os
 import pathlib
 import random
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from typing import Generic, TypeVar
 
-from .steps import BOOT, LAST, REQUEST, WARM, Step
+from .steps import BOOT, LAST, OUTSIDE, REQUEST, WARM, Step
 
 #: When every file was last modified: OPcache takes no file that is younger than two seconds.
 MODIFIED = 1_700_000_000
@@ -26,24 +27,35 @@ class Use:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """`boot` and `parts` are steps in order; `order` names the part of each request."""
+    """`boot` and `parts` are steps in order; `order` names the part of each request.
+
+    `place` is where the loop is called from: "script", "fiber", or "deep" down the C stack. With `at_once` the requests
+    are not made one after the other where there are several workers.
+    """
 
     boot: tuple[Use, ...]
     parts: tuple[tuple[Use, ...], ...]
     order: tuple[int, ...]
+    place: str = "script"
+    at_once: bool = False
+
+    def steps(self) -> set[str]:
+        """The names of all steps that requests come by."""
+        return {use.step for n in self.order for use in self.parts[n - 1]}
 
     def __len__(self) -> int:
-        return len(self.boot) + sum(map(len, self.parts)) + len(self.order)
+        return len(self.boot) + sum(map(len, self.parts)) + len(self.order) + (self.place != "script") + self.at_once
 
     def write(self, to: pathlib.Path) -> None:
         """As files: boot.php and, for each part, request1.php and so on; request0.php does nothing, but in a warm-up request."""
         to.mkdir()
-        files = {"boot.php": self.boot, "request0.php": ()}
+        files = {"boot.php": self.boot, "request0.php": (), "place.php": (Use("place", "", f"return '{self.place}';"),)}
         files |= {f"request{n}.php": part for n, part in enumerate(self.parts, 1)}
         for name, uses in files.items():
             path = to / name
             warm = f"if (T::$request === 'warm') {{{WARM}}}\n" if name == "request0.php" else ""
-            path.write_text("<?php\n" + warm + "".join(_rendered(use, name == "boot.php") for use in uses))
+            pause = "T::pause();\n" if self.at_once and name.startswith("request") else ""
+            path.write_text("<?php\n" + warm + "".join(_rendered(use, name == "boot.php") + pause for use in uses))
             path.chmod(0o644)
             os.utime(path, (MODIFIED, MODIFIED))
         to.chmod(0o755)
@@ -53,10 +65,15 @@ class Program:
         lines = ["boot"] + [f"    {use.step}  {use.php}" for use in self.boot]
         for n, part in enumerate(self.parts, 1):
             lines += [f"part {n}"] + [f"    {use.step}  {use.php}" for use in part]
-        return "\n".join([*lines, f"requests: parts {', '.join(map(str, self.order))}"])
+        how = f"{' at once' if self.at_once else ''}{'' if self.place == 'script' else f', loop in {self.place}'}"
+        return "\n".join([*lines, f"requests{how}: parts {', '.join(map(str, self.order))}"])
 
     def smaller(self) -> Iterator[Program]:
         """The same with one thing less, in each way there is."""
+        if self.place != "script":
+            yield dataclasses.replace(self, place="script")
+        if self.at_once:
+            yield dataclasses.replace(self, at_once=False)
         for i in range(len(self.order) - 1, -1, -1):
             if len(self.order) > 1:
                 yield dataclasses.replace(self, order=self.order[:i] + self.order[i + 1 :])
@@ -82,33 +99,69 @@ def _filled(step: Step, thing: str, number: int) -> Use:
     return Use(step.name, thing, re.sub(r"(?<![A-Z])N(?![A-Za-z])", str(number), named))
 
 
-def draw(chance: random.Random, kinds: Collection[str] = ()) -> Program:
-    """A program of a moderate size. `kinds` are those of its things, if it is not to have any."""
-    steps = [step for step in BOOT if not kinds or step.kind in kinds]
-    boot: list[Use] = []
-    things: list[tuple[str, str]] = []
-    for n in range(chance.randint(1, 6)):
-        step = chance.choice(steps)
-        thing = f"{step.kind}{n}"
-        things.append((step.kind, thing))
-        boot.append(_filled(step, thing, 100 + n))
-    by_kind: dict[str, list[Step]] = {}
-    for step in REQUEST:
-        by_kind.setdefault(step.kind, []).append(step)
-    parts = []
-    number = 10
-    for _ in range(chance.randint(1, 4)):
-        part: list[Use] = []
-        for _ in range(chance.randint(1, 6)):
-            number += 1
-            if chance.random() < 0.7:
-                kind, thing = chance.choice(things)
-            else:
-                kind, thing = "", ""
-            step = chance.choice(by_kind[kind])
-            part.append(_filled(step, thing, number))
-            if step.name in LAST:
-                break
-        parts.append(tuple(part))
-    order = [chance.randint(1, len(parts)) for _ in range(chance.randint(3, 8))]
-    return Program(tuple(boot), tuple(parts), tuple(order))
+T = TypeVar("T")
+
+
+class Deck(Generic[T]):
+    """Drawn from like cards: by chance, and each comes before any comes again."""
+
+    def __init__(self, chance: random.Random, cards: Sequence[T]) -> None:
+        self._chance = chance
+        self._cards = cards
+        self._left: list[T] = []
+
+    def draw(self) -> T:
+        if not self._left:
+            self._left = list(self._cards)
+            self._chance.shuffle(self._left)
+        return self._left.pop()
+
+
+class Draw:
+    """Draws programs of a moderate size. `kinds` are those of their things, if they are not to have any."""
+
+    def __init__(self, chance: random.Random, kinds: Collection[str] = ()) -> None:
+        self._chance = chance
+        steps = [step for step in BOOT if not kinds or step.kind in kinds]
+        self._boot = {inside: _by_kind(chance, [s for s in steps if not inside or _is_inside(s)]) for inside in (False, True)}
+        self._request = {inside: _by_kind(chance, [s for s in REQUEST if not inside or _is_inside(s)]) for inside in (False, True)}
+        self._kinds = {inside: Deck(chance, list(of)) for inside, of in self._boot.items() if of}
+        self._place = Deck(chance, ["fiber", "deep"] + ["script"] * 14)
+        self._at_once = Deck(chance, [True] * 3 + [False] * 9)
+
+    def program(self) -> Program:
+        chance = self._chance
+        at_once = self._at_once.draw() and True in self._kinds
+        kinds = [self._kinds[at_once].draw() for _ in range(chance.randint(1, 5))]
+        if not at_once and "stray" in kinds and True in self._kinds:
+            kinds = ["stray", *(self._kinds[True].draw() for _ in kinds[1:])]
+        inside = at_once or "stray" in kinds
+        boot = []
+        things = []
+        for n, kind in enumerate(kinds):
+            thing = f"{kind}{n}"
+            things.append((kind, thing))
+            boot.append(_filled(self._boot[inside][kind].draw(), thing, 100 + n))
+        parts = []
+        number = 10
+        for _ in range(chance.randint(1, 4)):
+            part: list[Use] = []
+            for _ in range(chance.randint(1, 6)):
+                number += 1
+                kind, thing = chance.choice(things) if chance.random() < 0.75 else ("", "")
+                step = self._request[inside][kind].draw()
+                part.append(_filled(step, thing, number))
+                if step.name in LAST:
+                    break
+            parts.append(tuple(part))
+        order = [chance.randint(1, len(parts)) for _ in range(chance.randint(8, 16) if at_once else chance.randint(3, 8))]
+        return Program(tuple(boot), tuple(parts), tuple(order), self._place.draw(), at_once)
+
+
+def _is_inside(step: Step) -> bool:
+    return step.kind not in OUTSIDE and step.name not in OUTSIDE
+
+
+def _by_kind(chance: random.Random, steps: Sequence[Step]) -> dict[str, Deck[Step]]:
+    kinds = dict.fromkeys(step.kind for step in steps)
+    return {kind: Deck(chance, [step for step in steps if step.kind == kind]) for kind in kinds}

@@ -90,17 +90,29 @@ queue/spl
 closure/bound
     T::$s['NAME'] = (function () { return ++$this->n; })->bindTo(new Witness('NAME'));
 reader/file
-    is_file(T::path('NAME.txt')) || file_put_contents(T::path('NAME.txt'), implode("\n", range(1, 50)), LOCK_EX);
+    T::file('NAME.txt', implode("\n", range(1, 50)));
     T::$s['NAME'] = fopen(T::path('NAME.txt'), 'r');
     fgets(T::$s['NAME']);
 reader/spl
-    is_file(T::path('NAME.txt')) || file_put_contents(T::path('NAME.txt'), implode("\n", range(1, 50)), LOCK_EX);
+    T::file('NAME.txt', implode("\n", range(1, 50)));
     T::$s['NAME-o'] = new SplFileObject(T::path('NAME.txt'));
     T::$s['NAME-o']->fgets();
     T::$s['NAME'] = fopen(T::path('NAME.txt'), 'r');
+reader/unread
+    T::file('NAME.txt', implode("\n", range(1, 9000)));
+    T::$s['NAME'] = fopen(T::path('NAME.txt'), 'r');
+many/readers
+    T::file('NAME.txt', '0123456789');
+    T::$s['NAME'] = array_map(static fn () => fopen(T::path('NAME.txt'), 'r'), range(1, 300));
+many/more_than_select_can_watch
+    T::file('NAME.txt', '0123456789');
+    T::$s['NAME'] = array_map(static fn () => fopen(T::path('NAME.txt'), 'r'), range(1, 1100));
 appender/file
     T::$s['NAME'] = fopen(T::path('NAME.txt'), 'a');
 both/a_plus
+    T::$s['NAME'] = fopen(T::path('NAME.txt'), 'a+');
+both/a_plus_with_lines
+    T::file('NAME.txt', implode("\n", range(1, 50)));
     T::$s['NAME'] = fopen(T::path('NAME.txt'), 'a+');
 both/c_plus
     T::$s['NAME'] = fopen(T::path('NAME.txt'), 'c+');
@@ -203,6 +215,10 @@ stat/looked_at
     is_file(T::path('NAME.stat')) || touch(T::path('NAME.stat')); filesize(T::path('NAME.stat')); T::$s['NAME'] = T::path('NAME.stat');
 datagram/socket
     T::$s['NAME'] = socket_create(AF_INET, SOCK_DGRAM, 0);
+datagram/bound
+    T::$s['NAME'] = socket_create(AF_INET, SOCK_DGRAM, 0); socket_bind(T::$s['NAME'], '127.0.0.1');
+datagram/connected
+    T::$s['NAME'] = socket_create(AF_INET, SOCK_DGRAM, 0); socket_connect(T::$s['NAME'], '127.0.0.1', 9);
 datagram/told_options
     T::$s['NAME'] = socket_create(AF_INET, SOCK_DGRAM, 0); socket_set_option(T::$s['NAME'], SOL_SOCKET, SO_SNDBUF, 30000);
 mariadb/plain
@@ -217,6 +233,12 @@ redis/plain
     T::$s['NAME'] = T::redis();
 redis/another_database
     T::$s['NAME'] = T::redis(); T::$s['NAME']->select(3);
+stray/libc
+    T::$s['NAME'] = FFI::cdef('int fork(); void _exit(int); int waitpid(int, int *, int); int usleep(unsigned); int setsid();');
+process/libc
+    T::$s['NAME'] = FFI::cdef('int prctl(int, unsigned long, unsigned long, unsigned long, unsigned long);');
+heavy/objects
+    T::$s['NAME'] = array_map(static fn ($n) => (object) ['n' => $n], range(1, 30000));
 reference/array
     T::$s['NAME'] = ['a' => 1, 'b' => [1, 2, 3]]; T::$s['NAME-r'] = &T::$s['NAME']['b'];
 """)
@@ -286,6 +308,12 @@ reader/close
     fclose(T::$s['NAME']); unset(T::$s['NAME']); T::say('closed', 1);
 reader/spl
     if (isset(T::$s['NAME-o'])) { T::say('spl', T::$s['NAME-o']->fgets()); T::say('key', T::$s['NAME-o']->key()); } else { T::say('no spl', 1); }
+reader/all
+    $h = hash_init('md5'); while (!feof(T::$s['NAME'])) { hash_update($h, fread(T::$s['NAME'], 8192)); T::pause(); } T::say('sum', hash_final($h)); T::say('at', ftell(T::$s['NAME']));
+many/read
+    $text = ''; foreach ([0, 254, 255, 256, 298, -1] as $n) { $f = T::$s['NAME'][$n < 0 ? count(T::$s['NAME']) - 1 : $n]; $text .= fread($f, N % 3 + 1) . ftell($f) . ' '; } T::say('many', $text);
+many/seek_and_close
+    $f = array_pop(T::$s['NAME']); fseek($f, 4); fclose($f); fseek(T::$s['NAME'][280], 7); T::say('rest', fread(T::$s['NAME'][280], 100));
 appender/write
     T::say('wrote', fwrite(T::$s['NAME'], "lineN\n"));
 appender/write_and_size
@@ -399,13 +427,20 @@ stat/look
 stat/grow
     file_put_contents(T::$s['NAME'], 'N', FILE_APPEND); clearstatcache(); T::say('size', filesize(T::$s['NAME']));
 datagram/look
-    socket_getsockname(T::$s['NAME'], $address); T::say('bound', $address !== '0.0.0.0'); T::say('broadcasts', socket_get_option(T::$s['NAME'], SOL_SOCKET, SO_BROADCAST)); T::say('buffer', socket_get_option(T::$s['NAME'], SOL_SOCKET, SO_SNDBUF));
-datagram/options
-    T::say('set', socket_set_option(T::$s['NAME'], SOL_SOCKET, SO_BROADCAST, 1) && socket_set_option(T::$s['NAME'], SOL_SOCKET, SO_SNDBUF, 20000));
+    socket_getsockname(T::$s['NAME'], $address); T::say('bound', $address); T::say('broadcasts', socket_get_option(T::$s['NAME'], SOL_SOCKET, SO_BROADCAST)); T::say('buffer', socket_get_option(T::$s['NAME'], SOL_SOCKET, SO_SNDBUF));
+    T::say('peer', @socket_getpeername(T::$s['NAME'], $peer) ? $peer : null);
+datagram/broadcast
+    T::say('set', socket_set_option(T::$s['NAME'], SOL_SOCKET, SO_BROADCAST, 1));
+datagram/buffer
+    T::say('set', socket_set_option(T::$s['NAME'], SOL_SOCKET, SO_SNDBUF, 20000));
 datagram/bind
     T::say('bound', @socket_bind(T::$s['NAME'], '127.0.0.1'));
+datagram/connect
+    T::say('connected', @socket_connect(T::$s['NAME'], '127.0.0.1', 10));
+datagram/send
+    T::say('sent', @socket_sendto(T::$s['NAME'], 'of N', 4, 0, '127.0.0.1', 9)); T::say('and', @socket_send(T::$s['NAME'], 'of N', 4, 0));
 datagram/to_itself
-    @socket_bind(T::$s['NAME'], '127.0.0.1'); socket_getsockname(T::$s['NAME'], $address, $port); T::say('sent', socket_sendto(T::$s['NAME'], 'of N', 4, 0, '127.0.0.1', $port));
+    @socket_getsockname(T::$s['NAME'], $address, $port); if ($port === 0) { @socket_bind(T::$s['NAME'], '127.0.0.1'); socket_getsockname(T::$s['NAME'], $address, $port); } T::say('sent', @socket_sendto(T::$s['NAME'], 'of N', 4, 0, '127.0.0.1', $port));
 datagram/read
     T::say('read', @socket_recv(T::$s['NAME'], $text, 100, MSG_DONTWAIT) ? $text : null);
 mariadb/insert
@@ -490,6 +525,38 @@ redis/prefix
     T::$s['NAME']->setOption(Redis::OPT_PREFIX, T::table('NAME') . 'p'); T::say('n', T::$s['NAME']->incr('N'));
 redis/by_another
     T::say('value', T::redis()->get(T::table('NAME')));
+stray/returns
+    if (T::stray(T::$s['NAME'])) { echo "of the stray\n"; header('X-Step: stray', false); return; } T::say('forked', 1);
+stray/lingers
+    if (T::stray(T::$s['NAME'])) { for ($i = 0; $i < 40; $i++) { T::$s['garbage'][] = str_repeat('x', 5000); T::$s['NAME']->usleep(1000); } echo "of the stray\n"; return; } T::say('forked', 1);
+stray/exits
+    if (T::stray(T::$s['NAME'])) { echo str_repeat("of the stray\n", 10000); T::$s['NAME']->usleep(5000); exit('of the stray'); } T::say('forked', 1);
+stray/throws
+    if (T::stray(T::$s['NAME'])) { T::$s['NAME']->usleep(5000); throw new LogicException('of the stray'); } T::say('forked', 1);
+stray/finishes
+    if (T::stray(T::$s['NAME'])) { fastcgi_finish_request(); echo "of the stray\n"; return; } T::say('forked', 1);
+stray/waited_for
+    $libc = T::$s['NAME']; if (($child = $libc->fork()) === 0) { $libc->_exit(0); } T::say('waited', $libc->waitpid($child, null, 0) === $child);
+stray/daemon
+    T::daemon(T::$s['NAME']); T::say('forked', 1);
+stray/daemon_without_descriptors
+    $libc = T::$s['NAME']; if (T::rewound()) { while (($f = @fopen('/dev/null', 'r')) !== false) { $GLOBALS['files'][] = $f; } unset($f); } T::daemon($libc); unset($GLOBALS['files']); T::say('forked', 1);
+process/look
+    T::say('name', str_starts_with((string) @file_get_contents('/proc/self/comm'), 'visitor')); T::say('slack', T::$s['NAME']->prctl(30, 0, 0, 0, 0) === 77777);
+process/name
+    $name = FFI::new('char[16]'); FFI::memcpy($name, 'visitorN', strlen('visitorN')); T::say('named', T::$s['NAME']->prctl(15, FFI::cast('uintptr_t', FFI::addr($name))->cdata, 0, 0, 0));
+process/slack
+    T::say('slack', T::$s['NAME']->prctl(29, 77777, 0, 0, 0));
+process/name_by_file
+    @file_put_contents('/proc/self/task/' . getmypid() . '/comm', 'visitorN'); T::say('named', str_starts_with((string) @file_get_contents('/proc/self/comm'), 'visitorN'));
+process/slack_by_file
+    T::say('written', @file_put_contents('/proc/self/timerslack_ns', '77777')); T::say('slack', T::$s['NAME']->prctl(30, 0, 0, 0, 0) === 77777);
+process/closed_files
+    foreach (['oom_score_adj', 'coredump_filter', 'mem', 'comm'] as $file) { T::say($file, T::rewound() && @fopen("/proc/self/$file", 'r+') !== false); }
+heavy/read_all
+    $sum = 0; foreach (T::$s['NAME'] as $o) { $sum += $o->n; } unset($o); T::say('sum', $sum);
+heavy/read_one
+    T::say('one', T::$s['NAME'][N]->n);
 /lazy_engine
     T::$s['lazy'] ??= new Random\Randomizer(new Random\Engine\Xoshiro256StarStar()); T::chance('lazy', T::$s['lazy']->getInt(0, PHP_INT_MAX));
 /lazy_engine_of_mt
@@ -554,3 +621,20 @@ T::$s['lazy_mt']->generate();
 
 #: Ends of a request: nothing comes after them.
 LAST = {"/exit", "/exception", "/fatal", "/memory"}
+
+#: What leads outside the process, so that others see it while a request runs, and what a process that was forked keeps
+#: of it (kinds, or single steps): nothing for programs whose requests come at once, or that fork.
+OUTSIDE = {
+    *("appender", "gz", "lock", "sqlite", "statement", "session", "databases", "stat", "mariadb", "postgresql", "redis"),
+    *("both/append_and_read", "both/truncate", "/included", "/included_young", "/included_just_old_enough", "/invalidated"),
+    *("/file_time", "/realpath", "/apcu"),
+}
+
+#: What makes a boot private and a worker that used it doubtful (kinds, or single steps). Nothing else may cost one for a connection.
+COSTS_CONNECTION = {
+    *("pair", "mariadb", "postgresql", "redis"),
+    *("datagram/broadcast", "datagram/buffer", "datagram/bind", "datagram/connect", "datagram/read", "datagram/to_itself"),
+}
+
+#: Writes to thousands of pages, where there are thousands of objects: a fatal error marks all of them.
+HEAVY = {"heavy/read_all", "/fatal", "/memory", "/collect"}

@@ -49,6 +49,61 @@ final class T
         return 't' . hash('crc32b', self::$dir . "/$name");
     }
 
+    /** Makes a file as a whole: several may boot at the same time. */
+    public static function file(string $name, string $text): void
+    {
+        if (!is_file(self::path($name))) {
+            file_put_contents(self::path(".$name." . getmypid()), $text);
+            rename(self::path(".$name." . getmypid()), self::path($name));
+        }
+    }
+
+    /** Whether there is a loop: not under php-fpm. */
+    public static function rewound(): bool
+    {
+        return function_exists('hayate_handle_request');
+    }
+
+    /** Time in which others may be answered: under php-fpm there are none. */
+    public static function pause(): void
+    {
+        if (self::rewound()) {
+            usleep(2000);
+        }
+    }
+
+    /**
+     * Forks; true in the child. It is listed in `strays`, to be looked for when the server is gone. Under php-fpm, whose
+     * children go on in its own loop, it ends at once: so it has no part in what is right.
+     */
+    public static function stray(FFI $libc, string $what = 'child'): bool
+    {
+        if ($libc->fork() !== 0) {
+            return false;
+        }
+        if (!self::rewound()) {
+            $libc->_exit(0);
+        }
+        unset($GLOBALS['files']);
+        file_put_contents(self::$dir . '/strays', getmypid() . " $what\n", FILE_APPEND);
+        return true;
+    }
+
+    /** A child of a child that has ended: it is nobody's, and stays until the server ends. */
+    public static function daemon(FFI $libc): void
+    {
+        if (($child = $libc->fork()) === 0) {
+            $libc->setsid();
+            if (self::stray($libc, 'daemon')) {
+                for ($i = 0; $i < 600; $i++) {
+                    $libc->usleep(1000000);
+                }
+            }
+            $libc->_exit(0);
+        }
+        $libc->waitpid($child, null, 0);
+    }
+
     private static function place(string $server): string
     {
         return getenv("HAYATE_$server") ?: $_SERVER["HAYATE_$server"];
