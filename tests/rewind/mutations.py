@@ -50,7 +50,7 @@ MUTATIONS = [
     _m(1, "no functions registered once", "shutdown.c", "return one->again && !one->repeated;", "return false;", "test_endings.py"),
     _m(1, "no functions of the boot", "shutdown.c", "lent != NULL ? lent : of_boot;", "NULL;", "test_endings.py"),
     _m(1, "streams of the boot stay open", "cleanup.c", "\tnote_streams();\n", "", "test_endings.py"),
-    _m(1, "objects of the boot are pinned", "snapshot.c", "if (cleanup_reaches_outside(object)) {", "if (true) {", "test_endings.py"),
+    _m(1, "objects of the boot are pinned", "snapshot.c", "if (!IS_OBJ_VALID(object)) {\n\t\t\tcontinue;\n\t\t}\n\t\tif (cleanup_reaches_outside(object)) {", "if (!IS_OBJ_VALID(object)) {\n\t\t\tcontinue;\n\t\t}\n\t\tif (true) {", "test_endings.py"),
     _m(1, "nobody looks at residue", "warmup.c", "left != NULL && one->times >= MOST_TIMES", "false", "test_handed_in.py -k worker-warmed"),
     _m(1, "a boot that is given up just dies", "again.c", "\tif (!fatal) {", "\tif (false) {", "test_libraries.py -k memory-lazy-warm"),
     _m(1, "a singleton's function is given up", "shutdown.c", "one->repeated || is_of_one_request(&one->function);", "false;", "test_endings.py"),
