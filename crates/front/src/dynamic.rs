@@ -1,9 +1,6 @@
 //! Requests that a script answers: their way into the ring, and what becomes of those that get no answer.
 
-use std::{
-    future::poll_fn, io::ErrorKind, net::IpAddr, os::unix::ffi::OsStrExt, pin::pin, sync::Arc, task::Poll,
-    time::Duration,
-};
+use std::{future::poll_fn, io::ErrorKind, net::IpAddr, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use hayate_http::{Exchange, Head, Version};
 use hayate_ring::{Exchange as Job, Failure, Field, HeadTooLarge, ResponseHead, Ring, Slot};
@@ -106,7 +103,7 @@ pub(crate) async fn answer(
             return Err(no_answer(503, reason));
         }
         let length = pump.as_ref().and_then(Pump::len);
-        fill(&mut slot, site, client, script, length)
+        fill(&mut slot, client, script, length)
             .map_err(|HeadTooLarge| no_answer(431, "the request's head does not fit the shared memory"))?;
         if let Some(timeout) = client.timeout {
             slot.set_timeout(timeout);
@@ -254,7 +251,6 @@ async fn head(
 
 fn fill(
     slot: &mut Slot,
-    site: &Site,
     client: &Client<'_>,
     script: &Script,
     length: Option<u64>,
@@ -264,12 +260,7 @@ fn fill(
     slot.put(Field::Target, client.target.whole)?;
     slot.put(Field::Query, client.target.query.unwrap_or_default())?;
     slot.put(Field::Protocol, head.version().name().as_bytes())?;
-    slot.put(Field::DocumentRoot, site.place.path().as_os_str().as_bytes())?;
-    slot.put(Field::ScriptFilename, script.file.as_os_str().as_bytes())?;
-    slot.put(Field::ScriptName, &script.name)?;
-    slot.put(Field::PathInfo, &script.path_info)?;
-    // As nginx sets it once the script is found.
-    slot.put(Field::DocumentUri, &script.name)?;
+    slot.put_all(&script.records)?;
     match client.from {
         Some(from) => {
             slot.put(Field::RemoteAddr, from.addr.to_string().as_bytes())?;

@@ -245,6 +245,8 @@ impl<'a> At<'a> {
 }
 
 const PRECONDITION_FAILED: u16 = 412;
+/// Bytes of a file's fields, nearly always.
+const FIELDS: usize = 192;
 
 fn prepare(
     head: &Head,
@@ -253,7 +255,7 @@ fn prepare(
     opened: Option<(File, Meta)>,
     files: &Access<'_>,
 ) -> Result<Prepared, Miss> {
-    let mut out = Answer::new(200);
+    let mut out = Answer::with_room(200, FIELDS);
     let answer = |answer, content| Ok(Prepared { answer, content });
     let (any_packed, packed) = packed(path, head, near, files)?;
     let (file, meta) = match (&packed, opened) {

@@ -5,7 +5,7 @@
 //! nothing of processes, and nothing of configuration files.
 //!
 //! What belongs to a connection is its [`Thread`]'s, what all share is in [`Front`]. A thread runs the runtime that [`runtime::build`]
-//! makes, within a `LocalSet`; only file reads and logs use other threads.
+//! makes; only file reads and logs use other threads.
 
 // Nothing that a client, a script, a file or a clock says may end in a panic here. Exceptions say why they cannot.
 #![cfg_attr(

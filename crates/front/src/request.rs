@@ -50,9 +50,13 @@ impl Connection {
         let host = named.and_then(Host::parse);
         let name = host.as_ref().map_or("", |host| &host.name);
         let given = trusted.then(|| head.get(b"x-request-id").and_then(|v| std::str::from_utf8(v).ok()));
+        let own;
         let id = match given.flatten() {
-            Some(given) if given.len() <= 128 && given.is_ascii() => given.to_owned(),
-            _ => thread.request_id(),
+            Some(given) if given.len() <= 128 && given.is_ascii() => given,
+            _ => {
+                own = thread.request_id();
+                own.as_str()
+            }
         };
         let path = route::normalise(target.path);
         let site = path.as_deref().and_then(|path| snapshot.routes.pick(name, path));
@@ -73,7 +77,7 @@ impl Connection {
             port: said.port.or(host.as_ref().and_then(|host| host.port).filter(|_| said.host.is_some())),
             target,
             path: path.as_deref().unwrap_or_default(),
-            id: &id,
+            id,
             keep: Keep {
                 gather: &thread.front.gather,
                 space: &thread.front.temp,
@@ -186,7 +190,8 @@ impl Connection {
     fn line_of(&self, head: &[u8]) -> Option<(crate::AccessLog, Box<Line>)> {
         let log = &self.thread.snapshot().settings.access_log;
         log.is_on().then(|| {
-            let line = Line::of_head(head, self.thread.request_id(), self.peer().addr.clone());
+            let line =
+                Line::of_head(head, self.thread.request_id().as_str().to_owned(), self.peer().addr.clone());
             (log.clone(), Box::new(line))
         })
     }

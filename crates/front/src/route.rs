@@ -5,9 +5,10 @@
 //! executed. Scripts that were found are remembered until the end of the second, which saves the busiest requests their system calls.
 //! Nothing here waits for a disk; see [`crate::near`].
 
-use std::{fs::File, io, path::PathBuf, sync::Arc};
+use std::{borrow::Cow, fs::File, io, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
 use hayate_http::seconds;
+use hayate_ring::{Field, Records};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use crate::{
@@ -28,6 +29,24 @@ pub struct Script {
     pub path_info: Vec<u8>,
     /// It answers because nothing else does: the path says nothing of it.
     pub otherwise: bool,
+    /// What workers are told of it, with each request.
+    pub(crate) records: Records,
+}
+
+impl Script {
+    fn new(site: &Site, inside: &[u8], path_info: &[u8], otherwise: bool) -> Script {
+        let root = site.place.path();
+        let (file, name) = (below(root, inside), [site.prefix(), inside].concat());
+        let records = Records::new([
+            (Field::DocumentRoot, root.as_os_str().as_bytes()),
+            (Field::ScriptFilename, file.as_os_str().as_bytes()),
+            (Field::ScriptName, &name),
+            (Field::PathInfo, path_info),
+            // As nginx sets it once the script is found.
+            (Field::DocumentUri, &name),
+        ]);
+        Script { file, name, path_info: path_info.to_vec(), otherwise, records }
+    }
 }
 
 impl Site {
@@ -38,7 +57,7 @@ impl Site {
             target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query.as_bytes())));
         let mut path = normalise(path.as_bytes())?;
         if let Some(rules) = &self.rules {
-            path = rules.visit(self.inside(&path)?, query)?;
+            path = Cow::Owned(rules.visit(self.inside(&path)?, query)?);
         }
         match look(self, &path, &Access::Waiting(self.place.path())) {
             Ok(Found::Script(script)) => Some(Script::clone(&script)),
@@ -69,9 +88,12 @@ pub(crate) enum Found {
 }
 
 /// Decodes and normalises a path; `None` when it is malformed or leaves the root.
-pub(crate) fn normalise(raw: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn normalise(raw: &[u8]) -> Option<Cow<'_, [u8]>> {
     if raw.first() != Some(&b'/') {
         return None;
+    }
+    if is_normal(raw) {
+        return Some(Cow::Borrowed(raw));
     }
     let mut path = Vec::with_capacity(raw.len());
     let mut bytes = raw.iter().copied();
@@ -90,7 +112,7 @@ pub(crate) fn normalise(raw: &[u8]) -> Option<Vec<u8>> {
         path.push(b);
     }
     if !path.windows(2).any(|w| w == b"/.") {
-        return Some(path);
+        return Some(Cow::Owned(path));
     }
     let mut out: Vec<u8> = Vec::with_capacity(path.len());
     let mut segments = path.strip_prefix(b"/")?.split(|b| *b == b'/').peekable();
@@ -112,7 +134,17 @@ pub(crate) fn normalise(raw: &[u8]) -> Option<Vec<u8>> {
             }
         }
     }
-    Some(out)
+    Some(Cow::Owned(out))
+}
+
+/// Whether there is nothing to be decoded, merged or resolved in a path that begins with a slash, as in most.
+fn is_normal(path: &[u8]) -> bool {
+    let mut before = 0;
+    path.iter().all(|b| {
+        let strange = matches!(b, 0 | b'%') || (before == b'/' && matches!(b, b'/' | b'.'));
+        before = *b;
+        !strange
+    })
 }
 
 /// What a URL's path may hold as it is: "unreserved", "sub-delims", ":", "@" and "/" (RFC 3986, 3.3).
@@ -203,19 +235,14 @@ struct Wait;
 
 fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Wait> {
     let Some(inside) = site.inside(path).map(Inside::as_bytes) else { return Ok(Found::Nothing) };
-    let prefix = site.prefix();
     if hidden(inside) {
         return Ok(Found::Nothing);
     }
     if inside.is_empty() {
         return Ok(Found::AddSlash);
     }
-    let root = site.place.path();
-    let script = |at: &[u8], path_info: &[u8]| {
-        let file = below(root, at);
-        let name = [prefix, at].concat();
-        Ok(Found::Script(Arc::new(Script { file, name, path_info: path_info.to_vec(), otherwise: false })))
-    };
+    let script =
+        |at: &[u8], path_info: &[u8]| Ok(Found::Script(Arc::new(Script::new(site, at, path_info, false))));
     let meta = |at: &[u8]| match files.meta(at) {
         Ok(meta) => Ok(Some(meta)),
         Err(Miss::Wait) => Err(Wait),
@@ -272,8 +299,7 @@ fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Wait> {
             if matches!(site.backend, Backend::Static) && !is_source(controller.as_bytes()) {
                 return Ok(Found::File(Named { path: at, opened: None, otherwise: true }));
             }
-            let (file, name) = (below(root, &at), [prefix, &at].concat());
-            Ok(Found::Script(Arc::new(Script { file, name, path_info: Vec::new(), otherwise: true })))
+            Ok(Found::Script(Arc::new(Script::new(site, &at, b"", true))))
         }
         None => Ok(Found::Nothing),
     }

@@ -1,7 +1,7 @@
 //! Sites: which application answers a request, and what it is made of.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -119,7 +119,7 @@ impl FileId {
 }
 
 /// Scripts that were found on disk, kept for the second in which they were.
-pub type Lately = Mutex<(u64, HashMap<Vec<u8>, Arc<Script>>)>;
+pub type Lately = Mutex<(u64, BTreeMap<Vec<u8>, Arc<Script>>)>;
 
 /// Who runs a site's scripts.
 pub enum Backend {

@@ -35,7 +35,7 @@ use crate::{
 /// The pause after an `accept()` that failed for want of something.
 const BREATH: Duration = Duration::from_millis(200);
 
-/// See the module's head. All of it happens within a [`tokio::task::LocalSet`].
+/// See the module's head. All of it happens within the runtime of [`crate::runtime::build`].
 pub struct Thread {
     pub(crate) front: Arc<Front>,
     pub(crate) open: RefCell<HashMap<u64, (Rc<Connection>, AbortHandle)>>,
@@ -59,6 +59,15 @@ pub struct Thread {
 
 /// A snapshot as requests hold it: they count in the thread's own memory, not in a word that all threads write.
 pub(crate) type Held = Rc<Arc<Snapshot>>;
+
+/// What tells a request from others: 16 hexadecimal digits.
+pub(crate) struct RequestId([u8; 16]);
+
+impl RequestId {
+    pub(crate) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
 
 /// The thread's own hold of the snapshot.
 struct Kept {
@@ -131,13 +140,15 @@ impl Thread {
         Rc::clone(&self.kept.borrow().limits)
     }
 
-    pub(crate) fn request_id(&self) -> String {
+    pub(crate) fn request_id(&self) -> RequestId {
         let number = self.next_request.get();
         self.next_request.set(number.wrapping_add(1));
         let number = u64::from(self.request_prefix) << 32 | u64::from(number);
         // By hand: formatting costs ten times as much, and every request has one.
-        let digit = |i| char::from_digit((number >> (60 - 4 * i)) as u32 & 15, 16).unwrap_or('0');
-        (0..16).map(digit).collect()
+        RequestId(std::array::from_fn(|i| {
+            let digit = (number >> (60 - 4 * i)) as u8 & 15;
+            digit + if digit < 10 { b'0' } else { b'a' - 10 }
+        }))
     }
 
     /// Accepts and serves connections until `shutdown` turns true.

@@ -19,7 +19,7 @@ use std::{
 use hayate_ring::Hub;
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    task::{LocalSet, spawn_local},
+    task::spawn_local,
 };
 
 use crate::{
@@ -253,7 +253,7 @@ fn run(
     };
     // Whoever started this waits for it.
     let _ = running.send(Ok(()));
-    LocalSet::new().block_on(&runtime, async move {
+    runtime.block_on(async move {
         let thread = Thread::numbered(&front, number);
         spawn_local(Rc::clone(&thread).watch());
         while let Some(order) = orders.recv().await {

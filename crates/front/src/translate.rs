@@ -68,9 +68,9 @@ pub(crate) async fn translate(
 ) -> Reply {
     // Informational answers are not the script's to give in this way, and one alone would not be an answer.
     let status = if (200..1000).contains(&head.status) { head.status } else { 500 };
-    let mut answer = Answer::new(status);
-    if let Some(reason) = &head.reason
-        && *reason != phrase(status).as_bytes()
+    let mut answer = Answer::with_room(status, head.size());
+    if let Some(reason) = head.reason()
+        && reason != phrase(status).as_bytes()
     {
         // With control characters in it, it is left out.
         let _ = answer.set_reason(reason);
@@ -87,7 +87,7 @@ pub(crate) async fn translate(
                 Ok(())
             }
             (Meaning::ContentLength, _) => {
-                let digits = value.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(&value).ok());
+                let digits = value.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(value).ok());
                 length = digits.flatten().and_then(|v| v.parse::<u64>().ok());
                 Ok(())
             }
@@ -99,20 +99,20 @@ pub(crate) async fn translate(
                 file = Some((roots, true, value));
                 Ok(())
             }
-            _ => answer.add(name, &value),
+            _ => answer.add(name, value),
         };
         if added.is_err() {
             dropped(site, client, name);
         }
     }
     if let Some(kind) = kind.filter(|kind| !kind.is_empty() && status != 304)
-        && answer.add(b"Content-Type", &kind).is_err()
+        && answer.add(b"Content-Type", kind).is_err()
     {
         dropped(site, client, b"Content-Type");
     }
     if let Some((roots, absolute, path)) = file {
         job.discard();
-        return Box::pin(send_file(site, client.head, answer, roots, absolute, &path)).await;
+        return Box::pin(send_file(site, client.head, answer, roots, absolute, path)).await;
     }
     if status == 204 || status == 304 {
         job.discard();
@@ -147,7 +147,7 @@ pub(crate) fn informational(site: &Site, client: &Client<'_>, head: &ResponseHea
     let mut answer = Answer::new(status);
     for (name, value) in head.headers() {
         let is_plain = matches!(meaning(name), Meaning::Plain | Meaning::ContentType);
-        if is_plain && answer.add(name, &value).is_err() {
+        if is_plain && answer.add(name, value).is_err() {
             dropped(site, client, name);
         }
     }
@@ -179,7 +179,7 @@ pub(crate) async fn send_file(
     script: Answer,
     roots: &[PathBuf],
     absolute: bool,
-    path: &Bytes,
+    path: &[u8],
 ) -> Reply {
     let served = if absolute {
         let mut roots = roots.to_vec();

@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use tokio::{
     net::UnixStream,
     sync::{mpsc, watch},
-    task::{LocalSet, spawn_local},
+    task::spawn_local,
 };
 
 use crate::{
@@ -244,7 +244,7 @@ fn explain_all(plan: &Plan, args: &ExplainArgs) -> Result<Vec<Report>> {
     let (runtime, _watch) = runtime::build(&hub, 0).context("cannot start the event loop")?;
     let dir = tempfile::tempdir().context("a temporary directory")?;
     let urls = if args.url.is_empty() { vec!["/".to_owned()] } else { args.url.clone() };
-    let reports = LocalSet::new().block_on(&runtime, async {
+    let reports = runtime.block_on(async {
         let mut reports = Vec::new();
         for app in apps {
             reports.push(explain(plan, app, &urls, &hub, dir.path()).await?);

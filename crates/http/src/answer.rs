@@ -19,6 +19,9 @@ pub enum Length {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
+/// Bytes for fields that nobody has counted beforehand: those of the front itself.
+const ROOM: usize = 64;
+
 /// A status and header fields. What frames the message (Content-Length, Transfer-Encoding, Connection) and Date is not put here: it
 /// comes from [`Length`], and from the connection.
 #[derive(Debug, Default)]
@@ -33,6 +36,11 @@ impl Answer {
     /// With a status from 100 to 999; others become 500.
     pub fn new(status: u16) -> Answer {
         Answer { status: if (100..1000).contains(&status) { status } else { 500 }, ..Answer::default() }
+    }
+
+    /// The same, with room for fields of so many bytes in all.
+    pub fn with_room(status: u16, bytes: usize) -> Answer {
+        Answer { bytes: Vec::with_capacity(bytes.saturating_add(ROOM)), ..Answer::new(status) }
     }
 
     /// Its status.

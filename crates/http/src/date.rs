@@ -5,6 +5,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// The last second that HTTP can write: the end of the year 9999 (RFC 9110, 5.6.7).
 const LAST: u64 = 253_402_300_799;
 
@@ -14,7 +16,9 @@ thread_local! {
 
 /// Appends `Date: …` and its line end. The clock may be set to anything, and back.
 pub(crate) fn append(to: &mut Vec<u8>) {
-    let seconds = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs().min(LAST);
+    // The coarse clock is up to a tick late, and costs a fifth.
+    let seconds = clock_gettime(ClockId::RealtimeCoarse).tv_sec;
+    let seconds = u64::try_from(seconds).unwrap_or_default().min(LAST);
     NOW.with_borrow_mut(|(at, line)| {
         if *at != seconds {
             *at = seconds;

@@ -129,7 +129,7 @@ impl Exchange {
         self.ring.memory.read(self.index, area, self.taken as usize, (end - self.taken) as usize, &mut raw);
         let Some((len, rest)) = raw.split_first_chunk() else { return Err(self.malformed()) };
         let len = u32::from_ne_bytes(*len) as usize;
-        let head = rest.get(..len).and_then(|head| ResponseHead::parse(Bytes::copy_from_slice(head)));
+        let head = rest.get(..len).and_then(|head| ResponseHead::parse(head.to_vec()));
         let Some(head) = head else { return Err(self.malformed()) };
         self.informs += 1;
         self.taken += (size_of::<u32>() + len) as u64;
@@ -156,7 +156,7 @@ impl Exchange {
         }
         let mut raw = Vec::with_capacity(len);
         self.ring.memory.read(self.index, area, 0, len, &mut raw);
-        Poll::Ready(ResponseHead::parse(Bytes::from(raw)).ok_or_else(|| self.malformed()))
+        Poll::Ready(ResponseHead::parse(raw).ok_or_else(|| self.malformed()))
     }
 
     /// The next bytes of the answer's body; `None` at its end. Meaningful once [`Exchange::poll_head`] was ready.

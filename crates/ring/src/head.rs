@@ -1,7 +1,5 @@
 //! The two heads as they stand in the memory: request records, written by the front, and the response head, read by it.
 
-use bytes::Bytes;
-
 use crate::layout::*;
 
 /// A field of the request head; `host/layout.h` says what each holds.
@@ -51,11 +49,35 @@ pub(crate) fn record(
     let [e, f, g, h] = (value.len() as u32).to_ne_bytes();
     to.reserve(len);
     to.extend_from_slice(&[a, b, c, d, e, f, g, h]);
-    to.extend_from_slice(name);
+    if !name.is_empty() {
+        to.extend_from_slice(name);
+    }
     to.push(0);
     to.extend_from_slice(value);
     to.push(0);
     Ok(())
+}
+
+/// Fields that many requests share, as they stand in the memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Records(Option<Vec<u8>>);
+
+impl Records {
+    /// What is too large for a record makes [`crate::Slot::put_all`] fail.
+    pub fn new<'a>(fields: impl IntoIterator<Item = (Field, &'a [u8])>) -> Records {
+        let mut bytes = Vec::new();
+        let all = fields
+            .into_iter()
+            .try_for_each(|(field, value)| record(&mut bytes, i32::MAX as usize, field as u16, b"", value));
+        Records(all.ok().map(|()| bytes))
+    }
+
+    /// Appends them to `to`, which may grow to `max` bytes.
+    pub(crate) fn append(&self, to: &mut Vec<u8>, max: usize) -> Result<(), HeadTooLarge> {
+        let bytes = self.0.as_ref().filter(|bytes| bytes.len() <= max.saturating_sub(to.len()));
+        to.extend_from_slice(bytes.ok_or(HeadTooLarge)?);
+        Ok(())
+    }
 }
 
 /// What a worker answered, before the body. A copy: the worker cannot change it any more.
@@ -63,10 +85,10 @@ pub(crate) fn record(
 pub struct ResponseHead {
     /// As the script set it; not yet checked to be a valid status.
     pub status: u16,
-    /// The reason phrase that the script gave, if it did.
-    pub reason: Option<Bytes>,
     headers: u16,
-    rest: Bytes,
+    raw: Vec<u8>,
+    /// Where the headers begin: behind the reason phrase.
+    rest_at: usize,
 }
 
 /// Bytes before the reason phrase.
@@ -74,41 +96,39 @@ const FIXED: usize = size_of::<hy_response_head>();
 
 impl ResponseHead {
     /// `None` when the bytes are not a response head: the worker broke the protocol.
-    pub(crate) fn parse(raw: Bytes) -> Option<ResponseHead> {
+    pub(crate) fn parse(raw: Vec<u8>) -> Option<ResponseHead> {
         let [a, b, c, d, e, f] = *raw.first_chunk::<FIXED>()?;
         let status = u16::from_ne_bytes([a, b]);
         let reason_len = u16::from_ne_bytes([c, d]) as usize;
         let headers = u16::from_ne_bytes([e, f]);
         let rest_at = FIXED + reason_len;
         raw.get(..rest_at)?;
-        let reason = (reason_len > 0).then(|| raw.slice(FIXED..rest_at));
-        let head = ResponseHead { status, reason, headers, rest: raw.slice(rest_at..) };
+        let head = ResponseHead { status, headers, raw, rest_at };
         // Walk it once here, so that `headers` cannot fail later.
-        (head.places().count() == headers as usize).then_some(head)
+        (head.headers().count() == headers as usize).then_some(head)
     }
 
-    /// Where each header's name and value begin, and where the value ends.
-    fn places(&self) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
-        let mut at = 0;
+    /// The reason phrase that the script gave, if it did.
+    pub fn reason(&self) -> Option<&[u8]> {
+        self.raw.get(FIXED..self.rest_at).filter(|reason| !reason.is_empty())
+    }
+
+    /// Names and values as the script gave them, in order.
+    pub fn headers(&self) -> impl Iterator<Item = (&[u8], &[u8])> + '_ {
+        let mut rest = self.raw.get(self.rest_at..).unwrap_or_default();
         (0..self.headers).map_while(move |_| {
-            let [a, b, c, d, e, f] = *self.rest.get(at..)?.first_chunk::<6>()?;
-            let name_len = u16::from_ne_bytes([a, b]) as usize;
-            let value_len = u32::from_ne_bytes([c, d, e, f]) as usize;
-            let name_at = at + 6;
-            let value_at = name_at + name_len;
-            let end = value_at.checked_add(value_len)?;
-            self.rest.get(name_at..end)?;
-            at = end;
-            Some((name_at, value_at, end))
+            let (lengths, after) = rest.split_first_chunk::<6>()?;
+            let [a, b, c, d, e, f] = *lengths;
+            let (name, after) = after.split_at_checked(u16::from_ne_bytes([a, b]) as usize)?;
+            let (value, after) = after.split_at_checked(u32::from_ne_bytes([c, d, e, f]) as usize)?;
+            rest = after;
+            Some((name, value))
         })
     }
 
-    /// Names and values as the script gave them, in order; values share one allocation.
-    pub fn headers(&self) -> impl Iterator<Item = (&[u8], Bytes)> + '_ {
-        let rest = &self.rest;
-        // places() names nothing outside.
-        self.places()
-            .map(|(name, value, end)| (rest.get(name..value).unwrap_or_default(), rest.slice(value..end)))
+    /// Bytes of names and values, and a little more.
+    pub fn size(&self) -> usize {
+        self.raw.len()
     }
 }
 
@@ -134,18 +154,18 @@ mod tests {
     #[test]
     fn a_response_head_comes_back_as_it_was_written() {
         let raw = head(404, b"Nope", &[(b"X-A", b"1"), (b"Set-Cookie", b""), (b"X-A", b"2")]);
-        let parsed = ResponseHead::parse(raw.into()).unwrap();
-        assert_eq!((parsed.status, parsed.reason.as_deref()), (404, Some(&b"Nope"[..])));
+        let parsed = ResponseHead::parse(raw).unwrap();
+        assert_eq!((parsed.status, parsed.reason()), (404, Some(&b"Nope"[..])));
         let headers: Vec<_> = parsed.headers().collect();
         assert_eq!(headers.len(), 3);
-        assert_eq!((headers[2].0, &headers[2].1[..]), (&b"X-A"[..], &b"2"[..]));
+        assert_eq!(headers[2], (&b"X-A"[..], &b"2"[..]));
     }
 
     #[test]
     fn a_response_head_cut_anywhere_is_refused() {
         let raw = head(200, b"OK", &[(b"Content-Type", b"text/plain")]);
         for end in 0..raw.len() {
-            assert!(ResponseHead::parse(raw[..end].to_vec().into()).is_none(), "cut at {end}");
+            assert!(ResponseHead::parse(raw[..end].to_vec()).is_none(), "cut at {end}");
         }
     }
 
@@ -153,7 +173,7 @@ mod tests {
     fn a_response_head_with_absurd_lengths_is_refused() {
         let mut raw = head(200, b"", &[(b"A", b"b")]);
         raw[8..12].copy_from_slice(&u32::MAX.to_ne_bytes());
-        assert!(ResponseHead::parse(raw.into()).is_none());
+        assert!(ResponseHead::parse(raw).is_none());
     }
 
     #[test]

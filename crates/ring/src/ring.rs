@@ -23,7 +23,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     exchange::{Exchange, Failure},
-    head::{self, Field, HeadTooLarge},
+    head::{self, Field, HeadTooLarge, Records},
     hub::Hub,
     layout::*,
     memory::Memory,
@@ -469,6 +469,11 @@ impl Slot {
     /// Adds a field of the request head.
     pub fn put(&mut self, field: Field, value: &[u8]) -> Result<(), HeadTooLarge> {
         head::record(&mut self.records, self.ring.memory.request_head.size, field as u16, b"", value)
+    }
+
+    /// Adds what was written beforehand.
+    pub fn put_all(&mut self, records: &Records) -> Result<(), HeadTooLarge> {
+        records.append(&mut self.records, self.ring.memory.request_head.size)
     }
 
     /// Adds a header; the name in lower case.

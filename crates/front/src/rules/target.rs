@@ -171,7 +171,7 @@ impl Target {
 
     /// Another path of the site and another query. `None`: the path leaves the site.
     pub(crate) fn rewritten(&self, given: &Given<'_>) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
-        let path = route::normalise(&given.encoded(&self.path, ESCAPED))?;
+        let path = route::normalise(&given.encoded(&self.path, ESCAPED))?.into_owned();
         Some((path, given.query(&self.query)))
     }
 }

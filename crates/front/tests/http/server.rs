@@ -93,7 +93,7 @@ impl Server {
         let served = Arc::clone(&front);
         let thread = std::thread::spawn(move || {
             let (runtime, _watch) = runtime::build(&hub, 0).unwrap();
-            tokio::task::LocalSet::new().block_on(&runtime, async {
+            runtime.block_on(async {
                 let listener = Listener::bind(&"127.0.0.1:0".parse::<ListenAddr>().unwrap()).unwrap();
                 let Listener::Tcp(tcp) = &listener else { unreachable!("the address is one of TCP") };
                 started.send(tcp.local_addr().unwrap()).unwrap();

@@ -158,7 +158,9 @@ pub(crate) fn head(
         date::append(to);
     }
     if let Length::Exact(n) = length {
-        let _ = write!(to, "Content-Length: {n}\r\n");
+        to.extend_from_slice(b"Content-Length: ");
+        to.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+        to.extend_from_slice(b"\r\n");
     }
     if carry == Carry::Chunks {
         to.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
