@@ -10,8 +10,6 @@ use Illuminate\Database\DatabaseManager;
 use Illuminate\Foundation\Application;
 use Illuminate\Foundation\Bootstrap\HandleExceptions;
 use Illuminate\Http\Request;
-use Illuminate\Routing\RouteCollection;
-use Illuminate\Routing\Router;
 use Illuminate\Support\Facades\Facade;
 use Throwable;
 
@@ -68,7 +66,8 @@ final class Worker
         $this->app->instance('config', clone $this->app['config']);
         Facade::clearResolvedInstances();
         $this->leaveTransactions($this->app['db']);
-        $this->forgetControllers($this->app['router']);
+        // A route keeps the controller that it has called, and with it what was injected there.
+        $this->app['router']->current()?->flushController();
     }
 
     private function leaveTransactions(DatabaseManager $database): void
@@ -81,17 +80,6 @@ final class Worker
                 $connection->disconnect();
             }
             $connection->forgetRecordModificationState();
-        }
-    }
-
-    /** A route keeps the controller it has called, and with it what was injected there. Cached routes are made for each request. */
-    private function forgetControllers(Router $router): void
-    {
-        $routes = $router->getRoutes();
-        if ($routes instanceof RouteCollection) {
-            foreach ($routes as $route) {
-                $route->flushController();
-            }
         }
     }
 }

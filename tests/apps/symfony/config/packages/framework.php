@@ -4,13 +4,16 @@ declare(strict_types=1);
 
 namespace Symfony\Component\DependencyInjection\Loader\Configurator;
 
+use Symfony\Component\HttpKernel\Kernel;
+
 return static function (ContainerConfigurator $container): void {
     $container->extension('framework', [
         'secret' => env('APP_SECRET'),
         'http_method_override' => false,
         'csrf_protection' => true,
         'form' => true,
-        'validation' => ['enable_annotations' => false],
+        // Symfony 7 knows attributes only.
+        'validation' => Kernel::MAJOR_VERSION < 7 ? ['enable_annotations' => false] : ['enabled' => true],
         'session' => [
             'storage_factory_id' => 'session.storage.factory.native',
             'handler_id' => null,

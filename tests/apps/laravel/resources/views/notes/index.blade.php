@@ -11,5 +11,5 @@
             <li>nothing</li>
         @endforelse
     </ul>
-    {{ $notes->links('pagination::default') }}
+    {{ $notes->links('pagination::bootstrap-4') }}
 </x-layout>
