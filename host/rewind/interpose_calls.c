@@ -22,7 +22,8 @@ static int (*libc_vfork)(void);
 static FILE *(*libc_popen)(const char *, const char *);
 typedef int spawn(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const[],
                   char *const[]);
-static spawn *libc_posix_spawn, *libc_posix_spawnp;
+/* The last two are NULL before glibc 2.39. */
+static spawn *libc_posix_spawn, *libc_posix_spawnp, *libc_pidfd_spawn, *libc_pidfd_spawnp;
 
 __attribute__((constructor)) static void look_up(void)
 {
@@ -31,6 +32,8 @@ __attribute__((constructor)) static void look_up(void)
 	*(void **)&libc_popen = interpose_next("popen");
 	*(void **)&libc_posix_spawn = interpose_next("posix_spawn");
 	*(void **)&libc_posix_spawnp = interpose_next("posix_spawnp");
+	*(void **)&libc_pidfd_spawn = dlsym(RTLD_NEXT, "pidfd_spawn");
+	*(void **)&libc_pidfd_spawnp = dlsym(RTLD_NEXT, "pidfd_spawnp");
 }
 
 /* Asks the kernel, makes a descriptor (a rewind closes it), or changes only what lies outside the process. */
@@ -310,4 +313,21 @@ EXPORT int posix_spawnp(pid_t *restrict child, const char *restrict file,
 {
 	interpose_sharing_memory();
 	return libc_posix_spawnp(child, file, actions, attributes, arguments, environment);
+}
+
+spawn pidfd_spawn, pidfd_spawnp;
+EXPORT int pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *actions,
+                       const posix_spawnattr_t *attributes, char *const arguments[], char *const environment[])
+{
+	interpose_sharing_memory();
+	return libc_pidfd_spawn != NULL ? libc_pidfd_spawn(pidfd, path, actions, attributes, arguments, environment)
+	                                : ENOSYS;
+}
+
+EXPORT int pidfd_spawnp(int *pidfd, const char *file, const posix_spawn_file_actions_t *actions,
+                        const posix_spawnattr_t *attributes, char *const arguments[], char *const environment[])
+{
+	interpose_sharing_memory();
+	return libc_pidfd_spawnp != NULL ? libc_pidfd_spawnp(pidfd, file, actions, attributes, arguments, environment)
+	                                 : ENOSYS;
 }
