@@ -48,7 +48,7 @@ final class BoardController extends AbstractController
         }
 
         // Answers 422 by itself when the form was sent and is not valid.
-        return $this->renderForm('write.html.twig', ['form' => $form]);
+        return $this->render('write.html.twig', ['form' => $form->createView()], new Response(status: $form->isSubmitted() ? 422 : 200));
     }
 
     public function clear(Request $request): Response

@@ -32,7 +32,7 @@ final class FileController extends AbstractController
             return $this->redirectToRoute('file', ['name' => $name]);
         }
 
-        return $this->renderForm('upload.html.twig', ['form' => $form]);
+        return $this->render('upload.html.twig', ['form' => $form->createView()], new Response(status: $form->isSubmitted() ? 422 : 200));
     }
 
     public function show(Request $request, string $name): Response
