@@ -394,18 +394,32 @@ size_t connections_kept(void)
 	return kept;
 }
 
+static void silence(int fd)
+{
+	long nowhere = sys6(SYS_openat, AT_FDCWD, (long)"/dev/null", O_RDWR | O_CLOEXEC, 0, 0, 0);
+	if (nowhere < 0 || SYS3(SYS_dup3, nowhere, fd, O_CLOEXEC) < 0) {
+		SYS1(SYS_close, fd);
+	}
+	if (nowhere >= 0) {
+		SYS1(SYS_close, nowhere);
+	}
+}
+
 void connections_in_child(void)
 {
+	const struct control *c = rewind_control;
 	for (size_t i = 0; table != NULL && table->settled && i < MAX_CONNECTIONS; i++) {
 		if (table->numbers[i] == 0) {
 			continue;
 		}
-		long nowhere = sys6(SYS_openat, AT_FDCWD, (long)"/dev/null", O_RDWR | O_CLOEXEC, 0, 0, 0);
-		if (nowhere < 0 || SYS3(SYS_dup3, nowhere, table->all[i].fd, O_CLOEXEC) < 0) {
-			SYS1(SYS_close, table->all[i].fd);
+		int fd = table->all[i].fd;
+		const struct descriptor *d = (size_t)fd < c->fd_count ? &c->fds[fd] : NULL;
+		/* The number of one that was closed may be another file's. */
+		if (d == NULL || !d->lost) {
+			silence(fd);
 		}
-		if (nowhere >= 0) {
-			SYS1(SYS_close, nowhere);
+		if (d != NULL && d->copy != 0) {
+			silence(d->copy);
 		}
 	}
 }

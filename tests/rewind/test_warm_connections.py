@@ -161,6 +161,15 @@ def test_programs_of_a_request_have_no_connection(database: MariaDB) -> None:
     shutil.rmtree(server.root)
 
 
+def test_a_child_after_the_connection_was_closed(database: MariaDB) -> None:
+    """Another file may have its number, which the child must not lose."""
+    with serve(database, "mysqli") as server:
+        for _ in range(2):
+            assert get(server, "closed").text == "through a child 0"
+            assert get(server, "nothing").text == "done"
+    shutil.rmtree(server.root)
+
+
 @pytest.mark.parametrize("workers", [4])
 def test_many_visitors(database: MariaDB, fresh: tuple[str, dict], workers: int) -> None:
     """At random, on several workers: only some of the ways, for most requests of an application are no accident."""

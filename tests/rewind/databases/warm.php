@@ -279,6 +279,17 @@ $handler = static function () use ($ways): void {
         echo proc_close(proc_open(['true'], [], $pipes));
         return;
     }
+    if ($do === 'closed') { // the first pipe has the number that the connection had
+        $db = Db::get();
+        if ($db instanceof mysqli) {
+            $db->close();
+        }
+        $process = proc_open(['cat'], [['pipe', 'r'], ['pipe', 'w']], $pipes);
+        fwrite($pipes[0], 'through a child');
+        fclose($pipes[0]);
+        echo stream_get_contents($pipes[1]), ' ', proc_close($process);
+        return;
+    }
     if ($do === 'child') {
         $libc = FFI::cdef('int fork(void); int waitpid(int, int *, int); void _exit(int);', 'libc.so.6');
         $file = tempnam(sys_get_temp_dir(), 'child');
