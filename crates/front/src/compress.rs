@@ -7,6 +7,7 @@
 
 use std::{
     borrow::Cow,
+    future::Future,
     io,
     io::Write,
     sync::{
@@ -20,7 +21,10 @@ use bytes::{Bytes, BytesMut};
 use hayate_http::{Answer, Exchange, Head, Version};
 use serde::{Deserialize, Serialize};
 
-use crate::reply::{Body, Reply, set};
+use crate::{
+    reply::{Body, Reply, set},
+    runtime,
+};
 
 /// Bytes that are encoded in one turn of a serving thread: about a millisecond.
 pub(crate) const CHUNK: usize = 32 << 10;
@@ -408,6 +412,7 @@ impl Encoding {
         for chunk in plain.chunks(CHUNK) {
             let encoded = self.put(plain.slice_ref(chunk))?;
             exchange.send(encoded);
+            runtime::took_long();
             tokio::task::yield_now().await;
         }
         Ok(())
@@ -439,11 +444,13 @@ impl Encoding {
     }
 
     /// Whether others are to have their turn. They will have had it when this is called the next time.
-    pub(crate) fn rests(&mut self, cx: &Context<'_>) -> bool {
+    pub(crate) fn rests(&mut self, cx: &mut Context<'_>) -> bool {
         let rests = self.turn >= CHUNK;
         if rests {
             self.turn = 0;
-            cx.waker().wake_by_ref();
+            runtime::took_long();
+            // Not by waking the task at once: alone on its thread it would be polled many times before tokio looks at sockets.
+            let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
         }
         rests
     }

@@ -28,6 +28,7 @@ use crate::{
     panics::caught,
     quic::CountedQuic,
     reminder::Reminder,
+    runtime,
     snapshot::Snapshot,
     threads::{Admitted, Counted, Moved, Order},
 };
@@ -267,7 +268,12 @@ impl Thread {
         let task = tokio::task::spawn_local(async move {
             // Dropped after the connection, which may have a last word.
             let _open = (open, by_quic);
-            served.await;
+            let mut served = std::pin::pin!(served);
+            std::future::poll_fn(|cx| {
+                runtime::polled();
+                served.as_mut().poll(cx)
+            })
+            .await;
         });
         let mut all = self.open.borrow_mut();
         if all.is_empty() {

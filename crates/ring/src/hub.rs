@@ -2,8 +2,8 @@
 //! eventfds of their own from the pool, one for each thread, which are only watched.
 //!
 //! Workers write a thread's eventfd only when that thread said that it is about to sleep, so under load there are next to no wake-ups. Whoever
-//! owns the event loop calls [`Hub::attach`] on its thread, [`Hub::before_park`] before every sleep and [`Hub::after_unpark`] after it. A
-//! thread looks only at slots of its own: those of requests that it has submitted.
+//! owns the event loop calls [`Hub::attach`] on its thread, [`Hub::before_park`] before every sleep and [`Hub::after_unpark`] after it, and
+//! [`Hub::look`] now and then while it does not come to sleep. A thread looks only at slots of its own: those of requests that it has submitted.
 
 use std::{
     cell::Cell,
@@ -127,6 +127,15 @@ impl Hub {
                 // Never read, so it could only fail after 2^64 - 2 writes.
                 let _ = rustix::io::write(&own.event, &1u64.to_ne_bytes());
             }
+        });
+    }
+
+    /// What a thread does before and after a sleep, for one that has had work for so long that it did not sleep: wakes workers for what it has
+    /// submitted, and the tasks that have news.
+    pub fn look(&self, thread: u32) {
+        self.each(thread, |_, ring| {
+            ring.flush(thread);
+            ring.drain(thread);
         });
     }
 
