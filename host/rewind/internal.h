@@ -180,8 +180,9 @@ struct control {
 	/* descriptors */
 	struct descriptor *fds;
 	size_t fd_count; /* entries; what has a higher number was not open at the point */
-	bool any_lost, any_locked, any_flags, any_sent;
-	bool any_unknown; /* something was closed that nobody knows: perhaps one of these */
+	bool any_lost, any_locked, any_sent;
+	bool any_flags, any_cloexec; /* of open files, of descriptors: may have changed */
+	bool any_unknown;            /* something was closed that nobody knows: perhaps one of these */
 	/* A duplicate was made of one, and something was locked that was not open at the point: perhaps that. */
 	bool any_duplicate, locked_other;
 	struct {
@@ -279,7 +280,7 @@ const char *process_note(void);
 void process_restore(void);
 bool process_own_files(void);
 bool process_was_answered(int fd);
-void process_restore_flags(void);
+void process_restore_flags(bool of_files, bool of_descriptors);
 enum rewind_doubt process_doubt(void);
 bool process_left_child(void); /* a process that has not ended */
 /* Whether a shared library of the boot was unloaded. Notes whether others were loaded. */

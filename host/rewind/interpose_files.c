@@ -80,7 +80,7 @@ EXPORT int close_range(unsigned from, unsigned to, int flags)
 		losing((int)fd);
 	}
 	if (c != NULL) {
-		c->any_flags = true; /* CLOSE_RANGE_CLOEXEC */
+		c->any_cloexec = true; /* CLOSE_RANGE_CLOEXEC */
 	}
 	return (int)syscall(SYS_close_range, from, to, flags);
 }
@@ -108,8 +108,12 @@ static void duplicating(int fd)
 		connections_lost(fd, "it has a second descriptor");
 	}
 	struct control *c = watching();
-	if (c != NULL && descriptor_of(fd) != NULL) {
+	const struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
+	if (d != NULL) {
 		c->any_duplicate = true;
+		if (d->peer && d->copy == 0) {
+			c->doubt = REWIND_CONNECTION; /* itself a copy: what is said by a third one is not seen */
+		}
 	}
 }
 
@@ -171,9 +175,10 @@ EXPORT int fcntl(int fd, int command, ...)
 	    c != NULL && descriptor_of(fd) != NULL) {
 		c->doubt = REWIND_DESCRIPTORS;
 	}
-	if ((command == F_SETFL || command == F_SETFD) && c != NULL) {
+	if (c != NULL) {
 		/* Perhaps through a duplicate: php://stderr is one of what all workers write to. */
-		c->any_flags = true;
+		c->any_flags |= command == F_SETFL;
+		c->any_cloexec |= command == F_SETFD;
 	}
 	return (int)syscall(SYS_fcntl, fd, command, with);
 }
@@ -186,8 +191,9 @@ EXPORT int ioctl(int fd, unsigned long command, ...)
 	void *with = va_arg(rest, void *);
 	va_end(rest);
 	struct control *c = watching();
-	if (c != NULL && (command == FIONBIO || command == FIOASYNC || command == FIOCLEX || command == FIONCLEX)) {
-		c->any_flags = true;
+	if (c != NULL) {
+		c->any_flags |= command == FIONBIO || command == FIOASYNC;
+		c->any_cloexec |= command == FIOCLEX || command == FIONCLEX;
 	}
 	return (int)syscall(SYS_ioctl, fd, command, with);
 }

@@ -237,7 +237,7 @@ static int libraries(struct dl_phdr_info *info, size_t size, void *to)
 	return 1; /* the counts are the same in every entry */
 }
 
-/* The copies are known as well, but only after the loop: they need no copies. */
+/* The copies are known as well, but only after the loop: they need no copies. Whoever uses one uses the original. */
 static void copy_descriptors(void)
 {
 	struct control *c = rewind_control;
@@ -249,8 +249,9 @@ static void copy_descriptors(void)
 		}
 	}
 	for (size_t fd = 0; fd < c->fd_count; fd++) {
-		if (c->fds[fd].copy != 0) {
-			c->fds[c->fds[fd].copy].known = true;
+		const struct descriptor *d = &c->fds[fd];
+		if (d->copy != 0) {
+			c->fds[d->copy] = (struct descriptor){.known = true, .cloexec = true, .flags = d->flags, .peer = d->peer};
 		}
 	}
 }
@@ -291,8 +292,8 @@ static const char *know_descriptors(void)
 	c->offsets = rewind_keep((count + 1) * sizeof *c->offsets);
 	c->gaps = rewind_keep((c->fd_count / 2 + 1) * sizeof *c->gaps);
 	c->offset_count = c->held_count = 0;
-	c->any_lost = c->any_unknown = c->any_locked = c->any_flags = c->any_sent = c->any_duplicate = c->locked_other =
-	    false;
+	c->any_lost = c->any_unknown = c->any_locked = c->any_flags = c->any_cloexec = c->any_sent = c->any_duplicate =
+	    c->locked_other = false;
 	if (c->fds == NULL || c->offsets == NULL || c->gaps == NULL) {
 		c->fd_count = 0;
 		return "no memory for the table of descriptors";
@@ -445,18 +446,19 @@ bool process_lost_library(void)
 	return counts[1] - c->libraries_removed > counts[0] - c->libraries_added;
 }
 
-void process_restore_flags(void)
+void process_restore_flags(bool of_files, bool of_descriptors)
 {
 	const struct control *c = rewind_control;
 	for (size_t fd = 0; fd < c->fd_count; fd++) {
 		const struct descriptor *d = &c->fds[fd];
-		if (!d->known || d->copy == 0) {
+		if (!d->known || d->lost) {
 			continue;
 		}
-		if (SYS3(SYS_fcntl, fd, F_GETFL, 0) != d->flags) {
+		/* A copy's file is the original's. */
+		if (of_files && d->copy != 0 && SYS3(SYS_fcntl, fd, F_GETFL, 0) != d->flags) {
 			SYS3(SYS_fcntl, fd, F_SETFL, d->flags);
 		}
-		if ((SYS3(SYS_fcntl, fd, F_GETFD, 0) & FD_CLOEXEC) != d->cloexec) {
+		if (of_descriptors && (SYS3(SYS_fcntl, fd, F_GETFD, 0) & FD_CLOEXEC) != d->cloexec) {
 			SYS3(SYS_fcntl, fd, F_SETFD, d->cloexec ? FD_CLOEXEC : 0);
 		}
 	}
@@ -607,9 +609,9 @@ void process_restore(void)
 	}
 	rewind_unlock();
 	restore_held();
-	if (c->any_flags) {
-		c->any_flags = false;
-		process_restore_flags();
+	if (c->any_flags || c->any_cloexec) {
+		process_restore_flags(c->any_flags, c->any_cloexec);
+		c->any_flags = c->any_cloexec = false;
 	}
 	for (size_t i = 0; i < c->offset_count; i++) {
 		SYS3(SYS_lseek, c->offsets[i].fd, c->offsets[i].at, SEEK_SET);

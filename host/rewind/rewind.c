@@ -423,7 +423,7 @@ const char *rewind_forked(void)
 
 void rewind_child_over(void)
 {
-	process_restore_flags();
+	process_restore_flags(true, true);
 }
 
 const char *rewind_error(void)

@@ -246,6 +246,35 @@ static void grow_stack(void)
 	area[0] = deep[PAGE];
 }
 
+/* Sockets of the boot. */
+
+/* Another number of the same: the rewinder's copy. */
+static int copy_of(int fd)
+{
+	struct stat wanted, st;
+	need(fstat(fd, &wanted) == 0, "fstat");
+	for (int other = 0; other < 1024; other++) {
+		if (other != fd && fstat(other, &st) == 0 && st.st_ino == wanted.st_ino && st.st_dev == wanted.st_dev) {
+			return other;
+		}
+	}
+	wrong("there is no copy");
+	return -1;
+}
+static void write_to_copy(void)
+{
+	need(write(copy_of(pair[0]), "x", 1) == 1, "write");
+}
+static void duplicate_copy(void)
+{
+	need(dup(copy_of(pair[0])) >= 0, "dup");
+}
+static void inherit_copy(void)
+{
+	int copy = copy_of(pair[0]);
+	need(fcntl(copy, F_GETFD) == FD_CLOEXEC && fcntl(copy, F_SETFD, 0) == 0, "F_SETFD");
+}
+
 /* Children. */
 
 static int write_in_child(void *at)
@@ -484,6 +513,9 @@ static const struct attack {
     {"sendfile", send_file, REWIND_CONNECTION},
     {"splice", join_pipes, REWIND_CONNECTION},
     {"__recv_chk", receive_checked, REWIND_CONNECTION},
+    {"write to a copy", write_to_copy, REWIND_CONNECTION},
+    {"dup of a copy", duplicate_copy, REWIND_CONNECTION},
+    {"F_SETFD of a copy", inherit_copy, REWIND_SURE},
 };
 #define ATTACKS (sizeof attacks / sizeof attacks[0])
 

@@ -170,6 +170,22 @@ def test_a_child_after_the_connection_was_closed(database: MariaDB) -> None:
     shutil.rmtree(server.root)
 
 
+def test_each_descriptor_of_a_connection(database: MariaDB) -> None:
+    """Also the rewinder's copy: what a request says by it costs the worker, and a child says nothing at all."""
+    with serve(database, "pdo") as server:
+        number = look(server)["number"]
+        for n in range(2):
+            assert get(server, f"socket&child&n={n}").text == "2"
+            seen = look(server)
+            assert (seen["number"], seen["variable"]) == (number, None) and restarts(server) == {}
+        for n in range(2):
+            assert get(server, f"socket&n={n}").text == "2"
+            seen = look(server)
+            assert seen["number"] != number and seen["variable"] is None
+            number = seen["number"]
+    shutil.rmtree(server.root)
+
+
 @pytest.mark.parametrize("workers", [4])
 def test_many_visitors(database: MariaDB, fresh: tuple[str, dict], workers: int) -> None:
     """At random, on several workers: only some of the ways, for most requests of an application are no accident."""

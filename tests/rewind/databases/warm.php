@@ -290,6 +290,24 @@ $handler = static function () use ($ways): void {
         echo stream_get_contents($pipes[1]), ' ', proc_close($process);
         return;
     }
+    if ($do === 'socket') { // on the n-th of all there are (the connection, and the rewinder's copy of it)
+        $libc = FFI::cdef('int fork(void); int waitpid(int, int *, int); void _exit(int); long write(int, char *, size_t);', 'libc.so.6');
+        $sockets = array_filter(range(3, 100), static fn(int $fd): bool => str_starts_with((string) @readlink("/proc/self/fd/$fd"), 'socket:'));
+        $fd = array_values($sockets)[(int) $_GET['n']] ?? null;
+        $query = "\x03SET @leak = 4";
+        $packet = chr(strlen($query)) . "\0\0\0" . $query;
+        if ($fd !== null && isset($_GET['child'])) {
+            if ($libc->fork() === 0) {
+                $libc->write($fd, $packet, strlen($packet));
+                $libc->_exit(0);
+            }
+            $libc->waitpid(-1, null, 0);
+        } elseif ($fd !== null) {
+            $libc->write($fd, $packet, strlen($packet));
+        }
+        echo count($sockets);
+        return;
+    }
     if ($do === 'child') {
         $libc = FFI::cdef('int fork(void); int waitpid(int, int *, int); void _exit(int);', 'libc.so.6');
         $file = tempnam(sys_get_temp_dir(), 'child');
