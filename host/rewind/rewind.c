@@ -197,6 +197,19 @@ bool rewind_pin_libraries(void)
 	return true;
 }
 
+static const char *take_snapshot(enum rewind_tracking tracking, const struct rewind_range *unused, size_t unused_count)
+{
+	memory_mark_unused(unused, unused_count);
+	rewind_control->rseq = __rseq_size == 0 ? 0 : (uintptr_t)__builtin_thread_pointer() + (uintptr_t)__rseq_offset;
+	/* From here on what is written will be found; so the copy may be made after it. */
+	const char *wrong = track_start(tracking);
+	if (wrong != NULL) {
+		return wrong;
+	}
+	track_protect_all();
+	return memory_copy_all();
+}
+
 const char *rewind_snapshot(enum rewind_tracking tracking, const struct rewind_range *unused, size_t unused_count)
 {
 	struct control *c = rewind_control;
@@ -224,25 +237,25 @@ const char *rewind_snapshot(enum rewind_tracking tracking, const struct rewind_r
 	int fd = memfd_create(KEPT_NAME, MFD_CLOEXEC);
 	bool sized = fd >= 0 && ftruncate(fd, (off_t)size) == 0;
 	void *private = !sized ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
-	c->shadow = !sized ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *common = !sized ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (fd >= 0) {
 		close(fd);
 	}
 	if (c->pages == NULL || c->streaks == NULL || c->patience == NULL || c->cold_at == NULL || c->hot == NULL ||
-	    c->written == NULL || private == MAP_FAILED || c->shadow == MAP_FAILED) {
-		return "no memory for the snapshot";
+	    c->written == NULL || private == MAP_FAILED || common == MAP_FAILED) {
+		wrong = "no memory for the snapshot";
+	} else {
+		c->shadow = common;
+		wrong = take_snapshot(tracking, unused, unused_count);
 	}
-	memory_mark_unused(unused, unused_count);
-	c->rseq = __rseq_size == 0 ? 0 : (uintptr_t)__builtin_thread_pointer() + (uintptr_t)__rseq_offset;
-	/* From here on what is written will be found; so the copy may be made after it. */
-	wrong = track_start(tracking);
-	if (wrong != NULL) {
-		return wrong;
+	if (common != MAP_FAILED) {
+		munmap(common, size);
 	}
-	track_protect_all();
-	wrong = memory_copy_all();
-	munmap(c->shadow, size);
-	c->shadow = private;
+	/* Without a snapshot rewind_amend() must find none. */
+	c->shadow = wrong == NULL ? private : NULL;
+	if (wrong != NULL && private != MAP_FAILED) {
+		munmap(private, size);
+	}
 	return wrong;
 }
 
