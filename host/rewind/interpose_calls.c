@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -20,6 +21,7 @@
 static int (*libc_clone)(void);
 static int (*libc_vfork)(void);
 static FILE *(*libc_popen)(const char *, const char *);
+static FILE *(*libc_proc_open)(FILE *, const char *, const char *);
 typedef int spawn(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const[],
                   char *const[]);
 /* The last two are NULL before glibc 2.39. */
@@ -30,6 +32,7 @@ __attribute__((constructor)) static void look_up(void)
 	*(void **)&libc_clone = interpose_next("clone");
 	*(void **)&libc_vfork = interpose_next("vfork");
 	*(void **)&libc_popen = interpose_next("popen");
+	*(void **)&libc_proc_open = interpose_next("_IO_proc_open");
 	*(void **)&libc_posix_spawn = interpose_next("posix_spawn");
 	*(void **)&libc_posix_spawnp = interpose_next("posix_spawnp");
 	*(void **)&libc_pidfd_spawn = dlsym(RTLD_NEXT, "pidfd_spawn");
@@ -245,9 +248,16 @@ void *interpose_libc_vfork(void)
 	return (void *)libc_vfork;
 }
 
-void *interpose_libc_clone(void);
-void *interpose_libc_clone(void)
+/* A child with a copy of the memory has all descriptors, and libc tells nobody of it, as it does of a fork(). */
+void *interpose_libc_clone(int (*run)(void *), void *stack, int flags, void *with);
+void *interpose_libc_clone(int (*run)(void *), void *stack, int flags, void *with)
 {
+	struct control *c = watching();
+	if (c != NULL && flags & CLONE_THREAD) {
+		c->doubt = REWIND_THREADS;
+	} else if (c != NULL && !(flags & CLONE_VM)) {
+		c->doubt = REWIND_CHILD;
+	}
 	interpose_sharing_memory();
 	return (void *)libc_clone;
 }
@@ -260,7 +270,13 @@ EXPORT __attribute__((naked)) pid_t vfork(void)
 	                 "jmp *%rax\n");
 }
 
-/* It has more arguments than registers; those stay where they are. */
+/* libc's runs no handlers of pthread_atfork(), by which a child is told what it is. */
+EXPORT pid_t _Fork(void)
+{
+	return fork();
+}
+
+/* It has more arguments than registers; those stay where they are, and are still in them at the call. */
 int clone(int (*run)(void *), void *stack, int flags, void *with, ...);
 EXPORT __attribute__((naked)) int clone(int (*run)(void *), void *stack, int flags, void *with, ...)
 {
@@ -296,6 +312,13 @@ FILE *_IO_popen(const char *command, const char *mode);
 EXPORT FILE *_IO_popen(const char *command, const char *mode)
 {
 	return popen(command, mode);
+}
+
+FILE *_IO_proc_open(FILE *file, const char *command, const char *mode);
+EXPORT FILE *_IO_proc_open(FILE *file, const char *command, const char *mode)
+{
+	interpose_sharing_memory();
+	return libc_proc_open(file, command, mode);
 }
 
 EXPORT int posix_spawn(pid_t *restrict child, const char *restrict path,

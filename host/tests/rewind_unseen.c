@@ -25,6 +25,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
@@ -60,6 +61,7 @@ static struct notes {
 	struct stat stream;
 	stack_t signal_stack;
 	int shared;
+	unsigned forks;
 } * notes;
 
 static void leave_out(const char *why)
@@ -298,39 +300,56 @@ static void fork_with_memory(void)
 	need(pid > 0 && waitpid(pid, NULL, 0) == pid && area[7 * PAGE] == 9, "vfork");
 }
 
-/* Children that are left behind: they end with the tests by their alarm. */
+/* Children that are left behind. They read what nobody writes, and end with the process that holds the other end. */
 
+static char *const reader[] = {"cat", NULL};
+static int read_in_child(void *unused)
+{
+	execv("/bin/cat", reader);
+	_exit(1);
+}
 static void leave_fork(void)
 {
 	pid_t pid = fork();
 	if (pid == 0) {
-		alarm(5);
-		pause();
-		_exit(0);
+		read_in_child(NULL);
 	}
 	need(pid > 0, "fork");
 }
-static char *const sleeper[] = {"sleep", "5", NULL};
+/* Whose handlers run as well. */
+static void note_fork(void)
+{
+	notes->forks++;
+}
+static void fork_without_handlers(void)
+{
+	unsigned before = notes->forks;
+	need(pthread_atfork(note_fork, NULL, NULL) == 0, "pthread_atfork");
+	pid_t pid = _Fork();
+	if (pid == 0) {
+		_exit(0);
+	}
+	need(pid > 0 && waitpid(pid, NULL, 0) == pid && notes->forks == before + 1, "_Fork");
+}
 static void leave_spawned(void)
 {
-	need(posix_spawn(&(pid_t){0}, "/bin/sleep", NULL, NULL, sleeper, NULL) == 0, "posix_spawn");
+	need(posix_spawn(&(pid_t){0}, "/bin/cat", NULL, NULL, reader, NULL) == 0, "posix_spawn");
 }
 static void leave_spawned_by_name(void)
 {
-	need(posix_spawnp(&(pid_t){0}, "sleep", NULL, NULL, sleeper, environ) == 0, "posix_spawnp");
+	need(posix_spawnp(&(pid_t){0}, "cat", NULL, NULL, reader, environ) == 0, "posix_spawnp");
 }
 static void leave_popen(void)
 {
-	need(popen("exec sleep 5", "r") != NULL, "popen");
-}
-static int sleep_in_child(void *unused)
-{
-	execv("/bin/sleep", sleeper);
-	_exit(1);
+	need(popen("exec cat", "r") != NULL, "popen");
 }
 static void leave_clone(void)
 {
-	need(clone(sleep_in_child, child_stack + sizeof child_stack, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL) > 0, "clone");
+	need(clone(read_in_child, child_stack + sizeof child_stack, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL) > 0, "clone");
+}
+static void clone_without_memory(void)
+{
+	need(clone(read_in_child, child_stack + sizeof child_stack, SIGCHLD, NULL) > 0, "clone");
 }
 
 /* By number and by name. */
@@ -492,6 +511,8 @@ static const struct attack {
     {"posix_spawnp left", leave_spawned_by_name, REWIND_CHILD},
     {"popen left", leave_popen, REWIND_CHILD},
     {"clone left", leave_clone, REWIND_CHILD},
+    {"clone without memory", clone_without_memory, REWIND_CHILD},
+    {"_Fork", fork_without_handlers, REWIND_SURE},
     {"syscall getpid", ask_by_number, REWIND_SURE},
     {"syscall mmap", map_by_number, REWIND_SURE},
     {"syscall munmap", unmap_by_number, REWIND_PROCESS},
@@ -599,6 +620,9 @@ static void make_state(void)
 	memset(text, 'f', sizeof text);
 	need(file >= 0 && write(file, text, sizeof text) == sizeof text && unlink(name) == 0, "mkstemp");
 	need(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0, "socketpair");
+	/* Standard input of those that are left behind. */
+	int ends[2];
+	need(pipe2(ends, O_CLOEXEC) == 0 && dup2(ends[0], STDIN_FILENO) == STDIN_FILENO, "pipe2");
 	stream = fopen("/proc/self/exe", "r");
 	need(stream != NULL, "fopen");
 	notes->shared = shmget(IPC_PRIVATE, 2 * PAGE, 0600);
@@ -613,6 +637,12 @@ static void make_state(void)
 	uint8_t to;
 	need(pthread_create(&id, NULL, write_in_thread, &to) == 0, "pthread_create");
 	pthread_join(id, NULL);
+}
+
+/* The rewind finds a child; but this one is in doubt at once, since it has the descriptors as well. */
+static bool is_found_later(const struct attack *attack)
+{
+	return attack->doubt == REWIND_CHILD && attack->act != clone_without_memory;
 }
 
 static void run(const struct attack *attack, enum rewind_tracking tracking)
@@ -641,7 +671,7 @@ static void run(const struct attack *attack, enum rewind_tracking tracking)
 		sigaltstack(NULL, &notes->signal_stack);
 	} else {
 		/* The rewind itself looks for children. */
-		bool left = attack->doubt == REWIND_CHILD && passed > QUIET;
+		bool left = is_found_later(attack) && passed > QUIET;
 		if ((rewind_doubt_after() == REWIND_CHILD) != left) {
 			wrong("a child that is left behind is not the doubt after the rewind");
 		}
@@ -657,7 +687,7 @@ static void run(const struct attack *attack, enum rewind_tracking tracking)
 		attack->act();
 	}
 	enum rewind_doubt doubt = rewind_doubt();
-	if (passed >= QUIET && doubt != (attack->doubt == REWIND_CHILD ? REWIND_SURE : attack->doubt)) {
+	if (passed >= QUIET && doubt != (is_found_later(attack) ? REWIND_SURE : attack->doubt)) {
 		fprintf(stderr, "doubt %d, expected %d\n", doubt, attack->doubt);
 		_exit(1);
 	}
@@ -699,6 +729,28 @@ static void huge_pages(enum rewind_tracking tracking)
 	if (rewind_snapshot(tracking, NULL, 0) == NULL) {
 		wrong("huge pages were taken for small ones");
 	}
+}
+
+static void no_room_for_a_snapshot(enum rewind_tracking tracking)
+{
+	make_state();
+	struct rlimit limit;
+	need(mmap(NULL, 64 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED &&
+	         getrlimit(RLIMIT_AS, &limit) == 0,
+	     "mmap");
+	long pages = 0;
+	FILE *statm = fopen("/proc/self/statm", "r");
+	need(statm != NULL && fscanf(statm, "%ld", &pages) == 1, "/proc/self/statm");
+	fclose(statm);
+	limit.rlim_cur = (rlim_t)pages * PAGE + (32 << 20);
+	need(setrlimit(RLIMIT_AS, &limit) == 0, "RLIMIT_AS");
+	const char *failed = rewind_snapshot(tracking, NULL, 0);
+	if (failed == NULL || strcmp(failed, "no memory for the snapshot") != 0) {
+		wrong(failed == NULL ? "there was room" : failed);
+	}
+	/* As each request does, which is served by a fork then. */
+	rewind_amend(area, "8", 1);
+	need(area[0] == '8', "rewind_amend");
 }
 
 static bool is_swapped(const void *at)
@@ -759,6 +811,7 @@ static const struct {
     {"fork without memory", memory_that_no_child_has},
     {"file that ends early", file_that_ends_early},
     {"huge pages", huge_pages},
+    {"no room for a snapshot", no_room_for_a_snapshot},
     {"swapped before tracking", swapped_before_tracking},
 };
 #define OTHERS (sizeof others / sizeof others[0])
