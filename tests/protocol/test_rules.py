@@ -491,6 +491,40 @@ basic_auth = {{ users = "{files}/users.txt" }}
         packed = ask(hayate, "/files/b.txt", ("Accept-Encoding", "gzip"))
         assert packed.status == 404 and b"anna" not in packed.body
         assert ask(hayate, "/files/b.txt").body == b"b"
+        # What is private is not sent packed either.
+        (files / "users.txt.gz").write_bytes(b"packed")
+        assert ask(hayate, "/files/users.txt", ("Accept-Encoding", "gzip")).status == 404
+
+
+def test_what_was_harmless_in_the_same_second_is_not_sent_when_it_is_private(hayate_command, tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    root = write(tmp_path / "site", {"a.txt": "a"})
+    files = write(tmp_path / "files", {"users.txt": f"anna:{hashed(PASSWORD)}\n", "b.txt": "b"})
+    config = f"""[[app]]
+root = "{root}"
+[[app.rule]]
+path = "/files"
+alias = "{files}"
+[[app.rule]]
+path = "/staff"
+basic_auth = {{ users = "{files}/users.txt" }}
+"""
+    with Hayate(config=config, workers=1) as hayate:
+        (files / "notes.txt").symlink_to("users.txt")
+        # So that no other file gets its inode, which is private as well.
+        (files / "kept").hardlink_to(files / "users.txt")
+        for _ in range(10):
+            # One name leads to another file.
+            (files / "link.txt").symlink_to("b.txt")
+            (files / "new").write_text("bert:secret\n")
+            assert ask(hayate, "/files/link.txt").body == b"b"
+            assert ask(hayate, "/files/new").status == 200
+            # And one file gets a name that is private.
+            (files / "new").rename(files / "users.txt")
+            (files / "again").symlink_to("users.txt")
+            (files / "again").rename(files / "link.txt")
+            assert [ask(hayate, f"/files/{name}.txt").status for name in ("link", "notes")] == [404, 404]
+            (files / "link.txt").unlink()
 
 
 def test_a_site_below_a_path(hayate_command, tmp_path) -> None:

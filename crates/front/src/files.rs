@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use hayate_http::{Answer, Head};
+use hayate_http::{Answer, Head, seconds};
 
 use crate::{
     compress::{Accept, Coding},
@@ -44,6 +44,7 @@ fn packed(
     head: &Head,
     near: Option<&Near>,
     files: &Access<'_>,
+    began: u64,
 ) -> Result<(bool, Option<Packed>), Miss> {
     if near.is_some_and(|near| near.alone.has(path)) {
         return Ok((false, None));
@@ -59,7 +60,7 @@ fn packed(
         }
     }
     if there.is_empty() {
-        near.inspect(|near| near.alone.add(path));
+        near.inspect(|near| near.alone.add(path.to_vec(), began));
         return Ok((false, None));
     }
     let best = Accept::of(head).best(there.iter().map(|packed| packed.coding));
@@ -255,23 +256,20 @@ fn prepare(
     opened: Option<(File, Meta)>,
     files: &Access<'_>,
 ) -> Result<Prepared, Miss> {
+    let began = seconds();
     let mut out = Answer::with_room(200, FIELDS);
     let answer = |answer, content| Ok(Prepared { answer, content });
-    let (any_packed, packed) = packed(path, head, near, files)?;
+    let (any_packed, packed) = packed(path, head, near, files, began)?;
     let (file, meta) = match (&packed, opened) {
         (Some(packed), _) => files.open(&packed.sibling)?,
         (None, Some(opened)) => opened,
         (None, None) => files.open(path)?,
     };
-    let name = packed.as_ref().map_or(path, |packed| &packed.sibling);
-    let key = [name, &std::ptr::from_ref(rules).addr().to_ne_bytes()].concat();
-    let known = near.is_some_and(|near| near.open.has(&key));
     let real = || std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok();
-    if !rules.may_send(root, name, meta.id, known, real) {
+    // What is not to be had is not to be had packed either.
+    let mut names = [path].into_iter().chain(packed.as_ref().map(|packed| &packed.sibling[..]));
+    if !names.all(|name| rules.may_be_called(root, name)) || !rules.may_send(&meta, began, real) {
         return Err(Miss::NotThere);
-    }
-    if !known {
-        near.inspect(|near| near.open.add(&key));
     }
     if let Some(packed) = &packed {
         insert(&mut out, "content-encoding", packed.coding.name());

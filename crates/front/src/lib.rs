@@ -100,7 +100,7 @@ pub use log_writer::LogWriter;
 pub use meet::{Http3, Port, Tls};
 pub use metrics::{Metrics, SiteMetrics};
 pub use route::Script;
-pub use site::{Backend, FileId, FileRules, HostPattern, Routes, Site};
+pub use site::{Backend, Elsewhere, FileId, FileRules, HostPattern, Routes, Site};
 pub use thread::Thread;
 pub use threads::Threads;
 

@@ -6,9 +6,11 @@
 //! is not certain is [`Miss::Wait`]: then the same is done once more by [`crate::disk`]'s threads, with [`Access::Waiting`].
 
 use std::{
+    borrow::Borrow,
     collections::HashSet,
     ffi::OsStr,
     fs::File,
+    hash::Hash,
     io::IoSliceMut,
     os::{
         fd::{AsFd, OwnedFd},
@@ -20,6 +22,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use parking_lot::Mutex;
@@ -72,6 +75,8 @@ pub(crate) struct Meta {
     pub(crate) len: u64,
     /// Seconds since 1970; any number.
     pub(crate) modified: i64,
+    /// When the inode last changed, which it does when it is renamed: seconds since 1970, any number, and nanoseconds.
+    pub(crate) changed: (i64, i64),
     pub(crate) id: FileId,
 }
 
@@ -82,8 +87,15 @@ impl Meta {
             kind: FileType::from_raw_mode(stat.st_mode),
             len: u64::try_from(stat.st_size).unwrap_or_default(),
             modified: stat.st_mtime as i64,
+            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
             id: FileId::new(stat.st_dev as u64, stat.st_ino as u64),
         }
+    }
+
+    /// Whether each further change of the inode shows in `changed`. The kernel's clock for that goes by ticks of some milliseconds.
+    pub(crate) fn is_settled(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.changed.0.saturating_add(1) < i64::try_from(now).unwrap_or(i64::MAX)
     }
 
     pub(crate) fn is_file(&self) -> bool {
@@ -103,32 +115,43 @@ pub(crate) struct Near {
     /// The device that the root was on when a thread looked, if that is a local one, plus one; else 0.
     device: AtomicU64,
     /// Files beside which nothing packed lay: three names that are not there cost as much as the file.
-    pub(crate) alone: Found,
-    /// Files that are where no private one is, each with the rules that say which are: to ask where a file is costs a tenth of serving it.
-    pub(crate) open: Found,
+    pub(crate) alone: Found<Vec<u8>>,
 }
 
-/// Names of which something was found in this second.
-#[derive(Default)]
-pub(crate) struct Found(Mutex<(u64, HashSet<Vec<u8>>)>);
+/// Of what something was found in this second (see [`seconds`]).
+#[derive(Debug)]
+pub(crate) struct Found<K>(Mutex<(u64, HashSet<K>)>);
 
-/// As many.
+/// What is remembered of a second at most; the rest is looked up each time.
 const FOUND: usize = 1024;
 
-impl Found {
-    pub(crate) fn has(&self, name: &[u8]) -> bool {
+impl<K> Default for Found<K> {
+    fn default() -> Found<K> {
+        Found(Mutex::new((0, HashSet::new())))
+    }
+}
+
+impl<K: Hash + Eq> Found<K> {
+    pub(crate) fn has<Q: Hash + Eq + ?Sized>(&self, what: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
         let found = self.0.lock();
-        found.0 == seconds() && found.1.contains(name)
+        found.0 == seconds() && found.1.contains(what)
     }
 
-    pub(crate) fn add(&self, name: &[u8]) {
-        let (mut found, now) = (self.0.lock(), seconds());
-        if found.0 != now {
-            found.0 = now;
+    /// `began`: the second in which the look-up began. What took longer is not remembered: it may have changed since.
+    pub(crate) fn add(&self, what: K, began: u64) {
+        let mut found = self.0.lock();
+        if began != seconds() {
+            return;
+        }
+        if found.0 != began {
+            found.0 = began;
             found.1.clear();
         }
         if found.1.len() < FOUND {
-            found.1.insert(name.to_vec());
+            found.1.insert(what);
         }
     }
 }
@@ -177,7 +200,8 @@ pub(crate) fn below(root: &Path, path: &[u8]) -> PathBuf {
     root.join(relative(path))
 }
 
-fn relative(path: &[u8]) -> &OsStr {
+/// The same below the root.
+pub(crate) fn relative(path: &[u8]) -> &OsStr {
     let slashes = path.iter().take_while(|b| **b == b'/').count();
     OsStr::from_bytes(path.get(slashes..).unwrap_or_default())
 }

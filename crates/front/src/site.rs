@@ -15,7 +15,7 @@ use crate::{
     disk::Place,
     host::Host,
     metrics::SiteMetrics,
-    near::below,
+    near::{Found, Meta, relative},
     route::Script,
     rules::{Hidden, Rules},
 };
@@ -71,7 +71,14 @@ pub struct FileRules {
     pub denied: Vec<String>,
     /// Names that are not for visitors.
     pub hidden: Hidden,
+    /// Found lately.
+    pub elsewhere: Elsewhere,
 }
+
+/// Files that are where no private one is, by what was opened and not by a name, which can change hands: to ask where a file is costs a
+/// tenth of serving it. Copies of rules have one of it.
+#[derive(Debug, Default, Clone)]
+pub struct Elsewhere(Arc<Found<(FileId, (i64, i64))>>);
 
 impl FileRules {
     /// Whether clients get nothing at a path, which is normalised and inside of the site.
@@ -81,34 +88,34 @@ impl FileRules {
         })
     }
 
-    /// Whether a file may be sent: not a configuration of ours, nor what is called like one, nor what has taken the place of a private file
-    /// since. `path` is below `root`; `real` says where the file is in truth, and is asked unless that was `known` not to be private: a link
-    /// of any name may lead there.
-    pub(crate) fn may_send(
-        &self,
-        root: &Path,
-        path: &[u8],
-        id: FileId,
-        known: bool,
-        real: impl FnOnce() -> Option<PathBuf>,
-    ) -> bool {
+    /// Whether a file may be sent by this name: neither that of a configuration of ours, nor where a private one was. `path` is below `root`.
+    pub(crate) fn may_be_called(&self, root: &Path, path: &[u8]) -> bool {
         let name = path.rsplit(|b| *b == b'/').next().unwrap_or_default();
-        if name == b"hayate.toml" || self.private.contains(&id) {
+        let asked = Path::new(relative(path));
+        let private = |private: &PathBuf| private.strip_prefix(root).is_ok_and(|below| below == asked);
+        name != b"hayate.toml" && !self.private_paths.iter().any(private)
+    }
+
+    /// Whether a file may be sent, whatever it is called: no private one, nor what has taken the place of one since. `meta` is of what was
+    /// opened in the second `began`. `real` says where it is in truth, since a link of any name may lead there; it is asked after that.
+    pub(crate) fn may_send(&self, meta: &Meta, began: u64, real: impl FnOnce() -> Option<PathBuf>) -> bool {
+        if self.private.contains(&meta.id) {
             return false;
         }
-        if known || self.private_paths.is_empty() {
+        let key = (meta.id, meta.changed);
+        if self.private_paths.is_empty() || self.elsewhere.0.has(&key) {
             return true;
         }
-        let (asked, real) = (below(root, path), real());
-        !self
-            .private_paths
-            .iter()
-            .any(|private| *private == asked || real.as_ref().is_none_or(|real| private == real))
+        let there = real().is_some_and(|real| !self.private_paths.contains(&real));
+        if there && meta.is_settled() {
+            self.elsewhere.0.add(key, began);
+        }
+        there
     }
 }
 
 /// Which file it is, whatever its name: device and inode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileId(u64, u64);
 
 impl FileId {
@@ -118,7 +125,7 @@ impl FileId {
     }
 }
 
-/// Scripts that were found on disk, kept for the second in which they were.
+/// Scripts that were found on disk, kept for the second in which the look-up began.
 pub type Lately = Mutex<(u64, BTreeMap<Vec<u8>, Arc<Script>>)>;
 
 /// Who runs a site's scripts.
@@ -231,7 +238,10 @@ impl Routes {
 
 #[cfg(test)]
 mod tests {
+    use hayate_http::seconds;
+
     use super::*;
+    use crate::near::Access;
 
     fn place() -> Arc<Place> {
         static DISK: std::sync::OnceLock<crate::Disk> = std::sync::OnceLock::new();
@@ -265,6 +275,30 @@ mod tests {
         for path in ["", "/", "/database", "/x/data", "/a", "/a/", "/a/bc"] {
             assert!(!rules.denies(path.as_bytes()), "{path}");
         }
+    }
+
+    #[test]
+    fn what_was_found_elsewhere_is_asked_again_when_it_has_been_renamed() {
+        let rules = FileRules { private_paths: vec!["/site/users.txt".into()], ..FileRules::default() };
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), "a").unwrap();
+        let (_, meta) = Access::Waiting(dir.path()).open(b"/a").unwrap();
+        let old = Meta { changed: (1_000_000_000, 5), ..meta };
+        let far = || Some(PathBuf::from("/site/a.txt"));
+        let near = || Some(PathBuf::from("/site/users.txt"));
+        // A second may end in between.
+        while {
+            assert!(rules.may_send(&old, seconds(), far));
+            !rules.may_send(&old, seconds(), || None)
+        } {}
+        assert!(!rules.may_send(&Meta { changed: (1_000_000_000, 6), ..meta }, seconds(), near));
+        assert!(!rules.may_send(&Meta { id: FileId::new(0, 0), ..old }, seconds(), near));
+        // It may change once more within the same tick of the kernel's clock.
+        let fresh = Meta { changed: (i64::MAX, 0), ..meta };
+        assert!(rules.may_send(&fresh, seconds(), far) && !rules.may_send(&fresh, seconds(), near));
+        // A look-up of an earlier second.
+        let other = Meta { changed: (1_000_000_000, 7), ..meta };
+        assert!(rules.may_send(&other, 0, far) && !rules.may_send(&other, seconds(), near));
     }
 
     #[test]

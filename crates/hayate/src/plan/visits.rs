@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use hayate_front::{
-    Backend, Disk, FileId, FileRules, ListenAddr, Place, Site, SiteMetrics,
+    Backend, Disk, Elsewhere, FileId, FileRules, ListenAddr, Place, Site, SiteMetrics,
     rules::{Around, HIDDEN_FILES, Hidden, Keeper, Rules},
 };
 use hayate_pool::Visit;
@@ -53,6 +53,7 @@ impl App {
             private: self.private.iter().map(|(device, inode)| FileId::new(*device, *inode)).collect(),
             private_paths: self.private_paths.clone(),
             hidden: self.hidden(),
+            elsewhere: Elsewhere::default(),
         });
         let around = Around {
             app: &self.spec.name,
