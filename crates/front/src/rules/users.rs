@@ -99,8 +99,7 @@ impl Users {
         if hashes.is_empty() {
             return Err("it names no user, so that nobody would get through; add one with htpasswd -B".into());
         }
-        // No password has this hash: its 31 letters are not what any salt and password give.
-        let nobody = format!("$2y${cost:02}$abcdefghijklmnopqrstuuabcdefghijklmnopqrstuvwxyzabcde");
+        let nobody = nobody(cost);
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
         let key = key.map_err(|_| "the system has no random numbers".to_owned())?;
         Ok(Users { hashes, nobody, cost, key, known: Mutex::default() })
@@ -118,7 +117,8 @@ impl Users {
             return Who::Known(name);
         }
         let (users, asked) = (Arc::clone(self), name.clone());
-        match checker.check(client, move || users.verify(&asked, &password)).await {
+        let work = move || users.verify(&asked, |hash| bcrypt::verify(&password, hash).unwrap_or(false));
+        match checker.check(client, work).await {
             None => Who::Busy,
             Some(false) => Who::Nobody,
             Some(true) => {
@@ -135,26 +135,24 @@ impl Users {
         }
     }
 
-    fn verify(&self, name: &str, password: &[u8]) -> bool {
-        let (hash, cost) = self.looked_at(name);
-        if bcrypt::verify(password, hash).unwrap_or(false) {
+    /// Whether it is this user, by a function that says whether the password has a hash, and takes its time for that.
+    fn verify(&self, name: &str, mut has: impl FnMut(&str) -> bool) -> bool {
+        let (hash, cost) =
+            self.hashes.get(name).map_or((&self.nobody, self.cost), |(hash, cost)| (hash, *cost));
+        if has(hash) {
             return true;
         }
-        for cost in self.rest(cost) {
-            let _ = std::hint::black_box(bcrypt::hash_with_salt(password, cost, [0; 16]));
+        // The rest of the time: 2^c and 2^c + 2^(c+1) + … + 2^(d-1) are 2^d rounds.
+        for cost in cost..self.cost {
+            std::hint::black_box(has(&nobody(cost)));
         }
         false
     }
+}
 
-    /// What a password is held against, and its cost.
-    fn looked_at(&self, name: &str) -> (&str, u32) {
-        self.hashes.get(name).map_or((&self.nobody, self.cost), |(hash, cost)| (hash, *cost))
-    }
-
-    /// The costs of hashes that take the rest of the time after one of `cost`: 2^c and 2^c + 2^(c+1) + … + 2^(d-1) are 2^d rounds.
-    fn rest(&self, cost: u32) -> std::ops::Range<u32> {
-        cost..self.cost
-    }
+/// No password has this hash: its 31 letters are not what any salt and password give.
+fn nobody(cost: u32) -> String {
+    format!("$2y${cost:02}$abcdefghijklmnopqrstuuabcdefghijklmnopqrstuvwxyzabcde")
 }
 
 /// Name and password of basic authentication (RFC 7617).
@@ -275,7 +273,7 @@ impl Queue {
     }
 
     fn took(&mut self, client: Option<IpAddr>, time: Duration, now: u64) {
-        if self.began.saturating_add(FORGOTTEN) <= now || self.spent.len() >= COUNTED {
+        if self.began.saturating_add(FORGOTTEN) <= now || self.spent.len() >= 2 * COUNTED {
             self.spent.clear();
             self.began = now;
         }
@@ -288,12 +286,18 @@ impl Queue {
     /// Somebody got through.
     fn got_through(&mut self, client: Option<IpAddr>, now: u64) {
         let Some(client) = client else { return };
-        if self.welcome.len() >= COUNTED {
-            self.welcome.retain(|_, until| *until > now);
+        if !self.welcome.contains_key(&client) {
+            // One password is no means to fill this from a network, nor to keep others out of it for a day.
+            let network = network_of(client);
+            let beside = |other: &IpAddr| network_of(*other) == network;
+            let crowded = self.welcome.keys().filter(|other| beside(other)).count() >= PER_NETWORK;
+            if crowded || self.welcome.len() >= COUNTED {
+                let those = self.welcome.iter().filter(|(other, _)| !crowded || beside(other));
+                let oldest = those.min_by_key(|(_, until)| **until).map(|(other, _)| *other);
+                oldest.and_then(|oldest| self.welcome.remove(&oldest));
+            }
         }
-        if self.welcome.len() < COUNTED || self.welcome.contains_key(&client) {
-            self.welcome.insert(client, now.saturating_add(WELCOME));
-        }
+        self.welcome.insert(client, now.saturating_add(WELCOME));
     }
 }
 
@@ -504,14 +508,37 @@ mod tests {
         drop(answers);
         assert_eq!(queue.pop(1).unwrap().client, Some("192.0.2.1".parse().unwrap()));
         assert!(queue.pop(1).is_none() && queue.waiting.is_empty());
-        for n in 0..2 * COUNTED as u32 {
+        for n in 0..4 * COUNTED as u32 {
             queue.took(Some(std::net::Ipv4Addr::from_bits(n).into()), Duration::from_millis(1), 1);
-            assert!(queue.spent.len() <= COUNTED + 1);
+            assert!(queue.spent.len() <= 2 * COUNTED + 1);
         }
-        for n in 0..COUNTED as u32 + 10 {
-            queue.got_through(Some(std::net::Ipv4Addr::from_bits(n).into()), 1);
+    }
+
+    #[test]
+    fn nobody_fills_the_addresses_that_are_preferred() {
+        let mut queue = Queue::default();
+        let mut welcome = |text: String, now: u64| {
+            queue.got_through(Some(text.parse().unwrap()), now);
+            queue.welcome.clone()
+        };
+        let has = |welcome: &HashMap<IpAddr, u64>, text: &str| welcome.contains_key(&text.parse().unwrap());
+        welcome("203.0.113.1".into(), 1);
+        // Of one network as many as may wait, the latest.
+        for n in 0..100 {
+            welcome(format!("198.51.100.{n}"), 2 + n);
         }
+        let all = welcome("198.51.100.70".into(), 200);
+        assert_eq!(all.len(), PER_NETWORK + 1);
+        assert!(has(&all, "203.0.113.1") && has(&all, "198.51.100.68") && !has(&all, "198.51.100.67"));
+        let all = welcome("198.51.100.200".into(), 201);
+        assert!(has(&all, "198.51.100.70") && !has(&all, "198.51.100.68"), "it came again");
+        // Of many networks the latest.
+        for n in 0..COUNTED {
+            queue.got_through(Some(format!("10.{}.{}.1", n / 256, n % 256).parse().unwrap()), 300);
+        }
+        queue.got_through(Some("192.0.2.1".parse().unwrap()), 301);
         assert_eq!(queue.welcome.len(), COUNTED);
+        assert!(has(&queue.welcome, "192.0.2.1") && !has(&queue.welcome, "203.0.113.1"));
     }
 
     #[test]
@@ -519,11 +546,13 @@ mod tests {
         let hash = |cost| bcrypt::hash_with_salt("secret", cost, *b"0123456789abcdef").unwrap();
         let users = Users::parse(&format!("cheap:{}\ndear:{}\n", hash(4), hash(9))).unwrap();
         for (name, right) in [("cheap", true), ("dear", true), ("nobody", false)] {
-            assert_eq!(users.verify(name, b"secret"), right, "{name}");
-            assert!(!users.verify(name, b"x"));
-            let (hash, cost) = users.looked_at(name);
-            assert_eq!(hash.parse::<bcrypt::HashParts>().unwrap().get_cost(), cost, "{name}");
-            let rounds: u32 = users.rest(cost).chain([cost]).map(|cost| 1 << cost).sum();
+            assert_eq!(users.verify(name, |hash| bcrypt::verify("secret", hash).unwrap()), right, "{name}");
+            let mut rounds = 0;
+            let wrong = |hash: &str| {
+                rounds += 1 << hash.parse::<bcrypt::HashParts>().unwrap().get_cost();
+                bcrypt::verify("x", hash).unwrap()
+            };
+            assert!(!users.verify(name, wrong), "{name}");
             assert_eq!(rounds, 1 << 9, "{name}");
         }
     }
