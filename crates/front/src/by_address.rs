@@ -55,6 +55,12 @@ impl ByAddress {
         Ok(Held { of: Arc::clone(self), client })
     }
 
+    /// Whether one more would be too many. It takes nothing, so another may be faster.
+    pub(crate) fn is_full(&self, addr: IpAddr, most: usize) -> bool {
+        let client = client_of(addr);
+        self.shard(client).is_some_and(|shard| shard.lock().get(&client).is_some_and(|count| *count >= most))
+    }
+
     #[cfg(test)]
     fn known(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
@@ -86,6 +92,8 @@ mod tests {
         let take = |text: &str| counts.take(text.parse().unwrap(), 2);
         let first = (take("192.0.2.1").unwrap(), take("192.0.2.1").unwrap());
         assert_eq!(take("192.0.2.1").err(), Some(TooMany));
+        let full = |text: &str| counts.is_full(text.parse().unwrap(), 2);
+        assert!(full("192.0.2.1") && full("::ffff:192.0.2.1") && !full("192.0.2.2"));
         let other = take("192.0.2.2").unwrap();
         drop(first.0);
         let again = take("192.0.2.1").unwrap();

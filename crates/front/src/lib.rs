@@ -399,7 +399,7 @@ impl Front {
         peer: Option<IpAddr>,
     ) -> Result<Option<Held>, TooMany> {
         let most = settings.limits.connections_by_address;
-        let Some(ip) = peer.filter(|_| most > 0 && !settings.trusts(peer)) else { return Ok(None) };
+        let Some(ip) = self.limited(settings, peer) else { return Ok(None) };
         self.connections_of.take(ip, most).map(Some).inspect_err(|_| {
             self.metrics.closed_by_address();
             if let Some(times) = self.connections_of.reminder.happened() {
@@ -412,7 +412,18 @@ impl Front {
         })
     }
 
-    /// The same for a request of this visitor.
+    /// Whether an address has all its connections.
+    pub(crate) fn has_all_places(&self, settings: &Settings, peer: Option<IpAddr>) -> bool {
+        let most = settings.limits.connections_by_address;
+        self.limited(settings, peer).is_some_and(|ip| self.connections_of.is_full(ip, most))
+    }
+
+    /// The address whose connections are counted.
+    fn limited(&self, settings: &Settings, peer: Option<IpAddr>) -> Option<IpAddr> {
+        peer.filter(|_| settings.limits.connections_by_address > 0 && !settings.trusts(peer))
+    }
+
+    /// [`Front::place_for`] for a request of this visitor.
     pub(crate) fn turn_for(
         &self,
         settings: &Settings,

@@ -112,6 +112,11 @@ impl Thread {
             let (peer, local) = (caller.peer(), caller.local());
             let snapshot = self.snapshot();
             let ip = Some(peer.ip().to_canonical());
+            // A handshake costs a signature, which is too much for a refusal. Whoever is there comes again, and is refused before it.
+            if !caller.is_there() && self.front.has_all_places(&snapshot.settings, ip) {
+                caller.ask_again();
+                continue;
+            }
             // Datagrams with forged addresses would take the places of those whose addresses they are. A caller who has yet to show that this one
             // is theirs is counted afterwards (see [`crate::meet`]); there are few of them at any time.
             let place = match caller.is_there() {

@@ -191,6 +191,12 @@ impl Caller {
         self.incoming.remote_address_validated()
     }
 
+    /// Asks those who are not to show that they are there (Retry), and keeps nothing of them; who is there comes as another caller.
+    pub fn ask_again(self) {
+        // It fails only for one that has a token.
+        let _ = self.incoming.retry();
+    }
+
     /// The address that they call.
     pub fn local(&self) -> SocketAddr {
         self.local
