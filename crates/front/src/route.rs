@@ -195,6 +195,10 @@ fn is_source(name: &[u8]) -> bool {
     name.windows(4).any(|w| w == b".php") || extends(&name) || unpacked(&name).any(extends)
 }
 
+/// Scripts that are remembered of a second at most, and bytes of the path of one.
+const FOUND: usize = 1024;
+const LONGEST: usize = 512;
+
 /// `path` is normalised. There is nothing in this site for the path of another. An error: the file system does not answer.
 pub(crate) async fn resolve(site: &Arc<Site>, path: &[u8]) -> io::Result<Found> {
     let now = seconds();
@@ -221,9 +225,12 @@ pub(crate) async fn resolve(site: &Arc<Site>, path: &[u8]) -> io::Result<Found> 
             looked.await?.unwrap_or(Found::Nothing)
         }
     };
-    if let Found::Script(script) = &target {
+    if let Found::Script(script) = &target
+        && path.len() <= LONGEST
+    {
         let mut found = site.found.lock();
-        if found.1.len() < 1024 {
+        // Another second may have begun meanwhile.
+        if found.0 == now && found.1.len() < FOUND {
             found.1.insert(path.to_vec(), Arc::clone(script));
         }
     }
