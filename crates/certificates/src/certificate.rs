@@ -141,17 +141,24 @@ fn address(bytes: &[u8]) -> Option<String> {
 }
 
 /// Seconds since the epoch.
-pub(crate) fn now() -> i64 {
+pub(crate) fn clock() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let now = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-    #[cfg(test)]
-    let now = now.saturating_add(SHIFT.get());
-    now
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+#[cfg(not(test))]
+pub(crate) use clock as now;
+
+/// The clock of a test stands still, unless the test moves it: no stall of the machine is taken for a pause that is over.
+#[cfg(test)]
+pub(crate) fn now() -> i64 {
+    static START: std::sync::LazyLock<i64> = std::sync::LazyLock::new(clock);
+    START.saturating_add(SHIFT.get())
 }
 
 #[cfg(test)]
 thread_local! {
-    /// By how many seconds a test's thread sees another clock than the machine's.
+    /// By how many seconds a test's thread sees another clock than the others.
     pub(crate) static SHIFT: std::cell::Cell<i64> = const { std::cell::Cell::new(0) };
 }
 
