@@ -490,7 +490,8 @@ impl Slot {
 
     /// Keeps something until no worker can be busy with the request any more: also beyond the end of its exchange, while its script runs on.
     pub fn keep(&mut self, kept: Arc<dyn Any + Send + Sync>) {
-        self.ring.lock().entry(self.index).kept = Some(kept);
+        // What it replaces is dropped after the lock, since it may be anything.
+        let _replaced = self.ring.lock().entry(self.index).kept.replace(kept);
     }
 
     /// Gives this request a time of its own in place of [`crate::Limits::request_timeout`].
