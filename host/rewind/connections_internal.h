@@ -39,14 +39,15 @@ struct connection {
 	/* MySQL */
 	bool agreed;       /* the client's first packet has gone: what follows are commands */
 	bool waiting;      /* a command was sent of whose answer nothing has come yet */
-	bool confused;     /* two were */
+	bool confused;     /* two were, or something was said that no reset undoes: how it is cannot be told any more */
 	bool first_packet; /* of an answer is the one that comes */
 	bool sends_file;   /* what the client says is a file that the server has asked for */
+	bool sent_file;    /* to its end: what comes next says how it was taken */
 	uint8_t head[4];   /* of the packet that comes */
 	uint8_t head_len;  /* 4 while its body comes */
 	size_t body_left;
-	uint8_t sequence; /* of the last packet that came */
-	uint8_t start[5]; /* the first bytes of its body */
+	uint8_t sequence;  /* of the last packet that came */
+	uint8_t start[21]; /* the first bytes of its body: an OK, as far as its state */
 	uint8_t start_len;
 	bool long_packet; /* the next one goes on with it */
 	unsigned ends;    /* of columns and rows in the present result */

@@ -173,8 +173,9 @@ static void said(struct connection *one, const uint8_t *message, size_t len, boo
 		return;
 	}
 	if (one->sends_file) {
-		one->sends_file = len > 4;
-		one->waiting = len == 4;
+		bool empty = whole && len == 4;
+		one->sends_file = !empty;
+		one->sent_file = one->waiting = empty;
 		return;
 	}
 	if (message[3] != 0) {
@@ -195,13 +196,33 @@ static void said(struct connection *one, const uint8_t *message, size_t len, boo
 	}
 }
 
+/* Bytes of a number of variable length; such as an OK does not have: 9, the most. */
+static size_t number_size(uint8_t first)
+{
+	return first < 0xfb ? 1 : first == 0xfc ? 3 : first == 0xfd ? 4 : 9;
+}
+
+/* Whether an answer of one packet, an OK or an error, is the last one to what was asked. */
+static bool is_last(const struct connection *one)
+{
+	if (one->start_len > 0 && one->start[0] == ERROR) {
+		return true;
+	}
+	/* How many rows, and the last number: then the state. */
+	size_t at = one->start_len < 2 ? 0 : 1 + number_size(one->start[1]);
+	at += at == 0 || at >= one->start_len ? sizeof one->start : number_size(one->start[at]);
+	return one->start[0] == 0 && at < one->start_len && !(one->start[at] & MORE_RESULTS);
+}
+
 /* A packet of an answer is whole: counts what ends the columns and the rows of a result. */
 static void note_packet(struct connection *one)
 {
 	uint32_t size = length(one->head);
 	bool end = size == 5 && one->start[0] == 0xfe && !one->long_packet;
 	one->ends += end;
-	one->ended = end && one->ends == 2 && !(one->start[3] & MORE_RESULTS);
+	one->ended = (end && one->ends == 2 && !(one->start[3] & MORE_RESULTS)) ||
+	             (one->first_packet && one->sent_file && is_last(one));
+	one->sent_file &= !one->first_packet;
 	one->ends = end && one->ends == 2 ? 0 : one->ends;
 	one->sends_file = one->first_packet && one->start_len > 0 && one->start[0] == WANTS_FILE;
 	one->first_packet = false;
@@ -240,7 +261,7 @@ static void heard(struct connection *one, const uint8_t *bytes, size_t len)
 }
 
 /* After a packet with number 0, the 256th, comes one with number 1, as if it began another answer: so then there must
- * be none, for it was the end of a result. */
+ * be none, for it was the end of a result, or what follows a file. */
 static bool at_rest(const struct connection *one)
 {
 	return !one->waiting && !one->sends_file && !one->confused && one->head_len == 0 && one->have == 0 &&

@@ -176,6 +176,17 @@ $ways = [
             throw new LogicException('not all of the file has arrived');
         }
     },
+    // The answer to a file of 253 packets has number 0; PHP sends 4 KiB in each.
+    ...array_combine(
+        array_map(static fn(int $n): string => "file of $n packets", [252, 253, 254]),
+        array_map(static fn(int $n): Closure => static function () use ($n): void {
+            $file = tempnam(sys_get_temp_dir(), 'load');
+            file_put_contents($file, str_repeat(str_repeat('x', 1023) . "\n", 4 * $n));
+            Db::run('CREATE TEMPORARY TABLE loaded (text VARCHAR(1024))');
+            Db::run("LOAD DATA LOCAL INFILE '$file' INTO TABLE loaded");
+            unlink($file);
+        }, [252, 253, 254]),
+    ),
     'hidden in code' => static fn() => Db::run("EXECUTE /*M!100000IMMEDIATE*/ CONCAT('SET prof', 'iling = 1')"),
     'hidden in length' => static fn() => Db::run('/* ' . str_repeat('x', 17000) . ' */ SET profiling = 1'),
     // The 256th packet of an answer has number 0 again.
