@@ -15,6 +15,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
@@ -270,6 +271,10 @@ static void write_to_copy(void)
 static void duplicate_copy(void)
 {
 	need(dup(copy_of(pair[0])) >= 0, "dup");
+}
+static void load_second_libc(void)
+{
+	need(dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_LAZY | RTLD_DEEPBIND) != NULL, "dlmopen");
 }
 static void inherit_copy(void)
 {
@@ -536,6 +541,7 @@ static const struct attack {
     {"__recv_chk", receive_checked, REWIND_CONNECTION},
     {"write to a copy", write_to_copy, REWIND_CONNECTION},
     {"dup of a copy", duplicate_copy, REWIND_CONNECTION},
+    {"dlmopen", load_second_libc, REWIND_LIBRARY},
     {"F_SETFD of a copy", inherit_copy, REWIND_SURE},
 };
 #define ATTACKS (sizeof attacks / sizeof attacks[0])
@@ -753,6 +759,48 @@ static void no_room_for_a_snapshot(enum rewind_tracking tracking)
 	need(area[0] == '8', "rewind_amend");
 }
 
+/* libc has many functions by several names. Whatever is one that the host replaces is the host's by each of them. */
+static void each_name_of_a_function(enum rewind_tracking tracking)
+{
+	extern const char __executable_start, _end;
+	struct link_map *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+	const Elf64_Sym *symbols = NULL;
+	const char *names = NULL, *named_close = NULL;
+	need(libc != NULL, "libc");
+	for (const Elf64_Dyn *one = libc->l_ld; one->d_tag != DT_NULL; one++) {
+		symbols = one->d_tag == DT_SYMTAB ? (const Elf64_Sym *)one->d_un.d_ptr : symbols;
+		names = one->d_tag == DT_STRTAB ? (const char *)one->d_un.d_ptr : names;
+	}
+	/* The names follow the symbols, as linkers lay them out. */
+	size_t count = (size_t)(names - (const char *)symbols) / sizeof *symbols, replaced = 0, twins = 0;
+	for (size_t i = 0; i < count; i++) {
+		const char *own = dlsym(RTLD_DEFAULT, names + symbols[i].st_name), *name = names + symbols[i].st_name;
+		bool function = ELF64_ST_TYPE(symbols[i].st_info) == STT_FUNC && symbols[i].st_shndx != SHN_UNDEF;
+		if (!function || own < &__executable_start || own >= &_end) {
+			continue;
+		}
+		replaced++;
+		for (size_t k = 0; k < count; k++) {
+			const char *other = names + symbols[k].st_name;
+			if (ELF64_ST_TYPE(symbols[k].st_info) != STT_FUNC || symbols[k].st_value != symbols[i].st_value) {
+				continue;
+			}
+			const char *found = dlsym(libc, other), *default_one = dlsym(RTLD_DEFAULT, other);
+			bool ours = found >= &__executable_start && found < &_end && default_one >= &__executable_start &&
+			            default_one < &_end;
+			if (!ours) {
+				fprintf(stderr, "%s() is libc's, %s() is not\n", other, name);
+				_exit(1);
+			}
+			twins += strcmp(other, name) != 0;
+			named_close = strcmp(other, "__close") == 0 ? other : named_close;
+		}
+	}
+	if (replaced < 100 || twins < 20 || named_close == NULL) {
+		wrong("libc's names were not found");
+	}
+}
+
 static bool is_swapped(const void *at)
 {
 	uint64_t entry = 0;
@@ -811,6 +859,7 @@ static const struct {
     {"fork without memory", memory_that_no_child_has},
     {"file that ends early", file_that_ends_early},
     {"huge pages", huge_pages},
+    {"each name of a function", each_name_of_a_function},
     {"no room for a snapshot", no_room_for_a_snapshot},
     {"swapped before tracking", swapped_before_tracking},
 };
