@@ -60,7 +60,7 @@ static const zend_class_entry *harmless[MAX_HARMLESS];
 static int harmless_count;
 
 /*
- * Extensions whose request shutdown frees memory only, or which are taken through it with each request (handle.c).
+ * Extensions whose request shutdown frees memory only, or which are taken through it with each request (lifecycle.c).
  * Others are called: what they do there may be seen from outside.
  */
 static const char *const silent_modules[] = {

@@ -9,6 +9,7 @@
  * program that the child executes does not: while it has a reader, a stray is alive.
  */
 #include "stray.h"
+#include "rewind/rewind.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,9 +20,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-/* Above the numbers that PHP code counts on. */
-#define HIGH 16
 
 const volatile uint32_t *stray_mark;
 void (*stray_forked)(bool child);
@@ -37,7 +35,7 @@ static bool has_forked, blindly;
 
 static int move_up(int fd)
 {
-	int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, HIGH);
+	int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, REWIND_OWN_FROM);
 	if (high < 0) {
 		return fd;
 	}

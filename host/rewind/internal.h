@@ -62,10 +62,10 @@ struct region {
 #define MAX_UNDO 64
 #define MAX_HELD 64
 #define MAX_SIGNALS 64
-/* Our own descriptors have numbers from here on, above those that the boot is likely to use; copies of the boot's have
- * the lowest that are free. A rewind closes whatever has a number that was free: by one call, where those have no gap
- * between them. The kernel looks at each number up to the size of its table, which is 64 at first. */
-#define OWN_FROM 16
+/* Our own descriptors have numbers from REWIND_OWN_FROM on, but for those that are opened at the point (`cwd`,
+ * `statm`); copies of the boot's have the lowest that are free. A rewind closes whatever has a number that was free: by
+ * one call, where those have no gap between them. The kernel looks at each number up to the size of its table, which is
+ * 64 at first. */
 #define COPIES_FROM 3
 /* A chunk of ZendMM: the kind of mapping that requests make and give back all the time. */
 #define CHUNK_SIZE (2ul << 20)

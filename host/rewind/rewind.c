@@ -128,7 +128,7 @@ const char *rewind_init(void)
 	mallopt(M_TOP_PAD, 1 << 20);
 	mallopt(M_ARENA_MAX, 1);
 	int fd = memfd_create(KEPT_NAME, MFD_CLOEXEC);
-	int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, OWN_FROM);
+	int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, REWIND_OWN_FROM);
 	if (high >= 0) {
 		close(fd);
 		fd = high;

@@ -31,6 +31,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Numbers of the host's own descriptors begin here, above those that the boot is likely to use. */
+#define REWIND_OWN_FROM 16
+
 /* How written pages are found. The numbers are those of enum hy_tracking in layout.h. */
 enum rewind_tracking {
 	REWIND_OFF = 0,

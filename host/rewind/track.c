@@ -203,7 +203,7 @@ static int move_up(long fd)
 	if (fd < 0) {
 		return (int)fd;
 	}
-	long moved = SYS3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, OWN_FROM);
+	long moved = SYS3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, REWIND_OWN_FROM);
 	if (moved < 0) {
 		return (int)fd;
 	}
