@@ -462,12 +462,9 @@ def test_a_rule_on_the_front_controller_holds_for_what_falls_through_to_it(hayat
         assert ask(hayate, "/a.txt").body == b"a" and ask(hayate, "/b.php").body == b"b"
 
 
-def test_what_takes_the_place_of_a_users_file_is_not_sent(hayate_command, tmp_path) -> None:
-    tmp_path.chmod(0o755)
-    root = write(tmp_path / "site", {"a.txt": "a"})
-    files = write(tmp_path / "files", {"users.txt": f"anna:{hashed(PASSWORD)}\n", "other/users.txt": "another", "b.txt": "b"})
-    (files / "link").symlink_to(files)
-    config = f"""[[app]]
+def staff(root: pathlib.Path, files: pathlib.Path) -> str:
+    """A configuration that sends what lies in `files`, and asks for the passwords of a file that lies there as well."""
+    return f"""[[app]]
 root = "{root}"
 [[app.rule]]
 path = "/files"
@@ -476,7 +473,14 @@ alias = "{files}"
 path = "/staff"
 basic_auth = {{ users = "{files}/users.txt" }}
 """
-    with Hayate(config=config, workers=1) as hayate:
+
+
+def test_what_takes_the_place_of_a_users_file_is_not_sent(hayate_command, tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    root = write(tmp_path / "site", {"a.txt": "a"})
+    files = write(tmp_path / "files", {"users.txt": f"anna:{hashed(PASSWORD)}\n", "other/users.txt": "another", "b.txt": "b"})
+    (files / "link").symlink_to(files)
+    with Hayate(config=staff(root, files), workers=1) as hayate:
         assert ask(hayate, "/files/users.txt").status == 404
         (files / "new").write_text(f"anna:{hashed('new')}\nbert:{hashed('new')}\n")
         (files / "new").rename(files / "users.txt")
@@ -500,16 +504,7 @@ def test_what_was_harmless_in_the_same_second_is_not_sent_when_it_is_private(hay
     tmp_path.chmod(0o755)
     root = write(tmp_path / "site", {"a.txt": "a"})
     files = write(tmp_path / "files", {"users.txt": f"anna:{hashed(PASSWORD)}\n", "b.txt": "b"})
-    config = f"""[[app]]
-root = "{root}"
-[[app.rule]]
-path = "/files"
-alias = "{files}"
-[[app.rule]]
-path = "/staff"
-basic_auth = {{ users = "{files}/users.txt" }}
-"""
-    with Hayate(config=config, workers=1) as hayate:
+    with Hayate(config=staff(root, files), workers=1) as hayate:
         (files / "notes.txt").symlink_to("users.txt")
         # So that no other file gets its inode, which is private as well.
         (files / "kept").hardlink_to(files / "users.txt")
