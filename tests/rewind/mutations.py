@@ -104,6 +104,7 @@ MUTATIONS = [
     # behind the tracking
     _m(0, "calls by number are not seen", "rewind/interpose_calls.c", "if (c != NULL && !harmless(", "if (false && c != NULL && !harmless(", "test_by_name.py"),
     _m(0, "a child loses another file", "rewind/connections.c", "if (d == NULL || !d->lost) {", "if (true) {", "test_warm_connections.py -k child_after"),
+    _m(0, "MariaDB is not told to forget", "rewind/connections_mysql.c", "sizeof one->brief, &at, COM_RESET_CONNECTION,", "sizeof one->brief, &at, COM_PING,", "test_frameworks.py -k kept"),
     _m(0, "a child has a copy of the connection", "rewind/connections.c", "\t\t\tsilence(d->copy);\n", "", "test_warm_connections.py -k each_descriptor"),
     _m(0, "memory that a fork loses is not looked for", "zygote.c", "!worker && rewind_loses_memory()", "false", "test_by_name.py"),
 ]

@@ -1,9 +1,10 @@
 """What four visitors hand in with a framework's own services arrives as under php-fpm: Symfony and Laravel, as Hayate
-recognises them, warm-up requests that use all of it and none.
+recognises them, warm-up requests that use all of it and none, connections opened by each request and kept.
 
-Symfony: Messenger (Redis), Mailer, Lock (flock, Redis), HttpClient, caches (deferred, tagged, Redis), what waits for
-the kernel's end. Laravel: queues (database, Redis, at once, after the answer), log channels that keep lines back, caches
-(file, APCu, Redis, database, tags, locks), the database, Redis, mails, requests, sessions.
+Symfony: Messenger (Redis, MariaDB), Mailer, Lock (flock, Redis), HttpClient, caches (deferred, tagged, Redis, MariaDB),
+Doctrine, Monolog's buffer, what waits for the kernel's end. Laravel, with SQLite and files, and with MariaDB and Redis:
+queues (database, Redis, at once, after the answer), log channels that keep lines back, caches (file, APCu, Redis,
+database, tags, locks), the database, Redis, mails, requests, sessions.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import shutil
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 import requests
@@ -28,7 +29,15 @@ from .world import VISITORS, World, make_tables
 HERE = pathlib.Path(__file__).parent / "libraries"
 HANDS_IN = "/hands-in"
 WARM = [f"--warmup={HANDS_IN}?visitor=Warm"] * 3
-MODES = {"cold": ["--warmup=off"], "warm": WARM, "warm-fork": [*WARM, "--rewind=fork"], "default": []}
+KEPT = ["--connections=warm"]
+MODES = {
+    "cold": ["--warmup=off"],
+    "warm": WARM,
+    "warm-fork": [*WARM, "--rewind=fork"],
+    "default": [],
+    "cold-kept": ["--warmup=off", *KEPT],
+    "warm-kept": [*WARM, *KEPT],
+}
 
 
 @dataclasses.dataclass
@@ -36,10 +45,12 @@ class Application:
     site: sites.Site
     out: pathlib.Path
     #: What it keeps in files from request to request, emptied before each server.
-    kept: list[pathlib.Path]
+    files: list[pathlib.Path]
+    #: Connections that a worker opens, and keeps if it is told to.
+    connections: int = 0
 
     def forget(self) -> None:
-        for path in self.kept:
+        for path in self.files:
             for entry in path.glob("*") if path.exists() else []:
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
@@ -62,7 +73,8 @@ def symfony(directory: pathlib.Path, world: World) -> Application:
     out.chmod(0o777)
     make_tables(out / "orm.db")
     shutil.copy(HERE / "symfony/HandsInAll.php", made.root / "src/Controller")
-    shutil.copy(HERE / "symfony/Told.php", made.root / "src")
+    for name in ("Told.php", "Registry.php"):
+        shutil.copy(HERE / "symfony" / name, made.root / "src")
     shutil.copy(HERE / "symfony/libraries.php", made.root / "config/packages")
     routes = (
         f"    $routes->add('hands_in', '{HANDS_IN}')->controller(App\\Controller\\HandsInAll::class);\n"
@@ -70,28 +82,36 @@ def symfony(directory: pathlib.Path, world: World) -> Application:
     )
     insert(made.root / "config/routes.php", "    $routes->add('home'", routes)
     autoload = made.root / "vendor/autoload.php"
-    autoload.write_text(autoload.read_text().replace("'Symfony', 'Twig']", "'Symfony', 'Twig', 'Egulias', 'Doctrine/Common', 'Doctrine/Deprecations']"))
+    libraries = ["Symfony", "Twig", "Egulias", "Monolog", *(f"Doctrine/{part}" for part in ("Common", "DBAL", "Deprecations", "Persistence"))]
+    autoload.write_text(autoload.read_text().replace("'Symfony', 'Twig']", ", ".join(f"'{name}'" for name in libraries) + "]"))
     # A message is no service.
     services = made.root / "config/services.php"
     services.write_text(services.read_text().replace("'../src/Kernel.php'", "'../src/{Kernel,Told}.php'"))
     more = {"REDIS_DSN": f"redis://{world.redis.socket}", "MAILER_DSN": f"smtp://127.0.0.1:{world.sinks.env['SMTP']}"}
     made = dataclasses.replace(made, env={**made.env, **environment(world, out), **more})
     sites.rebuild_symfony(made)
-    return Application(made, out, [made.var / "cache/prod/pools", made.var / "share"])
+    return Application(made, out, [made.var / "cache/prod/pools", made.var / "share"], connections=1)
 
 
-#: Its configuration, with more: lists grow, tables get more entries.
-MERGED = "<?php return array_merge_recursive(require __DIR__ . '/../base/{name}', (require __DIR__ . '/../more.php')['{key}']);\n"
+#: Its configuration, with more: lists grow, tables get more entries, and some have others.
+MERGED = """<?php
+$more = require __DIR__ . '/../more.php';
+return array_replace_recursive(array_merge_recursive(require __DIR__ . '/../base/{name}', $more['{key}'] ?? []), $more['instead']['{key}'] ?? []);
+"""
 
 
-def laravel(directory: pathlib.Path, world: World) -> Application:
+def laravel_of_servers(directory: pathlib.Path, world: World) -> Application:
+    return laravel(directory, world, {"SERVERS": "1"}, connections=3)  # the database, the cache, the sessions
+
+
+def laravel(directory: pathlib.Path, world: World, env: Mapping[str, str] | None = None, connections: int = 0) -> Application:
     made = sites.laravel(directory)
     out = directory / "out"
     out.mkdir()
     out.chmod(0o777)
     (made.root / "base").mkdir()
     shutil.copy(HERE / "laravel/config.php", made.root / "more.php")
-    for key in ("app", "database", "queue", "cache", "logging"):
+    for key in ("app", "database", "queue", "cache", "logging", "session"):
         name = f"{key}.php"
         shutil.move(made.root / "config" / name, made.root / "base" / name)
         (made.root / "config" / name).write_text(MERGED.format(name=name, key=key))
@@ -107,23 +127,24 @@ def laravel(directory: pathlib.Path, world: World) -> Application:
     insert(made.root / "vendor/autoload.php", "spl_autoload_register", "require_once '/usr/share/php/GuzzleHttp/autoload.php';\n")
     database = sqlite3.connect(made.var / "database.sqlite")
     for table in (
-        "arrivals (id INTEGER PRIMARY KEY, name VARCHAR(200))",
-        "cache (key VARCHAR(200) PRIMARY KEY, value TEXT, expiration INTEGER)",
-        "jobs (id INTEGER PRIMARY KEY, queue TEXT, payload TEXT, attempts INTEGER, reserved_at INTEGER,"
+        "arrivals (id INTEGER PRIMARY KEY {counts}, name VARCHAR(200))",
+        "cache (`key` VARCHAR(200) PRIMARY KEY, value TEXT, expiration INTEGER)",
+        "jobs (id INTEGER PRIMARY KEY {counts}, queue TEXT, payload TEXT, attempts INTEGER, reserved_at INTEGER,"
         " available_at INTEGER, created_at INTEGER)",
     ):
-        database.execute(f"CREATE TABLE {table}")
+        database.execute("CREATE TABLE " + table.format(counts=""))
+        world.mariadb.sql("CREATE TABLE IF NOT EXISTS " + table.format(counts="AUTO_INCREMENT"), world.mariadb.database)
     database.commit()
     database.close()
     (out / "orm.db").symlink_to(made.var / "database.sqlite")
-    made = dataclasses.replace(made, env={**made.env, **environment(world, out)})
+    made = dataclasses.replace(made, env={**made.env, **environment(world, out), **(env or {})})
     for path in [made.root, *made.root.rglob("*.php")]:
         path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
     made.run("artisan", "optimize")
-    return Application(made, out, [made.var / "framework/cache/data"])
+    return Application(made, out, [made.var / "framework/cache/data"], connections)
 
 
-@pytest.fixture(scope="module", params=[symfony, laravel], ids=["symfony", "laravel"])
+@pytest.fixture(scope="module", params=[symfony, laravel, laravel_of_servers], ids=["symfony", "laravel", "laravel-of-servers"])
 def application(request: pytest.FixtureRequest, world: World) -> Iterator[Application]:
     directory = temporary_directory("frameworks")
     directory.chmod(0o755)
@@ -187,4 +208,7 @@ def test_frameworks(mode: str, application: Application, reference: Outcome, wor
         outcome = play(world, application, server, reference)
         (app,) = server.status()["apps"]
         assert app["restarts"] == {} and app["fallback"] is None, (app, server.log())
+        if "kept" in mode:
+            assert app["rewind"]["warm"] == application.connections, server.log()
+            assert (app["rewind"]["resets"] > 0) == (application.connections > 0)
     assert outcome == reference

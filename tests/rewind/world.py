@@ -53,7 +53,7 @@ class World:
         self.mariadb.sql("DELETE FROM arrivals", self.mariadb.database)
         self.postgresql.sql("DELETE FROM arrivals")
         # Whoever needs these makes them.
-        for table in ("messages", "cache_items", "lock_keys"):
+        for table in ("messages", "cache_items", "lock_keys", "jobs", "cache"):
             self.mariadb.sql(f"DELETE FROM {table}", self.mariadb.database)
             self.postgresql.sql(f"DELETE FROM {table}")
         database = sqlite3.connect(out / "orm.db")
@@ -80,10 +80,12 @@ class World:
             "orm_mariadb": self.mariadb.sql("SELECT name FROM arrivals", self.mariadb.database),
             "orm_postgresql": self.postgresql.sql("SELECT name FROM arrivals"),
         }
+        rows["messages_mariadb"] = self.mariadb.sql("SELECT body FROM messages", self.mariadb.database)
+        rows["laravel_queue_database"] = self.mariadb.sql("SELECT payload FROM jobs", self.mariadb.database)
         if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'jobs'").fetchone():
-            rows["laravel_queue_database"] = "\n".join(job for (job,) in database.execute("SELECT payload FROM jobs"))
+            rows["laravel_queue_database"] += "\n".join(job for (job,) in database.execute("SELECT payload FROM jobs"))
         database.close()
-        found |= {name: tally(text) for name, text in rows.items() if text}
+        found |= {name: count for name, text in rows.items() if (count := tally(text))}  # a message may have been taken
         return found
 
 

@@ -1,6 +1,9 @@
 <?php
 
-/* More than the application of the tests has: queues, stores, channels. Merged into its configuration, file by file. */
+/*
+ * More than the application of the tests has: queues, stores, channels. Merged into its configuration, file by file. With
+ * SERVERS its database is MariaDB, its cache and sessions are in Redis: "instead" of what it has.
+ */
 
 $out = getenv('OUT');
 $redis = ['client' => 'phpredis', 'options' => ['prefix' => ''], 'default' => ['host' => getenv('REDIS'), 'port' => 0, 'database' => 0]];
@@ -26,4 +29,20 @@ return [
         'crossed' => ['driver' => 'custom', 'via' => App\Channels::class, 'kind' => 'crossed'],
         'buffered' => ['driver' => 'custom', 'via' => App\Channels::class, 'kind' => 'buffered'],
     ]],
+    'instead' => getenv('SERVERS') ? [
+        'database' => ['default' => 'mysql', 'connections' => ['mysql' => [
+            'driver' => 'mysql',
+            'unix_socket' => getenv('MARIADB'),
+            'host' => '',
+            'database' => 'hayate',
+            'username' => 'hayate',
+            'password' => 'hayate',
+            'charset' => 'utf8mb4',
+            'collation' => 'utf8mb4_unicode_ci',
+            'prefix' => '',
+            'strict' => true,
+        ]]],
+        'cache' => ['default' => 'redis'],
+        'session' => ['driver' => 'redis'],
+    ] : [],
 ];

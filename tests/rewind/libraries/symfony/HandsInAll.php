@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace App\Controller;
 
+use App\Registry;
 use App\Told;
 use Psr\Cache\CacheItemPoolInterface;
 use Psr\Log\LoggerInterface;
@@ -19,7 +20,7 @@ use Symfony\Contracts\Cache\TagAwareCacheInterface;
 use Symfony\Contracts\EventDispatcher\EventDispatcherInterface;
 use Symfony\Contracts\HttpClient\HttpClientInterface;
 
-/** Hands in with the services that the framework configures: messages, mails, locks, requests, caches, the kernel's end. */
+/** Hands in with the services that the framework configures: messages, mails, locks, requests, caches, the database, logs, the kernel's end. */
 final class HandsInAll
 {
     private array $held = [];
@@ -33,6 +34,9 @@ final class HandsInAll
         private CacheItemPoolInterface $cacheApp,
         private TagAwareCacheInterface $taggedPool,
         private CacheItemPoolInterface $redisPool,
+        private CacheItemPoolInterface $databasePool,
+        private Registry $doctrine,
+        private LoggerInterface $keptLog,
         private EventDispatcherInterface $dispatcher,
         private LoggerInterface $logger,
     ) {
@@ -51,7 +55,7 @@ final class HandsInAll
             $got[] = $acquired = $this->held[$name]->acquire();
             $acquired && file_put_contents("$out/symfony_lock_$name.log", "of $v\n", \FILE_APPEND);
         }
-        foreach (['app' => $this->cacheApp, 'redis' => $this->redisPool] as $pool) {
+        foreach ([$this->cacheApp, $this->redisPool, $this->databasePool] as $pool) {
             $got[] = $pool->saveDeferred($pool->getItem("of-$v")->set($v));
         }
         $this->taggedPool->get("of-$v", static function (ItemInterface $item) use ($v, &$got) {
@@ -62,6 +66,14 @@ final class HandsInAll
         });
         $this->dispatcher->addListener(KernelEvents::TERMINATE, static fn () => file_put_contents("$out/symfony_terminate.log", "of $v\n", \FILE_APPEND));
         $this->logger->info("of $v");
+        $this->keptLog->info("of $v");
+        $database = $this->doctrine->getConnection();
+        $database->insert('arrivals', ['name' => "of $v"]);
+        $database->transactional(static fn () => $database->insert('arrivals', ['name' => "of $v"]));
+        // What the session of a connection keeps, and nobody after her finds.
+        $got[] = $database->fetchOne('SELECT @visitor');
+        $got[] = $database->fetchOne("SELECT GET_LOCK('only', 0)");
+        $database->executeStatement('SET @visitor = ?', [$v]);
         $got[] = $request->getSession()->get('n', 0);
         $request->getSession()->set('n', $request->getSession()->get('n', 0) + 1);
 
@@ -73,6 +85,6 @@ final class HandsInAll
         $visitors = explode(',', $request->query->get('visitors', ''));
         $has = static fn (CacheItemPoolInterface $pool): array => array_values(array_filter($visitors, static fn (string $v) => $pool->hasItem("of-$v")));
 
-        return new JsonResponse(['app' => $has($this->cacheApp), 'tagged' => $has($this->taggedPool), 'redis' => $has($this->redisPool)]);
+        return new JsonResponse(['app' => $has($this->cacheApp), 'tagged' => $has($this->taggedPool), 'redis' => $has($this->redisPool), 'database' => $has($this->databasePool)]);
     }
 }
