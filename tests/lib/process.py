@@ -88,7 +88,7 @@ def stop_process(pid: int) -> None:
     os.kill(pid, signal.SIGSTOP)
 
     def still() -> bool:
-        stats = [task.read_text() for task in pathlib.Path(f"/proc/{pid}/task").glob("*/stat")]
+        stats = [task.read_text(errors="replace") for task in pathlib.Path(f"/proc/{pid}/task").glob("*/stat")]
         return all(stat.rpartition(")")[2].split()[0] in "TtZX" for stat in stats)
 
     if not wait_until(still):
@@ -137,7 +137,7 @@ def _dies_with_us() -> list[str]:
 def _stat(pid: int) -> tuple[int, str, str] | None:
     """(parent, state, start time) of a process, None when it is gone."""
     try:
-        text = pathlib.Path(f"/proc/{pid}/stat").read_text()
+        text = pathlib.Path(f"/proc/{pid}/stat").read_text(errors="replace")  # its name may be any bytes
     except OSError:
         return None
     fields = text.rpartition(")")[2].split()

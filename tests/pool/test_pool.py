@@ -52,7 +52,7 @@ def workers(server: Hayate) -> list[dict]:
 def alive(pid: int) -> bool:
     """Whether a process runs; a dead one that nobody has reaped yet does not."""
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        return pathlib.Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
 

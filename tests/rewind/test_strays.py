@@ -150,7 +150,7 @@ def strays(directory: pathlib.Path) -> list[int]:
 
 def is_alive(pid: int) -> bool:
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return pathlib.Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
 

@@ -78,7 +78,7 @@ def cpu(*pids: int | None) -> float:
     total = 0.0
     for process in {one for pid in pids if pid for one in (pid, *descendants(pid))}:
         try:
-            fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            fields = pathlib.Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
             continue
         total += sum(int(ticks) for ticks in fields[11:15]) * TICK
