@@ -111,8 +111,8 @@ static void duplicating(int fd)
 	const struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
 	if (d != NULL) {
 		c->any_duplicate = true;
-		if (d->peer && d->copy == 0) {
-			c->doubt = REWIND_CONNECTION; /* itself a copy: what is said by a third one is not seen */
+		if (d->peer) {
+			c->doubt = REWIND_CONNECTION; /* what is said by another number is not seen */
 		}
 	}
 }

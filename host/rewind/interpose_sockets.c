@@ -22,6 +22,14 @@ static inline void using(int fd)
 	}
 }
 
+/* libc's own, looked up before the point. */
+static FILE *(*libc_fdopen)(int, const char *);
+
+__attribute__((constructor)) static void look_up(void)
+{
+	*(void **)&libc_fdopen = interpose_next("fdopen");
+}
+
 static inline bool kept(int fd)
 {
 	return connections_watching() && connections_keeps(fd);
@@ -163,6 +171,14 @@ EXPORT ssize_t write(int fd, const void *from, size_t len)
 {
 	sending(fd);
 	return told(fd, true, from, syscall(SYS_write, fd, from, len));
+}
+
+/* What libc reads and writes for a FILE passes by all of these. */
+EXPORT FILE *fdopen(int fd, const char *mode)
+{
+	using(fd);
+	unseen(fd);
+	return libc_fdopen(fd, mode);
 }
 
 /* What glibc's headers make of calls with a room that is known (_FORTIFY_SOURCE). */

@@ -19,6 +19,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
+#include <search.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -272,9 +273,37 @@ static void duplicate_copy(void)
 {
 	need(dup(copy_of(pair[0])) >= 0, "dup");
 }
+static void duplicate_connection(void)
+{
+	int fd = dup(pair[0]);
+	need(fd >= 0 && write(fd, "x", 1) == 1, "dup");
+}
+static void duplicate_by_fcntl(void)
+{
+	int fd = fcntl(pair[0], F_DUPFD_CLOEXEC, 100);
+	need(fd >= 0 && write(fd, "x", 1) == 1, "F_DUPFD_CLOEXEC");
+}
+static void make_stream(void)
+{
+	FILE *made = fdopen(pair[0], "r+");
+	need(made != NULL && fputs("x", made) >= 0 && fflush(made) == 0, "fdopen");
+}
 static void load_second_libc(void)
 {
 	need(dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_LAZY | RTLD_DEEPBIND) != NULL, "dlmopen");
+}
+static void ask_behind_the_host(void)
+{
+	/* Called by libc, so that it is not the host who asks. */
+	size_t count = 1;
+	lfind(RTLD_NEXT, "munmap", &count, 1, (int (*)(const void *, const void *))(void *)dlsym);
+}
+static void ask_for_others_behind_the_host(void)
+{
+	size_t count = 1;
+	lfind(RTLD_NEXT, "strlen", &count, 1, (int (*)(const void *, const void *))(void *)dlsym);
+	void *found = dlsym(RTLD_NEXT, "munmap"); /* the host itself */
+	need(found != NULL && found != (void *)munmap, "RTLD_NEXT");
 }
 static void inherit_copy(void)
 {
@@ -541,7 +570,12 @@ static const struct attack {
     {"__recv_chk", receive_checked, REWIND_CONNECTION},
     {"write to a copy", write_to_copy, REWIND_CONNECTION},
     {"dup of a copy", duplicate_copy, REWIND_CONNECTION},
+    {"dup", duplicate_connection, REWIND_CONNECTION},
+    {"F_DUPFD", duplicate_by_fcntl, REWIND_CONNECTION},
+    {"fdopen", make_stream, REWIND_CONNECTION},
     {"dlmopen", load_second_libc, REWIND_LIBRARY},
+    {"RTLD_NEXT", ask_behind_the_host, REWIND_LIBRARY},
+    {"RTLD_NEXT of others", ask_for_others_behind_the_host, REWIND_SURE},
     {"F_SETFD of a copy", inherit_copy, REWIND_SURE},
 };
 #define ATTACKS (sizeof attacks / sizeof attacks[0])
