@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Generic, TypeVar
 
-from .steps import BOOT, LAST, OUTSIDE, REQUEST, WARM, Step
+from .steps import BOOT, COSTS_CONNECTION, LAST, OUTSIDE, POSITIONED, REQUEST, WARM, Step
 
 #: When every file was last modified: OPcache takes no file that is younger than two seconds.
 MODIFIED = 1_700_000_000
@@ -110,6 +110,9 @@ class Deck(Generic[T]):
         self._cards = cards
         self._left: list[T] = []
 
+    def __bool__(self) -> bool:
+        return bool(self._cards)
+
     def draw(self) -> T:
         if not self._left:
             self._left = list(self._cards)
@@ -126,6 +129,9 @@ class Draw:
         self._boot = {inside: _by_kind(chance, [s for s in steps if not inside or _is_inside(s)]) for inside in (False, True)}
         self._request = {inside: _by_kind(chance, [s for s in REQUEST if not inside or _is_inside(s)]) for inside in (False, True)}
         self._kinds = {inside: Deck(chance, list(of)) for inside, of in self._boot.items() if of}
+        looks = [step for step in REQUEST if step.name == f"{step.kind}/look" and step.kind not in COSTS_CONNECTION]
+        self._looks = {step.kind: step for step in looks}
+        self._positioned = Deck(chance, [kind for kind in POSITIONED if kind in self._boot[True]])
         self._place = Deck(chance, ["fiber", "deep"] + ["script"] * 14)
         self._at_once = Deck(chance, [True] * 3 + [False] * 9)
 
@@ -133,6 +139,8 @@ class Draw:
         chance = self._chance
         at_once = self._at_once.draw() and True in self._kinds
         kinds = [self._kinds[at_once].draw() for _ in range(chance.randint(1, 5))]
+        if at_once and self._positioned:
+            kinds[0] = self._positioned.draw()
         if not at_once and "stray" in kinds and True in self._kinds:
             kinds = ["stray", *(self._kinds[True].draw() for _ in kinds[1:])]
         inside = at_once or "stray" in kinds
@@ -145,10 +153,14 @@ class Draw:
         parts = []
         number = 10
         for _ in range(chance.randint(1, 4)):
-            part: list[Use] = []
+            # What one request has changed is seen by the next one that looks.
+            looked_at = [(kind, thing) for kind, thing in things if kind in self._looks and chance.random() < 0.5]
+            part = [_filled(self._looks[kind], thing, number) for kind, thing in looked_at]
             for _ in range(chance.randint(1, 6)):
                 number += 1
-                kind, thing = chance.choice(things) if chance.random() < 0.75 else ("", "")
+                # The first thing is what the program is about: what its steps leave for each other wants several of them.
+                often = things[0] if chance.random() < 0.5 else chance.choice(things)
+                kind, thing = often if chance.random() < 0.75 else ("", "")
                 step = self._request[inside][kind].draw()
                 part.append(_filled(step, thing, number))
                 if step.name in LAST:

@@ -630,6 +630,9 @@ OUTSIDE = {
     *("/file_time", "/realpath", "/apcu"),
 }
 
+#: Has a position that processes share which do not open it for themselves: what shows where requests come at once.
+POSITIONED = ["reader", "many", "both", "directory", "iterator"]
+
 #: What makes a boot private and a worker that used it doubtful (kinds, or single steps). Nothing else may cost one for a connection.
 COSTS_CONNECTION = {
     *("pair", "mariadb", "postgresql", "redis"),
