@@ -171,8 +171,8 @@ static void *own_version(const void *found, const char *name)
 }
 
 /*
- * What comes next behind whoever asks may be libc's own, whose calls nobody sees. The host's is no answer: it may be one
- * in front of whom the host calls (LD_PRELOAD), which would then go round in circles. The host itself may ask.
+ * What comes next behind whoever asks may be libc's own, whose calls nobody sees. The host's is no answer: it may be
+ * one in front of whom the host calls (LD_PRELOAD), which would then go round in circles. The host itself may ask.
  */
 static void going_past(const char *name, const void *asker)
 {
