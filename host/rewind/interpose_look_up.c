@@ -170,21 +170,6 @@ static void *own_version(const void *found, const char *name)
 	return is_ours(own) ? own : NULL;
 }
 
-/*
- * What comes next behind whoever asks may be libc's own, whose calls nobody sees. The host's is no answer: it may be
- * one in front of whom the host calls (LD_PRELOAD), which would then go round in circles. The host itself may ask.
- */
-static void going_past(const char *name, const void *asker)
-{
-	struct control *c = watching();
-	const void *found = c == NULL || is_ours(asker) ? NULL : look_into_libc(name, NULL);
-	for (size_t i = 0; found != NULL && i < twin_count; i++) {
-		if (twins[i].of_libc == found) {
-			c->doubt = REWIND_LIBRARY;
-		}
-	}
-}
-
 /* Whose next one RTLD_NEXT is, libc tells by who has called: so this must be the last thing here, a jump. */
 EXPORT void *dlsym(void *restrict library, const char *restrict name)
 {
@@ -197,7 +182,6 @@ EXPORT void *dlsym(void *restrict library, const char *restrict name)
 		void *own = found == NULL ? NULL : own_version(found, name);
 		return own != NULL ? own : found; /* and what dlerror() has to say */
 	}
-	going_past(name, __builtin_return_address(0));
 	return libc_dlsym(library, name);
 }
 
@@ -211,7 +195,6 @@ EXPORT void *dlvsym(void *restrict library, const char *restrict name, const cha
 		void *own = found == NULL ? NULL : own_version(found, name);
 		return own != NULL ? own : found;
 	}
-	going_past(name, __builtin_return_address(0));
 	return libc_dlvsym(library, name, version);
 }
 

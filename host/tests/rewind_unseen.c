@@ -19,7 +19,6 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
-#include <search.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -292,19 +291,6 @@ static void load_second_libc(void)
 {
 	need(dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_LAZY | RTLD_DEEPBIND) != NULL, "dlmopen");
 }
-static void ask_behind_the_host(void)
-{
-	/* Called by libc, so that it is not the host who asks. */
-	size_t count = 1;
-	lfind(RTLD_NEXT, "munmap", &count, 1, (int (*)(const void *, const void *))(void *)dlsym);
-}
-static void ask_for_others_behind_the_host(void)
-{
-	size_t count = 1;
-	lfind(RTLD_NEXT, "strlen", &count, 1, (int (*)(const void *, const void *))(void *)dlsym);
-	void *found = dlsym(RTLD_NEXT, "munmap"); /* the host itself */
-	need(found != NULL && found != (void *)munmap, "RTLD_NEXT");
-}
 static void inherit_copy(void)
 {
 	int copy = copy_of(pair[0]);
@@ -574,8 +560,6 @@ static const struct attack {
     {"F_DUPFD", duplicate_by_fcntl, REWIND_CONNECTION},
     {"fdopen", make_stream, REWIND_CONNECTION},
     {"dlmopen", load_second_libc, REWIND_LIBRARY},
-    {"RTLD_NEXT", ask_behind_the_host, REWIND_LIBRARY},
-    {"RTLD_NEXT of others", ask_for_others_behind_the_host, REWIND_SURE},
     {"F_SETFD of a copy", inherit_copy, REWIND_SURE},
 };
 #define ATTACKS (sizeof attacks / sizeof attacks[0])
