@@ -5,12 +5,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::File,
-    io::Read,
     path::Path,
 };
 
 use serde_json::Value;
+
+use crate::of_application;
 
 /// Bytes of a composer.lock that are looked at; one with a thousand packages has 3 MB.
 const LARGEST: u64 = 32 << 20;
@@ -117,10 +117,7 @@ fn required(root: &Path) -> BTreeMap<String, String> {
 }
 
 fn json(path: &Path) -> Option<Value> {
-    let mut text = Vec::new();
-    let file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|meta| meta.is_file()))?;
-    file.take(LARGEST).read_to_end(&mut text).ok()?;
-    serde_json::from_slice(&text).ok()
+    serde_json::from_slice(&of_application::read(path, LARGEST).ok()?).ok()
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@
 //! here; no PHP runs.
 
 use std::{
-    fmt, fs,
+    fmt,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::of_application;
 
 /// A framework that there is a boot script for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,7 +126,7 @@ pub fn look(root: &Path, document_root: &Path, env: &[(String, String)]) -> Find
 }
 
 fn json(path: &Path) -> Option<Value> {
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
+    serde_json::from_slice(&of_application::read(path, of_application::MOST).ok()?).ok()
 }
 
 fn examine(
@@ -140,7 +142,7 @@ fn examine(
     if root.join("public").canonicalize().ok().as_deref() != Some(document_root) {
         return Err("its document root is not public/".into());
     }
-    let text = fs::read_to_string(root.join("public/index.php"))
+    let text = of_application::read_text(&root.join("public/index.php"), of_application::MOST)
         .map_err(|error| format!("public/index.php cannot be read: {error}"))?;
     let front_controller = compact(&text);
     let from_env = |key: &str| env.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
@@ -308,7 +310,7 @@ fn suits_runtime(compacted: &str) -> Result<(), String> {
 
 /// The last value that a .env file gives to a variable. `Err`: it depends on others.
 fn dotenv(path: &Path, key: &str) -> Result<Option<String>, ()> {
-    let text = fs::read_to_string(path).unwrap_or_default();
+    let text = of_application::read_text(path, of_application::MOST).unwrap_or_default();
     let mut found = None;
     for line in text.lines() {
         let line = line.trim().strip_prefix("export ").unwrap_or(line.trim());
@@ -336,7 +338,8 @@ fn is_false(value: &str) -> bool {
 /// Why Symfony will be in debug mode. In the order of its Dotenv: environment, .env.local.php, .env and its companions.
 fn symfony_debug(root: &Path, env: &impl Fn(&str) -> Option<String>) -> Option<String> {
     let unclear = || Some("it is not clear whether it runs in debug mode, .env computes that".to_owned());
-    let dumped = fs::read_to_string(root.join(".env.local.php")).map(|text| compact(&text)).ok();
+    let dumped = of_application::read_text(&root.join(".env.local.php"), of_application::MOST);
+    let dumped = dumped.map(|text| compact(&text)).ok();
     let read = |key: &str, files: &[String]| -> Result<Option<String>, ()> {
         if let Some(value) = env(key) {
             return Ok(Some(value));

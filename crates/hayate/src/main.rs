@@ -30,6 +30,7 @@ mod logging;
 mod machine;
 mod master;
 mod metrics;
+mod of_application;
 mod peer;
 mod php;
 mod plan;

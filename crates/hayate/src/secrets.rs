@@ -4,8 +4,7 @@
 //! `hayate check` and a thread of its own.
 
 use std::{
-    fmt,
-    fs::{self, File},
+    fmt, fs,
     io::Read,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -14,7 +13,7 @@ use std::{
 
 use hayate_front::rules::Hidden;
 
-use crate::plan::App;
+use crate::{of_application, plan::App};
 
 /// Levels below the document root, entries in all, and findings that are listed.
 const LEVELS: usize = 4;
@@ -164,7 +163,7 @@ fn content(name: &str, path: &Path) -> Option<&'static str> {
         _ => return None,
     };
     let mut start = [0; 4096];
-    let n = File::open(path).and_then(|mut file| file.read(&mut start)).ok()?;
+    let n = of_application::open(path).and_then(|mut file| file.read(&mut start)).ok()?;
     let start = start.get(..n)?;
     signs.iter().any(|sign| start.windows(sign.len()).any(|window| window == *sign)).then_some(what)
 }
@@ -172,10 +171,8 @@ fn content(name: &str, path: &Path) -> Option<&'static str> {
 /// Whether a .htaccess closes its whole directory to all: outside of sections, or in one that asks which version of Apache it is.
 fn closed_for_apache(path: &Path) -> bool {
     let mut start = Vec::new();
-    let Ok(file) = File::open(path) else { return false };
-    if !file.metadata().is_ok_and(|meta| meta.is_file())
-        || file.take(16 << 10).read_to_end(&mut start).is_err()
-    {
+    let read = of_application::open(path).and_then(|file| file.take(16 << 10).read_to_end(&mut start));
+    if read.is_err() {
         return false;
     }
     let mut inside_of_files = 0_u32;

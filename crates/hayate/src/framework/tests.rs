@@ -1,3 +1,5 @@
+use std::fs;
+
 use super::*;
 
 const RUNTIME: &str = "<?php\n\nuse App\\Kernel;\n\nrequire_once dirname(__DIR__).'/vendor/autoload_runtime.php';\n\n\

@@ -4,13 +4,16 @@
 //! `try_files $uri $uri/ /index.php`: applications make `/sitemap.xml` and `/api/v1.2/x` themselves. So an `index.php` is taken for one only
 //! where something says that it is; else a missing style sheet would get the application's page, with status 200 and its cookies.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use hayate_pool::Mode;
 use serde::{Deserialize, Serialize};
 
 use super::{app::AppResolver, flag, mode::Running};
-use crate::config::{self, ConfigError};
+use crate::{
+    config::{self, ConfigError},
+    of_application,
+};
 
 /// See the module's head.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,9 +111,8 @@ fn by_files(document_root: &Path) -> Option<String> {
 fn by_htaccess(document_root: &Path) -> Result<String, String> {
     let none = || "nothing says that index.php answers what is no file".to_owned();
     let path = document_root.join(".htaccess");
-    let size = fs::metadata(&path).map_err(|_| none())?.len();
     // Nobody writes more than that by hand.
-    let text = if size <= 256 << 10 { fs::read(&path).map_err(|_| none())? } else { return Err(none()) };
+    let text = of_application::read(&path, 256 << 10).map_err(|_| none())?;
     match htaccess(&String::from_utf8_lossy(&text)) {
         Rewrites::Plainly => Ok(".htaccess sends to index.php what is no file".to_owned()),
         Rewrites::WithMore(to) => Err(format!(

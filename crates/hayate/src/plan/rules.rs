@@ -1,7 +1,6 @@
 //! `[[app.rule]]` and `hidden_files`: the files that they name are found and read here, everything else is checked by the front's own code.
 
 use std::{
-    fs,
     net::IpAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -11,7 +10,10 @@ use hayate_front::rules::{AuthSpec, HIDDEN_FILES, HeadersSpec, Hidden, RateBy, R
 use ipnet::IpNet;
 
 use super::{ALWAYS, app::AppResolver};
-use crate::config::{self, ConfigError, OneOrMany, Step, Time};
+use crate::{
+    config::{self, ConfigError, OneOrMany, Step, Time},
+    of_application,
+};
 
 /// Bytes of a file with users.
 const USERS: u64 = 1 << 20;
@@ -129,12 +131,8 @@ fn rate(rate: config::Rate) -> Result<RateSpec, String> {
 }
 
 fn read(path: &Path) -> Result<String, String> {
-    let cannot = |why: String| format!("users: cannot use the file {}: {why}", path.display());
-    let meta = fs::metadata(path).map_err(|error| cannot(error.to_string()))?;
-    if !meta.is_file() || meta.len() > USERS {
-        return Err(cannot(format!("it is no file of at most {} MB", USERS >> 20)));
-    }
-    fs::read_to_string(path).map_err(|error| cannot(error.to_string()))
+    of_application::read_text(path, USERS)
+        .map_err(|error| format!("users: cannot use the file {}: {error}", path.display()))
 }
 
 #[cfg(test)]
