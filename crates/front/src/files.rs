@@ -174,13 +174,13 @@ pub(crate) async fn serve_absolute(
     let (place, rules, head) = (&site.place, Arc::clone(&site.files), head.clone());
     let prepared = place.start(move || {
         let real = std::fs::canonicalize(path).ok().filter(|path| allowed(path)).ok_or(Miss::NotThere)?;
-        prepare(
-            &head,
-            &rules,
-            At { root: Path::new("/"), near: None, path: real.as_os_str().as_bytes() },
-            None,
-            &Access::Waiting(Path::new("/")),
-        )
+        let at = At {
+            root: Path::new("/"),
+            near: None,
+            path: real.as_os_str().as_bytes(),
+            allowed: Some(&allowed),
+        };
+        prepare(&head, &rules, at, None, &Access::Waiting(Path::new("/")))
     });
     finish(prepared.await?, place)
 }
@@ -237,11 +237,13 @@ struct At<'a> {
     /// What is known of the root.
     near: Option<&'a Near>,
     path: &'a [u8],
+    /// Asked of the place of what was opened: a name may have become another file's since, and what is packed has a name of its own.
+    allowed: Option<&'a dyn Fn(&Path) -> bool>,
 }
 
 impl<'a> At<'a> {
     fn below(place: &'a Place, path: &'a [u8]) -> At<'a> {
-        At { root: place.path(), near: Some(place.near()), path }
+        At { root: place.path(), near: Some(place.near()), path, allowed: None }
     }
 }
 
@@ -252,7 +254,7 @@ const FIELDS: usize = 192;
 fn prepare(
     head: &Head,
     rules: &FileRules,
-    At { root, near, path }: At<'_>,
+    At { root, near, path, allowed }: At<'_>,
     opened: Option<(File, Meta)>,
     files: &Access<'_>,
 ) -> Result<Prepared, Miss> {
@@ -268,9 +270,13 @@ fn prepare(
     let real = || std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok();
     // What is not to be had is not to be had packed either.
     let mut names = [path].into_iter().chain(packed.as_ref().map(|packed| &packed.sibling[..]));
-    if !names.all(|name| rules.may_be_called(root, name)) || !rules.may_send(&meta, began, real) {
+    if !names.all(|name| rules.may_be_called(root, name)) {
         return Err(Miss::NotThere);
     }
+    if allowed.is_some_and(|allowed| !real().is_some_and(|real| allowed(&real))) {
+        return Err(Miss::NotThere);
+    }
+    rules.may_send(root, &meta, began, matches!(files, Access::Waiting(_)), real)?;
     if let Some(packed) = &packed {
         insert(&mut out, "content-encoding", packed.coding.name());
     }

@@ -1,7 +1,7 @@
 //! From a request's path to what answers it.
 //!
 //! It promises that nothing outside the document root is named by a path (symbolic links inside the root are followed, as
-//! nginx does by default), that dotfiles, PHP source and what [`crate::rules::Hidden`] names are never served, and that only a file whose own name ends in `.php` is
+//! nginx does by default, to what the application's own user may read; see [`crate::reader`]), that dotfiles, PHP source and what [`crate::rules::Hidden`] names are never served, and that only a file whose own name ends in `.php` is
 //! executed. Scripts that were found are remembered until the end of the second, which saves the busiest requests their system calls.
 //! Nothing here waits for a disk; see [`crate::near`].
 

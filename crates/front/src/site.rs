@@ -15,7 +15,8 @@ use crate::{
     disk::Place,
     host::Host,
     metrics::SiteMetrics,
-    near::{Found, Meta, relative},
+    near::{Found, Meta, Miss, relative},
+    reader::Reader,
     route::Script,
     rules::{Hidden, Rules},
 };
@@ -71,6 +72,8 @@ pub struct FileRules {
     pub denied: Vec<String>,
     /// Names that are not for visitors.
     pub hidden: Hidden,
+    /// Who has to be able to read what a link leads to, outside of the root; `None`: whoever made the link may read what we may.
+    pub reader: Option<Reader>,
     /// Found lately.
     pub elsewhere: Elsewhere,
 }
@@ -96,21 +99,37 @@ impl FileRules {
         name != b"hayate.toml" && !self.private_paths.iter().any(private)
     }
 
-    /// Whether a file may be sent, whatever it is called: no private one, nor what has taken the place of one since. `meta` is of what was
-    /// opened in the second `began`. `real` says where it is in truth, since a link of any name may lead there; it is asked after that.
-    pub(crate) fn may_send(&self, meta: &Meta, began: u64, real: impl FnOnce() -> Option<PathBuf>) -> bool {
+    /// Whether a file may be sent, whatever it is called: no private one, nor what has taken the place of one since, nor what lies outside
+    /// of `root` and is closed to [`FileRules::reader`]. `meta` is of what was opened in the second `began`. `real` says where it is in
+    /// truth, since a link of any name may lead there; it is asked after that. [`Miss::Wait`]: only who may wait (`waits`) can say.
+    pub(crate) fn may_send(
+        &self,
+        root: &Path,
+        meta: &Meta,
+        began: u64,
+        waits: bool,
+        real: impl FnOnce() -> Option<PathBuf>,
+    ) -> Result<(), Miss> {
         if self.private.contains(&meta.id) {
-            return false;
+            return Err(Miss::NotThere);
         }
         let key = (meta.id, meta.changed);
-        if self.private_paths.is_empty() || self.elsewhere.0.has(&key) {
-            return true;
+        if self.private_paths.is_empty() && self.reader.is_none() || self.elsewhere.0.has(&key) {
+            return Ok(());
         }
-        let there = real().is_some_and(|real| !self.private_paths.contains(&real));
-        if there && meta.is_settled() {
+        let real = real().filter(|real| !self.private_paths.contains(real)).ok_or(Miss::NotThere)?;
+        if let Some(reader) = self.reader.as_ref().filter(|_| !real.starts_with(root)) {
+            if !waits {
+                return Err(Miss::Wait);
+            }
+            if !reader.may_read(&real, meta.id) {
+                return Err(Miss::Forbidden);
+            }
+        }
+        if meta.is_settled() {
             self.elsewhere.0.add(key, began);
         }
-        there
+        Ok(())
     }
 }
 
@@ -284,21 +303,40 @@ mod tests {
         std::fs::write(dir.path().join("a"), "a").unwrap();
         let (_, meta) = Access::Waiting(dir.path()).open(b"/a").unwrap();
         let old = Meta { changed: (1_000_000_000, 5), ..meta };
-        let far = || Some(PathBuf::from("/site/a.txt"));
-        let near = || Some(PathBuf::from("/site/users.txt"));
+        let far: fn() -> Option<PathBuf> = || Some(PathBuf::from("/site/a.txt"));
+        let near: fn() -> Option<PathBuf> = || Some(PathBuf::from("/site/users.txt"));
+        let may_send = |meta: &Meta, began, real: fn() -> Option<PathBuf>| {
+            rules.may_send(Path::new("/site"), meta, began, true, real).is_ok()
+        };
         // A second may end in between.
         while {
-            assert!(rules.may_send(&old, seconds(), far));
-            !rules.may_send(&old, seconds(), || None)
+            assert!(may_send(&old, seconds(), far));
+            !may_send(&old, seconds(), || None)
         } {}
-        assert!(!rules.may_send(&Meta { changed: (1_000_000_000, 6), ..meta }, seconds(), near));
-        assert!(!rules.may_send(&Meta { id: FileId::new(0, 0), ..old }, seconds(), near));
+        assert!(!may_send(&Meta { changed: (1_000_000_000, 6), ..meta }, seconds(), near));
+        assert!(!may_send(&Meta { id: FileId::new(0, 0), ..old }, seconds(), near));
         // It may change once more within the same tick of the kernel's clock.
         let fresh = Meta { changed: (i64::MAX, 0), ..meta };
-        assert!(rules.may_send(&fresh, seconds(), far) && !rules.may_send(&fresh, seconds(), near));
+        assert!(may_send(&fresh, seconds(), far) && !may_send(&fresh, seconds(), near));
         // A look-up of an earlier second.
         let other = Meta { changed: (1_000_000_000, 7), ..meta };
-        assert!(rules.may_send(&other, 0, far) && !rules.may_send(&other, seconds(), near));
+        assert!(may_send(&other, 0, far) && !may_send(&other, seconds(), near));
+    }
+
+    #[test]
+    fn what_a_link_leads_to_is_asked_of_those_who_may_wait() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap().join("a");
+        std::fs::write(&real, "a").unwrap();
+        std::fs::set_permissions(&real, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let (_, meta) = Access::Waiting(dir.path()).open(b"/a").unwrap();
+        let reader = Reader::new(0x7fff_fff0, Vec::new());
+        let rules = FileRules { reader, ..FileRules::default() };
+        let may_send = |root, waits| rules.may_send(root, &meta, seconds(), waits, || Some(real.clone()));
+        let elsewhere = Path::new("/site");
+        assert_eq!(may_send(elsewhere, false), Err(Miss::Wait));
+        assert_eq!(may_send(elsewhere, true), Err(Miss::Forbidden));
+        assert_eq!(may_send(real.parent().unwrap(), false), Ok(()), "below the root");
     }
 
     #[test]

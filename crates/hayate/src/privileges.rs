@@ -77,6 +77,12 @@ impl Identity {
         self.uid
     }
 
+    /// The numbers of all its groups, its own first.
+    pub fn groups(&self) -> Vec<u32> {
+        let others = self.groups.iter().copied().filter(|group| *group != self.gid);
+        std::iter::once(self.gid).chain(others).collect()
+    }
+
     /// Whether this is root.
     pub fn is_root(&self) -> bool {
         self.uid == 0

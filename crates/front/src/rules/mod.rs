@@ -36,7 +36,7 @@ use crate::{
     disk::Place,
     dynamic::{Client, NoAnswer, no_answer},
     reply::{Reply, set},
-    site::{Backend, FileRules, Inside, Lately, Site},
+    site::{Backend, Elsewhere, FileRules, Inside, Lately, Site},
 };
 
 use self::{
@@ -533,8 +533,12 @@ impl Then {
             index: around.index.iter().filter(|name| !name.ends_with(".php")).cloned().collect(),
             front_controller: None,
             sendfile_roots: None,
-            // Paths that are denied are of the document root.
-            files: Arc::new(FileRules { denied: Vec::new(), ..FileRules::clone(around.files) }),
+            // Paths that are denied are of the document root, and what was found to be sent was below it.
+            files: Arc::new(FileRules {
+                denied: Vec::new(),
+                elsewhere: Elsewhere::default(),
+                ..FileRules::clone(around.files)
+            }),
             // That of the site holds.
             compression: None,
             backend: Backend::Static,

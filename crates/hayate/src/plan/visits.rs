@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use hayate_front::{
-    Backend, Disk, Elsewhere, FileId, FileRules, ListenAddr, Place, Site, SiteMetrics,
+    Backend, Disk, Elsewhere, FileId, FileRules, ListenAddr, Place, Reader, Site, SiteMetrics,
     rules::{Around, HIDDEN_FILES, Hidden, Keeper, Rules},
 };
 use hayate_pool::Visit;
@@ -39,6 +39,13 @@ impl Address {
 }
 
 impl App {
+    /// The user of its scripts, where those may be another than who reads its files. A site without scripts has nobody who makes links but
+    /// whoever wrote its files.
+    fn reader(&self) -> Option<Reader> {
+        let scripts = self.identity.as_ref().filter(|_| !self.is_static)?;
+        Reader::new(scripts.uid(), scripts.groups())
+    }
+
     /// The application as the front sees it.
     pub fn site(
         &self,
@@ -53,6 +60,7 @@ impl App {
             private: self.private.iter().map(|(device, inode)| FileId::new(*device, *inode)).collect(),
             private_paths: self.private_paths.clone(),
             hidden: self.hidden(),
+            reader: self.reader(),
             elsewhere: Elsewhere::default(),
         });
         let around = Around {
