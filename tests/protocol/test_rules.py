@@ -399,6 +399,23 @@ def test_no_spelling_goes_past_a_rule(beside, target: str, status: int, nginx_sh
         assert status == 404 and hayate.body == b"front", f"{hayate.status}, not {status}"
 
 
+def test_a_target_that_names_a_host_goes_past_no_rule(hayate_command, tmp_path) -> None:
+    """parse_url() takes what follows two slashes for a host, and many an application reads its path by it."""
+    script = "<?php echo parse_url($_SERVER['REQUEST_URI'], PHP_URL_PATH) === '/secret' ? 'SECRET' : 'open';"
+    root = write(tmp_path / "site", {"index.php": script, "free/a.txt": "free"})
+    config = (
+        f'[[app]]\nroot = "{root}"\nfront_controller = "index.php"\n[[app.rule]]\npath = "/free"\nstop = true\n'
+        '[[app.rule]]\nregex = "^/old/(.*)$"\nrewrite = "/$1"\n[[app.rule]]\npath = "/secret"\ndeny = 403\n'
+    )
+    with Hayate(config=config, workers=1) as hayate:
+        for target in ("/secret", "//secret", "//x/secret", "//x:80/secret?a=b", "//u:p@x/secret", "//free/secret", "//old/secret"):
+            answer = ask(hayate, target)
+            assert answer.status == 403 and b"SECRET" not in answer.body, target
+        for target in ("/", "//x", "//x/open", "/x//secret", "//free/a.txt"):
+            answer = ask(hayate, target)
+            assert answer.status == 200 and answer.body in (b"open", b"free"), target
+
+
 HIDDEN = ["dump.sql", "dump.sql.gz", "x.bak.zip", "a.inc.gz", "db.sqlite.gz", "debug.log.1", "staff.htpasswd", "a.txt~", "a.bak", "composer.json", "x/composer.lock", "a.inc", ".env", ".git/config",
           "vendor/composer/installed.json", "a.html.swp", "old.bak/a.txt"]
 SENT = ["vendor/pack/app.css", "vendor/pack/app.js", ".well-known/security.txt", "a.txt"]

@@ -42,7 +42,7 @@ use crate::{
 use self::{
     condition::{Asked, Condition, Wrong, contains},
     rate::{Limiter, TooOften},
-    reading::{Readings, Scripts},
+    reading::{Readings, Scripts, behind_host},
     target::Target,
     users::{Checker, Users, Who},
 };
@@ -213,12 +213,13 @@ impl Rules {
             fit: SmallVec::new(),
         };
         let mut path = Cow::Borrowed(or_slash(inside));
+        let behind_host = behind_host(client.target.path, or_slash(inside));
         let mut query = client.target.query.map(Cow::Borrowed);
         let mut rules = self.rules.iter().enumerate();
         let (mut stopped, mut changed) = (false, true);
         while std::mem::take(&mut changed) && !stopped {
             let next = {
-                let readings = self.readings(&path)?;
+                let readings = self.readings(&path)?.and(behind_host);
                 let mut next = None;
                 for (i, rule) in rules.by_ref() {
                     passed.looked = i.saturating_add(1);

@@ -1,7 +1,7 @@
 //! The ways in which a path can be read. A rule that keeps somebody out has to hold for what PHP and its applications make of a path, too.
 //!
 //! `/uploads/x.php/y` runs `/uploads/x.php`; `/uploads/` may run `/uploads/index.php`; and with a front controller `/index.php/admin` is the
-//! same page as `/admin`. So what restricts looks at all of these, what changes an answer only at what was asked for, and `stop` wants all of
+//! same page as `/admin`. Of `//x/admin` PHP's `parse_url()` takes `x` for a host and `/admin` for the path. So what restricts looks at all of these, what changes an answer only at what was asked for, and `stop` wants all of
 //! them to fit, or a name that is made up would lead past the rules that follow.
 
 use smallvec::SmallVec;
@@ -15,6 +15,8 @@ pub(crate) enum Kind {
     Script,
     /// A script that may run because a directory was asked for.
     Index,
+    /// What is left where a target that begins with two slashes is read as one that names a host.
+    BehindHost,
 }
 
 /// One way to read a path.
@@ -42,6 +44,14 @@ pub(crate) struct Readings<'a> {
     indexes: Vec<Vec<u8>>,
     of_controller: Option<&'a [u8]>,
     scripts: SmallVec<[&'a [u8]; SCRIPTS]>,
+    behind_host: Option<&'a [u8]>,
+}
+
+/// The path behind what may be taken for a host: of `raw`, a target's path as it was sent, which normalised is `path`. Scripts see it as it
+/// was sent, also when rules have rewritten it.
+pub(crate) fn behind_host<'a>(raw: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
+    let rest = path.strip_prefix(b"/").filter(|_| raw.starts_with(b"//"))?;
+    Some(memchr::memchr(b'/', rest).and_then(|at| rest.get(at..)).unwrap_or(b"/"))
 }
 
 impl<'a> Readings<'a> {
@@ -60,7 +70,12 @@ impl<'a> Readings<'a> {
         };
         let after = known.front_controller.as_ref().and_then(|controller| path.strip_prefix(&controller[..]));
         let of_controller = after.filter(|rest| rest.first() == Some(&b'/'));
-        Some(Readings { asked: path, indexes, of_controller, scripts })
+        Some(Readings { asked: path, indexes, of_controller, scripts, behind_host: None })
+    }
+
+    /// With what [`behind_host`] has found.
+    pub(crate) fn and(self, behind_host: Option<&'a [u8]>) -> Readings<'a> {
+        Readings { behind_host, ..self }
     }
 
     /// All of them; first what was asked for.
@@ -69,7 +84,8 @@ impl<'a> Readings<'a> {
         let asked = asked.map(|path| Reading { kind: Kind::Asked, path });
         let scripts = self.scripts.iter().map(|path| Reading { kind: Kind::Script, path });
         let indexes = self.indexes.iter().map(|path| Reading { kind: Kind::Index, path });
-        asked.chain(scripts).chain(indexes)
+        let behind_host = self.behind_host.iter().map(|path| Reading { kind: Kind::BehindHost, path });
+        asked.chain(scripts).chain(indexes).chain(behind_host)
     }
 }
 
@@ -104,5 +120,23 @@ mod tests {
             assert_eq!(readings(path), Some(want), "{path}");
         }
         assert_eq!(readings(&"/a.php".repeat(6)), None);
+    }
+
+    #[test]
+    fn two_slashes_begin_what_may_be_a_host() {
+        for (raw, path, want) in [
+            ("//x/a/b", "/x/a/b", Some("/a/b")),
+            ("//x", "/x", Some("/")),
+            ("///x/a", "/x/a", Some("/a")),
+            ("/x//a", "/x/a", None),
+            ("/%2fx/a", "/x/a", None),
+        ] {
+            let found = behind_host(raw.as_bytes(), path.as_bytes());
+            assert_eq!(found, want.map(str::as_bytes), "{raw}");
+        }
+        let (path, known) = (&b"/x/a"[..], Scripts::default());
+        let readings = Readings::new(path, &known).unwrap().and(behind_host(b"//x/a", path));
+        let kinds: Vec<_> = readings.all().map(|reading| reading.kind).collect();
+        assert_eq!(kinds, [Kind::Asked, Kind::BehindHost]);
     }
 }
