@@ -254,18 +254,9 @@ void connection_append(struct connection *one, const void *bytes, size_t len)
 	one->again_len += len;
 }
 
-bool connection_nonce(struct connection *one)
+bool connection_random(uint8_t *to, size_t len)
 {
-	uint8_t bytes[8];
-	if (SYS3(SYS_getrandom, bytes, sizeof bytes, 0) != sizeof bytes) {
-		return false;
-	}
-	for (size_t i = 0; i < sizeof bytes; i++) {
-		one->nonce[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
-		one->nonce[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
-	}
-	one->nonce[16] = '\0';
-	return true;
+	return SYS3(SYS_getrandom, to, len, 0) == (long)len;
 }
 
 static bool unread(const struct connection *one)

@@ -61,9 +61,11 @@ struct connection {
 	/* PostgreSQL */
 	bool started; /* past the first message, which has no type */
 	uint8_t tail[6];
-	unsigned queries;
-	/* Both, and Redis */
+	unsigned queries; /* that put it back; then come the calls of functions */
+	uint8_t echo[8];  /* what the last of them has to say */
+	/* Redis */
 	char nonce[17];
+	/* All of them */
 	size_t answer_len;
 	size_t found_at; /* the text in `answer` that was asked for */
 	/* The first bytes, until it is known which protocol they are. */
@@ -110,8 +112,8 @@ void connection_append(struct connection *one, const void *bytes, size_t len);
 /* Asks and reads the answer, which is in one->answer when the judge finds it GOOD. Five seconds at most. */
 bool connection_ask(struct connection *one, const uint8_t *question, size_t len,
                     enum verdict (*judge)(struct connection *one));
-/* 16 hexadecimal digits that nobody can have foreseen. False: there are none. */
-bool connection_nonce(struct connection *one);
+/* At most 256 bytes that nobody can have foreseen. False: there are none. */
+bool connection_random(uint8_t *to, size_t len);
 
 /* statements.c: what an SQL statement that was sent before the point means for the connection */
 enum effect { EFFECT_NONE, EFFECT_SETTING, EFFECT_UNKNOWN };

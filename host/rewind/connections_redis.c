@@ -206,10 +206,16 @@ static void compare(struct connection *one)
 
 static size_t reset(struct connection *one, uint8_t *to, size_t room)
 {
-	static const char first[] = "*1\r\n$5\r\nRESET\r\n";
-	if (room < one->again_len + 128 || !connection_nonce(one)) {
+	static const char first[] = "*1\r\n$5\r\nRESET\r\n", digits[] = "0123456789abcdef";
+	uint8_t random[8];
+	if (room < one->again_len + 128 || !connection_random(random, sizeof random)) {
 		return 0;
 	}
+	for (size_t i = 0; i < sizeof random; i++) {
+		one->nonce[2 * i] = digits[random[i] >> 4];
+		one->nonce[2 * i + 1] = digits[random[i] & 15];
+	}
+	one->nonce[16] = '\0';
 	memcpy(to, first, sizeof first - 1);
 	memcpy(to + sizeof first - 1, one->again, one->again_len);
 	size_t at = sizeof first - 1 + one->again_len;

@@ -33,7 +33,9 @@ final class Kept
 
 hayate_on_worker_start(static function (): void {
     (Kept::$mariadb = mariadb())->exec("SET SESSION group_concat_max_len = 77");
-    (Kept::$postgresql = postgresql())->exec("SET TIME ZONE 'Asia/Tokyo'");
+    (Kept::$postgresql = postgresql())->exec("SET TIME ZONE 'Asia/Tokyo' -- the office's");
+    Kept::$postgresql->exec("SET search_path = public, pg_catalog;");
+    Kept::$postgresql->exec("SET app.office = 'Tokyo'");
     (Kept::$redis = redis())->select(3);
 
     foreach (['SET @x = 1', 'CREATE TEMPORARY TABLE t (n INT)', "SELECT GET_LOCK('a', 0)", 'START TRANSACTION', 'SELECT 1; SELECT 2'] as $statement) {
@@ -61,11 +63,11 @@ $handler = static function (): void {
     }
     echo json_encode([
         Kept::$mariadb->query('SELECT @@group_concat_max_len')->fetchColumn(),
-        Kept::$postgresql->query("SELECT current_setting('TimeZone')")->fetchColumn(),
+        Kept::$postgresql->query("SELECT concat_ws(' ', current_setting('TimeZone'), current_setting('search_path'), current_setting('app.office'))")->fetchColumn(),
         preg_match('/ db=(\d+)/', Kept::$redis->rawCommand('CLIENT', 'INFO'), $found) ? $found[1] : '',
     ]);
     Kept::$mariadb->exec('SET SESSION group_concat_max_len = 99');
-    Kept::$postgresql->exec("SET TIME ZONE 'UTC'");
+    Kept::$postgresql->exec("SET TIME ZONE 'UTC'; SET search_path = pg_catalog; SET app.office = 'none'");
     Kept::$redis->select(5);
 };
 while (hayate_handle_request($handler)) {
