@@ -64,8 +64,9 @@ struct shared {
 };
 static struct shared *shared;
 static pid_t keepers[SIDES];
-/* In a process that answers: where to. */
+/* In a process that answers: where to, and whether what its request loads is worth a note. */
 static struct answer *own_answer;
+static bool notes_classes;
 /* Of all workers that boot by themselves one compares. */
 static uint32_t *compared;
 
@@ -83,6 +84,13 @@ void compare_once_for_all(void)
 bool compare_answers(void)
 {
 	return own_answer != NULL;
+}
+
+void compare_request_over(void)
+{
+	if (notes_classes) {
+		warmup_add_classes();
+	}
 }
 
 static bool is_wanted(void)
@@ -143,6 +151,7 @@ static void answer_to(enum side side, const struct keeper *self, struct hy_excha
 {
 	own_answer = &shared->answers[side][self->try];
 	own_answer->status = own_answer->len = 0;
+	notes_classes = side == COLD && front_controller_boots() && self->try == 0;
 	hy_local_sink = take_body;
 	if (!visit_begin(&options.compared[self->visit], "comparison", exchange)) {
 		_exit(70);
@@ -159,11 +168,11 @@ static void give_up(struct keeper *self)
 }
 
 /* What such requests log is nobody's, and nobody hears what they might say to the pool. */
-static void be_silent(void)
+static void be_silent(bool names_classes)
 {
 	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
 	const int ours[] = {STDOUT_FILENO, STDERR_FILENO, HY_FD_CONTROL, HY_FD_CLASSES};
-	for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
+	for (size_t i = 0; i < sizeof ours / sizeof ours[0] - names_classes; i++) {
 		dup3(nothing, ours[i], ours[i] > STDERR_FILENO ? O_CLOEXEC : 0);
 	}
 	close(nothing);
@@ -180,7 +189,7 @@ static void keep(enum side side, pid_t parent, const char *(*prepare)(void), str
 	}
 	signal(SIGALRM, SIG_DFL);
 	signal(SIGCHLD, SIG_DFL);
-	be_silent();
+	be_silent(side == COLD && front_controller_boots());
 	hy_ring_pretend();
 	if (prepare() != NULL) {
 		give_up(self);
@@ -287,6 +296,9 @@ static void end_keepers(void)
 static void differs(const char *why)
 {
 	end_keepers();
+	if (front_controller_boots()) {
+		boot_again(HY_AGAIN_CLASSIC, why, false);
+	}
 	warmup_differs(why);
 }
 
@@ -294,6 +306,9 @@ static void differs(const char *why)
 static void cannot_tell(const char *why)
 {
 	end_keepers();
+	if (front_controller_boots()) {
+		boot_again(HY_AGAIN_CLASSIC, why, false);
+	}
 	warmup_failed(why, false);
 }
 
@@ -384,17 +399,18 @@ static void find_words(enum side side, uint32_t try, const char *host)
 
 /* A word that tells the sides apart, in their first `tries` answers; 0: none does. How often it stands in each, and
  * whether each side's answers are all alike. */
-static uint64_t telling_word(uint32_t tries, size_t often[2], bool *alike)
+static uint64_t telling_word(const enum side sides[2], uint32_t tries, size_t often[2], bool *alike)
 {
 	size_t at[2][TRIES] = {{0}};
 	uint64_t telling = 0;
 	*alike = true;
 	for (;;) {
 		uint64_t least = UINT64_MAX;
-		for (int side = COLD; side <= WARM; side++) {
+		for (int side = 0; side < 2; side++) {
+			const size_t *count = shared->word_count[sides[side]];
 			for (uint32_t i = 0; i < tries; i++) {
-				if (at[side][i] < shared->word_count[side][i]) {
-					least = MIN(least, shared->words[side][i][at[side][i]]);
+				if (at[side][i] < count[i]) {
+					least = MIN(least, shared->words[sides[side]][i][at[side][i]]);
 				}
 			}
 		}
@@ -403,10 +419,11 @@ static uint64_t telling_word(uint32_t tries, size_t often[2], bool *alike)
 		}
 		bool steady = true;
 		size_t times[2] = {0};
-		for (int side = COLD; side <= WARM; side++) {
+		for (int side = 0; side < 2; side++) {
+			const size_t *count = shared->word_count[sides[side]];
 			for (uint32_t i = 0; i < tries; i++) {
 				size_t before = at[side][i];
-				while (at[side][i] < shared->word_count[side][i] && shared->words[side][i][at[side][i]] == least) {
+				while (at[side][i] < count[i] && shared->words[sides[side]][i][at[side][i]] == least) {
 					at[side][i]++;
 				}
 				size_t n = at[side][i] - before;
@@ -415,7 +432,7 @@ static uint64_t telling_word(uint32_t tries, size_t often[2], bool *alike)
 			}
 		}
 		*alike &= steady;
-		if (telling == 0 && steady && times[COLD] != times[WARM]) {
+		if (telling == 0 && steady && times[0] != times[1]) {
 			telling = least;
 			memcpy(often, times, sizeof times);
 		}
@@ -436,26 +453,32 @@ static void spell(uint64_t word, enum side side, char *to, size_t size)
 	}
 }
 
-static void explain_difference(const struct visit *visit, uint64_t word, const size_t often[2])
+/* What tells the answers of the second side from those of the first. */
+static void explain_difference(const enum side sides[2], const struct visit *visit, uint64_t word,
+                               const size_t often[2])
 {
 	char why[1024], text[64];
-	const struct answer *cold = &shared->answers[COLD][0], *warm = &shared->answers[WARM][0];
-	int len = snprintf(why, sizeof why,
-	                   "after the warm-up requests %s://%s%s is answered as it is not without them: ", visit->scheme,
-	                   visit->host, visit->target);
+	const struct answer *cold = &shared->answers[sides[0]][0], *warm = &shared->answers[sides[1]][0];
+	bool warmed = sides[1] == WARM;
+	int len =
+	    snprintf(why, sizeof why,
+	             warmed ? "after the warm-up requests %s://%s%s is answered as it is not without them: "
+	                    : "the front controller depends on the request before it handles it; %s://%s%s is answered in "
+	                      "classic mode as it is not when all before that has run at the boot: ",
+	             visit->scheme, visit->host, visit->target);
 	char *to = why + MIN((size_t)len, sizeof why - 1);
 	size_t size = sizeof why - (size_t)(to - why);
 	if (warm->status == 0) {
 		snprintf(to, size, "the process dies, instead of status %u", cold->status);
 	} else if (cold->status == 0) {
-		snprintf(to, size, "status %u, while without them the process dies", warm->status);
+		snprintf(to, size, "status %u, while otherwise the process dies", warm->status);
 	} else if (cold->status != warm->status) {
 		snprintf(to, size, "status %u, not %u", warm->status, cold->status);
 	} else if (word == HOST_WORD) {
-		snprintf(to, size, "it names that host %zu times, not %zu", often[WARM], often[COLD]);
+		snprintf(to, size, "it names that host %zu times, not %zu", often[1], often[0]);
 	} else {
-		spell(word, often[WARM] > 0 ? WARM : COLD, text, sizeof text);
-		snprintf(to, size, "the word '%s' stands there %zu times, not %zu", text, often[WARM], often[COLD]);
+		spell(word, often[1] > 0 ? sides[1] : sides[0], text, sizeof text);
+		snprintf(to, size, "the word '%s' stands there %zu times, not %zu", text, often[1], often[0]);
 	}
 	differs(why);
 }
@@ -494,40 +517,49 @@ static void ask_classic(uint32_t first, uint32_t made_up)
 	zygote_remark(why);
 }
 
+/* Asks both sides for one visit, again and again while that tells more; 0, or a word that tells them apart. */
+static uint64_t compare_visit(const enum side sides[2], uint32_t i, size_t often[2])
+{
+	uint64_t word = 1;
+	for (uint32_t try = 0; try < TRIES; try++) {
+		for (int side = 0; side < 2; side++) {
+			if (!ask(sides[side], i, try)) {
+				cannot_tell("the processes that show what is left behind could not go on");
+			}
+			find_words(sides[side], try, options.compared[i].host);
+		}
+		bool alike;
+		word = telling_word(sides, try + 1, often, &alike);
+		if (word == 0 || (alike && try + 1 >= TRIES_ALIKE)) {
+			break;
+		}
+	}
+	return word;
+}
+
 bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange)
 {
 	if (shared == NULL) {
 		return false;
 	}
-	if (fork_keeper(WARM, prepare, exchange)) {
+	/* Where the project's own front controller has booted, no request is handled in this process, and what tells is
+	 * classic mode. */
+	const enum side sides[2] = {COLD, front_controller_boots() ? CLASSIC : WARM};
+	if (sides[1] == WARM && fork_keeper(WARM, prepare, exchange)) {
 		return true;
 	}
 	uint64_t sum = 0;
 	bool all_alike = true;
 	for (uint32_t i = 0; i < options.compared_count; i++) {
-		const struct visit *visit = &options.compared[i];
 		size_t often[2] = {0};
-		uint64_t word = 1;
-		for (uint32_t try = 0; try < TRIES; try++) {
-			for (int side = COLD; side <= WARM; side++) {
-				if (!ask((enum side)side, i, try)) {
-					cannot_tell("the processes that show what warm-up left behind could not go on");
-				}
-				find_words((enum side)side, try, visit->host);
-			}
-			bool alike;
-			word = telling_word(try + 1, often, &alike);
-			if (word == 0 || (alike && try + 1 >= TRIES_ALIKE)) {
-				break;
-			}
-		}
+		uint64_t word = compare_visit(sides, i, often);
 		if (word != 0) {
-			explain_difference(visit, word, often);
+			explain_difference(sides, &options.compared[i], word, often);
 		}
 		all_alike &= i == 0 || sum_up(COLD, 0) == sum;
 		sum = sum_up(COLD, 0);
 	}
-	if (all_alike && shared->answers[COLD][0].status < 400) {
+	if (sides[1] == WARM && all_alike && shared->answers[COLD][0].status < 400) {
 		ask_classic(0, options.compared_count - 1);
 	}
 	end_keepers();

@@ -53,6 +53,10 @@ static void decline_all_unfinished(bool warmed)
 
 void decline_boot(void)
 {
+	const char *looks = front_controller_doubt();
+	if (looks != NULL) {
+		boot_again(HY_AGAIN_CLASSIC, looks, false);
+	}
 	if (options.rewind != REWIND_OFF && zygote_left_threads(1)) {
 		boot_again(HY_AGAIN_CLASSIC,
 		           "the boot started a thread, which would write to memory that is being put back, and which a "

@@ -116,6 +116,7 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 		doubt = REWIND_CHILD;
 	}
 	if (fork_is_for_one_request()) {
+		compare_request_over();
 		record->rewinds++;
 		if (opcache_reset_called()) {
 			fork_end(HY_RETIRED_REWIND_OPCACHE);
@@ -275,6 +276,9 @@ PHP_FUNCTION(hayate_handle_request)
 		if (!compares && !warmup_next(&request.exchange)) {
 			end_warmup();
 			compares = compare_warm(begin_comparison, &request.exchange);
+			if (front_controller_boots() && !compares) {
+				warmup_load_classes();
+			}
 			if (!compares && !begin_work()) {
 				goto leave;
 			}

@@ -19,6 +19,7 @@
  *   errors.c    errors in development (--dev)  isolation.c  what keeps PHP's processes apart
  *   seccomp.c   what scripts may not do to other processes of their user
  *   extensions.c  extensions that do not bear rewinding
+ *   front_controller.c  the project's own as worker script
  *   clocks.c    what PHP keeps of the time    randomness.c  what must not be drawn twice
  *   engine.h    where PHP's versions differ
  *   warm.c      connections kept over rewinds  worker_start.c  what each worker does before its point
@@ -249,6 +250,7 @@ void warmup_failed(const char *why, bool fatal)
     __attribute__((noreturn));                                  /* booted again without; after a fatal error */
 void warmup_differs(const char *why) __attribute__((noreturn)); /* the same, since answers show what it left behind */
 void warmup_load_classes(void);                                 /* at the end of such a boot */
+void warmup_add_classes(void); /* in a process that answers: those that its request has loaded, for a boot to come */
 
 /* leftovers.c: what objects of the boot hand in only when they are freed */
 void leftovers_note(void);        /* at the snapshot */
@@ -269,7 +271,13 @@ bool compare_keep_classic(struct hy_exchange *exchange); /* before the boot; suc
 bool compare_keep_cold(const char *(*prepare)(void), struct hy_exchange *exchange);
 bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange);
 bool compare_answers(void);                                       /* this is such a process */
+void compare_request_over(void);                                  /* in one: its request */
 void compare_head(uint16_t status, sapi_headers_struct *headers); /* of the answer; NULL: there are none */
+
+/* front_controller.c: the project's own, up to the method that handles a request */
+void front_controller_startup(void);      /* when PHP has started */
+bool front_controller_boots(void);        /* that is what the worker script runs */
+const char *front_controller_doubt(void); /* at the end of the boot: NULL, or where it looked at a request */
 
 /* extensions.c */
 const char *extensions_unsafe(void); /* NULL, or which loaded one must not be rewound, why, and what to do about it */

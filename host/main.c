@@ -220,6 +220,7 @@ int main(int argc, char **argv)
 	if (options.worker_mode && !options.private_boot && rewind_threads() > 1) {
 		zygote_boot_again(HY_AGAIN_PRIVATE, "an extension started a thread with PHP, which a fork would lose");
 	}
+	front_controller_startup();
 	zygote_booting();
 	if (options.worker_mode && !options.private_boot) {
 		worker_boot();

@@ -29,10 +29,10 @@ static bool asking_again;
 /* How many classes there were at the end of the boot. */
 static uint32_t booted_classes;
 
-/* Names of classes that came after the boot's, for a boot to come. */
-static void remember_classes(void)
+/* Names of classes that came after the boot's, for a boot to come, behind the first `at` bytes of those that are known.
+ */
+static void remember_classes(size_t at)
 {
-	size_t at = 0;
 	for (uint32_t i = booted_classes; i < EG(class_table)->nNumUsed; i++) {
 		const Bucket *bucket = EG(class_table)->arData + i;
 		if (Z_TYPE(bucket->val) != IS_PTR || bucket->key == NULL) {
@@ -59,14 +59,22 @@ static void remember_classes(void)
 
 void warmup_failed(const char *why, bool fatal)
 {
-	remember_classes();
+	remember_classes(0);
 	boot_again(HY_AGAIN_COLD, why, fatal);
 }
 
 void warmup_differs(const char *why)
 {
-	remember_classes();
+	remember_classes(0);
 	boot_again(HY_AGAIN_DIFFERS, why, false);
+}
+
+void warmup_add_classes(void)
+{
+	struct stat st;
+	if (fstat(HY_FD_CLASSES, &st) == 0 && st.st_size >= 0) {
+		remember_classes((size_t)st.st_size);
+	}
 }
 
 static void load_class(const char *name, size_t len)
@@ -83,8 +91,8 @@ void warmup_load_classes(void)
 {
 	struct stat st;
 	booted_classes = EG(class_table)->nNumUsed;
-	if (options.warmup_count != 0 || options.rewind == REWIND_OFF || fstat(HY_FD_CLASSES, &st) != 0 ||
-	    st.st_size == 0) {
+	bool by_name = options.warmup_count == 0 || front_controller_boots();
+	if (!by_name || options.rewind == REWIND_OFF || fstat(HY_FD_CLASSES, &st) != 0 || st.st_size == 0) {
 		return;
 	}
 	size_t size = (size_t)st.st_size;
@@ -186,6 +194,9 @@ static const struct visit *find_visit(const char *target)
 
 bool warmup_next(struct hy_exchange *exchange)
 {
+	if (front_controller_boots()) {
+		return false; /* what they leave would stay: processes of the comparison make them */
+	}
 	bool rewinds = options.rewind != REWIND_OFF && options.warmup_count > 0;
 	if (rewinds) {
 		look_at_residue();

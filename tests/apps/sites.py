@@ -100,6 +100,18 @@ def laravel(directory: pathlib.Path) -> Site:
     return site
 
 
+def slim(directory: pathlib.Path) -> Site:
+    """A Slim application, as it is."""
+    root = copy("slim", directory, ["var"])
+    return Site(root, root / "public", root / "var", {"session.save_path": f"{root}/var"})
+
+
+def lumen(directory: pathlib.Path) -> Site:
+    """A Lumen application, as it is."""
+    root = copy("lumen", directory, ["storage/logs"])
+    return Site(root, root / "public", root / "storage", {"session.save_path": f"{root}/storage"}, {"APP_DEBUG": "false"})
+
+
 #: Without a network WordPress is not to wait for one. It belongs into wp-config.php, but is needed before there is one.
 OFFLINE = "<?php define('WP_HTTP_BLOCK_EXTERNAL', true);\n"
 

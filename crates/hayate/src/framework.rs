@@ -1,8 +1,9 @@
-//! Recognises a Symfony or Laravel project that Hayate's own boot scripts (php/boot/) can run, with no file added to it.
+//! Recognises a project that Hayate's own boot scripts (php/boot/) can run, with no file added to it.
 //!
-//! The scripts take the place of `public/index.php`, so this is strict: it must be a project whose front controller does nothing but
-//! start the framework. Whatever is in doubt is not recognised, and runs in classic mode as php-fpm would run it. Only files are read
-//! here; no PHP runs.
+//! The scripts of Symfony and Laravel take the place of `public/index.php`, so this is strict: it must be a project whose front
+//! controller does nothing but start the framework. That of Slim and Lumen runs it, up to the method that handles a request; so it
+//! must end there; the host sees whether it looks at a request before. Whatever is in doubt is not recognised, and runs in classic mode as php-fpm would
+//! run it. Only files are read here; no PHP runs.
 
 use std::{
     fmt,
@@ -21,6 +22,10 @@ pub enum Framework {
     Symfony,
     /// Laravel.
     Laravel,
+    /// Lumen.
+    Lumen,
+    /// Slim 3 and 4.
+    Slim,
 }
 
 impl Framework {
@@ -28,6 +33,8 @@ impl Framework {
         match self {
             Framework::Symfony => "symfony/framework-bundle",
             Framework::Laravel => "laravel/framework",
+            Framework::Lumen => "laravel/lumen-framework",
+            Framework::Slim => "slim/slim",
         }
     }
 
@@ -40,6 +47,8 @@ impl Framework {
             Framework::Laravel => {
                 &["artisan", "bootstrap/app.php", "public/index.php", "vendor/autoload.php"]
             }
+            Framework::Lumen => &["bootstrap/app.php", "public/index.php", "vendor/autoload.php"],
+            Framework::Slim => &["public/index.php", "vendor/autoload.php"],
         }
     }
 
@@ -48,6 +57,17 @@ impl Framework {
         match self {
             Framework::Symfony => "symfony.php",
             Framework::Laravel => "laravel.php",
+            Framework::Lumen | Framework::Slim => "front_controller.php",
+        }
+    }
+
+    /// The method up to which the project's own front controller boots it: what handles a request. `None`: its script starts the
+    /// framework by itself.
+    pub fn run(self) -> Option<&'static str> {
+        match self {
+            Framework::Symfony | Framework::Laravel => None,
+            Framework::Lumen => Some("Laravel\\Lumen\\Concerns\\RoutesRequests::run"),
+            Framework::Slim => Some("Slim\\App::run"),
         }
     }
 }
@@ -116,7 +136,8 @@ pub fn look(root: &Path, document_root: &Path, env: &[(String, String)]) -> Find
     let requires = |framework: &Framework| {
         composer.get("require").is_some_and(|all| all.get(framework.package()).is_some())
     };
-    let Some(framework) = [Framework::Laravel, Framework::Symfony].into_iter().find(requires) else {
+    let known = [Framework::Laravel, Framework::Symfony, Framework::Lumen, Framework::Slim];
+    let Some(framework) = known.into_iter().find(requires) else {
         return Finding::Nothing;
     };
     match examine(framework, root, document_root, env, &composer) {
@@ -164,6 +185,14 @@ fn examine(
         Framework::Symfony => {
             only(&front_controller, SYMFONY)?;
             ("public/index.php starts App\\Kernel and nothing else", symfony_debug(root, &from_env))
+        }
+        Framework::Lumen | Framework::Slim => {
+            ends_with_run(&front_controller)?;
+            let debug = match framework {
+                Framework::Lumen => laravel_debug(root, &from_env),
+                _ => None,
+            };
+            ("public/index.php ends with run()", debug)
         }
     };
     let lock = json(&root.join("composer.lock")).unwrap_or_default();
@@ -306,6 +335,18 @@ fn suits_runtime(compacted: &str) -> Result<(), String> {
         return Err("its public/index.php returns no closure that takes an array $context alone".into());
     }
     Ok(())
+}
+
+/// Whether a front controller ends with `$app->run();`, which it calls nowhere else. Whether it looks at a request before, the host
+/// sees as it runs it.
+fn ends_with_run(compacted: &str) -> Result<(), String> {
+    let code = compacted.trim_end_matches("?>");
+    let last = code.strip_suffix("->run();").and_then(|before| before.rsplit_once('$'));
+    let is_variable = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    match last {
+        Some((before, name)) if is_variable(name) && before.ends_with([';', '}']) && !before.contains("->run(") => Ok(()),
+        _ => Err("its public/index.php does not end with $app->run(), called once".into()),
+    }
 }
 
 /// The last value that a .env file gives to a variable. `Err`: it depends on others.

@@ -1,6 +1,6 @@
 //! Finds the host binary: `hayate-php8.2` beside this program, in ../lib/hayate, or in PATH.
 
-use hayate_pool::{Mode, Spec};
+use hayate_pool::{BOOT_SCRIPT_VARIABLES, Mode, Spec};
 use std::{
     collections::{BTreeSet, HashMap},
     env,
@@ -10,8 +10,6 @@ use std::{
 };
 
 const PREFIX: &str = "hayate-php";
-/// A variable of recognised applications for the boot script, which says where each lies.
-const PROJECT: &str = "HAYATE_PROJECT";
 
 /// Where host binaries are looked for, in this order.
 fn places() -> Vec<PathBuf> {
@@ -151,7 +149,7 @@ impl<'a> Hosts<'a> {
 /// Whether PHP starts in the same way for both: paths mean nothing to that.
 fn start_alike(one: &Spec, other: &Spec) -> bool {
     let env = |spec: &'_ Spec| -> Vec<(String, String)> {
-        spec.env.iter().filter(|(name, _)| name != PROJECT).cloned().collect()
+        spec.env.iter().filter(|(name, _)| !BOOT_SCRIPT_VARIABLES.contains(&&**name)).cloned().collect()
     };
     let is_worker = |spec: &Spec| matches!(spec.mode, Mode::Worker { .. });
     one.host == other.host

@@ -51,6 +51,6 @@ pub use launch::{Directly, Files, Hold, Launched, Launcher, ProcessEvent, Start,
 pub use log_limit::set_log_backlog;
 pub use process::{Parent, parent_of, parent_of_number};
 pub use rewind::{Connections, DOUBTS, Doubt, Rewind, RewindStatus, RewindTotals, Unfit};
-pub use spec::{Mode, Spec, Visit};
+pub use spec::{BOOT_SCRIPT_VARIABLES, Mode, Spec, Visit};
 pub use status::{Phase, Status, WorkerStatus};
 pub use worker::State;

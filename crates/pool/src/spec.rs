@@ -137,6 +137,10 @@ pub(crate) struct Boot {
     pub(crate) remark: Option<String>,
 }
 
+/// Variables of recognised applications for the boot script (where the project lies, which method handles a request), which takes them
+/// out again.
+pub const BOOT_SCRIPT_VARIABLES: [&str; 2] = ["HAYATE_PROJECT", "HAYATE_RUN"];
+
 impl Spec {
     /// The same application in another way.
     pub fn in_way(&self, way: Way) -> Spec {
@@ -149,7 +153,7 @@ impl Spec {
                 spec.warmup.clear();
                 spec.compared.clear();
                 // For the boot script only, which does not run.
-                spec.env.retain(|(name, _)| name != "HAYATE_PROJECT");
+                spec.env.retain(|(name, _)| !BOOT_SCRIPT_VARIABLES.contains(&&**name));
             }
         }
         spec

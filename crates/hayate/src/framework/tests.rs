@@ -144,3 +144,38 @@ fn debug_mode_of_laravel() {
     project.write(".env.staging", "APP_DEBUG=false\n");
     assert_eq!(debug(&[("APP_ENV", "staging")]), None);
 }
+
+const SLIM: &str = "<?php\n\nuse Slim\\App;\n\nrequire __DIR__.'/../vendor/autoload.php';\n\n$app = new App();\n\
+    $app->get('/', function ($request, $response) { return $response->write($_SERVER['REQUEST_URI']); });\n// and off\n$app->run();\n";
+
+#[test]
+fn a_front_controller_that_ends_with_run_is_run_up_to_there() {
+    let slim = Project::new(Framework::Slim, SLIM);
+    assert_eq!(
+        slim.recognised(&[]).evidence,
+        "composer.json requires slim/slim, public/index.php ends with run()"
+    );
+    let lumen = "<?php\n\n$app = require __DIR__.'/../bootstrap/app.php';\n\n$app->run();\n";
+    let lumen = Project::new(Framework::Lumen, lumen);
+    assert_eq!(
+        lumen.recognised(&[]).framework.run(),
+        Some("Laravel\\Lumen\\Concerns\\RoutesRequests::run")
+    );
+    lumen.write(".env", "APP_DEBUG=true\n");
+    assert_eq!(lumen.recognised(&[]).debug.as_deref(), Some("APP_DEBUG is true"));
+}
+
+#[test]
+fn a_front_controller_that_does_more_after_run_is_left_to_classic_mode() {
+    for odd in [
+        SLIM.replace("$app->run();", "$response = $app->handle($request);"),
+        SLIM.replace("$app->run();", "$app->run();\necho 'bye';"),
+        SLIM.replace("$app->run();", "$app->run();\n$app->run();"),
+        SLIM.replace("$app->run();", "$response = $app->run();"),
+        SLIM.replace("$app->run();", "$app->run(true);"),
+        SLIM.replace("$app->run();", "// $app->run();"),
+    ] {
+        let why = Project::new(Framework::Slim, &odd).unsuited();
+        assert!(why.contains("does not end with $app->run(), called once"), "{why}");
+    }
+}

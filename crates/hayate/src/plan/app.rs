@@ -15,7 +15,7 @@ use hayate_front::{
     Compression, Disk, HostPattern,
     rules::{Around, Keeper, Rules},
 };
-use hayate_pool::{Spec, Way};
+use hayate_pool::{BOOT_SCRIPT_VARIABLES, Spec, Way};
 
 use super::{ALWAYS, App, flag, mode::Running, published, time};
 use crate::{
@@ -176,9 +176,13 @@ impl AppResolver<'_> {
             }
             false => self.running(&app, &root, &document_root, &env)?,
         };
-        if running.recognised.is_some() {
-            // For the boot script, which lies elsewhere and takes it out again.
-            env.push(("HAYATE_PROJECT".into(), root.to_string_lossy().into_owned()));
+        if let Some(recognised) = &running.recognised {
+            // For the boot script, which lies elsewhere and takes them out again.
+            let [project, run] = BOOT_SCRIPT_VARIABLES;
+            env.push((project.into(), root.to_string_lossy().into_owned()));
+            if let Some(method) = recognised.framework.run() {
+                env.push((run.into(), method.into()));
+            }
         }
         let front_controller =
             self.front_controller(&app, &document_root, (!is_static).then_some(&running))?;

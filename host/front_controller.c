@@ -1,0 +1,207 @@
+/*
+ * A project's own front controller as its worker script: php/boot/front_controller.php runs it, and the boot ends where
+ * it calls the method that handles a request. HAYATE_RUN names that method, such as Slim\App::run.
+ *
+ * As its class is compiled, the method gets a first statement, which hands over to the boot script. In a process that
+ * has not loaded that (classic mode, php-fpm by a cache of files) the statement does nothing.
+ *
+ * What runs before that method runs once, for all visitors. So code of the project that looks at the request there has
+ * the application served in classic mode: as far as it stands at the top level of a file, it is seen here as the file
+ is compiled (OPcache's own files of an earlier server, opcache.file_cache, are not looked into). What else depends on
+ * the request shows in the comparison with classic mode (compare.c), for the URLs that it asks for.
+ */
+#include "host.h"
+
+#include "zend_compile.h"
+#include "zend_language_scanner.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define VARIABLE "HAYATE_RUN="
+
+/* The method: its class's name space, without a backslash at its end, the class, and the method itself. */
+static char space[128], class[128], method[64];
+/* What runs is the boot: what is compiled is part of it. */
+static bool booting;
+/* Why the front controller must not run before there is a request; empty: nothing was seen. */
+static char doubt[512];
+
+bool front_controller_boots(void)
+{
+	return method[0] != '\0';
+}
+
+const char *front_controller_doubt(void)
+{
+	booting = false;
+	return doubt[0] != '\0' ? doubt : NULL;
+}
+
+/* Variables of a request as $_SERVER has them, by how they begin. The others are the environment's. */
+static const char *const of_a_request[] = {
+    "HTTP",   "REQUEST_",     "REMOTE_", "SERVER_",   "QUERY_STRING", "PATH_INFO", "PATH_TRANSLATED", "PHP_SELF",
+    "SCRIPT", "DOCUMENT_URI", "ORIG_",   "REDIRECT_", "CONTENT_",     "PHP_AUTH",  "AUTH_TYPE",
+};
+static const char *const superglobals[] = {"_GET", "_POST", "_COOKIE", "_REQUEST", "_FILES", "_SESSION"};
+static const char *const functions[] = {
+    "session_start",      "session_name",       "session_id",    "header",
+    "setcookie",          "setrawcookie",       "ob_start",      "http_response_code",
+    "filter_input",       "filter_input_array", "getallheaders", "apache_request_headers",
+    "hayate_early_hints",
+};
+
+static bool is_one_of(const char *const *list, size_t count, const char *name, bool beginning)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (beginning ? strncmp(name, list[i], strlen(list[i])) == 0 : strcasecmp(name, list[i]) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+#define IS_ONE_OF(list, name, beginning) is_one_of(list, sizeof list / sizeof list[0], name, beginning)
+
+/* A string that stands there as such; NULL: something else. */
+static const char *literal(zend_ast *ast)
+{
+	bool is_string = ast != NULL && ast->kind == ZEND_AST_ZVAL && Z_TYPE_P(zend_ast_get_zval(ast)) == IS_STRING;
+	return is_string ? Z_STRVAL_P(zend_ast_get_zval(ast)) : NULL;
+}
+
+static void note_doubt(const char *sign, const char *what, zend_ast *at)
+{
+	if (doubt[0] == '\0') {
+		snprintf(doubt, sizeof doubt,
+		         "%s:%" PRIu32
+		         " looks at the request (%s%s) before %s\\%s::%s() handles it, and would do so once for all "
+		         "visitors",
+		         ZSTR_VAL(zend_get_compiled_filename()), zend_ast_get_lineno(at), sign, what, space, class, method);
+	}
+}
+
+/* Code that runs as the file is included; bodies of functions and classes do not. */
+static void look_for_requests(zend_ast *ast)
+{
+	if (ast == NULL || zend_ast_is_special(ast)) {
+		return;
+	}
+	const char *name = ast->kind == ZEND_AST_VAR || ast->kind == ZEND_AST_CALL ? literal(ast->child[0]) : NULL;
+	if (ast->kind == ZEND_AST_DIM && ast->child[0]->kind == ZEND_AST_VAR) {
+		const char *variable = literal(ast->child[0]->child[0]), *key = literal(ast->child[1]);
+		if (variable != NULL && key != NULL && strcmp(variable, "_SERVER") == 0) {
+			if (IS_ONE_OF(of_a_request, key, true)) {
+				note_doubt("$_SERVER ", key, ast);
+			}
+			return; /* a variable of the environment, then */
+		}
+	}
+	if (ast->kind == ZEND_AST_VAR && name != NULL &&
+	    (IS_ONE_OF(superglobals, name, false) || strcmp(name, "_SERVER") == 0)) {
+		note_doubt("$", name, ast);
+	}
+	if (ast->kind == ZEND_AST_CALL && name != NULL && IS_ONE_OF(functions, name + (name[0] == '\\'), false)) {
+		note_doubt("", name, ast);
+	}
+	uint32_t count = zend_ast_is_list(ast) ? zend_ast_get_list(ast)->children : zend_ast_get_num_children(ast);
+	zend_ast **child = zend_ast_is_list(ast) ? zend_ast_get_list(ast)->child : ast->child;
+	for (uint32_t i = 0; i < count; i++) {
+		look_for_requests(child[i]);
+	}
+}
+
+/* What Composer brought is written for any project, and looks at requests when it is asked to. */
+static bool is_the_projects_own(void)
+{
+	const char *file = ZSTR_VAL(zend_get_compiled_filename());
+	return strstr(file, "/vendor/") == NULL && strncmp(file, "/usr/share/php/", strlen("/usr/share/php/")) != 0 &&
+	       strncmp(file, options.worker_script, strlen(options.worker_script)) != 0;
+}
+
+/* The statement, as a tree of its own; NULL: there is no memory for it. The arena it stands in is left to it. */
+static zend_ast *first_statement(void)
+{
+	char code[512];
+	snprintf(code, sizeof code,
+	         "<?php if (\\function_exists('Hayate\\Boot\\requests_begin') && "
+	         "\\Hayate\\Boot\\requests_begin([$this, '%s'], \\func_get_args())) { exit; }",
+	         method);
+	zend_string *text = zend_string_init(code, strlen(code), false);
+	zend_arena *arena;
+	zend_ast *ast = zend_compile_string_to_ast(text, &arena, zend_get_compiled_filename());
+	zend_string_release(text);
+	return ast;
+}
+
+static void change_method(zend_ast *of_class)
+{
+	zend_ast_list *members = zend_ast_get_list(((zend_ast_decl *)of_class)->child[2]);
+	for (uint32_t i = 0; i < members->children; i++) {
+		zend_ast_decl *member = (zend_ast_decl *)members->child[i];
+		if (member == NULL || member->kind != ZEND_AST_METHOD || member->child[2] == NULL ||
+		    (member->flags & ZEND_ACC_STATIC) != 0 || strcasecmp(ZSTR_VAL(member->name), method) != 0) {
+			continue;
+		}
+		zend_ast *first = first_statement();
+		if (first != NULL) {
+			member->child[2] = zend_ast_create_list(2, ZEND_AST_STMT_LIST, first, member->child[2]);
+		}
+	}
+}
+
+/* The class, in a list of statements of which `within` says whether they are in its name space. */
+static void look_for_class(zend_ast *statements, bool within)
+{
+	zend_ast_list *list = zend_ast_get_list(statements);
+	for (uint32_t i = 0; i < list->children; i++) {
+		zend_ast *one = list->child[i];
+		if (one == NULL) {
+			continue;
+		}
+		if (one->kind == ZEND_AST_NAMESPACE) {
+			const char *name = literal(one->child[0]);
+			within = name != NULL && strcasecmp(name, space) == 0;
+			if (one->child[1] != NULL) {
+				look_for_class(one->child[1], within);
+			}
+		} else if (one->kind == ZEND_AST_CLASS && within && ((zend_ast_decl *)one)->name != NULL &&
+		           strcasecmp(ZSTR_VAL(((zend_ast_decl *)one)->name), class) == 0) {
+			change_method(one);
+		}
+	}
+}
+
+static void look_through(zend_ast *ast)
+{
+	if (ast->kind != ZEND_AST_STMT_LIST) {
+		return;
+	}
+	look_for_class(ast, false);
+	if (booting && is_the_projects_own()) {
+		look_for_requests(ast);
+	}
+}
+
+void front_controller_startup(void)
+{
+	const char *name = NULL;
+	for (size_t i = 0; i < options.env_count; i++) {
+		if (strncmp(options.env[i], VARIABLE, strlen(VARIABLE)) == 0) {
+			name = options.env[i] + strlen(VARIABLE);
+		}
+	}
+	if (name == NULL || !options.worker_mode) {
+		return;
+	}
+	if (sscanf(name, "%127[A-Za-z0-9_\\]::%63[A-Za-z0-9_]", class, method) != 2) {
+		zygote_failed("HAYATE_RUN must be a class with its name space and a method, such as Slim\\App::run");
+	}
+	char *last = strrchr(class, '\\');
+	if (last != NULL) {
+		memcpy(space, class, (size_t)(last - class));
+		memmove(class, last + 1, strlen(last));
+	}
+	booting = true;
+	zend_ast_process = look_through;
+}

@@ -1,0 +1,70 @@
+<?php
+
+/**
+ * Runs a project's own public/index.php up to the method that handles a request, once; the worker script for projects of
+ * Slim and Lumen that `hayate serve` recognises.
+ *
+ * Hayate's host knows which method that is (host/front_controller.c): as its class is compiled, it gets a first statement
+ * that calls requests_begin(). There the boot ends. Each request then calls the method anew, and relies on rewinding: what
+ * one request leaves in the application, no other sees.
+ *
+ * No request is handled in a process that goes on. What warm-up requests load is loaded by its name.
+ */
+
+declare(strict_types=1);
+
+namespace Hayate\Boot;
+
+/** What .env and the front controller have added to the superglobals: it stays in them, as under php-fpm. */
+final class Added
+{
+    /** @var array<string, array<string, mixed>> what the process was given */
+    public static array $given = [];
+
+    public static function remember(): void
+    {
+        self::$given = ['server' => $_SERVER, 'env' => $_ENV];
+    }
+
+    /** @return array{array<string, mixed>, array<string, mixed>} */
+    public static function all(): array
+    {
+        return [array_diff_key($_SERVER, self::$given['server']), array_diff_key($_ENV, self::$given['env'])];
+    }
+}
+
+/**
+ * Called first by the method that handles a request. False: in a request, which it is to handle. True: the worker leaves.
+ *
+ * @param callable    $method    itself, of this object
+ * @param list<mixed> $arguments those that the front controller gave it
+ */
+function requests_begin(callable $method, array $arguments): bool
+{
+    static $handles = false;
+    if ($handles) {
+        return false;
+    }
+    [$server, $env] = Added::all();
+    // Written here, not in the handler: exit() ends that without its last statements.
+    $handles = true;
+    while (\hayate_handle_request(static function () use ($method, $arguments, $server, $env): void {
+        $_SERVER += $server;
+        $_ENV += $env;
+        $method(...$arguments);
+    }));
+
+    return true;
+}
+
+unset($_SERVER['HAYATE_PROJECT'], $_ENV['HAYATE_PROJECT'], $_SERVER['HAYATE_RUN'], $_ENV['HAYATE_RUN']);
+// Where PHP would be if it ran the front controller, and what it would know of itself.
+chdir(getenv('HAYATE_PROJECT').'/public');
+putenv('HAYATE_PROJECT');
+putenv('HAYATE_RUN');
+unset($_SERVER['argv'], $_SERVER['argc'], $GLOBALS['argv'], $GLOBALS['argc']);
+$_SERVER['SCRIPT_FILENAME'] = getcwd().'/index.php';
+Added::remember();
+
+// In the global scope, as it expects to be.
+require getcwd().'/index.php';

@@ -1,0 +1,117 @@
+"""Slim 3 and Lumen 8: their own front controller, run once up to run(); as under php-fpm, in classic mode, and rewound."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+from lib.process import temporary_directory
+from lib.servers import Hayate
+
+from .browser import Browser
+from .conftest import REFERENCE, Served, serving
+from .sites import USER, Site, lumen, slim
+
+FRAMEWORKS = {"slim": slim, "lumen": lumen}
+
+
+@pytest.fixture(scope="module", params=FRAMEWORKS)
+def framework(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module", params=[REFERENCE, "classic", "rewind"])
+def served(request: pytest.FixtureRequest, framework: str) -> Iterator[Served]:
+    with serving(request.param, FRAMEWORKS[framework]) as served:
+        served.may_complain.append("it fails")
+        yield served
+
+
+def test_each_url_has_its_own_page(served: Served, browser: Browser) -> None:
+    host = re.escape(served.url)
+    assert re.fullmatch(f'<a href="{host}/people/ada">Ada</a>', browser.get("/").text)
+    for name in ("ada", "grace", "ada"):
+        page = browser.get(f"/people/{name}?page=2")
+        assert (page.status, page.text) == (200, f"{name} at /people/{name}?page=2")
+    other = browser.get("/", headers={"Host": "other.test"})
+    assert other.text == '<a href="http://other.test/people/ada">Ada</a>'
+    assert browser.get("/nothing").status == 404
+    assert browser.get("/echo").status == 405
+
+
+def test_a_request_arrives_as_sent(browser: Browser) -> None:
+    page = browser.request("POST", "/echo", data={"a": "1", "b": "ä"}, headers={"X-Test": "seen", "Cookie": "k=v"})
+    assert (page.status, page.response.json()) == (
+        201,
+        {"body": {"a": "1", "b": "ä"}, "cookies": {"k": "v"}, "header": "seen"},
+    )
+    assert not browser.post("/echo").response.json()["body"]
+
+
+def test_no_request_sees_what_another_left_in_the_application(browser: Browser) -> None:
+    counts = {browser.get(path).response.headers["X-Requests"] for path in ("/", "/people/ada", "/", "/people/grace")}
+    assert counts == {"1"}
+
+
+def test_sessions_are_each_visitors_own(url: str) -> None:
+    ada, grace = Browser(url), Browser(url)
+    assert [ada.get("/session").text, ada.get("/session").text, grace.get("/session").text] == ["1", "2", "1"]
+
+
+def test_exit_and_errors_end_one_request(browser: Browser) -> None:
+    for _ in range(3):
+        assert browser.get("/exit").text == "left"
+        assert browser.get("/fails").status == 500
+        assert browser.get("/people/ada").status == 200
+
+
+def recognised(site: Site) -> tuple[str, str]:
+    """How a server serves it that nobody told: the mode, and what it said."""
+    with Hayate(site.root, workers=1, ini=site.ini, user=USER) as server:
+        Browser(server.url).get("/people/ada").text  # it answers
+        (app,) = server.status()["apps"]
+        return app["mode"], server.log()
+
+
+@pytest.mark.parametrize(
+    ("before", "says"),
+    [
+        pytest.param("session_start();", "session_", id="session"),
+        pytest.param("$lang = $_COOKIE['lang'] ?? 'en';", r"\$_COOKIE", id="cookie"),
+        pytest.param("require __DIR__.'/../settings.php';", "looks at the request", id="in a file"),
+        pytest.param("$base = (new Settings())->base();", "depends on the request", id="in a class"),
+    ],
+)
+def test_what_looks_at_the_request_before_run_is_served_in_classic_mode(before: str, says: str) -> None:
+    directory = temporary_directory("apps")
+    try:
+        site = slim(directory)
+        index = site.docroot / "index.php"
+        text = index.read_text().replace("$counter =", f"{before}\n$counter =")
+        text = text.replace("function (Request $request, Response $response): Response {\n    $response->getBody()->write('<a",
+                            "function (Request $request, Response $response) use (&$base): Response {\n    $response->getBody()->write($base.'<a")
+        index.write_text(text)
+        (site.root / "settings.php").write_text("<?php $secure = $_SERVER['HTTPS'] ?? 'off';\n")
+        autoload = site.root / "vendor/autoload.php"
+        autoload.write_text(
+            autoload.read_text()
+            + "class Settings { public function base(): string { return $_SERVER['REQUEST_URI'] ?? 'none'; } }\n"
+        )
+        mode, log = recognised(site)
+        assert mode == "classic", log
+        assert re.search(says, log), log
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in FRAMEWORKS.items()])
+def test_nobody_has_to_ask_for_it(make: Callable[[pathlib.Path], Site]) -> None:
+    directory = temporary_directory("apps")
+    try:
+        mode, log = recognised(make(directory))
+        assert mode == "worker", log
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
