@@ -342,9 +342,14 @@ fn suits_runtime(compacted: &str) -> Result<(), String> {
 fn ends_with_run(compacted: &str) -> Result<(), String> {
     let code = compacted.trim_end_matches("?>");
     let last = code.strip_suffix("->run();").and_then(|before| before.rsplit_once('$'));
-    let is_variable = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let is_variable =
+        |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     match last {
-        Some((before, name)) if is_variable(name) && before.ends_with([';', '}']) && !before.contains("->run(") => Ok(()),
+        Some((before, name))
+            if is_variable(name) && before.ends_with([';', '}']) && !before.contains("->run(") =>
+        {
+            Ok(())
+        }
         _ => Err("its public/index.php does not end with $app->run(), called once".into()),
     }
 }

@@ -157,10 +157,7 @@ fn a_front_controller_that_ends_with_run_is_run_up_to_there() {
     );
     let lumen = "<?php\n\n$app = require __DIR__.'/../bootstrap/app.php';\n\n$app->run();\n";
     let lumen = Project::new(Framework::Lumen, lumen);
-    assert_eq!(
-        lumen.recognised(&[]).framework.run(),
-        Some("Laravel\\Lumen\\Concerns\\RoutesRequests::run")
-    );
+    assert_eq!(lumen.recognised(&[]).framework.run(), Some("Laravel\\Lumen\\Concerns\\RoutesRequests::run"));
     lumen.write(".env", "APP_DEBUG=true\n");
     assert_eq!(lumen.recognised(&[]).debug.as_deref(), Some("APP_DEBUG is true"));
 }
