@@ -239,7 +239,7 @@ impl Front {
             (false, true) => Bearing::Serving,
             (false, false) => Bearing::Booting,
         };
-        match self.pulse.look(now, bearing) {
+        match self.pulse.look(now, bearing, waited_for_a_processor(self.pid())) {
             Beat::Wait => {}
             Beat::Ask => self.say(ToFront::Ask, Vec::new()),
             // Somebody with the right to do so looks at it in a debugger.
@@ -414,6 +414,13 @@ pub fn reap_strangers(known: impl Fn(u32) -> bool) {
             return;
         }
     }
+}
+
+/// For how long the main thread of the process has been ready to run without a processor, in all; `None` where the kernel does not count
+/// that (CONFIG_SCHED_INFO). The second number of /proc/PID/schedstat, in ns.
+fn waited_for_a_processor(pid: u32) -> Option<Duration> {
+    let counted = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    Some(Duration::from_nanos(counted.split_ascii_whitespace().nth(1)?.parse().ok()?))
 }
 
 /// Whether a debugger holds the process.

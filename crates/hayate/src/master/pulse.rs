@@ -2,7 +2,8 @@
 //!
 //! Silence is counted in turns of the master, not in time. A machine that was suspended, a virtual machine that was paused and a cgroup that was
 //! frozen stop the master as well, whatever the clock says afterwards; that is one turn of silence, and the front has all the others left in
-//! which to answer.
+//! which to answer. Nor does a turn count as far as the front waited for a processor in it, as on a machine that has too much to do: that one is
+//! slow, not stuck, and its successor would be no quicker.
 
 use std::time::{Duration, Instant};
 
@@ -44,13 +45,15 @@ pub enum Bearing {
 pub struct Pulse {
     /// The next question, or the end of the turn.
     due: Instant,
-    /// Turns without an answer, once one has been asked for.
+    /// Thousandths of a turn without an answer, once one has been asked for.
     silent: Option<u32>,
+    /// When it was looked at last, and for how long it had waited for a processor until then, in all.
+    looked: (Instant, Option<Duration>),
 }
 
 impl Pulse {
     pub fn new(now: Instant) -> Pulse {
-        Pulse { due: after(now, REST), silent: None }
+        Pulse { due: after(now, REST), silent: None, looked: (now, None) }
     }
 
     /// When to look again.
@@ -63,8 +66,8 @@ impl Pulse {
         *self = Pulse::new(now);
     }
 
-    /// Looks at it.
-    pub fn look(&mut self, now: Instant, bearing: Bearing) -> Beat {
+    /// Looks at it. `waited` says for how long it has waited for a processor since it was started, where that is known.
+    pub fn look(&mut self, now: Instant, bearing: Bearing, waited: Option<Duration>) -> Beat {
         // A stop is known at once, by SIGCHLD.
         let at_once = self.silent.is_none() && matches!(bearing, Bearing::Stopped);
         if now < self.due && !at_once {
@@ -72,7 +75,10 @@ impl Pulse {
         }
         // From now, not from when it was due: what came between was no turn of this process.
         self.due = after(now, TURN);
-        let silent = self.silent.map_or(0, |turns| turns.saturating_add(1));
+        let turn = now.saturating_duration_since(self.looked.0);
+        let waiting = waited.zip(self.looked.1).map_or(Duration::ZERO, |(now, then)| now.saturating_sub(then));
+        self.looked = (now, waited);
+        let silent = self.silent.map_or(0, |turns| turns.saturating_add(share_not_waited(turn, waiting)));
         let first = self.silent.replace(silent).is_none();
         let limit = match bearing {
             Bearing::Booting => BOOTING,
@@ -81,10 +87,16 @@ impl Pulse {
         };
         match silent {
             _ if first => Beat::Ask,
-            turns if turns >= limit => Beat::Silent,
+            turns if turns >= limit * 1000 => Beat::Silent,
             _ => Beat::Wait,
         }
     }
+}
+
+/// What of a turn it did not wait for a processor in, in thousandths.
+fn share_not_waited(turn: Duration, waiting: Duration) -> u32 {
+    let waited = waiting.as_millis().saturating_mul(1000).checked_div(turn.as_millis()).unwrap_or(0);
+    1000 - u32::try_from(waited).unwrap_or(1000).min(1000)
 }
 
 fn after(now: Instant, time: Duration) -> Instant {
@@ -104,7 +116,7 @@ mod tests {
     ) -> Option<u64> {
         seconds
             .into_iter()
-            .find(|second| pulse.look(start + Duration::from_secs(*second), bearing) == Beat::Silent)
+            .find(|second| pulse.look(start + Duration::from_secs(*second), bearing, None) == Beat::Silent)
     }
 
     #[test]
@@ -114,7 +126,7 @@ mod tests {
         let mut asked = 0;
         for second in 0..1000 {
             let now = start + Duration::from_secs(second);
-            match pulse.look(now, Bearing::Serving) {
+            match pulse.look(now, Bearing::Serving, None) {
                 Beat::Ask => {
                     asked += 1;
                     pulse.heard(now);
@@ -142,6 +154,23 @@ mod tests {
         let seconds = (0..8).chain(86_400..86_404).chain(172_800..172_804).chain(259_200..259_208);
         assert_eq!(silent_after(&mut pulse, start, Bearing::Serving, seconds), None);
         pulse.heard(start + Duration::from_secs(259_210));
-        assert_eq!(pulse.look(start + Duration::from_secs(259_211), Bearing::Serving), Beat::Wait);
+        assert_eq!(pulse.look(start + Duration::from_secs(259_211), Bearing::Serving, None), Beat::Wait);
+    }
+
+    #[test]
+    fn a_turn_in_which_it_waits_for_a_processor_counts_for_the_rest_of_it() {
+        let start = Instant::now();
+        let given_up = |waits_a_second: u64| {
+            let mut pulse = Pulse::new(start);
+            (0..1000u64).find(|second| {
+                let waited = Duration::from_millis(waits_a_second * second);
+                pulse.look(start + Duration::from_secs(*second), Bearing::Serving, Some(waited)) == Beat::Silent
+            })
+        };
+        assert_eq!(given_up(0), Some(25));
+        // Of each second it has 200 ms without a wait: it is stuck after 20 s of those.
+        assert_eq!(given_up(800), Some(105));
+        // It has no processor at all; or the kernel says more than there was.
+        assert_eq!((given_up(1000), given_up(5000)), (None, None));
     }
 }
