@@ -76,7 +76,8 @@ impl Pulse {
         // From now, not from when it was due: what came between was no turn of this process.
         self.due = after(now, TURN);
         let turn = now.saturating_duration_since(self.looked.0);
-        let waiting = waited.zip(self.looked.1).map_or(Duration::ZERO, |(now, then)| now.saturating_sub(then));
+        let waiting =
+            waited.zip(self.looked.1).map_or(Duration::ZERO, |(now, then)| now.saturating_sub(then));
         self.looked = (now, waited);
         let silent = self.silent.map_or(0, |turns| turns.saturating_add(share_not_waited(turn, waiting)));
         let first = self.silent.replace(silent).is_none();
@@ -164,7 +165,8 @@ mod tests {
             let mut pulse = Pulse::new(start);
             (0..1000u64).find(|second| {
                 let waited = Duration::from_millis(waits_a_second * second);
-                pulse.look(start + Duration::from_secs(*second), Bearing::Serving, Some(waited)) == Beat::Silent
+                pulse.look(start + Duration::from_secs(*second), Bearing::Serving, Some(waited))
+                    == Beat::Silent
             })
         };
         assert_eq!(given_up(0), Some(25));
