@@ -80,13 +80,13 @@ impl Mapping {
     /// Where a stray write hurts most: header, cells, workers and the words of slots; and now and then anywhere. `own`: only where workers
     /// do write, so that the memory is not given up for it at once, and what was overwritten is met later on.
     fn place(&self, dice: &mut Dice, own: bool) -> usize {
-        // SAFETY: read as it is, and only to aim.
+        // SAFETY: read as it is, and only to aim. It has been overwritten before, perhaps: no sum of it may be too large.
         let header = unsafe { ptr::read_volatile(self.base.cast::<hy_header>()) };
         let slots = (header.slots_offset as usize).min(self.size);
-        let stride = (header.slot_stride as usize).max(1);
+        let stride = (header.slot_stride as usize).clamp(1, self.size);
         let slot = slots + dice.below(u64::from(SLOTS)) as usize * stride;
         if own {
-            let workers = header.workers_offset as usize;
+            let workers = (header.workers_offset as usize).min(self.size);
             let at = match dice.below(8) {
                 0 => std::mem::offset_of!(hy_header, sleepers) + dice.below(17) as usize * 8,
                 1 => std::mem::offset_of!(hy_header, bells) + dice.below(2 * 256 / 8) as usize * 8,
