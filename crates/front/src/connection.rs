@@ -15,6 +15,7 @@ use crate::{
     gather::{Head, HeadNumber},
     meet::{Met, Port, meet},
     panics::caught,
+    shown::Shown,
     thread::Thread,
 };
 
@@ -132,8 +133,8 @@ impl Handler for Connection {
             tracing::error!(
                 client = self.peer().addr,
                 "{} {}: a fault of the server's own ended this request; its connection is closed",
-                head.method().escape_ascii(),
-                head.target().split(|b| *b == b'?').next().unwrap_or_default().escape_ascii()
+                Shown(head.method()),
+                Shown(head.target().split(|b| *b == b'?').next().unwrap_or_default())
             );
             self.fault(exchange);
         }

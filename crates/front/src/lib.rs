@@ -56,6 +56,7 @@ mod request_body;
 mod route;
 pub mod rules;
 pub mod runtime;
+mod shown;
 mod site;
 mod snapshot;
 mod target;
@@ -148,8 +149,9 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// Between two pieces of a request's body.
     pub body_timeout: Duration,
-    /// Bytes a second that a client has to send of a body on average, not counting the first `body_timeout`; and over any three
-    /// seconds, if a worker waits for it and other requests for a worker. 0: no such rule.
+    /// Bytes a second that a client has to send of a body; it may be behind by as long as `body_timeout`. If a worker waits for it and other
+    /// requests for a worker, or little is left of `temp_size`: over any three seconds, and at least a 600th of what it has sent. 0: no such
+    /// rule.
     pub body_rate: u64,
     /// While the client takes no byte of the answer.
     pub write_timeout: Duration,

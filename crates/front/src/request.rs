@@ -21,6 +21,7 @@ use crate::{
     route,
     route::Found,
     rules::{Dresses, Keeper, Passed, Rules, Verdict},
+    shown::Shown,
     site::{Backend, Site},
     snapshot::Snapshot,
     target::Target,
@@ -344,8 +345,7 @@ fn failed(snapshot: &Snapshot, client: &Client<'_>, site: Option<&Site>, why: Fa
     let error = why.status >= 500;
     if error {
         let app = site.map_or("", |site| &site.name);
-        let path = String::from_utf8_lossy(client.target.path);
-        let method = String::from_utf8_lossy(client.head.method());
+        let (method, path) = (Shown(client.head.method()), Shown(client.target.path));
         tracing::error!(app, request = client.id, "{method} {path}: {}", why.reason);
     }
     let detail = (snapshot.settings.development && error).then_some(&why.reason[..]);

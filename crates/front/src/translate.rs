@@ -22,6 +22,7 @@ use crate::{
     request_body::Pump,
     route,
     route::{Found, Named},
+    shown::Shown,
     site::Site,
 };
 
@@ -155,11 +156,11 @@ pub(crate) fn informational(site: &Site, client: &Client<'_>, head: &ResponseHea
 }
 
 fn dropped(site: &Site, client: &Client<'_>, name: &[u8]) {
-    let name = String::from_utf8_lossy(name);
+    let name = Shown(name);
     tracing::warn!(
         app = site.name,
         request = client.id,
-        "the script's response header {name:?} was dropped: its name or value is malformed"
+        "the script's response header \"{name}\" was dropped: its name or value is malformed"
     );
 }
 
@@ -194,7 +195,7 @@ pub(crate) async fn send_file(
             Err(error) => Err(NoFile::Hangs(error)),
         }
     };
-    let path = path.escape_ascii();
+    let path = Shown(path);
     let served = served.map_err(|no_file| match no_file {
         NoFile::Hangs(error) => {
             tracing::error!(app = site.name, "the script asked to send \"{path}\": {error}");

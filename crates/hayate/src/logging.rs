@@ -11,9 +11,13 @@ use std::{
 use hayate_front::LogWriter;
 use tracing_subscriber::{Layer, filter::LevelFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
-use crate::config::{LogFormat, LogLevel};
+use crate::{
+    config::{LogFormat, LogLevel},
+    log_floods::{Floods, Sparing},
+};
 
 static WRITER: OnceLock<LogWriter> = OnceLock::new();
+static FLOODS: Floods = Floods::new();
 
 /// How long the end waits for a pipe that nobody reads.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -34,7 +38,7 @@ pub fn init(level: LogLevel, format: LogFormat) -> io::Result<()> {
         LogFormat::Compact => layer.compact().boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
-    tracing_subscriber::registry().with(layer.with_filter(level)).init();
+    tracing_subscriber::registry().with(layer).with(level).with(Sparing(&FLOODS)).init();
     panic::set_hook(Box::new(|panic| {
         let what = panic.payload();
         let what = what.downcast_ref::<&str>().copied().or(what.downcast_ref::<String>().map(String::as_str));
@@ -67,6 +71,11 @@ pub fn finish_blocking() {
     if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() {
         runtime.block_on(finish());
     }
+}
+
+/// What [`Floods`] leaves out, to be said now and then for as long as the process serves.
+pub fn floods() -> &'static Floods {
+    &FLOODS
 }
 
 /// Lines of the log that were lost.

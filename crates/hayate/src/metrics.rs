@@ -84,6 +84,7 @@ pub struct Metrics {
     thread_connections: Family<Thread, Gauge>,
     front_memory: Gauge,
     log_lost: Counter,
+    log_left_out: Counter,
     log_dropped: Family<App, Counter>,
 }
 
@@ -178,6 +179,12 @@ impl Metrics {
             "Lines of Hayate's own log that standard error did not take",
             log_lost.clone(),
         );
+        let log_left_out = Counter::default();
+        registry.register(
+            "hayate_log_left_out",
+            "Lines of Hayate's own log that were left out, since many of the same kind were written",
+            log_left_out.clone(),
+        );
         let log_dropped = Family::<App, Counter>::default();
         registry.register(
             "hayate_log_dropped",
@@ -204,6 +211,7 @@ impl Metrics {
             thread_connections,
             front_memory,
             log_lost,
+            log_left_out,
             log_dropped,
         }
     }
@@ -260,6 +268,8 @@ impl Metrics {
             self.memory.get_or_create(&app()).set(status.memory as i64);
             self.log_dropped.get_or_create(&app()).inc_by(status.log_dropped);
         }
+        let left_out = crate::logging::floods().left_out();
+        self.log_left_out.inner().store(left_out, std::sync::atomic::Ordering::Relaxed);
         self.log_lost.inner().store(crate::logging::lost(), std::sync::atomic::Ordering::Relaxed);
         self.front_memory.set(resident_memory() as i64);
         let mut text = String::new();

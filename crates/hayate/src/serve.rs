@@ -154,6 +154,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
         }
     }
     tokio::spawn(Arc::clone(&server.front).watch());
+    tokio::spawn(logging::floods().say());
     let mut listeners = Listeners::new(threads);
     bound.into_iter().for_each(|(addr, socket)| listeners.add(addr, socket));
     server.serving();
