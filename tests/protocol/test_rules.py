@@ -437,6 +437,52 @@ def test_files_that_are_not_for_visitors(hayate_command, tmp_path) -> None:
             assert ask(hayate, "/" + name).status == 404, name
 
 
+#: How many hand-written front controllers find their page.
+ROUTER = """<?php
+$path = parse_url(str_replace('/index.php', '', $_SERVER['REQUEST_URI']), PHP_URL_PATH);
+echo $path === '/secret' ? 'SECRET' : 'open';
+"""
+#: What parse_url() takes for the page /secret of a host.
+HOSTS = ["//x/secret", "//x:80/secret", "//a@x/secret", "//x%2fy/secret", "/index.php//x/secret", "//x/secret?a"]
+
+
+def test_no_host_in_a_path_goes_past_a_rule(hayate_command, tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    root = write(tmp_path / "site", {"index.php": ROUTER, "a.txt": "a"})
+    rules = '[[app.rule]]\npath = "/x"\nstop = true\n[[app.rule]]\npath = "/secret"\ndeny = 403\n'
+    app = f'[[app]]\nroot = "{root}"\nfront_controller = "index.php"\n'
+    with running(Hayate(config=app + rules, workers=1), Hayate(config=app, workers=1)) as (hayate, without):
+        for target in ["/secret", *HOSTS]:
+            assert ask(without, target).body == b"SECRET", f"{target} says nothing"
+            assert ask(hayate, target).status == 403, target
+        for target in ["//x/open", "//a.txt", "///x/secret", "/x//y/secret"]:
+            assert ask(hayate, target).status == 200, target
+
+
+def test_who_cannot_be_told_apart_is_counted_all_the_same(hayate_command, tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    root = write(tmp_path / "site", {"by-address/a.txt": "a", "by-key/a.txt": "a"})
+    rate = 'rate = { requests = 1, per = "1h", burst = 1, by = "%s" }\n'
+    config = (
+        f'trusted_proxies = ["127.0.0.1"]\n[[app]]\nroot = "{root}"\n'
+        f'[[app.rule]]\npath = "/by-address"\n{rate % "address"}[[app.rule]]\npath = "/by-key"\n{rate % "header:X-Key"}'
+    )
+    with Hayate(config=config, workers=1) as hayate:
+
+        def statuses(target: str, *headers: tuple[str, str]) -> list[int]:
+            return [ask(hayate, target, *headers).status for _ in range(3)]
+
+        said = "X-Forwarded-For"
+        assert statuses("/by-address/a.txt", (said, "192.0.2.1")) == [200, 200, 429]
+        # Of whom the proxy says nothing that can be read, it counts itself.
+        assert statuses("/by-address/a.txt", (said, "unknown")) == [200, 200, 429]
+        assert statuses("/by-address/a.txt") == [429] * 3
+        # Who floods without a key takes nothing from others without one.
+        assert statuses("/by-key/a.txt", (said, "192.0.2.1")) == [200, 200, 429]
+        assert statuses("/by-key/a.txt", (said, "192.0.2.2"), ("X-Key", "")) == [200, 200, 429]
+        assert statuses("/by-key/a.txt", (said, "192.0.2.1"), ("X-Key", "one")) == [200, 200, 429]
+
+
 CONTROLLER = """
 [[app.rule]]
 path = "/free"

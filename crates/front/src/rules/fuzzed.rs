@@ -6,7 +6,7 @@ use hayate_http::Answer;
 use super::{
     condition::{Asked, Condition},
     has_dots,
-    reading::{Kind, Readings, Scripts},
+    reading::{BehindHost, Kind, Readings, Scripts},
     spec::RuleSpec,
     target::{Given, Target},
     users::Users,
@@ -39,8 +39,9 @@ pub(crate) fn is_below(path: &[u8], prefix: &str) -> bool {
         front_controller: Some(b"/index.php".to_vec()),
         index: vec![b"index.php".to_vec(), b"index.html".to_vec()],
     };
+    let behind = BehindHost::default();
     // What has too many readings is refused.
-    let Some(readings) = Readings::new(path, &known) else { return true };
+    let Some(readings) = Readings::new(path, &behind, &known) else { return true };
     let when = Condition::new(&spec).unwrap_or_else(|(key, why)| panic!("{key}: {why}"));
     when.fit(&Asked { method: b"GET", head: None, addr: None }, &readings).some
 }
@@ -48,7 +49,8 @@ pub(crate) fn is_below(path: &[u8], prefix: &str) -> bool {
 fn evaluate(random: &mut Random, text: String, path: &[u8]) {
     let known =
         Scripts { front_controller: Some(b"/index.php".to_vec()), index: vec![b"index.php".to_vec()] };
-    let Some(readings) = Readings::new(path, &known) else { return };
+    let behind = BehindHost::new(path, b"", &known);
+    let Some(readings) = Readings::new(path, &behind, &known) else { return };
     let mut all = readings.all();
     assert!(all.next().is_some_and(|first| first.kind == Kind::Asked && first.path == path));
     assert!(all.all(|reading| reading.path.first() == Some(&b'/')));

@@ -42,7 +42,7 @@ use crate::{
 use self::{
     condition::{Asked, Condition, Wrong, contains},
     rate::{Limiter, TooOften},
-    reading::{Readings, Scripts, behind_host},
+    reading::{BehindHost, Readings, Scripts},
     target::Target,
     users::{Checker, Users, Who},
 };
@@ -212,14 +212,14 @@ impl Rules {
             looked: 0,
             fit: SmallVec::new(),
         };
+        let behind = BehindHost::new(client.target.path, &self.prefix, &self.scripts);
         let mut path = Cow::Borrowed(or_slash(inside));
-        let behind_host = behind_host(client.target.path, or_slash(inside));
         let mut query = client.target.query.map(Cow::Borrowed);
         let mut rules = self.rules.iter().enumerate();
         let (mut stopped, mut changed) = (false, true);
         while std::mem::take(&mut changed) && !stopped {
             let next = {
-                let readings = self.readings(&path)?.and(behind_host);
+                let readings = self.readings(&path, &behind)?;
                 let mut next = None;
                 for (i, rule) in rules.by_ref() {
                     passed.looked = i.saturating_add(1);
@@ -277,7 +277,8 @@ impl Rules {
         passed: &mut Passed<'_>,
     ) -> Result<Option<Reply>, NoAnswer> {
         let asked = Asked { method: client.head.method(), head: Some(client.head), addr: client.says_addr() };
-        let readings = self.readings(script.as_bytes())?;
+        let behind = BehindHost::default();
+        let readings = self.readings(script.as_bytes(), &behind)?;
         let (mut max_body, mut timeout, mut stopped) = (None, None, false);
         for (i, rule) in self.rules.iter().enumerate().take(passed.looked) {
             if !passed.fit.contains(&i) {
@@ -300,13 +301,14 @@ impl Rules {
     /// headers, needs no password and is not counted.
     pub(crate) fn visit(&self, inside: Inside<'_>, query: Option<&[u8]>) -> Option<Vec<u8>> {
         let asked = Asked { method: b"GET", head: None, addr: None };
+        let behind = BehindHost::default();
         let mut path = or_slash(inside).to_vec();
         let mut query = query.map(<[u8]>::to_vec);
         let mut rules = self.rules.iter();
         let (mut stopped, mut changed) = (false, true);
         while std::mem::take(&mut changed) && !stopped {
             let next = {
-                let readings = Readings::new(&path, &self.scripts)?;
+                let readings = Readings::new(&path, &behind, &self.scripts)?;
                 let mut next = None;
                 for rule in rules.by_ref() {
                     let fit = rule.when.fit(&asked, &readings);
@@ -338,8 +340,8 @@ impl Rules {
         Some([&self.prefix[..], &path].concat())
     }
 
-    fn readings<'a>(&self, path: &'a [u8]) -> Result<Readings<'a>, NoAnswer> {
-        Readings::new(path, &self.scripts).ok_or_else(|| no_answer(400, "the path names too many scripts"))
+    fn readings<'a>(&self, path: &'a [u8], behind: &'a BehindHost) -> Result<Readings<'a>, NoAnswer> {
+        Readings::new(path, behind, &self.scripts).ok_or_else(|| no_answer(400, "the path names too many scripts"))
     }
 }
 
@@ -448,8 +450,7 @@ impl Rule {
             return Ok(Some(Reply::page(403, None)));
         }
         if let Some(limiter) = &self.rate
-            && let Some(key) = key(limiter, client, path)
-            && let Err(TooOften(seconds)) = limiter.admit(key, now())
+            && let Err(TooOften(seconds)) = limiter.admit(key(limiter, client, path), now())
         {
             let mut reply = Reply::page(429, None);
             set(&mut reply.answer, "retry-after", &seconds.to_string());
@@ -481,18 +482,26 @@ impl Rule {
     }
 }
 
-/// By what a request is counted; `None`: it is not, because it comes from a proxy that does not say for whom.
-fn key(limiter: &Limiter, client: &Client<'_>, path: &[u8]) -> Option<u128> {
-    Some(match limiter.by() {
-        RateBy::Address => limiter.address(client.visitor?),
-        RateBy::Header(name) => limiter.key(client.head.get(name.as_bytes()).unwrap_or_default()),
+/// By what a request is counted. Nobody goes uncounted: who is without the header counts by address, and of whom a proxy says nothing, as
+/// the proxy; all that come by unix sockets so are one.
+fn key(limiter: &Limiter, client: &Client<'_>, path: &[u8]) -> u128 {
+    let by_address = || match client.visitor.or(client.peer.ip) {
+        Some(addr) => limiter.address(addr),
+        None => limiter.key(client.peer.addr.as_bytes()),
+    };
+    match limiter.by() {
+        RateBy::Address => by_address(),
+        RateBy::Header(name) => match client.head.get(name.as_bytes()) {
+            None | Some(b"") => by_address(),
+            Some(value) => limiter.key(value),
+        },
         RateBy::Path => {
             // What follows a script's name would make a new path of it with each request.
             let end = memchr::memmem::find(path, b".php/").map_or(path.len(), |at| at.saturating_add(4));
             limiter.key(path.get(..end).unwrap_or(path))
         }
         RateBy::All => 0,
-    })
+    }
 }
 
 impl Then {

@@ -1,22 +1,25 @@
 //! The ways in which a path can be read. A rule that keeps somebody out has to hold for what PHP and its applications make of a path, too.
 //!
 //! `/uploads/x.php/y` runs `/uploads/x.php`; `/uploads/` may run `/uploads/index.php`; and with a front controller `/index.php/admin` is the
-//! same page as `/admin`. Of `//x/admin` PHP's `parse_url()` takes `x` for a host and `/admin` for the path. So what restricts looks at all of these, what changes an answer only at what was asked for, and `stop` wants all of
+//! same page as `/admin`. A front controller that asks `parse_url()` for the path of REQUEST_URI takes `//x/admin` for the page `/admin` of a
+//! host x. So what restricts looks at all of these, what changes an answer only at what was asked for, and `stop` wants all of
 //! them to fit, or a name that is made up would lead past the rules that follow.
 
+use std::borrow::Cow;
+
 use smallvec::SmallVec;
+
+use crate::route;
 
 /// What a reading is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// What was asked for, or what the front controller takes for it.
     Asked,
-    /// A script that may run, with the rest of the path as PATH_INFO.
+    /// A script that may run, with the rest of the path as PATH_INFO; or what a script may take for the path.
     Script,
     /// A script that may run because a directory was asked for.
     Index,
-    /// What is left where a target that begins with two slashes is read as one that names a host.
-    BehindHost,
 }
 
 /// One way to read a path.
@@ -44,38 +47,61 @@ pub(crate) struct Readings<'a> {
     indexes: Vec<Vec<u8>>,
     of_controller: Option<&'a [u8]>,
     scripts: SmallVec<[&'a [u8]; SCRIPTS]>,
-    behind_host: Option<&'a [u8]>,
 }
 
-/// The path behind what may be taken for a host: of `raw`, a target's path as it was sent, which normalised is `path`. Scripts see it as it
-/// was sent, also when rules have rewritten it.
-pub(crate) fn behind_host<'a>(raw: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
-    let rest = path.strip_prefix(b"/").filter(|_| raw.starts_with(b"//"))?;
-    Some(memchr::memchr(b'/', rest).and_then(|at| rest.get(at..)).unwrap_or(b"/"))
+/// What [behind a host][BehindHost::new] stands in a raw path, normalised.
+#[derive(Debug, Default)]
+pub(crate) struct BehindHost(SmallVec<[Vec<u8>; 1]>);
+
+impl BehindHost {
+    /// What is left of a raw path, if what follows its first two slashes is taken for a host: `/admin` of `//x/admin`. Also of what stands
+    /// behind the site's `prefix` and its front controller, which applications cut off before; and of the path as it is when it is decoded.
+    /// Scripts see it as it was sent, also when rules have rewritten it.
+    pub(crate) fn new(raw: &[u8], prefix: &[u8], known: &Scripts) -> BehindHost {
+        let mut found = SmallVec::new();
+        let decoded: Cow<'_, [u8]> = percent_encoding::percent_decode(raw).into();
+        if memchr::memmem::find(&decoded, b"//").is_none() {
+            return BehindHost(found);
+        }
+        for path in [raw, &decoded[..]] {
+            let inside = path.strip_prefix(prefix).unwrap_or(path);
+            let controller = known.front_controller.as_ref().map_or(&b""[..], |name| name);
+            let after = inside.strip_prefix(controller).unwrap_or(inside);
+            for path in [path, inside, after] {
+                let host = path.strip_prefix(b"//").filter(|host| !host.starts_with(b"/"));
+                let behind = host.map(|host| memchr::memchr(b'/', host).and_then(|at| host.get(at..)).unwrap_or(b"/"));
+                let Some(behind) = behind.and_then(route::normalise) else { continue };
+                for path in [behind.strip_prefix(prefix).unwrap_or_default(), &behind] {
+                    if path.starts_with(b"/") && !found.iter().any(|known: &Vec<u8>| known == path) {
+                        found.push(path.to_vec());
+                    }
+                }
+            }
+        }
+        BehindHost(found)
+    }
 }
 
 impl<'a> Readings<'a> {
     /// `None`: there are too many.
-    pub(crate) fn new(path: &'a [u8], known: &Scripts) -> Option<Readings<'a>> {
+    pub(crate) fn new(path: &'a [u8], behind: &'a BehindHost, known: &Scripts) -> Option<Readings<'a>> {
         let mut scripts = SmallVec::new();
-        for at in memchr::memmem::find_iter(path, b".php/") {
-            if scripts.len() == SCRIPTS {
-                return None;
+        for path in std::iter::once(path).chain(behind.0.iter().map(Vec::as_slice)) {
+            for (n, at) in memchr::memmem::find_iter(path, b".php/").enumerate() {
+                if n == SCRIPTS {
+                    return None;
+                }
+                scripts.extend(path.get(..at.saturating_add(4)));
             }
-            scripts.extend(path.get(..at.saturating_add(4)));
         }
+        scripts.extend(behind.0.iter().map(Vec::as_slice));
         let indexes = match path.last() {
             Some(b'/') => known.index.iter().map(|name| [path, &name[..]].concat()).collect(),
             _ => Vec::new(),
         };
         let after = known.front_controller.as_ref().and_then(|controller| path.strip_prefix(&controller[..]));
         let of_controller = after.filter(|rest| rest.first() == Some(&b'/'));
-        Some(Readings { asked: path, indexes, of_controller, scripts, behind_host: None })
-    }
-
-    /// With what [`behind_host`] has found.
-    pub(crate) fn and(self, behind_host: Option<&'a [u8]>) -> Readings<'a> {
-        Readings { behind_host, ..self }
+        Some(Readings { asked: path, indexes, of_controller, scripts })
     }
 
     /// All of them; first what was asked for.
@@ -84,8 +110,7 @@ impl<'a> Readings<'a> {
         let asked = asked.map(|path| Reading { kind: Kind::Asked, path });
         let scripts = self.scripts.iter().map(|path| Reading { kind: Kind::Script, path });
         let indexes = self.indexes.iter().map(|path| Reading { kind: Kind::Index, path });
-        let behind_host = self.behind_host.iter().map(|path| Reading { kind: Kind::BehindHost, path });
-        asked.chain(scripts).chain(indexes).chain(behind_host)
+        asked.chain(scripts).chain(indexes)
     }
 }
 
@@ -96,9 +121,35 @@ mod tests {
     fn readings(path: &str) -> Option<Vec<(Kind, String)>> {
         let known =
             Scripts { front_controller: Some(b"/index.php".to_vec()), index: vec![b"index.php".to_vec()] };
-        let readings = Readings::new(path.as_bytes(), &known)?;
+        let behind = BehindHost::default();
+        let readings = Readings::new(path.as_bytes(), &behind, &known)?;
         let text = |reading: Reading<'_>| String::from_utf8(reading.path.to_vec()).unwrap();
         Some(readings.all().map(|reading| (reading.kind, text(reading))).collect())
+    }
+
+    #[test]
+    fn what_may_be_taken_for_a_host_is_cut_off() {
+        let known = Scripts { front_controller: Some(b"/index.php".to_vec()), index: Vec::new() };
+        let behind = |raw: &str, prefix: &str| -> Vec<String> {
+            let behind = BehindHost::new(raw.as_bytes(), prefix.as_bytes(), &known);
+            behind.0.iter().map(|path| String::from_utf8(path.clone()).unwrap()).collect()
+        };
+        for (raw, prefix, want) in [
+            ("/a/b", "", &[][..]),
+            ("/a//b/c", "", &[]),
+            ("//a", "", &["/"]),
+            ("///a/b", "", &[]),
+            ("//x/a", "", &["/a"]),
+            ("//x:80/a//b%20c", "", &["/a/b c"]),
+            ("//x%2fy/a", "", &["/a", "/y/a"]),
+            ("/%2fx/a", "", &["/a"]),
+            ("/index.php//x/a", "", &["/a"]),
+            ("//x/shop/a", "/shop", &["/a", "/shop/a"]),
+            ("/shop//x/a", "/shop", &["/a"]),
+            ("/shop/index.php//x/a", "/shop", &["/a"]),
+        ] {
+            assert_eq!(behind(raw, prefix), want, "{raw} below {prefix:?}");
+        }
     }
 
     #[test]
@@ -120,23 +171,5 @@ mod tests {
             assert_eq!(readings(path), Some(want), "{path}");
         }
         assert_eq!(readings(&"/a.php".repeat(6)), None);
-    }
-
-    #[test]
-    fn two_slashes_begin_what_may_be_a_host() {
-        for (raw, path, want) in [
-            ("//x/a/b", "/x/a/b", Some("/a/b")),
-            ("//x", "/x", Some("/")),
-            ("///x/a", "/x/a", Some("/a")),
-            ("/x//a", "/x/a", None),
-            ("/%2fx/a", "/x/a", None),
-        ] {
-            let found = behind_host(raw.as_bytes(), path.as_bytes());
-            assert_eq!(found, want.map(str::as_bytes), "{raw}");
-        }
-        let (path, known) = (&b"/x/a"[..], Scripts::default());
-        let readings = Readings::new(path, &known).unwrap().and(behind_host(b"//x/a", path));
-        let kinds: Vec<_> = readings.all().map(|reading| reading.kind).collect();
-        assert_eq!(kinds, [Kind::Asked, Kind::BehindHost]);
     }
 }
