@@ -371,7 +371,7 @@ impl AsyncRead for Watched {
             cx.waker().wake_by_ref();
         }
         while !input.shown.get() {
-            match ready!(this.half_close.poll(&this.io, cx)) {
+            match ready!(this.half_close.poll(&this.io, true, cx)) {
                 Look::Gone => input.shown.set(true),
                 Look::Probe => {
                     input.probe.set(true);

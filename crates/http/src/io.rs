@@ -109,8 +109,8 @@ impl Io {
 }
 
 /// Whether the peer sends no more; what it has sent may still wait to be read.
-fn has_ended(socket: BorrowedFd<'_>) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
+pub(crate) fn has_ended(socket: impl AsFd) -> bool {
+    let mut fds = [PollFd::new(&socket, PollFlags::RDHUP)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut fds, Some(&now)).is_err()
         || fds.iter().any(|fd| fd.revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR))

@@ -14,6 +14,8 @@ use std::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::io::has_ended;
+
 /// How long an answer may take before the client is asked for: most are there by then.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// A connection across the world resets within this time.
@@ -31,7 +33,8 @@ pub(crate) enum Look {
     Probe,
 }
 
-/// See the module's head. One for each connection, from the end of its input.
+/// See the module's head. One for each connection, from the end of its input; or from when more has come than is taken in, so that its end
+/// is not heard of by reading.
 #[derive(Debug, Default)]
 pub(crate) struct HalfClose {
     next: Option<Pin<Box<Sleep>>>,
@@ -39,8 +42,8 @@ pub(crate) struct HalfClose {
 }
 
 impl HalfClose {
-    /// Pending while there is nothing to do; ready with [`Look::Probe`] once.
-    pub(crate) fn poll(&mut self, socket: &impl AsFd, cx: &mut Context<'_>) -> Poll<Look> {
+    /// Pending while there is nothing to do; ready with [`Look::Probe`] once, if the client sends no more. `ended`: that was read already.
+    pub(crate) fn poll(&mut self, socket: &impl AsFd, ended: bool, cx: &mut Context<'_>) -> Poll<Look> {
         if is_gone(socket) {
             return Poll::Ready(Look::Gone);
         }
@@ -50,7 +53,7 @@ impl HalfClose {
                 return Poll::Ready(Look::Gone);
             }
             next.as_mut().reset(Instant::now() + THEN);
-            if !std::mem::replace(&mut self.probed, true) {
+            if (ended || has_ended(socket)) && !std::mem::replace(&mut self.probed, true) {
                 return Poll::Ready(Look::Probe);
             }
         }

@@ -312,8 +312,9 @@ impl Turn {
                 Err(_) => return Poll::Ready(()),
             }
         }
-        while self.ended {
-            match ready!(self.half_close.poll(&self.io, cx)) {
+        // With so much of the next requests there, the end of the input is not read; it is looked for now and then.
+        while self.decoder.is_over() {
+            match ready!(self.half_close.poll(&self.io, self.ended, cx)) {
                 Look::Gone => return Poll::Ready(()),
                 Look::Probe => {
                     let interim = self.stage == Stage::Waiting && self.version == Version::Http11;
