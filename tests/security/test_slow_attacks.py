@@ -9,6 +9,7 @@ import re
 import resource
 import select
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -273,3 +274,81 @@ def test_uploads_beyond_the_quota_of_temporary_files(hayate_command, tmp_path) -
         # It has given back what it held.
         assert requests.post(server.url + "/count.php", data=b"x" * 300_000, timeout=30).text == "300000"
         first.close()
+
+
+def test_a_quick_beginning_is_no_credit_for_a_body(hayate_command, tmp_path) -> None:
+    root = site.make(tmp_path)
+    limits = '[limits]\nbody_timeout = "2s"\n'
+    with Hayate(config=f'{limits}[[app]]\nroot = "{root}"\nworkers = 1\n') as server, connect(server) as slow:
+        slow.sendall(b"POST /count.php HTTP/1.1\r\nHost: a\r\nContent-Length: 1000100\r\n\r\n" + b"x" * 1_000_000)
+        assert wait_until(lambda: in_temporary_files(server) >= 900_000)
+        with pytest.raises(OSError):
+            # At the rate of what came first this would last for half an hour.
+            for _ in range(100):
+                slow.sendall(b"x")
+                time.sleep(0.3)
+        assert wait_until(lambda: in_temporary_files(server) == 0)
+
+
+def test_uploads_that_fill_the_temporary_space_and_wait_give_way(hayate_command, tmp_path) -> None:
+    root = site.make(tmp_path)
+    limits = '[limits]\ntemp_size = "16M"\ntemp_size_per_client = "16M"\n'
+    with Hayate(config=f'{limits}[[app]]\nroot = "{root}"\nworkers = 2\n') as server, connect(server) as parked:
+        parked.sendall(b"POST /count.php HTTP/1.1\r\nHost: a\r\nContent-Length: 16700000\r\n\r\n" + b"x" * 16_500_000)
+        assert wait_until(lambda: in_temporary_files(server) >= 16_400_000)
+        done = threading.Event()
+
+        def drip() -> None:
+            """Faster than body_rate."""
+            with contextlib.suppress(OSError):
+                while not done.wait(0.1):
+                    parked.sendall(b"x" * 100)
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        try:
+            upload = lambda: requests.post(server.url + "/count.php", data=b"x" * 1_000_000, timeout=30)
+            assert upload().status_code == 503
+            assert wait_until(lambda: upload().text == "1000000", interval=0.2), "the space is held on to"
+            assert wait_until(lambda: not dripping.is_alive())
+        finally:
+            done.set()
+            dripping.join()
+
+
+def test_who_leaves_behind_pipelined_requests_is_forgotten(hayate_command, tmp_path) -> None:
+    root = site.make(tmp_path)
+    with Hayate(config=f'[[app]]\nroot = "{root}"\nworkers = 1\nqueue_timeout = "5m"\nrequest_timeout = "5m"\n') as server:
+        hold = threading.Thread(target=requests.get, args=(f"{server.url}/hold.php?go={tmp_path}/go",), kwargs={"timeout": 300})
+        hold.start()
+        assert wait_until(lambda: server.status()["apps"][0]["workers"][0]["state"] == "serving")
+
+        def waiting() -> int:
+            return server.status()["apps"][0]["queue"]
+
+        try:
+            for reset in (True, False):
+                left = [connect(server) for _ in range(8)]
+                for client in left:
+                    client.sendall(b"GET /ok.php HTTP/1.1\r\nHost: a\r\n\r\n" + b"GET /plain.txt HTTP/1.1\r\nHost: a\r\n\r\n" * 2000)
+                assert wait_until(lambda: waiting() == 8)
+                for client in left:
+                    if reset:
+                        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    client.close()
+                assert wait_until(lambda: waiting() == 0), f"requests of nobody wait, {reset=}"
+            # Who has said all and waits is there.
+            with connect(server) as client:
+                client.sendall(b"GET /ok.php?x HTTP/1.1\r\nHost: a\r\n\r\n" + b"GET /plain.txt HTTP/1.1\r\nHost: a\r\n\r\n" * 2000)
+                client.shutdown(socket.SHUT_WR)
+                assert wait_until(lambda: waiting() == 1)
+                time.sleep(1.5)
+                assert waiting() == 1
+                (tmp_path / "go").touch()
+                got = bytearray()
+                while block := client.recv(1 << 16):
+                    got += block
+                assert got.count(b"HTTP/1.1 200 ") == 2001
+        finally:
+            (tmp_path / "go").touch()
+            hold.join()

@@ -41,6 +41,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How long a client may take nothing at all while others need its worker and there is no file; and over how long its pace is looked at.
 const PATIENCE: Duration = Duration::from_secs(1);
 const WATCHED: Duration = Duration::from_secs(3);
+/// In how long it has to take what is kept for it then.
+const WHOLE: Duration = Duration::from_secs(600);
 
 enum Piece {
     Memory(BytesMut),
@@ -208,9 +210,7 @@ impl Relay {
                     self.writing = None;
                 }
                 Poll::Ready(Err(why)) => {
-                    let now = Instant::now();
-                    let taken = exchange.taken();
-                    self.pressed = Some(Pressed { why, taken, since: now, lately: (taken, now) });
+                    self.press(why, exchange.taken());
                     if let Some((_, bytes, _)) = self.writing.take() {
                         self.waiting.put(bytes);
                     }
@@ -231,8 +231,12 @@ impl Relay {
         }
         // A client that reads nothing until it has sent all would wait for ever.
         if self.pump.is_some() || self.ring.is_wanted() {
-            if self.pressed.is_none() && self.written < FILE {
-                return self.put_in_file(cx);
+            if self.pressed.is_none() {
+                if self.written < FILE {
+                    return self.put_in_file(cx);
+                }
+                let why = io::Error::other("1 GB of it has gone through its temporary file");
+                self.press(why, exchange.taken());
             }
             if self.cut_off(exchange) {
                 return true;
@@ -285,9 +289,22 @@ impl Relay {
         true
     }
 
+    /// From now on the client is to take what it is given.
+    fn press(&mut self, why: io::Error, taken: u64) {
+        let now = Instant::now();
+        self.pressed = Some(Pressed { why, taken, since: now, lately: (taken, now) });
+    }
+
+    /// Bytes a second that are to be taken while others wait: what is kept has to go in ten minutes.
+    fn rate_for_others(&self) -> u64 {
+        let in_file = |piece: &Piece| if let Piece::File { len, .. } = piece { *len } else { 0 };
+        let kept: u64 = self.waiting.pieces.iter().map(in_file).sum();
+        if self.least_rate == 0 { 0 } else { self.least_rate.max(kept / WHOLE.as_secs()) }
+    }
+
     /// Whether the client was cut off, for others wait for its worker, its answer cannot be kept, and it takes too little of it.
     fn cut_off(&mut self, exchange: &mut Exchange<'_>) -> bool {
-        let (now, taken) = (Instant::now(), exchange.taken());
+        let (now, taken, least) = (Instant::now(), exchange.taken(), self.rate_for_others());
         let Some(pressed) = &mut self.pressed else { return false };
         if taken > pressed.taken {
             (pressed.taken, pressed.since) = (taken, now);
@@ -296,7 +313,7 @@ impl Relay {
         let watched = now.duration_since(at);
         let mut slow = now.duration_since(pressed.since) >= PATIENCE;
         if watched >= WATCHED {
-            slow |= taken.saturating_sub(before) < self.least_rate.saturating_mul(WATCHED.as_secs());
+            slow |= taken.saturating_sub(before) < least.saturating_mul(WATCHED.as_secs());
             pressed.lately = (taken, now);
         }
         if slow {

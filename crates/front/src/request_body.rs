@@ -1,7 +1,7 @@
 //! The request's body on its way to a worker.
 //!
 //! It promises that clients which send slowly do not hold the workers. A worker is asked only when the body is whole, in memory if it is
-//! small, else in a temporary file, as nginx does it. A body that the script may read while it arrives (PUT, PATCH: PHP reads that of a
+//! small, else in a temporary file, as nginx does it; when there is little space left for those, slow ones give way. A body that the script may read while it arrives (PUT, PATCH: PHP reads that of a
 //! POST to its end before the script begins) is passed on as it comes, but to half of an application's workers at most.
 
 use std::{
@@ -118,6 +118,9 @@ impl Client {
             }
         }
         let file = keep.space.create(keep.owner).await.map_err(BodyFailure::Storage)?;
+        // Where space for others is short, who sends slowly gives way.
+        let (space, owner) = (Arc::clone(keep.space), keep.owner);
+        exchange.hurry(Rc::new(move || space.is_short(&owner)));
         let mut len = 0;
         loop {
             let piece = gathered.split().freeze();

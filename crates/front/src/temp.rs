@@ -110,6 +110,11 @@ impl TempSpace {
         Ok(())
     }
 
+    /// Whether less than a quarter of what all may use is left, so that others may be refused for what this owner's files hold.
+    pub(crate) fn is_short(&self, owner: &Owner) -> bool {
+        owner.all != 0 && self.used.lock().all > owner.all / 4 * 3
+    }
+
     fn give_back(&self, owner: &Owner, bytes: u64) {
         let mut used = self.used.lock();
         used.all = used.all.saturating_sub(bytes);

@@ -10,6 +10,8 @@ use crate::Limits;
 
 /// Over how long a body is watched that others wait for.
 const WANTED: Duration = Duration::from_secs(3);
+/// In how long all that has come of such a body would have to come.
+const WHOLE: Duration = Duration::from_secs(600);
 
 /// Follows one body. Nothing of it costs anything as long as nobody has to wait for the client.
 #[derive(Default)]
@@ -17,6 +19,8 @@ pub(crate) struct Pace {
     /// Bytes.
     received: u64,
     waited: Duration,
+    /// For how long it was waited, less the time that what came may take: never less than nothing, so what came quickly is no credit.
+    behind: Duration,
     /// It is waited for now.
     since: Option<Instant>,
     /// What the first two were when it was last looked at, [`WANTED`] ago or less.
@@ -48,28 +52,35 @@ impl Pace {
 
     pub(crate) fn came(&mut self, bytes: usize) {
         self.received = self.received.saturating_add(bytes as u64);
-        if let Some(since) = self.since.take() {
-            self.waited = self.waited.saturating_add(since.elapsed());
-        }
+        let waited = self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        self.waited = self.waited.saturating_add(waited);
+        self.behind = behind(self.behind, waited, bytes, self.rate);
     }
 
-    /// Below [`Limits::body_rate`]: since its beginning, but for the time that a single pause may take; or lately, where others wait for
-    /// what it holds up.
+    /// Further behind [`Limits::body_rate`] than a single pause may last; or below it lately, where others wait for what it holds up. There
+    /// it has to come faster the more it holds: so that all of it would have come in [`WHOLE`].
     pub(crate) fn is_too_slow(&mut self) -> bool {
         let Some(since) = self.since else { return false };
-        let waited = self.waited.saturating_add(since.elapsed());
+        let pause = since.elapsed();
+        let waited = self.waited.saturating_add(pause);
         if self.rate == 0 || waited < WANTED {
             return false;
         }
         let (received, since) = self.lately;
         if waited.saturating_sub(since) >= WANTED {
-            let enough = self.rate.saturating_mul(WANTED.as_secs());
+            let enough = self.rate.max(self.received / WHOLE.as_secs()).saturating_mul(WANTED.as_secs());
             self.slow_lately = self.received.saturating_sub(received) < enough;
             self.lately = (self.received, waited);
         }
-        waited.saturating_sub(Duration::from_secs(self.received / self.rate)) > self.timeout
+        self.behind.saturating_add(pause) > self.timeout
             || (self.slow_lately && self.wanted.as_ref().is_some_and(|wanted| wanted()))
     }
+}
+
+/// How far somebody is behind who was waited for, and for whom `bytes` went at last; `rate`: the least, in bytes a second, 0 for none.
+fn behind(before: Duration, waited: Duration, bytes: usize, rate: u64) -> Duration {
+    let allowed = (bytes as u64).saturating_mul(1000).checked_div(rate).unwrap_or(u64::MAX);
+    before.saturating_add(waited).saturating_sub(Duration::from_millis(allowed))
 }
 
 /// How far a client is behind with taking an answer: the time for which it was waited, less the time that what it took may take at the
@@ -92,9 +103,7 @@ impl Lag {
     }
 
     fn after(self, waited: Duration, bytes: usize, rate: u64) -> Lag {
-        let allowed = (bytes as u64).saturating_mul(1000).checked_div(rate).unwrap_or(u64::MAX);
-        let behind = self.behind.saturating_add(waited).saturating_sub(Duration::from_millis(allowed));
-        Lag { behind, ..self }
+        Lag { behind: behind(self.behind, waited, bytes, rate), ..self }
     }
 
     fn until(self, since: Option<Instant>, limits: &Limits) -> Lag {
@@ -116,9 +125,12 @@ impl fmt::Debug for Pace {
 mod tests {
     use super::*;
 
+    /// A body of which so many bytes have come in so many seconds of waiting, and that is waited for now.
     fn pace(received: u64, waited: u64) -> Pace {
         let limits = Limits { body_rate: 100, body_timeout: Duration::from_secs(60), ..Limits::default() };
-        let mut pace = Pace { received, waited: Duration::from_secs(waited), ..Pace::default() };
+        let waited = Duration::from_secs(waited);
+        let behind = behind(Duration::ZERO, waited, received as usize, limits.body_rate);
+        let mut pace = Pace { received, waited, behind, ..Pace::default() };
         pace.waits(&limits);
         pace
     }
@@ -129,6 +141,10 @@ mod tests {
         assert!(pace(0, 61).is_too_slow());
         assert!(!pace(100_000, 1059).is_too_slow());
         assert!(pace(100_000, 1061).is_too_slow());
+        // What is quick in the beginning has no credit.
+        let mut late = pace(1 << 30, 10);
+        late.behind += Duration::from_secs(61);
+        assert!(late.is_too_slow());
         let mut between = pace(0, 61);
         between.came(0);
         assert!(!between.is_too_slow(), "nobody waits for it now");
@@ -173,5 +189,13 @@ mod tests {
         let mut fast = pace(400, 10);
         fast.hurry(Rc::new(|| true));
         assert!(!fast.is_too_slow());
+        // Much of it was held up by it: ten minutes for all of that.
+        let held = |lately: u64| {
+            let mut body = pace(60_000_000, 10);
+            body.hurry(Rc::new(|| true));
+            body.lately = (60_000_000 - lately, Duration::from_secs(7));
+            body.is_too_slow()
+        };
+        assert!(held(299_000) && !held(301_000));
     }
 }

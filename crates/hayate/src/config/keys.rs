@@ -154,7 +154,7 @@ pub struct Limits {
     /// Between two pieces of a request's body. Default: `60s`.
     #[schemars(with = "Option<String>")]
     pub body_timeout: Option<Time>,
-    /// Bytes a second that a client has to send of a body on average, not counting the first `body_timeout`; if a worker waits for the body (not of a POST) and others wait for a worker, over any three seconds. `0`: no such rule. Default: `500`.
+    /// Bytes a second that a client has to send of a body; it may be behind by as long as `body_timeout`, and what came quickly before is no credit. If a worker waits for the body (not of a POST) and others wait for a worker, or three quarters of `temp_size` are used: over any three seconds, and at least a 600th of what it has sent. `0`: no such rule. Default: `500`.
     #[schemars(with = "Option<String>")]
     pub body_rate: Option<Size>,
     /// While the client takes nothing of the answer. Default: `60s`.
@@ -176,7 +176,7 @@ pub struct Limits {
     /// Memory for heads that are not complete, of all connections together, and for bodies that have just begun, `1M` or more. Above, the heads that took longest are given up, and bodies go to temporary files at once. Default: `32M`.
     #[schemars(with = "Option<String>")]
     pub gather_memory: Option<Size>,
-    /// Bytes of all temporary files together, in which bodies of slow clients wait. Above, uploads beyond 32 KB get 503, and a client that reads slowly is cut off once others wait for its worker. `0`: no limit. Default: `4G`.
+    /// Bytes of all temporary files together, in which bodies of slow clients wait. Above, uploads beyond 32 KB get 503, and a client that reads slowly is cut off once others wait for its worker; from three quarters on, one that uploads slowly is (see `body_rate`). `0`: no limit. Default: `4G`.
     #[schemars(with = "Option<String>")]
     pub temp_size: Option<Size>,
     /// The same for one client: an IPv4 address, or the first 64 bits of an IPv6 address. Behind a proxy name it in `trusted_proxies`, or all clients are one. `0`: no limit. Default: `1G`.
