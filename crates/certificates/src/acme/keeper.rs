@@ -40,6 +40,11 @@ const PAUSE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_sec
 const ASK: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(24 * 3600));
 /// Names had on demand.
 const MOST_ON_DEMAND: usize = 10_000;
+/// Of them without a certificate; for another one, who waits longest is forgotten until somebody asks again.
+const MOST_LENT: usize = 100;
+/// Orders for names that visitors thought of: so many at once, and seconds for each in the long run. So of Let's Encrypt's 300 orders in three
+/// hours some are left for the names that are configured.
+const LENT: (i64, i64) = (100, 60);
 
 /// What there should be.
 #[derive(Debug, Clone, Default)]
@@ -110,6 +115,15 @@ struct Name {
     ask_at: i64,
     /// When something is to be done next.
     due: i64,
+    /// It is not configured, but was asked for.
+    on_demand: bool,
+}
+
+impl Name {
+    /// It has nothing but that somebody has asked for it.
+    fn is_lent(&self) -> bool {
+        self.on_demand && self.certificate.is_none()
+    }
 }
 
 struct Keeping {
@@ -122,6 +136,8 @@ struct Keeping {
     account: Option<Account>,
     names: BTreeMap<String, Name>,
     demanded: Vec<String>,
+    /// When all of [`LENT`] may be ordered at once; each such order moves it on. Seconds since the epoch.
+    lent: i64,
     /// The clock when it was last looked at: seconds since the epoch.
     seen: i64,
 }
@@ -137,6 +153,7 @@ impl Keeping {
             account: None,
             names: BTreeMap::new(),
             demanded: Vec::new(),
+            lent: 0,
             seen: 0,
         }
     }
@@ -232,7 +249,8 @@ impl Keeping {
         let hosts: Vec<String> = self.wanted.hosts.iter().chain(&self.demanded).cloned().collect();
         self.names.retain(|name, _| hosts.contains(name));
         for host in hosts {
-            self.add(host);
+            let on_demand = !self.wanted.hosts.contains(&host);
+            self.add(host, on_demand);
         }
         self.publish();
     }
@@ -262,13 +280,17 @@ impl Keeping {
         }
     }
 
-    fn add(&mut self, host: String) {
+    fn add(&mut self, host: String, on_demand: bool) {
         let covered = self.fixed.iter().any(|(_, certificate)| certificate.covers(&host));
-        if covered || self.names.contains_key(&host) || !is_name(&host) {
+        if let Some(known) = self.names.get_mut(&host) {
+            known.on_demand = on_demand;
+            return;
+        }
+        if covered || !is_name(&host) {
             return;
         }
         let Some(store) = &self.store else { return };
-        let mut name = Name::default();
+        let mut name = Name { on_demand, ..Name::default() };
         name.look(&host, store);
         self.names.insert(host, name);
     }
@@ -279,11 +301,27 @@ impl Keeping {
     }
 
     fn demand(&mut self, name: String) {
-        if self.may_demand(&name) && !self.names.contains_key(&name) && self.demanded.len() < MOST_ON_DEMAND {
+        if !self.may_demand(&name) || self.names.contains_key(&name) {
+            return;
+        }
+        let lent = |names: &BTreeMap<String, Name>, host: &String| names.get(host).is_none_or(Name::is_lent);
+        if self.demanded.iter().filter(|host| lent(&self.names, host)).count() >= MOST_LENT
+            && let Some(oldest) = self.demanded.iter().position(|host| lent(&self.names, host))
+        {
+            self.names.remove(&self.demanded.remove(oldest));
+        }
+        if self.demanded.len() < MOST_ON_DEMAND {
             self.demanded.push(name.clone());
-            self.add(name);
+            self.add(name, true);
             self.publish();
         }
+    }
+
+    /// When the next name may be ordered that is only lent.
+    fn lends_at(&self, now: i64) -> i64 {
+        let (at_once, each) = LENT;
+        // A clock that was set back since makes nobody wait longer.
+        self.lent.min(now.saturating_add(at_once.saturating_mul(each))) - at_once.saturating_sub(1) * each
     }
 
     /// Puts what there is in force.
@@ -297,8 +335,11 @@ impl Keeping {
 
     /// How long there is nothing to do.
     fn next(&self) -> Option<Duration> {
-        let due = self.names.values().map(|name| name.due).min()?;
-        let left = u64::try_from(due.saturating_sub(now())).unwrap_or_default();
+        let now = now();
+        let lends_at = self.lends_at(now);
+        let due = |name: &Name| if name.is_lent() { name.due.max(lends_at) } else { name.due };
+        let due = self.names.values().map(due).min()?;
+        let left = u64::try_from(due.saturating_sub(now)).unwrap_or_default();
         Some(Duration::from_secs(left).min(LOOK))
     }
 
@@ -321,8 +362,10 @@ impl Keeping {
             (name.ask_at, name.due) = (0, 0);
         }
         self.seen = now;
-        let due = self.names.iter().filter(|(_, name)| name.due <= now);
-        due.min_by_key(|(_, name)| name.due).map(|(host, _)| host.clone())
+        // What is configured and what has a certificate to lose comes before what a visitor thought of.
+        let lends = self.lends_at(now) <= now;
+        let due = self.names.iter().filter(|(_, name)| name.due <= now && (lends || !name.is_lent()));
+        due.min_by_key(|(_, name)| (name.is_lent(), name.due)).map(|(host, _)| host.clone())
     }
 
     /// Does what is due for a name.
@@ -358,6 +401,11 @@ impl Keeping {
         // It may just have been there.
         if name.look(host, &store) && name.renew_at > now {
             return self.publish();
+        }
+        if name.is_lent() {
+            let (at_once, each) = LENT;
+            self.lent =
+                self.lent.clamp(now, now.saturating_add(at_once.saturating_mul(each))).saturating_add(each);
         }
         let outcome = timeout(ORDER, self.order(host, &authority, &store)).await;
         let outcome = outcome.unwrap_or_else(|_| {
@@ -594,6 +642,56 @@ mod tests {
         keeping.attend(&host).await;
         SHIFT.set(0);
         assert_eq!(work(&mut keeping).await, 2);
+    }
+
+    /// The same, where whoever asks for a name below x.example gets a certificate.
+    fn lending(storage: &std::path::Path, names: std::ops::Range<usize>) -> Keeping {
+        let mut keeping = keeping(storage, 0);
+        if let Some(authority) = &mut keeping.wanted.authority {
+            authority.on_demand = vec!["*.x.example".into()];
+        }
+        names.for_each(|n| keeping.demand(format!("{n:03}.x.example")));
+        keeping
+    }
+
+    #[tokio::test]
+    async fn a_renewal_waits_for_no_name_that_visitors_thought_of() {
+        let storage = tempfile::tempdir().unwrap();
+        let mut keeping = lending(storage.path(), 0..50);
+        assert_eq!(keeping.due().as_deref(), Some(HOST), "nor does what is configured and has none");
+        let (made, key) = self_signed(&[HOST.into()]).unwrap();
+        let store = keeping.store.clone().unwrap();
+        store.keep_certificate(HOST, &crate::client::pem(&made.chain()[0]), &key.0).unwrap();
+        keeping.names.get_mut(HOST).unwrap().due = now() - 10;
+        assert_eq!(keeping.due().as_deref(), Some(HOST));
+    }
+
+    #[tokio::test]
+    async fn visitors_use_up_neither_the_authoritys_limits_nor_all_places() {
+        let storage = tempfile::tempdir().unwrap();
+        let mut keeping = lending(storage.path(), 0..500);
+        let waiting = |keeping: &Keeping| keeping.names.values().filter(|name| name.is_lent()).count();
+        assert_eq!(waiting(&keeping), MOST_LENT);
+        assert!(keeping.names.contains_key("499.x.example") && !keeping.names.contains_key("000.x.example"));
+        let orders = async |keeping: &mut Keeping| {
+            let mut orders = 0;
+            while let Some(host) = keeping.due() {
+                keeping.attend(&host).await;
+                orders += usize::from(host != HOST);
+            }
+            orders
+        };
+        assert_eq!(orders(&mut keeping).await, 100);
+        (500..600).for_each(|n| keeping.demand(format!("{n:03}.x.example")));
+        assert_eq!(orders(&mut keeping).await, 0);
+        assert!(keeping.next().unwrap() <= Duration::from_secs(60), "one in a minute");
+        SHIFT.set(61);
+        assert_eq!(orders(&mut keeping).await, 1);
+        // The clock was ahead.
+        SHIFT.set(3650 * DAY);
+        assert_eq!(orders(&mut keeping).await, 100);
+        SHIFT.set(0);
+        assert!(keeping.lends_at(now()) <= now() + 60);
     }
 
     #[tokio::test]

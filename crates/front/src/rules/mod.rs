@@ -341,7 +341,8 @@ impl Rules {
     }
 
     fn readings<'a>(&self, path: &'a [u8], behind: &'a BehindHost) -> Result<Readings<'a>, NoAnswer> {
-        Readings::new(path, behind, &self.scripts).ok_or_else(|| no_answer(400, "the path names too many scripts"))
+        Readings::new(path, behind, &self.scripts)
+            .ok_or_else(|| no_answer(400, "the path names too many scripts"))
     }
 }
 

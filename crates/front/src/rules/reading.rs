@@ -69,7 +69,8 @@ impl BehindHost {
             let after = inside.strip_prefix(controller).unwrap_or(inside);
             for path in [path, inside, after] {
                 let host = path.strip_prefix(b"//").filter(|host| !host.starts_with(b"/"));
-                let behind = host.map(|host| memchr::memchr(b'/', host).and_then(|at| host.get(at..)).unwrap_or(b"/"));
+                let behind =
+                    host.map(|host| memchr::memchr(b'/', host).and_then(|at| host.get(at..)).unwrap_or(b"/"));
                 let Some(behind) = behind.and_then(route::normalise) else { continue };
                 for path in [behind.strip_prefix(prefix).unwrap_or_default(), &behind] {
                     if path.starts_with(b"/") && !found.iter().any(|known: &Vec<u8>| known == path) {
