@@ -6,19 +6,21 @@ forbids it, `host/seccomp.c`), and look into those that can be traced (none of t
 
 from __future__ import annotations
 
+import concurrent.futures
 import errno
 import json
 import os
 import pathlib
 import pwd
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 
 import pytest
 import requests
 
-from lib.process import temporary_directory
+from lib.process import temporary_directory, wait_until
 from lib.servers import GENERIC_WORKER, Hayate
 
 USER = "www-data"
@@ -121,6 +123,20 @@ $arguments = array_map(escapeshellarg(...), [$_REQUEST['program'], $_REQUEST['pi
 passthru($_REQUEST['python'] . ' ' . implode(' ', $arguments) . ' 2>&1');
 """
 
+#: Leaves a command behind, and ends.
+COMMAND = """
+import os, pathlib, socket, sys, time
+control, place = sys.argv[1], pathlib.Path(sys.argv[2])
+(place / "ready").touch()
+while not (place / "go").exists():
+    time.sleep(0.005)
+peer = socket.socket(socket.AF_UNIX)
+peer.connect(control)
+peer.sendall(b"POST /stop HTTP/1.1\\r\\nHost: a\\r\\nContent-Length: 0\\r\\n\\r\\n")
+(place / "left").write_text(str(os.getpid()))
+(place / "left").rename(place / "done")
+"""
+
 #: What a process does to itself. Each says whether it went well.
 ITSELF = """<?php
 $run = function (string $command) { exec("$command 2>&1", $said, $code); return $code === 0 ? true : implode(' ', $said); };
@@ -150,6 +166,13 @@ echo json_encode([
 """
 
 
+LEAVE = """<?php
+$arguments = array_map(escapeshellarg(...), [$_REQUEST['program'], $_REQUEST['control'], $_REQUEST['place']]);
+passthru($_REQUEST['python'] . ' ' . implode(' ', $arguments) . ' 2>&1');
+echo json_encode('over');
+"""
+
+
 class AsUser(Hayate):
     """The whole server is the user's."""
 
@@ -165,6 +188,8 @@ def site() -> Iterator[pathlib.Path]:
     for name, text in {"functions": FUNCTIONS, "run": RUN, "itself": ITSELF}.items():
         (directory / f"public/{name}.php").write_text(text)
     (directory / "attack.py").write_text(PROGRAM)
+    (directory / "command.py").write_text(COMMAND)
+    (directory / "public/command.php").write_text(LEAVE)
     shutil.copyfile(GENERIC_WORKER, directory / "worker.php")
     directory.chmod(0o777)
     yield directory
@@ -286,3 +311,48 @@ for call in [(38, 1, 0, 0, 0), (22, 2, ctypes.addressof(program), 0, 0)]:
         raise OSError(ctypes.get_errno(), "prctl")
 os.execv(sys.argv[1], sys.argv[1:])
 """
+
+
+LAST_PID = pathlib.Path("/proc/sys/kernel/ns_last_pid")
+
+
+def stranger(number: int) -> subprocess.Popen:
+    """A process of the user's, not below the server, that has this number."""
+    for _ in range(50):
+        LAST_PID.write_text(str(number - 1))
+        process = subprocess.Popen(["/usr/bin/setsid", "sleep", "300"], user=USER)
+        if process.pid == number:
+            return process
+        process.kill()
+        process.wait()
+    pytest.skip("others take the number")
+
+
+@pytest.mark.skipif(not os.access(LAST_PID, os.W_OK), reason="the kernel does not let a test choose numbers of processes")
+def test_a_command_of_a_process_that_has_ended_is_not_its_successors(server, tmp_path) -> None:
+    tmp_path.chmod(0o777)
+    for parent in tmp_path.parents:
+        if parent.stat().st_uid == os.geteuid() and parent != pathlib.Path("/") and "pytest" in parent.name:
+            parent.chmod(0o755)
+    front = server.front
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        site = pathlib.Path(server.status()["apps"][0]["document_root"]).parent
+        asked = pool.submit(ask, server, "command", program=site / "command.py", python=PYTHON, control=server.control, place=tmp_path)
+        assert wait_until(lambda: (tmp_path / "ready").exists() or asked.done(), 60)
+        # As a front that is busy with something else: the connection waits.
+        os.kill(front, signal.SIGSTOP)
+        try:
+            (tmp_path / "go").touch()
+            assert wait_until(lambda: (tmp_path / "done").exists(), 4)
+            number = int((tmp_path / "done").read_text())
+            assert wait_until(lambda: not pathlib.Path(f"/proc/{number}").exists(), 4)
+            other = stranger(number)
+        finally:
+            os.kill(front, signal.SIGCONT)
+        try:
+            assert asked.result(60) == "over"
+            assert server.status()["state"] == "serving"
+            assert server.front == front
+        finally:
+            other.kill()
+            other.wait()
