@@ -191,7 +191,7 @@ static void wake(uint32_t worker)
 
 void hy_ring_dismiss(uint32_t worker)
 {
-	if (worker < header->workers) {
+	if (worker < layout.workers) {
 		__atomic_store_n(&worker_at(worker)->quit, 1u, __ATOMIC_RELEASE);
 		wake(worker);
 	}
