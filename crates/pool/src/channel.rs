@@ -85,6 +85,19 @@ const HEAD: usize = std::mem::offset_of!(hy_message, text);
 const _: () = assert!(HEAD == 20, "the five integers that encode() and parse() know");
 
 impl Command {
+    /// The most of [`Command::answers`].
+    pub(crate) const MOST_ANSWERS: u32 = 8;
+
+    /// How many messages there may be on account of it, from the zygote and from the worker that it forks: that it runs or does not, remarks
+    /// and the failure of its own boot, that it is ready, and its end.
+    pub(crate) fn answers(self) -> u32 {
+        match self {
+            Command::Fork { .. } => Command::MOST_ANSWERS,
+            Command::Ping { .. } => 1,
+            Command::Quit => 0,
+        }
+    }
+
     fn encode(self) -> [u8; HEAD] {
         let (kind, worker, value) = match self {
             Command::Fork { worker } => (HY_MSG_FORK, worker, 0),

@@ -61,6 +61,7 @@ impl Supervisor {
     pub(crate) fn distrust(&mut self, what: &str) {
         if let Some(host) = &mut self.host {
             tracing::error!(app = self.shared.spec.name, pid = host.pid, "the zygote {what}; it is killed");
+            host.distrusted = true;
             host.kill();
         }
     }
@@ -158,6 +159,15 @@ impl Supervisor {
                 }
                 self.health.send_replace(Health::Failing(BootError { app, reason: why, log: Vec::new() }));
             }
+            Some(Message::BootAgain { how, why, .. }) if self.shared.table().boot.was_done(how) => {
+                // It was booted in this very way: what asks for it again would do so for ever.
+                self.host_at = now + self.host_backoff.failed();
+                let log = host.last_lines().await;
+                self.boot_failed(
+                    format!("the boot is to be done again in the way in which it was done: {why}"),
+                    log,
+                );
+            }
             Some(Message::BootAgain { how, why, .. }) => {
                 let boot = &mut self.shared.table().boot;
                 match how {
@@ -199,7 +209,7 @@ impl Supervisor {
             }
             _ => {
                 self.shared.table().zygote_deaths += 1;
-                let delay = if now - host.started >= INFANCY {
+                let delay = if now - host.started >= INFANCY && !host.distrusted {
                     self.host_backoff.succeeded();
                     Duration::ZERO
                 } else {
@@ -230,10 +240,12 @@ impl Supervisor {
         let mut all = true;
         workers.values().filter_map(|worker| worker.process.as_ref()).for_each(|process| process.kill());
         for (index, mut worker) in workers {
-            let process = worker.process.take().and_then(|process| process.try_clone());
-            if let Some(process) = process
-                && !dies(process, deadline).await
-            {
+            // One that could not be looked after may live as well.
+            let dead = match worker.process.take() {
+                Some(process) => dies(process.into_fd(), deadline).await,
+                None => !worker.unseen,
+            };
+            if !dead {
                 tracing::error!(
                     app = self.shared.spec.name,
                     pid = worker.pid,

@@ -1,6 +1,6 @@
 //! The zygote's process: started by exec with exactly the descriptors it is to have, heard, and reaped.
 
-use std::{io, os::fd::OwnedFd, process::ExitStatus, sync::Arc, time::Duration};
+use std::{cell::Cell, io, os::fd::OwnedFd, process::ExitStatus, sync::Arc, time::Duration};
 
 use hayate_ring::{Hub, Ring};
 use rustix::event::{EventfdFlags, eventfd};
@@ -33,15 +33,27 @@ pub(crate) struct Host {
     pub(crate) started: Instant,
     /// It has said that it can fork workers.
     pub(crate) ready: bool,
+    /// It was ended for what it said; the next one is not started at once.
+    pub(crate) distrusted: bool,
     /// Its end, while what it said before is still being read.
     ended: Option<(ExitStatus, Option<String>)>,
+    /// How many messages it may still send, and the most; see [`UNASKED`].
+    allowance: Cell<u32>,
+    most: u32,
 }
+
+/// Messages that a zygote may send without having been asked: on its own boot. Each command allows it more ([`Command::answers`]). So what
+/// holds its channel, which may be PHP code and what that has started, also after the zygote's death, can neither flood the log nor keep
+/// the pool's thread to itself.
+const UNASKED: u32 = 64;
 
 /// What happens to a zygote.
 pub(crate) enum HostEvent {
     /// It has the number [`Host::pid`].
     Started,
     Message(Message),
+    /// It has said more than there is to say, and is not heard any more.
+    Babbles,
     /// It is dead; the text says why, when it never ran.
     Died(ExitStatus, Option<String>),
 }
@@ -84,23 +96,28 @@ impl Host {
             pid: 0,
             started: Instant::now(),
             ready: false,
+            distrusted: false,
             ended: None,
+            allowance: Cell::new(UNASKED),
+            most: UNASKED.saturating_add(spec.workers.end().saturating_mul(2 * Command::MOST_ANSWERS)),
         })
     }
 
     /// The next thing that happens. Cancel-safe.
     pub(crate) async fn event(&mut self) -> HostEvent {
         if let Some((status, why)) = self.ended.clone() {
-            // What it said before it died comes first.
+            // What it said before it died comes first, as far as it was to be heard.
             return match self.channel.try_recv() {
-                Ok(Some(message)) => HostEvent::Message(message),
+                Ok(Some(message)) if self.may_speak() => HostEvent::Message(message),
                 _ => HostEvent::Died(status, why),
             };
         }
+        let hears = self.pid != 0 && self.allowance.get() > 0;
         tokio::select! {
             biased;
             // What it says is heard once it is known which process that is.
-            message = self.channel.recv(), if self.pid != 0 => match message {
+            message = self.channel.recv(), if hears => match message {
+                Some(_) if !self.may_speak() => return HostEvent::Babbles,
                 Some(message) => return HostEvent::Message(message),
                 None => self.reap().await,
             },
@@ -141,9 +158,20 @@ impl Host {
         }
     }
 
+    /// Counts a message. `false`: it was one too many.
+    fn may_speak(&self) -> bool {
+        let left = self.allowance.get().saturating_sub(1);
+        self.allowance.set(left);
+        left > 0
+    }
+
     /// Tells the zygote something. An error means that it no longer listens.
     pub(crate) fn send(&self, command: Command) -> io::Result<()> {
-        self.channel.send(command)
+        self.channel.send(command)?;
+        if self.allowance.get() > 0 {
+            self.allowance.set(self.allowance.get().saturating_add(command.answers()).min(self.most));
+        }
+        Ok(())
     }
 
     /// Ends the zygote, and by PR_SET_PDEATHSIG its workers.

@@ -61,16 +61,6 @@ pub fn parent_of(pidfd: BorrowedFd<'_>) -> Parent {
     }
 }
 
-/// The parent of the process of this number now.
-pub fn parent_of_number(pid: i32) -> Parent {
-    let Some(id) = Pid::from_raw(pid).filter(|_| pid > 0) else { return Parent::Gone };
-    match pidfd_open(id, PidfdFlags::empty()) {
-        Ok(pidfd) => parent_of(pidfd.as_fd()),
-        Err(rustix::io::Errno::SRCH) => Parent::Gone,
-        Err(_) => Parent::Hidden,
-    }
-}
-
 /// The number of the process that a pidfd stands for, as long as it is not reaped (proc(5), /proc/PID/fdinfo).
 fn number_of(pidfd: BorrowedFd<'_>) -> Option<i32> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
@@ -115,6 +105,8 @@ pub(crate) enum Found {
     Gone,
     /// The kernel does not say whose it is.
     Hidden,
+    /// It cannot be asked for now: open files or memory are used up.
+    Later,
     /// Another's, which the zygote has no business to name.
     Stranger,
 }
@@ -130,7 +122,11 @@ impl Process {
     /// Finds the process with this id. The id may be reused at any moment before the pidfd is open; so whose child it is is asked after.
     pub(crate) fn find(pid: i32, parent: i32, hold: Arc<dyn Hold>) -> Found {
         let Some(id) = Pid::from_raw(pid).filter(|_| pid > 1) else { return Found::Stranger };
-        let Ok(fd) = pidfd_open(id, PidfdFlags::empty()) else { return Found::Gone };
+        let fd = match pidfd_open(id, PidfdFlags::empty()) {
+            Ok(fd) => fd,
+            Err(rustix::io::Errno::SRCH) => return Found::Gone,
+            Err(_) => return Found::Later,
+        };
         match parent_of(fd.as_fd()) {
             Parent::Is(its) if its == parent => Found::Child(Process { fd, hold }),
             Parent::Is(_) => Found::Stranger,
@@ -149,8 +145,9 @@ impl Process {
         has_ended(self.fd.as_fd())
     }
 
-    pub(crate) fn try_clone(&self) -> Option<OwnedFd> {
-        self.fd.as_fd().try_clone_to_owned().ok()
+    /// What it is known by, without another open file, which may not be had.
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.fd
     }
 }
 
@@ -166,11 +163,10 @@ mod tests {
         let pid = child.id() as i32;
         let pidfd = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
         assert_eq!(parent_of(pidfd.as_fd()), Parent::Is(me));
-        assert_eq!(parent_of_number(pid), Parent::Is(me));
         assert_eq!(number_of(pidfd.as_fd()).and_then(Stat::of).unwrap().parent, me);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!((parent_of(pidfd.as_fd()), parent_of_number(pid)), (Parent::Gone, Parent::Gone));
+        assert_eq!(parent_of(pidfd.as_fd()), Parent::Gone);
     }
 
     #[test]

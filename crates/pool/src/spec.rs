@@ -11,6 +11,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    channel::Again,
     launch::{Start, Way},
     rewind::{Connections, Rewind},
 };
@@ -140,6 +141,17 @@ pub(crate) struct Boot {
 /// Variables of recognised applications for the boot script (where the project lies, which method handles a request), which takes them
 /// out again.
 pub const BOOT_SCRIPT_VARIABLES: [&str; 2] = ["HAYATE_PROJECT", "HAYATE_RUN"];
+
+impl Boot {
+    /// Whether the boot has been done in this way already.
+    pub(crate) fn was_done(&self, how: Again) -> bool {
+        match how {
+            Again::Private => self.private.is_some(),
+            Again::Cold | Again::Differs => self.cold.is_some(),
+            Again::Fork | Again::Classic => false,
+        }
+    }
+}
 
 impl Spec {
     /// The same application in another way.

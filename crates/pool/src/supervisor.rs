@@ -137,6 +137,8 @@ impl Supervisor {
     pub(crate) async fn run(mut self) {
         let mut owned = true;
         loop {
+            // Whatever happens without a pause, others have their turn.
+            tokio::task::consume_budget().await;
             let wake = self.attend();
             if let Some(why) = self.broken.take() {
                 self.condemn(why).await;
@@ -158,6 +160,7 @@ impl Supervisor {
                 },
                 event = next_event(&mut self.host) => match event {
                     HostEvent::Message(message) => self.hear(message),
+                    HostEvent::Babbles => self.distrust("says more than there is to say"),
                     HostEvent::Started => self.zygote_started(),
                     HostEvent::Died(status, why) => self.zygote_died(status, why).await,
                 },
@@ -192,6 +195,9 @@ impl Supervisor {
             if self.turns_away {
                 ring.turn_away();
             }
+        }
+        if let Some(at) = self.look_up_unseen(now) {
+            call(at);
         }
         if let Some(at) = self.see_deaths(now) {
             call(at);
@@ -372,14 +378,10 @@ impl Supervisor {
             return false;
         };
         match Process::find(pid, host.pid, host.hold()) {
-            Found::Child(process) => {
-                if worker.sentence.is_some() {
-                    process.kill();
-                }
-                worker.process = Some(process);
-            }
+            Found::Child(process) => worker.take(process),
             // Its end is the zygote's next message.
             Found::Gone => {}
+            Found::Later => worker.unseen = true,
             Found::Stranger => return false,
             Found::Hidden => {
                 drop(table);

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::{
     channel::Command,
-    process::Stat,
+    process::{Found, Process, Stat},
     rewind::Unfit,
     supervisor::{Supervisor, TICK},
     worker::{Cause, State},
@@ -106,6 +106,28 @@ impl Supervisor {
             return None;
         }
         Some(now + PAUSE)
+    }
+
+    /// Looks up the workers that could not be when the zygote told of them. Returns when to look again, while there are any. One that cannot be
+    /// for long cannot be ended either: its zygote is, which takes it along.
+    pub(crate) fn look_up_unseen(&mut self, now: Instant) -> Option<Instant> {
+        let host = self.host.as_ref()?;
+        let (mut any, mut late) = (false, false);
+        for worker in self.shared.table().workers.values_mut().filter(|worker| worker.unseen) {
+            match Process::find(worker.pid, host.pid, host.hold()) {
+                Found::Child(process) => worker.take(process),
+                // It has ended, and its number may be another's; the zygote says so, or has.
+                Found::Gone | Found::Stranger => worker.unseen = false,
+                Found::Later | Found::Hidden => {
+                    any = true;
+                    late |= now.saturating_duration_since(worker.forked) >= ANSWER;
+                }
+            }
+        }
+        if late {
+            self.distrust("started a process that the server cannot look after for want of open files");
+        }
+        any.then(|| now + TICK)
     }
 
     /// Sees the deaths of workers that the zygote does not report. Returns when to look again, while there is one to wait for.

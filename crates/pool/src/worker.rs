@@ -143,6 +143,8 @@ pub(crate) struct Worker {
     pub(crate) pid: i32,
     /// `None` until the zygote has told it, and when it was dead by then.
     pub(crate) process: Option<Process>,
+    /// The zygote has told it, and it could not be looked up yet for want of open files: it may live, and nobody could end it.
+    pub(crate) unseen: bool,
     /// When it was asked to leave.
     pub(crate) asked_at: Option<Instant>,
     /// Since when it is seen to be dead, while the zygote has not said so.
@@ -166,6 +168,7 @@ impl Worker {
             state: State::Starting,
             pid: 0,
             process: None,
+            unseen: false,
             dead_since: None,
             asked_at: None,
             forked: now,
@@ -175,6 +178,15 @@ impl Worker {
             requests: 0,
             idle_since: now,
         }
+    }
+
+    /// Its process is found.
+    pub(crate) fn take(&mut self, process: Process) {
+        if self.sentence.is_some() {
+            process.kill();
+        }
+        self.process = Some(process);
+        self.unseen = false;
     }
 
     /// The one place where a worker's state changes.
