@@ -38,6 +38,9 @@ pub enum Command {
     /// Read the configuration for the master, which starts this
     #[command(hide = true)]
     LoadPlan(Box<ServeArgs>),
+    /// As load-plan, for a server that does not serve yet
+    #[command(hide = true)]
+    LoadFirstPlan(Box<ServeArgs>),
     /// Be the front of a server; the master starts this
     #[command(hide = true)]
     Front,

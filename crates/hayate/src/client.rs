@@ -168,6 +168,10 @@ fn describe(status: &Value) -> String {
         out +=
             &format!("\n{}: static files, no PHP, {}\n", text(&site["name"]), text(&site["document_root"]));
     }
+    for app in status["failed"].as_array().into_iter().flatten() {
+        out +=
+            &format!("\n{}: not served, all requests get 503\n  {}\n", text(&app["name"]), text(&app["why"]));
+    }
     for app in status["apps"].as_array().into_iter().flatten() {
         out += &format!(
             "\n{}: {}, {} mode, PHP {}, {}\n",

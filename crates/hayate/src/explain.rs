@@ -269,18 +269,15 @@ async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &
     let mut generation =
         Generation::start(spec.clone(), Arc::new(Directly), hub).context("cannot make the shared memory")?;
     let mut app = App { spec, ..app.clone() };
-    match fallback::all_booted([&app].into_iter(), from_ref(&generation), hub).await {
-        Ok(slower) => {
-            for replacement in slower {
-                generation.kill().await;
-                (app, generation) = (replacement.app, replacement.new);
-                app.remark = replacement.fallback.map(|fallback| fallback.words());
-            }
-        }
-        Err(error) => {
-            generation.kill().await;
-            anyhow::bail!("{error}");
-        }
+    let booted = fallback::all_booted([&app].into_iter(), from_ref(&generation), hub).await;
+    if let Some(error) = booted.failed.first() {
+        generation.kill().await;
+        anyhow::bail!("{error}");
+    }
+    for replacement in booted.slower {
+        generation.kill().await;
+        (app, generation) = (replacement.app, replacement.new);
+        app.remark = replacement.fallback.map(|fallback| fallback.words());
     }
     let boot = started.elapsed();
 

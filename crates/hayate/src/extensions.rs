@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::of_application;
 
 /// Bytes of a composer.lock that are looked at; one with a thousand packages has 3 MB.
-const LARGEST: u64 = 32 << 20;
+pub const LARGEST: u64 = 32 << 20;
 
 /// Debian's packages that bring more than the extension that they are called after.
 const PACKAGES: [(&str, &[&str]); 7] = [

@@ -124,14 +124,22 @@ pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -
     None
 }
 
-/// Waits until all can serve; `apps`, which run PHP, and `generations` belong together, in order. What cannot be rewound, as its boot has shown, is
-/// booted in a slower way: those are returned. The error says what does not boot at all.
+/// How boots went.
+pub struct Booted {
+    /// What is to take the place of those that do not boot as configured.
+    pub slower: Vec<Replacement>,
+    /// Why others do not boot at all. They go on trying.
+    pub failed: Vec<String>,
+}
+
+/// Waits until all can serve, or have tried; `apps`, which run PHP, and `generations` belong together, in order. What cannot be rewound, as its boot has shown, is
+/// booted in a slower way.
 pub async fn all_booted<'a>(
     apps: impl Iterator<Item = &'a App>,
     generations: &[Arc<Generation>],
     hub: &Arc<Hub>,
-) -> Result<Vec<Replacement>, String> {
-    let mut replacements = Vec::new();
+) -> Booted {
+    let mut all = Booted { slower: Vec::new(), failed: Vec::new() };
     for (app, generation) in apps.zip(generations) {
         let Err(error) = generation.booted().await else { continue };
         let unfit = generation.unfit().borrow().clone();
@@ -139,9 +147,12 @@ pub async fn all_booted<'a>(
             Some(unfit) => boot(Arc::clone(generation), app.clone(), unfit, Arc::clone(hub)).await,
             None => None,
         };
-        replacements.push(slower.ok_or_else(|| error.to_string())?);
+        match slower {
+            Some(slower) => all.slower.push(slower),
+            None => all.failed.push(error.to_string()),
+        }
     }
-    Ok(replacements)
+    all
 }
 
 #[cfg(test)]
@@ -171,6 +182,7 @@ pub(crate) mod tests {
             private: Vec::new(),
             private_paths: Vec::new(),
             is_static: false,
+            failed: None,
             queue_limit: 1,
             retry: false,
             recognised: None,

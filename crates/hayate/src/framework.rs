@@ -13,7 +13,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::of_application;
+use crate::{extensions, of_application};
 
 /// A framework that there is a boot script for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,7 +147,7 @@ pub fn look(root: &Path, document_root: &Path, env: &[(String, String)]) -> Find
 }
 
 fn json(path: &Path) -> Option<Value> {
-    serde_json::from_slice(&of_application::read(path, of_application::MOST).ok()?).ok()
+    serde_json::from_slice(&of_application::read(path, extensions::LARGEST).ok()?).ok()
 }
 
 fn examine(

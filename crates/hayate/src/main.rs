@@ -47,12 +47,14 @@ use anyhow::Result;
 use clap::Parser;
 
 use args::{Cli, Command};
+use plan::Strictness;
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         // The process that reads the configuration gets the arguments as they are.
         Command::Serve(_) => return master::run(std::env::args_os().skip(2).collect()),
-        Command::LoadPlan(args) => return master::load::run(&args),
+        Command::LoadPlan(args) => return master::load::run(&args, Strictness::All),
+        Command::LoadFirstPlan(args) => return master::load::run(&args, Strictness::EachByItself),
         Command::Front => return serve::run(),
         Command::Check(args) => return check::run(&args),
         Command::Explain(args) => return explain::run(&args),

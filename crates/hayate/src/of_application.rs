@@ -7,21 +7,24 @@
 use std::{
     fs::File,
     io::{self, Read},
-    os::unix::fs::OpenOptionsExt,
+    os::fd::AsRawFd,
     path::Path,
 };
 
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 
 /// Bytes of a file of source or settings; above it is something else.
 pub const MOST: u64 = 1 << 20;
 
-/// Opens a regular file. Whatever else has its name is an error at once, and is not touched: a terminal does not become the process's own.
+/// Opens a regular file. Whatever else has its name is an error at once, and is not touched: to open a device may do something (a watchdog
+/// begins to count), so what is there is looked at first, and opened by what was looked at.
 pub fn open(path: &Path) -> io::Result<File> {
-    let harmless = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let flags = i32::try_from(harmless.bits()).map_err(io::Error::other)?;
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(other("it is no regular file")) }
+    let seen = File::from(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?);
+    if !seen.metadata()?.is_file() {
+        return Err(other("it is no regular file"));
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(format!("/proc/self/fd/{}", seen.as_raw_fd()), flags, Mode::empty())?.into())
 }
 
 /// All of a regular file of at most `most` bytes; what is larger is an error.
@@ -43,7 +46,7 @@ fn other(why: &str) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use rustix::fs::{CWD, FileType, mknodat};
 
     use super::*;
 

@@ -39,7 +39,7 @@ use self::{
     reload::{Reload, finished, prepare, reopen_log, replace, start, switch},
 };
 use crate::{
-    fallback::{self, Replacement},
+    fallback::{self, Booted, Replacement},
     logging,
     master::{self, Beginning, Client as Master, wire::Notice},
     secrets,
@@ -139,14 +139,20 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     server.install(&plan, access_log, apps.clone());
     tokio::select! {
         booted = fallback::all_booted(plan.with_php(), &apps, hub) => match booted {
-            Ok(replacements) => replace(&server, replacements, Duration::ZERO),
-            // One that has served before is wanted, whatever it takes; unless another one still serves.
-            Err(why) if beginning.successor || (!plan.development && !beginning.again) => {
-                master.failed(&why);
-                end(&server, None, Duration::ZERO, &mut signals).await;
-                anyhow::bail!("{why}");
+            Booted { slower, failed } => {
+                // One application does not keep the others down; a server of which nothing serves is none. One that has served before is
+                // wanted, whatever it takes; unless another one still serves.
+                let serves = failed.len() < plan.apps.iter().filter(|app| app.failed.is_none()).count();
+                let goes_on = !beginning.successor && (serves || plan.development || beginning.again);
+                match failed.first() {
+                    Some(why) if !goes_on => {
+                        master.failed(why);
+                        end(&server, None, Duration::ZERO, &mut signals).await;
+                        anyhow::bail!("{why}");
+                    }
+                    _ => replace(&server, slower, Duration::ZERO),
+                }
             }
-            Err(_) => {}
         },
         () = signals.recv() => {
             end(&server, None, Duration::ZERO, &mut signals).await;

@@ -104,6 +104,8 @@ pub struct ServerStatus {
     apps: Vec<AppStatus>,
     /// Sites of static files, for which no PHP runs.
     static_sites: Vec<StaticSite>,
+    /// Applications that could not even be tried.
+    failed: Vec<FailedApp>,
     /// Generations that were replaced and still finish requests.
     draining: usize,
 }
@@ -113,6 +115,13 @@ pub struct ServerStatus {
 pub struct StaticSite {
     name: String,
     document_root: String,
+}
+
+/// An application of which nothing runs.
+#[derive(Serialize)]
+pub struct FailedApp {
+    name: String,
+    why: String,
 }
 
 /// One application of it.
@@ -243,7 +252,8 @@ impl Server {
     fn routes(&self, plan: &Plan, apps: &[Arc<Generation>]) -> Routes {
         let mut generations = apps.iter();
         let mut backend = |app: &App| {
-            if app.is_static {
+            // What answers for one that failed is a rule.
+            if !app.runs_php() {
                 return Some(Backend::Static);
             }
             let generation = generations.next()?;
@@ -293,7 +303,7 @@ impl Server {
                 None => tracing::info!(app = app.spec.name, "booted anew"),
             }
             let Running { plan, apps, .. } = &mut *running;
-            let planned = plan.apps.iter_mut().filter(|app| !app.is_static).nth(i);
+            let planned = plan.apps.iter_mut().filter(|app| app.runs_php()).nth(i);
             if let (Some(planned), Some(runs)) = (planned, apps.get_mut(i)) {
                 (*planned, *runs) = (app, Arc::clone(&new));
             }
@@ -390,6 +400,8 @@ impl Server {
             name: app.spec.name.clone(),
             document_root: app.spec.document_root.display().to_string(),
         };
+        let static_sites = running.plan.apps.iter().filter(|app| app.is_static && app.failed.is_none());
+        let failed = |app: &App| Some(FailedApp { name: app.spec.name.clone(), why: app.failed.clone()? });
         ServerStatus {
             version: env!("CARGO_PKG_VERSION"),
             pid: self.master,
@@ -401,7 +413,8 @@ impl Server {
             threads: self.front.connections_by_thread(),
             last_reload: running.last_reload.clone(),
             apps,
-            static_sites: running.plan.apps.iter().filter(|app| app.is_static).map(site).collect(),
+            static_sites: static_sites.map(site).collect(),
+            failed: running.plan.apps.iter().filter_map(failed).collect(),
             draining: running.draining.len(),
         }
     }
@@ -420,6 +433,8 @@ impl Server {
             Stage::Serving => {}
         }
         let reason = |app: &Arc<Generation>| Some(format!("{}: {}", app.spec().name, app.not_ready()?));
-        running.apps.iter().filter_map(reason).collect()
+        let failed = |app: &App| Some(format!("{}: {}", app.spec.name, app.failed.as_ref()?));
+        let failed = running.plan.apps.iter().filter_map(failed);
+        failed.chain(running.apps.iter().filter_map(reason)).collect()
     }
 }

@@ -20,6 +20,15 @@ pub struct ConfigError {
     pub place: Place,
     /// What is wrong, and what to do.
     pub message: String,
+    /// What lies on the disk is at fault, of one application, and may be its own doing: the text could be right.
+    pub of_disk: bool,
+}
+
+impl ConfigError {
+    /// The same, where what lies on the disk is at fault.
+    pub fn of_disk(self) -> ConfigError {
+        ConfigError { of_disk: true, ..self }
+    }
 }
 
 impl fmt::Display for ConfigError {

@@ -45,6 +45,7 @@ impl Source {
         let text = fs::read_to_string(path).map_err(|error| ConfigError {
             place: Place::File(path.to_owned()),
             message: format!("cannot read the configuration: {error}"),
+            of_disk: false,
         })?;
         Source::parse(path, text)
     }
@@ -57,6 +58,7 @@ impl Source {
                 None => Place::File(path.to_owned()),
             },
             message,
+            of_disk: false,
         };
         let table = DeTable::parse(&text).map_err(|e| located(e.span(), e.message().replace('\n', ", ")))?;
         if let Err((span, message)) = check_keys(table.get_ref(), schema(), "at the top of the file") {
@@ -95,7 +97,7 @@ impl Source {
                 }
             }
         };
-        ConfigError { place, message: message.into() }
+        ConfigError { place, message: message.into(), of_disk: false }
     }
 }
 

@@ -11,6 +11,7 @@ use std::{
     },
     path::Path,
     process::{Child, Command, ExitCode, ExitStatus},
+    time::{Duration, Instant},
 };
 
 use command_fds::{CommandFdExt, FdMapping};
@@ -24,7 +25,7 @@ use super::{
 };
 use crate::{
     args::ServeArgs,
-    plan::Plan,
+    plan::{Plan, Strictness},
     privileges::{Identity, keep_to_itself},
 };
 
@@ -41,22 +42,26 @@ struct Told {
 
 type Outcome = Result<Plan, String>;
 
-/// `hayate load-plan`: what the child does.
-pub fn run(args: &ServeArgs) -> ExitCode {
+/// `hayate load-plan` and `load-first-plan`: what the child does.
+pub fn run(args: &ServeArgs, strictness: Strictness) -> ExitCode {
     if let Err(error) = keep_to_itself() {
         eprintln!("hayate: prctl: {error}");
         return ExitCode::FAILURE;
     }
-    let outcome = Plan::load(args).map_err(|error| error.to_string()).and_then(|plan| {
+    // SAFETY: the master has started this process with this descriptor, and nobody else here knows of it.
+    let mut file = unsafe { File::from_raw_fd(OUTCOME) };
+    // Until there is an outcome, the file says what is being read. Without it the master knows less.
+    let mut report = |what: &str| drop(write_anew(&mut file, what.as_bytes()));
+    let plan = Plan::load_as(args, strictness, &mut report).map_err(|error| error.to_string());
+    let outcome = plan.and_then(|plan| {
         if let Some(tls) = &plan.tls {
             tls.prepare_storage(plan.front.as_ref().map(Identity::uid))?;
         }
         Ok(plan)
     });
     let told = Told { format: FORMAT, outcome };
-    // SAFETY: the master has started this process with this descriptor, and nobody else here knows of it.
-    let mut file = unsafe { File::from_raw_fd(OUTCOME) };
-    let written = serde_json::to_vec(&told).map_err(io::Error::other).and_then(|text| file.write_all(&text));
+    let written = serde_json::to_vec(&told).map_err(io::Error::other);
+    let written = written.and_then(|text| write_anew(&mut file, &text));
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -65,6 +70,16 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         }
     }
 }
+
+fn write_anew(file: &mut File, text: &[u8]) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(text)
+}
+
+/// How long a configuration may take to be read. It takes milliseconds, but for a disk or a directory of users that is slow; one that hangs
+/// must not leave those who wait for a plan without an answer.
+const READING: Duration = Duration::from_secs(60);
 
 /// What a configuration is read for. The numbers are the front's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +100,7 @@ pub struct Loading {
     file: File,
     /// What for.
     pub purpose: Purpose,
+    started: Instant,
 }
 
 impl Loading {
@@ -92,12 +108,13 @@ impl Loading {
     pub fn start(program: &Path, args: &[OsString], purpose: Purpose) -> io::Result<Loading> {
         let file = File::from(memfd_create("hayate-plan", MemfdFlags::CLOEXEC)?);
         let mut command = Command::new(program);
-        command.arg("load-plan").args(args).env_remove("NOTIFY_SOCKET").env_remove(VARIABLE);
+        let how = if purpose == Purpose::Start { "load-first-plan" } else { "load-plan" };
+        command.arg(how).args(args).env_remove("NOTIFY_SOCKET").env_remove(VARIABLE);
         let mapping = FdMapping { parent_fd: file.as_fd().try_clone_to_owned()?, child_fd: OUTCOME };
         command.fd_mappings(vec![mapping]).map_err(io::Error::other)?;
         // SAFETY: a system call only.
         unsafe { command.pre_exec(hear_signals) };
-        Ok(Loading { child: command.spawn()?, file, purpose })
+        Ok(Loading { child: command.spawn()?, file, purpose, started: Instant::now() })
     }
 
     /// The child's process.
@@ -131,6 +148,26 @@ impl Loading {
         }
     }
 
+    /// When it is late.
+    pub fn due(&self) -> Instant {
+        self.started + READING
+    }
+
+    /// Ends it, since it is late. Returns what it was about.
+    pub fn give_up_late(mut self) -> String {
+        let mut what = Vec::new();
+        let read = self.file.rewind().and_then(|()| (&self.file).take(1000).read_to_end(&mut what));
+        let what = String::from_utf8_lossy(&what).replace(char::is_control, "?");
+        self.give_up();
+        match read {
+            Ok(n) if n > 0 => format!(
+                "the configuration was not read within {} s; what hangs is {what}: look at the disks that it names",
+                READING.as_secs()
+            ),
+            _ => format!("the configuration was not read within {} s", READING.as_secs()),
+        }
+    }
+
     /// Ends it: another takes its place. It is reaped with the strangers: a disk that hangs may keep it for long.
     pub fn give_up(mut self) {
         let _ = self.child.kill();
@@ -152,4 +189,36 @@ fn seal(bytes: &[u8]) -> io::Result<OwnedFd> {
     file.write_all(bytes)?;
     fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(file.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt, thread};
+
+    use nix::{
+        sys::{
+            signal::Signal,
+            wait::{WaitStatus, waitpid},
+        },
+        unistd::Pid,
+    };
+
+    use super::*;
+
+    #[test]
+    fn what_hangs_is_named_and_its_reader_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let reader = dir.path().join("reader");
+        fs::write(&reader, "#!/bin/sh\nprintf \"application 'a'\" >&3\nexec sleep 60\n").unwrap();
+        fs::set_permissions(&reader, fs::Permissions::from_mode(0o755)).unwrap();
+        let loading = Loading::start(&reader, &[], Purpose::Reload(1)).unwrap();
+        assert!(loading.due() > Instant::now(), "it is not late yet");
+        while loading.file.metadata().unwrap().len() == 0 {
+            thread::yield_now();
+        }
+        let pid = Pid::from_raw(loading.pid() as i32);
+        let said = loading.give_up_late();
+        assert!(said.contains("what hangs is application 'a'"), "{said}");
+        assert_eq!(waitpid(pid, None).unwrap(), WaitStatus::Signaled(pid, Signal::SIGKILL, false));
+    }
 }

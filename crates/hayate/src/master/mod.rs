@@ -225,7 +225,8 @@ impl Master {
     /// Sleeps until something happens or is due.
     fn wait(&self) {
         let retired = self.retired.iter().map(|(_, by)| *by);
-        let others = [self.restart_at, self.end_by, self.zygotes.due()].into_iter().flatten();
+        let read = self.loading.as_ref().map(Loading::due);
+        let others = [self.restart_at, self.end_by, self.zygotes.due(), read].into_iter().flatten();
         let pulses = self.watched().map(|front| front.pulse.due());
         let due = others.chain(retired).chain(pulses).min();
         let left = due.map(|due| due.saturating_duration_since(Instant::now()));
@@ -384,7 +385,19 @@ impl Master {
     }
 
     fn look_at_loading(&mut self) -> Result<()> {
-        let Some(status) = self.loading.as_mut().and_then(Loading::ended) else { return Ok(()) };
+        let Some(status) = self.loading.as_mut().and_then(Loading::ended) else {
+            if let Some(late) = self.loading.take_if(|loading| loading.due() <= Instant::now()) {
+                let purpose = late.purpose;
+                let why = late.give_up_late();
+                if purpose == Purpose::Start {
+                    eprintln!("hayate: {why}");
+                    // Not 2: the configuration may be right, and what hangs may come back.
+                    self.over = Some(1);
+                }
+                self.refuse_for(purpose, why);
+            }
+            return Ok(());
+        };
         let Some(loading) = self.loading.take() else { return Ok(()) };
         let purpose = loading.purpose;
         match (loading.outcome(status), purpose) {
@@ -486,6 +499,15 @@ impl Master {
             identity.check()?;
         }
         warn_of_users(&plan);
+        for app in &plan.apps {
+            if let Some(why) = &app.failed {
+                let app = &app.spec.name;
+                tracing::error!(
+                    app,
+                    "it is not served, all its requests get 503: {why}; then `hayate reload`"
+                );
+            }
+        }
         self.sockets = Sockets::open(&plan, std::mem::take(&mut self.handed_in))?;
         self.last_plan += 1;
         self.adopted = self.last_plan;

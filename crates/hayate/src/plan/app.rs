@@ -15,9 +15,9 @@ use hayate_front::{
     Compression, Disk, HostPattern,
     rules::{Around, Keeper, Rules},
 };
-use hayate_pool::{BOOT_SCRIPT_VARIABLES, Spec, Way};
+use hayate_pool::{BOOT_SCRIPT_VARIABLES, Connections, Mode, Rewind, Spec, Way};
 
-use super::{ALWAYS, App, flag, mode::Running, published, time};
+use super::{ALWAYS, App, FrontController, flag, mode::Running, published, time};
 use crate::{
     args::{KeyValue, ServeArgs},
     config::{self, ConfigError, OneOrMany, RetryChoice, Scalar, Setting, Size, Source, Step},
@@ -27,6 +27,8 @@ use crate::{
 
 /// In place of a version of PHP: none.
 const NO_PHP: &str = "off";
+/// The directory of an application that is not served; there is none of this name.
+const NOWHERE: &str = "/proc/hayate-serves-nothing-here";
 
 /// Resolves the application that is the `i`th in the file.
 pub(super) struct AppResolver<'a> {
@@ -52,21 +54,21 @@ impl AppResolver<'_> {
 
     pub(super) fn directory(&self, key: &str, path: &Path) -> Result<PathBuf, ConfigError> {
         let found = path.canonicalize().map_err(|e| {
-            self.error(key, format!("{key}: cannot use the directory {}: {e}", path.display()))
+            self.error(key, format!("{key}: cannot use the directory {}: {e}", path.display())).of_disk()
         })?;
         match found.is_dir() {
             true => Ok(found),
-            false => Err(self.error(key, format!("{key}: {} is no directory", path.display()))),
+            false => Err(self.error(key, format!("{key}: {} is no directory", path.display())).of_disk()),
         }
     }
 
     pub(super) fn file(&self, key: &str, path: &Path) -> Result<PathBuf, ConfigError> {
-        let found = path
-            .canonicalize()
-            .map_err(|e| self.error(key, format!("{key}: cannot use the file {}: {e}", path.display())))?;
+        let found = path.canonicalize().map_err(|e| {
+            self.error(key, format!("{key}: cannot use the file {}: {e}", path.display())).of_disk()
+        })?;
         match found.is_file() {
             true => Ok(found),
-            false => Err(self.error(key, format!("{key}: {} is no file", path.display()))),
+            false => Err(self.error(key, format!("{key}: {} is no file", path.display())).of_disk()),
         }
     }
 
@@ -92,7 +94,7 @@ impl AppResolver<'_> {
         match published::refusal(directory, private) {
             None => Ok(()),
             Some(why) if self.source.path().is_none() || self.args.root.is_some() => Err(flag(why)),
-            Some(why) => Err(self.error(key, format!("{key}: {why}"))),
+            Some(why) => Err(self.error(key, format!("{key}: {why}")).of_disk()),
         }
     }
 
@@ -127,9 +129,9 @@ impl AppResolver<'_> {
         }
     }
 
-    pub(super) fn resolve(&self, app: config::App) -> Result<App, ConfigError> {
-        let args = self.args;
-        let root = match (&args.root, &app.root) {
+    /// Its directory, as it was named.
+    fn root(&self, app: &config::App) -> Result<PathBuf, ConfigError> {
+        let root = match (&self.args.root, &app.root) {
             (Some(root), _) => root.clone(),
             (None, Some(root)) => self.beside_file(root),
             (None, None) if self.source.path().is_some() => {
@@ -138,7 +140,110 @@ impl AppResolver<'_> {
             }
             (None, None) => PathBuf::from("."),
         };
-        let given = if root.as_os_str().is_empty() { PathBuf::from(".") } else { root };
+        Ok(if root.as_os_str().is_empty() { PathBuf::from(".") } else { root })
+    }
+
+    /// Its path and its hosts.
+    fn answers_to(&self, app: &config::App) -> Result<(String, Vec<String>), ConfigError> {
+        let path = app.path.clone().unwrap_or_else(|| "/".into());
+        if path != "/" {
+            self.is_path("path", &path, "/blog")?;
+        }
+        let hosts = app.hosts.clone().map(OneOrMany::into_vec).unwrap_or_default();
+        for host in &hosts {
+            HostPattern::parse(host).map_err(|why| self.error("hosts", format!("hosts: {why}")))?;
+        }
+        Ok((path, hosts))
+    }
+
+    fn is_path(&self, key: &str, path: &str, such: &str) -> Result<(), ConfigError> {
+        let odd = |part: &str| matches!(part, "" | "." | "..") || part.contains(['%', '?', '#', '\\']);
+        match path.strip_prefix('/').is_none_or(|parts| parts.split('/').any(odd)) {
+            false => Ok(()),
+            true => Err(self.error(
+                key,
+                format!(
+                    "{key}: '{path}' must begin with a slash, not end with one, and be written as it is (no %20); write {such}"
+                ),
+            )),
+        }
+    }
+
+    /// For logs and metrics. `root` is as it was given, and with links resolved if it can be.
+    fn name(&self, app: &config::App, root: (&Path, &Path)) -> Result<String, ConfigError> {
+        let name = app.name.clone().unwrap_or_else(|| {
+            let last = last_name(root.0, root.1);
+            if self.i == 0 { last } else { format!("{last}-{}", self.i + 1) }
+        });
+        match name.is_empty() || name.contains(|c: char| c.is_control() || c == '"') {
+            true => Err(self.error("name", "name: write a word, it stands in logs and metrics")),
+            false => Ok(name),
+        }
+    }
+
+    fn is_static(&self, app: &config::App) -> bool {
+        [&self.args.php, &app.php].into_iter().flatten().any(|php| php == NO_PHP)
+    }
+
+    /// In place of one that cannot be resolved: it answers to the same, always with 503.
+    pub(super) fn failed(&self, app: &config::App, why: String) -> Result<App, ConfigError> {
+        let (path, hosts) = self.answers_to(app)?;
+        let given = self.root(app)?;
+        let nowhere = PathBuf::from(NOWHERE);
+        Ok(App {
+            hosts,
+            path,
+            index: Vec::new(),
+            front_controller: FrontController::default(),
+            sendfile_roots: None,
+            charset: None,
+            deny: Vec::new(),
+            compression: None,
+            hidden_files: Vec::new(),
+            rules: Vec::new(),
+            private: Vec::new(),
+            private_paths: Vec::new(),
+            is_static: self.is_static(app),
+            failed: Some(why),
+            queue_limit: 1,
+            retry: false,
+            warmup: Vec::new(),
+            recognised: None,
+            remark: None,
+            identity: self.identity(app)?,
+            spec: Spec {
+                name: self.name(app, (&given, &given))?,
+                mode: Mode::Classic,
+                document_root: nowhere.clone(),
+                cwd: nowhere,
+                host: PathBuf::new(),
+                workers: 1..=1,
+                ini: Vec::new(),
+                env: Vec::new(),
+                php_ini: None,
+                ini_env: Vec::new(),
+                max_requests: None,
+                max_memory: None,
+                request_timeout: None,
+                queue_timeout: ALWAYS,
+                idle_timeout: ALWAYS,
+                boot_timeout: None,
+                rewind: Rewind::Off,
+                warmup: Vec::new(),
+                compared: Vec::new(),
+                rewind_verify: None,
+                connections: Connections::Request,
+                explain: None,
+                development: self.development,
+                no_new_privileges: self.no_new_privileges,
+                way: Way::Configured,
+            },
+        })
+    }
+
+    pub(super) fn resolve(&self, app: config::App) -> Result<App, ConfigError> {
+        let args = self.args;
+        let given = self.root(&app)?;
         let root = self.directory("root", &given)?;
         let document_root = match &app.document_root {
             Some(path) => self.directory("document_root", &root.join(path))?,
@@ -168,7 +273,7 @@ impl AppResolver<'_> {
                 env.push((name, value));
             }
         }
-        let is_static = [&args.php, &app.php].into_iter().flatten().any(|php| php == NO_PHP);
+        let is_static = self.is_static(&app);
         let running = match is_static {
             true => {
                 self.refuse_keys_of_php(&app)?;
@@ -191,27 +296,10 @@ impl AppResolver<'_> {
         if charset.as_ref().is_some_and(|charset| !charset.bytes().all(token)) {
             return Err(self.error("charset", "charset: write the name of an encoding, such as utf-8"));
         }
-        let path = app.path.unwrap_or_else(|| "/".into());
+        let (path, hosts) = self.answers_to(&app)?;
+        let name = self.name(&app, (&given, &root))?;
         let deny = app.deny.map(OneOrMany::into_vec).unwrap_or_default();
-        let odd = |part: &str| matches!(part, "" | "." | "..") || part.contains(['%', '?', '#', '\\']);
-        for (key, path, such) in [("path", &path, "/blog")]
-            .into_iter()
-            .filter(|(_, path, _)| *path != "/")
-            .chain(deny.iter().map(|path| ("deny", path, "/data")))
-        {
-            if path.strip_prefix('/').is_none_or(|parts| parts.split('/').any(odd)) {
-                return Err(self.error(
-                    key,
-                    format!(
-                        "{key}: '{path}' must begin with a slash, not end with one, and be written as it is (no %20); write {such}"
-                    ),
-                ));
-            }
-        }
-        let hosts = app.hosts.map(OneOrMany::into_vec).unwrap_or_default();
-        for host in &hosts {
-            HostPattern::parse(host).map_err(|why| self.error("hosts", format!("hosts: {why}")))?;
-        }
+        deny.iter().try_for_each(|path| self.is_path("deny", path, "/data"))?;
         let host = match is_static {
             true => PathBuf::new(),
             false => php::find(args.php.as_deref().or(app.php.as_deref())).map_err(|why| match args.php {
@@ -230,13 +318,6 @@ impl AppResolver<'_> {
         });
         let sendfile_roots = sendfile_roots.transpose()?;
         let workers = args.workers.or(app.workers).unwrap_or_else(machine::workers);
-        let name = app.name.unwrap_or_else(|| {
-            let last = last_name(&given, &root);
-            if self.i == 0 { last } else { format!("{last}-{}", self.i + 1) }
-        });
-        if name.is_empty() || name.contains(|c: char| c.is_control() || c == '"') {
-            return Err(self.error("name", "name: write a word, it stands in logs and metrics"));
-        }
         let index = app.index.map(OneOrMany::into_vec);
         let index = index.unwrap_or_else(|| match is_static {
             true => vec!["index.html".into()],
@@ -259,8 +340,10 @@ impl AppResolver<'_> {
             index: &index,
             front_controller: front_controller.script.as_deref(),
         };
-        Rules::new(&rules, &around, &Keeper::default())
-            .map_err(|fault| self.in_rule(fault.rule, fault.key, &fault.message))?;
+        Rules::new(&rules, &around, &Keeper::default()).map_err(|fault| {
+            let error = self.in_rule(fault.rule, fault.key, &fault.message);
+            if fault.key == "basic_auth" { error.of_disk() } else { error }
+        })?;
         private.extend(of_rules);
         Ok(App {
             hosts,
@@ -280,6 +363,7 @@ impl AppResolver<'_> {
                 .collect(),
             private_paths: private.iter().flat_map(|file| names_of(file)).collect(),
             is_static,
+            failed: None,
             queue_limit: self.queue_limit(app.queue_limit)?,
             retry: app.retry == Some(RetryChoice::Idempotent),
             warmup: running.warmup,

@@ -51,7 +51,11 @@ impl AppResolver<'_> {
             };
             if !found.starts_with(document_root) {
                 let why = format!("front_controller: {script} lies outside the document root");
-                return Err(if by_flag.is_some() { flag(why) } else { self.error("front_controller", why) });
+                return Err(if by_flag.is_some() {
+                    flag(why)
+                } else {
+                    self.error("front_controller", why).of_disk()
+                });
             }
             if running.is_none() && script.to_ascii_lowercase().contains(".php") {
                 let why = format!(

@@ -127,6 +127,9 @@ pub struct App {
     /// A site of static files: no PHP is started, and of `spec` only its name and its directories mean anything.
     #[serde(default)]
     pub is_static: bool,
+    /// Why it cannot be served as long as this plan is: what lies on the disk is not as the configuration has it. All its requests get 503.
+    #[serde(default)]
+    pub failed: Option<String>,
     /// Requests that may wait.
     pub queue_limit: usize,
     /// Whether requests with idempotent methods run once more when their worker dies.
@@ -143,20 +146,53 @@ pub struct App {
     pub spec: Spec,
 }
 
+impl App {
+    /// Whether there are processes of its own.
+    pub fn runs_php(&self) -> bool {
+        !self.is_static && self.failed.is_none()
+    }
+}
+
+/// Whose faults are a fault of the whole configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strictness {
+    /// Everybody's.
+    All,
+    /// What lies on the disk may be an application's own doing, and then it is the only one that is not served; for the server's start, which
+    /// has nothing else that could go on serving. If none is left, it is everybody's.
+    EachByItself,
+}
+
 /// Addresses to listen on: their sockets go from the master to the front in one packet, which holds 253 (SCM_MAX_FD of the kernel).
 const MOST_ADDRESSES: usize = 128;
 
 impl Plan {
     /// Reads the file that the flags name, if any, applies the flags, and checks it all.
     pub fn load(args: &ServeArgs) -> Result<Plan, ConfigError> {
+        Plan::load_as(args, Strictness::All, &mut |_| {})
+    }
+
+    /// As [`Plan::load`]; `reports` is told what is read next.
+    pub fn load_as(
+        args: &ServeArgs,
+        strictness: Strictness,
+        reports: &mut dyn FnMut(&str),
+    ) -> Result<Plan, ConfigError> {
+        reports("the configuration file");
         let (source, file) = match &args.config {
             Some(path) => Source::read(path)?,
             None => (Source::default(), File::default()),
         };
-        Plan::from(&source, file, args)
+        Plan::from(&source, file, args, strictness, reports)
     }
 
-    fn from(source: &Source, mut file: File, args: &ServeArgs) -> Result<Plan, ConfigError> {
+    fn from(
+        source: &Source,
+        mut file: File,
+        args: &ServeArgs,
+        strictness: Strictness,
+        reports: &mut dyn FnMut(&str),
+    ) -> Result<Plan, ConfigError> {
         let for_one = args.root.is_some() || args.worker.is_some() || args.front_controller.is_some();
         if file.app.len() > 1 && for_one {
             return Err(flag(
@@ -235,6 +271,7 @@ impl Plan {
         }
         let compression = compression::resolve(source, &file.compression)?;
         let mut apps = Vec::with_capacity(file.app.len());
+        let mut failures = Vec::new();
         for (i, app) in file.app.into_iter().enumerate() {
             let resolver = AppResolver {
                 source,
@@ -245,10 +282,28 @@ impl Plan {
                 user: shared.as_ref(),
                 compression: compression.as_ref(),
             };
-            let mut app = resolver.resolve(app)?;
-            app.fill_visits(&listen, trust_unix || !trusted_proxies.is_empty());
-            apps.push(app);
+            let name = app.name.clone().unwrap_or_else(|| format!("number {}", i.saturating_add(1)));
+            reports(&format!("application '{name}'"));
+            let resolved = match (resolver.resolve(app.clone()), strictness) {
+                (Err(error), Strictness::EachByItself) if error.of_disk => {
+                    let failed = resolver.failed(&app, error.to_string())?;
+                    failures.push(error);
+                    failed
+                }
+                (resolved, _) => {
+                    let mut app = resolved?;
+                    app.fill_visits(&listen, trust_unix || !trusted_proxies.is_empty());
+                    app
+                }
+            };
+            apps.push(resolved);
         }
+        if failures.len() == apps.len()
+            && let Some(first) = failures.into_iter().next()
+        {
+            return Err(first);
+        }
+        reports("certificates and users");
         check_routes(source, &apps)?;
         let tls = tls::resolve(source, file.tls, args, development, &listen, &apps)?;
         let mut listen = listen;
@@ -327,7 +382,7 @@ impl Plan {
 impl Plan {
     /// The applications that run PHP, in order.
     pub fn with_php(&self) -> impl Iterator<Item = &App> {
-        self.apps.iter().filter(|app| !app.is_static)
+        self.apps.iter().filter(|app| app.runs_php())
     }
 
     /// The addresses, with how connections of each begin.
@@ -411,7 +466,7 @@ fn front_threads(source: &Source, wanted: Option<u32>) -> Result<u32, ConfigErro
 const FRONT_USER: &str = "hayate";
 
 fn flag(message: impl Into<String>) -> ConfigError {
-    ConfigError { place: config::Place::CommandLine, message: message.into() }
+    ConfigError { place: config::Place::CommandLine, message: message.into(), of_disk: false }
 }
 
 /// `None` for off.

@@ -95,9 +95,14 @@ impl AppResolver<'_> {
                 return Err(self.error(
                     "mode",
                     format!("mode: worker mode needs a worker script: name one, worker = \"FILE\" (--worker FILE){seen}"),
-                ));
+                )
+                .of_disk());
             }
-            self.refuse_rewind_keys(app, remark.as_deref())?;
+            self.refuse_rewind_keys(app, remark.as_deref()).map_err(|error| match mode {
+                // Otherwise the application's files have decided it.
+                Some(ModeChoice::Classic) => error,
+                _ => error.of_disk(),
+            })?;
             return Ok(Running::classic(remark));
         };
         let rewind = rewind.unwrap_or(REWIND_BY_DEFAULT);

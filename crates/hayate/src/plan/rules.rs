@@ -49,7 +49,7 @@ impl AppResolver<'_> {
             let list = |list: Option<OneOrMany>| list.map(OneOrMany::into_vec).unwrap_or_default();
             let basic_auth = rule.basic_auth.map(|auth| {
                 let path = self.beside_file(&auth.users);
-                let users = read(&path).map_err(wrong("basic_auth"))?;
+                let users = read(&path).map_err(|why| self.in_rule(i, "basic_auth", &why).of_disk())?;
                 files.push(path);
                 Ok(AuthSpec { realm: auth.realm.unwrap_or_else(|| "restricted".into()), users })
             });
@@ -65,6 +65,7 @@ impl AppResolver<'_> {
                             given.display()
                         ),
                     )
+                    .of_disk()
                 })?;
                 self.may_be_published("alias", &found, private)?;
                 Ok(found)

@@ -66,7 +66,7 @@ fn plan(dir: &Path, text: &str, change: impl FnOnce(&mut ServeArgs)) -> Result<P
     change(&mut args);
     let path = dir.join("hayate.toml");
     let (source, file) = Source::parse(&path, text.into()).map_err(|e| e.to_string())?;
-    Plan::from(&source, file, &args)
+    Plan::from(&source, file, &args, Strictness::All, &mut |_| {})
         .map_err(|e| e.to_string().replace(&*path.to_string_lossy(), "hayate.toml"))
 }
 

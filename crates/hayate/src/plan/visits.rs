@@ -82,6 +82,7 @@ impl App {
             );
             Some(Rules::closed())
         });
+        let rules = if self.failed.is_some() { Some(Rules::closed()) } else { rules };
         Site {
             name: self.spec.name.clone(),
             hosts: self.hosts.iter().filter_map(|host| hayate_front::HostPattern::parse(host).ok()).collect(),

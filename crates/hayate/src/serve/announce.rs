@@ -34,6 +34,10 @@ pub(super) fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&P
     let mut generations = apps.iter();
     for app in &plan.apps {
         let spec = &app.spec;
+        if let Some(why) = &app.failed {
+            text += &format!("  {}: NOT SERVED, all requests get 503: {why}\n", spec.name);
+            continue;
+        }
         if app.is_static {
             let otherwise = app.front_controller.script.as_deref().unwrap_or("404");
             text += &format!("  {}: {}, static files, no PHP\n", spec.name, spec.document_root.display());

@@ -10,7 +10,7 @@ use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::listeners::Listeners;
 use crate::{
-    fallback::{self, Replacement},
+    fallback::{self, Booted, Replacement},
     master::{Client as Master, Loaded},
     plan::App,
     secrets,
@@ -25,7 +25,7 @@ pub(super) fn start(loaded: &Loaded, hub: &Arc<Hub>) -> Result<Vec<Arc<Generatio
         Generation::start(app.spec.clone(), loaded.launcher(i), hub)
             .with_context(|| format!("cannot make the shared memory of application '{}'", app.spec.name))
     };
-    loaded.plan.apps.iter().enumerate().filter(|(_, app)| !app.is_static).map(generation).collect()
+    loaded.plan.apps.iter().enumerate().filter(|(_, app)| app.runs_php()).map(generation).collect()
 }
 
 /// A reload under way, and who waits for it.
@@ -71,15 +71,15 @@ pub(super) async fn prepare(
     let access_log = open_log(&loaded.plan, &log).map_err(|error| error.to_string())?;
     let sockets = loaded.sockets(&known);
     let apps = start(&loaded, &hub).map_err(|error| format!("{error:#}"))?;
-    match fallback::all_booted(loaded.plan.with_php(), &apps, &hub).await {
-        Ok(slower) => Ok(Fresh { loaded, access_log, sockets, apps, slower }),
-        Err(why) => {
-            for app in apps {
-                app.kill().await;
-            }
-            Err(why)
-        }
+    let Booted { slower, failed } = fallback::all_booted(loaded.plan.with_php(), &apps, &hub).await;
+    let Some(why) = failed.into_iter().next() else {
+        return Ok(Fresh { loaded, access_log, sockets, apps, slower });
+    };
+    let slower = slower.into_iter().map(|replacement| replacement.new);
+    for app in apps.into_iter().chain(slower) {
+        app.kill().await;
     }
+    Err(why)
 }
 
 /// Sends requests to what a reload has booted, and lets what served before finish.
