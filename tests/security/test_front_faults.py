@@ -9,6 +9,7 @@ import os
 import pathlib
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 
@@ -200,3 +201,37 @@ def _read(path: pathlib.Path) -> str:
     with contextlib.suppress(OSError):
         return path.read_text()
     return ""
+
+
+def test_a_file_that_changes_is_sent_as_it_was_at_one_time(hayate_command, tmp_path) -> None:
+    """Its length and its tag are those of its content, or caches would keep a part for the whole."""
+    root = site.make(tmp_path)
+    file, texts = root / "changes.css", [letter * length for letter, length in ((b"a", 60_000), (b"b", 30_000))]
+    # What says that it is longer than it is: the kernel's own files do.
+    short = pathlib.Path("/sys/kernel/uevent_seqnum")
+    assert short.stat().st_size > len(short.read_bytes())
+    (root / "short.css").symlink_to(short)
+    over = threading.Event()
+
+    def write() -> None:
+        while not over.is_set():
+            for text in texts:
+                file.write_bytes(text)
+                # More than a tick of the clock that the kernel notes changes by.
+                time.sleep(0.02)
+
+    file.write_bytes(texts[0])
+    writer = threading.Thread(target=write)
+    with Hayate(root, workers=1) as server, requests.Session() as session:
+        assert session.get(f"{server.url}/short.css", timeout=60).status_code == 503
+        writer.start()
+        try:
+            for _ in range(1000):
+                answer = session.get(f"{server.url}/changes.css", timeout=60)
+                assert answer.status_code in (200, 503)
+                if answer.status_code == 200:
+                    length = int(answer.headers["ETag"].strip('"').split("-")[1], 16)
+                    assert answer.content in [text[:length] for text in texts] and len(answer.content) == length
+        finally:
+            over.set()
+            writer.join()

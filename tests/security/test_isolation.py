@@ -6,12 +6,15 @@ and Landlock (Linux 6.12), have to.
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import pwd
 import re
 import shutil
 import signal
+import struct
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -269,21 +272,50 @@ def test_where_all_is_one_user_scripts_and_what_they_leave_behind_cannot_command
         assert ask(server, "env", "/b") == SECRET
 
 
+class WithoutOpenat2(Hayate):
+    """As in containers whose seccomp profile does not know of it: EPERM."""
+
+    def command(self) -> list[str]:
+        load, equal, give = 0x20, 0x15, 0x06
+        program = [(load, 0, 0, 0), (equal, 0, 1, 437), (give, 0, 0, 0x50000 | errno.EPERM), (give, 0, 0, 0x7FFF0000)]
+        code = b"".join(struct.pack("HBBI", *step) for step in program)
+        filtered = (
+            "import ctypes, os, struct, sys\n"
+            f"code = ctypes.create_string_buffer({code!r}, {len(code)})\n"
+            f"program = ctypes.create_string_buffer(struct.pack('HxxxxxxP', {len(program)}, ctypes.addressof(code)))\n"
+            "assert ctypes.CDLL(None).prctl(22, 2, program, 0, 0) == 0\n"
+            "os.execv(sys.argv[1], sys.argv[1:])\n"
+        )
+        return [sys.executable, "-c", filtered, *super().command()]
+
+
+@pytest.mark.parametrize("kind", [Hayate, WithoutOpenat2])
 @pytest.mark.parametrize("link", ["/proc/self/fd/{}", "/proc/thread-self/fd/{}", "/proc/{pid}/fd/{}"])
-def test_a_link_to_what_the_front_has_open_is_not_followed(hayate_command, site, link) -> None:
+def test_a_link_to_what_the_front_has_open_is_not_followed(hayate_command, site, link, kind) -> None:
     """Memory of other applications, with their visitors' requests in it, and logs."""
-    with Hayate(config=configuration(site, "classic"), user=USER) as server:
+    logs = temporary_directory("isolation-log")
+    shutil.chown(logs, "nobody")
+    logs.chmod(0o700)
+    text = f'front_user = "nobody"\naccess_log = "{logs}/access.log"\n{configuration(site, "classic")}'
+    with kind(config=text, user=USER, access_log=None) as server:
+        assert ask(server, "env", "/b") == SECRET
+        assert wait_until(lambda: (logs / "access.log").stat().st_size > 0)
         front = server.front
-        links = []
+        links, output = [], set()
         for number in os.listdir(f"/proc/{front}/fd"):
             path = site / "public" / f"link{number}.txt"
             path.unlink(missing_ok=True)
             path.symlink_to(link.format(number, pid=front))
             links.append(path)
+            if kind is WithoutOpenat2 and os.readlink(f"/proc/{front}/fd/{number}") == str(server.dir / "hayate.log"):
+                # Then it is a link like any other, to what everybody may read.
+                output.add(path.name)
         assert len(links) > 10
         sent = {}
         for path in links:
             answer = requests.get(f"{server.url}/{path.name}", timeout=60)
-            sent[path.name] = answer.status_code
+            if path.name not in output:
+                sent[path.name] = answer.status_code
             path.unlink()
         assert set(sent.values()) <= {403, 404}, sent
+    shutil.rmtree(logs)

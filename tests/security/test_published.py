@@ -215,7 +215,7 @@ def test_what_the_configuration_denies_answers_nobody(tmp_path) -> None:
     root = tmp_path / "site"
     (root / "data/sub").mkdir(parents=True)
     (root / "database").mkdir()
-    for path in ("data/a.txt", "data/sub/a.txt"):
+    for path in ("data/a.txt", "data/sub/a.txt", "one.json", "one.json.gz", "one.json.1.xz"):
         (root / path).write_text(SECRET)
     (root / "database/a.txt").write_text("fine")
     (root / "data/run.php").write_text(f"<?php echo '{SECRET}';")
@@ -227,8 +227,8 @@ def test_what_the_configuration_denies_answers_nobody(tmp_path) -> None:
     assert 'deny = ["/data"]' in check("--config", tmp_path / "open.toml").stdout
     (tmp_path / "closed.toml").write_text(config + 'deny = "/data"\n')
     assert "deny" not in check("--config", tmp_path / "closed.toml").stdout
-    with Hayate(config=config + 'deny = "/data"\n', workers=1) as server:
-        for path in ("data", "data/", "data/a.txt", "data/sub/a.txt", "data/run.php", "data/run.php/x", "data/nothing",
+    with Hayate(config=config + 'deny = ["/data", "/one.json"]\n', workers=1) as server:
+        for path in ("one.json", "one.json.gz", "one.json.1.xz", "data", "data/", "data/a.txt", "data/sub/a.txt", "data/run.php", "data/run.php/x", "data/nothing",
                      "%64ata/a.txt", "database/../data/a.txt", "//data//a.txt"):
             sent = client.encode("GET", f"/{path}", [("Host", "a"), ("Connection", "close")])
             answer = client.exchange(("127.0.0.1", server.port), sent)

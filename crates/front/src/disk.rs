@@ -6,7 +6,11 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    fs::File,
     io,
+    mem::ManuallyDrop,
+    ops::Deref,
+    os::fd::{AsFd, BorrowedFd},
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     pin::Pin,
@@ -16,7 +20,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustix::fs::fstat;
 use tokio::{sync::oneshot, time::Sleep};
 
 use crate::near::Near;
@@ -31,6 +36,46 @@ const PER_PLACE: usize = 4;
 const WAITING: usize = 1024;
 /// How long one answer of a file system may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An open file that one of its place's threads closes. That may wait: it frees what a file without a name has held, and a network's file
+/// system and FUSE are asked. So no task owns a file by itself, for longer than it looks at it.
+pub(crate) struct Opened {
+    file: ManuallyDrop<File>,
+    /// It is of a local file system, where only the first is to be feared.
+    near: bool,
+    place: Arc<Place>,
+}
+
+impl Opened {
+    /// `near`: see [`crate::near`].
+    pub(crate) fn new(file: File, near: bool, place: Arc<Place>) -> Opened {
+        Opened { file: ManuallyDrop::new(file), near, place }
+    }
+}
+
+impl Deref for Opened {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl AsFd for Opened {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // SAFETY: the one place that takes it, and nothing looks at it afterwards.
+        let file = unsafe { ManuallyDrop::take(&mut self.file) };
+        if !self.near || fstat(&file).is_ok_and(|stat| stat.st_nlink == 0) {
+            self.place.close(file);
+        }
+    }
+}
 
 pub(crate) type Work = Box<dyn FnOnce() + Send>;
 
@@ -69,6 +114,8 @@ struct Load {
     /// Since when so many run and none has finished.
     full_since: Option<Instant>,
     waiting: VecDeque<Work>,
+    /// Files to be closed, when nobody waits for anything else.
+    closing: VecDeque<Work>,
     complained: bool,
 }
 
@@ -169,7 +216,7 @@ impl Lane {
         if std::mem::take(&mut load.complained) {
             tracing::info!("{} answers again", self.path.display());
         }
-        let next = load.waiting.pop_front();
+        let next = load.waiting.pop_front().or_else(|| load.closing.pop_front());
         match next {
             Some(_) => load.full_since = Some(Instant::now()),
             None => load.running = load.running.saturating_sub(1),
@@ -211,14 +258,29 @@ impl Place {
         Running { answer: taken.then_some(answer), limit: None, patience: self.disk.0.shared.patience }
     }
 
+    /// Has a thread close a file, whenever it can: also of a place that hangs. So many wait at most as files are open.
+    fn close(&self, file: File) {
+        let work: Work = Box::new(move || drop(file));
+        let mut load = self.lane.load.lock();
+        if load.running < PER_PLACE {
+            self.hand_over(load, work);
+        } else {
+            load.closing.push_back(work);
+        }
+    }
+
+    fn hand_over(&self, mut load: MutexGuard<'_, Load>, work: Work) {
+        load.running += 1;
+        load.full_since = (load.running == PER_PLACE).then(Instant::now);
+        drop(load);
+        self.disk.0.shared.push(Arc::clone(&self.lane), work);
+    }
+
     /// Has a thread do something, whenever it can. `false`: this place hangs, or too much waits for it.
     pub(crate) fn send(&self, work: Work) -> bool {
         let mut load = self.lane.load.lock();
         if load.running < PER_PLACE {
-            load.running += 1;
-            load.full_since = (load.running == PER_PLACE).then(Instant::now);
-            drop(load);
-            self.disk.0.shared.push(Arc::clone(&self.lane), work);
+            self.hand_over(load, work);
             return true;
         }
         let patience = self.disk.0.shared.patience;
@@ -300,6 +362,30 @@ mod tests {
             thread::yield_now();
         }
         assert_eq!(hanging.start(|| 7).await.unwrap(), 7);
+    }
+
+    #[test]
+    fn a_file_is_closed_by_a_thread_of_its_place_even_where_that_hangs() {
+        use std::io::Read;
+
+        let disk = Disk::start().unwrap();
+        let place = disk.place(Path::new("/hanging"));
+        let (release, gate) = mpsc::channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
+        for _ in 0..PER_PLACE {
+            let gate = Arc::clone(&gate);
+            assert!(place.send(Box::new(move || {
+                let _ = gate.lock().recv();
+            })));
+        }
+        let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        drop(Opened::new(File::from(std::os::fd::OwnedFd::from(theirs)), false, Arc::clone(&place)));
+        ours.set_nonblocking(true).unwrap();
+        let open = ours.read(&mut [0]).unwrap_err();
+        assert_eq!(open.kind(), io::ErrorKind::WouldBlock, "nobody here has closed it");
+        drop(release);
+        ours.set_nonblocking(false).unwrap();
+        assert_eq!(ours.read(&mut [0]).unwrap(), 0);
     }
 
     #[tokio::test]

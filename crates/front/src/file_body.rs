@@ -2,7 +2,6 @@
 //! read by the serving thread, the rest by those of [`crate::disk`].
 
 use std::{
-    fs::File,
     io,
     os::unix::fs::FileExt,
     pin::Pin,
@@ -13,7 +12,7 @@ use std::{
 use bytes::Bytes;
 
 use crate::{
-    disk::{Place, Running},
+    disk::{Opened, Place, Running},
     near::read_now,
 };
 
@@ -22,7 +21,7 @@ const BLOCK: u64 = 64 << 10;
 
 /// Part of a file.
 pub(crate) struct FileBody {
-    file: Arc<File>,
+    file: Arc<Opened>,
     at: u64,
     left: u64,
     place: Arc<Place>,
@@ -30,7 +29,7 @@ pub(crate) struct FileBody {
 }
 
 impl FileBody {
-    pub(crate) fn new(file: File, at: u64, left: u64, place: Arc<Place>) -> FileBody {
+    pub(crate) fn new(file: Opened, at: u64, left: u64, place: Arc<Place>) -> FileBody {
         FileBody { file: Arc::new(file), at, left, place, reading: None }
     }
 

@@ -12,11 +12,12 @@ use std::{
 
 use bytes::Bytes;
 use hayate_http::{Answer, Head, seconds};
+use rustix::fs::fstat;
 
 use crate::{
     compress::{Accept, Coding},
     date,
-    disk::Place,
+    disk::{Opened, Place},
     file_body::FileBody,
     near::{Access, Meta, Miss, Near},
     reply::{Body, Reply},
@@ -172,9 +173,11 @@ pub(crate) async fn serve_absolute(
     allowed: impl Fn(&Path) -> bool + Send + 'static,
 ) -> Result<Reply, NoFile> {
     let (place, rules, head) = (&site.place, Arc::clone(&site.files), head.clone());
+    let of_thread = Arc::clone(place);
     let prepared = place.start(move || {
         let real = std::fs::canonicalize(path).ok().filter(|path| allowed(path)).ok_or(Miss::NotThere)?;
         let at = At {
+            place: &of_thread,
             root: Path::new("/"),
             near: None,
             path: real.as_os_str().as_bytes(),
@@ -200,7 +203,7 @@ enum Content {
     Left(u64),
     Small(Bytes),
     Large {
-        file: File,
+        file: Opened,
         from: u64,
         len: u64,
     },
@@ -212,6 +215,7 @@ fn finish(prepared: Result<Prepared, Miss>, place: &Arc<Place>) -> Result<Reply,
             Miss::NotThere => 404,
             Miss::Forbidden => 403,
             Miss::Failed | Miss::Wait => 500,
+            Miss::Changed => 503,
         })
     })?;
     if prepared.answer.status() == PRECONDITION_FAILED {
@@ -232,7 +236,10 @@ fn finish(prepared: Result<Prepared, Miss>, place: &Arc<Place>) -> Result<Reply,
 }
 
 /// Where a file is to be found.
+#[derive(Clone, Copy)]
 struct At<'a> {
+    /// Whose threads it needs.
+    place: &'a Arc<Place>,
     root: &'a Path,
     /// What is known of the root.
     near: Option<&'a Near>,
@@ -242,8 +249,8 @@ struct At<'a> {
 }
 
 impl<'a> At<'a> {
-    fn below(place: &'a Place, path: &'a [u8]) -> At<'a> {
-        At { root: place.path(), near: Some(place.near()), path, allowed: None }
+    fn below(place: &'a Arc<Place>, path: &'a [u8]) -> At<'a> {
+        At { place, root: place.path(), near: Some(place.near()), path, allowed: None }
     }
 }
 
@@ -251,10 +258,25 @@ const PRECONDITION_FAILED: u16 = 412;
 /// Bytes of a file's fields, nearly always.
 const FIELDS: usize = 192;
 
+/// How often a file is read that changes meanwhile.
+const TRIES: usize = 3;
+
+/// What is small is sent as it was at one time, with the length and the tag that it had then.
 fn prepare(
     head: &Head,
     rules: &FileRules,
-    At { root, near, path, allowed }: At<'_>,
+    at: At<'_>,
+    mut opened: Option<(File, Meta)>,
+    files: &Access<'_>,
+) -> Result<Prepared, Miss> {
+    let mut tries = (0..TRIES).map(|_| prepare_once(head, rules, at, opened.take(), files));
+    tries.find(|tried| !matches!(tried, Err(Miss::Changed))).unwrap_or(Err(Miss::Changed))
+}
+
+fn prepare_once(
+    head: &Head,
+    rules: &FileRules,
+    At { place, root, near, path, allowed }: At<'_>,
     opened: Option<(File, Meta)>,
     files: &Access<'_>,
 ) -> Result<Prepared, Miss> {
@@ -336,13 +358,16 @@ fn prepare(
     // For a HEAD as well: whether a small one is encoded shows when that is done.
     let content = if size <= SMALL {
         let all = Bytes::from(files.read(&file, size as usize)?);
-        // It may have become shorter since.
-        let end = from.saturating_add(len).min(all.len() as u64);
+        if all.len() as u64 != size || Meta::of(&fstat(&file).map_err(|_| Miss::Failed)?) != meta {
+            return Err(Miss::Changed);
+        }
+        let end = from.saturating_add(len).min(size);
         Content::Small(all.slice(from.min(end) as usize..end as usize))
     } else if head.method() == b"HEAD" {
         Content::Left(len)
     } else {
-        Content::Large { file, from, len }
+        let near = matches!(files, Access::Now(_));
+        Content::Large { file: Opened::new(file, near, Arc::clone(place)), from, len }
     };
     answer(out, content)
 }

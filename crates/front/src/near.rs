@@ -64,6 +64,8 @@ pub(crate) enum Miss {
     NotThere,
     Forbidden,
     Failed,
+    /// It is not what it was a moment ago.
+    Changed,
     /// Only somebody who may wait can say.
     Wait,
 }
@@ -82,7 +84,7 @@ pub(crate) struct Meta {
 
 impl Meta {
     #[allow(clippy::unnecessary_cast)] // The types differ between architectures.
-    fn of(stat: &Stat) -> Meta {
+    pub(crate) fn of(stat: &Stat) -> Meta {
         Meta {
             kind: FileType::from_raw_mode(stat.st_mode),
             len: u64::try_from(stat.st_size).unwrap_or_default(),
@@ -280,10 +282,13 @@ fn now(root: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Miss> {
 fn waiting(root: &Path, path: &[u8], flags: OFlags) -> Result<OwnedFd, Miss> {
     let path = below(root, path);
     match openat2(CWD, &path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
-        // Before Linux 5.6, and in containers that do not know of it: what has no name is not sent at least.
+        // Before Linux 5.6, and in containers that do not know of it: by the name that such a link shows, as any other link. What has none
+        // is not found.
         Err(Errno::NOSYS | Errno::PERM) => {
-            let file = open(&path, flags, Mode::empty()).map_err(miss)?;
-            if fstat(&file).map_err(miss)?.st_nlink == 0 { Err(Miss::NotThere) } else { Ok(file) }
+            let named = path
+                .canonicalize()
+                .map_err(|error| miss(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+            open(&named, flags | OFlags::NOFOLLOW, Mode::empty()).map_err(miss)
         }
         file => file.map_err(miss),
     }

@@ -18,7 +18,7 @@ use crate::{
     near::{Found, Meta, Miss, relative},
     reader::Reader,
     route::Script,
-    rules::{Hidden, Rules},
+    rules::{Hidden, Rules, unpacked},
 };
 
 /// The sites in force; replaced as a whole.
@@ -84,11 +84,13 @@ pub struct FileRules {
 pub struct Elsewhere(Arc<Found<(FileId, (i64, i64))>>);
 
 impl FileRules {
-    /// Whether clients get nothing at a path, which is normalised and inside of the site.
+    /// Whether clients get nothing at a path, which is normalised and inside of the site. What is packed, or put aside by a log's
+    /// rotation, is as its content.
     pub(crate) fn denies(&self, path: &[u8]) -> bool {
-        self.denied.iter().any(|denied| {
+        let below = |path: &[u8], denied: &String| {
             path.strip_prefix(denied.as_bytes()).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
-        })
+        };
+        self.denied.iter().any(|denied| below(path, denied) || unpacked(path).any(|path| below(path, denied)))
     }
 
     /// Whether a file may be sent by this name: neither that of a configuration of ours, nor where a private one was. `path` is below `root`.
@@ -288,10 +290,10 @@ mod tests {
     #[test]
     fn what_is_denied_is_denied_with_all_below_it() {
         let rules = FileRules { denied: vec!["/data".into(), "/a/b".into()], ..FileRules::default() };
-        for path in ["/data", "/data/", "/data/x.php/y", "/a/b", "/a/b/c"] {
+        for path in ["/data", "/data/", "/data/x.php/y", "/a/b", "/a/b/c", "/data.tar.gz", "/a/b.1"] {
             assert!(rules.denies(path.as_bytes()), "{path}");
         }
-        for path in ["", "/", "/database", "/x/data", "/a", "/a/", "/a/bc"] {
+        for path in ["", "/", "/database", "/x/data", "/a", "/a/", "/a/bc", "/data.css", "/a.gz"] {
             assert!(!rules.denies(path.as_bytes()), "{path}");
         }
     }

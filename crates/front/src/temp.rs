@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Limits,
-    disk::{Disk, Place, Running},
+    disk::{Disk, Opened, Place, Running},
     rules::client_of,
 };
 
@@ -87,6 +87,7 @@ impl TempSpace {
     /// Makes an empty file.
     pub(crate) async fn create(self: &Arc<Self>, owner: Owner) -> io::Result<TempFile> {
         let file = self.make().await?;
+        let file = Opened::new(file, false, Arc::clone(&self.place));
         Ok(TempFile(Arc::new(Inner { file, space: Arc::clone(self), owner, len: Mutex::new(0) })))
     }
 
@@ -134,7 +135,7 @@ impl TempSpace {
 pub(crate) struct TempFile(Arc<Inner>);
 
 struct Inner {
-    file: File,
+    file: Opened,
     space: Arc<TempSpace>,
     owner: Owner,
     /// Bytes counted in `space`.
