@@ -138,22 +138,20 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     let apps = start(&first, hub)?;
     server.install(&plan, access_log, apps.clone());
     tokio::select! {
-        booted = fallback::all_booted(plan.with_php(), &apps, hub) => match booted {
-            Booted { slower, failed } => {
-                // One application does not keep the others down; a server of which nothing serves is none. One that has served before is
-                // wanted, whatever it takes; unless another one still serves.
-                let serves = failed.len() < plan.apps.iter().filter(|app| app.failed.is_none()).count();
-                let goes_on = !beginning.successor && (serves || plan.development || beginning.again);
-                match failed.first() {
-                    Some(why) if !goes_on => {
-                        master.failed(why);
-                        end(&server, None, Duration::ZERO, &mut signals).await;
-                        anyhow::bail!("{why}");
-                    }
-                    _ => replace(&server, slower, Duration::ZERO),
+        Booted { slower, failed } = fallback::all_booted(plan.with_php(), &apps, hub) => {
+            // One application does not keep the others down; a server of which nothing serves is none. One that has served before is
+            // wanted, whatever it takes; unless another one still serves.
+            let serves = failed.len() < plan.apps.iter().filter(|app| app.failed.is_none()).count();
+            let goes_on = !beginning.successor && (serves || plan.development || beginning.again);
+            match failed.first() {
+                Some(why) if !goes_on => {
+                    master.failed(why);
+                    end(&server, None, Duration::ZERO, &mut signals).await;
+                    anyhow::bail!("{why}");
                 }
+                _ => replace(&server, slower, Duration::ZERO),
             }
-        },
+        }
         () = signals.recv() => {
             end(&server, None, Duration::ZERO, &mut signals).await;
             return Ok(());
