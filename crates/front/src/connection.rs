@@ -15,6 +15,7 @@ use crate::{
     gather::{Head, HeadNumber},
     meet::{Met, Port, meet},
     panics::caught,
+    rules::client_of,
     shown::Shown,
     thread::Thread,
 };
@@ -93,6 +94,11 @@ impl Connection {
     /// Who is at the other end.
     pub(crate) fn peer(&self) -> &Peer {
         self.met.get().unwrap_or(&self.accepted.peer)
+    }
+
+    /// Whose it is, where something is shared out: an address, or the first 64 bits of one.
+    pub(crate) fn client(&self) -> Option<IpAddr> {
+        self.peer().ip.map(client_of)
     }
 
     /// Its whole life: makes of a socket what the engine runs on, and has it served. A panic ends it.

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Bytes read at one time.
-const BLOCK: u64 = 64 << 10;
+pub(crate) const BLOCK: usize = 64 << 10;
 
 /// Part of a file.
 pub(crate) struct FileBody {
@@ -38,12 +38,12 @@ impl FileBody {
         self.left
     }
 
-    /// The next bytes; an error when the file has become shorter, or cannot be read.
-    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+    /// The next bytes, `most` of them if there are so many; an error when the file has become shorter, or cannot be read.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<Bytes>> {
         let read = match &mut self.reading {
             Some(reading) => ready!(Pin::new(reading).poll(cx)).and_then(|read| read),
             None => {
-                let mut block = vec![0; self.left.min(BLOCK) as usize];
+                let mut block = vec![0; self.left.min(most.min(BLOCK) as u64) as usize];
                 match read_now(&*self.file, &mut block, self.at) {
                     Ok(n) => {
                         block.truncate(n);

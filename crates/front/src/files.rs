@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use hayate_http::{Answer, Head, seconds};
+use hayate_http::{Answer, Head, Memory, seconds};
 use rustix::fs::fstat;
 
 use crate::{
@@ -25,8 +25,8 @@ use crate::{
     site::{FileRules, Site},
 };
 
-/// Files up to this size are read at once; larger ones in blocks by another thread.
-const SMALL: u64 = 64 << 10;
+/// Files up to this size, in bytes, are read at once, while there is memory enough; larger ones in blocks, as the client takes them.
+const SMALL: usize = 64 << 10;
 
 /// By a file's name; `charset` is for text.
 fn content_type(path: &Path, charset: Option<&str>) -> Option<Cow<'static, str>> {
@@ -146,17 +146,19 @@ impl From<io::Error> for NoFile {
 }
 
 /// Answers with a file of the site's place.
-pub(crate) async fn serve(head: &Head, site: &Site, file: Named) -> Result<Reply, NoFile> {
+pub(crate) async fn serve(head: &Head, site: &Site, file: Named, memory: &Memory) -> Result<Reply, NoFile> {
+    let small = memory.ready(SMALL) as u64;
     let (place, rules) = (&site.place, &site.files);
     let Named { path, opened, .. } = file;
     let near = place.near().root(place.path());
-    let near = near.map(|root| prepare(head, rules, At::below(place, &path), opened, &Access::Now(&root)));
+    let near =
+        near.map(|root| prepare(head, rules, At::below(place, &path, small), opened, &Access::Now(&root)));
     let prepared = match near {
         Some(Err(Miss::Wait)) | None => {
             let (head, root, rules) = (head.clone(), Arc::clone(place), Arc::clone(rules));
             let waiting = place.start(move || {
                 let files = Access::Waiting(root.path());
-                prepare(&head, &rules, At::below(&root, &path), None, &files)
+                prepare(&head, &rules, At::below(&root, &path, small), None, &files)
             });
             Box::pin(waiting).await?
         }
@@ -171,7 +173,9 @@ pub(crate) async fn serve_absolute(
     site: &Site,
     path: PathBuf,
     allowed: impl Fn(&Path) -> bool + Send + 'static,
+    memory: &Memory,
 ) -> Result<Reply, NoFile> {
+    let small = memory.ready(SMALL) as u64;
     let (place, rules, head) = (&site.place, Arc::clone(&site.files), head.clone());
     let of_thread = Arc::clone(place);
     let prepared = place.start(move || {
@@ -181,6 +185,7 @@ pub(crate) async fn serve_absolute(
             root: Path::new("/"),
             near: None,
             path: real.as_os_str().as_bytes(),
+            small,
             allowed: Some(&allowed),
         };
         prepare(&head, &rules, at, None, &Access::Waiting(Path::new("/")))
@@ -246,11 +251,13 @@ struct At<'a> {
     path: &'a [u8],
     /// Asked of the place of what was opened: a name may have become another file's since, and what is packed has a name of its own.
     allowed: Option<&'a dyn Fn(&Path) -> bool>,
+    /// Bytes up to which it is read at once.
+    small: u64,
 }
 
 impl<'a> At<'a> {
-    fn below(place: &'a Arc<Place>, path: &'a [u8]) -> At<'a> {
-        At { place, root: place.path(), near: Some(place.near()), path, allowed: None }
+    fn below(place: &'a Arc<Place>, path: &'a [u8], small: u64) -> At<'a> {
+        At { place, root: place.path(), near: Some(place.near()), path, small, allowed: None }
     }
 }
 
@@ -276,7 +283,7 @@ fn prepare(
 fn prepare_once(
     head: &Head,
     rules: &FileRules,
-    At { place, root, near, path, allowed }: At<'_>,
+    At { place, root, near, path, small, allowed }: At<'_>,
     opened: Option<(File, Meta)>,
     files: &Access<'_>,
 ) -> Result<Prepared, Miss> {
@@ -356,7 +363,7 @@ fn prepare_once(
     };
     insert(&mut out, "content-type", &kind);
     // For a HEAD as well: whether a small one is encoded shows when that is done.
-    let content = if size <= SMALL {
+    let content = if size <= small {
         let all = Bytes::from(files.read(&file, size as usize)?);
         if all.len() as u64 != size || Meta::of(&fstat(&file).map_err(|_| Miss::Failed)?) != meta {
             return Err(Miss::Changed);

@@ -25,6 +25,7 @@ mod account;
 mod by_address;
 mod compress;
 mod connection;
+mod crowd;
 mod date;
 mod disk;
 mod dynamic;
@@ -169,6 +170,10 @@ pub struct Limits {
     /// Bytes of memory for all heads that are not complete, and for bodies that have just begun. Above, the heads that took longest are
     /// given up, and bodies go to temporary files at once.
     pub gather_memory: usize,
+    /// Bytes of memory for all requests that are being answered: heads, and what of answers clients have not taken. Above, connections that
+    /// hold much are cut off, of the client that holds most first. 0: no limit.
+    #[serde(default)]
+    pub answer_memory: usize,
     /// Bytes of all temporary files together, in which bodies of slow clients wait; above, uploads get 503, and a slow reader whose worker
     /// others wait for is cut off. 0: no limit.
     pub temp_size: u64,
@@ -238,6 +243,7 @@ impl Default for Limits {
             http2_send_buffer: 4 << 20,
             http2_resets: 20,
             gather_memory: 32 << 20,
+            answer_memory: 256 << 20,
             temp_size: 4 << 30,
             temp_size_per_client: 1 << 30,
             connections: 16384,
@@ -256,6 +262,11 @@ fn connections_by_open_files() -> usize {
 
 /// Descriptors that the front has besides those of its connections, or needs for a moment: listeners, workers, logs, commands.
 const OTHER_FILES: usize = 96;
+
+/// One part in so many of all connections is let go at one time when newcomers need room, and from that many left on.
+const ROOM: usize = 16;
+/// The least time between two such times.
+const BREATH: Duration = Duration::from_millis(100);
 
 /// How long the end waits for the access log's disk or pipe.
 const LOG_PATIENCE: Duration = Duration::from_secs(5);
@@ -291,6 +302,10 @@ pub struct Front {
     temp: Arc<temp::TempSpace>,
     keeper: rules::Keeper,
     gather: Arc<gather::Gather>,
+    /// What connections hold while requests are answered.
+    answers: Arc<hayate_http::Memory>,
+    /// When connections were last let go for others: milliseconds, see [`Front::makes_room`].
+    made_room: AtomicU64,
     /// Connections and requests of each address, where they have a limit.
     connections_of: Arc<ByAddress>,
     requests_of: Arc<ByAddress>,
@@ -314,11 +329,15 @@ impl Front {
     pub fn new(settings: Settings, routes: Routes, metrics: Arc<Metrics>, disk: Disk) -> Arc<Front> {
         let gather = Arc::new(gather::Gather::default());
         gather.set_limit(settings.limits.gather_memory);
+        let answers = Arc::new(hayate_http::Memory::default());
+        answers.set_limit(settings.limits.answer_memory);
         Arc::new(Front {
             snapshot: ArcSwap::from_pointee(Snapshot { settings: settings.bounded(), routes }),
             version: AtomicU64::new(0),
             stage: watch::Sender::new(Stage::Serving),
             gather,
+            answers,
+            made_room: AtomicU64::new(0),
             connections_of: Arc::default(),
             requests_of: Arc::default(),
             encoders: Arc::default(),
@@ -341,6 +360,7 @@ impl Front {
         self.keeper.prepare(routes.sites.iter());
         let new = Arc::new(Snapshot { settings: settings.bounded(), routes });
         self.gather.set_limit(new.settings.limits.gather_memory);
+        self.answers.set_limit(new.settings.limits.answer_memory);
         let old = self.snapshot.swap(Arc::clone(&new));
         self.version.fetch_add(1, Release);
         if !old.settings.access_log.is_same(&new.settings.access_log) {
@@ -387,7 +407,29 @@ impl Front {
         if before == 0 {
             self.begun.notify_one();
         }
+        if before >= limit - limit / ROOM {
+            self.make_room();
+        }
         Some(Admitted(Arc::clone(self)))
+    }
+
+    /// Has idle connections let go for newcomers, now and then.
+    pub(crate) fn make_room(&self) {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+        let now = time
+            .tv_sec
+            .unsigned_abs()
+            .saturating_mul(1000)
+            .saturating_add(time.tv_nsec.unsigned_abs() / 1_000_000);
+        let before = self.made_room.load(Relaxed);
+        let due = now >= before.saturating_add(BREATH.as_millis() as u64);
+        // Of several threads one does it.
+        if due
+            && self.made_room.compare_exchange(before, now, Relaxed, Relaxed).is_ok()
+            && let Some(crew) = self.crew.get()
+        {
+            crew.tell_all(|| threads::Order::MakeRoom);
+        }
     }
 
     pub(crate) fn disconnected(&self) {
@@ -475,10 +517,13 @@ impl Front {
             if self.full.happened().is_some() {
                 let limit = self.snapshot.load().settings.limits.connections;
                 tracing::warn!(
-                    "limits.connections ({limit}) is reached, or three quarters of the open files (LimitNOFILE); further connections wait"
+                    "limits.connections ({limit}) is reached, or three quarters of the open files (LimitNOFILE); idle connections are closed for further \
+                     ones, which wait"
                 );
             }
-            room.await;
+            self.make_room();
+            // Those that have come just now may be let go a little later.
+            let _ = tokio::time::timeout(BREATH, room).await;
         }
     }
 

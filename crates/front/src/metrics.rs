@@ -40,6 +40,8 @@ pub struct Metrics {
     lost_lines: Counter,
     panics: Counter,
     heads_given_up: Counter,
+    cut_off_for_memory: Counter,
+    let_go: Counter,
     closed_by_address: Counter,
     refused_by_address: Counter,
     connections: Gauge,
@@ -60,6 +62,8 @@ impl Metrics {
             lost_lines: Counter::default(),
             panics: Counter::default(),
             heads_given_up: Counter::default(),
+            cut_off_for_memory: Counter::default(),
+            let_go: Counter::default(),
             closed_by_address: Counter::default(),
             refused_by_address: Counter::default(),
             connections: Gauge::default(),
@@ -96,6 +100,16 @@ impl Metrics {
             "hayate_heads_given_up",
             "Connections cut off in the middle of a head for want of memory (limits.gather_memory)",
             metrics.heads_given_up.clone(),
+        );
+        registry.register(
+            "hayate_connections_cut_off_for_memory",
+            "Connections cut off, for their clients did not take their answers (limits.answer_memory)",
+            metrics.cut_off_for_memory.clone(),
+        );
+        registry.register(
+            "hayate_connections_let_go",
+            "Idle connections closed to make room for newcomers (limits.connections)",
+            metrics.let_go.clone(),
         );
         registry.register(
             "hayate_connections_closed_by_address",
@@ -141,6 +155,16 @@ impl Metrics {
 
     pub(crate) fn lost_lines(&self, lines: u64) {
         self.lost_lines.inc_by(lines);
+    }
+
+    /// So many idle connections were closed for newcomers.
+    pub(crate) fn let_go(&self, count: u64) {
+        self.let_go.inc_by(count);
+    }
+
+    /// So many connections were cut off for want of memory.
+    pub(crate) fn cut_off_for_memory(&self, count: u64) {
+        self.cut_off_for_memory.inc_by(count);
     }
 
     pub(crate) fn gave_up_heads(&self, n: u64) {

@@ -108,7 +108,10 @@ impl Thread {
                 }
             }
             // It is refused by being dropped.
-            let Some(admitted) = self.front.try_admit() else { continue };
+            let Some(admitted) = self.front.try_admit() else {
+                self.front.make_room();
+                continue;
+            };
             let (peer, local) = (caller.peer(), caller.local());
             let snapshot = self.snapshot();
             let ip = Some(peer.ip().to_canonical());

@@ -16,7 +16,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use hayate_http::Exchange;
+use hayate_http::{Exchange, Hold};
 use hayate_ring::{Exchange as Job, Failure, Ring};
 use tokio::time::Sleep;
 
@@ -28,7 +28,7 @@ use crate::{
     temp::{Owner, Reading, TempFile, TempSpace},
 };
 
-/// Bytes of one answer that may wait in memory.
+/// Bytes of one answer that may wait in memory, while there is enough.
 const MEMORY: usize = 128 << 10;
 /// Bytes of one answer that may go through its temporary file, as nginx limits it.
 const FILE: u64 = 1 << 30;
@@ -93,6 +93,8 @@ pub(crate) struct Relay {
     job: Option<Job>,
     pump: Option<Pump>,
     waiting: Waiting,
+    /// Bytes that may wait in memory now.
+    most: usize,
     /// How the answer ended, once it has.
     end: Option<Result<(), Failure>>,
     space: Arc<TempSpace>,
@@ -121,6 +123,7 @@ impl Relay {
             job: Some(job),
             pump,
             waiting: Waiting::default(),
+            most: MEMORY,
             end: None,
             space: Arc::clone(keep.space),
             owner: keep.owner,
@@ -146,9 +149,11 @@ impl Relay {
         encoding: Option<Encoding>,
     ) -> bool {
         self.encoding = encoding;
+        let mut hold = Hold::new(exchange.clock().holding());
         let mut given = 0;
         let whole = poll_fn(|cx| {
             let done = self.poll(cx, exchange, &mut |bytes| given += bytes);
+            hold.set(self.waiting.memory);
             account.sent = exchange.sent();
             if let Some(promise) = promise {
                 promise.given(given);
@@ -182,6 +187,10 @@ impl Relay {
             {
                 self.pump = None;
             }
+            if self.pump.is_none() && !exchange.body_is_over() && exchange.discard_body(cx).is_err() {
+                return Poll::Ready(false);
+            }
+            self.most = exchange.clock().holding().ready(MEMORY);
             let came = self.poll_ring(cx, exchange);
             if self.cut {
                 return Poll::Ready(false);
@@ -220,7 +229,7 @@ impl Relay {
         }
         let Some(job) = &self.job else { return false };
         // The answer's end is there: no more than the ring can hold.
-        if self.waiting.memory < MEMORY || job.remaining().is_some() {
+        if self.waiting.memory < self.most || job.remaining().is_some() {
             return match self.take(cx) {
                 Some(bytes) => {
                     self.waiting.put(bytes);

@@ -6,7 +6,12 @@ use bytes::Bytes;
 use hayate_http::{Answer, Exchange, Length};
 
 use crate::{
-    account::Account, compress::Encoding, file_body::FileBody, pages, promise::Promise, relay::Relay,
+    account::Account,
+    compress::Encoding,
+    file_body::{BLOCK, FileBody},
+    pages,
+    promise::Promise,
+    relay::Relay,
 };
 
 /// See the module's head.
@@ -85,8 +90,12 @@ impl Reply {
             }
             Body::File(mut file) => {
                 while file.left() > 0 {
+                    // Nothing is read before the client can take it.
+                    let most = exchange.clock().holding().ready(BLOCK);
+                    let most = most.min(usize::try_from(file.left()).unwrap_or(usize::MAX));
+                    let Ok(room) = poll_fn(|cx| exchange.poll_room(cx, most)).await else { return };
                     // An error: it has become shorter, or cannot be read. The client sees that something is missing.
-                    let Ok(block) = poll_fn(|cx| file.poll_next(cx)).await else { return };
+                    let Ok(block) = poll_fn(|cx| file.poll_next(cx, room)).await else { return };
                     match &mut self.encoding {
                         None => exchange.send(block),
                         Some(encoding) => {

@@ -81,6 +81,7 @@ impl Connection {
             id,
             keep: Keep {
                 gather: &thread.front.gather,
+                answers: &thread.front.answers,
                 space: &thread.front.temp,
                 owner: Owner::new(said.client.map(|client| client.addr).or(peer.ip), &settings.limits),
                 least_rate: settings.limits.body_rate,
@@ -313,10 +314,12 @@ async fn dispatch(
                     }
                 }
             }
-            files::serve(client.head, site, file).await.map_err(|no_file| match no_file {
-                NoFile::Status(status) => no_answer(status, "the file cannot be read"),
-                NoFile::Hangs(error) => hangs(error),
-            })
+            files::serve(client.head, site, file, client.keep.answers).await.map_err(
+                |no_file| match no_file {
+                    NoFile::Status(status) => no_answer(status, "the file cannot be read"),
+                    NoFile::Hangs(error) => hangs(error),
+                },
+            )
         }
         // As nginx has it.
         Found::AddSlash

@@ -14,7 +14,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use hayate_http::{BodyError, Exchange};
+use hayate_http::{BodyError, Exchange, Memory};
 use hayate_ring::{Exchange as Job, OpenBody, Ring};
 
 use crate::{
@@ -29,6 +29,7 @@ pub(crate) const MEMORY: usize = 32 << 10;
 #[derive(Clone, Copy)]
 pub(crate) struct Keep<'a> {
     pub(crate) gather: &'a Arc<Gather>,
+    pub(crate) answers: &'a Memory,
     pub(crate) space: &'a Arc<TempSpace>,
     pub(crate) owner: Owner,
     /// Bytes a second below which a client is slow; 0: none is.

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use hayate_http::{Clock, seconds};
+use hayate_http::{Clock, Holding, Part, Wait, seconds};
 use rustix::io::Errno;
 use tokio::{
     sync::{Notify, watch},
@@ -21,9 +21,11 @@ use tokio::{
 };
 
 use crate::{
-    Front, Listener, Stage,
+    Front, Listener, ROOM, Stage,
     by_address::TooMany,
     connection::{Accepted, Connection, Peer, Stream},
+    crowd,
+    crowd::One,
     gather::HeadNumber,
     panics::caught,
     quic::CountedQuic,
@@ -36,6 +38,9 @@ use crate::{
 /// The pause after an `accept()` that failed for want of something.
 const BREATH: Duration = Duration::from_millis(200);
 
+/// Seconds for which a connection waits for a request, or its client for TLS, before it may be let go for a newcomer.
+const PATIENCE: u64 = 2;
+
 /// See the module's head. All of it happens within the runtime of [`crate::runtime::build`].
 pub struct Thread {
     pub(crate) front: Arc<Front>,
@@ -45,6 +50,10 @@ pub struct Thread {
     begun: Notify,
     /// There is too much memory in heads that are not whole.
     pub(crate) pressed: Notify,
+    /// What this thread's connections hold while requests are answered, and that all together hold too much.
+    part: Rc<Part>,
+    overfull: Rc<Notify>,
+    relieving: Reminder,
     /// When this was last spoken of.
     pressing: Reminder,
     /// The same of connections that could not be accepted.
@@ -112,7 +121,12 @@ impl Thread {
         let mut seed = [0; 4];
         // The ids only need to differ between runs and threads; without randomness they would still differ within one.
         let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
+        let overfull = Rc::new(Notify::new());
+        let full = Rc::clone(&overfull);
         Rc::new(Thread {
+            part: Part::new(&front.answers, move || full.notify_one()),
+            overfull,
+            relieving: Reminder::default(),
             front: Arc::clone(front),
             open: RefCell::default(),
             next: Cell::new(0),
@@ -257,7 +271,7 @@ impl Thread {
         }
         let id = self.next.get();
         self.next.set(id.wrapping_add(1));
-        let clock = Rc::new(Clock::default());
+        let clock = Rc::new(Clock::of(Holding::of(&self.part)));
         if stage == Stage::Leaving {
             clock.ask_to_end_with_an_answer();
         }
@@ -323,6 +337,7 @@ impl Thread {
                     self.end_those(|connection| connection.clock.becomes_late(now));
                 }
                 () = self.pressed.notified() => self.press(),
+                () = self.overfull.notified() => self.relieve_all(),
                 _ = stage.changed() => {
                     let now = *stage.borrow_and_update();
                     self.enter(now);
@@ -353,6 +368,73 @@ impl Thread {
             crew.tell_others(self.number, || Order::GiveUpHeads(last));
         }
         self.give_up_heads(last);
+    }
+
+    /// All threads together hold too much for clients: each lets go of its part.
+    fn relieve_all(&self) {
+        let Some((used, limit)) = self.front.answers.excess() else { return };
+        if let Some(crew) = self.front.crew.get() {
+            crew.tell_others(self.number, || Order::Relieve(used, limit));
+        }
+        self.relieve(used, limit);
+    }
+
+    /// Cuts off connections until this thread holds its part of three quarters of `limit`, of all threads' `used` bytes.
+    pub(crate) fn relieve(&self, used: usize, limit: usize) {
+        let mine = self.part.bytes();
+        let keep = mine as u128 * (limit as u128 * 3 / 4) / (used as u128).max(1);
+        let excess = mine.saturating_sub(usize::try_from(keep).unwrap_or(usize::MAX));
+        let chosen = {
+            let open = self.open.borrow();
+            let all = open.values().map(|(connection, task)| {
+                let weight = connection.clock.holding().bytes();
+                One {
+                    it: (Rc::clone(connection), task.clone()),
+                    of: connection.client(),
+                    weight,
+                    rank: weight as u64,
+                }
+            });
+            crowd::choose(all.filter(|one| one.weight > 0).collect(), excess)
+        };
+        for (connection, task) in &chosen {
+            connection.clock.give_up();
+            connection.clock.holding().give_up();
+            task.abort();
+        }
+        self.front.metrics.cut_off_for_memory(chosen.len() as u64);
+        if !chosen.is_empty() && self.relieving.happened().is_some() {
+            tracing::warn!(
+                "limits.answer_memory is reached: {} connections whose clients do not take their answers were cut off",
+                chosen.len()
+            );
+        }
+    }
+
+    /// Newcomers find little room: lets go of some that wait for a request, or have not agreed upon TLS. Of one address with many of them first,
+    /// and those that wait longest.
+    pub(crate) fn make_room(&self) {
+        let now = seconds();
+        let chosen = {
+            let open = self.open.borrow();
+            let waiting = open.values().filter_map(|(connection, task)| {
+                let clock = &connection.clock;
+                let rank = clock.waits_since(now);
+                let waits = matches!(clock.waits_for(), Wait::Idle | Wait::Handshake) && rank >= PATIENCE;
+                let it = (Rc::clone(connection), task.clone());
+                waits.then(|| One { it, of: connection.client(), weight: 1, rank })
+            });
+            crowd::choose(waiting.collect(), (open.len() / ROOM).max(1))
+        };
+        for (connection, task) in &chosen {
+            let clock = &connection.clock;
+            // A request that has just come is answered. Who was asked before and is still there goes without more words.
+            if clock.waits_for() == Wait::Handshake || clock.ends() {
+                task.abort();
+            }
+            clock.ask_to_end();
+        }
+        self.front.metrics.let_go(chosen.len() as u64);
     }
 
     /// Cuts off this thread's connections in the middle of a head that began no later than `last`, which makes room for others.

@@ -40,6 +40,10 @@ pub(crate) enum Order {
     Serve(Moved),
     /// Give up heads that are not whole and began no later than this one, for there is too much memory in them.
     GiveUpHeads(HeadNumber),
+    /// Cut off connections that hold much for clients, for all together held so many bytes, and so many may be held.
+    Relieve(usize, usize),
+    /// Let connections go that wait for a request, for newcomers.
+    MakeRoom,
     /// Say that this was read.
     Ask(oneshot::Sender<()>),
 }
@@ -139,6 +143,14 @@ impl Crew {
     /// Tells a thread something; whether that thread lives. If it does not, what it was told is dropped.
     pub(crate) fn tell(&self, number: usize, order: Order) -> bool {
         self.0.get(number).is_some_and(|member| member.orders.send(order).is_ok())
+    }
+
+    /// Tells all threads.
+    pub(crate) fn tell_all(&self, order: impl Fn() -> Order) {
+        (0..self.0.len()).for_each(|number| {
+            // One that has ended holds nothing.
+            self.tell(number, order());
+        });
     }
 
     /// Tells all threads but one.
@@ -267,6 +279,8 @@ fn run(
                 },
                 Order::Serve(moved) => thread.take_over(moved),
                 Order::GiveUpHeads(last) => thread.give_up_heads(last),
+                Order::Relieve(used, limit) => thread.relieve(used, limit),
+                Order::MakeRoom => thread.make_room(),
                 Order::Ask(reply) => drop(reply.send(())),
             }
         }

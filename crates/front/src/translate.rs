@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use hayate_http::{Answer, Head, phrase};
+use hayate_http::{Answer, phrase};
 use hayate_ring::{Exchange as Job, ResponseHead, Ring};
 
 use crate::{
@@ -113,7 +113,7 @@ pub(crate) async fn translate(
     }
     if let Some((roots, absolute, path)) = file {
         job.discard();
-        return Box::pin(send_file(site, client.head, answer, roots, absolute, path)).await;
+        return Box::pin(send_file(site, client, answer, roots, absolute, path)).await;
     }
     if status == 204 || status == 304 {
         job.discard();
@@ -176,7 +176,7 @@ async fn whole(job: &mut Job, left: u64) -> Option<Bytes> {
 /// X-Accel-Redirect (a path of the site) and X-Sendfile (a path of the machine, below the root or a configured directory).
 pub(crate) async fn send_file(
     site: &Arc<Site>,
-    head: &Head,
+    client: &Client<'_>,
     script: Answer,
     roots: &[PathBuf],
     absolute: bool,
@@ -187,10 +187,10 @@ pub(crate) async fn send_file(
         roots.push(site.place.path().to_owned());
         let path = PathBuf::from(OsStr::from_bytes(path));
         let allowed = move |path: &Path| roots.iter().any(|root| path.starts_with(root));
-        files::serve_absolute(head, site, path, allowed).await
+        files::serve_absolute(client.head, site, path, allowed, client.keep.answers).await
     } else {
         match inside_site(site, path).await {
-            Ok(Some(file)) => files::serve(head, site, file).await,
+            Ok(Some(file)) => files::serve(client.head, site, file, client.keep.answers).await,
             Ok(None) => Err(NoFile::Status(404)),
             Err(error) => Err(NoFile::Hangs(error)),
         }

@@ -12,6 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
     Limits,
+    holding::Holding,
     pace::{Lag, Pace},
 };
 
@@ -40,6 +41,10 @@ const LINGER_PAUSE: u64 = 5;
 #[derive(Debug)]
 pub struct Clock {
     wait: Cell<Wait>,
+    /// When that began.
+    since: Cell<u64>,
+    /// Memory that is held for the connection.
+    holding: Rc<Holding>,
     deadline: Cell<u64>,
     /// The answer may be written long after it was handed over, so this runs beside the other.
     write_deadline: Cell<u64>,
@@ -71,6 +76,8 @@ impl Default for Clock {
     fn default() -> Clock {
         Clock {
             wait: Cell::new(Wait::Nothing),
+            since: Cell::new(0),
+            holding: Rc::default(),
             deadline: Cell::new(0),
             write_deadline: Cell::new(0),
             lag: Cell::default(),
@@ -86,6 +93,21 @@ impl Default for Clock {
 }
 
 impl Clock {
+    /// Of a connection that holds this.
+    pub fn of(holding: Rc<Holding>) -> Clock {
+        Clock { holding, ..Clock::default() }
+    }
+
+    /// What is held for the connection.
+    pub fn holding(&self) -> &Rc<Holding> {
+        &self.holding
+    }
+
+    /// For how many seconds it has waited for the same thing.
+    pub fn waits_since(&self, now: u64) -> u64 {
+        now.saturating_sub(self.since.get())
+    }
+
     /// What is waited for now.
     pub fn waits_for(&self) -> Wait {
         self.wait.get()
@@ -145,7 +167,7 @@ impl Clock {
 
     /// A clock for a stream of this connection.
     pub(crate) fn stream(&self) -> Rc<Clock> {
-        let stream = Rc::new(Clock::default());
+        let stream = Rc::new(Clock::of(Rc::clone(&self.holding)));
         self.streams.borrow_mut().push(Rc::downgrade(&stream));
         stream
     }
@@ -175,6 +197,7 @@ impl Clock {
         if self.wait.replace(what) == what && what != Wait::Linger {
             return;
         }
+        self.since.set(seconds());
         self.deadline.set(match what {
             Wait::Nothing => 0,
             Wait::Handshake => after(limits.handshake_timeout),

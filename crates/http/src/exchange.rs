@@ -141,6 +141,15 @@ impl<'a> Exchange<'a> {
         each!(self, turn => turn.poll_flush(cx))
     }
 
+    /// Waits until the client may take some of the next `most` bytes of the answer's body; how many. For whoever can wait with making them.
+    pub fn poll_room(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<usize>> {
+        match &mut self.turn {
+            Turns::H2(turn) => turn.poll_room(cx, most),
+            // What was sent before was flushed, so there is room again.
+            Turns::H1(_) | Turns::H3(_) => Poll::Ready(Ok(most)),
+        }
+    }
+
     /// Says that the answer's body is whole. Without this, or with less than was promised, the connection is cut.
     pub fn finish(&mut self) {
         each!(self, turn => turn.finish());

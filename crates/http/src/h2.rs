@@ -6,7 +6,7 @@
 
 use std::{
     any::Any,
-    cell::Cell,
+    cell::{Cell, RefCell},
     collections::VecDeque,
     future::poll_fn,
     io::{self, IoSlice},
@@ -26,7 +26,7 @@ use http::Request;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
-    Answer, BodyError, Clock, Exchange, Handler, Head, Io, Length, Limits, Version, Wait,
+    Answer, BodyError, Clock, Exchange, Handler, Head, Hold, Io, Length, Limits, Version, Wait,
     exchange::Turns,
     h1::half_close::{HalfClose, Look},
     messages::{Opening, Said, content_length, expects_continue, go_on, head, informational},
@@ -57,6 +57,14 @@ pub struct Turn {
     /// As long as something may be added to the answer.
     to: Option<SendStream<Bytes>>,
     queue: VecDeque<Bytes>,
+    /// Bytes in the queue.
+    waiting: usize,
+    /// The head, and the queue.
+    hold: Hold,
+    /// Bytes of the head.
+    head: usize,
+    /// Nobody is to read the body, of which so many bytes were thrown away.
+    unwanted: Option<usize>,
     kept: Kept,
     clock: Rc<Clock>,
     limits: Rc<Limits>,
@@ -128,8 +136,8 @@ impl Turn {
 
     /// See [`Exchange::discard_body`]. What contradicts itself h2 has reset.
     pub(crate) fn discard_body(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
-        let mut discarded = 0usize;
-        while !self.body.is_over() && !self.body.expects && discarded <= DISCARDED {
+        let mut discarded = self.unwanted.unwrap_or_default();
+        while !self.body.is_over() && !self.body.expects {
             if self.body.piece.is_empty() {
                 match self.from.poll_data(cx) {
                     Poll::Pending => break,
@@ -139,9 +147,15 @@ impl Turn {
                 }
             }
             let n = self.body.piece.len();
-            self.consume(n);
             discarded = discarded.saturating_add(n);
+            if discarded <= DISCARDED {
+                self.consume(n);
+            } else {
+                // It is thrown away as well, but opens the window no more, which therefore is the end of it.
+                self.body.consume(n);
+            }
         }
+        self.unwanted = Some(discarded);
         Ok(())
     }
 
@@ -162,7 +176,9 @@ impl Turn {
     pub(crate) fn send(&mut self, data: Bytes) {
         let data = self.progress.add(data);
         if !data.is_empty() {
+            self.waiting = self.waiting.saturating_add(data.len());
             self.queue.push_back(data);
+            self.holds();
         }
     }
 
@@ -172,46 +188,81 @@ impl Turn {
 
     /// What waits for its window is in the queue.
     pub(crate) fn taken(&self) -> u64 {
-        self.progress.sent().saturating_sub(self.queue.iter().map(|piece| piece.len() as u64).sum())
+        self.progress.sent().saturating_sub(self.waiting as u64)
     }
 
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.progress.has_failed() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let Some(stream) = &mut self.to else { return Poll::Ready(Ok(())) };
-        while let Some(piece) = self.queue.front_mut() {
-            stream.reserve_capacity(piece.len());
-            let n = match stream.poll_capacity(cx) {
-                Poll::Pending => {
-                    if self.clock.is_late() {
-                        return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-                    }
-                    self.clock.wrote(true, 0, &self.limits);
-                    self.clock.listen(cx);
-                    return Poll::Pending;
-                }
-                Poll::Ready(None) => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
-                Poll::Ready(Some(n)) => n.map_err(other)?,
-            };
+        while let Some(piece) = self.queue.front() {
+            let n = ready!(self.poll_capacity(cx, piece.len()))?;
+            let (Some(stream), Some(piece)) = (&mut self.to, self.queue.front_mut()) else { break };
             self.clock.wrote(false, n, &self.limits);
             let part = piece.split_to(n.min(piece.len()));
+            self.waiting = self.waiting.saturating_sub(part.len());
+            self.input.gave(part.len());
             let whole = piece.is_empty();
             if whole {
                 self.queue.pop_front();
             }
             let ends = self.progress.is_finished() && self.queue.is_empty();
             stream.send_data(part, ends).map_err(other)?;
+            self.holds();
             if ends {
                 self.end_sending();
                 return Poll::Ready(Ok(()));
             }
         }
-        if self.progress.is_finished() {
+        if self.progress.is_finished()
+            && let Some(stream) = &mut self.to
+        {
             stream.send_data(Bytes::new(), true).map_err(other)?;
             self.end_sending();
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// See [`Exchange::poll_room`].
+    pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<usize>> {
+        ready!(self.poll_flush(cx))?;
+        if self.to.is_none() {
+            return Poll::Ready(Ok(most));
+        }
+        self.poll_capacity(cx, most).map_ok(|room| room.min(most))
+    }
+
+    /// Waits until the client's windows let some of so many bytes go, and h2 has room for it; for how many.
+    fn poll_capacity(&mut self, cx: &mut Context<'_>, wanted: usize) -> Poll<io::Result<usize>> {
+        let Some(stream) = &mut self.to else { return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())) };
+        stream.reserve_capacity(wanted);
+        // It says each growth once only.
+        let capacity = match stream.capacity() {
+            0 => stream.poll_capacity(cx),
+            n => Poll::Ready(Some(Ok(n))),
+        };
+        match capacity {
+            Poll::Ready(Some(n)) => Poll::Ready(n.map_err(other)),
+            Poll::Ready(None) => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            Poll::Pending => {
+                if self.clock.is_late() {
+                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                }
+                if self.unwanted.is_some() && self.discard_body(cx).is_err() {
+                    return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+                }
+                self.clock.wrote(true, 0, &self.limits);
+                self.clock.listen(cx);
+                self.holds();
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Counts what is held for this stream now.
+    fn holds(&mut self) {
+        let unread = if self.body.over { 0 } else { self.from.flow_control().used_capacity() };
+        self.hold.set(self.head.saturating_add(self.waiting).saturating_add(unread));
     }
 
     /// All of the answer is h2's.
@@ -221,6 +272,7 @@ impl Turn {
     }
 
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.holds();
         let reset = match &mut self.to {
             Some(stream) => stream.poll_reset(cx),
             None if self.progress.is_over() => return Poll::Pending,
@@ -295,6 +347,7 @@ async fn answer<H: Handler>(
     input: Rc<Input>,
 ) -> Kept {
     let (parts, from) = request.into_parts();
+    let head_only = parts.method == http::Method::HEAD;
     let said = Said {
         method: parts.method.as_str().as_bytes(),
         path: parts.uri.path_and_query().map(|target| target.as_str().as_bytes()),
@@ -309,9 +362,26 @@ async fn answer<H: Handler>(
         len: if over { Some(0) } else { content_length(&head).unwrap_or_default() },
         expects: expects_continue(&head),
     };
-    let progress = Progress::new(parts.method == http::Method::HEAD);
-    let (queue, kept) = (VecDeque::new(), Kept::default());
-    let mut turn = Turn { from, body, respond, progress, to: None, queue, kept, clock, limits, input };
+    // Held once only.
+    drop(parts);
+    let mut hold = Hold::new(clock.holding());
+    hold.set(head.size());
+    let mut turn = Turn {
+        from,
+        body,
+        respond,
+        progress: Progress::new(head_only),
+        to: None,
+        queue: VecDeque::new(),
+        waiting: 0,
+        head: hold.bytes(),
+        hold,
+        unwanted: None,
+        kept: Kept::default(),
+        clock,
+        limits,
+        input,
+    };
     match refusal {
         None => handler.handle(&mut Exchange { head: &head, turn: Turns::H2(&mut turn) }).await,
         Some(refusal) => {
@@ -334,8 +404,10 @@ struct Watched {
 
 /// What the connection knows of its client's sending side. h2 ends all streams with it, so its end is kept back as long as answers are
 /// due: the client may wait for them (shutdown(2)). Whether it does is asked by a PING, see [`HalfClose`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Input {
+    /// What of answers is h2's, for the client's windows allow it, and the socket has not taken.
+    given: RefCell<Hold>,
     ended: Cell<bool>,
     /// h2 may see the end.
     shown: Cell<bool>,
@@ -343,10 +415,37 @@ struct Input {
     probe: Cell<bool>,
 }
 
+impl Input {
+    fn new(clock: &Clock) -> Input {
+        Input {
+            given: RefCell::new(Hold::new(clock.holding())),
+            ended: Cell::new(false),
+            // Nothing is due before the first request.
+            shown: Cell::new(true),
+            probe: Cell::new(false),
+        }
+    }
+
+    /// h2 has so many bytes more to write.
+    fn gave(&self, bytes: usize) {
+        let mut given = self.given.borrow_mut();
+        let bytes = given.bytes().saturating_add(bytes);
+        given.set(bytes);
+    }
+
+    /// So many bytes went, what frames them included.
+    fn went(&self, bytes: usize) {
+        let mut given = self.given.borrow_mut();
+        let bytes = given.bytes().saturating_sub(bytes);
+        given.set(bytes);
+    }
+}
+
 impl Watched {
     fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         let bytes = if let Poll::Ready(Ok(bytes)) = result { bytes } else { 0 };
         self.clock.wrote(result.is_pending(), bytes, &self.limits);
+        self.input.went(bytes);
         result
     }
 }
@@ -426,9 +525,7 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
         .max_send_buffer_size(send_buffer(&limits));
     // The preface has the time of a head.
     clock.wait(Wait::Head, &limits);
-    let input = Rc::new(Input::default());
-    // Nothing is due before the first request.
-    input.shown.set(true);
+    let input = Rc::new(Input::new(&clock));
     let io = Watched {
         io,
         clock: Rc::clone(&clock),
@@ -460,6 +557,7 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
             }
             // It has tried to write all that it has.
             if !clock.is_writing() {
+                input.went(usize::MAX);
                 kept.clear();
             }
             if input.probe.take()

@@ -129,6 +129,12 @@ impl Head {
         self.all(name).next()
     }
 
+    /// Bytes of memory that it takes.
+    pub(crate) fn size(&self) -> usize {
+        let fields = self.spans.fields.capacity().saturating_mul(size_of::<(Span, Span)>());
+        self.bytes.capacity().saturating_add(fields)
+    }
+
     /// Everything, with its line ends: for a log.
     pub fn raw(&self) -> &[u8] {
         &self.bytes

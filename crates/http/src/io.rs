@@ -98,6 +98,11 @@ impl Io {
         if asked == 0 { u64::try_from(bytes).unwrap_or_default() } else { 0 }
     }
 
+    /// Bytes that TLS has taken and the kernel has not.
+    pub(crate) fn sealed(&self) -> usize {
+        if let Io::Tls(stream) = self { stream.sealed() } else { 0 }
+    }
+
     /// Whether something can be read; holds no buffer meanwhile.
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {

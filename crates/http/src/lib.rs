@@ -5,8 +5,8 @@
 //! and a body. Which version of HTTP and which kind of socket carries it is this crate's affair alone.
 //!
 //! It promises: what is not plainly a request is refused, at the first byte that shows it; each byte of a head is looked at once, however
-//! small the pieces are in which it comes; what a client can make this crate keep is bounded by [`Limits`], and an idle
-//! connection keeps no buffer. It knows nothing of sites, files, processes or PHP, and no thread: a connection is one future.
+//! small the pieces are in which it comes; what a client can make this crate keep is bounded by [`Limits`], and what all keep
+//! together is counted ([`Memory`]); an idle connection keeps no buffer. It knows nothing of sites, files, processes or PHP, and no thread: a connection is one future.
 
 #![cfg_attr(
     not(test),
@@ -32,6 +32,7 @@ pub mod h1;
 pub mod h2;
 pub mod h3;
 mod head;
+mod holding;
 mod io;
 mod messages;
 mod pace;
@@ -47,6 +48,7 @@ pub use clock::{Clock, Wait, seconds};
 pub use exchange::{BodyError, Exchange};
 pub use h1::encode::phrase;
 pub use head::{Field, Head, Version};
+pub use holding::{Hold, Holding, Memory, Part};
 pub use io::Io;
 pub use protocol::{Carrier, Protocol, serve};
 pub use refusal::Refusal;

@@ -176,13 +176,16 @@ pub struct Limits {
     /// Memory for heads that are not complete, of all connections together, and for bodies that have just begun, `1M` or more. Above, the heads that took longest are given up, and bodies go to temporary files at once. Default: `32M`.
     #[schemars(with = "Option<String>")]
     pub gather_memory: Option<Size>,
+    /// Memory for requests that are being answered, of all connections together, `4M` or more: heads, and what of answers clients have not taken yet. From half of it on, less of each answer is kept ready; above, connections that hold much are cut off, first those of the client that holds most. `0`: no limit. Default: `256M`.
+    #[schemars(with = "Option<String>")]
+    pub answer_memory: Option<Size>,
     /// Bytes of all temporary files together, in which bodies of slow clients wait. Above, uploads beyond 32 KB get 503, and a client that reads slowly is cut off once others wait for its worker; from three quarters on, one that uploads slowly is (see `body_rate`). `0`: no limit. Default: `4G`.
     #[schemars(with = "Option<String>")]
     pub temp_size: Option<Size>,
     /// The same for one client: an IPv4 address, or the first 64 bits of an IPv6 address. Behind a proxy name it in `trusted_proxies`, or all clients are one. `0`: no limit. Default: `1G`.
     #[schemars(with = "Option<String>")]
     pub temp_size_per_client: Option<Size>,
-    /// Connections at one time, on all addresses together, 1 to 1000000, and never more than three quarters of the open files (LimitNOFILE); further ones wait. Default: `16384`.
+    /// Connections at one time, on all addresses together, 1 to 1000000, and never more than three quarters of the open files (LimitNOFILE); for further ones idle ones are closed, else they wait. Default: `16384`.
     pub connections: Option<usize>,
     /// Connections at one time of one client, an IPv4 address or the first 64 bits of an IPv6 address, up to 1000000; further ones are closed at once. Those of `trusted_proxies` do not count, those that a PROXY header names do. `0`: no limit. Default: `0`, since many may share an address; see docs/security.md.
     pub connections_by_address: Option<usize>,

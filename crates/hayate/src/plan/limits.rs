@@ -74,6 +74,12 @@ pub(super) fn resolve(source: &Source, file: &config::Limits) -> Result<Limits, 
             1 << 20..=1 << 40,
             "1M or more",
         )?,
+        answer_memory: match file.answer_memory {
+            Some(config::Size(0)) => 0,
+            memory => {
+                size("answer_memory", memory, default.answer_memory, 4 << 20..=1 << 40, "4M or more, or 0")?
+            }
+        },
         temp_size: file.temp_size.map_or(default.temp_size, |size| size.0),
         temp_size_per_client: file.temp_size_per_client.map_or(default.temp_size_per_client, |size| size.0),
         connections: within.check(

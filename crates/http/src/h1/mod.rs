@@ -30,7 +30,7 @@ use bytes::Bytes;
 use tokio::io::AsyncWrite;
 
 use crate::{
-    Answer, BodyError, Clock, Exchange, Handler, Head, Length, Limits, Refusal, Version, Wait,
+    Answer, BodyError, Clock, Exchange, Handler, Head, Hold, Length, Limits, Refusal, Version, Wait,
     buffer::{Buffer, Decoder},
     exchange::Turns,
     h1::{
@@ -85,11 +85,17 @@ pub struct Turn {
     ended: bool,
     half_close: HalfClose,
     kept: Kept,
+    /// What is held for the request: its head, of so many bytes, what came after it, and what of the answer was not taken.
+    hold: Hold,
+    head: usize,
 }
 
 impl Turn {
     fn new(io: Io, clock: Rc<Clock>, limits: Rc<Limits>) -> Turn {
+        let hold = Hold::new(clock.holding());
         Turn {
+            hold,
+            head: 0,
             io,
             buffer: Buffer::default(),
             out: Out::default(),
@@ -122,6 +128,8 @@ impl Turn {
         self.persistent = outline.persistent;
         self.expects = outline.expects;
         self.head_only = head.method() == b"HEAD";
+        self.head = head.size();
+        self.holds();
         self.stage = Stage::Waiting;
         self.sent = 0;
         self.clock.begin();
@@ -296,10 +304,18 @@ impl Turn {
 
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let (clock, limits, written) = (&self.clock, &self.limits, &mut self.written);
-        self.out.poll_flush(&mut self.io, cx, |pending, n| {
+        let flushed = self.out.poll_flush(&mut self.io, cx, |pending, n| {
             *written = written.saturating_add(n as u64);
             clock.wrote(pending, n, limits);
-        })
+        });
+        self.holds();
+        flushed
+    }
+
+    /// Counts what is held for the request now.
+    fn holds(&mut self) {
+        let answer = self.out.size().saturating_add(self.io.sealed());
+        self.hold.set(self.head.saturating_add(self.buffer.data.len()).saturating_add(answer));
     }
 
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -308,7 +324,7 @@ impl Turn {
             let _ = ready!(self.io.poll_readable(cx));
             match ready!(self.buffer.poll_read(&mut self.io, cx)) {
                 Ok(0) => self.ended = true,
-                Ok(_) => {}
+                Ok(_) => self.holds(),
                 Err(_) => return Poll::Ready(()),
             }
         }
@@ -498,6 +514,7 @@ pub async fn serve<H: Handler>(io: Io, handler: &H, limits: Rc<Limits>, clock: R
             return;
         }
         turn.kept.clear();
+        turn.hold.set(0);
         if !turn.persistent || turn.clock.is_last() || !turn.drain().await {
             let linger = turn.owes_reading();
             turn.close_slowly(linger).await;

@@ -63,6 +63,15 @@ impl Out {
         self.pieces.is_empty() && self.tail >= self.text.len()
     }
 
+    /// Bytes that were not written yet, nearly.
+    pub(crate) fn size(&self) -> usize {
+        let data = self.pieces.iter().map(|piece| match piece {
+            Piece::Data(data) => data.len(),
+            Piece::Text(_) => 0,
+        });
+        data.fold(self.text.len(), usize::saturating_add)
+    }
+
     /// Gives memory back that an idle connection does not need.
     pub(crate) fn release(&mut self) {
         if self.is_empty() {

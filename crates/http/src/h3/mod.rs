@@ -41,7 +41,7 @@ use self::{
     wire::{Fault, Out, Settled, Wire},
 };
 use crate::{
-    Answer, BodyError, Clock, Exchange, Handler, Head, Length, Limits, Version, Wait,
+    Answer, BodyError, Clock, Exchange, Handler, Head, Hold, Length, Limits, Version, Wait,
     exchange::Turns,
     messages::{Opening, Said, content_length, expects_continue, go_on, head, informational},
     pace::Lag,
@@ -75,6 +75,9 @@ pub struct Turn {
     wrong: Option<BodyError>,
     progress: Progress,
     out: Rc<RefCell<Out>>,
+    /// The head, of so many bytes, and what waits in `out`.
+    hold: Hold,
+    head: usize,
     gone: Gone,
     kept: Kept,
     wire: Rc<Wire>,
@@ -249,6 +252,8 @@ impl Turn {
         let data = self.progress.add(data);
         if !data.is_empty() {
             self.write_frame(0x0, data);
+            let waiting = self.out.borrow().waiting();
+            self.hold.set(self.head.saturating_add(waiting));
         }
     }
 
@@ -267,6 +272,7 @@ impl Turn {
         }
         let mut out = self.out.borrow_mut();
         let (written, taken) = out.poll_write(cx);
+        self.hold.set(self.head.saturating_add(out.waiting()));
         match written {
             Poll::Pending => {
                 if self.clock.is_late() {
@@ -436,10 +442,14 @@ async fn answer<H: Handler>(on: Rc<Surroundings<H>>, send: quinn::SendStream, re
         len: content_length(&head).unwrap_or_default(),
         expects: expects_continue(&head),
     };
+    let mut hold = Hold::new(clock.holding());
+    hold.set(head.size());
     let mut turn = Turn {
         from,
         body,
         came: 0,
+        head: hold.bytes(),
+        hold,
         wrong: None,
         progress: Progress::new(head_only),
         out,

@@ -20,6 +20,8 @@ pub struct TlsStream {
     pub(super) session: ServerConnection,
     /// Decrypted bytes that wait in the session.
     plain: usize,
+    /// Bytes that were encrypted and wait for the kernel, at most.
+    sealed: usize,
     /// The client sends no more, whether it said so or not.
     ended: bool,
     /// It was told that nothing more comes.
@@ -69,7 +71,7 @@ impl Write for Wire<'_, '_> {
 
 impl TlsStream {
     pub(super) fn new(tcp: TcpStream, session: ServerConnection) -> TlsStream {
-        TlsStream { tcp, session, plain: 0, ended: false, closed: false }
+        TlsStream { tcp, session, plain: 0, sealed: 0, ended: false, closed: false }
     }
 
     /// Reads once, and decrypts what came. The number of bytes; 0: the client sends no more.
@@ -109,7 +111,13 @@ impl TlsStream {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
+        self.sealed = 0;
         Poll::Ready(Ok(()))
+    }
+
+    /// Bytes that were encrypted and wait for the kernel, at most.
+    pub(crate) fn sealed(&self) -> usize {
+        self.sealed
     }
 
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -143,6 +151,7 @@ impl TlsStream {
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_drain(cx))?;
         let n = write(&mut self.session.writer())?;
+        self.sealed = self.sealed.saturating_add(n);
         // What does not go at once goes with the flush, or before the next write.
         if let Poll::Ready(Err(error)) = self.poll_drain(cx) {
             return Poll::Ready(Err(error));

@@ -1,0 +1,211 @@
+//! Memory that is held for clients while their requests are answered: whole heads, and answers that were made and not taken. What one connection
+//! may make this crate hold is bounded by [`crate::Limits`]; this counts what all hold together, for all versions of HTTP, so that whoever runs
+//! connections can give some of them up.
+//!
+//! A thread counts in its own [`Part`]; what all threads share is told in steps of [`STEP`], so that a request costs them nothing.
+
+use std::{
+    cell::Cell,
+    fmt,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+/// Bytes by which a thread's part may differ from what the others know of it.
+const STEP: usize = 64 << 10;
+/// Bytes that one answer may have ready when memory is short: a block, and a page.
+const SHORT: usize = 16 << 10;
+const SHORTEST: usize = 4 << 10;
+
+/// What all threads hold together.
+#[derive(Debug, Default)]
+pub struct Memory {
+    used: AtomicUsize,
+    limit: AtomicUsize,
+}
+
+impl Memory {
+    /// Bytes that all may hold; 0: any.
+    pub fn set_limit(&self, bytes: usize) {
+        self.limit.store(bytes, Relaxed);
+    }
+
+    /// Bytes that are held and bytes that may be, where the first are more.
+    pub fn excess(&self) -> Option<(usize, usize)> {
+        let (used, limit) = (self.used.load(Relaxed), self.limit.load(Relaxed));
+        (limit > 0 && used > limit).then_some((used, limit))
+    }
+
+    /// How many bytes one answer may have ready, of `most` where there is plenty: less, the shorter memory is.
+    pub fn ready(&self, most: usize) -> usize {
+        let (used, limit) = (self.used.load(Relaxed), self.limit.load(Relaxed));
+        if limit == 0 || used < limit / 2 {
+            most
+        } else if used < limit / 4 * 3 {
+            most.min(SHORT)
+        } else {
+            most.min(SHORTEST)
+        }
+    }
+}
+
+/// What the connections of one thread hold; given back when this goes.
+pub struct Part {
+    all: Arc<Memory>,
+    bytes: Cell<usize>,
+    told: Cell<usize>,
+    full: Box<dyn Fn()>,
+}
+
+impl Part {
+    /// `full` is called when this grows and all together hold too much; it is to be quick.
+    pub fn new(all: &Arc<Memory>, full: impl Fn() + 'static) -> Rc<Part> {
+        Rc::new(Part { all: Arc::clone(all), bytes: Cell::new(0), told: Cell::new(0), full: Box::new(full) })
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes.get()
+    }
+
+    fn change(&self, from: usize, to: usize) {
+        let bytes = self.bytes.get().saturating_sub(from).saturating_add(to);
+        self.bytes.set(bytes);
+        if bytes.abs_diff(self.told.get()) < STEP {
+            return;
+        }
+        self.tell(bytes);
+        if to > from && self.all.excess().is_some() {
+            (self.full)();
+        }
+    }
+
+    fn tell(&self, bytes: usize) {
+        let told = self.told.replace(bytes);
+        if bytes > told {
+            self.all.used.fetch_add(bytes - told, Relaxed);
+        } else {
+            self.all.used.fetch_sub(told - bytes, Relaxed);
+        }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.tell(0);
+    }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Part").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+/// What one connection holds.
+#[derive(Debug, Default)]
+pub struct Holding {
+    part: Option<Rc<Part>>,
+    bytes: Cell<usize>,
+    /// It was given up: it counts no more.
+    over: Cell<bool>,
+}
+
+impl Holding {
+    /// Of a connection of this thread.
+    pub fn of(part: &Rc<Part>) -> Rc<Holding> {
+        Rc::new(Holding { part: Some(Rc::clone(part)), ..Holding::default() })
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes.get()
+    }
+
+    /// See [`Memory::ready`].
+    pub fn ready(&self, most: usize) -> usize {
+        self.part.as_ref().map_or(most, |part| part.all.ready(most))
+    }
+
+    /// The connection is given up: what it holds is about to go, and counts no more.
+    pub fn give_up(&self) {
+        self.change(self.bytes.get(), 0);
+        self.over.set(true);
+    }
+
+    fn change(&self, from: usize, to: usize) {
+        if from == to || self.over.get() {
+            return;
+        }
+        self.bytes.set(self.bytes.get().saturating_sub(from).saturating_add(to));
+        if let Some(part) = &self.part {
+            part.change(from, to);
+        }
+    }
+}
+
+/// One of the things that a connection holds; given back when this goes.
+#[derive(Debug)]
+pub struct Hold {
+    of: Rc<Holding>,
+    bytes: usize,
+}
+
+impl Hold {
+    /// Of nothing yet.
+    pub fn new(of: &Rc<Holding>) -> Hold {
+        Hold { of: Rc::clone(of), bytes: 0 }
+    }
+
+    /// It takes so many bytes now.
+    pub fn set(&mut self, bytes: usize) {
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        self.of.change(before, bytes);
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_connections_hold_is_counted_and_given_back() {
+        let (all, calls) = (Arc::new(Memory::default()), Rc::new(Cell::new(0)));
+        all.set_limit(4 * STEP);
+        let count = Rc::clone(&calls);
+        let part = Part::new(&all, move || count.set(count.get() + 1));
+        let (one, two) = (Holding::of(&part), Holding::of(&part));
+        let mut holds = [Hold::new(&one), Hold::new(&one), Hold::new(&two)];
+        holds[0].set(STEP / 2);
+        assert_eq!((part.bytes(), all.used.load(Relaxed)), (STEP / 2, 0), "others need not know yet");
+        holds[1].set(STEP);
+        assert_eq!((one.bytes(), all.used.load(Relaxed)), (STEP / 2 * 3, STEP / 2 * 3));
+        assert_eq!((one.ready(1 << 20), calls.get()), (1 << 20, 0));
+        holds[2].set(STEP);
+        assert_eq!(two.ready(1 << 20), SHORT);
+        holds[2].set(3 * STEP);
+        assert_eq!((two.ready(1 << 20), calls.get()), (SHORTEST, 1));
+        assert!(all.excess().is_some());
+        two.give_up();
+        holds[2].set(9 * STEP);
+        assert_eq!((two.bytes(), all.used.load(Relaxed), calls.get()), (0, STEP / 2 * 3, 1));
+        drop(holds);
+        assert_eq!((one.bytes(), part.bytes()), (0, 0));
+        drop((one, two, part));
+        assert_eq!(all.used.load(Relaxed), 0);
+    }
+}

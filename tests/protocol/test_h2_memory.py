@@ -1,0 +1,115 @@
+"""HTTP/2: what connections make the server keep for them has a limit, all together: answers that nobody takes, and heads."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import re
+import socket
+from collections.abc import Callable, Iterator
+
+import requests
+
+from lib import site
+from lib.servers import Hayate
+
+from .h2 import DATA, END_HEADERS, HEADERS, WINDOW_UPDATE, Raw, frame
+
+SHUT = b"\0\x04\0\0\0\0"
+"""SETTINGS that let no answer's body come."""
+STREAMS = range(1, 257, 2)
+
+
+@contextlib.contextmanager
+def started(place: pathlib.Path, limits: str = "") -> Iterator[Hayate]:
+    root = site.make(place)
+    (root / "small.bin").write_bytes(b"s" * (64 << 10))
+    (root / "large.bin").write_bytes(b"l" * (1 << 20))
+    config = f'http2_prior_knowledge = true\n[limits]\n{limits}\n[[app]]\nroot = "{root}"\nworkers = 2\n'
+    with Hayate(config=config) as server:
+        assert requests.get(server.url + "/small.bin", timeout=60).content == b"s" * (64 << 10)
+        yield server
+
+
+def resident(server: Hayate) -> int:
+    """Bytes."""
+    text = pathlib.Path(f"/proc/{server.front}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]) << 10
+
+
+def grown(server: Hayate, connections: int, attack: Callable[[Raw], object]) -> int:
+    """By how many bytes the front has grown when so many connections have done their part, at the most of several looks; others are served."""
+    before, most = resident(server), 0
+    opened: list[Raw] = []
+    try:
+        for _ in range(connections):
+            opened.append(Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT))
+            attack(opened[-1])
+            most = max(most, resident(server))
+        for i in range(3):
+            assert requests.get(f"{server.url}/ok.php?{i}", timeout=60).text == f"ok {i}"
+            most = max(most, resident(server))
+    finally:
+        for one in opened:
+            one.sock.close()
+    return most - before
+
+
+def ask_for(path: str) -> Callable[[Raw], object]:
+    def attack(one: Raw) -> None:
+        one.send(b"".join(frame(HEADERS, 5, stream, one.head(path)) for stream in STREAMS))
+
+    return attack
+
+
+def large_heads(one: Raw) -> None:
+    """One entry of the client's table, named again and again, is a head of 30 KB made of ten bytes; its body never comes."""
+    fields = [("content-length", "10"), *[("x", "y" * 3900)] * 8]
+    heads = [one.head("/echo.php", *fields, method="POST") for _ in STREAMS]
+    one.send(b"".join(frame(HEADERS, END_HEADERS, stream, head) for stream, head in zip(STREAMS, heads, strict=True)))
+
+
+def test_answers_that_nobody_takes_have_a_limit_together(hayate_command, tmp_path) -> None:
+    with started(tmp_path, 'answer_memory = "8M"') as server:
+        more = grown(server, 12, ask_for("/small.bin"))
+        assert more < 40 << 20, f"{more >> 20} MB"
+
+
+def test_a_file_is_not_read_ahead_of_the_window(hayate_command, tmp_path) -> None:
+    with started(tmp_path) as server:
+        more = grown(server, 10, ask_for("/large.bin"))
+        assert more < 40 << 20, f"{more >> 20} MB"
+        assert "answer_memory is reached" not in server.log()
+        # It comes as the window opens.
+        one = Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT)
+        one.request(1, "/large.bin")
+        assert one.status(1) == "200"
+        one.send(frame(WINDOW_UPDATE, 0, 1, (1 << 20).to_bytes(4, "big")) + frame(WINDOW_UPDATE, 0, 0, (1 << 20).to_bytes(4, "big")))
+        came = 0
+        while came < 1 << 20:
+            came += len(one.until(lambda kind, *_: kind == DATA)[3])
+        one.sock.close()
+        assert came == 1 << 20
+
+
+def test_whole_heads_have_a_limit_together(hayate_command, tmp_path) -> None:
+    with started(tmp_path, 'answer_memory = "8M"') as server:
+        more = grown(server, 14, large_heads)
+        assert more < 40 << 20, f"{more >> 20} MB"
+        assert server.logged("answer_memory is reached")
+
+
+def test_a_client_that_takes_its_answers_is_not_cut_for_others_that_do_not(hayate_command, tmp_path) -> None:
+    with started(tmp_path, 'answer_memory = "8M"') as server:
+        reader = Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT)
+        reader.request(1, "/large.bin")
+        assert reader.status(1) == "200"
+        grown(server, 4, large_heads)
+        assert server.logged("answer_memory is reached")
+        step = (1 << 14).to_bytes(4, "big")
+        for _ in range(64):
+            reader.send(frame(WINDOW_UPDATE, 0, 1, step) + frame(WINDOW_UPDATE, 0, 0, step))
+            came = 0
+            while came < 1 << 14:
+                came += len(reader.until(lambda kind, *_: kind == DATA)[3])
+        reader.sock.close()
