@@ -2,17 +2,20 @@
  * Warm-up requests: what a first visitor would pay for is paid for before the snapshot. They run in the booting process
  * without a front, one after the other, with state kept; the application can tell them by $_SERVER['HAYATE_WARMUP'].
  * They are a help, never a condition: when one fails, hangs, or leaves open what workers must not share, the pool has
- * the application booted again without them. The classes that they had loaded are then loaded by their names: that is
- * most of what a first visitor would pay for, and does what autoloaders do and nothing else.
+ * the application booted again without them. The classes that they had loaded are then loaded by their names, and their
+ * patterns compiled: that is most of what a first visitor would pay for, and does what autoloaders do and nothing else.
  */
 #include "host.h"
 
+#include "ext/pcre/php_pcre.h"
+#include "ext/standard/basic_functions.h"
 #include "zend_exceptions.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* What takes longer than this waits for something that will not come before there are visitors. */
@@ -29,28 +32,48 @@ static bool asking_again;
 /* How many classes there were at the end of the boot. */
 static uint32_t booted_classes;
 
-/* Names of classes that came after the boot's, for a boot to come, behind the first `at` bytes of those that are known.
- */
-static void remember_classes(size_t at)
+/* One record of what a boot to come prepares by name: its kind and the name, which ends with a zero. */
+static bool note(size_t *at, char kind, const char *name, size_t len)
 {
-	for (uint32_t i = booted_classes; i < EG(class_table)->nNumUsed; i++) {
+	struct iovec parts[] = {{&kind, 1}, {(char *)name, len}, {"", 1}};
+	if (memchr(name, '\0', len) != NULL) {
+		return true; /* an anonymous class, or a pattern that is no text */
+	}
+	ssize_t size = (ssize_t)(len + 2);
+	if (pwritev(HY_FD_CLASSES, parts, 3, (off_t)*at) != size) {
+		return false;
+	}
+	*at += (size_t)size;
+	return true;
+}
+
+#define CLASS 'c'
+#define PATTERN 'p'
+
+/* Classes that came after the boot's and patterns that PCRE has compiled, for a boot to come, behind the first `at`
+ * bytes of those that are known. */
+static void remember_names(size_t at)
+{
+	bool noted = true;
+	for (uint32_t i = booted_classes; noted && i < EG(class_table)->nNumUsed; i++) {
 		const Bucket *bucket = EG(class_table)->arData + i;
 		if (Z_TYPE(bucket->val) != IS_PTR || bucket->key == NULL) {
 			continue;
 		}
 		const zend_class_entry *class = Z_PTR(bucket->val);
-		const char *name = ZSTR_VAL(class->name);
-		size_t len = ZSTR_LEN(class->name);
-		/* Anonymous classes have a zero in their names, and declarations that have not run yet in their keys. */
-		if (class->type != ZEND_USER_CLASS || memchr(name, '\0', len) != NULL || memchr(name, '\n', len) != NULL ||
-		    ZSTR_VAL(bucket->key)[0] == '\0') {
-			continue;
+		/* Declarations that have not run yet have a zero in their keys. */
+		if (class->type == ZEND_USER_CLASS && ZSTR_VAL(bucket->key)[0] != '\0') {
+			noted = note(&at, CLASS, ZSTR_VAL(class->name), ZSTR_LEN(class->name));
 		}
-		if (pwrite(HY_FD_CLASSES, name, len, (off_t)at) != (ssize_t)len ||
-		    pwrite(HY_FD_CLASSES, "\n", 1, (off_t)(at + len)) != 1) {
-			break;
+	}
+	zend_string *pattern;
+	/* Where there is a locale it stands in the key as well. */
+	if (noted && BG(ctype_string) == NULL) {
+		ZEND_HASH_FOREACH_STR_KEY(&PCRE_G(pcre_cache), pattern)
+		{
+			noted = noted && (pattern == NULL || note(&at, PATTERN, ZSTR_VAL(pattern), ZSTR_LEN(pattern)));
 		}
-		at += len + 1;
+		ZEND_HASH_FOREACH_END();
 	}
 	if (ftruncate(HY_FD_CLASSES, (off_t)at) != 0) {
 		log_format("The names of classes to load could not be noted: %s", strerror(errno));
@@ -59,13 +82,13 @@ static void remember_classes(size_t at)
 
 void warmup_failed(const char *why, bool fatal)
 {
-	remember_classes(0);
+	remember_names(0);
 	boot_again(HY_AGAIN_COLD, why, fatal);
 }
 
 void warmup_differs(const char *why)
 {
-	remember_classes(0);
+	remember_names(0);
 	boot_again(HY_AGAIN_DIFFERS, why, false);
 }
 
@@ -73,7 +96,7 @@ void warmup_add_classes(void)
 {
 	struct stat st;
 	if (fstat(HY_FD_CLASSES, &st) == 0 && st.st_size >= 0) {
-		remember_classes((size_t)st.st_size);
+		remember_names((size_t)st.st_size);
 	}
 }
 
@@ -87,6 +110,13 @@ static void load_class(const char *name, size_t len)
 	}
 }
 
+static void compile_pattern(const char *pattern, size_t len)
+{
+	zend_string *regex = zend_string_init(pattern, len, false);
+	pcre_get_compiled_regex_cache(regex);
+	zend_string_release(regex);
+}
+
 void warmup_load_classes(void)
 {
 	struct stat st;
@@ -98,10 +128,15 @@ void warmup_load_classes(void)
 	size_t size = (size_t)st.st_size;
 	char *names = emalloc(size + 1);
 	ssize_t n = pread(HY_FD_CLASSES, names, size, 0);
-	names[n > 0 ? n : 0] = '\0';
+	const char *end = names + MAX(n, 0);
+	names[end - names] = '\0';
 	/* One that ends the script is not on the next list: that has what was loaded before it. */
-	for (char *name = names, *end; (end = strchr(name, '\n')) != NULL; name = end + 1) {
-		load_class(name, (size_t)(end - name));
+	for (const char *record = names; record < end; record += strlen(record) + 1) {
+		if (record[0] == CLASS) {
+			load_class(record + 1, strlen(record + 1));
+		} else if (record[0] == PATTERN) {
+			compile_pattern(record + 1, strlen(record + 1));
+		}
 	}
 	efree(names);
 }
