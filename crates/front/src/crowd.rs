@@ -17,9 +17,12 @@ pub(crate) struct One<C, T> {
     pub(crate) rank: u64,
 }
 
+/// What one client has in all, and each of it.
+type Client<T> = (usize, Vec<(u64, usize, T)>);
+
 /// Chooses until `excess` is free, or nobody is left: each time of the client that has most then.
 pub(crate) fn choose<C: Hash + Eq, T>(all: Vec<One<C, T>>, excess: usize) -> Vec<T> {
-    let mut clients: HashMap<C, (usize, Vec<(u64, usize, T)>)> = HashMap::new();
+    let mut clients: HashMap<C, Client<T>> = HashMap::new();
     for One { it, of, weight, rank } in all {
         let (has, theirs) = clients.entry(of).or_default();
         *has = has.saturating_add(weight);
