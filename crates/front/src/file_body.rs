@@ -1,36 +1,49 @@
 //! The body of an answer that is a file too large to be read at once: block by block, as the client takes them. What is in memory already is
 //! read by the serving thread, the rest by those of [`crate::disk`].
+//!
+//! Where the connection allows it, the kernel sends the file by itself, which spares two copies. It would wait for the disk, though, and does
+//! not say that it is about to. So a stretch of a file goes that way only if all of it was found in memory within the present second.
 
 use std::{
+    future::poll_fn,
     io,
-    os::unix::fs::FileExt,
+    ops::Range,
+    os::{fd::AsFd, unix::fs::FileExt},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
+use hayate_http::{Exchange, seconds};
 
 use crate::{
     disk::{Opened, Place, Running},
     near::read_now,
+    site::FileId,
 };
 
 /// Bytes read at one time.
-pub(crate) const BLOCK: usize = 64 << 10;
+const BLOCK: usize = 64 << 10;
+
+/// Bytes that are looked for in memory at one time, and sent by the kernel: at the speed of memory, some ten microseconds.
+const STRETCH: u64 = 256 << 10;
 
 /// Part of a file.
 pub(crate) struct FileBody {
     file: Arc<Opened>,
+    id: FileId,
     at: u64,
     left: u64,
     place: Arc<Place>,
     reading: Option<Running<io::Result<Vec<u8>>>>,
+    /// Up to here in the file the kernel does not send it by itself.
+    copied: u64,
 }
 
 impl FileBody {
-    pub(crate) fn new(file: Opened, at: u64, left: u64, place: Arc<Place>) -> FileBody {
-        FileBody { file: Arc::new(file), at, left, place, reading: None }
+    pub(crate) fn new(file: Opened, id: FileId, at: u64, left: u64, place: Arc<Place>) -> FileBody {
+        FileBody { file: Arc::new(file), id, at, left, place, reading: None, copied: 0 }
     }
 
     /// Bytes that are still to come.
@@ -38,8 +51,82 @@ impl FileBody {
         self.left
     }
 
+    /// Sends the next bytes: a block or a stretch, and flushes them. An error: the file has become shorter, or cannot be read, or the client is
+    /// gone.
+    pub(crate) async fn send(&mut self, exchange: &mut Exchange<'_>) -> io::Result<()> {
+        // The first block goes in one call with the head, and for a last one a look costs as much as it spares.
+        let straight = exchange.sent() > 0 && self.left > BLOCK as u64 && self.at >= self.copied;
+        if straight && exchange.takes_files() {
+            match poll_fn(|cx| self.poll_straight(cx, exchange)).await {
+                Some(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => self.copied = u64::MAX,
+                Some(sent) => return sent,
+                // Blocks may be small, when memory is short: not a look for each.
+                None => self.copied = self.stretch().end,
+            }
+        }
+        let block = self.next(exchange).await?;
+        exchange.send(block);
+        poll_fn(|cx| exchange.poll_flush(cx)).await
+    }
+
+    /// Has the kernel send the present stretch. `None`: it is not in memory.
+    fn poll_straight(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange<'_>,
+    ) -> Poll<Option<io::Result<()>>> {
+        // Each time anew: a client may take its time.
+        let Some(end) = self.stretch_in_memory() else { return Poll::Ready(None) };
+        let mut at = self.at;
+        let sent = exchange.poll_send_file(cx, self.file.as_fd(), &mut at, end);
+        self.went(at.saturating_sub(self.at));
+        sent.map(Some)
+    }
+
+    /// The stretch of the file that the next byte is in.
+    fn stretch(&self) -> Range<u64> {
+        let from = self.at / STRETCH * STRETCH;
+        from..from.saturating_add(STRETCH)
+    }
+
+    /// Where the present stretch ends, or what is sent of it, if all of it is in memory.
+    fn stretch_in_memory(&self) -> Option<u64> {
+        let Range { start, end } = self.stretch();
+        let (warm, began) = (&self.place.near().warm, seconds());
+        let wanted = end.min(self.at.saturating_add(self.left));
+        if warm.has(&(self.id, start)) {
+            return Some(wanted);
+        }
+        let mut block = vec![0; BLOCK];
+        let mut at = start;
+        while at < end {
+            match read_now(&*self.file, &mut block, at) {
+                Ok(0) if at >= wanted => break,
+                Ok(n @ 1..) => at = at.saturating_add(n as u64),
+                // Not in memory, or the file system cannot say, or the file has become shorter.
+                _ => return None,
+            }
+        }
+        warm.add((self.id, start), began);
+        // What is not remembered would be looked at each time that the client takes some of it.
+        warm.has(&(self.id, start)).then_some(wanted)
+    }
+
+    fn went(&mut self, bytes: u64) {
+        self.at = self.at.saturating_add(bytes);
+        self.left = self.left.saturating_sub(bytes);
+    }
+
+    /// Reads the next block, but not before the client can take some of it: as much of it as memory allows. Errors as of [`FileBody::send`].
+    pub(crate) async fn next(&mut self, exchange: &mut Exchange<'_>) -> io::Result<Bytes> {
+        let most = exchange.clock().holding().ready(BLOCK);
+        let most = most.min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let room = poll_fn(|cx| exchange.poll_room(cx, most)).await?;
+        poll_fn(|cx| self.poll_next(cx, room)).await
+    }
+
     /// The next bytes, `most` of them if there are so many; an error when the file has become shorter, or cannot be read.
-    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<Bytes>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<Bytes>> {
         let read = match &mut self.reading {
             Some(reading) => ready!(Pin::new(reading).poll(cx)).and_then(|read| read),
             None => {
@@ -66,9 +153,7 @@ impl FileBody {
         Poll::Ready(match read {
             Ok(block) if block.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(block) => {
-                let n = block.len() as u64;
-                self.at = self.at.saturating_add(n);
-                self.left = self.left.saturating_sub(n);
+                self.went(block.len() as u64);
                 Ok(block.into())
             }
             Err(error) => Err(error),

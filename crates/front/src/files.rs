@@ -22,7 +22,7 @@ use crate::{
     near::{Access, Meta, Miss, Near},
     reply::{Body, Reply},
     route::Named,
-    site::{FileRules, Site},
+    site::{FileId, FileRules, Site},
 };
 
 /// Files up to this size, in bytes, are read at once, while there is memory enough; larger ones in blocks, as the client takes them.
@@ -209,6 +209,7 @@ enum Content {
     Small(Bytes),
     Large {
         file: Opened,
+        id: FileId,
         from: u64,
         len: u64,
     },
@@ -235,7 +236,9 @@ fn finish(prepared: Result<Prepared, Miss>, place: &Arc<Place>) -> Result<Reply,
         }
         Content::Left(len) => Body::Left(len),
         Content::Small(bytes) => Body::Full(bytes),
-        Content::Large { file, from, len } => Body::File(FileBody::new(file, from, len, Arc::clone(place))),
+        Content::Large { file, id, from, len } => {
+            Body::File(FileBody::new(file, id, from, len, Arc::clone(place)))
+        }
     };
     Ok(Reply { same, ..Reply::new(prepared.answer, body) })
 }
@@ -374,7 +377,7 @@ fn prepare_once(
         Content::Left(len)
     } else {
         let near = matches!(files, Access::Now(_));
-        Content::Large { file: Opened::new(file, near, Arc::clone(place)), from, len }
+        Content::Large { file: Opened::new(file, near, Arc::clone(place)), id: meta.id, from, len }
     };
     answer(out, content)
 }

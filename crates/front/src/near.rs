@@ -118,6 +118,8 @@ pub(crate) struct Near {
     device: AtomicU64,
     /// Files beside which nothing packed lay: three names that are not there cost as much as the file.
     pub(crate) alone: Found<Vec<u8>>,
+    /// Stretches of files that are in memory; see [`crate::file_body`].
+    pub(crate) warm: Found<(FileId, u64)>,
 }
 
 /// Of what something was found in this second (see [`seconds`]).

@@ -1,17 +1,12 @@
 //! An answer before it is sent: its head, and what its body is made of.
 
-use std::{borrow::Cow, future::poll_fn};
+use std::{borrow::Cow, future::poll_fn, io};
 
 use bytes::Bytes;
 use hayate_http::{Answer, Exchange, Length};
 
 use crate::{
-    account::Account,
-    compress::Encoding,
-    file_body::{BLOCK, FileBody},
-    pages,
-    promise::Promise,
-    relay::Relay,
+    account::Account, compress::Encoding, file_body::FileBody, pages, promise::Promise, relay::Relay,
 };
 
 /// See the module's head.
@@ -90,24 +85,15 @@ impl Reply {
             }
             Body::File(mut file) => {
                 while file.left() > 0 {
-                    // Nothing is read before the client can take it.
-                    let most = exchange.clock().holding().ready(BLOCK);
-                    let most = most.min(usize::try_from(file.left()).unwrap_or(usize::MAX));
-                    let Ok(room) = poll_fn(|cx| exchange.poll_room(cx, most)).await else { return };
-                    // An error: it has become shorter, or cannot be read. The client sees that something is missing.
-                    let Ok(block) = poll_fn(|cx| file.poll_next(cx, room)).await else { return };
-                    match &mut self.encoding {
-                        None => exchange.send(block),
-                        Some(encoding) => {
-                            if encoding.send_block(block, exchange).await.is_err() {
-                                return;
-                            }
-                        }
-                    }
-                    if poll_fn(|cx| exchange.poll_flush(cx)).await.is_err() {
+                    let sent = match &mut self.encoding {
+                        None => file.send(exchange).await,
+                        Some(encoding) => encode(&mut file, encoding, exchange).await,
+                    };
+                    account.sent = exchange.sent();
+                    // The client sees that something is missing.
+                    if sent.is_err() {
                         return;
                     }
-                    account.sent = exchange.sent();
                 }
                 if let Some(encoding) = &mut self.encoding {
                     let Ok(end) = encoding.finish() else { return };
@@ -125,6 +111,13 @@ impl Reply {
         }
         exchange.finish();
     }
+}
+
+/// Sends the next block of a file encoded.
+async fn encode(file: &mut FileBody, encoding: &mut Encoding, exchange: &mut Exchange<'_>) -> io::Result<()> {
+    let block = file.next(exchange).await?;
+    encoding.send_block(block, exchange).await.map_err(|_| io::ErrorKind::InvalidData)?;
+    poll_fn(|cx| exchange.poll_flush(cx)).await
 }
 
 /// Puts a field of our own, whose name and value are constants or come from what was checked.

@@ -3,6 +3,7 @@
 use std::{
     any::Any,
     io,
+    os::fd::BorrowedFd,
     rc::Rc,
     task::{Context, Poll},
 };
@@ -147,6 +148,28 @@ impl<'a> Exchange<'a> {
             Turns::H2(turn) => turn.poll_room(cx, most),
             // What was sent before was flushed, so there is room again.
             Turns::H1(_) | Turns::H3(_) => Poll::Ready(Ok(most)),
+        }
+    }
+
+    /// Whether [`Exchange::poll_send_file`] can be used: HTTP/1 without TLS, and a body of a known length that is sent.
+    pub fn takes_files(&self) -> bool {
+        matches!(&self.turn, Turns::H1(turn) if turn.takes_files())
+    }
+
+    /// Adds the part of a file from `at` up to `end` to the answer's body and waits until all of it is with the kernel, which takes it from
+    /// the file by itself; `at` says how far it is. It waits for the disk where the file is not in memory, so that is to be known. An error of
+    /// kind `InvalidInput` or `Unsupported`: the file is none that the kernel sends, or [`Exchange::takes_files`] does not hold, and nothing of
+    /// the part from `at` on was sent. Of kind `UnexpectedEof`: the file ends before `end`. Any other: the client is gone.
+    pub fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: BorrowedFd<'_>,
+        at: &mut u64,
+        end: u64,
+    ) -> Poll<io::Result<()>> {
+        match &mut self.turn {
+            Turns::H1(turn) => turn.poll_send_file(cx, file, at, end),
+            _ => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }
 

@@ -9,6 +9,7 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    fs::sendfile,
     net::{RecvFlags, recv},
 };
 use tokio::{
@@ -101,6 +102,39 @@ impl Io {
     /// Bytes that TLS has taken and the kernel has not.
     pub(crate) fn sealed(&self) -> usize {
         if let Io::Tls(stream) = self { stream.sealed() } else { 0 }
+    }
+
+    /// Whether the kernel can be told to send a file: nothing has to be encrypted.
+    pub(crate) fn is_plain(&self) -> bool {
+        !matches!(self, Io::Tls(_))
+    }
+
+    /// Has the kernel send a part of a file, as much as it takes now: it moves `at`. Only for sockets without TLS. 0: there is no such part.
+    pub(crate) fn poll_send_file(
+        &mut self,
+        file: BorrowedFd<'_>,
+        at: &mut u64,
+        most: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        macro_rules! send {
+            ($stream:expr) => {
+                loop {
+                    ready!($stream.poll_write_ready(cx))?;
+                    let send = || Ok(sendfile($stream.as_fd(), file, Some(&mut *at), most)?);
+                    match $stream.try_io(Interest::WRITABLE, send) {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        sent => return Poll::Ready(sent),
+                    }
+                }
+            };
+        }
+        match self {
+            Io::Tcp(stream) => send!(stream),
+            Io::Unix(stream) => send!(stream),
+            Io::Tls(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
     }
 
     /// Whether something can be read; holds no buffer meanwhile.

@@ -96,6 +96,26 @@ fn answers_without_a_body_have_none() {
 }
 
 #[test]
+fn the_kernel_sends_a_file_in_its_place_and_no_more_than_was_promised() {
+    run(|| async {
+        let two = |target: &str| {
+            format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes()
+        };
+        let whole = exchange(&mut serve(), &two("/file/3000000/3000000/3000001")).await;
+        let (head, rest) = whole.split_once("\r\n\r\n<").unwrap();
+        assert!(head.ends_with("Content-Length: 3000001"), "{head}");
+        assert!(rest.strip_suffix(OK).unwrap().bytes().all(|b| b == b'f'));
+        assert_eq!(rest.len(), 3_000_000 + OK.len());
+        let long = exchange(&mut serve(), &two("/file/10/10/5")).await;
+        assert!(long.ends_with(&format!("Content-Length: 5\r\n\r\n<ffff{OK}")), "{long}");
+        let short = exchange(&mut serve(), &two("/file/4/10/11")).await;
+        assert!(short.ends_with("Content-Length: 11\r\n\r\n<ffff"), "{short}");
+        let head = exchange(&mut serve(), b"HEAD /file/10/10/5 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert!(head.ends_with("Content-Length: 5\r\n\r\n"), "{head}");
+    });
+}
+
+#[test]
 fn an_answer_that_is_not_whole_cuts_the_connection_and_one_too_long_is_cut_itself() {
     run(|| async {
         let two = |target: &str| {

@@ -21,6 +21,7 @@ use std::{
     any::Any,
     future::poll_fn,
     io,
+    os::fd::BorrowedFd,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
@@ -277,6 +278,51 @@ impl Turn {
         } else {
             self.out.data(data);
         }
+    }
+
+    pub(crate) fn takes_files(&self) -> bool {
+        self.io.is_plain() && matches!(self.stage, Stage::Sending(Carry::Length(1..)))
+    }
+
+    pub(crate) fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: BorrowedFd<'_>,
+        at: &mut u64,
+        end: u64,
+    ) -> Poll<io::Result<()>> {
+        if !self.takes_files() {
+            return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
+        }
+        // What comes before it. Not each time: that would tell the clock that the client is waited for no more.
+        if !self.out.is_empty() {
+            ready!(self.poll_flush(cx))?;
+        }
+        let mut progress = 0;
+        let sent = loop {
+            let Stage::Sending(Carry::Length(left)) = &mut self.stage else { break Ok(()) };
+            // What goes beyond the answer's length is dropped, as of other bodies.
+            let most = usize::try_from(end.saturating_sub(*at).min(*left)).unwrap_or(usize::MAX);
+            if most == 0 {
+                break Ok(());
+            }
+            match self.io.poll_send_file(file, at, most, cx) {
+                Poll::Ready(Ok(0)) => break Err(io::ErrorKind::UnexpectedEof.into()),
+                Poll::Ready(Ok(n)) => {
+                    *left = left.saturating_sub(n as u64);
+                    self.sent = self.sent.saturating_add(n as u64);
+                    self.written = self.written.saturating_add(n as u64);
+                    progress += n;
+                }
+                Poll::Ready(Err(error)) => break Err(error),
+                Poll::Pending => {
+                    self.clock.wrote(true, progress, &self.limits);
+                    return Poll::Pending;
+                }
+            }
+        };
+        self.clock.wrote(false, progress, &self.limits);
+        Poll::Ready(sent)
     }
 
     pub(crate) fn finish(&mut self) {

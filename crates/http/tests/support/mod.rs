@@ -3,6 +3,8 @@
 use std::{
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
+    io::{self, Write},
+    os::fd::AsFd,
     time::Duration,
 };
 
@@ -47,6 +49,24 @@ fn begin(exchange: &mut Exchange<'_>, status: u16, length: Length) {
     exchange.begin(&answer, length);
 }
 
+async fn send_file(exchange: &mut Exchange<'_>, has: usize, part: u64, length: u64) {
+    let file = rustix::fs::memfd_create("file", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    std::fs::File::from(file.try_clone().unwrap()).write_all(&vec![b'f'; has]).unwrap();
+    begin(exchange, 200, Length::Exact(length));
+    exchange.send(Bytes::from_static(b"<"));
+    let (mut at, takes) = (0, exchange.takes_files());
+    let sent = poll_fn(|cx| exchange.poll_send_file(cx, file.as_fd(), &mut at, part)).await;
+    match sent {
+        Ok(()) => exchange.finish(),
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            assert!(!takes && at == 0);
+            exchange.send(vec![b'f'; has].into());
+            exchange.finish();
+        }
+        Err(error) => assert_eq!((error.kind(), at), (io::ErrorKind::UnexpectedEof, has as u64)),
+    }
+}
+
 impl Handler for Site {
     async fn handle(&self, exchange: &mut Exchange<'_>) {
         let target = String::from_utf8_lossy(exchange.head().target()).into_owned();
@@ -87,6 +107,10 @@ impl Handler for Site {
                 exchange.send(Bytes::from_static(b"more than that"));
                 exchange.finish();
             }
+            // The kernel sends so many bytes of a file that has so many, as an answer of so many.
+            "/file/3000000/3000000/3000001" => send_file(exchange, 3_000_000, 3_000_000, 3_000_001).await,
+            "/file/4/10/11" => send_file(exchange, 4, 10, 11).await,
+            "/file/10/10/5" => send_file(exchange, 10, 10, 5).await,
             "/nothing" => {}
             "/empty" => {
                 begin(exchange, 204, Length::Exact(7));
