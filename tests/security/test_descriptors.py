@@ -1,23 +1,44 @@
-"""Visitors cannot use up the server's open files: what is needed to command it, and to start workers, is left."""
+"""Visitors cannot use up the server's open files: what is needed to command it, to start workers, and to serve others is left."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
+import pathlib
 import socket
+import threading
 import time
 
+import pytest
 import requests
 
 from lib import site
 from lib.process import wait_until
 from lib.servers import Hayate
+from protocol.h2 import DATA, END_HEADERS, HEADERS, WINDOW_UPDATE, Raw, frame
+
+SHUT = b"\0\x04\0\0\0\0"
+"""SETTINGS that let no answer's body come."""
+STREAMS = range(1, 257, 2)
+LARGE = b"l" * 200_000
+
+
+class Few(Hayate):
+    """With few open files."""
+
+    def command(self):
+        return ["/usr/bin/prlimit", "--nofile=200:200", *super().command()]
+
+
+def few(place: pathlib.Path) -> Few:
+    root = site.make(place)
+    (root / "small.bin").write_bytes(b"small")
+    (root / "large.bin").write_bytes(LARGE)
+    return Few(config=f'http2_prior_knowledge = true\n[[app]]\nroot = "{root}"\nworkers = 2\n')
 
 
 def test_a_flood_of_connections_leaves_open_files_for_commands_and_workers(hayate_command, tmp_path) -> None:
-    class Few(Hayate):
-        def command(self):
-            return ["/usr/bin/prlimit", "--nofile=200:200", *super().command()]
-
     with Few(site.make(tmp_path), workers=2) as server:
         before = requests.get(server.url + "/pid.php", timeout=60).text
         flood = []
@@ -43,3 +64,88 @@ def test_a_flood_of_connections_leaves_open_files_for_commands_and_workers(hayat
 
         assert wait_until(answers)
         assert "cannot be accepted" not in server.log()
+
+
+def attacker(server: Hayate) -> Raw:
+    """At an address of its own."""
+    return Raw(socket.create_connection(("127.0.0.1", server.port), source_address=("127.0.0.2", 0)), SHUT)
+
+
+def upload_in_part(one: Raw, done: threading.Event) -> None:
+    """On each stream 33,000 bytes of 40,000, as far as the connection's window lets them."""
+    window = 65535
+    for stream in STREAMS:
+        head = one.head("/count.php", ("content-length", "40000"), method="POST")
+        one.send(frame(HEADERS, END_HEADERS, stream, head))
+        for size in (16384, 16384, 232):
+            while window < size:
+                with contextlib.suppress(TimeoutError):
+                    got = one.until(lambda kind, *_: kind == WINDOW_UPDATE)
+                    if got is None or done.is_set():
+                        return
+                    window += int.from_bytes(got[3], "big") if got[2] == 0 else 0
+            window -= size
+            one.send(frame(DATA, 0, stream, bytes(size)))
+
+
+def test_streams_of_one_connection_leave_open_files_for_others(hayate_command, tmp_path) -> None:
+    done = threading.Event()
+    with few(tmp_path) as server:
+        # Asked before, for it may not answer then.
+        front = server.front
+        reader, writer = attacker(server), attacker(server)
+        # Each has its answer or waits for it; what it sends is read meanwhile.
+        sending = threading.Thread(target=upload_in_part, args=(writer, done))
+        try:
+            sending.start()
+            reader.send(b"".join(frame(HEADERS, 5, stream, reader.head("/large.bin")) for stream in STREAMS))
+            time.sleep(3)
+            assert len(os.listdir(f"/proc/{front}/fd")) < 160
+            for i in range(3):
+                assert requests.get(server.url + "/small.bin", timeout=60).content == b"small"
+                assert requests.get(server.url + "/large.bin", timeout=60).content == LARGE
+                assert requests.get(f"{server.url}/ok.php?{i}", timeout=60).text == f"ok {i}"
+                assert requests.post(server.url + "/count.php", data=LARGE, timeout=60).text == str(len(LARGE))
+                os.kill(int(requests.get(server.url + "/pid.php", timeout=60).text), 9)
+                assert server.reload().returncode == 0, server.log_tail()
+            assert "cannot be accepted" not in server.log()
+        finally:
+            done.set()
+            for one in (reader, writer):
+                with contextlib.suppress(OSError):
+                    one.sock.shutdown(socket.SHUT_RDWR)
+                one.sock.close()
+            sending.join(timeout=60)
+
+
+def test_more_files_than_a_connection_may_have_open_all_come_whole(hayate_command, tmp_path) -> None:
+    httpx = pytest.importorskip("httpx", reason="httpx is not installed (scripts/setup --test)")
+
+    async def fetch(url: str) -> list[bytes]:
+        limits = httpx.Limits(max_connections=1)
+        async with httpx.AsyncClient(http1=False, http2=True, limits=limits, timeout=60) as one:
+            got = await asyncio.gather(*(one.get(f"{url}/large.bin?{i}") for i in range(100)))
+        assert {(answer.status_code, answer.http_version) for answer in got} == {(200, "HTTP/2")}
+        return [answer.content for answer in got]
+
+    with few(tmp_path) as server:
+        assert asyncio.run(fetch(server.url)) == [LARGE] * 100
+
+
+def test_files_are_waited_for_on_one_connection(hayate_command, tmp_path) -> None:
+    with few(tmp_path) as server:
+        one = Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT)
+        one.send(b"".join(frame(HEADERS, 5, stream, one.head("/large.bin")) for stream in STREAMS[:100]))
+        # Longer than a request waits for what others have open.
+        time.sleep(7)
+        room = (100 * len(LARGE)).to_bytes(4, "big")
+        one.send(frame(WINDOW_UPDATE, 0, 0, room) + b"".join(frame(WINDOW_UPDATE, 0, s, room) for s in STREAMS[:100]))
+        came = 0
+        while came < 100 * len(LARGE):
+            got = one.until(lambda kind, *_: kind in (HEADERS, DATA))
+            assert got is not None
+            if got[0] == HEADERS:
+                assert dict(one.decoder.decode(got[3]))[":status"] == "200"
+            else:
+                came += len(got[3])
+        one.sock.close()

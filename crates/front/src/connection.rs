@@ -12,6 +12,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::{
     by_address::Held,
+    descriptors::Own,
     gather::{Head, HeadNumber},
     meet::{Met, Port, meet},
     panics::caught,
@@ -61,6 +62,8 @@ pub(crate) struct Connection {
     pub(crate) clock: Rc<Clock>,
     /// Memory for the beginning of a head.
     head: RefCell<Head>,
+    /// The files that its requests have open.
+    pub(crate) files: Own,
 }
 
 impl Connection {
@@ -72,6 +75,7 @@ impl Connection {
             met: OnceCell::new(),
             clock: Rc::clone(clock),
             head: RefCell::new(thread.front.gather.head()),
+            files: Own::default(),
         })
     }
 

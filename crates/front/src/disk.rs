@@ -24,7 +24,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fs::fstat;
 use tokio::{sync::oneshot, time::Sleep};
 
-use crate::near::Near;
+use crate::{descriptors::Permit, near::Near};
 
 /// Threads, for all places together. They mostly sleep.
 const THREADS: usize = 16;
@@ -44,12 +44,14 @@ pub(crate) struct Opened {
     /// It is of a local file system, where only the first is to be feared.
     near: bool,
     place: Arc<Place>,
+    /// It counts until the file is closed, wherever that is done.
+    permit: Option<Permit>,
 }
 
 impl Opened {
     /// `near`: see [`crate::near`].
-    pub(crate) fn new(file: File, near: bool, place: Arc<Place>) -> Opened {
-        Opened { file: ManuallyDrop::new(file), near, place }
+    pub(crate) fn new(file: File, near: bool, place: Arc<Place>, permit: Permit) -> Opened {
+        Opened { file: ManuallyDrop::new(file), near, place, permit: Some(permit) }
     }
 }
 
@@ -72,7 +74,7 @@ impl Drop for Opened {
         // SAFETY: the one place that takes it, and nothing looks at it afterwards.
         let file = unsafe { ManuallyDrop::take(&mut self.file) };
         if !self.near || fstat(&file).is_ok_and(|stat| stat.st_nlink == 0) {
-            self.place.close(file);
+            self.place.close(file, self.permit.take());
         }
     }
 }
@@ -259,8 +261,11 @@ impl Place {
     }
 
     /// Has a thread close a file, whenever it can: also of a place that hangs. So many wait at most as files are open.
-    fn close(&self, file: File) {
-        let work: Work = Box::new(move || drop(file));
+    fn close(&self, file: File, permit: Option<Permit>) {
+        let work: Work = Box::new(move || {
+            drop(file);
+            drop(permit);
+        });
         let mut load = self.lane.load.lock();
         if load.running < PER_PLACE {
             self.hand_over(load, work);
@@ -379,7 +384,8 @@ mod tests {
             })));
         }
         let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        drop(Opened::new(File::from(std::os::fd::OwnedFd::from(theirs)), false, Arc::clone(&place)));
+        let theirs = File::from(std::os::fd::OwnedFd::from(theirs));
+        drop(Opened::new(theirs, false, Arc::clone(&place), crate::descriptors::permit()));
         ours.set_nonblocking(true).unwrap();
         let open = ours.read(&mut [0]).unwrap_err();
         assert_eq!(open.kind(), io::ErrorKind::WouldBlock, "nobody here has closed it");

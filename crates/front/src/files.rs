@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    cell::Cell,
     ffi::OsStr,
     fs::File,
     io,
@@ -11,16 +12,18 @@ use std::{
 };
 
 use bytes::Bytes;
-use hayate_http::{Answer, Head, Memory, seconds};
+use hayate_http::{Answer, Head, seconds};
 use rustix::fs::fstat;
 
 use crate::{
     compress::{Accept, Coding},
     date,
-    disk::{Opened, Place},
+    descriptors::{Permit, Share, Use},
+    disk::{Opened, Place, Running},
     file_body::FileBody,
     near::{Access, Meta, Miss, Near},
     reply::{Body, Reply},
+    request_body::Keep,
     route::Named,
     site::{FileId, FileRules, Site},
 };
@@ -137,6 +140,10 @@ pub(crate) enum NoFile {
     Status(u16),
     /// The file system does not answer.
     Hangs(io::Error),
+    /// There is no descriptor for it.
+    Full,
+    /// Nobody waits for it any more.
+    Left,
 }
 
 impl From<io::Error> for NoFile {
@@ -145,26 +152,52 @@ impl From<io::Error> for NoFile {
     }
 }
 
-/// Answers with a file of the site's place.
-pub(crate) async fn serve(head: &Head, site: &Site, file: Named, memory: &Memory) -> Result<Reply, NoFile> {
-    let small = memory.ready(SMALL) as u64;
+/// Answers with a file of the site's place. `room` waits for leave to hold one open.
+pub(crate) async fn serve(
+    head: &Head,
+    site: &Site,
+    file: Named,
+    keep: Keep<'_>,
+    room: impl AsyncFnOnce(Share) -> Result<Permit, NoFile>,
+) -> Result<Reply, NoFile> {
+    let small = keep.answers.ready(SMALL) as u64;
     let (place, rules) = (&site.place, &site.files);
     let Named { path, opened, .. } = file;
     let near = place.near().root(place.path());
-    let near =
-        near.map(|root| prepare(head, rules, At::below(place, &path, small), opened, &Access::Now(&root)));
+    let near = near.map(|root| {
+        let take = || keep.files.share(Use::Answer).try_take();
+        prepare(head, rules, At::below(place, &path, small, &take), opened, &Access::Now(&root))
+    });
     let prepared = match near {
         Some(Err(Miss::Wait)) | None => {
-            let (head, root, rules) = (head.clone(), Arc::clone(place), Arc::clone(rules));
-            let waiting = place.start(move || {
-                let files = Access::Waiting(root.path());
-                prepare(&head, &rules, At::below(&root, &path, small), None, &files)
-            });
-            Box::pin(waiting).await?
+            let share = keep.files.share(Use::Answer);
+            Box::pin(by_thread(head, site, path.clone(), small, move || share.try_take())).await?
         }
         Some(prepared) => prepared,
     };
+    let prepared = match prepared {
+        // It holds nothing while it waits; the file may be another one then.
+        Err(Miss::Full) => {
+            let permit = Cell::new(Some(Box::pin(room(keep.files.share(Use::Answer))).await?));
+            Box::pin(by_thread(head, site, path, small, move || permit.take())).await?
+        }
+        prepared => prepared,
+    };
     finish(prepared, place)
+}
+
+fn by_thread(
+    head: &Head,
+    site: &Site,
+    path: Vec<u8>,
+    small: u64,
+    take: impl Fn() -> Option<Permit> + Send + 'static,
+) -> Running<Result<Prepared, Miss>> {
+    let (head, root, rules) = (head.clone(), Arc::clone(&site.place), Arc::clone(&site.files));
+    site.place.start(move || {
+        let files = Access::Waiting(root.path());
+        prepare(&head, &rules, At::below(&root, &path, small, &take), None, &files)
+    })
 }
 
 /// Answers with a file that a path of the machine names, if `allowed` finds its real path fit.
@@ -172,25 +205,45 @@ pub(crate) async fn serve_absolute(
     head: &Head,
     site: &Site,
     path: PathBuf,
-    allowed: impl Fn(&Path) -> bool + Send + 'static,
-    memory: &Memory,
+    allowed: impl Fn(&Path) -> bool + Clone + Send + 'static,
+    keep: Keep<'_>,
 ) -> Result<Reply, NoFile> {
-    let small = memory.ready(SMALL) as u64;
-    let (place, rules, head) = (&site.place, Arc::clone(&site.files), head.clone());
-    let of_thread = Arc::clone(place);
-    let prepared = place.start(move || {
+    let share = keep.files.share(Use::Answer);
+    let of_thread = share.clone();
+    let small = keep.answers.ready(SMALL) as u64;
+    let first = absolute(head, site, path.clone(), allowed.clone(), small, move || of_thread.try_take());
+    let prepared = match first.await? {
+        Err(Miss::Full) => {
+            let permit = Cell::new(Some(share.take_soon().await.ok_or(NoFile::Full)?));
+            absolute(head, site, path, allowed, small, move || permit.take()).await?
+        }
+        prepared => prepared,
+    };
+    finish(prepared, &site.place)
+}
+
+fn absolute(
+    head: &Head,
+    site: &Site,
+    path: PathBuf,
+    allowed: impl Fn(&Path) -> bool + Send + 'static,
+    small: u64,
+    take: impl Fn() -> Option<Permit> + Send + 'static,
+) -> Running<Result<Prepared, Miss>> {
+    let (head, place, rules) = (head.clone(), Arc::clone(&site.place), Arc::clone(&site.files));
+    site.place.start(move || {
         let real = std::fs::canonicalize(path).ok().filter(|path| allowed(path)).ok_or(Miss::NotThere)?;
         let at = At {
-            place: &of_thread,
+            place: &place,
             root: Path::new("/"),
             near: None,
             path: real.as_os_str().as_bytes(),
             small,
             allowed: Some(&allowed),
+            take: &take,
         };
         prepare(&head, &rules, at, None, &Access::Waiting(Path::new("/")))
-    });
-    finish(prepared.await?, place)
+    })
 }
 
 /// What is to be sent, before there is a way to send it.
@@ -221,7 +274,7 @@ fn finish(prepared: Result<Prepared, Miss>, place: &Arc<Place>) -> Result<Reply,
             Miss::NotThere => 404,
             Miss::Forbidden => 403,
             Miss::Failed | Miss::Wait => 500,
-            Miss::Changed => 503,
+            Miss::Changed | Miss::Full => 503,
         })
     })?;
     if prepared.answer.status() == PRECONDITION_FAILED {
@@ -256,11 +309,18 @@ struct At<'a> {
     allowed: Option<&'a dyn Fn(&Path) -> bool>,
     /// Bytes up to which it is read at once.
     small: u64,
+    /// Gives leave to keep it open while it is sent, if it can be had now.
+    take: &'a dyn Fn() -> Option<Permit>,
 }
 
 impl<'a> At<'a> {
-    fn below(place: &'a Arc<Place>, path: &'a [u8], small: u64) -> At<'a> {
-        At { place, root: place.path(), near: Some(place.near()), path, small, allowed: None }
+    fn below(
+        place: &'a Arc<Place>,
+        path: &'a [u8],
+        small: u64,
+        take: &'a dyn Fn() -> Option<Permit>,
+    ) -> At<'a> {
+        At { place, root: place.path(), near: Some(place.near()), path, small, allowed: None, take }
     }
 }
 
@@ -286,7 +346,7 @@ fn prepare(
 fn prepare_once(
     head: &Head,
     rules: &FileRules,
-    At { place, root, near, path, small, allowed }: At<'_>,
+    At { place, root, near, path, small, allowed, take }: At<'_>,
     opened: Option<(File, Meta)>,
     files: &Access<'_>,
 ) -> Result<Prepared, Miss> {
@@ -377,7 +437,8 @@ fn prepare_once(
         Content::Left(len)
     } else {
         let near = matches!(files, Access::Now(_));
-        Content::Large { file: Opened::new(file, near, Arc::clone(place)), id: meta.id, from, len }
+        let permit = take().ok_or(Miss::Full)?;
+        Content::Large { file: Opened::new(file, near, Arc::clone(place), permit), id: meta.id, from, len }
     };
     answer(out, content)
 }

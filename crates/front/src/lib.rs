@@ -27,6 +27,7 @@ mod compress;
 mod connection;
 mod crowd;
 mod date;
+mod descriptors;
 mod disk;
 mod dynamic;
 mod file_body;
@@ -180,7 +181,7 @@ pub struct Limits {
     /// The same for the files of one client: an IPv4 address, or 64 bits of an IPv6 address. 0: no limit.
     pub temp_size_per_client: u64,
     /// Connections at one time, on all listeners together; further ones wait in the listeners' backlogs. Of the open files that the
-    /// process may have, connections get three quarters at most: the rest is for what they ask for, and for commands.
+    /// process may have, connections get three quarters at most: half of the rest is for what they ask for, the other half for commands.
     pub connections: usize,
     /// Connections at one time of one client: an IPv4 address, or 64 bits of an IPv6 address; further ones are closed at once. Those of
     /// trusted proxies and of unix sockets do not count. 0: no limit.
@@ -255,9 +256,14 @@ impl Default for Limits {
 
 /// How many connections leave descriptors for the files that some of them ask for, and for everything else.
 fn connections_by_open_files() -> usize {
+    (free_files() / 4 * 3).max(8)
+}
+
+/// How many descriptors there are for connections, and for what they ask for.
+fn free_files() -> usize {
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let files = files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
-    (files.saturating_sub(OTHER_FILES) / 4 * 3).max(8)
+    files.saturating_sub(OTHER_FILES)
 }
 
 /// Descriptors that the front has besides those of its connections, or needs for a moment: listeners, workers, logs, commands.
@@ -300,6 +306,8 @@ pub struct Front {
     metrics: Arc<Metrics>,
     disk: Disk,
     temp: Arc<temp::TempSpace>,
+    /// Files that clients hold.
+    descriptors: Arc<descriptors::Descriptors>,
     keeper: rules::Keeper,
     gather: Arc<gather::Gather>,
     /// What connections hold while requests are answered.
@@ -344,6 +352,7 @@ impl Front {
             former_logs: Mutex::default(),
             metrics,
             temp: temp::TempSpace::new(&disk),
+            descriptors: descriptors::Descriptors::new(free_files() / 4),
             keeper: rules::Keeper::default(),
             disk,
             connections: AtomicUsize::new(0),

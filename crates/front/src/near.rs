@@ -68,6 +68,8 @@ pub(crate) enum Miss {
     Changed,
     /// Only somebody who may wait can say.
     Wait,
+    /// It needs a descriptor for longer, and none is left for now.
+    Full,
 }
 
 /// What is asked of a file's metadata.

@@ -23,6 +23,7 @@ use tokio::time::Sleep;
 use crate::{
     account::Account,
     compress::{Broken, CHUNK, Encoding},
+    descriptors::{Share, Use},
     promise::Promise,
     request_body::{Keep, Pump},
     temp::{Owner, Reading, TempFile, TempSpace},
@@ -101,6 +102,7 @@ pub(crate) struct Relay {
     owner: Owner,
     /// Bytes a second below which a client is slow; 0: none is.
     least_rate: u64,
+    files: Share,
     file: Option<TempFile>,
     /// Bytes in the temporary file.
     written: u64,
@@ -128,6 +130,7 @@ impl Relay {
             space: Arc::clone(keep.space),
             owner: keep.owner,
             least_rate: keep.least_rate,
+            files: keep.files.share(Use::Temporary),
             file: None,
             written: 0,
             writing: None,
@@ -287,10 +290,14 @@ impl Relay {
         let bytes = gathered.freeze();
         let (file, at, more) = (self.file.clone(), self.written, bytes.clone());
         let (space, owner) = (Arc::clone(&self.space), self.owner);
+        let permit = if file.is_none() { self.files.try_take() } else { None };
         let writing = async move {
             let file = match file {
                 Some(file) => file,
-                None => space.create(owner).await?,
+                None => {
+                    let none = || io::Error::other("no descriptor is left for it (LimitNOFILE)");
+                    space.create(owner, permit.ok_or_else(none)?).await?
+                }
             };
             file.write(more, at).await.map(|()| file)
         };

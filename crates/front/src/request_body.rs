@@ -1,8 +1,9 @@
 //! The request's body on its way to a worker.
 //!
 //! It promises that clients which send slowly do not hold the workers. A worker is asked only when the body is whole, in memory if it is
-//! small, else in a temporary file, as nginx does it; when there is little space left for those, slow ones give way. A body that the script may read while it arrives (PUT, PATCH: PHP reads that of a
-//! POST to its end before the script begins) is passed on as it comes, but to half of an application's workers at most.
+//! small, else in a temporary file, as nginx does it; when there is little space left for those, or there are too many, slow ones give way.
+//! A body that the script may read while it arrives (PUT, PATCH: PHP reads that of a POST to its end before the script begins) is passed on
+//! as it comes, but to half of an application's workers at most.
 
 use std::{
     future::poll_fn,
@@ -18,6 +19,7 @@ use hayate_http::{BodyError, Exchange, Memory};
 use hayate_ring::{Exchange as Job, OpenBody, Ring};
 
 use crate::{
+    descriptors::{Files, Use},
     gather::Gather,
     temp::{Owner, Reading, TempFile, TempSpace},
 };
@@ -32,6 +34,8 @@ pub(crate) struct Keep<'a> {
     pub(crate) answers: &'a Memory,
     pub(crate) space: &'a Arc<TempSpace>,
     pub(crate) owner: Owner,
+    /// Where files come from, of answers too.
+    pub(crate) files: Files<'a>,
     /// Bytes a second below which a client is slow; 0: none is.
     pub(crate) least_rate: u64,
 }
@@ -118,10 +122,15 @@ impl Client {
                 return Ok(Source::Memory(gathered.freeze()));
             }
         }
-        let file = keep.space.create(keep.owner).await.map_err(BodyFailure::Storage)?;
+        let files = keep.files.share(Use::Temporary);
+        let Some(permit) = files.take_soon().await else {
+            let full = "too many files are open for clients (LimitNOFILE)";
+            return Err(BodyFailure::Storage(io::Error::new(io::ErrorKind::QuotaExceeded, full)));
+        };
+        let file = keep.space.create(keep.owner, permit).await.map_err(BodyFailure::Storage)?;
         // Where space for others is short, who sends slowly gives way.
         let (space, owner) = (Arc::clone(keep.space), keep.owner);
-        exchange.hurry(Rc::new(move || space.is_short(&owner)));
+        exchange.hurry(Rc::new(move || space.is_short(&owner) || files.is_short()));
         let mut len = 0;
         loop {
             let piece = gathered.split().freeze();

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Limits,
+    descriptors::Permit,
     disk::{Disk, Opened, Place, Running},
     rules::client_of,
 };
@@ -84,10 +85,10 @@ impl TempSpace {
         self.place.start(move || tempfile::tempfile_in(path)).await?
     }
 
-    /// Makes an empty file.
-    pub(crate) async fn create(self: &Arc<Self>, owner: Owner) -> io::Result<TempFile> {
+    /// Makes an empty file, which counts by `permit`.
+    pub(crate) async fn create(self: &Arc<Self>, owner: Owner, permit: Permit) -> io::Result<TempFile> {
         let file = self.make().await?;
-        let file = Opened::new(file, false, Arc::clone(&self.place));
+        let file = Opened::new(file, false, Arc::clone(&self.place), permit);
         Ok(TempFile(Arc::new(Inner { file, space: Arc::clone(self), owner, len: Mutex::new(0) })))
     }
 
@@ -186,7 +187,7 @@ mod tests {
         let limits = Limits { temp_size: 100, temp_size_per_client: 60, ..Limits::default() };
         let owner = |addr: &str| Owner::new(Some(addr.parse().unwrap()), &limits);
         let write = async |owner, n: usize| {
-            let file = space.create(owner).await.unwrap();
+            let file = space.create(owner, crate::descriptors::permit()).await.unwrap();
             file.write(Bytes::from(vec![7; n]), 0).await.map(|()| file)
         };
         let one = write(owner("192.0.2.1"), 60).await.unwrap();

@@ -14,6 +14,7 @@ use hayate_http::{Answer, phrase};
 use hayate_ring::{Exchange as Job, ResponseHead, Ring};
 
 use crate::{
+    descriptors::Share,
     dynamic::Client,
     files::{self, NoFile},
     promise::Promise,
@@ -113,6 +114,8 @@ pub(crate) async fn translate(
     }
     if let Some((roots, absolute, path)) = file {
         job.discard();
+        // Its body's file is not needed any more, and not to be held while another one is waited for.
+        drop(pump);
         return Box::pin(send_file(site, client, answer, roots, absolute, path)).await;
     }
     if status == 204 || status == 304 {
@@ -187,10 +190,13 @@ pub(crate) async fn send_file(
         roots.push(site.place.path().to_owned());
         let path = PathBuf::from(OsStr::from_bytes(path));
         let allowed = move |path: &Path| roots.iter().any(|root| path.starts_with(root));
-        files::serve_absolute(client.head, site, path, allowed, client.keep.answers).await
+        files::serve_absolute(client.head, site, path, allowed, client.keep).await
     } else {
         match inside_site(site, path).await {
-            Ok(Some(file)) => files::serve(client.head, site, file, client.keep.answers).await,
+            Ok(Some(file)) => {
+                let room = async |share: Share| share.take_soon().await.ok_or(NoFile::Full);
+                files::serve(client.head, site, file, client.keep, room).await
+            }
             Ok(None) => Err(NoFile::Status(404)),
             Err(error) => Err(NoFile::Hangs(error)),
         }
@@ -199,6 +205,13 @@ pub(crate) async fn send_file(
     let served = served.map_err(|no_file| match no_file {
         NoFile::Hangs(error) => {
             tracing::error!(app = site.name, "the script asked to send \"{path}\": {error}");
+            503
+        }
+        NoFile::Full | NoFile::Left => {
+            tracing::error!(
+                app = site.name,
+                "the script asked to send \"{path}\": too many files are open for clients (LimitNOFILE)"
+            );
             503
         }
         NoFile::Status(status) => {
