@@ -95,7 +95,8 @@ void compare_request_over(void)
 
 static bool is_wanted(void)
 {
-	return options.rewind != REWIND_OFF && options.warmup_count > 0 && options.compared_count > 0 &&
+	bool leaves = options.warmup_count > 0 || front_controller_boots();
+	return options.rewind != REWIND_OFF && leaves && options.compared_count > 0 &&
 	       (compared == NULL || __atomic_load_n(compared, __ATOMIC_RELAXED) == 0);
 }
 
@@ -548,8 +549,11 @@ bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange)
 	if (sides[1] == WARM && fork_keeper(WARM, prepare, exchange)) {
 		return true;
 	}
+	if (sides[1] == CLASSIC) {
+		warmup_limit();
+	}
 	uint64_t sum = 0;
-	bool all_alike = true;
+	bool all_alike = true, tells = sides[1] == WARM;
 	for (uint32_t i = 0; i < options.compared_count; i++) {
 		size_t often[2] = {0};
 		uint64_t word = compare_visit(sides, i, often);
@@ -558,6 +562,12 @@ bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange)
 		}
 		all_alike &= i == 0 || sum_up(COLD, 0) == sum;
 		sum = sum_up(COLD, 0);
+		tells |= shared->answers[sides[1]][0].status != 0 && shared->answers[sides[1]][0].status < 400;
+	}
+	if (!tells) {
+		differs("no page was found by which to tell whether the front controller depends on the request before it "
+		        "handles it: all sample requests have a status of 400 or more. Name a page of the application: "
+		        "warmup = [\"/page\"]");
 	}
 	if (sides[1] == WARM && all_alike && shared->answers[COLD][0].status < 400) {
 		ask_classic(0, options.compared_count - 1);

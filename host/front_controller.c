@@ -19,10 +19,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define VARIABLE "HAYATE_RUN="
+#define METHOD "HAYATE_RUN="
+#define PROJECT "HAYATE_PROJECT="
 
 /* The method: its class's name space, without a backslash at its end, the class, and the method itself. */
 static char space[128], class[128], method[64];
+/* Its directory. */
+static const char *project = "";
 /* What runs is the boot: what is compiled is part of it. */
 static bool booting;
 /* Why the front controller must not run before there is a request; empty: nothing was seen. */
@@ -45,12 +48,52 @@ static const char *const of_a_request[] = {
     "SCRIPT", "DOCUMENT_URI", "ORIG_",   "REDIRECT_", "CONTENT_",     "PHP_AUTH",  "AUTH_TYPE",
 };
 static const char *const superglobals[] = {"_GET", "_POST", "_COOKIE", "_REQUEST", "_FILES", "_SESSION"};
+/* What draws or reads the clock is there as well: drawn once, a nonce would be one for all visitors. */
 static const char *const functions[] = {
-    "session_start",      "session_name",       "session_id",    "header",
-    "setcookie",          "setrawcookie",       "ob_start",      "http_response_code",
-    "filter_input",       "filter_input_array", "getallheaders", "apache_request_headers",
+    "session_start",
+    "session_name",
+    "session_id",
+    "session_create_id",
+    "session_set_cookie_params",
+    "header",
+    "header_remove",
+    "headers_list",
+    "headers_sent",
+    "setcookie",
+    "setrawcookie",
+    "ob_start",
+    "flush",
+    "http_response_code",
+    "filter_input",
+    "filter_input_array",
+    "getallheaders",
+    "apache_request_headers",
     "hayate_early_hints",
+    "random_bytes",
+    "random_int",
+    "openssl_random_pseudo_bytes",
+    "uniqid",
+    "mt_rand",
+    "rand",
+    "lcg_value",
+    "uuid_create",
+    "time",
+    "microtime",
+    "hrtime",
+    "date",
+    "gmdate",
+    "getdate",
+    "localtime",
+    "idate",
 };
+/* Methods that make a request of the superglobals. */
+static const char *const methods[] = {
+    "fromGlobals",
+    "createFromGlobals",
+    "createServerRequestFromGlobals",
+    "capture",
+};
+static const char *const clocks[] = {"DateTime", "DateTimeImmutable"};
 
 static bool is_one_of(const char *const *list, size_t count, const char *name, bool beginning)
 {
@@ -74,18 +117,50 @@ static void note_doubt(const char *sign, const char *what, zend_ast *at)
 {
 	if (doubt[0] == '\0') {
 		snprintf(doubt, sizeof doubt,
-		         "%s:%" PRIu32
-		         " looks at the request (%s%s) before %s\\%s::%s() handles it, and would do so once for all "
+		         "%s:%" PRIu32 " looks at the request, draws or reads the clock (%s%s) before %s\\%s::%s() handles it, "
+		         "and would do so once for all "
 		         "visitors",
 		         ZSTR_VAL(zend_get_compiled_filename()), zend_ast_get_lineno(at), sign, what, space, class, method);
 	}
 }
 
-/* Code that runs as the file is included; bodies of functions and classes do not. */
+static void look_for_requests(zend_ast *ast);
+
+/* A function without a name that is called where it stands, or that the file returns, for its includer to call. */
+static void look_into_function(zend_ast *ast)
+{
+	if (ast != NULL && (ast->kind == ZEND_AST_CLOSURE || ast->kind == ZEND_AST_ARROW_FUNC)) {
+		look_for_requests(((zend_ast_decl *)ast)->child[2]);
+	}
+}
+
+/* Code that runs as the file is included; bodies of other functions and of classes do not. */
 static void look_for_requests(zend_ast *ast)
 {
-	if (ast == NULL || zend_ast_is_special(ast)) {
+	if (ast == NULL) {
 		return;
+	}
+	const char *text = literal(ast);
+	if (text != NULL && strcasecmp(text, "php://input") == 0) {
+		note_doubt("", text, ast);
+	}
+	if (zend_ast_is_special(ast)) {
+		return;
+	}
+	if (ast->kind == ZEND_AST_CALL || ast->kind == ZEND_AST_RETURN) {
+		look_into_function(ast->child[0]);
+	}
+	if (ast->kind == ZEND_AST_STATIC_CALL || ast->kind == ZEND_AST_METHOD_CALL) {
+		const char *called = literal(ast->child[1]);
+		if (called != NULL && IS_ONE_OF(methods, called, false)) {
+			note_doubt("", called, ast);
+		}
+	}
+	if (ast->kind == ZEND_AST_NEW) {
+		const char *class_name = literal(ast->child[0]);
+		if (class_name != NULL && IS_ONE_OF(clocks, class_name + (class_name[0] == '\\'), false)) {
+			note_doubt("new ", class_name, ast);
+		}
 	}
 	const char *name = ast->kind == ZEND_AST_VAR || ast->kind == ZEND_AST_CALL ? literal(ast->child[0]) : NULL;
 	if (ast->kind == ZEND_AST_DIM && ast->child[0]->kind == ZEND_AST_VAR) {
@@ -104,6 +179,13 @@ static void look_for_requests(zend_ast *ast)
 	if (ast->kind == ZEND_AST_CALL && name != NULL && IS_ONE_OF(functions, name + (name[0] == '\\'), false)) {
 		note_doubt("", name, ast);
 	}
+	if (ast->kind == ZEND_AST_CALL && name != NULL && strcasecmp(name + (name[0] == '\\'), "getenv") == 0) {
+		zend_ast_list *arguments = zend_ast_get_list(ast->child[1]);
+		const char *variable = arguments->children > 0 ? literal(arguments->child[0]) : NULL;
+		if (variable != NULL && IS_ONE_OF(of_a_request, variable, true)) {
+			note_doubt("getenv ", variable, ast);
+		}
+	}
 	uint32_t count = zend_ast_is_list(ast) ? zend_ast_get_list(ast)->children : zend_ast_get_num_children(ast);
 	zend_ast **child = zend_ast_is_list(ast) ? zend_ast_get_list(ast)->child : ast->child;
 	for (uint32_t i = 0; i < count; i++) {
@@ -115,8 +197,9 @@ static void look_for_requests(zend_ast *ast)
 static bool is_the_projects_own(void)
 {
 	const char *file = ZSTR_VAL(zend_get_compiled_filename());
-	return strstr(file, "/vendor/") == NULL && strncmp(file, "/usr/share/php/", strlen("/usr/share/php/")) != 0 &&
-	       strncmp(file, options.worker_script, strlen(options.worker_script)) != 0;
+	size_t len = strlen(project);
+	bool within = strncmp(file, project, len) == 0 && file[len] == '/';
+	return within && strncmp(file + len, "/vendor/", strlen("/vendor/")) != 0;
 }
 
 /* The statement, as a tree of its own; NULL: there is no memory for it. The arena it stands in is left to it. */
@@ -125,7 +208,7 @@ static zend_ast *first_statement(void)
 	char code[512];
 	snprintf(code, sizeof code,
 	         "<?php if (\\function_exists('Hayate\\Boot\\requests_begin') && "
-	         "\\Hayate\\Boot\\requests_begin([$this, '%s'], \\func_get_args())) { exit; }",
+	         "\\Hayate\\Boot\\requests_begin($this, __CLASS__, '%s', \\func_get_args())) { exit; }",
 	         method);
 	zend_string *text = zend_string_init(code, strlen(code), false);
 	zend_arena *arena;
@@ -187,8 +270,11 @@ void front_controller_startup(void)
 {
 	const char *name = NULL;
 	for (size_t i = 0; i < options.env_count; i++) {
-		if (strncmp(options.env[i], VARIABLE, strlen(VARIABLE)) == 0) {
-			name = options.env[i] + strlen(VARIABLE);
+		if (strncmp(options.env[i], METHOD, strlen(METHOD)) == 0) {
+			name = options.env[i] + strlen(METHOD);
+		}
+		if (strncmp(options.env[i], PROJECT, strlen(PROJECT)) == 0) {
+			project = options.env[i] + strlen(PROJECT);
 		}
 	}
 	if (name == NULL || !options.worker_mode) {

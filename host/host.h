@@ -245,6 +245,7 @@ void time_limit_end(void);
 bool warmup_next(struct hy_exchange *exchange); /* false: no more */
 const char *warmup_target(bool *last);          /* of the present one; whether it is asked for once more */
 void warmup_request_over(void);                 /* its handler, that is */
+void warmup_limit(void);                        /* they have so long, all together */
 void warmup_over(void);
 void warmup_failed(const char *why, bool fatal)
     __attribute__((noreturn));                                  /* booted again without; after a fatal error */

@@ -47,6 +47,8 @@ static bool note(size_t *at, char kind, const char *name, size_t len)
 	return true;
 }
 
+/* Bytes of all records. */
+#define MOST_NAMES ((off_t)4 << 20)
 #define CLASS 'c'
 #define PATTERN 'p'
 
@@ -83,7 +85,8 @@ static void remember_names(size_t at)
 void warmup_failed(const char *why, bool fatal)
 {
 	remember_names(0);
-	boot_again(HY_AGAIN_COLD, why, fatal);
+	/* Without the comparison nothing tells that the front controller does not depend on a request. */
+	boot_again(front_controller_boots() ? HY_AGAIN_CLASSIC : HY_AGAIN_COLD, why, fatal);
 }
 
 void warmup_differs(const char *why)
@@ -125,7 +128,8 @@ void warmup_load_classes(void)
 	if (!by_name || options.rewind == REWIND_OFF || fstat(HY_FD_CLASSES, &st) != 0 || st.st_size == 0) {
 		return;
 	}
-	size_t size = (size_t)st.st_size;
+	/* Workers could make it larger. */
+	size_t size = (size_t)MIN(st.st_size, MOST_NAMES);
 	char *names = emalloc(size + 1);
 	ssize_t n = pread(HY_FD_CLASSES, names, size, 0);
 	const char *end = names + MAX(n, 0);
@@ -143,8 +147,14 @@ void warmup_load_classes(void)
 
 static void too_long(int signal)
 {
-	zygote_boot_again(HY_AGAIN_COLD,
+	zygote_boot_again(front_controller_boots() ? HY_AGAIN_CLASSIC : HY_AGAIN_COLD,
 	                  "the warm-up requests, and those that show what they left behind, took more than 30 seconds");
+}
+
+void warmup_limit(void)
+{
+	signal(SIGALRM, too_long);
+	alarm(SECONDS);
 }
 
 void warmup_over(void)
@@ -248,8 +258,7 @@ bool warmup_next(struct hy_exchange *exchange)
 		return false;
 	}
 	if (visiting == NULL) {
-		signal(SIGALRM, too_long);
-		alarm(SECONDS);
+		warmup_limit();
 	}
 	visiting = visit;
 	if (!visit_begin(visit, "warm-up", exchange)) {

@@ -36,22 +36,23 @@ final class Added
 /**
  * Called first by the method that handles a request. False: in a request, which it is to handle. True: the worker leaves.
  *
- * @param callable    $method    itself, of this object
- * @param list<mixed> $arguments those that the front controller gave it
+ * @param class-string $class     whose method it is; a class of the project's own that overrides it has called it
+ * @param list<mixed>  $arguments those that the front controller gave it
  */
-function requests_begin(callable $method, array $arguments): bool
+function requests_begin(object $app, string $class, string $method, array $arguments): bool
 {
     static $handles = false;
     if ($handles) {
         return false;
     }
+    $method = new \ReflectionMethod($class, $method);
     [$server, $env] = Added::all();
     // Written here, not in the handler: exit() ends that without its last statements.
     $handles = true;
-    while (\hayate_handle_request(static function () use ($method, $arguments, $server, $env): void {
+    while (\hayate_handle_request(static function () use ($app, $method, $arguments, $server, $env): void {
         $_SERVER += $server;
         $_ENV += $env;
-        $method(...$arguments);
+        $method->invokeArgs($app, $arguments);
     }));
 
     return true;

@@ -68,50 +68,123 @@ def test_exit_and_errors_end_one_request(browser: Browser) -> None:
         assert browser.get("/people/ada").status == 200
 
 
-def recognised(site: Site) -> tuple[str, str]:
+def recognised(site: Site, *args: str) -> tuple[str, str]:
     """How a server serves it that nobody told: the mode, and what it said."""
-    with Hayate(site.root, workers=1, ini=site.ini, user=USER) as server:
-        Browser(server.url).get("/people/ada").text  # it answers
+    with Hayate(site.root, workers=1, ini=site.ini, user=USER, args=args) as server:
+        assert Browser(server.url).get("/people/ada").text == "ada at /people/ada?"
         (app,) = server.status()["apps"]
         return app["mode"], server.log()
+
+
+def change(path: pathlib.Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.fixture
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    """The Slim application, to be changed; in a directory of that name below its own where a test asks for one."""
+    directory = temporary_directory("apps")
+    try:
+        inner = directory / getattr(request, "param", "")
+        inner.mkdir(parents=True, exist_ok=True)
+        yield slim(inner)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+SETTINGS = """<?php
+$secure = $_SERVER['HTTPS'] ?? 'off';
+"""
+FUNCTION = """<?php
+return function (Slim\\App $app): void { $app->lang = $_COOKIE['lang'] ?? 'en'; };
+"""
+CLASS = """
+class Settings { public function base(): string { return $_SERVER['REQUEST_URI'] ?? 'none'; } }
+"""
 
 
 @pytest.mark.parametrize(
     ("before", "says"),
     [
-        pytest.param("session_start();", "session_", id="session"),
+        pytest.param("session_start();", "session_start", id="session"),
         pytest.param("$lang = $_COOKIE['lang'] ?? 'en';", r"\$_COOKIE", id="cookie"),
+        pytest.param("$nonce = bin2hex(random_bytes(8));", "random_bytes", id="nonce"),
+        pytest.param("define('START', microtime(true));", "microtime", id="clock"),
+        pytest.param("$now = new \\DateTimeImmutable();", "DateTimeImmutable", id="date"),
+        pytest.param("$input = file_get_contents('php://input');", "php://input", id="body"),
+        pytest.param("$base = (function () { return $_SERVER['SCRIPT_NAME']; })();", "SCRIPT_NAME", id="closure"),
         pytest.param("require __DIR__.'/../settings.php';", "looks at the request", id="in a file"),
+        pytest.param("(require __DIR__.'/../function.php')(new Slim\\App());", r"\$_COOKIE", id="in a function"),
         pytest.param("$base = (new Settings())->base();", "depends on the request", id="in a class"),
     ],
 )
-def test_what_looks_at_the_request_before_run_is_served_in_classic_mode(before: str, says: str) -> None:
-    directory = temporary_directory("apps")
-    try:
-        site = slim(directory)
-        index = site.docroot / "index.php"
-        text = index.read_text().replace("$counter =", f"{before}\n$counter =")
-        text = text.replace("function (Request $request, Response $response): Response {\n    $response->getBody()->write('<a",
-                            "function (Request $request, Response $response) use (&$base): Response {\n    $response->getBody()->write($base.'<a")
-        index.write_text(text)
-        (site.root / "settings.php").write_text("<?php $secure = $_SERVER['HTTPS'] ?? 'off';\n")
-        autoload = site.root / "vendor/autoload.php"
-        autoload.write_text(
-            autoload.read_text()
-            + "class Settings { public function base(): string { return $_SERVER['REQUEST_URI'] ?? 'none'; } }\n"
-        )
-        mode, log = recognised(site)
+def test_what_looks_at_the_request_before_run_is_served_in_classic_mode(site: Site, before: str, says: str) -> None:
+    index = site.docroot / "index.php"
+    change(index, "$counter =", f"{before}\n$counter =")
+    change(
+        index,
+        "function (Request $request, Response $response): Response {\n    $response->getBody()->write('<a",
+        "function (Request $request, Response $response) use (&$base): Response {\n"
+        "    $response->getBody()->write($base.'<a",
+    )
+    (site.root / "settings.php").write_text(SETTINGS)
+    (site.root / "function.php").write_text(FUNCTION)
+    autoload = site.root / "vendor/autoload.php"
+    autoload.write_text(autoload.read_text() + CLASS)
+    # Also where no warm-up requests are wanted.
+    for args in ((), ("--warmup", "off")):
+        mode, log = recognised(site, *args)
         assert mode == "classic", log
         assert re.search(says, log), log
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.mark.parametrize("site", ["vendor/shop"], indirect=True)
+def test_a_project_below_a_directory_called_vendor_is_looked_at(site: Site) -> None:
+    change(site.docroot / "index.php", "$counter =", "$lang = $_COOKIE['lang'] ?? 'en';\n$counter =")
+    mode, log = recognised(site)
+    assert (mode, "$_COOKIE" in log) == ("classic", True), log
+
+
+def test_without_a_page_to_compare_it_is_served_in_classic_mode(site: Site) -> None:
+    change(site.docroot / "index.php", "$app->get('/',", "$app->get('/start',")
+    mode, log = recognised(site)
+    assert (mode, 'warmup = ["/page"]' in log) == ("classic", True), log
+    assert recognised(site, "--warmup", "/start")[0] == "worker"
+
+
+def test_a_class_of_the_project_that_overrides_run(site: Site) -> None:
+    autoload = site.root / "vendor/autoload.php"
+    autoload.write_text(
+        autoload.read_text()
+        + """
+class Shop extends Slim\\App
+{
+    public function run($silent = false)
+    {
+        $this->add(fn ($request, $response, $next) => $next($request, $response)->withAddedHeader('X-Shop', 'open'));
+
+        return parent::run($silent);
+    }
+}
+"""
+    )
+    change(site.docroot / "index.php", "new Slim\\App(", "new Shop(")
+    with Hayate(site.root, workers=1, ini=site.ini, user=USER) as server:
+        browser = Browser(server.url)
+        for _ in range(3):
+            page = browser.get("/people/ada").response
+            assert (page.text, page.raw.headers.getlist("X-Shop")) == ("ada at /people/ada?", ["open"])
+        assert server.status()["apps"][0]["mode"] == "worker"
 
 
 @pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in FRAMEWORKS.items()])
 def test_nobody_has_to_ask_for_it(make: Callable[[pathlib.Path], Site]) -> None:
     directory = temporary_directory("apps")
     try:
-        mode, log = recognised(make(directory))
-        assert mode == "worker", log
+        for args in ((), ("--warmup", "off")):
+            mode, log = recognised(make(directory / "-".join(args)), *args)
+            assert mode == "worker", log
     finally:
         shutil.rmtree(directory, ignore_errors=True)

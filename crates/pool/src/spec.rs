@@ -250,7 +250,7 @@ impl Spec {
             Rewind::On => add("--rewind", "auto".into()),
             Rewind::Fork => add("--rewind", "fork".into()),
         }
-        if !start.cold && !self.warmup.is_empty() {
+        if !start.cold {
             self.warmup.iter().for_each(|visit| add("--warmup", visit.argument()));
             self.compared.iter().for_each(|visit| add("--compare", visit.argument()));
         }

@@ -18,6 +18,9 @@ const SERVING: u32 = 20;
 /// The same before it has served: it makes the shared memory of each application, of which there may be thousands.
 const BOOTING: u32 = 120;
 
+/// Thousandths that a turn counts at least: one that serves is given up after 400 turns, whatever it waits for.
+const LEAST: u32 = 50;
+
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Beat {
@@ -94,10 +97,10 @@ impl Pulse {
     }
 }
 
-/// What of a turn it did not wait for a processor in, in thousandths.
+/// What of a turn it did not wait for a processor in, in thousandths; `LEAST` if that is more, for a wait to have an end.
 fn share_not_waited(turn: Duration, waiting: Duration) -> u32 {
     let waited = waiting.as_millis().saturating_mul(1000).checked_div(turn.as_millis()).unwrap_or(0);
-    1000 - u32::try_from(waited).unwrap_or(1000).min(1000)
+    (1000 - u32::try_from(waited).unwrap_or(1000).min(1000)).max(LEAST)
 }
 
 fn after(now: Instant, time: Duration) -> Instant {
@@ -173,6 +176,6 @@ mod tests {
         // Of each second it has 200 ms without a wait: it is stuck after 20 s of those.
         assert_eq!(given_up(800), Some(105));
         // It has no processor at all; or the kernel says more than there was.
-        assert_eq!((given_up(1000), given_up(5000)), (None, None));
+        assert_eq!((given_up(1000), given_up(5000)), (Some(405), Some(405)));
     }
 }

@@ -164,6 +164,11 @@ impl App {
                 compared.push(path);
             }
         }
+        // What runs the project's own front controller is compared with classic mode, warm-up requests or not.
+        let runs = self.recognised.as_ref().is_some_and(|recognised| recognised.framework.run().is_some());
+        if runs && compared.is_empty() {
+            compared.push("/");
+        }
         let Some(first) = compared.first().copied() else { return };
         let mut visits: Vec<Visit> = compared.iter().map(|path| self.visit(&site, path, &best)).collect();
         if *other != best {
