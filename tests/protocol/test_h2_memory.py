@@ -6,6 +6,7 @@ import contextlib
 import pathlib
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator
 
 import requests
@@ -13,7 +14,7 @@ import requests
 from lib import site
 from lib.servers import Hayate
 
-from .h2 import DATA, END_HEADERS, HEADERS, WINDOW_UPDATE, Raw, frame
+from .h2 import DATA, END_HEADERS, HEADERS, SETTINGS, WINDOW_UPDATE, Raw, frame
 
 SHUT = b"\0\x04\0\0\0\0"
 """SETTINGS that let no answer's body come."""
@@ -21,11 +22,11 @@ STREAMS = range(1, 257, 2)
 
 
 @contextlib.contextmanager
-def started(place: pathlib.Path, limits: str = "") -> Iterator[Hayate]:
+def started(place: pathlib.Path, limits: str = "", threads: int = 2) -> Iterator[Hayate]:
     root = site.make(place)
     (root / "small.bin").write_bytes(b"s" * (64 << 10))
     (root / "large.bin").write_bytes(b"l" * (1 << 20))
-    config = f'http2_prior_knowledge = true\n[limits]\n{limits}\n[[app]]\nroot = "{root}"\nworkers = 2\n'
+    config = f'http2_prior_knowledge = true\nfront_threads = {threads}\n[limits]\n{limits}\n[[app]]\nroot = "{root}"\nworkers = 2\n'
     with Hayate(config=config) as server:
         assert requests.get(server.url + "/small.bin", timeout=60).content == b"s" * (64 << 10)
         yield server
@@ -100,12 +101,21 @@ def test_whole_heads_have_a_limit_together(hayate_command, tmp_path) -> None:
 
 
 def test_a_client_that_takes_its_answers_is_not_cut_for_others_that_do_not(hayate_command, tmp_path) -> None:
-    with started(tmp_path, 'answer_memory = "8M"') as server:
+    with started(tmp_path, 'answer_memory = "8M"', threads=4) as server:
+        # One small answer each, of an address each: more threads than the others below have connections hold nothing but these.
+        innocents = [Raw(socket.create_connection(("127.0.0.1", server.port), source_address=(f"127.0.0.{i}", 0)), SHUT) for i in range(2, 10)]
+        for one in innocents:
+            one.request(1, "/small.bin")
+            assert one.status(1) == "200"
         reader = Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT)
         reader.request(1, "/large.bin")
         assert reader.status(1) == "200"
         grown(server, 4, large_heads)
         assert server.logged("answer_memory is reached")
+        for one in innocents:
+            one.request(3, "/plain.txt")
+            assert one.status(3) == "200"
+            one.sock.close()
         step = (1 << 14).to_bytes(4, "big")
         for _ in range(64):
             reader.send(frame(WINDOW_UPDATE, 0, 1, step) + frame(WINDOW_UPDATE, 0, 0, step))
@@ -113,3 +123,29 @@ def test_a_client_that_takes_its_answers_is_not_cut_for_others_that_do_not(hayat
             while came < 1 << 14:
                 came += len(reader.until(lambda kind, *_: kind == DATA)[3])
         reader.sock.close()
+
+
+def shrink_window(one: Raw) -> None:
+    """Asks for much, takes little of it until the rest is with the server's HTTP/2, then closes the windows of the streams and takes what comes."""
+    one.send(frame(WINDOW_UPDATE, 0, 0, (1 << 30).to_bytes(4, "big")))
+    one.send(b"".join(frame(HEADERS, 5, stream, one.head("/small.bin")) for stream in STREAMS))
+    one.until(lambda kind, *_: kind == DATA)
+    time.sleep(1)
+    one.send(frame(SETTINGS, 0, 0, SHUT))
+    one.sock.settimeout(1)
+    with contextlib.suppress(TimeoutError):
+        one.until(lambda *_: False)
+
+
+def test_what_a_smaller_window_keeps_back_counts(hayate_command, tmp_path) -> None:
+    with started(tmp_path, 'answer_memory = "4M"') as server:
+        opened = []
+        for _ in range(6):
+            sock = socket.socket()
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+            sock.connect(("127.0.0.1", server.port))
+            opened.append(Raw(sock))
+            shrink_window(opened[-1])
+        assert server.logged("answer_memory is reached")
+        for one in opened:
+            one.sock.close()

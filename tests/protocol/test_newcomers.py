@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import socket
 import threading
+import time
 
 import pytest
 import requests
@@ -32,7 +33,8 @@ def get(s: socket.socket) -> int:
 
 def test_idle_connections_make_room_for_newcomers(hayate_command, tmp_path) -> None:
     root = site.make(tmp_path)
-    config = f'front_threads = 2\n[limits]\nconnections = {LIMIT}\n[[app]]\nroot = "{root}"\nworkers = 2\n'
+    # One thread, for each looks at its own connections only.
+    config = f'front_threads = 1\n[limits]\nconnections = {LIMIT}\n[[app]]\nroot = "{root}"\nworkers = 2\n'
     with Hayate(config=config) as server, contextlib.ExitStack() as stack:
         # The first of all, and the one that idles longest, but the only one of its address.
         regular = stack.enter_context(connect(server, "127.0.0.2"))
@@ -40,13 +42,14 @@ def test_idle_connections_make_room_for_newcomers(hayate_command, tmp_path) -> N
         busy: list[str] = []
         slow = threading.Thread(target=lambda: busy.append(requests.get(server.url + "/sleep.php?ms=6000", timeout=60).text))
         slow.start()
-        hoard = [stack.enter_context(connect(server)) for _ in range(LIMIT - 2)]
-        for one in hoard:
-            one.sendall(b"GET /plain.txt HTTP/1.1\r\nHost: a\r\n\r\n")
-        # Some of them may have made room for others already.
-        newcomers = [stack.enter_context(connect(server, "127.0.0.3")) for _ in range(6)]
-        assert [get(one) for one in newcomers] == [200] * 6
+        # There is room enough for these: nobody has to go yet.
+        hoard = [stack.enter_context(connect(server)) for _ in range(LIMIT - 8)]
+        assert {get(one) for one in hoard} == {200}
+        # All have waited for so long that they may be let go.
+        time.sleep(3.1)
+        # They are more than there is room for.
+        newcomers = [stack.enter_context(connect(server, "127.0.0.3")) for _ in range(12)]
+        assert [get(one) for one in newcomers] == [200] * 12
         assert get(regular) == 200
         slow.join()
         assert busy and busy[0].isdigit()
-        assert server.logged("limits.connections")

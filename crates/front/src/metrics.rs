@@ -103,7 +103,7 @@ impl Metrics {
         );
         registry.register(
             "hayate_connections_cut_off_for_memory",
-            "Connections cut off, for their clients did not take their answers (limits.answer_memory)",
+            "Connections cut off, for much was held for them while requests were answered (limits.answer_memory)",
             metrics.cut_off_for_memory.clone(),
         );
         registry.register(

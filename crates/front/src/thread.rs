@@ -370,20 +370,23 @@ impl Thread {
         self.give_up_heads(last);
     }
 
-    /// All threads together hold too much for clients: each lets go of its part.
+    /// All threads together hold too much for clients: those that hold most let go of some, here first.
     fn relieve_all(&self) {
-        let Some((used, limit)) = self.front.answers.excess() else { return };
-        if let Some(crew) = self.front.crew.get() {
-            crew.tell_others(self.number, || Order::Relieve(used, limit));
+        self.relieve();
+        if self.front.answers.excess().is_some()
+            && let Some(crew) = self.front.crew.get()
+        {
+            crew.tell_others(self.number, || Order::Relieve);
         }
-        self.relieve(used, limit);
     }
 
-    /// Cuts off connections until this thread holds its part of three quarters of `limit`, of all threads' `used` bytes.
-    pub(crate) fn relieve(&self, used: usize, limit: usize) {
-        let mine = self.part.bytes();
-        let keep = mine as u128 * (limit as u128 * 3 / 4) / (used as u128).max(1);
-        let excess = mine.saturating_sub(usize::try_from(keep).unwrap_or(usize::MAX));
+    /// Cuts off connections if all threads together still hold too much, and this one no less than its share, see [`Part::excess`].
+    pub(crate) fn relieve(&self) {
+        let threads = self.front.crew.get().map_or(1, |crew| crew.size());
+        let excess = self.part.excess(threads);
+        if excess == 0 {
+            return;
+        }
         let chosen = {
             let open = self.open.borrow();
             let all = open.values().map(|(connection, task)| {
@@ -405,7 +408,7 @@ impl Thread {
         self.front.metrics.cut_off_for_memory(chosen.len() as u64);
         if !chosen.is_empty() && self.relieving.happened().is_some() {
             tracing::warn!(
-                "limits.answer_memory is reached: {} connections whose clients do not take their answers were cut off",
+                "limits.answer_memory is reached: {} connections for which most is held were cut off",
                 chosen.len()
             );
         }

@@ -40,8 +40,8 @@ pub(crate) enum Order {
     Serve(Moved),
     /// Give up heads that are not whole and began no later than this one, for there is too much memory in them.
     GiveUpHeads(HeadNumber),
-    /// Cut off connections that hold much for clients, for all together held so many bytes, and so many may be held.
-    Relieve(usize, usize),
+    /// Cut off connections that hold much for clients, if all together still hold too much.
+    Relieve,
     /// Let connections go that wait for a request, for newcomers.
     MakeRoom,
     /// Say that this was read.
@@ -121,6 +121,11 @@ struct Member {
 }
 
 impl Crew {
+    /// How many there are.
+    pub(crate) fn size(&self) -> usize {
+        self.0.len()
+    }
+
     /// Open connections of a thread.
     pub(crate) fn connections(&self) -> Vec<usize> {
         self.0.iter().map(|member| member.connections.load(Relaxed)).collect()
@@ -279,7 +284,7 @@ fn run(
                 },
                 Order::Serve(moved) => thread.take_over(moved),
                 Order::GiveUpHeads(last) => thread.give_up_heads(last),
-                Order::Relieve(used, limit) => thread.relieve(used, limit),
+                Order::Relieve => thread.relieve(),
                 Order::MakeRoom => thread.make_room(),
                 Order::Ask(reply) => drop(reply.send(())),
             }

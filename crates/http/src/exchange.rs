@@ -142,7 +142,8 @@ impl<'a> Exchange<'a> {
         each!(self, turn => turn.poll_flush(cx))
     }
 
-    /// Waits until the client may take some of the next `most` bytes of the answer's body; how many. For whoever can wait with making them.
+    /// Waits until the client may take some of the next `most` bytes of the answer's body; how many to make, which may be a few more than it takes.
+    /// For whoever can wait with making them.
     pub fn poll_room(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<usize>> {
         match &mut self.turn {
             Turns::H2(turn) => turn.poll_room(cx, most),

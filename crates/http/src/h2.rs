@@ -13,6 +13,10 @@ use std::{
     ops::RangeInclusive,
     pin::Pin,
     rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     task::{Context, Poll, ready},
 };
 
@@ -37,6 +41,9 @@ use crate::{
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes of an answer that h2 keeps until the socket takes them: less would cost more turns than it saves memory, more saves none.
 const SEND_BUFFER: RangeInclusive<usize> = 16 << 10..=256 << 10;
+
+/// Bytes of a file that are read at least.
+const LEAST: usize = 8 << 10;
 
 /// Bytes of a body that are thrown away once the answer is whole.
 const DISCARDED: usize = 256 << 10;
@@ -201,7 +208,7 @@ impl Turn {
             self.clock.wrote(false, n, &self.limits);
             let part = piece.split_to(n.min(piece.len()));
             self.waiting = self.waiting.saturating_sub(part.len());
-            self.input.gave(part.len());
+            let part = self.input.gave(part);
             let whole = piece.is_empty();
             if whole {
                 self.queue.pop_front();
@@ -229,7 +236,8 @@ impl Turn {
         if self.to.is_none() {
             return Poll::Ready(Ok(most));
         }
-        self.poll_capacity(cx, most).map_ok(|room| room.min(most))
+        // Who opens its window byte by byte does not have a file read byte by byte; what is too much waits in the queue, and counts.
+        self.poll_capacity(cx, most).map_ok(|room| room.max(LEAST).min(most))
     }
 
     /// Waits until the client's windows let some of so many bytes go, and h2 has room for it; for how many.
@@ -402,12 +410,33 @@ struct Watched {
     half_close: HalfClose,
 }
 
+/// A piece of an answer in h2's hands. Whether the socket has taken all that it was offered does not tell what h2 has left: a client that makes its
+/// windows smaller leaves it with what was given before.
+struct Given {
+    piece: Bytes,
+    dropped: Arc<AtomicUsize>,
+}
+
+impl AsRef<[u8]> for Given {
+    fn as_ref(&self) -> &[u8] {
+        &self.piece
+    }
+}
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        self.dropped.fetch_add(self.piece.len(), Relaxed);
+    }
+}
+
 /// What the connection knows of its client's sending side. h2 ends all streams with it, so its end is kept back as long as answers are
 /// due: the client may wait for them (shutdown(2)). Whether it does is asked by a PING, see [`HalfClose`].
 #[derive(Debug)]
 struct Input {
-    /// What of answers is h2's, for the client's windows allow it, and the socket has not taken.
+    /// What of answers is h2's: the socket has not taken it, or the client has made its windows smaller since.
     given: RefCell<Hold>,
+    /// Bytes of these that h2 has dropped, and that were not taken away there yet. The crate wants data that may change threads.
+    dropped: Arc<AtomicUsize>,
     ended: Cell<bool>,
     /// h2 may see the end.
     shown: Cell<bool>,
@@ -419,6 +448,7 @@ impl Input {
     fn new(clock: &Clock) -> Input {
         Input {
             given: RefCell::new(Hold::new(clock.holding())),
+            dropped: Arc::default(),
             ended: Cell::new(false),
             // Nothing is due before the first request.
             shown: Cell::new(true),
@@ -426,18 +456,20 @@ impl Input {
         }
     }
 
-    /// h2 has so many bytes more to write.
-    fn gave(&self, bytes: usize) {
+    /// What h2 is to be given for this: it counts until h2 drops it.
+    fn gave(&self, piece: Bytes) -> Bytes {
         let mut given = self.given.borrow_mut();
-        let bytes = given.bytes().saturating_add(bytes);
+        let bytes = given.bytes().saturating_add(piece.len());
         given.set(bytes);
+        Bytes::from_owner(Given { piece, dropped: Arc::clone(&self.dropped) })
     }
 
-    /// So many bytes went, what frames them included.
-    fn went(&self, bytes: usize) {
+    /// Bytes of answers that h2 has now.
+    fn kept(&self) -> usize {
         let mut given = self.given.borrow_mut();
-        let bytes = given.bytes().saturating_sub(bytes);
+        let bytes = given.bytes().saturating_sub(self.dropped.swap(0, Relaxed));
         given.set(bytes);
+        bytes
     }
 }
 
@@ -445,7 +477,6 @@ impl Watched {
     fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         let bytes = if let Poll::Ready(Ok(bytes)) = result { bytes } else { 0 };
         self.clock.wrote(result.is_pending(), bytes, &self.limits);
-        self.input.went(bytes);
         result
     }
 }
@@ -556,8 +587,7 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
                 Poll::Pending => {}
             }
             // It has tried to write all that it has.
-            if !clock.is_writing() {
-                input.went(usize::MAX);
+            if input.kept() == 0 && !clock.is_writing() {
                 kept.clear();
             }
             if input.probe.take()

@@ -66,9 +66,16 @@ impl Part {
         Rc::new(Part { all: Arc::clone(all), bytes: Cell::new(0), told: Cell::new(0), full: Box::new(full) })
     }
 
-    /// Bytes.
-    pub fn bytes(&self) -> usize {
-        self.bytes.get()
+    /// Bytes that the connections of this thread, one of so many, are to let go of, so that all together hold three quarters of what they may;
+    /// 0 while all hold no more than they may, and for a thread that holds less than its share: what others hoard does not cost its clients theirs.
+    pub fn excess(&self, threads: usize) -> usize {
+        let (Some((used, limit)), threads) = (self.all.excess(), threads.max(1)) else { return 0 };
+        let (told, keep) = (self.told.get(), limit / 4 * 3);
+        if told < used / threads {
+            return 0;
+        }
+        // Whoever has it looks again, so of several threads each leaves the others something to do.
+        (used - keep).min(told.saturating_sub(keep / threads))
     }
 
     fn change(&self, from: usize, to: usize) {
@@ -191,7 +198,7 @@ mod tests {
         let (one, two) = (Holding::of(&part), Holding::of(&part));
         let mut holds = [Hold::new(&one), Hold::new(&one), Hold::new(&two)];
         holds[0].set(STEP / 2);
-        assert_eq!((part.bytes(), all.used.load(Relaxed)), (STEP / 2, 0), "others need not know yet");
+        assert_eq!((part.bytes.get(), all.used.load(Relaxed)), (STEP / 2, 0), "others need not know yet");
         holds[1].set(STEP);
         assert_eq!((one.bytes(), all.used.load(Relaxed)), (STEP / 2 * 3, STEP / 2 * 3));
         assert_eq!((one.ready(1 << 20), calls.get()), (1 << 20, 0));
@@ -204,8 +211,28 @@ mod tests {
         holds[2].set(9 * STEP);
         assert_eq!((two.bytes(), all.used.load(Relaxed), calls.get()), (0, STEP / 2 * 3, 1));
         drop(holds);
-        assert_eq!((one.bytes(), part.bytes()), (0, 0));
+        assert_eq!((one.bytes(), part.bytes.get()), (0, 0));
         drop((one, two, part));
         assert_eq!(all.used.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_thread_lets_go_of_no_more_than_there_is_too_much() {
+        let all = Arc::new(Memory::default());
+        all.set_limit(16 * STEP);
+        let part = || Part::new(&all, || {});
+        let (hoard, others) = (part(), [part(), part(), part()]);
+        others.iter().for_each(|other| other.change(0, STEP));
+        hoard.change(0, 13 * STEP);
+        assert_eq!(hoard.excess(4), 0, "all together may hold that");
+        hoard.change(0, 4 * STEP);
+        assert_eq!(hoard.excess(4), 8 * STEP);
+        assert!(others.iter().all(|other| other.excess(4) == 0), "they hold less than their share");
+        hoard.change(8 * STEP, 0);
+        assert_eq!(hoard.excess(4), 0, "that was enough");
+        // All hold the same: none is below its share.
+        hoard.change(9 * STEP, 5 * STEP);
+        others.iter().for_each(|other| other.change(0, 4 * STEP));
+        assert!([&hoard, &others[0]].iter().all(|part| part.excess(4) == 2 * STEP));
     }
 }

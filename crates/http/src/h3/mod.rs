@@ -71,6 +71,8 @@ pub struct Turn {
     body: Body,
     /// Bytes of the body that came.
     came: u64,
+    /// Of these, thrown away.
+    discarded: usize,
     /// What was wrong with it before the handler was asked.
     wrong: Option<BodyError>,
     progress: Progress,
@@ -161,8 +163,7 @@ impl Turn {
 
     /// See [`Exchange::discard_body`].
     pub(crate) fn discard_body(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
-        let mut discarded = 0usize;
-        while !self.body.is_over() && !self.body.expects && discarded <= DISCARDED {
+        while !self.body.is_over() && !self.body.expects && self.discarded <= DISCARDED {
             if let Some(error) = self.wrong.take() {
                 return Err(error);
             }
@@ -172,7 +173,7 @@ impl Turn {
                     Poll::Ready(came) => came?,
                 }
             }
-            discarded = discarded.saturating_add(self.body.consume(usize::MAX));
+            self.discarded = self.discarded.saturating_add(self.body.consume(usize::MAX));
         }
         Ok(())
     }
@@ -448,6 +449,7 @@ async fn answer<H: Handler>(on: Rc<Surroundings<H>>, send: quinn::SendStream, re
         from,
         body,
         came: 0,
+        discarded: 0,
         head: hold.bytes(),
         hold,
         wrong: None,
