@@ -218,7 +218,8 @@ impl Lane {
         if std::mem::take(&mut load.complained) {
             tracing::info!("{} answers again", self.path.display());
         }
-        let next = load.waiting.pop_front().or_else(|| load.closing.pop_front());
+        // What frees comes first, or nothing would be freed while there is always something else to do.
+        let next = load.closing.pop_front().or_else(|| load.waiting.pop_front());
         match next {
             Some(_) => load.full_since = Some(Instant::now()),
             None => load.running = load.running.saturating_sub(1),

@@ -152,8 +152,8 @@ pub struct Limits {
     /// Between two pieces of a request's body.
     pub body_timeout: Duration,
     /// Bytes a second that a client has to send of a body; it may be behind by as long as `body_timeout`. If a worker waits for it and other
-    /// requests for a worker, or little is left of `temp_size`: over any three seconds, and at least a 600th of what it has sent. 0: no such
-    /// rule.
+    /// requests for a worker: over any three seconds. If it is in a temporary file, little is left of `temp_size`, and its client holds no
+    /// less of that than others do: over any ten seconds, and at least a 600th of what it has sent. 0: no such rule.
     pub body_rate: u64,
     /// While the client takes no byte of the answer.
     pub write_timeout: Duration,

@@ -4,9 +4,12 @@
 //! a link in a document root must not have it read for him what he may not read himself. So what a link leads to, outside of the root, is
 //! sent only if the application's own user could open it: this looks at the permissions of the file and of all directories above it.
 //!
-//! It knows owner, group and others. What an access control list adds is not seen; then nothing is sent.
+//! It knows owner, group and others. With an access control list the group's part of the mode is not the group's right but the list's mask, and
+//! the list may take away what others have. So where one is, nothing is sent.
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
+
+use rustix::{fs::lgetxattr, io::Errno};
 
 use crate::site::FileId;
 
@@ -40,7 +43,7 @@ impl Reader {
                 // A link has taken its place since.
                 return false;
             };
-            if !self.has(right, meta.mode(), meta.uid(), meta.gid()) {
+            if !self.has(right, meta.mode(), meta.uid(), meta.gid()) || may_have_a_list(step) {
                 return false;
             }
         }
@@ -58,6 +61,13 @@ impl Reader {
         };
         rights & right != 0
     }
+}
+
+/// Whether there is an access control list of POSIX (acl(5)), or that cannot be told.
+fn may_have_a_list(path: &Path) -> bool {
+    // No room for one: a list is an error as well (ERANGE).
+    let list = lgetxattr(path, "system.posix_acl_access", &mut [0; 1]);
+    !matches!(list, Err(Errno::NODATA | Errno::OPNOTSUPP))
 }
 
 #[cfg(test)]
@@ -104,6 +114,19 @@ mod tests {
         }
         set(&root.join("d"), 0o755);
         set(&file, 0o644);
+        // Whoever makes one sees it in the mode, if at all, as a right of the group. user::rw- user:1:r-- group::r-- mask::r-- other::r--
+        let entries =
+            [(1u16, 6u16, u32::MAX), (2, 4, 1), (4, 4, u32::MAX), (16, 4, u32::MAX), (32, 4, u32::MAX)];
+        let entry = |(tag, rights, id): (u16, u16, u32)| {
+            [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
+        };
+        let list = [2u32.to_le_bytes().to_vec(), entries.map(entry).concat()].concat();
+        rustix::fs::setxattr(&file, "system.posix_acl_access", &list, rustix::fs::XattrFlags::empty())
+            .expect("the directory for temporary files is to know access control lists");
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o644);
+        assert!(!reader.may_read(&file, id), "a list");
+        rustix::fs::removexattr(&file, "system.posix_acl_access").unwrap();
+        assert!(reader.may_read(&file, id));
         assert!(!reader.may_read(&file, FileId::new(0, 0)), "another file is there");
         assert!(!reader.may_read(&root.join("d/missing"), id));
         std::os::unix::fs::symlink("d", root.join("link")).unwrap();

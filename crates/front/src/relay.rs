@@ -42,8 +42,10 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How long a client may take nothing at all while others need its worker and there is no file; and over how long its pace is looked at.
 const PATIENCE: Duration = Duration::from_secs(1);
 const WATCHED: Duration = Duration::from_secs(3);
+/// Both, where as much as may is kept for it in a file already.
+const KEPT: Duration = Duration::from_secs(10);
 /// In how long it has to take what is kept for it then.
-const WHOLE: Duration = Duration::from_secs(600);
+const WHOLE: Duration = Duration::from_secs(3600);
 
 enum Piece {
     Memory(BytesMut),
@@ -81,6 +83,8 @@ impl Waiting {
 /// A client whose worker others need, and whose answer cannot be kept.
 struct Pressed {
     why: io::Error,
+    /// How long it may take nothing at all, and over how long its pace is looked at.
+    patience: (Duration, Duration),
     /// What it had taken when it was last looked at.
     taken: u64,
     since: Instant,
@@ -222,7 +226,7 @@ impl Relay {
                     self.writing = None;
                 }
                 Poll::Ready(Err(why)) => {
-                    self.press(why, exchange.taken());
+                    self.press(why, (PATIENCE, WATCHED), exchange.taken());
                     if let Some((_, bytes, _)) = self.writing.take() {
                         self.waiting.put(bytes);
                     }
@@ -248,7 +252,7 @@ impl Relay {
                     return self.put_in_file(cx);
                 }
                 let why = io::Error::other("1 GB of it has gone through its temporary file");
-                self.press(why, exchange.taken());
+                self.press(why, (KEPT, KEPT), exchange.taken());
             }
             if self.cut_off(exchange) {
                 return true;
@@ -306,12 +310,12 @@ impl Relay {
     }
 
     /// From now on the client is to take what it is given.
-    fn press(&mut self, why: io::Error, taken: u64) {
+    fn press(&mut self, why: io::Error, patience: (Duration, Duration), taken: u64) {
         let now = Instant::now();
-        self.pressed = Some(Pressed { why, taken, since: now, lately: (taken, now) });
+        self.pressed = Some(Pressed { why, patience, taken, since: now, lately: (taken, now) });
     }
 
-    /// Bytes a second that are to be taken while others wait: what is kept has to go in ten minutes.
+    /// Bytes a second that are to be taken while others wait: what is kept has to go in an hour.
     fn rate_for_others(&self) -> u64 {
         let in_file = |piece: &Piece| if let Piece::File { len, .. } = piece { *len } else { 0 };
         let kept: u64 = self.waiting.pieces.iter().map(in_file).sum();
@@ -326,10 +330,10 @@ impl Relay {
             (pressed.taken, pressed.since) = (taken, now);
         }
         let (before, at) = pressed.lately;
-        let watched = now.duration_since(at);
-        let mut slow = now.duration_since(pressed.since) >= PATIENCE;
-        if watched >= WATCHED {
-            slow |= taken.saturating_sub(before) < least.saturating_mul(WATCHED.as_secs());
+        let (patience, over) = pressed.patience;
+        let mut slow = now.duration_since(pressed.since) >= patience;
+        if now.duration_since(at) >= over {
+            slow |= taken.saturating_sub(before) < least.saturating_mul(over.as_secs());
             pressed.lately = (taken, now);
         }
         if slow {

@@ -356,7 +356,7 @@ fn failed(snapshot: &Snapshot, client: &Client<'_>, site: Option<&Site>, why: Fa
     if error {
         let app = site.map_or("", |site| &site.name);
         let (method, path) = (Shown(client.head.method()), Shown(client.target.path));
-        tracing::error!(app, request = client.id, "{method} {path}: {}", why.reason);
+        tracing::error!(app, request = client.id, status = why.status, "{method} {path}: {}", why.reason);
     }
     let detail = (snapshot.settings.development && error).then_some(&why.reason[..]);
     let mut reply = Reply::page(why.status, detail);

@@ -128,9 +128,9 @@ impl Client {
             return Err(BodyFailure::Storage(io::Error::new(io::ErrorKind::QuotaExceeded, full)));
         };
         let file = keep.space.create(keep.owner, permit).await.map_err(BodyFailure::Storage)?;
-        // Where space for others is short, who sends slowly gives way.
+        // Where space for others is short, who holds much of it and sends slowly gives way.
         let (space, owner) = (Arc::clone(keep.space), keep.owner);
-        exchange.hurry(Rc::new(move || space.is_short(&owner) || files.is_short()));
+        exchange.hurry(true, Rc::new(move || space.is_short_for(&owner) || files.is_short()));
         let mut len = 0;
         loop {
             let piece = gathered.split().freeze();
@@ -172,7 +172,7 @@ impl Pump {
         let source = match client.open {
             Some(_) => {
                 let ring = Arc::clone(ring);
-                exchange.hurry(Rc::new(move || ring.is_wanted()));
+                exchange.hurry(false, Rc::new(move || ring.is_wanted()));
                 Source::Client(client)
             }
             None => Box::pin(client.whole(exchange, keep)).await?,

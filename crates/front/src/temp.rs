@@ -112,9 +112,16 @@ impl TempSpace {
         Ok(())
     }
 
-    /// Whether less than a quarter of what all may use is left, so that others may be refused for what this owner's files hold.
-    pub(crate) fn is_short(&self, owner: &Owner) -> bool {
-        owner.all != 0 && self.used.lock().all > owner.all / 4 * 3
+    /// Whether less than a quarter of what all may use is left, so that others may be refused for what this owner's files hold: no less
+    /// than the mean of all clients', or he has no address to be told by.
+    pub(crate) fn is_short_for(&self, owner: &Owner) -> bool {
+        let used = self.used.lock();
+        if owner.all == 0 || used.all <= owner.all / 4 * 3 {
+            return false;
+        }
+        let Some(client) = owner.client else { return true };
+        let mine = used.by_client.get(&client).copied().unwrap_or_default();
+        mine.saturating_mul(used.by_client.len() as u64) >= used.all
     }
 
     fn give_back(&self, owner: &Owner, bytes: u64) {
@@ -200,6 +207,8 @@ mod tests {
         );
         let two = write(owner("2001:db8::1"), 40).await.unwrap();
         assert!(write(owner("2001:db8:0:1::"), 1).await.is_err_and(|e| e.to_string().contains("temp_size ")));
+        assert!(space.is_short_for(&owner("192.0.2.1")), "he holds more than the mean");
+        assert!(!space.is_short_for(&owner("2001:db8::1")) && !space.is_short_for(&owner("192.0.2.9")));
         drop(one);
         assert!(write(owner("2001:db8::2"), 21).await.is_err(), "a neighbour is the same client");
         assert!(write(owner("2001:db8::2"), 20).await.is_ok());

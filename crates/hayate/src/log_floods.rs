@@ -1,9 +1,9 @@
 //! How often Hayate says the same thing in its own log. Much of what it says, a visitor can bring about as often as he likes; then the log
 //! is to name the trouble, not to be it: neither to fill the disk, nor to crowd out what else there is to say.
 //!
-//! It promises that each place in the code gets [`BURST`] lines at once for each application, and [`RATE`] a second in the long run; that no
+//! It promises that each place in the code gets [`BURST`] lines at once for each application and status of an answer, and [`RATE`] a second in the long run; that no
 //! place can be forgotten, for it stands where all events pass; and that what was left out is counted and said. What applications log has
-//! limits of its own (`pool/src/log_limit.rs`), and whoever sets `log_level` to debug wants all of it.
+//! limits of its own (`pool/src/log_limit.rs`). What is said only at the levels debug and trace has none.
 
 use std::{
     collections::HashMap,
@@ -28,8 +28,8 @@ const SAID_EVERY: Duration = Duration::from_secs(5);
 
 /// Who says what how often.
 pub struct Floods {
-    /// By the place in the code and the application. Those that have said nothing lately are forgotten.
-    kinds: Mutex<Option<HashMap<(Identifier, String), Kind>>>,
+    /// By the place in the code, and by what the event says of itself. Those that have said nothing lately are forgotten.
+    kinds: Mutex<Option<HashMap<(Identifier, Of), Kind>>>,
     left_out: AtomicU64,
     /// Somebody says what is left out; before that nothing is.
     spoken: AtomicBool,
@@ -42,14 +42,24 @@ struct Kind {
     of: &'static Metadata<'static>,
 }
 
-/// The application that an event names.
-#[derive(Default)]
-struct App(String);
+/// What an event says of itself: one place in the code is not one kind of trouble.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+struct Of {
+    app: String,
+    /// Of the answer; 0: it names none.
+    status: u64,
+}
 
-impl Visit for App {
+impl Visit for Of {
     fn record_str(&mut self, field: &Field, value: &str) {
         if field.name() == "app" {
-            value.clone_into(&mut self.0);
+            value.clone_into(&mut self.app);
+        }
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        if field.name() == "status" {
+            self.status = value;
         }
     }
 
@@ -61,9 +71,9 @@ impl Floods {
         Floods { kinds: Mutex::new(None), left_out: AtomicU64::new(0), spoken: AtomicBool::new(false) }
     }
 
-    fn admits(&self, of: &'static Metadata<'static>, app: String, now: Instant) -> bool {
+    fn admits(&self, of: &'static Metadata<'static>, what: Of, now: Instant) -> bool {
         let mut kinds = self.kinds.lock();
-        let kind = kinds.get_or_insert_default().entry((of.callsite(), app));
+        let kind = kinds.get_or_insert_default().entry((of.callsite(), what));
         let kind = kind.or_insert(Kind { empty_at: now, left_out: 0, of });
         let empty_at = kind.empty_at.max(now);
         let each = Duration::from_secs(1) / RATE;
@@ -76,13 +86,13 @@ impl Floods {
         true
     }
 
-    /// What was left out since it was last asked: how many lines, of which application and place.
-    fn take(&self, now: Instant) -> Vec<(u64, String, &'static Metadata<'static>)> {
+    /// What was left out since it was last asked: how many lines, of what and which place.
+    fn take(&self, now: Instant) -> Vec<(u64, Of, &'static Metadata<'static>)> {
         let mut kinds = self.kinds.lock();
         let mut taken = Vec::new();
         if let Some(kinds) = &mut *kinds {
-            for ((_, app), kind) in kinds.iter_mut().filter(|(_, kind)| kind.left_out > 0) {
-                taken.push((std::mem::take(&mut kind.left_out), app.clone(), kind.of));
+            for ((_, what), kind) in kinds.iter_mut().filter(|(_, kind)| kind.left_out > 0) {
+                taken.push((std::mem::take(&mut kind.left_out), what.clone(), kind.of));
             }
             kinds.retain(|_, kind| kind.empty_at > now);
         }
@@ -94,11 +104,13 @@ impl Floods {
         self.spoken.store(true, Relaxed);
         loop {
             tokio::time::sleep(SAID_EVERY).await;
-            for (lines, app, of) in self.take(Instant::now()) {
+            for (lines, Of { app, status }, of) in self.take(Instant::now()) {
                 let app = Some(app).filter(|app| !app.is_empty());
+                let status = Some(status).filter(|status| *status != 0);
                 let place = format!("{}:{}", of.file().unwrap_or_default(), of.line().unwrap_or_default());
                 tracing::warn!(
                     app,
+                    status,
                     lines,
                     place,
                     "lines of this kind were left out: {RATE} a second are written, and {BURST} at once"
@@ -123,9 +135,9 @@ impl<S: Subscriber> Layer<S> for Sparing {
         if !self.0.spoken.load(Relaxed) || of.target() == "php" || *of.level() > Level::INFO {
             return true;
         }
-        let mut app = App::default();
-        event.record(&mut app);
-        self.0.admits(of, app.0, Instant::now())
+        let mut what = Of::default();
+        event.record(&mut what);
+        self.0.admits(of, what, Instant::now())
     }
 }
 
@@ -153,15 +165,17 @@ mod tests {
     }
 
     #[test]
-    fn so_many_at_once_then_so_many_a_second_and_each_application_for_itself() {
+    fn so_many_at_once_then_so_many_a_second_and_each_kind_for_itself() {
         let (floods, start) = (Floods::new(), Instant::now());
-        let at = |ms: u64, app: &str| floods.admits(place(), app.into(), start + Duration::from_millis(ms));
+        let of = |app: &str, status| Of { app: app.into(), status };
+        let at = |ms: u64, app| floods.admits(place(), of(app, 503), start + Duration::from_millis(ms));
         assert_eq!((0..1000).filter(|_| at(0, "a")).count(), BURST as usize);
         assert!(at(0, "b"), "another application");
+        assert!(floods.admits(place(), of("a", 502), start), "another kind of trouble");
         assert_eq!((0..10_000).filter(|ms| at(*ms, "a")).count(), RATE as usize * 10 - 1);
         let taken = floods.take(start + Duration::from_secs(10));
-        let taken: Vec<_> = taken.iter().map(|(lines, app, _)| (*lines, &app[..])).collect();
-        assert_eq!(taken, [(800 + 9801, "a")]);
+        let taken: Vec<_> = taken.iter().map(|(lines, what, _)| (*lines, what.clone())).collect();
+        assert_eq!(taken, [(800 + 9801, of("a", 503))]);
         assert_eq!(floods.left_out(), 10_601);
         assert!(floods.take(start + Duration::from_secs(60)).is_empty());
         assert!(floods.kinds.lock().as_ref().unwrap().is_empty(), "nothing is kept");

@@ -219,8 +219,8 @@ impl Clock {
     }
 
     /// How the body's pace is judged; see [`crate::Exchange::hurry`].
-    pub(crate) fn hurry(&self, wanted: Rc<dyn Fn() -> bool>) {
-        self.pace.borrow_mut().hurry(wanted);
+    pub(crate) fn hurry(&self, stored: bool, wanted: Rc<dyn Fn() -> bool>) {
+        self.pace.borrow_mut().hurry(stored, wanted);
     }
 
     /// The client is waited for, in the middle of a body.

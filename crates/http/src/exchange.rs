@@ -110,10 +110,10 @@ impl<'a> Exchange<'a> {
         each!(self, turn => turn.keep(kept));
     }
 
-    /// Has the body's sender watched more closely as long as `wanted`: others wait for what it holds up. See
-    /// [`crate::Limits::body_rate`].
-    pub fn hurry(&mut self, wanted: Rc<dyn Fn() -> bool>) {
-        self.clock().hurry(wanted);
+    /// Has the body's sender watched more closely as long as `wanted`: others wait for what it holds up. `stored`: that is the space in
+    /// which the body is kept, not a worker that reads it. See [`crate::Limits::body_rate`].
+    pub fn hurry(&mut self, stored: bool, wanted: Rc<dyn Fn() -> bool>) {
+        self.clock().hurry(stored, wanted);
     }
 
     /// Sends an informational head (102, 103), if the client can take one and none but those came before. It goes with the next flush.

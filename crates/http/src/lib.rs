@@ -74,8 +74,8 @@ pub struct Limits {
     /// Between two pieces of a request's body.
     pub body_timeout: Duration,
     /// Bytes a second that a client has to send of a body; it may be behind by as long as `body_timeout`, and what came quickly before is no
-    /// credit. If others wait for what the body holds up ([`Exchange::hurry`]): over any three seconds, and at least a 600th of what it has
-    /// sent. 0: no such rule.
+    /// credit. If others wait for what the body holds up ([`Exchange::hurry`]): over any three seconds if that is a worker; over any ten,
+    /// and at least a 600th of what it has sent, if it is the space that it is stored in. 0: no such rule.
     pub body_rate: u64,
     /// While the client takes no byte of the answer.
     pub write_timeout: Duration,

@@ -8,9 +8,11 @@ use std::{
 
 use crate::Limits;
 
-/// Over how long a body is watched that others wait for.
+/// Over how long a body is watched while others wait for the worker that reads it.
 const WANTED: Duration = Duration::from_secs(3);
-/// In how long all that has come of such a body would have to come.
+/// The same while others wait for the space that it is stored in: an honest line may stall for longer than [`WANTED`].
+const STORED: Duration = Duration::from_secs(10);
+/// In how long all that is stored of such a body would have to come.
 const WHOLE: Duration = Duration::from_secs(600);
 
 /// Follows one body. Nothing of it costs anything as long as nobody has to wait for the client.
@@ -23,10 +25,12 @@ pub(crate) struct Pace {
     behind: Duration,
     /// It is waited for now.
     since: Option<Instant>,
-    /// What the first two were when it was last looked at, [`WANTED`] ago or less.
+    /// What the first two were when it was last looked at, [`WANTED`] or [`STORED`] ago or less.
     lately: (u64, Duration),
     slow_lately: bool,
     wanted: Option<Rc<dyn Fn() -> bool>>,
+    /// What it holds is the space that it is stored in, not a worker.
+    stored: bool,
     /// As [`Limits`] has them.
     rate: u64,
     timeout: Duration,
@@ -39,8 +43,8 @@ impl Pace {
         }
     }
 
-    pub(crate) fn hurry(&mut self, wanted: Rc<dyn Fn() -> bool>) {
-        self.wanted = Some(wanted);
+    pub(crate) fn hurry(&mut self, stored: bool, wanted: Rc<dyn Fn() -> bool>) {
+        (self.stored, self.wanted) = (stored, Some(wanted));
     }
 
     pub(crate) fn waits(&mut self, limits: &Limits) {
@@ -57,8 +61,8 @@ impl Pace {
         self.behind = behind(self.behind, waited, bytes, self.rate);
     }
 
-    /// Further behind [`Limits::body_rate`] than a single pause may last; or below it lately, where others wait for what it holds up. There
-    /// it has to come faster the more it holds: so that all of it would have come in [`WHOLE`].
+    /// Further behind [`Limits::body_rate`] than a single pause may last; or below it lately, where others wait for what it holds up. One
+    /// that is stored has to come faster the more of it there is: so that all of it would have come in [`WHOLE`].
     pub(crate) fn is_too_slow(&mut self) -> bool {
         let Some(since) = self.since else { return false };
         let pause = since.elapsed();
@@ -67,8 +71,9 @@ impl Pace {
             return false;
         }
         let (received, since) = self.lately;
-        if waited.saturating_sub(since) >= WANTED {
-            let enough = self.rate.max(self.received / WHOLE.as_secs()).saturating_mul(WANTED.as_secs());
+        let (over, share) = if self.stored { (STORED, self.received / WHOLE.as_secs()) } else { (WANTED, 0) };
+        if waited.saturating_sub(since) >= over {
+            let enough = self.rate.max(share).saturating_mul(over.as_secs());
             self.slow_lately = self.received.saturating_sub(received) < enough;
             self.lately = (self.received, waited);
         }
@@ -182,20 +187,23 @@ mod tests {
     #[test]
     fn one_that_others_wait_for_has_less_patience() {
         let mut slow = pace(200, 10);
-        slow.hurry(Rc::new(|| false));
+        slow.hurry(false, Rc::new(|| false));
         assert!(!slow.is_too_slow(), "nobody wants what it holds");
-        slow.hurry(Rc::new(|| true));
+        slow.hurry(false, Rc::new(|| true));
         assert!(slow.is_too_slow());
         let mut fast = pace(400, 10);
-        fast.hurry(Rc::new(|| true));
+        fast.hurry(false, Rc::new(|| true));
         assert!(!fast.is_too_slow());
-        // Much of it was held up by it: ten minutes for all of that.
-        let held = |lately: u64| {
-            let mut body = pace(60_000_000, 10);
-            body.hurry(Rc::new(|| true));
-            body.lately = (60_000_000 - lately, Duration::from_secs(7));
+        // Much of it is stored: ten minutes for all of that, and no less than ten seconds are looked at.
+        let held = |stored: bool, lately: u64, since: u64| {
+            let mut body = pace(60_000_000, 20);
+            body.hurry(stored, Rc::new(|| true));
+            body.lately = (60_000_000 - lately, Duration::from_secs(since));
             body.is_too_slow()
         };
-        assert!(held(299_000) && !held(301_000));
+        assert!(held(true, 999_000, 9) && !held(true, 1_001_000, 9));
+        assert!(!held(true, 0, 13), "a pause of seven seconds");
+        // A worker that reads as it comes holds nothing else: the least rate, however much has gone through it.
+        assert!(held(false, 299, 16) && !held(false, 500, 16));
     }
 }

@@ -154,7 +154,7 @@ pub struct Limits {
     /// Between two pieces of a request's body. Default: `60s`.
     #[schemars(with = "Option<String>")]
     pub body_timeout: Option<Time>,
-    /// Bytes a second that a client has to send of a body; it may be behind by as long as `body_timeout`, and what came quickly before is no credit. If a worker waits for the body (not of a POST) and others wait for a worker, or three quarters of `temp_size` are used: over any three seconds, and at least a 600th of what it has sent. `0`: no such rule. Default: `500`.
+    /// Bytes a second that a client has to send of a body; it may be behind by as long as `body_timeout`, and what came quickly before is no credit. If a worker waits for the body (not of a POST) and others wait for a worker: over any three seconds. If three quarters of `temp_size` are used, and the client's temporary files hold no less than the mean of all clients': over any ten seconds, and at least a 600th of what it has sent. `0`: no such rule. Default: `500`.
     #[schemars(with = "Option<String>")]
     pub body_rate: Option<Size>,
     /// While the client takes nothing of the answer. Default: `60s`.
@@ -179,7 +179,7 @@ pub struct Limits {
     /// Memory for requests that are being answered, of all connections together, `4M` or more: heads, and what of answers clients have not taken yet. From half of it on, less of each answer is kept ready; above, connections that hold much are cut off, first those of the client that holds most. `0`: no limit. Default: `256M`.
     #[schemars(with = "Option<String>")]
     pub answer_memory: Option<Size>,
-    /// Bytes of all temporary files together, in which bodies of slow clients wait. Above, uploads beyond 32 KB get 503, and a client that reads slowly is cut off once others wait for its worker; from three quarters on, one that uploads slowly is (see `body_rate`). `0`: no limit. Default: `4G`.
+    /// Bytes of all temporary files together, in which bodies of slow clients wait. Above, uploads beyond 32 KB get 503, and a client that reads slowly is cut off once others wait for its worker; from three quarters on, one that uploads slowly and holds much is (see `body_rate`). `0`: no limit. Default: `4G`.
     #[schemars(with = "Option<String>")]
     pub temp_size: Option<Size>,
     /// The same for one client: an IPv4 address, or the first 64 bits of an IPv6 address. Behind a proxy name it in `trusted_proxies`, or all clients are one. `0`: no limit. Default: `1G`.
