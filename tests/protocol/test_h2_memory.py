@@ -6,7 +6,6 @@ import contextlib
 import pathlib
 import re
 import socket
-import time
 from collections.abc import Callable, Iterator
 
 import requests
@@ -123,29 +122,3 @@ def test_a_client_that_takes_its_answers_is_not_cut_for_others_that_do_not(hayat
             while came < 1 << 14:
                 came += len(reader.until(lambda kind, *_: kind == DATA)[3])
         reader.sock.close()
-
-
-def shrink_window(one: Raw) -> None:
-    """Asks for much, takes little of it until the rest is with the server's HTTP/2, then closes the windows of the streams and takes what comes."""
-    one.send(frame(WINDOW_UPDATE, 0, 0, (1 << 30).to_bytes(4, "big")))
-    one.send(b"".join(frame(HEADERS, 5, stream, one.head("/small.bin")) for stream in STREAMS))
-    one.until(lambda kind, *_: kind == DATA)
-    time.sleep(1)
-    one.send(frame(SETTINGS, 0, 0, SHUT))
-    one.sock.settimeout(1)
-    with contextlib.suppress(TimeoutError):
-        one.until(lambda *_: False)
-
-
-def test_what_a_smaller_window_keeps_back_counts(hayate_command, tmp_path) -> None:
-    with started(tmp_path, 'answer_memory = "4M"') as server:
-        opened = []
-        for _ in range(6):
-            sock = socket.socket()
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
-            sock.connect(("127.0.0.1", server.port))
-            opened.append(Raw(sock))
-            shrink_window(opened[-1])
-        assert server.logged("answer_memory is reached")
-        for one in opened:
-            one.sock.close()
