@@ -294,23 +294,28 @@ static void end_keepers(void)
 	shared = NULL;
 }
 
-static void differs(const char *why)
+/* A difference was `seen`, or nothing was and nothing is sure: a front controller is served in classic mode, others boot
+ * without warm-up. */
+static void give_way(const char *why, bool seen)
 {
 	end_keepers();
 	if (front_controller_boots()) {
 		boot_again(HY_AGAIN_CLASSIC, why, false);
 	}
-	warmup_differs(why);
-}
-
-/* Nothing was seen, and nothing is sure. */
-static void cannot_tell(const char *why)
-{
-	end_keepers();
-	if (front_controller_boots()) {
-		boot_again(HY_AGAIN_CLASSIC, why, false);
+	if (seen) {
+		warmup_differs(why);
 	}
 	warmup_failed(why, false);
+}
+
+static void differs(const char *why)
+{
+	give_way(why, true);
+}
+
+static void cannot_tell(const char *why)
+{
+	give_way(why, false);
 }
 
 /* False: that keeper has ended. */

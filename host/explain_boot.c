@@ -25,22 +25,12 @@ static size_t count;
 static bool watching;
 static bool open_before[MAX_FDS];
 
-/* Whether the worker script is one of ours (php/boot/), which is told so. */
-static bool script_is_ours(void)
-{
-	for (size_t i = 0; i < options.env_count; i++) {
-		if (strncmp(options.env[i], "HAYATE_PROJECT=", 15) == 0) {
-			return true;
-		}
-	}
-	return false;
-}
-
+/* Whether a file lies beside the worker script, and that is one of ours (php/boot/), which is told its project. */
 static bool is_ours(const char *file)
 {
 	const char *name = strrchr(options.worker_script, '/');
 	return name != NULL && strncmp(file, options.worker_script, (size_t)(name - options.worker_script) + 1) == 0 &&
-	       script_is_ours();
+	       options_env("HAYATE_PROJECT") != NULL;
 }
 
 /* Paths that hold other people's code: the line that matters is the one that called into it. */

@@ -19,13 +19,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define METHOD "HAYATE_RUN="
-#define PROJECT "HAYATE_PROJECT="
-
 /* The method: its class's name space, without a backslash at its end, the class, and the method itself. */
 static char space[128], class[128], method[64];
-/* Its directory. */
-static const char *project = "";
+/* Its directory; NULL: it was not said. */
+static const char *project;
 /* What runs is the boot: what is compiled is part of it. */
 static bool booting;
 /* Why the front controller must not run before there is a request; empty: nothing was seen. */
@@ -197,8 +194,8 @@ static void look_for_requests(zend_ast *ast)
 static bool is_the_projects_own(void)
 {
 	const char *file = ZSTR_VAL(zend_get_compiled_filename());
-	size_t len = strlen(project);
-	bool within = strncmp(file, project, len) == 0 && file[len] == '/';
+	size_t len = project == NULL ? 0 : strlen(project);
+	bool within = len > 0 && strncmp(file, project, len) == 0 && file[len] == '/';
 	return within && strncmp(file + len, "/vendor/", strlen("/vendor/")) != 0;
 }
 
@@ -268,15 +265,8 @@ static void look_through(zend_ast *ast)
 
 void front_controller_startup(void)
 {
-	const char *name = NULL;
-	for (size_t i = 0; i < options.env_count; i++) {
-		if (strncmp(options.env[i], METHOD, strlen(METHOD)) == 0) {
-			name = options.env[i] + strlen(METHOD);
-		}
-		if (strncmp(options.env[i], PROJECT, strlen(PROJECT)) == 0) {
-			project = options.env[i] + strlen(PROJECT);
-		}
-	}
+	const char *name = options_env("HAYATE_RUN");
+	project = options_env("HAYATE_PROJECT");
 	if (name == NULL || !options.worker_mode) {
 		return;
 	}

@@ -98,15 +98,13 @@ static void lend_ini_environment(bool lend)
 	for (size_t i = 0; i < options.ini_env_count; i++) {
 		const char *pair = options.ini_env[i];
 		size_t name = strcspn(pair, "=") + 1;
-		bool own = false;
-		for (size_t j = 0; j < options.env_count; j++) {
-			own |= strncmp(options.env[j], pair, name) == 0;
-		}
-		char *variable = own ? NULL : strndup(pair, name - 1);
-		if (variable != NULL && lend) {
-			setenv(variable, pair + name, 1);
-		} else if (variable != NULL) {
-			unsetenv(variable);
+		char *variable = strndup(pair, name - 1);
+		if (variable != NULL && options_env(variable) == NULL) {
+			if (lend) {
+				setenv(variable, pair + name, 1);
+			} else {
+				unsetenv(variable);
+			}
 		}
 		free(variable);
 	}

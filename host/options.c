@@ -109,6 +109,18 @@ static char **with_more(int *argc, char **argv)
 	return all;
 }
 
+const char *options_env(const char *name)
+{
+	const char *found = NULL;
+	size_t len = strlen(name);
+	for (size_t i = 0; i < options.env_count; i++) {
+		if (strncmp(options.env[i], name, len) == 0 && options.env[i][len] == '=') {
+			found = options.env[i] + len + 1;
+		}
+	}
+	return found;
+}
+
 void options_parse(int argc, char **argv)
 {
 	enum {

@@ -110,11 +110,7 @@ void worker_classic(void)
 static void allow_boot_script(void)
 {
 	const char *slash = strrchr(options.worker_script, '/');
-	bool own = false;
-	for (size_t i = 0; i < options.env_count; i++) {
-		own |= strncmp(options.env[i], "HAYATE_PROJECT=", strlen("HAYATE_PROJECT=")) == 0;
-	}
-	if (!own || slash == NULL || PG(open_basedir) == NULL || PG(open_basedir)[0] == '\0') {
+	if (options_env("HAYATE_PROJECT") == NULL || slash == NULL || PG(open_basedir) == NULL || PG(open_basedir)[0] == '\0') {
 		return;
 	}
 	zend_string *name = zend_string_init(ZEND_STRL("open_basedir"), false);

@@ -4,6 +4,7 @@
 //! with the same store it looks at the store's files now and then.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     io,
     path::PathBuf,
@@ -21,6 +22,7 @@ use tokio::{
 
 use super::{
     Authority, Store,
+    demand::Demand,
     order::{self, Trouble},
     store::Failed,
 };
@@ -40,11 +42,10 @@ const PAUSE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_sec
 const ASK: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(24 * 3600));
 /// Names had on demand.
 const MOST_ON_DEMAND: usize = 10_000;
-/// Of them without a certificate; for another one, who waits longest is forgotten until somebody asks again.
+/// Of them without a certificate; for another one, the one that nobody has asked for the longest time is forgotten.
 const MOST_LENT: usize = 100;
-/// Orders for names that visitors thought of: so many at once, and seconds for each in the long run. So of Let's Encrypt's 300 orders in three
-/// hours some are left for the names that are configured.
-const LENT: (i64, i64) = (100, 60);
+/// When an address that did not answer is asked about a name again; and one that said no to the renewal of a certificate.
+const ASK_AGAIN: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(24 * 3600));
 
 /// What there should be.
 #[derive(Debug, Clone, Default)]
@@ -115,14 +116,14 @@ struct Name {
     ask_at: i64,
     /// When something is to be done next.
     due: i64,
-    /// It is not configured, but was asked for.
-    on_demand: bool,
+    /// It is not configured, but was asked for: of all such names this was the how-manyth, when it was asked for last.
+    asked: Option<u64>,
 }
 
 impl Name {
     /// It has nothing but that somebody has asked for it.
     fn is_lent(&self) -> bool {
-        self.on_demand && self.certificate.is_none()
+        self.asked.is_some() && self.certificate.is_none()
     }
 }
 
@@ -135,9 +136,9 @@ struct Keeping {
     store: Option<Store>,
     account: Option<Account>,
     names: BTreeMap<String, Name>,
-    demanded: Vec<String>,
-    /// When all of [`LENT`] may be ordered at once; each such order moves it on. Seconds since the epoch.
-    lent: i64,
+    demand: Demand,
+    /// How often a name was asked for on demand.
+    asked: u64,
     /// The clock when it was last looked at: seconds since the epoch.
     seen: i64,
 }
@@ -152,8 +153,8 @@ impl Keeping {
             store: None,
             account: None,
             names: BTreeMap::new(),
-            demanded: Vec::new(),
-            lent: 0,
+            demand: Demand::default(),
+            asked: 0,
             seen: 0,
         }
     }
@@ -244,13 +245,13 @@ impl Keeping {
                 .map(|(own, _)| own);
         }
         self.wanted = wanted;
-        let demanded = std::mem::take(&mut self.demanded);
-        self.demanded = demanded.into_iter().filter(|name| self.may_demand(name)).collect();
-        let hosts: Vec<String> = self.wanted.hosts.iter().chain(&self.demanded).cloned().collect();
-        self.names.retain(|name, _| hosts.contains(name));
+        self.demand.set(
+            &self.wanted.authority.as_ref().map(|authority| authority.on_demand.clone()).unwrap_or_default(),
+        );
+        let (hosts, demand) = (self.wanted.hosts.clone(), &self.demand);
+        self.names.retain(|host, name| hosts.contains(host) || (name.asked.is_some() && demand.allows(host)));
         for host in hosts {
-            let on_demand = !self.wanted.hosts.contains(&host);
-            self.add(host, on_demand);
+            self.add(host, None);
         }
         self.publish();
     }
@@ -280,48 +281,75 @@ impl Keeping {
         }
     }
 
-    fn add(&mut self, host: String, on_demand: bool) {
+    fn add(&mut self, host: String, asked: Option<u64>) {
         let covered = self.fixed.iter().any(|(_, certificate)| certificate.covers(&host));
         if let Some(known) = self.names.get_mut(&host) {
-            known.on_demand = on_demand;
+            known.asked = asked;
             return;
         }
         if covered || !is_name(&host) {
             return;
         }
         let Some(store) = &self.store else { return };
-        let mut name = Name { on_demand, ..Name::default() };
+        let mut name = Name { asked, ..Name::default() };
         name.look(&host, store);
         self.names.insert(host, name);
     }
 
-    fn may_demand(&self, name: &str) -> bool {
-        let allowed = self.wanted.authority.iter().flat_map(|authority| &authority.on_demand);
-        allowed.into_iter().any(|pattern| crate::matches(pattern, name))
-    }
-
-    fn demand(&mut self, name: String) {
-        if !self.may_demand(&name) || self.names.contains_key(&name) {
+    /// Somebody has asked for a name that has no certificate.
+    fn demand(&mut self, host: String) {
+        if !self.demand.allows(&host) {
             return;
         }
-        let lent = |names: &BTreeMap<String, Name>, host: &String| names.get(host).is_none_or(Name::is_lent);
-        if self.demanded.iter().filter(|host| lent(&self.names, host)).count() >= MOST_LENT
-            && let Some(oldest) = self.demanded.iter().position(|host| lent(&self.names, host))
-        {
-            self.names.remove(&self.demanded.remove(oldest));
+        self.asked = self.asked.saturating_add(1);
+        if let Some(known) = self.names.get_mut(&host) {
+            known.asked = known.asked.map(|_| self.asked);
+            return;
         }
-        if self.demanded.len() < MOST_ON_DEMAND {
-            self.demanded.push(name.clone());
-            self.add(name, true);
+        let on_demand = || self.names.iter().filter(|(_, name)| name.asked.is_some());
+        let lent = || on_demand().filter(|(_, name)| name.is_lent());
+        if lent().count() >= MOST_LENT {
+            let longest = lent().min_by_key(|(_, name)| name.asked).map(|(host, _)| host.clone());
+            longest.and_then(|longest| self.names.remove(&longest));
+        } else if on_demand().count() >= MOST_ON_DEMAND {
+            return;
+        }
+        self.add(host.clone(), Some(self.asked));
+        // Another server may have got it.
+        if self.names.get(&host).is_some_and(|name| name.certificate.is_some()) {
             self.publish();
         }
     }
 
-    /// When the next name may be ordered that is only lent.
-    fn lends_at(&self, now: i64) -> i64 {
-        let (at_once, each) = LENT;
-        // A clock that was set back since makes nobody wait longer.
-        self.lent.min(now.saturating_add(at_once.saturating_mul(each))) - at_once.saturating_sub(1) * each
+    /// Asks whether a name that is had on demand may have its certificate; if not, its time is set or it is forgotten.
+    async fn is_vouched_for(&mut self, host: &str) -> bool {
+        let Some(ask) = self.demand.ask.clone() else { return true };
+        if self.names.get(host).is_none_or(|name| name.asked.is_none()) {
+            return true;
+        }
+        let pause = match ask.about(host).await {
+            Ok(true) => return true,
+            Ok(false) if self.names.get(host).is_some_and(Name::is_lent) => {
+                tracing::debug!(host, "no certificate is ordered: {ask} says no");
+                self.names.remove(host);
+                return false;
+            }
+            Ok(false) => {
+                tracing::info!(host, "the certificate is not renewed: {ask} says no");
+                ASK_AGAIN.1
+            }
+            Err(why) => {
+                tracing::warn!(
+                    host,
+                    "no certificate is ordered: {ask}, which on_demand_ask names, cannot be asked: {why}"
+                );
+                ASK_AGAIN.0
+            }
+        };
+        if let Some(name) = self.names.get_mut(host) {
+            name.due = now().saturating_add(pause.as_secs() as i64);
+        }
+        false
     }
 
     /// Puts what there is in force.
@@ -329,16 +357,18 @@ impl Keeping {
         let fixed = self.fixed.iter().map(|(_, certificate)| certificate).chain(&self.own);
         let ordered = self.names.values().filter_map(|name| name.certificate.as_ref());
         let all: Vec<Certificate> = fixed.chain(ordered).cloned().collect();
-        let on_demand = self.wanted.authority.as_ref().map(|authority| authority.on_demand.clone());
+        let on_demand = self.wanted.authority.as_ref().map(|authority| authority.on_demand.patterns.clone());
         self.resolver.set(&all, on_demand.unwrap_or_default());
     }
 
     /// How long there is nothing to do.
     fn next(&self) -> Option<Duration> {
         let now = now();
-        let lends_at = self.lends_at(now);
-        let due = |name: &Name| if name.is_lent() { name.due.max(lends_at) } else { name.due };
-        let due = self.names.values().map(due).min()?;
+        let due = |(host, name): (&String, &Name)| match name.is_lent() {
+            true => name.due.max(self.demand.ready_at(host, now)),
+            false => name.due,
+        };
+        let due = self.names.iter().map(due).min()?;
         let left = u64::try_from(due.saturating_sub(now)).unwrap_or_default();
         Some(Duration::from_secs(left).min(LOOK))
     }
@@ -362,10 +392,16 @@ impl Keeping {
             (name.ask_at, name.due) = (0, 0);
         }
         self.seen = now;
-        // What is configured and what has a certificate to lose comes before what a visitor thought of.
-        let lends = self.lends_at(now) <= now;
-        let due = self.names.iter().filter(|(_, name)| name.due <= now && (lends || !name.is_lent()));
-        due.min_by_key(|(_, name)| (name.is_lent(), name.due)).map(|(host, _)| host.clone())
+        let is_due = |(host, name): &(&String, &Name)| {
+            name.due <= now && (!name.is_lent() || self.demand.ready_at(host, now) <= now)
+        };
+        // What is configured and what has a certificate to lose comes before what a visitor thought of; of that, what was asked for last,
+        // since what has visitors is asked for again and again.
+        let order = |name: &Name| match name.asked {
+            Some(asked) if name.is_lent() => (Some(Reverse(asked)), 0),
+            _ => (None, name.due),
+        };
+        self.names.iter().filter(is_due).min_by_key(|(_, name)| order(name)).map(|(host, _)| host.clone())
     }
 
     /// Does what is due for a name.
@@ -383,6 +419,10 @@ impl Keeping {
             name.due = name.ask_at.min(name.renew_at);
             return;
         }
+        if !self.is_vouched_for(host).await {
+            return;
+        }
+        let Some(name) = self.names.get_mut(host) else { return };
         let failed = store.failed(host);
         // One that is further away than any was noted by a clock that was set back since.
         if (1..=PAUSE.1.as_secs() as i64).contains(&failed.until.saturating_sub(now)) {
@@ -403,9 +443,7 @@ impl Keeping {
             return self.publish();
         }
         if name.is_lent() {
-            let (at_once, each) = LENT;
-            self.lent =
-                self.lent.clamp(now, now.saturating_add(at_once.saturating_mul(each))).saturating_add(each);
+            self.demand.take(host, now);
         }
         let outcome = timeout(ORDER, self.order(host, &authority, &store)).await;
         let outcome = outcome.unwrap_or_else(|_| {
@@ -568,7 +606,7 @@ fn identifier(certificate: &Certificate) -> Option<CertificateIdentifier<'static
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::OnDemand, *};
     use crate::certificate::SHIFT;
 
     const HOST: &str = "a.example";
@@ -587,7 +625,7 @@ mod tests {
                 profile: None,
                 external: None,
                 storage: storage.into(),
-                on_demand: Vec::new(),
+                on_demand: OnDemand::default(),
             }),
             hosts: vec![HOST.into()],
             ..Wanted::default()
@@ -644,20 +682,32 @@ mod tests {
         assert_eq!(work(&mut keeping).await, 2);
     }
 
-    /// The same, where whoever asks for a name below x.example gets a certificate.
-    fn lending(storage: &std::path::Path, names: std::ops::Range<usize>) -> Keeping {
+    /// The same, where whoever asks for a name below x.example gets a certificate, if `ask` says so.
+    fn lending(storage: &std::path::Path, ask: Option<&str>, names: std::ops::Range<usize>) -> Keeping {
         let mut keeping = keeping(storage, 0);
-        if let Some(authority) = &mut keeping.wanted.authority {
-            authority.on_demand = vec!["*.x.example".into()];
-        }
+        let on_demand =
+            OnDemand { patterns: vec!["*.x.example".into()], ask: ask.map(|ask| ask.parse().unwrap()) };
+        let mut wanted = keeping.wanted.clone();
+        wanted.authority = wanted.authority.map(|authority| Authority { on_demand, ..authority });
+        keeping.adopt(wanted);
         names.for_each(|n| keeping.demand(format!("{n:03}.x.example")));
         keeping
+    }
+
+    /// Does what is due; how many of the orders were for names that are lent.
+    async fn orders(keeping: &mut Keeping) -> usize {
+        let mut orders = 0;
+        while let Some(host) = keeping.due() {
+            keeping.attend(&host).await;
+            orders += usize::from(host != HOST);
+        }
+        orders
     }
 
     #[tokio::test]
     async fn a_renewal_waits_for_no_name_that_visitors_thought_of() {
         let storage = tempfile::tempdir().unwrap();
-        let mut keeping = lending(storage.path(), 0..50);
+        let mut keeping = lending(storage.path(), None, 0..50);
         assert_eq!(keeping.due().as_deref(), Some(HOST), "nor does what is configured and has none");
         let (made, key) = self_signed(&[HOST.into()]).unwrap();
         let store = keeping.store.clone().unwrap();
@@ -669,29 +719,95 @@ mod tests {
     #[tokio::test]
     async fn visitors_use_up_neither_the_authoritys_limits_nor_all_places() {
         let storage = tempfile::tempdir().unwrap();
-        let mut keeping = lending(storage.path(), 0..500);
+        let mut keeping = lending(storage.path(), None, 0..500);
         let waiting = |keeping: &Keeping| keeping.names.values().filter(|name| name.is_lent()).count();
         assert_eq!(waiting(&keeping), MOST_LENT);
         assert!(keeping.names.contains_key("499.x.example") && !keeping.names.contains_key("000.x.example"));
-        let orders = async |keeping: &mut Keeping| {
-            let mut orders = 0;
-            while let Some(host) = keeping.due() {
-                keeping.attend(&host).await;
-                orders += usize::from(host != HOST);
-            }
-            orders
-        };
-        assert_eq!(orders(&mut keeping).await, 100);
+        assert_eq!(orders(&mut keeping).await, 10);
         (500..600).for_each(|n| keeping.demand(format!("{n:03}.x.example")));
         assert_eq!(orders(&mut keeping).await, 0);
-        assert!(keeping.next().unwrap() <= Duration::from_secs(60), "one in a minute");
-        SHIFT.set(61);
+        assert!(keeping.next().unwrap() <= LOOK);
+        SHIFT.set(6 * 3600 + 1);
         assert_eq!(orders(&mut keeping).await, 1);
         // The clock was ahead.
         SHIFT.set(3650 * DAY);
-        assert_eq!(orders(&mut keeping).await, 100);
+        assert_eq!(orders(&mut keeping).await, 10);
         SHIFT.set(0);
-        assert!(keeping.lends_at(now()) <= now() + 60);
+        assert!(keeping.demand.ready_at("a.x.example", now()) <= now() + 6 * 3600);
+    }
+
+    #[tokio::test]
+    async fn a_name_with_visitors_comes_before_names_that_nobody_asks_for_again() {
+        let storage = tempfile::tempdir().unwrap();
+        let mut keeping = lending(storage.path(), None, 0..1);
+        keeping.demand("shop.x.example".into());
+        (1..99).for_each(|n| keeping.demand(format!("{n:03}.x.example")));
+        keeping.demand("shop.x.example".into());
+        (99..198).for_each(|n| keeping.demand(format!("{n:03}.x.example")));
+        assert!(keeping.names.contains_key("shop.x.example"));
+        keeping.demand("shop.x.example".into());
+        keeping.names.remove(HOST);
+        assert_eq!(keeping.due().as_deref(), Some("shop.x.example"));
+    }
+
+    /// Answers questions about names for as long as it is kept: yes to those that begin with `0`. Where it listens.
+    async fn directory_of_names() -> String {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let mut asked = [0; 1000];
+                let n = client.read(&mut asked).await.unwrap();
+                let yes = asked[..n].starts_with(b"GET /names?domain=0");
+                let status = if yes { "200 OK" } else { "404 Not Found" };
+                let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+                client.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        format!("http://{at}/names")
+    }
+
+    #[tokio::test]
+    async fn a_name_that_nobody_vouches_for_is_not_ordered_and_keeps_no_place() {
+        let storage = tempfile::tempdir().unwrap();
+        let ask = directory_of_names().await;
+        let mut keeping = lending(storage.path(), Some(&ask), 90..110);
+        orders(&mut keeping).await;
+        let store = keeping.store.clone().unwrap();
+        assert_eq!(store.failed("099.x.example").times, 1, "ordered, in vain");
+        assert_eq!(store.failed("100.x.example").times, 0);
+        assert!(keeping.names.contains_key("099.x.example") && !keeping.names.contains_key("100.x.example"));
+        assert_eq!(store.failed(HOST).times, 1, "what is configured is not asked about");
+    }
+
+    #[tokio::test]
+    async fn while_nobody_can_be_asked_nothing_is_ordered_on_demand() {
+        let storage = tempfile::tempdir().unwrap();
+        let mut keeping = lending(storage.path(), Some("http://127.0.0.1:1/"), 0..3);
+        orders(&mut keeping).await;
+        let store = keeping.store.clone().unwrap();
+        assert_eq!(store.failed("001.x.example").times, 0);
+        assert_eq!(keeping.due(), None);
+        SHIFT.set(61);
+        assert!(keeping.due().is_some(), "asked again a minute later");
+    }
+
+    #[tokio::test]
+    async fn a_certificate_that_nobody_vouches_for_any_more_is_served_on_and_not_renewed() {
+        let storage = tempfile::tempdir().unwrap();
+        let ask = directory_of_names().await;
+        let mut keeping = lending(storage.path(), Some(&ask), 0..0);
+        let host = "gone.x.example";
+        let (made, key) = self_signed(&[host.into()]).unwrap();
+        let store = keeping.store.clone().unwrap();
+        store.keep_certificate(host, &crate::client::pem(&made.chain()[0]), &key.0).unwrap();
+        keeping.demand(host.into());
+        SHIFT.set(61 * DAY);
+        orders(&mut keeping).await;
+        assert_eq!(store.failed(host).times, 0);
+        let name = &keeping.names[host];
+        assert!(name.certificate.is_some() && name.due >= now() + DAY - 60);
     }
 
     #[tokio::test]

@@ -10,10 +10,12 @@
 //!              Waiting (a pause that doubles, kept in the store) ◄┘
 //! ```
 
+mod demand;
 mod keeper;
 mod order;
 mod store;
 
+pub use demand::Ask;
 pub use keeper::{Keeper, Wanted};
 pub use store::Store;
 
@@ -49,8 +51,17 @@ pub struct Authority {
     pub external: Option<(String, Secret)>,
     /// Where accounts and certificates are kept.
     pub storage: PathBuf,
-    /// Patterns of names that may be asked for when somebody connects to them.
-    pub on_demand: Vec<String>,
+    /// What may be had when somebody connects to it.
+    pub on_demand: OnDemand,
+}
+
+/// Names that get a certificate when somebody first asks for them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnDemand {
+    /// Host names, or wildcards.
+    pub patterns: Vec<String>,
+    /// Who knows which of them there are.
+    pub ask: Option<Ask>,
 }
 
 /// Bytes that are not shown.

@@ -14,7 +14,7 @@ use std::{
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use hayate_certificates::{
     Certificate, MinVersion, Pair, Pem, Resolver, Verify,
-    acme::{Authority, Challenge, Secret},
+    acme::{Authority, Challenge, OnDemand, Secret},
     is_name,
 };
 use hayate_front::ListenAddr;
@@ -247,7 +247,7 @@ pub(super) fn resolve(
     let authority = wants_acme.then(|| authority(source, &file)).transpose()?;
     if let Some(authority) = &authority
         && hosts.is_empty()
-        && authority.on_demand.is_empty()
+        && authority.on_demand.patterns.is_empty()
         && pairs.is_empty()
     {
         let why =
@@ -342,8 +342,8 @@ fn authority(source: &Source, file: &config::Tls) -> Result<Authority, ConfigErr
         }
         _ => return Err(error("acme_eab_kid", "acme_eab_kid and acme_eab_key belong together".into())),
     };
-    let on_demand: Vec<String> = file.on_demand.clone().map(OneOrMany::into_vec).unwrap_or_default();
-    for pattern in &on_demand {
+    let patterns: Vec<String> = file.on_demand.clone().map(OneOrMany::into_vec).unwrap_or_default();
+    for pattern in &patterns {
         if !is_name(pattern.strip_prefix("*.").unwrap_or(pattern)) || !pattern.contains('.') {
             let why = format!(
                 "'{pattern}' allows too much or nothing; write shop.example.org or *.shops.example.org"
@@ -351,6 +351,16 @@ fn authority(source: &Source, file: &config::Tls) -> Result<Authority, ConfigErr
             return Err(error("on_demand", why));
         }
     }
+    let ask = match &file.on_demand_ask {
+        Some(_) if patterns.is_empty() => {
+            return Err(error(
+                "on_demand_ask",
+                "on_demand names no host that it could be asked about".into(),
+            ));
+        }
+        Some(address) => Some(address.parse().map_err(|why| error("on_demand_ask", why))?),
+        None => None,
+    };
     Ok(Authority {
         directory: directory.to_owned(),
         contact: contact.map(str::to_owned),
@@ -365,7 +375,10 @@ fn authority(source: &Source, file: &config::Tls) -> Result<Authority, ConfigErr
             Some(path) => std::path::absolute(from_file(path)).unwrap_or_else(|_| from_file(path)),
             None => default_storage(),
         },
-        on_demand: on_demand.into_iter().map(|pattern| pattern.to_ascii_lowercase()).collect(),
+        on_demand: OnDemand {
+            patterns: patterns.into_iter().map(|pattern| pattern.to_ascii_lowercase()).collect(),
+            ask,
+        },
     })
 }
 
@@ -452,7 +465,10 @@ impl Tls {
                 .any(|(_, certificate)| certificate.covers(host) || certificate.names().contains(host))
                 || self.hosts.contains(host)
                 || self.self_signed.contains(host)
-                || self.authority.as_ref().is_some_and(|authority| authority.on_demand.contains(host));
+                || self
+                    .authority
+                    .as_ref()
+                    .is_some_and(|authority| authority.on_demand.patterns.contains(host));
             if !covered {
                 lines.push(format!(
                     "warning       {host} has no certificate: its visitors see that of another host"
