@@ -16,7 +16,7 @@ import requests
 from lib import site
 from lib.process import wait_until
 from lib.servers import Hayate
-from protocol.h2 import DATA, END_HEADERS, HEADERS, WINDOW_UPDATE, Raw, frame
+from protocol.h2 import DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, WINDOW_UPDATE, Raw, frame
 
 SHUT = b"\0\x04\0\0\0\0"
 """SETTINGS that let no answer's body come."""
@@ -35,6 +35,8 @@ def few(place: pathlib.Path) -> Few:
     root = site.make(place)
     (root / "small.bin").write_bytes(b"small")
     (root / "large.bin").write_bytes(LARGE)
+    (root / "accel_large.php").write_text("<?php header('X-Accel-Redirect: /large.bin');")
+    (root / "sendfile_large.php").write_text("<?php header('X-Sendfile: ' . __DIR__ . '/large.bin');")
     return Few(config=f'http2_prior_knowledge = true\n[[app]]\nroot = "{root}"\nworkers = 2\n')
 
 
@@ -118,7 +120,7 @@ def test_streams_of_one_connection_leave_open_files_for_others(hayate_command, t
             sending.join(timeout=60)
 
 
-def test_more_files_than_a_connection_may_have_open_all_come_whole(hayate_command, tmp_path) -> None:
+def test_more_files_than_may_be_open_all_come_whole(hayate_command, tmp_path) -> None:
     httpx = pytest.importorskip("httpx", reason="httpx is not installed (scripts/setup --test)")
 
     async def fetch(url: str) -> list[bytes]:
@@ -132,20 +134,64 @@ def test_more_files_than_a_connection_may_have_open_all_come_whole(hayate_comman
         assert asyncio.run(fetch(server.url)) == [LARGE] * 100
 
 
-def test_files_are_waited_for_on_one_connection(hayate_command, tmp_path) -> None:
+def ask(one: Raw, path: str, streams) -> None:
+    one.send(b"".join(frame(HEADERS, 5, stream, one.head(path)) for stream in streams))
+
+
+def heads(one: Raw, streams) -> None:
+    """All of them come, with status 200."""
+    assert {stream: one.status(stream) for stream in streams} == dict.fromkeys(streams, "200")
+
+
+def opened(*streams: int) -> bytes:
+    """Frames that let all of these streams' bodies come, of a file of LARGE."""
+    room = len(LARGE).to_bytes(4, "big")
+    return b"".join(frame(WINDOW_UPDATE, 0, 0, room) + frame(WINDOW_UPDATE, 0, stream, room) for stream in streams)
+
+
+def bodies(one: Raw, streams) -> dict[int, bytes | None]:
+    """What comes on each stream; None for one that was reset."""
+    came: dict[int, bytes | None] = {stream: b"" for stream in streams}
+    left = set(streams)
+    while left:
+        got = one.until(lambda kind, _, stream, __: kind in (DATA, RST_STREAM) and stream in left)
+        assert got is not None
+        kind, flags, stream, data = got
+        came[stream] = None if kind == RST_STREAM else came[stream] + data
+        if kind == RST_STREAM or flags & END_STREAM:
+            left.remove(stream)
+    return came
+
+
+@pytest.mark.parametrize("path", ["/large.bin", "/accel_large.php", "/sendfile_large.php"])
+def test_no_answer_waits_for_the_file_of_another(hayate_command, tmp_path, path: str) -> None:
+    """Far more files than may be open, of which the client takes none: all heads come, and the last file comes first."""
+    with few(tmp_path) as server:
+        front = server.front
+        one = Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT)
+        ask(one, path, STREAMS)
+        heads(one, STREAMS)
+        # Longer than anything waits for a file that is to be closed.
+        time.sleep(6)
+        assert len(os.listdir(f"/proc/{front}/fd")) < 100
+        one.send(opened(STREAMS[-1]))
+        assert bodies(one, STREAMS[-1:]) == {STREAMS[-1]: LARGE}
+        one.send(opened(*STREAMS[:-1]))
+        assert set(bodies(one, STREAMS[:-1]).values()) == {LARGE}
+        one.sock.close()
+
+
+def test_a_file_that_is_replaced_is_sent_as_it_was_or_breaks_off(hayate_command, tmp_path) -> None:
     with few(tmp_path) as server:
         one = Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT)
-        one.send(b"".join(frame(HEADERS, 5, stream, one.head("/large.bin")) for stream in STREAMS[:100]))
-        # Longer than a request waits for what others have open.
-        time.sleep(7)
-        room = (100 * len(LARGE)).to_bytes(4, "big")
-        one.send(frame(WINDOW_UPDATE, 0, 0, room) + b"".join(frame(WINDOW_UPDATE, 0, s, room) for s in STREAMS[:100]))
-        came = 0
-        while came < 100 * len(LARGE):
-            got = one.until(lambda kind, *_: kind in (HEADERS, DATA))
-            assert got is not None
-            if got[0] == HEADERS:
-                assert dict(one.decoder.decode(got[3]))[":status"] == "200"
-            else:
-                came += len(got[3])
+        ask(one, "/large.bin", STREAMS)
+        heads(one, STREAMS)
+        (tmp_path / "site/new.bin").write_bytes(b"n" * len(LARGE))
+        (tmp_path / "site/new.bin").rename(tmp_path / "site/large.bin")
+        one.send(opened(*STREAMS))
+        came = bodies(one, STREAMS)
+        whole = [stream for stream, body in came.items() if body is not None]
+        assert {came[stream] for stream in whole} == {LARGE}, "those that were open yet"
+        assert 0 < len(whole) < len(STREAMS)
+        assert requests.get(server.url + "/large.bin", timeout=60).content == b"n" * len(LARGE)
         one.sock.close()

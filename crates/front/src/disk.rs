@@ -44,14 +44,14 @@ pub(crate) struct Opened {
     /// It is of a local file system, where only the first is to be feared.
     near: bool,
     place: Arc<Place>,
-    /// It counts until the file is closed, wherever that is done.
+    /// A temporary one counts until it is closed, wherever that is done.
     permit: Option<Permit>,
 }
 
 impl Opened {
     /// `near`: see [`crate::near`].
-    pub(crate) fn new(file: File, near: bool, place: Arc<Place>, permit: Permit) -> Opened {
-        Opened { file: ManuallyDrop::new(file), near, place, permit: Some(permit) }
+    pub(crate) fn new(file: File, near: bool, place: Arc<Place>, permit: Option<Permit>) -> Opened {
+        Opened { file: ManuallyDrop::new(file), near, place, permit }
     }
 }
 
@@ -386,7 +386,7 @@ mod tests {
         }
         let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let theirs = File::from(std::os::fd::OwnedFd::from(theirs));
-        drop(Opened::new(theirs, false, Arc::clone(&place), crate::descriptors::permit()));
+        drop(Opened::new(theirs, false, Arc::clone(&place), None));
         ours.set_nonblocking(true).unwrap();
         let open = ours.read(&mut [0]).unwrap_err();
         assert_eq!(open.kind(), io::ErrorKind::WouldBlock, "nobody here has closed it");

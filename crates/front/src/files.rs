@@ -2,7 +2,6 @@
 
 use std::{
     borrow::Cow,
-    cell::Cell,
     ffi::OsStr,
     fs::File,
     io,
@@ -16,16 +15,16 @@ use hayate_http::{Answer, Head, seconds};
 use rustix::fs::fstat;
 
 use crate::{
+    answer_files::AnswerFiles,
     compress::{Accept, Coding},
     date,
-    descriptors::{Permit, Share, Use},
     disk::{Opened, Place, Running},
-    file_body::FileBody,
+    file_body::{FileBody, Source},
     near::{Access, Meta, Miss, Near},
     reply::{Body, Reply},
     request_body::Keep,
     route::Named,
-    site::{FileId, FileRules, Site},
+    site::{FileRules, Site},
 };
 
 /// Files up to this size, in bytes, are read at once, while there is memory enough; larger ones in blocks, as the client takes them.
@@ -140,10 +139,6 @@ pub(crate) enum NoFile {
     Status(u16),
     /// The file system does not answer.
     Hangs(io::Error),
-    /// There is no descriptor for it.
-    Full,
-    /// Nobody waits for it any more.
-    Left,
 }
 
 impl From<io::Error> for NoFile {
@@ -152,38 +147,27 @@ impl From<io::Error> for NoFile {
     }
 }
 
-/// Answers with a file of the site's place. `room` waits for leave to hold one open.
+/// Answers with a file of the site's place.
 pub(crate) async fn serve(
     head: &Head,
     site: &Site,
     file: Named,
     keep: Keep<'_>,
-    room: impl AsyncFnOnce(Share) -> Result<Permit, NoFile>,
 ) -> Result<Reply, NoFile> {
     let small = keep.answers.ready(SMALL) as u64;
     let (place, rules) = (&site.place, &site.files);
     let Named { path, opened, .. } = file;
     let near = place.near().root(place.path());
     let near = near.map(|root| {
-        let take = || keep.files.share(Use::Answer).try_take();
-        prepare(head, rules, At::below(place, &path, small, &take), opened, &Access::Now(&root))
+        prepare(head, rules, At::below(place, &path, small), opened, &Access::Now(&root))
     });
     let prepared = match near {
         Some(Err(Miss::Wait)) | None => {
-            let share = keep.files.share(Use::Answer);
-            Box::pin(by_thread(head, site, path.clone(), small, move || share.try_take())).await?
+            Box::pin(by_thread(head, site, path.clone(), small)).await?
         }
         Some(prepared) => prepared,
     };
-    let prepared = match prepared {
-        // It holds nothing while it waits; the file may be another one then.
-        Err(Miss::Full) => {
-            let permit = Cell::new(Some(Box::pin(room(keep.files.share(Use::Answer))).await?));
-            Box::pin(by_thread(head, site, path, small, move || permit.take())).await?
-        }
-        prepared => prepared,
-    };
-    finish(prepared, place)
+    finish(prepared, place, keep.answer_files)
 }
 
 fn by_thread(
@@ -191,12 +175,11 @@ fn by_thread(
     site: &Site,
     path: Vec<u8>,
     small: u64,
-    take: impl Fn() -> Option<Permit> + Send + 'static,
 ) -> Running<Result<Prepared, Miss>> {
     let (head, root, rules) = (head.clone(), Arc::clone(&site.place), Arc::clone(&site.files));
     site.place.start(move || {
         let files = Access::Waiting(root.path());
-        prepare(&head, &rules, At::below(&root, &path, small, &take), None, &files)
+        prepare(&head, &rules, At::below(&root, &path, small), None, &files)
     })
 }
 
@@ -208,30 +191,9 @@ pub(crate) async fn serve_absolute(
     allowed: impl Fn(&Path) -> bool + Clone + Send + 'static,
     keep: Keep<'_>,
 ) -> Result<Reply, NoFile> {
-    let share = keep.files.share(Use::Answer);
-    let of_thread = share.clone();
     let small = keep.answers.ready(SMALL) as u64;
-    let first = absolute(head, site, path.clone(), allowed.clone(), small, move || of_thread.try_take());
-    let prepared = match first.await? {
-        Err(Miss::Full) => {
-            let permit = Cell::new(Some(share.take_soon().await.ok_or(NoFile::Full)?));
-            absolute(head, site, path, allowed, small, move || permit.take()).await?
-        }
-        prepared => prepared,
-    };
-    finish(prepared, &site.place)
-}
-
-fn absolute(
-    head: &Head,
-    site: &Site,
-    path: PathBuf,
-    allowed: impl Fn(&Path) -> bool + Send + 'static,
-    small: u64,
-    take: impl Fn() -> Option<Permit> + Send + 'static,
-) -> Running<Result<Prepared, Miss>> {
     let (head, place, rules) = (head.clone(), Arc::clone(&site.place), Arc::clone(&site.files));
-    site.place.start(move || {
+    let prepared = site.place.start(move || {
         let real = std::fs::canonicalize(path).ok().filter(|path| allowed(path)).ok_or(Miss::NotThere)?;
         let at = At {
             place: &place,
@@ -240,10 +202,10 @@ fn absolute(
             path: real.as_os_str().as_bytes(),
             small,
             allowed: Some(&allowed),
-            take: &take,
         };
         prepare(&head, &rules, at, None, &Access::Waiting(Path::new("/")))
-    })
+    });
+    finish(prepared.await?, &site.place, keep.answer_files)
 }
 
 /// What is to be sent, before there is a way to send it.
@@ -262,19 +224,23 @@ enum Content {
     Small(Bytes),
     Large {
         file: Opened,
-        id: FileId,
+        source: Source,
         from: u64,
         len: u64,
     },
 }
 
-fn finish(prepared: Result<Prepared, Miss>, place: &Arc<Place>) -> Result<Reply, NoFile> {
+fn finish(
+    prepared: Result<Prepared, Miss>,
+    place: &Arc<Place>,
+    files: &Arc<AnswerFiles>,
+) -> Result<Reply, NoFile> {
     let prepared = prepared.map_err(|miss| {
         NoFile::Status(match miss {
             Miss::NotThere => 404,
             Miss::Forbidden => 403,
             Miss::Failed | Miss::Wait => 500,
-            Miss::Changed | Miss::Full => 503,
+            Miss::Changed => 503,
         })
     })?;
     if prepared.answer.status() == PRECONDITION_FAILED {
@@ -289,8 +255,8 @@ fn finish(prepared: Result<Prepared, Miss>, place: &Arc<Place>) -> Result<Reply,
         }
         Content::Left(len) => Body::Left(len),
         Content::Small(bytes) => Body::Full(bytes),
-        Content::Large { file, id, from, len } => {
-            Body::File(FileBody::new(file, id, from, len, Arc::clone(place)))
+        Content::Large { file, source, from, len } => {
+            Body::File(FileBody::new(file, source, from, len, Arc::clone(place), Arc::clone(files)))
         }
     };
     Ok(Reply { same, ..Reply::new(prepared.answer, body) })
@@ -309,18 +275,11 @@ struct At<'a> {
     allowed: Option<&'a dyn Fn(&Path) -> bool>,
     /// Bytes up to which it is read at once.
     small: u64,
-    /// Gives leave to keep it open while it is sent, if it can be had now.
-    take: &'a dyn Fn() -> Option<Permit>,
 }
 
 impl<'a> At<'a> {
-    fn below(
-        place: &'a Arc<Place>,
-        path: &'a [u8],
-        small: u64,
-        take: &'a dyn Fn() -> Option<Permit>,
-    ) -> At<'a> {
-        At { place, root: place.path(), near: Some(place.near()), path, small, allowed: None, take }
+    fn below(place: &'a Arc<Place>, path: &'a [u8], small: u64) -> At<'a> {
+        At { place, root: place.path(), near: Some(place.near()), path, small, allowed: None }
     }
 }
 
@@ -346,7 +305,7 @@ fn prepare(
 fn prepare_once(
     head: &Head,
     rules: &FileRules,
-    At { place, root, near, path, small, allowed, take }: At<'_>,
+    At { place, root, near, path, small, allowed }: At<'_>,
     opened: Option<(File, Meta)>,
     files: &Access<'_>,
 ) -> Result<Prepared, Miss> {
@@ -437,8 +396,9 @@ fn prepare_once(
         Content::Left(len)
     } else {
         let near = matches!(files, Access::Now(_));
-        let permit = take().ok_or(Miss::Full)?;
-        Content::Large { file: Opened::new(file, near, Arc::clone(place), permit), id: meta.id, from, len }
+        let path = packed.as_ref().map_or(path, |packed| &packed.sibling).to_owned();
+        let source = Source { root: root.to_owned(), path, meta, near };
+        Content::Large { file: Opened::new(file, near, Arc::clone(place), None), source, from, len }
     };
     answer(out, content)
 }

@@ -27,6 +27,7 @@ mod compress;
 mod connection;
 mod crowd;
 mod date;
+mod answer_files;
 mod descriptors;
 mod disk;
 mod dynamic;
@@ -308,6 +309,7 @@ pub struct Front {
     temp: Arc<temp::TempSpace>,
     /// Files that clients hold.
     descriptors: Arc<descriptors::Descriptors>,
+    answer_files: Arc<answer_files::AnswerFiles>,
     keeper: rules::Keeper,
     gather: Arc<gather::Gather>,
     /// What connections hold while requests are answered.
@@ -353,6 +355,7 @@ impl Front {
             metrics,
             temp: temp::TempSpace::new(&disk),
             descriptors: descriptors::Descriptors::new(free_files() / 4),
+            answer_files: answer_files::AnswerFiles::new(free_files() / 4),
             keeper: rules::Keeper::default(),
             disk,
             connections: AtomicUsize::new(0),

@@ -68,8 +68,6 @@ pub(crate) enum Miss {
     Changed,
     /// Only somebody who may wait can say.
     Wait,
-    /// It needs a descriptor for longer, and none is left for now.
-    Full,
 }
 
 /// What is asked of a file's metadata.
@@ -144,6 +142,12 @@ impl<K: Hash + Eq> Found<K> {
     {
         let found = self.0.lock();
         found.0 == seconds() && found.1.contains(what)
+    }
+
+    /// Whether something more can be remembered in this second.
+    pub(crate) fn has_room(&self) -> bool {
+        let found = self.0.lock();
+        found.0 != seconds() || found.1.len() < FOUND
     }
 
     /// `began`: the second in which the look-up began. What took longer is not remembered: it may have changed since.

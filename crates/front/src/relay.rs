@@ -23,7 +23,7 @@ use tokio::time::Sleep;
 use crate::{
     account::Account,
     compress::{Broken, CHUNK, Encoding},
-    descriptors::{Share, Use},
+    descriptors::Share,
     promise::Promise,
     request_body::{Keep, Pump},
     temp::{Owner, Reading, TempFile, TempSpace},
@@ -134,7 +134,7 @@ impl Relay {
             space: Arc::clone(keep.space),
             owner: keep.owner,
             least_rate: keep.least_rate,
-            files: keep.files.share(Use::Temporary),
+            files: keep.files.share(),
             file: None,
             written: 0,
             writing: None,

@@ -11,7 +11,7 @@ use crate::{
     account::Account,
     compress::{compress, has_word, is_private, vary},
     connection::Connection,
-    descriptors::{Files, Share},
+    descriptors::Files,
     dynamic::{self, Client, Failed, NoAnswer, no_answer},
     files::{self, NoFile},
     forwarded,
@@ -86,6 +86,7 @@ impl Connection {
                 space: &thread.front.temp,
                 owner: Owner::new(said.client.map(|client| client.addr).or(peer.ip), &settings.limits),
                 files: Files { all: &thread.front.descriptors, own: &self.files, client: visitor },
+                answer_files: &thread.front.answer_files,
                 least_rate: settings.limits.body_rate,
             },
             max_body: settings.limits.body_size,
@@ -316,14 +317,7 @@ async fn dispatch(
                     }
                 }
             }
-            // A page may have more pictures than its connection may have open at one time: they wait, unless the client leaves.
-            let room = async |share: Share| {
-                let permit = unless_gone(exchange, async { Ok(share.take().await) }).await;
-                permit.map_err(|_| NoFile::Left)?.ok_or(NoFile::Full)
-            };
-            files::serve(client.head, site, file, client.keep, room).await.map_err(|no_file| match no_file {
-                NoFile::Left => NoAnswer::Left,
-                NoFile::Full => no_answer(503, "too many files are open for clients (LimitNOFILE)"),
+            files::serve(client.head, site, file, client.keep).await.map_err(|no_file| match no_file {
                 NoFile::Status(status) => no_answer(status, "the file cannot be read"),
                 NoFile::Hangs(error) => hangs(error),
             })

@@ -19,7 +19,8 @@ use hayate_http::{BodyError, Exchange, Memory};
 use hayate_ring::{Exchange as Job, OpenBody, Ring};
 
 use crate::{
-    descriptors::{Files, Use},
+    answer_files::AnswerFiles,
+    descriptors::Files,
     gather::Gather,
     temp::{Owner, Reading, TempFile, TempSpace},
 };
@@ -34,8 +35,10 @@ pub(crate) struct Keep<'a> {
     pub(crate) answers: &'a Memory,
     pub(crate) space: &'a Arc<TempSpace>,
     pub(crate) owner: Owner,
-    /// Where files come from, of answers too.
+    /// Where files come from.
     pub(crate) files: Files<'a>,
+    /// What of answers is open.
+    pub(crate) answer_files: &'a Arc<AnswerFiles>,
     /// Bytes a second below which a client is slow; 0: none is.
     pub(crate) least_rate: u64,
 }
@@ -122,8 +125,8 @@ impl Client {
                 return Ok(Source::Memory(gathered.freeze()));
             }
         }
-        let files = keep.files.share(Use::Temporary);
-        let Some(permit) = files.take_soon().await else {
+        let files = keep.files.share();
+        let Some(permit) = files.take().await else {
             let full = "too many files are open for clients (LimitNOFILE)";
             return Err(BodyFailure::Storage(io::Error::new(io::ErrorKind::QuotaExceeded, full)));
         };

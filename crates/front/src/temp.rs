@@ -88,7 +88,7 @@ impl TempSpace {
     /// Makes an empty file, which counts by `permit`.
     pub(crate) async fn create(self: &Arc<Self>, owner: Owner, permit: Permit) -> io::Result<TempFile> {
         let file = self.make().await?;
-        let file = Opened::new(file, false, Arc::clone(&self.place), permit);
+        let file = Opened::new(file, false, Arc::clone(&self.place), Some(permit));
         Ok(TempFile(Arc::new(Inner { file, space: Arc::clone(self), owner, len: Mutex::new(0) })))
     }
 

@@ -14,7 +14,6 @@ use hayate_http::{Answer, phrase};
 use hayate_ring::{Exchange as Job, ResponseHead, Ring};
 
 use crate::{
-    descriptors::Share,
     dynamic::Client,
     files::{self, NoFile},
     promise::Promise,
@@ -194,8 +193,7 @@ pub(crate) async fn send_file(
     } else {
         match inside_site(site, path).await {
             Ok(Some(file)) => {
-                let room = async |share: Share| share.take_soon().await.ok_or(NoFile::Full);
-                files::serve(client.head, site, file, client.keep, room).await
+                files::serve(client.head, site, file, client.keep).await
             }
             Ok(None) => Err(NoFile::Status(404)),
             Err(error) => Err(NoFile::Hangs(error)),
@@ -205,13 +203,6 @@ pub(crate) async fn send_file(
     let served = served.map_err(|no_file| match no_file {
         NoFile::Hangs(error) => {
             tracing::error!(app = site.name, "the script asked to send \"{path}\": {error}");
-            503
-        }
-        NoFile::Full | NoFile::Left => {
-            tracing::error!(
-                app = site.name,
-                "the script asked to send \"{path}\": too many files are open for clients (LimitNOFILE)"
-            );
             503
         }
         NoFile::Status(status) => {

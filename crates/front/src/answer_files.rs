@@ -1,0 +1,157 @@
+//! Large files that answers are sent from. A client may take its time, and may ask for many: so no answer keeps its file open for itself.
+//!
+//! It promises that no more than so many are open, and that no answer waits for another's to be closed: for one more, the one that was read
+//! least recently is closed, and is opened again when its turn comes. What is read at this moment stays open until it is read; so do files of a
+//! place that hangs, where each place adds as many as may be open in all at most.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Weak,
+        atomic::{
+            AtomicBool, AtomicUsize,
+            Ordering::{AcqRel, Acquire, Relaxed},
+        },
+    },
+};
+
+use parking_lot::Mutex;
+
+use crate::disk::Opened;
+
+/// Fewer are never reckoned with.
+const LEAST: usize = 4;
+/// More are never needed.
+const MOST: usize = 1 << 20;
+
+/// All of them.
+pub(crate) struct AnswerFiles {
+    most: usize,
+    open: AtomicUsize,
+    /// In the order in which they are looked at; some have been closed, or are of answers that are over.
+    queue: Mutex<VecDeque<Weak<Slot>>>,
+}
+
+/// Where the file of one answer is, while it is open.
+#[derive(Default)]
+pub(crate) struct Slot {
+    file: Mutex<Option<Kept>>,
+    /// It was read since it was looked at.
+    read: AtomicBool,
+}
+
+struct Kept {
+    file: Arc<Opened>,
+    _counted: Counted,
+}
+
+struct Counted(Arc<AnswerFiles>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, AcqRel);
+    }
+}
+
+impl Slot {
+    /// The file, if it is open, to be read from at once.
+    pub(crate) fn file(&self) -> Option<Arc<Opened>> {
+        self.read.store(true, Relaxed);
+        self.file.lock().as_ref().map(|kept| Arc::clone(&kept.file))
+    }
+}
+
+impl AnswerFiles {
+    /// `spare`: how many descriptors there are beside those of connections; a quarter of them may be open.
+    pub(crate) fn new(spare: usize) -> Arc<AnswerFiles> {
+        let most = (spare / 4).clamp(LEAST, MOST);
+        Arc::new(AnswerFiles { most, open: AtomicUsize::new(0), queue: Mutex::default() })
+    }
+
+    /// Keeps a file open there, until the slot goes or others need more.
+    pub(crate) fn keep(self: &Arc<Self>, slot: &Arc<Slot>, file: Opened) -> Arc<Opened> {
+        let file = Arc::new(file);
+        self.open.fetch_add(1, AcqRel);
+        let kept = Kept { file: Arc::clone(&file), _counted: Counted(Arc::clone(self)) };
+        let before = slot.file.lock().replace(kept);
+        drop(before);
+        self.make_room(slot);
+        file
+    }
+
+    fn make_room(&self, newest: &Arc<Slot>) {
+        let mut closed = Vec::new();
+        let mut queue = self.queue.lock();
+        // Answers that are over leave their entries behind.
+        if queue.len() > 2 * self.most.min(self.open.load(Acquire)) + 16 {
+            queue.retain(|slot| slot.strong_count() > 0);
+        }
+        let mut looks = 2 * queue.len();
+        while self.open.load(Acquire).saturating_sub(closed.len()) > self.most && looks > 0 {
+            looks -= 1;
+            let Some(weak) = queue.pop_front() else { break };
+            let Some(slot) = weak.upgrade() else { continue };
+            if slot.read.swap(false, Relaxed) {
+                queue.push_back(weak);
+            } else {
+                closed.extend(slot.file.lock().take());
+            }
+        }
+        queue.push_back(Arc::downgrade(newest));
+        drop(queue);
+        // Closing may ask the file system, or another thread to do so: not under the lock.
+        drop(closed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, path::Path};
+
+    use super::*;
+    use crate::disk::Disk;
+
+    #[test]
+    fn the_one_that_was_read_least_recently_is_closed() {
+        let files = AnswerFiles::new(0);
+        let place = Disk::without_threads().place(Path::new("/"));
+        let open = || Opened::new(File::open("/dev/null").unwrap(), true, Arc::clone(&place), None);
+        let keep = || {
+            let slot = Arc::default();
+            files.keep(&slot, open());
+            slot
+        };
+        let slots: Vec<Arc<Slot>> = (0..LEAST).map(|_| keep()).collect();
+        assert!(slots.iter().all(|slot| slot.file.lock().is_some()));
+        // All but the second are read.
+        for slot in slots.iter().enumerate().filter(|(n, _)| *n != 1).map(|(_, slot)| slot) {
+            assert!(slot.file().is_some());
+        }
+        let more = keep();
+        let is_open = |slot: &Arc<Slot>| slot.file.lock().is_some();
+        assert!(is_open(&more) && !is_open(&slots[1]) && files.open.load(Acquire) == LEAST);
+        assert_eq!(slots.iter().filter(|slot| is_open(slot)).count(), LEAST - 1);
+        // It comes again.
+        files.keep(&slots[1], open());
+        assert!(slots[1].file().is_some() && files.open.load(Acquire) == LEAST);
+        drop((slots, more));
+        assert_eq!(files.open.load(Acquire), 0);
+        for _ in 0..1000 {
+            keep();
+        }
+        assert!(files.queue.lock().len() <= 2 * LEAST + 17);
+    }
+
+    #[test]
+    fn what_is_read_at_this_moment_is_closed_afterwards() {
+        let files = AnswerFiles::new(0);
+        let place = Disk::without_threads().place(Path::new("/"));
+        let slots: Vec<Arc<Slot>> = (0..2 * LEAST).map(|_| Arc::default()).collect();
+        let open = |slot: &Arc<Slot>| {
+            files.keep(slot, Opened::new(File::open("/dev/zero").unwrap(), true, Arc::clone(&place), None))
+        };
+        let reading: Vec<_> = slots.iter().map(open).collect();
+        assert_eq!(files.open.load(Acquire), LEAST);
+        assert!(reading.iter().all(|file| std::os::unix::fs::FileExt::read_at(&***file, &mut [0], 0).is_ok()));
+    }
+}
