@@ -37,7 +37,7 @@ def few(place: pathlib.Path) -> Few:
     (root / "large.bin").write_bytes(LARGE)
     (root / "accel_large.php").write_text("<?php header('X-Accel-Redirect: /large.bin');")
     (root / "sendfile_large.php").write_text("<?php header('X-Sendfile: ' . __DIR__ . '/large.bin');")
-    return Few(config=f'http2_prior_knowledge = true\n[[app]]\nroot = "{root}"\nworkers = 2\n')
+    return Few(config=f'http2_prior_knowledge = true\n[[app]]\nroot = "{root}"\nworkers = 2\nsendfile_roots = []\n')
 
 
 def test_a_flood_of_connections_leaves_open_files_for_commands_and_workers(hayate_command, tmp_path) -> None:

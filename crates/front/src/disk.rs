@@ -116,8 +116,10 @@ struct Load {
     /// Since when so many run and none has finished.
     full_since: Option<Instant>,
     waiting: VecDeque<Work>,
-    /// Files to be closed, when nobody waits for anything else.
+    /// Files to be closed.
     closing: VecDeque<Work>,
+    /// What began last was one of these.
+    closed_last: bool,
     complained: bool,
 }
 
@@ -218,8 +220,11 @@ impl Lane {
         if std::mem::take(&mut load.complained) {
             tracing::info!("{} answers again", self.path.display());
         }
-        // What frees comes first, or nothing would be freed while there is always something else to do.
-        let next = load.closing.pop_front().or_else(|| load.waiting.pop_front());
+        // In turn: what frees, or nothing would be freed while there is always something else to do; and what somebody waits for.
+        let closes = !std::mem::replace(&mut load.closed_last, false);
+        let closing = if closes { load.closing.pop_front() } else { None };
+        load.closed_last = closing.is_some();
+        let next = closing.or_else(|| load.waiting.pop_front()).or_else(|| load.closing.pop_front());
         match next {
             Some(_) => load.full_since = Some(Instant::now()),
             None => load.running = load.running.saturating_sub(1),

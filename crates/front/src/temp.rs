@@ -1,7 +1,7 @@
 //! Temporary files for bodies whose client is slower than PHP. They have no name: whatever happens, nothing of them stays behind. All
 //! work on them is done by [`crate::disk`]'s threads, and there is a limit on what they hold: in all, and for each client.
 
-use std::{collections::HashMap, fs::File, io, net::IpAddr, os::unix::fs::FileExt, sync::Arc};
+use std::{collections::HashMap, io, net::IpAddr, os::unix::fs::FileExt, sync::Arc};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -19,6 +19,9 @@ const BLOCK: u64 = 64 << 10;
 /// Bytes of free memory that may be kept for what comes next.
 #[cfg(target_env = "gnu")]
 const FREE: usize = 4 << 20;
+
+/// Less than one part in so many of what all may use is nobody's fault.
+const MUCH: u64 = 256;
 
 /// The directory that TMPDIR names, else /tmp, and how much of it is used.
 pub(crate) struct TempSpace {
@@ -58,7 +61,7 @@ impl TempSpace {
 
     /// Says so when no temporary file can be made: at the start, and not only with the first large upload.
     pub(crate) async fn check(&self) {
-        if let Err(error) = self.make().await {
+        if let Err(error) = self.make(None).await {
             tracing::error!(
                 "no temporary file can be made in {}: {error}. Uploads above {} KB will be answered with 500; name a directory by TMPDIR",
                 self.place.path().display(),
@@ -80,15 +83,15 @@ impl TempSpace {
         }));
     }
 
-    async fn make(&self) -> io::Result<File> {
-        let path = self.place.path().to_owned();
-        self.place.start(move || tempfile::tempfile_in(path)).await?
+    async fn make(&self, permit: Option<Permit>) -> io::Result<Opened> {
+        let (path, place) = (self.place.path().to_owned(), Arc::clone(&self.place));
+        // Whoever leaves meanwhile leaves the file and its permit to the thread.
+        self.place.start(move || Ok(Opened::new(tempfile::tempfile_in(path)?, false, place, permit))).await?
     }
 
     /// Makes an empty file, which counts by `permit`.
     pub(crate) async fn create(self: &Arc<Self>, owner: Owner, permit: Permit) -> io::Result<TempFile> {
-        let file = self.make().await?;
-        let file = Opened::new(file, false, Arc::clone(&self.place), Some(permit));
+        let file = self.make(Some(permit)).await?;
         Ok(TempFile(Arc::new(Inner { file, space: Arc::clone(self), owner, len: Mutex::new(0) })))
     }
 
@@ -121,7 +124,8 @@ impl TempSpace {
         }
         let Some(client) = owner.client else { return true };
         let mine = used.by_client.get(&client).copied().unwrap_or_default();
-        mine.saturating_mul(used.by_client.len() as u64) >= used.all
+        // Many who hold hardly anything make the mean small.
+        mine >= owner.all / MUCH && mine.saturating_mul(used.by_client.len() as u64) >= used.all
     }
 
     fn give_back(&self, owner: &Owner, bytes: u64) {
