@@ -294,8 +294,8 @@ static void end_keepers(void)
 	shared = NULL;
 }
 
-/* A difference was `seen`, or nothing was and nothing is sure: a front controller is served in classic mode, others boot
- * without warm-up. */
+/* A difference was `seen`, or nothing was and nothing is sure: a front controller is served in classic mode, others
+ * boot without warm-up. */
 static void give_way(const char *why, bool seen)
 {
 	end_keepers();

@@ -72,7 +72,7 @@ extern struct options options;
 /* Fills `options` or prints what is wrong and exits with 2. */
 void options_parse(int argc, char **argv);
 const char *options_env(const char *name); /* what the application's own environment says; NULL: nothing */
-void options_print_tracking(void); /* how this kernel lets written pages be found, and why not better */
+void options_print_tracking(void);         /* how this kernel lets written pages be found, and why not better */
 
 /* The request being served. `exchange.slot` is NULL between requests and while a worker script boots. */
 struct request {

@@ -110,7 +110,8 @@ void worker_classic(void)
 static void allow_boot_script(void)
 {
 	const char *slash = strrchr(options.worker_script, '/');
-	if (options_env("HAYATE_PROJECT") == NULL || slash == NULL || PG(open_basedir) == NULL || PG(open_basedir)[0] == '\0') {
+	if (options_env("HAYATE_PROJECT") == NULL || slash == NULL || PG(open_basedir) == NULL ||
+	    PG(open_basedir)[0] == '\0') {
 		return;
 	}
 	zend_string *name = zend_string_init(ZEND_STRL("open_basedir"), false);

@@ -152,6 +152,8 @@ mod tests {
         };
         let reading: Vec<_> = slots.iter().map(open).collect();
         assert_eq!(files.open.load(Acquire), LEAST);
-        assert!(reading.iter().all(|file| std::os::unix::fs::FileExt::read_at(&***file, &mut [0], 0).is_ok()));
+        assert!(
+            reading.iter().all(|file| std::os::unix::fs::FileExt::read_at(&***file, &mut [0], 0).is_ok())
+        );
     }
 }

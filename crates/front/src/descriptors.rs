@@ -137,7 +137,9 @@ impl Share {
         }
         let Some(client) = self.client else { return true };
         let by_client = self.all.by_client.lock();
-        let mine = by_client.get(&client_of(client)).map_or(0, |part| self.all.all / 2 - part.available_permits().min(self.all.all / 2));
+        let mine = by_client
+            .get(&client_of(client))
+            .map_or(0, |part| self.all.all / 2 - part.available_permits().min(self.all.all / 2));
         mine.saturating_mul(by_client.len()) >= self.all.all.saturating_sub(left)
     }
 }
@@ -183,7 +185,8 @@ mod tests {
         let all = Descriptors::new(64);
         let own: [Own; 6] = std::array::from_fn(|_| Own::default());
         let [last, others @ ..] = &own;
-        let taken = |own: &Own| std::iter::from_fn(|| of(&all, own, "192.0.2.1").try_take()).collect::<Vec<_>>();
+        let taken =
+            |own: &Own| std::iter::from_fn(|| of(&all, own, "192.0.2.1").try_take()).collect::<Vec<_>>();
         let mut held: Vec<_> = others.iter().flat_map(taken).collect();
         let share = of(&all, last, "192.0.2.1");
         let waits = tokio::spawn(async move { share.take().await.is_some() });

@@ -185,7 +185,12 @@ impl FileBody {
     }
 
     /// The next bytes, `most` of them if there are so many; an error when the file has become shorter, or cannot be read.
-    fn poll_next(&mut self, cx: &mut Context<'_>, file: &Arc<Opened>, most: usize) -> Poll<io::Result<Bytes>> {
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &Arc<Opened>,
+        most: usize,
+    ) -> Poll<io::Result<Bytes>> {
         let read = match &mut self.reading {
             Some(reading) => ready!(Pin::new(reading).poll(cx)).and_then(|read| read),
             None => {

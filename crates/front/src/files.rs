@@ -148,34 +148,21 @@ impl From<io::Error> for NoFile {
 }
 
 /// Answers with a file of the site's place.
-pub(crate) async fn serve(
-    head: &Head,
-    site: &Site,
-    file: Named,
-    keep: Keep<'_>,
-) -> Result<Reply, NoFile> {
+pub(crate) async fn serve(head: &Head, site: &Site, file: Named, keep: Keep<'_>) -> Result<Reply, NoFile> {
     let small = keep.answers.ready(SMALL) as u64;
     let (place, rules) = (&site.place, &site.files);
     let Named { path, opened, .. } = file;
     let near = place.near().root(place.path());
-    let near = near.map(|root| {
-        prepare(head, rules, At::below(place, &path, small), opened, &Access::Now(&root))
-    });
+    let near =
+        near.map(|root| prepare(head, rules, At::below(place, &path, small), opened, &Access::Now(&root)));
     let prepared = match near {
-        Some(Err(Miss::Wait)) | None => {
-            Box::pin(by_thread(head, site, path.clone(), small)).await?
-        }
+        Some(Err(Miss::Wait)) | None => Box::pin(by_thread(head, site, path.clone(), small)).await?,
         Some(prepared) => prepared,
     };
     finish(prepared, place, keep.answer_files)
 }
 
-fn by_thread(
-    head: &Head,
-    site: &Site,
-    path: Vec<u8>,
-    small: u64,
-) -> Running<Result<Prepared, Miss>> {
+fn by_thread(head: &Head, site: &Site, path: Vec<u8>, small: u64) -> Running<Result<Prepared, Miss>> {
     let (head, root, rules) = (head.clone(), Arc::clone(&site.place), Arc::clone(&site.files));
     site.place.start(move || {
         let files = Access::Waiting(root.path());

@@ -22,12 +22,12 @@
 
 mod access_log;
 mod account;
+mod answer_files;
 mod by_address;
 mod compress;
 mod connection;
 mod crowd;
 mod date;
-mod answer_files;
 mod descriptors;
 mod disk;
 mod dynamic;

@@ -192,9 +192,7 @@ pub(crate) async fn send_file(
         files::serve_absolute(client.head, site, path, allowed, client.keep).await
     } else {
         match inside_site(site, path).await {
-            Ok(Some(file)) => {
-                files::serve(client.head, site, file, client.keep).await
-            }
+            Ok(Some(file)) => files::serve(client.head, site, file, client.keep).await,
             Ok(None) => Err(NoFile::Status(404)),
             Err(error) => Err(NoFile::Hangs(error)),
         }
