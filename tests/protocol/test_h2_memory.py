@@ -6,8 +6,10 @@ import contextlib
 import pathlib
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator
 
+import pytest
 import requests
 
 from lib import site
@@ -62,6 +64,21 @@ def ask_for(path: str) -> Callable[[Raw], object]:
     return attack
 
 
+def first_bytes(one: Raw) -> None:
+    """Of each file, which is read as a whole, one byte is wanted, and not taken."""
+    heads = [one.head("/small.bin", ("range", "bytes=0-0")) for _ in STREAMS]
+    one.send(b"".join(frame(HEADERS, 5, stream, head) for stream, head in zip(STREAMS, heads, strict=True)))
+
+
+def all_but_the_last_byte(one: Raw) -> None:
+    """All windows are as they are by default, 65,535 bytes, and each file has one more. That is not taken."""
+    one.send(frame(SETTINGS, 0, 0, b"\0\x04\0\0\xff\xff") + frame(WINDOW_UPDATE, 0, 0, (1 << 30).to_bytes(4, "big")))
+    ask_for("/small.bin")(one)
+    come = 0
+    while come < len(STREAMS) * 65535:
+        come += len(one.until(lambda kind, *_: kind == DATA)[3])
+
+
 def large_heads(one: Raw) -> None:
     """One entry of the client's table, named again and again, is a head of 30 KB made of ten bytes; its body never comes."""
     fields = [("content-length", "10"), *[("x", "y" * 3900)] * 8]
@@ -90,6 +107,36 @@ def test_a_file_is_not_read_ahead_of_the_window(hayate_command, tmp_path) -> Non
             came += len(one.until(lambda kind, *_: kind == DATA)[3])
         one.sock.close()
         assert came == 1 << 20
+
+
+@pytest.mark.parametrize("attack", [first_bytes, all_but_the_last_byte])
+def test_a_byte_that_nobody_takes_does_not_keep_its_file(hayate_command, tmp_path, attack) -> None:
+    with started(tmp_path, threads=1) as server:
+        more = grown(server, 12, attack)
+        # Each of the 1536 answers would be 64 KB.
+        assert more < 40 << 20, f"{more >> 20} MB"
+
+
+def test_a_window_that_opens_byte_by_byte_gets_few_frames(hayate_command, tmp_path) -> None:
+    with started(tmp_path, threads=1) as server:
+        one = Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT)
+        wide = (1 << 20).to_bytes(4, "big")
+        one.send(frame(WINDOW_UPDATE, 0, 0, (1 << 30).to_bytes(4, "big")))
+        # What nobody reads fills the socket, so what follows waits.
+        for stream in range(1, 41, 2):
+            one.request(stream, "/large.bin")
+            one.send(frame(WINDOW_UPDATE, 0, stream, wide))
+        one.request(101, "/small.bin")
+        time.sleep(1)
+        for _ in range(60):
+            one.send(frame(WINDOW_UPDATE, 0, 101, (1).to_bytes(4, "big")))
+            time.sleep(0.005)
+        pieces: list[int] = []
+        while sum(pieces) < 60:
+            got = one.until(lambda kind, flags, stream, payload: kind == DATA and stream == 101)
+            pieces.append(len(got[3]))
+        one.sock.close()
+        assert len(pieces) < 20, f"{pieces}"
 
 
 def test_whole_heads_have_a_limit_together(hayate_command, tmp_path) -> None:

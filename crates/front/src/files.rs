@@ -378,7 +378,7 @@ fn prepare_once(
             return Err(Miss::Changed);
         }
         let end = from.saturating_add(len).min(size);
-        Content::Small(all.slice(from.min(end) as usize..end as usize))
+        Content::Small(hayate_http::part(&all, from.min(end) as usize..end as usize))
     } else if head.method() == b"HEAD" {
         Content::Left(len)
     } else {

@@ -132,7 +132,8 @@ impl<'a> Exchange<'a> {
         either!(self, h1 => h1.has_begun(), turn => turn.progress().has_begun())
     }
 
-    /// Adds to the answer's body. What goes beyond its length is dropped, and what a HEAD must not have.
+    /// Adds to the answer's body. What goes beyond its length is dropped, and what a HEAD must not have. As long as any of it waits for the
+    /// client, all of it counts ([`Clock::holding`]); what it is a part of does not, so of something larger [`crate::part`] is to be sent.
     pub fn send(&mut self, data: Bytes) {
         each!(self, turn => turn.send(data));
     }

@@ -13,24 +13,21 @@ use std::{
     ops::RangeInclusive,
     pin::Pin,
     rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
 };
 
 use ::h2::{
     Ping, Reason, RecvStream, SendStream,
     server::{Builder, SendResponse},
 };
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use futures_util::stream::{FuturesUnordered, Stream};
 use http::Request;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
     Answer, BodyError, Clock, Exchange, Handler, Head, Hold, Io, Length, Limits, Version, Wait,
+    block::Counted,
     exchange::Turns,
     h1::half_close::{HalfClose, Look},
     messages::{Opening, Said, content_length, expects_continue, go_on, head, informational},
@@ -44,6 +41,11 @@ const SEND_BUFFER: RangeInclusive<usize> = 16 << 10..=256 << 10;
 
 /// Bytes of a file that are read at least.
 const LEAST: usize = 8 << 10;
+
+/// Fewer bytes of an answer go to h2 only if they are the last ones, or h2 has no others of that answer.
+const CRUMB: usize = 1 << 10;
+/// Bytes that h2 takes for each piece of an answer besides that piece, about.
+const FRAME: usize = 256;
 
 /// Bytes of a body that are thrown away once the answer is whole.
 const DISCARDED: usize = 256 << 10;
@@ -59,14 +61,15 @@ fn send_buffer(limits: &Limits) -> usize {
 pub struct Turn {
     from: RecvStream,
     body: Body,
-    respond: SendResponse<Bytes>,
+    respond: SendResponse<Part>,
     progress: Progress,
     /// As long as something may be added to the answer.
-    to: Option<SendStream<Bytes>>,
-    queue: VecDeque<Bytes>,
+    to: Option<SendStream<Part>>,
+    queue: VecDeque<Counted>,
     /// Bytes in the queue.
     waiting: usize,
-    /// The head, and the queue.
+    given: Rc<Given>,
+    /// The head, and what of the body nobody has read.
     hold: Hold,
     /// Bytes of the head.
     head: usize,
@@ -184,7 +187,7 @@ impl Turn {
         let data = self.progress.add(data);
         if !data.is_empty() {
             self.waiting = self.waiting.saturating_add(data.len());
-            self.queue.push_back(data);
+            self.queue.push_back(Counted::new(data, self.clock.holding()));
             self.holds();
         }
     }
@@ -206,13 +209,12 @@ impl Turn {
             let n = ready!(self.poll_capacity(cx, piece.len()))?;
             let (Some(stream), Some(piece)) = (&mut self.to, self.queue.front_mut()) else { break };
             self.clock.wrote(false, n, &self.limits);
-            let part = piece.split_to(n.min(piece.len()));
-            self.waiting = self.waiting.saturating_sub(part.len());
-            let part = self.input.gave(part);
-            let whole = piece.is_empty();
-            if whole {
+            let (part, held) = piece.split_to(n);
+            if piece.is_empty() {
                 self.queue.pop_front();
             }
+            self.waiting = self.waiting.saturating_sub(part.len());
+            let part = Part::new(part, held, &self.given);
             let ends = self.progress.is_finished() && self.queue.is_empty();
             stream.send_data(part, ends).map_err(other)?;
             self.holds();
@@ -224,7 +226,7 @@ impl Turn {
         if self.progress.is_finished()
             && let Some(stream) = &mut self.to
         {
-            stream.send_data(Bytes::new(), true).map_err(other)?;
+            stream.send_data(Part::default(), true).map_err(other)?;
             self.end_sending();
         }
         Poll::Ready(Ok(()))
@@ -244,10 +246,17 @@ impl Turn {
     fn poll_capacity(&mut self, cx: &mut Context<'_>, wanted: usize) -> Poll<io::Result<usize>> {
         let Some(stream) = &mut self.to else { return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())) };
         stream.reserve_capacity(wanted);
-        // It says each growth once only.
-        let capacity = match stream.capacity() {
-            0 => stream.poll_capacity(cx),
-            n => Poll::Ready(Some(Ok(n))),
+        let capacity = loop {
+            let n = stream.capacity();
+            // Who lets a byte go at a time would have h2 keep hundreds for each.
+            if n >= wanted.min(CRUMB) || (n > 0 && self.given.is_nothing(cx)) {
+                break Poll::Ready(Some(Ok(n)));
+            }
+            // It says each growth once only.
+            match stream.poll_capacity(cx) {
+                Poll::Ready(Some(Ok(_))) => {}
+                waits => break waits,
+            }
         };
         match capacity {
             Poll::Ready(Some(n)) => Poll::Ready(n.map_err(other)),
@@ -270,7 +279,7 @@ impl Turn {
     /// Counts what is held for this stream now.
     fn holds(&mut self) {
         let unread = if self.body.over { 0 } else { self.from.flow_control().used_capacity() };
-        self.hold.set(self.head.saturating_add(self.waiting).saturating_add(unread));
+        self.hold.set(self.head.saturating_add(unread));
     }
 
     /// All of the answer is h2's.
@@ -290,12 +299,12 @@ impl Turn {
         Poll::Ready(())
     }
 
-    /// The handler is done with it. What is kept until the client has the answer, which is with h2 then.
-    async fn end(mut self) -> Kept {
+    /// The handler is done with it. What is left of it, when all of the answer is with h2.
+    async fn end(mut self) -> Option<Tail> {
         let sent = self.progress.is_finished() && poll_fn(|cx| self.poll_flush(cx)).await.is_ok();
         if !sent {
             self.reset(Reason::INTERNAL_ERROR);
-            return Kept::default();
+            return None;
         }
         // Clients send a small body before they look at the answer, and some take the reset of a stream for the loss of its answer.
         let mut discarded = 0;
@@ -307,7 +316,7 @@ impl Turn {
         }
         // If there is more, it is not wanted (RFC 9113, 8.1): h2 says so with NO_ERROR when the stream is dropped, behind what is queued. A
         // reset sent from here would overtake the answer.
-        std::mem::take(&mut self.kept)
+        Some(Tail { given: self.given, went: 0, clock: None, kept: self.kept })
     }
 
     /// Throws away a piece of the body; its length, 0 when no more is waited for.
@@ -349,11 +358,11 @@ impl Turn {
 async fn answer<H: Handler>(
     handler: Rc<H>,
     request: Request<RecvStream>,
-    respond: SendResponse<Bytes>,
+    respond: SendResponse<Part>,
     clock: Rc<Clock>,
     limits: Rc<Limits>,
     input: Rc<Input>,
-) -> Kept {
+) -> Option<Tail> {
     let (parts, from) = request.into_parts();
     let head_only = parts.method == http::Method::HEAD;
     let said = Said {
@@ -382,6 +391,7 @@ async fn answer<H: Handler>(
         to: None,
         queue: VecDeque::new(),
         waiting: 0,
+        given: Rc::default(),
         head: hold.bytes(),
         hold,
         unwanted: None,
@@ -410,22 +420,105 @@ struct Watched {
     half_close: HalfClose,
 }
 
-/// A piece of an answer in h2's hands. Whether the socket has taken all that it was offered does not tell what h2 has left: a client that makes its
-/// windows smaller leaves it with what was given before.
-struct Given {
-    piece: Bytes,
-    dropped: Arc<AtomicUsize>,
+/// A piece of an answer in h2's hands. It counts until h2 drops it: that the socket has taken all that it was offered does not tell what h2 has
+/// left, for a client that makes its windows smaller leaves it with what was given before.
+#[derive(Debug, Default)]
+struct Part {
+    bytes: Bytes,
+    of: Rc<Given>,
+    #[allow(dead_code, reason = "held for their drop")]
+    held: Option<(Rc<Hold>, Hold)>,
 }
 
-impl AsRef<[u8]> for Given {
-    fn as_ref(&self) -> &[u8] {
-        &self.piece
+/// What h2 has of one answer.
+#[derive(Debug, Default)]
+struct Given {
+    parts: Cell<usize>,
+    /// Bytes that h2 has passed on; a number to be compared with an earlier one.
+    went: Cell<usize>,
+    /// Who waits for it to have nothing.
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Given {
+    /// Whether it has nothing; else the task is woken when that is so.
+    fn is_nothing(&self, cx: &Context<'_>) -> bool {
+        let nothing = self.parts.get() == 0;
+        *self.waker.borrow_mut() = (!nothing).then(|| cx.waker().clone());
+        nothing
     }
 }
 
-impl Drop for Given {
+impl Part {
+    fn new(bytes: Bytes, held: Rc<Hold>, of: &Rc<Given>) -> Part {
+        of.parts.set(of.parts.get().saturating_add(1));
+        let frame = held.another(FRAME);
+        Part { bytes, of: Rc::clone(of), held: Some((held, frame)) }
+    }
+}
+
+impl Buf for Part {
+    fn remaining(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn advance(&mut self, n: usize) {
+        self.bytes.advance(n.min(self.bytes.len()));
+        self.of.went.set(self.of.went.get().wrapping_add(n));
+    }
+}
+
+impl Drop for Part {
     fn drop(&mut self) {
-        self.dropped.fetch_add(self.piece.len(), Relaxed);
+        if self.held.is_none() {
+            return;
+        }
+        let left = self.of.parts.get().saturating_sub(1);
+        self.of.parts.set(left);
+        if left == 0
+            && let Some(waker) = self.of.waker.take()
+        {
+            waker.wake();
+        }
+    }
+}
+
+/// An answer all of which is with h2. Nobody waits for its client any more, so the connection does.
+struct Tail {
+    given: Rc<Given>,
+    /// What of it had gone when it was last looked at.
+    went: usize,
+    /// Since a window of its own held it up.
+    clock: Option<Rc<Clock>>,
+    #[allow(dead_code, reason = "held for its drop")]
+    kept: Kept,
+}
+
+impl Tail {
+    /// Whether the client may not have it yet; to be asked when h2 has written all that it can. `connection`: the clock of that.
+    fn waits(&mut self, cx: &Context<'_>, connection: &Clock, limits: &Limits) -> bool {
+        if self.given.parts.get() == 0 {
+            return connection.is_writing();
+        }
+        let went = self.given.went.get();
+        let since = went.wrapping_sub(std::mem::replace(&mut self.went, went));
+        // As long as the socket takes nothing, the connection's clock runs. Else it is the stream's window that lets nothing go: the client
+        // has made it smaller since.
+        let held_up = !connection.is_writing();
+        if held_up || self.clock.is_some() {
+            let clock = self.clock.get_or_insert_with(|| connection.stream());
+            clock.wrote(held_up, since, limits);
+            clock.listen(cx);
+        }
+        true
+    }
+
+    fn is_late(&self) -> bool {
+        self.clock.as_ref().is_some_and(|clock| clock.is_late())
     }
 }
 
@@ -433,10 +526,6 @@ impl Drop for Given {
 /// due: the client may wait for them (shutdown(2)). Whether it does is asked by a PING, see [`HalfClose`].
 #[derive(Debug)]
 struct Input {
-    /// What of answers is h2's: the socket has not taken it, or the client has made its windows smaller since.
-    given: RefCell<Hold>,
-    /// Bytes of these that h2 has dropped, and that were not taken away there yet. The crate wants data that may change threads.
-    dropped: Arc<AtomicUsize>,
     ended: Cell<bool>,
     /// h2 may see the end.
     shown: Cell<bool>,
@@ -444,32 +533,10 @@ struct Input {
     probe: Cell<bool>,
 }
 
-impl Input {
-    fn new(clock: &Clock) -> Input {
-        Input {
-            given: RefCell::new(Hold::new(clock.holding())),
-            dropped: Arc::default(),
-            ended: Cell::new(false),
-            // Nothing is due before the first request.
-            shown: Cell::new(true),
-            probe: Cell::new(false),
-        }
-    }
-
-    /// What h2 is to be given for this: it counts until h2 drops it.
-    fn gave(&self, piece: Bytes) -> Bytes {
-        let mut given = self.given.borrow_mut();
-        let bytes = given.bytes().saturating_add(piece.len());
-        given.set(bytes);
-        Bytes::from_owner(Given { piece, dropped: Arc::clone(&self.dropped) })
-    }
-
-    /// Bytes of answers that h2 has now.
-    fn kept(&self) -> usize {
-        let mut given = self.given.borrow_mut();
-        let bytes = given.bytes().saturating_sub(self.dropped.swap(0, Relaxed));
-        given.set(bytes);
-        bytes
+impl Default for Input {
+    fn default() -> Input {
+        // Nothing is due before the first request.
+        Input { ended: Cell::new(false), shown: Cell::new(true), probe: Cell::new(false) }
     }
 }
 
@@ -556,7 +623,7 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
         .max_send_buffer_size(send_buffer(&limits));
     // The preface has the time of a head.
     clock.wait(Wait::Head, &limits);
-    let input = Rc::new(Input::new(&clock));
+    let input = Rc::<Input>::default();
     let io = Watched {
         io,
         clock: Rc::clone(&clock),
@@ -564,12 +631,11 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
         input: Rc::clone(&input),
         half_close: HalfClose::default(),
     };
-    let Ok(mut connection) = builder.handshake::<_, Bytes>(io).await else { return };
+    let Ok(mut connection) = builder.handshake::<_, Part>(io).await else { return };
     input.shown.set(false);
     let mut pings = connection.ping_pong();
     let mut streams = FuturesUnordered::new();
-    // Of answers that h2 may still have.
-    let mut kept = Kept::default();
+    let mut tails: Vec<Tail> = Vec::new();
     let mut ends = false;
     poll_fn(|cx| {
         loop {
@@ -587,8 +653,9 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
                 Poll::Pending => {}
             }
             // It has tried to write all that it has.
-            if input.kept() == 0 && !clock.is_writing() {
-                kept.clear();
+            tails.retain_mut(|tail| tail.waits(cx, &clock, &limits));
+            if tails.iter().any(Tail::is_late) {
+                return Poll::Ready(());
             }
             if input.probe.take()
                 && let Some(pings) = &mut pings
@@ -598,12 +665,14 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
             }
             // What the streams have written goes out with the next turn of the connection.
             match Pin::new(&mut streams).poll_next(cx) {
-                Poll::Ready(Some(mut of_answer)) => {
-                    kept.append(&mut of_answer);
+                Poll::Ready(Some(tail)) => {
+                    tails.extend(tail);
                     continue;
                 }
                 // Of answers that are whole much may still be on its way to a client that reads slowly.
-                Poll::Ready(None) if clock.is_writing() => clock.wait(Wait::Nothing, &limits),
+                Poll::Ready(None) if clock.is_writing() || !tails.is_empty() => {
+                    clock.wait(Wait::Nothing, &limits);
+                }
                 // No answer is due any more.
                 Poll::Ready(None) if input.ended.get() && !input.shown.replace(true) => continue,
                 Poll::Ready(None) => clock.wait(Wait::Idle, &limits),

@@ -167,6 +167,18 @@ impl Hold {
         Hold { of: Rc::clone(of), bytes: 0 }
     }
 
+    /// Of so many bytes.
+    pub(crate) fn with(of: &Rc<Holding>, bytes: usize) -> Hold {
+        let mut hold = Hold::new(of);
+        hold.set(bytes);
+        hold
+    }
+
+    /// One more of the same connection, of so many bytes.
+    pub(crate) fn another(&self, bytes: usize) -> Hold {
+        Hold::with(&self.of, bytes)
+    }
+
     /// It takes so many bytes now.
     pub fn set(&mut self, bytes: usize) {
         let before = std::mem::replace(&mut self.bytes, bytes);

@@ -21,6 +21,7 @@
 )]
 
 mod answer;
+mod block;
 mod buffer;
 mod clock;
 mod date;
@@ -44,6 +45,7 @@ mod stream;
 pub mod tls;
 
 pub use answer::{Answer, Length, Malformed};
+pub use block::part;
 pub use clock::{Clock, Wait, seconds};
 pub use exchange::{BodyError, Exchange};
 pub use h1::encode::phrase;

@@ -44,10 +44,6 @@ impl Kept {
         self.0.push(kept);
     }
 
-    pub(crate) fn append(&mut self, other: &mut Kept) {
-        self.0.append(&mut other.0);
-    }
-
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }

@@ -2,7 +2,14 @@
 
 mod support;
 
-use std::{rc::Rc, time::Duration};
+use std::{
+    cell::Cell,
+    future::{Future, poll_fn},
+    pin::pin,
+    rc::Rc,
+    task::Poll,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use h2::{
@@ -209,5 +216,101 @@ fn a_connection_that_is_asked_to_end_finishes_its_streams() {
         up.send_data(Bytes::from_static(b"still"), true).unwrap();
         assert_eq!(read(answer).await.unwrap().2, b"still");
         assert!(client.get("/a").await.is_err());
+    });
+}
+
+/// Answers that the client's smaller window has left with h2, all 30,000 bytes of each; the socket has taken what it was offered.
+struct Left {
+    answers: Vec<ResponseFuture>,
+    clock: Rc<Clock>,
+    /// To have the client set this window.
+    window: Rc<Cell<Option<u32>>>,
+    served: tokio::task::JoinHandle<()>,
+    _send: SendRequest<Bytes>,
+}
+
+async fn left() -> Left {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (site, clock) = (Rc::new(Site::default()), Rc::new(Clock::default()));
+    let own_clock = Rc::clone(&clock);
+    let limits = Rc::new(Limits::default());
+    let served = tokio::task::spawn_local(async move {
+        server::serve(Io::Unix(theirs), site, limits, own_clock).await;
+    });
+    let mut client = client::Builder::new();
+    client.initial_window_size(1 << 20).initial_connection_window_size(1 << 24);
+    let (mut send, mut connection) = client.handshake::<_, Bytes>(ours).await.unwrap();
+    // More than a socket takes: some of it is with the kernel.
+    let mut answers = Vec::new();
+    for _ in 0..40 {
+        answers.push(send.send_request(request("GET", "/page").body(()).unwrap(), true).unwrap().0);
+    }
+    // They go, and what comes is not read.
+    assert!(poll_fn(|cx| Poll::Ready(pin!(&mut connection).poll(cx).is_pending())).await);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(clock.holding().bytes() > 400_000, "{}", clock.holding().bytes());
+    let window = Rc::new(Cell::new(Some(0)));
+    let own = Rc::clone(&window);
+    tokio::task::spawn_local(async move {
+        poll_fn(|cx| {
+            if let Some(window) = own.take() {
+                // What has come holds the word that the present one is known.
+                assert!(pin!(&mut connection).poll(cx).is_pending());
+                connection.set_initial_window_size(window).unwrap();
+            }
+            // Whoever sets another one need not wake this.
+            cx.waker().wake_by_ref();
+            pin!(&mut connection).poll(cx)
+        })
+        .await
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    Left { answers, clock, window, served, _send: send }
+}
+
+#[test]
+fn what_a_smaller_window_leaves_with_h2_counts_and_has_an_end() {
+    run(|| async {
+        let left = left().await;
+        let held = left.clock.holding().bytes();
+        assert!(held > 400_000, "{held}: h2 has it still");
+        // The last second of the time for a client that takes nothing.
+        assert!(!left.clock.becomes_late(seconds() + 58));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(!left.served.is_finished());
+        assert!(!left.clock.becomes_late(seconds() + 62), "the connection itself idles");
+        left.served.await.unwrap();
+        assert_eq!(left.clock.holding().bytes(), 0);
+    });
+}
+
+#[test]
+fn what_a_smaller_window_left_with_h2_comes_once_it_is_large_again() {
+    run(|| async {
+        let left = left().await;
+        left.window.set(Some(1 << 20));
+        for answer in left.answers {
+            assert_eq!(read(answer).await.unwrap().2.len(), 30_000);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(left.clock.holding().bytes(), 0);
+        assert!(!left.clock.becomes_late(seconds() + 62) && !left.served.is_finished());
+    });
+}
+
+#[test]
+fn a_window_of_a_byte_lets_an_answer_through() {
+    run(|| async {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (site, clock) = (Rc::new(Site::default()), Rc::new(Clock::default()));
+        let limits = Rc::new(Limits::default());
+        tokio::task::spawn_local(async move { server::serve(Io::Unix(theirs), site, limits, clock).await });
+        let mut client = client::Builder::new();
+        let (mut send, connection) = client.initial_window_size(1).handshake::<_, Bytes>(ours).await.unwrap();
+        tokio::task::spawn_local(connection);
+        for (target, size) in [("/stream", 6), ("/page", 30_000)] {
+            let (answer, _) = send.send_request(request("GET", target).body(()).unwrap(), true).unwrap();
+            assert_eq!(read(answer).await.unwrap().2.len(), size);
+        }
     });
 }

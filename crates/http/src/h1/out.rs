@@ -8,12 +8,13 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use smallvec::SmallVec;
 
 use tokio::io::AsyncWrite;
 
 use crate::{
+    block::Block,
     io::Io,
     pool::{self, BLOCK},
 };
@@ -26,7 +27,7 @@ const SLICES: usize = 16;
 #[derive(Debug)]
 enum Piece {
     Text(Range<usize>),
-    Data(Bytes),
+    Data(Block),
 }
 
 /// See the module.
@@ -56,20 +57,22 @@ impl Out {
             self.pieces.push_back(Piece::Text(self.tail..self.text.len()));
             self.tail = self.text.len();
         }
-        self.pieces.push_back(Piece::Data(data));
+        self.pieces.push_back(Piece::Data(Block::new(data)));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty() && self.tail >= self.text.len()
     }
 
-    /// Bytes that were not written yet, nearly.
+    /// Bytes of memory that are kept for what was not written yet.
     pub(crate) fn size(&self) -> usize {
         let data = self.pieces.iter().map(|piece| match piece {
-            Piece::Data(data) => data.len(),
+            Piece::Data(data) => data.kept(),
             Piece::Text(_) => 0,
         });
-        data.fold(self.text.len(), usize::saturating_add)
+        // A block of its own counts once something stays in it.
+        let text = if self.text.is_empty() { 0 } else { self.text.capacity() };
+        data.fold(text, usize::saturating_add)
     }
 
     /// Gives memory back that an idle connection does not need.

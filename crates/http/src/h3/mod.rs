@@ -253,8 +253,8 @@ impl Turn {
         let data = self.progress.add(data);
         if !data.is_empty() {
             self.write_frame(0x0, data);
-            let waiting = self.out.borrow().waiting();
-            self.hold.set(self.head.saturating_add(waiting));
+            let kept = self.out.borrow().kept();
+            self.hold.set(self.head.saturating_add(kept));
         }
     }
 
@@ -273,7 +273,7 @@ impl Turn {
         }
         let mut out = self.out.borrow_mut();
         let (written, taken) = out.poll_write(cx);
-        self.hold.set(self.head.saturating_add(out.waiting()));
+        self.hold.set(self.head.saturating_add(out.kept()));
         match written {
             Poll::Pending => {
                 if self.clock.is_late() {

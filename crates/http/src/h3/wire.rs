@@ -11,10 +11,11 @@ use std::{
     task::{Context, Poll},
 };
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use quinn::WriteError;
 
 use super::{code::Code, pulse};
+use crate::block::Block;
 
 /// Bytes that are read at once.
 pub(super) const PIECE: usize = 8 << 10;
@@ -55,7 +56,7 @@ impl Wire {
 /// The writing half of a stream, with what waits in it.
 pub(super) struct Out {
     stream: quinn::SendStream,
-    queue: VecDeque<Bytes>,
+    queue: VecDeque<Block>,
     /// Its end was said, or that there is none.
     over: bool,
 }
@@ -68,13 +69,18 @@ impl Out {
     /// Adds what is to be sent. Once the end was said, it is dropped.
     pub(super) fn put(&mut self, data: Bytes) {
         if !self.over && !data.is_empty() {
-            self.queue.push_back(data);
+            self.queue.push_back(Block::new(data));
         }
     }
 
     /// Bytes that wait.
     pub(super) fn waiting(&self) -> usize {
-        self.queue.iter().map(Bytes::len).fold(0, usize::saturating_add)
+        self.queue.iter().map(|block| block.len()).fold(0, usize::saturating_add)
+    }
+
+    /// Bytes of memory that they keep.
+    pub(super) fn kept(&self) -> usize {
+        self.queue.iter().map(Block::kept).fold(0, usize::saturating_add)
     }
 
     /// Writes as much as quinn takes. Ready: all of it. The number: bytes that it took.
@@ -84,7 +90,7 @@ impl Out {
             match Pin::new(&mut self.stream).poll_write(cx, data) {
                 Poll::Pending => return (Poll::Pending, taken),
                 Poll::Ready(Ok(n)) => {
-                    data.advance(n.min(data.len()));
+                    data.advance(n);
                     if data.is_empty() {
                         self.queue.pop_front();
                     }

@@ -97,6 +97,12 @@ impl Handler for Site {
                 }
                 exchange.finish();
             }
+            // As much of it as h2 takes at one time of one stream.
+            "/page" => {
+                begin(exchange, 200, Length::Exact(30_000));
+                exchange.send(vec![b'p'; 30_000].into());
+                exchange.finish();
+            }
             "/short" => {
                 begin(exchange, 200, Length::Exact(10));
                 exchange.send(Bytes::from_static(b"less"));
