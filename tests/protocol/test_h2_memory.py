@@ -13,6 +13,7 @@ import pytest
 import requests
 
 from lib import site
+from lib.process import free_port
 from lib.servers import Hayate
 
 from .h2 import DATA, END_HEADERS, HEADERS, SETTINGS, WINDOW_UPDATE, Raw, frame
@@ -22,13 +23,27 @@ SHUT = b"\0\x04\0\0\0\0"
 STREAMS = range(1, 257, 2)
 
 
+class Measured(Hayate):
+    """With metrics on a port of their own."""
+
+    metrics_port: int
+
+    def metric(self, name: str) -> int:
+        text = requests.get(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=60).text
+        found = re.search(rf"(?m)^{name} (\d+)$", text)
+        assert found, f"{name} is not among the metrics:\n{text}"
+        return int(found[1])
+
+
 @contextlib.contextmanager
-def started(place: pathlib.Path, limits: str = "", threads: int = 2) -> Iterator[Hayate]:
+def started(place: pathlib.Path, limits: str = "", threads: int = 2) -> Iterator[Measured]:
     root = site.make(place)
     (root / "small.bin").write_bytes(b"s" * (64 << 10))
     (root / "large.bin").write_bytes(b"l" * (1 << 20))
-    config = f'http2_prior_knowledge = true\nfront_threads = {threads}\n[limits]\n{limits}\n[[app]]\nroot = "{root}"\nworkers = 2\n'
-    with Hayate(config=config) as server:
+    metrics = free_port()
+    config = f'http2_prior_knowledge = true\nfront_threads = {threads}\nmetrics = "127.0.0.1:{metrics}"\n[limits]\n{limits}\n[[app]]\nroot = "{root}"\nworkers = 2\n'
+    with Measured(config=config) as server:
+        server.metrics_port = metrics
         assert requests.get(server.url + "/small.bin", timeout=60).content == b"s" * (64 << 10)
         yield server
 
@@ -79,11 +94,11 @@ def all_but_the_last_byte(one: Raw) -> None:
         come += len(one.until(lambda kind, *_: kind == DATA)[3])
 
 
-def large_heads(one: Raw) -> None:
+def large_heads(one: Raw, streams: range = STREAMS) -> None:
     """One entry of the client's table, named again and again, is a head of 30 KB made of ten bytes; its body never comes."""
     fields = [("content-length", "10"), *[("x", "y" * 3900)] * 8]
-    heads = [one.head("/echo.php", *fields, method="POST") for _ in STREAMS]
-    one.send(b"".join(frame(HEADERS, END_HEADERS, stream, head) for stream, head in zip(STREAMS, heads, strict=True)))
+    heads = [one.head("/echo.php", *fields, method="POST") for _ in streams]
+    one.send(b"".join(frame(HEADERS, END_HEADERS, stream, head) for stream, head in zip(streams, heads, strict=True)))
 
 
 def test_answers_that_nobody_takes_have_a_limit_together(hayate_command, tmp_path) -> None:
@@ -169,3 +184,39 @@ def test_a_client_that_takes_its_answers_is_not_cut_for_others_that_do_not(hayat
             while came < 1 << 14:
                 came += len(reader.until(lambda kind, *_: kind == DATA)[3])
         reader.sock.close()
+
+
+def test_who_holds_most_of_all_is_cut_first_on_whichever_threads(hayate_command, tmp_path) -> None:
+    with started(tmp_path, 'answer_memory = "8M"', threads=4) as server:
+
+        def connect(addr: str) -> Raw:
+            return Raw(socket.create_connection(("127.0.0.1", server.port), source_address=(addr, 0)), SHUT)
+
+        # On its thread it holds most, 2 MB; of all threads together the others' owner does, in connections of 240 KB.
+        busy = connect("127.0.0.2")
+        large_heads(busy, range(1, 129, 2))
+        hoard = [connect("127.0.0.3") for _ in range(40)]
+        for one in hoard:
+            large_heads(one, range(1, 17, 2))
+        assert server.logged("answer_memory is reached")
+        time.sleep(1)
+        busy.request(201, "/plain.txt")
+        assert busy.status(201) == "200"
+        left = server.metric("hayate_answer_memory_bytes")
+        assert 2 << 20 < left <= 8 << 20, f"{left}"
+        for one in [busy, *hoard]:
+            one.sock.close()
+
+
+def test_what_is_held_is_among_the_metrics_and_said_before_anybody_is_cut(hayate_command, tmp_path) -> None:
+    with started(tmp_path, 'answer_memory = "8M"', threads=1) as server:
+        one = Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT)
+        large_heads(one, range(1, 221, 2))
+        two = Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT)
+        large_heads(two)
+        assert server.logged("three quarters of limits.answer_memory")
+        assert server.metric("hayate_answer_memory_bytes") > 6 << 20
+        assert server.metric("hayate_answer_memory_limit_bytes") == 8 << 20
+        assert "answer_memory is reached" not in server.log()
+        for one in (one, two):
+            one.sock.close()

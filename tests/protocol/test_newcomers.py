@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import select
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
 
 from lib import site
 from lib.servers import Hayate
+
+from .h2 import GOAWAY, HEADERS, Raw
 
 pytestmark = pytest.mark.plain("the connections are bare sockets that idle")
 
@@ -31,11 +35,17 @@ def get(s: socket.socket) -> int:
     return answer.status
 
 
-def test_idle_connections_make_room_for_newcomers(hayate_command, tmp_path) -> None:
-    root = site.make(tmp_path)
-    # One thread, for each looks at its own connections only.
-    config = f'front_threads = 1\n[limits]\nconnections = {LIMIT}\n[[app]]\nroot = "{root}"\nworkers = 2\n'
+@contextlib.contextmanager
+def started(place, top: str = ""):
+    """On several threads: it does not matter which of them has a connection."""
+    root = site.make(place)
+    config = f'front_threads = 4\n{top}[limits]\nconnections = {LIMIT}\n[[app]]\nroot = "{root}"\nworkers = 2\n'
     with Hayate(config=config) as server, contextlib.ExitStack() as stack:
+        yield server, stack
+
+
+def test_idle_connections_make_room_for_newcomers(hayate_command, tmp_path) -> None:
+    with started(tmp_path) as (server, stack):
         # The first of all, and the one that idles longest, but the only one of its address.
         regular = stack.enter_context(connect(server, "127.0.0.2"))
         assert get(regular) == 200
@@ -53,3 +63,41 @@ def test_idle_connections_make_room_for_newcomers(hayate_command, tmp_path) -> N
         assert get(regular) == 200
         slow.join()
         assert busy and busy[0].isdigit()
+
+
+def test_heads_that_do_not_end_make_room_before_those_who_think(hayate_command, tmp_path) -> None:
+    with started(tmp_path) as (server, stack):
+        regulars = [stack.enter_context(connect(server, f"127.0.1.{i}")) for i in range(1, 5)]
+        assert {get(one) for one in regulars} == {200}
+        hoard = [stack.enter_context(connect(server)) for _ in range(LIMIT - 8)]
+        for one in hoard:
+            one.sendall(b"G")
+        time.sleep(3.1)
+        newcomers = [stack.enter_context(connect(server, "127.0.0.3")) for _ in range(12)]
+        assert [get(one) for one in newcomers] == [200] * 12
+        assert [get(one) for one in regulars] == [200] * 4
+
+
+def test_a_request_that_crosses_the_words_to_go_is_answered(hayate_command, tmp_path) -> None:
+    with started(tmp_path, "http2_prior_knowledge = true\n") as (server, stack):
+        clients = [Raw(stack.enter_context(connect(server))) for _ in range(LIMIT - 8)]
+        for one in clients:
+            one.request(1, "/plain.txt")
+            assert one.status(1) == "200"
+        time.sleep(3.1)
+        with ThreadPoolExecutor(1) as others:
+            # More than there is room for, so room is made again and again.
+            newcomers = others.submit(lambda: [get(stack.enter_context(connect(server, "127.0.0.3"))) for _ in range(12)])
+            told = []
+            while not told:
+                told, _, _ = select.select([one.sock for one in clients], [], [], 60)
+            asked = next(one for one in clients if one.sock is told[0])
+            got = asked.until(lambda kind, *_: kind == GOAWAY)
+            # The way to it is long: it sends a request, and its answer to the ping, when those words have come, 300 ms later.
+            time.sleep(0.3)
+            asked.request(3, "/plain.txt")
+            answered = asked.until(lambda kind, flags, stream, payload: kind == HEADERS and stream == 3)
+            assert got and answered, "the connection was cut"
+            for one in clients:
+                one.sock.close()
+            assert newcomers.result() == [200] * 12

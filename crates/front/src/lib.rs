@@ -56,6 +56,7 @@ mod reminder;
 mod reply;
 mod request;
 mod request_body;
+mod round;
 mod route;
 pub mod rules;
 pub mod runtime;
@@ -91,8 +92,10 @@ use tokio::{
 
 use crate::{
     by_address::{ByAddress, Held, TooMany},
+    crowd::choose,
     panics::caught,
     reminder::Reminder,
+    round::{Candidates, Place as At, Rounds, Want},
     snapshot::Snapshot,
     threads::Admitted,
 };
@@ -272,8 +275,10 @@ const OTHER_FILES: usize = 96;
 
 /// One part in so many of all connections is let go at one time when newcomers need room, and from that many left on.
 const ROOM: usize = 16;
-/// The least time between two such times.
+/// How long newcomers wait before room is made once more.
 const BREATH: Duration = Duration::from_millis(100);
+/// A client with so many connections has few: a browser opens six by HTTP/1.
+const FEW: usize = 8;
 
 /// How long the end waits for the access log's disk or pipe.
 const LOG_PATIENCE: Duration = Duration::from_secs(5);
@@ -314,8 +319,11 @@ pub struct Front {
     gather: Arc<gather::Gather>,
     /// What connections hold while requests are answered.
     answers: Arc<hayate_http::Memory>,
-    /// When connections were last let go for others: milliseconds, see [`Front::makes_room`].
-    made_room: AtomicU64,
+    /// When it was last said that little is left of that.
+    short: Reminder,
+    /// Who is to be let go for want of memory, and of room.
+    for_memory: Rounds,
+    for_room: Rounds,
     /// Connections and requests of each address, where they have a limit.
     connections_of: Arc<ByAddress>,
     requests_of: Arc<ByAddress>,
@@ -339,7 +347,7 @@ impl Front {
     pub fn new(settings: Settings, routes: Routes, metrics: Arc<Metrics>, disk: Disk) -> Arc<Front> {
         let gather = Arc::new(gather::Gather::default());
         gather.set_limit(settings.limits.gather_memory);
-        let answers = Arc::new(hayate_http::Memory::default());
+        let answers = Arc::clone(metrics.answers());
         answers.set_limit(settings.limits.answer_memory);
         Arc::new(Front {
             snapshot: ArcSwap::from_pointee(Snapshot { settings: settings.bounded(), routes }),
@@ -347,7 +355,9 @@ impl Front {
             stage: watch::Sender::new(Stage::Serving),
             gather,
             answers,
-            made_room: AtomicU64::new(0),
+            short: Reminder::default(),
+            for_memory: Rounds::default(),
+            for_room: Rounds::default(),
             connections_of: Arc::default(),
             requests_of: Arc::default(),
             encoders: Arc::default(),
@@ -420,27 +430,42 @@ impl Front {
             self.begun.notify_one();
         }
         if before >= limit - limit / ROOM {
-            self.make_room();
+            self.let_go(Want::Room);
         }
         Some(Admitted(Arc::clone(self)))
     }
 
-    /// Has idle connections let go for newcomers, now and then.
-    pub(crate) fn make_room(&self) {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
-        let now = time
-            .tv_sec
-            .unsigned_abs()
-            .saturating_mul(1000)
-            .saturating_add(time.tv_nsec.unsigned_abs() / 1_000_000);
-        let before = self.made_room.load(Relaxed);
-        let due = now >= before.saturating_add(BREATH.as_millis() as u64);
-        // Of several threads one does it.
-        if due
-            && self.made_room.compare_exchange(before, now, Relaxed, Relaxed).is_ok()
-            && let Some(crew) = self.crew.get()
-        {
-            crew.tell_all(|| threads::Order::MakeRoom);
+    /// Has connections let go for what there is too little of, now and then: all threads are asked for theirs.
+    pub(crate) fn let_go(&self, want: Want) {
+        let Some(crew) = self.crew.get() else { return };
+        let rounds = match want {
+            Want::Memory => &self.for_memory,
+            Want::Room => &self.for_room,
+        };
+        if let Some((round, former)) = rounds.begin(want, crew.size()) {
+            if let Some(said) = former {
+                self.decide(want, said);
+            }
+            crew.tell_all(|| threads::Order::Say(Arc::clone(&round)));
+        }
+    }
+
+    /// Chooses among what the threads have said, and tells them.
+    pub(crate) fn decide(&self, want: Want, said: Candidates) {
+        let Some(crew) = self.crew.get() else { return };
+        let Candidates { all, leaving } = said;
+        let mut chosen = match want {
+            Want::Memory => choose(all, self.answers.excess(), 0),
+            Want::Room => {
+                let excess = (all.len() / ROOM).max(1).saturating_sub(leaving);
+                choose(all, excess, FEW)
+            }
+        };
+        chosen.sort_unstable();
+        for of_thread in chosen.chunk_by(|one, other| one.thread == other.thread) {
+            let Some(At { thread, .. }) = of_thread.first() else { continue };
+            // One that has ended holds nothing.
+            crew.tell(*thread, threads::Order::LetGo(want, of_thread.iter().map(|at| at.id).collect()));
         }
     }
 
@@ -533,7 +558,7 @@ impl Front {
                      ones, which wait"
                 );
             }
-            self.make_room();
+            self.let_go(Want::Room);
             // Those that have come just now may be let go a little later.
             let _ = tokio::time::timeout(BREATH, room).await;
         }

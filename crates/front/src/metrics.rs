@@ -2,13 +2,21 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     sync::{Arc, OnceLock},
 };
 
+use hayate_http::Memory;
 use parking_lot::Mutex;
 use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::{ConstGauge, Gauge},
+        histogram::Histogram,
+    },
     registry::{Registry, Unit},
 };
 
@@ -29,8 +37,36 @@ fn latency() -> Histogram {
     ])
 }
 
+/// What is held for clients while requests are answered, as it is when somebody asks.
+#[derive(Debug)]
+struct Answers(Arc<Memory>);
+
+impl Collector for Answers {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let gauges = [
+            (
+                "hayate_answer_memory",
+                "Held for requests that are being answered: heads, and what of answers clients have not taken",
+                self.0.used(),
+            ),
+            (
+                "hayate_answer_memory_limit",
+                "What may be held for requests that are being answered (limits.answer_memory); 0: anything",
+                self.0.limit(),
+            ),
+        ];
+        for (name, help, bytes) in gauges {
+            let gauge = ConstGauge::new(i64::try_from(bytes).unwrap_or(i64::MAX));
+            let encoder = encoder.encode_descriptor(name, help, Some(&Unit::Bytes), gauge.metric_type())?;
+            gauge.encode(encoder)?;
+        }
+        Ok(())
+    }
+}
+
 /// The front's counters, for all sites.
 pub struct Metrics {
+    answers: Arc<Memory>,
     requests: Family<AppStatus, Counter>,
     duration: Family<App, Histogram, fn() -> Histogram>,
     queue_wait: Family<App, Histogram, fn() -> Histogram>,
@@ -53,6 +89,7 @@ impl Metrics {
     /// Makes the counters and registers them.
     pub fn new(registry: &mut Registry) -> Arc<Metrics> {
         let metrics = Metrics {
+            answers: Arc::default(),
             requests: Family::default(),
             duration: Family::new_with_constructor(latency),
             queue_wait: Family::new_with_constructor(latency),
@@ -108,7 +145,7 @@ impl Metrics {
         );
         registry.register(
             "hayate_connections_let_go",
-            "Idle connections closed to make room for newcomers (limits.connections)",
+            "Connections without a whole request closed to make room for newcomers (limits.connections)",
             metrics.let_go.clone(),
         );
         registry.register(
@@ -126,9 +163,15 @@ impl Metrics {
             "Faults of the front itself, each of which ended one connection",
             metrics.panics.clone(),
         );
+        registry.register_collector(Box::new(Answers(Arc::clone(&metrics.answers))));
         registry.register("hayate_connections", "Open connections", metrics.connections.clone());
         registry.register("hayate_http3_connections", "Those of them by HTTP/3", metrics.quic.clone());
         Arc::new(metrics)
+    }
+
+    /// What is held for clients while requests are answered.
+    pub(crate) fn answers(&self) -> &Arc<Memory> {
+        &self.answers
     }
 
     /// The counters of one site; the same for the same name.

@@ -109,7 +109,7 @@ impl Thread {
             }
             // It is refused by being dropped.
             let Some(admitted) = self.front.try_admit() else {
-                self.front.make_room();
+                self.front.let_go(crate::round::Want::Room);
                 continue;
             };
             let (peer, local) = (caller.peer(), caller.local());

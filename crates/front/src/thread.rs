@@ -21,15 +21,15 @@ use tokio::{
 };
 
 use crate::{
-    Front, Listener, ROOM, Stage,
+    Front, Listener, Stage,
     by_address::TooMany,
     connection::{Accepted, Connection, Peer, Stream},
-    crowd,
-    crowd::One,
+    crowd::{One, Rank},
     gather::HeadNumber,
     panics::caught,
     quic::CountedQuic,
     reminder::Reminder,
+    round::{Candidate, Candidates, Place, Round, Want},
     runtime,
     snapshot::Snapshot,
     threads::{Admitted, Counted, Moved, Order},
@@ -38,21 +38,26 @@ use crate::{
 /// The pause after an `accept()` that failed for want of something.
 const BREATH: Duration = Duration::from_millis(200);
 
-/// Seconds for which a connection waits for a request, or its client for TLS, before it may be let go for a newcomer.
+/// Seconds for which a connection waits for a request, for the rest of a head, or its client for TLS, before it may be let go for a newcomer.
 const PATIENCE: u64 = 2;
+/// Seconds that a connection has to end when it was asked to: a client of HTTP/2 or HTTP/3 may have sent a request before it heard of that.
+const FAREWELL: u64 = 2;
+
+/// A connection, and what ends it: to be called when nothing is borrowed, for the connection's drops come back here.
+type Ending = (Rc<Connection>, AbortHandle);
 
 /// See the module's head. All of it happens within the runtime of [`crate::runtime::build`].
 pub struct Thread {
     pub(crate) front: Arc<Front>,
-    pub(crate) open: RefCell<HashMap<u64, (Rc<Connection>, AbortHandle)>>,
+    pub(crate) open: RefCell<HashMap<u64, Ending>>,
     next: Cell<u64>,
     /// The first one has come.
     begun: Notify,
     /// There is too much memory in heads that are not whole.
     pub(crate) pressed: Notify,
-    /// What this thread's connections hold while requests are answered, and that all together hold too much.
+    /// What this thread's connections hold while requests are answered, and that all together have little left.
     part: Rc<Part>,
-    overfull: Rc<Notify>,
+    short: Rc<Notify>,
     relieving: Reminder,
     /// When this was last spoken of.
     pressing: Reminder,
@@ -121,11 +126,11 @@ impl Thread {
         let mut seed = [0; 4];
         // The ids only need to differ between runs and threads; without randomness they would still differ within one.
         let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
-        let overfull = Rc::new(Notify::new());
-        let full = Rc::clone(&overfull);
+        let short = Rc::new(Notify::new());
+        let notify = Rc::clone(&short);
         Rc::new(Thread {
-            part: Part::new(&front.answers, move || full.notify_one()),
-            overfull,
+            part: Part::new(&front.answers, move || notify.notify_one()),
+            short,
             relieving: Reminder::default(),
             front: Arc::clone(front),
             open: RefCell::default(),
@@ -296,13 +301,15 @@ impl Thread {
         all.insert(id, (connection, task.abort_handle()));
     }
 
+    /// This thread's connections of which this holds.
+    fn those(&self, which: impl Fn(&Connection) -> bool) -> Vec<Ending> {
+        let open = self.open.borrow();
+        let those = open.values().filter(|(connection, _)| which(connection));
+        those.map(|(connection, task)| (Rc::clone(connection), task.clone())).collect()
+    }
+
     fn end_those(&self, which: impl Fn(&Connection) -> bool) {
-        let ending: Vec<AbortHandle> = {
-            let open = self.open.borrow();
-            open.values().filter(|(connection, _)| which(connection)).map(|(_, task)| task.clone()).collect()
-        };
-        // Aborting may run the connection's drops, which come back here.
-        ending.iter().for_each(AbortHandle::abort);
+        self.those(which).iter().for_each(|(_, task)| task.abort());
     }
 
     /// Looks for connections past their deadline, and follows the front's stages; runs beside [`Thread::serve`] as long as the front does.
@@ -335,9 +342,10 @@ impl Thread {
                 _ = clock.tick() => {
                     let now = seconds();
                     self.end_those(|connection| connection.clock.becomes_late(now));
+                    self.relieve();
                 }
                 () = self.pressed.notified() => self.press(),
-                () = self.overfull.notified() => self.relieve_all(),
+                () = self.short.notified() => self.relieve(),
                 _ = stage.changed() => {
                     let now = *stage.borrow_and_update();
                     self.enter(now);
@@ -346,8 +354,8 @@ impl Thread {
         }
     }
 
-    fn clocks(&self) -> Vec<Rc<Clock>> {
-        self.open.borrow().values().map(|(connection, _)| Rc::clone(&connection.clock)).collect()
+    fn all(&self, tell: impl Fn(&Clock)) {
+        self.those(|_| true).iter().for_each(|(connection, _)| tell(&connection.clock));
     }
 
     fn enter(&self, stage: Stage) {
@@ -355,8 +363,8 @@ impl Thread {
         drop(self.snapshot());
         match stage {
             Stage::Serving => {}
-            Stage::Leaving => self.clocks().iter().for_each(|clock| clock.ask_to_end_with_an_answer()),
-            Stage::Draining => self.clocks().iter().for_each(|clock| clock.ask_to_end()),
+            Stage::Leaving => self.all(Clock::ask_to_end_with_an_answer),
+            Stage::Draining => self.all(Clock::ask_to_end),
             Stage::Closing => self.end_those(|_| true),
         }
     }
@@ -370,86 +378,92 @@ impl Thread {
         self.give_up_heads(last);
     }
 
-    /// All threads together hold too much for clients: those that hold most let go of some, here first.
-    fn relieve_all(&self) {
-        self.relieve();
-        if self.front.answers.excess().is_some()
-            && let Some(crew) = self.front.crew.get()
-        {
-            crew.tell_others(self.number, || Order::Relieve);
-        }
-    }
-
-    /// Cuts off connections if all threads together still hold too much, and this one no less than its share, see [`Part::excess`].
-    pub(crate) fn relieve(&self) {
-        let threads = self.front.crew.get().map_or(1, |crew| crew.size());
-        let excess = self.part.excess(threads);
-        if excess == 0 {
-            return;
-        }
-        let chosen = {
-            let open = self.open.borrow();
-            let all = open.values().map(|(connection, task)| {
-                let weight = connection.clock.holding().bytes();
-                One {
-                    it: (Rc::clone(connection), task.clone()),
-                    of: connection.client(),
-                    weight,
-                    rank: weight as u64,
-                }
-            });
-            crowd::choose(all.filter(|one| one.weight > 0).collect(), excess)
-        };
-        for (connection, task) in &chosen {
-            connection.clock.give_up();
-            connection.clock.holding().give_up();
-            task.abort();
-        }
-        self.front.metrics.cut_off_for_memory(chosen.len() as u64);
-        if !chosen.is_empty() && self.relieving.happened().is_some() {
+    /// Looks whether all threads together hold much for clients, or too much.
+    fn relieve(&self) {
+        let answers = &self.front.answers;
+        if answers.is_short() && self.front.short.happened().is_some() {
             tracing::warn!(
-                "limits.answer_memory is reached: {} connections for which most is held were cut off",
-                chosen.len()
+                "three quarters of limits.answer_memory ({} MB) are held for requests that are being answered: less is kept ready for \
+                 each; beyond it connections are cut off, of the clients for which most is held",
+                answers.limit() >> 20
             );
         }
+        if answers.excess() > 0 {
+            self.front.let_go(Want::Memory);
+        }
     }
 
-    /// Newcomers find little room: lets go of some that wait for a request, or have not agreed upon TLS. Of one address with many of them first,
-    /// and those that wait longest.
-    pub(crate) fn make_room(&self) {
-        let now = seconds();
-        let chosen = {
+    /// Says which of this thread's connections may be let go, for what there is too little of.
+    pub(crate) fn say(&self, round: &Round) {
+        let (now, mut leaving) = (seconds(), 0);
+        let all = {
             let open = self.open.borrow();
-            let waiting = open.values().filter_map(|(connection, task)| {
-                let clock = &connection.clock;
-                let rank = clock.waits_since(now);
-                let waits = matches!(clock.waits_for(), Wait::Idle | Wait::Handshake) && rank >= PATIENCE;
-                let it = (Rc::clone(connection), task.clone());
-                waits.then(|| One { it, of: connection.client(), weight: 1, rank })
+            let candidates = open.iter().map(|(id, (connection, _))| {
+                let at = Place { thread: self.number, id: *id };
+                let of = connection.client();
+                match round.want {
+                    Want::Memory => {
+                        let weight = connection.clock.holding().bytes();
+                        Candidate { it: Some(at), of, weight, rank: (false, weight as u64) }
+                    }
+                    Want::Room => {
+                        let rank = makes_room(&connection.clock, now);
+                        leaving += usize::from(rank.is_none() && connection.clock.ends());
+                        One { it: rank.map(|_| at), of, weight: 1, rank: rank.unwrap_or_default() }
+                    }
+                }
             });
-            crowd::choose(waiting.collect(), (open.len() / ROOM).max(1))
+            candidates.filter(|one| one.weight > 0).collect()
+        };
+        if let Some(said) = round.say(Candidates { all, leaving }) {
+            self.front.decide(round.want, said);
+        }
+    }
+
+    /// Lets go of these connections, as far as it still holds why they were chosen.
+    pub(crate) fn let_go(&self, want: Want, which: &[u64]) {
+        let (now, mut count) = (seconds(), 0);
+        let chosen: Vec<Ending> = {
+            let open = self.open.borrow();
+            which.iter().filter_map(|id| open.get(id).cloned()).collect()
         };
         for (connection, task) in &chosen {
             let clock = &connection.clock;
-            // A request that has just come is answered. Who was asked before and is still there goes without more words.
-            if clock.waits_for() == Wait::Handshake || clock.ends() {
-                task.abort();
+            match want {
+                Want::Memory if clock.holding().bytes() > 0 => {
+                    clock.give_up();
+                    clock.holding().give_up();
+                    task.abort();
+                }
+                // A request that has just come is answered.
+                Want::Room if makes_room(clock, now).is_some() => {
+                    if clock.waits_for() == Wait::Idle && !clock.ends() {
+                        clock.ask_to_end();
+                    } else {
+                        connection.give_up();
+                        task.abort();
+                    }
+                }
+                _ => continue,
             }
-            clock.ask_to_end();
+            count += 1;
         }
-        self.front.metrics.let_go(chosen.len() as u64);
+        match want {
+            Want::Room => self.front.metrics.let_go(count),
+            Want::Memory => {
+                self.front.metrics.cut_off_for_memory(count);
+                if count > 0 && self.relieving.happened().is_some() {
+                    tracing::warn!(
+                        "limits.answer_memory is reached: {count} connections were cut off, of the clients for which most is held"
+                    );
+                }
+            }
+        }
     }
 
     /// Cuts off this thread's connections in the middle of a head that began no later than `last`, which makes room for others.
     pub(crate) fn give_up_heads(&self, last: HeadNumber) {
-        let old: Vec<_> = {
-            let open = self.open.borrow();
-            let old = open
-                .values()
-                .filter(|(connection, _)| connection.unfinished_head().is_some_and(|number| number <= last));
-            old.map(|(connection, task)| (Rc::clone(connection), task.clone())).collect()
-        };
-        // Aborting may run the connection's drops, which come back here.
+        let old = self.those(|connection| connection.unfinished_head().is_some_and(|number| number <= last));
         for (connection, task) in &old {
             connection.give_up();
             task.abort();
@@ -461,6 +475,18 @@ impl Thread {
                 old.len()
             );
         }
+    }
+}
+
+/// Whether a connection may be let go for a newcomer, and how soon: those that have neither a request nor agreed upon TLS, and those that were
+/// asked to go before and are still there, go before those that wait for a request.
+fn makes_room(clock: &Clock, now: u64) -> Option<Rank> {
+    let waited = clock.waits_since(now);
+    match (clock.waits_for(), clock.ends_since(now)) {
+        (Wait::Idle, Some(since)) => (since > FAREWELL).then_some((true, since)),
+        (Wait::Idle, None) => (waited >= PATIENCE).then_some((false, waited)),
+        (Wait::Handshake | Wait::Head, _) => (waited >= PATIENCE).then_some((true, waited)),
+        _ => None,
     }
 }
 

@@ -26,6 +26,7 @@ use crate::{
     Front, ListenAddr, Listener, Thread,
     connection::{Accepted, Stream},
     gather::HeadNumber,
+    round::{Round, Want},
     runtime,
 };
 
@@ -40,10 +41,10 @@ pub(crate) enum Order {
     Serve(Moved),
     /// Give up heads that are not whole and began no later than this one, for there is too much memory in them.
     GiveUpHeads(HeadNumber),
-    /// Cut off connections that hold much for clients, if all together still hold too much.
-    Relieve,
-    /// Let connections go that wait for a request, for newcomers.
-    MakeRoom,
+    /// Say which connections could be let go.
+    Say(Arc<Round>),
+    /// Let these go.
+    LetGo(Want, Vec<u64>),
     /// Say that this was read.
     Ask(oneshot::Sender<()>),
 }
@@ -284,8 +285,8 @@ fn run(
                 },
                 Order::Serve(moved) => thread.take_over(moved),
                 Order::GiveUpHeads(last) => thread.give_up_heads(last),
-                Order::Relieve => thread.relieve(),
-                Order::MakeRoom => thread.make_room(),
+                Order::Say(round) => thread.say(&round),
+                Order::LetGo(want, which) => thread.let_go(want, &which),
                 Order::Ask(reply) => drop(reply.send(())),
             }
         }

@@ -54,7 +54,8 @@ pub struct Clock {
     /// The body that is being received, and how fast.
     pace: RefCell<Pace>,
     late: Cell<bool>,
-    ends: Cell<bool>,
+    /// When it was asked to end; 0: it was not.
+    asked: Cell<u64>,
     /// Its next answer is its last.
     lasts: Cell<bool>,
     /// Of HTTP/2: one for each stream, which is late by itself.
@@ -84,7 +85,7 @@ impl Default for Clock {
             linger_end: Cell::new(0),
             pace: RefCell::default(),
             late: Cell::new(false),
-            ends: Cell::new(false),
+            asked: Cell::new(0),
             lasts: Cell::new(false),
             streams: RefCell::default(),
             waker: RefCell::default(),
@@ -115,13 +116,20 @@ impl Clock {
 
     /// Asks the connection to end after its present answer; at once, if it waits for the next request.
     pub fn ask_to_end(&self) {
-        self.ends.set(true);
+        if !self.ends() {
+            self.asked.set(seconds());
+        }
         self.wake();
     }
 
     /// Whether it was asked to.
     pub fn ends(&self) -> bool {
-        self.ends.get()
+        self.asked.get() != 0
+    }
+
+    /// For how many seconds it has been asked to, if it was.
+    pub fn ends_since(&self, now: u64) -> Option<u64> {
+        self.ends().then(|| now.saturating_sub(self.asked.get()))
     }
 
     /// Asks the connection to end with its next answer, or its present one. One that waits for a request goes on waiting, since whoever has just
@@ -133,7 +141,7 @@ impl Clock {
 
     /// Whether no request is to follow the present one.
     pub fn is_last(&self) -> bool {
-        self.ends.get() || self.lasts.get()
+        self.ends() || self.lasts.get()
     }
 
     /// Whether a deadline has passed, or a body comes too slowly; from then on [`Clock::is_late`], and the connection is to be dropped.

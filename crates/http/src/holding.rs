@@ -33,10 +33,26 @@ impl Memory {
         self.limit.store(bytes, Relaxed);
     }
 
-    /// Bytes that are held and bytes that may be, where the first are more.
-    pub fn excess(&self) -> Option<(usize, usize)> {
-        let (used, limit) = (self.used.load(Relaxed), self.limit.load(Relaxed));
-        (limit > 0 && used > limit).then_some((used, limit))
+    /// Bytes that are held, nearly.
+    pub fn used(&self) -> usize {
+        self.used.load(Relaxed)
+    }
+
+    /// Bytes that may be; 0: any.
+    pub fn limit(&self) -> usize {
+        self.limit.load(Relaxed)
+    }
+
+    /// Bytes to let go of, so that three quarters of what may be held are; 0 while no more is held than may be.
+    pub fn excess(&self) -> usize {
+        let (used, limit) = (self.used(), self.limit());
+        if limit > 0 && used > limit { used - limit / 4 * 3 } else { 0 }
+    }
+
+    /// Whether three quarters of what may be held are.
+    pub fn is_short(&self) -> bool {
+        let limit = self.limit();
+        limit > 0 && self.used() >= limit / 4 * 3
     }
 
     /// How many bytes one answer may have ready, of `most` where there is plenty: less, the shorter memory is.
@@ -44,7 +60,7 @@ impl Memory {
         let (used, limit) = (self.used.load(Relaxed), self.limit.load(Relaxed));
         if limit == 0 || used < limit / 2 {
             most
-        } else if used < limit / 4 * 3 {
+        } else if !self.is_short() {
             most.min(SHORT)
         } else {
             most.min(SHORTEST)
@@ -57,25 +73,18 @@ pub struct Part {
     all: Arc<Memory>,
     bytes: Cell<usize>,
     told: Cell<usize>,
-    full: Box<dyn Fn()>,
+    short: Box<dyn Fn()>,
 }
 
 impl Part {
-    /// `full` is called when this grows and all together hold too much; it is to be quick.
-    pub fn new(all: &Arc<Memory>, full: impl Fn() + 'static) -> Rc<Part> {
-        Rc::new(Part { all: Arc::clone(all), bytes: Cell::new(0), told: Cell::new(0), full: Box::new(full) })
-    }
-
-    /// Bytes that the connections of this thread, one of so many, are to let go of, so that all together hold three quarters of what they may;
-    /// 0 while all hold no more than they may, and for a thread that holds less than its share: what others hoard does not cost its clients theirs.
-    pub fn excess(&self, threads: usize) -> usize {
-        let (Some((used, limit)), threads) = (self.all.excess(), threads.max(1)) else { return 0 };
-        let (told, keep) = (self.told.get(), limit / 4 * 3);
-        if told < used / threads {
-            return 0;
-        }
-        // Whoever has it looks again, so of several threads each leaves the others something to do.
-        (used - keep).min(told.saturating_sub(keep / threads))
+    /// `short` is called when this grows and all together [have little left][Memory::is_short]; it is to be quick.
+    pub fn new(all: &Arc<Memory>, short: impl Fn() + 'static) -> Rc<Part> {
+        Rc::new(Part {
+            all: Arc::clone(all),
+            bytes: Cell::new(0),
+            told: Cell::new(0),
+            short: Box::new(short),
+        })
     }
 
     fn change(&self, from: usize, to: usize) {
@@ -85,8 +94,8 @@ impl Part {
             return;
         }
         self.tell(bytes);
-        if to > from && self.all.excess().is_some() {
-            (self.full)();
+        if to > from && self.all.is_short() {
+            (self.short)();
         }
     }
 
@@ -213,12 +222,12 @@ mod tests {
         assert_eq!((part.bytes.get(), all.used.load(Relaxed)), (STEP / 2, 0), "others need not know yet");
         holds[1].set(STEP);
         assert_eq!((one.bytes(), all.used.load(Relaxed)), (STEP / 2 * 3, STEP / 2 * 3));
-        assert_eq!((one.ready(1 << 20), calls.get()), (1 << 20, 0));
+        assert_eq!((one.ready(1 << 20), calls.get()), (1 << 20, 0), "less than half");
         holds[2].set(STEP);
         assert_eq!(two.ready(1 << 20), SHORT);
         holds[2].set(3 * STEP);
         assert_eq!((two.ready(1 << 20), calls.get()), (SHORTEST, 1));
-        assert!(all.excess().is_some());
+        assert_eq!(all.excess(), 3 * STEP / 2);
         two.give_up();
         holds[2].set(9 * STEP);
         assert_eq!((two.bytes(), all.used.load(Relaxed), calls.get()), (0, STEP / 2 * 3, 1));
@@ -229,22 +238,14 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_lets_go_of_no_more_than_there_is_too_much() {
+    fn what_is_to_go_leaves_three_quarters() {
         let all = Arc::new(Memory::default());
+        let part = Part::new(&all, || {});
+        part.change(0, 16 * STEP);
+        assert!(all.excess() == 0 && !all.is_short(), "there is no limit");
         all.set_limit(16 * STEP);
-        let part = || Part::new(&all, || {});
-        let (hoard, others) = (part(), [part(), part(), part()]);
-        others.iter().for_each(|other| other.change(0, STEP));
-        hoard.change(0, 13 * STEP);
-        assert_eq!(hoard.excess(4), 0, "all together may hold that");
-        hoard.change(0, 4 * STEP);
-        assert_eq!(hoard.excess(4), 8 * STEP);
-        assert!(others.iter().all(|other| other.excess(4) == 0), "they hold less than their share");
-        hoard.change(8 * STEP, 0);
-        assert_eq!(hoard.excess(4), 0, "that was enough");
-        // All hold the same: none is below its share.
-        hoard.change(9 * STEP, 5 * STEP);
-        others.iter().for_each(|other| other.change(0, 4 * STEP));
-        assert!([&hoard, &others[0]].iter().all(|part| part.excess(4) == 2 * STEP));
+        assert!(all.excess() == 0 && all.is_short(), "all together may hold that");
+        part.change(0, 4 * STEP);
+        assert_eq!((all.used(), all.excess()), (20 * STEP, 8 * STEP));
     }
 }
