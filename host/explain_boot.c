@@ -199,6 +199,34 @@ static struct watched {
 };
 #define WATCHED (sizeof watched / sizeof watched[0])
 
+/* Whether it is one of those whose answer is another one each time, as far as a name can say that. */
+static bool draws(const struct watched *it)
+{
+	return strcmp(it->kind, "time") == 0 || strcmp(it->kind, "random") == 0;
+}
+
+bool frozen_draws(const char *function)
+{
+	for (size_t i = 0; i < WATCHED; i++) {
+		if (watched[i].class == NULL && draws(&watched[i]) && strcasecmp(watched[i].name, function) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+bool frozen_draws_class(const char *name)
+{
+	for (size_t i = 0; i < WATCHED; i++) {
+		const char *last = watched[i].class == NULL ? NULL : strrchr(watched[i].class, '\\');
+		if (watched[i].class != NULL && draws(&watched[i]) &&
+		    strcasecmp(last != NULL ? last + 1 : watched[i].class, name) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
 static const struct watched *of_call(const zend_execute_data *call)
 {
 	/* A class that extends one of PHP's has copies of its methods, whose name and scope stay. */

@@ -10,6 +10,7 @@
  is compiled (OPcache's own files of an earlier server, opcache.file_cache, are not looked into). What else depends on
  * the request shows in the comparison with classic mode (compare.c), for the URLs that it asks for.
  */
+#include "explain.h"
 #include "host.h"
 
 #include "zend_compile.h"
@@ -45,20 +46,21 @@ static const char *const of_a_request[] = {
     "SCRIPT", "DOCUMENT_URI", "ORIG_",   "REDIRECT_", "CONTENT_",     "PHP_AUTH",  "AUTH_TYPE",
 };
 static const char *const superglobals[] = {"_GET", "_POST", "_COOKIE", "_REQUEST", "_FILES", "_SESSION"};
-/* What draws or reads the clock is there as well: drawn once, a nonce would be one for all visitors. */
+/* What draws or reads the clock is doubted as well (frozen_draws()): drawn once, a nonce would be one for all visitors. */
 static const char *const functions[] = {
     "session_start",
     "session_name",
     "session_id",
     "session_create_id",
+    "session_regenerate_id",
     "session_set_cookie_params",
     "header",
     "header_remove",
+    "header_register_callback",
     "headers_list",
     "headers_sent",
     "setcookie",
     "setrawcookie",
-    "ob_start",
     "flush",
     "http_response_code",
     "filter_input",
@@ -66,31 +68,26 @@ static const char *const functions[] = {
     "getallheaders",
     "apache_request_headers",
     "hayate_early_hints",
-    "random_bytes",
-    "random_int",
-    "openssl_random_pseudo_bytes",
-    "uniqid",
-    "mt_rand",
-    "rand",
-    "lcg_value",
-    "uuid_create",
-    "time",
-    "microtime",
-    "hrtime",
-    "date",
-    "gmdate",
-    "getdate",
-    "localtime",
-    "idate",
 };
-/* Methods that make a request of the superglobals. */
+/* The same, by how they begin: of the output there is one for each visitor. */
+static const char *const functions_of_output[] = {"ob_", "output_"};
+/* Methods that make a request of the superglobals, read the clock or draw, by the names that libraries share for them. */
 static const char *const methods[] = {
-    "fromGlobals",
-    "createFromGlobals",
-    "createServerRequestFromGlobals",
-    "capture",
+    "fromGlobals", "createFromGlobals", "createServerRequestFromGlobals",
+    "capture",     "now",               "today",
+    "tomorrow",    "yesterday",         "uuid1",
+    "uuid4",       "uuid6",             "uuid7",
+    "orderedUuid", "randomBytes",
 };
-static const char *const clocks[] = {"DateTime", "DateTimeImmutable"};
+/* Static methods whose names say less, by the last part of the class's name. */
+static const struct {
+	const char *class, *method;
+} static_methods[] = {
+    {"Uuid", "v1"},  {"Uuid", "v4"},    {"Uuid", "v6"},  {"Uuid", "v7"},
+    {"Str", "uuid"}, {"Str", "random"}, {"Str", "ulid"}, {"Ulid", "generate"},
+};
+/* Classes of libraries whose objects hold the time or a random number from the beginning. */
+static const char *const classes[] = {"Carbon", "CarbonImmutable", "Ulid", "UuidV1", "UuidV4", "UuidV6", "UuidV7"};
 
 static bool is_one_of(const char *const *list, size_t count, const char *name, bool beginning)
 {
@@ -102,6 +99,24 @@ static bool is_one_of(const char *const *list, size_t count, const char *name, b
 	return false;
 }
 #define IS_ONE_OF(list, name, beginning) is_one_of(list, sizeof list / sizeof list[0], name, beginning)
+
+/* A name without its name space: what `use` says of it is not looked into. */
+static const char *last_part(const char *name)
+{
+	const char *last = strrchr(name, '\\');
+	return last != NULL ? last + 1 : name;
+}
+
+static bool draws_by_static_method(const char *class_name, const char *called)
+{
+	for (size_t i = 0; i < sizeof static_methods / sizeof static_methods[0]; i++) {
+		if (strcasecmp(last_part(class_name), static_methods[i].class) == 0 &&
+		    strcasecmp(called, static_methods[i].method) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
 
 /* A string that stands there as such; NULL: something else. */
 static const char *literal(zend_ast *ast)
@@ -147,15 +162,19 @@ static void look_for_requests(zend_ast *ast)
 	if (ast->kind == ZEND_AST_CALL || ast->kind == ZEND_AST_RETURN) {
 		look_into_function(ast->child[0]);
 	}
-	if (ast->kind == ZEND_AST_STATIC_CALL || ast->kind == ZEND_AST_METHOD_CALL) {
+	if (ast->kind == ZEND_AST_STATIC_CALL || ast->kind == ZEND_AST_METHOD_CALL ||
+	    ast->kind == ZEND_AST_NULLSAFE_METHOD_CALL) {
 		const char *called = literal(ast->child[1]);
-		if (called != NULL && IS_ONE_OF(methods, called, false)) {
+		const char *of = ast->kind == ZEND_AST_STATIC_CALL ? literal(ast->child[0]) : NULL;
+		if (called != NULL &&
+		    (IS_ONE_OF(methods, called, false) || (of != NULL && draws_by_static_method(of, called)))) {
 			note_doubt("", called, ast);
 		}
 	}
 	if (ast->kind == ZEND_AST_NEW) {
 		const char *class_name = literal(ast->child[0]);
-		if (class_name != NULL && IS_ONE_OF(clocks, class_name + (class_name[0] == '\\'), false)) {
+		if (class_name != NULL &&
+		    (IS_ONE_OF(classes, last_part(class_name), false) || frozen_draws_class(last_part(class_name)))) {
 			note_doubt("new ", class_name, ast);
 		}
 	}
@@ -168,15 +187,21 @@ static void look_for_requests(zend_ast *ast)
 			}
 			return; /* a variable of the environment, then */
 		}
+		if (variable != NULL && key != NULL && strcmp(variable, "GLOBALS") == 0 &&
+		    (IS_ONE_OF(superglobals, key, false) || strcmp(key, "_SERVER") == 0)) {
+			note_doubt("$", key, ast);
+		}
 	}
 	if (ast->kind == ZEND_AST_VAR && name != NULL &&
 	    (IS_ONE_OF(superglobals, name, false) || strcmp(name, "_SERVER") == 0)) {
 		note_doubt("$", name, ast);
 	}
-	if (ast->kind == ZEND_AST_CALL && name != NULL && IS_ONE_OF(functions, name + (name[0] == '\\'), false)) {
-		note_doubt("", name, ast);
+	const char *function = ast->kind == ZEND_AST_CALL && name != NULL ? last_part(name) : NULL;
+	if (function != NULL && (IS_ONE_OF(functions, function, false) || IS_ONE_OF(functions_of_output, function, true) ||
+	                         frozen_draws(function))) {
+		note_doubt("", function, ast);
 	}
-	if (ast->kind == ZEND_AST_CALL && name != NULL && strcasecmp(name + (name[0] == '\\'), "getenv") == 0) {
+	if (function != NULL && strcasecmp(function, "getenv") == 0) {
 		zend_ast_list *arguments = zend_ast_get_list(ast->child[1]);
 		const char *variable = arguments->children > 0 ? literal(arguments->child[0]) : NULL;
 		if (variable != NULL && IS_ONE_OF(of_a_request, variable, true)) {
@@ -252,8 +277,14 @@ static void look_for_class(zend_ast *statements, bool within)
 	}
 }
 
+/* Who looked at what is compiled before this: an extension. */
+static zend_ast_process_t others;
+
 static void look_through(zend_ast *ast)
 {
+	if (others != NULL) {
+		others(ast);
+	}
 	if (ast->kind != ZEND_AST_STMT_LIST) {
 		return;
 	}
@@ -279,5 +310,6 @@ void front_controller_startup(void)
 		memmove(class, last + 1, strlen(last));
 	}
 	booting = true;
+	others = zend_ast_process;
 	zend_ast_process = look_through;
 }

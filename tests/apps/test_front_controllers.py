@@ -101,7 +101,13 @@ FUNCTION = """<?php
 return function (Slim\\App $app): void { $app->lang = $_COOKIE['lang'] ?? 'en'; };
 """
 CLASS = """
+require __DIR__.'/library.php';
 class Settings { public function base(): string { return $_SERVER['REQUEST_URI'] ?? 'none'; } }
+"""
+LIBRARY = """<?php
+namespace Carbon { class Carbon { public static function now(): int { return 1; } } }
+namespace Ramsey\\Uuid { class Uuid { public static function uuid4(): string { return 'a'; } } }
+namespace Symfony\\Component\\Uid { class Ulid {} class Uuid { public static function v7(): string { return 'a'; } } }
 """
 
 
@@ -113,6 +119,21 @@ class Settings { public function base(): string { return $_SERVER['REQUEST_URI']
         pytest.param("$nonce = bin2hex(random_bytes(8));", "random_bytes", id="nonce"),
         pytest.param("define('START', microtime(true));", "microtime", id="clock"),
         pytest.param("$now = new \\DateTimeImmutable();", "DateTimeImmutable", id="date"),
+        pytest.param("$now = strtotime('now');", "strtotime", id="clock as text"),
+        pytest.param("$now = date_create();", "date_create", id="date by function"),
+        pytest.param("$now = Carbon\\Carbon::now();", "now", id="date of a library"),
+        pytest.param("$id = Ramsey\\Uuid\\Uuid::uuid4();", "uuid4", id="uuid"),
+        pytest.param("$id = Symfony\\Component\\Uid\\Uuid::v7();", "v7", id="uuid of Symfony"),
+        pytest.param("$id = new Symfony\\Component\\Uid\\Ulid();", "Ulid", id="object that draws"),
+        pytest.param("$id = (new \\Random\\Randomizer())->getInt(1, 9);", "Randomizer", id="randomizer"),
+        pytest.param("$banners = [1, 2]; shuffle($banners);", "shuffle", id="shuffle"),
+        pytest.param("$banner = array_rand([1, 2]);", "array_rand", id="array_rand"),
+        pytest.param("$word = str_shuffle('abc');", "str_shuffle", id="str_shuffle"),
+        pytest.param("$said = ob_get_level();", "ob_get_level", id="output"),
+        pytest.param("@session_regenerate_id();", "session_regenerate_id", id="session's id"),
+        pytest.param("header_register_callback(fn () => null);", "header_register_callback", id="callback"),
+        pytest.param("$lang = $GLOBALS['_GET']['lang'] ?? 'en';", r"\$_GET", id="global"),
+        pytest.param("$none = null; $none?->capture();", "capture", id="nullsafe"),
         pytest.param("$input = file_get_contents('php://input');", "php://input", id="body"),
         pytest.param("$base = (function () { return $_SERVER['SCRIPT_NAME']; })();", "SCRIPT_NAME", id="closure"),
         pytest.param("require __DIR__.'/../settings.php';", "looks at the request", id="in a file"),
@@ -133,6 +154,7 @@ def test_what_looks_at_the_request_before_run_is_served_in_classic_mode(site: Si
     (site.root / "function.php").write_text(FUNCTION)
     autoload = site.root / "vendor/autoload.php"
     autoload.write_text(autoload.read_text() + CLASS)
+    autoload.with_name("library.php").write_text(LIBRARY)
     # Also where no warm-up requests are wanted.
     for args in ((), ("--warmup", "off")):
         mode, log = recognised(site, *args)
