@@ -8,6 +8,7 @@ import pathlib
 import pwd
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -95,6 +96,88 @@ def test_a_link_leads_to_no_file_that_its_application_may_not_read(hayate_comman
         status, text = get("/open.txt")
         assert status in (403, 404) and "secret" not in text
         assert get("/b/open.txt") == (200, "secret of b")
+
+
+def setfacl(*arguments: object) -> None:
+    """Sets an access control list, or skips the test where there are none."""
+    if shutil.which("setfacl") is None:
+        pytest.skip("no setfacl here (Debian's package acl)")
+    done = subprocess.run(["setfacl", *map(str, arguments)], capture_output=True, text=True, check=False)
+    if "not supported" in done.stderr:
+        pytest.skip("the file system knows no access control lists")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def linked(hayate_command, place) -> Iterator[Hayate]:
+    """An application of www-data behind a front of nobody; its `link` leads to a directory `shared` outside of its root."""
+    root = owned(place / "public", "www-data", 0o755)
+    owned(root / "send.php", "www-data", 0o644, SEND)
+    owned(root / "closed.txt", "nobody", 0o600, "of the front's user")
+    owned(place / "shared", "root", 0o755)
+    (root / "link").symlink_to(place / "shared")
+    config = (
+        f'front_user = "nobody"\nuser = "www-data"\n[[app]]\nname = "a"\nroot = "{root}"\ndocument_root = "."\nworkers = 1\n'
+        f'sendfile_roots = ["{place}/shared"]\n'
+    )
+    with Hayate(config=config) as server:
+        yield server
+
+
+def status_of(server: Hayate, path: str) -> int:
+    return requests.get(server.url + path, timeout=60).status_code
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a server of several users")
+def test_an_access_control_list_says_what_an_application_may_read(linked, place) -> None:
+    shared = place / "shared"
+
+    def file(name: str, mode: int, directory: str = "") -> pathlib.Path:
+        return owned(shared / directory / name, "root", mode, "of all")
+
+    # `others` is what the front goes by; what the application's user may do decides.
+    takes, gives = file("takes", 0o644), file("gives", 0o600)
+    setfacl("-m", "u:www-data:-", takes)
+    setfacl("-m", "u:www-data:r,u:nobody:r", gives)
+    of_a_group, other, _ = file("of-a-group", 0o600), file("other", 0o644), file("plain", 0o644)
+    setfacl("-m", "g:www-data:r,u:nobody:r", of_a_group)
+    setfacl("-m", "u:backup:rw", other)
+    for name, directory_list in (("closed", "u:www-data:-"), ("open", "u:www-data:x,u:nobody:x")):
+        owned(shared / name, "root", 0o755 if name == "closed" else 0o700)
+        file("a", 0o644, name)
+        setfacl("-m", directory_list, shared / name)
+    # As Symfony's documentation sets up var/: what anybody makes there, both may write.
+    owned(shared / "var", "root", 0o755)
+    for option in ("-dR", "-R"):
+        setfacl(option, "-m", "u:www-data:rwX", "-m", "u:root:rwX", shared / "var")
+    made = shared / "var/made.css"
+    subprocess.run(["sh", "-c", f"umask 022 && echo made > {made}"], check=True)
+    answers = {
+        name: status_of(linked, f"/link/{name}")
+        for name in ("plain", "takes", "gives", "of-a-group", "other", "closed/a", "open/a", "var/made.css")
+    }
+    expected = dict.fromkeys(answers, 200) | {"takes": 403, "closed/a": 403}
+    assert answers == expected
+    assert linked.logged("the application's user (uid 33) may not read it") and linked.log().count("may not read it") == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a server of several users")
+def test_a_script_has_nothing_sent_from_elsewhere_that_its_user_may_not_read(linked, place) -> None:
+    """Nor does a link to what it tried to send pass, as something that was looked at a moment ago."""
+    shared = place / "shared"
+    # To nobody but the front, by its own group.
+    closed = owned(shared / "closed.txt", "nobody", 0o600, "secret")
+    owned(shared / "open.txt", "root", 0o644, "of all")
+    os.utime(closed, (1_000_000_000, 1_000_000_000))
+    # What changed within the last tick of the clock is not remembered.
+    time.sleep(2.5)
+    for _ in range(20):
+        assert status_of(linked, f"/send.php?to={shared}/open.txt") == 200
+        assert status_of(linked, f"/send.php?to={shared}/closed.txt") == 403
+        assert status_of(linked, "/link/closed.txt") == 403
+        assert status_of(linked, "/link/open.txt") == 200
+    # Below the document root it is as with any other file of it.
+    assert status_of(linked, f"/send.php?to={place}/public/closed.txt") == 200
 
 
 @pytest.mark.parametrize(

@@ -7,17 +7,20 @@ import contextlib
 import ctypes
 import os
 import pathlib
+import re
 import socket
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import requests
 
 from lib import site
-from lib.servers import Hayate, hayate_binary
+from lib.process import wait_until
+from lib.servers import Hayate, free_port, hayate_binary
 
 
 @pytest.fixture
@@ -151,6 +154,133 @@ def test_a_file_system_that_hangs(hayate_command, tmp_path) -> None:
         subprocess.run(["umount", "-l", hanging / "files"], check=False)
 
 
+@contextlib.contextmanager
+def file_system_that_stops(directory: pathlib.Path) -> Iterator[Callable[[bool], None]]:
+    """A directory on a file system of its own; gives what makes it take no write any more, and take them again."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    image = directory.with_suffix(".image")
+    with image.open("wb") as file:
+        file.truncate(32 << 20)
+    directory.mkdir()
+    for command in (["mkfs.ext4", "-q", image], ["mount", "-o", "loop", image, directory]):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            pytest.skip(f"no {command[0]} here")
+        if done.returncode != 0:
+            pytest.skip(f"no file system of its own here: {done.stderr}")
+    directory.chmod(0o777)
+    frozen = False
+
+    def stop(so: bool) -> None:
+        nonlocal frozen
+        if so != frozen:
+            subprocess.run(["fsfreeze", "-f" if so else "-u", directory], check=True)
+        frozen = so
+
+    try:
+        yield stop
+    finally:
+        stop(False)
+        subprocess.run(["umount", "-l", directory], check=False)
+
+
+def others_are_served(server: Hayate, n: int = 5) -> None:
+    for i in range(n):
+        assert requests.get(f"{server.url}/ok.php?{i}", timeout=60).text == f"ok {i}"
+        assert requests.get(f"{server.url}/plain.txt", timeout=60).status_code == 200
+    assert server.run("status").returncode == 0
+
+
+def test_a_log_file_on_a_file_system_that_hangs(hayate_command, tmp_path) -> None:
+    """Requests go on, what does not fit the queue is lost and counted, and the log goes on where it can be written again."""
+    root = site.make(tmp_path)
+    metrics = f"127.0.0.1:{free_port()}"
+    with file_system_that_stops(tmp_path / "logs") as stop:
+        log = tmp_path / "logs/access.log"
+        with Hayate(root, workers=1, access_log=str(log), args=["--metrics", metrics]) as server, requests.Session() as session:
+
+            def lost() -> int:
+                text = requests.get(f"http://{metrics}/metrics", timeout=60).text
+                return int(re.search(r"(?m)^hayate_access_log_lost_total (\d+)$", text)[1])
+
+            others_are_served(server)
+            assert wait_until(lambda: log.exists() and "/ok.php?4" in log.read_text())
+            stop(True)
+            # More than the 4 MB that wait for the thread, of lines of 7 KB.
+            for i in range(800):
+                assert session.get(f"{server.url}/plain.txt?{i}-{'x' * 7000}", timeout=60).status_code == 200
+            assert wait_until(lambda: lost() > 0)
+            others_are_served(server)
+            assert requests.get(f"http://{metrics}/healthz", timeout=60).status_code == 200
+            stop(False)
+            assert requests.get(f"{server.url}/ok.php?after", timeout=60).text == "ok after"
+            assert wait_until(lambda: "/ok.php?after" in log.read_text())
+
+
+def test_temporary_files_on_a_file_system_that_hangs(hayate_command, tmp_path) -> None:
+    """What needs one gets 503, the rest goes on."""
+    root = site.make(tmp_path)
+    with file_system_that_stops(tmp_path / "temporary") as stop, Hayate(
+        root, workers=2, env={"TMPDIR": str(tmp_path / "temporary")}
+    ) as server:
+
+        def upload(size: int) -> tuple[int, str]:
+            answer = requests.post(f"{server.url}/count.php", data=b"x" * size, timeout=120)
+            return answer.status_code, answer.text if answer.status_code == 200 else ""
+
+        assert upload(300_000) == (200, "300000")
+        stop(True)
+        with concurrent.futures.ThreadPoolExecutor(20) as pool:
+            waiting = [pool.submit(upload, 300_000) for _ in range(20)]
+            others_are_served(server)
+            assert upload(20_000) == (200, "20000")
+            assert {future.result() for future in waiting} == {(503, "")}
+        assert upload(300_000) == (503, ""), "nobody waits any more"
+        others_are_served(server)
+        assert server.logged("does not answer")
+        stop(False)
+        assert wait_until(lambda: upload(300_000) == (200, "300000"), interval=0.2)
+
+
+def test_files_that_scripts_send_from_a_file_system_that_hangs(hayate_command, tmp_path) -> None:
+    """Answers that need it are 503; pages, small files and other applications go on, and a worker is held by none of them."""
+    root = site.make(tmp_path)
+    files = tmp_path / "files"
+    (files / "hanging").mkdir(parents=True)
+    (files / "fine.txt").write_text("fine")
+    (root / "send_any.php").write_text("<?php header('X-Sendfile: ' . $_GET['to']);")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "index.php").write_text("<?php echo 'unharmed';")
+    (other / "large.bin").write_bytes(b"x" * 1_000_000)
+    config = (
+        f'[[app]]\nname = "sends"\nroot = "{root}"\nworkers = 1\nsendfile_roots = ["{files}"]\n'
+        f'[[app]]\nname = "other"\nroot = "{other}"\nhosts = ["other.test"]\nworkers = 1\n'
+    )
+    device = fuse_that_never_answers(files / "hanging")
+    try:
+        with Hayate(config=config) as server:
+
+            def sent(name: str) -> int:
+                return requests.get(f"{server.url}/send_any.php", params={"to": files / name}, timeout=120).status_code
+
+            assert sent("fine.txt") == 200
+            with concurrent.futures.ThreadPoolExecutor(20) as pool:
+                waiting = [pool.submit(sent, f"hanging/{i}") for i in range(20)]
+                others_are_served(server)
+                for path, text in (("/", "unharmed"), ("/large.bin", "x" * 1_000_000)):
+                    assert requests.get(server.url + path, headers={"Host": "other.test"}, timeout=60).text == text
+                answers = [future.result() for future in waiting]
+                assert set(answers) == {503}
+            others_are_served(server)
+            assert server.logged("does not answer")
+    finally:
+        os.close(device)
+        subprocess.run(["umount", "-l", files / "hanging"], check=False)
+
+
 def test_at_the_limit_of_processes_files_and_uploads_go_on(hayate_command, tmp_path) -> None:
     root = site.make(tmp_path)
     (root / "large.bin").write_bytes(bytes(range(256)) * 2000)
@@ -207,10 +337,6 @@ def test_a_file_that_changes_is_sent_as_it_was_at_one_time(hayate_command, tmp_p
     """Its length and its tag are those of its content, or caches would keep a part for the whole."""
     root = site.make(tmp_path)
     file, texts = root / "changes.css", [letter * length for letter, length in ((b"a", 60_000), (b"b", 30_000))]
-    # What says that it is longer than it is: the kernel's own files do.
-    short = pathlib.Path("/sys/kernel/uevent_seqnum")
-    assert short.stat().st_size > len(short.read_bytes())
-    (root / "short.css").symlink_to(short)
     over = threading.Event()
 
     def write() -> None:
@@ -223,15 +349,53 @@ def test_a_file_that_changes_is_sent_as_it_was_at_one_time(hayate_command, tmp_p
     file.write_bytes(texts[0])
     writer = threading.Thread(target=write)
     with Hayate(root, workers=1) as server, requests.Session() as session:
-        assert session.get(f"{server.url}/short.css", timeout=60).status_code == 503
         writer.start()
         try:
             for _ in range(1000):
                 answer = session.get(f"{server.url}/changes.css", timeout=60)
-                assert answer.status_code in (200, 503)
-                if answer.status_code == 200:
+                assert answer.status_code == 200
+                if "ETag" in answer.headers:
                     length = int(answer.headers["ETag"].strip('"').split("-")[1], 16)
                     assert answer.content in [text[:length] for text in texts] and len(answer.content) == length
+                else:
+                    # It was being written each time that it was looked at.
+                    assert "Last-Modified" not in answer.headers and "Accept-Ranges" not in answer.headers
         finally:
             over.set()
             writer.join()
+
+
+@pytest.mark.parametrize("mark", ["short", "written all the time"])
+def test_a_file_that_is_never_the_same_is_sent_as_it_was_read(hayate_command, tmp_path, mark) -> None:
+    """As by nginx, and with its own length; but nothing that a cache or a second range could go by."""
+    root = site.make(tmp_path)
+    with contextlib.ExitStack() as stack:
+        if mark == "short":
+            # What says that it is longer than it is: the kernel's own files do.
+            file = pathlib.Path("/sys/kernel/uevent_seqnum")
+            assert file.stat().st_size > len(file.read_bytes())
+        else:
+            file = root / "counter"
+            # Its time changes with each of them; the kernel's clock goes by ticks of 4 ms, so several in each look.
+            writer = subprocess.Popen(
+                [sys.executable, "-c", f"import os\nf = os.open({str(file)!r}, os.O_RDWR | os.O_CREAT)\n"
+                 "n = 0\nwhile True:\n n += 1\n os.pwrite(f, b'%d' % n, 0)\n os.ftruncate(f, 0 if n % 2 else 40_000)"]
+            )  # fmt: skip
+            stack.callback(writer.wait)
+            stack.callback(writer.kill)
+            assert wait_until(file.exists)
+        (root / "changes.txt").symlink_to(file)
+        server = stack.enter_context(Hayate(root, workers=1))
+        plain = 0
+        for i in range(200):
+            headers = {"Accept-Encoding": "identity"} | ({"Range": "bytes=0-0"} if i % 2 else {})
+            answer = requests.get(f"{server.url}/changes.txt", headers=headers, timeout=60)
+            assert answer.status_code in (200, 206, 416), answer.status_code
+            if "ETag" not in answer.headers:
+                assert answer.status_code == 200 and int(answer.headers["Content-Length"]) == len(answer.content)
+                assert not {"Last-Modified", "Accept-Ranges", "Content-Range"} & set(answer.headers)
+                plain += 1
+                if mark == "short":
+                    assert answer.content.strip().isdigit()
+        assert plain == 200 or mark != "short"
+        assert plain > 0, "it was never seen to change"

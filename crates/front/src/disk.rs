@@ -246,7 +246,7 @@ impl Place {
     }
 
     /// Another place, of the same threads.
-    pub(crate) fn beside(&self, path: &Path) -> Arc<Place> {
+    pub fn beside(&self, path: &Path) -> Arc<Place> {
         self.disk.place(path)
     }
 

@@ -170,20 +170,23 @@ fn by_thread(head: &Head, site: &Site, path: Vec<u8>, small: u64) -> Running<Res
     })
 }
 
-/// Answers with a file that a path of the machine names, if `allowed` finds its real path fit.
+/// Answers with a file that a path of the machine names, if `allowed` finds its real path fit. `place` is where it seems to be.
 pub(crate) async fn serve_absolute(
     head: &Head,
     site: &Site,
+    place: &Arc<Place>,
     path: PathBuf,
     allowed: impl Fn(&Path) -> bool + Clone + Send + 'static,
     keep: Keep<'_>,
 ) -> Result<Reply, NoFile> {
     let small = keep.answers.ready(SMALL) as u64;
-    let (head, place, rules) = (head.clone(), Arc::clone(&site.place), Arc::clone(&site.files));
-    let prepared = site.place.start(move || {
+    let (head, rules, home) = (head.clone(), Arc::clone(&site.files), Arc::clone(&site.place));
+    let of_thread = Arc::clone(place);
+    let prepared = place.start(move || {
         let real = std::fs::canonicalize(path).ok().filter(|path| allowed(path)).ok_or(Miss::NotThere)?;
         let at = At {
-            place: &place,
+            place: &of_thread,
+            home: home.path(),
             root: Path::new("/"),
             near: None,
             path: real.as_os_str().as_bytes(),
@@ -192,7 +195,7 @@ pub(crate) async fn serve_absolute(
         };
         prepare(&head, &rules, at, None, &Access::Waiting(Path::new("/")))
     });
-    finish(prepared.await?, &site.place, keep.answer_files)
+    finish(prepared.await?, place, keep.answer_files)
 }
 
 /// What is to be sent, before there is a way to send it.
@@ -255,6 +258,8 @@ struct At<'a> {
     /// Whose threads it needs.
     place: &'a Arc<Place>,
     root: &'a Path,
+    /// The document root.
+    home: &'a Path,
     /// What is known of the root.
     near: Option<&'a Near>,
     path: &'a [u8],
@@ -266,7 +271,8 @@ struct At<'a> {
 
 impl<'a> At<'a> {
     fn below(place: &'a Arc<Place>, path: &'a [u8], small: u64) -> At<'a> {
-        At { place, root: place.path(), near: Some(place.near()), path, small, allowed: None }
+        let root = place.path();
+        At { place, root, home: root, near: Some(place.near()), path, small, allowed: None }
     }
 }
 
@@ -277,7 +283,8 @@ const FIELDS: usize = 192;
 /// How often a file is read that changes meanwhile.
 const TRIES: usize = 3;
 
-/// What is small is sent as it was at one time, with the length and the tag that it had then.
+/// What is small is sent as it was at one time, with the length and the tag that it had then. What changes all the time, or is not as long
+/// as it says (the kernel's own files), is sent as it was read, and nothing is said that a cache could go by.
 fn prepare(
     head: &Head,
     rules: &FileRules,
@@ -285,16 +292,22 @@ fn prepare(
     mut opened: Option<(File, Meta)>,
     files: &Access<'_>,
 ) -> Result<Prepared, Miss> {
-    let mut tries = (0..TRIES).map(|_| prepare_once(head, rules, at, opened.take(), files));
-    tries.find(|tried| !matches!(tried, Err(Miss::Changed))).unwrap_or(Err(Miss::Changed))
+    let mut tries = (0..TRIES).map(|_| prepare_once(head, rules, at, opened.take(), files, false));
+    match tries.find(|tried| !matches!(tried, Err(Miss::Changed))) {
+        Some(prepared) => prepared,
+        // Once more, later.
+        None if matches!(files, Access::Now(_)) => Err(Miss::Wait),
+        None => prepare_once(head, rules, at, None, files, true),
+    }
 }
 
 fn prepare_once(
     head: &Head,
     rules: &FileRules,
-    At { place, root, near, path, small, allowed }: At<'_>,
+    At { place, root, home, near, path, small, allowed }: At<'_>,
     opened: Option<(File, Meta)>,
     files: &Access<'_>,
+    changes: bool,
 ) -> Result<Prepared, Miss> {
     let began = seconds();
     let mut out = Answer::with_room(200, FIELDS);
@@ -314,7 +327,7 @@ fn prepare_once(
     if allowed.is_some_and(|allowed| !real().is_some_and(|real| allowed(&real))) {
         return Err(Miss::NotThere);
     }
-    rules.may_send(root, &meta, began, matches!(files, Access::Waiting(_)), real)?;
+    rules.may_send(home, &meta, began, matches!(files, Access::Waiting(_)), real)?;
     if let Some(packed) = &packed {
         insert(&mut out, "content-encoding", packed.coding.name());
     }
@@ -375,7 +388,14 @@ fn prepare_once(
     let content = if size <= small {
         let all = Bytes::from(files.read(&file, size as usize)?);
         if all.len() as u64 != size || Meta::of(&fstat(&file).map_err(|_| Miss::Failed)?) != meta {
-            return Err(Miss::Changed);
+            if !changes {
+                return Err(Miss::Changed);
+            }
+            out.set_status(200);
+            for field in ["etag", "last-modified", "accept-ranges", "content-range"] {
+                out.remove(field.as_bytes());
+            }
+            return answer(out, Content::Small(all));
         }
         let end = from.saturating_add(len).min(size);
         Content::Small(hayate_http::part(&all, from.min(end) as usize..end as usize))

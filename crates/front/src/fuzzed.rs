@@ -65,7 +65,7 @@ impl World {
                 place: disk.place(&base.join("site")),
                 index: vec!["index.php".into(), "index.html".into()],
                 front_controller: Some("index.php".into()),
-                sendfile_roots: Some(vec![base.join("files")]),
+                sendfile_roots: Some(vec![disk.place(&base.join("files"))]),
                 files: Arc::new(FileRules {
                     hidden: rules::Hidden::new(&rules::HIDDEN_FILES).unwrap(),
                     ..FileRules::default()

@@ -4,34 +4,50 @@
 //! a link in a document root must not have it read for him what he may not read himself. So what a link leads to, outside of the root, is
 //! sent only if the application's own user could open it: this looks at the permissions of the file and of all directories above it.
 //!
-//! It knows owner, group and others. With an access control list the group's part of the mode is not the group's right but the list's mask, and
-//! the list may take away what others have. So where one is, nothing is sent.
+//! It knows owner, group and others, and the access control lists of POSIX (acl(5)), which say more: there the group's part of the mode is
+//! the list's mask, and the list may take away what others have. What it cannot read or does not understand gives no right.
 
-use std::{fs, os::unix::fs::MetadataExt, path::Path};
+use std::{
+    fs,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 use rustix::{fs::lgetxattr, io::Errno};
 
-use crate::site::FileId;
+use crate::{shown::Shown, site::FileId};
 
 /// The user that an application's scripts run as.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Reader {
+    app: String,
     user: u32,
     groups: Vec<u32>,
+    /// It is in the log that this user may not read something. Once: a visitor asks as often as he likes.
+    told: Arc<AtomicBool>,
 }
 
-const READ: u32 = 4;
-const SEARCH: u32 = 1;
+const READ: u16 = 4;
+const SEARCH: u16 = 1;
+
+/// Bytes of an extended attribute, at most (XATTR_SIZE_MAX).
+const LONGEST_LIST: usize = 64 << 10;
 
 impl Reader {
-    /// `None` for root, who may read everything.
-    pub fn new(user: u32, groups: Vec<u32>) -> Option<Reader> {
-        (user != 0).then_some(Reader { user, groups })
+    /// `app`: the application's name, for the log. `None` for root, who may read everything.
+    pub fn new(app: &str, user: u32, groups: Vec<u32>) -> Option<Reader> {
+        let told = Arc::default();
+        (user != 0).then(|| Reader { app: app.to_owned(), user, groups, told })
     }
 
     /// Whether this user may open the file `id` at a path that has no link in it. May wait for the disk.
     pub(crate) fn may_read(&self, path: &Path, id: FileId) -> bool {
         let mut file = None;
+        let mut list = vec![0; LONGEST_LIST];
         for (above, step) in path.ancestors().enumerate() {
             let Ok(meta) = fs::symlink_metadata(step) else { return false };
             let right = if above == 0 {
@@ -43,7 +59,14 @@ impl Reader {
                 // A link has taken its place since.
                 return false;
             };
-            if !self.has(right, meta.mode(), meta.uid(), meta.gid()) || may_have_a_list(step) {
+            let (owner, group) = (meta.uid(), meta.gid());
+            let has = match lgetxattr(step, "system.posix_acl_access", &mut list[..]) {
+                Ok(len) => self.has_by_list(right, list.get(..len).unwrap_or_default(), owner, group),
+                Err(Errno::NODATA | Errno::OPNOTSUPP) => self.has(right, meta.mode(), owner, group),
+                Err(_) => false,
+            };
+            if !has {
+                self.tell(path, step);
                 return false;
             }
         }
@@ -51,23 +74,83 @@ impl Reader {
     }
 
     /// As path_resolution(7): the first of owner, group and others that it is decides.
-    fn has(&self, right: u32, mode: u32, user: u32, group: u32) -> bool {
-        let rights = if user == self.user {
+    fn has(&self, right: u16, mode: u32, owner: u32, group: u32) -> bool {
+        let rights = if owner == self.user {
             mode >> 6
         } else if self.groups.contains(&group) {
             mode >> 3
         } else {
             mode
         };
-        rights & right != 0
+        rights & u32::from(right) != 0
+    }
+
+    /// As acl(5), Access Check Algorithm: the owner; a user that is named, by the mask; any of the groups that it is in, by the mask; others.
+    fn has_by_list(&self, right: u16, list: &[u8], owner: u32, group: u32) -> bool {
+        let Some(entries) = entries(list) else { return false };
+        let find = |tag, id: Option<u32>| {
+            let mut found =
+                entries.iter().filter(|entry| entry.tag == tag && id.is_none_or(|id| id == entry.id));
+            found.next().map(|entry| entry.rights)
+        };
+        let mask = find(MASK, None).unwrap_or(u16::MAX);
+        if owner == self.user {
+            return find(OWNER, None).is_some_and(|rights| rights & right != 0);
+        }
+        if let Some(rights) = find(USER, Some(self.user)) {
+            return rights & mask & right != 0;
+        }
+        let mut of_groups = entries.iter().filter(|entry| match entry.tag {
+            OWNING_GROUP => self.groups.contains(&group),
+            GROUP => self.groups.contains(&entry.id),
+            _ => false,
+        });
+        match of_groups.next() {
+            Some(first) => {
+                (first.rights & mask & right != 0) || of_groups.any(|entry| entry.rights & mask & right != 0)
+            }
+            None => find(OTHERS, None).is_some_and(|rights| rights & right != 0),
+        }
+    }
+
+    fn tell(&self, path: &Path, step: &Path) {
+        if self.told.swap(true, Relaxed) {
+            return;
+        }
+        let (path, step) = (Shown(path.as_os_str().as_bytes()), Shown(step.as_os_str().as_bytes()));
+        tracing::warn!(
+            app = self.app,
+            "\"{path}\" lies outside of the document root and was not sent: the application's user (uid {}) may not read it, for the rights of \
+             \"{step}\"; give them to that user if the file is to be sent. What else is refused for that reason is not said again",
+            self.user
+        );
     }
 }
 
-/// Whether there is an access control list of POSIX (acl(5)), or that cannot be told.
-fn may_have_a_list(path: &Path) -> bool {
-    // No room for one: a list is an error as well (ERANGE).
-    let list = lgetxattr(path, "system.posix_acl_access", &mut [0; 1]);
-    !matches!(list, Err(Errno::NODATA | Errno::OPNOTSUPP))
+/// An entry of a list (linux/posix_acl_xattr.h).
+struct Entry {
+    tag: u16,
+    rights: u16,
+    id: u32,
+}
+
+const VERSION: [u8; 4] = 2u32.to_le_bytes();
+const OWNER: u16 = 0x01;
+const USER: u16 = 0x02;
+const OWNING_GROUP: u16 = 0x04;
+const GROUP: u16 = 0x08;
+const MASK: u16 = 0x10;
+const OTHERS: u16 = 0x20;
+
+/// `None`: it is of another version, or cut.
+fn entries(list: &[u8]) -> Option<Vec<Entry>> {
+    let (entries, []) = list.strip_prefix(&VERSION)?.as_chunks::<8>() else { return None };
+    let entry = |[a, b, c, d, id @ ..]: [u8; 8]| Entry {
+        tag: u16::from_le_bytes([a, b]),
+        rights: u16::from_le_bytes([c, d]),
+        id: u32::from_le_bytes(id),
+    };
+    Some(entries.iter().copied().map(entry).collect())
 }
 
 #[cfg(test)]
@@ -78,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_first_of_owner_group_and_others_decides() {
-        let reader = Reader::new(1000, vec![1000, 33]).unwrap();
+        let reader = Reader::new("a", 1000, vec![1000, 33]).unwrap();
         for (mode, user, group, may) in [
             (0o644, 0, 0, true),
             (0o640, 0, 0, false),
@@ -89,7 +172,91 @@ mod tests {
         ] {
             assert_eq!(reader.has(READ, mode, user, group), may, "{mode:o} {user} {group}");
         }
-        assert_eq!(Reader::new(0, Vec::new()), None);
+        assert!(Reader::new("a", 0, Vec::new()).is_none());
+    }
+
+    /// Entries: tag, rights, id.
+    fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+        let entry = |(tag, rights, id): &(u16, u16, u32)| {
+            [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
+        };
+        [VERSION.to_vec(), entries.iter().flat_map(entry).collect()].concat()
+    }
+
+    const NONE: u32 = u32::MAX;
+    /// Nobody's number: others' rights hold.
+    const NOBODY: u32 = 0x7fff_fff0;
+
+    #[test]
+    fn a_list_decides_as_the_kernel_does() {
+        let reader = Reader::new("a", 1000, vec![1000, 33]).unwrap();
+        let base =
+            |group, others| vec![(OWNER, 6, NONE), (OWNING_GROUP, group, NONE), (OTHERS, others, NONE)];
+        let with = |more: &[(u16, u16, u32)], group, others| list(&[&base(group, others)[..], more].concat());
+        for (what, list, owner, group, may) in [
+            ("others", with(&[], 0, 4), 0, 0, true),
+            ("no others", with(&[], 4, 0), 0, 0, false),
+            ("the owner", list(&[(OWNER, 0, NONE), (OTHERS, 4, NONE)]), 1000, 33, false),
+            ("the owner, whom no mask concerns", with(&[(MASK, 0, NONE)], 0, 0), 1000, 0, true),
+            ("who is named", with(&[(USER, 4, 1000), (MASK, 4, NONE)], 0, 0), 0, 0, true),
+            ("who is named, by the mask", with(&[(USER, 4, 1000), (MASK, 2, NONE)], 4, 4), 0, 33, false),
+            ("who is named has no more", with(&[(USER, 0, 1000), (MASK, 7, NONE)], 4, 4), 0, 33, false),
+            ("another is named", with(&[(USER, 4, 1001), (MASK, 4, NONE)], 0, 0), 0, 0, false),
+            ("the owning group", with(&[(MASK, 4, NONE)], 4, 0), 0, 33, true),
+            ("the owning group, by the mask", with(&[(MASK, 2, NONE)], 4, 4), 0, 33, false),
+            ("a group", with(&[(GROUP, 4, 33), (MASK, 4, NONE)], 0, 0), 0, 0, true),
+            ("another group", with(&[(GROUP, 4, 34), (MASK, 4, NONE)], 0, 0), 0, 0, false),
+            (
+                "any of its groups",
+                with(&[(GROUP, 0, 33), (GROUP, 4, 1000), (MASK, 4, NONE)], 0, 0),
+                0,
+                33,
+                true,
+            ),
+            ("a group that has nothing", with(&[(GROUP, 0, 33), (MASK, 4, NONE)], 4, 4), 0, 0, false),
+            ("nothing", Vec::new(), 1000, 1000, false),
+            ("another version", vec![3, 0, 0, 0], 1000, 1000, false),
+            ("cut", with(&[], 4, 4)[..19].to_vec(), 1000, 1000, false),
+        ] {
+            assert_eq!(reader.has_by_list(READ, &list, owner, group), may, "{what}");
+        }
+    }
+
+    #[test]
+    fn lists_of_files_and_directories() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let file = root.join("a.txt");
+        fs::write(&file, "a").unwrap();
+        let set = |path: &Path, mode, entry: (u16, u16, u32)| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+            let rights = |by: u32| (mode >> by & 7) as u16;
+            let entries = [
+                (OWNER, rights(6), NONE),
+                entry,
+                (OWNING_GROUP, 0, NONE),
+                (MASK, 7, NONE),
+                (OTHERS, rights(0), NONE),
+            ];
+            let flags = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(path, "system.posix_acl_access", &list(&entries), flags)
+        };
+        if set(&file, 0o644, (USER, 0, NOBODY)) == Err(Errno::OPNOTSUPP) {
+            eprintln!("not tested: the file system of TMPDIR knows no access control lists");
+            return;
+        }
+        let meta = fs::metadata(&file).unwrap();
+        let id = FileId::new(meta.dev(), meta.ino());
+        let reader = Reader::new("a", NOBODY, Vec::new()).unwrap();
+        set(&root, 0o755, (USER, 0, 1)).unwrap();
+        assert!(!reader.may_read(&file, id), "the list of the file takes away");
+        set(&file, 0o600, (USER, 4, NOBODY)).unwrap();
+        assert!(reader.may_read(&file, id), "the list of the file gives");
+        set(&root, 0o755, (USER, 6, NOBODY)).unwrap();
+        assert!(!reader.may_read(&file, id), "the list of the directory takes away");
+        set(&root, 0o700, (USER, 1, NOBODY)).unwrap();
+        assert!(reader.may_read(&file, id), "the list of the directory gives");
+        assert!(reader.told.load(Relaxed), "it is in the log");
     }
 
     #[test]
@@ -102,8 +269,7 @@ mod tests {
         let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         let meta = fs::metadata(&file).unwrap();
         let id = FileId::new(meta.dev(), meta.ino());
-        // Nobody's number: others' rights hold.
-        let reader = Reader::new(0x7fff_fff0, Vec::new()).unwrap();
+        let reader = Reader::new("a", NOBODY, Vec::new()).unwrap();
         set(&root, 0o755);
         for (directory, mode, may) in
             [(0o755, 0o644, true), (0o711, 0o604, true), (0o750, 0o644, false), (0o755, 0o640, false)]
@@ -114,19 +280,6 @@ mod tests {
         }
         set(&root.join("d"), 0o755);
         set(&file, 0o644);
-        // Whoever makes one sees it in the mode, if at all, as a right of the group. user::rw- user:1:r-- group::r-- mask::r-- other::r--
-        let entries =
-            [(1u16, 6u16, u32::MAX), (2, 4, 1), (4, 4, u32::MAX), (16, 4, u32::MAX), (32, 4, u32::MAX)];
-        let entry = |(tag, rights, id): (u16, u16, u32)| {
-            [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
-        };
-        let list = [2u32.to_le_bytes().to_vec(), entries.map(entry).concat()].concat();
-        rustix::fs::setxattr(&file, "system.posix_acl_access", &list, rustix::fs::XattrFlags::empty())
-            .expect("the directory for temporary files is to know access control lists");
-        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o644);
-        assert!(!reader.may_read(&file, id), "a list");
-        rustix::fs::removexattr(&file, "system.posix_acl_access").unwrap();
-        assert!(reader.may_read(&file, id));
         assert!(!reader.may_read(&file, FileId::new(0, 0)), "another file is there");
         assert!(!reader.may_read(&root.join("d/missing"), id));
         std::os::unix::fs::symlink("d", root.join("link")).unwrap();

@@ -44,7 +44,7 @@ pub struct Site {
     pub front_controller: Option<String>,
     /// Directories besides the root from which X-Sendfile may send. `None`: X-Sendfile and X-Accel-Redirect are passed on like any other
     /// header, for a proxy in front that acts on them.
-    pub sendfile_roots: Option<Vec<PathBuf>>,
+    pub sendfile_roots: Option<Vec<Arc<Place>>>,
     /// What holds for its static files.
     pub files: Arc<FileRules>,
     /// Which answers are encoded, if some are.
@@ -332,7 +332,7 @@ mod tests {
         std::fs::write(&real, "a").unwrap();
         std::fs::set_permissions(&real, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let (_, meta) = Access::Waiting(dir.path()).open(b"/a").unwrap();
-        let reader = Reader::new(0x7fff_fff0, Vec::new());
+        let reader = Reader::new("a", 0x7fff_fff0, Vec::new());
         let rules = FileRules { reader, ..FileRules::default() };
         let may_send = |root, waits| rules.may_send(root, &meta, seconds(), waits, || Some(real.clone()));
         let elsewhere = Path::new("/site");

@@ -14,11 +14,12 @@ use hayate_http::{Answer, phrase};
 use hayate_ring::{Exchange as Job, ResponseHead, Ring};
 
 use crate::{
+    disk::Place,
     dynamic::Client,
     files::{self, NoFile},
     promise::Promise,
     relay::Relay,
-    reply::{Body, Reply},
+    reply::{Body, Reply, set},
     request_body::Pump,
     route,
     route::{Found, Named},
@@ -180,16 +181,17 @@ pub(crate) async fn send_file(
     site: &Arc<Site>,
     client: &Client<'_>,
     script: Answer,
-    roots: &[PathBuf],
+    roots: &[Arc<Place>],
     absolute: bool,
     path: &[u8],
 ) -> Reply {
     let served = if absolute {
-        let mut roots = roots.to_vec();
-        roots.push(site.place.path().to_owned());
         let path = PathBuf::from(OsStr::from_bytes(path));
-        let allowed = move |path: &Path| roots.iter().any(|root| path.starts_with(root));
-        files::serve_absolute(client.head, site, path, allowed, client.keep).await
+        // One that hangs is to occupy its own threads, not those of the document root.
+        let place = roots.iter().find(|root| path.starts_with(root.path())).unwrap_or(&site.place);
+        let roots: Vec<_> = roots.iter().chain([&site.place]).map(Arc::clone).collect();
+        let allowed = move |path: &Path| roots.iter().any(|root| path.starts_with(root.path()));
+        files::serve_absolute(client.head, site, place, path, allowed, client.keep).await
     } else {
         match inside_site(site, path).await {
             Ok(Some(file)) => files::serve(client.head, site, file, client.keep).await,
@@ -227,7 +229,13 @@ pub(crate) async fn send_file(
             }
             reply
         }
-        Err(status) => Reply::page(status, None),
+        Err(status) => {
+            let mut reply = Reply::page(status, None);
+            if status == 503 {
+                set(&mut reply.answer, "retry-after", "1");
+            }
+            reply
+        }
     }
 }
 

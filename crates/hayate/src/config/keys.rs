@@ -265,7 +265,7 @@ pub struct App {
     /// How long a worker above the least number may idle before it ends. Default: `10s`.
     #[schemars(with = "Option<String>")]
     pub idle_timeout: Option<Time>,
-    /// Switches `X-Sendfile` and `X-Accel-Redirect` of scripts on, and names directories from which the first may send besides the document root; `[]` for that alone. Relative to this file. Default: none; both headers are passed on, for a proxy in front that acts on them.
+    /// Switches `X-Sendfile` and `X-Accel-Redirect` of scripts on, and names directories from which the first may send besides the document root, as far as the application's user may read there; `[]` for that alone. Relative to this file. Default: none; both headers are passed on, for a proxy in front that acts on them.
     pub sendfile_roots: Option<OneOrMany>,
     /// php.ini settings, such as `memory_limit = "256M"`; an array is for what php.ini may hold several times: `extension = ["intl", "redis"]`. Default: none. Flag: `--ini`.
     pub ini: BTreeMap<String, Setting>,

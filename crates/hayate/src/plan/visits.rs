@@ -43,7 +43,7 @@ impl App {
     /// whoever wrote its files.
     fn reader(&self) -> Option<Reader> {
         let scripts = self.identity.as_ref().filter(|_| !self.is_static)?;
-        Reader::new(scripts.uid(), scripts.groups())
+        Reader::new(&self.spec.name, scripts.uid(), scripts.groups())
     }
 
     /// The application as the front sees it.
@@ -83,6 +83,8 @@ impl App {
             Some(Rules::closed())
         });
         let rules = if self.failed.is_some() { Some(Rules::closed()) } else { rules };
+        let roots =
+            self.sendfile_roots.as_ref().map(|roots| roots.iter().map(|root| place.beside(root)).collect());
         Site {
             name: self.spec.name.clone(),
             hosts: self.hosts.iter().filter_map(|host| hayate_front::HostPattern::parse(host).ok()).collect(),
@@ -90,7 +92,7 @@ impl App {
             place,
             index: self.index.clone(),
             front_controller: self.front_controller.script.clone(),
-            sendfile_roots: self.sendfile_roots.clone(),
+            sendfile_roots: roots,
             files,
             compression: self.compression.clone(),
             backend,
