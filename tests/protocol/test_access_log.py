@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import re
 import signal
+import socket
 import time
 
 import pytest
@@ -95,3 +97,27 @@ def test_a_full_disk_is_said_once_and_stops_nobody(hayate_command, tmp_path) -> 
             time.sleep(1.1)
         assert hayate.logged("lines of the access log were lost") and hayate.logged("No space left")
         assert hayate.log().count("the access log cannot be written") == 1
+
+
+def test_bytes_of_an_answer_that_is_cut_while_the_kernel_sends_a_file(hayate_command, tmp_path) -> None:
+    """The client takes nothing; what it then finds in its own socket was sent, and is in the log."""
+    root = site.make(tmp_path)
+    (root / "file.bin").write_bytes(b"x" * 8_000_000)
+    log = tmp_path / "access.log"
+    config = f'[limits]\nwrite_timeout = "2s"\n[[app]]\nroot = "{root}"\nworkers = 1\n'
+    with Hayate(config=config, access_log=str(log)) as hayate:
+        requests.get(f"{hayate.url}/file.bin", timeout=60)
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 100_000)
+            client.settimeout(60)
+            client.connect(("127.0.0.1", hayate.port))
+            client.sendall(b"GET /file.bin?cut HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert wait_until(lambda: "/file.bin?cut" in log.read_text())
+            got = bytearray()
+            with contextlib.suppress(OSError):
+                while block := client.recv(65536):
+                    got += block
+        body = len(got.partition(b"\r\n\r\n")[2])
+        (line,) = [line for line in log.read_text().splitlines() if "/file.bin?cut" in line]
+        logged = int(line.split('"')[2].split()[1])
+        assert 0 < body <= logged < 8_000_000 and logged % (256 << 10) != 0, (body, logged)

@@ -6,14 +6,17 @@ import base64
 import concurrent.futures
 import pathlib
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
 
 import pytest
+import requests
 
+from lib import site
 from lib.client import Response, encode, exchange
-from lib.process import wait_until
+from lib.process import temporary_directory, wait_until
 from lib.servers import PHP, PHP_VERSION, Hayate, NginxFpm, hayate_binary, running
 
 SHOW = """<?php header('Content-Type: text/plain'); header('X-Powered-By: test'); header('Cache-Control: private');
@@ -659,3 +662,30 @@ def test_check_names_line_rule_and_remedy(hayate_command, tmp_path) -> None:
     done = subprocess.run([hayate_binary(), "check", "--config", config], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert re.search(r"hayate\.toml:5: rule 1: regex: '\(x': it is no regular expression: unclosed group", done.stderr)
+
+
+@pytest.mark.plain("it says itself where it listens")
+@pytest.mark.parametrize(
+    ("trusted", "by", "warns"), [("", "", True), ("", 'by = "header:x-key"', True), ("", 'by = "path"', False), ('"unix"', "", False)]
+)
+def test_a_rate_whose_visitors_nobody_names_is_said_to_count_them_as_one(hayate_command, tmp_path, trusted, by, warns) -> None:
+    root = site.make(tmp_path)
+    config = (
+        f'trusted_proxies = [{trusted}]\n[[app]]\nroot = "{root}"\nworkers = 1\n'
+        f'[[app.rule]]\npath = "/ok.php"\nrate = {{ requests = 1000, per = "1s"{", " if by else ""}{by} }}\n'
+    )
+    words = 'trusted_proxies = ["unix"]'
+    directory = temporary_directory("rates")
+    listen = ["--listen", f"unix:{directory}/http.sock"]
+    try:
+        with Hayate(config=config, args=listen) as server:
+            assert requests.get(f"{server.url}/ok.php?x", timeout=60).text == "ok x"
+            assert (words in server.log()) == warns
+            checked = subprocess.run(
+                [hayate_binary(), "check", "--config", server._config, *listen], capture_output=True, text=True, timeout=60, check=False
+            )
+            assert (words in checked.stdout) == warns, checked
+        with Hayate(config=config) as server:
+            assert words not in server.log(), "it listens on no unix socket"
+    finally:
+        shutil.rmtree(directory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Sequence
 
 import pytest
@@ -10,7 +11,7 @@ import requests
 
 from lib import site
 from lib.process import wait_until
-from lib.servers import Hayate
+from lib.servers import Hayate, hayate_binary
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount /proc anew")
 
@@ -50,3 +51,11 @@ def test_workers_that_proc_hides_are_found_and_killed(tmp_path, user) -> None:
         assert requests.get(server.url + "/ok.php?x", timeout=60).text == "ok x"
         assert server.reload().returncode == 0
         assert requests.get(server.url + "/ok.php?x", timeout=30).text == "ok x"
+
+
+@pytest.mark.plain("nothing is served")
+def test_without_proc_nothing_is_served_in_silence(hayate_command, tmp_path) -> None:
+    """A project of Laravel would not be recognised as one, and be served in classic mode."""
+    command = ["unshare", "--mount", "sh", "-c", 'umount -l /proc && exec "$@"', "sh", hayate_binary(), "check", site.make(tmp_path)]
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert checked.returncode == 2 and "/proc is not mounted" in checked.stderr, checked

@@ -53,6 +53,8 @@ impl Drop for Account {
                 self.status = CLIENT_SLOW;
             }
         }
+        // What is cut while the kernel sends a file is not asked any more.
+        self.sent = self.sent.max(self.clock.sent());
         let took = self.started.elapsed();
         if let Some(metrics) = &self.metrics {
             metrics.in_flight.dec();

@@ -350,7 +350,13 @@ fn failed(snapshot: &Snapshot, client: &Client<'_>, site: Option<&Site>, why: Fa
     if error {
         let app = site.map_or("", |site| &site.name);
         let (method, path) = (Shown(client.head.method()), Shown(client.target.path));
-        tracing::error!(app, request = client.id, status = why.status, "{method} {path}: {}", why.reason);
+        tracing::error!(
+            app,
+            request = client.id,
+            status = why.status,
+            reason = why.reason,
+            "{method} {path}"
+        );
     }
     let detail = (snapshot.settings.development && error).then_some(&why.reason[..]);
     let mut reply = Reply::page(why.status, detail);

@@ -8,7 +8,7 @@ use crate::{
     args::ServeArgs,
     extensions, machine,
     php::{Hosts, Probe},
-    plan::{App, Plan},
+    plan::{App, Plan, RATES_OF_NOBODY},
     secrets,
 };
 
@@ -39,6 +39,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         println!("front's user  {}", front.name);
     }
     let mut php = Hosts::default();
+    let rates = plan.rates_of_nobody();
     for app in &plan.apps {
         let spec = &app.spec;
         let (min, max) = spec.workers.clone().into_inner();
@@ -46,6 +47,9 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         let hosts = if app.hosts.is_empty() { "any host".into() } else { app.hosts.join(" ") };
         println!("  answers to  {hosts}, path {}", app.path);
         println!("  serves      {}", spec.document_root.display());
+        if rates.contains(&&*spec.name) {
+            println!("  warning     {RATES_OF_NOBODY}");
+        }
         if let Some(identity) = &app.identity {
             let shared = plan.sharing_the_fronts_user().contains(&&*spec.name);
             println!(

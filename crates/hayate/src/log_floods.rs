@@ -1,7 +1,7 @@
 //! How often Hayate says the same thing in its own log. Much of what it says, a visitor can bring about as often as he likes; then the log
 //! is to name the trouble, not to be it: neither to fill the disk, nor to crowd out what else there is to say.
 //!
-//! It promises that each place in the code gets [`BURST`] lines at once for each application and status of an answer, and [`RATE`] a second in the long run; that no
+//! It promises that each place in the code gets [`BURST`] lines at once for each application, status and reason of an answer, and [`RATE`] a second in the long run; that no
 //! place can be forgotten, for it stands where all events pass; and that what was left out is counted and said. What applications log has
 //! limits of its own (`pool/src/log_limit.rs`). What is said only at the levels debug and trace has none.
 
@@ -48,12 +48,16 @@ struct Of {
     app: String,
     /// Of the answer; 0: it names none.
     status: u64,
+    /// Why there was no other answer; one of a few, which no visitor makes.
+    reason: String,
 }
 
 impl Visit for Of {
     fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == "app" {
-            value.clone_into(&mut self.app);
+        match field.name() {
+            "app" => value.clone_into(&mut self.app),
+            "reason" => value.clone_into(&mut self.reason),
+            _ => {}
         }
     }
 
@@ -104,13 +108,15 @@ impl Floods {
         self.spoken.store(true, Relaxed);
         loop {
             tokio::time::sleep(SAID_EVERY).await;
-            for (lines, Of { app, status }, of) in self.take(Instant::now()) {
+            for (lines, Of { app, status, reason }, of) in self.take(Instant::now()) {
+                let reason = Some(reason).filter(|reason| !reason.is_empty());
                 let app = Some(app).filter(|app| !app.is_empty());
                 let status = Some(status).filter(|status| *status != 0);
                 let place = format!("{}:{}", of.file().unwrap_or_default(), of.line().unwrap_or_default());
                 tracing::warn!(
                     app,
                     status,
+                    reason,
                     lines,
                     place,
                     "lines of this kind were left out: {RATE} a second are written, and {BURST} at once"
@@ -167,11 +173,13 @@ mod tests {
     #[test]
     fn so_many_at_once_then_so_many_a_second_and_each_kind_for_itself() {
         let (floods, start) = (Floods::new(), Instant::now());
-        let of = |app: &str, status| Of { app: app.into(), status };
+        let of = |app: &str, status| Of { app: app.into(), status, reason: "full".into() };
         let at = |ms: u64, app| floods.admits(place(), of(app, 503), start + Duration::from_millis(ms));
         assert_eq!((0..1000).filter(|_| at(0, "a")).count(), BURST as usize);
         assert!(at(0, "b"), "another application");
         assert!(floods.admits(place(), of("a", 502), start), "another kind of trouble");
+        let slow = Of { reason: "slow".into(), ..of("a", 503) };
+        assert!(floods.admits(place(), slow, start), "the same status for another reason");
         assert_eq!((0..10_000).filter(|ms| at(*ms, "a")).count(), RATE as usize * 10 - 1);
         let taken = floods.take(start + Duration::from_secs(10));
         let taken: Vec<_> = taken.iter().map(|(lines, what, _)| (*lines, what.clone())).collect();

@@ -51,6 +51,8 @@ pub struct Clock {
     /// How far the client is behind with the answer.
     lag: Cell<Lag>,
     linger_end: Cell<u64>,
+    /// Bytes of the present answer's body that are with the kernel, while it sends a file.
+    sent: Cell<u64>,
     /// The body that is being received, and how fast.
     pace: RefCell<Pace>,
     late: Cell<bool>,
@@ -83,6 +85,7 @@ impl Default for Clock {
             write_deadline: Cell::new(0),
             lag: Cell::default(),
             linger_end: Cell::new(0),
+            sent: Cell::new(0),
             pace: RefCell::default(),
             late: Cell::new(false),
             asked: Cell::new(0),
@@ -102,6 +105,16 @@ impl Clock {
     /// What is held for the connection.
     pub fn holding(&self) -> &Rc<Holding> {
         &self.holding
+    }
+
+    /// Bytes of the present answer's body that went while the kernel sent a file of it by itself; 0 where it did not. For the account of an
+    /// answer that is cut in the middle of that.
+    pub fn sent(&self) -> u64 {
+        self.sent.get()
+    }
+
+    pub(crate) fn has_sent(&self, bytes: u64) {
+        self.sent.set(bytes);
     }
 
     /// For how many seconds it has waited for the same thing.
@@ -223,6 +236,7 @@ impl Clock {
 
     /// A request begins, which may have a body.
     pub(crate) fn begin(&self) {
+        self.sent.set(0);
         self.pace.borrow_mut().end();
     }
 

@@ -84,8 +84,9 @@ impl Pace {
 
 /// How far somebody is behind who was waited for, and for whom `bytes` went at last; `rate`: the least, in bytes a second, 0 for none.
 fn behind(before: Duration, waited: Duration, bytes: usize, rate: u64) -> Duration {
-    let allowed = (bytes as u64).saturating_mul(1000).checked_div(rate).unwrap_or(u64::MAX);
-    before.saturating_add(waited).saturating_sub(Duration::from_millis(allowed))
+    // Not in milliseconds: at 100,000 bytes a second a piece of 99 would be worth nothing, and pieces of 199 half of what they are.
+    let allowed = (bytes as u64).saturating_mul(1_000_000_000).checked_div(rate).unwrap_or(u64::MAX);
+    before.saturating_add(waited).saturating_sub(Duration::from_nanos(allowed))
 }
 
 /// How far a client is behind with taking an answer: the time for which it was waited, less the time that what it took may take at the
@@ -182,6 +183,16 @@ mod tests {
             assert!(!bursts.is_too_long());
         }
         assert!(!drip.until(None, &limits).is_too_long(), "nobody waits for it");
+    }
+
+    #[test]
+    fn small_pieces_are_worth_as_much_as_large_ones() {
+        let mut small = Duration::ZERO;
+        for _ in 0..10_000 {
+            // 99 bytes a millisecond, at 99,000 a second.
+            small = behind(small, Duration::from_millis(1), 99, 99_000);
+        }
+        assert_eq!(small, Duration::ZERO);
     }
 
     #[test]

@@ -19,7 +19,10 @@ use std::{
     time::Duration,
 };
 
-use hayate_front::{Compression, Limits, ListenAddr, rules::RuleSpec};
+use hayate_front::{
+    Compression, Limits, ListenAddr,
+    rules::{RateBy, RuleSpec},
+};
 use hayate_pool::{Mode, Spec};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -178,6 +181,12 @@ impl Plan {
         strictness: Strictness,
         reports: &mut dyn FnMut(&str),
     ) -> Result<Plan, ConfigError> {
+        // Files of applications are opened by way of it: without it a project would be taken for another, in silence.
+        if !Path::new("/proc/self/fd").is_dir() {
+            return Err(flag(
+                "/proc is not mounted, and neither files nor processes can be looked at without it: mount -t proc proc /proc",
+            ));
+        }
         reports("the configuration file");
         let (source, file) = match &args.config {
             Some(path) => Source::read(path)?,
@@ -412,6 +421,27 @@ impl Plan {
         self.with_php().filter(shares).map(|app| app.spec.name.as_str()).collect()
     }
 
+    /// The applications whose rules count by address where nobody says addresses: visitors that come by a unix socket, from a proxy that is
+    /// not believed, are one.
+    pub fn rates_of_nobody(&self) -> Vec<&str> {
+        let unix = self.listen.iter().any(|addr| matches!(addr, ListenAddr::Unix(_)));
+        let counts = |app: &&App| {
+            app.rules.iter().filter_map(|rule| rule.rate.as_ref()).any(|rate| {
+                // Who sends no such header counts by address.
+                matches!(rate.by, RateBy::Address | RateBy::Header(_))
+            })
+        };
+        let apps = self.apps.iter().filter(|_| unix && !self.trust_unix);
+        apps.filter(counts).map(|app| app.spec.name.as_str()).collect()
+    }
+
+    /// Says so in the log.
+    pub fn warn_of_rates(&self) {
+        for app in self.rates_of_nobody() {
+            tracing::warn!(app, "{RATES_OF_NOBODY}");
+        }
+    }
+
     /// Whether any application's PHP is root.
     pub fn runs_php_as_root(&self) -> bool {
         privileges::is_root()
@@ -464,6 +494,10 @@ fn front_threads(source: &Source, wanted: Option<u32>) -> Result<u32, ConfigErro
 
 /// The front's user, if there is one of this name.
 const FRONT_USER: &str = "hayate";
+
+/// See [`Plan::rates_of_nobody`].
+pub const RATES_OF_NOBODY: &str = "a rule's `rate` counts all visitors that come by a unix socket as one, since the proxy there is not believed: \
+     trusted_proxies = [\"unix\"]";
 
 fn flag(message: impl Into<String>) -> ConfigError {
     ConfigError { place: config::Place::CommandLine, message: message.into(), of_disk: false }

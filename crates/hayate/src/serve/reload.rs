@@ -87,6 +87,7 @@ pub(super) fn switch(server: &Arc<Server>, listeners: &mut Listeners, fresh: Fre
     let Fresh { loaded, access_log, sockets, apps, slower } = fresh;
     let plan = loaded.plan.clone();
     secrets::warn_of(&plan.apps);
+    plan.warn_of_rates();
     let old = server.install(&plan, access_log, apps);
     replace(server, slower, Duration::ZERO);
     tokio::spawn(reopen_log(Arc::clone(&server.front)));

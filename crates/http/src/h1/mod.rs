@@ -316,11 +316,13 @@ impl Turn {
                 }
                 Poll::Ready(Err(error)) => break Err(error),
                 Poll::Pending => {
+                    self.clock.has_sent(self.sent);
                     self.clock.wrote(true, progress, &self.limits);
                     return Poll::Pending;
                 }
             }
         };
+        self.clock.has_sent(self.sent);
         self.clock.wrote(false, progress, &self.limits);
         Poll::Ready(sent)
     }

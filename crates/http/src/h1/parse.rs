@@ -326,6 +326,28 @@ mod tests {
         a
     }
 
+    /// What was looked at is something else when the next byte comes: lines that are complete for good, the line that is not until it is.
+    /// Whoever began anew with each byte would find these, and refuse them.
+    #[test]
+    fn a_head_byte_by_byte_is_looked_at_once_and_each_line_once_more() {
+        let head =
+            format!("GET /a HTTP/1.1\r\nHost: a\r\nX: {}\r\nY: z\r\n\r\n", "x".repeat(800)).into_bytes();
+        let (mut parser, mut line) = (Parser::default(), 0);
+        for end in 1..head.len() {
+            let mut came = vec![b'\n'; end];
+            let whole = head[end - 1] == b'\n';
+            let intact = if whole { line } else { end - 1 };
+            came[intact..].copy_from_slice(&head[intact..end]);
+            assert!(matches!(parser.feed(&mut came, &limits()), Ok(None)), "byte {end} of {}", head.len());
+            if whole {
+                line = end;
+            }
+        }
+        let (len, outline) = parser.feed(&mut head.clone(), &limits()).unwrap().unwrap();
+        assert_eq!((len, outline.framing, outline.persistent), (head.len(), Framing::None, true));
+        assert_eq!(parser.spans.fields.len(), 3);
+    }
+
     #[test]
     fn plain_heads() {
         let long = b"POST /a?b HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
