@@ -41,7 +41,8 @@ void frozen_watch(void);
 void frozen_stop(void); /* notes what the boot left open, and takes the watch away */
 size_t frozen_list(const struct frozen **list);
 void frozen_forget(void);
-/* Whether a function of PHP's of this name, or an object of a class of PHP's with this last part of a name, reads the clock or draws. */
+/* Whether a function of PHP's of this name, or an object of a class of PHP's with this last part of a name, reads the
+ * clock or draws. */
 bool frozen_draws(const char *function);
 bool frozen_draws_class(const char *name);
 

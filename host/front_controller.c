@@ -46,7 +46,8 @@ static const char *const of_a_request[] = {
     "SCRIPT", "DOCUMENT_URI", "ORIG_",   "REDIRECT_", "CONTENT_",     "PHP_AUTH",  "AUTH_TYPE",
 };
 static const char *const superglobals[] = {"_GET", "_POST", "_COOKIE", "_REQUEST", "_FILES", "_SESSION"};
-/* What draws or reads the clock is doubted as well (frozen_draws()): drawn once, a nonce would be one for all visitors. */
+/* What draws or reads the clock is doubted as well (frozen_draws()): drawn once, a nonce would be one for all visitors.
+ */
 static const char *const functions[] = {
     "session_start",
     "session_name",
@@ -71,13 +72,23 @@ static const char *const functions[] = {
 };
 /* The same, by how they begin: of the output there is one for each visitor. */
 static const char *const functions_of_output[] = {"ob_", "output_"};
-/* Methods that make a request of the superglobals, read the clock or draw, by the names that libraries share for them. */
+/* Methods that make a request of the superglobals, read the clock or draw, by the names that libraries share for them.
+ */
 static const char *const methods[] = {
-    "fromGlobals", "createFromGlobals", "createServerRequestFromGlobals",
-    "capture",     "now",               "today",
-    "tomorrow",    "yesterday",         "uuid1",
-    "uuid4",       "uuid6",             "uuid7",
-    "orderedUuid", "randomBytes",
+    "fromGlobals",
+    "createFromGlobals",
+    "createServerRequestFromGlobals",
+    "capture",
+    "now",
+    "today",
+    "tomorrow",
+    "yesterday",
+    "uuid1",
+    "uuid4",
+    "uuid6",
+    "uuid7",
+    "orderedUuid",
+    "randomBytes",
 };
 /* Static methods whose names say less, by the last part of the class's name. */
 static const struct {

@@ -29,6 +29,9 @@ SECRET = "hunter2-in-env"
 INI_SECRET = "hunter2-in-ini"
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a server that changes its user")
 
+#: As /proc shows the memory that front and workers share.
+RING = "/memfd:hayate (deleted)"
+
 # What a request asks for, done to another process. Each says what came of it.
 SCRIPT = """<?php
 $pid = (int) ($_GET['pid'] ?? 0);
@@ -40,6 +43,12 @@ echo json_encode(match ($_GET['do']) {
     'read' => @file_get_contents("/proc/$pid/{$_GET['file']}", length: 64) !== false,
     'write' => ($file = @fopen($_GET['file'], 'r+')) !== false && @fwrite($file, '0') !== false,
     'append' => @file_put_contents($_GET['file'], "a line\\n", FILE_APPEND) !== false,
+    'open' => (is_dir($_GET['file']) ? @scandir($_GET['file']) : @fopen($_GET['file'], 'r')) !== false,
+    // Inodes of all that it has open or mapped.
+    'rings' => array_values(array_unique([
+        ...array_map(fn (string $fd) => (string) (@stat("/proc/self/fd/$fd")['ino'] ?? ''), scandir('/proc/self/fd')),
+        ...array_map(fn (string $line) => preg_split('/ +/', $line)[4] ?? '', file('/proc/self/maps')),
+    ])),
     'own' => count(scandir('/proc/self/fd')) > 3 && is_readable('/proc/self/maps'),
     'control' => (function () {
         $socket = @stream_socket_client("unix://{$_GET['file']}", $code, $why, 2);
@@ -148,6 +157,41 @@ def test_others_cannot_be_signalled(server, number) -> None:
 def test_what_a_process_may_set_of_itself_is_closed_to_its_scripts(server, file) -> None:
     assert ask(server, "write", file=f"/proc/self/{file}") is False
     assert ask(server, "own") is True
+
+
+def test_one_applications_shared_memory_is_out_of_reach_of_another(server) -> None:
+    """The front holds a ring for each application. A worker holds its own alone, and opens no other by any process that does."""
+
+    def rings(pid: int) -> dict[str, int]:
+        """Inode and number of each memory of the kind that a process has open or has mapped."""
+        found = {}
+        for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if str(fd.readlink()) == RING:
+                    found[str(fd.stat().st_ino)] = int(fd.name)
+        for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines():
+            if line.endswith(RING):
+                found.setdefault(line.split()[4], -1)
+        return found
+
+    a, b = server.status()["apps"]
+    of_front = rings(server.front)
+    assert len(of_front) == 2, of_front
+    own, others = (rings(app["workers"][0]["pid"]).keys() for app in (a, b))
+    assert len(own) == len(others) == 1 and not own & others
+    assert own | others == of_front.keys()
+    # From within: its descriptors are those, and no other process's can be opened, nor what others have mapped.
+    (other,) = others
+    inodes = ask(server, "rings")
+    assert set(inodes) & of_front.keys() == own, inodes
+    for name, pid in processes(server).items():
+        assert ask(server, "open", file=f"/proc/{pid}/fd") is False, name
+        for number in range(64):
+            assert ask(server, "open", file=f"/proc/{pid}/fd/{number}") is False, (name, number)
+        assert ask(server, "open", file=f"/proc/{pid}/map_files") is False, name
+        assert ask(server, "read", pid=pid, file="maps") is False, name
+    # The other way round: this would see it.
+    assert set(ask(server, "rings", "/b")) & of_front.keys() == {other}
 
 
 def test_workers_die_before_zygotes_and_zygotes_before_the_front_when_memory_runs_out(server) -> None:
