@@ -160,8 +160,11 @@ void decline_warmup(void);         /* when the last of its requests is over */
 void decline_misplaced_call(void); /* hayate_handle_request() cannot be gone back to from where it was called */
 
 /* boot.c: what outlives the request in which the boot ran */
-void boot_keep(void);                                 /* at the boot's end, before extensions are shut down for it */
-void boot_keep_settings(void);                        /* after that */
+void boot_keep(void);          /* at the boot's end, before extensions are shut down for it */
+void boot_keep_settings(void); /* after that */
+/* At the end of a request whose state stays, before extensions are shut down, and after that. */
+void boot_keep_living_sessions(void);
+void boot_keep_session_settings(void);
 void boot_make_settings_modified(void);               /* when all that was made to look as in php.ini is over */
 void boot_restore_session_handlers(void);             /* after each request shutdown of session */
 void boot_seed_sessions(uint64_t high, uint64_t low); /* what they draw from to collect old ones */

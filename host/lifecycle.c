@@ -308,6 +308,9 @@ void lifecycle_end(bool unwound)
 	}
 	step(php_output_end_all);
 	step(time_limit_end);
+	if (!handle_rewinds()) {
+		boot_keep_living_sessions();
+	}
 	lifecycle_shut_modules_down();
 	step(php_output_deactivate);
 	step(php_free_shutdown_functions);
@@ -321,6 +324,7 @@ void lifecycle_end(bool unwound)
 	output_finish(false);
 	step(sapi_deactivate);
 	if (!handle_rewinds()) {
+		boot_keep_session_settings();
 		step(zend_ini_deactivate);
 	}
 	php_clear_stat_cache(0, NULL, 0);

@@ -77,6 +77,26 @@ def test_a_limit_below_the_warm_up_costs_the_warm_up_only(script) -> None:
         assert app["cold_boot"] == "a warm-up request ended the worker script" and app["restarts"] == {}
 
 
+@pytest.mark.parametrize("rewind", ["on", "off"])
+def test_what_keeps_sessions_keeps_them_in_later_requests(tmp_path, rewind: str) -> None:
+    """An object that the first request makes names the handler and the settings of sessions once, and stays."""
+    directory = shutil.copytree(SCRIPTS, tmp_path / "workers")
+    with Hayate(directory, worker=directory / "sessions.php", workers=1, args=["--rewind", rewind]) as server:
+        visitor = requests.Session()
+        for n in range(1, 5):
+            answer = visitor.get(server.url, timeout=60)
+            assert answer.text == f"VISITOR {n}", server.log()
+            assert not {"Pragma", "Cache-Control", "Expires"} & answer.headers.keys()
+        assert list(visitor.cookies.keys()) == ["VISITOR"]
+        assert (directory / f"kept-{visitor.cookies['VISITOR']}").exists()
+        # What lives as long as its request leaves nothing behind.
+        assert requests.get(server.url + "/?apart", timeout=60).text == "APART"
+        assert visitor.get(server.url, timeout=60).text == "VISITOR 5"
+        assert visitor.get(server.url, timeout=60).headers["X-Path"] == "/"
+        (app,) = server.status()["apps"]
+        assert (app["restarts"], app["fallback"], app["cold_boot"]) == ({}, None, None), server.log()
+
+
 def test_scripts_in_global_scope_run_in_the_loop_after_an_empty_handler(tmp_path) -> None:
     """As docs/applications.md advises for applications of many scripts; each request finds a fresh application."""
     tmp_path.chmod(0o755)
