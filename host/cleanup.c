@@ -87,24 +87,53 @@ static bool is_silent(const char *name)
 
 /*
  * Streams of the boot whose end is seen: what writes through a compressor or a filter has the rest still to write, and
- * code of the application hears of the end of its own. Files of the boot have nothing of the kind, and are put back.
+ * code of the application hears of the end of its own, whether it writes or reads. Files, memory and sockets of the
+ * boot have nothing of the kind, and are put back. Of other streams that write nothing is known.
  */
 static zend_long *seen_to_end;
 static size_t seen_to_end_count;
 
-static bool is_end_seen(const php_stream *stream)
+static bool is_among(const char *label, const char *const *labels)
 {
-	static const char *const labels[] = {"ZLIB", "BZip2", "user-space"};
+	while (*labels != NULL && strcmp(label, *labels) != 0) {
+		labels++;
+	}
+	return *labels != NULL;
+}
+
+/* Code of the application hears of the end of such a filter (onClose()). */
+static bool has_filter_in_php(const php_stream_filter_chain *chain)
+{
+	const php_stream_filter *filter = chain->head;
+	while (filter != NULL && strcmp(filter->fops->label, "user-filter") != 0) {
+		filter = filter->next;
+	}
+	return filter != NULL;
+}
+
+enum cleanup_stream cleanup_stream(const php_stream *stream)
+{
+	static const char *const quiet[] = {"STDIO",       "MEMORY",     "TEMP",           "RFC2397",        "Output",
+	                                    "Input",       "dir",        "glob",           "tcp_socket",     "udp_socket",
+	                                    "unix_socket", "udg_socket", "generic_socket", "tcp_socket/ssl", NULL};
+	static const char *const in_php[] = {"user-space", "user-space-dir", NULL};
+	static const char *const compressors[] = {"ZLIB", "BZip2", NULL};
 	bool writes = strpbrk(stream->mode, "waxc+") != NULL;
-	if (stream->is_persistent || !writes || stream->flags & PHP_STREAM_FLAG_NO_CLOSE) {
-		return false;
+	if (stream->is_persistent || stream->flags & PHP_STREAM_FLAG_NO_CLOSE) {
+		return CLEANUP_STREAM_QUIET;
 	}
-	for (size_t i = 0; i < sizeof labels / sizeof labels[0]; i++) {
-		if (strcmp(stream->ops->label, labels[i]) == 0) {
-			return true;
-		}
+	if (is_among(stream->ops->label, in_php)) {
+		return CLEANUP_STREAM_ENDS;
 	}
-	return stream->writefilters.head != NULL && stream->ops == &php_stream_stdio_ops;
+	if (is_among(stream->ops->label, quiet)) {
+		bool plain = stream->ops == &php_stream_stdio_ops;
+		bool file = plain || stream->ops == &php_stream_memory_ops || stream->ops == &php_stream_temp_ops;
+		bool ends = (plain && writes && stream->writefilters.head != NULL) ||
+		            (file && (has_filter_in_php(&stream->readfilters) || has_filter_in_php(&stream->writefilters)));
+		return ends ? CLEANUP_STREAM_ENDS : CLEANUP_STREAM_QUIET;
+	}
+	bool ends = is_among(stream->ops->label, compressors);
+	return !writes ? CLEANUP_STREAM_QUIET : ends ? CLEANUP_STREAM_ENDS : CLEANUP_STREAM_UNKNOWN;
 }
 
 static void note_streams(void)
@@ -113,7 +142,7 @@ static void note_streams(void)
 	zend_resource *resource;
 	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource)
 	{
-		if (resource->type == php_file_le_stream() && is_end_seen(resource->ptr)) {
+		if (resource->type == php_file_le_stream() && cleanup_stream(resource->ptr) == CLEANUP_STREAM_ENDS) {
 			seen_to_end = safe_erealloc(seen_to_end, seen_to_end_count + 1, sizeof *seen_to_end, 0);
 			seen_to_end[seen_to_end_count++] = resource->handle;
 		}

@@ -30,7 +30,8 @@ static void decline_unfinished(const struct unfinished *one, bool warmed)
 /*
  * A connection of SQLite in the middle of something holds a lock of the process: a fork does not take it along, and the
  * end of a request gives it back. Where state is kept, a boot of its own for each worker is enough. An archive that was
- * left open would be written over what requests have written.
+ * left open would be written over what requests have written. Of what is unknown nobody
+ * would have the rest written.
  */
 static void decline_all_unfinished(bool warmed)
 {
@@ -49,6 +50,13 @@ static void decline_all_unfinished(bool warmed)
 	    .how = HY_AGAIN_CLASSIC,
 	};
 	decline_unfinished(&archive, warmed);
+	struct unfinished unknown = {
+	    .left = keeps ? NULL : unknown_left(),
+	    .why = "and Hayate does not know whether that holds back what requests write to it, which a rewind would lose",
+	    .remedy = "close or unset it",
+	    .how = HY_AGAIN_CLASSIC,
+	};
+	decline_unfinished(&unknown, warmed);
 }
 
 void decline_boot(void)

@@ -115,13 +115,17 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 	if (doubt == REWIND_SURE && stray_left()) {
 		doubt = REWIND_CHILD;
 	}
+	if (doubt == REWIND_SURE && boot_files_changed()) {
+		doubt = REWIND_DESCRIPTORS;
+	}
 	if (fork_is_for_one_request()) {
 		compare_request_over();
 		record->rewinds++;
 		if (opcache_reset_called()) {
 			fork_end(HY_RETIRED_REWIND_OPCACHE);
 		}
-		fork_end(doubt == REWIND_CONNECTION ? HY_RETIRED_REWIND_CONNECTION : HY_RETIRED_NOT);
+		bool costs = doubt == REWIND_CONNECTION || boot_files_changed();
+		fork_end(costs ? retired_for(doubt) : HY_RETIRED_NOT);
 	}
 	if (doubt != REWIND_SURE) {
 		worker_exit(retired_for(doubt));
@@ -201,9 +205,11 @@ static bool begin_work(void)
 		return true;
 	}
 	if (options.rewind == REWIND_FORK) {
+		boot_files_note();
 		return fork_from_now_on();
 	}
 	worker_start_run();
+	boot_files_note();
 	const char *wrong = snapshot_check();
 	wrong = wrong != NULL ? wrong : clocks_keep();
 	wrong = wrong != NULL ? wrong : opcache_keep();

@@ -24,6 +24,8 @@
  *   engine.h    where PHP's versions differ
  *   warm.c      connections kept over rewinds  worker_start.c  what each worker does before its point
  *   stray.c     processes that PHP code forked   locks.c  locks that the boot holds
+ *   unknown.c   what the boot must not leave open, since nobody knows how it ends
+ *   boot_files.c  temporary files of the boot, and those that it emptied
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
  */
@@ -206,6 +208,12 @@ void randomness_seed(void);           /* after each rewind: what must not repeat
 /* cleanup.c */
 void cleanup_prepare(void);                              /* before the snapshot */
 bool cleanup_reaches_outside(const zend_object *object); /* to free it does more than giving back memory */
+enum cleanup_stream {
+	CLEANUP_STREAM_QUIET,  /* its end does nothing that others see */
+	CLEANUP_STREAM_ENDS,   /* if it is the boot's, it is closed at the end of each request */
+	CLEANUP_STREAM_UNKNOWN /* it writes, and nothing is known of what it holds back */
+};
+enum cleanup_stream cleanup_stream(const struct _php_stream *stream);
 const char *cleanup_request(bool unwound); /* all that the request acquired; NULL, or the step that failed */
 void cleanup_leave(void);                  /* in a rewound worker that leaves: nothing of the boot ends once more */
 
@@ -308,6 +316,12 @@ void opcache_set_clock(time_t now);
 void opcache_after_bailout(void); /* gives back locks that a fatal error may have left */
 
 /* locks.c: what the boot holds, each request takes anew */
+const char *unknown_left(void); /* of the boot, whose end nobody here knows, to follow "the boot "; NULL: nothing */
+
+void boot_files_note(void);    /* before the point, or the first fork for a request */
+void boot_files_renew(void);   /* at the beginning of a request */
+bool boot_files_changed(void); /* at its end: one that is too large for that was written to */
+
 void locks_lend(void);      /* at the end of the boot, and with the snapshot: they are given back */
 void locks_take(void);      /* at the beginning of a request; what ends it gives them back: a rewind, … */
 void locks_give_back(void); /* … or, where there is none, this */

@@ -4,6 +4,8 @@
  *
  *   cURL handles write their cookies to CURLOPT_COOKIEJAR: each request's end has them do it.
  *
+ *   Memcached holds back what it was told to buffer (OPT_BUFFER_WRITES): it is told to send it.
+ *
  *   Archives (ZipArchive) are written when they are closed: those that a request has opened by an object of the boot
  *   are, with its end. They are written whole, over what others have written since they were opened: so none may be
  *   open when the boot is over.
@@ -17,10 +19,12 @@
 #define CURLOPT_COOKIELIST 10135 /* curl/curl.h: CURLOPTTYPE_OBJECTPOINT + 135 */
 
 static int (*curl_setopt)(void *, int, ...);
-/* Numbers of the boot's objects of these two classes. */
-static uint32_t *handles, *archives;
-static uint32_t handle_count, archive_count;
+/* Numbers of the boot's objects of these classes. */
+static uint32_t *handles, *archives, *writers;
+static uint32_t handle_count, archive_count, writer_count;
 static zend_class_entry *archive_class;
+static zend_class_entry *buffering_class;
+static zend_function *flush_method;
 
 static zend_class_entry *class_named(const char *name)
 {
@@ -37,12 +41,16 @@ static void note(uint32_t **list, uint32_t *count, uint32_t number)
 void leftovers_note(void)
 {
 	const zend_class_entry *class = class_named("curlhandle");
-	handle_count = archive_count = 0;
+	handle_count = archive_count = writer_count = 0;
 	archive_class = class_named("ziparchive");
+	buffering_class = class_named("memcached");
+	flush_method = buffering_class == NULL
+	                   ? NULL
+	                   : zend_hash_str_find_ptr(&buffering_class->function_table, ZEND_STRL("flushbuffers"));
 	void *library = class == NULL ? NULL : dlopen("libcurl.so.4", RTLD_NOW | RTLD_NOLOAD);
 	*(void **)&curl_setopt = library == NULL ? NULL : dlsym(library, "curl_easy_setopt");
 	const zend_objects_store *store = &EG(objects_store);
-	for (uint32_t i = 1; i < store->top && (curl_setopt != NULL || archive_class != NULL); i++) {
+	for (uint32_t i = 1; i < store->top; i++) {
 		const zend_object *object = store->object_buckets[i];
 		if (!IS_OBJ_VALID(object)) {
 			continue;
@@ -51,6 +59,8 @@ void leftovers_note(void)
 			note(&handles, &handle_count, i);
 		} else if (archive_class != NULL && instanceof_function(object->ce, archive_class)) {
 			note(&archives, &archive_count, i);
+		} else if (flush_method != NULL && instanceof_function(object->ce, buffering_class)) {
+			note(&writers, &writer_count, i);
 		}
 	}
 }
@@ -70,8 +80,22 @@ static const char *open_archive(zend_object *object)
 	return Z_TYPE_P(name) == IS_STRING && Z_STRLEN_P(name) > 0 ? Z_STRVAL_P(name) : NULL;
 }
 
+static void flush_all(void)
+{
+	for (uint32_t i = writer_count; i-- > 0;) {
+		zend_object *object = living(writers[i]);
+		if (object != NULL) {
+			zval result;
+			ZVAL_UNDEF(&result);
+			zend_call_known_function(flush_method, object, buffering_class, &result, 0, NULL, NULL);
+			zval_ptr_dtor(&result);
+		}
+	}
+}
+
 void leftovers_hand_in(void)
 {
+	flush_all();
 	/* As PHP frees them: the last one first. Of two with one jar that of the first is what stays. */
 	for (uint32_t i = handle_count; i-- > 0;) {
 		const zend_object *object = living(handles[i]);

@@ -238,6 +238,7 @@ void lifecycle_begin(void)
 	in_request = true;
 	if (options.rewind != REWIND_OFF) {
 		locks_take();
+		boot_files_renew();
 	}
 	if (handle_rewinds()) {
 		shutdown_lend();

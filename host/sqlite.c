@@ -196,37 +196,85 @@ int sqlite3_close_v2(sqlite3 *connection)
 	return find() ? library.close_v2(connection) : 1;
 }
 
-static int is_exclusive(void *to, int columns, char **values, char **names)
+/* A file of a connection, which has one for each database that is attached to it; those in memory have none. */
+struct database {
+	char name[256], path[PATH_MAX];
+	struct database *next;
+};
+
+/* A row of PRAGMA database_list: number, name, file. */
+static int note_database(void *to, int columns, char **values, char **names)
+{
+	struct database **list = to;
+	if (columns < 3 || values[1] == NULL || values[2] == NULL || values[2][0] == '\0') {
+		return 0;
+	}
+	struct database *one = pemalloc(sizeof *one, 1);
+	snprintf(one->name, sizeof one->name, "%s", values[1]);
+	snprintf(one->path, sizeof one->path, "%s", values[2]);
+	one->next = *list;
+	*list = one;
+	return 0;
+}
+
+static struct database *databases_of(sqlite3 *connection)
+{
+	struct database *list = NULL;
+	library.exec(connection, "PRAGMA database_list", note_database, &list, NULL);
+	return list;
+}
+
+static struct database *after(struct database *one)
+{
+	struct database *next = one->next;
+	pefree(one, 1);
+	return next;
+}
+
+static int note_mode(void *to, int columns, char **values, char **names)
 {
 	*(bool *)to = columns > 0 && values[0] != NULL && strcmp(values[0], "exclusive") == 0;
 	return 0;
 }
 
+static bool is_exclusive(sqlite3 *connection, const char *name)
+{
+	char question[600] = "PRAGMA \"";
+	size_t len = strlen(question);
+	for (const char *c = name; *c != '\0'; c++) {
+		question[len++] = *c;
+		if (*c == '"') {
+			question[len++] = *c;
+		}
+	}
+	snprintf(question + len, sizeof question - len, "\".locking_mode");
+	bool exclusive = false;
+	library.exec(connection, question, note_mode, &exclusive, NULL);
+	return exclusive;
+}
+
 const char *sqlite_left_open(void)
 {
 	static char why[512];
+	why[0] = '\0';
 	for (size_t i = 0; i < connection_count; i++) {
 		sqlite3 *connection = connections[i];
-		const char *path = library.db_filename(connection, "main");
-		if (path == NULL || path[0] == '\0') {
-			continue; /* in memory: it has no locks */
-		}
-		bool exclusive = false;
-		library.exec(connection, "PRAGMA main.locking_mode", is_exclusive, &exclusive, NULL);
-		bool busy = false;
+		/* Asked first: each question is a statement, too, which is over with its answer. */
+		bool busy = false, transaction = !library.get_autocommit(connection);
 		for (sqlite3_stmt *one = NULL; (one = library.next_stmt(connection, one)) != NULL;) {
 			busy |= library.stmt_busy(one) != 0;
 		}
-		const char *what = !library.get_autocommit(connection) ? "a transaction open in"
-		                   : busy                              ? "a statement half-read in"
-		                   : exclusive                         ? "an exclusive lock on"
-		                                                       : NULL;
-		if (what != NULL) {
-			snprintf(why, sizeof why, "left %s the SQLite database %s", what, path);
-			return why;
+		for (struct database *one = databases_of(connection); one != NULL; one = after(one)) {
+			const char *what = transaction                           ? "a transaction open in"
+			                   : busy                                ? "a statement half-read in"
+			                   : is_exclusive(connection, one->name) ? "an exclusive lock on"
+			                                                         : NULL;
+			if (what != NULL) {
+				snprintf(why, sizeof why, "left %s the SQLite database %.400s", what, one->path);
+			}
 		}
 	}
-	return NULL;
+	return why[0] == '\0' ? NULL : why;
 }
 
 void sqlite_note(void)
@@ -237,9 +285,8 @@ void sqlite_note(void)
 void sqlite_note_locks(void)
 {
 	for (size_t i = 0; i < of_boot; i++) {
-		const char *path = library.db_filename(connections[i], "main");
-		if (path != NULL && path[0] != '\0') {
-			note_locked_files(path);
+		for (struct database *one = databases_of(connections[i]); one != NULL; one = after(one)) {
+			note_locked_files(one->path);
 		}
 	}
 }

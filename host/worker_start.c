@@ -72,6 +72,7 @@ void worker_start_run(void)
 	const char *wrong = call() ? "a fatal error ended what hayate_on_worker_start() was given" : NULL;
 	wrong = wrong != NULL ? wrong : sqlite_left_open();
 	wrong = wrong != NULL ? wrong : leftovers_open();
+	wrong = wrong != NULL ? wrong : unknown_left();
 	if (wrong == NULL && zygote_left_threads(1)) {
 		wrong = "what hayate_on_worker_start() was given left a thread running";
 	}

@@ -23,6 +23,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -167,7 +168,9 @@ static bool judge(int fd, void *to)
 	}
 	int flags = fcntl(fd, F_GETFL);
 	bool reads = (flags & O_ACCMODE) == O_RDONLY || (flags & O_APPEND);
-	if ((S_ISREG(st.st_mode) && reads) || S_ISDIR(st.st_mode) || S_ISCHR(st.st_mode)) {
+	/* Of devices those of memory: /dev/null, /dev/urandom. A terminal has a queue of its own. */
+	bool memory = S_ISCHR(st.st_mode) && major(st.st_rdev) == 1;
+	if ((S_ISREG(st.st_mode) && reads) || S_ISDIR(st.st_mode) || memory) {
 		return true;
 	}
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);

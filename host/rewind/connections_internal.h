@@ -53,6 +53,7 @@ struct connection {
 	unsigned ends;    /* of columns and rows in the present result */
 	bool ended;       /* the last packet was the end of the last result */
 	bool profiles;    /* its server knows profiling */
+	bool seeds;       /* its server lets this user seed RAND() */
 	long statements;  /* prepared and not closed */
 	bool moved;       /* another database or role may have been chosen */
 	unsigned answers; /* to what was said to put it back */

@@ -319,6 +319,27 @@ static const char *ask(struct connection *one, const char *statement, size_t *le
 	return (const char *)one->answer + one->found_at;
 }
 
+/* An OK or an error, which says that it may not be done. */
+static enum verdict judge_done(struct connection *one)
+{
+	if (one->answer_len < 4 || one->answer_len - 4 < length(one->answer)) {
+		return MORE;
+	}
+	bool good = one->answer[3] == 1 && length(one->answer) > 0 && one->answer_len == 4 + length(one->answer) &&
+	            (one->answer[4] == 0 || one->answer[4] == ERROR);
+	one->found_at = good && one->answer[4] == 0;
+	return good ? GOOD : BAD;
+}
+
+/* Whether its server does that. */
+static bool obeys(struct connection *one, const char *statement)
+{
+	uint8_t text[256];
+	size_t size = 0;
+	return put_packet(text, sizeof text, &size, COM_QUERY, statement, strlen(statement)) &&
+	       connection_ask(one, text, size, judge_done) && one->found_at != 0;
+}
+
 /* Fields are divided by line ends. The first six have to be told again; the rest has to be as it was. */
 static const char description[] =
     "SELECT CONCAT_WS('\\n',IFNULL(DATABASE(),''),@@character_set_client,@@character_set_connection,"
@@ -352,6 +373,30 @@ static bool put_hex(char *to, size_t room, size_t *len, const char *text, size_t
 	return fits;
 }
 
+/* RAND() goes on where it was, and a visitor may have chosen where that is. Nine digits each, which each reset draws.
+ */
+#define SEEDS "rand_seed1=000000000,rand_seed2=000000000"
+
+static bool draw_seeds(uint8_t *text, size_t len)
+{
+	static const char seed[] = "rand_seed", drawn[] = "=000000000";
+	uint8_t *end = text + len;
+	for (uint8_t *at = text; (at = memmem(at, (size_t)(end - at), seed, sizeof seed - 1)) != NULL;) {
+		uint32_t random;
+		at += sizeof seed - 1;
+		if ((size_t)(end - at) < sizeof drawn || memcmp(at + 1, drawn, sizeof drawn - 1) != 0) {
+			continue; /* of the application's own */
+		}
+		if (!connection_random((uint8_t *)&random, sizeof random)) {
+			return false;
+		}
+		for (size_t i = 2; i <= sizeof drawn - 1; i++, random /= 10) {
+			at[i] = (uint8_t)('0' + random % 10);
+		}
+	}
+	return true;
+}
+
 /*
  * A reset, the database, since a reset forgets its encoding, and one SET: of all variables, and in the last one a
  * question, whether the role is still that. If it is not, the server says that there is no such encoding, and the
@@ -373,6 +418,9 @@ static void shorten(struct connection *one, const uint8_t *settings, size_t sett
 	}
 	if (fits && one->profiles) {
 		fits = put(text, sizeof text, &len, "profiling=0,", 12);
+	}
+	if (fits && one->seeds) {
+		fits = put(text, sizeof text, &len, SEEDS ",", sizeof SEEDS);
 	}
 	for (size_t i = 0; fits && i < 3; i++) {
 		fits = put(text, sizeof text, &len, names[i], strlen(names[i])) &&
@@ -447,16 +495,17 @@ static void settle(struct connection *one)
 		return;
 	}
 	one->profiles = ask(one, "SELECT @@profiling", &len) != NULL;
+	one->seeds = obeys(one, "SET " SEEDS);
 	one->again_len = 0;
 	one->again_count = 0;
 	say_again(one, COM_RESET_CONNECTION, "", 0);
 	say_again(one, COM_INIT_DB, field[0], field_len[0]);
 	char encodings[512], role[512];
 	int n = snprintf(encodings, sizeof encodings,
-	                 "SET %scharacter_set_client=%.*s,character_set_connection=%.*s,character_set_results=%.*s,"
+	                 "SET %s%scharacter_set_client=%.*s,character_set_connection=%.*s,character_set_results=%.*s,"
 	                 "collation_connection=%.*s",
-	                 one->profiles ? "profiling=0," : "", (int)field_len[1], field[1], (int)field_len[2], field[2],
-	                 (int)field_len[3], field[3], (int)field_len[4], field[4]);
+	                 one->profiles ? "profiling=0," : "", one->seeds ? SEEDS "," : "", (int)field_len[1], field[1],
+	                 (int)field_len[2], field[2], (int)field_len[3], field[3], (int)field_len[4], field[4]);
 	connection_append(one, settings, settings_len);
 	one->again_count += settings_count;
 	/* Last: what was set before may have been another one. */
@@ -489,8 +538,11 @@ static void compare(struct connection *one)
 {
 	bool good = is_as_before(one);
 	if (good && one->brief_len > 0) {
+		uint8_t text[MOST_BRIEF];
+		memcpy(text, one->brief, one->brief_len);
 		one->answers = one->brief_count;
-		good = connection_ask(one, one->brief, one->brief_len, judge_reset) && is_as_before(one);
+		good = (!one->seeds || draw_seeds(text, one->brief_len)) &&
+		       connection_ask(one, text, one->brief_len, judge_reset) && is_as_before(one);
 	}
 	if (!good) {
 		connection_declined(one, "after its server has put it back it is not as it was");
@@ -509,7 +561,7 @@ static size_t reset(struct connection *one, uint8_t *to, size_t room)
 	}
 	one->answers = brief ? one->brief_count : one->again_count;
 	memcpy(to, brief ? one->brief : one->again, len);
-	return len;
+	return one->seeds && !draw_seeds(to, len) ? 0 : len;
 }
 
 /* An answer of one packet for each, which says OK, that nothing was inserted or changed, and no more. */

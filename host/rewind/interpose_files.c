@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <linux/magic.h>
+#include <linux/sockios.h>
 #include <stdarg.h>
 #include <string.h>
 #include <syslog.h>
@@ -184,6 +185,27 @@ EXPORT int fcntl(int fd, int command, ...)
 }
 EXPORT int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl")));
 
+/* Of a socket, a pipe or a terminal; or what is put back. */
+static bool asks_only(unsigned long command)
+{
+	switch (command) {
+	case FIONBIO:
+	case FIOASYNC:
+	case FIOCLEX:
+	case FIONCLEX:
+	case FIONREAD:
+	case SIOCATMARK:
+	case SIOCOUTQ:
+	case TCGETS:
+	case TIOCGWINSZ:
+	case TIOCGPGRP:
+	case TIOCGPTN:
+		return true;
+	default:
+		return false;
+	}
+}
+
 EXPORT int ioctl(int fd, unsigned long command, ...)
 {
 	va_list rest;
@@ -194,6 +216,10 @@ EXPORT int ioctl(int fd, unsigned long command, ...)
 	if (c != NULL) {
 		c->any_flags |= command == FIONBIO || command == FIOASYNC;
 		c->any_cloexec |= command == FIOCLEX || command == FIONCLEX;
+		const struct descriptor *d = descriptor_of(fd);
+		if (d != NULL && d->peer && !asks_only(command)) {
+			c->doubt = REWIND_CONNECTION;
+		}
 	}
 	return (int)syscall(SYS_ioctl, fd, command, with);
 }
@@ -246,6 +272,12 @@ EXPORT int __openat_2(int at, const char *path, int flags)
 	return openat(at, path, flags);
 }
 EXPORT int __openat64_2(int at, const char *path, int flags) __attribute__((alias("__openat_2")));
+
+EXPORT int creat(const char *path, mode_t mode)
+{
+	return open(path, O_CREAT | O_WRONLY | O_TRUNC, mode);
+}
+EXPORT int creat64(const char *path, mode_t mode) __attribute__((alias("creat")));
 
 EXPORT FILE *fopen(const char *path, const char *mode)
 {

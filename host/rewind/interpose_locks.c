@@ -8,6 +8,14 @@
 #include <sys/sem.h>
 #include <unistd.h>
 
+/* libc's own, looked up before the point. */
+static int (*libc_lockf)(int, int, off_t);
+
+__attribute__((constructor)) static void look_up(void)
+{
+	*(void **)&libc_lockf = interpose_next("lockf");
+}
+
 /* Locks on files that the boot opened. One of a library that was held at the point belongs to whoever took it
  * (opcache), and may be taken and given back by the same. */
 static void locking(int fd)
@@ -45,6 +53,19 @@ EXPORT int flock(int fd, int operation)
 	locking(fd);
 	return (int)syscall(SYS_flock, fd, operation);
 }
+
+/* A record lock from where the file is, by other names of what to do (lockf(3)). */
+EXPORT int lockf(int fd, int what, off_t len)
+{
+	static const short types[] = {[F_ULOCK] = F_UNLCK, [F_LOCK] = F_WRLCK, [F_TLOCK] = F_WRLCK};
+	if (what != F_ULOCK && what != F_LOCK && what != F_TLOCK) {
+		return libc_lockf(fd, what, len); /* a question */
+	}
+	struct flock lock = {.l_type = types[what], .l_whence = SEEK_CUR, .l_len = len};
+	interpose_locking_record(fd, &lock);
+	return (int)syscall(SYS_fcntl, fd, what == F_LOCK ? F_SETLKW : F_SETLK, &lock);
+}
+EXPORT int lockf64(int fd, int what, off_t len) __attribute__((alias("lockf")));
 
 /* System V semaphores: one that a request holds is given back, as by the kernel at the end of a process. */
 

@@ -4,16 +4,22 @@
 #include "interpose.h"
 
 #include <grp.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
+#include <string.h>
+#include <sys/io.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/types.h>
+#include <termios.h>
 #include <time.h>
+#include <ulimit.h>
 #include <unistd.h>
 
 /* libc's own, looked up once, before the point. */
@@ -26,6 +32,42 @@ static int (*libc_pthread_setname_np)(pthread_t, const char *);
 static int (*libc_pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 static int (*libc_timer_create)(clockid_t, struct sigevent *, timer_t *);
 static int (*libc_timer_delete)(timer_t);
+static long (*libc_ulimit)(int, ...);
+
+/* Functions of libc's that change what a process is, and that call none of those which the host has by themselves. */
+#define EACH_BECOMING(X)                                                                                               \
+	X(int, setresuid, (uid_t real, uid_t effective, uid_t saved), (real, effective, saved))                            \
+	X(int, setresgid, (gid_t real, gid_t effective, gid_t saved), (real, effective, saved))                            \
+	X(int, setreuid, (uid_t real, uid_t effective), (real, effective))                                                 \
+	X(int, setregid, (gid_t real, gid_t effective), (real, effective))                                                 \
+	X(int, setfsuid, (uid_t user), (user))                                                                             \
+	X(int, setfsgid, (gid_t group), (group))                                                                           \
+	X(int, initgroups, (const char *user, gid_t group), (user, group))                                                 \
+	X(int, setpgrp, (void), ())                                                                                        \
+	X(int, setns, (int fd, int type), (fd, type))                                                                      \
+	X(int, chroot, (const char *path), (path))                                                                         \
+	X(int, iopl, (int level), (level))                                                                                 \
+	X(int, ioperm, (unsigned long from, unsigned long count, int on), (from, count, on))                               \
+	X(int, sched_setparam, (pid_t process, const struct sched_param *with), (process, with))                           \
+	X(int, pthread_setaffinity_np, (pthread_t thread, size_t size, const cpu_set_t *set), (thread, size, set))         \
+	X(int, pthread_setschedparam, (pthread_t thread, int policy, const struct sched_param *with),                      \
+	  (thread, policy, with))                                                                                          \
+	X(int, pthread_setschedprio, (pthread_t thread, int priority), (thread, priority))                                 \
+	X(int, pkey_alloc, (unsigned flags, unsigned rights), (flags, rights))                                             \
+	X(int, pkey_free, (int key), (key))                                                                                \
+	X(int, pkey_set, (int key, unsigned rights), (key, rights))                                                        \
+	X(int, setipv4sourcefilter,                                                                                        \
+	  (int fd, struct in_addr of, struct in_addr group, uint32_t mode, uint32_t count, const struct in_addr *from),    \
+	  (fd, of, group, mode, count, from))                                                                              \
+	X(int, setsourcefilter,                                                                                            \
+	  (int fd, uint32_t of, const struct sockaddr *group, socklen_t len, uint32_t mode, uint32_t count,                \
+	   const struct sockaddr_storage *from),                                                                           \
+	  (fd, of, group, len, mode, count, from))                                                                         \
+	X(int, tcsetpgrp, (int fd, pid_t group), (fd, group))                                                              \
+	X(int, tcflow, (int fd, int action), (fd, action))                                                                 \
+	X(int, tcsendbreak, (int fd, int duration), (fd, duration))
+#define DECLARE(type, name, parameters, arguments) static type(*libc_##name) parameters;
+EACH_BECOMING(DECLARE)
 
 __attribute__((constructor)) static void look_up(void)
 {
@@ -40,20 +82,33 @@ __attribute__((constructor)) static void look_up(void)
 	*(void **)&libc_pthread_create = interpose_next("pthread_create");
 	*(void **)&libc_timer_create = interpose_next("timer_create");
 	*(void **)&libc_timer_delete = interpose_next("timer_delete");
+	*(void **)&libc_ulimit = interpose_next("ulimit");
+#define LOOK_UP(type, name, parameters, arguments) *(void **)&libc_##name = interpose_next(#name);
+	EACH_BECOMING(LOOK_UP)
 }
 
 /* Signals, timers, threads, priorities. */
 
 void (*rewind_timer_taken)(bool by_handler);
 
-/* `handler` is the one that is set, NULL: nobody knows what is changed. */
-static void changing(int signal, const void *handler)
+/* What the kernel adds to the flags for libc: SA_RESTORER of the kernel's headers. */
+#define RESTORER 0x04000000ul
+
+/* `action` is the one that is set, NULL: nobody knows what is changed. */
+static void changing(int signal, const struct sigaction *action)
 {
 	struct control *c = watching();
-	/* PHP sets the handler of its timeout anew for each request. */
-	if (c != NULL && signal >= 1 && signal <= MAX_SIGNALS &&
-	    (handler == NULL || c->actions[signal].handler != handler)) {
-		c->actions_changed |= 1ull << (signal - 1);
+	if (c != NULL && signal >= 1 && signal <= MAX_SIGNALS) {
+		const struct kernel_sigaction *boot = &c->actions[signal];
+		uint64_t mask = 0;
+		if (action != NULL) {
+			memcpy(&mask, &action->sa_mask, sizeof mask);
+		}
+		/* PHP sets the handler of its timeout anew for each request. */
+		if (action == NULL || boot->handler != (const void *)action->sa_handler || boot->mask != mask ||
+		    (boot->flags & ~RESTORER) != ((unsigned long)(unsigned)action->sa_flags & ~RESTORER)) {
+			c->actions_changed |= 1ull << (signal - 1);
+		}
 	}
 	if (signal == SIGPROF && rewind_timer_taken != NULL) {
 		rewind_timer_taken(true);
@@ -63,14 +118,17 @@ static void changing(int signal, const void *handler)
 EXPORT int sigaction(int signal, const struct sigaction *restrict action, struct sigaction *restrict old)
 {
 	if (action != NULL) {
-		changing(signal, (const void *)action->sa_handler);
+		changing(signal, action);
 	}
 	return libc_sigaction(signal, action, old);
 }
 
 EXPORT sighandler_t signal(int signal, sighandler_t handler)
 {
-	changing(signal, (const void *)handler);
+	/* As libc does it, but for signals that siginterrupt(3) has named, which are put back. */
+	struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+	sigaddset(&action.sa_mask, signal);
+	changing(signal, &action);
 	return libc_signal(signal, handler);
 }
 
@@ -207,6 +265,27 @@ static void becoming(void)
 	}
 }
 
+#define BECOME(type, name, parameters, arguments)                                                                      \
+	EXPORT type name parameters                                                                                        \
+	{                                                                                                                  \
+		becoming();                                                                                                    \
+		return libc_##name arguments;                                                                                  \
+	}
+EACH_BECOMING(BECOME)
+
+/* It takes what it sets as a number of any size. */
+EXPORT long ulimit(int command, ...)
+{
+	va_list rest;
+	va_start(rest, command);
+	long limit = va_arg(rest, long);
+	va_end(rest);
+	if (command == UL_SETFSIZE) {
+		becoming();
+	}
+	return libc_ulimit(command, limit);
+}
+
 EXPORT int prctl(int option, ...)
 {
 	va_list rest;
@@ -277,6 +356,14 @@ EXPORT int sched_setscheduler(pid_t process, int policy, const struct sched_para
 {
 	becoming();
 	return (int)syscall(SYS_sched_setscheduler, or_itself(process), policy, param);
+}
+
+/* glibc 2.41 has it. */
+int sched_setattr(pid_t process, const void *to, unsigned flags);
+EXPORT int sched_setattr(pid_t process, const void *to, unsigned flags)
+{
+	becoming();
+	return (int)syscall(SYS_sched_setattr, or_itself(process), to, flags);
 }
 
 EXPORT int prlimit(pid_t process, __rlimit_resource_t resource, const struct rlimit *limits, struct rlimit *before)

@@ -6,11 +6,13 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
+#include <termios.h>
 #include <unistd.h>
 
 static inline void using(int fd)
@@ -24,10 +26,18 @@ static inline void using(int fd)
 
 /* libc's own, looked up before the point. */
 static FILE *(*libc_fdopen)(int, const char *);
+static int (*libc_eventfd_write)(int, eventfd_t);
+static int (*libc_eventfd_read)(int, eventfd_t *);
+static int (*libc_tcsetattr)(int, int, const struct termios *);
+static int (*libc_tcflush)(int, int);
 
 __attribute__((constructor)) static void look_up(void)
 {
 	*(void **)&libc_fdopen = interpose_next("fdopen");
+	*(void **)&libc_eventfd_write = interpose_next("eventfd_write");
+	*(void **)&libc_eventfd_read = interpose_next("eventfd_read");
+	*(void **)&libc_tcsetattr = interpose_next("tcsetattr");
+	*(void **)&libc_tcflush = interpose_next("tcflush");
 }
 
 static inline bool kept(int fd)
@@ -100,6 +110,31 @@ EXPORT int timerfd_settime(int fd, int flags, const struct itimerspec *to, struc
 {
 	using(fd);
 	return (int)syscall(SYS_timerfd_settime, fd, flags, to, before);
+}
+
+EXPORT int eventfd_write(int fd, eventfd_t count)
+{
+	using(fd);
+	return libc_eventfd_write(fd, count);
+}
+
+EXPORT int eventfd_read(int fd, eventfd_t *count)
+{
+	using(fd);
+	return libc_eventfd_read(fd, count);
+}
+
+/* Settings of a terminal, and what waits in it. */
+EXPORT int tcsetattr(int fd, int when, const struct termios *to)
+{
+	using(fd);
+	return libc_tcsetattr(fd, when, to);
+}
+
+EXPORT int tcflush(int fd, int queue)
+{
+	using(fd);
+	return libc_tcflush(fd, queue);
 }
 
 EXPORT int inotify_add_watch(int fd, const char *path, uint32_t mask)

@@ -16,6 +16,7 @@
 #include <sys/single_threaded.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -160,19 +161,22 @@ static bool note_locks(int fd, struct descriptor *to)
 }
 
 /*
- * An epoll, timerfd, signalfd or inotify: what it was told, and what it has to tell, is kept by the kernel. An eventfd
- * is left out, since those who wait for one do so by an epoll; and the caller's own is one.
+ * An epoll, timerfd, signalfd, inotify or eventfd: what it was told, and what it has to tell, is kept by the kernel. So
+ * it is by a terminal, and by any other device that is not plain memory (/dev/null, /dev/urandom: major number 1).
  */
 static bool is_kernel_queue(int fd, const struct stat *st)
 {
 	char path[64], name[64];
+	if (S_ISCHR(st->st_mode)) {
+		return major(st->st_rdev) != 1;
+	}
 	if ((st->st_mode & S_IFMT) != 0) {
 		return false;
 	}
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
 	long n = SYS4(SYS_readlinkat, AT_FDCWD, path, name, sizeof name - 1);
 	name[n > 0 ? n : 0] = '\0';
-	static const char *const queues[] = {"[eventpoll]", "[timerfd]", "[signalfd]", "inotify"};
+	static const char *const queues[] = {"[eventpoll]", "[timerfd]", "[signalfd]", "inotify", "[eventfd]"};
 	for (size_t i = 0; i < sizeof queues / sizeof queues[0]; i++) {
 		if (strstr(name, queues[i]) != NULL) {
 			return true;
@@ -214,7 +218,8 @@ static const char *know(int fd)
 		return "the boot holds more than 64 record locks on files";
 	}
 	/* Output and log go to whoever started us, and are meant to be used. */
-	d->peer = fd > STDERR_FILENO && (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode) || is_kernel_queue(fd, &st));
+	d->peer = fd > STDERR_FILENO &&
+	          (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode) || (!d->library && is_kernel_queue(fd, &st)));
 	d->datagram = is_datagram_socket(fd, &st);
 	long at = SYS3(SYS_lseek, fd, 0, SEEK_CUR);
 	/* A memfd has no offset that anybody uses. */
@@ -528,17 +533,52 @@ static void unlock(int fd, int through)
 	}
 }
 
-/* Record locks that were held at the point and are not any more: another file was closed that is the same. */
+/* Whether the kernel says that this very lock is held; `text` is what it says of the descriptor. */
+static bool is_held(const char *text, const struct held *held)
+{
+	for (const char *line = text; (line = strstr(line, "\nlock:")) != NULL;) {
+		line++;
+		const char *end = strchr(line, '\n'), *range = end;
+		while (range != NULL && range > line && range[-1] != ':') {
+			range--;
+		}
+		if (range == NULL || range == line) {
+			return false;
+		}
+		(void)number(&range); /* inode */
+		int64_t start = number(&range), last = number(&range);
+		if (start == held->start && (last < 0 ? INT64_MAX : last + 1) == held->end) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * Record locks that were held at the point. The kernel takes those of a process from it when it closes any descriptor
+ * of the same file: they are taken again, but somebody else may have had them meanwhile, and changed what they stand
+ * for. One that is stronger now becomes what it was.
+ */
 static void restore_held(void)
 {
 	struct control *c = rewind_control;
+	char text[4096], path[64];
+	int read_of = -1;
 	for (size_t i = 0; i < c->held_count; i++) {
 		const struct held *held = &c->held[i];
+		if (held->fd != read_of) {
+			snprintf(path, sizeof path, "/proc/self/fdinfo/%d", held->fd);
+			long info = SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+			long n = info < 0 ? -1 : SYS3(SYS_read, info, text, sizeof text - 1);
+			text[n > 0 ? n : 0] = '\0';
+			SYS1(SYS_close, info);
+			read_of = held->fd;
+		}
 		struct flock again = {.l_type = held->type,
 		                      .l_whence = SEEK_SET,
 		                      .l_start = held->start,
 		                      .l_len = held->end == INT64_MAX ? 0 : held->end - held->start};
-		if (SYS3(SYS_fcntl, held->fd, held->open_file ? F_OFD_SETLK : F_SETLK, &again) != 0) {
+		if (!is_held(text, held) || SYS3(SYS_fcntl, held->fd, held->open_file ? F_OFD_SETLK : F_SETLK, &again) != 0) {
 			c->doubt_after = REWIND_DESCRIPTORS;
 		}
 	}

@@ -15,6 +15,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <link.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -24,6 +25,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/fsuid.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -34,7 +37,9 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <time.h>
+#include <ulimit.h>
 #include <unistd.h>
 
 #define PAGE 4096ul
@@ -53,7 +58,7 @@ static uint8_t *area;     /* of 7s */
 static uint8_t *large;    /* the same, aligned to 2 MiB */
 static uint8_t *attached; /* System V shared memory */
 static void *block;
-static int file, pair[2];
+static int file, pair[2], events, terminal;
 static FILE *stream;
 static uint8_t child_stack[16384] __attribute__((aligned(16)));
 /* Lives outside what is put back. */
@@ -491,6 +496,85 @@ static void receive_checked(void)
 	need(found != NULL && found(pair[0], to, 1, sizeof to, MSG_DONTWAIT) == -1, "recv");
 }
 
+/* Functions of libc's that call the kernel by themselves. */
+static void set_three_users(void)
+{
+	(void)!setresuid((uid_t)-1, (uid_t)-1, (uid_t)-1);
+}
+static void set_two_groups(void)
+{
+	(void)!setregid((gid_t)-1, (gid_t)-1);
+}
+static void set_user_of_files(void)
+{
+	setfsuid(getuid());
+}
+static void set_groups_of_user(void)
+{
+	initgroups("nobody", 65534);
+}
+static void set_group(void)
+{
+	setpgrp();
+}
+static void set_limit(void)
+{
+	need(ulimit(UL_SETFSIZE, 1l << 40) >= 0, "ulimit");
+}
+static void set_scheduling(void)
+{
+	struct sched_param with = {0};
+	sched_setparam(0, &with);
+}
+static void set_processors(void)
+{
+	cpu_set_t set;
+	need(pthread_getaffinity_np(pthread_self(), sizeof set, &set) == 0 &&
+	         pthread_setaffinity_np(pthread_self(), sizeof set, &set) == 0,
+	     "pthread_setaffinity_np");
+}
+static void set_keys(void)
+{
+	(void)!pkey_alloc(0, 0);
+}
+static void create_name(void)
+{
+	need(creat("/proc/self/comm", 0600) >= 0, "creat");
+}
+static void lock_from_here(void)
+{
+	need(lockf(file, F_TLOCK, 10) == 0, "lockf");
+}
+static void ignore_children(void)
+{
+	struct sigaction action = {.sa_handler = SIG_DFL, .sa_flags = SA_NOCLDWAIT};
+	sigaction(SIGCHLD, &action, NULL);
+}
+static void block_in_handler(void)
+{
+	struct sigaction action = {.sa_handler = SIG_DFL};
+	sigfillset(&action.sa_mask);
+	sigaction(SIGCHLD, &action, NULL);
+}
+static void count_event(void)
+{
+	need(eventfd_write(events, 1) == 0, "eventfd_write");
+}
+static void write_event(void)
+{
+	uint64_t one = 1;
+	need(write(events, &one, sizeof one) == sizeof one, "write");
+}
+static void write_to_terminal(void)
+{
+	need(write(terminal, "x", 1) == 1, "write");
+}
+static void set_terminal(void)
+{
+	struct termios mode;
+	need(tcgetattr(terminal, &mode) == 0 && tcsetattr(terminal, TCSANOW, &mode) == 0, "tcsetattr");
+}
+
 static const struct attack {
 	const char *name;
 	void (*act)(void);
@@ -561,6 +645,23 @@ static const struct attack {
     {"fdopen", make_stream, REWIND_CONNECTION},
     {"dlmopen", load_second_libc, REWIND_LIBRARY},
     {"F_SETFD of a copy", inherit_copy, REWIND_SURE},
+    {"setresuid", set_three_users, REWIND_PROCESS},
+    {"setregid", set_two_groups, REWIND_PROCESS},
+    {"setfsuid", set_user_of_files, REWIND_PROCESS},
+    {"initgroups", set_groups_of_user, REWIND_PROCESS},
+    {"setpgrp", set_group, REWIND_PROCESS},
+    {"ulimit", set_limit, REWIND_PROCESS},
+    {"sched_setparam", set_scheduling, REWIND_PROCESS},
+    {"pthread_setaffinity_np", set_processors, REWIND_PROCESS},
+    {"pkey_alloc", set_keys, REWIND_PROCESS},
+    {"creat", create_name, REWIND_PROCESS},
+    {"lockf", lock_from_here, REWIND_SURE},
+    {"SA_NOCLDWAIT", ignore_children, REWIND_SURE},
+    {"sa_mask", block_in_handler, REWIND_SURE},
+    {"eventfd_write", count_event, REWIND_CONNECTION},
+    {"eventfd", write_event, REWIND_CONNECTION},
+    {"terminal", write_to_terminal, REWIND_CONNECTION},
+    {"tcsetattr", set_terminal, REWIND_CONNECTION},
 };
 #define ATTACKS (sizeof attacks / sizeof attacks[0])
 
@@ -613,6 +714,16 @@ static void compare(void)
 	if (signal_stack.ss_sp != notes->signal_stack.ss_sp || signal_stack.ss_flags != notes->signal_stack.ss_flags) {
 		wrong("stacks of signals differ");
 	}
+	struct sigaction children;
+	need(sigaction(SIGCHLD, NULL, &children) == 0, "sigaction");
+	if (children.sa_handler != SIG_DFL || children.sa_flags != 0 || sigismember(&children.sa_mask, SIGHUP)) {
+		wrong("signals of children are treated otherwise");
+	}
+	/* As somebody else sees it: of its own a process hears nothing. */
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	if (fcntl(file, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK) {
+		wrong("the file is locked");
+	}
 	volatile long double x = 1.5L, y = x * 2;
 	if (y != 3) {
 		wrong("no room in the registers of x87");
@@ -644,6 +755,9 @@ static void make_state(void)
 	memset(text, 'f', sizeof text);
 	need(file >= 0 && write(file, text, sizeof text) == sizeof text && unlink(name) == 0, "mkstemp");
 	need(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0, "socketpair");
+	events = eventfd(0, EFD_CLOEXEC);
+	terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+	need(events >= 0 && terminal >= 0, "eventfd, posix_openpt");
 	/* Standard input of those that are left behind. */
 	int ends[2];
 	need(pipe2(ends, O_CLOEXEC) == 0 && dup2(ends[0], STDIN_FILENO) == STDIN_FILENO, "pipe2");
@@ -819,6 +933,92 @@ static void each_name_of_a_function(enum rewind_tracking tracking)
 	}
 }
 
+/*
+ * What a process is to the kernel is set by functions whose names say so. Each that this libc has is the host's, or is
+ * among those of which somebody has looked at what they do. A newer libc may have others: then this fails.
+ */
+static void each_function_that_sets_something(enum rewind_tracking tracking)
+{
+	static const char *const beginnings[] = {
+	    "set",      "sched_set", "pthread_set", "pkey_",       "creat",  "lockf",     "initgroups", "ulimit",
+	    "eventfd_", "tcset",     "tcflush",     "tcflow",      "tcsend", "chroot",    "iopl",       "ioperm",
+	    "prlimit",  "nice",      "unshare",     "personality", "sigset", "sigignore", "sigvec"};
+	/* Memory only, the world outside, or (at the end) the mask of signals, which is put back. */
+	static const char *const harmless[] = {"setbuf",
+	                                       "setbuffer",
+	                                       "setlinebuf",
+	                                       "setvbuf",
+	                                       "setenv",
+	                                       "setlocale",
+	                                       "setjmp",
+	                                       "setcontext",
+	                                       "setlogmask",
+	                                       "setstate",
+	                                       "setstate_r",
+	                                       "setaliasent",
+	                                       "setfsent",
+	                                       "setgrent",
+	                                       "sethostent",
+	                                       "setmntent",
+	                                       "setnetent",
+	                                       "setnetgrent",
+	                                       "setprotoent",
+	                                       "setpwent",
+	                                       "setrpcent",
+	                                       "setservent",
+	                                       "setsgent",
+	                                       "setspent",
+	                                       "setttyent",
+	                                       "setusershell",
+	                                       "setutent",
+	                                       "setutxent",
+	                                       "setdomainname",
+	                                       "sethostid",
+	                                       "sethostname",
+	                                       "settimeofday",
+	                                       "setxattr",
+	                                       "setlogin",
+	                                       "pthread_setspecific",
+	                                       "pthread_setattr_default_np",
+	                                       "pthread_setcancelstate",
+	                                       "pthread_setcanceltype",
+	                                       "pthread_setconcurrency",
+	                                       "pkey_get",
+	                                       "sigsetmask"};
+	extern const char __executable_start, _end;
+	struct link_map *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+	const Elf64_Sym *symbols = NULL;
+	const char *names = NULL;
+	need(libc != NULL, "libc");
+	for (const Elf64_Dyn *one = libc->l_ld; one->d_tag != DT_NULL; one++) {
+		symbols = one->d_tag == DT_SYMTAB ? (const Elf64_Sym *)one->d_un.d_ptr : symbols;
+		names = one->d_tag == DT_STRTAB ? (const char *)one->d_un.d_ptr : names;
+	}
+	size_t count = (size_t)(names - (const char *)symbols) / sizeof *symbols, found = 0, missing = 0;
+	for (size_t i = 0; i < count; i++) {
+		const char *name = names + symbols[i].st_name;
+		bool sets = false, known = false;
+		for (size_t k = 0; k < sizeof beginnings / sizeof beginnings[0]; k++) {
+			sets |= strncmp(name, beginnings[k], strlen(beginnings[k])) == 0;
+		}
+		for (size_t k = 0; k < sizeof harmless / sizeof harmless[0]; k++) {
+			known |= strcmp(name, harmless[k]) == 0;
+		}
+		if (!sets || ELF64_ST_TYPE(symbols[i].st_info) != STT_FUNC || symbols[i].st_shndx == SHN_UNDEF) {
+			continue;
+		}
+		const char *own = dlsym(RTLD_DEFAULT, name);
+		found++;
+		if (!known && own != NULL && (own < &__executable_start || own >= &_end)) {
+			fprintf(stderr, "%s() is libc's, and nobody has said what it does\n", name);
+			missing++;
+		}
+	}
+	if (found < 60 || missing > 0) {
+		wrong("not all functions of libc's that set something are known");
+	}
+}
+
 static bool is_swapped(const void *at)
 {
 	uint64_t entry = 0;
@@ -878,6 +1078,7 @@ static const struct {
     {"file that ends early", file_that_ends_early},
     {"huge pages", huge_pages},
     {"each name of a function", each_name_of_a_function},
+    {"each function that sets something", each_function_that_sets_something},
     {"no room for a snapshot", no_room_for_a_snapshot},
     {"swapped before tracking", swapped_before_tracking},
 };

@@ -111,9 +111,10 @@ def test_what_a_request_stored_is_stored(api: str, journal: str) -> None:
             assert app["fallback"] is None
 
 
-def test_a_wal_whose_lock_is_lost_is_not_trusted() -> None:
+@pytest.mark.parametrize("attached", ["", "1"])
+def test_a_wal_whose_lock_is_lost_is_not_trusted(attached: str) -> None:
     """Whoever closes a descriptor of the file loses the process' locks: others may then remove the log under it."""
-    with shop("on", 1, JOURNAL="wal") as (hayate, it):
+    with shop("on", 1, JOURNAL="wal", ATTACHED=attached) as (hayate, it):
         for n in range(3):
             requests.get(hayate.url + "/", params={"do": "file read", "name": f"order {n}"}, timeout=60)
             # Within the request it is as under php-fpm: so another process looks only when it is over.
@@ -126,15 +127,31 @@ def test_a_wal_whose_lock_is_lost_is_not_trusted() -> None:
             assert stored(hayate, it)[2:] == [f"order {k}" for k in range(n + 1)]
 
 
+@pytest.mark.parametrize("attached", ["", "1"])
+def test_a_request_that_attaches_the_database_costs_its_worker(attached: str) -> None:
+    """By a connection of its own: what that closes takes the locks of the boot's."""
+    with shop("on", 1, JOURNAL="wal", ATTACHED=attached) as (hayate, _):
+        for n in range(3):
+            assert requests.get(hayate.url + "/", params={"do": "attached"}, timeout=60).text == "some"
+            for _ in range(1000):
+                (app,) = hayate.status()["apps"]
+                if sum(app["restarts"].values()) == n + 1:
+                    break
+                time.sleep(0.01)
+            assert sum(app["restarts"].values()) == n + 1, app["restarts"]
+        assert app["fallback"] is None
+
+
+@pytest.mark.parametrize("attached", ["", "1"])
 @pytest.mark.parametrize("left", ["half-read", "transaction", "exclusive"])
-def test_a_boot_in_the_middle_of_something_is_not_rewound(left: str) -> None:
+def test_a_boot_in_the_middle_of_something_is_not_rewound(left: str, attached: str) -> None:
     """Its lock would be imagined by each request. Each boots by itself instead, as under php-fpm, and the log says why."""
     directory = temporary_directory("sqlite")
     try:
         it = Shop(directory)
         shutil.copy(SITE / "worker.php", directory)
         (directory / "index.php").write_text("<?php echo 'the front controller';")
-        env = {"FILE": str(it.file), "API": "pdo", "JOURNAL": "delete", "LEFT": left}
+        env = {"FILE": str(it.file), "API": "pdo", "JOURNAL": "delete", "LEFT": left, "ATTACHED": attached}
         args = [flag for name, value in env.items() for flag in ("--env", f"{name}={value}")]
         # With a front controller it can be served in classic mode.
         with Hayate(directory, worker=directory / "worker.php", workers=1, ini=INI, args=args, user="www-data") as hayate:

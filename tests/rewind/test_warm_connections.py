@@ -109,6 +109,23 @@ def test_each_way_to_leave_a_connection(database: MariaDB, fresh: tuple[str, dic
     shutil.rmtree(server.root)
 
 
+def test_random_numbers_of_the_server_are_nobodys_choice(database: MariaDB) -> None:
+    """RAND() goes on over a reset: its seeds are drawn anew, also after what makes the long form necessary, and before the first request."""
+    with serve(database, "pdo") as server:
+        number = look(server)["number"]
+        drawn = []
+        for way in ("nothing", "variables", "use", "role"):
+            for _ in range(3):
+                assert get(server, way).text == "done"
+                drawn.append(get(server, "drawn").text)
+                first, second = get(server, "random").json()
+                assert 0 < first < second < 1e-6, "the seeds decide"
+                drawn.append(get(server, "drawn").text)
+        assert len(set(drawn)) == len(drawn) and not any(float(one) < 1e-6 for one in drawn), drawn
+        assert look(server)["number"] == number
+    shutil.rmtree(server.root)
+
+
 def test_what_a_server_is_told(database: MariaDB) -> None:
     """A reset, the database and one SET after a request that only reads; more after one that may have changed database or role."""
 

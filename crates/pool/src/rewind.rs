@@ -157,7 +157,8 @@ pub const DOUBTS: [Doubt; 10] = [
     Doubt {
         retired: HY_RETIRED_REWIND_DESCRIPTORS,
         label: "rewind_descriptors",
-        what: "the request closed or replaced a file that the boot had opened, or gave up a record lock that the boot held",
+        what: "the request closed or replaced a file that the boot had opened, lost a record lock that the boot held, or wrote \
+               to a large temporary file of the boot's",
         remedy: "open the file in the request that uses it, or do not close what the boot has opened; leave no transaction or \
                  half-fetched result open at the boot",
     },

@@ -69,7 +69,9 @@ function look(): array
         'found' => (int) Db::one('SELECT @@warning_count'),
         'settings' => Db::one("SELECT CONCAT_WS('|', @@sql_mode, @@time_zone, @@autocommit, @@tx_isolation, @@character_set_client,
             @@character_set_connection, @@character_set_results, @@collation_connection, @@character_set_database, @@collation_database, @@group_concat_max_len, @@foreign_key_checks,
-            @@max_statement_time, @@timestamp < 2, @@sql_select_limit, @@rand_seed1 = 7)"),
+            @@max_statement_time, @@timestamp < 2, @@sql_select_limit)"),
+        // What follows from the seeds of "variables"; the server never says what they are.
+        'chosen at random' => Db::one('SELECT RAND()') < 1e-6,
         // A statement of a visitor after the one who switched it on.
         'profiled' => (static function (): bool {
             Db::one("SELECT 'a visitor of mine'");
@@ -122,7 +124,7 @@ $ways = [
         Db::run('SET @leak = 1');
         Db::run("SET SESSION time_zone = '+09:00', group_concat_max_len = 99, foreign_key_checks = 0, sql_mode = ''");
         Db::run('SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE');
-        Db::run('SET timestamp = 1, sql_select_limit = 1, max_statement_time = 9, rand_seed1 = 7');
+        Db::run('SET timestamp = 1, sql_select_limit = 1, max_statement_time = 9, rand_seed1 = 7, rand_seed2 = 7');
     },
     'names' => static fn() => Db::run("SET NAMES latin1 COLLATE latin1_bin"),
     'use' => static fn() => Db::run('USE other'),
@@ -280,6 +282,17 @@ $handler = static function () use ($ways): void {
     }
     if ($do === 'ways') {
         echo json_encode(array_keys($ways));
+        return;
+    }
+    if ($do === 'random') { // what it is, and whether those who know it know what comes
+        Db::run('SET rand_seed1 = 7, rand_seed2 = 7');
+        $known = Db::one('SELECT RAND()');
+        Db::run('SET rand_seed1 = 11, rand_seed2 = 12');
+        echo json_encode([(float) $known, (float) Db::one('SELECT RAND()')]);
+        return;
+    }
+    if ($do === 'drawn') {
+        echo (float) Db::one('SELECT RAND()');
         return;
     }
     if ($do === 'inherited') {

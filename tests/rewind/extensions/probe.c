@@ -3,7 +3,8 @@
  * -DTHREAD_AT=startup or request it starts a thread when PHP starts or when a
  * request (the boot, in worker mode) begins, and never ends it.
  *
- * alive(): whether that thread runs in this process.
+ * alive(): whether that thread runs in this process. probe_resource() and the
+ * class ProbePages stand for what holds back what it is told to write.
  */
 #include <php.h>
 #include <pthread.h>
@@ -35,7 +36,28 @@ static void start(void) {
   }
 }
 
+static int pages;
+static zend_object_handlers handlers;
+
+static void free_pages(zend_object *object) { zend_object_std_dtor(object); }
+
+static zend_object *make_pages(zend_class_entry *of) {
+  zend_object *object = zend_objects_new(of);
+  object_properties_init(object, of);
+  object->handlers = &handlers;
+  return object;
+}
+
+static void close_pages(zend_resource *resource) { free(resource->ptr); }
+
 static PHP_MINIT_FUNCTION(probe) {
+  zend_class_entry class;
+  INIT_CLASS_ENTRY(class, "ProbePages", NULL);
+  zend_register_internal_class(&class)->create_object = make_pages;
+  memcpy(&handlers, zend_get_std_object_handlers(), sizeof handlers);
+  handlers.free_obj = free_pages;
+  pages = zend_register_list_destructors_ex(close_pages, NULL, "probe pages",
+                                            module_number);
   if (THREAD_AT == startup) {
     start();
   }
@@ -58,8 +80,12 @@ static PHP_FUNCTION(alive) {
   RETURN_BOOL(turns != before);
 }
 
-static const zend_function_entry functions[] = {PHP_FE(alive, alive_arguments)
-                                                    PHP_FE_END};
+static PHP_FUNCTION(probe_resource) {
+  RETURN_RES(zend_register_resource(malloc(1), pages));
+}
+
+static const zend_function_entry functions[] = {PHP_FE(
+    alive, alive_arguments) PHP_FE(probe_resource, alive_arguments) PHP_FE_END};
 
 static zend_module_entry probe_module_entry = {STANDARD_MODULE_HEADER,
                                                TEXT(NAME),

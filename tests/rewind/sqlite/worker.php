@@ -59,6 +59,12 @@ if (getenv('API') === 'pdo') {
     $db->busyTimeout(10000);
     $prepare = fn(string $sql): Statement => new Sqlite_Statement($db->prepare($sql));
 }
+if (getenv('ATTACHED')) {
+    // The shop is not the main database of the connection, which is in memory.
+    $db = new PDO('sqlite::memory:', null, null, [PDO::ATTR_TIMEOUT => 10]);
+    $db->exec("ATTACH '" . getenv('FILE') . '\' AS "sh""op"');
+    $prepare = fn(string $sql): Statement => new Pdo_Statement($db->prepare($sql));
+}
 $db->exec('PRAGMA journal_mode = ' . getenv('JOURNAL'));
 $order = $prepare('INSERT INTO orders (name) VALUES (?) RETURNING id');
 $orders = $prepare('SELECT name FROM orders WHERE name <> ? ORDER BY id');
@@ -102,6 +108,11 @@ while (hayate_handle_request(function () use ($db, $order, $orders): void {
             case 'own connection':
                 $own = new PDO('sqlite:' . getenv('FILE'));
                 echo $own->query('INSERT INTO orders (name) VALUES (\'own\') RETURNING id')->fetchColumn();
+                break;
+            case 'attached':
+                $own = new PDO('sqlite::memory:');
+                $own->exec("ATTACH '" . getenv('FILE') . "' AS other");
+                echo $own->query('SELECT count(*) FROM other.orders')->fetchColumn() > 0 ? 'some' : 'none';
                 break;
             case 'file read':
                 $order->run($name);
