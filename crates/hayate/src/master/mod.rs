@@ -14,14 +14,17 @@
 //! ends when the new one serves, or goes on when it does not.
 //!
 //! `wire.rs` has the messages between master and front, `client.rs` the front's end of them, `sockets.rs` what is kept for the whole life,
-//! `activation.rs` what a service manager hands in, `children.rs` the processes.
+//! `activation.rs` what a service manager hands in, `children.rs` the processes; `fronts.rs` and `plans.rs` are the parts of this one that start
+//! and hear fronts, and that take in what is to be served.
 
 mod activation;
 mod children;
 mod client;
+mod fronts;
 mod handover;
 mod keys;
 pub mod load;
+mod plans;
 mod pulse;
 mod sockets;
 pub mod wire;
@@ -29,20 +32,15 @@ pub mod wire;
 use std::{
     collections::{BTreeMap, HashMap},
     ffi::OsString,
-    io,
-    os::{
-        fd::{AsRawFd, OwnedFd},
-        unix::process::ExitStatusExt,
-    },
+    os::{fd::OwnedFd, unix::process::ExitStatusExt},
     path::{Path, PathBuf},
-    process::{ExitCode, ExitStatus},
+    process::ExitCode,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
 use hayate_certificates::Pair;
 use hayate_front::ListenAddr;
-use hayate_pool::Files;
 use nix::sys::{
     signal::{SigSet, Signal},
     signalfd::{SfdFlags, SignalFd},
@@ -61,7 +59,7 @@ use self::{
     keys::Keys,
     load::{Loading, Purpose},
     sockets::Sockets,
-    wire::{Notice, ToFront, ToMaster},
+    wire::{Notice, ToFront},
 };
 use crate::{logging, plan::Plan};
 
@@ -318,36 +316,6 @@ impl Master {
         Ok(())
     }
 
-    /// Sees which fronts have ended.
-    fn look_at_fronts(&mut self, now: Instant) {
-        if let Some(status) = self.front.as_mut().and_then(Front::ended) {
-            // What it said last is there.
-            self.hear_fronts();
-            self.front_ended(status);
-        }
-        if let Some(status) = self.next.as_mut().and_then(|next| next.front.ended()) {
-            self.hear_fronts();
-            // Its last word may have been that it serves.
-            if let Some(next) = self.next.take() {
-                let why = next
-                    .front
-                    .failed
-                    .unwrap_or_else(|| format!("the new front ended ({status}); see the log"));
-                self.plans.remove(&next.plan);
-                self.close_unwanted();
-                self.answer_upgrade(next.request, Some(why));
-            }
-        }
-        self.retired.retain_mut(|(front, by)| {
-            if *by <= now {
-                tracing::error!(pid = front.pid(), "the front that was replaced does not end; it is killed");
-                *by = now + GRACE_AT_ONCE;
-                front.kill();
-            }
-            front.ended().is_none()
-        });
-    }
-
     fn signalled(&mut self, number: i32) {
         let Ok(signal) = Signal::try_from(number) else { return };
         if signal == Signal::SIGCHLD {
@@ -382,276 +350,6 @@ impl Master {
     fn time_to_finish(&self) -> Duration {
         let drain = self.plans.get(&self.adopted).map_or(Duration::ZERO, |plan| plan.drain_timeout);
         drain.saturating_add(GRACE)
-    }
-
-    fn look_at_loading(&mut self) -> Result<()> {
-        let Some(status) = self.loading.as_mut().and_then(Loading::ended) else {
-            if let Some(late) = self.loading.take_if(|loading| loading.due() <= Instant::now()) {
-                let purpose = late.purpose;
-                let why = late.give_up_late();
-                if purpose == Purpose::Start {
-                    eprintln!("hayate: {why}");
-                    // Not 2: the configuration may be right, and what hangs may come back.
-                    self.over = Some(1);
-                }
-                self.refuse_for(purpose, why);
-            }
-            return Ok(());
-        };
-        let Some(loading) = self.loading.take() else { return Ok(()) };
-        let purpose = loading.purpose;
-        match (loading.outcome(status), purpose) {
-            // Another program or front would not know of the end.
-            (_, Purpose::Upgrade(request) | Purpose::Successor(request)) if self.is_ending() => {
-                self.answer_upgrade(request, Some("the server is stopping".into()));
-            }
-            (Ok(plan), Purpose::Start) => self.begin(plan)?,
-            (Err(why), Purpose::Start) => {
-                eprintln!("hayate: {why}");
-                self.over = Some(2);
-            }
-            (Ok(plan), Purpose::Reload(request)) => match self.take_in(plan) {
-                Ok((number, files)) => {
-                    if let Some(front) = &mut self.front {
-                        front.say(ToFront::Plan { request, plan: number }, files);
-                    }
-                }
-                Err(why) => self.refuse(request, why),
-            },
-            (Err(why), Purpose::Reload(request)) => self.refuse(request, why),
-            (Ok(_), Purpose::Upgrade(request)) => self.become_installed(request),
-            (Ok(plan), Purpose::Successor(request)) => self.start_successor(plan, request),
-            (Err(why), Purpose::Upgrade(request) | Purpose::Successor(request)) => {
-                self.answer_upgrade(request, Some(why));
-            }
-        }
-        Ok(())
-    }
-
-    /// The installed program can read the configuration: it takes over, in this process.
-    fn become_installed(&mut self, request: u64) {
-        let (Some(front), Some(plan)) = (&self.front, self.plans.get(&self.adopted)) else { return };
-        if self.fronts().any(|front| !front.outgoing.is_empty()) {
-            // What waits for them would be lost.
-            return self.answer_upgrade(request, Some("a front does not listen to the master".into()));
-        }
-        let now = Instant::now();
-        let handed = |front: &Front| (front.number, front.pid(), front.wire.as_raw_fd());
-        let retired = self.retired.iter();
-        let state = State {
-            sockets: self.sockets.numbers(),
-            plan: plan.clone(),
-            adopted: self.adopted,
-            last_plan: self.last_plan,
-            front: handed(front),
-            retired: retired.map(|(front, by)| (handed(front), by.saturating_duration_since(now))).collect(),
-            zygotes: self.zygotes.list(),
-            request,
-        };
-        let error = handover::become_program(&self.program, &self.name, &self.args, &state);
-        self.answer_upgrade(request, Some(format!("cannot run {}: {error}", self.program.display())));
-    }
-
-    fn start_successor(&mut self, plan: Plan, request: u64) {
-        let started = self.take_in(plan).and_then(|(number, _)| {
-            self.last_front += 1;
-            let Some(plan) = self.plans.get(&number) else { return Err("it was forgotten".to_owned()) };
-            Front::start(self.last_front, (number, plan), &self.sockets, true, true)
-                .map(|front| (number, front))
-                .map_err(|error| format!("cannot start the front: {error:#}"))
-        });
-        match started {
-            Ok((plan, front)) => self.next = Some(Next { front, plan, request }),
-            Err(why) => self.answer_upgrade(request, Some(why)),
-        }
-    }
-
-    /// The new front serves: the old one finishes and ends.
-    fn replace_front(&mut self) {
-        let Some(next) = self.next.take() else { return };
-        self.adopted = next.plan;
-        self.watch_keys();
-        // The one before may just have died.
-        self.restart_at = None;
-        self.answer_upgrade(next.request, None);
-        if let Some(mut old) = self.front.replace(next.front) {
-            old.say(ToFront::Replaced, Vec::new());
-            let by = Instant::now().checked_add(self.time_to_finish());
-            self.retired.push((old, by.unwrap_or_else(Instant::now)));
-        }
-        self.close_unwanted();
-    }
-
-    fn answer_upgrade(&mut self, request: u64, refused: Option<String>) {
-        match &refused {
-            None => tracing::info!("upgraded: a new front serves"),
-            Some(why) => tracing::error!("the upgrade was refused, what served goes on serving: {why}"),
-        }
-        if let Some(front) = &mut self.front {
-            front.say(ToFront::Upgraded { request, refused: refused.map(wire::reason) }, Vec::new());
-        }
-    }
-
-    /// The first plan: everything that can be wrong from outside ends the server here.
-    fn begin(&mut self, plan: Plan) -> Result<()> {
-        logging::init(plan.log_level, plan.log_format).context("cannot start the log's thread")?;
-        for identity in plan.front.iter().chain(plan.apps.iter().filter_map(|app| app.identity.as_ref())) {
-            identity.check()?;
-        }
-        warn_of_users(&plan);
-        for app in &plan.apps {
-            if let Some(why) = &app.failed {
-                let app = &app.spec.name;
-                tracing::error!(
-                    app,
-                    "it is not served, all its requests get 503: {why}; then `hayate reload`"
-                );
-            }
-        }
-        self.sockets = Sockets::open(&plan, std::mem::take(&mut self.handed_in))?;
-        self.last_plan += 1;
-        self.adopted = self.last_plan;
-        self.plans.insert(self.last_plan, plan);
-        self.watch_keys();
-        self.start_front();
-        Ok(())
-    }
-
-    fn start_front(&mut self) {
-        let Some(plan) = self.plans.get(&self.adopted) else { return };
-        self.last_front += 1;
-        match Front::start(self.last_front, (self.adopted, plan), &self.sockets, self.served, false) {
-            Ok(front) => self.front = Some(front),
-            Err(error) => {
-                logging::print(&format!("hayate: cannot start the front: {error:#}\n"));
-                self.again_or_over(1);
-            }
-        }
-    }
-
-    fn front_ended(&mut self, status: ExitStatus) {
-        let Some(front) = self.front.take() else { return };
-        // Nobody is left who wants what it had asked for.
-        if let Some(loading) = self.loading.take() {
-            loading.give_up();
-        }
-        let next = self.next.as_ref().map(|next| next.plan);
-        self.plans.retain(|number, _| *number <= self.adopted || Some(*number) == next);
-        self.close_unwanted();
-        let code = status.code().and_then(|code| u8::try_from(code).ok());
-        if self.end_by.is_some() || front.stopping {
-            self.over = Some(code.unwrap_or(1));
-            return;
-        }
-        if self.served || code.is_none() {
-            tracing::error!(
-                pid = front.pid(),
-                "the front ended ({status}), and with it the requests that it was handling"
-            );
-        }
-        if front.started.elapsed() >= GROWN_UP {
-            self.pause = PAUSES.0;
-        }
-        self.again_or_over(code.unwrap_or(1));
-    }
-
-    /// A front is started again, unless none has served: then that is the server's end.
-    fn again_or_over(&mut self, code: u8) {
-        if !self.served || self.end_by.is_some() {
-            self.over = Some(code);
-            return;
-        }
-        tracing::warn!("the front is started again in {:?}; connections wait", self.pause);
-        self.restart_at = Some(Instant::now() + self.pause);
-        self.pause = (self.pause * 2).min(PAUSES.1);
-    }
-
-    fn hear_fronts(&mut self) {
-        let numbers: Vec<u64> = self.fronts().map(|front| front.number).collect();
-        for number in numbers {
-            // What a front says faster than this can wait for the next turn.
-            for _ in 0..1000 {
-                let Some(front) = self.front_of(number).filter(|front| !front.closed) else { break };
-                match wire::receive::<ToMaster>(&front.wire) {
-                    Ok(Some((message, files))) => self.hear(number, message, files),
-                    Ok(None) => front.closed = true,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => tracing::error!("the front says what makes no sense: {error}"),
-                }
-            }
-        }
-    }
-
-    fn hear(&mut self, number: u64, message: ToMaster, files: Vec<OwnedFd>) {
-        let is_next = self.next.as_ref().is_some_and(|next| next.front.number == number);
-        match message {
-            ToMaster::Load { request } if self.is_current(number) => self.load(Purpose::Reload(request)),
-            ToMaster::Upgrade { request } if self.is_current(number) => match self.next {
-                None => self.load(Purpose::Upgrade(request)),
-                Some(_) => self.answer_upgrade(request, Some("another upgrade is under way".into())),
-            },
-            // A front that was replaced has nothing to decide any more.
-            ToMaster::Load { .. } | ToMaster::Upgrade { .. } => {}
-            ToMaster::Failed { why } => {
-                if let Some(front) = self.front_of(number) {
-                    front.failed = Some(why);
-                }
-            }
-            ToMaster::Adopted { plan } if self.is_current(number) && self.plans.contains_key(&plan) => {
-                self.adopted = plan;
-                self.watch_keys();
-                self.close_unwanted();
-            }
-            ToMaster::Abandoned { plan } if self.is_current(number) && plan != self.adopted => {
-                self.plans.remove(&plan);
-                self.close_unwanted();
-            }
-            ToMaster::Adopted { .. } | ToMaster::Abandoned { .. } => {}
-            ToMaster::Launch { zygote, plan, app, start } => {
-                let files = Files::from_list(files);
-                let app = self.plans.get(&plan).and_then(|plan| plan.apps.get(app));
-                let launched = match (app, files) {
-                    (Some(app), Some(files)) => self
-                        .zygotes
-                        .start(number, zygote, app, start, files)
-                        .map_err(|error| error.to_string()),
-                    (None, _) => Err("the master has forgotten this configuration; reload".to_owned()),
-                    (_, None) => Err("the front sent too few descriptors".to_owned()),
-                };
-                let answer = match launched {
-                    Ok(pid) => ToFront::Started { zygote, pid },
-                    Err(why) => ToFront::NotStarted { zygote, why: wire::reason(why) },
-                };
-                if let Some(front) = self.front_of(number) {
-                    front.say(answer, Vec::new());
-                }
-            }
-            ToMaster::Kill { zygote } => self.zygotes.kill(number, zygote),
-            ToMaster::KillWorker { zygote } => {
-                if let Some(worker) = files.first() {
-                    self.zygotes.kill_worker(number, zygote, worker);
-                }
-            }
-            ToMaster::Alive => {
-                if let Some(front) = self.front_of(number) {
-                    front.pulse.heard(Instant::now());
-                }
-            }
-            ToMaster::Notify(Notice::Ready) if is_next => {
-                self.replace_front();
-                self.front.iter_mut().for_each(|front| front.serves = true);
-            }
-            ToMaster::Notify(notice) if self.is_current(number) => {
-                self.served |= notice == Notice::Ready;
-                if let Some(front) = &mut self.front {
-                    front.serves |= notice == Notice::Ready;
-                    front.stopping |= notice == Notice::Stopping;
-                }
-                tell_service_manager(notice);
-            }
-            ToMaster::Notify(_) => {}
-        }
     }
 
     /// Has the files of the served plan's certificates looked after.
@@ -692,67 +390,6 @@ impl Master {
             }
             Err(error) => tracing::error!("changed certificates cannot be handed over: {error}; reload"),
         }
-    }
-
-    /// Has the configuration read, in place of what is being read.
-    fn load(&mut self, purpose: Purpose) {
-        if let Some(before) = self.loading.take() {
-            let other = before.purpose;
-            before.give_up();
-            self.refuse_for(other, "another request took its place");
-        }
-        let program = match purpose {
-            Purpose::Upgrade(_) => self.program.clone(),
-            _ => PathBuf::from(PROGRAM),
-        };
-        match Loading::start(&program, &self.args, purpose) {
-            Ok(loading) => self.loading = Some(loading),
-            Err(error) => self.refuse_for(purpose, format!("cannot run {}: {error}", program.display())),
-        }
-    }
-
-    fn refuse_for(&mut self, purpose: Purpose, why: impl Into<String>) {
-        match purpose {
-            Purpose::Start => {}
-            Purpose::Reload(request) => self.refuse(request, why),
-            Purpose::Upgrade(request) | Purpose::Successor(request) => {
-                self.answer_upgrade(request, Some(why.into()));
-            }
-        }
-    }
-
-    /// Makes ready for a plan: its number, and the files for a front, the plan's own first.
-    fn take_in(&mut self, plan: Plan) -> Result<(u64, Vec<OwnedFd>), String> {
-        let identities = plan.front.iter().chain(plan.apps.iter().filter_map(|app| app.identity.as_ref()));
-        for identity in identities {
-            identity.check().map_err(|error| format!("{error:#}"))?;
-        }
-        self.sockets.bind(&plan.listen).map_err(|error| error.to_string())?;
-        let gather = || Ok::<_, io::Error>((load::sealed(&plan)?, self.sockets.of(&plan.listen)?));
-        let (file, sockets) = gather().map_err(|error| error.to_string())?;
-        self.last_plan += 1;
-        let number = self.last_plan;
-        self.plans.insert(number, plan);
-        while self.plans.len() > PLANS {
-            let Some(oldest) = self.plans.keys().find(|number| **number != self.adopted).copied() else {
-                break;
-            };
-            self.plans.remove(&oldest);
-        }
-        Ok((number, std::iter::once(file).chain(sockets).collect()))
-    }
-
-    fn refuse(&mut self, request: u64, why: impl Into<String>) {
-        if let Some(front) = &mut self.front {
-            front.say(ToFront::Refused { request, why: wire::reason(why) }, Vec::new());
-        }
-    }
-
-    /// Closes the sockets that are neither served nor about to be.
-    fn close_unwanted(&mut self) {
-        let plans = self.plans.range(self.adopted..);
-        let wanted: Vec<_> = plans.flat_map(|(_, plan)| plan.listen.iter().cloned()).collect();
-        self.sockets.keep(&wanted);
     }
 
     /// Ends whatever is left, and takes along the files of sockets and the pid file.
