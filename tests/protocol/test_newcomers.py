@@ -36,10 +36,10 @@ def get(s: socket.socket) -> int:
 
 
 @contextlib.contextmanager
-def started(place, top: str = ""):
+def started(place, top: str = "", limits: str = ""):
     """On several threads: it does not matter which of them has a connection."""
     root = site.make(place)
-    config = f'front_threads = 4\n{top}[limits]\nconnections = {LIMIT}\n[[app]]\nroot = "{root}"\nworkers = 2\n'
+    config = f'front_threads = 4\n{top}[limits]\nconnections = {LIMIT}\n{limits}[[app]]\nroot = "{root}"\nworkers = 2\n'
     with Hayate(config=config) as server, contextlib.ExitStack() as stack:
         yield server, stack
 
@@ -100,4 +100,28 @@ def test_a_request_that_crosses_the_words_to_go_is_answered(hayate_command, tmp_
             assert got and answered, "the connection was cut"
             for one in clients:
                 one.sock.close()
+            assert newcomers.result() == [200] * 12
+
+
+def test_those_who_were_told_to_go_and_have_still_to_do_are_not_waited_for(hayate_command, tmp_path) -> None:
+    with started(tmp_path, "http2_prior_knowledge = true\n", 'body_timeout = "600s"\nbody_rate = "0"\n') as (server, stack):
+        clients = [Raw(stack.enter_context(connect(server))) for _ in range(LIMIT - 8)]
+        for one in clients:
+            one.request(1, "/plain.txt")
+            assert one.status(1) == "200"
+        time.sleep(3.1)
+        with ThreadPoolExecutor(1) as others:
+            newcomers = others.submit(lambda: [get(stack.enter_context(connect(server, "127.0.0.3"))) for _ in range(12)])
+            stay = 4
+            while not newcomers.done():
+                told, _, _ = select.select([one.sock for one in clients], [], [], 0.2)
+                for one in [one for one in clients if one.sock in told]:
+                    clients.remove(one)
+                    one.until(lambda kind, *_: kind == GOAWAY)
+                    if stay > 0:
+                        # As many as are asked at one time, and one more; their bodies never come.
+                        one.request(3, "/echo.php", ("content-length", "10"), method="POST", end=False)
+                        stay -= 1
+                    else:
+                        one.sock.close()
             assert newcomers.result() == [200] * 12

@@ -408,7 +408,8 @@ impl Thread {
                     }
                     Want::Room => {
                         let rank = makes_room(&connection.clock, now);
-                        leaving += usize::from(rank.is_none() && connection.clock.ends());
+                        let asked = connection.clock.ends_since(now);
+                        leaving += usize::from(asked.is_some_and(|since| since <= FAREWELL));
                         One { it: rank.map(|_| at), of, weight: 1, rank: rank.unwrap_or_default() }
                     }
                 }

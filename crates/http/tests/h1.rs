@@ -233,6 +233,20 @@ fn who_sends_a_head_slowly_holds_little_memory_which_is_told() {
 }
 
 #[test]
+fn what_comes_early_counts_with_the_block_that_it_is_in() {
+    run(|| async {
+        let mut served = serve();
+        let moment = || tokio::time::sleep(Duration::from_millis(20));
+        served.client.write_all(b"GET /leaves HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        moment().await;
+        let head = served.clock.holding().bytes();
+        served.client.write_all(b"G").await.unwrap();
+        moment().await;
+        assert!(served.clock.holding().bytes() >= head + (16 << 10), "{}", served.clock.holding().bytes());
+    });
+}
+
+#[test]
 fn an_idle_connection_that_is_asked_to_end_does_so_at_once() {
     run(|| async {
         let mut served = serve();

@@ -363,7 +363,7 @@ impl Turn {
     /// Counts what is held for the request now.
     fn holds(&mut self) {
         let answer = self.out.size().saturating_add(self.io.sealed());
-        self.hold.set(self.head.saturating_add(self.buffer.data.len()).saturating_add(answer));
+        self.hold.set(self.head.saturating_add(self.buffer.data.capacity()).saturating_add(answer));
     }
 
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
