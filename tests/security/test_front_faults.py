@@ -264,7 +264,9 @@ def test_files_that_scripts_send_from_a_file_system_that_hangs(hayate_command, t
         with Hayate(config=config) as server:
 
             def sent(name: str) -> int:
-                return requests.get(f"{server.url}/send_any.php", params={"to": files / name}, timeout=120).status_code
+                answer = requests.get(f"{server.url}/send_any.php", params={"to": files / name}, timeout=120)
+                assert ("Retry-After" in answer.headers) == (answer.status_code == 503)
+                return answer.status_code
 
             assert sent("fine.txt") == 200
             with concurrent.futures.ThreadPoolExecutor(20) as pool:

@@ -189,8 +189,8 @@ mod tests {
     fn small_pieces_are_worth_as_much_as_large_ones() {
         let mut small = Duration::ZERO;
         for _ in 0..10_000 {
-            // 99 bytes a millisecond, at 99,000 a second.
-            small = behind(small, Duration::from_millis(1), 99, 99_000);
+            // 50 bytes each half of a millisecond, at 100,000 a second.
+            small = behind(small, Duration::from_micros(500), 50, 100_000);
         }
         assert_eq!(small, Duration::ZERO);
     }
