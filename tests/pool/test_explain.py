@@ -13,6 +13,7 @@ import tempfile
 import pytest
 
 from lib.servers import hayate_binary
+from rewind import php_extensions
 
 WORKER = """<?php
 $started = microtime(true);
@@ -76,6 +77,30 @@ def test_what_the_boot_froze(site) -> None:
     assert frozen["time", "date()"]["count"] == 1, "a date of a timestamp, or of a year, is not of the clock"
     assert report["files"] == 1 and 0 < report["script_us"] < report["boot_us"]
     assert report["boot"] == "shared" and any("read the clock" in advice for advice in report["advice"])
+
+
+DRAWN = {
+    "gmp": ["gmp_random_seed(7);", "gmp_random_bits(64);", "gmp_random_range(1, 9);"],
+    "uuid": ["uuid_create(UUID_TYPE_TIME);"],
+    "mongodb": ["new MongoDB\\BSON\\ObjectId();"],
+}
+
+
+@pytest.mark.parametrize("extension", DRAWN)
+def test_what_the_boot_drew_from_an_extension(extension: str, tmp_path: pathlib.Path) -> None:
+    """With the line: what was drawn stays the same in each request, though the generators are seeded anew."""
+    if not php_extensions.is_there(extension):
+        pytest.skip(f"{extension} is not installed")
+    tmp_path.chmod(0o755)
+    loop = "while (hayate_handle_request(function () { echo 'served'; })) {}"
+    (tmp_path / "worker.php").write_text("\n".join(["<?php", *DRAWN[extension], loop]))
+    loads = [flag for line in php_extensions.settings([extension]).splitlines() for flag in ("--ini", line)]
+    report = reports(tmp_path, "--worker", str(tmp_path / "worker.php"), *loads)
+    drawn = {event["at"].rpartition(":")[2]: event["what"] for event in report["frozen"] if event["kind"] == "random"}
+    names = [call.removeprefix("new ").partition("(")[0] for call in DRAWN[extension]]
+    assert [drawn.get(str(n)) for n in range(2, len(names) + 2)] == [
+        f"{name}::__construct()" if call.startswith("new ") else f"{name}()" for name, call in zip(names, DRAWN[extension], strict=True)
+    ]
 
 
 def test_snapshot_warm_up_and_samples(site) -> None:

@@ -33,6 +33,11 @@ MODES = {
     "worker-warmed-once": ["--warmup=/hands-in"],
     "worker-reset": ["--env=RESET=1", "--warmup=/hands-in"],
     "worker-fork": ["--rewind=fork", "--env=RESET=1", "--warmup=/hands-in"],
+    "recognised-fork": ["--rewind=fork"],
+    "recognised-fork-cold": ["--rewind=fork", "--warmup=off"],
+    "worker-fork-cold": ["--rewind=fork", "--warmup=off"],
+    "worker-fork-private": ["--rewind=fork", "--env=PAIR=1", "--env=RESET=1", "--warmup=/hands-in"],
+    "worker-private-cold": ["--env=PAIR=1", "--warmup=off"],
     "worker-private": ["--env=PAIR=1", "--env=RESET=1", "--warmup=/hands-in"],
 }
 #: A handler keeps what warm-up requests logged: without its reset the application is booted again without them.
@@ -134,7 +139,7 @@ def test_what_four_visitors_hand_in_arrives_four_times(mode: str, application: s
                     assert "FingersCrossedHandler, whose destructor would hand it in" in app["cold_boot"]
                 else:
                     assert app["cold_boot"] is None
-                assert app["boot"] == ("private" if mode == "worker-private" else "shared")
+                assert app["boot"] == ("private" if "private" in mode else "shared")
     finally:
         shutil.rmtree(out, ignore_errors=True)
 

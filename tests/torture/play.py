@@ -269,7 +269,8 @@ def _files(scratch: pathlib.Path) -> dict[str, str]:
     files: dict[str, str] = {}
     for path in sorted(scratch.rglob("*")):
         name = str(path.relative_to(scratch))
-        if path.is_dir() or name in ("log", "strays"):
+        # What the boot empties: php-fpm's last request has done nothing but boot.
+        if path.is_dir() or name in ("log", "strays") or path.suffix == ".emptied":
             continue
         try:
             files[name] = _content(path)

@@ -149,6 +149,28 @@ lock/not_held
 lock/shared
     T::$s['NAME'] = fopen(T::path('NAME.lock'), 'c+');
     flock(T::$s['NAME'], LOCK_SH);
+promise/queued_at_boot
+    require_once '/usr/share/php/GuzzleHttp/Promise/autoload.php';
+    T::$s['NAME'] = new GuzzleHttp\Promise\Promise();
+    T::$s['NAME']->then(static fn (string $with) => T::log("NAME was told $with"));
+promise/task_queue
+    require_once '/usr/share/php/GuzzleHttp/Promise/autoload.php';
+    GuzzleHttp\Promise\Utils::queue();
+    T::$s['NAME'] = new GuzzleHttp\Promise\Promise(static fn () => T::$s['NAME']->resolve('waited for'));
+    T::$s['NAME']->then(static fn (string $with) => T::log("NAME was $with"));
+opened_w/plus
+    T::$s['NAME'] = fopen(T::path('NAME.emptied'), 'w+');
+    fwrite(T::$s['NAME'], 'of the boot');
+spilled/temporary
+    T::$s['NAME'] = fopen('php://temp/maxmemory:16', 'w+');
+    fwrite(T::$s['NAME'], str_repeat('of the boot ', 100));
+spilled/tmpfile
+    T::$s['NAME'] = tmpfile();
+    fwrite(T::$s['NAME'], 'of the boot');
+xml/written
+    T::$s['NAME'] = new XMLWriter();
+    T::$s['NAME']->openUri(T::path('NAME.emptied'));
+    T::$s['NAME']->startElement('log');
 sqlite/pdo
     T::$s['NAME'] = new PDO('sqlite:' . T::path('NAME.db'));
     T::$s['NAME']->setAttribute(PDO::ATTR_ERRMODE, PDO::ERRMODE_SILENT);
@@ -344,6 +366,30 @@ iterator/some
     T::$s['NAME']->next(); T::$s['NAME']->next(); T::say('valid', T::$s['NAME']->valid());
 iterator/rest
     $n = 0; while (T::$s['NAME']->valid() && $n < 100) { $n++; T::$s['NAME']->next(); } T::say('rest', $n);
+promise/resolve
+    if (T::$s['NAME']->getState() === 'pending') { T::$s['NAME']->resolve('N'); T::say('resolved', T::$s['NAME']->getState()); }
+promise/wait
+    if (T::$s['NAME']->getState() === 'fulfilled') { T::say('waited', T::$s['NAME']->wait()); }
+promise/then
+    T::$s['NAME']->then(static fn (string $with) => T::log("N was told $with")); T::say('state', T::$s['NAME']->getState());
+opened_w/write
+    fseek(T::$s['NAME'], 0, SEEK_END); T::say('wrote', fwrite(T::$s['NAME'], 'N '));
+opened_w/read
+    rewind(T::$s['NAME']); T::say('read', stream_get_contents(T::$s['NAME']));
+spilled/write
+    fseek(T::$s['NAME'], 0, SEEK_END); T::say('wrote', fwrite(T::$s['NAME'], "N\n"));
+spilled/over
+    rewind(T::$s['NAME']); T::say('over', fwrite(T::$s['NAME'], 'request N'));
+spilled/read
+    rewind(T::$s['NAME']); T::say('read', md5(stream_get_contents(T::$s['NAME'])));
+spilled/truncate
+    T::say('truncated', ftruncate(T::$s['NAME'], 5));
+xml/element
+    T::say('element', T::$s['NAME']->writeElement('v', 'N'));
+xml/long
+    T::say('element', T::$s['NAME']->writeElement('v', str_repeat('N', 3000)));
+xml/flush
+    T::$s['NAME']->flush(); T::say('flushed', true);
 lock/other_handle
     $h = fopen(T::path('NAME.lock'), 'c+'); T::say('other', flock($h, LOCK_EX | LOCK_NB)); fclose($h);
 lock/own_handle
@@ -532,7 +578,7 @@ stray/lingers
 stray/exits
     if (T::stray(T::$s['NAME'])) { echo str_repeat("of the stray\n", 10000); T::$s['NAME']->usleep(5000); exit('of the stray'); } T::say('forked', 1);
 stray/throws
-    if (T::stray(T::$s['NAME'])) { T::$s['NAME']->usleep(5000); throw new LogicException('of the stray'); } T::say('forked', 1);
+    if (T::stray(T::$s['NAME'])) { T::$s['NAME']->usleep(5000); T::$request = null; throw new LogicException('of the stray'); } T::say('forked', 1);
 stray/finishes
     if (T::stray(T::$s['NAME'])) { fastcgi_finish_request(); echo "of the stray\n"; return; } T::say('forked', 1);
 stray/waited_for
@@ -626,6 +672,7 @@ LAST = {"/exit", "/exception", "/fatal", "/memory"}
 #: of it (kinds, or single steps): nothing for programs whose requests come at once, or that fork.
 OUTSIDE = {
     *("appender", "gz", "lock", "sqlite", "statement", "session", "databases", "stat", "mariadb", "postgresql", "redis"),
+    *("opened_w", "xml"),
     *("both/append_and_read", "both/truncate", "/included", "/included_young", "/included_just_old_enough", "/invalidated"),
     *("/file_time", "/realpath", "/apcu"),
 }
