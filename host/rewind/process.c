@@ -533,8 +533,8 @@ static void unlock(int fd, int through)
 	}
 }
 
-/* Whether the kernel says that this very lock is held; `text` is what it says of the descriptor. */
-static bool is_held(const char *text, const struct held *held)
+/* Up to where a lock reaches that holds this byte, by what the kernel says of the descriptor; 0: none does. */
+static int64_t locked_up_to(const char *text, int64_t byte)
 {
 	for (const char *line = text; (line = strstr(line, "\nlock:")) != NULL;) {
 		line++;
@@ -543,15 +543,25 @@ static bool is_held(const char *text, const struct held *held)
 			range--;
 		}
 		if (range == NULL || range == line) {
-			return false;
+			return 0;
 		}
 		(void)number(&range); /* inode */
 		int64_t start = number(&range), last = number(&range);
-		if (start == held->start && (last < 0 ? INT64_MAX : last + 1) == held->end) {
-			return true;
+		if (start >= 0 && start <= byte && (last < 0 || last >= byte)) {
+			return last < 0 ? INT64_MAX : last + 1;
 		}
 	}
-	return false;
+	return 0;
+}
+
+/* Each byte of it, by one lock or by several: one that is stronger in its middle has divided it. */
+static bool is_held(const char *text, const struct held *held)
+{
+	int64_t at = held->start;
+	do {
+		at = locked_up_to(text, at);
+	} while (at != 0 && at < held->end);
+	return at != 0;
 }
 
 /*
@@ -578,7 +588,8 @@ static void restore_held(void)
 		                      .l_whence = SEEK_SET,
 		                      .l_start = held->start,
 		                      .l_len = held->end == INT64_MAX ? 0 : held->end - held->start};
-		if (!is_held(text, held) || SYS3(SYS_fcntl, held->fd, held->open_file ? F_OFD_SETLK : F_SETLK, &again) != 0) {
+		bool lost = !is_held(text, held);
+		if (SYS3(SYS_fcntl, held->fd, held->open_file ? F_OFD_SETLK : F_SETLK, &again) != 0 || lost) {
 			c->doubt_after = REWIND_DESCRIPTORS;
 		}
 	}

@@ -110,6 +110,9 @@ static void make_state(const char *directory)
 		}
 		lseek(files[i], (off_t)below(5000), SEEK_SET);
 	}
+	/* Of no other descriptor: closing one would lose the lock, which is a doubt. */
+	snprintf(path, sizeof path, "%s/locked", directory);
+	locked_file = open(path, O_RDWR | O_CREAT, 0600);
 	for (int i = 0; i < DIRECTORIES; i++) {
 		DIR *other = opendir(directory);
 		directories[i] = opendir(directory);
@@ -124,8 +127,6 @@ static void make_state(const char *directory)
 		list(other, test->rest[i]);
 		closedir(other);
 	}
-	snprintf(path, sizeof path, "%s/file0", directory);
-	locked_file = open(path, O_RDWR);
 	/* A private mapping of a file. */
 	know_area(19, mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, files[0], 0), 2 * PAGE);
 	stream = fopen("/dev/null", "w");
@@ -377,6 +378,8 @@ int main(int argc, char **argv)
 		snprintf(path, sizeof path, "%s/file%d", directory, i);
 		unlink(path);
 	}
+	snprintf(path, sizeof path, "%s/locked", directory);
+	unlink(path);
 	if (chdir("/") == 0) {
 		rmdir(directory);
 	}
