@@ -22,13 +22,23 @@ struct original {
 	zend_ini_entry *entry;
 	zend_string *value;
 	int modifiable;
+	bool with_sessions; /* set by what keeps sessions, when that was made */
 };
 static struct original *originals;
 static uint32_t original_count;
 /* An object that was made by the request that ends keeps sessions from now on. */
 static bool sessions_live_on;
 
-/* As zend_alter_ini_entry_ex() leaves them. */
+/* As zend_alter_ini_entry_ex() leaves it. */
+static void make_modified(const struct original *original)
+{
+	zend_ini_entry *entry = original->entry;
+	entry->modified = 1;
+	entry->orig_value = original->value;
+	entry->orig_modifiable = (uint8_t)original->modifiable;
+	zend_hash_add_ptr(EG(modified_ini_directives), entry->name, entry);
+}
+
 void boot_make_settings_modified(void)
 {
 	if (original_count == 0) {
@@ -37,18 +47,8 @@ void boot_make_settings_modified(void)
 	ALLOC_HASHTABLE(EG(modified_ini_directives));
 	zend_hash_init(EG(modified_ini_directives), original_count, NULL, NULL, 0);
 	for (uint32_t i = 0; i < original_count; i++) {
-		zend_ini_entry *entry = originals[i].entry;
-		entry->modified = 1;
-		entry->orig_value = originals[i].value;
-		entry->orig_modifiable = (uint8_t)originals[i].modifiable;
-		zend_hash_add_ptr(EG(modified_ini_directives), entry->name, entry);
+		make_modified(&originals[i]);
 	}
-}
-
-/* Whether a setting is one of sessions. */
-static bool is_of_sessions(const zend_ini_entry *entry)
-{
-	return zend_string_starts_with_literal(entry->name, "session.");
 }
 
 /* Its value becomes the one that requests begin with. */
@@ -90,21 +90,47 @@ void boot_keep_session_settings(void)
 	if (!sessions_live_on || EG(modified_ini_directives) == NULL) {
 		return;
 	}
+	uint32_t of_boot = original_count;
 	zend_ini_entry *entry;
 	ZEND_HASH_MAP_FOREACH_PTR(EG(modified_ini_directives), entry)
 	{
-		if (is_of_sessions(entry)) {
+		if (zend_string_starts_with_literal(entry->name, "session.")) {
 			settle(entry);
 			zend_hash_del(EG(modified_ini_directives), entry->name);
 		}
 	}
 	ZEND_HASH_FOREACH_END();
+	for (uint32_t i = of_boot; i < original_count; i++) {
+		originals[i].with_sessions = true;
+	}
+}
+
+/* What was set with handlers that nobody holds any more is as it was before. */
+static void forget_session_settings(void)
+{
+	uint32_t kept = 0;
+	for (uint32_t i = 0; i < original_count; i++) {
+		if (!originals[i].with_sessions) {
+			originals[kept++] = originals[i];
+			continue;
+		}
+		zend_ini_entry *entry = originals[i].entry;
+		if (EG(modified_ini_directives) == NULL) {
+			ALLOC_HASHTABLE(EG(modified_ini_directives));
+			zend_hash_init(EG(modified_ini_directives), 8, NULL, NULL, 0);
+		}
+		make_modified(&originals[i]);
+		zend_restore_ini_entry(entry->name, ZEND_INI_STAGE_DEACTIVATE);
+	}
+	original_count = kept;
 }
 
 /* Handlers of sessions: session's request shutdown forgets them, and `session.save_handler` goes on naming them. */
 
 static zval handlers[ENGINE_SESSION_HANDLERS];
 static zend_string *handler_class;
+/* The boot set them: they stay, whoever holds their object. */
+static bool of_boot = true;
 
 static php_ps_globals *session_globals(void)
 {
@@ -112,44 +138,79 @@ static php_ps_globals *session_globals(void)
 	return module != NULL && module->globals_size == sizeof(php_ps_globals) ? module->globals_ptr : NULL;
 }
 
-static void keep_session_handlers(php_ps_globals *session)
+static void forget_session_handlers(void)
 {
-	for (size_t i = 0; i < ENGINE_SESSION_HANDLERS; i++) {
-		zval before = handlers[i];
-		ZVAL_COPY(&handlers[i], &engine_session_handlers(session)[i]);
-		zval_ptr_dtor(&before);
+	zval before[ENGINE_SESSION_HANDLERS];
+	memcpy(before, handlers, sizeof before);
+	memset(handlers, 0, sizeof handlers); /* IS_UNDEF */
+	zend_string *class = handler_class;
+	handler_class = NULL;
+	if (class != NULL) {
+		zend_string_release(class);
 	}
-	zend_string *before = handler_class;
-	handler_class = session->mod_user_class_name != NULL ? zend_string_copy(session->mod_user_class_name) : NULL;
-	if (before != NULL) {
-		zend_string_release(before);
+	/* The last thing: it may run code of the application. */
+	for (size_t i = 0; i < ENGINE_SESSION_HANDLERS; i++) {
+		zval_ptr_dtor(&before[i]);
 	}
 }
 
-/* Whether handlers are methods of one object, which others hold as well. */
-static bool live_on(const zval *names)
+static void keep_session_handlers(php_ps_globals *session)
 {
-	uint32_t held = 0;
-	const zend_object *of = NULL;
+	zval set[ENGINE_SESSION_HANDLERS];
+	for (size_t i = 0; i < ENGINE_SESSION_HANDLERS; i++) {
+		ZVAL_COPY(&set[i], &engine_session_handlers(session)[i]);
+	}
+	zend_string *class = session->mod_user_class_name != NULL ? zend_string_copy(session->mod_user_class_name) : NULL;
+	forget_session_handlers();
+	memcpy(handlers, set, sizeof set);
+	handler_class = class;
+}
+
+/* The object whose methods handlers are; NULL: there is none. `held`: how often they hold it. */
+static zend_object *object_of(const zval *names, uint32_t *held)
+{
+	zend_object *of = NULL;
+	*held = 0;
 	for (size_t i = 0; i < ENGINE_SESSION_HANDLERS; i++) {
 		const zval *first = Z_TYPE(names[i]) == IS_ARRAY ? zend_hash_index_find(Z_ARRVAL(names[i]), 0) : NULL;
 		if (first != NULL && Z_TYPE_P(first) == IS_OBJECT && (of == NULL || of == Z_OBJ_P(first))) {
 			of = Z_OBJ_P(first);
-			held++;
+			++*held;
 		}
 	}
-	return of != NULL && GC_REFCOUNT(of) > held;
+	return of;
 }
 
 void boot_keep_living_sessions(void)
 {
 	php_ps_globals *session = session_globals();
-	const zval *set = session == NULL ? NULL : engine_session_handlers(session);
-	sessions_live_on = set != NULL && Z_TYPE(set[0]) == IS_ARRAY &&
-	                   (Z_TYPE(handlers[0]) != IS_ARRAY || Z_ARR(handlers[0]) != Z_ARR(set[0])) && live_on(set);
+	uint32_t held, known;
+	zend_object *set = session == NULL ? NULL : object_of(engine_session_handlers(session), &held);
+	sessions_live_on = set != NULL && set != object_of(handlers, &known) && GC_REFCOUNT(set) > held;
 	if (sessions_live_on) {
+		of_boot = false;
 		keep_session_handlers(session);
 	}
+}
+
+void boot_forget_sessions(void)
+{
+	uint32_t held;
+	zend_object *of = object_of(handlers, &held);
+	php_ps_globals *session = session_globals();
+	if (of_boot || of == NULL || session == NULL || GC_REFCOUNT(of) > held) {
+		return;
+	}
+	for (size_t i = 0; i < ENGINE_SESSION_HANDLERS; i++) {
+		zval_ptr_dtor(&engine_session_handlers(session)[i]);
+		ZVAL_UNDEF(&engine_session_handlers(session)[i]);
+	}
+	if (session->mod_user_class_name != NULL) {
+		zend_string_release(session->mod_user_class_name);
+		session->mod_user_class_name = NULL;
+	}
+	forget_session_settings();
+	forget_session_handlers();
 }
 
 void boot_restore_session_handlers(void)

@@ -168,6 +168,7 @@ static void end_warmup(void)
 		shutdown_settle();
 	}
 	gc_collect_cycles(); /* what a cycle keeps open is not meant to stay */
+	boot_forget_sessions();
 	decline_warmup();
 }
 

@@ -167,6 +167,7 @@ void boot_keep_settings(void); /* after that */
 /* At the end of a request whose state stays, before extensions are shut down, and after that. */
 void boot_keep_living_sessions(void);
 void boot_keep_session_settings(void);
+void boot_forget_sessions(void);                      /* what nobody else holds any more */
 void boot_make_settings_modified(void);               /* when all that was made to look as in php.ini is over */
 void boot_restore_session_handlers(void);             /* after each request shutdown of session */
 void boot_seed_sessions(uint64_t high, uint64_t low); /* what they draw from to collect old ones */

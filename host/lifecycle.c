@@ -236,6 +236,9 @@ static void import_superglobals(void)
 void lifecycle_begin(void)
 {
 	in_request = true;
+	if (!handle_rewinds()) {
+		step(boot_forget_sessions);
+	}
 	if (options.rewind != REWIND_OFF) {
 		locks_take();
 		boot_files_renew();
@@ -310,7 +313,7 @@ void lifecycle_end(bool unwound)
 	step(php_output_end_all);
 	step(time_limit_end);
 	if (!handle_rewinds()) {
-		boot_keep_living_sessions();
+		step(boot_keep_living_sessions);
 	}
 	lifecycle_shut_modules_down();
 	step(php_output_deactivate);

@@ -93,6 +93,14 @@ def test_what_keeps_sessions_keeps_them_in_later_requests(tmp_path, rewind: str)
         assert requests.get(server.url + "/?apart", timeout=60).text == "APART"
         assert visitor.get(server.url, timeout=60).text == "VISITOR 5"
         assert visitor.get(server.url, timeout=60).headers["X-Path"] == "/"
+        # Nor does what a request says of its own session, though it names the handler that stays.
+        assert requests.get(server.url + "/?again", timeout=60).text == "AGAIN"
+        assert requests.get(server.url + "/?settings", timeout=60).text == "VISITOR user 0"
+        # The request that lets go of it ends as it began; the next one finds PHP's own.
+        assert requests.get(server.url + "/?renewed", timeout=60).text == "VISITOR user"
+        kept = "VISITOR user" if rewind == "on" else "PHPSESSID files"
+        assert requests.get(server.url + "/?renewed", timeout=60).text == kept
+        assert visitor.get(server.url, timeout=60).text == "VISITOR 7"
         (app,) = server.status()["apps"]
         assert (app["restarts"], app["fallback"], app["cold_boot"]) == ({}, None, None), server.log()
 

@@ -56,6 +56,12 @@ final class Container
     {
         return self::$sessions ??= new Sessions();
     }
+
+    /** As a container that is made anew. */
+    public static function renew(): void
+    {
+        self::$sessions = null;
+    }
 }
 
 $handle = static function (): void {
@@ -69,7 +75,27 @@ $handle = static function (): void {
 
         return;
     }
-    Container::sessions();
+    if (isset($_GET['renewed'])) {
+        Container::renew();
+        echo session_name(), ' ', ini_get('session.save_handler');
+
+        return;
+    }
+    $sessions = Container::sessions();
+    if (isset($_GET['again'])) {
+        // As services do that say so in each request.
+        session_set_save_handler($sessions, false);
+        session_name('AGAIN');
+        ini_set('session.cookie_lifetime', '77');
+        echo session_name();
+
+        return;
+    }
+    if (isset($_GET['settings'])) {
+        echo session_name(), ' ', ini_get('session.save_handler'), ' ', ini_get('session.cookie_lifetime');
+
+        return;
+    }
     session_start();
     $_SESSION['visits'] = ($_SESSION['visits'] ?? 0) + 1;
     header('X-Path: '.ini_get('session.cookie_path'));
