@@ -55,9 +55,14 @@ impl Demand {
         self.patterns.iter().any(|allowed| crate::matches(&allowed.pattern, name))
     }
 
-    /// The wildcards that a name is below. One that is allowed by its own name is nobody's idea but the administrator's.
+    /// Whether a name is allowed by itself: then it is nobody's idea but the administrator's.
+    pub(super) fn names(&self, name: &str) -> bool {
+        self.patterns.iter().any(|allowed| allowed.pattern.eq_ignore_ascii_case(name))
+    }
+
+    /// The wildcards that a name is below.
     fn wildcards(&self, name: &str) -> impl Iterator<Item = &Pattern> {
-        let exact = self.patterns.iter().any(|allowed| allowed.pattern.eq_ignore_ascii_case(name));
+        let exact = self.names(name);
         self.patterns.iter().filter(move |allowed| !exact && crate::matches(&allowed.pattern, name))
     }
 
@@ -111,19 +116,15 @@ impl FromStr for Ask {
 
     /// Such as `http://127.0.0.1:8000/may-have-a-certificate`. The error says what is wrong with it.
     fn from_str(text: &str) -> Result<Ask, String> {
-        match Uri::from_str(text) {
-            Ok(uri)
-                if uri.scheme_str() == Some("http") && uri.host().is_some_and(|host| !host.is_empty()) =>
-            {
-                Ok(Ask(uri))
-            }
-            Ok(_) => {
-                Err(format!("'{text}' is no address to ask; write http://127.0.0.1:8000/path, without TLS"))
-            }
-            Err(error) => {
-                Err(format!("'{text}' is no address to ask: {error}; write http://127.0.0.1:8000/path"))
-            }
+        let uri = Uri::from_str(text).map_err(|error| {
+            format!("'{text}' is no address to ask: {error}; write http://127.0.0.1:8000/path")
+        })?;
+        let plain = uri.authority().is_some_and(|at| !at.host().is_empty() && !at.as_str().contains('@'));
+        if plain && uri.scheme_str() == Some("http") {
+            return Ok(Ask(uri));
         }
+        Err("it is no address to ask; write http://127.0.0.1:8000/path, without TLS and without a password"
+            .into())
     }
 }
 
@@ -134,15 +135,23 @@ impl std::fmt::Display for Ask {
 }
 
 impl Ask {
-    /// Whether this name may have a certificate: any status of 200 to 299 says yes, any other no. `name` is a host name. An error says why
-    /// there was no answer; it comes within ten seconds.
+    /// Whether this name may have a certificate: a status of 200 to 299 says yes, 403, 404 and 410 say no. `name` is a host name. An error says
+    /// why there was no such answer; it comes within ten seconds.
     pub(super) async fn about(&self, name: &str) -> Result<bool, String> {
         let joint = if self.0.query().is_some() { '&' } else { '?' };
         let uri =
             Uri::from_str(&format!("{}{joint}domain={name}", self.0)).map_err(|error| error.to_string())?;
         let client: Client<_, Empty<&[u8]>> = Client::builder(TokioExecutor::new()).build_http();
         match timeout(ANSWER, client.get(uri)).await {
-            Ok(Ok(answer)) => Ok(answer.status().is_success()),
+            Ok(Ok(answer)) => match answer.status().as_u16() {
+                200..=299 => Ok(true),
+                403 | 404 | 410 => Ok(false),
+                status => {
+                    let to = answer.headers().get("location").and_then(|to| to.to_str().ok());
+                    let to = to.map(|to| format!(", to {to}")).unwrap_or_default();
+                    Err(format!("its status is {status}{to}; expected 200 for yes, 404 for no"))
+                }
+            },
             Ok(Err(error)) => Err(reason(&error)),
             Err(_) => Err(format!("there was no answer within {} s", ANSWER.as_secs())),
         }
@@ -214,7 +223,16 @@ mod tests {
 
     #[test]
     fn an_address_to_ask_is_one() {
-        for wrong in ["", "ftp://a/", "https://a/", "/path", "http://", "http:///x", "http://a b/"] {
+        for wrong in [
+            "",
+            "ftp://a/",
+            "https://a/",
+            "/path",
+            "http://",
+            "http:///x",
+            "http://a b/",
+            "http://me:secret@a/",
+        ] {
             let why = wrong.parse::<Ask>().unwrap_err();
             assert!(why.contains("http://127.0.0.1:8000/path"), "{wrong}: {why}");
         }

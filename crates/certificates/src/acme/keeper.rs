@@ -118,12 +118,14 @@ struct Name {
     due: i64,
     /// It is not configured, but was asked for: of all such names this was the how-manyth, when it was asked for last.
     asked: Option<u64>,
+    /// It is named among those that are had on demand.
+    named: bool,
 }
 
 impl Name {
     /// It has nothing but that somebody has asked for it.
     fn is_lent(&self) -> bool {
-        self.asked.is_some() && self.certificate.is_none()
+        self.asked.is_some() && !self.named && self.certificate.is_none()
     }
 }
 
@@ -180,8 +182,12 @@ impl Keeping {
                 Some(name) = demanded.recv() => self.demand(name),
                 () = sleep => {}
             }
+            while let Ok(name) = demanded.try_recv() {
+                self.demand(name);
+            }
             // The challenge is asked for while the order waits, and settings may change meanwhile.
             let mut later = Vec::new();
+            let mut asked = Vec::new();
             if let Some(name) = self.due() {
                 let store = self.store.clone();
                 let work = self.attend(&name);
@@ -196,11 +202,14 @@ impl Keeping {
                             }
                             Some(message) => later.push(message),
                             None => return,
-                        }
+                        },
+                        // Those who ask for more names meanwhile ask again.
+                        Some(name) = demanded.recv(), if asked.len() < MOST_LENT => asked.push(name),
                     }
                 }
             }
             later.into_iter().for_each(|message| self.hear(message));
+            asked.into_iter().for_each(|name| self.demand(name));
         }
     }
 
@@ -253,6 +262,11 @@ impl Keeping {
         for host in hosts {
             self.add(host, None);
         }
+        // What was issued on demand before this process was there is not asked for anew.
+        let stored = self.store.as_ref().map(Store::names).unwrap_or_default();
+        let new = |host: &String| self.demand.allows(host) && !self.names.contains_key(host);
+        let stored: Vec<String> = stored.into_iter().filter(new).take(MOST_ON_DEMAND).collect();
+        stored.into_iter().for_each(|host| self.add(host, Some(0)));
         self.publish();
     }
 
@@ -285,13 +299,14 @@ impl Keeping {
         let covered = self.fixed.iter().any(|(_, certificate)| certificate.covers(&host));
         if let Some(known) = self.names.get_mut(&host) {
             known.asked = asked;
+            known.named = self.demand.names(&host);
             return;
         }
         if covered || !is_name(&host) {
             return;
         }
         let Some(store) = &self.store else { return };
-        let mut name = Name { asked, ..Name::default() };
+        let mut name = Name { asked, named: self.demand.names(&host), ..Name::default() };
         name.look(&host, store);
         self.names.insert(host, name);
     }
@@ -734,6 +749,34 @@ mod tests {
         assert_eq!(orders(&mut keeping).await, 10);
         SHIFT.set(0);
         assert!(keeping.demand.ready_at("a.x.example", now()) <= now() + 6 * 3600);
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_named_waits_for_no_name_that_visitors_thought_of() {
+        let storage = tempfile::tempdir().unwrap();
+        let mut keeping = lending(storage.path(), None, 0..0);
+        let mut wanted = keeping.wanted.clone();
+        wanted.hosts.clear();
+        wanted.authority.as_mut().unwrap().on_demand.patterns.push("shop.x.example".into());
+        keeping.adopt(wanted);
+        keeping.demand("shop.x.example".into());
+        (0..300).for_each(|n| keeping.demand(format!("{n:03}.x.example")));
+        assert_eq!(keeping.due().as_deref(), Some("shop.x.example"));
+    }
+
+    #[tokio::test]
+    async fn what_was_issued_on_demand_is_there_after_a_restart() {
+        let storage = tempfile::tempdir().unwrap();
+        let host = "shop.x.example";
+        let (made, key) = self_signed(&[host.into(), "other.example".into()]).unwrap();
+        let before = lending(storage.path(), None, 0..0);
+        let store = before.store.clone().unwrap();
+        for name in [host, "other.example"] {
+            store.keep_certificate(name, &crate::client::pem(&made.chain()[0]), &key.0).unwrap();
+        }
+        let keeping = lending(storage.path(), None, 0..0);
+        assert!(keeping.resolver.covers(host));
+        assert!(!keeping.names.contains_key("other.example"), "nobody allows it any more");
     }
 
     #[tokio::test]

@@ -85,6 +85,13 @@ impl Store {
         })
     }
 
+    /// Names that have a certificate here, good or not.
+    pub(super) fn names(&self) -> Vec<String> {
+        let files = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let name = |file: fs::DirEntry| Some(file.file_name().to_str()?.strip_suffix(".pem")?.to_owned());
+        files.filter_map(name).filter(|name| is_name(name)).collect()
+    }
+
     /// When the file of a name's certificate was written.
     pub(super) fn written(&self, name: &str) -> Option<SystemTime> {
         fs::metadata(self.path(name, "pem").ok()?).ok()?.modified().ok()
