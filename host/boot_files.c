@@ -4,14 +4,12 @@
  * for the next.
  *
  * So at the beginning of a request they hold again what the boot has left in them. Large ones do not: writing to one
- * costs the worker.
+ * costs the worker. So does a file that "w" emptied when its name leads to another one by now (renamed, removed).
  *
  * Promised: of other files nothing is changed; neither are files without a name that are memory (memfd), nor what the
- * server's own output goes to.
+ * server's own output goes to, nor what was renamed. What holds what it should is only read.
  */
 #include "host.h"
-
-#include "php_open_temporary_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,12 +19,17 @@
 
 /* Bytes that are kept of one. */
 #define MOST_KEPT (256l << 10)
+/* Bytes that are compared at once. */
+#define PART (16l << 10)
 /* The kernel's time of a change may be so much behind, in ns. */
 #define TICK 20000000l
 
 static struct boot_file {
 	int fd;
+	int own;          /* a second descriptor, to read and to write at any place */
 	uint8_t *bytes;   /* NULL: too large */
+	char *name;       /* NULL: it has none */
+	bool temporary;   /* nobody else has it */
 	struct stat then; /* with st_size */
 } * files;
 static size_t file_count;
@@ -47,61 +50,79 @@ static bool is_output(const struct stat *st)
 	return false;
 }
 
-/* PHP's tmpfile() has a name until it is closed: phpXXXXXX, for its owner only. */
-static bool is_temporary(int fd, const struct stat *st)
+static bool leads_to(const char *name, const struct stat *st)
 {
-	char path[64], target[PATH_MAX];
-	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-	ssize_t n = readlink(path, target, sizeof target - 1);
-	target[n > 0 ? n : 0] = '\0';
-	const char *directory = php_get_temporary_directory();
-	size_t len = strlen(directory);
-	return st->st_nlink == 0 || ((st->st_mode & 0777) == 0600 && strncmp(target, directory, len) == 0 &&
-	                             strncmp(target + len, "/php", 4) == 0 && strlen(target + len + 4) == 6 &&
-	                             strchr(target + len + 4, '/') == NULL);
+	struct stat now;
+	return stat(name, &now) == 0 && is_same(&now, st);
 }
 
-/* A copy of it, also where it was opened for writing only. */
-static uint8_t *read_whole(int fd, size_t size)
+/*
+ * PHP's tmpfile() has a name until it is closed: phpXXXXXX, for its owner only. tempnam() makes such names as well, but
+ * what is opened by one is not of this mode.
+ */
+static bool is_temporary(const php_stream *stream, const struct stat *st)
+{
+	const char *name = stream->orig_path == NULL ? NULL : strrchr(stream->orig_path, '/');
+	return strcmp(stream->mode, "r+b") == 0 && name != NULL && strncmp(name, "/php", 4) == 0 && strlen(name) == 10 &&
+	       (st->st_mode & 0777) == 0600 && st->st_nlink == 1 && leads_to(stream->orig_path, st);
+}
+
+/* A second descriptor, also where the first was opened for writing only, or for appending. It stays open: closing it
+ * would give up the process' record locks on the file. -1: that is not allowed. */
+static int open_again(int fd)
 {
 	char path[64];
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-	int again = open(path, O_RDONLY | O_CLOEXEC);
-	uint8_t *bytes = again < 0 ? NULL : pemalloc(size + 1, 1);
-	if (bytes != NULL && pread(again, bytes, size + 1, 0) != (ssize_t)size) {
-		pefree(bytes, 1);
-		bytes = NULL;
-	}
-	if (again >= 0) {
+	int again = open(path, O_RDWR | O_CLOEXEC);
+	int high = again < 0 ? -1 : fcntl(again, F_DUPFD_CLOEXEC, REWIND_OWN_FROM);
+	if (high >= 0) {
 		close(again);
+	}
+	return high >= 0 ? high : again;
+}
+
+static uint8_t *read_whole(int fd, size_t size)
+{
+	uint8_t *bytes = pemalloc(size + 1, 1);
+	if (pread(fd, bytes, size + 1, 0) != (ssize_t)size) {
+		pefree(bytes, 1);
+		return NULL;
 	}
 	return bytes;
 }
 
-static void keep(int fd, const struct stat *st)
+/* `name` of a file that has one. */
+static void keep(int fd, const struct stat *st, const char *name, bool temporary)
 {
 	for (size_t i = 0; i < file_count; i++) {
-		if (is_same(&files[i].then, st)) {
+		if (is_same(&files[i].then, st) && (files[i].bytes != NULL || temporary || files[i].fd == fd)) {
 			return;
 		}
 	}
+	int own = open_again(fd);
 	files = perealloc(files, (file_count + 1) * sizeof *files, 1);
 	files[file_count++] = (struct boot_file){
-	    .fd = fd, .bytes = st->st_size > MOST_KEPT ? NULL : read_whole(fd, (size_t)st->st_size), .then = *st};
+	    .fd = fd,
+	    .own = own,
+	    .bytes = own < 0 || st->st_size > MOST_KEPT ? NULL : read_whole(own, (size_t)st->st_size),
+	    .name = name == NULL ? NULL : pestrdup(name, 1),
+	    .temporary = temporary,
+	    .then = *st,
+	};
 }
 
 static bool look(int fd, void *to)
 {
 	struct stat st;
 	int flags = fcntl(fd, F_GETFL);
-	if (!zygote_is_own(fd) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (flags & O_ACCMODE) != O_RDONLY &&
-	    !(flags & O_PATH) && !rewind_is_memfd(fd) && is_temporary(fd, &st)) {
-		keep(fd, &st);
+	if (!zygote_is_own(fd) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 0 &&
+	    (flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH) && !rewind_is_memfd(fd) && !is_output(&st)) {
+		keep(fd, &st, NULL, true);
 	}
 	return true;
 }
 
-static void look_for_emptied(void)
+static void look_at_streams(void)
 {
 	zend_resource *resource;
 	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource)
@@ -109,12 +130,22 @@ static void look_for_emptied(void)
 		php_stream *stream = resource->type == php_file_le_stream() ? resource->ptr : NULL;
 		int fd;
 		struct stat st;
-		if (stream != NULL && stream->ops == &php_stream_stdio_ops && stream->wrapper == &php_plain_files_wrapper &&
-		    stream->mode[0] == 'w' &&
-		    php_stream_cast(stream, PHP_STREAM_AS_FD_FOR_SELECT | PHP_STREAM_CAST_INTERNAL, (void *)&fd, 0) ==
-		        SUCCESS &&
-		    fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && !is_output(&st)) {
-			keep(fd, &st);
+		if (stream == NULL || stream->ops != &php_stream_stdio_ops || stream->wrapper != &php_plain_files_wrapper ||
+		    php_stream_cast(stream, PHP_STREAM_AS_FD_FOR_SELECT | PHP_STREAM_CAST_INTERNAL, (void *)&fd, 0) !=
+		        SUCCESS ||
+		    fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || is_output(&st)) {
+			continue;
+		}
+		if (is_temporary(stream, &st)) {
+			keep(fd, &st, stream->orig_path, true);
+		} else if (stream->mode[0] == 'w' && st.st_nlink > 0) {
+			char path[64], name[PATH_MAX];
+			snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+			ssize_t n = readlink(path, name, sizeof name - 1);
+			name[n > 0 ? n : 0] = '\0';
+			if (leads_to(name, &st)) {
+				keep(fd, &st, name, false);
+			}
 		}
 	}
 	ZEND_HASH_FOREACH_END();
@@ -123,7 +154,7 @@ static void look_for_emptied(void)
 void boot_files_note(void)
 {
 	zygote_each_fd(look, NULL);
-	look_for_emptied();
+	look_at_streams();
 	for (size_t i = 0; i < file_count; i++) {
 		if (files[i].bytes == NULL) {
 			/* A change that the kernel dates back to before now would not be seen. */
@@ -133,13 +164,31 @@ void boot_files_note(void)
 	}
 }
 
+static bool holds(const struct boot_file *file)
+{
+	struct stat now;
+	off_t size = file->then.st_size;
+	if (fstat(file->own, &now) != 0 || now.st_size != size) {
+		return false;
+	}
+	uint8_t part[PART];
+	for (off_t at = 0; at < size; at += PART) {
+		size_t len = (size_t)MIN(PART, size - at);
+		if (pread(file->own, part, len, at) != (ssize_t)len || memcmp(part, file->bytes + at, len) != 0) {
+			return false;
+		}
+	}
+	return true;
+}
+
 void boot_files_renew(void)
 {
 	for (size_t i = 0; i < file_count; i++) {
 		const struct boot_file *file = &files[i];
 		off_t size = file->then.st_size;
-		if (file->bytes != NULL &&
-		    (pwrite(file->fd, file->bytes, (size_t)size, 0) != size || ftruncate(file->fd, size) != 0)) {
+		bool mine = file->temporary || leads_to(file->name, &file->then);
+		if (file->bytes != NULL && mine && !holds(file) &&
+		    (pwrite(file->own, file->bytes, (size_t)size, 0) != size || ftruncate(file->own, size) != 0)) {
 			log_format(HY_LOG_ERROR "A file of the boot (descriptor %d) cannot be made what the boot left in it (%s); "
 			                        "this worker ends.",
 			           file->fd, strerror(errno));
@@ -153,15 +202,33 @@ static bool is_time(struct timespec a, struct timespec b)
 	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
+/* Of a file that other workers have as well their writes do not count. */
+static bool was_written(const struct boot_file *file)
+{
+	struct stat now;
+	if (!file->temporary) {
+		return rewind_was_written(file->fd);
+	}
+	return fstat(file->own >= 0 ? file->own : file->fd, &now) != 0 || !is_same(&now, &file->then) ||
+	       now.st_size != file->then.st_size || !is_time(now.st_mtim, file->then.st_mtim);
+}
+
 bool boot_files_changed(void)
 {
 	for (size_t i = 0; i < file_count; i++) {
-		const struct stat *then = &files[i].then;
-		struct stat now;
-		if (files[i].bytes == NULL && (fstat(files[i].fd, &now) != 0 || !is_same(&now, then) ||
-		                               now.st_size != then->st_size || !is_time(now.st_mtim, then->st_mtim))) {
+		const struct boot_file *file = &files[i];
+		if ((!file->temporary && !leads_to(file->name, &file->then)) || (file->bytes == NULL && was_written(file))) {
 			return true;
 		}
 	}
 	return false;
+}
+
+void boot_files_remove(void)
+{
+	for (size_t i = 0; i < file_count; i++) {
+		if (files[i].temporary && files[i].name != NULL && leads_to(files[i].name, &files[i].then)) {
+			unlink(files[i].name);
+		}
+	}
 }

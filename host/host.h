@@ -316,13 +316,16 @@ void opcache_find_clock(time_t boot);
 void opcache_set_clock(time_t now);
 void opcache_after_bailout(void); /* gives back locks that a fatal error may have left */
 
-/* locks.c: what the boot holds, each request takes anew */
+/* unknown.c */
 const char *unknown_left(void); /* of the boot, whose end nobody here knows, to follow "the boot "; NULL: nothing */
 
+/* boot_files.c */
 void boot_files_note(void);    /* before the point, or the first fork for a request */
 void boot_files_renew(void);   /* at the beginning of a request */
-bool boot_files_changed(void); /* at its end: one that is too large for that was written to */
+bool boot_files_changed(void); /* at its end: one that is too large for that was written to, or one has lost its name */
+void boot_files_remove(void);  /* when the worker ends: the temporary ones that have a name */
 
+/* locks.c: what the boot holds, each request takes anew */
 void locks_lend(void);      /* at the end of the boot, and with the snapshot: they are given back */
 void locks_take(void);      /* at the beginning of a request; what ends it gives them back: a rewind, … */
 void locks_give_back(void); /* … or, where there is none, this */

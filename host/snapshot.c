@@ -11,7 +11,6 @@
 #include "rewind/rewind.h"
 
 #include "ext/date/php_date.h"
-#include "php_open_temporary_file.h"
 #include "zend_alloc_sizes.h"
 #include "zend_gc.h"
 #include "zend_objects_API.h"
@@ -312,7 +311,6 @@ void snapshot_prepare(void)
 	/* Else each request that asks for the time of day maps the file of the time zone: a page fault, and for it a look
 	 * at all pages. */
 	get_timezone_info();
-	(void)php_get_temporary_directory(); /* which it keeps; boot_files.c asks for it */
 	gc_collect_cycles();
 	cleanup_prepare();
 	note_objects();

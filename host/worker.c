@@ -67,6 +67,7 @@ void worker_exit(enum hy_retired why)
 		zend_hash_graceful_reverse_destroy(&EG(persistent_list));
 	}
 	zend_end_try();
+	boot_files_remove();
 	_exit(0);
 }
 

@@ -167,7 +167,8 @@ static bool judge(int fd, void *to)
 		return true;
 	}
 	int flags = fcntl(fd, F_GETFL);
-	bool reads = (flags & O_ACCMODE) == O_RDONLY || (flags & O_APPEND);
+	/* A file without a name is one boot's own, and put back for each request. */
+	bool reads = (flags & O_ACCMODE) == O_RDONLY || ((flags & O_APPEND) && st.st_nlink > 0);
 	/* Of devices those of memory: /dev/null, /dev/urandom. A terminal has a queue of its own. */
 	bool memory = S_ISCHR(st.st_mode) && major(st.st_rdev) == 1;
 	if ((S_ISREG(st.st_mode) && reads) || S_ISDIR(st.st_mode) || memory) {

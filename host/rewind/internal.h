@@ -100,6 +100,7 @@ struct descriptor {
 	bool peer;     /* a socket or pipe, or a queue of the kernel's: using it cannot be taken back */
 	bool datagram; /* a socket that sends messages one by one: those need no answer */
 	bool sent;     /* a message, since the point */
+	bool written;  /* to a file, since the point; a rewind does not forget it */
 	bool held;     /* a lock on it was held at the point */
 	bool flocked;  /* namely one of flock(2) */
 	bool locked;   /* locked or unlocked since the point */

@@ -300,6 +300,35 @@ EXPORT FILE *freopen(const char *path, const char *mode, FILE *file)
 }
 EXPORT FILE *freopen64(const char *path, const char *mode, FILE *file) __attribute__((alias("freopen")));
 
+static void changing_file(int fd)
+{
+	struct descriptor *d = watching() == NULL ? NULL : descriptor_of(fd);
+	if (d != NULL) {
+		d->written = true;
+	}
+}
+
+EXPORT int ftruncate(int fd, off_t size)
+{
+	changing_file(fd);
+	return (int)syscall(SYS_ftruncate, fd, size);
+}
+EXPORT int ftruncate64(int fd, off64_t size) __attribute__((alias("ftruncate")));
+
+EXPORT ssize_t pwrite(int fd, const void *from, size_t len, off_t at)
+{
+	changing_file(fd);
+	return syscall(SYS_pwrite64, fd, from, len, at);
+}
+EXPORT ssize_t pwrite64(int fd, const void *from, size_t len, off64_t at) __attribute__((alias("pwrite")));
+
+bool rewind_was_written(int fd)
+{
+	/* Also one that was closed since. */
+	const struct control *c = rewind_control;
+	return c == NULL || (size_t)(unsigned)fd >= c->fd_count || !c->fds[fd].known || c->fds[fd].written;
+}
+
 /* Working directory, umask. */
 
 EXPORT int chdir(const char *path)

@@ -80,6 +80,9 @@ static inline void sending(int fd)
 	struct control *c = watching();
 	struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
 	if (d == NULL || !d->peer || kept(fd)) {
+		if (d != NULL && !d->peer) {
+			d->written = true;
+		}
 		return;
 	}
 	if (!d->datagram) {

@@ -157,6 +157,10 @@ void rewind_forget_randomness(void);
 /* A number that no other process which makes UUIDs at the same time has; 14 bits of it count. */
 void rewind_uuid_sequence(unsigned number);
 
+/* Whether the work has written to a file by this descriptor of the snapshot's, by libc's functions (of a FILE
+ * excepted); true for any other. */
+bool rewind_was_written(int fd);
+
 /* Gives up the locks that the work has taken on files of the boot, and semaphores; a rewind does so as well. */
 void rewind_unlock(void);
 

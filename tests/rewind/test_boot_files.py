@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import pathlib
 
 import pytest
@@ -64,6 +65,97 @@ def test_what_a_visitor_wrote_is_nothing_for_the_next(kind: str, size: int, rewi
             assert application["restarts"] == {}
         else:
             assert set(application["restarts"]) == {"rewind_descriptors"}
+
+
+def linked(directory: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+    """A directory for temporary files, and a link that leads to it."""
+    real = directory / "real"
+    real.mkdir()
+    real.chmod(0o1777)
+    link = directory / "link"
+    link.symlink_to(real)
+    return real, link
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+@pytest.mark.parametrize("size", [1000, 700_000])
+def test_a_tmpfile_in_a_directory_by_another_name(size: int, rewind: str, directory: pathlib.Path) -> None:
+    """It is a temporary one all the same, and a worker that ends leaves none behind."""
+    write(directory, "tmpfile", size)
+    real, link = linked(directory)
+    with modes.hayate(directory, rewind, "private", workers=1, args=("--env", f"TMPDIR={link}")) as server:
+        answers = {modes.get(server, f"v=visitor{n}") for n in range(4)}
+        assert len(answers) == 1, answers
+        assert wait_until(lambda: len(list(real.iterdir())) == 1), list(real.iterdir())
+    assert wait_until(lambda: list(real.iterdir()) == []), list(real.iterdir())
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+@pytest.mark.parametrize("size", [1000, 700_000])
+def test_a_file_without_a_name_that_is_appended_to(size: int, rewind: str, directory: pathlib.Path) -> None:
+    """No worker reads what another one's visitor wrote."""
+    boot = f"$f = fopen(__DIR__ . '/nameless', 'a+'); unlink(__DIR__ . '/nameless'); fwrite($f, str_repeat('b', {size}));"
+    request = "rewind($f); echo md5(stream_get_contents($f)); ftruncate($f, 0); fwrite($f, $_GET['v']);"
+    directory.chmod(0o777)
+    modes.write(directory, f"{boot}\nwhile (hayate_handle_request(function () {{ global $f; {request} }})) {{}}\n")
+    with modes.hayate(directory, rewind, "shared", workers=2) as server:
+        expected = hashlib.md5(b"b" * size).hexdigest()  # noqa: S324
+        assert set(modes.many(server, 6, "v=secret", at_once=2)) == {expected}
+        assert modes.application(server)["boot"] == "private"
+
+
+RENAMES = """
+$f = fopen(__DIR__ . '/out', 'w');
+while (hayate_handle_request(function () {
+    global $f;
+    fwrite($f, $_GET['v']);
+    fclose($f);
+    echo json_encode(rename(__DIR__ . '/out', __DIR__ . "/of-{$_GET['v']}"));
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_file_that_a_request_renames_stays_what_it_is(rewind: str, directory: pathlib.Path) -> None:
+    """The next request has a boot of its own, as under php-fpm."""
+    directory.chmod(0o777)
+    modes.write(directory, RENAMES)
+    visitors = ["Ada", "Grace", "Joan"]
+    with modes.hayate(directory, rewind, "private", workers=1) as server:
+        assert [modes.get(server, f"v={visitor}") for visitor in visitors] == ["true"] * 3
+        assert [(directory / f"of-{visitor}").read_text() for visitor in visitors] == visitors
+        assert set(modes.application(server)["restarts"]) == {"rewind_descriptors"}
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+@pytest.mark.parametrize("size", [1000, 300_000])
+def test_workers_with_one_file_do_not_cost_each_other(size: int, rewind: str, directory: pathlib.Path) -> None:
+    """Each boot empties it, which no worker takes for a request's writing; a large one that a request wrote to costs it."""
+    directory.chmod(0o777)
+    boot = f"$f = fopen(__DIR__ . '/dump', 'w'); fwrite($f, str_repeat('b', {size}));"
+    request = "global $f; if (isset($_GET['v'])) { fwrite($f, $_GET['v']); } echo 1;"
+    modes.write(directory, f"{boot}\nwhile (hayate_handle_request(function () {{ {request} }})) {{}}\n")
+    with modes.hayate(directory, rewind, "private", workers=2) as server:
+        assert set(modes.many(server, 20)) == {"1"}
+        assert modes.application(server)["restarts"] == {}
+        modes.get(server, "v=x")
+        if size > 256 << 10:
+            assert wait_until(lambda: modes.application(server)["restarts"] == {"rewind_descriptors": 1})
+            assert set(modes.many(server, 20)) == {"1"}
+            assert modes.application(server)["restarts"] == {"rewind_descriptors": 1}
+        assert modes.application(server)["fallback"] is None
+
+
+def test_what_holds_what_it_should_is_not_written(directory: pathlib.Path) -> None:
+    """Requests that leave a file of the boot alone do not touch it."""
+    directory.chmod(0o777)
+    modes.write(directory, "$f = fopen(__DIR__ . '/emptied', 'w'); fwrite($f, 'boot');\nwhile (hayate_handle_request(function () { echo 1; })) {}\n")
+    with modes.hayate(directory, "on", "private", workers=1) as server:
+        assert modes.get(server) == "1"
+        before = (directory / "emptied").stat().st_mtime_ns
+        assert modes.many(server, 5) == ["1"] * 5
+        assert (directory / "emptied").stat().st_mtime_ns == before
 
 
 TERMINAL = """
