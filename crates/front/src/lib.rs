@@ -455,7 +455,11 @@ impl Front {
         let Some(crew) = self.crew.get() else { return };
         let Candidates { all, leaving } = said;
         let mut chosen = match want {
-            Want::Memory => choose(all, self.answers.excess(), 0),
+            Want::Memory => {
+                let excess =
+                    round::excess_of_those_who_spoke(&all, self.answers.used(), self.answers.excess());
+                choose(all, excess, 0)
+            }
             Want::Room => {
                 let excess = (all.len() / ROOM).max(1).saturating_sub(leaving);
                 choose(all, excess, FEW)

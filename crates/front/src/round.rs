@@ -1,7 +1,8 @@
 //! Whom to let go is decided for all threads together: each says whom it has, and the last one chooses. So it does not matter on which thread a
 //! connection is, and nothing has to be counted while there is enough for all.
 //!
-//! A thread that says nothing, for it is held up, delays a decision until the next one is due; then those who have spoken decide.
+//! A thread that says nothing, for it is held up, delays a decision until the next one is due; then those who have spoken decide. What the
+//! silent ones hold is not let go of at others' expense.
 
 use std::{
     mem,
@@ -46,6 +47,13 @@ pub(crate) struct Candidates {
     pub(crate) all: Vec<Candidate>,
     /// How many were asked to go and may still be on their way.
     pub(crate) leaving: usize,
+}
+
+/// How much of the memory that is held beyond the limit is for those to give up whose threads have spoken: `excess` of `used` in all, but not
+/// what the silent ones hold. Their turn comes with the next decision.
+pub(crate) fn excess_of_those_who_spoke(all: &[Candidate], used: usize, excess: usize) -> usize {
+    let theirs = all.iter().fold(0usize, |sum, one| sum.saturating_add(one.weight));
+    excess.saturating_sub(used.saturating_sub(theirs))
 }
 
 /// One decision.
@@ -114,6 +122,26 @@ mod tests {
     fn one(thread: usize) -> Candidates {
         let it = Some(Place { thread, id: 7 });
         Candidates { all: vec![One { it, of: None, weight: 1, rank: (false, 0) }], leaving: 1 }
+    }
+
+    #[test]
+    fn what_silent_threads_hold_is_nobody_elses_excess() {
+        let of = |weights: &[usize]| {
+            let ones = weights.iter().map(|weight| Candidate {
+                it: None,
+                of: None,
+                weight: *weight,
+                rank: (false, 0),
+            });
+            ones.collect::<Vec<_>>()
+        };
+        // All have spoken, and hold a little more by now.
+        assert_eq!(excess_of_those_who_spoke(&of(&[60, 40]), 100, 25), 25);
+        assert_eq!(excess_of_those_who_spoke(&of(&[60, 50]), 100, 25), 25);
+        // The one that is silent holds more than is too much.
+        assert_eq!(excess_of_those_who_spoke(&of(&[10, 20]), 100, 25), 0);
+        assert_eq!(excess_of_those_who_spoke(&of(&[50, 40]), 100, 25), 15);
+        assert_eq!(excess_of_those_who_spoke(&of(&[]), 100, 25), 0);
     }
 
     #[test]

@@ -23,6 +23,8 @@ use tracing_subscriber::{Layer, layer::Context};
 /// Lines at once, and a second.
 const BURST: u32 = 200;
 const RATE: u32 = 20;
+/// Characters of a reason by which kinds are told apart.
+const REASON: usize = 100;
 /// How often is said what was left out.
 const SAID_EVERY: Duration = Duration::from_secs(5);
 
@@ -48,7 +50,8 @@ struct Of {
     app: String,
     /// Of the answer; 0: it names none.
     status: u64,
-    /// Why there was no other answer; one of a few, which no visitor makes.
+    /// Why there was no other answer; one of a few, which no visitor makes. Its first [`REASON`] characters: an application's own words may be
+    /// long, and end differently each time.
     reason: String,
 }
 
@@ -56,7 +59,7 @@ impl Visit for Of {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "app" => value.clone_into(&mut self.app),
-            "reason" => value.clone_into(&mut self.reason),
+            "reason" => self.reason = value.chars().take(REASON).collect(),
             _ => {}
         }
     }

@@ -50,6 +50,9 @@ const FRAME: usize = 256;
 /// Bytes of a body that are thrown away once the answer is whole.
 const DISCARDED: usize = 256 << 10;
 
+/// More than h2 gathers for the socket at one time: what it had passed on before so many bytes went is written.
+const PASSED_ON: u64 = 64 << 10;
+
 /// The same for each stream of a connection.
 fn send_buffer(limits: &Limits) -> usize {
     let part = limits.send_buffer / usize::try_from(limits.streams).unwrap_or(usize::MAX).max(1);
@@ -316,7 +319,7 @@ impl Turn {
         }
         // If there is more, it is not wanted (RFC 9113, 8.1): h2 says so with NO_ERROR when the stream is dropped, behind what is queued. A
         // reset sent from here would overtake the answer.
-        Some(Tail { given: self.given, went: 0, clock: None, kept: self.kept })
+        Some(Tail { given: self.given, went: 0, passed_on: None, clock: None, kept: self.kept })
     }
 
     /// Throws away a piece of the body; its length, 0 when no more is waited for.
@@ -492,6 +495,8 @@ struct Tail {
     given: Rc<Given>,
     /// What of it had gone when it was last looked at.
     went: usize,
+    /// How many bytes the socket had taken when h2 was first found to have none of it.
+    passed_on: Option<u64>,
     /// Since a window of its own held it up.
     clock: Option<Rc<Clock>>,
     #[allow(dead_code, reason = "held for its drop")]
@@ -499,10 +504,13 @@ struct Tail {
 }
 
 impl Tail {
-    /// Whether the client may not have it yet; to be asked when h2 has written all that it can. `connection`: the clock of that.
-    fn waits(&mut self, cx: &Context<'_>, connection: &Clock, limits: &Limits) -> bool {
-        if self.given.parts.get() == 0 {
-            return connection.is_writing();
+    /// Whether the client may not have it yet; to be asked when h2 has written all that it can. `connection`: the clock of that, `written`:
+    /// bytes that its socket has taken.
+    fn waits(&mut self, cx: &Context<'_>, connection: &Clock, written: u64, limits: &Limits) -> bool {
+        if self.is_passed_on() {
+            // Others' answers may keep the socket busy for as long as their client likes.
+            let before = *self.passed_on.get_or_insert(written);
+            return connection.is_writing() && written.saturating_sub(before) < PASSED_ON;
         }
         let went = self.given.went.get();
         let since = went.wrapping_sub(std::mem::replace(&mut self.went, went));
@@ -517,12 +525,28 @@ impl Tail {
         true
     }
 
+    fn is_passed_on(&self) -> bool {
+        self.given.parts.get() == 0
+    }
+
     fn is_late(&self) -> bool {
         self.clock.as_ref().is_some_and(|clock| clock.is_late())
     }
 }
 
-/// What the connection knows of its client's sending side. h2 ends all streams with it, so its end is kept back as long as answers are
+/// Lets go of those that have waited longest to be written, where more wait than a connection has streams.
+fn bound(tails: &mut Vec<Tail>, limits: &Limits) {
+    let mut over = tails.len().saturating_sub(usize::try_from(limits.streams).unwrap_or(usize::MAX));
+    if over > 0 {
+        tails.retain(|tail| {
+            let goes = over > 0 && tail.is_passed_on();
+            over -= usize::from(goes);
+            !goes
+        });
+    }
+}
+
+/// What the connection knows of its socket, above all of its client's sending side. h2 ends all streams with it, so its end is kept back as long as answers are
 /// due: the client may wait for them (shutdown(2)). Whether it does is asked by a PING, see [`HalfClose`].
 #[derive(Debug)]
 struct Input {
@@ -531,12 +555,19 @@ struct Input {
     shown: Cell<bool>,
     /// A PING is to be sent.
     probe: Cell<bool>,
+    /// Bytes that the socket has taken.
+    written: Cell<u64>,
 }
 
 impl Default for Input {
     fn default() -> Input {
         // Nothing is due before the first request.
-        Input { ended: Cell::new(false), shown: Cell::new(true), probe: Cell::new(false) }
+        Input {
+            ended: Cell::new(false),
+            shown: Cell::new(true),
+            probe: Cell::new(false),
+            written: Cell::new(0),
+        }
     }
 }
 
@@ -544,6 +575,7 @@ impl Watched {
     fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         let bytes = if let Poll::Ready(Ok(bytes)) = result { bytes } else { 0 };
         self.clock.wrote(result.is_pending(), bytes, &self.limits);
+        self.input.written.set(self.input.written.get().saturating_add(bytes as u64));
         result
     }
 }
@@ -653,7 +685,7 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
                 Poll::Pending => {}
             }
             // It has tried to write all that it has.
-            tails.retain_mut(|tail| tail.waits(cx, &clock, &limits));
+            tails.retain_mut(|tail| tail.waits(cx, &clock, input.written.get(), &limits));
             if tails.iter().any(Tail::is_late) {
                 return Poll::Ready(());
             }
@@ -667,6 +699,7 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
             match Pin::new(&mut streams).poll_next(cx) {
                 Poll::Ready(Some(tail)) => {
                     tails.extend(tail);
+                    bound(&mut tails, &limits);
                     continue;
                 }
                 // Of answers that are whole much may still be on its way to a client that reads slowly.

@@ -5,9 +5,10 @@ mod support;
 use std::{
     cell::Cell,
     future::{Future, poll_fn},
-    pin::pin,
+    io,
+    pin::{Pin, pin},
     rc::Rc,
-    task::Poll,
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -19,7 +20,10 @@ use h2::{
 use hayate_http::{Clock, Io, Limits, h2 as server, seconds};
 use http::{HeaderMap, Request, StatusCode};
 use support::{Site, run};
-use tokio::net::UnixStream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::UnixStream,
+};
 
 struct Client {
     send: SendRequest<Bytes>,
@@ -312,5 +316,81 @@ fn a_window_of_a_byte_lets_an_answer_through() {
             let (answer, _) = send.send_request(request("GET", target).body(()).unwrap(), true).unwrap();
             assert_eq!(read(answer).await.unwrap().2.len(), size);
         }
+    });
+}
+
+/// A client's socket, of which so many bytes are read and no more.
+struct Slow {
+    io: UnixStream,
+    room: Rc<Cell<usize>>,
+}
+
+impl AsyncRead for Slow {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        to: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        // Whoever gives it more room need not wake this.
+        cx.waker().wake_by_ref();
+        let room = self.room.get().min(to.remaining());
+        if room == 0 {
+            return Poll::Pending;
+        }
+        let mut some = vec![0; room];
+        let mut some = ReadBuf::new(&mut some);
+        let read = Pin::new(&mut self.io).poll_read(cx, &mut some);
+        to.put_slice(some.filled());
+        self.room.set(self.room.get() - some.filled().len());
+        read
+    }
+}
+
+impl AsyncWrite for Slow {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, from)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[test]
+fn small_answers_beside_a_slow_download_count_until_they_are_written() {
+    run(|| async {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (site, clock) = (Rc::new(Site::default()), Rc::new(Clock::default()));
+        let (own, own_clock) = (Rc::clone(&site), Rc::clone(&clock));
+        // What is ready is always more than the socket takes of it at one time.
+        let limits = Rc::new(Limits { send_buffer: 100 << 20, ..Limits::default() });
+        tokio::task::spawn_local(async move {
+            server::serve(Io::Unix(theirs), own, limits, own_clock).await;
+        });
+        let room = Rc::new(Cell::new(10_000));
+        let ours = Slow { io: ours, room: Rc::clone(&room) };
+        let mut client = client::Builder::new();
+        client.initial_window_size(1 << 24).initial_connection_window_size(1 << 25);
+        let (mut send, connection) = client.handshake::<_, Bytes>(ours).await.unwrap();
+        tokio::task::spawn_local(connection);
+        let mut ask = |target| send.send_request(request("GET", target).body(()).unwrap(), true).unwrap().0;
+        let large: Vec<_> = (0..4).map(|_| ask("/large")).collect();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let small: Vec<_> = (0..10).map(|_| ask("/kept")).collect();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let kept = || Rc::strong_count(&site.kept) - 1;
+        assert_eq!(kept(), 10, "nothing is read");
+        let mut read = 0;
+        while kept() > 0 {
+            assert!(read < 2_000_000, "{} still count, and the download is far from its end", kept());
+            room.set(room.get() + 8192);
+            read += 8192;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop((large, small));
     });
 }

@@ -5,6 +5,7 @@ use std::{
     future::{Future, poll_fn},
     io::{self, Write},
     os::fd::AsFd,
+    rc::Rc,
     time::Duration,
 };
 
@@ -17,6 +18,8 @@ use tokio::{task::LocalSet, time::timeout};
 pub struct Site {
     pub seen: RefCell<Vec<String>>,
     pub held: Cell<usize>,
+    /// Answers to `/kept` hold a clone, which goes when they count no more.
+    pub kept: Rc<()>,
 }
 
 async fn flush(exchange: &mut Exchange<'_>) {
@@ -117,6 +120,12 @@ impl Handler for Site {
             "/file/3000000/3000000/3000001" => send_file(exchange, 3_000_000, 3_000_000, 3_000_001).await,
             "/file/4/10/11" => send_file(exchange, 4, 10, 11).await,
             "/file/10/10/5" => send_file(exchange, 10, 10, 5).await,
+            "/kept" => {
+                exchange.keep(Box::new(Rc::clone(&self.kept)));
+                begin(exchange, 200, Length::Exact(2));
+                exchange.send(Bytes::from_static(b"ok"));
+                exchange.finish();
+            }
             "/nothing" => {}
             "/empty" => {
                 begin(exchange, 204, Length::Exact(7));
