@@ -181,6 +181,43 @@ def test_no_answer_waits_for_the_file_of_another(hayate_command, tmp_path, path:
         one.sock.close()
 
 
+def test_a_file_that_is_removed_once_it_is_sent_comes_whole(hayate_command, tmp_path) -> None:
+    """As scripts do with what they have made for one client; although others' files need its descriptor."""
+    with few(tmp_path) as server:
+        (tmp_path / "site/made.bin").write_bytes(LARGE)
+        (tmp_path / "site/sendfile_made.php").write_text("<?php header('X-Sendfile: ' . __DIR__ . '/made.bin');")
+        one, two = (Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT) for _ in range(2))
+        made = STREAMS[:3]
+        ask(one, "/sendfile_made.php", made)
+        heads(one, made)
+        (tmp_path / "site/made.bin").unlink()
+        ask(two, "/large.bin", STREAMS)
+        heads(two, STREAMS)
+        assert len(os.listdir(f"/proc/{server.front}/fd")) < 100
+        one.send(opened(*made))
+        assert set(bodies(one, made).values()) == {LARGE}
+        two.send(opened(*STREAMS))
+        assert set(bodies(two, STREAMS).values()) == {LARGE}
+        assert "broke off" not in server.log()
+        for connection in (one, two):
+            connection.sock.close()
+
+
+def test_more_than_a_thousand_files_are_opened_again_at_one_time(hayate_command, tmp_path) -> None:
+    """And small ones come meanwhile."""
+    with few(tmp_path) as server:
+        many = [Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT) for _ in range(12)]
+        for one in many:
+            ask(one, "/large.bin", STREAMS)
+            heads(one, STREAMS)
+        for one in many:
+            one.send(opened(*STREAMS))
+        assert requests.get(server.url + "/small.bin", timeout=60).content == b"small"
+        for one in many:
+            assert set(bodies(one, STREAMS).values()) == {LARGE}
+            one.sock.close()
+
+
 def test_a_file_that_is_replaced_is_sent_as_it_was_or_breaks_off(hayate_command, tmp_path) -> None:
     with few(tmp_path) as server:
         one = Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT)
@@ -193,5 +230,6 @@ def test_a_file_that_is_replaced_is_sent_as_it_was_or_breaks_off(hayate_command,
         whole = [stream for stream, body in came.items() if body is not None]
         assert {came[stream] for stream in whole} == {LARGE}, "those that were open yet"
         assert 0 < len(whole) < len(STREAMS)
+        assert server.logged("broke off: the file was replaced"), server.log_tail()
         assert requests.get(server.url + "/large.bin", timeout=60).content == b"n" * len(LARGE)
         one.sock.close()

@@ -171,13 +171,21 @@ def file_system_that_stops(directory: pathlib.Path) -> Iterator[Callable[[bool],
         if done.returncode != 0:
             pytest.skip(f"no file system of its own here: {done.stderr}")
     directory.chmod(0o777)
-    frozen = False
+    frozen: subprocess.Popen | None = None
 
     def stop(so: bool) -> None:
         nonlocal frozen
-        if so != frozen:
-            subprocess.run(["fsfreeze", "-f" if so else "-u", directory], check=True)
-        frozen = so
+        if so and frozen is None:
+            # Who ends these tests in the midst of it does not leave a machine behind where each sync hangs.
+            thaws = ["sh", "-c", 'sleep 300; exec fsfreeze -u "$0"', directory]
+            frozen = subprocess.Popen(thaws, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+            subprocess.run(["fsfreeze", "-f", directory], check=True)
+        elif not so and frozen is not None:
+            subprocess.run(["fsfreeze", "-u", directory], check=True)
+            # With its sleep.
+            os.killpg(frozen.pid, 9)
+            frozen.wait()
+            frozen = None
 
     try:
         yield stop
@@ -378,18 +386,21 @@ def test_a_file_that_is_never_the_same_is_sent_as_it_was_read(hayate_command, tm
             assert file.stat().st_size > len(file.read_bytes())
         else:
             file = root / "counter"
-            # Its time changes with each of them; the kernel's clock goes by ticks of 4 ms, so several in each look.
-            writer = subprocess.Popen(
-                [sys.executable, "-c", f"import os\nf = os.open({str(file)!r}, os.O_RDWR | os.O_CREAT)\n"
-                 "n = 0\nwhile True:\n n += 1\n os.pwrite(f, b'%d' % n, 0)\n os.ftruncate(f, 0 if n % 2 else 40_000)"]
-            )  # fmt: skip
-            stack.callback(writer.wait)
-            stack.callback(writer.kill)
+            # Its time changes with each of them; the kernel's clock goes by ticks of 4 ms, so several in each look. Two, for one may be held up.
+            for _ in range(2):
+                writer = subprocess.Popen(
+                    [sys.executable, "-c", f"import os\nf = os.open({str(file)!r}, os.O_RDWR | os.O_CREAT)\n"
+                     "n = 0\nwhile True:\n n += 1\n os.pwrite(f, b'%d' % n, 0)\n os.ftruncate(f, 0 if n % 2 else 40_000)"]
+                )  # fmt: skip
+                stack.callback(writer.wait)
+                stack.callback(writer.kill)
             assert wait_until(file.exists)
         (root / "changes.txt").symlink_to(file)
         server = stack.enter_context(Hayate(root, workers=1))
-        plain = 0
-        for i in range(200):
+        plain = tries = 0
+        # It is seen to change only where the writers run during each of several looks: until that is so, whatever else the machine does.
+        while tries < 200 or (plain == 0 and tries < 20_000):
+            i, tries = tries, tries + 1
             headers = {"Accept-Encoding": "identity"} | ({"Range": "bytes=0-0"} if i % 2 else {})
             answer = requests.get(f"{server.url}/changes.txt", headers=headers, timeout=60)
             assert answer.status_code in (200, 206, 416), answer.status_code

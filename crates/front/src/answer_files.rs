@@ -2,7 +2,8 @@
 //!
 //! It promises that no more than so many are open, and that no answer waits for another's to be closed: for one more, the one that was read
 //! least recently is closed, and is opened again when its turn comes. What is read at this moment stays open until it is read; so do files of a
-//! place that hangs, where each place adds as many as may be open in all at most.
+//! place that hangs, as many as wait for its threads at most. What has no name any more, and could not be opened again, is closed only where
+//! twice as many are open as may be.
 
 use std::{
     collections::VecDeque,
@@ -17,12 +18,14 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::disk::Opened;
+use crate::{disk::Opened, reminder::Reminder};
 
 /// Fewer are never reckoned with.
 const LEAST: usize = 4;
 /// More are never needed.
 const MOST: usize = 1 << 20;
+/// Files without a name that are passed over at one time.
+const NAMELESS: usize = 16;
 
 /// All of them.
 pub(crate) struct AnswerFiles {
@@ -30,6 +33,8 @@ pub(crate) struct AnswerFiles {
     open: AtomicUsize,
     /// In the order in which they are looked at; some have been closed, or are of answers that are over.
     queue: Mutex<VecDeque<Weak<Slot>>>,
+    /// Answers broke off, for their files had changed.
+    pub(crate) broken_off: Reminder,
 }
 
 /// Where the file of one answer is, while it is open.
@@ -65,7 +70,8 @@ impl AnswerFiles {
     /// `spare`: how many descriptors there are beside those of connections; a quarter of them may be open.
     pub(crate) fn new(spare: usize) -> Arc<AnswerFiles> {
         let most = (spare / 4).clamp(LEAST, MOST);
-        Arc::new(AnswerFiles { most, open: AtomicUsize::new(0), queue: Mutex::default() })
+        let (queue, broken_off) = (Mutex::default(), Reminder::default());
+        Arc::new(AnswerFiles { most, open: AtomicUsize::new(0), queue, broken_off })
     }
 
     /// Keeps a file open there, until the slot goes or others need more.
@@ -80,27 +86,40 @@ impl AnswerFiles {
     }
 
     fn make_room(&self, newest: &Arc<Slot>) {
-        let mut closed = Vec::new();
+        let (mut closed, mut looked_at, mut nameless) = (Vec::new(), Vec::new(), NAMELESS);
         let mut queue = self.queue.lock();
         // Answers that are over leave their entries behind.
         if queue.len() > 2 * self.most.min(self.open.load(Acquire)) + 16 {
             queue.retain(|slot| slot.strong_count() > 0);
         }
         let mut looks = 2 * queue.len();
-        while self.open.load(Acquire).saturating_sub(closed.len()) > self.most && looks > 0 {
+        loop {
+            let open = self.open.load(Acquire).saturating_sub(closed.len());
+            if open <= self.most || looks == 0 || nameless == 0 {
+                break;
+            }
             looks -= 1;
             let Some(weak) = queue.pop_front() else { break };
             let Some(slot) = weak.upgrade() else { continue };
+            let mut file = slot.file.lock();
             if slot.read.swap(false, Relaxed) {
                 queue.push_back(weak);
+            } else if open <= self.most.saturating_mul(2)
+                && file.as_ref().is_some_and(|kept| kept.file.has_no_name())
+            {
+                nameless -= 1;
+                queue.push_back(weak);
             } else {
-                closed.extend(slot.file.lock().take());
+                closed.extend(file.take());
             }
+            drop(file);
+            // Its answer may have ended meanwhile.
+            looked_at.push(slot);
         }
         queue.push_back(Arc::downgrade(newest));
         drop(queue);
         // Closing may ask the file system, or another thread to do so: not under the lock.
-        drop(closed);
+        drop((closed, looked_at));
     }
 }
 
@@ -140,6 +159,24 @@ mod tests {
             keep();
         }
         assert!(files.queue.lock().len() <= 2 * LEAST + 17);
+    }
+
+    #[test]
+    fn what_has_no_name_stays_open_while_there_are_few_of_those() {
+        let files = AnswerFiles::new(0);
+        let place = Disk::without_threads().place(Path::new("/"));
+        let keep = |file: File| {
+            let slot = Arc::default();
+            files.keep(&slot, Opened::new(file, true, Arc::clone(&place), None));
+            slot
+        };
+        let is_open = |slot: &Arc<Slot>| slot.file.lock().is_some();
+        let nameless: Vec<_> = (0..LEAST).map(|_| keep(tempfile::tempfile().unwrap())).collect();
+        let named: Vec<_> = (0..4 * LEAST).map(|_| keep(File::open("/dev/null").unwrap())).collect();
+        assert!(nameless.iter().all(is_open));
+        assert_eq!(named.iter().filter(|slot| is_open(slot)).count(), 1, "the newest");
+        let more: Vec<_> = (0..8 * LEAST).map(|_| keep(tempfile::tempfile().unwrap())).collect();
+        assert!(files.open.load(Acquire) <= 2 * LEAST + 1 && more.last().is_some_and(is_open));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rustix::fs::fstat;
+use rustix::fs::{AtFlags, StatxFlags, fstat, statx};
 use tokio::{sync::oneshot, time::Sleep};
 
 use crate::{descriptors::Permit, near::Near};
@@ -31,11 +31,11 @@ const THREADS: usize = 16;
 /// Without this many at the start there is no serving.
 const LEAST_THREADS: usize = 2;
 /// Threads that one place may occupy.
-const PER_PLACE: usize = 4;
+pub(crate) const PER_PLACE: usize = 4;
 /// What may wait for the threads of one place.
-const WAITING: usize = 1024;
+pub(crate) const WAITING: usize = 1024;
 /// How long one answer of a file system may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An open file that one of its place's threads closes. That may wait: it frees what a file without a name has held, and a network's file
 /// system and FUSE are asked. So no task owns a file by itself, for longer than it looks at it.
@@ -52,6 +52,12 @@ impl Opened {
     /// `near`: see [`crate::near`].
     pub(crate) fn new(file: File, near: bool, place: Arc<Place>, permit: Option<Permit>) -> Opened {
         Opened { file: ManuallyDrop::new(file), near, place, permit }
+    }
+
+    /// It cannot be opened again, for nothing is called by its name any more. By what is known here: no network is asked.
+    pub(crate) fn has_no_name(&self) -> bool {
+        let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        statx(&*self.file, "", how, StatxFlags::NLINK).is_ok_and(|stat| stat.stx_nlink == 0)
     }
 }
 

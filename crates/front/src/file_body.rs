@@ -8,11 +8,15 @@ use std::{
     future::poll_fn,
     io,
     ops::Range,
-    os::{fd::AsFd, unix::fs::FileExt},
+    os::{
+        fd::AsFd,
+        unix::{ffi::OsStrExt, fs::FileExt},
+    },
     path::PathBuf,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -20,8 +24,9 @@ use hayate_http::{Exchange, seconds};
 
 use crate::{
     answer_files::{AnswerFiles, Slot},
-    disk::{Opened, Place, Running},
-    near::{Access, Meta, read_now},
+    disk::{Opened, PATIENCE, Place, Running},
+    near::{Access, Meta, Miss, below, read_now},
+    shown::Shown,
 };
 
 /// Bytes read at one time.
@@ -30,29 +35,40 @@ const BLOCK: usize = 64 << 10;
 /// Bytes that are looked for in memory at one time, and sent by the kernel: at the speed of memory, some ten microseconds.
 const STRETCH: u64 = 256 << 10;
 
+/// How long to wait before a file is opened again for which there was no descriptor, or no room in the queue of its place.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Where a file was found, so that it can be opened again.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
     pub(crate) root: PathBuf,
     /// Below the root.
     pub(crate) path: Vec<u8>,
-    /// What it was then. By this it was found fit to be sent.
+    /// What it was then, when it was found fit to be sent.
     pub(crate) meta: Meta,
     /// See [`Opened`].
     pub(crate) near: bool,
 }
 
 impl Source {
-    /// May wait. An error if it is no longer the same, or has changed.
-    fn open(self, place: Arc<Place>) -> io::Result<Opened> {
-        let (file, meta) = Access::Waiting(&self.root).open(&self.path).map_err(|_| gone())?;
-        let file = Opened::new(file, self.near, place, None);
-        if meta == self.meta { Ok(file) } else { Err(gone()) }
+    /// If it is the same yet, and that can be told at once.
+    fn open_now(&self, place: &Arc<Place>) -> Option<Opened> {
+        let near = self.near && self.root == place.path();
+        let root = if near { place.near().root(place.path())? } else { return None };
+        let (file, meta) = Access::Now(&root).open(&self.path).ok()?;
+        meta.has_the_content_of(&self.meta).then(|| Opened::new(file, true, Arc::clone(place), None))
     }
-}
 
-fn gone() -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, "the file is another one now")
+    /// May wait. An error: `NotFound` if it is no longer the same, or has changed; `WouldBlock` if it could not be opened this time.
+    fn open(self, place: Arc<Place>) -> io::Result<Opened> {
+        let opened = Access::Waiting(&self.root).open(&self.path);
+        let (file, meta) = opened.map_err(|miss| match miss {
+            Miss::NotThere | Miss::Forbidden => io::ErrorKind::NotFound,
+            Miss::Failed | Miss::Changed | Miss::Wait => io::ErrorKind::WouldBlock,
+        })?;
+        let file = Opened::new(file, self.near, place, None);
+        if meta.has_the_content_of(&self.meta) { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
 }
 
 /// How the kernel says that it does not send a file by itself.
@@ -91,9 +107,41 @@ impl FileBody {
         if let Some(file) = self.slot.file() {
             return Ok(file);
         }
-        let (source, place) = (self.source.clone(), Arc::clone(&self.place));
-        let file = Box::pin(self.place.start(move || source.open(place))).await??;
+        // Many may be opened again at one time: who finds no room has to wait, or is cut off for what others do.
+        let last = Instant::now() + PATIENCE;
+        let file = loop {
+            if let Some(file) = self.source.open_now(&self.place) {
+                break file;
+            }
+            let (source, place) = (self.source.clone(), Arc::clone(&self.place));
+            match Box::pin(self.place.start(move || source.open(place))).await.and_then(|opened| opened) {
+                Ok(file) => break file,
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut if Instant::now() < last => {
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                    io::ErrorKind::NotFound => {
+                        self.breaks_off();
+                        return Err(error);
+                    }
+                    _ => return Err(error),
+                },
+            }
+        };
         Ok(self.files.keep(&self.slot, file))
+    }
+
+    /// The file has changed: the log hears of it now and then.
+    fn breaks_off(&self) {
+        if let Some(times) = self.files.broken_off.happened() {
+            let path = below(&self.source.root, &self.source.path);
+            let path = Shown(path.as_os_str().as_bytes());
+            tracing::warn!(
+                times,
+                "the answer with \"{path}\" broke off: the file was replaced, removed or changed while it was being sent; put a new file \
+                 beside the old one, and remove that when no client needs it"
+            );
+        }
     }
 
     /// Bytes that are still to come.
@@ -215,12 +263,101 @@ impl FileBody {
         };
         self.reading = None;
         Poll::Ready(match read {
-            Ok(block) if block.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(block) if block.is_empty() => {
+                self.breaks_off();
+                Err(io::ErrorKind::UnexpectedEof.into())
+            }
             Ok(block) => {
                 self.went(block.len() as u64);
                 Ok(block.into())
             }
             Err(error) => Err(error),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{self, File, Permissions},
+        os::unix::fs::PermissionsExt,
+        path::Path,
+        sync::mpsc,
+    };
+
+    use parking_lot::Mutex;
+    use rustix::fs::fstat;
+
+    use super::*;
+    use crate::disk::{Disk, PER_PLACE, WAITING};
+
+    /// A body of the file `a` there, which was closed for others' sake.
+    fn closed(root: &Path, place: &Arc<Place>, near: bool) -> FileBody {
+        let file = File::open(root.join("a")).unwrap();
+        let meta = Meta::of(&fstat(&file).unwrap());
+        let source = Source { root: root.to_owned(), path: b"/a".to_vec(), meta, near };
+        let opened = Opened::new(file, true, Arc::clone(place), None);
+        let body = FileBody::new(opened, source, 0, meta.len, Arc::clone(place), AnswerFiles::new(0));
+        FileBody { slot: Arc::default(), ..body }
+    }
+
+    fn directory() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        fs::write(root.join("a"), [b'a'; 100_000]).unwrap();
+        (dir, root)
+    }
+
+    #[tokio::test]
+    async fn what_is_in_memory_needs_no_thread_to_be_opened_again() {
+        let (_dir, root) = directory();
+        // No thread ever comes.
+        let place = Disk::without_threads().place(&root);
+        place.near().learn(&root);
+        assert!(
+            place.near().root(&root).is_some(),
+            "tests need TMPDIR on a local file system, and Linux 5.12"
+        );
+        for _ in 0..2 * WAITING {
+            assert!(closed(&root, &place, true).file().await.is_ok());
+        }
+    }
+
+    #[tokio::test]
+    async fn who_finds_no_room_waits() {
+        let (_dir, root) = directory();
+        let place = Disk::start().unwrap().place(&root);
+        let (release, gate) = mpsc::channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
+        let busy = || {
+            let gate = Arc::clone(&gate);
+            place.send(Box::new(move || {
+                let _ = gate.lock().recv();
+            }))
+        };
+        assert!((0..PER_PLACE + WAITING).all(|_| busy()) && !busy(), "there is no room");
+        let mut body = closed(&root, &place, false);
+        let mut opening = Box::pin(body.file());
+        assert!(tokio::time::timeout(Duration::from_millis(50), &mut opening).await.is_err());
+        drop(release);
+        assert!(opening.await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn another_file_is_one_with_other_content() {
+        let (_dir, root) = directory();
+        let place = Disk::start().unwrap().place(&root);
+        let mut body = closed(&root, &place, false);
+        let mut again = closed(&root, &place, false);
+        fs::set_permissions(root.join("a"), Permissions::from_mode(0o640)).unwrap();
+        fs::hard_link(root.join("a"), root.join("backup")).unwrap();
+        assert!(body.file().await.is_ok());
+        fs::write(root.join("b"), [b'b'; 100_000]).unwrap();
+        fs::rename(root.join("b"), root.join("a")).unwrap();
+        assert_eq!(again.file().await.err().unwrap().kind(), io::ErrorKind::NotFound);
+        let mut written = closed(&root, &place, false);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        fs::write(root.join("a"), [b'c'; 100_000]).unwrap();
+        assert_eq!(written.file().await.err().unwrap().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -77,6 +77,8 @@ pub(crate) struct Meta {
     pub(crate) len: u64,
     /// Seconds since 1970; any number.
     pub(crate) modified: i64,
+    /// Nanoseconds of that second; any number.
+    pub(crate) modified_ns: u32,
     /// When the inode last changed, which it does when it is renamed: seconds since 1970, any number, and nanoseconds.
     pub(crate) changed: (i64, i64),
     pub(crate) id: FileId,
@@ -89,6 +91,7 @@ impl Meta {
             kind: FileType::from_raw_mode(stat.st_mode),
             len: u64::try_from(stat.st_size).unwrap_or_default(),
             modified: stat.st_mtime as i64,
+            modified_ns: stat.st_mtime_nsec as u32,
             changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
             id: FileId::new(stat.st_dev as u64, stat.st_ino as u64),
         }
@@ -98,6 +101,12 @@ impl Meta {
     pub(crate) fn is_settled(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         self.changed.0.saturating_add(1) < i64::try_from(now).unwrap_or(i64::MAX)
+    }
+
+    /// Whether it is the same file with the same content: not its rights, its owner, and its names, with which `changed` changes.
+    pub(crate) fn has_the_content_of(&self, other: &Meta) -> bool {
+        let content = |meta: &Meta| (meta.id, meta.len, meta.modified, meta.modified_ns);
+        content(self) == content(other)
     }
 
     pub(crate) fn is_file(&self) -> bool {

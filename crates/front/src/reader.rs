@@ -254,6 +254,10 @@ mod tests {
         assert!(!reader.may_read(&file, id), "the list of the file takes away");
         set(&file, 0o600, (USER, 4, NOBODY)).unwrap();
         assert!(reader.may_read(&file, id), "the list of the file gives");
+        // Which makes the mask of the list empty.
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o604)).unwrap();
+        assert!(reader.may_read(&file, id), "a list whose mask gives nothing is passed over");
+        set(&file, 0o600, (USER, 4, NOBODY)).unwrap();
         set(&root, 0o755, (USER, 6, NOBODY)).unwrap();
         assert!(!reader.may_read(&file, id), "the list of the directory takes away");
         set(&root, 0o700, (USER, 1, NOBODY)).unwrap();

@@ -63,7 +63,7 @@ impl Connection {
         let path = route::normalise(target.path);
         let site = path.as_deref().and_then(|path| snapshot.routes.pick(name, path));
         let visitor = said.client.map(|client| client.addr).or(peer.ip.filter(|_| !trusted));
-        // It counts until its answer is with the client, and no worker is busy with it.
+        // It counts until its answer is written to the connection, and no worker is busy with it.
         let turn = thread.front.turn_for(settings, visitor).map(|held| held.map(Arc::new));
         if let Ok(Some(turn)) = &turn {
             exchange.keep(Box::new(Arc::clone(turn)));

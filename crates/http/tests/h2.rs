@@ -323,6 +323,8 @@ fn a_window_of_a_byte_lets_an_answer_through() {
 struct Slow {
     io: UnixStream,
     room: Rc<Cell<usize>>,
+    /// Looks whether there is more room.
+    again: Pin<Box<tokio::time::Sleep>>,
 }
 
 impl AsyncRead for Slow {
@@ -332,7 +334,8 @@ impl AsyncRead for Slow {
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         // Whoever gives it more room need not wake this.
-        cx.waker().wake_by_ref();
+        self.again.as_mut().reset(tokio::time::Instant::now() + Duration::from_millis(1));
+        let _ = self.again.as_mut().poll(cx);
         let room = self.room.get().min(to.remaining());
         if room == 0 {
             return Poll::Pending;
@@ -372,7 +375,8 @@ fn small_answers_beside_a_slow_download_count_until_they_are_written() {
             server::serve(Io::Unix(theirs), own, limits, own_clock).await;
         });
         let room = Rc::new(Cell::new(10_000));
-        let ours = Slow { io: ours, room: Rc::clone(&room) };
+        let again = Box::pin(tokio::time::sleep(Duration::ZERO));
+        let ours = Slow { io: ours, room: Rc::clone(&room), again };
         let mut client = client::Builder::new();
         client.initial_window_size(1 << 24).initial_connection_window_size(1 << 25);
         let (mut send, connection) = client.handshake::<_, Bytes>(ours).await.unwrap();
