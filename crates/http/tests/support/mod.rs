@@ -175,5 +175,5 @@ impl Handler for Site {
 pub fn run<F: Future>(test: impl FnOnce() -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let local = LocalSet::new();
-    local.block_on(&runtime, async { timeout(Duration::from_secs(10), test()).await.expect("it hangs") });
+    local.block_on(&runtime, async { timeout(Duration::from_secs(60), test()).await.expect("it hangs") });
 }
