@@ -39,17 +39,6 @@ static bool is_same(const struct stat *a, const struct stat *b)
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-static bool is_output(const struct stat *st)
-{
-	struct stat own;
-	for (int fd = 0; fd <= STDERR_FILENO; fd++) {
-		if (fstat(fd, &own) == 0 && is_same(st, &own)) {
-			return true;
-		}
-	}
-	return false;
-}
-
 static bool leads_to(const char *name, const struct stat *st)
 {
 	struct stat now;
@@ -116,7 +105,7 @@ static bool look(int fd, void *to)
 	struct stat st;
 	int flags = fcntl(fd, F_GETFL);
 	if (!zygote_is_own(fd) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 0 &&
-	    (flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH) && !rewind_is_memfd(fd) && !is_output(&st)) {
+	    (flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH) && !rewind_is_memfd(fd) && !rewind_is_output(&st)) {
 		keep(fd, &st, NULL, true);
 	}
 	return true;
@@ -133,7 +122,7 @@ static void look_at_streams(void)
 		if (stream == NULL || stream->ops != &php_stream_stdio_ops || stream->wrapper != &php_plain_files_wrapper ||
 		    php_stream_cast(stream, PHP_STREAM_AS_FD_FOR_SELECT | PHP_STREAM_CAST_INTERNAL, (void *)&fd, 0) !=
 		        SUCCESS ||
-		    fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || is_output(&st)) {
+		    fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || rewind_is_output(&st)) {
 			continue;
 		}
 		if (is_temporary(stream, &st)) {

@@ -84,7 +84,8 @@ static void flush_all(void)
 {
 	for (uint32_t i = writer_count; i-- > 0;) {
 		zend_object *object = living(writers[i]);
-		if (object != NULL) {
+		/* php_memc_object_t begins with the memcached_st *, which only the constructor makes. */
+		if (object != NULL && *(void **)((char *)object - object->handlers->offset) != NULL) {
 			zval result;
 			ZVAL_UNDEF(&result);
 			zend_call_known_function(flush_method, object, buffering_class, &result, 0, NULL, NULL);

@@ -41,6 +41,7 @@ static struct {
 	int (*reset)(sqlite3_stmt *);
 	int (*get_autocommit)(sqlite3 *);
 	const char *(*db_filename)(sqlite3 *, const char *);
+	const char *(*db_name)(sqlite3 *, int); /* SQLite 3.39 */
 	int (*exec)(sqlite3 *, const char *, int (*)(void *, int, char **, char **), void *, char **);
 } library;
 
@@ -66,6 +67,7 @@ static bool find(void)
 	*(void **)&library.reset = dlsym(found, "sqlite3_reset");
 	*(void **)&library.get_autocommit = dlsym(found, "sqlite3_get_autocommit");
 	*(void **)&library.db_filename = dlsym(found, "sqlite3_db_filename");
+	*(void **)&library.db_name = dlsym(found, "sqlite3_db_name");
 	*(void **)&library.exec = dlsym(found, "sqlite3_exec");
 	return library.exec != NULL;
 }
@@ -202,25 +204,41 @@ struct database {
 	struct database *next;
 };
 
+static void add_database(struct database **list, const char *name, const char *path)
+{
+	if (name == NULL || path == NULL || path[0] == '\0') {
+		return;
+	}
+	struct database *one = pemalloc(sizeof *one, 1);
+	snprintf(one->name, sizeof one->name, "%s", name);
+	snprintf(one->path, sizeof one->path, "%s", path);
+	one->next = *list;
+	*list = one;
+}
+
 /* A row of PRAGMA database_list: number, name, file. */
 static int note_database(void *to, int columns, char **values, char **names)
 {
-	struct database **list = to;
-	if (columns < 3 || values[1] == NULL || values[2] == NULL || values[2][0] == '\0') {
-		return 0;
+	if (columns >= 3) {
+		add_database(to, values[1], values[2]);
 	}
-	struct database *one = pemalloc(sizeof *one, 1);
-	snprintf(one->name, sizeof one->name, "%s", values[1]);
-	snprintf(one->path, sizeof one->path, "%s", values[2]);
-	one->next = *list;
-	*list = one;
 	return 0;
 }
 
 static struct database *databases_of(sqlite3 *connection)
 {
 	struct database *list = NULL;
-	library.exec(connection, "PRAGMA database_list", note_database, &list, NULL);
+	const char *name;
+	/* An authorizer, which may be PHP code, is asked of a PRAGMA, and may deny it. */
+	for (int i = 0; library.db_name != NULL && (name = library.db_name(connection, i)) != NULL; i++) {
+		add_database(&list, name, library.db_filename(connection, name));
+	}
+	if (library.db_name == NULL) {
+		library.exec(connection, "PRAGMA database_list", note_database, &list, NULL);
+		if (list == NULL) {
+			add_database(&list, "main", library.db_filename(connection, "main"));
+		}
+	}
 	return list;
 }
 

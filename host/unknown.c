@@ -30,6 +30,17 @@ static const char *const known_types[] = {
     "Libvirt connection",
     "mailparse_mail_structure",
     "SSH2 Publickey Subsystem",
+    "Libvirt domain",
+    "Libvirt node device",
+    "Libvirt storagepool",
+    "Libvirt volume",
+    "Libvirt virtual network",
+    "smbclient state",
+    "oci8 connection",
+    "oci8 persistent connection",
+    "oci8 statement",
+    "SQL Server Connection",
+    "SQL Server Statement",
 };
 
 /* Extensions whose objects hold memory, or write at once, or belong to a connection, or are seen to (see above). */
@@ -136,6 +147,24 @@ static const char *const known_extensions[] = {
     "vips",
     "mailparse",
     "odbc",
+    "imap",
+    "relay",
+    "oci8",
+    "pdo_oci",
+    "sqlsrv",
+    "pdo_sqlsrv",
+    "ibm_db2",
+    "pq",
+    "event",
+    "ev",
+    "uv",
+    "couchbase",
+    /* Not rewound (extensions.c), and with a fork for each request their own threads and agents send what they hold. */
+    "grpc",
+    "ddtrace",
+    "datadog-profiling",
+    "elastic_apm",
+    "newrelic",
     "hayate",
 };
 
@@ -191,6 +220,15 @@ static bool is_closed_when_destroyed(const zend_object *object, const char *modu
 	return strcasecmp(module, "xmlwriter") == 0 && object->handlers->dtor_obj != zend_objects_destroy_object;
 }
 
+/* Dba\Connection of PHP 8.4 and later (dba_connection_object of ext/dba/dba.c) begins with the dba_info *. */
+static bool is_read_only_dba_object(const zend_object *object, const char *module)
+{
+	const void *info = strcasecmp(module, "dba") == 0 && object->handlers->offset > 0
+	                       ? *(void *const *)((const char *)object - object->handlers->offset)
+	                       : NULL;
+	return info != NULL && is_read_only_dba(info);
+}
+
 const char *unknown_left(void)
 {
 	static char why[512];
@@ -214,7 +252,7 @@ const char *unknown_left(void)
 		    IS_OBJ_VALID(object) && cleanup_reaches_outside(object) ? internal_class(object) : NULL;
 		const zend_module_entry *module = class == NULL ? NULL : class->info.internal.module;
 		if (module != NULL && !is_known(module->name, known_extensions, COUNT(known_extensions)) &&
-		    !is_closed_when_destroyed(object, module->name)) {
+		    !is_closed_when_destroyed(object, module->name) && !is_read_only_dba_object(object, module->name)) {
 			snprintf(why, sizeof why, "left an object of the class %.200s, of the extension %.100s",
 			         ZSTR_VAL(class->name), module->name);
 			return why;

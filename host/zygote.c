@@ -171,7 +171,9 @@ static bool judge(int fd, void *to)
 	bool reads = (flags & O_ACCMODE) == O_RDONLY || ((flags & O_APPEND) && st.st_nlink > 0);
 	/* Of devices those of memory: /dev/null, /dev/urandom. A terminal has a queue of its own. */
 	bool memory = S_ISCHR(st.st_mode) && major(st.st_rdev) == 1;
-	if ((S_ISREG(st.st_mode) && reads) || S_ISDIR(st.st_mode) || memory) {
+	/* All processes have output and log in common as it is. */
+	bool output = !S_ISREG(st.st_mode) && rewind_is_output(&st);
+	if ((S_ISREG(st.st_mode) && reads) || S_ISDIR(st.st_mode) || memory || output) {
 		return true;
 	}
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);

@@ -3,6 +3,7 @@
  */
 #include "interpose.h"
 
+#include <errno.h>
 #include <grp.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -33,6 +34,9 @@ static int (*libc_pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)
 static int (*libc_timer_create)(clockid_t, struct sigevent *, timer_t *);
 static int (*libc_timer_delete)(timer_t);
 static long (*libc_ulimit)(int, ...);
+static int (*libc_pthread_setaffinity_np)(pthread_t, size_t, const cpu_set_t *);
+static int (*libc_pthread_setschedparam)(pthread_t, int, const struct sched_param *);
+static int (*libc_pthread_setschedprio)(pthread_t, int);
 
 /* Functions of libc's that change what a process is, and that call none of those which the host has by themselves. */
 #define EACH_BECOMING(X)                                                                                               \
@@ -48,11 +52,6 @@ static long (*libc_ulimit)(int, ...);
 	X(int, chroot, (const char *path), (path))                                                                         \
 	X(int, iopl, (int level), (level))                                                                                 \
 	X(int, ioperm, (unsigned long from, unsigned long count, int on), (from, count, on))                               \
-	X(int, sched_setparam, (pid_t process, const struct sched_param *with), (process, with))                           \
-	X(int, pthread_setaffinity_np, (pthread_t thread, size_t size, const cpu_set_t *set), (thread, size, set))         \
-	X(int, pthread_setschedparam, (pthread_t thread, int policy, const struct sched_param *with),                      \
-	  (thread, policy, with))                                                                                          \
-	X(int, pthread_setschedprio, (pthread_t thread, int priority), (thread, priority))                                 \
 	X(int, pkey_alloc, (unsigned flags, unsigned rights), (flags, rights))                                             \
 	X(int, pkey_free, (int key), (key))                                                                                \
 	X(int, pkey_set, (int key, unsigned rights), (key, rights))                                                        \
@@ -83,6 +82,9 @@ __attribute__((constructor)) static void look_up(void)
 	*(void **)&libc_timer_create = interpose_next("timer_create");
 	*(void **)&libc_timer_delete = interpose_next("timer_delete");
 	*(void **)&libc_ulimit = interpose_next("ulimit");
+	*(void **)&libc_pthread_setaffinity_np = interpose_next("pthread_setaffinity_np");
+	*(void **)&libc_pthread_setschedparam = interpose_next("pthread_setschedparam");
+	*(void **)&libc_pthread_setschedprio = interpose_next("pthread_setschedprio");
 #define LOOK_UP(type, name, parameters, arguments) *(void **)&libc_##name = interpose_next(#name);
 	EACH_BECOMING(LOOK_UP)
 }
@@ -356,6 +358,46 @@ EXPORT int sched_setscheduler(pid_t process, int policy, const struct sched_para
 {
 	becoming();
 	return (int)syscall(SYS_sched_setscheduler, or_itself(process), policy, param);
+}
+
+EXPORT int sched_setparam(pid_t process, const struct sched_param *param)
+{
+	becoming();
+	return (int)syscall(SYS_sched_setparam, or_itself(process), param);
+}
+
+/* As functions of pthread have it: 0, or the number of the error. */
+static int error_of(long result, int before)
+{
+	int error = result == 0 ? 0 : errno;
+	errno = before;
+	return error;
+}
+
+/* libc's name the thread by its number, which the filter does not let pass. */
+EXPORT int pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t *set)
+{
+	becoming();
+	int before = errno;
+	return pthread_equal(thread, pthread_self()) ? error_of(syscall(SYS_sched_setaffinity, 0, size, set), before)
+	                                             : libc_pthread_setaffinity_np(thread, size, set);
+}
+
+EXPORT int pthread_setschedparam(pthread_t thread, int policy, const struct sched_param *with)
+{
+	becoming();
+	int before = errno;
+	return pthread_equal(thread, pthread_self()) ? error_of(syscall(SYS_sched_setscheduler, 0, policy, with), before)
+	                                             : libc_pthread_setschedparam(thread, policy, with);
+}
+
+EXPORT int pthread_setschedprio(pthread_t thread, int priority)
+{
+	becoming();
+	int before = errno;
+	struct sched_param with = {.sched_priority = priority};
+	return pthread_equal(thread, pthread_self()) ? error_of(syscall(SYS_sched_setparam, 0, &with), before)
+	                                             : libc_pthread_setschedprio(thread, priority);
 }
 
 /* glibc 2.41 has it. */

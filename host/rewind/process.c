@@ -201,6 +201,18 @@ static bool is_own(int fd)
 	       fd == c->cwd;
 }
 
+bool rewind_is_output(const struct stat *st)
+{
+	struct stat own;
+	for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+		if (SYS2(SYS_fstat, fd, &own) == 0 && own.st_dev == st->st_dev && own.st_ino == st->st_ino &&
+		    own.st_rdev == st->st_rdev) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* NULL, or what is wrong with it. */
 static const char *know(int fd)
 {
@@ -217,8 +229,8 @@ static const char *know(int fd)
 	if (!note_locks(fd, d)) {
 		return "the boot holds more than 64 record locks on files";
 	}
-	/* Output and log go to whoever started us, and are meant to be used. */
-	d->peer = fd > STDERR_FILENO &&
+	/* Output and log go to whoever started us, and are meant to be used: also by a second descriptor (php://stderr). */
+	d->peer = fd > STDERR_FILENO && !rewind_is_output(&st) &&
 	          (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode) || (!d->library && is_kernel_queue(fd, &st)));
 	d->datagram = is_datagram_socket(fd, &st);
 	long at = SYS3(SYS_lseek, fd, 0, SEEK_CUR);

@@ -189,6 +189,10 @@ void rewind_set_timer(int which, const struct itimerval *value);
  * seals as well. */
 bool rewind_is_memfd(int fd);
 
+/* Whether it is what descriptor 0, 1 or 2 is: the input, output and log of this process. */
+struct stat;
+bool rewind_is_output(const struct stat *st);
+
 /* How many threads this process has; 0 when /proc does not say. */
 int rewind_threads(void);
 

@@ -158,6 +158,27 @@ def test_what_holds_what_it_should_is_not_written(directory: pathlib.Path) -> No
         assert (directory / "emptied").stat().st_mtime_ns == before
 
 
+LOG = """
+$log = fopen('php://stderr', 'w');
+while (hayate_handle_request(function () {
+    global $log;
+    echo json_encode(fwrite($log, "a line of {$_GET['v']}\\n") > 0);
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_standard_error_is_no_connection(rewind: str, directory: pathlib.Path) -> None:
+    """php://stderr of the boot is a second descriptor of what the server itself writes to: a pipe, or a terminal."""
+    modes.write(directory, LOG)
+    with modes.hayate(directory, rewind, "shared", workers=1) as server:
+        assert [modes.get(server, f"v={n}") for n in range(4)] == ["true"] * 4
+        application = modes.application(server)
+        assert application["restarts"] == {} and application["fallback"] is None and application["boot"] == "shared", application
+        assert wait_until(lambda: all(f"a line of {n}" in server.log() for n in range(4)))
+
+
 TERMINAL = """
 $child = proc_open(['cat'], [['pty'], ['pty'], ['pty']], $pipes);
 stream_set_blocking($pipes[1], false);

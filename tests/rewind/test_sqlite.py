@@ -163,6 +163,28 @@ def test_a_boot_in_the_middle_of_something_is_not_rewound(left: str, attached: s
         shutil.rmtree(directory, ignore_errors=True)
 
 
+AUTHORIZED = """<?php
+$db = new SQLite3(__DIR__ . '/db');
+$db->exec('CREATE TABLE IF NOT EXISTS t (s TEXT); BEGIN IMMEDIATE');
+$db->setAuthorizer(fn (int $action) => $action === SQLite3::PRAGMA ? SQLite3::DENY : SQLite3::OK);
+while (hayate_handle_request(function () { echo 'the worker'; })) {
+}
+"""
+
+
+def test_an_authorizer_hides_no_transaction() -> None:
+    directory = temporary_directory("sqlite")
+    try:
+        directory.chmod(0o777)
+        (directory / "worker.php").write_text(AUTHORIZED)
+        (directory / "index.php").write_text("<?php echo 'the front controller';")
+        with Hayate(directory, worker=directory / "worker.php", workers=1, ini=INI) as hayate:
+            (app,) = hayate.status()["apps"]
+            assert app["mode"] == "classic" and "a transaction open" in app["fallback"]["why"], app
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
 def test_a_warmup_request_in_the_middle_of_something_is_left_out() -> None:
     with shop("on", LEFT_WARM="1") as (hayate, it):
         (app,) = hayate.status()["apps"]

@@ -141,7 +141,9 @@ peer.sendall(b"POST /stop HTTP/1.1\\r\\nHost: a\\r\\nContent-Length: 0\\r\\n\\r\
 ITSELF = """<?php
 $run = function (string $command) { exec("$command 2>&1", $said, $code); return $code === 0 ? true : implode(' ', $said); };
 $libc = FFI::cdef('int getpriority(int, int); int setpriority(int, int, int); int sched_setaffinity(int, size_t, long *);
-    int sched_setscheduler(int, int, long *); int prlimit(int, int, long *, long *);');
+    int sched_setscheduler(int, int, long *); int prlimit(int, int, long *, long *);
+    int sched_setparam(int, long *); unsigned long pthread_self(void); int pthread_setaffinity_np(unsigned long, size_t, long *);
+    int pthread_setschedparam(unsigned long, int, long *); int pthread_setschedprio(unsigned long, int);');
 $numbers = FFI::new('long[2]');
 $numbers[0] = -1;
 $parameter = FFI::new('long[1]');
@@ -153,6 +155,10 @@ echo json_encode([
     'setpriority by its number' => $libc->setpriority(0, getmypid(), 13) === 0 && $libc->getpriority(0, getmypid()) === 13,
     'sched_setscheduler by its number' => $libc->sched_setscheduler(getmypid(), 3, FFI::addr($parameter[0])) === 0,
     'sched_setaffinity by its number' => $libc->sched_setaffinity(getmypid(), 8, FFI::addr($numbers[0])) === 0,
+    'sched_setparam by its number' => $libc->sched_setparam(getmypid(), FFI::addr($parameter[0])) === 0,
+    'pthread_setaffinity_np by its number' => $libc->pthread_setaffinity_np($libc->pthread_self(), 8, FFI::addr($numbers[0])) === 0,
+    'pthread_setschedparam by its number' => $libc->pthread_setschedparam($libc->pthread_self(), 3, FFI::addr($parameter[0])) === 0,
+    'pthread_setschedprio by its number' => $libc->pthread_setschedprio($libc->pthread_self(), 0) === 0,
     'prlimit by its number' => $libc->prlimit(getmypid(), 7, FFI::addr($limits[0]), null) === 0,
     'others are read' => $libc->prlimit((int) $_REQUEST['pid'], 7, null, FFI::addr($limits[0])) === 0
         && $limits[0] !== 5000 && $libc->getpriority(0, (int) $_REQUEST['pid']) === 0,
