@@ -94,7 +94,8 @@ def test_a_tmpfile_in_a_directory_by_another_name(size: int, rewind: str, direct
 @pytest.mark.parametrize("size", [1000, 700_000])
 def test_a_file_without_a_name_that_is_appended_to(size: int, rewind: str, directory: pathlib.Path) -> None:
     """No worker reads what another one's visitor wrote."""
-    boot = f"$f = fopen(__DIR__ . '/nameless', 'a+'); unlink(__DIR__ . '/nameless'); fwrite($f, str_repeat('b', {size}));"
+    # A name for each process: boots at the same time would open one file.
+    boot = f"$n = __DIR__ . '/nameless' . getmypid(); $f = fopen($n, 'a+'); unlink($n); fwrite($f, str_repeat('b', {size}));"
     request = "rewind($f); echo md5(stream_get_contents($f)); ftruncate($f, 0); fwrite($f, $_GET['v']);"
     directory.chmod(0o777)
     modes.write(directory, f"{boot}\nwhile (hayate_handle_request(function () {{ global $f; {request} }})) {{}}\n")
