@@ -78,13 +78,19 @@ def test_heads_that_do_not_end_make_room_before_those_who_think(hayate_command, 
         assert [get(one) for one in regulars] == [200] * 4
 
 
+def idle(server: Hayate, stack: contextlib.ExitStack) -> list[Raw]:
+    """Connections of HTTP/2 up to the limit's last part, each with one answer and idle for so long that it may have to go."""
+    clients = [Raw(stack.enter_context(connect(server))) for _ in range(LIMIT - 8)]
+    for one in clients:
+        one.request(1, "/plain.txt")
+        assert one.status(1) == "200"
+    time.sleep(3.1)
+    return clients
+
+
 def test_a_request_that_crosses_the_words_to_go_is_answered(hayate_command, tmp_path) -> None:
     with started(tmp_path, "http2_prior_knowledge = true\n") as (server, stack):
-        clients = [Raw(stack.enter_context(connect(server))) for _ in range(LIMIT - 8)]
-        for one in clients:
-            one.request(1, "/plain.txt")
-            assert one.status(1) == "200"
-        time.sleep(3.1)
+        clients = idle(server, stack)
         with ThreadPoolExecutor(1) as others:
             # More than there is room for, so room is made again and again.
             newcomers = others.submit(lambda: [get(stack.enter_context(connect(server, "127.0.0.3"))) for _ in range(12)])
@@ -105,11 +111,7 @@ def test_a_request_that_crosses_the_words_to_go_is_answered(hayate_command, tmp_
 
 def test_those_who_were_told_to_go_and_have_still_to_do_are_not_waited_for(hayate_command, tmp_path) -> None:
     with started(tmp_path, "http2_prior_knowledge = true\n", 'body_timeout = "600s"\nbody_rate = "0"\n') as (server, stack):
-        clients = [Raw(stack.enter_context(connect(server))) for _ in range(LIMIT - 8)]
-        for one in clients:
-            one.request(1, "/plain.txt")
-            assert one.status(1) == "200"
-        time.sleep(3.1)
+        clients = idle(server, stack)
         with ThreadPoolExecutor(1) as others:
             newcomers = others.submit(lambda: [get(stack.enter_context(connect(server, "127.0.0.3"))) for _ in range(12)])
             stay = 4
