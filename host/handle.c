@@ -60,6 +60,7 @@ static void end_boot(void)
 	randomness_boot_over();
 	boot_keep();
 	lifecycle_shut_modules_down();
+	lifecycle_note_session();
 	lifecycle_module("mbstring", true);
 	boot_compare_encodings();
 	lifecycle_module("mbstring", false);

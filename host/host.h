@@ -139,6 +139,7 @@ void lifecycle_leave_if_out_of_memory(void);
 /* Extensions that are started and shut down with each request. */
 void lifecycle_module(const char *name, bool startup);
 void lifecycle_shut_modules_down(void);
+void lifecycle_note_session(void);      /* when the boot is over */
 void lifecycle_note_superglobals(void); /* before the point */
 /* A bail-out ends the step, and is remembered. */
 void lifecycle_step(const char *name, void (*run)(void));

@@ -233,6 +233,44 @@ static void import_superglobals(void)
 	}
 }
 
+/* $_SESSION as the boot has set it; undefined: it has not. */
+static zval session_of_boot;
+
+void lifecycle_note_session(void)
+{
+	zval *value = zend_hash_str_find(&EG(symbol_table), ZEND_STRL("_SESSION"));
+	if (value == NULL) {
+		return;
+	}
+	ZVAL_DEREF(value);
+	if (Z_TYPE_P(value) == IS_ARRAY && is_plain(value, 8)) {
+		ZVAL_COPY(&session_of_boot, value);
+	}
+}
+
+/*
+ * PHP's session module gives up what it knows of a session, but neither the variable nor the constant: those go with
+ * the symbol table, which lives on here. Whoever has no session would find another visitor's.
+ */
+static void forget_session(void)
+{
+	if (Z_ISUNDEF(session_of_boot)) {
+		zend_hash_str_del(&EG(symbol_table), ZEND_STRL("_SESSION"));
+	} else {
+		zval value;
+		ZVAL_COPY(&value, &session_of_boot);
+		zend_hash_str_update(&EG(symbol_table), ZEND_STRL("_SESSION"), &value);
+	}
+	/* It stays: compiled code remembers where it is. */
+	zend_constant *id = zend_hash_str_find_ptr(EG(zend_constants), ZEND_STRL("SID"));
+	if (id != NULL) {
+		zval_ptr_dtor(&id->value);
+		ZVAL_EMPTY_STRING(&id->value);
+	}
+	/* Of a destructor. */
+	lifecycle_settle_exception();
+}
+
 void lifecycle_begin(void)
 {
 	in_request = true;
@@ -316,6 +354,9 @@ void lifecycle_end(bool unwound)
 		step(boot_keep_living_sessions);
 	}
 	lifecycle_shut_modules_down();
+	if (!handle_rewinds()) {
+		step(forget_session);
+	}
 	step(php_output_deactivate);
 	step(php_free_shutdown_functions);
 	if (SG(request_info).request_body != NULL) {

@@ -105,6 +105,49 @@ def test_what_keeps_sessions_keeps_them_in_later_requests(tmp_path, rewind: str)
         assert (app["restarts"], app["fallback"], app["cold_boot"]) == ({}, None, None), server.log()
 
 
+SESSIONS_OF_SOME = """<?php
+while (hayate_handle_request(static function (): void {
+    if (isset($_GET['login']) || isset($_SERVER['HAYATE_WARMUP'])) {
+        session_start();
+        $_SESSION['user'] = new class($_SERVER['HAYATE_WARMUP'] ?? $_GET['login']) {
+            public function __construct(public string $name) {}
+            public function __serialize(): array { return []; }
+            public function __destruct() { echo ' bye'; }
+        };
+        if (isset($_GET['logout'])) {
+            session_destroy();
+        }
+    }
+    // A session is begun for those who have one, and what it says is asked of all.
+    echo $_SESSION['user']->name ?? 'nobody', ' ', defined('SID') && SID !== '' ? 'id' : 'none';
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "off"])
+def test_nobody_without_a_session_meets_that_of_another(tmp_path, rewind: str) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "worker.php").write_text(SESSIONS_OF_SOME)
+    ini = {"session.use_only_cookies": "0", "session.save_path": "/tmp"}
+    with Hayate(tmp_path, worker=tmp_path / "worker.php", workers=1, ini=ini, args=["--rewind", rewind]) as server:
+        assert requests.get(server.url, timeout=60).text == "nobody none"
+        for query in ("login=Ada", "login=Grace&logout"):
+            answer = requests.get(f"{server.url}/?{query}", timeout=60).text
+            assert answer.startswith(query[6:].split("&")[0]) and answer.endswith(" bye"), answer
+            assert requests.get(server.url, timeout=60).text == "nobody none"
+
+
+def test_a_session_variable_that_the_boot_sets_is_there_for_each_request(tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "worker.php").write_text(
+        "<?php $_SESSION = ['of' => 'the boot']; while (hayate_handle_request(static function (): void {"
+        "echo $_SESSION['of']; $_SESSION['of'] = 'a request'; })) {}"
+    )
+    with Hayate(tmp_path, worker=tmp_path / "worker.php", workers=1, args=["--rewind", "off"]) as server:
+        assert [requests.get(server.url, timeout=60).text for _ in range(3)] == ["the boot"] * 3
+
+
 def test_scripts_in_global_scope_run_in_the_loop_after_an_empty_handler(tmp_path) -> None:
     """As docs/applications.md advises for applications of many scripts; each request finds a fresh application."""
     tmp_path.chmod(0o755)
