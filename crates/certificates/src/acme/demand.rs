@@ -1,10 +1,11 @@
 //! Names on demand: which may be had, how many of them are ordered, and whom to ask about each.
 //!
-//! A visitor can think of names without end below a wildcard. All names below one wildcard share what the authority allows their registered
-//! domain, and configured names share it as well; so each wildcard has an allowance of its own. Nothing here waits but [`Ask::about`], which
-//! has an end.
+//! A visitor can think of names without end below a wildcard. All names of a registered domain share what the authority allows it, configured
+//! ones as well; so all wildcards of a domain have one allowance together, which the store keeps: neither a restart nor another server gives a
+//! new one. Which domains are registered ones is not known here: the last two labels above a name are taken for one, so two customers below
+//! `co.uk` share theirs. Nothing here waits but [`Ask::about`], which has an end.
 
-use std::{str::FromStr, time::Duration};
+use std::{collections::BTreeMap, str::FromStr, time::Duration};
 
 use http::Uri;
 use http_body_util::Empty;
@@ -14,82 +15,96 @@ use tokio::time::timeout;
 
 use super::OnDemand;
 
-/// Orders below one wildcard, each for a name that was never asked about: so many at once, and seconds for each in the long run. Of Let's
+/// Orders below the wildcards of one domain, each for a name that was never asked about: so many at once, and seconds for each in the long run. Of Let's
 /// Encrypt's 50 new certificates a week for one registered domain (<https://letsencrypt.org/docs/rate-limits/>) 12 at least are left for others.
 const UNASKED: (i64, i64) = (10, 6 * 3600);
 /// The same for names that somebody vouched for. So of its 300 orders in three hours some are left.
 const VOUCHED: (i64, i64) = (100, 60);
 /// How long an answer about a name may take.
 const ANSWER: Duration = Duration::from_secs(10);
+/// Seconds for which nothing is ordered when the authority was not to be had: each name would be another attempt.
+const AWAY: i64 = 60;
+
+/// What was used of allowances, by domain: when all of it may be used at once again, in seconds since the epoch. Each order moves that on.
+pub(super) type Used = BTreeMap<String, i64>;
 
 /// What is allowed, and what of it was used.
 #[derive(Debug, Default)]
 pub(super) struct Demand {
-    patterns: Vec<Pattern>,
+    patterns: Vec<String>,
     /// Whom to ask first, if anybody.
     pub(super) ask: Option<Ask>,
-}
-
-#[derive(Debug)]
-struct Pattern {
-    pattern: String,
-    /// When all of its allowance may be used at once; each order moves it on. Seconds since the epoch.
-    full_at: i64,
+    /// As the store had it last.
+    pub(super) used: Used,
+    /// Nothing is ordered before: seconds since the epoch.
+    not_before: i64,
 }
 
 impl Demand {
     /// Takes other settings; what was used of an allowance stays used.
     pub(super) fn set(&mut self, wanted: &OnDemand) {
-        let before = std::mem::take(&mut self.patterns);
-        let used = |pattern: &str| before.iter().find(|old| old.pattern == pattern).map(|old| old.full_at);
-        let pattern = |pattern: &String| Pattern {
-            pattern: pattern.clone(),
-            full_at: used(pattern).unwrap_or_default(),
-        };
-        self.patterns = wanted.patterns.iter().map(pattern).collect();
-        self.ask = wanted.ask.clone();
+        self.patterns.clone_from(&wanted.patterns);
+        self.ask.clone_from(&wanted.ask);
     }
 
     /// Whether anybody may ask for it.
     pub(super) fn allows(&self, name: &str) -> bool {
-        self.patterns.iter().any(|allowed| crate::matches(&allowed.pattern, name))
+        self.patterns.iter().any(|allowed| crate::matches(allowed, name))
     }
 
     /// Whether a name is allowed by itself: then it is nobody's idea but the administrator's.
     pub(super) fn names(&self, name: &str) -> bool {
-        self.patterns.iter().any(|allowed| allowed.pattern.eq_ignore_ascii_case(name))
-    }
-
-    /// The wildcards that a name is below.
-    fn wildcards(&self, name: &str) -> impl Iterator<Item = &Pattern> {
-        let exact = self.names(name);
-        self.patterns.iter().filter(move |allowed| !exact && crate::matches(&allowed.pattern, name))
+        self.patterns.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
     }
 
     fn allowance(&self) -> (i64, i64) {
         if self.ask.is_some() { VOUCHED } else { UNASKED }
     }
 
-    /// When a certificate of this name may be ordered, the clock being at `now`: seconds since the epoch.
+    /// When a certificate of this name, which is below a wildcard, may be ordered, the clock being at `now`: seconds since the epoch.
     pub(super) fn ready_at(&self, name: &str, now: i64) -> i64 {
         let (at_once, each) = self.allowance();
         // A clock that was set back since makes nobody wait longer.
         let farthest = now.saturating_add(at_once.saturating_mul(each));
-        let ready = |used: &Pattern| {
-            used.full_at.min(farthest).saturating_sub(at_once.saturating_sub(1).saturating_mul(each))
-        };
-        self.wildcards(name).map(ready).max().unwrap_or(now)
+        let full_at = self.used.get(domain(name)).copied().unwrap_or_default().min(farthest);
+        let ready = full_at.saturating_sub(at_once.saturating_sub(1).saturating_mul(each));
+        ready.max(self.not_before.min(now.saturating_add(AWAY)))
     }
 
     /// One is ordered.
     pub(super) fn take(&mut self, name: &str, now: i64) {
         let (at_once, each) = self.allowance();
-        let used: Vec<String> = self.wildcards(name).map(|used| used.pattern.clone()).collect();
-        for pattern in self.patterns.iter_mut().filter(|pattern| used.contains(&pattern.pattern)) {
-            let farthest = now.saturating_add(at_once.saturating_mul(each));
-            pattern.full_at = pattern.full_at.clamp(now, farthest).saturating_add(each);
-        }
+        let farthest = now.saturating_add(at_once.saturating_mul(each));
+        let full_at = self.used.entry(domain(name).to_owned()).or_default();
+        *full_at = (*full_at).clamp(now, farthest).saturating_add(each);
+        // What is as good as new need not be kept.
+        self.used.retain(|_, full_at| *full_at > now);
     }
+
+    /// The authority was not to be had.
+    pub(super) fn is_away(&mut self, now: i64) {
+        self.not_before = now.saturating_add(AWAY);
+    }
+}
+
+/// By what names share an allowance: the last two labels of what is above the name.
+fn domain(name: &str) -> &str {
+    let above = name.split_once('.').map_or("", |(_, above)| above);
+    let second = above.rmatch_indices('.').nth(1).map(|(at, _)| at);
+    second.and_then(|at| above.get(at.saturating_add(1)..)).unwrap_or(above)
+}
+
+/// What was answered about a name.
+#[derive(Debug)]
+pub(super) enum Word {
+    /// By a status of 200 to 299.
+    Yes,
+    /// By one of 403, 404 or 410.
+    No,
+    /// Neither, in words. It may be about this name alone.
+    Odd(String),
+    /// Nothing: why.
+    Silence(String),
 }
 
 /// Where it is known which names may have a certificate: an address without TLS, of a service that is near.
@@ -135,25 +150,26 @@ impl std::fmt::Display for Ask {
 }
 
 impl Ask {
-    /// Whether this name may have a certificate: a status of 200 to 299 says yes, 403, 404 and 410 say no. `name` is a host name. An error says
-    /// why there was no such answer; it comes within ten seconds.
-    pub(super) async fn about(&self, name: &str) -> Result<bool, String> {
+    /// Whether this name may have a certificate, within ten seconds. `name` is a host name.
+    pub(super) async fn about(&self, name: &str) -> Word {
         let joint = if self.0.query().is_some() { '&' } else { '?' };
-        let uri =
-            Uri::from_str(&format!("{}{joint}domain={name}", self.0)).map_err(|error| error.to_string())?;
+        let uri = match Uri::from_str(&format!("{}{joint}domain={name}", self.0)) {
+            Ok(uri) => uri,
+            Err(error) => return Word::Odd(error.to_string()),
+        };
         let client: Client<_, Empty<&[u8]>> = Client::builder(TokioExecutor::new()).build_http();
         match timeout(ANSWER, client.get(uri)).await {
             Ok(Ok(answer)) => match answer.status().as_u16() {
-                200..=299 => Ok(true),
-                403 | 404 | 410 => Ok(false),
+                200..=299 => Word::Yes,
+                403 | 404 | 410 => Word::No,
                 status => {
                     let to = answer.headers().get("location").and_then(|to| to.to_str().ok());
                     let to = to.map(|to| format!(", to {to}")).unwrap_or_default();
-                    Err(format!("its status is {status}{to}; expected 200 for yes, 404 for no"))
+                    Word::Odd(format!("its status is {status}{to}; expected 200 for yes, 404 for no"))
                 }
             },
-            Ok(Err(error)) => Err(reason(&error)),
-            Err(_) => Err(format!("there was no answer within {} s", ANSWER.as_secs())),
+            Ok(Err(error)) => Word::Silence(reason(&error)),
+            Err(_) => Word::Silence(format!("there was no answer within {} s", ANSWER.as_secs())),
         }
     }
 }
@@ -201,16 +217,28 @@ mod tests {
     }
 
     #[test]
-    fn each_wildcard_has_an_allowance_of_its_own_and_a_name_that_is_named_needs_none() {
-        let mut demand = demand(&["*.x.example", "*.y.example", "shop.x.example"], None);
-        assert_eq!(ordered(&mut demand, "x.example", 0), 10);
+    fn all_wildcards_of_a_domain_share_an_allowance_and_another_domain_has_its_own() {
+        let patterns = ["*.x.example", "*.shops.x.example", "*.a.b.x.example", "*.y.example", "*.example"];
+        let mut demand = demand(&patterns, None);
+        assert_eq!(ordered(&mut demand, "shops.x.example", 0), 10);
+        for used in ["x.example", "shops.x.example", "a.b.x.example"] {
+            assert!(demand.ready_at(&format!("other.{used}"), 1_000_000) > 1_000_000, "{used}");
+        }
         assert_eq!(ordered(&mut demand, "y.example", 0), 10);
-        assert!(demand.ready_at("other.x.example", 1_000_000) > 1_000_000);
-        assert_eq!(demand.ready_at("shop.x.example", 1_000_000), 1_000_000);
+        assert_eq!(ordered(&mut demand, "example", 0), 10);
         // New settings give nothing anew.
-        let same = OnDemand { patterns: vec!["*.x.example".into()], ask: None };
-        demand.set(&same);
-        assert!(demand.ready_at("other.x.example", 1_000_000) > 1_000_000);
+        demand.set(&OnDemand { patterns: vec!["*.new.x.example".into()], ask: None });
+        assert!(demand.ready_at("a.new.x.example", 1_000_000) > 1_000_000);
+    }
+
+    #[test]
+    fn an_authority_that_is_away_is_tried_once_a_minute() {
+        let mut demand = demand(&["*.x.example"], None);
+        demand.is_away(1_000_000);
+        assert_eq!(demand.ready_at("a.x.example", 1_000_000), 1_000_060);
+        assert_eq!(demand.ready_at("a.x.example", 900_000), 900_060, "the clock was ahead");
+        assert!(demand.ready_at("a.x.example", 1_000_060) <= 1_000_060);
+        assert!(demand.used.is_empty());
     }
 
     #[test]

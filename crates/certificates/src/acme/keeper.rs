@@ -22,7 +22,7 @@ use tokio::{
 
 use super::{
     Authority, Store,
-    demand::Demand,
+    demand::{Ask, Demand, Word},
     order::{self, Trouble},
     store::Failed,
 };
@@ -44,8 +44,12 @@ const ASK: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs
 const MOST_ON_DEMAND: usize = 10_000;
 /// Of them without a certificate; for another one, the one that nobody has asked for the longest time is forgotten.
 const MOST_LENT: usize = 100;
-/// When an address that did not answer is asked about a name again; and one that said no to the renewal of a certificate.
+/// When an address that gave no answer is asked about a name again; and one that said no to the renewal of a certificate.
 const ASK_AGAIN: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(24 * 3600));
+/// How long it is asked about no other name after it has said nothing at all, which may take ten seconds each time.
+const SILENCE: Duration = Duration::from_secs(10);
+/// Seconds after its end from which on nobody seems to want a certificate that was had on demand: it is forgotten until somebody asks for it.
+const LEFT: i64 = 30 * 24 * 3600;
 
 /// What there should be.
 #[derive(Debug, Clone, Default)]
@@ -127,6 +131,11 @@ impl Name {
     fn is_lent(&self) -> bool {
         self.asked.is_some() && !self.named && self.certificate.is_none()
     }
+
+    /// Its certificate, this one, ended long ago, and nobody but visitors has ever wanted it.
+    fn is_left(&self, certificate: &Certificate) -> bool {
+        self.asked.is_some() && !self.named && certificate.remaining() < -LEFT
+    }
 }
 
 struct Keeping {
@@ -143,6 +152,12 @@ struct Keeping {
     asked: u64,
     /// The clock when it was last looked at: seconds since the epoch.
     seen: i64,
+    /// When all files of the store were last looked at.
+    looked: Instant,
+    /// Whoever knows names on demand is not asked before: seconds since the epoch.
+    silent_until: i64,
+    /// When the log last heard that he gave no answer, and how often that has happened since.
+    complained: (Option<Instant>, u64),
 }
 
 impl Keeping {
@@ -158,6 +173,9 @@ impl Keeping {
             demand: Demand::default(),
             asked: 0,
             seen: 0,
+            looked: Instant::now(),
+            silent_until: 0,
+            complained: (None, 0),
         }
     }
 
@@ -262,12 +280,32 @@ impl Keeping {
         for host in hosts {
             self.add(host, None);
         }
-        // What was issued on demand before this process was there is not asked for anew.
+        if let Some(store) = &self.store {
+            // An error is told by the first order that wants to use some of it, and comes to nothing.
+            self.demand.used = store.allowance().unwrap_or_default();
+        }
+        self.list();
+        self.looked = Instant::now();
+        self.publish();
+    }
+
+    /// Takes in what was issued on demand before this process was there: nobody has to ask for it anew.
+    fn list(&mut self) {
         let stored = self.store.as_ref().map(Store::names).unwrap_or_default();
         let new = |host: &String| self.demand.allows(host) && !self.names.contains_key(host);
-        let stored: Vec<String> = stored.into_iter().filter(new).take(MOST_ON_DEMAND).collect();
-        stored.into_iter().for_each(|host| self.add(host, Some(0)));
-        self.publish();
+        let room = MOST_ON_DEMAND.saturating_sub(self.on_demand().count());
+        let stored: Vec<String> = stored.into_iter().filter(new).take(room).collect();
+        for host in stored {
+            self.add(host.clone(), Some(0));
+            // What cannot be used, and what nobody seems to want, waits for somebody who asks.
+            if self.names.get(&host).is_some_and(Name::is_lent) {
+                self.names.remove(&host);
+            }
+        }
+    }
+
+    fn on_demand(&self) -> impl Iterator<Item = (&String, &Name)> {
+        self.names.iter().filter(|(_, name)| name.asked.is_some())
     }
 
     fn take_pairs(&mut self, pairs: &[Pair]) {
@@ -321,12 +359,11 @@ impl Keeping {
             known.asked = known.asked.map(|_| self.asked);
             return;
         }
-        let on_demand = || self.names.iter().filter(|(_, name)| name.asked.is_some());
-        let lent = || on_demand().filter(|(_, name)| name.is_lent());
+        let lent = || self.on_demand().filter(|(_, name)| name.is_lent());
         if lent().count() >= MOST_LENT {
             let longest = lent().min_by_key(|(_, name)| name.asked).map(|(host, _)| host.clone());
             longest.and_then(|longest| self.names.remove(&longest));
-        } else if on_demand().count() >= MOST_ON_DEMAND {
+        } else if self.on_demand().count() >= MOST_ON_DEMAND {
             return;
         }
         self.add(host.clone(), Some(self.asked));
@@ -339,32 +376,64 @@ impl Keeping {
     /// Asks whether a name that is had on demand may have its certificate; if not, its time is set or it is forgotten.
     async fn is_vouched_for(&mut self, host: &str) -> bool {
         let Some(ask) = self.demand.ask.clone() else { return true };
-        if self.names.get(host).is_none_or(|name| name.asked.is_none()) {
-            return true;
-        }
-        let pause = match ask.about(host).await {
-            Ok(true) => return true,
-            Ok(false) if self.names.get(host).is_some_and(Name::is_lent) => {
+        let Some(name) = self.names.get(host).filter(|name| name.asked.is_some()) else { return true };
+        let (is_lent, ends_soon) = (name.is_lent(), name.certificate.as_ref().is_some_and(ends_soon));
+        let silent = self.silent_until.saturating_sub(now());
+        // What is further away was noted by a clock that was set back since.
+        let silent = (1..=SILENCE.as_secs() as i64).contains(&silent).then_some(silent);
+        let word = match silent {
+            Some(_) => None,
+            None => Some(ask.about(host).await),
+        };
+        let says_no = matches!(word, Some(Word::No));
+        let minute = ASK_AGAIN.0.as_secs() as i64;
+        let pause = match word {
+            Some(Word::Yes) => return true,
+            Some(Word::No) if is_lent => {
                 tracing::debug!(host, "no certificate is ordered: {ask} says no");
                 self.names.remove(host);
                 return false;
             }
-            Ok(false) => {
+            Some(Word::No) => {
                 tracing::info!(host, "the certificate is not renewed: {ask} says no");
-                ASK_AGAIN.1
+                ASK_AGAIN.1.as_secs() as i64
             }
-            Err(why) => {
-                tracing::warn!(
-                    host,
-                    "no certificate is ordered: {ask}, which on_demand_ask names, cannot be asked: {why}"
-                );
-                ASK_AGAIN.0
+            Some(Word::Odd(why)) => {
+                self.complain(&ask, host, &why);
+                minute
             }
+            Some(Word::Silence(why)) => {
+                self.complain(&ask, host, &why);
+                self.silent_until = now().saturating_add(SILENCE.as_secs() as i64);
+                minute
+            }
+            None => silent.unwrap_or(minute),
         };
+        // Nobody has said no, and it was vouched for when it was issued.
+        if ends_soon && !says_no {
+            return true;
+        }
         if let Some(name) = self.names.get_mut(host) {
-            name.due = now().saturating_add(pause.as_secs() as i64);
+            name.due = now().saturating_add(pause);
         }
         false
+    }
+
+    /// Whoever knows names on demand gave no answer about one: the log hears of it once a minute.
+    fn complain(&mut self, ask: &Ask, host: &str, why: &str) {
+        let (at, times) = &mut self.complained;
+        *times = times.saturating_add(1);
+        if at.is_some_and(|at| at.elapsed() < ASK_AGAIN.0) {
+            return;
+        }
+        *at = Some(Instant::now());
+        let times = std::mem::take(times);
+        tracing::warn!(
+            host,
+            times,
+            "no certificate is ordered: {ask}, which on_demand_ask names, cannot be asked: {why}; only what is in the last tenth of its life \
+             is renewed all the same"
+        );
     }
 
     /// Puts what there is in force.
@@ -385,23 +454,40 @@ impl Keeping {
         };
         let due = self.names.iter().map(due).min()?;
         let left = u64::try_from(due.saturating_sub(now)).unwrap_or_default();
-        Some(Duration::from_secs(left).min(LOOK))
+        Some(Duration::from_secs(left).min(LOOK.saturating_sub(self.looked.elapsed())))
     }
 
-    /// A name for which something is to be done; looks at what others have stored.
-    fn due(&mut self) -> Option<String> {
-        let store = self.store.as_ref()?;
+    /// Takes in what others have stored, and forgets what nobody seems to want.
+    fn look(&mut self) {
+        self.looked = Instant::now();
+        let Some(store) = &self.store else { return };
         let mut news = false;
-        for (host, name) in &mut self.names {
+        self.names.retain(|host, name| {
             news |= name.look(host, store);
-        }
+            let left = name.certificate.as_ref().is_some_and(|certificate| name.is_left(certificate));
+            news |= left;
+            !left
+        });
         if news {
             self.publish();
         }
+    }
+
+    /// A name for which something is to be done; looks at what others have stored now and then, for it is asked after each name that a visitor
+    /// thinks of.
+    fn due(&mut self) -> Option<String> {
         let now = now();
+        if self.looked.elapsed() >= LOOK {
+            self.look();
+        }
         // What was to be done at a time of a clock that was set back since may be years away by this one. The clock may have been ahead
         // only while an order failed, between two looks at it: then what is further away than anything says so.
         let back = now < self.seen;
+        if back {
+            // What seemed to have ended long ago, and was forgotten.
+            self.list();
+            self.publish();
+        }
         let farthest = now.saturating_add(ASK.1.as_secs() as i64);
         for name in self.names.values_mut().filter(|name| back || name.ask_at.max(name.due) > farthest) {
             (name.ask_at, name.due) = (0, 0);
@@ -424,13 +510,17 @@ impl Keeping {
         let (Some(store), Some(authority)) = (self.store.clone(), self.wanted.authority.clone()) else {
             return;
         };
-        let now = now();
+        let began = now();
+        // Another server may have got it.
+        if self.names.get_mut(host).is_some_and(|name| name.look(host, &store)) {
+            self.publish();
+        }
         let missing = self.names.get(host).is_none_or(|name| name.certificate.is_none());
         if !missing {
             self.ask_about_renewal(host, &authority, &store).await;
         }
         let Some(name) = self.names.get_mut(host) else { return };
-        if !missing && name.renew_at > now {
+        if !missing && name.renew_at > began {
             name.due = name.ask_at.min(name.renew_at);
             return;
         }
@@ -440,7 +530,7 @@ impl Keeping {
         let Some(name) = self.names.get_mut(host) else { return };
         let failed = store.failed(host);
         // One that is further away than any was noted by a clock that was set back since.
-        if (1..=PAUSE.1.as_secs() as i64).contains(&failed.until.saturating_sub(now)) {
+        if (1..=PAUSE.1.as_secs() as i64).contains(&failed.until.saturating_sub(began)) {
             name.due = failed.until;
             return;
         }
@@ -448,17 +538,14 @@ impl Keeping {
             Ok(Some(lock)) => lock,
             Ok(None) => {
                 // Another server is at it.
-                name.due = now.saturating_add(LOOK_SOON.as_secs() as i64);
+                name.due = began.saturating_add(LOOK_SOON.as_secs() as i64);
                 return;
             }
             Err(error) => return self.failed(host, &store, error.into()),
         };
         // It may just have been there.
-        if name.look(host, &store) && name.renew_at > now {
+        if name.look(host, &store) && name.renew_at > began {
             return self.publish();
-        }
-        if name.is_lent() {
-            self.demand.take(host, now);
         }
         let outcome = timeout(ORDER, self.order(host, &authority, &store)).await;
         let outcome = outcome.unwrap_or_else(|_| {
@@ -469,7 +556,12 @@ impl Keeping {
             })
         });
         match outcome {
-            Ok(()) => {
+            Ok(false) => {
+                if let Some(name) = self.names.get_mut(host) {
+                    name.due = began.saturating_add(LOOK_SOON.as_secs() as i64);
+                }
+            }
+            Ok(true) => {
                 if let Err(error) = store.note_failed(host, None) {
                     tracing::warn!("{error}");
                 }
@@ -480,7 +572,13 @@ impl Keeping {
                 }
                 self.publish();
             }
-            Err(trouble) => self.failed(host, &store, trouble),
+            Err(trouble) => {
+                // Each name that visitors think of would be another attempt to find the authority.
+                if self.account.is_none() && self.names.get(host).is_some_and(Name::is_lent) {
+                    self.demand.is_away(now());
+                }
+                self.failed(host, &store, trouble);
+            }
         }
         drop(lock);
     }
@@ -503,14 +601,32 @@ impl Keeping {
         Ok(account)
     }
 
-    async fn order(&mut self, host: &str, authority: &Authority, store: &Store) -> Result<(), Trouble> {
+    /// Uses one order of what is allowed to the domain of a name; `false`: nothing is left, for another server has used it, or may be about to.
+    fn take(&mut self, host: &str, store: &Store) -> io::Result<bool> {
+        let Some(_lock) = store.lock("allowance")? else { return Ok(false) };
+        self.demand.used = store.allowance()?;
+        let now = now();
+        if self.demand.ready_at(host, now) > now {
+            return Ok(false);
+        }
+        self.demand.take(host, now);
+        store.keep_allowance(&self.demand.used)?;
+        Ok(true)
+    }
+
+    /// `false`: not now, see [`Keeping::take`].
+    async fn order(&mut self, host: &str, authority: &Authority, store: &Store) -> Result<bool, Trouble> {
         let account = self.account(authority, store).await?;
+        // Not before: what the authority never heard of costs nothing.
+        if self.names.get(host).is_some_and(Name::is_lent) && !self.take(host, store)? {
+            return Ok(false);
+        }
         let before = self.names.get(host).and_then(|name| name.certificate.as_ref());
         let replaces = before.filter(|before| before.remaining() > 0).and_then(identifier);
         tracing::info!(host, authority = authority.directory, "a certificate is ordered");
         let (chain, key) = order::order(&account, authority, store, &self.resolver, host, replaces).await?;
         store.keep_certificate(host, &chain, &key)?;
-        Ok(())
+        Ok(true)
     }
 
     fn failed(&mut self, host: &str, store: &Store, trouble: Trouble) {
@@ -585,6 +701,7 @@ impl Name {
         let changed = written != self.written;
         self.written = written;
         match store.certificate(host) {
+            Ok(Some(certificate)) if self.is_left(&certificate) => false,
             Ok(Some(certificate)) if certificate.covers(host) => {
                 self.renew_at = latest(&certificate);
                 // The authority is asked about it first.
@@ -612,6 +729,12 @@ fn latest(certificate: &Certificate) -> i64 {
     let life = to.saturating_sub(from);
     let part = if life < 10 * 24 * 3600 { life / 2 } else { life / 3 * 2 };
     from.saturating_add(part)
+}
+
+/// Whether it is in the last tenth of its life.
+fn ends_soon(certificate: &Certificate) -> bool {
+    let (from, to) = certificate.validity();
+    (1..=to.saturating_sub(from) / 10).contains(&certificate.remaining())
 }
 
 fn identifier(certificate: &Certificate) -> Option<CertificateIdentifier<'static>> {
@@ -738,17 +861,95 @@ mod tests {
         let waiting = |keeping: &Keeping| keeping.names.values().filter(|name| name.is_lent()).count();
         assert_eq!(waiting(&keeping), MOST_LENT);
         assert!(keeping.names.contains_key("499.x.example") && !keeping.names.contains_key("000.x.example"));
-        assert_eq!(orders(&mut keeping).await, 10);
+        // The authority is away: it is tried once a minute, whoever asks, and what it never heard of has used up nothing.
+        assert_eq!(orders(&mut keeping).await, 1);
         (500..600).for_each(|n| keeping.demand(format!("{n:03}.x.example")));
         assert_eq!(orders(&mut keeping).await, 0);
         assert!(keeping.next().unwrap() <= LOOK);
-        SHIFT.set(6 * 3600 + 1);
+        SHIFT.set(61);
         assert_eq!(orders(&mut keeping).await, 1);
+        assert!(keeping.store.as_ref().unwrap().allowance().unwrap().is_empty());
         // The clock was ahead.
         SHIFT.set(3650 * DAY);
-        assert_eq!(orders(&mut keeping).await, 10);
+        assert_eq!(orders(&mut keeping).await, 1);
         SHIFT.set(0);
-        assert!(keeping.demand.ready_at("a.x.example", now()) <= now() + 6 * 3600);
+        assert!(keeping.demand.ready_at("a.x.example", now()) <= now() + 60);
+    }
+
+    #[tokio::test]
+    async fn neither_a_restart_nor_another_server_gives_an_allowance_anew() {
+        let storage = tempfile::tempdir().unwrap();
+        let mut first = lending(storage.path(), None, 0..1);
+        let mut second = lending(storage.path(), None, 0..1);
+        let store = first.store.clone().unwrap();
+        for n in 0..5 {
+            assert!(first.take(&format!("{n}.x.example"), &store).unwrap());
+            assert!(second.take(&format!("other{n}.x.example"), &store).unwrap());
+        }
+        assert!(!first.take("a.x.example", &store).unwrap() && !second.take("a.x.example", &store).unwrap());
+        let mut restarted = lending(storage.path(), None, 0..1);
+        assert_eq!(orders(&mut restarted).await, 0);
+        assert!(!restarted.take("a.x.example", &store).unwrap());
+        SHIFT.set(6 * 3600 + 1);
+        assert!(restarted.take("a.x.example", &store).unwrap());
+        assert!(!first.take("a.x.example", &store).unwrap());
+        // Another server is about to use some of it.
+        SHIFT.set(3 * DAY);
+        let lock = store.lock("allowance").unwrap();
+        assert!(!first.take("a.x.example", &store).unwrap());
+        drop(lock);
+        assert!(first.take("a.x.example", &store).unwrap());
+        std::fs::write(storage.path().join("127.0.0.1_1_directory/allowance.json"), "nonsense").unwrap();
+        let error = first.take("a.x.example", &store).unwrap_err().to_string();
+        assert!(error.contains("allowance.json") && error.contains("remove it"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn what_others_have_stored_is_not_looked_at_for_each_name_that_a_visitor_thinks_of() {
+        let storage = tempfile::tempdir().unwrap();
+        let mut keeping = lending(storage.path(), None, 0..0);
+        orders(&mut keeping).await;
+        let (made, key) = self_signed(&[HOST.into()]).unwrap();
+        let store = keeping.store.clone().unwrap();
+        store.keep_certificate(HOST, &crate::client::pem(&made.chain()[0]), &key.0).unwrap();
+        for n in 0..10 {
+            keeping.demand(format!("{n}.x.example"));
+            keeping.due();
+        }
+        assert!(!keeping.resolver.covers(HOST));
+        keeping.looked -= LOOK;
+        keeping.due();
+        assert!(keeping.resolver.covers(HOST));
+    }
+
+    #[tokio::test]
+    async fn a_certificate_that_ended_long_ago_is_nobodys_until_somebody_asks_for_it() {
+        let storage = tempfile::tempdir().unwrap();
+        let host = "gone.x.example";
+        let (made, key) = self_signed(&[host.into()]).unwrap();
+        let mut keeping = lending(storage.path(), None, 0..0);
+        let store = keeping.store.clone().unwrap();
+        store.keep_certificate(host, &crate::client::pem(&made.chain()[0]), &key.0).unwrap();
+        keeping.demand(host.into());
+        assert!(keeping.resolver.covers(host));
+        SHIFT.set((90 + 29) * DAY);
+        keeping.look();
+        assert!(keeping.resolver.covers(host));
+        SHIFT.set((90 + 31) * DAY);
+        keeping.look();
+        assert!(!keeping.names.contains_key(host) && !keeping.resolver.covers(host));
+        let mut restarted = lending(storage.path(), None, 0..0);
+        SHIFT.set((90 + 31) * DAY);
+        restarted.names.clear();
+        restarted.list();
+        assert!(!restarted.names.contains_key(host));
+        restarted.demand(host.into());
+        assert!(restarted.names[host].is_lent(), "it needs what is allowed to any name");
+        // The clock was ahead.
+        keeping.due();
+        SHIFT.set(0);
+        keeping.due();
+        assert!(keeping.resolver.covers(host));
     }
 
     #[tokio::test]
@@ -803,7 +1004,8 @@ mod tests {
                 let mut asked = [0; 1000];
                 let n = client.read(&mut asked).await.unwrap();
                 let yes = asked[..n].starts_with(b"GET /names?domain=0");
-                let status = if yes { "200 OK" } else { "404 Not Found" };
+                let odd = asked[..n].starts_with(b"GET /names?domain=odd");
+                let status = if yes { "200 OK" } else if odd { "500 Oh" } else { "404 Not Found" };
                 let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
                 client.write_all(answer.as_bytes()).await.unwrap();
             }
@@ -834,6 +1036,34 @@ mod tests {
         assert_eq!(keeping.due(), None);
         SHIFT.set(61);
         assert!(keeping.due().is_some(), "asked again a minute later");
+    }
+
+    #[tokio::test]
+    async fn a_renewal_goes_on_when_nobody_can_be_asked_and_the_certificate_ends_soon() {
+        let storage = tempfile::tempdir().unwrap();
+        let mut keeping = lending(storage.path(), Some("http://127.0.0.1:1/"), 0..0);
+        let host = "shop.x.example";
+        let (made, key) = self_signed(&[host.into()]).unwrap();
+        let store = keeping.store.clone().unwrap();
+        store.keep_certificate(host, &crate::client::pem(&made.chain()[0]), &key.0).unwrap();
+        keeping.demand(host.into());
+        for (day, attempts) in [(61, 0), (85, 1), (91, 1)] {
+            SHIFT.set(day * DAY);
+            orders(&mut keeping).await;
+            assert_eq!(store.failed(host).times, attempts, "day {day}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_odd_answer_about_one_name_holds_up_no_other() {
+        let storage = tempfile::tempdir().unwrap();
+        let ask = directory_of_names().await;
+        let mut keeping = lending(storage.path(), Some(&ask), 0..1);
+        keeping.demand("odd.x.example".into());
+        keeping.names.remove(HOST);
+        orders(&mut keeping).await;
+        assert_eq!(keeping.store.as_ref().unwrap().failed("000.x.example").times, 1, "ordered, in vain");
+        assert!(keeping.names["odd.x.example"].due > now());
     }
 
     #[tokio::test]

@@ -5,7 +5,8 @@
 //!  <storage>/<authority>/account.json          the account's key
 //!                        <name>.pem            chain and key of one certificate
 //!                        <name>.failed         how often an order failed, and until when nobody tries again
-//!                        <name>.lock, account.lock
+//!                        allowance.json        what was used of the allowances of names on demand
+//!                        <name>.lock, account.lock, allowance.lock
 //!                        challenges/<token>    what the authority is to be told, by whichever server it asks
 //! ```
 //!
@@ -22,6 +23,7 @@ use std::{
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use super::demand::Used;
 use crate::{Certificate, is_name};
 
 /// No file here is longer.
@@ -65,7 +67,7 @@ impl Store {
         Err(io::Error::new(io::ErrorKind::InvalidInput, format!("'{name}' is no name of a host")))
     }
 
-    /// The lock of a name, if nobody has it. For the account: "account".
+    /// The lock of a name, if nobody has it. For the account: "account"; for what was used of allowances: "allowance".
     pub(super) fn lock(&self, name: &str) -> io::Result<Option<Lock>> {
         let path = self.path(name, "lock")?;
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
@@ -123,6 +125,19 @@ impl Store {
 
     pub(super) fn keep_account(&self, account: &impl Serialize) -> io::Result<()> {
         write(&self.directory.join("account.json"), &serde_json::to_vec(account)?)
+    }
+
+    /// What was used of allowances. An error names the file.
+    pub(super) fn allowance(&self) -> io::Result<Used> {
+        let path = self.directory.join("allowance.json");
+        let Some(text) = read(&path)? else { return Ok(Used::default()) };
+        serde_json::from_slice(&text).map_err(|error| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}; remove it", path.display()))
+        })
+    }
+
+    pub(super) fn keep_allowance(&self, used: &Used) -> io::Result<()> {
+        write(&self.directory.join("allowance.json"), &serde_json::to_vec(used)?)
     }
 
     fn challenge_path(&self, token: &str) -> Option<PathBuf> {

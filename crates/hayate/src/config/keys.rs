@@ -87,7 +87,7 @@ pub struct Tls {
     pub acme_eab_key: Option<PathBuf>,
     /// Hosts that get a certificate when somebody first asks for them, such as `*.shops.example.org`; who asks first has to ask again. Default: none.
     pub on_demand: Option<OneOrMany>,
-    /// Address of yours that knows which of them there are, such as `http://127.0.0.1:8000/may-have-a-certificate`: it is asked with `?domain=NAME` before each order, and says yes by a status of 200 to 299. Needed below a wildcard where visitors can think of names, see docs/tls.md. Default: none, 10 certificates at once below each wildcard, one in six hours after that.
+    /// Address of yours that knows which of them there are, such as `http://127.0.0.1:8000/may-have-a-certificate`: it is asked with `?domain=NAME` before each order, and says yes by a status of 200 to 299. Needed below a wildcard where visitors can think of names, see docs/tls.md. Default: none, 10 certificates at once for all wildcards of a domain together, one in six hours after that.
     pub on_demand_ask: Option<String>,
     /// Sends requests without TLS to the same address with TLS (301, 308 for other methods than GET and HEAD), challenges of ACME excepted, and those of a trusted proxy that says its client came by TLS. Default: `true`.
     pub redirect_http: Option<bool>,
