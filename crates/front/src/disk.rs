@@ -24,7 +24,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fs::{AtFlags, StatxFlags, fstat, statx};
 use tokio::{sync::oneshot, time::Sleep};
 
-use crate::{descriptors::Permit, near::Near};
+use crate::{answer_files::Counted, descriptors::Permit, near::Near};
 
 /// Threads, for all places together. They mostly sleep.
 const THREADS: usize = 16;
@@ -46,12 +46,19 @@ pub(crate) struct Opened {
     place: Arc<Place>,
     /// A temporary one counts until it is closed, wherever that is done.
     permit: Option<Permit>,
+    /// So does one that an answer is sent from.
+    counted: Option<Counted>,
 }
 
 impl Opened {
     /// `near`: see [`crate::near`].
     pub(crate) fn new(file: File, near: bool, place: Arc<Place>, permit: Option<Permit>) -> Opened {
-        Opened { file: ManuallyDrop::new(file), near, place, permit }
+        Opened { file: ManuallyDrop::new(file), near, place, permit, counted: None }
+    }
+
+    /// It counts until it is closed.
+    pub(crate) fn count(&mut self, counted: Counted) {
+        self.counted = Some(counted);
     }
 
     /// It cannot be opened again, for nothing is called by its name any more. By what is known here: no network is asked.
@@ -80,7 +87,7 @@ impl Drop for Opened {
         // SAFETY: the one place that takes it, and nothing looks at it afterwards.
         let file = unsafe { ManuallyDrop::take(&mut self.file) };
         if !self.near || fstat(&file).is_ok_and(|stat| stat.st_nlink == 0) {
-            self.place.close(file, self.permit.take());
+            self.place.close(file, (self.permit.take(), self.counted.take()));
         }
     }
 }
@@ -272,11 +279,12 @@ impl Place {
         Running { answer: taken.then_some(answer), limit: None, patience: self.disk.0.shared.patience }
     }
 
-    /// Has a thread close a file, whenever it can: also of a place that hangs. So many wait at most as files are open.
-    fn close(&self, file: File, permit: Option<Permit>) {
+    /// Has a thread close a file, whenever it can: also of a place that hangs. So many wait at most as files are open. What it counts by goes
+    /// when it is closed.
+    fn close(&self, file: File, counts: impl Send + 'static) {
         let work: Work = Box::new(move || {
             drop(file);
-            drop(permit);
+            drop(counts);
         });
         let mut load = self.lane.load.lock();
         if load.running < PER_PLACE {

@@ -13,19 +13,20 @@ use std::{
         unix::{ffi::OsStrExt, fs::FileExt},
     },
     path::PathBuf,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::{Duration, Instant},
+    sync::{Arc, Weak},
+    task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use hayate_http::{Exchange, seconds};
+use tokio::time::{sleep, timeout};
 
 use crate::{
     answer_files::{AnswerFiles, Slot},
-    disk::{Opened, PATIENCE, Place, Running},
+    disk::{Opened, PATIENCE, Place},
     near::{Access, Meta, Miss, below, read_now},
+    reminder::Reminder,
     shown::Shown,
 };
 
@@ -35,7 +36,7 @@ const BLOCK: usize = 64 << 10;
 /// Bytes that are looked for in memory at one time, and sent by the kernel: at the speed of memory, some ten microseconds.
 const STRETCH: u64 = 256 << 10;
 
-/// How long to wait before a file is opened again for which there was no descriptor, or no room in the queue of its place.
+/// How long to wait before a file is tried again for which there was no descriptor, or no room in the queue of its place.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Where a file was found, so that it can be opened again.
@@ -60,7 +61,7 @@ impl Source {
     }
 
     /// May wait. An error: `NotFound` if it is no longer the same, or has changed; `WouldBlock` if it could not be opened this time.
-    fn open(self, place: Arc<Place>) -> io::Result<Opened> {
+    fn open(&self, place: Arc<Place>) -> io::Result<Opened> {
         let opened = Access::Waiting(&self.root).open(&self.path);
         let (file, meta) = opened.map_err(|miss| match miss {
             Miss::NotThere | Miss::Forbidden => io::ErrorKind::NotFound,
@@ -68,6 +69,37 @@ impl Source {
         })?;
         let file = Opened::new(file, self.near, place, None);
         if meta.has_the_content_of(&self.meta) { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+}
+
+/// What a thread needs to read some of a file. The file it does not have: while it waits for a thread it may be closed for others' sake.
+struct Job {
+    /// Gone with the answer.
+    slot: Weak<Slot>,
+    files: Arc<AnswerFiles>,
+    source: Arc<Source>,
+    place: Arc<Place>,
+    at: u64,
+    most: usize,
+}
+
+impl Job {
+    /// Reads so many bytes, fewer at the end of the file; opens it again if it has to. May wait. Errors as of [`Source::open`], and of reading.
+    fn read(self) -> io::Result<Vec<u8>> {
+        let slot = self.slot.upgrade().ok_or(io::ErrorKind::BrokenPipe)?;
+        let file = match slot.file() {
+            Some(file) => file,
+            None => self.files.keep(&slot, self.source.open(self.place)?),
+        };
+        let mut block = vec![0; self.most];
+        let n = loop {
+            match file.read_at(&mut block, self.at) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
+        block.truncate(n);
+        Ok(block)
     }
 }
 
@@ -79,69 +111,42 @@ const NOT_STRAIGHT: [io::ErrorKind; 3] =
 pub(crate) struct FileBody {
     slot: Arc<Slot>,
     files: Arc<AnswerFiles>,
-    source: Source,
+    source: Arc<Source>,
     at: u64,
     left: u64,
     place: Arc<Place>,
-    reading: Option<Running<io::Result<Vec<u8>>>>,
     /// Up to here in the file the kernel does not send it by itself.
     copied: u64,
 }
 
 impl FileBody {
+    /// `slot`: where the file is kept open.
     pub(crate) fn new(
-        file: Opened,
+        slot: Arc<Slot>,
         source: Source,
         at: u64,
         left: u64,
         place: Arc<Place>,
         files: Arc<AnswerFiles>,
     ) -> FileBody {
-        let slot = Arc::default();
-        files.keep(&slot, file);
-        FileBody { slot, files, source, at, left, place, reading: None, copied: 0 }
+        FileBody { slot, files, source: Arc::new(source), at, left, place, copied: 0 }
     }
 
-    /// The file, opened again if it was closed for others' sake.
-    async fn file(&mut self) -> io::Result<Arc<Opened>> {
-        if let Some(file) = self.slot.file() {
-            return Ok(file);
-        }
-        // Many may be opened again at one time: who finds no room has to wait, or is cut off for what others do.
-        let last = Instant::now() + PATIENCE;
-        let file = loop {
-            if let Some(file) = self.source.open_now(&self.place) {
-                break file;
-            }
-            let (source, place) = (self.source.clone(), Arc::clone(&self.place));
-            match Box::pin(self.place.start(move || source.open(place))).await.and_then(|opened| opened) {
-                Ok(file) => break file,
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut if Instant::now() < last => {
-                        tokio::time::sleep(PAUSE).await;
-                    }
-                    io::ErrorKind::NotFound => {
-                        self.breaks_off();
-                        return Err(error);
-                    }
-                    _ => return Err(error),
-                },
-            }
-        };
-        Ok(self.files.keep(&self.slot, file))
-    }
-
-    /// The file has changed: the log hears of it now and then.
-    fn breaks_off(&self) {
-        if let Some(times) = self.files.broken_off.happened() {
+    /// The log hears now and then that an answer is not whole.
+    fn breaks_off(&self, among: &Reminder, why: &str) {
+        if let Some(times) = among.happened() {
             let path = below(&self.source.root, &self.source.path);
             let path = Shown(path.as_os_str().as_bytes());
-            tracing::warn!(
-                times,
-                "the answer with \"{path}\" broke off: the file was replaced, removed or changed while it was being sent; put a new file \
-                 beside the old one, and remove that when no client needs it"
-            );
+            tracing::warn!(times, "the answer with \"{path}\" broke off: {why}");
         }
+    }
+
+    fn has_changed(&self) {
+        self.breaks_off(
+            &self.files.broken_off,
+            "the file was replaced, removed or changed while it was being sent; put a new file beside the old one, and remove that when no \
+             client needs it",
+        );
     }
 
     /// Bytes that are still to come.
@@ -228,51 +233,66 @@ impl FileBody {
         let most = exchange.clock().holding().ready(BLOCK);
         let most = most.min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let room = poll_fn(|cx| exchange.poll_room(cx, most)).await?;
-        let file = self.file().await?;
-        poll_fn(|cx| self.poll_next(cx, &file, room)).await
+        let most = room.min(BLOCK).min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let block = match self.read_at_once(most) {
+            Some(block) => block,
+            None => Box::pin(self.read_by_thread(most)).await?,
+        };
+        if block.is_empty() {
+            self.has_changed();
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.went(block.len() as u64);
+        Ok(block.into())
     }
 
-    /// The next bytes, `most` of them if there are so many; an error when the file has become shorter, or cannot be read.
-    fn poll_next(
-        &mut self,
-        cx: &mut Context<'_>,
-        file: &Arc<Opened>,
-        most: usize,
-    ) -> Poll<io::Result<Bytes>> {
-        let read = match &mut self.reading {
-            Some(reading) => ready!(Pin::new(reading).poll(cx)).and_then(|read| read),
-            None => {
-                let mut block = vec![0; self.left.min(most.min(BLOCK) as u64) as usize];
-                match read_now(&**file, &mut block, self.at) {
-                    Ok(n) => {
-                        block.truncate(n);
-                        Ok(block)
-                    }
-                    // Not in memory, or the file system cannot say.
-                    Err(_) => {
-                        let (file, at) = (Arc::clone(file), self.at);
-                        let reading = self.reading.insert(self.place.start(move || {
-                            let n = file.read_at(&mut block, at)?;
-                            block.truncate(n);
-                            Ok(block)
-                        }));
-                        ready!(Pin::new(reading).poll(cx)).and_then(|read| read)
-                    }
+    /// The next bytes, `most` of them if there are so many, if the file is open or can be opened at once, and they are in memory.
+    fn read_at_once(&self, most: usize) -> Option<Vec<u8>> {
+        let file = match self.slot.file() {
+            Some(file) => file,
+            None => self.files.keep(&self.slot, self.source.open_now(&self.place)?),
+        };
+        let mut block = vec![0; most];
+        let n = read_now(&*file, &mut block, self.at).ok()?;
+        block.truncate(n);
+        Some(block)
+    }
+
+    /// The same by a thread, within ten seconds. An error: the file is another one, or cannot be read, or does not come in that time.
+    async fn read_by_thread(&self, most: usize) -> io::Result<Vec<u8>> {
+        // Many may need a thread at one time: who finds no room has to wait, or is cut off for what others do.
+        let read = async {
+            loop {
+                let job = Job {
+                    slot: Arc::downgrade(&self.slot),
+                    files: Arc::clone(&self.files),
+                    source: Arc::clone(&self.source),
+                    place: Arc::clone(&self.place),
+                    at: self.at,
+                    most,
+                };
+                let read = self.place.start(move || job.read()).await.and_then(|read| read);
+                let again = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut];
+                if !read.as_ref().is_err_and(|error| again.contains(&error.kind())) {
+                    return read;
+                }
+                sleep(PAUSE).await;
+                if let Some(block) = self.read_at_once(most) {
+                    return Ok(block);
                 }
             }
         };
-        self.reading = None;
-        Poll::Ready(match read {
-            Ok(block) if block.is_empty() => {
-                self.breaks_off();
-                Err(io::ErrorKind::UnexpectedEof.into())
-            }
-            Ok(block) => {
-                self.went(block.len() as u64);
-                Ok(block.into())
-            }
-            Err(error) => Err(error),
-        })
+        let read = timeout(PATIENCE, read).await.unwrap_or(Err(io::ErrorKind::TimedOut.into()));
+        match read.as_ref().map_err(io::Error::kind) {
+            Ok(_) => {}
+            Err(io::ErrorKind::NotFound) => self.has_changed(),
+            Err(io::ErrorKind::TimedOut) => self.breaks_off(
+                &self.files.given_up,
+                "for ten seconds the file could be neither opened nor read; does its file system hang, or are too many files open (LimitNOFILE)?",
+            ),
+            Err(kind) => self.breaks_off(&self.files.given_up, &format!("the file cannot be read: {kind}")),
+        }
+        read
     }
 }
 
@@ -296,9 +316,30 @@ mod tests {
         let file = File::open(root.join("a")).unwrap();
         let meta = Meta::of(&fstat(&file).unwrap());
         let source = Source { root: root.to_owned(), path: b"/a".to_vec(), meta, near };
-        let opened = Opened::new(file, true, Arc::clone(place), None);
-        let body = FileBody::new(opened, source, 0, meta.len, Arc::clone(place), AnswerFiles::new(0));
-        FileBody { slot: Arc::default(), ..body }
+        FileBody::new(Arc::default(), source, 0, meta.len, Arc::clone(place), AnswerFiles::new(0))
+    }
+
+    /// A body of a file that the kernel never reads at once; it is open.
+    fn slow(root: &Path, place: &Arc<Place>, files: &Arc<AnswerFiles>) -> FileBody {
+        let body = FileBody { files: Arc::clone(files), ..closed(root, place, false) };
+        let file = File::open("/proc/self/status").unwrap();
+        files.keep(&body.slot, Opened::new(file, true, Arc::clone(place), None));
+        body
+    }
+
+    /// All threads of a place wait for the end of what is returned, and all room before them is taken, if `full`.
+    fn hang(place: &Arc<Place>, full: bool) -> mpsc::Sender<()> {
+        let (release, gate) = mpsc::channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
+        let busy = || {
+            let gate = Arc::clone(&gate);
+            place.send(Box::new(move || {
+                let _ = gate.lock().recv();
+            }))
+        };
+        let waiting = if full { WAITING } else { 0 };
+        assert!((0..PER_PLACE + waiting).all(|_| busy()) && !(full && busy()), "there is no room");
+        release
     }
 
     fn directory() -> (tempfile::TempDir, PathBuf) {
@@ -319,7 +360,7 @@ mod tests {
             "tests need TMPDIR on a local file system, and Linux 5.12"
         );
         for _ in 0..2 * WAITING {
-            assert!(closed(&root, &place, true).file().await.is_ok());
+            assert_eq!(closed(&root, &place, true).read_at_once(7).unwrap(), b"aaaaaaa");
         }
     }
 
@@ -327,37 +368,69 @@ mod tests {
     async fn who_finds_no_room_waits() {
         let (_dir, root) = directory();
         let place = Disk::start().unwrap().place(&root);
-        let (release, gate) = mpsc::channel::<()>();
-        let gate = Arc::new(Mutex::new(gate));
-        let busy = || {
-            let gate = Arc::clone(&gate);
-            place.send(Box::new(move || {
-                let _ = gate.lock().recv();
-            }))
-        };
-        assert!((0..PER_PLACE + WAITING).all(|_| busy()) && !busy(), "there is no room");
-        let mut body = closed(&root, &place, false);
-        let mut opening = Box::pin(body.file());
-        assert!(tokio::time::timeout(Duration::from_millis(50), &mut opening).await.is_err());
+        let release = hang(&place, true);
+        let body = closed(&root, &place, false);
+        let mut reading = Box::pin(body.read_by_thread(7));
+        assert!(timeout(Duration::from_millis(50), &mut reading).await.is_err());
         drop(release);
-        assert!(opening.await.is_ok());
+        assert_eq!(reading.await.unwrap(), b"aaaaaaa");
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_a_thread_has_nothing_open() {
+        let (_dir, root) = directory();
+        let place = Disk::start().unwrap().place(&root);
+        let release = hang(&place, false);
+        let files = AnswerFiles::new(0);
+        let bodies: Vec<_> = (0..100).map(|_| slow(&root, &place, &files)).collect();
+        let mut reading: Vec<_> = bodies.iter().map(|body| Box::pin(body.read_by_thread(7))).collect();
+        for reading in &mut reading {
+            assert!(timeout(Duration::ZERO, reading).await.is_err());
+        }
+        let more: Vec<_> = (0..100).map(|_| slow(&root, &place, &files)).collect();
+        assert!(files.open() <= 4, "{} are open", files.open());
+        drop(release);
+        // Each is opened again.
+        for reading in reading {
+            assert_eq!(reading.await.unwrap(), b"aaaaaaa");
+        }
+        drop(more);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_longer_than_ten_seconds() {
+        let (_dir, root) = directory();
+        let place = Disk::start().unwrap().place(&root);
+        let release = hang(&place, true);
+        let began = tokio::time::Instant::now();
+        let body = closed(&root, &place, false);
+        let reading = async { (body.read_by_thread(7).await, began.elapsed()) };
+        // There is room before it is over, and a thread never.
+        let room = async {
+            sleep(PATIENCE / 2).await;
+            release.send(()).unwrap();
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        let ((read, waited), ()) = tokio::join!(reading, room);
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(waited <= PATIENCE + PAUSE, "{waited:?}");
     }
 
     #[tokio::test]
     async fn another_file_is_one_with_other_content() {
         let (_dir, root) = directory();
         let place = Disk::start().unwrap().place(&root);
-        let mut body = closed(&root, &place, false);
-        let mut again = closed(&root, &place, false);
+        let body = closed(&root, &place, false);
+        let again = closed(&root, &place, false);
         fs::set_permissions(root.join("a"), Permissions::from_mode(0o640)).unwrap();
         fs::hard_link(root.join("a"), root.join("backup")).unwrap();
-        assert!(body.file().await.is_ok());
+        assert!(body.read_by_thread(7).await.is_ok());
         fs::write(root.join("b"), [b'b'; 100_000]).unwrap();
         fs::rename(root.join("b"), root.join("a")).unwrap();
-        assert_eq!(again.file().await.err().unwrap().kind(), io::ErrorKind::NotFound);
-        let mut written = closed(&root, &place, false);
+        assert_eq!(again.read_by_thread(7).await.unwrap_err().kind(), io::ErrorKind::NotFound);
+        let written = closed(&root, &place, false);
         tokio::time::sleep(Duration::from_millis(20)).await;
         fs::write(root.join("a"), [b'c'; 100_000]).unwrap();
-        assert_eq!(written.file().await.err().unwrap().kind(), io::ErrorKind::NotFound);
+        assert_eq!(written.read_by_thread(7).await.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -15,7 +15,7 @@ use hayate_http::{Answer, Head, seconds};
 use rustix::fs::fstat;
 
 use crate::{
-    answer_files::AnswerFiles,
+    answer_files::{AnswerFiles, Slot},
     compress::{Accept, Coding},
     date,
     disk::{Opened, Place, Running},
@@ -153,20 +153,30 @@ pub(crate) async fn serve(head: &Head, site: &Site, file: Named, keep: Keep<'_>)
     let (place, rules) = (&site.place, &site.files);
     let Named { path, opened, .. } = file;
     let near = place.near().root(place.path());
-    let near =
-        near.map(|root| prepare(head, rules, At::below(place, &path, small), opened, &Access::Now(&root)));
+    let near = near.map(|root| {
+        prepare(head, rules, At::below(place, &path, small, keep.answer_files), opened, &Access::Now(&root))
+    });
     let prepared = match near {
-        Some(Err(Miss::Wait)) | None => Box::pin(by_thread(head, site, path.clone(), small)).await?,
+        Some(Err(Miss::Wait)) | None => {
+            let answers = Arc::clone(keep.answer_files);
+            Box::pin(by_thread(head, site, path.clone(), small, answers)).await?
+        }
         Some(prepared) => prepared,
     };
     finish(prepared, place, keep.answer_files)
 }
 
-fn by_thread(head: &Head, site: &Site, path: Vec<u8>, small: u64) -> Running<Result<Prepared, Miss>> {
+fn by_thread(
+    head: &Head,
+    site: &Site,
+    path: Vec<u8>,
+    small: u64,
+    answers: Arc<AnswerFiles>,
+) -> Running<Result<Prepared, Miss>> {
     let (head, root, rules) = (head.clone(), Arc::clone(&site.place), Arc::clone(&site.files));
     site.place.start(move || {
         let files = Access::Waiting(root.path());
-        prepare(&head, &rules, At::below(&root, &path, small), None, &files)
+        prepare(&head, &rules, At::below(&root, &path, small, &answers), None, &files)
     })
 }
 
@@ -181,7 +191,7 @@ pub(crate) async fn serve_absolute(
 ) -> Result<Reply, NoFile> {
     let small = keep.answers.ready(SMALL) as u64;
     let (head, rules, home) = (head.clone(), Arc::clone(&site.files), Arc::clone(&site.place));
-    let of_thread = Arc::clone(place);
+    let (of_thread, answers) = (Arc::clone(place), Arc::clone(keep.answer_files));
     let prepared = place.start(move || {
         let real = std::fs::canonicalize(path).ok().filter(|path| allowed(path)).ok_or(Miss::NotThere)?;
         let at = At {
@@ -192,6 +202,7 @@ pub(crate) async fn serve_absolute(
             path: real.as_os_str().as_bytes(),
             small,
             allowed: Some(&allowed),
+            answers: &answers,
         };
         prepare(&head, &rules, at, None, &Access::Waiting(Path::new("/")))
     });
@@ -213,7 +224,7 @@ enum Content {
     Left(u64),
     Small(Bytes),
     Large {
-        file: Opened,
+        slot: Arc<Slot>,
         source: Source,
         from: u64,
         len: u64,
@@ -245,8 +256,8 @@ fn finish(
         }
         Content::Left(len) => Body::Left(len),
         Content::Small(bytes) => Body::Full(bytes),
-        Content::Large { file, source, from, len } => {
-            Body::File(FileBody::new(file, source, from, len, Arc::clone(place), Arc::clone(files)))
+        Content::Large { slot, source, from, len } => {
+            Body::File(FileBody::new(slot, source, from, len, Arc::clone(place), Arc::clone(files)))
         }
     };
     Ok(Reply { same, ..Reply::new(prepared.answer, body) })
@@ -267,12 +278,14 @@ struct At<'a> {
     allowed: Option<&'a dyn Fn(&Path) -> bool>,
     /// Bytes up to which it is read at once.
     small: u64,
+    /// Where it is kept open if it is larger.
+    answers: &'a Arc<AnswerFiles>,
 }
 
 impl<'a> At<'a> {
-    fn below(place: &'a Arc<Place>, path: &'a [u8], small: u64) -> At<'a> {
+    fn below(place: &'a Arc<Place>, path: &'a [u8], small: u64, answers: &'a Arc<AnswerFiles>) -> At<'a> {
         let root = place.path();
-        At { place, root, home: root, near: Some(place.near()), path, small, allowed: None }
+        At { place, root, home: root, near: Some(place.near()), path, small, allowed: None, answers }
     }
 }
 
@@ -304,7 +317,7 @@ fn prepare(
 fn prepare_once(
     head: &Head,
     rules: &FileRules,
-    At { place, root, home, near, path, small, allowed }: At<'_>,
+    At { place, root, home, near, path, small, allowed, answers }: At<'_>,
     opened: Option<(File, Meta)>,
     files: &Access<'_>,
     changes: bool,
@@ -405,7 +418,10 @@ fn prepare_once(
         let near = matches!(files, Access::Now(_));
         let path = packed.as_ref().map_or(path, |packed| &packed.sibling).to_owned();
         let source = Source { root: root.to_owned(), path, meta, near };
-        Content::Large { file: Opened::new(file, near, Arc::clone(place), None), source, from, len }
+        let slot = Arc::default();
+        // By whoever has opened it: what waits for its answer to go on is not open beside those that are kept.
+        answers.keep(&slot, Opened::new(file, near, Arc::clone(place), None));
+        Content::Large { slot, source, from, len }
     };
     answer(out, content)
 }
