@@ -1005,7 +1005,13 @@ mod tests {
                 let n = client.read(&mut asked).await.unwrap();
                 let yes = asked[..n].starts_with(b"GET /names?domain=0");
                 let odd = asked[..n].starts_with(b"GET /names?domain=odd");
-                let status = if yes { "200 OK" } else if odd { "500 Oh" } else { "404 Not Found" };
+                let status = if yes {
+                    "200 OK"
+                } else if odd {
+                    "500 Oh"
+                } else {
+                    "404 Not Found"
+                };
                 let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
                 client.write_all(answer.as_bytes()).await.unwrap();
             }

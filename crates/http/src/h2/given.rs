@@ -106,7 +106,13 @@ impl Tail {
 
     /// Whether the client may not have it yet; to be asked when h2 has written all that it can. `connection`: the clock of that, `written`:
     /// bytes that its socket has taken.
-    pub(super) fn waits(&mut self, cx: &Context<'_>, connection: &Clock, written: u64, limits: &Limits) -> bool {
+    pub(super) fn waits(
+        &mut self,
+        cx: &Context<'_>,
+        connection: &Clock,
+        written: u64,
+        limits: &Limits,
+    ) -> bool {
         if self.is_passed_on() {
             // Others' answers may keep the socket busy for as long as their client likes.
             let before = *self.passed_on.get_or_insert(written);
