@@ -67,6 +67,7 @@ MUTATIONS = [
     _m(4, "locks are imagined", "locks.c", "void locks_take(void)\n{", "void locks_take(void)\n{\n\treturn;", "test_boot_locks.py"),
     _m(4, "locks are never lent", "locks.c", "void locks_lend(void)\n{", "void locks_lend(void)\n{\n\treturn;", "test_boot_locks.py"),
     _m(4, "locks are held beyond the answer", "lifecycle.c", "\tunclean = cleanup_request(", "\toutput_finish(false);\n\thy_release(&request.exchange);\n\tunclean = cleanup_request(", "test_order.py"),
+    _m(4, "semaphores are imagined", "locks.c", "\t\twait_for(&take, semaphores[i].set);\n", "", "test_boot_locks.py -k semaphore"),
     # 5: strays
     _m(5, "a stray is a worker", "stray.h", "return stray_mark != NULL && *stray_mark == 0;", "return false;", "test_strays.py"),
     _m(5, "a stray outlives the server", "stray.c", "fcntl(server_end, F_SETFL, O_ASYNC | O_NONBLOCK);", "", "test_strays.py -k ends_with_the_server"),

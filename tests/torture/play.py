@@ -9,6 +9,7 @@ replaced, how many pages are hot, which processes are left.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import gzip
 import os
@@ -17,6 +18,7 @@ import re
 import shutil
 import signal
 import sqlite3
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
 from lib.client import encode, exchange
@@ -24,7 +26,7 @@ from lib.process import PATIENCE, ServerError, descendants, still_running, tempo
 from lib.servers import ROOT, Hayate, NginxFpm
 
 from .program import MODIFIED, Program
-from .steps import COSTS_CONNECTION, HEAVY
+from .steps import COSTS_CONNECTION, HEAVY, OF_SQLITE
 
 HERE = pathlib.Path(__file__).parent
 INI = {
@@ -48,11 +50,15 @@ MODES: dict[str, str] = {
 CLIENTS = 6
 #: Requests of one program that are made at once.
 AT_ONCE = 4
-#: More pages than this are written by heavy requests only. So few of those in a row as OFTEN make none hot, and after so
-#: many others as LIGHT none is hot any more: one that is not written has at most 32 looks, one in sixteen rewinds.
+#: More pages than this are written by heavy requests only. So few of those in a row as OFTEN, with less than APART from one
+#: to the next, make none hot, and after so many others as LIGHT none is hot any more: one that is not written has at most 32
+#: looks, one in sixteen rewinds.
 HOT = 400
 OFTEN = 3
+APART = 4
 LIGHT = 1000
+#: Seconds in which a request's end gives back what it has locked.
+LOCKED = 10 * PATIENCE
 
 
 @dataclasses.dataclass
@@ -91,6 +97,8 @@ class Bench:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        for key in {path.read_text() for path in self.dir.rglob("*.semaphore")}:
+            subprocess.run(["ipcrm", "-S", key], check=False, capture_output=True)
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def scratch(self, mode: str, name: str) -> pathlib.Path:
@@ -183,6 +191,10 @@ class Bench:
         steps = program.steps() | {use.step for use in program.boot}
         if "rewind_connection" in outcome.restarts and not any({s, s.partition("/")[0]} & COSTS_CONNECTION for s in steps):
             outcome.wrong.append(f"a worker was lost for a connection: {outcome.restarts}")
+        numbers = {number: pid for _, body, _ in outcome.answers for _, pid, number in OWN.findall(body)}
+        taken = [(pid, number) for _, body, _ in outcome.answers for _, pid, number in OWN.findall(body)]
+        if mode == "several" and not (outcome.restarts or fallback) and any(numbers[number] != pid for pid, number in taken):
+            outcome.wrong.append(f"two processes have the same: {taken}")
         daemons = [pid for pid, what in self._strays(mode, self.names[self.programs.index(program)]) if what == "daemon"]
         if daemons and mode != "fork" and not fallback and not outcome.restarts:
             outcome.wrong.append("a worker is rewound although a process it forked is left")
@@ -193,14 +205,18 @@ class Bench:
         numbers = [f"r{i:02}" for i in range(len(program.order))]
         # Where several work, the next request must not meet the end of the one before: an answer comes before it.
         several = mode == "several"
+        outcome = Outcome([], [], {})
+        databases = any(use.step.partition("/")[0] in OF_SQLITE for use in program.boot)
 
         def ask(number: str, part: int) -> tuple[int, str, tuple[str, ...]]:
             request = encode("GET", f"{path}/?part={part}&n={number}", [("Host", "localhost"), ("Connection", "close")], b"")
             response = exchange(("127.0.0.1", port), request, timeout=60 * PATIENCE)
             assert response is not None
             steps = tuple(value for key, value in response.headers if key.lower() == "x-step")
-            if several and not program.at_once:
+            if wanted is not None and (several or databases) and not program.at_once:
                 wait_until(lambda: self._waits(f"{mode}-{name}"), 10, 0.01)
+            if databases and (locked := _locked(self.scratch(mode, name))):
+                outcome.wrong.append(f"{locked} is locked after request {number}")
             return response.status, response.body.decode(errors="replace"), steps
 
         # php-fpm's only child begins the last one, which does nothing, when the end of the one before is over.
@@ -211,7 +227,7 @@ class Bench:
                 answers = list(pool.map(lambda one: ask(*one), requests))
         else:
             answers = [ask(*one) for one in requests]
-        outcome = Outcome(answers[: len(numbers)], [], {})
+        outcome.answers = answers[: len(numbers)]
 
         def look() -> bool:
             outcome.logs = self._logs(self.scratch(mode, name), numbers)
@@ -220,16 +236,16 @@ class Bench:
 
         # A request's end may come after its answer.
         wait_until(look, 10, 0.05)
-        heavy = sum(any(use.step in HEAVY for use in program.parts[n - 1]) for n in program.order)
+        heavy = in_a_row([any(use.step in HEAVY for use in program.parts[n - 1]) for n in program.order])
         many = any(use.step == "heavy/objects" for use in program.boot)
         if wanted is not None and mode in ("verified", "warm") and many:  # modes of one worker that is rewound
             self._look_at_heat(f"{mode}-{name}", heavy, lambda: ask("light", 0), outcome)
         return outcome
 
     def _look_at_heat(self, name: str, heavy: int, light: Callable[[], object], outcome: Outcome) -> None:
-        """Whether only pages are hot that requests go on writing, after so many heavy ones and again after light ones."""
+        """Whether only pages are hot that requests go on writing, after so many heavy ones in a row and again after light ones."""
         if heavy <= OFTEN and self._hot_pages(name) >= HOT:
-            outcome.wrong.append(f"{heavy} heavy requests have made pages hot")
+            outcome.wrong.append(f"{heavy} heavy requests in a row have made pages hot")
         for _ in range(0, LIGHT, 50):
             if self._hot_pages(name) < HOT:
                 return
@@ -270,7 +286,10 @@ def _files(scratch: pathlib.Path) -> dict[str, str]:
     for path in sorted(scratch.rglob("*")):
         name = str(path.relative_to(scratch))
         # What the boot empties: php-fpm's last request has done nothing but boot.
-        if path.is_dir() or name in ("log", "strays") or path.suffix == ".emptied":
+        if path.is_dir() or name in ("log", "strays") or path.suffix in (".emptied", ".semaphore"):
+            continue
+        # Of a connection that is open: those of php-fpm are closed.
+        if name.endswith((".db-wal", ".db-shm")):
             continue
         try:
             files[name] = _content(path)
@@ -293,6 +312,31 @@ def _content(path: pathlib.Path) -> str:
     return path.read_text(errors="replace")
 
 
+def _locked(scratch: pathlib.Path) -> str | None:
+    """A SQLite database that nobody else can write to; None: all can be written to."""
+    for path in sorted(scratch.glob("*.db")):
+        with contextlib.closing(sqlite3.connect(path, timeout=LOCKED, isolation_level=None)) as database:
+            try:
+                database.execute("BEGIN EXCLUSIVE")
+                database.execute("ROLLBACK")
+            except sqlite3.OperationalError:
+                return path.name
+    return None
+
+
+def in_a_row(heavy: Sequence[bool]) -> int:
+    """How many heavy requests come one after the other, with less than APART from one to the next; at most so."""
+    longest = row = 0
+    last = -APART
+    for n, one in enumerate(heavy):
+        if one:
+            row = row + 1 if n - last < APART else 1
+            last = n
+            longest = max(longest, row)
+    return longest
+
+
+OWN = re.compile(r"(?m)^(\w+)@(\d+)~(.*)$")
 CHANCE = re.compile(r"(?m)^(\w+)~(.*)$")
 
 
@@ -309,7 +353,7 @@ def difference(expected: Outcome, found: Outcome, *, ordered: bool = True) -> st
     if found.declined and "boot" in found.declined and all(status == 503 for status, _, _ in found.answers):
         return None  # it does not run here, and says so
     for n, (one, other) in enumerate(zip(expected.answers, found.answers, strict=True)):
-        plain = [CHANCE.sub(r"\1~", answer[1]) for answer in (one, other)]
+        plain = [CHANCE.sub(r"\1~", OWN.sub(r"\1~", answer[1])) for answer in (one, other)]
         if (one[0], plain[0], one[2]) != (other[0], plain[1], other[2]):
             return f"answer {n}: expected {one[0]} {plain[0]!r} {one[2]}, found {other[0]} {plain[1]!r} {other[2]}"
     drawn = [[CHANCE.findall(body) for _, body, _ in outcome.answers] for outcome in (expected, found)]

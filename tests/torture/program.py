@@ -7,10 +7,13 @@ import os
 import pathlib
 import random
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Generic, TypeVar
 
-from .steps import BOOT, COSTS_CONNECTION, LAST, OUTSIDE, POSITIONED, REQUEST, WARM, Step
+from .steps import BOOT, COSTS_CONNECTION, GUARDED, LAST, OUTSIDE, POSITIONED, REQUEST, WARM, Step
+
+#: Requests of a program at least.
+SHORTEST = 6
 
 #: When every file was last modified: OPcache takes no file that is younger than two seconds.
 MODIFIED = 1_700_000_000
@@ -69,11 +72,20 @@ class Program:
         return "\n".join([*lines, f"requests{how}: parts {', '.join(map(str, self.order))}"])
 
     def smaller(self) -> Iterator[Program]:
-        """The same with one thing less, in each way there is."""
+        """The same with less, in each way there is: the large ones first."""
         if self.place != "script":
             yield dataclasses.replace(self, place="script")
         if self.at_once:
             yield dataclasses.replace(self, at_once=False)
+        half = len(self.order) // 2
+        for order in (self.order[:half], self.order[half:], self.order[half // 2 : -(half // 2) or None]):
+            if 1 < len(order) < len(self.order):
+                yield dataclasses.replace(self, order=order)
+        for thing in [use.thing for use in self.boot] if len(self.boot) > 1 else []:
+            yield self._without(lambda use, thing=thing: use.thing == thing)
+        come = tuple(part if n in self.order else () for n, part in enumerate(self.parts, 1))
+        if come != self.parts:
+            yield dataclasses.replace(self, parts=come)
         for i in range(len(self.order) - 1, -1, -1):
             if len(self.order) > 1:
                 yield dataclasses.replace(self, order=self.order[:i] + self.order[i + 1 :])
@@ -84,6 +96,10 @@ class Program:
                 yield dataclasses.replace(self, parts=tuple(parts))
         for i in range(len(self.boot)):
             yield dataclasses.replace(self, boot=self.boot[:i] + self.boot[i + 1 :])
+
+    def _without(self, left_out: Callable[[Use], bool]) -> Program:
+        kept = [tuple(use for use in uses if not left_out(use)) for uses in (self.boot, *self.parts)]
+        return dataclasses.replace(self, boot=kept[0], parts=tuple(kept[1:]))
 
 
 def _rendered(use: Use, boot: bool) -> str:
@@ -110,8 +126,8 @@ class Deck(Generic[T]):
         self._cards = cards
         self._left: list[T] = []
 
-    def __bool__(self) -> bool:
-        return bool(self._cards)
+    def __len__(self) -> int:
+        return len(self._cards)
 
     def draw(self) -> T:
         if not self._left:
@@ -121,26 +137,29 @@ class Deck(Generic[T]):
 
 
 class Draw:
-    """Draws programs of a moderate size. `kinds` are those of their things, if they are not to have any."""
+    """Draws programs. `kinds` are those of their things, if they are not to have any; `missing` are those that cannot be."""
 
-    def __init__(self, chance: random.Random, kinds: Collection[str] = ()) -> None:
+    def __init__(self, chance: random.Random, kinds: Collection[str] = (), missing: Collection[str] = ()) -> None:
         self._chance = chance
-        steps = [step for step in BOOT if not kinds or step.kind in kinds]
+        steps = [step for step in BOOT if (not kinds or step.kind in kinds) and step.kind not in missing]
         self._boot = {inside: _by_kind(chance, [s for s in steps if not inside or _is_inside(s)]) for inside in (False, True)}
         self._request = {inside: _by_kind(chance, [s for s in REQUEST if not inside or _is_inside(s)]) for inside in (False, True)}
         self._kinds = {inside: Deck(chance, list(of)) for inside, of in self._boot.items() if of}
         looks = [step for step in REQUEST if step.name == f"{step.kind}/look" and step.kind not in COSTS_CONNECTION]
         self._looks = {step.kind: step for step in looks}
-        self._positioned = Deck(chance, [kind for kind in POSITIONED if kind in self._boot[True]])
+        self._in_turn = Deck(chance, [kind for kind in [*POSITIONED, GUARDED] if kind in self._boot[False]])
         self._place = Deck(chance, ["fiber", "deep"] + ["script"] * 14)
         self._at_once = Deck(chance, [True] * 3 + [False] * 9)
 
     def program(self) -> Program:
         chance = self._chance
-        at_once = self._at_once.draw() and True in self._kinds
-        kinds = [self._kinds[at_once].draw() for _ in range(chance.randint(1, 5))]
-        if at_once and self._positioned:
-            kinds[0] = self._positioned.draw()
+        at_once = self._at_once.draw() and (True in self._kinds or len(self._in_turn) > 0)
+        pile = self._kinds.get(at_once)
+        kinds = [pile.draw() for _ in range(chance.randint(1, 4))] if pile else []
+        if at_once and self._in_turn:
+            kinds[:1] = [self._in_turn.draw()]
+        if kinds[0] == GUARDED:
+            kinds = [kind for kind in kinds if kind != "stray"]  # which would go on holding the lock
         if not at_once and "stray" in kinds and True in self._kinds:
             kinds = ["stray", *(self._kinds[True].draw() for _ in kinds[1:])]
         inside = at_once or "stray" in kinds
@@ -149,25 +168,45 @@ class Draw:
         for n, kind in enumerate(kinds):
             thing = f"{kind}{n}"
             things.append((kind, thing))
-            boot.append(_filled(self._boot[inside][kind].draw(), thing, 100 + n))
+            boot.append(_filled(self._boot[inside and kind != GUARDED][kind].draw(), thing, 100 + n))
+        parts = self._parts(things, inside)
+        # Each part comes, and some come again: what one has left is met by another.
+        order = list(range(1, len(parts) + 1))
+        least = 2 * SHORTEST if at_once else SHORTEST
+        order += [chance.choice(order) for _ in range(max(least - len(order), len(order) // 3))]
+        chance.shuffle(order)
+        return Program(tuple(boot), parts, tuple(order), self._place.draw(), at_once)
+
+    def _parts(self, things: Sequence[tuple[str, str]], inside: bool) -> tuple[tuple[Use, ...], ...]:
+        """Requests by which each step comes that there is for these things, and some that are for none."""
+        chance = self._chance
+        left = {}
+        for kind, thing in things:
+            steps = self._request[inside and kind != GUARDED][kind]
+            left[thing] = [(thing, steps.draw()) for _ in range(len(steps))]
         parts = []
         number = 10
-        for _ in range(chance.randint(1, 4)):
+        while left:
             # What one request has changed is seen by the next one that looks.
             looked_at = [(kind, thing) for kind, thing in things if kind in self._looks and chance.random() < 0.5]
             part = [_filled(self._looks[kind], thing, number) for kind, thing in looked_at]
-            for _ in range(chance.randint(1, 6)):
+            # About one thing, often: what its steps leave for each other wants several of them.
+            about = chance.choice(list(left))
+            for _ in range(chance.randint(1, 4)):
                 number += 1
-                # The first thing is what the program is about: what its steps leave for each other wants several of them.
-                often = things[0] if chance.random() < 0.5 else chance.choice(things)
-                kind, thing = often if chance.random() < 0.75 else ("", "")
-                step = self._request[inside][kind].draw()
+                drawn = chance.random()
+                if drawn < 0.25 or not left:
+                    thing, step = "", self._request[inside][""].draw()
+                else:
+                    pile = about if about in left and drawn < 0.75 else chance.choice(list(left))
+                    thing, step = left[pile].pop()
+                    if not left[pile]:
+                        del left[pile]
                 part.append(_filled(step, thing, number))
                 if step.name in LAST:
                     break
             parts.append(tuple(part))
-        order = [chance.randint(1, len(parts)) for _ in range(chance.randint(8, 16) if at_once else chance.randint(3, 8))]
-        return Program(tuple(boot), tuple(parts), tuple(order), self._place.draw(), at_once)
+        return tuple(parts)
 
 
 def _is_inside(step: Step) -> bool:

@@ -149,6 +149,20 @@ lock/not_held
 lock/shared
     T::$s['NAME'] = fopen(T::path('NAME.lock'), 'c+');
     flock(T::$s['NAME'], LOCK_SH);
+guarded/by_a_lock
+    T::$s['NAME'] = fopen(T::path('NAME.lock'), 'c');
+    flock(T::$s['NAME'], LOCK_EX);
+guarded/by_a_semaphore
+    T::$s['NAME'] = T::semaphore('NAME', 1);
+    sem_acquire(T::$s['NAME']);
+semaphore/held
+    T::$s['NAME'] = T::semaphore('NAME', 1);
+    sem_acquire(T::$s['NAME']);
+semaphore/not_held
+    T::$s['NAME'] = T::semaphore('NAME', 1);
+semaphore/one_of_three_held
+    T::$s['NAME'] = T::semaphore('NAME', 3);
+    sem_acquire(T::$s['NAME']);
 promise/queued_at_boot
     require_once '/usr/share/php/GuzzleHttp/Promise/autoload.php';
     T::$s['NAME'] = new GuzzleHttp\Promise\Promise();
@@ -180,6 +194,40 @@ statement/returning
     T::$s['NAME-c']->setAttribute(PDO::ATTR_ERRMODE, PDO::ERRMODE_SILENT);
     T::$s['NAME-c']->exec('CREATE TABLE IF NOT EXISTS t (n INTEGER PRIMARY KEY, v TEXT)');
     T::$s['NAME'] = T::$s['NAME-c']->prepare('INSERT INTO t (v) VALUES (?) RETURNING n');
+statement/returning_in_two
+    T::$s['NAME-c'] = new PDO('sqlite:' . T::path('NAME.db'));
+    T::$s['NAME-c']->setAttribute(PDO::ATTR_ERRMODE, PDO::ERRMODE_SILENT);
+    T::$s['NAME-c']->exec('CREATE TABLE IF NOT EXISTS t (n INTEGER PRIMARY KEY, v TEXT)');
+    T::$s['NAME'] = T::$s['NAME-c']->prepare("INSERT INTO t (v) VALUES (?), ('second') RETURNING n");
+sqlite3/connection
+    T::$s['NAME'] = new SQLite3(T::path('NAME.db'));
+    T::$s['NAME']->busyTimeout(2000);
+    T::$s['NAME']->exec('CREATE TABLE IF NOT EXISTS t (n INTEGER PRIMARY KEY, v TEXT)');
+    T::$s['NAME-s'] = T::$s['NAME']->prepare('SELECT n FROM t UNION ALL SELECT 0 UNION ALL SELECT -1');
+wal/pdo
+    T::$s['NAME'] = new PDO('sqlite:' . T::path('NAME.db'));
+    T::$s['NAME']->setAttribute(PDO::ATTR_ERRMODE, PDO::ERRMODE_SILENT);
+    T::$s['NAME']->exec('PRAGMA journal_mode = wal');
+    T::$s['NAME']->exec('CREATE TABLE IF NOT EXISTS t (n INTEGER PRIMARY KEY, v TEXT)');
+halfway/statement
+    T::$s['NAME'] = new PDO('sqlite:' . T::path('NAME.db'));
+    T::$s['NAME']->setAttribute(PDO::ATTR_ERRMODE, PDO::ERRMODE_SILENT);
+    T::$s['NAME']->exec('CREATE TABLE IF NOT EXISTS t (n INTEGER PRIMARY KEY, v TEXT)');
+    T::$s['NAME-half'] = T::$s['NAME']->query('SELECT n FROM t UNION ALL SELECT 0 UNION ALL SELECT -1');
+    T::$s['NAME-half']->fetchColumn();
+halfway/transaction
+    T::$s['NAME'] = new PDO('sqlite:' . T::path('NAME.db'));
+    T::$s['NAME']->setAttribute(PDO::ATTR_ERRMODE, PDO::ERRMODE_SILENT);
+    T::$s['NAME']->exec('CREATE TABLE IF NOT EXISTS t (n INTEGER PRIMARY KEY, v TEXT)');
+    T::$s['NAME']->exec('BEGIN IMMEDIATE');
+gmp/seeded
+    gmp_random_seed(N); T::$s['NAME'] = true;
+gmp/seeded_and_drawn_from
+    gmp_random_seed(N); gmp_random_bits(64); T::$s['NAME'] = true;
+gmp/drawn_from
+    gmp_random_bits(64); T::$s['NAME'] = true;
+uuid/drawn_from
+    uuid_create(UUID_TYPE_TIME); T::$s['NAME'] = true;
 engine/unseeded_mt
     T::$s['NAME'] = new Random\Randomizer(new Random\Engine\Mt19937());
 engine/seeded_mt
@@ -243,6 +291,10 @@ datagram/connected
     T::$s['NAME'] = socket_create(AF_INET, SOCK_DGRAM, 0); socket_connect(T::$s['NAME'], '127.0.0.1', 9);
 datagram/told_options
     T::$s['NAME'] = socket_create(AF_INET, SOCK_DGRAM, 0); socket_set_option(T::$s['NAME'], SOL_SOCKET, SO_SNDBUF, 30000);
+udp/stream
+    T::$s['NAME'] = stream_socket_client('udp://127.0.0.1:9');
+listener/bound
+    T::$s['NAME'] = socket_create(AF_INET, SOCK_STREAM, 0); socket_bind(T::$s['NAME'], '127.0.0.1');
 mariadb/plain
     T::$s['NAME'] = T::mariadb('NAME');
 mariadb/told_settings
@@ -398,6 +450,16 @@ lock/unlock
     T::say('unlocked', flock(T::$s['NAME'], LOCK_UN));
 lock/count
     $f = T::path('NAME.count'); $n = (int) @file_get_contents($f); file_put_contents($f, $n + 1); T::say('count', $n + 1);
+guarded/count
+    $f = T::path('NAME.count'); $n = (int) @file_get_contents($f); T::pause(); file_put_contents($f, $n + 1); T::say('counted', 1);
+semaphore/other
+    $other = T::semaphore('NAME', 1); T::say('other', sem_acquire($other, true)); unset($other);
+semaphore/own
+    T::say('own', sem_acquire(T::$s['NAME'], true));
+semaphore/release
+    T::say('released', @sem_release(T::$s['NAME']));
+semaphore/drop
+    unset(T::$s['NAME']); T::say('dropped', 1);
 sqlite/insert
     T::say('inserted', T::$s['NAME']->exec("INSERT INTO t (v) VALUES ('N')")); T::say('id', T::$s['NAME']->lastInsertId());
 sqlite/begin_and_leave
@@ -408,14 +470,60 @@ sqlite/count
     T::say('rows', T::$s['NAME']->query('SELECT COUNT(*) FROM t')->fetchColumn());
 sqlite/read_half
     T::$s['NAME-half'] = T::$s['NAME']->query('SELECT n FROM t ORDER BY n'); T::say('half', T::$s['NAME-half']->fetchColumn());
+sqlite/by_another_process
+    T::say('another', T::another_process('NAME.db'));
 sqlite/by_another
     $c = new PDO('sqlite:' . T::path('NAME.db'), options: [PDO::ATTR_TIMEOUT => 1]); $c->setAttribute(PDO::ATTR_ERRMODE, PDO::ERRMODE_SILENT); T::say('another', $c->exec("INSERT INTO t (v) VALUES ('other')"));
+sqlite/insert_half
+    T::$s['NAME-half'] = T::$s['NAME']->query("INSERT INTO t (v) VALUES ('N'), ('of N') RETURNING n"); T::say('half', T::$s['NAME-half'] ? T::$s['NAME-half']->fetchColumn() : null);
+sqlite/lock
+    T::say('locked', T::$s['NAME']->exec('BEGIN EXCLUSIVE')); T::say('state', T::$s['NAME']->errorCode());
 statement/one_row
     T::$s['NAME']->execute(['N']); T::say('number', T::$s['NAME']->fetchColumn());
 statement/whole
     T::$s['NAME']->execute(['N']); T::say('numbers', count(T::$s['NAME']->fetchAll()));
 statement/count
     T::say('rows', (new PDO('sqlite:' . T::path('NAME.db')))->query('SELECT COUNT(*) FROM t')->fetchColumn());
+sqlite3/insert
+    T::say('inserted', @T::$s['NAME']->exec("INSERT INTO t (v) VALUES ('N')")); T::say('id', T::$s['NAME']->lastInsertRowID());
+sqlite3/count
+    T::say('rows', @T::$s['NAME']->querySingle('SELECT COUNT(*) FROM t'));
+sqlite3/read_half
+    T::$s['NAME-half'] = @T::$s['NAME']->query('SELECT n FROM t UNION ALL SELECT 0 UNION ALL SELECT -1'); T::say('half', T::$s['NAME-half'] ? T::$s['NAME-half']->fetchArray(SQLITE3_NUM) : null);
+sqlite3/read_half_prepared
+    T::$s['NAME-result'] = @T::$s['NAME-s']->execute(); T::say('half', T::$s['NAME-result'] ? T::$s['NAME-result']->fetchArray(SQLITE3_NUM) : null);
+sqlite3/begin_and_leave
+    T::say('began', @T::$s['NAME']->exec('BEGIN')); T::say('left', @T::$s['NAME']->exec("INSERT INTO t (v) VALUES ('left')"));
+sqlite3/close
+    T::say('closed', T::$s['NAME']->close()); unset(T::$s['NAME']);
+wal/insert
+    T::say('inserted', T::$s['NAME']->exec("INSERT INTO t (v) VALUES ('N')")); T::say('id', T::$s['NAME']->lastInsertId());
+wal/count
+    T::say('rows', T::$s['NAME']->query('SELECT COUNT(*) FROM t')->fetchColumn());
+wal/read_half
+    T::$s['NAME-half'] = T::$s['NAME']->query('SELECT n FROM t UNION ALL SELECT 0 UNION ALL SELECT -1'); T::say('half', T::$s['NAME-half'] ? T::$s['NAME-half']->fetchColumn() : null);
+wal/read_the_file
+    T::say('read', strlen((string) file_get_contents(T::path('NAME.db'))) > 0);
+wal/begin_and_leave
+    T::say('began', @T::$s['NAME']->beginTransaction()); T::$s['NAME']->exec("INSERT INTO t (v) VALUES ('left')");
+halfway/count
+    T::say('rows', T::$s['NAME']->query('SELECT COUNT(*) FROM t')->fetchColumn());
+halfway/insert
+    T::say('inserted', T::$s['NAME']->exec("INSERT INTO t (v) VALUES ('N')"));
+halfway/by_another
+    T::say('another', T::another_process('NAME.db'));
+halfway/go_on
+    T::say('rest', isset(T::$s['NAME-half']) ? count(T::$s['NAME-half']->fetchAll()) : T::$s['NAME']->exec('COMMIT'));
+gmp/bits
+    T::chance('gmp', gmp_strval(gmp_random_bits(128)));
+gmp/range
+    T::chance('gmp', gmp_strval(gmp_random_range(0, gmp_pow(2, 100))));
+gmp/seed
+    gmp_random_seed(N); T::say('gmp', gmp_strval(gmp_random_bits(60)));
+uuid/time
+    $u = uuid_create(UUID_TYPE_TIME); T::chance('uuid', $u); T::own('sequence', substr($u, 19));
+uuid/many
+    $many = []; for ($i = 0; $i < 300; $i++) { $many[uuid_create(UUID_TYPE_TIME)] = true; } T::say('different', count($many)); T::chance('last', array_key_last($many));
 engine/draw
     T::chance('engine', T::$s['NAME']->getInt(0, PHP_INT_MAX));
 engine/shuffle
@@ -474,11 +582,16 @@ stat/grow
     file_put_contents(T::$s['NAME'], 'N', FILE_APPEND); clearstatcache(); T::say('size', filesize(T::$s['NAME']));
 datagram/look
     socket_getsockname(T::$s['NAME'], $address); T::say('bound', $address); T::say('broadcasts', socket_get_option(T::$s['NAME'], SOL_SOCKET, SO_BROADCAST)); T::say('buffer', socket_get_option(T::$s['NAME'], SOL_SOCKET, SO_SNDBUF));
+    T::say('hops', socket_get_option(T::$s['NAME'], IPPROTO_IP, 2)); T::say('waits', socket_get_option(T::$s['NAME'], SOL_SOCKET, SO_RCVTIMEO));
     T::say('peer', @socket_getpeername(T::$s['NAME'], $peer) ? $peer : null);
 datagram/broadcast
     T::say('set', socket_set_option(T::$s['NAME'], SOL_SOCKET, SO_BROADCAST, 1));
 datagram/buffer
     T::say('set', socket_set_option(T::$s['NAME'], SOL_SOCKET, SO_SNDBUF, 20000));
+datagram/hops
+    T::say('set', socket_set_option(T::$s['NAME'], IPPROTO_IP, 2, 7));
+datagram/patience
+    T::say('set', socket_set_option(T::$s['NAME'], SOL_SOCKET, SO_RCVTIMEO, ['sec' => N, 'usec' => 0]));
 datagram/bind
     T::say('bound', @socket_bind(T::$s['NAME'], '127.0.0.1'));
 datagram/connect
@@ -489,6 +602,28 @@ datagram/to_itself
     @socket_getsockname(T::$s['NAME'], $address, $port); if ($port === 0) { @socket_bind(T::$s['NAME'], '127.0.0.1'); socket_getsockname(T::$s['NAME'], $address, $port); } T::say('sent', @socket_sendto(T::$s['NAME'], 'of N', 4, 0, '127.0.0.1', $port));
 datagram/read
     T::say('read', @socket_recv(T::$s['NAME'], $text, 100, MSG_DONTWAIT) ? $text : null);
+udp/look
+    $socket = socket_import_stream(T::$s['NAME']); T::say('buffer', socket_get_option($socket, SOL_SOCKET, SO_SNDBUF)); T::say('hops', socket_get_option($socket, IPPROTO_IP, 2)); unset($socket);
+    T::say('peer', stream_socket_get_name(T::$s['NAME'], true)); T::say('blocks', stream_get_meta_data(T::$s['NAME'])['blocked']);
+udp/buffer
+    $socket = socket_import_stream(T::$s['NAME']); T::say('set', socket_set_option($socket, SOL_SOCKET, SO_SNDBUF, 20000)); unset($socket);
+udp/hops
+    $socket = socket_import_stream(T::$s['NAME']); T::say('set', socket_set_option($socket, IPPROTO_IP, 2, 7)); unset($socket);
+udp/connect
+    $socket = socket_import_stream(T::$s['NAME']); T::say('connected', @socket_connect($socket, '127.0.0.1', 10)); unset($socket);
+udp/send
+    T::say('sent', @fwrite(T::$s['NAME'], 'of N'));
+udp/not_wait
+    T::say('set', stream_set_blocking(T::$s['NAME'], false)); T::say('read', @fread(T::$s['NAME'], 100));
+listener/look
+    T::say('listens', socket_get_option(T::$s['NAME'], SOL_SOCKET, 30)); T::say('keeps', socket_get_option(T::$s['NAME'], SOL_SOCKET, SO_KEEPALIVE));
+listener/listen
+    T::say('listens', socket_listen(T::$s['NAME'], 5));
+listener/keep
+    T::say('set', socket_set_option(T::$s['NAME'], SOL_SOCKET, SO_KEEPALIVE, 1));
+listener/accept
+    socket_listen(T::$s['NAME'], 5); socket_set_nonblock(T::$s['NAME']); socket_getsockname(T::$s['NAME'], $address, $port);
+    $client = stream_socket_client("tcp://127.0.0.1:$port"); $server = socket_accept(T::$s['NAME']); T::say('sent', socket_write($server, 'of N')); T::say('read', fread($client, 4)); unset($client, $server);
 mariadb/insert
     T::say('inserted', T::$s['NAME']->exec('INSERT INTO ' . T::table('NAME') . " (v) VALUES ('N')")); T::say('number', T::$s['NAME']->lastInsertId());
 mariadb/count
@@ -672,7 +807,7 @@ LAST = {"/exit", "/exception", "/fatal", "/memory"}
 #: of it (kinds, or single steps): nothing for programs whose requests come at once, or that fork.
 OUTSIDE = {
     *("appender", "gz", "lock", "sqlite", "statement", "session", "databases", "stat", "mariadb", "postgresql", "redis"),
-    *("opened_w", "xml"),
+    *("opened_w", "xml", "semaphore", "guarded", "sqlite3", "wal", "halfway"),
     *("both/append_and_read", "both/truncate", "/included", "/included_young", "/included_just_old_enough", "/invalidated"),
     *("/file_time", "/realpath", "/apcu"),
 }
@@ -680,10 +815,21 @@ OUTSIDE = {
 #: Has a position that processes share which do not open it for themselves: what shows where requests come at once.
 POSITIONED = ["reader", "many", "both", "directory", "iterator"]
 
+#: What only one request at a time may do, which holds a lock of the boot's: nothing for programs that fork.
+GUARDED = "guarded"
+
+#: Their connections are SQLite's: somebody else writes to their files after each request.
+OF_SQLITE = {"sqlite", "sqlite3", "statement", "databases", "wal", "halfway"}
+
+#: Kinds that are there with an extension of PHP's.
+OF_EXTENSIONS = {"gmp": "gmp", "uuid": "uuid"}
+
 #: What makes a boot private and a worker that used it doubtful (kinds, or single steps). Nothing else may cost one for a connection.
 COSTS_CONNECTION = {
-    *("pair", "mariadb", "postgresql", "redis"),
+    *("pair", "mariadb", "postgresql", "redis", "wal"),
     *("datagram/broadcast", "datagram/buffer", "datagram/bind", "datagram/connect", "datagram/read", "datagram/to_itself"),
+    *("datagram/hops", "datagram/patience", "udp/buffer", "udp/hops", "udp/connect", "udp/not_wait"),
+    *("listener/listen", "listener/keep", "listener/accept"),
 }
 
 #: Writes to thousands of pages, where there are thousands of objects: a fatal error marks all of them.

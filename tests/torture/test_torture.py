@@ -1,24 +1,30 @@
 """Random programs, each played under php-fpm and rewound: the answers, what is written at a request's end, and the files are the same.
 
 HAYATE_TORTURE_PROGRAMS says how many (default: a few, for CI), HAYATE_TORTURE_SECONDS for how long instead, and
-HAYATE_TORTURE_SEED repeats a run. HAYATE_TORTURE_KINDS names the kinds of things that boots make, if not all are wanted. A
-program that fails is made as small as it can be before it is shown, the first HAYATE_TORTURE_SHOWN of them.
+HAYATE_TORTURE_SEED repeats a run. HAYATE_TORTURE_KINDS names the kinds of things that boots make, HAYATE_TORTURE_MODES the
+ways in which programs are played (`play.MODES`), if not all are wanted. A program that fails is made as small as it can be
+before it is shown, the first HAYATE_TORTURE_SHOWN of them.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import shutil
 import sys
 import time
 from collections.abc import Iterator
 
 import pytest
 from lib.servers import MariaDB, Redis
+from lib.process import temporary_directory
+from rewind import php_extensions
 from rewind.postgresql import PostgreSQL
 
+from . import play
 from .program import Draw
 from .shrink import Notes, failures, shrink
+from .steps import OF_EXTENSIONS
 
 PROGRAMS = int(os.environ.get("HAYATE_TORTURE_PROGRAMS", "24"))
 SECONDS = float(os.environ.get("HAYATE_TORTURE_SECONDS", "0"))
@@ -26,6 +32,8 @@ SECONDS = float(os.environ.get("HAYATE_TORTURE_SECONDS", "0"))
 SEED = int(os.environ.get("HAYATE_TORTURE_SEED", "2002")) or random.SystemRandom().randrange(1, 1 << 32)
 #: What boots make only, such as "mariadb redis"; none: everything.
 KINDS = os.environ.get("HAYATE_TORTURE_KINDS", "").split()
+#: The ways in which programs are played; none: all.
+MODES = os.environ.get("HAYATE_TORTURE_MODES", "").split() or list(play.MODES)
 #: Programs that share one server.
 TOGETHER = min(12, PROGRAMS)
 #: Failures that are made small, which takes long.
@@ -36,19 +44,26 @@ DECLINED = 0.1
 
 @pytest.fixture(scope="module")
 def env() -> Iterator[dict[str, str]]:
-    """Where the servers of databases are."""
-    with MariaDB() as mariadb, PostgreSQL() as postgresql, Redis() as redis:
-        yield {"HAYATE_MARIADB": str(mariadb.socket), "HAYATE_POSTGRESQL": str(postgresql.port), "HAYATE_REDIS": str(redis.socket)}
+    """Where the servers of databases are, and extensions that PHP does not load by itself."""
+    directory = temporary_directory("torture-ini")
+    (directory / "extensions.ini").write_text(php_extensions.settings(list(OF_EXTENSIONS.values())))
+    told = {"PHP_INI_SCAN_DIR": f":{directory}"}
+    with MariaDB() as mariadb, PostgreSQL() as postgresql, Redis() as redis, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PHP_INI_SCAN_DIR", told["PHP_INI_SCAN_DIR"])  # php-fpm's
+        servers = {"HAYATE_MARIADB": str(mariadb.socket), "HAYATE_POSTGRESQL": str(postgresql.port), "HAYATE_REDIS": str(redis.socket)}
+        yield told | servers
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def test_torture(env: dict[str, str]) -> None:
-    draw = Draw(random.Random(SEED), KINDS)
+    missing = [kind for kind, name in OF_EXTENSIONS.items() if not php_extensions.is_there(name)]
+    draw = Draw(random.Random(SEED), KINDS, missing)
     until = time.monotonic() + SECONDS
     played = requests = 0
     notes = Notes()
     while played < PROGRAMS or time.monotonic() < until:
         programs = [draw.program() for _ in range(TOGETHER)]
-        wrong = failures(programs, env, notes=notes)
+        wrong = failures(programs, env, MODES, notes)
         played += len(programs)
         requests += sum(len(program.order) for program in programs)
         texts = [shrink(failure, env).text() for failure in wrong[:SHOWN]]

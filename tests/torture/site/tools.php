@@ -10,6 +10,7 @@ final class T
     public static array $s = [];
     public static ?string $request = null;
     public static string $dir;
+    public static bool $loops;
 
     public static function say(string $label, mixed $value): void
     {
@@ -27,6 +28,12 @@ final class T
         if (self::$request !== null) {
             file_put_contents(self::$dir . '/log', self::$request . ' ' . $text . "\n", FILE_APPEND);
         }
+    }
+
+    /** What no two processes may have the same: the number of the process comes along. */
+    public static function own(string $label, mixed $value): void
+    {
+        echo $label, '@', getmypid(), '~', self::text($value), "\n";
     }
 
     /**
@@ -49,6 +56,21 @@ final class T
         return 't' . hash('crc32b', self::$dir . "/$name");
     }
 
+    /** Whether another process may write to a SQLite database at once. */
+    public static function another_process(string $name): string
+    {
+        $code = 'import sqlite3, sys; c = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None); c.execute("BEGIN EXCLUSIVE"); print("may write")';
+        return (string) exec('/usr/bin/python3 -I -c ' . escapeshellarg($code) . ' ' . escapeshellarg(self::path($name)) . ' 2>/dev/null');
+    }
+
+    /** A set of semaphores that is this program's own; its key is written to a file, since the kernel keeps it. */
+    public static function semaphore(string $name, int $most): SysvSemaphore
+    {
+        $key = crc32(self::path($name)) & 0x7fffffff;
+        self::file("$name.semaphore", (string) $key);
+        return sem_get($key, $most);
+    }
+
     /** Makes a file as a whole: several may boot at the same time. */
     public static function file(string $name, string $text): void
     {
@@ -58,10 +80,10 @@ final class T
         }
     }
 
-    /** Whether there is a loop: not under php-fpm. */
+    /** Whether there is a loop: not under php-fpm, nor where Hayate has the script boot for each request. */
     public static function rewound(): bool
     {
-        return function_exists('hayate_handle_request');
+        return self::$loops;
     }
 
     /** Time in which others may be answered: under php-fpm there are none. */

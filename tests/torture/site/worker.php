@@ -5,6 +5,7 @@
  */
 require __DIR__ . '/tools.php';
 T::$dir = getenv('HAYATE_SCRATCH') ?: $_SERVER['HAYATE_SCRATCH'];
+T::$loops = !isset($_GET['n']); // what boots for a request knows it
 $program = getenv('HAYATE_PROGRAM') ?: $_SERVER['HAYATE_PROGRAM'];
 require "$program/boot.php";
 $handler = static function () use ($program): void {
