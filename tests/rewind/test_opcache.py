@@ -1,6 +1,6 @@
 """OPcache under rewinding workers: new scripts by the thousand, a full cache, opcache_reset(), deployments under load.
 
-HAYATE_OPCACHE_SCRIPTS says how many scripts (default 600).
+HAYATE_OPCACHE_SCRIPTS says how many scripts (default 400).
 """
 
 from __future__ import annotations

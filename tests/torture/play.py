@@ -133,10 +133,12 @@ class Bench:
         for mode in modes:
             for name, program in self._pairs():
                 path = f"/{mode}-{name}"
+                # What cannot be rewound is served in classic mode, if there is another script for that.
+                front = "classic.php" if any(use.step.startswith("halfway/") for use in program.boot) else "worker.php"
                 settings = MODES[mode].format(path="", forking=2 if program.at_once else 1)
                 config.append(
                     f'[[app]]\nname = "{mode}-{name}"\nroot = "{self.site}"\ndocument_root = "."\npath = "{path}"\n'
-                    f'worker = "worker.php"\nfront_controller = "worker.php"\n{settings}\n'
+                    f'worker = "worker.php"\nfront_controller = "{front}"\n{settings}\n'
                     f'[app.env]\nHAYATE_PROGRAM = "{self.dir}/programs/{name}"\n'
                     f'HAYATE_SCRATCH = "{self.scratch(mode, name)}"\n'
                     + "".join(f'{key} = "{value}"\n' for key, value in self.env.items())

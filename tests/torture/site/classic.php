@@ -1,0 +1,3 @@
+<?php
+/* The same without a loop: each request boots. */
+require __DIR__ . '/worker.php';
