@@ -99,6 +99,7 @@ struct descriptor {
 	bool lost;     /* closed or replaced since the point */
 	bool peer;     /* a socket or pipe, or a queue of the kernel's: using it cannot be taken back */
 	bool datagram; /* a socket that sends messages one by one: those need no answer */
+	bool portless; /* such a one without a port: the kernel gives it one when it sends */
 	bool sent;     /* a message, since the point */
 	bool written;  /* to a file, since the point; a rewind does not forget it */
 	bool held;     /* a lock on it was held at the point */

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -193,6 +195,29 @@ static bool is_datagram_socket(int fd, const struct stat *st)
 	       type == SOCK_DGRAM;
 }
 
+static bool is_portless(int fd)
+{
+	struct sockaddr_storage at = {.ss_family = AF_UNSPEC};
+	socklen_t len = sizeof at;
+	if (SYS3(SYS_getsockname, fd, &at, &len) != 0) {
+		return false;
+	}
+	return at.ss_family == AF_INET    ? ((const struct sockaddr_in *)&at)->sin_port == 0
+	       : at.ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)&at)->sin6_port == 0
+	                                  : false;
+}
+
+/* The port that the kernel has given by itself goes with a connect() to nowhere; so would the device that a socket is
+ * bound to. */
+static bool let_port_go(int fd)
+{
+	char device[IFNAMSIZ];
+	socklen_t len = sizeof device;
+	const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+	return sys6(SYS_getsockopt, fd, SOL_SOCKET, SO_BINDTODEVICE, (long)device, (long)&len, 0) == 0 && len == 0 &&
+	       SYS3(SYS_connect, fd, &nowhere, sizeof nowhere) == 0 && is_portless(fd);
+}
+
 /* Neither watched nor put back. */
 static bool is_own(int fd)
 {
@@ -233,6 +258,7 @@ static const char *know(int fd)
 	d->peer = fd > STDERR_FILENO && !rewind_is_output(&st) &&
 	          (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode) || (!d->library && is_kernel_queue(fd, &st)));
 	d->datagram = is_datagram_socket(fd, &st);
+	d->portless = d->datagram && is_portless(fd);
 	long at = SYS3(SYS_lseek, fd, 0, SEEK_CUR);
 	/* A memfd has no offset that anybody uses. */
 	bool has_offset = fd > STDERR_FILENO && !is_own(fd) && fd != c->positionless && !rewind_is_memfd(fd);
@@ -410,6 +436,7 @@ static bool was_any_answered(void)
 		if (c->fds[fd].sent) {
 			c->fds[fd].sent = false;
 			answered |= !c->fds[fd].lost && process_was_answered((int)fd);
+			answered |= !c->fds[fd].lost && c->fds[fd].portless && !let_port_go((int)fd);
 		}
 	}
 	c->any_sent = false;

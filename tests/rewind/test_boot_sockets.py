@@ -145,6 +145,34 @@ def test_an_answer_is_for_who_has_asked(directory, rewind) -> None:
     server_of_answers.close()
 
 
+PORTS = r"""
+$socket = socket_create(FAMILY, SOCK_DGRAM, SOL_UDP);
+while (hayate_handle_request(function () use ($socket) {
+    socket_getsockname($socket, $address, $port);
+    echo json_encode([$address, $port, match ($_GET['do'] ?? '') {
+        'send' => socket_sendto($socket, 'x', 1, 0, 'ADDRESS', 9),
+        'bind' => socket_bind($socket, 'ADDRESS'),
+        default => null,
+    }]);
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+@pytest.mark.parametrize(("family", "address"), [("AF_INET", "127.0.0.1"), ("AF_INET6", "::1")])
+def test_a_port_that_sending_has_given_is_nothing_for_the_next(directory, rewind, family, address) -> None:
+    """Under php-fpm each request has a port of its own: an answer to one is not for another, and the address is free to choose."""
+    modes.write(directory, PORTS.replace("FAMILY", family).replace("ADDRESS", address))
+    with modes.php_fpm(directory) as fpm:
+        expected = [modes.get(fpm, f"do={do}") for do in ("send", "send", "", "bind")]
+    assert expected[1:] == [expected[0], expected[0].replace("1]", "null]"), expected[0].replace("1]", "true]")]
+    with modes.hayate(directory, rewind, "shared", workers=1) as server:
+        assert [modes.get(server, f"do={do}") for do in ("send", "send", "")] == expected[:3]
+        assert modes.application(server)["restarts"] == {}
+        assert modes.get(server, "do=bind") == expected[3]
+
+
 OPTIONS = r"""
 $socket = socket_create(AF_INET, SOCK_DGRAM, SOL_UDP);
 $said = static function () use ($socket): string {
