@@ -93,9 +93,26 @@ void compare_request_over(void)
 	}
 }
 
+/*
+ * What is compared. Where the project's own front controller has booted, no request is handled in this process, and
+ * what tells is classic mode; what requests load is noted by the processes that answer them.
+ */
+struct comparison {
+	enum side sides[2]; /* of the second it is asked how it differs from the first */
+	bool without_warmup, notes_classes;
+};
+
+static const struct comparison *comparison(void)
+{
+	static const struct comparison of_warmup = {.sides = {COLD, WARM}}, of_front_controller = {.sides = {COLD, CLASSIC},
+	                                                                                           .without_warmup = true,
+	                                                                                           .notes_classes = true};
+	return front_controller_boots() ? &of_front_controller : &of_warmup;
+}
+
 static bool is_wanted(void)
 {
-	bool leaves = options.warmup_count > 0 || front_controller_boots();
+	bool leaves = options.warmup_count > 0 || comparison()->without_warmup;
 	return options.rewind != REWIND_OFF && leaves && options.compared_count > 0 &&
 	       (compared == NULL || __atomic_load_n(compared, __ATOMIC_RELAXED) == 0);
 }
@@ -152,7 +169,7 @@ static void answer_to(enum side side, const struct keeper *self, struct hy_excha
 {
 	own_answer = &shared->answers[side][self->try];
 	own_answer->status = own_answer->len = 0;
-	notes_classes = side == COLD && front_controller_boots() && self->try == 0;
+	notes_classes = side == COLD && comparison()->notes_classes && self->try == 0;
 	hy_local_sink = take_body;
 	if (!visit_begin(&options.compared[self->visit], "comparison", exchange)) {
 		_exit(70);
@@ -190,7 +207,7 @@ static void keep(enum side side, pid_t parent, const char *(*prepare)(void), str
 	}
 	signal(SIGALRM, SIG_DFL);
 	signal(SIGCHLD, SIG_DFL);
-	be_silent(side == COLD && front_controller_boots());
+	be_silent(side == COLD && comparison()->notes_classes);
 	hy_ring_pretend();
 	if (prepare() != NULL) {
 		give_up(self);
@@ -294,28 +311,16 @@ static void end_keepers(void)
 	shared = NULL;
 }
 
-/* A difference was `seen`, or nothing was and nothing is sure: a front controller is served in classic mode, others
- * boot without warm-up. */
-static void give_way(const char *why, bool seen)
-{
-	end_keepers();
-	if (front_controller_boots()) {
-		boot_again(HY_AGAIN_CLASSIC, why, false);
-	}
-	if (seen) {
-		warmup_differs(why);
-	}
-	warmup_failed(why, false);
-}
-
 static void differs(const char *why)
 {
-	give_way(why, true);
+	end_keepers();
+	warmup_differs(why);
 }
 
 static void cannot_tell(const char *why)
 {
-	give_way(why, false);
+	end_keepers();
+	warmup_failed(why, false);
 }
 
 /* False: that keeper has ended. */
@@ -335,10 +340,10 @@ static bool ask(enum side side, uint32_t visit, uint32_t try)
 		}
 		futex(&keeper->done, FUTEX_WAIT, n - 1, &(struct timespec){.tv_nsec = 100000000});
 	}
-	if (WIFEXITED(keeper->end) && fork_used_connection(WEXITSTATUS(keeper->end))) {
+	if (WIFEXITED(keeper->end) && fork_costs(WEXITSTATUS(keeper->end))) {
 		cannot_tell(
-		    "a request uses a connection of the boot, so that what warm-up left behind cannot be looked at. Open "
-		    "connections in the request that needs them");
+		    "a request uses a connection of the boot, or writes to a large file of it, so that what warm-up left "
+		    "behind cannot be looked at. Open connections and such files in the request that needs them");
 	}
 	return true;
 }
@@ -548,9 +553,7 @@ bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange)
 	if (shared == NULL) {
 		return false;
 	}
-	/* Where the project's own front controller has booted, no request is handled in this process, and what tells is
-	 * classic mode. */
-	const enum side sides[2] = {COLD, front_controller_boots() ? CLASSIC : WARM};
+	const enum side *sides = comparison()->sides;
 	if (sides[1] == WARM && fork_keeper(WARM, prepare, exchange)) {
 		return true;
 	}
@@ -567,11 +570,12 @@ bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange)
 		}
 		all_alike &= i == 0 || sum_up(COLD, 0) == sum;
 		sum = sum_up(COLD, 0);
-		tells |= shared->answers[sides[1]][0].status != 0 && shared->answers[sides[1]][0].status < 400;
+		/* A redirection, to a page for logging in perhaps, shows nothing of the page itself. */
+		tells |= shared->answers[sides[1]][0].status >= 200 && shared->answers[sides[1]][0].status < 300;
 	}
 	if (!tells) {
 		differs("no page was found by which to tell whether the front controller depends on the request before it "
-		        "handles it: all sample requests have a status of 400 or more. Name a page of the application: "
+		        "handles it: no sample request has a status from 200 to 299. Name a page of the application: "
 		        "warmup = [\"/page\"]");
 	}
 	if (sides[1] == WARM && all_alike && shared->answers[COLD][0].status < 400) {

@@ -39,9 +39,10 @@ void fork_begin(void)
 	randomness_seed();
 }
 
-bool fork_used_connection(int status)
+bool fork_costs(int status)
 {
-	return status == FORKED_RETIRED + HY_RETIRED_REWIND_CONNECTION;
+	return status == FORKED_RETIRED + HY_RETIRED_REWIND_CONNECTION ||
+	       status == FORKED_RETIRED + HY_RETIRED_REWIND_DESCRIPTORS;
 }
 
 /*

@@ -71,7 +71,10 @@ static const char *const functions[] = {
     "hayate_early_hints",
 };
 /* The same, by how they begin: of the output there is one for each visitor. */
-static const char *const functions_of_output[] = {"ob_", "output_"};
+static bool is_of_output(const char *function)
+{
+	return strncasecmp(function, "ob_", 3) == 0 || strncasecmp(function, "output_", 7) == 0;
+}
 /* Methods that make a request of the superglobals, read the clock or draw, by the names that libraries share for them.
  */
 static const char *const methods[] = {
@@ -208,8 +211,8 @@ static void look_for_requests(zend_ast *ast)
 		note_doubt("$", name, ast);
 	}
 	const char *function = ast->kind == ZEND_AST_CALL && name != NULL ? last_part(name) : NULL;
-	if (function != NULL && (IS_ONE_OF(functions, function, false) || IS_ONE_OF(functions_of_output, function, true) ||
-	                         frozen_draws(function))) {
+	if (function != NULL &&
+	    (IS_ONE_OF(functions, function, false) || is_of_output(function) || frozen_draws(function))) {
 		note_doubt("", function, ast);
 	}
 	if (function != NULL && strcasecmp(function, "getenv") == 0) {

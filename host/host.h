@@ -26,6 +26,7 @@
  *   stray.c     processes that PHP code forked   locks.c  locks that the boot holds
  *   unknown.c   what the boot must not leave open, since nobody knows how it ends
  *   boot_files.c  temporary files of the boot, and those that it emptied
+ *   rotated.c   files of the boot whose names lead elsewhere by now
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
  */
@@ -151,9 +152,9 @@ const char *lifecycle_unclean(void);  /* the step of cleanup.c in which that hap
 /* fork.c: a process for each request */
 /* In a worker, from the point on. True in such a process; false when the worker has to leave. */
 bool fork_from_now_on(void);
-void fork_begin(void);                 /* in such a process, first thing */
-bool fork_is_for_one_request(void);    /* this is such a process */
-bool fork_used_connection(int status); /* exit status of such a process: it used a connection of the boot */
+void fork_begin(void);              /* in such a process, first thing */
+bool fork_is_for_one_request(void); /* this is such a process */
+bool fork_costs(int status);        /* exit status of such a process: what it did to the boot's stays for others */
 /* Ends it; HY_RETIRED_NOT: the worker goes on, else it leaves as well. */
 void fork_end(enum hy_retired why) __attribute__((noreturn));
 
@@ -321,10 +322,20 @@ void opcache_after_bailout(void); /* gives back locks that a fatal error may hav
 const char *unknown_left(void); /* of the boot, whose end nobody here knows, to follow "the boot "; NULL: nothing */
 
 /* boot_files.c */
-void boot_files_note(void);    /* before the point, or the first fork for a request */
-void boot_files_renew(void);   /* at the beginning of a request */
-bool boot_files_changed(void); /* at its end: one that is too large for that was written to, or one has lost its name */
+void boot_files_share(void);   /* in the zygote, before workers are forked */
+void boot_files_note(void);    /* when others may write to them from now on; what was noted before is forgotten */
+void boot_files_renew(void);   /* at the beginning of a request, and when those of the comparison are over */
+bool boot_files_changed(void); /* at its end: one is not what it was, and will not be */
 void boot_files_remove(void);  /* when the worker ends: the temporary ones that have a name */
+void boot_files_bury(uint32_t worker); /* in the zygote, when it has ended otherwise */
+
+/* Whether it is one that PHP removes when it closes it; of a stream of plain files. */
+bool boot_files_is_temporary(const struct _php_stream *stream);
+
+/* rotated.c: files of the boot whose names lead elsewhere */
+void rotated_note(void);     /* before the point, or the first fork for a request */
+void rotated_open(void);     /* at the beginning of a request */
+bool rotated_doubtful(void); /* at its end: the boot would have to run again */
 
 /* locks.c: what the boot holds, each request takes anew */
 void locks_lend(void);      /* at the end of the boot, and with the snapshot: they are given back */

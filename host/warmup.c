@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -82,17 +83,22 @@ static void remember_names(size_t at)
 	}
 }
 
+/* Without a comparison that went well nothing tells that a front controller does not depend on a request. */
+static enum hy_again instead(enum hy_again of_warmup)
+{
+	return front_controller_boots() ? HY_AGAIN_CLASSIC : of_warmup;
+}
+
 void warmup_failed(const char *why, bool fatal)
 {
 	remember_names(0);
-	/* Without the comparison nothing tells that the front controller does not depend on a request. */
-	boot_again(front_controller_boots() ? HY_AGAIN_CLASSIC : HY_AGAIN_COLD, why, fatal);
+	boot_again(instead(HY_AGAIN_COLD), why, fatal);
 }
 
 void warmup_differs(const char *why)
 {
 	remember_names(0);
-	boot_again(HY_AGAIN_DIFFERS, why, false);
+	boot_again(instead(HY_AGAIN_DIFFERS), why, false);
 }
 
 void warmup_add_classes(void)
@@ -147,7 +153,7 @@ void warmup_load_classes(void)
 
 static void too_long(int signal)
 {
-	zygote_boot_again(front_controller_boots() ? HY_AGAIN_CLASSIC : HY_AGAIN_COLD,
+	zygote_boot_again(instead(HY_AGAIN_COLD),
 	                  "the warm-up requests, and those that show what they left behind, took more than 30 seconds");
 }
 
@@ -161,6 +167,8 @@ void warmup_over(void)
 {
 	alarm(0);
 	signal(SIGALRM, SIG_DFL);
+	/* Another one that the boot has set would strike whatever request runs then. A fork does not take it along. */
+	setitimer(ITIMER_VIRTUAL, &(struct itimerval){0}, NULL);
 }
 
 const char *warmup_target(bool *last)

@@ -130,6 +130,7 @@ namespace Symfony\\Component\\Uid { class Ulid {} class Uuid { public static fun
         pytest.param("$banner = array_rand([1, 2]);", "array_rand", id="array_rand"),
         pytest.param("$word = str_shuffle('abc');", "str_shuffle", id="str_shuffle"),
         pytest.param("$said = ob_get_level();", "ob_get_level", id="output"),
+        pytest.param("$said = OB_GET_LEVEL();", "OB_GET_LEVEL", id="output in capitals"),
         pytest.param("@session_regenerate_id();", "session_regenerate_id", id="session's id"),
         pytest.param("header_register_callback(fn () => null);", "header_register_callback", id="callback"),
         pytest.param("$lang = $GLOBALS['_GET']['lang'] ?? 'en';", r"\$_GET", id="global"),
@@ -171,6 +172,14 @@ def test_a_project_below_a_directory_called_vendor_is_looked_at(site: Site) -> N
 
 def test_without_a_page_to_compare_it_is_served_in_classic_mode(site: Site) -> None:
     change(site.docroot / "index.php", "$app->get('/',", "$app->get('/start',")
+    mode, log = recognised(site)
+    assert (mode, 'warmup = ["/page"]' in log) == ("classic", True), log
+    assert recognised(site, "--warmup", "/start")[0] == "worker"
+
+
+def test_a_redirection_is_no_page(site: Site) -> None:
+    redirects = "$app->get('/', fn (Request $request, Response $response): Response => $response->withStatus(302)->withHeader('Location', '/start'));\n"
+    change(site.docroot / "index.php", "$app->get('/',", f"{redirects}$app->get('/start',")
     mode, log = recognised(site)
     assert (mode, 'warmup = ["/page"]' in log) == ("classic", True), log
     assert recognised(site, "--warmup", "/start")[0] == "worker"
