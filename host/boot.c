@@ -62,7 +62,7 @@ static void settle(zend_ini_entry *entry)
 		originals = safe_erealloc(originals, original_count + 1, sizeof *originals, 0);
 		originals[original_count++] =
 		    (struct original){.entry = entry, .value = entry->orig_value, .modifiable = entry->orig_modifiable};
-	} else if (entry->orig_value != entry->value) {
+	} else if (entry->orig_value != entry->value && entry->orig_value != NULL) {
 		zend_string_release(entry->orig_value);
 	}
 	entry->modified = 0;

@@ -3,16 +3,23 @@
  * memory, SQLite's), and those that it opened with "w", which empties them. What one visitor wrote there is nothing
  * for the next.
  *
- * So at the beginning of a request they hold again what the boot has left in them. Large ones do not: writing to one
- * costs the worker. So does a file that "w" emptied when its name leads to another one by now (renamed, removed).
+ * So at the beginning of a request they hold again what the boot, and the warm-up requests, have left in them. Large
+ * ones do not: writing to one costs the worker. So does a file that "w" emptied when its name leads to another one by
+ * now (renamed, removed). What cannot be written again, since the disk is full, is cut off, as where the boot itself
+ * meets a full disk.
+ *
+ * PHP removes tmpfile()s when it closes them, which a worker that is killed does not. The zygote removes those, of
+ * which workers tell it by memory that they share; it believes of that only what stat() confirms.
  *
  * Promised: of other files nothing is changed; neither are files without a name that are memory (memfd), nor what the
- * server's own output goes to, nor what was renamed. What holds what it should is only read.
+ * server's own output goes to, nor what was renamed. What holds what it should is only read. Nobody finds what a
+ * visitor wrote.
  */
 #include "host.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,6 +40,19 @@ static struct boot_file {
 	struct stat then; /* with st_size */
 } * files;
 static size_t file_count;
+/* One could not be made what it was. */
+static bool spoiled;
+
+/* What the zygote removes after a worker's death. */
+#define NAMES_TOLD 16
+struct told {
+	struct {
+		uint64_t device, inode;
+		char name[256]; /* empty: none */
+	} file[NAMES_TOLD];
+};
+/* By number of worker, shared by all; NULL: there is no memory for it. */
+static struct told *told;
 
 static bool is_same(const struct stat *a, const struct stat *b)
 {
@@ -45,29 +65,46 @@ static bool leads_to(const char *name, const struct stat *st)
 	return stat(name, &now) == 0 && is_same(&now, st);
 }
 
-/*
- * PHP's tmpfile() has a name until it is closed: phpXXXXXX, for its owner only. tempnam() makes such names as well, but
- * what is opened by one is not of this mode.
- */
-static bool is_temporary(const php_stream *stream, const struct stat *st)
+/* phpXXXXXX, for its owner only, and nowhere else. */
+static bool has_temporary_name(const char *path, const struct stat *st)
 {
-	const char *name = stream->orig_path == NULL ? NULL : strrchr(stream->orig_path, '/');
-	return strcmp(stream->mode, "r+b") == 0 && name != NULL && strncmp(name, "/php", 4) == 0 && strlen(name) == 10 &&
-	       (st->st_mode & 0777) == 0600 && st->st_nlink == 1 && leads_to(stream->orig_path, st);
+	const char *name = strrchr(path, '/');
+	return name != NULL && strncmp(name, "/php", 4) == 0 && strlen(name) == 10 && (st->st_mode & 0777) == 0600 &&
+	       st->st_nlink == 1 && leads_to(path, st);
 }
 
-/* A second descriptor, also where the first was opened for writing only, or for appending. It stays open: closing it
- * would give up the process' record locks on the file. -1: that is not allowed. */
+/* As php_stdio_stream_data of main/streams/plain_wrapper.c begins (PHP 7.4 and later). */
+struct plain_file {
+	FILE *file;
+	int fd;
+	unsigned flags;
+	int lock_flag;
+	const zend_string *temporary_name;
+};
+
+/* PHP's tmpfile() has a name until it is closed. What is opened by a name that tempnam() made looks like one, but PHP
+ * does not remove it. */
+bool boot_files_is_temporary(const php_stream *stream)
+{
+	const struct plain_file *file = stream->abstract;
+	return file->temporary_name != NULL;
+}
+
+static bool is_temporary(const php_stream *stream, int fd, const struct stat *st)
+{
+	const struct plain_file *file = stream->abstract;
+	return file->fd == fd && boot_files_is_temporary(stream) && stream->orig_path != NULL &&
+	       has_temporary_name(stream->orig_path, st);
+}
+
+/* A second descriptor, also where the first was opened for writing only, or for appending. It stays open, and is no
+ * duplicate of one that does not: closing any would give up the process' record locks on the file. -1: that is not
+ * allowed. */
 static int open_again(int fd)
 {
 	char path[64];
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-	int again = open(path, O_RDWR | O_CLOEXEC);
-	int high = again < 0 ? -1 : fcntl(again, F_DUPFD_CLOEXEC, REWIND_OWN_FROM);
-	if (high >= 0) {
-		close(again);
-	}
-	return high >= 0 ? high : again;
+	return open(path, O_RDWR | O_CLOEXEC);
 }
 
 static uint8_t *read_whole(int fd, size_t size)
@@ -80,6 +117,23 @@ static uint8_t *read_whole(int fd, size_t size)
 	return bytes;
 }
 
+/* Those of the last time, while they are noted again. */
+static struct boot_file *noted_before;
+static size_t noted_count;
+
+/* The descriptor that such a file had then; -1: it had none. */
+static int take_over(const struct stat *st)
+{
+	for (size_t i = 0; i < noted_count; i++) {
+		if (noted_before[i].own >= 0 && is_same(&noted_before[i].then, st)) {
+			int own = noted_before[i].own;
+			noted_before[i].own = -1;
+			return own;
+		}
+	}
+	return -1;
+}
+
 /* `name` of a file that has one. */
 static void keep(int fd, const struct stat *st, const char *name, bool temporary)
 {
@@ -88,7 +142,8 @@ static void keep(int fd, const struct stat *st, const char *name, bool temporary
 			return;
 		}
 	}
-	int own = open_again(fd);
+	int own = take_over(st);
+	own = own >= 0 ? own : open_again(fd);
 	files = perealloc(files, (file_count + 1) * sizeof *files, 1);
 	files[file_count++] = (struct boot_file){
 	    .fd = fd,
@@ -125,7 +180,7 @@ static void look_at_streams(void)
 		    fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || rewind_is_output(&st)) {
 			continue;
 		}
-		if (is_temporary(stream, &st)) {
+		if (is_temporary(stream, fd, &st)) {
 			keep(fd, &st, stream->orig_path, true);
 		} else if (stream->mode[0] == 'w' && st.st_nlink > 0) {
 			char path[64], name[PATH_MAX];
@@ -140,15 +195,85 @@ static void look_at_streams(void)
 	ZEND_HASH_FOREACH_END();
 }
 
+/* Of a worker: for the zygote. */
+static void tell(void)
+{
+	struct told *own = told == NULL || !zygote_is_worker() ? NULL : &told[hy_ring_worker()];
+	size_t count = 0;
+	for (size_t i = 0; own != NULL && i < file_count && count < NAMES_TOLD; i++) {
+		if (files[i].temporary && files[i].name != NULL && strlen(files[i].name) < sizeof own->file[0].name) {
+			own->file[count].device = files[i].then.st_dev;
+			own->file[count].inode = files[i].then.st_ino;
+			strcpy(own->file[count++].name, files[i].name);
+		}
+	}
+}
+
+/* Files that nobody has any more are closed. */
+static void forget_before(void)
+{
+	for (size_t i = 0; i < noted_count; i++) {
+		if (noted_before[i].own >= 0) {
+			close(noted_before[i].own);
+		}
+		if (noted_before[i].bytes != NULL) {
+			pefree(noted_before[i].bytes, 1);
+		}
+		if (noted_before[i].name != NULL) {
+			pefree(noted_before[i].name, 1);
+		}
+	}
+	pefree(noted_before, 1);
+	noted_before = NULL;
+	noted_count = 0;
+}
+
 void boot_files_note(void)
 {
+	noted_before = files;
+	noted_count = file_count;
+	files = NULL;
+	file_count = 0;
+	spoiled = false;
+	rewind_watch_no_file();
 	zygote_each_fd(look, NULL);
 	look_at_streams();
+	if (noted_before != NULL) {
+		forget_before();
+	}
+	bool large = false;
 	for (size_t i = 0; i < file_count; i++) {
 		if (files[i].bytes == NULL) {
-			/* A change that the kernel dates back to before now would not be seen. */
-			nanosleep(&(struct timespec){.tv_nsec = TICK}, NULL);
-			break;
+			large = true;
+			(void)rewind_watch_file(&files[i].then); /* of one that is not watched all is doubted */
+		}
+	}
+	if (large) {
+		/* A change that the kernel dates back to before now would not be seen. */
+		nanosleep(&(struct timespec){.tv_nsec = TICK}, NULL);
+	}
+	tell();
+}
+
+void boot_files_share(void)
+{
+	size_t size = hy_ring_max_workers() * sizeof *told;
+	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	told = at == MAP_FAILED ? NULL : at;
+}
+
+void boot_files_bury(uint32_t worker)
+{
+	for (size_t i = 0; told != NULL && i < NAMES_TOLD; i++) {
+		char name[sizeof told->file[0].name];
+		struct stat st;
+		memcpy(name, told[worker].file[i].name, sizeof name);
+		name[sizeof name - 1] = '\0';
+		told[worker].file[i].name[0] = '\0';
+		if (name[0] == '/' && lstat(name, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+		    st.st_dev == told[worker].file[i].device && st.st_ino == told[worker].file[i].inode &&
+		    has_temporary_name(name, &st)) {
+			unlink(name);
 		}
 	}
 }
@@ -170,18 +295,44 @@ static bool holds(const struct boot_file *file)
 	return true;
 }
 
+/* False: not all of it. Then it is what could be written. */
+static bool put_back(const struct boot_file *file, int to)
+{
+	off_t done = 0, size = file->then.st_size;
+	int error = 0;
+	while (done < size && error == 0) {
+		ssize_t n = pwrite(to, file->bytes + done, (size_t)(size - done), done);
+		done += MAX(n, 0);
+		error = n > 0 || (n < 0 && errno == EINTR) ? 0 : n == 0 ? ENOSPC : errno;
+	}
+	while (ftruncate(to, done) != 0) {
+		if (errno != EINTR) {
+			log_format(HY_LOG_ERROR "A file of the boot (descriptor %d) cannot be cut back to what the boot left in it "
+			                        "(%s); this worker ends.",
+			           file->fd, strerror(errno));
+			_exit(70);
+		}
+	}
+	if (error != 0) {
+		log_format("A file of the boot (descriptor %d) has %jd of the %jd bytes that the boot left in it: the others "
+		           "cannot be written again (%s). This worker is replaced after the request.",
+		           file->fd, (intmax_t)done, (intmax_t)size, strerror(error));
+	}
+	return error == 0;
+}
+
 void boot_files_renew(void)
 {
 	for (size_t i = 0; i < file_count; i++) {
 		const struct boot_file *file = &files[i];
-		off_t size = file->then.st_size;
-		bool mine = file->temporary || leads_to(file->name, &file->then);
-		if (file->bytes != NULL && mine && !holds(file) &&
-		    (pwrite(file->own, file->bytes, (size_t)size, 0) != size || ftruncate(file->own, size) != 0)) {
-			log_format(HY_LOG_ERROR "A file of the boot (descriptor %d) cannot be made what the boot left in it (%s); "
-			                        "this worker ends.",
-			           file->fd, strerror(errno));
-			_exit(70);
+		struct stat now;
+		if (file->bytes == NULL) {
+			continue;
+		}
+		if (file->temporary || leads_to(file->name, &file->then)) {
+			spoiled |= !holds(file) && !put_back(file, file->own);
+		} else if (fstat(file->fd, &now) == 0 && leads_to(file->name, &now)) {
+			spoiled |= !put_back(file, file->fd); /* opened again (rotated.c): as its boot would find it */
 		}
 	}
 }
@@ -195,11 +346,12 @@ static bool is_time(struct timespec a, struct timespec b)
 static bool was_written(const struct boot_file *file)
 {
 	struct stat now;
-	if (!file->temporary) {
-		return rewind_was_written(file->fd);
+	if (rewind_was_written(&file->then)) {
+		return true;
 	}
-	return fstat(file->own >= 0 ? file->own : file->fd, &now) != 0 || !is_same(&now, &file->then) ||
-	       now.st_size != file->then.st_size || !is_time(now.st_mtim, file->then.st_mtim);
+	return file->temporary && (fstat(file->own >= 0 ? file->own : file->fd, &now) != 0 || !is_same(&now, &file->then) ||
+	                           now.st_size != file->then.st_size || !is_time(now.st_mtim, file->then.st_mtim) ||
+	                           !is_time(now.st_ctim, file->then.st_ctim));
 }
 
 bool boot_files_changed(void)
@@ -210,7 +362,7 @@ bool boot_files_changed(void)
 			return true;
 		}
 	}
-	return false;
+	return spoiled;
 }
 
 void boot_files_remove(void)

@@ -51,6 +51,14 @@ bool handle_warming(void)
 	return booted && !reached;
 }
 
+/* What requests of the comparison are to find in files of the boot, and are not to leave there. */
+static void note_files(void)
+{
+	if (options.rewind != REWIND_OFF) {
+		boot_files_note();
+	}
+}
+
 /* What the boot left open that belongs to a request: its output layer, its headers. */
 static void end_boot(void)
 {
@@ -73,6 +81,7 @@ static void end_boot(void)
 	}
 	booted = true;
 	decline_boot();
+	note_files();
 	zygote_baseline();
 	warmup_load_classes();
 }
@@ -92,6 +101,11 @@ static enum hy_retired retired_for(enum rewind_doubt doubt)
 	    [REWIND_PROCESS] = HY_RETIRED_REWIND_PROCESS,
 	};
 	return reasons[doubt];
+}
+
+static bool files_changed(void)
+{
+	return boot_files_changed() || rotated_doubtful();
 }
 
 /* Ends the request, and returns to the state at the end of the boot. */
@@ -116,7 +130,7 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 	if (doubt == REWIND_SURE && stray_left()) {
 		doubt = REWIND_CHILD;
 	}
-	if (doubt == REWIND_SURE && boot_files_changed()) {
+	if (doubt == REWIND_SURE && files_changed()) {
 		doubt = REWIND_DESCRIPTORS;
 	}
 	if (fork_is_for_one_request()) {
@@ -125,8 +139,11 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 		if (opcache_reset_called()) {
 			fork_end(HY_RETIRED_REWIND_OPCACHE);
 		}
-		bool costs = doubt == REWIND_CONNECTION || boot_files_changed();
-		fork_end(costs ? retired_for(doubt) : HY_RETIRED_NOT);
+		/* Of all that a request may do, this outlives its process. */
+		enum rewind_doubt stays = doubt == REWIND_CONNECTION ? doubt
+		                          : files_changed()          ? REWIND_DESCRIPTORS
+		                                                     : REWIND_SURE;
+		fork_end(retired_for(stays));
 	}
 	if (doubt != REWIND_SURE) {
 		worker_exit(retired_for(doubt));
@@ -206,11 +223,15 @@ static bool begin_work(void)
 		zygote_worker_ready();
 		return true;
 	}
+	/* Requests of the comparison have written to the same ones. */
+	boot_files_renew();
 	if (options.rewind == REWIND_FORK) {
+		rotated_note();
 		boot_files_note();
 		return fork_from_now_on();
 	}
 	worker_start_run();
+	rotated_note();
 	boot_files_note();
 	const char *wrong = snapshot_check();
 	wrong = wrong != NULL ? wrong : clocks_keep();
@@ -283,6 +304,7 @@ PHP_FUNCTION(hayate_handle_request)
 		}
 		if (!compares && !warmup_next(&request.exchange)) {
 			end_warmup();
+			note_files();
 			compares = compare_warm(begin_comparison, &request.exchange);
 			if (front_controller_boots() && !compares) {
 				warmup_load_classes();

@@ -277,11 +277,14 @@ void lifecycle_begin(void)
 	if (!handle_rewinds()) {
 		step(boot_forget_sessions);
 	}
+	if (handle_rewinds()) {
+		rotated_open();
+	}
 	if (options.rewind != REWIND_OFF) {
 		locks_take();
-		boot_files_renew();
 	}
 	if (handle_rewinds()) {
+		boot_files_renew();
 		shutdown_lend();
 	}
 	request_begin();

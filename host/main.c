@@ -220,6 +220,9 @@ int main(int argc, char **argv)
 	}
 	front_controller_startup();
 	zygote_booting();
+	if (options.worker_mode && options.rewind != REWIND_OFF) {
+		boot_files_share();
+	}
 	if (options.worker_mode && !options.private_boot) {
 		worker_boot();
 	}

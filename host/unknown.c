@@ -41,6 +41,9 @@ static const char *const known_types[] = {
     "oci8 statement",
     "SQL Server Connection",
     "SQL Server Statement",
+    "mcrypt",
+    "Zip Directory",
+    "Zip Entry",
 };
 
 /* Extensions whose objects hold memory, or write at once, or belong to a connection, or are seen to (see above). */
@@ -165,6 +168,18 @@ static const char *const known_extensions[] = {
     "datadog-profiling",
     "elastic_apm",
     "newrelic",
+    "brotli",
+    "zstd",
+    "lzf",
+    "simdjson",
+    "inotify",
+    "phalcon",
+    "yaf",
+    "sync",
+    "xhprof",
+    "luasandbox",
+    "swoole",
+    "openswoole",
     "hayate",
 };
 

@@ -305,6 +305,7 @@ static void reap(void)
 		for (uint32_t i = 0; i < HY_MAX_WORKERS; i++) {
 			if (pids[i] == pid) {
 				pids[i] = 0;
+				boot_files_bury(i);
 				send_message((struct hy_message){.type = HY_MSG_EXITED, .worker = i, .pid = pid, .value = status},
 				             NULL);
 				break;
@@ -324,6 +325,7 @@ static void kill_all(void)
 	for (uint32_t i = 0; i < HY_MAX_WORKERS; i++) {
 		if (pids[i] > 0) {
 			waitpid(pids[i], NULL, 0);
+			boot_files_bury(i);
 		}
 	}
 }

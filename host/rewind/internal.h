@@ -62,6 +62,7 @@ struct region {
 #define MAX_UNDO 64
 #define MAX_HELD 64
 #define MAX_SIGNALS 64
+#define MAX_WATCHED 256
 /* Our own descriptors have numbers from REWIND_OWN_FROM on, but for those that are opened at the point (`cwd`,
  * `statm`); copies of the boot's have the lowest that are free. A rewind closes whatever has a number that was free: by
  * one call, where those have no gap between them. The kernel looks at each number up to the size of its table, which is
@@ -101,10 +102,16 @@ struct descriptor {
 	bool datagram; /* a socket that sends messages one by one: those need no answer */
 	bool portless; /* such a one without a port: the kernel gives it one when it sends */
 	bool sent;     /* a message, since the point */
-	bool written;  /* to a file, since the point; a rewind does not forget it */
 	bool held;     /* a lock on it was held at the point */
 	bool flocked;  /* namely one of flock(2) */
 	bool locked;   /* locked or unlocked since the point */
+	int watched;   /* index in control.watched plus one; 0: nobody asked for that */
+};
+
+/* A file of which somebody wants to know whether the work writes to it. */
+struct watched_file {
+	uint64_t device, inode;
+	bool written; /* since the point; a rewind does not forget it */
 };
 
 /* A record lock (fcntl) that was held at the point. */
@@ -199,6 +206,8 @@ struct control {
 	size_t libraries_fd_count;
 	struct held held[MAX_HELD];
 	size_t held_count;
+	struct watched_file watched[MAX_WATCHED];
+	size_t watched_count;
 	/* What the kernel would undo if the process ended (semop(2), SEM_UNDO): sums since the work began, and from the
 	 * point on since the point. */
 	struct {
@@ -277,12 +286,22 @@ static inline struct descriptor *descriptor_of(int fd)
 	return found != NULL && found->known && !found->lost ? found : NULL;
 }
 
+/* descriptors.c */
+const char *descriptors_note(void); /* NULL, or what failed */
+bool descriptors_own_files(void);   /* each is opened anew, at its position; false: one cannot be */
+bool descriptors_was_answered(int fd);
+bool descriptors_was_any_answered(void);
+void descriptors_restore(void);       /* closes what was opened, opens what was closed or replaced */
+void descriptors_restore_files(void); /* their flags and positions; after the locks, which a copy may have to give up */
+void descriptors_restore_flags(bool of_files, bool of_descriptors);
+
+/* held.c */
+bool held_note(int fd, struct descriptor *to); /* false: there are more locks than can be noted */
+void held_restore(void);
+
 /* process.c */
 const char *process_note(void);
 void process_restore(void);
-bool process_own_files(void);
-bool process_was_answered(int fd);
-void process_restore_flags(bool of_files, bool of_descriptors);
 enum rewind_doubt process_doubt(void);
 bool process_left_child(void); /* a process that has not ended */
 /* Whether a shared library of the boot was unloaded. Notes whether others were loaded. */

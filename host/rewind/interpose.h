@@ -39,6 +39,17 @@ static inline void *interpose_next(const char *name)
 
 /* What an address range of the snapshot does not bear: it costs the worker. */
 void interpose_changing_memory(uintptr_t start, uintptr_t end);
+/* Somebody writes to a file by this descriptor, or may do so from now on. */
+static inline void interpose_writing(int fd)
+{
+	struct control *c = watching();
+	const struct descriptor *d = c == NULL || c->watched_count == 0 ? NULL : descriptor_of(fd);
+	if (d != NULL && d->watched > 0) {
+		c->watched[d->watched - 1].written = true;
+	}
+}
+/* The same of one that was not open at the point. */
+void interpose_opened_to_write(int fd);
 struct flock;
 /* Somebody sets or gives up this record lock; NULL: it cannot be said which. */
 void interpose_locking_record(int fd, const struct flock *lock);

@@ -15,6 +15,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* libc's own, looked up once, before the point. */
@@ -25,6 +26,7 @@ static int (*libc_closedir)(DIR *);
 static FILE *(*libc_freopen)(const char *, const char *, FILE *);
 static int (*libc_fcloseall)(void);
 static void (*libc_closelog)(void);
+static int (*libc_posix_fallocate)(int, off_t, off_t);
 
 __attribute__((constructor)) static void look_up(void)
 {
@@ -35,6 +37,7 @@ __attribute__((constructor)) static void look_up(void)
 	*(void **)&libc_freopen = interpose_next("freopen");
 	*(void **)&libc_fcloseall = interpose_next("fcloseall");
 	*(void **)&libc_closelog = interpose_next("closelog");
+	*(void **)&libc_posix_fallocate = interpose_next("posix_fallocate");
 }
 
 static void losing(int fd)
@@ -111,6 +114,7 @@ static void duplicating(int fd)
 	struct control *c = watching();
 	const struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
 	if (d != NULL) {
+		interpose_writing(fd); /* perhaps, by the other number, or a child by it */
 		c->any_duplicate = true;
 		if (d->peer) {
 			c->doubt = REWIND_CONNECTION; /* what is said by another number is not seen */
@@ -231,10 +235,13 @@ static void opened(int fd, int flags)
 {
 	struct control *c = watching();
 	struct statfs fs;
-	if (c != NULL && fd >= 0 && (flags & O_ACCMODE) != O_RDONLY && fstatfs(fd, &fs) == 0 &&
-	    fs.f_type == PROC_SUPER_MAGIC) {
+	if (c == NULL || fd < 0 || ((flags & O_ACCMODE) == O_RDONLY && !(flags & O_TRUNC))) {
+		return;
+	}
+	if (fstatfs(fd, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC) {
 		c->doubt = REWIND_PROCESS;
 	}
+	interpose_opened_to_write(fd);
 }
 
 EXPORT int openat(int at, const char *path, int flags, ...)
@@ -300,34 +307,120 @@ EXPORT FILE *freopen(const char *path, const char *mode, FILE *file)
 }
 EXPORT FILE *freopen64(const char *path, const char *mode, FILE *file) __attribute__((alias("freopen")));
 
-static void changing_file(int fd)
+/* Writing to files, for who wants to know of it. What sockets know as well is in interpose_sockets.c. */
+
+static struct watched_file *watched(const struct stat *st)
 {
-	struct descriptor *d = watching() == NULL ? NULL : descriptor_of(fd);
-	if (d != NULL) {
-		d->written = true;
+	struct control *c = rewind_control;
+	for (size_t i = 0; c != NULL && i < c->watched_count; i++) {
+		if (c->watched[i].device == st->st_dev && c->watched[i].inode == st->st_ino) {
+			return &c->watched[i];
+		}
 	}
+	return NULL;
+}
+
+static void writing(const struct stat *st)
+{
+	struct watched_file *file = watched(st);
+	if (file != NULL) {
+		file->written = true;
+	}
+}
+
+void interpose_opened_to_write(int fd)
+{
+	struct stat st;
+	const struct control *c = watching();
+	if (c != NULL && c->watched_count > 0 && fstat(fd, &st) == 0) {
+		writing(&st);
+	}
+}
+
+bool rewind_watch_file(const struct stat *st)
+{
+	struct control *c = rewind_control;
+	if (c == NULL || c->watched_count == MAX_WATCHED) {
+		return false;
+	}
+	if (watched(st) == NULL) {
+		c->watched[c->watched_count++] = (struct watched_file){.device = st->st_dev, .inode = st->st_ino};
+	}
+	return true;
+}
+
+void rewind_watch_no_file(void)
+{
+	if (rewind_control != NULL) {
+		rewind_control->watched_count = 0;
+	}
+}
+
+bool rewind_was_written(const struct stat *st)
+{
+	const struct watched_file *file = watched(st);
+	return file == NULL || file->written;
 }
 
 EXPORT int ftruncate(int fd, off_t size)
 {
-	changing_file(fd);
+	interpose_writing(fd);
 	return (int)syscall(SYS_ftruncate, fd, size);
 }
 EXPORT int ftruncate64(int fd, off64_t size) __attribute__((alias("ftruncate")));
 
+EXPORT int truncate(const char *path, off_t size)
+{
+	struct stat st;
+	const struct control *c = watching();
+	if (c != NULL && c->watched_count > 0 && stat(path, &st) == 0) {
+		writing(&st);
+	}
+	return (int)syscall(SYS_truncate, path, size);
+}
+EXPORT int truncate64(const char *path, off64_t size) __attribute__((alias("truncate")));
+
 EXPORT ssize_t pwrite(int fd, const void *from, size_t len, off_t at)
 {
-	changing_file(fd);
+	interpose_writing(fd);
 	return syscall(SYS_pwrite64, fd, from, len, at);
 }
 EXPORT ssize_t pwrite64(int fd, const void *from, size_t len, off64_t at) __attribute__((alias("pwrite")));
 
-bool rewind_was_written(int fd)
+EXPORT ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t at)
 {
-	/* Also one that was closed since. */
-	const struct control *c = rewind_control;
-	return c == NULL || (size_t)(unsigned)fd >= c->fd_count || !c->fds[fd].known || c->fds[fd].written;
+	interpose_writing(fd);
+	return syscall(SYS_pwritev, fd, parts, count, at, 0);
 }
+EXPORT ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t at) __attribute__((alias("pwritev")));
+
+EXPORT ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t at, int flags)
+{
+	interpose_writing(fd);
+	return syscall(SYS_pwritev2, fd, parts, count, at, 0, flags);
+}
+EXPORT ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off64_t at, int flags)
+    __attribute__((alias("pwritev2")));
+
+EXPORT ssize_t copy_file_range(int from, off64_t *from_at, int to, off64_t *to_at, size_t len, unsigned flags)
+{
+	interpose_writing(to);
+	return syscall(SYS_copy_file_range, from, from_at, to, to_at, len, flags);
+}
+
+EXPORT int fallocate(int fd, int mode, off_t at, off_t len)
+{
+	interpose_writing(fd);
+	return (int)syscall(SYS_fallocate, fd, mode, at, len);
+}
+EXPORT int fallocate64(int fd, int mode, off64_t at, off64_t len) __attribute__((alias("fallocate")));
+
+EXPORT int posix_fallocate(int fd, off_t at, off_t len)
+{
+	interpose_writing(fd);
+	return libc_posix_fallocate(fd, at, len);
+}
+EXPORT int posix_fallocate64(int fd, off64_t at, off64_t len) __attribute__((alias("posix_fallocate")));
 
 /* Working directory, umask. */
 

@@ -124,6 +124,9 @@ EXPORT void *mmap(void *at, size_t len, int protection, int flags, int fd, off_t
 			}
 		}
 	}
+	if ((flags & MAP_TYPE) != MAP_PRIVATE && protection & PROT_WRITE) {
+		interpose_writing(fd); /* by memory, whenever it likes */
+	}
 	void *result = (void *)syscall(SYS_mmap, at, len, protection, flags, fd, offset);
 	if (result != MAP_FAILED && find_made(c, (uintptr_t)result, (uintptr_t)result + page_up(len)) == NULL) {
 		note_made(c, (uintptr_t)result, len, false);

@@ -5,6 +5,7 @@
 #include "interpose.h"
 
 #include <fcntl.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
@@ -81,7 +82,7 @@ static inline void sending(int fd)
 	struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
 	if (d == NULL || !d->peer || kept(fd)) {
 		if (d != NULL && !d->peer) {
-			d->written = true;
+			interpose_writing(fd);
 		}
 		return;
 	}
@@ -89,7 +90,7 @@ static inline void sending(int fd)
 		c->doubt = REWIND_CONNECTION;
 	} else if (!d->sent) {
 		d->sent = c->any_sent = true;
-		if (process_was_answered(fd)) {
+		if (descriptors_was_answered(fd)) {
 			c->doubt = REWIND_CONNECTION;
 		}
 	}
@@ -216,6 +217,9 @@ EXPORT FILE *fdopen(int fd, const char *mode)
 {
 	using(fd);
 	unseen(fd);
+	if (mode[0] != 'r' || strchr(mode, '+') != NULL) {
+		interpose_writing(fd);
+	}
 	return libc_fdopen(fd, mode);
 }
 

@@ -431,12 +431,12 @@ const char *rewind_watch(void)
 
 const char *rewind_forked(void)
 {
-	return process_own_files() ? NULL : "a file that the boot opened cannot be opened again";
+	return descriptors_own_files() ? NULL : "a file that the boot opened cannot be opened again";
 }
 
 void rewind_child_over(void)
 {
-	process_restore_flags(true, true);
+	descriptors_restore_flags(true, true);
 }
 
 const char *rewind_error(void)

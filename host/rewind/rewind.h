@@ -130,6 +130,13 @@ void rewind_amend(void *at, const void *from, size_t size);
  */
 int rewind_own_file(int fd);
 
+/*
+ * Opens the file of that name in the place of the one that is open under this number, for good: also of those that a
+ * rewind puts back. `flags` as for open(2); a new file is made as fopen() makes one. 0, or the errno of what failed;
+ * EBUSY: a record lock of the boot is on the old one.
+ */
+int rewind_replace_file(int fd, const char *name, int flags);
+
 /* A System V semaphore that this process has changed with SEM_UNDO, and by how much. */
 struct rewind_semaphore {
 	int set;
@@ -157,9 +164,16 @@ void rewind_forget_randomness(void);
 /* A number that no other process which makes UUIDs at the same time has; 14 bits of it count. */
 void rewind_uuid_sequence(unsigned number);
 
-/* Whether the work has written to a file by this descriptor of the snapshot's, by libc's functions (of a FILE
- * excepted); true for any other. */
-bool rewind_was_written(int fd);
+/*
+ * Before the point: from then on it is noted whether the work writes to this file, by any descriptor or by its name, or
+ * could: it duplicates a descriptor of it, or maps it. (What its children write is theirs, and not seen.) False when
+ * there is no room for more. The second forgets all of them.
+ */
+struct stat;
+bool rewind_watch_file(const struct stat *st);
+void rewind_watch_no_file(void);
+/* Whether it did; true for a file that is not watched. */
+bool rewind_was_written(const struct stat *st);
 
 /* Gives up the locks that the work has taken on files of the boot, and semaphores; a rewind does so as well. */
 void rewind_unlock(void);
@@ -190,7 +204,6 @@ void rewind_set_timer(int which, const struct itimerval *value);
 bool rewind_is_memfd(int fd);
 
 /* Whether it is what descriptor 0, 1 or 2 is: the input, output and log of this process. */
-struct stat;
 bool rewind_is_output(const struct stat *st);
 
 /* How many threads this process has; 0 when /proc does not say. */

@@ -39,11 +39,12 @@ def hayate(
     *,
     workers: int = 4,
     args: tuple = (),
+    warmup: str = "off",
     user: str | None = None,
 ) -> Hayate:
-    """A server of that script, without warm-up."""
+    """A server of that script, without warm-up unless a path is given for it."""
     private = ["--env", "PRIVATE_BOOT=1"] if boot == "private" else []
-    flags = ["--rewind", rewind, "--warmup", "off", *private, *args]
+    flags = ["--rewind", rewind, "--warmup", warmup, *private, *args]
     worker = directory / "worker.php"
     return Hayate(directory, worker=worker, workers=workers, ini=INI, args=flags, user=user)
 

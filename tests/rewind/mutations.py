@@ -61,8 +61,8 @@ MUTATIONS = [
     _m(2, "a lost lock is trusted", "handle.c", "if (sqlite_loses_locks()) {", "if (false) {", "test_sqlite.py"),
     # 3: directories and files
     _m(3, "files are shared", "zygote.c", "plain ? rewind_own_file(fd) : 0", "plain && false ? rewind_own_file(fd) : 0", "test_directories.py"),
-    _m(3, "files are shared by forks", "rewind/process.c", "(SYS3(SYS_lseek, fd, c->offsets[i].at, SEEK_SET) < 0 || rewind_own_file(fd) != 0)", "SYS3(SYS_lseek, fd, c->offsets[i].at, SEEK_SET) < 0", "test_directories.py"),
-    _m(3, "256 positions", "rewind/process.c", "if (has_offset && file && at >= 0) {", "if (has_offset && file && at >= 0 && c->offset_count < 256) {", "test_directories.py"),
+    _m(3, "files are shared by forks", "rewind/descriptors.c", "(SYS3(SYS_lseek, fd, c->offsets[i].at, SEEK_SET) < 0 || rewind_own_file(fd) != 0)", "SYS3(SYS_lseek, fd, c->offsets[i].at, SEEK_SET) < 0", "test_directories.py"),
+    _m(3, "256 positions", "rewind/descriptors.c", "if (has_offset && file && at >= 0) {", "if (has_offset && file && at >= 0 && c->offset_count < 256) {", "test_directories.py"),
     # 4: locks of the boot
     _m(4, "locks are imagined", "locks.c", "void locks_take(void)\n{", "void locks_take(void)\n{\n\treturn;", "test_boot_locks.py"),
     _m(4, "locks are never lent", "locks.c", "void locks_lend(void)\n{", "void locks_lend(void)\n{\n\treturn;", "test_boot_locks.py"),
@@ -78,7 +78,7 @@ MUTATIONS = [
     _m(6, "options stay", "rewind/interpose_sockets.c", "\tusing(fd);\n\treturn (int)syscall(SYS_setsockopt", "\treturn (int)syscall(SYS_setsockopt", "test_boot_sockets.py"),
     _m(6, "an address stays", "rewind/interpose_sockets.c", "\tusing(fd);\n\tif (connections_watching()) {\n\t\tconnections_opened(fd);\n\t}\n\treturn (int)syscall(SYS_connect", "\treturn (int)syscall(SYS_connect", "test_boot_sockets.py"),
     _m(6, "a datagram costs a worker", "rewind/interpose_sockets.c", "if (!d->datagram) {", "if (true) {", "test_boot_sockets.py"),
-    _m(6, "answers are for anybody", "rewind/process.c", "if (c->any_sent && was_any_answered()) {", "if (false && was_any_answered()) {", "test_boot_sockets.py"),
+    _m(6, "answers are for anybody", "rewind/process.c", "if (c->any_sent && descriptors_was_any_answered()) {", "if (false && descriptors_was_any_answered()) {", "test_boot_sockets.py"),
     # 7: the process
     _m(7, "files of /proc are written", "rewind/interpose_files.c", "fs.f_type == PROC_SUPER_MAGIC", "fs.f_type == 0", "test_process_files.py"),
     _m(7, "the name stays", "rewind/process.c", "SYS2(SYS_prctl, PR_SET_NAME, c->name);", "", "test_process_files.py"),

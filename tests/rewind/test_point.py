@@ -115,3 +115,30 @@ def test_a_worker_that_ends_by_itself_says_why(directory, rewind) -> None:
         assert modes.get(server) == "here"
         assert modes.application(server)["restarts"] == {"exit_70": 1}
         assert server.logged("ended its process by exit(70) of libc")
+
+
+TIMER = r"""
+$libc = FFI::cdef('
+    struct itimerval { long interval, interval_us, value, value_us; };
+    int setitimer(int which, const struct itimerval *to, struct itimerval *before);
+');
+$half = $libc->new('struct itimerval');
+$half->value_us = 500000;
+$libc->setitimer(1, FFI::addr($half), null);
+while (hayate_handle_request(function () {
+    for ($end = getrusage()['ru_utime.tv_sec'] + 2; getrusage()['ru_utime.tv_sec'] < $end;) {
+        md5(str_repeat('x', 10000));
+    }
+    echo 'here';
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_timer_of_the_boot_strikes_no_request(directory, rewind) -> None:
+    """One of processor time is stopped when the boot is over, as by a fork."""
+    modes.write(directory, TIMER)
+    with modes.hayate(directory, rewind, "private", workers=1) as server:
+        assert [modes.get(server) for _ in range(2)] == ["here"] * 2
+        assert modes.application(server)["restarts"] == {}

@@ -1,0 +1,108 @@
+/*
+ * Files that the boot has open for writing and whose names lead elsewhere by now: somebody has rotated a log, or
+ * replaced a file. Under php-fpm the boot of each request opens what is there.
+ *
+ * So each request begins with a look at the names. A file that is only appended to is opened again where its name
+ * leads, under the same number: that is all that its boot would do. Of any other the boot knows more (what it held,
+ * where it was): that one is opened again for this request, and the worker is replaced after it.
+ *
+ * Promised: what is opened is what PHP code of the boot has opened by its name; connections, temporary files and what
+ * the server's own output goes to are left alone.
+ */
+#include "host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct named {
+	int fd;
+	int flags; /* of open(2) */
+	char *name;
+} * files;
+static size_t count;
+/* One was opened again that cannot stay so, or could not be opened. */
+static bool doubtful;
+
+static bool leads_to(const char *name, int fd)
+{
+	struct stat there, here;
+	return stat(name, &there) == 0 && fstat(fd, &here) == 0 && there.st_dev == here.st_dev &&
+	       there.st_ino == here.st_ino;
+}
+
+/* By what name it was opened, if that is absolute (a link may lead elsewhere), or where it is. */
+static const char *name_of(const php_stream *stream, int fd, char room[PATH_MAX])
+{
+	if (stream->orig_path != NULL && stream->orig_path[0] == '/' && leads_to(stream->orig_path, fd)) {
+		return stream->orig_path;
+	}
+	char path[64];
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(path, room, PATH_MAX - 1);
+	room[n > 0 ? n : 0] = '\0';
+	return leads_to(room, fd) ? room : NULL;
+}
+
+static void forget(void)
+{
+	for (size_t i = 0; i < count; i++) {
+		pefree(files[i].name, 1);
+	}
+	count = 0;
+	doubtful = false;
+}
+
+void rotated_note(void)
+{
+	forget();
+	zend_resource *resource;
+	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource)
+	{
+		php_stream *stream = resource->type == php_file_le_stream() ? resource->ptr : NULL;
+		int fd;
+		struct stat st;
+		char room[PATH_MAX];
+		if (stream == NULL || stream->ops != &php_stream_stdio_ops || stream->wrapper != &php_plain_files_wrapper ||
+		    strpbrk(stream->mode, "waxc+") == NULL || boot_files_is_temporary(stream) ||
+		    php_stream_cast(stream, PHP_STREAM_AS_FD_FOR_SELECT | PHP_STREAM_CAST_INTERNAL, (void *)&fd, 0) !=
+		        SUCCESS ||
+		    fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || rewind_is_output(&st)) {
+			continue;
+		}
+		const char *name = name_of(stream, fd, room);
+		if (name != NULL) {
+			int flags = fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_SYNC);
+			files = perealloc(files, (count + 1) * sizeof *files, 1);
+			files[count++] = (struct named){
+			    .fd = fd, .flags = flags | (stream->mode[0] == 'r' ? 0 : O_CREAT), .name = pestrdup(name, 1)};
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+}
+
+void rotated_open(void)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (leads_to(files[i].name, files[i].fd)) {
+			continue;
+		}
+		struct stat st;
+		/* A pipe would wait for somebody who reads it. */
+		bool file = stat(files[i].name, &st) != 0 || S_ISREG(st.st_mode) || S_ISCHR(st.st_mode);
+		int error = file ? rewind_replace_file(files[i].fd, files[i].name, files[i].flags) : EINVAL;
+		if (error != 0) {
+			log_format(
+			    "The file %s, which the boot opened, is another one by now, and cannot be opened: %s. This worker "
+			    "is replaced after the request.",
+			    files[i].name, strerror(error));
+		}
+		doubtful |= error != 0 || !(files[i].flags & O_APPEND);
+	}
+}
+
+bool rotated_doubtful(void)
+{
+	return doubtful;
+}
