@@ -2,14 +2,18 @@
 //!
 //! The front may read more than each application: it is in the groups of all of them, and its own logs and keys are its own. Who can make
 //! a link in a document root must not have it read for him what he may not read himself. So what a link leads to, outside of the root, is
-//! sent only if the application's own user could open it: this looks at the permissions of the file and of all directories above it.
+//! sent only if the application's own user could open it: this looks at the permissions of the file and of all directories above it. It goes
+//! up from the directory that has the file, and asks what it holds, not what a name means: who may rename a directory would else put one that
+//! anybody may search in its place between two looks.
 //!
 //! It knows owner, group and others, and the access control lists of POSIX (acl(5)), which say more: there the group's part of the mode is
 //! the list's mask, and the list may take away what others have. What it cannot read or does not understand gives no right.
 
 use std::{
-    fs,
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::Path,
     sync::{
         Arc,
@@ -17,9 +21,12 @@ use std::{
     },
 };
 
-use rustix::{fs::lgetxattr, io::Errno};
+use rustix::{
+    fs::{CWD, Mode, OFlags, ResolveFlags, Stat, fstat, getxattr, open, openat, openat2, stat},
+    io::Errno,
+};
 
-use crate::{shown::Shown, site::FileId};
+use crate::{near::Meta, shown::Shown, site::FileId};
 
 /// The user that an application's scripts run as.
 #[derive(Debug, Clone)]
@@ -30,6 +37,9 @@ pub struct Reader {
     /// It is in the log that this user may not read something. Once: a visitor asks as often as he likes.
     told: Arc<AtomicBool>,
 }
+
+/// What opens anything, only to be looked at; a link itself.
+const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 
 const READ: u16 = 4;
 const SEARCH: u16 = 1;
@@ -46,33 +56,54 @@ impl Reader {
 
     /// Whether this user may open the file `id` at a path that has no link in it. May wait for the disk.
     pub(crate) fn may_read(&self, path: &Path, id: FileId) -> bool {
-        let mut file = None;
+        // What is no longer there, or as it was, gives no right.
+        self.looks(path, id).unwrap_or(false)
+    }
+
+    fn looks(&self, path: &Path, id: FileId) -> Result<bool, Errno> {
+        let mut steps = path.ancestors();
+        let (Some(file), Some(above), Some(name)) = (steps.next(), path.parent(), path.file_name()) else {
+            return Ok(false);
+        };
+        let mut directory = directory(above)?;
         let mut list = vec![0; LONGEST_LIST];
-        for (above, step) in path.ancestors().enumerate() {
-            let Ok(meta) = fs::symlink_metadata(step) else { return false };
-            let right = if above == 0 {
-                file = Some(FileId::new(meta.dev(), meta.ino()));
-                READ
-            } else if meta.is_dir() {
-                SEARCH
-            } else {
-                // A link has taken its place since.
-                return false;
-            };
-            let (owner, group) = (meta.uid(), meta.gid());
-            let has = match lgetxattr(step, "system.posix_acl_access", &mut list[..]) {
-                // The kernel passes over a list whose mask, which the group's bits are, gives nothing.
-                Ok(_) if meta.mode() & 0o070 == 0 => self.has(right, meta.mode(), owner, group),
-                Ok(len) => self.has_by_list(right, list.get(..len).unwrap_or_default(), owner, group),
-                Err(Errno::NODATA | Errno::OPNOTSUPP) => self.has(right, meta.mode(), owner, group),
-                Err(_) => false,
-            };
-            if !has {
-                self.tell(path, step);
-                return false;
-            }
+        let opened = openat(&directory, name, LOOK, Mode::empty())?;
+        let meta = fstat(&opened)?;
+        if Meta::of(&meta).id != id {
+            return Ok(false);
         }
-        file == Some(id)
+        if !self.has_right(READ, &opened, &meta, &mut list) {
+            self.tell(path, file);
+            return Ok(false);
+        }
+        let root = Meta::of(&stat("/")?).id;
+        for step in steps {
+            let meta = fstat(&directory)?;
+            if !self.has_right(SEARCH, &directory, &meta, &mut list) {
+                self.tell(path, step);
+                return Ok(false);
+            }
+            if step.parent().is_none() {
+                // Else it was moved meanwhile, and there are others above it.
+                return Ok(Meta::of(&meta).id == root);
+            }
+            directory = openat(&directory, "..", LOOK | OFlags::DIRECTORY, Mode::empty())?;
+        }
+        Ok(false)
+    }
+
+    /// Whether it has this right to what is open there. `list` is room for an access control list.
+    fn has_right(&self, right: u16, opened: &OwnedFd, meta: &Stat, list: &mut [u8]) -> bool {
+        let (mode, owner, group) = (meta.st_mode, meta.st_uid, meta.st_gid);
+        // What is open only to be looked at has no attributes but by a name.
+        let name = format!("/proc/self/fd/{}", opened.as_raw_fd());
+        match getxattr(name, "system.posix_acl_access", &mut list[..]) {
+            // The kernel passes over a list whose mask, which the group's bits are, gives nothing.
+            Ok(_) if mode & 0o070 == 0 => self.has(right, mode, owner, group),
+            Ok(len) => self.has_by_list(right, list.get(..len).unwrap_or_default(), owner, group),
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => self.has(right, mode, owner, group),
+            Err(_) => false,
+        }
     }
 
     /// As path_resolution(7): the first of owner, group and others that it is decides.
@@ -129,6 +160,16 @@ impl Reader {
     }
 }
 
+/// A directory at a path that has no link in it.
+fn directory(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = LOOK | OFlags::DIRECTORY;
+    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        // Before Linux 5.6, and in containers that do not know of it. By links as well, then: it is asked which file it holds.
+        Err(Errno::NOSYS | Errno::PERM) => open(path, flags, Mode::empty()),
+        opened => opened,
+    }
+}
+
 /// An entry of a list (linux/posix_acl_xattr.h).
 struct Entry {
     tag: u16,
@@ -157,7 +198,10 @@ fn entries(list: &[u8]) -> Option<Vec<Entry>> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{
+        fs,
+        os::unix::fs::{MetadataExt, PermissionsExt},
+    };
 
     use super::*;
 
@@ -263,6 +307,41 @@ mod tests {
         set(&root, 0o700, (USER, 1, NOBODY)).unwrap();
         assert!(reader.may_read(&file, id), "the list of the directory gives");
         assert!(reader.told.load(Relaxed), "it is in the log");
+    }
+
+    #[test]
+    fn a_directory_that_changes_places_has_the_say_of_the_one_that_the_file_is_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
+        for (name, mode) in [("closed", 0o700), ("open", 0o755)] {
+            fs::create_dir(root.join(name)).unwrap();
+            fs::write(root.join(name).join("a.txt"), name).unwrap();
+            fs::set_permissions(root.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let meta = fs::metadata(root.join("closed/a.txt")).unwrap();
+        let id = FileId::new(meta.dev(), meta.ino());
+        let reader = Reader::new("a", NOBODY, Vec::new()).unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Relaxed) {
+                    let flags = rustix::fs::RenameFlags::EXCHANGE;
+                    rustix::fs::renameat_with(
+                        rustix::fs::CWD,
+                        root.join("closed"),
+                        rustix::fs::CWD,
+                        root.join("open"),
+                        flags,
+                    )
+                    .unwrap();
+                }
+            });
+            let path = root.join("closed/a.txt");
+            let may = (0..100_000).filter(|_| reader.may_read(&path, id)).count();
+            over.store(true, Relaxed);
+            assert_eq!(may, 0);
+        });
     }
 
     #[test]
