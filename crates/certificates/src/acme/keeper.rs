@@ -549,11 +549,8 @@ impl Keeping {
         }
         let outcome = timeout(ORDER, self.order(host, &authority, &store)).await;
         let outcome = outcome.unwrap_or_else(|_| {
-            Err(Trouble {
-                why: format!("there was no answer within {} s", ORDER.as_secs()),
-                remedy: "the authority cannot be reached, or is busy",
-                pause: None,
-            })
+            let why = format!("there was no answer within {} s", ORDER.as_secs());
+            Err(Trouble::new(why, "the authority cannot be reached, or is busy"))
         });
         match outcome {
             Ok(false) => {

@@ -22,6 +22,9 @@ const PATIENCE: RetryPolicy = RetryPolicy::new()
     .backoff(1.5)
     .timeout(Duration::from_secs(90));
 
+/// How often an account, or an order, is begun that the authority refuses for its nonces.
+const ATTEMPTS: u32 = 4;
+
 /// Why an order came to nothing, and what to do.
 #[derive(Debug)]
 pub(super) struct Trouble {
@@ -29,6 +32,15 @@ pub(super) struct Trouble {
     pub(super) remedy: &'static str,
     /// Not to be tried again before.
     pub(super) pause: Option<Duration>,
+    /// The authority knew nothing of the number that was to keep a message from being played twice: a new attempt gets a new one.
+    stale_nonce: bool,
+}
+
+impl Trouble {
+    /// Something that goes wrong elsewhere.
+    pub(super) fn new(why: impl ToString, remedy: &'static str) -> Trouble {
+        Trouble { why: why.to_string(), remedy, pause: None, stale_nonce: false }
+    }
 }
 
 impl From<Error> for Trouble {
@@ -67,26 +79,19 @@ impl From<Error> for Trouble {
                 ),
             },
         };
-        Trouble { why: words(&error), remedy, pause }
+        let stale_nonce = kind.is_some_and(|kind| kind == "badNonce");
+        Trouble { why: words(&error), remedy, pause, stale_nonce }
     }
 }
 
 impl From<io::Error> for Trouble {
     fn from(error: io::Error) -> Trouble {
-        Trouble {
-            why: error.to_string(),
-            remedy: "acme_storage has to be a directory that the front's user may write to",
-            pause: None,
-        }
+        Trouble::new(error, "acme_storage has to be a directory that the front's user may write to")
     }
 }
 
 fn ours(why: impl ToString) -> Trouble {
-    Trouble {
-        why: why.to_string(),
-        remedy: "this is a fault of the authority's answer or of Hayate",
-        pause: None,
-    }
+    Trouble::new(why, "this is a fault of the authority's answer or of Hayate")
 }
 
 /// An error with what it comes from, on one line.
@@ -107,8 +112,24 @@ fn words(error: &Error) -> String {
     text
 }
 
+/// Begins again what came to nothing for its nonces alone (RFC 8555, 6.5). instant-acme sends each message three times for that; an
+/// authority of several servers, of which not all know the same nonces, may refuse all three.
+async fn with_fresh_nonces<T>(mut attempt: impl AsyncFnMut() -> Result<T, Trouble>) -> Result<T, Trouble> {
+    for _ in 1..ATTEMPTS {
+        match attempt().await {
+            Err(trouble) if trouble.stale_nonce => {}
+            outcome => return outcome,
+        }
+    }
+    attempt().await
+}
+
 /// The account at an authority: the stored one, else a new one. `store` is locked for it by the caller.
 pub(super) async fn account(authority: &Authority, store: &Store) -> Result<Account, Trouble> {
+    with_fresh_nonces(async || get_account(authority, store).await).await
+}
+
+async fn get_account(authority: &Authority, store: &Store) -> Result<Account, Trouble> {
     let builder = || match &authority.root {
         Some(root) => Account::builder_with_root(store.keep_root(&root.0)?).map_err(Trouble::from),
         None => Account::builder().map_err(Trouble::from),
@@ -143,6 +164,18 @@ impl Drop for Shown<'_> {
 
 /// Orders a certificate for a name; gives chain and key in PEM, which fit each other and the name.
 pub(super) async fn order(
+    account: &Account,
+    authority: &Authority,
+    store: &Store,
+    resolver: &Resolver,
+    name: &str,
+    replaces: Option<CertificateIdentifier<'static>>,
+) -> Result<(String, String), Trouble> {
+    let attempt = async || attempt(account, authority, store, resolver, name, replaces.clone()).await;
+    with_fresh_nonces(attempt).await
+}
+
+async fn attempt(
     account: &Account,
     authority: &Authority,
     store: &Store,
@@ -190,11 +223,10 @@ pub(super) async fn order(
             Challenge::TlsAlpn01 => ChallengeType::TlsAlpn01,
         };
         let Some(mut challenge) = authorization.challenge(kind) else {
-            return Err(Trouble {
-                why: "the authority does not offer this challenge".into(),
-                remedy: "choose another one (acme_challenge)",
-                pause: None,
-            });
+            return Err(Trouble::new(
+                "the authority does not offer this challenge",
+                "choose another one (acme_challenge)",
+            ));
         };
         let answer = challenge.key_authorization();
         match authority.challenge {
