@@ -206,6 +206,36 @@ def test_on_demand_behind_its_list_only(hayate_command, place) -> None:
             assert served(at["tls"], "a.b.shops.example", pebble) is None
 
 
+def test_an_address_that_is_asked_decides_which_names_are_served_on_demand(hayate_command, place) -> None:
+    """It is a script of the application that is served."""
+    at = ports()
+    root = next(place.iterdir())
+    (root / "ask.php").write_text(
+        "<?php file_put_contents(__DIR__ . '/asked.txt', $_GET['domain'] . PHP_EOL, FILE_APPEND);"
+        "http_response_code($_GET['domain'] === 'one.shops.example' ? 200 : 404);"
+    )
+    root.chmod(0o777)
+    more = f"""acme_hosts = []
+redirect_http = false
+on_demand = "*.shops.example"
+on_demand_ask = "http://127.0.0.1:{at["port"]}/ask.php"
+"""
+    hosts = '"*.shops.example", "127.0.0.1"'
+    with Pebble(at["port"], at["tls"]) as pebble:
+        with hayate(place, pebble, at, more, hosts) as server:
+            assert served(at["tls"], "two.shops.example", pebble) is None
+            issued = has(at["tls"], "one.shops.example", pebble, server)
+            assert served(at["tls"], "two.shops.example", pebble) is None
+            asked = set((root / "asked.txt").read_text().split())
+            assert asked == {"one.shops.example", "two.shops.example"}
+            assert "is ordered host=\"two.shops.example\"" not in server.log()
+        # What was issued is there at once, and nobody asks for leave to use it.
+        (root / "asked.txt").unlink()
+        with hayate(place, pebble, at, more, hosts) as server:
+            assert served(at["tls"], "one.shops.example", pebble) == issued
+            assert not (root / "asked.txt").exists()
+
+
 def test_a_rate_limit_is_waited_for(hayate_command, place) -> None:
     """Pebble has none: a small server says it, in an authority's words (RFC 8555, 6.6)."""
     import http.server

@@ -13,12 +13,13 @@ import time
 import requests
 
 from .process import accepts, free_port, wait_until
+from .servers import REPOSITORY
 from .tls import issued, self_signed
 
 
 def find(name: str) -> str | None:
-    """Where a program of pebble's is: in PATH, or in HAYATE_PEBBLE, a directory."""
-    return shutil.which(name, path=os.environ.get("HAYATE_PEBBLE", "") + os.pathsep + os.environ["PATH"])
+    """Where a program of pebble's is: in PATH, or where scripts/setup has it built."""
+    return shutil.which(name, path=os.pathsep.join([os.environ["PATH"], str(REPOSITORY / "target/pebble")]))
 
 
 class Pebble:

@@ -290,3 +290,32 @@ fn for_validation(name: &str, digest: &[u8]) -> Result<CertifiedKey, String> {
     let key = any_supported_type(&key).map_err(|error| error.to_string())?;
     Ok(CertifiedKey::new(vec![certificate], key))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use instant_acme::Problem;
+
+    use super::*;
+
+    fn refused(kind: &str) -> Trouble {
+        let kind = format!("urn:ietf:params:acme:error:{kind}");
+        let problem: Problem = serde_json::from_value(serde_json::json!({ "type": kind })).unwrap();
+        Error::Api(problem).into()
+    }
+
+    #[tokio::test]
+    async fn only_what_is_refused_for_its_nonces_is_begun_again_and_not_for_ever() {
+        for (kind, good_after, attempts, ends_well) in
+            [("badNonce", 2, 3, true), ("badNonce", 9, ATTEMPTS, false), ("rateLimited", 2, 1, false)]
+        {
+            let made = Cell::new(0);
+            let outcome = with_fresh_nonces(async || {
+                made.set(made.get() + 1);
+                if made.get() > good_after { Ok(()) } else { Err(refused(kind)) }
+            });
+            assert_eq!((outcome.await.is_ok(), made.get()), (ends_well, attempts), "{kind}");
+        }
+    }
+}
