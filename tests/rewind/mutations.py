@@ -63,6 +63,9 @@ MUTATIONS = [
     _m(3, "files are shared", "zygote.c", "plain ? rewind_own_file(fd) : 0", "plain && false ? rewind_own_file(fd) : 0", "test_directories.py"),
     _m(3, "files are shared by forks", "rewind/descriptors.c", "(SYS3(SYS_lseek, fd, c->offsets[i].at, SEEK_SET) < 0 || rewind_own_file(fd) != 0)", "SYS3(SYS_lseek, fd, c->offsets[i].at, SEEK_SET) < 0", "test_directories.py"),
     _m(3, "256 positions", "rewind/descriptors.c", "if (has_offset && file && at >= 0) {", "if (has_offset && file && at >= 0 && c->offset_count < 256) {", "test_directories.py"),
+    _m(3, "a rotated log is written on", "rotated.c", "if (leads_to(files[i].name, files[i].fd)) {", "if (true) {", "test_rotated.py"),
+    _m(3, "a file is written by its name", "rewind/interpose_files.c", "\tinterpose_opened_to_write(fd);\n", "", "test_boot_files_around.py -k appended"),
+    _m(3, "the comparison writes for visitors", "handle.c", "\t/* Requests of the comparison have written to the same ones. */\n\tboot_files_renew();\n", "", "test_boot_files_around.py -k comparison"),
     # 4: locks of the boot
     _m(4, "locks are imagined", "locks.c", "void locks_take(void)\n{", "void locks_take(void)\n{\n\treturn;", "test_boot_locks.py"),
     _m(4, "locks are never lent", "locks.c", "void locks_lend(void)\n{", "void locks_lend(void)\n{\n\treturn;", "test_boot_locks.py"),
