@@ -24,6 +24,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    crate::end_with_the_reader();
     println!("listen        {}", plan.listen_words().join(" "));
     for line in plan.tls.iter().flat_map(|tls| tls.describe(&plan.apps)) {
         println!("{line}");

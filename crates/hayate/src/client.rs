@@ -51,6 +51,7 @@ pub async fn status(args: &ControlArgs, json: bool) -> Result<ExitCode> {
         bail!("{body}");
     }
     let parsed: Value = serde_json::from_str(&body).context("the server's answer is no JSON")?;
+    crate::end_with_the_reader();
     if json {
         println!("{body}");
     } else {

@@ -77,6 +77,14 @@ fn main() -> ExitCode {
     }
 }
 
+/// For commands that print and have nothing else to do: who reads it may have seen enough (`hayate check | head`). Then the process ends as
+/// others do, by SIGPIPE, which Rust ignores otherwise.
+pub(crate) fn end_with_the_reader() {
+    use nix::sys::signal::{SigHandler, Signal, signal};
+    // SAFETY: no handler is installed, and none is replaced.
+    let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
+}
+
 fn talk(conversation: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(conversation)
 }

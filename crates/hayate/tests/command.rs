@@ -176,6 +176,17 @@ fn a_wrong_configuration_names_the_line_and_ends_with_2() {
 }
 
 #[test]
+fn who_reads_what_is_said_may_have_seen_enough() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = hayate(dir.path());
+    command.args(["check", "--php"]).arg(host()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(child.stdout.take());
+    let said = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&said.stderr), "");
+}
+
+#[test]
 fn check_says_what_would_run() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("public")).unwrap();

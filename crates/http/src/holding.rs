@@ -20,6 +20,10 @@ const STEP: usize = 64 << 10;
 const SHORT: usize = 16 << 10;
 const SHORTEST: usize = 4 << 10;
 
+/// Bytes that a request of HTTP/2 or 3 takes beside its head and its answer while it is answered: its task, and what the protocol keeps of its
+/// stream. So much was measured, and a connection may have hundreds; of HTTP/1 a connection has one.
+pub(crate) const REQUEST: usize = 10 << 10;
+
 /// What all threads hold together.
 #[derive(Debug, Default)]
 pub struct Memory {

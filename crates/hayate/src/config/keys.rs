@@ -178,7 +178,7 @@ pub struct Limits {
     /// Memory for heads that are not complete, of all connections together, and for bodies that have just begun, `1M` or more. Above, the heads that took longest are given up, and bodies go to temporary files at once. Default: `32M`.
     #[schemars(with = "Option<String>")]
     pub gather_memory: Option<Size>,
-    /// Memory for requests that are being answered, of all connections together, `4M` or more: heads, and what of answers clients have not taken yet. From half of it on, less of each answer is kept ready; above, connections that hold much are cut off, first those of the client that holds most. `0`: no limit. Default: `256M`.
+    /// Memory for requests that are being answered, of all connections together, `4M` or more: heads, what of answers clients have not taken yet, and 10 KB for each request of HTTP/2 and 3. From half of it on, less of each answer is kept ready; above, connections that hold much are cut off, first those of the client that holds most. `0`: no limit. Default: `256M`.
     #[schemars(with = "Option<String>")]
     pub answer_memory: Option<Size>,
     /// Bytes of all temporary files together, in which bodies of slow clients wait. Above, uploads beyond 32 KB get 503, and a client that reads slowly is cut off once others wait for its worker; from three quarters on, one that uploads slowly and holds much is (see `body_rate`). `0`: no limit. Default: `4G`.

@@ -60,7 +60,14 @@ impl Source {
             message,
             of_disk: false,
         };
-        let table = DeTable::parse(&text).map_err(|e| located(e.span(), e.message().replace('\n', ", ")))?;
+        let table = DeTable::parse(&text).map_err(|error| {
+            let mut message = error.message().replace('\n', ", ");
+            let app = |span: Range<usize>| text.get(span.end..).is_some_and(|rest| rest.starts_with("]]"));
+            if message == "duplicate key" && error.span().is_some_and(app) {
+                message += "; what belongs to an application, such as [app.ini] or [[app.rule]], stands below its [[app]]";
+            }
+            located(error.span(), message)
+        })?;
         if let Err((span, message)) = check_keys(table.get_ref(), schema(), "at the top of the file") {
             return Err(located(Some(span), message));
         }
@@ -132,6 +139,11 @@ fn check_keys(table: &DeTable<'_>, schema: &Value, place: &str) -> Result<(), (R
         };
         let inside = format!("in [{name}]");
         match value.get_ref() {
+            DeValue::Table(_) if known.get("type").is_some_and(|kind| kind == "array") => {
+                let above = place.trim_start_matches("in ").trim_matches(['[', ']']);
+                let path = if place.starts_with("in ") { format!("{above}.{name}") } else { name.to_owned() };
+                return Err((key.span(), format!("[{path}] may be there several times: write [[{path}]]")));
+            }
             DeValue::Table(table) => check_keys(table, resolve(known), &inside)?,
             DeValue::Array(array) => {
                 let items = known.get("items").map(resolve).unwrap_or(&Value::Null);
@@ -279,6 +291,19 @@ mod tests {
     fn broken_toml_names_its_line() {
         assert!(error("listen = ':80'\nname = \n").starts_with("hayate.toml:2: "));
         assert!(error("a = 1\na = 2\n").starts_with("hayate.toml:2: "));
+        assert!(!error("a = 1\na = 2\n").contains("[[app]]"));
+        let said = error("[[app.rule]]\npath = '/a'\n[[app]]\nroot = '.'\n");
+        assert!(said.starts_with("hayate.toml:3: ") && said.ends_with("stands below its [[app]]"), "{said}");
+    }
+
+    #[test]
+    fn what_may_be_there_several_times_has_two_brackets() {
+        let several = |path| format!("[{path}] may be there several times: write [[{path}]]");
+        assert_eq!(error("\n[app]\nroot = '.'\n"), format!("hayate.toml:2: {}", several("app")));
+        assert_eq!(
+            error("[[app]]\n[app.rule]\npath = '/a'\n"),
+            format!("hayate.toml:2: {}", several("app.rule"))
+        );
     }
 
     #[test]

@@ -33,6 +33,7 @@ use crate::{
     block::Counted,
     exchange::Turns,
     h1::half_close::{HalfClose, Look},
+    holding::REQUEST,
     messages::{Opening, Said, content_length, expects_continue, go_on, head, informational},
     stream::{Body, Kept, Progress},
 };
@@ -383,7 +384,7 @@ async fn answer<H: Handler>(
     // Held once only.
     drop(parts);
     let mut hold = Hold::new(clock.holding());
-    hold.set(head.size());
+    hold.set(head.size().saturating_add(REQUEST));
     let mut turn = Turn {
         from,
         body,

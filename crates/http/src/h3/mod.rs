@@ -43,6 +43,7 @@ use self::{
 use crate::{
     Answer, BodyError, Clock, Exchange, Handler, Head, Hold, Length, Limits, Version, Wait,
     exchange::Turns,
+    holding::REQUEST,
     messages::{Opening, Said, content_length, expects_continue, go_on, head, informational},
     pace::Lag,
     refusal::refuse,
@@ -444,7 +445,7 @@ async fn answer<H: Handler>(on: Rc<Surroundings<H>>, send: quinn::SendStream, re
         expects: expects_continue(&head),
     };
     let mut hold = Hold::new(clock.holding());
-    hold.set(head.size());
+    hold.set(head.size().saturating_add(REQUEST));
     let mut turn = Turn {
         from,
         body,
