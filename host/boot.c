@@ -10,6 +10,8 @@
 
 #include "engine.h"
 
+#include "zend_weakrefs.h"
+
 /*
  * Settings. PHP restores every changed one to its original value when a request ends, so the values at the end of the
  * boot are made the original ones for the warm-up requests, and for all requests where state is kept. Where a rewind
@@ -181,15 +183,102 @@ static zend_object *object_of(const zval *names, uint32_t *held)
 	return of;
 }
 
-void boot_keep_living_sessions(void)
+/* Session has none. */
+static void clear_session_handlers(php_ps_globals *session)
+{
+	for (size_t i = 0; i < ENGINE_SESSION_HANDLERS; i++) {
+		zval_ptr_dtor(&engine_session_handlers(session)[i]);
+		ZVAL_UNDEF(&engine_session_handlers(session)[i]);
+	}
+	if (session->mod_user_class_name != NULL) {
+		zend_string_release(session->mod_user_class_name);
+		session->mod_user_class_name = NULL;
+	}
+}
+
+/*
+ * Nobody but a cycle of its own held it, such as a container that was made for one request, and whose services know it.
+ * The collector asks so only of what nobody else holds: `names` let go of their object for that moment. If it was so,
+ * it is gone.
+ */
+static bool went_as_garbage(zval *names, zend_object *of)
+{
+	zval *firsts[ENGINE_SESSION_HANDLERS];
+	size_t count = 0;
+	for (size_t i = 0; i < ENGINE_SESSION_HANDLERS; i++) {
+		zval *first = Z_TYPE(names[i]) == IS_ARRAY ? zend_hash_index_find(Z_ARRVAL(names[i]), 0) : NULL;
+		if (first != NULL && Z_TYPE_P(first) == IS_OBJECT && Z_OBJ_P(first) == of) {
+			if (!Z_REFCOUNTED(names[i]) || Z_REFCOUNT(names[i]) > 1) {
+				return false; /* somebody else's array as well */
+			}
+			firsts[count++] = first;
+		}
+	}
+	HashTable alive;
+	zend_hash_init(&alive, 1, NULL, NULL, 0);
+	zval here;
+	ZVAL_TRUE(&here);
+	zend_weakrefs_hash_add(&alive, of, &here);
+	for (size_t i = 0; i < count; i++) {
+		ZVAL_NULL(firsts[i]);
+		GC_DELREF(of);
+	}
+	gc_check_possible_root((zend_refcounted *)of);
+	gc_collect_cycles();
+	bool gone = zend_hash_num_elements(&alive) == 0;
+	for (size_t i = 0; i < count && !gone; i++) {
+		GC_ADDREF(of);
+		ZVAL_OBJ(firsts[i], of);
+	}
+	if (!gone) {
+		zend_weakrefs_hash_del(&alive, of);
+	}
+	zend_hash_destroy(&alive);
+	return gone;
+}
+
+/* Handlers of the request that ends, whose object somebody else holds as well. */
+static zval candidates[ENGINE_SESSION_HANDLERS];
+static zend_string *candidate_class;
+
+void boot_note_living_sessions(void)
 {
 	php_ps_globals *session = session_globals();
 	uint32_t held, known;
 	zend_object *set = session == NULL ? NULL : object_of(engine_session_handlers(session), &held);
-	sessions_live_on = set != NULL && set != object_of(handlers, &known) && GC_REFCOUNT(set) > held;
+	if (set == NULL || set == object_of(handlers, &known) || GC_REFCOUNT(set) <= held) {
+		return;
+	}
+	for (size_t i = 0; i < ENGINE_SESSION_HANDLERS; i++) {
+		ZVAL_COPY(&candidates[i], &engine_session_handlers(session)[i]);
+	}
+	candidate_class = session->mod_user_class_name != NULL ? zend_string_copy(session->mod_user_class_name) : NULL;
+}
+
+void boot_keep_living_sessions(void)
+{
+	uint32_t held;
+	zval set[ENGINE_SESSION_HANDLERS];
+	memcpy(set, candidates, sizeof set);
+	memset(candidates, 0, sizeof candidates);
+	zend_string *class = candidate_class;
+	candidate_class = NULL;
+	zend_object *of = object_of(set, &held);
+	sessions_live_on = of != NULL && GC_REFCOUNT(of) > held && !went_as_garbage(set, of);
 	if (sessions_live_on) {
 		of_boot = false;
-		keep_session_handlers(session);
+		clear_session_handlers(session_globals());
+		forget_session_handlers();
+		memcpy(handlers, set, sizeof set);
+		handler_class = class;
+		boot_restore_session_handlers();
+		return;
+	}
+	if (class != NULL) {
+		zend_string_release(class);
+	}
+	for (size_t i = 0; i < ENGINE_SESSION_HANDLERS; i++) {
+		zval_ptr_dtor(&set[i]);
 	}
 }
 
@@ -201,14 +290,7 @@ void boot_forget_sessions(void)
 	if (of_boot || of == NULL || session == NULL || GC_REFCOUNT(of) > held) {
 		return;
 	}
-	for (size_t i = 0; i < ENGINE_SESSION_HANDLERS; i++) {
-		zval_ptr_dtor(&engine_session_handlers(session)[i]);
-		ZVAL_UNDEF(&engine_session_handlers(session)[i]);
-	}
-	if (session->mod_user_class_name != NULL) {
-		zend_string_release(session->mod_user_class_name);
-		session->mod_user_class_name = NULL;
-	}
+	clear_session_handlers(session);
 	forget_session_settings();
 	forget_session_handlers();
 }

@@ -167,7 +167,8 @@ void decline_misplaced_call(void); /* hayate_handle_request() cannot be gone bac
 void boot_keep(void);          /* at the boot's end, before extensions are shut down for it */
 void boot_keep_settings(void); /* after that */
 /* At the end of a request whose state stays, before extensions are shut down, and after that. */
-void boot_keep_living_sessions(void);
+void boot_note_living_sessions(void); /* before session ends the request */
+void boot_keep_living_sessions(void); /* after that */
 void boot_keep_session_settings(void);
 void boot_forget_sessions(void);                      /* what nobody else holds any more */
 void boot_make_settings_modified(void);               /* when all that was made to look as in php.ini is over */

@@ -354,10 +354,11 @@ void lifecycle_end(bool unwound)
 	step(php_output_end_all);
 	step(time_limit_end);
 	if (!handle_rewinds()) {
-		step(boot_keep_living_sessions);
+		step(boot_note_living_sessions);
 	}
 	lifecycle_shut_modules_down();
 	if (!handle_rewinds()) {
+		step(boot_keep_living_sessions);
 		step(forget_session);
 	}
 	step(php_output_deactivate);
@@ -383,6 +384,10 @@ void lifecycle_end(bool unwound)
 	EG(flags) &= ~EG_FLAGS_IN_SHUTDOWN;
 	if (!handle_rewinds()) {
 		locks_give_back();
+		/* PHP has caught it by itself, and the collector of cycles does nothing any more. */
+		if (CG(unclean_shutdown) && failed == NULL) {
+			failed = "a shutdown function, a destructor or a session";
+		}
 	}
 	in_request = false;
 	hy_release(&request.exchange);

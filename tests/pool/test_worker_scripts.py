@@ -93,6 +93,8 @@ def test_what_keeps_sessions_keeps_them_in_later_requests(tmp_path, rewind: str)
         assert requests.get(server.url + "/?apart", timeout=60).text == "APART"
         assert visitor.get(server.url, timeout=60).text == "VISITOR 5"
         assert visitor.get(server.url, timeout=60).headers["X-Path"] == "/"
+        assert requests.get(server.url + "/?circle", timeout=60).text == "CIRCLE"
+        assert visitor.get(server.url, timeout=60).text == "VISITOR 7"
         # Nor does what a request says of its own session, though it names the handler that stays.
         assert requests.get(server.url + "/?again", timeout=60).text == "AGAIN"
         assert requests.get(server.url + "/?settings", timeout=60).text == "VISITOR user 0"
@@ -100,7 +102,7 @@ def test_what_keeps_sessions_keeps_them_in_later_requests(tmp_path, rewind: str)
         assert requests.get(server.url + "/?renewed", timeout=60).text == "VISITOR user"
         kept = "VISITOR user" if rewind == "on" else "PHPSESSID files"
         assert requests.get(server.url + "/?renewed", timeout=60).text == kept
-        assert visitor.get(server.url, timeout=60).text == "VISITOR 7"
+        assert visitor.get(server.url, timeout=60).text == "VISITOR 8"
         (app,) = server.status()["apps"]
         assert (app["restarts"], app["fallback"], app["cold_boot"]) == ({}, None, None), server.log()
 
@@ -136,6 +138,21 @@ def test_nobody_without_a_session_meets_that_of_another(tmp_path, rewind: str) -
             answer = requests.get(f"{server.url}/?{query}", timeout=60).text
             assert answer.startswith(query[6:].split("&")[0]) and answer.endswith(" bye"), answer
             assert requests.get(server.url, timeout=60).text == "nobody none"
+
+
+def test_a_worker_whose_collector_a_fatal_error_has_stopped_is_replaced(tmp_path) -> None:
+    """PHP catches what a shutdown function throws by itself, and collects no cycles from then on."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "worker.php").write_text(
+        "<?php while (hayate_handle_request(static function (): void {"
+        "if (isset($_GET['throw'])) { register_shutdown_function(static function (): void { throw new Exception('at the end'); }); }"
+        "$one = new stdClass(); $one->itself = $one; unset($one); echo gc_collect_cycles(); })) {}"
+    )
+    with Hayate(tmp_path, worker=tmp_path / "worker.php", workers=1, args=["--rewind", "off"]) as server:
+        assert requests.get(server.url, timeout=60).text == "1"
+        assert requests.get(server.url + "/?throw", timeout=60).text.startswith("1")
+        assert requests.get(server.url, timeout=60).text == "1"
+        assert server.status()["apps"][0]["restarts"] == {"fatal": 1}
 
 
 def test_a_session_variable_that_the_boot_sets_is_there_for_each_request(tmp_path) -> None:

@@ -5,6 +5,8 @@ declare(strict_types=1);
 
 final class Sessions implements SessionHandlerInterface
 {
+    public ?self $itself = null;
+
     public function __construct()
     {
         session_set_save_handler($this, false);
@@ -70,6 +72,16 @@ $handle = static function (): void {
         $apart = new Sessions();
         session_name('APART');
         ini_set('session.cookie_path', '/apart');
+        session_start();
+        echo session_name();
+
+        return;
+    }
+    if (isset($_GET['circle'])) {
+        // One that nobody keeps but itself, as of a container that is made for a request.
+        $circle = new Sessions();
+        $circle->itself = $circle;
+        session_name('CIRCLE');
         session_start();
         echo session_name();
 
