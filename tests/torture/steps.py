@@ -459,7 +459,7 @@ semaphore/own
 semaphore/release
     T::say('released', @sem_release(T::$s['NAME']));
 semaphore/drop
-    unset(T::$s['NAME']); T::say('dropped', 1);
+    unset(T::$s['NAME']); T::fill('NAME'); T::say('dropped', 1);
 sqlite/insert
     T::say('inserted', T::$s['NAME']->exec("INSERT INTO t (v) VALUES ('N')")); T::say('id', T::$s['NAME']->lastInsertId());
 sqlite/begin_and_leave
@@ -495,7 +495,7 @@ sqlite3/read_half_prepared
 sqlite3/begin_and_leave
     T::say('began', @T::$s['NAME']->exec('BEGIN')); T::say('left', @T::$s['NAME']->exec("INSERT INTO t (v) VALUES ('left')"));
 sqlite3/close
-    T::say('closed', T::$s['NAME']->close()); unset(T::$s['NAME']);
+    T::say('closed', T::$s['NAME']->close()); unset(T::$s['NAME']); T::fill('NAME');
 wal/insert
     T::say('inserted', T::$s['NAME']->exec("INSERT INTO t (v) VALUES ('N')")); T::say('id', T::$s['NAME']->lastInsertId());
 wal/count
@@ -707,15 +707,15 @@ redis/prefix
 redis/by_another
     T::say('value', T::redis()->get(T::table('NAME')));
 stray/returns
-    if (T::stray(T::$s['NAME'])) { echo "of the stray\n"; header('X-Step: stray', false); return; } T::say('forked', 1);
+    if (T::stray(T::$s['NAME'])) { T::$request = null; echo "of the stray\n"; header('X-Step: stray', false); return; } T::say('forked', 1);
 stray/lingers
-    if (T::stray(T::$s['NAME'])) { for ($i = 0; $i < 40; $i++) { T::$s['garbage'][] = str_repeat('x', 5000); T::$s['NAME']->usleep(1000); } echo "of the stray\n"; return; } T::say('forked', 1);
+    if (T::stray(T::$s['NAME'])) { for ($i = 0; $i < 40; $i++) { T::$s['garbage'][] = str_repeat('x', 5000); T::$s['NAME']->usleep(1000); } T::$request = null; echo "of the stray\n"; return; } T::say('forked', 1);
 stray/exits
     if (T::stray(T::$s['NAME'])) { echo str_repeat("of the stray\n", 10000); T::$s['NAME']->usleep(5000); exit('of the stray'); } T::say('forked', 1);
 stray/throws
     if (T::stray(T::$s['NAME'])) { T::$s['NAME']->usleep(5000); T::$request = null; throw new LogicException('of the stray'); } T::say('forked', 1);
 stray/finishes
-    if (T::stray(T::$s['NAME'])) { fastcgi_finish_request(); echo "of the stray\n"; return; } T::say('forked', 1);
+    if (T::stray(T::$s['NAME'])) { T::$request = null; fastcgi_finish_request(); echo "of the stray\n"; return; } T::say('forked', 1);
 stray/waited_for
     $libc = T::$s['NAME']; if (($child = $libc->fork()) === 0) { $libc->_exit(0); } T::say('waited', $libc->waitpid($child, null, 0) === $child);
 stray/daemon

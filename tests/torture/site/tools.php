@@ -96,7 +96,8 @@ final class T
 
     /**
      * Forks; true in the child. It is listed in `strays`, to be looked for when the server is gone. Under php-fpm, whose
-     * children go on in its own loop, it ends at once: so it has no part in what is right.
+     * children go on in its own loop, it ends at once: so it has no part in what is right. One that returns or throws
+     * forgets its request first, for the variables of its copies of functions are destroyed, as anywhere.
      */
     public static function stray(FFI $libc, string $what = 'child'): bool
     {
