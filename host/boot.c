@@ -224,7 +224,17 @@ static bool went_as_garbage(zval *names, zend_object *of)
 		GC_DELREF(of);
 	}
 	gc_check_possible_root((zend_refcounted *)of);
-	gc_collect_cycles();
+	volatile bool failed = false;
+	/* Destructors may end in a fatal error, and PHP knows the table on this stack. */
+	zend_try
+	{
+		gc_collect_cycles();
+	}
+	zend_catch
+	{
+		failed = true;
+	}
+	zend_end_try();
 	bool gone = zend_hash_num_elements(&alive) == 0;
 	for (size_t i = 0; i < count && !gone; i++) {
 		GC_ADDREF(of);
@@ -234,6 +244,9 @@ static bool went_as_garbage(zval *names, zend_object *of)
 		zend_weakrefs_hash_del(&alive, of);
 	}
 	zend_hash_destroy(&alive);
+	if (failed) {
+		zend_bailout();
+	}
 	return gone;
 }
 

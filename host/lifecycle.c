@@ -263,7 +263,8 @@ static void forget_session(void)
 	}
 	/* It stays: compiled code remembers where it is. */
 	zend_constant *id = zend_hash_str_find_ptr(EG(zend_constants), ZEND_STRL("SID"));
-	if (id != NULL) {
+	/* Not one of the application's own. */
+	if (id != NULL && ZEND_CONSTANT_MODULE_NUMBER(id) != PHP_USER_CONSTANT) {
 		zval_ptr_dtor(&id->value);
 		ZVAL_EMPTY_STRING(&id->value);
 	}
@@ -344,6 +345,11 @@ void lifecycle_clean_up(bool unwound)
 void lifecycle_end(bool unwound)
 {
 	explain_handler_over();
+	/* A fatal error that an extension has caught (SoapClient makes an exception of one): what it stopped is over. */
+	if (!handle_rewinds() && CG(unclean_shutdown) && failed == NULL) {
+		gc_protect(false);
+		CG(unclean_shutdown) = false;
+	}
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
 	step(shutdown_run);
 	if (handle_rewinds()) {

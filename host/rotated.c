@@ -2,9 +2,11 @@
  * Files that the boot has open for writing and whose names lead elsewhere by now: somebody has rotated a log, or
  * replaced a file. Under php-fpm the boot of each request opens what is there.
  *
- * So each request begins with a look at the names. A file that is only appended to is opened again where its name
- * leads, under the same number: that is all that its boot would do. Of any other the boot knows more (what it held,
- * where it was): that one is opened again for this request, and the worker is replaced after it.
+ * So each request begins with a look at the names, and such a file is opened again where its name leads, under the same
+ * number and at the same place.
+ *
+ * Not one that the boot emptied ("w"): its name may lead to what the boot of another worker has just made, which is
+ * full of what somebody else's request writes. boot_files.c has the worker replaced.
  *
  * Promised: what is opened is what PHP code of the boot has opened by its name; connections, temporary files and what
  * the server's own output goes to are left alone.
@@ -22,7 +24,7 @@ static struct named {
 	char *name;
 } * files;
 static size_t count;
-/* One was opened again that cannot stay so, or could not be opened. */
+/* One could not be opened. */
 static bool doubtful;
 
 static bool leads_to(const char *name, int fd)
@@ -65,7 +67,7 @@ void rotated_note(void)
 		struct stat st;
 		char room[PATH_MAX];
 		if (stream == NULL || stream->ops != &php_stream_stdio_ops || stream->wrapper != &php_plain_files_wrapper ||
-		    strpbrk(stream->mode, "waxc+") == NULL || boot_files_is_temporary(stream) ||
+		    stream->mode[0] == 'w' || strpbrk(stream->mode, "axc+") == NULL || boot_files_is_temporary(stream) ||
 		    php_stream_cast(stream, PHP_STREAM_AS_FD_FOR_SELECT | PHP_STREAM_CAST_INTERNAL, (void *)&fd, 0) !=
 		        SUCCESS ||
 		    fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || rewind_is_output(&st)) {
@@ -97,8 +99,8 @@ void rotated_open(void)
 			    "The file %s, which the boot opened, is another one by now, and cannot be opened: %s. This worker "
 			    "is replaced after the request.",
 			    files[i].name, strerror(error));
+			doubtful = true;
 		}
-		doubtful |= error != 0 || !(files[i].flags & O_APPEND);
 	}
 }
 

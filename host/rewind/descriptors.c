@@ -380,7 +380,10 @@ int rewind_replace_file(int fd, const char *name, int flags)
 	}
 	long at = SYS3(SYS_lseek, fd, 0, SEEK_CUR);
 	long cloexec = SYS3(SYS_fcntl, fd, F_GETFD, 0) & FD_CLOEXEC;
-	long again = SYS4(SYS_openat, AT_FDCWD, name, flags | O_CLOEXEC | O_NOCTTY, 0666);
+	struct stat st;
+	/* Made anew it is for those that the one before was for, not for all. */
+	mode_t mode = fstat(fd, &st) == 0 ? st.st_mode & 0666 : 0600;
+	long again = SYS4(SYS_openat, AT_FDCWD, name, flags | O_CLOEXEC | O_NOCTTY, mode);
 	if (again < 0) {
 		return (int)-again;
 	}

@@ -1,4 +1,4 @@
-"""These need pebble, which is no package of Debian's: scripts/setup --test builds it. Without it they are not there, but for CI, where they fail."""
+"""These need pebble, which scripts/setup --test builds (Debian's is too old). Without it they are not there, but for CI, where they fail."""
 
 import os
 

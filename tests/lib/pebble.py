@@ -18,8 +18,8 @@ from .tls import issued, self_signed
 
 
 def find(name: str) -> str | None:
-    """Where a program of pebble's is: in PATH, or where scripts/setup has it built."""
-    return shutil.which(name, path=os.pathsep.join([os.environ["PATH"], str(REPOSITORY / "target/pebble")]))
+    """Where a program of pebble's is: where scripts/setup has it built, else in PATH (Debian 12's is too old)."""
+    return shutil.which(name, path=os.pathsep.join([str(REPOSITORY / "target/pebble"), os.environ["PATH"]]))
 
 
 class Pebble:
@@ -101,7 +101,7 @@ class Pebble:
         requests.post(f"http://127.0.0.1:{self.dns_management}/add-a", json={"host": host + ".", "addresses": [address]}, timeout=60)
 
 
-def wait_for(condition, seconds: float = 60, why=lambda: "") -> None:
+def wait_for(condition, seconds: float = 150, why=lambda: "") -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, why()

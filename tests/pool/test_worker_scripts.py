@@ -140,6 +140,14 @@ def test_nobody_without_a_session_meets_that_of_another(tmp_path, rewind: str) -
             assert requests.get(server.url, timeout=60).text == "nobody none"
 
 
+@pytest.mark.parametrize("rewind", ["on", "off"])
+def test_a_constant_of_the_application_that_is_called_sid_stays(tmp_path, rewind: str) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "worker.php").write_text("<?php define('SID', 'site'); while (hayate_handle_request(static function (): void { echo SID; })) {}")
+    with Hayate(tmp_path, worker=tmp_path / "worker.php", workers=1, args=["--rewind", rewind]) as server:
+        assert [requests.get(server.url, timeout=60).text for _ in range(3)] == ["site"] * 3
+
+
 def test_a_worker_whose_collector_a_fatal_error_has_stopped_is_replaced(tmp_path) -> None:
     """PHP catches what a shutdown function throws by itself, and collects no cycles from then on."""
     tmp_path.chmod(0o755)

@@ -541,7 +541,13 @@ impl Keeping {
                 name.due = began.saturating_add(LOOK_SOON.as_secs() as i64);
                 return;
             }
-            Err(error) => return self.failed(host, &store, error.into()),
+            Err(error) => {
+                // As below.
+                if self.names.get(host).is_some_and(Name::is_lent) {
+                    self.demand.is_away(now());
+                }
+                return self.failed(host, &store, error.into());
+            }
         };
         // It may just have been there.
         if name.look(host, &store) && name.renew_at > began {
@@ -615,8 +621,16 @@ impl Keeping {
     async fn order(&mut self, host: &str, authority: &Authority, store: &Store) -> Result<bool, Trouble> {
         let account = self.account(authority, store).await?;
         // Not before: what the authority never heard of costs nothing.
-        if self.names.get(host).is_some_and(Name::is_lent) && !self.take(host, store)? {
-            return Ok(false);
+        if self.names.get(host).is_some_and(Name::is_lent) {
+            match self.take(host, store) {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(error) => {
+                    // Each name that visitors think of would be another attempt.
+                    self.demand.is_away(now());
+                    return Err(error.into());
+                }
+            }
         }
         let before = self.names.get(host).and_then(|name| name.certificate.as_ref());
         let replaces = before.filter(|before| before.remaining() > 0).and_then(identifier);
