@@ -120,6 +120,11 @@ impl Server {
         fs::read_to_string(self.dir.path().join("log")).unwrap()
     }
 
+    /// A thread of its own writes the log.
+    fn says(&self, what: &str) {
+        until(what, || self.log().contains(what));
+    }
+
     fn get(&self, path: &str) -> (u16, String) {
         exchange(TcpStream::connect(("127.0.0.1", self.port)).unwrap(), "GET", path)
     }
@@ -233,7 +238,7 @@ fn serves_reloads_and_stops() {
     let (status, _, said) = server.run(&["reload"]);
     assert!(status == 1 && said.contains("did you mean 'workers'?"), "{said}");
     assert_eq!(server.get("/").1, second);
-    assert!(server.log().contains("the reload was refused"));
+    server.says("the reload was refused");
     assert!(server.run(&["status"]).1.contains("The last reload was refused: "));
 
     let other = free_port();
@@ -241,7 +246,7 @@ fn serves_reloads_and_stops() {
     server.edit("pid_file = 'pid'", "pid_file = 'other'");
     server.edit(&server.port.to_string(), &other.to_string());
     assert_eq!(server.run(&["reload"]).0, 0);
-    assert!(server.log().contains("pid_file has changed; that takes effect with a restart only"));
+    server.says("pid_file has changed; that takes effect with a restart only");
     // The master lets go of its copy of the socket when the front has told it.
     until("the old address is closed", || TcpStream::connect(("127.0.0.1", server.port)).is_err());
     server.port = other;
@@ -349,7 +354,7 @@ fn signals() {
     until("the reload", || server.get("/").1 != before);
     server.signal(Signal::INT);
     assert_eq!(server.ended(), 0);
-    assert!(server.log().contains("stopped"));
+    server.says("stopped");
 }
 
 #[test]
@@ -367,7 +372,7 @@ fn a_later_reload_takes_the_place_of_one_whose_boot_hangs() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    until("the reload", || server.log().contains("reloading"));
+    server.says("reloading");
     std::thread::sleep(Duration::from_millis(200));
     assert!(hanging.try_wait().unwrap().is_none(), "it waits for the boot");
     assert_eq!(server.get("/"), (200, "one".into()));
