@@ -711,7 +711,7 @@ stray/returns
 stray/lingers
     if (T::stray(T::$s['NAME'])) { for ($i = 0; $i < 40; $i++) { T::$s['garbage'][] = str_repeat('x', 5000); T::$s['NAME']->usleep(1000); } T::$request = null; echo "of the stray\n"; return; } T::say('forked', 1);
 stray/exits
-    if (T::stray(T::$s['NAME'])) { echo str_repeat("of the stray\n", 10000); T::$s['NAME']->usleep(5000); exit('of the stray'); } T::say('forked', 1);
+    if (T::stray(T::$s['NAME'])) { T::$request = null; echo str_repeat("of the stray\n", 10000); T::$s['NAME']->usleep(5000); exit('of the stray'); } T::say('forked', 1);
 stray/throws
     if (T::stray(T::$s['NAME'])) { T::$s['NAME']->usleep(5000); T::$request = null; throw new LogicException('of the stray'); } T::say('forked', 1);
 stray/finishes
