@@ -15,8 +15,8 @@ LEFT_OUT = {
     *("flock_then_exit", "flock_then_fatal", "sqlite_transaction_then_exit"),
     *("boot_semaphore_held", "boot_semaphore_held_then_fatal"),
 }
-#: What a request cannot change for the next one: settings, output layer and headers are put back in worker mode too.
-NEVER = {"connection", "headers", "iconv", "include path", "ini", "intl", "mbstring", "output"}
+#: What a request cannot change for the next one: settings, output layer, headers and `$_SESSION` are put back in worker mode too.
+NEVER = {"connection", "headers", "iconv", "include path", "ini", "intl", "mbstring", "output", "session"}
 
 
 def test_with_state_kept_every_fact_leaks(matrix_site: MatrixSite, pong: str) -> None:
