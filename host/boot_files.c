@@ -325,14 +325,8 @@ void boot_files_renew(void)
 {
 	for (size_t i = 0; i < file_count; i++) {
 		const struct boot_file *file = &files[i];
-		struct stat now;
-		if (file->bytes == NULL) {
-			continue;
-		}
-		if (file->temporary || leads_to(file->name, &file->then)) {
+		if (file->bytes != NULL && (file->temporary || leads_to(file->name, &file->then))) {
 			spoiled |= !holds(file) && !put_back(file, file->own);
-		} else if (fstat(file->fd, &now) == 0 && leads_to(file->name, &now)) {
-			spoiled |= !put_back(file, file->fd); /* opened again (rotated.c): as its boot would find it */
 		}
 	}
 }

@@ -336,7 +336,7 @@ bool boot_files_is_temporary(const struct _php_stream *stream);
 /* rotated.c: files of the boot whose names lead elsewhere */
 void rotated_note(void);     /* before the point, or the first fork for a request */
 void rotated_open(void);     /* at the beginning of a request */
-bool rotated_doubtful(void); /* at its end: the boot would have to run again */
+bool rotated_doubtful(void); /* at its end: one could not be opened */
 
 /* locks.c: what the boot holds, each request takes anew */
 void locks_lend(void);      /* at the end of the boot, and with the snapshot: they are given back */
