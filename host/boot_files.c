@@ -296,16 +296,16 @@ static bool holds(const struct boot_file *file)
 }
 
 /* False: not all of it. Then it is what could be written. */
-static bool put_back(const struct boot_file *file, int to)
+static bool put_back(const struct boot_file *file)
 {
 	off_t done = 0, size = file->then.st_size;
 	int error = 0;
 	while (done < size && error == 0) {
-		ssize_t n = pwrite(to, file->bytes + done, (size_t)(size - done), done);
+		ssize_t n = pwrite(file->own, file->bytes + done, (size_t)(size - done), done);
 		done += MAX(n, 0);
 		error = n > 0 || (n < 0 && errno == EINTR) ? 0 : n == 0 ? ENOSPC : errno;
 	}
-	while (ftruncate(to, done) != 0) {
+	while (ftruncate(file->own, done) != 0) {
 		if (errno != EINTR) {
 			log_format(HY_LOG_ERROR "A file of the boot (descriptor %d) cannot be cut back to what the boot left in it "
 			                        "(%s); this worker ends.",
@@ -326,7 +326,7 @@ void boot_files_renew(void)
 	for (size_t i = 0; i < file_count; i++) {
 		const struct boot_file *file = &files[i];
 		if (file->bytes != NULL && (file->temporary || leads_to(file->name, &file->then))) {
-			spoiled |= !holds(file) && !put_back(file, file->own);
+			spoiled |= !holds(file) && !put_back(file);
 		}
 	}
 }
