@@ -34,7 +34,7 @@
 static struct boot_file {
 	int fd;
 	int own;          /* a second descriptor, to read and to write at any place */
-	uint8_t *bytes;   /* NULL: too large */
+	uint8_t *bytes;   /* NULL: too large, or nobody knows what the boot left */
 	char *name;       /* NULL: it has none */
 	bool temporary;   /* nobody else has it */
 	struct stat then; /* with st_size */
@@ -134,8 +134,29 @@ static int take_over(const struct stat *st)
 	return -1;
 }
 
-/* `name` of a file that has one. */
-static void keep(int fd, const struct stat *st, const char *name, bool temporary)
+/* Looks at a file that is being made anew, TICK / 4 apart: as long as a boot writes, and not for long. */
+#define LOOKS 50
+
+/* Whether it is shorter than where this boot stands in it, or than it was when it was noted before: at this moment the
+ * boot of another worker makes it anew, and what is there is the beginning of that. Most have done so soon. */
+static bool is_cut(int fd, struct stat *st)
+{
+	off_t size = lseek(fd, 0, SEEK_CUR);
+	for (size_t i = 0; i < noted_count; i++) {
+		if (is_same(&noted_before[i].then, st)) {
+			size = MAX(size, noted_before[i].then.st_size);
+		}
+	}
+	for (int looks = 0; st->st_size < size; looks++) {
+		if (looks == LOOKS || nanosleep(&(struct timespec){.tv_nsec = TICK / 4}, NULL) != 0 || fstat(fd, st) != 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* `name` of a file that has one. `whole`: what it holds is what this boot has left in it. */
+static void keep(int fd, const struct stat *st, const char *name, bool temporary, bool whole)
 {
 	for (size_t i = 0; i < file_count; i++) {
 		if (is_same(&files[i].then, st) && (files[i].bytes != NULL || temporary || files[i].fd == fd)) {
@@ -148,7 +169,7 @@ static void keep(int fd, const struct stat *st, const char *name, bool temporary
 	files[file_count++] = (struct boot_file){
 	    .fd = fd,
 	    .own = own,
-	    .bytes = own < 0 || st->st_size > MOST_KEPT ? NULL : read_whole(own, (size_t)st->st_size),
+	    .bytes = own < 0 || !whole || st->st_size > MOST_KEPT ? NULL : read_whole(own, (size_t)st->st_size),
 	    .name = name == NULL ? NULL : pestrdup(name, 1),
 	    .temporary = temporary,
 	    .then = *st,
@@ -161,7 +182,7 @@ static bool look(int fd, void *to)
 	int flags = fcntl(fd, F_GETFL);
 	if (!zygote_is_own(fd) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 0 &&
 	    (flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH) && !rewind_is_memfd(fd) && !rewind_is_output(&st)) {
-		keep(fd, &st, NULL, true);
+		keep(fd, &st, NULL, true, true);
 	}
 	return true;
 }
@@ -181,14 +202,15 @@ static void look_at_streams(void)
 			continue;
 		}
 		if (is_temporary(stream, fd, &st)) {
-			keep(fd, &st, stream->orig_path, true);
+			keep(fd, &st, stream->orig_path, true, true);
 		} else if (stream->mode[0] == 'w' && st.st_nlink > 0) {
 			char path[64], name[PATH_MAX];
 			snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
 			ssize_t n = readlink(path, name, sizeof name - 1);
 			name[n > 0 ? n : 0] = '\0';
 			if (leads_to(name, &st)) {
-				keep(fd, &st, name, false);
+				bool whole = !is_cut(fd, &st);
+				keep(fd, &st, name, false, whole);
 			}
 		}
 	}

@@ -54,6 +54,12 @@ def resident(server: Hayate) -> int:
     return int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]) << 10
 
 
+def most(server: Hayate) -> int:
+    """Bytes that it ever was large."""
+    text = pathlib.Path(f"/proc/{server.front}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", text)[1]) << 10
+
+
 def grown(server: Hayate, connections: int, attack: Callable[[Raw], object]) -> int:
     """By how many bytes the front has grown when so many connections have done their part, at the most of several looks; others are served."""
     before, most = resident(server), 0
@@ -94,11 +100,15 @@ def all_but_the_last_byte(one: Raw) -> None:
         come += len(one.until(lambda kind, *_: kind == DATA)[3])
 
 
-def large_heads(one: Raw, streams: range = STREAMS) -> None:
+def heads_made_of_little(one: Raw, streams: range = STREAMS) -> bytes:
     """One entry of the client's table, named again and again, is a head of 30 KB made of ten bytes; its body never comes."""
     fields = [("content-length", "10"), *[("x", "y" * 3900)] * 8]
     heads = [one.head("/echo.php", *fields, method="POST") for _ in streams]
-    one.send(b"".join(frame(HEADERS, END_HEADERS, stream, head) for stream, head in zip(streams, heads, strict=True)))
+    return b"".join(frame(HEADERS, END_HEADERS, stream, head) for stream, head in zip(streams, heads, strict=True))
+
+
+def large_heads(one: Raw, streams: range = STREAMS) -> None:
+    one.send(heads_made_of_little(one, streams))
 
 
 def test_answers_that_nobody_takes_have_a_limit_together(hayate_command, tmp_path) -> None:
@@ -159,6 +169,23 @@ def test_whole_heads_have_a_limit_together(hayate_command, tmp_path) -> None:
         more = grown(server, 14, large_heads)
         assert more < 40 << 20, f"{more >> 20} MB"
         assert server.logged("answer_memory is reached")
+
+
+def test_heads_that_come_at_one_time_have_it_too(hayate_command, tmp_path) -> None:
+    """What is ready to be read is not read before there is room for what it makes."""
+    with started(tmp_path, 'answer_memory = "8M"') as server:
+        before = resident(server)
+        opened = [Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT) for _ in range(60)]
+        sent = [heads_made_of_little(one) for one in opened]
+        for one, heads in zip(opened, sent, strict=True):
+            one.send(heads)
+        assert server.logged("answer_memory is reached")
+        assert requests.get(f"{server.url}/ok.php?1", timeout=60).text == "ok 1"
+        # 230 MB of heads; a connection of each thread is read before it is known how much that was.
+        more = most(server) - before
+        for one in opened:
+            one.sock.close()
+        assert more < 40 << 20, f"{more >> 20} MB"
 
 
 def test_a_client_that_takes_its_answers_is_not_cut_for_others_that_do_not(hayate_command, tmp_path) -> None:

@@ -142,10 +142,61 @@ def test_workers_with_one_file_do_not_cost_each_other(size: int, rewind: str, di
         assert modes.application(server)["restarts"] == {}
         modes.get(server, "v=x")
         if size > 256 << 10:
-            assert wait_until(lambda: modes.application(server)["restarts"] == {"rewind_descriptors": 1})
+            assert wait_until(lambda: modes.application(server)["restarts"] == {"rewind_descriptors": 1}), modes.application(server)
             assert set(modes.many(server, 20)) == {"1"}
             assert modes.application(server)["restarts"] == {"rewind_descriptors": 1}
         assert modes.application(server)["fallback"] is None
+
+
+# The second worker's boot empties the file while the first one's ends. Boot 1 is what looks whether one boot will do for all.
+AT_ONE_TIME = """
+for ($n = 1; !@mkdir(__DIR__ . "/boot$n"); $n++) {
+}
+$await = function ($name) {
+    for ($i = 0; $i < 1000 && !file_exists($name); $i++) {
+        usleep(10000);
+        clearstatcache();
+    }
+};
+if ($n === 3) {
+    $await(__DIR__ . '/written');
+}
+$f = fopen(__DIR__ . '/dump', 'w');
+if ($n === 3) {
+    touch(__DIR__ . '/emptied');
+    usleep(PAUSE);
+}
+fwrite($f, str_repeat('b', SIZE));
+if ($n === 2) {
+    touch(__DIR__ . '/written');
+    $await(__DIR__ . '/emptied');
+}
+while (hayate_handle_request(function () {
+    global $f;
+    if (isset($_GET['v'])) {
+        fwrite($f, $_GET['v']);
+    }
+    clearstatcache();
+    echo filesize(__DIR__ . '/dump');
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+@pytest.mark.parametrize("size", [1000, 300_000])
+@pytest.mark.parametrize("pause", [100, 1500])
+def test_a_boot_that_empties_a_file_does_so_to_no_other_boot(pause: int, size: int, rewind: str, directory: pathlib.Path) -> None:
+    """What a worker finds half written is not what its own boot has left; `pause`: milliseconds for which it is empty."""
+    directory.chmod(0o777)
+    modes.write(directory, AT_ONE_TIME.replace("PAUSE", str(pause * 1000)).replace("SIZE", str(size)))
+    with modes.hayate(directory, rewind, "private", workers=2) as server:
+        assert wait_until(lambda: [worker["state"] for worker in modes.application(server)["workers"]] == ["idle"] * 2)
+        assert set(modes.many(server, 20)) == {str(size)}
+        assert modes.application(server)["restarts"] == {}
+        modes.get(server, "v=x")
+        if size > 256 << 10:
+            assert wait_until(lambda: modes.application(server)["restarts"] == {"rewind_descriptors": 1}), modes.application(server)
 
 
 def test_what_holds_what_it_should_is_not_written(directory: pathlib.Path) -> None:

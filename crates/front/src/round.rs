@@ -21,6 +21,9 @@ use crate::crowd::One;
 
 /// The least time between the beginnings of two rounds.
 const BREATH: Duration = Duration::from_millis(100);
+/// The same for memory once the round before is decided: what was chosen counts no more when it is asked again, and what reads for more
+/// waits meanwhile.
+const SHORT_BREATH: Duration = Duration::from_millis(10);
 
 /// What there is too little of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +84,10 @@ impl Round {
         (said.missing == 0).then(|| mem::take(&mut said.said))
     }
 
+    fn is_decided(&self) -> bool {
+        self.said.lock().missing == 0
+    }
+
     /// What was said so far, if nobody has decided.
     fn end(&self) -> Option<Candidates> {
         let mut said = self.said.lock();
@@ -103,7 +110,7 @@ impl Rounds {
         let now = Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default());
         let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         let before = self.began.load(Relaxed);
-        let due = before == 0 || now >= before.saturating_add(BREATH.as_millis() as u64);
+        let due = before == 0 || now >= before.saturating_add(self.breath(want).as_millis() as u64);
         // Of several threads one does it.
         if !due || self.began.compare_exchange(before, now, Relaxed, Relaxed).is_err() {
             return None;
@@ -112,6 +119,11 @@ impl Rounds {
         let round = Arc::new(Round { want, said });
         let former = self.last.lock().replace(Arc::clone(&round));
         Some((round, former.and_then(|former| former.end())))
+    }
+
+    fn breath(&self, want: Want) -> Duration {
+        let decided = || self.last.lock().as_ref().is_some_and(|last| last.is_decided());
+        if want == Want::Memory && decided() { SHORT_BREATH } else { BREATH }
     }
 }
 
@@ -153,9 +165,11 @@ mod tests {
         let said = first.say(one(2)).unwrap();
         assert_eq!((said.all.len(), said.leaving), (3, 3));
         assert!(first.say(one(0)).is_none(), "it is decided");
+        assert_eq!(rounds.breath(Want::Memory), SHORT_BREATH);
         rounds.began.store(1, Relaxed);
         let (second, former) = rounds.begin(Want::Memory, 3).unwrap();
         assert!(former.is_none() && second.say(one(0)).is_none());
+        assert_eq!(rounds.breath(Want::Memory), BREATH, "it is not decided");
         rounds.began.store(1, Relaxed);
         let (_, former) = rounds.begin(Want::Memory, 3).unwrap();
         assert_eq!(former.unwrap().all.len(), 1);

@@ -150,6 +150,13 @@ impl Holding {
         self.part.as_ref().map_or(most, |part| part.all.ready(most))
     }
 
+    /// Whether all together hold more than they may. Whoever runs connections is told so again, since somebody may wait for its end.
+    pub(crate) fn is_too_much(&self) -> bool {
+        let Some(part) = self.part.as_ref().filter(|part| part.all.excess() > 0) else { return false };
+        (part.short)();
+        true
+    }
+
     /// The connection is given up: what it holds is about to go, and counts no more.
     pub fn give_up(&self) {
         self.change(self.bytes.get(), 0);
@@ -232,9 +239,11 @@ mod tests {
         holds[2].set(3 * STEP);
         assert_eq!((two.ready(1 << 20), calls.get()), (SHORTEST, 1));
         assert_eq!(all.excess(), 3 * STEP / 2);
+        assert!(one.is_too_much() && calls.get() == 2, "whoever waits for its end says so again");
         two.give_up();
+        assert!(!one.is_too_much() && !Holding::default().is_too_much());
         holds[2].set(9 * STEP);
-        assert_eq!((two.bytes(), all.used.load(Relaxed), calls.get()), (0, STEP / 2 * 3, 1));
+        assert_eq!((two.bytes(), all.used.load(Relaxed), calls.get()), (0, STEP / 2 * 3, 2));
         drop(holds);
         assert_eq!((one.bytes(), part.bytes.get()), (0, 0));
         drop((one, two, part));

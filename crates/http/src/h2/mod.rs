@@ -16,6 +16,7 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use ::h2::{
@@ -25,7 +26,10 @@ use ::h2::{
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, Stream};
 use http::Request;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Instant, Sleep, sleep},
+};
 
 use self::given::{Given, Part, Tail, bound};
 use crate::{
@@ -51,6 +55,11 @@ const CRUMB: usize = 1 << 10;
 
 /// Bytes of a body that are thrown away once the answer is whole.
 const DISCARDED: usize = 256 << 10;
+
+/// How often is looked whether less is held by all than may be, and how long at most nothing is read until then: threads that are held up may
+/// hold too much for seconds.
+const LOOK: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The same for each stream of a connection.
 fn send_buffer(limits: &Limits) -> usize {
@@ -420,6 +429,13 @@ struct Watched {
     limits: Rc<Limits>,
     input: Rc<Input>,
     half_close: HalfClose,
+    pause: Option<Pause>,
+}
+
+/// Nothing is read while all hold more than they may.
+struct Pause {
+    since: Instant,
+    look: Pin<Box<Sleep>>,
 }
 
 /// What the connection knows of its socket, above all of its client's sending side. h2 ends all streams with it, so its end is kept back as
@@ -454,6 +470,22 @@ impl Watched {
         self.input.written.set(self.input.written.get().saturating_add(bytes as u64));
         result
     }
+
+    /// Waits as long as all hold more than they may. A few bytes, read at one time, are a hundred requests whose heads come out of the client's
+    /// table: so many connections may be ready to be read at one time that what they hold could not be let go of behind them.
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.clock.holding().is_too_much() {
+            let pause =
+                self.pause.get_or_insert_with(|| Pause { since: Instant::now(), look: Box::pin(sleep(LOOK)) });
+            if pause.since.elapsed() >= LONGEST_PAUSE {
+                break;
+            }
+            ready!(pause.look.as_mut().poll(cx));
+            pause.look = Box::pin(sleep(LOOK));
+        }
+        self.pause = None;
+        Poll::Ready(())
+    }
 }
 
 impl AsyncRead for Watched {
@@ -463,18 +495,19 @@ impl AsyncRead for Watched {
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        let input = &this.input;
-        if !input.ended.get() {
+        if !this.input.ended.get() {
+            ready!(this.poll_pause(cx));
             let before = to.filled().len();
             ready!(Pin::new(&mut this.io).poll_read(cx, to))?;
             if to.filled().len() > before || to.remaining() == 0 {
                 return Poll::Ready(Ok(()));
             }
-            input.ended.set(true);
+            this.input.ended.set(true);
             // Whoever runs the connection looks whether an answer is due, and who waits for the rest of a body learns that there is none.
             this.clock.wake_streams();
             cx.waker().wake_by_ref();
         }
+        let input = &this.input;
         while !input.shown.get() {
             match ready!(this.half_close.poll(&this.io, true, cx)) {
                 Look::Gone => input.shown.set(true),
@@ -538,6 +571,7 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
         limits: Rc::clone(&limits),
         input: Rc::clone(&input),
         half_close: HalfClose::default(),
+        pause: None,
     };
     let Ok(mut connection) = builder.handshake::<_, Part>(io).await else { return };
     input.shown.set(false);
