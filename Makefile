@@ -35,8 +35,8 @@ build: ## Build hayate and a PHP host for each PHP that is here, all into target
 	$(CARGO) build --release --locked
 	$(call assemble,$(RELEASE))
 
-checked: ## Build what the tests run, into target/checked: the release's code with assertions, in half the time
-	$(CARGO) build --profile checked --locked
+checked: ## Build what the tests run, and the unit tests, into target/checked: the release's code with assertions, in half the time
+	$(CARGO) build --profile checked --workspace --all-targets --locked
 	$(call assemble,$(CHECKED))
 
 run: setup build ## Install what is missing, build, and serve the demo on http://127.0.0.1:8080 in worker mode, rewound (MODE=classic: as php-fpm would)
@@ -50,9 +50,7 @@ setup-test:
 
 ifndef SUITE
 test: reachable setup-test checked ## Everything CI runs: formatting, lints, unit tests, then the servers from outside (SUITE=trixie: those on Debian 13, TESTS="tests/parity …": some)
-	$(MAKE) lint check-docs
-	HAYATE_PHP=$(HAYATE_PHP) $(CARGO) test --profile checked --workspace --locked
-	$(MAKE) -C host PHP=$(HAYATE_PHP) test
+	$(MAKE) --jobs --output-sync=line lint check-docs test-rust test-host
 	$(call pytest,$(abspath $(CHECKED))/hayate)
 else
 # The server is built here and the host there: PHP is that of the suite, and a C library is newer than this one.
@@ -61,6 +59,13 @@ test: reachable
 	scripts/debian-root $(SUITE) $(MAKE) suite-test SUITE_BIN=$(SUITE_BIN) TESTS='$(TESTS)' SERVER=$(SERVER) \
 		$(if $(filter command line,$(origin PHP)),PHP=$(PHP))
 endif
+
+# These wait more than they compute: side by side with the lints.
+test-rust: checked
+	HAYATE_PHP=$(HAYATE_PHP) $(CARGO) test --profile checked --workspace --locked
+
+test-host:
+	$(MAKE) -C host PHP=$(HAYATE_PHP) test
 
 TESTS ?= tests
 # Most tests wait for servers more than they compute: several files at a time. Those that measure time have the machine to themselves.
@@ -203,5 +208,5 @@ clean: ## Remove what was built
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-.PHONY: build checked run setup setup-test reachable test suite-test lint check-docs fuzz fuzz-coverage deny sbom conformance soak torture soft-dirty bench figures docs install deb packages image \
+.PHONY: build checked run setup setup-test reachable test test-rust test-host suite-test lint check-docs fuzz fuzz-coverage deny sbom conformance soak torture soft-dirty bench figures docs install deb packages image \
 	clean help
