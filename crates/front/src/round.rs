@@ -23,7 +23,7 @@ use crate::crowd::One;
 const BREATH: Duration = Duration::from_millis(100);
 /// The same for memory once the round before is decided: what was chosen counts no more when it is asked again, and what reads for more
 /// waits meanwhile.
-const SHORT_BREATH: Duration = Duration::from_millis(10);
+const SHORT_BREATH: Duration = Duration::from_millis(20);
 
 /// What there is too little of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -56,10 +56,10 @@ const CRUMB: usize = 1 << 10;
 /// Bytes of a body that are thrown away once the answer is whole.
 const DISCARDED: usize = 256 << 10;
 
-/// How often is looked whether less is held by all than may be, and how long at most nothing is read until then: threads that are held up may
-/// hold too much for seconds.
+/// How often is looked whether less is held by all than may be, and how long at most nothing is read until then: while a thread is held up,
+/// nobody may be let go of, and who is not read cannot take its answers either.
 const LOOK: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// The same for each stream of a connection.
 fn send_buffer(limits: &Limits) -> usize {
@@ -366,10 +366,20 @@ impl Turn {
     }
 }
 
+/// What is held for a request as soon as h2 has it, about.
+fn head_size<T>(request: &Request<T>) -> usize {
+    let fields = request.headers().iter();
+    fields
+        .map(|(name, value)| name.as_str().len().saturating_add(value.len()))
+        .fold(REQUEST, usize::saturating_add)
+}
+
+/// `hold`: of its head.
 async fn answer<H: Handler>(
     handler: Rc<H>,
     request: Request<RecvStream>,
     respond: SendResponse<Part>,
+    mut hold: Hold,
     clock: Rc<Clock>,
     limits: Rc<Limits>,
     input: Rc<Input>,
@@ -392,7 +402,6 @@ async fn answer<H: Handler>(
     };
     // Held once only.
     drop(parts);
-    let mut hold = Hold::new(clock.holding());
     hold.set(head.size().saturating_add(REQUEST));
     let mut turn = Turn {
         from,
@@ -475,8 +484,9 @@ impl Watched {
     /// table: so many connections may be ready to be read at one time that what they hold could not be let go of behind them.
     fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.clock.holding().is_too_much() {
-            let pause =
-                self.pause.get_or_insert_with(|| Pause { since: Instant::now(), look: Box::pin(sleep(LOOK)) });
+            let pause = self
+                .pause
+                .get_or_insert_with(|| Pause { since: Instant::now(), look: Box::pin(sleep(LOOK)) });
             if pause.since.elapsed() >= LONGEST_PAUSE {
                 break;
             }
@@ -587,7 +597,9 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
             match connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
                     let (clock, limits, input) = (clock.stream(), Rc::clone(&limits), Rc::clone(&input));
-                    let stream = answer(Rc::clone(&handler), request, respond, clock, limits, input);
+                    // Before it is looked at: hundreds may come at one time.
+                    let hold = Hold::with(clock.holding(), head_size(&request));
+                    let stream = answer(Rc::clone(&handler), request, respond, hold, clock, limits, input);
                     streams.push(stream);
                     continue;
                 }
