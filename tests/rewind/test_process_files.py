@@ -68,12 +68,13 @@ REPLACED = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("user", [None, "www-data"])
 @modes.each_mode
-def test_what_a_request_tells_the_kernel_of_its_process_ends_with_it(directory, rewind, boot) -> None:
-    """As root, who may write to all of these; workers of another user may write to few."""
+def test_what_a_request_tells_the_kernel_of_its_process_ends_with_it(directory, rewind, boot, user) -> None:
+    """Root may write to all of these; workers of another user may write to few."""
     modes.write(directory, SCRIPT)
     (directory / "link").symlink_to("/proc/self")
-    with modes.hayate(directory, rewind, boot, workers=1) as server:
+    with modes.hayate(directory, rewind, boot, workers=1, user=user) as server:
         before = modes.get(server)
         seen = {}
         for do in PUT_BACK + REPLACED:
@@ -82,7 +83,8 @@ def test_what_a_request_tells_the_kernel_of_its_process_ends_with_it(directory, 
             assert modes.get(server) == before, do
         restarts = modes.application(server)["restarts"]
     assert all(state != json.loads(before) for do, state in seen.items() if do in PUT_BACK), seen
-    assert set(restarts) <= ({"rewind_process"} if rewind == "on" else set()), restarts
+    allowed = {"rewind_process"} if rewind == "on" else set()
+    assert set(restarts) == allowed if user is None else set(restarts) <= allowed, restarts
 
 
 @pytest.mark.parametrize("user", [None, "www-data"])

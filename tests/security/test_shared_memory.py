@@ -46,7 +46,8 @@ $libc->write((int)$fd, FFI::addr($rest), 8);
 $libc->fcntl((int)$fd, 4, 2);
 echo preg_match('/eventfd-count:\s*f{15}e/', file_get_contents("/proc/self/fdinfo/$fd"));
 """
-# host/layout.h
+# host/layout.h: four words of 128 bytes each and two for each of 64 threads of the front; then the cells.
+CELLS = (4 + 2 * 64) * 128
 PLACES = {
     "magic": 0,
     "slots": 24,
@@ -56,20 +57,24 @@ PLACES = {
     "sleepers": 384,
     "front_sleeping": 512,
     "doorbells": 640,
-    "first cell": 768,
+    "front_sleeping of the second thread": 768,
+    "first cell": CELLS,
 }
 VALUES = [0, 1, 255, 2**31, 2**32 - 1, 2**63, 2**64 - 1]
 
 
-@pytest.fixture
-def server(hayate_command, tmp_path):
+@pytest.fixture(params=["classic", "worker"])
+def server(request, hayate_command, tmp_path):
     root, other = site.make(tmp_path), site.make(tmp_path / "other")
     (root / "poke.php").write_text(POKE)
     (root / "fill.php").write_text(FILL)
+    # One worker script for all paths: it includes what was asked for.
+    (root / "worker.php").write_text("<?php while (hayate_handle_request(function () { include $_SERVER['SCRIPT_FILENAME']; })) { }\n")
+    worker = 'worker = "worker.php"\nwarmup = []\n' if request.param == "worker" else ""
     config = f"""
 drain_timeout = "5s"
 [[app]]
-name = "victim"
+{worker}name = "victim"
 root = "{root}"
 workers = "2"
 ini = {{ "ffi.enable" = "1" }}
@@ -83,6 +88,7 @@ workers = "1"
 hosts = ["other.test"]
 """
     with Hayate(config=config) as server:
+        assert next(app for app in server.status()["apps"] if app["name"] == "victim")["mode"] == request.param
         yield server
 
 
@@ -164,7 +170,7 @@ def test_a9_5_random_words_in_the_ring(server) -> None:
         while time.monotonic() < end:
             # Mostly where words are: the header, the cells, the workers, the first slots; now and then anywhere.
             writes = [
-                (8 * dice.randrange(dice.choice([96, 96, 400, 4000, 400000])), dice.choice([*VALUES, dice.randrange(2**64)]))
+                (dice.choice([0, CELLS]) + 8 * dice.randrange(dice.choice([96, 96, 400, 4000, 400000])), dice.choice([*VALUES, dice.randrange(2**64)]))
                 for _ in range(dice.choice([1, 1, 2, 8]))
             ]
             others = [pool.submit(ask, server, "victim.test", "/ok.php?z") for _ in range(2)]
