@@ -6,7 +6,7 @@
 
 use std::{cell::RefCell, net::SocketAddr, os::fd::OwnedFd, rc::Rc, sync::Arc, time::Duration};
 
-use hayate_http::{Limits, h3::Endpoint};
+use hayate_http::h3::Endpoint;
 use rustls::ServerConfig;
 use tokio::sync::watch;
 
@@ -21,12 +21,6 @@ use crate::{
 
 /// Before it goes on after a fault of its own.
 const PAUSE: Duration = Duration::from_millis(200);
-
-/// What an endpoint goes by: to be changed with the snapshot.
-struct Rules {
-    tls: Arc<ServerConfig>,
-    limits: Rc<Limits>,
-}
 
 /// A connection by QUIC, counted as such beside all others.
 pub(crate) struct CountedQuic(Rc<Thread>);
@@ -45,10 +39,10 @@ impl Drop for CountedQuic {
 }
 
 impl Thread {
-    fn rules(&self) -> Option<Rules> {
+    /// What an endpoint goes by: to be changed with the snapshot.
+    fn http3(&self) -> Option<Arc<ServerConfig>> {
         let snapshot = self.snapshot();
-        let http3 = snapshot.settings.tls.as_ref()?.http3.as_ref()?;
-        Some(Rules { tls: Arc::clone(&http3.config), limits: self.limits() })
+        Some(Arc::clone(&snapshot.settings.tls.as_ref()?.http3.as_ref()?.config))
     }
 
     /// Serves who calls at a socket that [`ListenAddr::bind`] made, until `shutdown` turns true.
@@ -60,18 +54,17 @@ impl Thread {
     ) {
         let secret =
             self.snapshot().settings.tls.as_ref().and_then(|tls| Some(tls.http3.as_ref()?.secret.clone()));
-        let (Some(rules), Some(secret)) = (self.rules(), secret) else { return };
-        let rules = RefCell::new(rules);
+        let (Some(tls), Some(secret)) = (self.http3(), secret) else { return };
+        let tls = RefCell::new(tls);
         loop {
-            let made = socket.try_clone().and_then(|socket| {
-                let rules = rules.borrow();
-                Endpoint::new(socket, Arc::clone(&rules.tls), &secret, &rules.limits)
-            });
+            let made = socket
+                .try_clone()
+                .and_then(|socket| Endpoint::new(socket, Arc::clone(&tls.borrow()), &secret));
             let endpoint = match made {
                 Ok(endpoint) => endpoint,
                 Err(error) => return tracing::error!("udp:{addr}: nobody speaks HTTP/3 there: {error}"),
             };
-            while caught(self.hear_callers(addr, &endpoint, &rules, &mut shutdown)).await.is_err() {
+            while caught(self.hear_callers(addr, &endpoint, &tls, &mut shutdown)).await.is_err() {
                 self.front.metrics.panicked();
                 tokio::time::sleep(PAUSE).await;
             }
@@ -89,7 +82,7 @@ impl Thread {
         self: &Rc<Self>,
         addr: SocketAddr,
         endpoint: &Endpoint,
-        rules: &RefCell<Rules>,
+        tls: &RefCell<Arc<ServerConfig>>,
         shutdown: &mut watch::Receiver<bool>,
     ) {
         loop {
@@ -98,14 +91,11 @@ impl Thread {
                 _ = shutdown.wait_for(|stop| *stop) => return,
             };
             let Some(caller) = caller else { return };
-            if let Some(now) = self.rules() {
-                let mut before = rules.borrow_mut();
-                if !Arc::ptr_eq(&before.tls, &now.tls) || !Rc::ptr_eq(&before.limits, &now.limits) {
-                    if let Err(error) = endpoint.configure(Arc::clone(&now.tls), &now.limits) {
-                        tracing::error!("udp:{addr}: what has changed does not hold for HTTP/3: {error}");
-                    }
-                    *before = now;
+            if let Some(now) = self.http3().filter(|now| !Arc::ptr_eq(now, &tls.borrow())) {
+                if let Err(error) = endpoint.configure(Arc::clone(&now)) {
+                    tracing::error!("udp:{addr}: what has changed does not hold for HTTP/3: {error}");
                 }
+                tls.replace(now);
             }
             // It is refused by being dropped.
             let Some(admitted) = self.front.try_admit() else {

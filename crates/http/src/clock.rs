@@ -64,6 +64,17 @@ pub struct Clock {
     streams: RefCell<Vec<Weak<Clock>>>,
     /// Who waits to be told that it is late, or is to end.
     waker: RefCell<Option<Waker>>,
+    /// What else may be a reason to give the connection up.
+    watched: RefCell<Option<Watched>>,
+}
+
+/// Says whether a connection is to be given up.
+struct Watched(Box<dyn Fn() -> bool>);
+
+impl std::fmt::Debug for Watched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watched")
+    }
 }
 
 /// Seconds since the machine started, from 1 on; a clock that nobody sets. The coarse one, which costs a fifth of the fine one.
@@ -92,6 +103,7 @@ impl Default for Clock {
             lasts: Cell::new(false),
             streams: RefCell::default(),
             waker: RefCell::default(),
+            watched: RefCell::default(),
         }
     }
 }
@@ -171,9 +183,15 @@ impl Clock {
             || passed(&self.deadline)
             || passed(&self.write_deadline)
             || self.lag.get().is_too_long()
-            || self.pace.borrow_mut().is_too_slow();
+            || self.pace.borrow_mut().is_too_slow()
+            || self.watched.borrow().as_ref().is_some_and(|watched| (watched.0)());
         self.late.set(late);
         late
+    }
+
+    /// Has this asked whenever [`Clock::becomes_late`] is; it is to be quick. `true`: the connection is given up.
+    pub(crate) fn watch(&self, gives_up: impl Fn() -> bool + 'static) {
+        self.watched.replace(Some(Watched(Box::new(gives_up))));
     }
 
     /// Says that the connection is given up although no time has passed; it is to be dropped.
@@ -232,6 +250,14 @@ impl Clock {
                 (seconds() + LINGER_PAUSE).min(self.linger_end.get())
             }
         });
+    }
+
+    /// The heads of all requests are waited for. Each of them has its own time, so the connection has none.
+    pub(crate) fn waits_for_heads(&self) {
+        if self.wait.replace(Wait::Head) != Wait::Head {
+            self.since.set(seconds());
+        }
+        self.deadline.set(0);
     }
 
     /// A request begins, which may have a body.

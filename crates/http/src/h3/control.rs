@@ -220,6 +220,15 @@ pub(super) struct Others {
     goodbye: bool,
 }
 
+impl Drop for Others {
+    fn drop(&mut self) {
+        for (stream, _) in &mut self.streams {
+            // Of a connection that is over quinn would keep what nobody has read. It fails when the stream is over.
+            let _ = stream.stop(Code::NO_ERROR.number());
+        }
+    }
+}
+
 fn accepting(wire: &Wire) -> Accepting {
     let connection = wire.connection.clone();
     Box::pin(async move { connection.accept_uni().await })
@@ -300,6 +309,7 @@ impl Others {
                 self.streams.swap_remove(at);
                 continue;
             }
+            self.wire.has_read(n);
             let cost = n.saturating_add(READ_COST);
             self.budget = self.budget.checked_sub(cost).ok_or(Fault::Connection(Code::EXCESSIVE_LOAD))?;
             let mut input = Bytes::copy_from_slice(piece.get(..n).unwrap_or_default());

@@ -1,17 +1,16 @@
 //! QUIC on a UDP socket: who calls, and whether they are listened to.
 //!
 //! It promises: a caller costs memory only within its limits, whatever it sends; callers whose address nobody has seen yet have to show that
-//! they are there (Retry) while many handshakes are under way; no request is taken from a first flight that could be played again (0-RTT).
-//! A server that starts anew with the same [`Secret`] tells clients of the former one at once that their connections are gone.
+//! they are there (Retry) while many handshakes have not come to a good end; while quinn keeps much of connections that are over, nobody gets
+//! another one; no request is taken from a first flight that could be played again (0-RTT). A server that starts anew with the same
+//! [`Secret`] tells clients of the former one at once that their connections are gone.
 
 use std::{
-    io,
+    cell::RefCell,
+    io, mem,
     net::{SocketAddr, UdpSocket},
-    os::fd::OwnedFd,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    sync::Arc,
     time::Duration,
 };
 
@@ -23,18 +22,26 @@ use quinn::{
 use quinn_proto::HashedConnectionIdGenerator;
 use rustls::pki_types::CertificateDer;
 
-use super::{Connection, pulse::Counting};
+use super::{
+    Connection, Open,
+    pulse::Counting,
+    seat::{Seat, Seats, Served},
+};
 use crate::{Clock, Limits, Wait, tls::Agreed, tls::alpn};
 
-/// Handshakes under way at one time from addresses that nobody has seen yet; others are sent away once, to come again with a token.
-const UNSEEN: usize = 64;
+/// Handshakes that have not come to a good end, as far as quinn still keeps them; beyond, those whose address nobody has seen yet are sent away
+/// once, to come again with a token.
+const UNFINISHED: usize = 64;
 /// Callers that wait to be looked at, and bytes of theirs that wait with them.
 const WAITING: usize = 256;
 const WAITING_BYTES: u64 = 4 << 20;
 /// Bytes of answers that were sent and that a client has not confirmed, on one connection.
-const SEND_WINDOW: u64 = 1 << 20;
+pub(super) const SEND_WINDOW: usize = 1 << 20;
 /// Streams of a client's own besides requests: three of HTTP/3's, and such as nobody knows.
 const OTHER_STREAMS: u32 = 8;
+/// The least time between two words to clients whose connections are gone (stateless resets): none. Each is shorter than what it answers. By
+/// quinn's own number, 20 ms for all clients together, whoever asks for them again and again would keep them from all others.
+const BETWEEN_RESETS: Duration = Duration::ZERO;
 /// quinn's longest silence, in milliseconds, is below 2^62.
 const LONGEST_IDLE: Duration = Duration::from_secs(24 * 3600);
 
@@ -65,23 +72,39 @@ pub struct Endpoint {
     endpoint: quinn::Endpoint,
     token_key: Arc<hkdf::Prk>,
     local: SocketAddr,
-    handshakes: Arc<AtomicUsize>,
+    server: RefCell<ServerConfig>,
+    seats: Arc<Seats>,
 }
 
 fn invalid(error: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, error.to_string())
 }
 
+/// Has each datagram come by itself (`UDP_GRO`, udp(7)). quinn counts the bytes that it keeps of a datagram, but keeps the memory in which it
+/// came, and with it up to 63 others that came at one time: 64 KB for a byte.
+fn one_by_one(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let off: libc::c_int = 0;
+    let size = libc::socklen_t::try_from(mem::size_of_val(&off)).map_err(invalid)?;
+    // SAFETY: the descriptor is open as long as it is borrowed, and the kernel reads `size` bytes of `off`, which lives until the call returns.
+    let said = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, (&raw const off).cast(), size)
+    };
+    match said {
+        0 => Ok(()),
+        _ => match io::Error::last_os_error() {
+            // A kernel that does not know it does not do it.
+            error if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
+            error => Err(error),
+        },
+    }
+}
+
 impl Endpoint {
     /// Listens on a bound UDP socket. `tls`: with TLS 1.3 and `h3` in its ALPN.
-    pub fn new(
-        socket: OwnedFd,
-        tls: Arc<rustls::ServerConfig>,
-        secret: &Secret,
-        limits: &Limits,
-    ) -> io::Result<Endpoint> {
+    pub fn new(socket: OwnedFd, tls: Arc<rustls::ServerConfig>, secret: &Secret) -> io::Result<Endpoint> {
         let socket = UdpSocket::from(socket);
         let local = socket.local_addr()?;
+        let same = socket.try_clone()?;
         let reset = hmac::Key::new(hmac::HMAC_SHA256, secret.derive(b"stateless reset").as_ref());
         let token_key = hkdf::Salt::new(hkdf::HKDF_SHA256, b"retry token").extract(&secret.0);
         let token_key = Arc::new(token_key);
@@ -89,15 +112,21 @@ impl Endpoint {
         let ids = secret.derive(b"connection ids");
         let ids = ids.as_ref().iter().take(8).fold(0u64, |all, byte| all << 8 | u64::from(*byte));
         let mut config = EndpointConfig::new(Arc::new(reset));
-        config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)));
-        let server = configuration(tls, &token_key, limits)?;
-        let endpoint = quinn::Endpoint::new(config, Some(server), socket, Arc::new(TokioRuntime))?;
-        Ok(Endpoint { endpoint, token_key, local, handshakes: Arc::default() })
+        config
+            .cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)))
+            .min_reset_interval(BETWEEN_RESETS);
+        let server = configuration(tls, &token_key)?;
+        let endpoint = quinn::Endpoint::new(config, Some(server.clone()), socket, Arc::new(TokioRuntime))?;
+        // quinn has switched it on.
+        one_by_one(same.as_fd())?;
+        Ok(Endpoint { endpoint, token_key, local, server: RefCell::new(server), seats: Arc::default() })
     }
 
     /// Changes what holds for connections from now on.
-    pub fn configure(&self, tls: Arc<rustls::ServerConfig>, limits: &Limits) -> io::Result<()> {
-        self.endpoint.set_server_config(Some(configuration(tls, &self.token_key, limits)?));
+    pub fn configure(&self, tls: Arc<rustls::ServerConfig>) -> io::Result<()> {
+        let server = configuration(tls, &self.token_key)?;
+        self.endpoint.set_server_config(Some(server.clone()));
+        self.server.replace(server);
         Ok(())
     }
 
@@ -105,15 +134,21 @@ impl Endpoint {
     pub async fn next(&self) -> Option<Caller> {
         loop {
             let incoming = self.endpoint.accept().await?;
-            if self.handshakes.load(Relaxed) >= UNSEEN && !incoming.remote_address_validated() {
+            let peer = incoming.remote_address();
+            if self.seats.unfinished() >= UNFINISHED && !incoming.remote_address_validated() {
                 // It fails only for one that has a token.
                 let _ = incoming.retry();
                 continue;
             }
+            if self.seats.are_taken(peer.ip()) {
+                incoming.refuse();
+                continue;
+            }
             return Some(Caller {
-                peer: incoming.remote_address(),
+                peer,
                 local: SocketAddr::new(incoming.local_ip().unwrap_or(self.local.ip()), self.local.port()),
-                handshake: Handshake::begin(&self.handshakes),
+                seat: Seat::take(&self.seats, peer.ip()),
+                server: self.server.borrow().clone(),
                 incoming,
             });
         }
@@ -125,11 +160,19 @@ impl Endpoint {
     }
 }
 
-fn configuration(
-    tls: Arc<rustls::ServerConfig>,
-    token_key: &Arc<hkdf::Prk>,
-    limits: &Limits,
-) -> io::Result<ServerConfig> {
+/// What holds for all connections; each has a [`transport`] of its own.
+fn configuration(tls: Arc<rustls::ServerConfig>, token_key: &Arc<hkdf::Prk>) -> io::Result<ServerConfig> {
+    let crypto = QuicServerConfig::try_from(tls).map_err(invalid)?;
+    let mut server = ServerConfig::new(Arc::new(crypto), Arc::clone(token_key) as _);
+    server
+        .max_incoming(WAITING)
+        .incoming_buffer_size(WAITING_BYTES / WAITING as u64)
+        .incoming_buffer_size_total(WAITING_BYTES);
+    Ok(server)
+}
+
+/// What holds for one connection. quinn keeps it as long as anything of that, and so its seat.
+fn transport(limits: &Limits, seat: &Arc<Seat>) -> io::Result<TransportConfig> {
     let mut transport = TransportConfig::default();
     let window = |bytes: u64| VarInt::from_u64(bytes).unwrap_or(VarInt::MAX);
     let idle = limits.idle_timeout.min(LONGEST_IDLE);
@@ -138,37 +181,13 @@ fn configuration(
         .max_concurrent_uni_streams(VarInt::from_u32(OTHER_STREAMS))
         .stream_receive_window(VarInt::from_u32(limits.window))
         .receive_window(window(u64::from(limits.window).saturating_mul(4)))
-        .send_window(SEND_WINDOW)
-        .congestion_controller_factory(Arc::<Counting>::default())
+        .send_window(SEND_WINDOW as u64)
+        .congestion_controller_factory(Arc::new(Counting::new(seat)))
         // A client that wants its connection kept while it waits says so (RFC 9114, 5.1).
         .keep_alive_interval(None)
         .max_idle_timeout(Some(IdleTimeout::try_from(idle).map_err(invalid)?))
         .datagram_receive_buffer_size(None);
-    let crypto = QuicServerConfig::try_from(tls).map_err(invalid)?;
-    let mut server = ServerConfig::new(Arc::new(crypto), Arc::clone(token_key) as _);
-    server
-        .transport_config(Arc::new(transport))
-        .max_incoming(WAITING)
-        .incoming_buffer_size(WAITING_BYTES / WAITING as u64)
-        .incoming_buffer_size_total(WAITING_BYTES);
-    Ok(server)
-}
-
-/// A handshake that counts as long as it is under way.
-#[derive(Debug)]
-struct Handshake(Arc<AtomicUsize>);
-
-impl Handshake {
-    fn begin(all: &Arc<AtomicUsize>) -> Handshake {
-        all.fetch_add(1, Relaxed);
-        Handshake(Arc::clone(all))
-    }
-}
-
-impl Drop for Handshake {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
+    Ok(transport)
 }
 
 /// Somebody who wants a connection. Dropped, they are turned away.
@@ -177,7 +196,8 @@ pub struct Caller {
     incoming: quinn::Incoming,
     peer: SocketAddr,
     local: SocketAddr,
-    handshake: Handshake,
+    server: ServerConfig,
+    seat: Arc<Seat>,
 }
 
 impl Caller {
@@ -205,8 +225,13 @@ impl Caller {
     /// Agrees with them upon TLS and HTTP/3. To be dropped when the clock is late. `None`: it came to nothing, and they know.
     pub async fn accept(self, limits: &Limits, clock: &Clock) -> Option<Connection> {
         clock.wait(Wait::Handshake, limits);
-        let _under_way = self.handshake;
-        let connection = self.incoming.accept().ok()?.await.ok()?;
+        let seat = Served(self.seat);
+        let mut server = self.server;
+        server.transport_config(Arc::new(transport(limits, &seat.0).ok()?));
+        let connection = self.incoming.accept_with(Arc::new(server)).ok()?.await.ok()?;
+        seat.0.finish();
+        let open = Open { connection, seat };
+        let connection = &open.connection;
         let data = connection.handshake_data()?.downcast::<HandshakeData>().ok()?;
         if data.protocol.as_deref() != Some(alpn::HTTP3) {
             return None;
@@ -223,6 +248,6 @@ impl Caller {
             alpn: data.protocol,
             client: chain.and_then(|chain| chain.into_iter().next()),
         };
-        Some(Connection { connection, agreed })
+        Some(Connection { open, agreed, peer: self.peer.ip() })
     }
 }

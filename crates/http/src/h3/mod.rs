@@ -5,8 +5,8 @@
 //! alone. The crate `h3` had that place before: it took cut and contradictory requests for whole ones, and showed too little of them for that
 //! to be repaired from outside.
 //!
-//! Besides the streams' windows a connection keeps at most [`Limits::streams`] heads, and 1 MiB of answers. Its handler is told what those
-//! heads take that have not come as a whole.
+//! Besides the streams' windows a connection keeps at most [`Limits::streams`] heads, and 1 MiB of answers, both counted. Its handler is told
+//! what those heads take that have not come as a whole. What is over leaves nothing of that with quinn, whoever ended it.
 
 mod code;
 mod control;
@@ -15,6 +15,7 @@ mod frames;
 mod pulse;
 mod qpack;
 mod request;
+mod seat;
 mod wire;
 
 use std::{
@@ -22,26 +23,31 @@ use std::{
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
     io,
+    net::IpAddr,
     pin::Pin,
     rc::Rc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use bytes::Bytes;
-use futures_util::stream::{FuturesUnordered, Stream};
+use futures_util::{
+    FutureExt,
+    stream::{FuturesUnordered, Stream},
+};
 use http::Response;
 use quinn::VarInt;
-use tokio::time::sleep;
+use tokio::time::{Sleep, sleep};
 
 use self::{
     code::Code,
     control::Others,
     request::{Fields, Incoming},
+    seat::Served,
     wire::{Fault, Out, Settled, Wire},
 };
 use crate::{
-    Answer, BodyError, Clock, Exchange, Handler, Head, Hold, Length, Limits, Version, Wait,
+    Answer, BodyError, Clock, Exchange, Handler, Head, Hold, Holding, Length, Limits, Refusal, Version, Wait,
     exchange::Turns,
     holding::REQUEST,
     messages::{Opening, Said, content_length, expects_continue, go_on, head, informational},
@@ -58,11 +64,42 @@ const LAST_CALL: Duration = Duration::from_secs(1);
 /// Bytes of a body that are looked at although nobody wants it.
 const DISCARDED: usize = 256 << 10;
 
+/// Bytes that a request takes before its head is whole: its task, and what quinn keeps of its stream.
+const WAITING: usize = 2 << 10;
+/// How often is looked whether less is held by all than may be, and how often at most before one thing more is taken in.
+const LOOK: Duration = Duration::from_millis(10);
+const LOOKS: u32 = 20;
+/// Bytes that a connection may hold before it waits for that.
+const SHARE: usize = 64 << 10;
+
 /// A connection on which TLS and HTTP/3 were agreed.
 #[derive(Debug)]
 pub struct Connection {
-    connection: quinn::Connection,
+    open: Open,
     agreed: Agreed,
+    peer: IpAddr,
+}
+
+/// A connection that quinn has; ended by being dropped, whatever drops it.
+#[derive(Debug)]
+struct Open {
+    connection: quinn::Connection,
+    seat: Served,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let connection = &self.connection;
+        // A second end is none.
+        connection.close(Code::NO_ERROR.number(), b"");
+        // What came on streams at which nobody has looked would be kept until quinn forgets the connection. No others come any more.
+        while let Some(Ok((_, mut stream))) = connection.accept_bi().now_or_never() {
+            let _ = stream.stop(Code::REQUEST_REJECTED.number());
+        }
+        while let Some(Ok(mut stream)) = connection.accept_uni().now_or_never() {
+            let _ = stream.stop(Code::NO_ERROR.number());
+        }
+    }
 }
 
 /// A request and its answer on one stream.
@@ -274,6 +311,7 @@ impl Turn {
         }
         let mut out = self.out.borrow_mut();
         let (written, taken) = out.poll_write(cx);
+        self.wire.gave(taken);
         self.hold.set(self.head.saturating_add(out.kept()));
         match written {
             Poll::Pending => {
@@ -316,13 +354,21 @@ impl Turn {
             // The answer is whole; the rest of the request is not wanted (RFC 9114, 4.1).
             self.from.stop(Code::NO_ERROR);
         }
-        settle(&self.out, &self.wire, watch, &self.limits).await;
+        if settle(&self.out, &self.wire, watch, &self.limits).await {
+            self.out.borrow_mut().settle();
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.wire.took_back(self.out.borrow().given());
     }
 }
 
 /// Waits for the client to have all of a stream that was finished, as long as it takes enough of what the connection sends: what one that
-/// reads nothing, or hardly anything, does not take stands in this process.
-async fn settle(out: &RefCell<Out>, wire: &Wire, watch: &Clock, limits: &Limits) {
+/// reads nothing, or hardly anything, does not take stands in this process. `true`: it has all.
+async fn settle(out: &RefCell<Out>, wire: &Wire, watch: &Clock, limits: &Limits) -> bool {
     let mut settled = out.borrow().settled();
     let mut before = wire.confirmed();
     let mut lag = Lag::default().wrote(true, 0, limits);
@@ -330,27 +376,26 @@ async fn settle(out: &RefCell<Out>, wire: &Wire, watch: &Clock, limits: &Limits)
         let clock = watch.stream();
         clock.wrote(true, 0, limits);
         let over = poll_fn(|cx| {
-            if settled.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(true);
+            if let Poll::Ready(all) = settled.as_mut().poll(cx) {
+                return Poll::Ready(Some(all));
             }
             if clock.is_late() {
-                return Poll::Ready(false);
+                return Poll::Ready(None);
             }
             clock.listen(cx);
             Poll::Pending
         });
-        if over.await {
-            return;
+        if let Some(all) = over.await {
+            return all;
         }
         let now = wire.confirmed();
-        // Less than before: the client has another address, and is counted anew.
-        let taken = now.checked_sub(before).unwrap_or(now);
+        let taken = now.saturating_sub(before);
         before = now;
         lag = lag.wrote(true, usize::try_from(taken).unwrap_or(usize::MAX), limits);
         if taken == 0 || (limits.write_rate > 0 && lag.is_too_long()) {
             // Finished, so a reset is no more; what waits goes with the connection.
             wire.close(Code::EXCESSIVE_LOAD, "too little is taken");
-            return;
+            return false;
         }
     }
 }
@@ -363,6 +408,44 @@ struct Surroundings<H: Handler> {
     limits: Rc<Limits>,
     /// Bytes of all heads that have not come as a whole.
     heads: Cell<usize>,
+    /// How many of these there are.
+    awaited: Cell<usize>,
+}
+
+/// A head that is waited for; counted as such until this goes.
+struct Awaited<H: Handler>(Rc<Surroundings<H>>);
+
+impl<H: Handler> Awaited<H> {
+    fn new(on: &Rc<Surroundings<H>>) -> Awaited<H> {
+        on.awaited.set(on.awaited.get().saturating_add(1));
+        Awaited(Rc::clone(on))
+    }
+}
+
+impl<H: Handler> Drop for Awaited<H> {
+    fn drop(&mut self) {
+        self.0.awaited.set(self.0.awaited.get().saturating_sub(1));
+    }
+}
+
+/// Nothing is taken in while all hold more than they may and this connection no little of it: a few bytes are a head of 30 KB, and so many of
+/// them may be ready at one time that what they hold could not be let go of behind them.
+#[derive(Default)]
+struct Pause {
+    look: Option<Pin<Box<Sleep>>>,
+    looks: u32,
+}
+
+impl Pause {
+    fn poll(&mut self, cx: &mut Context<'_>, holding: &Holding) -> Poll<()> {
+        while self.looks < LOOKS && holding.bytes() > SHARE && holding.is_too_much() {
+            ready!(self.look.get_or_insert_with(|| Box::pin(sleep(LOOK))).as_mut().poll(cx));
+            self.look = None;
+            self.looks += 1;
+        }
+        *self = Pause::default();
+        Poll::Ready(())
+    }
 }
 
 /// The memory of one head that has not come as a whole; given back when this goes.
@@ -398,11 +481,13 @@ async fn head_of<H: Handler>(
 ) -> Result<Fields, Fault> {
     clock.wait(Wait::Head, &on.limits);
     let mut unfinished = Unfinished { on, bytes: 0 };
+    let mut pause = Pause::default();
     let fields = poll_fn(|cx| {
         if clock.is_late() {
             return Poll::Ready(Err(Fault::Left(io::ErrorKind::TimedOut.into())));
         }
         clock.listen(cx);
+        ready!(pause.poll(cx, clock.holding()));
         let came = from.poll_head(cx);
         if came.is_pending() {
             unfinished.holds(from.held());
@@ -414,10 +499,19 @@ async fn head_of<H: Handler>(
     fields
 }
 
-async fn answer<H: Handler>(on: Rc<Surroundings<H>>, send: quinn::SendStream, receive: quinn::RecvStream) {
+/// What a stream brings until its head is whole.
+struct Begun<H: Handler> {
+    awaited: Awaited<H>,
+    hold: Hold,
+    send: quinn::SendStream,
+    receive: quinn::RecvStream,
+}
+
+async fn answer<H: Handler>(on: Rc<Surroundings<H>>, begun: Begun<H>) {
+    let Begun { awaited, mut hold, send, receive } = begun;
     let (clock, limits) = (on.clock.stream(), Rc::clone(&on.limits));
-    let (mut from, out) = (Incoming::new(receive, limits.head_size), Out::new(send));
-    let (head, mut refusal, head_only) = match head_of(&on, &mut from, &clock).await {
+    let (mut from, out) = (Incoming::new(receive, limits.head_size, &on.wire), Out::new(send));
+    let (head, refusal, head_only) = match head_of(&on, &mut from, &clock).await {
         Ok(fields) => {
             let said = Said {
                 method: fields.method(),
@@ -438,15 +532,22 @@ async fn answer<H: Handler>(on: Rc<Surroundings<H>>, send: quinn::SendStream, re
             return;
         }
     };
+    drop(awaited);
+    if on.wire.has_moved() {
+        // Who it was goes by the address that the connection came from, for rules, counts and logs. It is asked for again, on another one.
+        from.stop(Code::REQUEST_REJECTED);
+        out.borrow_mut().reset(Code::REQUEST_REJECTED);
+        on.clock.ask_to_end();
+        return;
+    }
     let body = Body {
         piece: Bytes::new(),
         over: false,
         len: content_length(&head).unwrap_or_default(),
         expects: expects_continue(&head),
     };
-    let mut hold = Hold::new(clock.holding());
     hold.set(head.size().saturating_add(REQUEST));
-    let mut turn = Turn {
+    let turn = Turn {
         from,
         body,
         came: 0,
@@ -462,6 +563,16 @@ async fn answer<H: Handler>(on: Rc<Surroundings<H>>, send: quinn::SendStream, re
         clock,
         limits,
     };
+    // Boxed: a stream without a head has no room for its handler.
+    Box::pin(respond(&on, turn, &head, refusal)).await;
+}
+
+async fn respond<H: Handler>(
+    on: &Surroundings<H>,
+    mut turn: Turn,
+    head: &Head,
+    mut refusal: Option<Refusal>,
+) {
     // Most requests have no body, and say so by the stream's end, which mostly is there.
     if let Poll::Ready(Err(error)) = poll_fn(|cx| Poll::Ready(turn.poll_piece(cx))).await {
         match error {
@@ -470,22 +581,13 @@ async fn answer<H: Handler>(on: Rc<Surroundings<H>>, send: quinn::SendStream, re
         }
     }
     match refusal {
-        None => on.handler.handle(&mut Exchange { head: &head, turn: Turns::H3(&mut turn) }).await,
+        None => on.handler.handle(&mut Exchange { head, turn: Turns::H3(&mut turn) }).await,
         Some(refusal) => {
             let mut exchange = Exchange { head: &Head::empty(), turn: Turns::H3(&mut turn) };
             on.handler.refused(&mut exchange, refusal, head.raw()).await;
         }
     }
     turn.end(&on.clock).await;
-}
-
-/// Ends the connection with whatever drops it.
-struct Open(Rc<Wire>);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.close(Code::NO_ERROR, "");
-    }
 }
 
 impl Connection {
@@ -496,10 +598,12 @@ impl Connection {
 
     /// Serves it until its end. To be dropped when its clock is late.
     pub(crate) async fn serve<H: Handler>(self, handler: Rc<H>, limits: Rc<Limits>, clock: Rc<Clock>) {
-        let connection = self.connection;
-        let largest_head = Cell::new(VarInt::MAX.into_inner());
-        let wire = Rc::new(Wire { connection: connection.clone(), largest_head });
-        let _open = Open(Rc::clone(&wire));
+        let Connection { open, peer, .. } = self;
+        let connection = &open.connection;
+        let holding = Rc::clone(clock.holding());
+        let wire = Rc::new(Wire::new(connection, &open.seat.0, peer, Hold::new(&holding)));
+        let watched = Rc::downgrade(&wire);
+        clock.watch(move || watched.upgrade().is_some_and(|wire| wire.is_flooded()));
         // A client that lets the server open no stream has the time of a head.
         clock.wait(Wait::Head, &limits);
         let Ok(mut others) = Others::open(&wire, limits.head_size).await else { return };
@@ -509,6 +613,7 @@ impl Connection {
             clock: Rc::clone(&clock),
             limits: Rc::clone(&limits),
             heads: Cell::new(0),
+            awaited: Cell::new(0),
         });
         let accept = || {
             let connection = connection.clone();
@@ -516,6 +621,7 @@ impl Connection {
         };
         let mut accepting = accept();
         let mut streams = FuturesUnordered::new();
+        let mut pause = Pause::default();
         // The first stream that was not accepted; a client numbers them by four.
         let mut next = 0u64;
         let mut last_call: Option<Pin<Box<tokio::time::Sleep>>> = None;
@@ -534,7 +640,11 @@ impl Connection {
                     }
                     Err(Fault::Left(_) | Fault::TooLarge) => return Poll::Ready(()),
                 }
-                match accepting.as_mut().poll(cx) {
+                let accepted = match pause.poll(cx, &holding) {
+                    Poll::Ready(()) => accepting.as_mut().poll(cx),
+                    Poll::Pending => Poll::Pending,
+                };
+                match accepted {
                     Poll::Ready(Ok((mut send, mut receive))) => {
                         accepting = accept();
                         if last_call.is_some() {
@@ -545,7 +655,8 @@ impl Connection {
                         }
                         others.request_came();
                         next = u64::from(VarInt::from(send.id())).saturating_add(4);
-                        streams.push(answer(Rc::clone(&on), send, receive));
+                        let (awaited, hold) = (Awaited::new(&on), Hold::with(&holding, WAITING));
+                        streams.push(answer(Rc::clone(&on), Begun { awaited, hold, send, receive }));
                         continue;
                     }
                     Poll::Ready(Err(_)) => return Poll::Ready(()),
@@ -558,10 +669,15 @@ impl Connection {
                         if last_call.as_mut().is_some_and(|wait| wait.as_mut().poll(cx).is_ready()) {
                             return Poll::Ready(());
                         }
+                        wire.gave_all();
                         clock.wait(Wait::Idle, &limits);
                     }
+                    // So far it has no request (see [`Wait::Head`]).
+                    Poll::Pending if on.awaited.get() == streams.len() => clock.waits_for_heads(),
                     Poll::Pending => clock.wait(Wait::Nothing, &limits),
                 }
+                wire.gave(0);
+                wire.go_by(|most| holding.ready(most));
                 clock.listen(cx);
                 return Poll::Pending;
             }

@@ -2,33 +2,37 @@
 //!
 //! It promises: nothing but what the client has acknowledged is counted, each packet once. How fast is sent is left to quinn's own algorithm.
 
-use std::{
-    any::Any,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Instant,
-};
+use std::{any::Any, sync::Arc, time::Instant};
 
 use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicConfig};
 use quinn_proto::RttEstimator;
 
-/// Makes what controls the congestion of a connection.
-#[derive(Debug, Default)]
-pub(super) struct Counting(Arc<CubicConfig>);
+use super::seat::Seat;
 
-impl ControllerFactory for Counting {
-    fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
-        let inner = Arc::clone(&self.0).build(now, current_mtu);
-        Box::new(Counted { inner, confirmed: Arc::default() })
+/// Makes what controls the congestion of a connection, on each of its ways.
+#[derive(Debug)]
+pub(super) struct Counting {
+    cubic: Arc<CubicConfig>,
+    seat: Arc<Seat>,
+}
+
+impl Counting {
+    pub(super) fn new(seat: &Arc<Seat>) -> Counting {
+        Counting { cubic: Arc::default(), seat: Arc::clone(seat) }
     }
 }
 
-/// quinn's own, and the bytes of the packets that were confirmed. Copies count together.
+impl ControllerFactory for Counting {
+    fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
+        let inner = Arc::clone(&self.cubic).build(now, current_mtu);
+        Box::new(Counted { inner, seat: Arc::clone(&self.seat) })
+    }
+}
+
+/// quinn's own, which says what was confirmed.
 struct Counted {
     inner: Box<dyn Controller>,
-    confirmed: Arc<AtomicU64>,
+    seat: Arc<Seat>,
 }
 
 impl Controller for Counted {
@@ -37,7 +41,7 @@ impl Controller for Counted {
     }
 
     fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
-        self.confirmed.fetch_add(bytes, Relaxed);
+        self.seat.confirm(bytes);
         self.inner.on_ack(now, sent, bytes, app_limited, rtt);
     }
 
@@ -62,7 +66,7 @@ impl Controller for Counted {
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(Counted { inner: self.inner.clone_box(), confirmed: Arc::clone(&self.confirmed) })
+        Box::new(Counted { inner: self.inner.clone_box(), seat: Arc::clone(&self.seat) })
     }
 
     fn initial_window(&self) -> u64 {
@@ -72,10 +76,4 @@ impl Controller for Counted {
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
     }
-}
-
-/// Bytes of the packets that a client has confirmed since its connection, or its present address, began.
-pub(super) fn confirmed(connection: &quinn::Connection) -> u64 {
-    let counted = connection.congestion_state().into_any().downcast::<Counted>();
-    counted.map_or(0, |counted| counted.confirmed.load(Relaxed))
 }

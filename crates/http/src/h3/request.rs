@@ -6,6 +6,7 @@
 
 use std::{
     io,
+    rc::Rc,
     task::{Context, Poll, ready},
 };
 
@@ -16,7 +17,7 @@ use super::{
     code::Code,
     frames::{Frames, Kind, Step},
     qpack,
-    wire::{Fault, PIECE},
+    wire::{Fault, PIECE, Wire},
 };
 use crate::{h1::parse::lower, head::Span, messages::is_of_a_connection};
 
@@ -222,15 +223,32 @@ pub(super) struct Incoming {
     /// Bytes that may still be read with nothing of use in them, and their number after something was.
     budget: usize,
     whole: usize,
+    wire: Rc<Wire>,
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        // Of a connection that is over quinn would keep what nobody has read.
+        self.stop(Code::INTERNAL_ERROR);
+    }
 }
 
 impl Incoming {
     /// `limit`: bytes that the fields of its head may come to.
-    pub(super) fn new(stream: quinn::RecvStream, limit: usize) -> Incoming {
+    pub(super) fn new(stream: quinn::RecvStream, limit: usize, wire: &Rc<Wire>) -> Incoming {
         let request = Request { frames: Frames::default(), part: Part::Head, section: Vec::new(), limit };
         // A head as it comes, and as much again for frames that nobody knows.
         let whole = limit.saturating_mul(4).saturating_add(PIECE);
-        Incoming { stream, request, input: Bytes::new(), over: false, failed: false, budget: whole, whole }
+        Incoming {
+            stream,
+            request,
+            input: Bytes::new(),
+            over: false,
+            failed: false,
+            budget: whole,
+            whole,
+            wire: Rc::clone(wire),
+        }
     }
 
     /// Bytes of memory that hold what has come of a head, and of what follows it.
@@ -263,6 +281,7 @@ impl Incoming {
                 other => Fault::Left(other.into()),
             })?;
             self.over = n == 0;
+            self.wire.has_read(n);
             self.budget = self.budget.checked_sub(n).ok_or(Fault::Stream(Code::EXCESSIVE_LOAD))?;
             // Copied: a datagram must not be held by the few bytes of it that are wanted.
             self.input = Bytes::copy_from_slice(piece.get(..n).unwrap_or_default());
