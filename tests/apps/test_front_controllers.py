@@ -8,12 +8,13 @@ import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
+import requests
 from lib.process import temporary_directory
 from lib.servers import Hayate
 
 from .browser import Browser
 from .conftest import REFERENCE, Served, serving
-from .sites import USER, Site, lumen, slim
+from .sites import USER, Site, lumen, server, slim
 
 FRAMEWORKS = {"slim": slim, "lumen": lumen}
 
@@ -219,3 +220,30 @@ def test_nobody_has_to_ask_for_it(make: Callable[[pathlib.Path], Site]) -> None:
             assert mode == "worker", log
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+#: 54, as many as were asked for when each was answered with the page of the warm-up.
+URLS = ["/", *(f"/people/p{n}?page={n}" for n in range(50)), "/people", "/nothing", "/echo"]
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a9_18_slim_run_by_its_handler_answers_each_url_with_its_own_page(site: Site, rewind: str) -> None:
+    """The worker script that comes to mind. Slim's container keeps the first request; the application boots without warm-up, loudly."""
+    worker = site.docroot / "worker.php"
+    loop = "while (hayate_handle_request(function () use ($app): void { $app->run(); })) {\n}"
+    shutil.copy(site.docroot / "index.php", worker)
+    change(worker, "$app->run();", loop)
+
+    def pages(url: str) -> list[tuple]:
+        asked = [requests.get(url + path, headers={"Host": "shop.test"}, timeout=60) for path in URLS]
+        return [(page.status_code, page.headers.get("X-Requests"), page.text) for page in asked]
+
+    with server(REFERENCE, site) as reference:
+        right = pages(reference.url)
+    assert len(set(right)) > 50 and right[0][0] == 200
+    with Hayate(site.root, worker=worker, workers=2, ini=site.ini, user=USER, args=["--rewind", rewind]) as hayate:
+        assert pages(hayate.url) == right
+        (app,) = hayate.status()["apps"]
+        assert app["mode"] == "worker" and app["cold_boot"].startswith("after the warm-up requests"), app
+        assert hayate.logged("since visitors would get wrong pages with them")
+        assert f"booted without warm-up requests: {app['cold_boot']}" in hayate.run("status").stdout

@@ -155,6 +155,32 @@ def test_without_a_snapshot_the_boot_is_explained(site, rewind) -> None:
     assert bool(kept) == (rewind == "off")
 
 
+ENDS = """<?php
+class Buffer { function __destruct() { usleep(1000 * (int) ($_GET['ms'] ?? 0)); } }
+final class Promise { function __destruct() {} }
+final class Quiet { public array $lines = []; }
+final class Made { static $it; function __destruct() {} }
+$kept = [new Buffer, new Promise, new Buffer, new Quiet];
+while (hayate_handle_request(function () { Made::$it ??= new Made; new Promise; echo 'served'; })) {
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_destructors_of_the_boot_and_what_they_cost(tmp_path, rewind) -> None:
+    """By class, in the order of making, those of warm-up requests included; what has no destructor, and requests' own objects, left out."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "worker.php").write_text(ENDS)
+    flags = ["--worker", str(tmp_path / "worker.php"), "--rewind", rewind, "--url", "/", "--url", "/?ms=20"]
+    report = reports(tmp_path, *flags)
+    assert [(event["what"], event["count"]) for event in report["destructors"]] == [("Buffer", 2), ("Promise", 1), ("Made", 1)]
+    plain, dear = report["samples"]
+    assert plain["status"] == dear["status"] == 200
+    assert 0 < plain["destructors_ns"] and 40_000_000 <= dear["destructors_ns"], report["samples"]
+    said = explain(tmp_path, *flags).stdout
+    assert "destructors of the boot, at the end of each request: Buffer × 2, Promise, Made\n" in said and "ends µs" in said, said
+
+
 def test_as_text(site) -> None:
     said = explain(site, "--worker", str(site / "worker.php"), "--url", "/?walk=1").stdout
     parts = ["snapshot    at ", "PHP heap", "warm-up     / / /", "random: random_bytes() at ", "samples     medians"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import pathlib
 import signal
 import socket
 import time
@@ -90,6 +91,32 @@ def test_a9_1_visitors_who_leave_behind_one_who_waits(start, tmp_path) -> None:
     assert get(server, "/ok.php?x").text == "ok x"
 
 
+def test_a9_1_who_gave_up_costs_nobody_a_place_in_the_queue(start, tmp_path) -> None:
+    """Their cells lie behind one that waits, and filled the queue: 503 for who came next."""
+    server = start(workers="1", app='queue_limit = 3\nqueue_timeout = "5m"\nrequest_timeout = "5m"', top="front_threads = 1\n")
+    queue = lambda: app(server)["queue"]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(get, server, "/until.php", 300)]
+        assert until(lambda: app(server)["workers"][0]["state"] == "serving")
+        asked.append(pool.submit(get, server, "/ok.php?0", 300))
+        assert until(lambda: queue() == 1)
+        for _ in range(20):
+            both = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2)]
+            for s in both:
+                s.sendall(b"GET /ok.php?leaves HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert until(lambda: queue() == 3)
+            for s in both:
+                s.close()
+            assert until(lambda: queue() == 1)
+        # As many as may wait do, and no more.
+        for i in (1, 2):
+            asked.append(pool.submit(get, server, f"/ok.php?{i}", 300))
+            assert until(lambda i=i: queue() == 1 + i)
+        assert get(server, "/ok.php?3").status_code == 503
+        (tmp_path / "site" / "go").touch()
+        assert [answer.result().text for answer in asked] == ["done", "ok 0", "ok 1", "ok 2"]
+
+
 def test_a9_7_a_stopped_zygote_kills_no_time_limit_and_is_replaced(start) -> None:
     server = start(workers="2", app='request_timeout = "3s"')
     zygote = app(server)["zygote"]
@@ -127,6 +154,36 @@ def test_a9_7_a_stopped_zygote_whose_workers_are_gone_is_not_ready(start) -> Non
             os.kill(zygote, signal.SIGCONT)
         except ProcessLookupError:
             pass
+
+
+#: Who gets signal 12 waits in its handler for another one: neither stopped nor busy.
+HANGS = """<?php
+$libc = FFI::cdef('void *signal(int, void *); void *dlsym(void *, const char *);');
+$libc->signal(12, $libc->dlsym(null, 'pause'));
+while (hayate_handle_request(function () {
+    set_time_limit(0);
+    while (isset($_GET['spin'])) {
+    }
+    echo 'served';
+})) {
+}
+"""
+
+
+def test_a9_7_a_zygote_that_hangs_is_replaced(hayate_command, tmp_path) -> None:
+    """It is not stopped, and answers nothing for twenty seconds. Time limits hold without it, and the other worker serves."""
+    (tmp_path / "worker.php").write_text(HANGS)
+    keys = 'workers = "2"\nworker = "worker.php"\nrequest_timeout = "3s"\nini = { "ffi.enable" = "1" }\nwarmup = []'
+    with Hayate(config=f'[[app]]\nname = "site"\nroot = "{tmp_path}"\n{keys}\n') as server:
+        zygote = app(server)["zygote"]
+        os.kill(zygote, signal.SIGUSR2)
+        assert get(server, "/?spin=1").status_code == 504
+        assert get(server, "/").text == "served"
+        assert pathlib.Path(f"/proc/{zygote}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+        assert until(lambda: app(server)["zygote"] not in (zygote, None, 0), 120), server.log()
+        assert server.logged("the zygote does not answer")
+        assert until(lambda: sum(w["state"] == "idle" for w in app(server)["workers"]) == 2), app(server)
+        assert get(server, "/").text == "served" and not os.path.exists(f"/proc/{zygote}")
 
 
 def test_a9_7_a_stopped_idle_worker_swallows_no_request(start) -> None:

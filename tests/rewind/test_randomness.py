@@ -30,6 +30,8 @@ CLIENTS = 6
 OF_32_BITS = {"mt_rand", "shuffle", "libc_rand", "xslt", "engine_mt19937"}
 #: Sources that are there with Debian's extension of that name.
 OF_EXTENSIONS = {"gmp": "gmp", "uuid": "uuid", "object_id": "mongodb"}
+#: Debian's package of Symfony's component.
+SYMFONY_UID = pathlib.Path("/usr/share/php/Symfony/Component/Uid/autoload.php")
 #: One request in so many draws from the dear sources as well.
 DEAR = 20
 
@@ -76,9 +78,9 @@ def draw(server: Hayate, requests: int) -> Drawn:
     return drawn
 
 
-def serve(rewind: str, boot: str) -> Hayate:
+def serve(rewind: str, boot: str, script: str = "worker.php") -> Hayate:
     directory = temporary_directory("randomness")
-    shutil.copy(HERE / "worker.php", directory)
+    shutil.copy(HERE / script, directory / "worker.php")
     arguments = ["--rewind", rewind, "--warmup", "/", "--warmup", "/"]
     if boot == "private":
         arguments += ["--env", "PRIVATE_BOOT=1"]
@@ -124,6 +126,23 @@ def test_randomness_never_repeats(rewind: str, boot: str) -> None:
     assert not repeated, f"repeats in {made} requests: {repeated}"
     if rewind == "on":
         assert len(drawn.values["pid"]) > 1, "one worker did it all"
+
+
+@pytest.mark.parametrize("boot", ["shared", "private"])
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_uuids_of_symfony_never_repeat(rewind: str, boot: str) -> None:
+    """Its UuidV1 and UuidV6, which take time, sequence number and node from libuuid, and keep a node of their own once one is made."""
+    if not (SYMFONY_UID.exists() and php_extensions.is_there("uuid")):
+        pytest.skip("php-symfony-uid or the extension uuid is not installed: scripts/setup --test installs them")
+    requests = REQUESTS if rewind == "on" else min(REQUESTS, 600)
+    with serve(rewind, boot, "symfony.php") as server:
+        drawn = draw(server, requests)
+        (app,) = server.status()["apps"]
+    shutil.rmtree(server.root, ignore_errors=True)
+    assert app["boot"] == boot and not app["restarts"] and app["rewind"]["rewinds"] >= requests * 0.99
+    made = 2 * CLIENTS * -(-requests // CLIENTS)
+    assert {name: (len(drawn.values[name]), drawn.repeats[name]) for name in ("v1", "v6")} == {"v1": (made, 0), "v6": (made, 0)}
+    assert len(drawn.values["pid"]) > 1 or rewind == "fork", "one worker did it all"
 
 
 @pytest.mark.parametrize("rewind", ["on", "fork"])

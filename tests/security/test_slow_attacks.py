@@ -13,6 +13,7 @@ import select
 import shutil
 import socket
 import struct
+import subprocess
 import termios
 import threading
 import time
@@ -22,6 +23,7 @@ import pytest
 import requests
 
 from lib import site
+from lib.cgroups import MemoryGroup, Unavailable, memory_group
 from lib.process import temporary_directory, wait_until
 from lib.servers import Hayate, free_port
 
@@ -122,47 +124,28 @@ def test_three_thousand_unfinished_heads_cost_little_and_nothing_afterwards(haya
         others_are_served(server)
 
 
-@contextlib.contextmanager
-def memory_cgroup() -> Iterator[tuple[pathlib.Path, pathlib.Path, pathlib.Path]]:
-    """A group of processes for what is to have little memory: its list of processes, its limit, what it uses."""
-    if os.geteuid() != 0:
-        pytest.skip("making a cgroup needs root")
-    top = pathlib.Path("/sys/fs/cgroup")
-    try:
-        if (top / "cgroup.controllers").exists():
-            (top / "cgroup.subtree_control").write_text("+memory")
-            group, limit, used = top / f"hayate-test-{os.getpid()}", "memory.max", "memory.current"
-        else:
-            group = top / "memory" / f"hayate-test-{os.getpid()}"
-            limit, used = "memory.limit_in_bytes", "memory.usage_in_bytes"
-        group.mkdir()
-    except OSError as error:
-        pytest.skip(f"no cgroup for memory here: {error}")
-    try:
-        if not (group / limit).exists():
-            pytest.skip("no cgroup for memory here")
-        # Or nobody has too little memory where there is swap.
-        for swap, value in (("memory.swap.max", "0"), ("memory.swappiness", "0")):
-            if (group / swap).exists():
-                (group / swap).write_text(value)
-        yield group / "cgroup.procs", group / limit, group / used
-    finally:
-        assert wait_until(lambda: (group / "cgroup.procs").read_text() == "")
-        group.rmdir()
+@pytest.fixture
+def little_memory() -> Iterator[MemoryGroup]:
+    with contextlib.ExitStack() as stack:
+        try:
+            group = stack.enter_context(memory_group("test"))
+        except Unavailable as why:
+            pytest.skip(str(why))
+        yield group
 
 
 class Inside(Hayate):
     """It and all that it starts is in a cgroup."""
 
-    def __init__(self, *arguments, procs: pathlib.Path, **more) -> None:
+    def __init__(self, *arguments, group: MemoryGroup, **more) -> None:
         super().__init__(*arguments, **more)
-        self._procs = procs
+        self._group = group
 
     def command(self) -> list[str]:
-        return ["/bin/sh", "-c", f'echo $$ > {self._procs} && exec "$@"', "sh", *super().command()]
+        return self._group.enter(super().command())
 
 
-def test_where_memory_runs_out_workers_go_and_the_front_answers_on(hayate_command, tmp_path) -> None:
+def test_where_memory_runs_out_workers_go_and_the_front_answers_on(hayate_command, tmp_path, little_memory) -> None:
     """Although it holds more than each of them: visitors' unfinished heads. Their place in the order is 300 thousandths of the limit."""
     root = site.make(tmp_path)
     (root / "eat.php").write_text(
@@ -171,16 +154,16 @@ def test_where_memory_runs_out_workers_go_and_the_front_answers_on(hayate_comman
         " while (!file_exists($_GET['go'])) { usleep(5000); clearstatcache(); } echo count($all);"
     )
     config = f'[limits]\ngather_memory = "256M"\nheader_timeout = "5m"\n[[app]]\nroot = "{root}"\nworkers = 4\nrequest_timeout = "5m"\n'
-    with memory_cgroup() as (procs, limit, used), many_files(), Inside(config=config, procs=procs) as server:
+    with many_files(), Inside(config=config, group=little_memory) as server:
         front = server.front
-        assert str(front) in procs.read_text().split()
+        assert str(front) in little_memory.procs.read_text().split()
         head = b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 31_000
         before = resident(server)
         waiting = [connect(server) for _ in range(1200)]
         for s in waiting:
             s.sendall(head)
         assert wait_until(lambda: resident(server) - before > 32 << 20), resident(server)
-        limit.write_text(str(int(used.read_text()) + (140 << 20)))
+        little_memory.leave(140 << 20)
         statuses: list[int] = []
         # Four times 80 MB are wanted.
         eating = [
@@ -335,12 +318,29 @@ def test_a_trickled_body_does_not_hold_a_worker_that_others_wait_for(hayate_comm
         sleeper.join()
 
 
-@pytest.mark.parametrize("full", ["quota", "no directory"])
+@contextlib.contextmanager
+def full_disk(directory: pathlib.Path) -> Iterator[None]:
+    """A file system of its own, on which a megabyte is left."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    directory.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=1777", "tmpfs", directory], check=False).returncode != 0:
+        pytest.skip("no file system of its own here")
+    try:
+        (directory / "ballast").write_bytes(b"x" * (1 << 20))
+        yield
+    finally:
+        subprocess.run(["umount", "-l", directory], check=False)
+
+
+@pytest.mark.parametrize("full", ["quota", "no directory", "disk"])
 def test_slow_readers_without_room_for_temporary_files_hold_no_worker(hayate_command, tmp_path, full) -> None:
     root = site.make(tmp_path)
     limits = '[limits]\ntemp_size = "1M"\n' if full == "quota" else ""
-    env = {"TMPDIR": str(tmp_path / "missing")} if full == "no directory" else {}
-    with Hayate(config=f'{limits}[[app]]\nroot = "{root}"\nworkers = 2\n', env=env) as server:
+    env = {} if full == "quota" else {"TMPDIR": str(tmp_path / "temporary")}
+    config = f'{limits}[[app]]\nroot = "{root}"\nworkers = 2\n'
+    disk = full_disk(tmp_path / "temporary") if full == "disk" else contextlib.nullcontext()
+    with disk, Hayate(config=config, env=env) as server:
         slow = [connect(server, buffer=4096) for _ in range(40)]
         for s in slow:
             s.sendall(b"GET /large.php?mb=6 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -402,6 +402,41 @@ def test_uploads_beyond_the_quota_of_temporary_files(hayate_command, tmp_path) -
         # It has given back what it held.
         assert requests.post(server.url + "/count.php", data=b"x" * 300_000, timeout=30).text == "300000"
         first.close()
+
+
+def test_the_quota_of_temporary_files_is_one_for_all_clients(hayate_command, tmp_path) -> None:
+    """Three clients, each with less than it may have alone."""
+    root = site.make(tmp_path)
+    limits = '[limits]\ntemp_size = "1M"\ntemp_size_per_client = "600K"\n'
+    with Hayate(config=f'{limits}[[app]]\nroot = "{root}"\nworkers = 2\n') as server, contextlib.ExitStack() as stack:
+
+        def begin(client: int, sent: int) -> socket.socket:
+            s = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 30, (f"127.0.0.{client}", 0)))
+            head = b"POST /count.php HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+            with contextlib.suppress(ConnectionError):
+                s.sendall(head % (sent + 1) + b"x" * sent)
+            return s
+
+        def answer(s: socket.socket) -> bytes:
+            s.sendall(b"x")
+            received = b""
+            with contextlib.suppress(ConnectionError):
+                while block := s.recv(65536):
+                    received += block
+            return received
+
+        first = begin(2, 500_000)
+        assert wait_until(lambda: in_temporary_files(server) >= 400_000)
+        second = begin(3, 500_000)
+        assert wait_until(lambda: in_temporary_files(server) >= 900_000)
+        third = begin(4, 300_000)
+        assert server.logged("limits.temp_size is reached")
+        assert third.recv(65536).startswith(b"HTTP/1.1 503 ")
+        assert answer(begin(4, 20_000)).endswith(b"20001"), "what needs no file goes on"
+        assert answer(first).endswith(b"500001") and answer(second).endswith(b"500001")
+        # They have given back what they held.
+        assert wait_until(lambda: in_temporary_files(server) == 0)
+        assert answer(begin(4, 300_000)).endswith(b"300001")
 
 
 def test_a_quick_beginning_is_no_credit_for_a_body(hayate_command, tmp_path) -> None:

@@ -1,8 +1,12 @@
-"""What happens to the server of the soak: processes killed and stopped, reloads, a full disk. One thing at a time, each written down."""
+"""What happens to the server of the soak: processes killed and stopped, reloads, a full disk, little memory.
+
+One thing at a time, each written down.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import pathlib
 import random
@@ -11,20 +15,28 @@ import subprocess
 import threading
 import time
 
+from lib.cgroups import MemoryGroup
 from lib.process import descendants, wait_until
 from lib.servers import Hayate
+
+#: Bytes that are left when memory is little; each of eat.php wants more (`site.py`).
+ROOM = 24 << 20
 
 
 class Chaos(threading.Thread):
     """Disturbs `server` every now and then until told to stop.
 
-    `full`: a small file system that may be filled. `fronts`: fronts are killed as well, after which the log lacks what the front had not
-    written yet, and the metrics begin anew.
+    `full`: a small file system that may be filled. `memory`: the server's, which may be made little. `fronts`: fronts are killed as well, after
+    which the log lacks what the front had not written yet, and the metrics begin anew.
     """
 
-    def __init__(self, server: Hayate, chance: random.Random, full: pathlib.Path | None, fronts: bool) -> None:
+    def __init__(
+        self, server: Hayate, chance: random.Random, full: pathlib.Path | None, memory: MemoryGroup | None, fronts: bool
+    ) -> None:
         super().__init__(daemon=True)
-        self.server, self.chance, self.full, self.fronts = server, chance, full, fronts
+        self.server, self.chance, self.full, self.memory, self.fronts = server, chance, full, memory, fronts
+        #: Workers that the kernel has ended for want of memory, and those of zygotes that it has.
+        self.starved = 0
         self.done: dict[str, int] = {}
         #: When the front was killed: requests of that moment are lost with it.
         self.front_kills: list[float] = []
@@ -40,6 +52,8 @@ class Chaos(threading.Thread):
         deeds = [self.kill_worker] * 6 + [self.stop_worker] * 2 + [self.kill_zygote, self.stop_zygote, self.reload, self.reload]
         if self.full is not None:
             deeds.append(self.fill_disk)
+        if self.memory is not None:
+            deeds.append(self.starve)
         if self.fronts:
             deeds.append(self.kill_front)
         while not self._over.wait(self.chance.uniform(0.2, 1.0)):
@@ -109,3 +123,30 @@ class Chaos(threading.Thread):
             time.sleep(0.5)
         finally:
             ballast.unlink(missing_ok=True)
+
+    def starve(self) -> None:
+        """For a moment two requests want more memory than there is: the kernel ends workers, and not the front."""
+        assert self.memory is not None
+        front, zygotes, before = self.server.front, {app.get("zygote") for app in self._apps()}, self.memory.kills()
+        hungry = [threading.Thread(target=self._eat) for _ in range(2)]
+        self.memory.leave(ROOM)
+        try:
+            for one in hungry:
+                one.start()
+            for one in hungry:
+                one.join()
+        finally:
+            self.memory.unlimited()
+        kills = self.memory.kills() - before
+        # A zygote takes its workers along, four at most.
+        self.starved += kills + 4 * len(zygotes - {app.get("zygote") for app in self._apps()})
+        if self.server.front != front:
+            self.faults.append("starve: the front was killed")
+
+    def _eat(self) -> None:
+        """Whatever comes of it: it has no number, so the books do not ask."""
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+            connection.request("GET", f"/{self.chance.choice(['classic', 'rewound'])}/eat.php")
+            connection.getresponse().read()
+            connection.close()

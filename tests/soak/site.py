@@ -18,6 +18,7 @@ SCRIPTS = {
     "error.php": "<?php http_response_code(500); error_log('an error of the soak'); echo 'error';",
     "exception.php": "<?php throw new RuntimeException('of the soak');",
     "memory.php": "<?php ini_set('memory_limit', '32M'); $x = []; while (true) { $x[] = str_repeat('x', 1 << 20); }",
+    "eat.php": "<?php ini_set('memory_limit', '-1'); for ($i = 0; $i < 64; $i++) { $x[] = str_repeat('x', 1 << 20); usleep(5000); } echo 'full';",
     "exit.php": "<?php echo 'before'; exit(3);",
     "crash.php": "<?php posix_kill(getmypid(), 9);",
     "crash_late.php": "<?php echo str_repeat('x', 300000); flush(); posix_kill(getmypid(), 9);",

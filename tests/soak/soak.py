@@ -29,6 +29,7 @@ from collections.abc import Iterator
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
+from lib.cgroups import MemoryGroup, Unavailable, memory_group  # noqa: E402
 from lib.process import descendants, free_port, temporary_directory, wait_until  # noqa: E402
 from lib.servers import ROOT, Hayate  # noqa: E402
 
@@ -122,9 +123,12 @@ class Books:
         # A killed process costs the requests it had; a zygote has four workers at most, and so has a reload's one.
         spoilt = sum(visit.end == "cut" or visit.status == 502 for visit in self.visits if visit.kind not in DEADLY)
         killed = chaos.done.get("kill_worker", 0) + 4 * sum(n for deed, n in chaos.done.items() if deed.endswith("zygote"))
-        killed += chaos.done.get("stop_worker", 0) + sum(self._at(at) for at in chaos.front_kills)
+        killed += chaos.done.get("stop_worker", 0) + chaos.starved + sum(self._at(at) for at in chaos.front_kills)
         if spoilt > killed:
             faults.append(f"{spoilt} requests were cut or answered with 502, for {killed} workers that were killed under one")
+        # What is in the page cache gives way first, so that not each time somebody is killed.
+        if chaos.done.get("starve", 0) >= 5 and chaos.starved == 0:
+            faults.append("memory was little, and nobody was killed")
         unknown = lines.keys() - {visit.id for visit in self.visits}
         if unknown:
             faults.append(f"in the log, but never sent: {sorted(unknown)[:5]}")
@@ -162,9 +166,12 @@ def soak(seconds: float, seed: int, fronts: bool = False) -> list[str]:
         root = site.make(directory)
         text = site.config(root, port, log / "access.log")
         env = {"TMPDIR": str(full)} if full is not None else {}
-        server = SoakServer(port, text, env, user)
+        memory = None
+        with contextlib.suppress(Unavailable):
+            memory = stack.enter_context(memory_group("soak"))
+        server = SoakServer(port, text, env, user, memory)
         stack.enter_context(server)
-        books, chaos = Books(), Chaos(server, chance, full, fronts)
+        books, chaos = Books(), Chaos(server, chance, full, memory, fronts)
         begin = time.monotonic()
         until = begin + seconds
         threads = [
@@ -198,7 +205,7 @@ def soak(seconds: float, seed: int, fronts: bool = False) -> list[str]:
         print(
             f"soak of {seconds:.0f} s, seed {seed}: {len(books.visits)} requests sent, {dict(books.ends)}; "
             f"{len(lines)} lines in the log; statuses {dict(sorted(statuses.items()))}\n"
-            f"disturbed: {chaos.done}; replaced: {restarts}\nheld at a third {early}, at the end {late}",
+            f"disturbed: {chaos.done}; starved: {chaos.starved}; replaced: {restarts}\nheld at a third {early}, at the end {late}",
             file=sys.stderr,
         )
         return faults
@@ -212,9 +219,10 @@ def _in_flight(server: SoakServer) -> float:
 class SoakServer(Hayate):
     """Hayate with the soak's own configuration."""
 
-    def __init__(self, port: int, text: str, env: dict[str, str], user: str | None) -> None:
+    def __init__(self, port: int, text: str, env: dict[str, str], user: str | None, memory: MemoryGroup | None) -> None:
         super().__init__(None, config=text, env=env, access_log=None, user=user)
         self._port = port
+        self._memory = memory
         self.stop_timeout = 40.0
 
     def command(self):
@@ -222,7 +230,7 @@ class SoakServer(Hayate):
         self.port = self._port
         at = command.index("--listen")
         del command[at : at + 2]
-        return command
+        return self._memory.enter(command) if self._memory is not None else command
 
     def metrics(self) -> str:
         connection = http.client.HTTPConnection("localhost")
