@@ -174,7 +174,7 @@ def test_a9_7_a_zygote_that_hangs_is_replaced(hayate_command, tmp_path) -> None:
     """It is not stopped, and answers nothing for twenty seconds. Time limits hold without it, and the other worker serves."""
     (tmp_path / "worker.php").write_text(HANGS)
     keys = 'workers = "2"\nworker = "worker.php"\nrequest_timeout = "3s"\nini = { "ffi.enable" = "1" }\nwarmup = []'
-    with Hayate(config=f'[[app]]\nname = "site"\nroot = "{tmp_path}"\n{keys}\n') as server:
+    with Hayate(config=f'drain_timeout = "1s"\n[[app]]\nname = "site"\nroot = "{tmp_path}"\n{keys}\n') as server:
         zygote = app(server)["zygote"]
         os.kill(zygote, signal.SIGUSR2)
         assert get(server, "/?spin=1").status_code == 504
@@ -183,7 +183,8 @@ def test_a9_7_a_zygote_that_hangs_is_replaced(hayate_command, tmp_path) -> None:
         assert until(lambda: app(server)["zygote"] not in (zygote, None, 0), 120), server.log()
         assert server.logged("the zygote does not answer")
         assert until(lambda: sum(w["state"] == "idle" for w in app(server)["workers"]) == 2), app(server)
-        assert get(server, "/").text == "served" and not os.path.exists(f"/proc/{zygote}")
+        assert get(server, "/").text == "served"
+        assert until(lambda: not os.path.exists(f"/proc/{zygote}")), "it is told to end, and does not hear it"
 
 
 def test_a9_7_a_stopped_idle_worker_swallows_no_request(start) -> None:
