@@ -420,6 +420,23 @@ void explain_connection(const char *peer, const char *kind, const char *why)
 	send_line(&line);
 }
 
+static void begin_request(struct line *line)
+{
+	add(line, "{\"event\":\"request\",\"us\":%lu,\"destructors_ns\":%lu,\"loaded\":%u,\"causes\":[",
+	    notes->handler_ns / 1000, notes->destructors_ns, notes->loaded);
+}
+
+void explain_forked(void)
+{
+	if (notes == NULL || explain_file == NULL) {
+		return;
+	}
+	struct line line = {0};
+	begin_request(&line);
+	add(&line, "]}");
+	send_line(&line);
+}
+
 void explain_rewound(void)
 {
 	if (notes == NULL || notes->mapping_count == 0) {
@@ -428,8 +445,7 @@ void explain_rewound(void)
 	const struct cause *causes = notes->causes;
 	size_t count = find_causes(), written = rewind_counters()->last_cold;
 	struct line line = {0};
-	add(&line, "{\"event\":\"request\",\"us\":%lu,\"destructors_ns\":%lu,\"loaded\":%u,\"causes\":[",
-	    notes->handler_ns / 1000, notes->destructors_ns, notes->loaded);
+	begin_request(&line);
 	for (size_t i = 0; i < count; i++) {
 		add(&line, "%s{\"what\":", i == 0 ? "" : ",");
 		add_string(&line, causes[i].what);

@@ -29,7 +29,8 @@ void explain_boot_stands(bool snapshot, uint64_t ns);
 /* Before the point: whether it is kept over rewinds (`why` is NULL). */
 void explain_connection(const char *peer, const char *kind, const char *why);
 void explain_rewound(void);                /* at the point, after a rewind */
-void explain_retires(enum hy_retired why); /* instead */
+void explain_forked(void);                 /* at the end of a process for one request */
+void explain_retires(enum hy_retired why); /* instead of either */
 
 /* explain_boot.c: what boot-time code does whose outcome all requests see */
 struct frozen {

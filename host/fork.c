@@ -3,6 +3,7 @@
  * a request leaves behind ends with its process, but for what it told others.
  */
 #include "host.h"
+#include "explain.h"
 #include "stray.h"
 
 #include <signal.h>
@@ -23,6 +24,9 @@ bool fork_is_for_one_request(void)
 
 void fork_end(enum hy_retired why)
 {
+	if (why == HY_RETIRED_NOT) {
+		explain_forked();
+	}
 	_exit(why == HY_RETIRED_NOT ? FORKED_SERVED : FORKED_RETIRED + (int)why);
 }
 
