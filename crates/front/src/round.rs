@@ -21,8 +21,7 @@ use crate::crowd::One;
 
 /// The least time between the beginnings of two rounds.
 const BREATH: Duration = Duration::from_millis(100);
-/// The same for memory once the round before is decided: what was chosen counts no more when it is asked again, and what reads for more
-/// waits meanwhile.
+/// The same for memory once the round before is decided: what was chosen counts no more when it is asked again.
 const SHORT_BREATH: Duration = Duration::from_millis(20);
 
 /// What there is too little of.

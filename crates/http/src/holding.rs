@@ -19,6 +19,8 @@ const STEP: usize = 64 << 10;
 /// Bytes that one answer may have ready when memory is short: a block, and a page.
 const SHORT: usize = 16 << 10;
 const SHORTEST: usize = 4 << 10;
+/// Bytes that a connection may hold when all hold more than they may, at least.
+const LEAST_SHARE: usize = 64 << 10;
 
 /// Bytes that a request of HTTP/2 or 3 takes beside its head and its answer while it is answered: its task, and what the protocol keeps of its
 /// stream. So much was measured, and a connection may have hundreds; of HTTP/1 a connection has one.
@@ -29,6 +31,7 @@ pub(crate) const REQUEST: usize = 10 << 10;
 pub struct Memory {
     used: AtomicUsize,
     limit: AtomicUsize,
+    connections: AtomicUsize,
 }
 
 impl Memory {
@@ -51,6 +54,12 @@ impl Memory {
     pub fn excess(&self) -> usize {
         let (used, limit) = (self.used(), self.limit());
         if limit > 0 && used > limit { used - limit / 4 * 3 } else { 0 }
+    }
+
+    /// Bytes that a connection may hold, others being there: half of what all may, in equal parts.
+    fn share(&self) -> usize {
+        let half = self.limit() / 2;
+        half.checked_div(self.connections.load(Relaxed)).unwrap_or(half).max(LEAST_SHARE)
     }
 
     /// Whether three quarters of what may be held are.
@@ -137,7 +146,8 @@ pub struct Holding {
 impl Holding {
     /// Of a connection of this thread.
     pub fn of(part: &Rc<Part>) -> Rc<Holding> {
-        Rc::new(Holding { part: Some(Rc::clone(part)), ..Holding::default() })
+        part.all.connections.fetch_add(1, Relaxed);
+        Rc::new(Holding { part: Some(Rc::clone(part)), bytes: Cell::default(), over: Cell::default() })
     }
 
     /// Bytes.
@@ -150,11 +160,10 @@ impl Holding {
         self.part.as_ref().map_or(most, |part| part.all.ready(most))
     }
 
-    /// Whether all together hold more than they may. Whoever runs connections is told so again, since somebody may wait for its end.
+    /// Whether all together hold more than they may, and this connection more than its share of that.
     pub(crate) fn is_too_much(&self) -> bool {
-        let Some(part) = self.part.as_ref().filter(|part| part.all.excess() > 0) else { return false };
-        (part.short)();
-        true
+        let all = self.part.as_ref().map(|part| &part.all);
+        all.is_some_and(|all| all.excess() > 0 && self.bytes() > all.share())
     }
 
     /// The connection is given up: what it holds is about to go, and counts no more.
@@ -170,6 +179,14 @@ impl Holding {
         self.bytes.set(self.bytes.get().saturating_sub(from).saturating_add(to));
         if let Some(part) = &self.part {
             part.change(from, to);
+        }
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        if let Some(part) = &self.part {
+            part.all.connections.fetch_sub(1, Relaxed);
         }
     }
 }
@@ -239,11 +256,13 @@ mod tests {
         holds[2].set(3 * STEP);
         assert_eq!((two.ready(1 << 20), calls.get()), (SHORTEST, 1));
         assert_eq!(all.excess(), 3 * STEP / 2);
-        assert!(one.is_too_much() && calls.get() == 2, "whoever waits for its end says so again");
+        let three = Holding::of(&part);
+        assert!(one.is_too_much() && two.is_too_much() && !three.is_too_much());
+        drop(three);
         two.give_up();
-        assert!(!one.is_too_much() && !Holding::default().is_too_much());
+        assert!(!one.is_too_much() && !two.is_too_much(), "less than all may hold is left");
         holds[2].set(9 * STEP);
-        assert_eq!((two.bytes(), all.used.load(Relaxed), calls.get()), (0, STEP / 2 * 3, 2));
+        assert_eq!((two.bytes(), all.used.load(Relaxed), calls.get()), (0, STEP / 2 * 3, 1));
         drop(holds);
         assert_eq!((one.bytes(), part.bytes.get()), (0, 0));
         drop((one, two, part));

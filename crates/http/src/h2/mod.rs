@@ -16,7 +16,6 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use ::h2::{
@@ -26,10 +25,7 @@ use ::h2::{
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, Stream};
 use http::Request;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Instant, Sleep, sleep},
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use self::given::{Given, Part, Tail, bound};
 use crate::{
@@ -55,11 +51,6 @@ const CRUMB: usize = 1 << 10;
 
 /// Bytes of a body that are thrown away once the answer is whole.
 const DISCARDED: usize = 256 << 10;
-
-/// How often is looked whether less is held by all than may be, and how long at most nothing is read until then: while a thread is held up,
-/// nobody may be let go of, and who is not read cannot take its answers either.
-const LOOK: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// The same for each stream of a connection.
 fn send_buffer(limits: &Limits) -> usize {
@@ -438,13 +429,6 @@ struct Watched {
     limits: Rc<Limits>,
     input: Rc<Input>,
     half_close: HalfClose,
-    pause: Option<Pause>,
-}
-
-/// Nothing is read while all hold more than they may.
-struct Pause {
-    since: Instant,
-    look: Pin<Box<Sleep>>,
 }
 
 /// What the connection knows of its socket, above all of its client's sending side. h2 ends all streams with it, so its end is kept back as
@@ -479,23 +463,6 @@ impl Watched {
         self.input.written.set(self.input.written.get().saturating_add(bytes as u64));
         result
     }
-
-    /// Waits as long as all hold more than they may. A few bytes, read at one time, are a hundred requests whose heads come out of the client's
-    /// table: so many connections may be ready to be read at one time that what they hold could not be let go of behind them.
-    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while self.clock.holding().is_too_much() {
-            let pause = self
-                .pause
-                .get_or_insert_with(|| Pause { since: Instant::now(), look: Box::pin(sleep(LOOK)) });
-            if pause.since.elapsed() >= LONGEST_PAUSE {
-                break;
-            }
-            ready!(pause.look.as_mut().poll(cx));
-            pause.look = Box::pin(sleep(LOOK));
-        }
-        self.pause = None;
-        Poll::Ready(())
-    }
 }
 
 impl AsyncRead for Watched {
@@ -505,19 +472,18 @@ impl AsyncRead for Watched {
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if !this.input.ended.get() {
-            ready!(this.poll_pause(cx));
+        let input = &this.input;
+        if !input.ended.get() {
             let before = to.filled().len();
             ready!(Pin::new(&mut this.io).poll_read(cx, to))?;
             if to.filled().len() > before || to.remaining() == 0 {
                 return Poll::Ready(Ok(()));
             }
-            this.input.ended.set(true);
+            input.ended.set(true);
             // Whoever runs the connection looks whether an answer is due, and who waits for the rest of a body learns that there is none.
             this.clock.wake_streams();
             cx.waker().wake_by_ref();
         }
-        let input = &this.input;
         while !input.shown.get() {
             match ready!(this.half_close.poll(&this.io, true, cx)) {
                 Look::Gone => input.shown.set(true),
@@ -581,7 +547,6 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
         limits: Rc::clone(&limits),
         input: Rc::clone(&input),
         half_close: HalfClose::default(),
-        pause: None,
     };
     let Ok(mut connection) = builder.handshake::<_, Part>(io).await else { return };
     input.shown.set(false);
@@ -595,10 +560,16 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
                 connection.graceful_shutdown();
             }
             match connection.poll_accept(cx) {
-                Poll::Ready(Some(Ok((request, respond)))) => {
+                Poll::Ready(Some(Ok((request, mut respond)))) => {
                     let (clock, limits, input) = (clock.stream(), Rc::clone(&limits), Rc::clone(&input));
-                    // Before it is looked at: hundreds may come at one time.
                     let hold = Hold::with(clock.holding(), head_size(&request));
+                    // A few bytes, read at one time, are a hundred requests whose heads come out of the client's table, and so many
+                    // connections may be ready to be read that what they hold could not be let go of behind them. The client may ask
+                    // again (RFC 9113, 8.7).
+                    if clock.holding().is_too_much() {
+                        respond.send_reset(Reason::REFUSED_STREAM);
+                        continue;
+                    }
                     let stream = answer(Rc::clone(&handler), request, respond, hold, clock, limits, input);
                     streams.push(stream);
                     continue;
