@@ -160,10 +160,12 @@ impl Holding {
         self.part.as_ref().map_or(most, |part| part.all.ready(most))
     }
 
-    /// Whether all together hold more than they may, and this connection more than its share of that.
+    /// Whether all together hold more than they may, and this connection more than its share of that. Whoever runs connections is told so
+    /// again: what is refused for it makes nothing grow.
     pub(crate) fn is_too_much(&self) -> bool {
-        let all = self.part.as_ref().map(|part| &part.all);
-        all.is_some_and(|all| all.excess() > 0 && self.bytes() > all.share())
+        let Some(part) = self.part.as_ref().filter(|part| part.all.excess() > 0) else { return false };
+        (part.short)();
+        self.bytes() > part.all.share()
     }
 
     /// The connection is given up: what it holds is about to go, and counts no more.
@@ -258,11 +260,12 @@ mod tests {
         assert_eq!(all.excess(), 3 * STEP / 2);
         let three = Holding::of(&part);
         assert!(one.is_too_much() && two.is_too_much() && !three.is_too_much());
+        assert_eq!(calls.get(), 4);
         drop(three);
         two.give_up();
         assert!(!one.is_too_much() && !two.is_too_much(), "less than all may hold is left");
         holds[2].set(9 * STEP);
-        assert_eq!((two.bytes(), all.used.load(Relaxed), calls.get()), (0, STEP / 2 * 3, 1));
+        assert_eq!((two.bytes(), all.used.load(Relaxed), calls.get()), (0, STEP / 2 * 3, 4));
         drop(holds);
         assert_eq!((one.bytes(), part.bytes.get()), (0, 0));
         drop((one, two, part));
