@@ -172,6 +172,23 @@ def test_streams_without_a_head_count(hayate_command, place) -> None:
         assert beside.get().status == 200
 
 
+def test_downloads_of_many_are_not_cut_where_memory_is_little(hayate_command, place) -> None:
+    """What quinn has of them counts, so it takes less of each."""
+    (place / "site" / "download.bin").write_bytes(b"d" * (3 << 20))
+    config = text(place, place / "site", limits='answer_memory = "8M"')
+    with TlsHayate(config, ports()) as server, contextlib.ExitStack() as stack:
+        many = [stack.enter_context(client(server, place, max_data=1 << 26, max_stream_data=1 << 26)) for _ in range(12)]
+        streams = [one.begin("/download.bin") for one in many]
+        deadline = time.monotonic() + PATIENCE
+        while not all(one.over(stream) for one, stream in zip(many, streams, strict=True)):
+            assert time.monotonic() < deadline
+            for one in many:
+                one.step(0.001)
+        for one, stream in zip(many, streams, strict=True):
+            assert one.terminated is None, one.terminated
+            assert len(one.answers[stream].body) == 3 << 20
+
+
 def test_far_more_than_is_read_ends_the_connection(hayate_command, place) -> None:
     """Datagrams of which nothing is of use, beside a byte here and there that has to wait: quinn keeps all of a datagram for it."""
     with TlsHayate(text(place, place / "site"), ports()) as server, client(server, place, source="127.0.0.2") as beside:

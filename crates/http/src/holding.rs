@@ -155,6 +155,11 @@ impl Holding {
         self.bytes.get()
     }
 
+    /// Bytes that all may hold together. `None`: any.
+    pub(crate) fn limit(&self) -> Option<usize> {
+        self.part.as_ref().map(|part| part.all.limit()).filter(|limit| *limit > 0)
+    }
+
     /// See [`Memory::ready`].
     pub fn ready(&self, most: usize) -> usize {
         self.part.as_ref().map_or(most, |part| part.all.ready(most))

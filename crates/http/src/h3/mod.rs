@@ -602,6 +602,7 @@ impl Connection {
         let connection = &open.connection;
         let holding = Rc::clone(clock.holding());
         let wire = Rc::new(Wire::new(connection, &open.seat.0, peer, Hold::new(&holding)));
+        wire.go_by(&holding);
         let watched = Rc::downgrade(&wire);
         clock.watch(move || watched.upgrade().is_some_and(|wire| wire.is_flooded()));
         // A client that lets the server open no stream has the time of a head.
@@ -677,7 +678,7 @@ impl Connection {
                     Poll::Pending => clock.wait(Wait::Nothing, &limits),
                 }
                 wire.gave(0);
-                wire.go_by(|most| holding.ready(most));
+                wire.go_by(&holding);
                 clock.listen(cx);
                 return Poll::Pending;
             }

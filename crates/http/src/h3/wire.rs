@@ -21,7 +21,7 @@ use super::{
     endpoint::SEND_WINDOW,
     seat::{Seat, whose},
 };
-use crate::{Hold, block::Block};
+use crate::{Hold, Holding, block::Block};
 
 /// Bytes that are read at once.
 pub(super) const PIECE: usize = 8 << 10;
@@ -29,6 +29,8 @@ pub(super) const PIECE: usize = 8 << 10;
 const UNREAD: u64 = 8 << 20;
 /// Bytes that a client may send for each that is read: who writes bytes one by one has a datagram for each.
 const PER_BYTE: u64 = 64;
+/// A connection's part of what all may hold, as far as it is with quinn.
+const SHARES: usize = 64;
 /// What quinn may have of a connection's answers when memory is short.
 const LEAST_WINDOW: usize = 64 << 10;
 
@@ -110,9 +112,10 @@ impl Wire {
         self.given.borrow_mut().set(0);
     }
 
-    /// quinn takes less of answers, the shorter memory is. `ready`: see [`crate::Memory::ready`].
-    pub(super) fn go_by(&self, ready: impl FnOnce(usize) -> usize) {
-        let window = ready(SEND_WINDOW).max(LEAST_WINDOW);
+    /// quinn takes less of answers, the shorter memory is, and never much of all that may be held: it takes at once what it may.
+    pub(super) fn go_by(&self, holding: &Holding) {
+        let most = holding.limit().map_or(SEND_WINDOW, |limit| SEND_WINDOW.min(limit / SHARES));
+        let window = holding.ready(most).max(LEAST_WINDOW);
         if self.window.replace(window) != window {
             self.connection.set_send_window(window as u64);
         }
