@@ -414,7 +414,7 @@ class Hayate(Server):
         if not already_stopped:
             if status != 0:
                 raise ServerError(f"hayate ended with {status} after signal {sig}:\n{self.log_tail()}")
-            if self.pid_file.exists():
+            if self.pid_file.is_file():
                 raise ServerError(f"hayate left its pid file behind:\n{self.log_tail()}")
         return status
 

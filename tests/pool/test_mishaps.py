@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import threading
 import time
@@ -130,6 +131,18 @@ def test_an_upgrade_without_a_place_for_the_pid_file_does_not_end_the_server(hay
         done = server.run("upgrade", timeout=60)
         assert server.process.poll() is None, (done, server.log_tail())
         assert get(server, "/ok.php?x").text == "ok x"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices, and could remove them")
+def test_a_device_that_is_named_as_the_pid_file_stays(hayate_command, tmp_path) -> None:
+    """As who wants none says /dev/null: the server removed it when it ended."""
+    device = tmp_path / "null"
+    os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    server = Hayate(site.make(tmp_path), workers=1)
+    server.pid_file = device
+    with server:
+        assert requests.get(server.url + "/ok.php?x", timeout=60).text == "ok x"
+    assert stat.S_ISCHR(device.stat().st_mode)
 
 
 def test_a_stopped_zygote_does_not_outlive_the_front_that_it_was_started_for(server) -> None:

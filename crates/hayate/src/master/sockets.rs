@@ -265,6 +265,10 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
+        // Who names /dev/null wants no such file, and root could remove it.
+        if !self.file.metadata().is_ok_and(|file| file.is_file()) {
+            return;
+        }
         // The directory may refuse; then an empty file says that nobody runs.
         if fs::remove_file(&self.path).is_err() {
             let _ = self.file.set_len(0);

@@ -289,11 +289,14 @@ impl Results {
     }
 }
 
-/// Writes a file in one step.
+/// Writes a file in one step. What is there and is no regular file (a device, a pipe, a link) is written to, and stays what it is.
 ///
 /// # Errors
 /// It cannot be written.
 pub fn write_file(path: &Path, content: &[u8]) -> Result<()> {
+    if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
+        return fs::write(path, content).with_context(|| path.display().to_string());
+    }
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -308,4 +311,26 @@ pub fn write_file(path: &Path, content: &[u8]) -> Result<()> {
         let _ = fs::remove_file(&beside);
     }
     written.with_context(|| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::write_file;
+
+    /// `--json /dev/null` as root: the device became a file of root's, and nobody else could write there any more.
+    #[test]
+    fn what_is_no_file_is_written_to_and_not_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        fs::write(&file, "before, and longer").unwrap();
+        symlink(&file, &link).unwrap();
+        write_file(&link, b"by a link").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "by a link");
+        write_file(&file, b"itself").unwrap();
+        assert_eq!(fs::read_to_string(&link).unwrap(), "itself");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+    }
 }
