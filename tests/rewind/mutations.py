@@ -64,6 +64,7 @@ MUTATIONS = [
     _m(3, "files are shared by forks", "rewind/descriptors.c", "(SYS3(SYS_lseek, fd, c->offsets[i].at, SEEK_SET) < 0 || rewind_own_file(fd) != 0)", "SYS3(SYS_lseek, fd, c->offsets[i].at, SEEK_SET) < 0", "test_directories.py"),
     _m(3, "256 positions", "rewind/descriptors.c", "if (has_offset && file && at >= 0) {", "if (has_offset && file && at >= 0 && c->offset_count < 256) {", "test_directories.py"),
     _m(3, "a rotated log is written on", "rotated.c", "if (leads_to(files[i].name, files[i].fd)) {", "if (true) {", "test_rotated.py"),
+    _m(3, "what another worker's visitor writes is the boot's", "boot_files.c", "\tif (temporary) {\n\t\treturn st->st_size", "\tif (true) {\n\t\treturn st->st_size", "test_boot_files.py -k while_another"),
     _m(3, "a file is written by its name", "rewind/interpose_files.c", "\tinterpose_opened_to_write(fd);\n", "", "test_boot_files_around.py -k appended"),
     _m(3, "the comparison writes for visitors", "handle.c", "\t/* Requests of the comparison have written to the same ones. */\n\tboot_files_renew();\n", "", "test_boot_files_around.py -k comparison"),
     # 4: locks of the boot
