@@ -25,6 +25,9 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// Seconds for which nothing is ordered when the authority was not to be had: each name would be another attempt.
 const AWAY: i64 = 60;
 
+/// Domains of which is known what they have used: so many fit into the store's file, each with the longest name that there is.
+const MOST_DOMAINS: usize = 800;
+
 /// What was used of allowances, by domain: when all of it may be used at once again, in seconds since the epoch. Each order moves that on.
 pub(super) type Used = BTreeMap<String, i64>;
 
@@ -79,6 +82,12 @@ impl Demand {
         *full_at = (*full_at).clamp(now, farthest).saturating_add(each);
         // What is as good as new need not be kept.
         self.used.retain(|_, full_at| *full_at > now);
+        // Who has used least gets it anew.
+        while self.used.len() > MOST_DOMAINS {
+            let least =
+                self.used.iter().min_by_key(|(_, full_at)| **full_at).map(|(domain, _)| domain.clone());
+            least.and_then(|least| self.used.remove(&least));
+        }
     }
 
     /// The authority was not to be had.
@@ -247,6 +256,16 @@ mod tests {
         (0..10).for_each(|n| demand.take(&format!("n{n}.x.example"), 10_000_000_000));
         let now = 1_000_000;
         assert!(demand.ready_at("a.x.example", now) <= now + UNASKED.1);
+    }
+
+    #[test]
+    fn what_is_kept_of_many_domains_can_be_read_again() {
+        let mut demand = demand(&["*.x.example"], None);
+        let long = "d".repeat(240);
+        (0..5).for_each(|_| demand.take("n.most.example", 1_000_000));
+        (0..2000).for_each(|n| demand.take(&format!("n.{n:04}{long}.example"), 1_000_000));
+        assert!(demand.used.len() == MOST_DOMAINS && demand.used.contains_key("most.example"));
+        assert!((serde_json::to_vec(&demand.used).unwrap().len() as u64) < super::super::store::LONGEST);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod demand;
 mod keeper;
 mod order;
 mod store;
+mod vouching;
 
 pub use demand::Ask;
 pub use keeper::{Keeper, Wanted};

@@ -114,7 +114,9 @@ fn words(error: &Error) -> String {
 
 /// Begins again what came to nothing for its nonces alone (RFC 8555, 6.5). instant-acme sends each message three times for that; an
 /// authority of several servers, of which not all know the same nonces, may refuse all three.
-async fn with_fresh_nonces<T>(mut attempt: impl AsyncFnMut() -> Result<T, Trouble>) -> Result<T, Trouble> {
+pub(super) async fn with_fresh_nonces<T>(
+    mut attempt: impl AsyncFnMut() -> Result<T, Trouble>,
+) -> Result<T, Trouble> {
     for _ in 1..ATTEMPTS {
         match attempt().await {
             Err(trouble) if trouble.stale_nonce => {}
@@ -126,10 +128,6 @@ async fn with_fresh_nonces<T>(mut attempt: impl AsyncFnMut() -> Result<T, Troubl
 
 /// The account at an authority: the stored one, else a new one. `store` is locked for it by the caller.
 pub(super) async fn account(authority: &Authority, store: &Store) -> Result<Account, Trouble> {
-    with_fresh_nonces(async || get_account(authority, store).await).await
-}
-
-async fn get_account(authority: &Authority, store: &Store) -> Result<Account, Trouble> {
     let builder = || match &authority.root {
         Some(root) => Account::builder_with_root(store.keep_root(&root.0)?).map_err(Trouble::from),
         None => Account::builder().map_err(Trouble::from),
@@ -164,18 +162,6 @@ impl Drop for Shown<'_> {
 
 /// Orders a certificate for a name; gives chain and key in PEM, which fit each other and the name.
 pub(super) async fn order(
-    account: &Account,
-    authority: &Authority,
-    store: &Store,
-    resolver: &Resolver,
-    name: &str,
-    replaces: Option<CertificateIdentifier<'static>>,
-) -> Result<(String, String), Trouble> {
-    let attempt = async || attempt(account, authority, store, resolver, name, replaces.clone()).await;
-    with_fresh_nonces(attempt).await
-}
-
-async fn attempt(
     account: &Account,
     authority: &Authority,
     store: &Store,
@@ -250,7 +236,9 @@ async fn attempt(
     params.distinguished_name = DistinguishedName::new();
     let request = params.serialize_request(&key).map_err(ours)?;
     order.finalize_csr(request.der()).await?;
-    let chain = order.poll_certificate(&PATIENCE).await?;
+    // It is being issued: to begin again would be another certificate, of the few that an authority issues for one name.
+    let issued = with_fresh_nonces(async || Ok(order.poll_certificate(&PATIENCE).await?)).await;
+    let chain = issued.map_err(|trouble| Trouble { stale_nonce: false, ..trouble })?;
     let key = key.serialize_pem();
     let certificate = Certificate::from_pem(chain.as_bytes(), key.as_bytes()).map_err(ours)?;
     if !certificate.covers(name) {

@@ -27,7 +27,7 @@ use super::demand::Used;
 use crate::{Certificate, is_name};
 
 /// No file here is longer.
-const LONGEST: u64 = 256 << 10;
+pub(super) const LONGEST: u64 = 256 << 10;
 
 /// See the module.
 #[derive(Debug, Clone)]
