@@ -1,7 +1,11 @@
 //! The access log: one line per request, combined or JSON. Lines are gathered and handed to the writer's thread once a second, or when
 //! there are many; at a reload, a reopening and the end whatever was gathered is written first. Nothing here waits for a disk.
+//!
+//! It promises lines of a few kilobytes whatever a client has sent: a header that HTTP/2 names by one byte would else cost a disk kilobytes. A
+//! line is made by its own thread; the lock that all threads share is held for copying it.
 
 use std::{
+    cell::RefCell,
     io::{self, Write},
     path::Path,
     sync::Arc,
@@ -39,6 +43,15 @@ struct Gathered {
 
 /// Beyond this many gathered bytes they are handed over without waiting for the second to end.
 const GATHER: usize = 64 << 10;
+/// Bytes of a line that one thing the client has said may take, as it is written; then comes [`CUT`].
+const LONGEST: usize = 2 << 10;
+/// Says that there was more.
+const CUT: &[u8] = b"...";
+
+thread_local! {
+    /// Where a line is made.
+    static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 impl AccessLog {
     /// No log.
@@ -105,14 +118,17 @@ impl AccessLog {
 
     pub(crate) fn write(&self, line: &Line, status: u16, bytes: u64, took: Duration) {
         let Some(inner) = &self.0 else { return };
-        let mut gathered = inner.gathered();
-        match inner.format {
-            Format::Combined => line.combined(&mut gathered.buffer, status, bytes),
-            Format::Json => line.json(&mut gathered.buffer, status, bytes, took),
-        }
-        gathered.lines += 1;
-        if gathered.buffer.len() >= GATHER {
-            gathered.hand_over(&inner.writer);
+        let write = |made: &mut Vec<u8>| {
+            made.clear();
+            match inner.format {
+                Format::Combined => line.combined(made, status, bytes),
+                Format::Json => line.json(made, status, bytes, took),
+            }
+            inner.append(made);
+        };
+        // At a thread's end there may be no place for it any more.
+        if LINE.try_with(|made| write(&mut made.borrow_mut())).is_err() {
+            write(&mut Vec::new());
         }
     }
 }
@@ -120,6 +136,15 @@ impl AccessLog {
 impl Inner {
     fn gathered(&self) -> MutexGuard<'_, Gathered> {
         self.gathered.lock()
+    }
+
+    fn append(&self, line: &[u8]) {
+        let mut gathered = self.gathered();
+        gathered.buffer.extend_from_slice(line);
+        gathered.lines += 1;
+        if gathered.buffer.len() >= GATHER {
+            gathered.hand_over(&self.writer);
+        }
     }
 }
 
@@ -156,11 +181,17 @@ pub(crate) struct Line {
     pub(crate) queue_wait: Option<Duration>,
 }
 
-/// Quotes, backslashes and what is not printable ASCII, as nginx escapes them.
+/// Quotes, backslashes and what is not printable ASCII, as nginx escapes them; not more of it than [`LONGEST`].
 fn escaped(to: &mut Vec<u8>, text: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let digit = |value: u8| DIGITS.get(usize::from(value & 15)).copied().unwrap_or_default();
+    let end = to.len().saturating_add(LONGEST);
     for b in text {
+        if to.len() >= end {
+            return to.extend_from_slice(CUT);
+        }
         if *b == b'"' || *b == b'\\' || !(0x20..0x7f).contains(b) {
-            let _ = write!(to, "\\x{b:02X}");
+            to.extend_from_slice(&[b'\\', b'x', digit(b >> 4), digit(*b)]);
         } else {
             to.push(*b);
         }
@@ -171,8 +202,17 @@ fn escaped_or_dash(to: &mut Vec<u8>, text: Option<&[u8]>) {
     escaped(to, text.unwrap_or(b"-"));
 }
 
+/// As text; not more of it than [`LONGEST`].
 fn lossy(text: &[u8]) -> String {
-    String::from_utf8_lossy(text).into_owned()
+    let beginning = text.get(..LONGEST).unwrap_or(text);
+    let mut said = String::from_utf8_lossy(beginning).into_owned();
+    // What is no UTF-8 takes three bytes for one.
+    let end = (0..=LONGEST.min(said.len())).rev().find(|at| said.is_char_boundary(*at)).unwrap_or_default();
+    if beginning.len() < text.len() || end < said.len() {
+        said.truncate(end);
+        said.push_str("...");
+    }
+    said
 }
 
 impl Line {
@@ -231,9 +271,9 @@ impl Line {
             "app": self.app,
             "request_id": self.id,
             "remote": self.remote,
-            "user": self.user,
+            "user": self.user.as_deref().map(|user| lossy(user.as_bytes())),
             "method": lossy(&self.method),
-            "host": self.host,
+            "host": lossy(self.host.as_bytes()),
             "target": lossy(&self.target),
             "version": lossy(&self.version),
             "status": status,
@@ -279,6 +319,36 @@ mod tests {
             text.ends_with(" +0000] \"GET /a\\x22b\\x0Ac HTTP/1.1\" 200 5 \"-\" \"x\\x5Cy\"\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_a_client_says_at_length_is_cut() {
+        for (byte, written) in [(b'a', 1), (0xff, 4)] {
+            let long = vec![byte; 30_000];
+            let line = Line {
+                remote: "r".into(),
+                user: Some("u".repeat(30_000)),
+                method: long.clone(),
+                target: long.clone(),
+                version: "HTTP/1.1".into(),
+                host: "h".repeat(30_000),
+                referer: Some(long.clone()),
+                agent: Some(long),
+                ..Line::default()
+            };
+            let text = combined(&line);
+            assert!(text.len() < 6 * LONGEST && text.ends_with("...\"\n"), "{}", text.len());
+            let whole = Line { agent: Some(vec![byte; LONGEST / written]), ..Line::default() };
+            assert!(!combined(&whole).contains("..."));
+            let mut json = Vec::new();
+            line.json(&mut json, 200, 5, Duration::ZERO);
+            let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+            for part in ["user", "method", "host", "target", "referer", "user_agent"] {
+                let said = json[part].as_str().unwrap();
+                assert!(said.ends_with("...") && said.len() <= LONGEST + 3, "{part}");
+            }
+        }
+        assert_eq!(lossy(&b"a".repeat(LONGEST)).len(), LONGEST);
     }
 
     #[test]
