@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+import shutil
 import subprocess
 from collections.abc import Callable
 
@@ -45,6 +46,19 @@ def test_check_says_what_was_recognised_and_how_to_opt_out(project) -> None:
     assert "composer.json requires" in done.stdout and "--mode classic" in done.stdout
     assert "rewind      on" in done.stdout and "warm-up     / / /" in done.stdout
     assert "mode        classic" in check(project, "--mode", "classic").stdout
+
+
+def test_boot_scripts_that_were_not_installed_are_missed(tmp_path) -> None:
+    """The server looks for them where it lies itself, never in the source that it was built from."""
+    tmp_path.chmod(0o755)
+    project = frameworks.symfony(tmp_path, runtime=True)
+    alone = tmp_path / "bin"
+    alone.mkdir()
+    for program in [hayate_binary(), *hayate_binary().parent.glob("hayate-php*")]:
+        shutil.copy(program, alone)
+    command = [alone / "hayate", "check", project, "--mode", "worker"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and f"is neither in {alone}/boot nor in" in done.stderr, done.stdout + done.stderr
 
 
 def test_debug_mode_stays_classic(project) -> None:
