@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import re
 import select
 import socket
 import threading
@@ -14,7 +15,7 @@ import pytest
 import requests
 
 from lib import site
-from lib.servers import Hayate
+from lib.servers import Hayate, free_port
 
 from .h2 import GOAWAY, HEADERS, Raw
 
@@ -75,6 +76,37 @@ def test_heads_that_do_not_end_make_room_before_those_who_think(hayate_command, 
         time.sleep(3.1)
         newcomers = [stack.enter_context(connect(server, "127.0.0.3")) for _ in range(12)]
         assert [get(one) for one in newcomers] == [200] * 12
+        assert [get(one) for one in regulars] == [200] * 4
+
+
+def test_those_who_have_had_their_last_answer_make_room(hayate_command, tmp_path) -> None:
+    """What a client still sends after it is thrown away, so that it can read the answer: for half a minute, if there is room."""
+    metrics = f"127.0.0.1:{free_port()}"
+    with started(tmp_path, f'metrics = "{metrics}"\n') as (server, stack):
+        regulars = [stack.enter_context(connect(server, f"127.0.1.{i}")) for i in range(1, 5)]
+        assert {get(one) for one in regulars} == {200}
+        hoard = [stack.enter_context(connect(server)) for _ in range(LIMIT - 8)]
+        for one in hoard:
+            one.sendall(b"nonsense\r\n\r\n")
+            assert one.recv(100).startswith(b"HTTP/1.1 400 ")
+        over = threading.Event()
+
+        def go_on() -> None:
+            while not over.wait(0.5):
+                for one in hoard:
+                    with contextlib.suppress(OSError):
+                        one.sendall(b"x")
+
+        talking = threading.Thread(target=go_on)
+        talking.start()
+        stack.callback(talking.join)
+        stack.callback(over.set)
+        time.sleep(3.1)
+        newcomers = [stack.enter_context(connect(server, "127.0.0.3")) for _ in range(12)]
+        assert [get(one) for one in newcomers] == [200] * 12
+        text = requests.get(f"http://{metrics}/metrics", timeout=60).text
+        # The regulars idle as well, but go last.
+        assert int(re.search(r"(?m)^hayate_connections_let_go_total (\d+)$", text)[1]) >= 4
         assert [get(one) for one in regulars] == [200] * 4
 
 

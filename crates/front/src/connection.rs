@@ -56,7 +56,7 @@ pub(crate) struct Accepted {
 pub(crate) struct Connection {
     pub(crate) thread: Rc<Thread>,
     pub(crate) id: u64,
-    accepted: Accepted,
+    pub(crate) accepted: Accepted,
     /// Who is there, once that is known.
     met: OnceCell<Peer>,
     pub(crate) clock: Rc<Clock>,
@@ -110,14 +110,7 @@ impl Connection {
         let snapshot = self.thread.snapshot();
         let limits = self.thread.limits();
         // Boxed: else an idle connection has room for the handshake, and for itself twice over, wherever a future is handed on.
-        let met = Box::pin(meet(
-            stream,
-            &self.accepted,
-            &self.thread.front,
-            &snapshot.settings,
-            &limits,
-            &self.clock,
-        ));
+        let met = Box::pin(meet(stream, &self, &snapshot.settings, &limits));
         let Ok(Some(Met { carrier, peer })) = caught(met).await else { return };
         if let Some(peer) = peer {
             let _ = self.met.set(peer);
@@ -158,6 +151,10 @@ impl Handler for Connection {
         if !self.head.borrow_mut().set(bytes) {
             self.thread.pressed.notify_one();
         }
+    }
+
+    async fn has_room(&self) {
+        self.thread.has_room_for_heads().await;
     }
 
     fn unfinished(&self, head: &[u8], late: bool) {

@@ -2,7 +2,8 @@
 //! limits what all hold together, so that many slow clients cost no more than a few.
 //!
 //! When it is too much, the oldest unfinished heads are given up, whichever thread has them: all threads enter theirs in one list. A head that
-//! comes at once, as nearly all do, is never in it.
+//! comes at once, as nearly all do, is never in it. Until that has happened no more is read of any of them ([`Gather::has_room`]): what came
+//! at one time on many connections would else be read to its end before anybody looks.
 
 use std::{
     collections::BTreeMap,
@@ -34,6 +35,14 @@ impl Gather {
 
     fn is_full(&self) -> bool {
         self.used.load(Relaxed) > self.limit.load(Relaxed)
+    }
+
+    /// Whether more may be taken in: what is on its way out counts no more.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.is_full() || {
+            let chosen = self.heads.lock().chosen;
+            self.used.load(Relaxed).saturating_sub(chosen) <= self.limit.load(Relaxed)
+        }
     }
 
     /// Chooses heads to be given up until there is room again, and a quarter of the limit more. All that began up to the one named here are
@@ -211,8 +220,10 @@ mod tests {
         assert_eq!((fits, gather.choose_heads()), (vec![true; 5], None));
         assert!(!heads[5].set(20));
         // 120 are used, 75 may be.
+        assert!(!gather.has_room());
         assert_eq!(gather.choose_heads(), heads[2].number());
         assert_eq!(gather.choose_heads(), None, "three are on their way out");
+        assert!(gather.has_room());
         // One of them turned out to be whole, another has grown.
         assert!(heads[0].set(0));
         assert_eq!(heads[0].number(), None);

@@ -8,15 +8,15 @@ use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 use bytes::Bytes;
 use hayate_certificates::{ClientCertificate, acme::Keeper};
 use hayate_http::{
-    Answer, Carrier, Clock, Io, Limits, Protocol, Version, h3,
+    Answer, Carrier, Io, Limits, Protocol, Version, h3,
     proxy_protocol::{self, Header},
     tls::{self, Agreed, HandshakeError, alpn},
 };
 use rustls::ServerConfig;
 
 use crate::{
-    Front, Settings,
-    connection::{Accepted, Peer, Stream},
+    Settings,
+    connection::{Accepted, Connection, Peer, Stream},
     dynamic::Client,
     reply::{Body, Reply, set},
 };
@@ -79,13 +79,13 @@ pub(crate) struct Met {
 /// `None`: there is nobody to serve.
 pub(crate) async fn meet(
     stream: Stream,
-    accepted: &Accepted,
-    front: &Front,
+    served: &Connection,
     settings: &Settings,
     limits: &Limits,
-    clock: &Clock,
 ) -> Option<Met> {
-    let Accepted { peer: accepted, port } = accepted;
+    let Accepted { peer: accepted, port } = &served.accepted;
+    let (thread, clock) = (&served.thread, &served.clock);
+    let front = &thread.front;
     let mut io = match stream {
         Stream::Tcp(stream) => Io::Tcp(stream),
         Stream::Unix(stream) => Io::Unix(stream),
@@ -140,7 +140,7 @@ pub(crate) async fn meet(
         (io, _) => return Some(Met { carrier: Carrier::Stream(io, plain), peer }),
     };
     let mut peer = peer.unwrap_or_else(|| accepted.again());
-    match tls::accept(tcp, Arc::clone(&tls.config), limits, clock).await {
+    match tls::accept(tcp, Arc::clone(&tls.config), limits, clock, &thread.handshakes, served).await {
         Ok(stream) => {
             let agreed = stream.agreed();
             let protocol = match agreed.alpn.as_deref() {

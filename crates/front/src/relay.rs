@@ -160,7 +160,7 @@ impl Relay {
         let mut given = 0;
         let whole = poll_fn(|cx| {
             let done = self.poll(cx, exchange, &mut |bytes| given += bytes);
-            hold.set(self.waiting.memory);
+            hold.set(self.waiting.memory.saturating_add(self.under_way()));
             account.sent = exchange.sent();
             if let Some(promise) = promise {
                 promise.given(given);
@@ -180,6 +180,13 @@ impl Relay {
             }
         }
         true
+    }
+
+    /// Bytes that threads write to the file or read from it for this answer.
+    fn under_way(&self) -> usize {
+        let writing = self.writing.as_ref().map_or(0, |(_, bytes, _)| bytes.len());
+        let reading = if self.reading.is_some() { BLOCK } else { 0 };
+        writing.saturating_add(reading)
     }
 
     fn poll(

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use hayate_http::{Clock, Holding, Part, Wait, seconds};
+use hayate_http::{Clock, Holding, Part, Wait, seconds, tls::Handshakes};
 use rustix::io::Errno;
 use tokio::{
     sync::{Notify, watch},
@@ -53,8 +53,11 @@ pub struct Thread {
     next: Cell<u64>,
     /// The first one has come.
     begun: Notify,
-    /// There is too much memory in heads that are not whole.
+    /// There is too much memory in heads that are not whole; and: some were given up.
     pub(crate) pressed: Notify,
+    relieved: Notify,
+    /// Those of its connections that agree upon TLS.
+    pub(crate) handshakes: Handshakes,
     /// What this thread's connections hold while requests are answered, and that all together have little left.
     part: Rc<Part>,
     short: Rc<Notify>,
@@ -137,6 +140,8 @@ impl Thread {
             next: Cell::new(0),
             begun: Notify::new(),
             pressed: Notify::new(),
+            relieved: Notify::new(),
+            handshakes: Handshakes::default(),
             pressing: Reminder::default(),
             failed: Reminder::default(),
             kept: RefCell::new(Kept::of(front)),
@@ -371,11 +376,22 @@ impl Thread {
 
     /// There is too much memory in heads: the oldest go, those of other threads as well.
     fn press(&self) {
-        let Some(last) = self.front.gather.choose_heads() else { return };
-        if let Some(crew) = self.front.crew.get() {
-            crew.tell_others(self.number, || Order::GiveUpHeads(last));
+        if let Some(last) = self.front.gather.choose_heads() {
+            if let Some(crew) = self.front.crew.get() {
+                crew.tell_others(self.number, || Order::GiveUpHeads(last));
+            }
+            self.give_up_heads(last);
         }
-        self.give_up_heads(last);
+        self.relieved.notify_waiters();
+    }
+
+    /// Waits while there is too much memory in heads. Whoever waits has one that counts, so that it is chosen itself, or there is room.
+    pub(crate) async fn has_room_for_heads(&self) {
+        while !self.front.gather.has_room() {
+            let relieved = self.relieved.notified();
+            self.pressed.notify_one();
+            relieved.await;
+        }
     }
 
     /// Looks whether all threads together hold much for clients, or too much.
@@ -479,14 +495,14 @@ impl Thread {
     }
 }
 
-/// Whether a connection may be let go for a newcomer, and how soon: those that have neither a request nor agreed upon TLS, and those that were
-/// asked to go before and are still there, go before those that wait for a request.
+/// Whether a connection may be let go for a newcomer, and how soon: those that have neither a request nor agreed upon TLS, those that have had
+/// their last answer, and those that were asked to go before and are still there, go before those that wait for a request.
 fn makes_room(clock: &Clock, now: u64) -> Option<Rank> {
     let waited = clock.waits_since(now);
     match (clock.waits_for(), clock.ends_since(now)) {
         (Wait::Idle, Some(since)) => (since > FAREWELL).then_some((true, since)),
         (Wait::Idle, None) => (waited >= PATIENCE).then_some((false, waited)),
-        (Wait::Handshake | Wait::Head, _) => (waited >= PATIENCE).then_some((true, waited)),
+        (Wait::Handshake | Wait::Head | Wait::Linger, _) => (waited >= PATIENCE).then_some((true, waited)),
         _ => None,
     }
 }

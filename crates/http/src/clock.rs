@@ -207,7 +207,12 @@ impl Clock {
     /// A clock for a stream of this connection.
     pub(crate) fn stream(&self) -> Rc<Clock> {
         let stream = Rc::new(Clock::of(Rc::clone(&self.holding)));
-        self.streams.borrow_mut().push(Rc::downgrade(&stream));
+        let mut streams = self.streams.borrow_mut();
+        // One that is over keeps its memory while it is named here, and a second may see many.
+        if streams.len() == streams.capacity() {
+            streams.retain(|stream| stream.strong_count() > 0);
+        }
+        streams.push(Rc::downgrade(&stream));
         stream
     }
 
@@ -233,10 +238,11 @@ impl Clock {
 
     /// Starts a wait, unless it is running already: the time is that of the whole wait.
     pub(crate) fn wait(&self, what: Wait, limits: &Limits) {
-        if self.wait.replace(what) == what && what != Wait::Linger {
+        if self.wait.replace(what) != what {
+            self.since.set(seconds());
+        } else if what != Wait::Linger {
             return;
         }
-        self.since.set(seconds());
         self.deadline.set(match what {
             Wait::Nothing => 0,
             Wait::Handshake => after(limits.handshake_timeout),
@@ -316,6 +322,15 @@ mod tests {
         // In the next second, which may begin at once.
         assert!(!clock.becomes_late(now + 1));
         assert!(clock.becomes_late(now + 3) && clock.is_late());
+    }
+
+    #[test]
+    fn streams_that_are_over_are_not_kept_until_the_second_is() {
+        let clock = Clock::default();
+        let stays = clock.stream();
+        (0..100_000).for_each(|_| drop(clock.stream()));
+        let streams = clock.streams.borrow();
+        assert!(streams.capacity() <= 8 && Rc::ptr_eq(&streams[0].upgrade().unwrap(), &stays));
     }
 
     #[test]

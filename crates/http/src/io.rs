@@ -104,6 +104,11 @@ impl Io {
         if let Io::Tls(stream) = self { stream.sealed() } else { 0 }
     }
 
+    /// Bytes that TLS has read and nothing has come of, for the rest is missing; 0 for few.
+    pub(crate) fn begun(&self) -> usize {
+        if let Io::Tls(stream) = self { stream.begun() } else { 0 }
+    }
+
     /// Whether the kernel can be told to send a file: nothing has to be encrypted.
     pub(crate) fn is_plain(&self) -> bool {
         !matches!(self, Io::Tls(_))

@@ -127,6 +127,11 @@ pub trait Handler {
     /// The beginning of a head takes so many bytes of memory now, 0: it is gone. Only heads that do not come at once are told of.
     fn holds(&self, _bytes: usize) {}
 
+    /// Waits until there is memory for more of a head that does not come at once. What is not read meanwhile is with the kernel.
+    fn has_room(&self) -> impl Future<Output = ()> {
+        std::future::ready(())
+    }
+
     /// A connection ended in the middle of a head, with no answer: `late` when its time was over, else because the client left.
     fn unfinished(&self, head: &[u8], late: bool);
 }

@@ -86,6 +86,26 @@ fn bodies_of_unknown_length() {
 }
 
 #[test]
+fn a_head_for_which_there_is_no_memory_waits_with_the_kernel() {
+    run(|| async {
+        let mut served = serve();
+        served.site.pressed.set(true);
+        served.client.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\nX: ").await.unwrap();
+        while served.site.held.get() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let held = served.site.held.get();
+        served.client.write_all(&[b'x'; 3000]).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(served.site.held.get(), held);
+        served.site.pressed.set(false);
+        served.site.relieved.notify_one();
+        assert_eq!(exchange(&mut served, b"\r\n\r\n").await, OK);
+        assert_eq!(served.site.held.get(), 0);
+    });
+}
+
+#[test]
 fn answers_without_a_body_have_none() {
     run(|| async {
         let head = exchange(&mut serve(), b"HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n").await;

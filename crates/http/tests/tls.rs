@@ -6,20 +6,26 @@ use std::{
     io::{Read, Write},
     net::TcpStream as Client,
     rc::Rc,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     thread,
+    time::Duration,
 };
 
 use hayate_http::{
     Clock, Io, Limits, h1,
-    tls::{self, HandshakeError, alpn},
+    tls::{self, HandshakeError, Handshakes, TlsStream, alpn},
 };
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig, Stream,
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
+    server::{ClientHello, ResolvesServerCert},
+    sign::CertifiedKey,
 };
 use support::{Site, run};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 fn configs() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -36,6 +42,15 @@ fn configs() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
     (Arc::new(server), Arc::new(client))
 }
 
+async fn accept(
+    tcp: TcpStream,
+    server: Arc<ServerConfig>,
+    handshakes: &Handshakes,
+    site: &Site,
+) -> Result<TlsStream, HandshakeError> {
+    tls::accept(tcp, server, &Limits::default(), &Clock::default(), handshakes, site).await
+}
+
 /// Accepts one connection and serves it, while `play` is the client in a thread of its own; gives what that came to, and the handshake.
 fn with_client<T: Send + 'static>(
     server: Arc<ServerConfig>,
@@ -47,10 +62,10 @@ fn with_client<T: Send + 'static>(
         let addr = listener.local_addr().unwrap();
         let client = thread::spawn(move || play(Client::connect(addr).unwrap()));
         let (tcp, _) = listener.accept().await.unwrap();
-        let agreed = match tls::accept(tcp, server, &Limits::default(), &Clock::default()).await {
+        let site = Site::default();
+        let agreed = match accept(tcp, server, &Handshakes::default(), &site).await {
             Ok(stream) => {
                 let agreed = stream.agreed();
-                let site = Site::default();
                 let (limits, clock) = (Rc::new(Limits::default()), Rc::new(Clock::default()));
                 h1::serve(Io::Tls(Box::new(stream)), &site, limits, clock).await;
                 Ok(agreed)
@@ -125,4 +140,108 @@ fn nonsense_and_endless_hellos_are_refused() {
         let _ = tcp.read_to_end(&mut Vec::new());
     });
     assert!(matches!(agreed, Err(HandshakeError::Refused(_) | HandshakeError::TooLong)), "{agreed:?}");
+}
+
+/// Waits until this holds of what the site knows to be held.
+async fn holds(site: &Site, what: impl Fn(usize) -> bool) {
+    while !what(site.held.get()) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn what_is_begun_and_not_whole_is_told_of() {
+    let (server, client) = configs();
+    run(|| async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let site = Rc::new(Site::default());
+        let serve = |tcp, server| {
+            let site = Rc::clone(&site);
+            tokio::task::spawn_local(async move {
+                let Ok(stream) = accept(tcp, server, &Handshakes::default(), &site).await else { return };
+                let (limits, clock) = (Rc::new(Limits::default()), Rc::new(Clock::default()));
+                h1::serve(Io::Tls(Box::new(stream)), &*site, limits, clock).await;
+            })
+        };
+        // A hello of which the rest never comes.
+        let mut hello = vec![0x16, 3, 1, 0x3f, 0, 1, 0, 0x3e, 0xfc];
+        hello.resize(9000, 0);
+        let mut silent = Client::connect(addr).unwrap();
+        silent.write_all(&hello).unwrap();
+        let served = serve(listener.accept().await.unwrap().0, Arc::clone(&server));
+        holds(&site, |held| held >= 8000).await;
+        served.abort();
+        let _ = served.await;
+        site.held.set(0);
+        // A record of which the rest never comes, of somebody who waits for nothing.
+        let (release, gate) = std::sync::mpsc::channel::<()>();
+        let player = thread::spawn(move || {
+            let mut tcp = Client::connect(addr).unwrap();
+            let mut session = ClientConnection::new(client, "localhost".try_into().unwrap()).unwrap();
+            let mut stream = Stream::new(&mut session, &mut tcp);
+            stream.write_all(b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            stream.read_exact(&mut [0; 20]).unwrap();
+            let mut record = vec![0x17, 3, 3, 0x40, 0];
+            record.resize(12_000, 0);
+            tcp.write_all(&record).unwrap();
+            let _ = gate.recv();
+        });
+        let served = serve(listener.accept().await.unwrap().0, server);
+        holds(&site, |held| held >= 11_000).await;
+        drop(release);
+        served.await.unwrap();
+        assert_eq!(site.held.get(), 0);
+        player.join().unwrap();
+    });
+}
+
+/// Counts those who have begun to agree.
+#[derive(Debug)]
+struct Counting(Arc<dyn ResolvesServerCert>, AtomicUsize);
+
+impl ResolvesServerCert for Counting {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.1.fetch_add(1, Relaxed);
+        self.0.resolve(hello)
+    }
+}
+
+#[test]
+fn many_who_come_at_one_time_leave_others_their_turns() {
+    const MANY: usize = 40;
+    let (server, client) = configs();
+    let counting = Arc::new(Counting(Arc::clone(&server.cert_resolver), AtomicUsize::new(0)));
+    let mut config = ServerConfig::clone(&server);
+    config.cert_resolver = Arc::clone(&counting) as _;
+    let config = Arc::new(config);
+    run(|| async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (handshakes, site) = (Rc::new(Handshakes::default()), Rc::new(Site::default()));
+        let mut clients = Vec::new();
+        let mut accepted = Vec::new();
+        for _ in 0..MANY {
+            let mut tcp = Client::connect(addr).unwrap();
+            let mut session =
+                ClientConnection::new(Arc::clone(&client), "localhost".try_into().unwrap()).unwrap();
+            session.write_tls(&mut tcp).unwrap();
+            clients.push(tcp);
+            accepted.push(listener.accept().await.unwrap().0);
+            accepted.last().unwrap().readable().await.unwrap();
+        }
+        for tcp in accepted {
+            let (config, handshakes, site) = (Arc::clone(&config), Rc::clone(&handshakes), Rc::clone(&site));
+            tokio::task::spawn_local(async move { accept(tcp, config, &handshakes, &site).await.is_ok() });
+        }
+        let (mut seen, mut most) = (0, 0);
+        while seen < MANY {
+            tokio::task::yield_now().await;
+            let now = counting.1.load(Relaxed);
+            most = most.max(now - seen);
+            seen = now;
+        }
+        // Those of one turn, and of the next, if this one's comes in the middle of it.
+        assert!(most <= 8, "{most} in one turn");
+    });
 }

@@ -368,7 +368,9 @@ impl Turn {
 
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // What comes now is the request's body, of which the handler hears by reading it; or the next request.
-        while self.decoder.is_over() && !self.ended && self.buffer.data.len() < AHEAD {
+        // All that wait could send so much at one time.
+        let ahead = self.clock.holding().ready(AHEAD);
+        while self.decoder.is_over() && !self.ended && self.buffer.data.len() < ahead {
             let _ = ready!(self.io.poll_readable(cx));
             match ready!(self.buffer.poll_read(&mut self.io, cx)) {
                 Ok(0) => self.ended = true,
@@ -450,7 +452,9 @@ struct Reading<'a, H: Handler> {
 
 impl<H: Handler> Drop for Reading<'_, H> {
     fn drop(&mut self) {
-        self.holds(0);
+        if self.held > 0 {
+            self.handler.holds(0);
+        }
         if self.armed && !self.turn.buffer.is_empty() {
             let late = self.turn.clock.is_late();
             let head = self.turn.buffer.raw();
@@ -460,8 +464,9 @@ impl<H: Handler> Drop for Reading<'_, H> {
 }
 
 impl<H: Handler> Reading<'_, H> {
-    /// Tells the handler how much memory an unfinished head takes.
+    /// Tells the handler how much memory an unfinished head takes: so much, and what TLS has of it.
     fn holds(&mut self, bytes: usize) {
+        let bytes = bytes.saturating_add(self.turn.io.begun());
         if self.held != bytes {
             self.held = bytes;
             self.handler.holds(bytes);
@@ -489,8 +494,16 @@ impl<H: Handler> Reading<'_, H> {
                 }
                 let held = turn.buffer.shrink();
                 self.holds(held);
-                let turn = &mut *self.turn;
-                match poll_fn(|cx| turn.buffer.poll_read_on(&mut turn.io, cx)).await {
+                self.handler.has_room().await;
+                let read = poll_fn(|cx| {
+                    let turn = &mut *self.turn;
+                    let read = turn.buffer.poll_read_on(&mut turn.io, cx);
+                    if read.is_pending() {
+                        self.holds(held);
+                    }
+                    read
+                });
+                match read.await {
                     Ok(1..) => {}
                     Ok(0) | Err(_) => return Begin::End,
                 }
@@ -505,6 +518,7 @@ impl<H: Handler> Reading<'_, H> {
             turn.out.release();
             pool::give(std::mem::take(spare));
             let read = poll_fn(|cx| {
+                let turn = &mut *self.turn;
                 turn.clock.listen(cx);
                 // A request that has come is answered, also by a connection that is to end.
                 if turn.io.poll_readable(cx)?.is_ready()
@@ -512,7 +526,11 @@ impl<H: Handler> Reading<'_, H> {
                 {
                     return Poll::Ready(read);
                 }
-                if turn.clock.ends() { Poll::Ready(Ok(0)) } else { Poll::Pending }
+                if turn.clock.ends() {
+                    return Poll::Ready(Ok(0));
+                }
+                self.holds(0);
+                Poll::Pending
             });
             match read.await {
                 Ok(1..) => {}

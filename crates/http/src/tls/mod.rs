@@ -3,22 +3,19 @@
 //! It promises: a handshake takes a bounded number of bytes, and waits for the network only, so that whoever drops it ends it; what was handed
 //! over for writing and is not with the kernel yet is bounded, and gone when a flush says so; an idle connection keeps rustls' state and no
 //! buffer of this crate. The end of an answer is said by close_notify only where the connection ends in order: one that is cut off does
-//! not look whole to its client.
+//! not look whole to its client. Signatures take a millisecond and more: those who come at one time are answered a few in each turn of the
+//! thread ([`Handshakes`]), so that others have theirs.
 //!
 //! It knows nothing of certificates: those are the configuration's.
 
 mod stream;
 
-use std::{
-    io,
-    sync::Arc,
-    task::{Poll, ready},
-};
+use std::{future::poll_fn, io, sync::Arc, task::Poll};
 
 use rustls::{ProtocolVersion, ServerConfig, ServerConnection, pki_types::CertificateDer};
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, sync::Semaphore};
 
-use crate::{Clock, Limits, Wait};
+use crate::{Clock, Handler, Limits, Wait};
 
 pub use stream::TlsStream;
 
@@ -52,12 +49,27 @@ pub enum HandshakeError {
     TooLong,
 }
 
-/// Lets a client and the server agree. To be dropped when the clock is late.
-pub async fn accept(
+/// Handshakes that are computed in one turn of a thread.
+const AT_A_TURN: usize = 4;
+
+/// Whose turn it is of those on one thread who agree upon TLS: in order of their words' arrival.
+#[derive(Debug)]
+pub struct Handshakes(Semaphore);
+
+impl Default for Handshakes {
+    fn default() -> Handshakes {
+        Handshakes(Semaphore::new(AT_A_TURN))
+    }
+}
+
+/// Lets a client and the server agree. `handler` hears what is held of a client's words that are not whole. To be dropped when the clock is late.
+pub async fn accept<H: Handler>(
     tcp: TcpStream,
     config: Arc<ServerConfig>,
     limits: &Limits,
     clock: &Clock,
+    handshakes: &Handshakes,
+    handler: &H,
 ) -> Result<TlsStream, HandshakeError> {
     clock.wait(Wait::Handshake, limits);
     let mut first = [0];
@@ -71,29 +83,45 @@ pub async fn accept(
     session.set_buffer_limit(Some(WRITE_BUFFER));
     let mut stream = TlsStream::new(tcp, session);
     let mut read = 0usize;
-    std::future::poll_fn(|cx| {
-        loop {
-            ready!(stream.poll_drain(cx)).map_err(HandshakeError::Left)?;
-            if !stream.session.is_handshaking() {
-                return Poll::Ready(Ok(()));
-            }
-            match ready!(stream.poll_fill(cx)) {
-                Ok(0) => return Poll::Ready(Err(HandshakeError::Left(io::ErrorKind::UnexpectedEof.into()))),
-                Ok(n) => read = read.saturating_add(n),
-                // rustls' own limit, of one message.
-                Err(stream::Fault::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
-                    return Poll::Ready(Err(HandshakeError::TooLong));
-                }
-                Err(stream::Fault::Io(error)) => return Poll::Ready(Err(HandshakeError::Left(error))),
-                Err(stream::Fault::Tls(error)) => return Poll::Ready(Err(HandshakeError::Refused(error))),
-            }
-            // What is over that is of the first requests already.
-            if read > LONGEST_HANDSHAKE && stream.session.is_handshaking() {
-                return Poll::Ready(Err(HandshakeError::TooLong));
-            }
+    loop {
+        poll_fn(|cx| stream.poll_drain(cx)).await.map_err(HandshakeError::Left)?;
+        if !stream.session.is_handshaking() {
+            break;
         }
-    })
-    .await?;
+        stream.readable().await.map_err(HandshakeError::Left)?;
+        // None: nobody closes it.
+        let turn = handshakes.0.acquire().await.ok();
+        // Nobody waits for his client while it is his turn.
+        let Poll::Ready(filled) = poll_fn(|cx| Poll::Ready(stream.poll_fill(cx))).await else { continue };
+        match filled {
+            Ok(0) => return Err(HandshakeError::Left(io::ErrorKind::UnexpectedEof.into())),
+            Ok(n) => read = read.saturating_add(n),
+            // rustls' own limit, of one message.
+            Err(stream::Fault::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(HandshakeError::TooLong);
+            }
+            Err(stream::Fault::Io(error)) => return Err(HandshakeError::Left(error)),
+            Err(stream::Fault::Tls(error)) => return Err(HandshakeError::Refused(error)),
+        }
+        // What is over that is of the first requests already.
+        if read > LONGEST_HANDSHAKE && stream.session.is_handshaking() {
+            return Err(HandshakeError::TooLong);
+        }
+        if stream.session.wants_write() {
+            // That was computed. It goes out, and then all others have their turn before somebody takes this one.
+            if let Poll::Ready(Err(error)) = poll_fn(|cx| Poll::Ready(stream.poll_drain(cx))).await {
+                return Err(HandshakeError::Left(error));
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(turn);
+        let begun = stream.begun();
+        handler.holds(begun);
+        if begun > 0 {
+            handler.has_room().await;
+        }
+    }
+    handler.holds(0);
     Ok(stream)
 }
 

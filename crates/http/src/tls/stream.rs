@@ -13,6 +13,11 @@ use tokio::{
     net::TcpStream,
 };
 
+use super::LONGEST_HANDSHAKE;
+
+/// Bytes of which nothing has come yet that count for nothing: nearly all words of clients are shorter.
+const FEW: usize = 4 << 10;
+
 /// See the module.
 #[derive(Debug)]
 pub struct TlsStream {
@@ -22,6 +27,8 @@ pub struct TlsStream {
     plain: usize,
     /// Bytes that were encrypted and wait for the kernel, at most.
     sealed: usize,
+    /// Bytes that came since something came of them, at most.
+    begun: usize,
     /// The client sends no more, whether it said so or not.
     ended: bool,
     /// It was told that nothing more comes.
@@ -71,7 +78,7 @@ impl Write for Wire<'_, '_> {
 
 impl TlsStream {
     pub(super) fn new(tcp: TcpStream, session: ServerConnection) -> TlsStream {
-        TlsStream { tcp, session, plain: 0, sealed: 0, ended: false, closed: false }
+        TlsStream { tcp, session, plain: 0, sealed: 0, begun: 0, ended: false, closed: false }
     }
 
     /// Reads once, and decrypts what came. The number of bytes; 0: the client sends no more.
@@ -88,6 +95,8 @@ impl TlsStream {
         self.ended = n == 0;
         match self.session.process_new_packets() {
             Ok(state) => {
+                let came_of_it = state.plaintext_bytes_to_read() > self.plain || self.session.wants_write();
+                self.begun = if came_of_it { 0 } else { self.begun.saturating_add(n) };
                 self.plain = state.plaintext_bytes_to_read();
                 self.ended |= state.peer_has_closed();
             }
@@ -118,6 +127,16 @@ impl TlsStream {
     /// Bytes that were encrypted and wait for the kernel, at most.
     pub(crate) fn sealed(&self) -> usize {
         self.sealed
+    }
+
+    /// Bytes of a record, or of a message of a handshake, that is not whole; 0 for few.
+    pub(crate) fn begun(&self) -> usize {
+        if self.begun > FEW { self.begun.min(LONGEST_HANDSHAKE) } else { 0 }
+    }
+
+    /// Waits until something has come.
+    pub(super) async fn readable(&self) -> io::Result<()> {
+        self.tcp.readable().await
     }
 
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

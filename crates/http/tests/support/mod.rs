@@ -11,13 +11,16 @@ use std::{
 
 use bytes::Bytes;
 use hayate_http::{Answer, Exchange, Handler, Length, Refusal};
-use tokio::{task::LocalSet, time::timeout};
+use tokio::{sync::Notify, task::LocalSet, time::timeout};
 
 /// Answers by what the target asks for, and notes what it saw.
 #[derive(Default)]
 pub struct Site {
     pub seen: RefCell<Vec<String>>,
     pub held: Cell<usize>,
+    /// There is no memory for more of heads; and: there is again.
+    pub pressed: Cell<bool>,
+    pub relieved: Notify,
     /// Answers to `/kept` hold a clone, which goes when they count no more.
     pub kept: Rc<()>,
 }
@@ -164,6 +167,12 @@ impl Handler for Site {
 
     fn holds(&self, bytes: usize) {
         self.held.set(bytes);
+    }
+
+    async fn has_room(&self) {
+        while self.pressed.get() {
+            self.relieved.notified().await;
+        }
     }
 
     fn unfinished(&self, head: &[u8], late: bool) {
