@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import pathlib
+import resource
 import socket
 import threading
 import time
@@ -66,6 +67,20 @@ def test_a_flood_of_connections_leaves_open_files_for_commands_and_workers(hayat
 
         assert wait_until(answers)
         assert "cannot be accepted" not in server.log()
+
+
+def test_a_file_for_which_no_descriptor_is_left_is_not_said_to_be_missing(hayate_command, tmp_path) -> None:
+    with few(tmp_path) as server, requests.Session() as visitor:
+        assert visitor.get(server.url + "/small.bin", timeout=60).content == b"small"
+        front = server.front
+        before = resource.prlimit(front, resource.RLIMIT_NOFILE, (3, 200))
+        # What was found is remembered for a second.
+        time.sleep(1.1)
+        answers = {visitor.get(f"{server.url}/{path}", timeout=60).status_code for path in ("small.bin", "large.bin")}
+        resource.prlimit(front, resource.RLIMIT_NOFILE, before)
+        assert answers == {503}
+        assert server.logged("no descriptor, or no memory, is left to open a file with")
+        assert visitor.get(server.url + "/small.bin", timeout=60).content == b"small"
 
 
 def attacker(server: Hayate) -> Raw:

@@ -2,8 +2,8 @@
 //!
 //! It promises that an answer is encoded only where its headers can say so truthfully: never what is encoded already, part of a
 //! whole, without a body, or set aside by its application; that whatever a script has sent so far can be decoded as soon as the script
-//! pauses; and that a serving thread encodes [`CHUNK`] bytes at a time before others have their turn. Memory of one encoder is bounded by
-//! the window and the level, and that of all by a limit: above it answers go out as they are.
+//! pauses; and that a serving thread encodes [`CHUNK`] bytes at a time before others have their turn, and [`TURN`] at most of all answers of a
+//! connection. Memory of one encoder is bounded by the window and the level, and that of all by a limit: above it answers go out as they are.
 
 use std::{
     borrow::Cow,
@@ -28,6 +28,9 @@ use crate::{
 
 /// Bytes that are encoded in one turn of a serving thread: about a millisecond.
 pub(crate) const CHUNK: usize = 32 << 10;
+/// Bytes, within a chunk, that a connection may encode in one turn, with those of its answers that were passed over for [`PATIENT`] turns.
+const TURN: usize = 4 * CHUNK;
+const PATIENT: u32 = 16;
 /// Bytes of the window of br and zstd, as a power of two: 128 KB. A larger one packs pages no better, and each stream has one.
 const WINDOW: u32 = 17;
 
@@ -305,7 +308,7 @@ pub(crate) async fn compress(rules: &Compression, memory: &Arc<Memory>, head: &H
         Body::File(_) | Body::Script(_) => match Encoder::new(*coding, *level, size) {
             Ok(encoder) => {
                 let encoder = Some((encoder, share));
-                reply.encoding = Some(Encoding { encoder, left: size, dirty: false, turn: 0 });
+                reply.encoding = Some(Encoding { encoder, left: size, dirty: false, turn: 0, over: 0 });
             }
             Err(error) => {
                 tracing::error!("an answer goes out without {}: {error}", coding.name());
@@ -358,12 +361,23 @@ fn weaken_as_asked(head: &Head, answer: &mut Answer) {
     }
 }
 
+/// Whether an answer is passed over in this turn of its connection, since others of it have encoded enough. `over` says how often that was so
+/// in a row: not for ever, for nobody knows in which order they are asked.
+fn is_passed_over(over: &mut u32) -> bool {
+    let encoded = runtime::encoded();
+    let patient = *over >= PATIENT && encoded < TURN || *over >= 64 * PATIENT;
+    let passed = encoded >= CHUNK && !patient;
+    *over = if passed { over.saturating_add(1) } else { 0 };
+    passed
+}
+
 /// All of a body that is there, if that makes it smaller.
 async fn whole(coding: Coding, level: u32, bytes: &Bytes) -> Option<Bytes> {
     let mut encoder = Encoder::new(coding, level, Some(bytes.len() as u64)).ok()?;
     let mut encoded = BytesMut::new();
-    for (n, chunk) in bytes.chunks(CHUNK).enumerate() {
-        if n > 0 {
+    let mut over = 0;
+    for chunk in bytes.chunks(CHUNK) {
+        while is_passed_over(&mut over) {
             tokio::task::yield_now().await;
         }
         encoded.extend_from_slice(&encoder.put(chunk).ok()?);
@@ -382,6 +396,8 @@ pub(crate) struct Encoding {
     dirty: bool,
     /// Bytes that were encoded in this turn.
     turn: usize,
+    /// See [`is_passed_over`].
+    over: u32,
 }
 
 /// Nothing more can come of this answer.
@@ -410,6 +426,9 @@ impl Encoding {
         exchange: &mut Exchange<'_>,
     ) -> Result<(), Broken> {
         for chunk in plain.chunks(CHUNK) {
+            while is_passed_over(&mut self.over) {
+                tokio::task::yield_now().await;
+            }
             let encoded = self.put(plain.slice_ref(chunk))?;
             exchange.send(encoded);
             runtime::took_long();
@@ -445,10 +464,13 @@ impl Encoding {
 
     /// Whether others are to have their turn. They will have had it when this is called the next time.
     pub(crate) fn rests(&mut self, cx: &mut Context<'_>) -> bool {
-        let rests = self.turn >= CHUNK;
-        if rests {
+        let took_long = self.turn >= CHUNK;
+        if took_long {
             self.turn = 0;
             runtime::took_long();
+        }
+        let rests = took_long || is_passed_over(&mut self.over);
+        if rests {
             // Not by waking the task at once: alone on its thread it would be polled many times before tokio looks at sockets.
             let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
         }
@@ -496,6 +518,7 @@ impl Encoder {
     }
 
     fn put(&mut self, plain: &[u8]) -> io::Result<Bytes> {
+        runtime::encodes(plain.len());
         match self {
             Encoder::Zstd(encoder) => encoder.write_all(plain)?,
             Encoder::Brotli(encoder) => encoder.write_all(plain)?,

@@ -22,7 +22,10 @@ use std::{
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fs::{AtFlags, StatxFlags, fstat, statx};
-use tokio::{sync::oneshot, time::Sleep};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit, oneshot},
+    time::Sleep,
+};
 
 use crate::{answer_files::Counted, descriptors::Permit, near::Near};
 
@@ -34,6 +37,8 @@ const LEAST_THREADS: usize = 2;
 pub(crate) const PER_PLACE: usize = 4;
 /// What may wait for the threads of one place.
 pub(crate) const WAITING: usize = 1024;
+/// Of them blocks of answers that are under way: the rest is for those that begin.
+pub(crate) const BLOCKS: usize = WAITING / 2;
 /// How long one answer of a file system may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -180,7 +185,8 @@ impl Disk {
         }
         places.retain(|_, place| place.strong_count() > 0);
         let lane = Arc::new(Lane { path: path.to_owned(), load: Mutex::default() });
-        let place = Arc::new(Place { disk: self.clone(), lane, near: Near::default() });
+        let blocks = Semaphore::new(BLOCKS);
+        let place = Arc::new(Place { disk: self.clone(), lane, near: Near::default(), blocks });
         places.insert(path.to_owned(), Arc::downgrade(&place));
         place
     }
@@ -251,6 +257,7 @@ pub struct Place {
     disk: Disk,
     lane: Arc<Lane>,
     near: Near,
+    blocks: Semaphore,
 }
 
 impl Place {
@@ -265,6 +272,12 @@ impl Place {
 
     pub(crate) fn near(&self) -> &Near {
         &self.near
+    }
+
+    /// Waits until a block of an answer may wait for a thread, in order of arrival.
+    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        // None: nobody closes it.
+        self.blocks.acquire().await.ok()
     }
 
     /// Has a thread do something that may wait for this place.

@@ -65,7 +65,7 @@ impl Source {
         let opened = Access::Waiting(&self.root).open(&self.path);
         let (file, meta) = opened.map_err(|miss| match miss {
             Miss::NotThere | Miss::Forbidden => io::ErrorKind::NotFound,
-            Miss::Failed | Miss::Changed | Miss::Wait => io::ErrorKind::WouldBlock,
+            Miss::Failed | Miss::Full | Miss::Changed | Miss::Wait => io::ErrorKind::WouldBlock,
         })?;
         let file = Opened::new(file, self.near, place, None);
         if meta.has_the_content_of(&self.meta) { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) }
@@ -260,8 +260,9 @@ impl FileBody {
 
     /// The same by a thread, within ten seconds. An error: the file is another one, or cannot be read, or does not come in that time.
     async fn read_by_thread(&self, most: usize) -> io::Result<Vec<u8>> {
-        // Many may need a thread at one time: who finds no room has to wait, or is cut off for what others do.
+        // Many may need a thread at one time: who finds no room has to wait, or is cut off for what others do. Who came first is first.
         let read = async {
+            let _turn = self.place.turn().await;
             loop {
                 let job = Job {
                     slot: Arc::downgrade(&self.slot),
@@ -374,6 +375,24 @@ mod tests {
         assert!(timeout(Duration::from_millis(50), &mut reading).await.is_err());
         drop(release);
         assert_eq!(reading.await.unwrap(), b"aaaaaaa");
+    }
+
+    #[tokio::test]
+    async fn what_many_answers_wait_for_leaves_room_for_those_that_begin() {
+        let (_dir, root) = directory();
+        let place = Disk::start().unwrap().place(&root);
+        let release = hang(&place, false);
+        let bodies: Vec<_> = (0..2 * WAITING).map(|_| closed(&root, &place, false)).collect();
+        let mut reading: Vec<_> = bodies.iter().map(|body| Box::pin(body.read_by_thread(7))).collect();
+        for reading in &mut reading {
+            assert!(timeout(Duration::ZERO, reading).await.is_err());
+        }
+        let newcomer = place.start(|| 7);
+        drop(release);
+        assert_eq!(newcomer.await.unwrap(), 7);
+        for reading in reading {
+            assert_eq!(reading.await.unwrap(), b"aaaaaaa");
+        }
     }
 
     #[tokio::test]

@@ -20,7 +20,7 @@ use crate::{
     date,
     disk::{Opened, Place, Running},
     file_body::{FileBody, Source},
-    near::{Access, Meta, Miss, Near},
+    near::{Access, Meta, Miss, Near, full},
     reply::{Body, Reply},
     request_body::Keep,
     route::Named,
@@ -58,7 +58,7 @@ fn packed(
         let sibling = [path, ending].concat();
         match files.meta(&sibling) {
             Ok(meta) if meta.is_file() => there.push(Packed { sibling, coding }),
-            Err(Miss::Wait) => return Err(Miss::Wait),
+            Err(miss @ (Miss::Wait | Miss::Full)) => return Err(miss),
             _ => {}
         }
     }
@@ -137,7 +137,7 @@ fn matches_strongly(list: &str, etag: &str) -> bool {
 /// Why there is no file to send.
 pub(crate) enum NoFile {
     Status(u16),
-    /// The file system does not answer.
+    /// The file system does not answer, or nothing is left to open a file with.
     Hangs(io::Error),
 }
 
@@ -236,13 +236,12 @@ fn finish(
     place: &Arc<Place>,
     files: &Arc<AnswerFiles>,
 ) -> Result<Reply, NoFile> {
-    let prepared = prepared.map_err(|miss| {
-        NoFile::Status(match miss {
-            Miss::NotThere => 404,
-            Miss::Forbidden => 403,
-            Miss::Failed | Miss::Wait => 500,
-            Miss::Changed => 503,
-        })
+    let prepared = prepared.map_err(|miss| match miss {
+        Miss::NotThere => NoFile::Status(404),
+        Miss::Forbidden => NoFile::Status(403),
+        Miss::Failed | Miss::Wait => NoFile::Status(500),
+        Miss::Changed => NoFile::Status(503),
+        Miss::Full => NoFile::Hangs(full()),
     })?;
     if prepared.answer.status() == PRECONDITION_FAILED {
         return Err(NoFile::Status(PRECONDITION_FAILED));

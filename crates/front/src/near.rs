@@ -11,7 +11,7 @@ use std::{
     ffi::OsStr,
     fs::File,
     hash::Hash,
-    io::IoSliceMut,
+    io::{self, IoSliceMut},
     os::{
         fd::{AsFd, OwnedFd},
         unix::ffi::OsStrExt,
@@ -64,10 +64,19 @@ pub(crate) enum Miss {
     NotThere,
     Forbidden,
     Failed,
+    /// No descriptor, or no memory, is left to open it with.
+    Full,
     /// It is not what it was a moment ago.
     Changed,
     /// Only somebody who may wait can say.
     Wait,
+}
+
+/// Why an answer is put off: see [`Miss::Full`].
+pub(crate) fn full() -> io::Error {
+    io::Error::other(
+        "no descriptor, or no memory, is left to open a file with; raise the limit of open files (LimitNOFILE)",
+    )
 }
 
 /// What is asked of a file's metadata.
@@ -315,6 +324,7 @@ fn miss(error: Errno) -> Miss {
     match error {
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::NXIO => Miss::NotThere,
         Errno::ACCESS | Errno::PERM => Miss::Forbidden,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => Miss::Full,
         _ => Miss::Failed,
     }
 }

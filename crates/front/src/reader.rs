@@ -102,6 +102,16 @@ impl Reader {
             Ok(_) if mode & 0o070 == 0 => self.has(right, mode, owner, group),
             Ok(len) => self.has_by_list(right, list.get(..len).unwrap_or_default(), owner, group),
             Err(Errno::NODATA | Errno::OPNOTSUPP) => self.has(right, mode, owner, group),
+            // It is open, so its name there can only be missing where all of them are.
+            Err(Errno::NOENT) => {
+                if !self.told.swap(true, Relaxed) {
+                    tracing::warn!(
+                        app = self.app,
+                        "nothing outside of the document root is sent: who may read it cannot be told without /proc/self/fd; mount /proc"
+                    );
+                }
+                false
+            }
             Err(_) => false,
         }
     }
@@ -322,6 +332,13 @@ mod tests {
         let meta = fs::metadata(root.join("closed/a.txt")).unwrap();
         let id = FileId::new(meta.dev(), meta.ino());
         let reader = Reader::new("a", NOBODY, Vec::new()).unwrap();
+        // Else it would say no to anything.
+        let open = fs::metadata(root.join("open/a.txt")).unwrap();
+        let open = FileId::new(open.dev(), open.ino());
+        assert!(
+            reader.may_read(&root.join("open/a.txt"), open),
+            "tests need a TMPDIR that anybody may search"
+        );
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {

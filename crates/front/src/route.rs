@@ -13,7 +13,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use crate::{
     Backend,
-    near::{Access, Meta, Miss, below},
+    near::{Access, Meta, Miss, below, full},
     rules::unpacked,
     site::{Inside, Site},
 };
@@ -222,7 +222,8 @@ pub(crate) async fn resolve(site: &Arc<Site>, path: &[u8]) -> io::Result<Found> 
                 place.near().learn(place.path());
                 look(&of_thread, &owned, &Access::Waiting(place.path()))
             });
-            looked.await?.unwrap_or(Found::Nothing)
+            // To say that nothing is there would be wrong.
+            looked.await?.map_err(|Wait| full())?
         }
     };
     if let Found::Script(script) = &target
@@ -237,7 +238,7 @@ pub(crate) async fn resolve(site: &Arc<Site>, path: &[u8]) -> io::Result<Found> 
     Ok(target)
 }
 
-/// Only somebody who may wait can say.
+/// Only somebody who may wait can say; and where somebody does: nothing is left to open a file with.
 struct Wait;
 
 fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Wait> {
@@ -252,7 +253,7 @@ fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Wait> {
         |at: &[u8], path_info: &[u8]| Ok(Found::Script(Arc::new(Script::new(site, at, path_info, false))));
     let meta = |at: &[u8]| match files.meta(at) {
         Ok(meta) => Ok(Some(meta)),
-        Err(Miss::Wait) => Err(Wait),
+        Err(Miss::Wait | Miss::Full) => Err(Wait),
         Err(_) => Ok(None),
     };
     // The first part of the path that is a script, and what follows it.
@@ -271,7 +272,7 @@ fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Wait> {
     let name = inside.rsplit(|b| *b == b'/').next().unwrap_or_default();
     let found = match files.find(inside) {
         Ok(found) => Some(found),
-        Err(Miss::Wait) => return Err(Wait),
+        Err(Miss::Wait | Miss::Full) => return Err(Wait),
         Err(_) => None,
     };
     match found {

@@ -17,7 +17,9 @@ use tokio::{
 const POLLS: u32 = 61;
 
 thread_local! {
-    static TURN: Turn = const { Turn { hub: RefCell::new((Weak::new(), 0)), polls: Cell::new(0) } };
+    static TURN: Turn = const {
+        Turn { hub: RefCell::new((Weak::new(), 0)), polls: Cell::new(0), encoded: Cell::new(0) }
+    };
 }
 
 /// What this thread has done since it slept.
@@ -25,6 +27,8 @@ struct Turn {
     /// Where it sleeps, and as which thread.
     hub: RefCell<(Weak<Hub>, u32)>,
     polls: Cell<u32>,
+    /// Bytes that were encoded since the present task was polled.
+    encoded: Cell<usize>,
 }
 
 /// A runtime for the present thread, which sleeps and wakes as that thread of the hub. Keep the second as long as the first: it lets the hub wake it.
@@ -50,6 +54,7 @@ pub fn build(hub: &Arc<Hub>, thread: u32) -> io::Result<(LocalRuntime, AsyncFd<s
 /// answer, but for the sweep's doing.
 pub(crate) fn polled() {
     TURN.with(|turn| {
+        turn.encoded.set(0);
         let polls = turn.polls.get().saturating_add(1);
         turn.polls.set(polls);
         if polls >= POLLS {
@@ -65,4 +70,14 @@ pub(crate) fn polled() {
 /// The present task has computed for as long as many polls take: the next one looks at the hub.
 pub(crate) fn took_long() {
     TURN.with(|turn| turn.polls.set(POLLS));
+}
+
+/// The present task has encoded so many bytes more.
+pub(crate) fn encodes(bytes: usize) {
+    TURN.with(|turn| turn.encoded.set(turn.encoded.get().saturating_add(bytes)));
+}
+
+/// Bytes that the present task has encoded since it was polled: of HTTP/2 and 3 for many answers.
+pub(crate) fn encoded() -> usize {
+    TURN.with(|turn| turn.encoded.get())
 }

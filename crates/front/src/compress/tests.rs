@@ -265,7 +265,7 @@ fn encoders_have_a_limit_together() {
 fn started(coding: Coding, left: Option<u64>) -> Encoding {
     let share = Arc::<Memory>::default().take(0, 0).unwrap();
     let encoder = Some((Encoder::new(coding, 3, None).unwrap(), share));
-    Encoding { encoder, left, dirty: false, turn: 0 }
+    Encoding { encoder, left, dirty: false, turn: 0, over: 0 }
 }
 
 #[test]
@@ -298,4 +298,32 @@ fn a_length_that_was_said_holds() {
     let mut shorter = new(12);
     shorter.put("hello world".into()).unwrap();
     assert!(shorter.finish().is_err());
+}
+
+#[test]
+fn the_answers_of_a_connection_share_its_turn_and_none_is_left_out() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (long, short) = (Bytes::from(vec![b'l'; 500 * CHUNK]), Bytes::from(vec![b's'; 3 * CHUNK]));
+    let mut answers: Vec<_> = std::iter::once(&long)
+        .chain((0..40).map(|_| &short))
+        .map(|body| Some(Box::pin(whole(Coding::Gzip, 1, body))))
+        .collect();
+    let mut most = 0;
+    // The long one is always asked first.
+    runtime.block_on(std::future::poll_fn(|cx| {
+        runtime::polled();
+        for answer in &mut answers {
+            if answer.as_mut().is_some_and(|answer| answer.as_mut().poll(cx).is_ready()) {
+                *answer = None;
+            }
+        }
+        most = most.max(runtime::encoded());
+        if answers.iter().skip(1).all(Option::is_none) {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
+    }));
+    assert!(most <= TURN, "{most}");
+    assert!(answers[0].is_some(), "the others have waited for it");
 }
