@@ -127,10 +127,14 @@ fn a_stalled_log_holds_nobody_up() {
     let server = Server::start_with_log(Limits::default(), logs);
     server.write("a.txt", "first");
     let mut client = server.connect();
-    let long = "x".repeat(8000);
+    // Of each of these a line has 2 KB.
+    let long = "x".repeat(4000);
+    let request = |i: usize| {
+        format!("GET /a.txt?{i}{long} HTTP/1.1\r\nHost: a\r\nReferer: {long}\r\nUser-Agent: {long}\r\n\r\n")
+    };
     // 4 MiB of lines wait at most.
     for i in 0..1000 {
-        client.send(format!("GET /a.txt?{i}{long} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client.send(request(i));
         // Who waited for the log would wait for ever.
         assert_eq!(client.answer().status, 200, "request {i}");
     }
@@ -146,7 +150,7 @@ fn a_stalled_log_holds_nobody_up() {
     assert!(text.split(|b| *b == b'\n').next().unwrap().starts_with(b"{"));
     // And stalls again, at the end.
     for i in 0..100 {
-        client.send(format!("GET /a.txt?{i}{long} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client.send(request(i));
         client.answer();
     }
     let stopped = Instant::now();
