@@ -216,9 +216,10 @@ def test_a_log_file_on_a_file_system_that_hangs(hayate_command, tmp_path) -> Non
             others_are_served(server)
             assert wait_until(lambda: log.exists() and "/ok.php?4" in log.read_text())
             stop(True)
-            # More than the 4 MB that wait for the thread, of lines of 7 KB.
-            for i in range(800):
-                assert session.get(f"{server.url}/plain.txt?{i}-{'x' * 7000}", timeout=60).status_code == 200
+            # More than the 4 MB that wait for the thread, of lines as long as they may be: 6 KB.
+            long = {"Referer": "x" * 3000, "User-Agent": "x" * 3000}
+            for i in range(1000):
+                assert session.get(f"{server.url}/plain.txt?{i}-{'x' * 3000}", headers=long, timeout=60).status_code == 200
             assert wait_until(lambda: lost() > 0)
             others_are_served(server)
             assert requests.get(f"http://{metrics}/healthz", timeout=60).status_code == 200
