@@ -3,13 +3,15 @@
  * memory, SQLite's), and those that it opened with "w", which empties them. What one visitor wrote there is nothing
  * for the next.
  *
- * So at the beginning of a request they hold again what the boot, and the warm-up requests, have left in them. Large
- * ones do not: writing to one costs the worker. So does a file that "w" emptied when its name leads to another one by
- * now (renamed, removed). What cannot be written again, since the disk is full, is cut off, as where the boot itself
- * meets a full disk.
+ * So at the beginning of a request they hold again what the boot, and the warm-up requests, have left in them: of a
+ * file with a name that is what this process has written, for requests of other workers write to it as well. Large ones
+ * do not: writing to one costs the worker. So does a file that "w" emptied when its name leads to another one by now
+ * (renamed, removed). What cannot be written again, since the disk is full, is cut off, as where the boot itself meets
+ * a full disk.
  *
  * PHP removes tmpfile()s when it closes them, which a worker that is killed does not. The zygote removes those, of
- * which workers tell it by memory that they share; it believes of that only what stat() confirms.
+ * which workers tell it by memory that they share (16 each, with names below 256 bytes); it believes of that only what
+ * stat() confirms.
  *
  * Promised: of other files nothing is changed; neither are files without a name that are memory (memfd), nor what the
  * server's own output goes to, nor what was renamed. What holds what it should is only read. Nobody finds what a
@@ -25,7 +27,7 @@
 #include <unistd.h>
 
 /* Bytes that are kept of one. */
-#define MOST_KEPT (256l << 10)
+#define MOST_KEPT ((off_t)REWIND_MOST_EMPTIED)
 /* Bytes that are compared at once. */
 #define PART (16l << 10)
 /* The kernel's time of a change may be so much behind, in ns. */
@@ -40,7 +42,7 @@ static struct boot_file {
 	struct stat then; /* with st_size */
 } * files;
 static size_t file_count;
-/* One could not be made what it was. */
+/* One could not be made what it was: the worker goes after its next request, if not at once. */
 static bool spoiled;
 
 /* What the zygote removes after a worker's death. */
@@ -121,59 +123,71 @@ static uint8_t *read_whole(int fd, size_t size)
 static struct boot_file *noted_before;
 static size_t noted_count;
 
-/* The descriptor that such a file had then; -1: it had none. */
-static int take_over(const struct stat *st)
+/* The descriptor of our own for this file, which it had in the last note, or another entry has; -1: it has none. */
+static int own_of(const struct stat *st)
 {
+	for (size_t i = 0; i < file_count; i++) {
+		if (is_same(&files[i].then, st)) {
+			return files[i].own;
+		}
+	}
 	for (size_t i = 0; i < noted_count; i++) {
-		if (noted_before[i].own >= 0 && is_same(&noted_before[i].then, st)) {
-			int own = noted_before[i].own;
-			noted_before[i].own = -1;
-			return own;
+		if (is_same(&noted_before[i].then, st)) {
+			return noted_before[i].own;
 		}
 	}
 	return -1;
 }
 
-/* Looks at a file that is being made anew, TICK / 4 apart: as long as a boot writes, and not for long. */
-#define LOOKS 50
-
-/* Whether it is shorter than where this boot stands in it, or than it was when it was noted before: at this moment the
- * boot of another worker makes it anew, and what is there is the beginning of that. Most have done so soon. */
-static bool is_cut(int fd, struct stat *st)
+/* What the boot has left in a file. Nobody else writes to one without a name. In one that has a name there is also what
+ * others have written: boots that empty it at this moment, requests of other workers. NULL: too large, or not known. */
+static uint8_t *left_in(int fd, int own, bool temporary, struct stat *st)
 {
-	off_t size = lseek(fd, 0, SEEK_CUR);
-	for (size_t i = 0; i < noted_count; i++) {
-		if (is_same(&noted_before[i].then, st)) {
-			size = MAX(size, noted_before[i].then.st_size);
-		}
+	if (temporary) {
+		return st->st_size > MOST_KEPT ? NULL : read_whole(own, (size_t)st->st_size);
 	}
-	for (int looks = 0; st->st_size < size; looks++) {
-		if (looks == LOOKS || nanosleep(&(struct timespec){.tv_nsec = TICK / 4}, NULL) != 0 || fstat(fd, st) != 0) {
-			return true;
-		}
+	size_t size;
+	const uint8_t *written = rewind_left_in(fd, &size);
+	if (written == NULL) {
+		return NULL;
 	}
-	return false;
+	uint8_t *bytes = pemalloc(size + 1, 1);
+	memcpy(bytes, written, size);
+	st->st_size = (off_t)size;
+	return bytes;
 }
 
-/* `name` of a file that has one. `whole`: what it holds is what this boot has left in it. */
-static void keep(int fd, const struct stat *st, const char *name, bool temporary, bool whole)
+/* `name` of a file that has one. */
+static void keep(int fd, struct stat *st, const char *name, bool temporary)
 {
 	for (size_t i = 0; i < file_count; i++) {
 		if (is_same(&files[i].then, st) && (files[i].bytes != NULL || temporary || files[i].fd == fd)) {
 			return;
 		}
 	}
-	int own = take_over(st);
+	int own = own_of(st);
 	own = own >= 0 ? own : open_again(fd);
+	uint8_t *bytes = own < 0 ? NULL : left_in(fd, own, temporary, st);
 	files = perealloc(files, (file_count + 1) * sizeof *files, 1);
 	files[file_count++] = (struct boot_file){
 	    .fd = fd,
 	    .own = own,
-	    .bytes = own < 0 || !whole || st->st_size > MOST_KEPT ? NULL : read_whole(own, (size_t)st->st_size),
+	    .bytes = bytes,
 	    .name = name == NULL ? NULL : pestrdup(name, 1),
 	    .temporary = temporary,
 	    .then = *st,
 	};
+}
+
+/* Whether it is the descriptor of our own of one of these. */
+static bool has_own(const struct boot_file *of, size_t count, int own)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (of[i].own == own) {
+			return true;
+		}
+	}
+	return false;
 }
 
 static bool look(int fd, void *to)
@@ -181,8 +195,9 @@ static bool look(int fd, void *to)
 	struct stat st;
 	int flags = fcntl(fd, F_GETFL);
 	if (!zygote_is_own(fd) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 0 &&
-	    (flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH) && !rewind_is_memfd(fd) && !rewind_is_output(&st)) {
-		keep(fd, &st, NULL, true, true);
+	    (flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH) && !rewind_is_memfd(fd) && !rewind_is_output(&st) &&
+	    !has_own(noted_before, noted_count, fd)) {
+		keep(fd, &st, NULL, true);
 	}
 	return true;
 }
@@ -202,15 +217,14 @@ static void look_at_streams(void)
 			continue;
 		}
 		if (is_temporary(stream, fd, &st)) {
-			keep(fd, &st, stream->orig_path, true, true);
+			keep(fd, &st, stream->orig_path, true);
 		} else if (stream->mode[0] == 'w' && st.st_nlink > 0) {
 			char path[64], name[PATH_MAX];
 			snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
 			ssize_t n = readlink(path, name, sizeof name - 1);
 			name[n > 0 ? n : 0] = '\0';
 			if (leads_to(name, &st)) {
-				bool whole = !is_cut(fd, &st);
-				keep(fd, &st, name, false, whole);
+				keep(fd, &st, name, false);
 			}
 		}
 	}
@@ -235,8 +249,9 @@ static void tell(void)
 static void forget_before(void)
 {
 	for (size_t i = 0; i < noted_count; i++) {
-		if (noted_before[i].own >= 0) {
-			close(noted_before[i].own);
+		int own = noted_before[i].own;
+		if (own >= 0 && !has_own(files, file_count, own) && !has_own(noted_before, i, own)) {
+			close(own);
 		}
 		if (noted_before[i].bytes != NULL) {
 			pefree(noted_before[i].bytes, 1);
@@ -256,7 +271,6 @@ void boot_files_note(void)
 	noted_count = file_count;
 	files = NULL;
 	file_count = 0;
-	spoiled = false;
 	rewind_watch_no_file();
 	zygote_each_fd(look, NULL);
 	look_at_streams();
@@ -370,15 +384,24 @@ static bool was_written(const struct boot_file *file)
 	                           !is_time(now.st_ctim, file->then.st_ctim));
 }
 
-bool boot_files_changed(void)
+bool boot_files_written(void)
 {
 	for (size_t i = 0; i < file_count; i++) {
-		const struct boot_file *file = &files[i];
-		if ((!file->temporary && !leads_to(file->name, &file->then)) || (file->bytes == NULL && was_written(file))) {
+		if (files[i].bytes == NULL && was_written(&files[i])) {
 			return true;
 		}
 	}
 	return spoiled;
+}
+
+bool boot_files_changed(void)
+{
+	for (size_t i = 0; i < file_count; i++) {
+		if (!files[i].temporary && !leads_to(files[i].name, &files[i].then)) {
+			return true;
+		}
+	}
+	return boot_files_written();
 }
 
 void boot_files_remove(void)

@@ -340,10 +340,20 @@ static bool ask(enum side side, uint32_t visit, uint32_t try)
 		}
 		futex(&keeper->done, FUTEX_WAIT, n - 1, &(struct timespec){.tv_nsec = 100000000});
 	}
-	if (WIFEXITED(keeper->end) && fork_costs(WEXITSTATUS(keeper->end))) {
+	switch (fork_cost(keeper->end)) {
+	case HY_RETIRED_REWIND_CONNECTION:
 		cannot_tell(
-		    "a request uses a connection of the boot, or writes to a large file of it, so that what warm-up left "
-		    "behind cannot be looked at. Open connections and such files in the request that needs them");
+		    "a request uses a connection of the boot, so that what warm-up left behind cannot be looked at. Open "
+		    "connections in the request that needs them");
+		break;
+	case HY_RETIRED_REWIND_DESCRIPTORS:
+		cannot_tell(
+		    "a request writes to a large file of the boot, or a file of the boot cannot be put back (the log says "
+		    "so), so that what warm-up left behind cannot be looked at. Open such files in the request that needs "
+		    "them");
+		break;
+	default:
+		break;
 	}
 	return true;
 }

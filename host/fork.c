@@ -43,10 +43,15 @@ void fork_begin(void)
 	randomness_seed();
 }
 
-bool fork_costs(int status)
+enum hy_retired fork_cost(int status)
 {
-	return status == FORKED_RETIRED + HY_RETIRED_REWIND_CONNECTION ||
-	       status == FORKED_RETIRED + HY_RETIRED_REWIND_DESCRIPTORS;
+	static const enum hy_retired costs[] = {HY_RETIRED_REWIND_CONNECTION, HY_RETIRED_REWIND_DESCRIPTORS};
+	for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++) {
+		if (WIFEXITED(status) && WEXITSTATUS(status) == FORKED_RETIRED + (int)costs[i]) {
+			return costs[i];
+		}
+	}
+	return HY_RETIRED_NOT;
 }
 
 /*

@@ -139,10 +139,10 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 		if (opcache_reset_called()) {
 			fork_end(HY_RETIRED_REWIND_OPCACHE);
 		}
-		/* Of all that a request may do, this outlives its process. */
-		enum rewind_doubt stays = doubt == REWIND_CONNECTION ? doubt
-		                          : files_changed()          ? REWIND_DESCRIPTORS
-		                                                     : REWIND_SURE;
+		/* Of all that a request may do, this outlives its process. That a name leads elsewhere by now is no fault of a
+		 * request of the comparison: the boot of another worker may have done so. */
+		bool changed = compare_answers() ? boot_files_written() : files_changed();
+		enum rewind_doubt stays = doubt == REWIND_CONNECTION ? doubt : changed ? REWIND_DESCRIPTORS : REWIND_SURE;
 		fork_end(retired_for(stays));
 	}
 	if (doubt != REWIND_SURE) {

@@ -152,9 +152,9 @@ const char *lifecycle_unclean(void);  /* the step of cleanup.c in which that hap
 /* fork.c: a process for each request */
 /* In a worker, from the point on. True in such a process; false when the worker has to leave. */
 bool fork_from_now_on(void);
-void fork_begin(void);              /* in such a process, first thing */
-bool fork_is_for_one_request(void); /* this is such a process */
-bool fork_costs(int status);        /* exit status of such a process: what it did to the boot's stays for others */
+void fork_begin(void);                 /* in such a process, first thing */
+bool fork_is_for_one_request(void);    /* this is such a process */
+enum hy_retired fork_cost(int status); /* wait status of such a process: what it did to the boot's stays for others */
 /* Ends it; HY_RETIRED_NOT: the worker goes on, else it leaves as well. */
 void fork_end(enum hy_retired why) __attribute__((noreturn));
 
@@ -326,7 +326,8 @@ const char *unknown_left(void); /* of the boot, whose end nobody here knows, to 
 void boot_files_share(void);   /* in the zygote, before workers are forked */
 void boot_files_note(void);    /* when others may write to them from now on; what was noted before is forgotten */
 void boot_files_renew(void);   /* at the beginning of a request, and when those of the comparison are over */
-bool boot_files_changed(void); /* at its end: one is not what it was, and will not be */
+bool boot_files_written(void); /* at its end: a large one has been written to, or one could not be put back */
+bool boot_files_changed(void); /* that, or its name leads elsewhere: one is not what it was, and will not be */
 void boot_files_remove(void);  /* when the worker ends: the temporary ones that have a name */
 void boot_files_bury(uint32_t worker); /* in the zygote, when it has ended otherwise */
 

@@ -63,6 +63,7 @@ struct region {
 #define MAX_HELD 64
 #define MAX_SIGNALS 64
 #define MAX_WATCHED 256
+#define MAX_EMPTIED 16
 /* Our own descriptors have numbers from REWIND_OWN_FROM on, but for those that are opened at the point (`cwd`,
  * `statm`); copies of the boot's have the lowest that are free. A rewind closes whatever has a number that was free: by
  * one call, where those have no gap between them. The kernel looks at each number up to the size of its table, which is
@@ -112,6 +113,15 @@ struct descriptor {
 struct watched_file {
 	uint64_t device, inode;
 	bool written; /* since the point; a rewind does not forget it */
+};
+
+/* A file that the boot has emptied, and what it has written there since. */
+struct emptied {
+	uint64_t device, inode;
+	int fd;         /* of the last time */
+	bool unseen;    /* it was, or may be, written in a way that is not followed */
+	size_t size;    /* bytes */
+	uint8_t *bytes; /* its beginning, up to REWIND_MOST_EMPTIED; behind its end there are zeros */
 };
 
 /* A record lock (fcntl) that was held at the point. */
@@ -208,6 +218,8 @@ struct control {
 	size_t held_count;
 	struct watched_file watched[MAX_WATCHED];
 	size_t watched_count;
+	struct emptied emptied[MAX_EMPTIED];
+	size_t emptied_count;
 	/* What the kernel would undo if the process ended (semop(2), SEM_UNDO): sums since the work began, and from the
 	 * point on since the point. */
 	struct {
@@ -294,6 +306,9 @@ bool descriptors_was_any_answered(void);
 void descriptors_restore(void);       /* closes what was opened, opens what was closed or replaced */
 void descriptors_restore_files(void); /* their flags and positions; after the locks, which a copy may have to give up */
 void descriptors_restore_flags(bool of_files, bool of_descriptors);
+
+/* emptied.c: at the point nobody asks any more */
+void emptied_forget(void);
 
 /* held.c */
 bool held_note(int fd, struct descriptor *to); /* false: there are more locks than can be noted */

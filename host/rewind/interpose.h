@@ -39,6 +39,33 @@ static inline void *interpose_next(const char *name)
 
 /* What an address range of the snapshot does not bear: it costs the worker. */
 void interpose_changing_memory(uintptr_t start, uintptr_t end);
+
+/* emptied.c, before the point */
+void emptied_wrote(int fd, const void *from, size_t len, off_t at);
+void emptied_truncated(int fd, off_t size);
+void emptied_unseen(int fd);
+/* Somebody has emptied a file by opening it. */
+void interpose_emptied(int fd);
+static inline bool interpose_boot_empties(void)
+{
+	const struct control *c = rewind_control;
+	return c != NULL && !c->active && c->emptied_count > 0;
+}
+/* This was written; `at`: -1 for where the descriptor stood. `len`: what the kernel said. */
+static inline void interpose_wrote(int fd, const void *from, ssize_t len, off_t at)
+{
+	if (len > 0 && interpose_boot_empties()) {
+		emptied_wrote(fd, from, (size_t)len, at);
+	}
+}
+/* Something may be written that nobody sees, now or later. */
+static inline void interpose_unseen(int fd)
+{
+	if (interpose_boot_empties()) {
+		emptied_unseen(fd);
+	}
+}
+
 /* Somebody writes to a file by this descriptor, or may do so from now on. */
 static inline void interpose_writing(int fd)
 {

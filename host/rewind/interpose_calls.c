@@ -181,6 +181,7 @@ void interpose_note_call(long number, long a, long b, long d, long e);
 void interpose_note_call(long number, long a, long b, long d, long e)
 {
 	struct control *c = watching();
+	interpose_unseen((int)a); /* if it is one */
 	if (c != NULL && !harmless(c, number, a, b, d, e)) {
 		c->doubt = REWIND_PROCESS;
 	}

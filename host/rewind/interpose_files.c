@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/fs.h>
 #include <linux/magic.h>
 #include <linux/sockios.h>
 #include <stdarg.h>
@@ -111,6 +112,7 @@ static void duplicating(int fd)
 	if (connections_watching()) {
 		connections_lost(fd, "it has a second descriptor");
 	}
+	interpose_unseen(fd);
 	struct control *c = watching();
 	const struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
 	if (d != NULL) {
@@ -216,6 +218,10 @@ EXPORT int ioctl(int fd, unsigned long command, ...)
 	va_start(rest, command);
 	void *with = va_arg(rest, void *);
 	va_end(rest);
+	if (command == FICLONE || command == FICLONERANGE) {
+		interpose_writing(fd);
+		interpose_unseen(fd);
+	}
 	struct control *c = watching();
 	if (c != NULL) {
 		c->any_flags |= command == FIONBIO || command == FIOASYNC;
@@ -233,6 +239,9 @@ EXPORT int ioctl(int fd, unsigned long command, ...)
 
 static void opened(int fd, int flags)
 {
+	if (flags & O_TRUNC) {
+		interpose_emptied(fd);
+	}
 	struct control *c = watching();
 	struct statfs fs;
 	if (c == NULL || fd < 0 || ((flags & O_ACCMODE) == O_RDONLY && !(flags & O_TRUNC))) {
@@ -290,6 +299,7 @@ EXPORT FILE *fopen(const char *path, const char *mode)
 {
 	FILE *file = libc_fopen(path, mode);
 	if (file != NULL && (mode[0] != 'r' || strchr(mode, '+') != NULL)) {
+		interpose_unseen(fileno(file));
 		opened(fileno(file), O_RDWR);
 	}
 	return file;
@@ -301,6 +311,7 @@ EXPORT FILE *freopen(const char *path, const char *mode, FILE *file)
 	losing(fileno(file));
 	file = libc_freopen(path, mode, file);
 	if (file != NULL && (mode[0] != 'r' || strchr(mode, '+') != NULL)) {
+		interpose_unseen(fileno(file));
 		opened(fileno(file), O_RDWR);
 	}
 	return file;
@@ -365,7 +376,11 @@ bool rewind_was_written(const struct stat *st)
 EXPORT int ftruncate(int fd, off_t size)
 {
 	interpose_writing(fd);
-	return (int)syscall(SYS_ftruncate, fd, size);
+	int failed = (int)syscall(SYS_ftruncate, fd, size);
+	if (failed == 0 && interpose_boot_empties()) {
+		emptied_truncated(fd, size);
+	}
+	return failed;
 }
 EXPORT int ftruncate64(int fd, off64_t size) __attribute__((alias("ftruncate")));
 
@@ -376,6 +391,11 @@ EXPORT int truncate(const char *path, off_t size)
 	if (c != NULL && c->watched_count > 0 && stat(path, &st) == 0) {
 		writing(&st);
 	}
+	if (interpose_boot_empties()) {
+		int fd = open(path, O_PATH | O_CLOEXEC);
+		emptied_unseen(fd);
+		close(fd);
+	}
 	return (int)syscall(SYS_truncate, path, size);
 }
 EXPORT int truncate64(const char *path, off64_t size) __attribute__((alias("truncate")));
@@ -383,13 +403,16 @@ EXPORT int truncate64(const char *path, off64_t size) __attribute__((alias("trun
 EXPORT ssize_t pwrite(int fd, const void *from, size_t len, off_t at)
 {
 	interpose_writing(fd);
-	return syscall(SYS_pwrite64, fd, from, len, at);
+	ssize_t n = syscall(SYS_pwrite64, fd, from, len, at);
+	interpose_wrote(fd, from, n, at);
+	return n;
 }
 EXPORT ssize_t pwrite64(int fd, const void *from, size_t len, off64_t at) __attribute__((alias("pwrite")));
 
 EXPORT ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t at)
 {
 	interpose_writing(fd);
+	interpose_unseen(fd);
 	return syscall(SYS_pwritev, fd, parts, count, at, 0);
 }
 EXPORT ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t at) __attribute__((alias("pwritev")));
@@ -397,6 +420,7 @@ EXPORT ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t a
 EXPORT ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t at, int flags)
 {
 	interpose_writing(fd);
+	interpose_unseen(fd);
 	return syscall(SYS_pwritev2, fd, parts, count, at, 0, flags);
 }
 EXPORT ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off64_t at, int flags)
@@ -405,12 +429,14 @@ EXPORT ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off64_t
 EXPORT ssize_t copy_file_range(int from, off64_t *from_at, int to, off64_t *to_at, size_t len, unsigned flags)
 {
 	interpose_writing(to);
+	interpose_unseen(to);
 	return syscall(SYS_copy_file_range, from, from_at, to, to_at, len, flags);
 }
 
 EXPORT int fallocate(int fd, int mode, off_t at, off_t len)
 {
 	interpose_writing(fd);
+	interpose_unseen(fd);
 	return (int)syscall(SYS_fallocate, fd, mode, at, len);
 }
 EXPORT int fallocate64(int fd, int mode, off64_t at, off64_t len) __attribute__((alias("fallocate")));
@@ -418,6 +444,7 @@ EXPORT int fallocate64(int fd, int mode, off64_t at, off64_t len) __attribute__(
 EXPORT int posix_fallocate(int fd, off_t at, off_t len)
 {
 	interpose_writing(fd);
+	interpose_unseen(fd);
 	return libc_posix_fallocate(fd, at, len);
 }
 EXPORT int posix_fallocate64(int fd, off64_t at, off64_t len) __attribute__((alias("posix_fallocate")));

@@ -101,6 +101,9 @@ EXPORT void *mmap(void *at, size_t len, int protection, int flags, int fd, off_t
 {
 	struct control *c = watching();
 	if (c == NULL) {
+		if ((flags & MAP_TYPE) != MAP_PRIVATE && protection & PROT_WRITE) {
+			interpose_unseen(fd); /* by memory, whenever it likes */
+		}
 		return (void *)syscall(SYS_mmap, at, len, protection, flags, fd, offset);
 	}
 	if (is_chunk_request(c, at, len, protection, flags, (uintptr_t)__builtin_return_address(0))) {

@@ -209,7 +209,9 @@ EXPORT ssize_t read(int fd, void *to, size_t len)
 EXPORT ssize_t write(int fd, const void *from, size_t len)
 {
 	sending(fd);
-	return told(fd, true, from, syscall(SYS_write, fd, from, len));
+	ssize_t n = syscall(SYS_write, fd, from, len);
+	interpose_wrote(fd, from, n, -1);
+	return told(fd, true, from, n);
 }
 
 /* What libc reads and writes for a FILE passes by all of these. */
@@ -219,6 +221,7 @@ EXPORT FILE *fdopen(int fd, const char *mode)
 	unseen(fd);
 	if (mode[0] != 'r' || strchr(mode, '+') != NULL) {
 		interpose_writing(fd);
+		interpose_unseen(fd);
 	}
 	return libc_fdopen(fd, mode);
 }
@@ -245,6 +248,7 @@ EXPORT ssize_t readv(int fd, const struct iovec *parts, int count)
 EXPORT ssize_t writev(int fd, const struct iovec *parts, int count)
 {
 	sending(fd);
+	interpose_unseen(fd);
 	return told_parts(fd, true, parts, count < 0 ? 0 : (size_t)count, syscall(SYS_writev, fd, parts, count));
 }
 
@@ -322,6 +326,7 @@ EXPORT int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags,
 EXPORT ssize_t sendfile(int to, int from, off_t *at, size_t len)
 {
 	sending(to);
+	interpose_unseen(to);
 	using(from);
 	return syscall(SYS_sendfile, to, from, at, len);
 }
@@ -331,6 +336,7 @@ EXPORT ssize_t splice(int from, off64_t *from_at, int to, off64_t *to_at, size_t
 {
 	using(from);
 	sending(to);
+	interpose_unseen(to);
 	return syscall(SYS_splice, from, from_at, to, to_at, len, flags);
 }
 

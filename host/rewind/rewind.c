@@ -379,6 +379,7 @@ long rewind_point(void)
 	if (rewind_misplaced() != NULL) {
 		return refuse(rewind_misplaced());
 	}
+	emptied_forget();
 	c->stack_room = c->stack_end - here + PAGE_SIZE;
 	c->stack_copy = rewind_keep(c->stack_room);
 	c->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
@@ -425,6 +426,7 @@ void rewind_amend(void *at, const void *from, size_t size)
 const char *rewind_watch(void)
 {
 	const char *wrong = process_note();
+	emptied_forget();
 	rewind_control->active = wrong == NULL;
 	return wrong;
 }

@@ -175,6 +175,14 @@ void rewind_watch_no_file(void);
 /* Whether it did; true for a file that is not watched. */
 bool rewind_was_written(const struct stat *st);
 
+/*
+ * Before the point: what this process alone has written to the file that is open under this number since it emptied it
+ * (O_TRUNC). NULL: that is not known, or more than REWIND_MOST_EMPTIED bytes. It is noted from
+ * rewind_libraries_opened() on, and stays where it is until something is written.
+ */
+#define REWIND_MOST_EMPTIED (256ul << 10)
+const uint8_t *rewind_left_in(int fd, size_t *size);
+
 /* Gives up the locks that the work has taken on files of the boot, and semaphores; a rewind does so as well. */
 void rewind_unlock(void);
 

@@ -1,5 +1,6 @@
 /*
- * Ways to write to a file of the boot that is watched: each is seen, and none that only reads is taken for one.
+ * Ways to write to a file: of one that is watched each is seen, and none that only reads is taken for one; of one that
+ * was emptied before the point it is known what was written, or that it is not.
  */
 #include "rewind_unseen.h"
 
@@ -102,24 +103,25 @@ static void by_reading(void)
 	     "reading");
 }
 
+static const struct {
+	const char *name;
+	void (*act)(void);
+	bool writes, followed; /* followed: before the point it is known what it writes */
+} ways[] = {
+    {"write", by_write, true, true},        {"a second descriptor", by_second, true, true},
+    {"pwrite", by_pwrite, true, true},      {"pwritev", by_pwritev, true, false},
+    {"pwritev2", by_pwritev2, true, false}, {"ftruncate", by_ftruncate, true, true},
+    {"truncate", by_truncate, true, false}, {"copy_file_range", by_copying, true, false},
+    {"sendfile", by_sendfile, true, false}, {"posix_fallocate", by_fallocate, true, false},
+    {"its name", by_name, true, true},      {"O_TRUNC", by_emptying, true, true},
+    {"fopen", by_fopen, true, false},       {"fdopen", by_fdopen, true, false},
+    {"dup", by_duplicate, true, false},     {"F_DUPFD", by_duplicate_fcntl, true, false},
+    {"mmap", by_mapping, true, false},      {"a number", by_number, true, false},
+    {"reading", by_reading, false, true},
+};
+
 static void ways_to_write(enum rewind_tracking tracking)
 {
-	static const struct {
-		const char *name;
-		void (*act)(void);
-		bool writes;
-	} ways[] = {
-	    {"write", by_write, true},       {"a second descriptor", by_second, true},
-	    {"pwrite", by_pwrite, true},     {"pwritev", by_pwritev, true},
-	    {"pwritev2", by_pwritev2, true}, {"ftruncate", by_ftruncate, true},
-	    {"truncate", by_truncate, true}, {"copy_file_range", by_copying, true},
-	    {"sendfile", by_sendfile, true}, {"posix_fallocate", by_fallocate, true},
-	    {"its name", by_name, true},     {"O_TRUNC", by_emptying, true},
-	    {"fopen", by_fopen, true},       {"fdopen", by_fdopen, true},
-	    {"dup", by_duplicate, true},     {"F_DUPFD", by_duplicate_fcntl, true},
-	    {"mmap", by_mapping, true},      {"a number", by_number, true},
-	    {"reading", by_reading, false},
-	};
 	char text[200], other[] = "/tmp/rewind_unseen.XXXXXX";
 	struct stat st;
 	memset(text, 'f', sizeof text);
@@ -154,7 +156,83 @@ static void ways_to_write(enum rewind_tracking tracking)
 	}
 }
 
+static bool is_left(int fd, const char *bytes, size_t size)
+{
+	size_t left_size = 0;
+	const uint8_t *left = rewind_left_in(fd, &left_size);
+	return left != NULL && left_size == size && memcmp(left, bytes, size) == 0;
+}
+
+/* A process that did not empty the file. */
+static void write_as_another(const char *bytes, size_t size, off_t at)
+{
+	pid_t pid = fork();
+	if (pid == 0) {
+		_exit(pwrite(own, bytes, size, at) == (ssize_t)size ? 0 : 1);
+	}
+	int status = 0;
+	waitpid(pid, &status, 0);
+	need(status == 0, "the other process");
+}
+
+static void ways_to_write_before(enum rewind_tracking tracking)
+{
+	static char text[200], now[300], much[REWIND_MOST_EMPTIED + 1];
+	char other[] = "/tmp/rewind_unseen.XXXXXX";
+	memset(text, 'f', sizeof text);
+	need(rewind_libraries_opened() == NULL, "rewind_libraries_opened");
+	source = mkstemp(other);
+	int made = mkstemp(path);
+	need(source >= 0 && made >= 0 && unlink(other) == 0 && write(source, text, sizeof text) == sizeof text, "mkstemp");
+	bool failed = false;
+	for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+		pid_t pid = fork();
+		if (pid == 0) {
+			own = open(path, O_RDWR | O_TRUNC);
+			second = open(path, O_RDWR);
+			need(own >= 0 && second >= 0 && write(own, text, sizeof text) == sizeof text, "write");
+			ways[i].act();
+			size_t size = 0;
+			ssize_t there = pread(own, now, sizeof now, 0);
+			bool known = rewind_left_in(own, &size) != NULL;
+			_exit(known != ways[i].followed || (known && !is_left(own, now, (size_t)there)) ? 2 : 0);
+		}
+		int status = 0;
+		waitpid(pid, &status, 0);
+		if (status != 0) {
+			fprintf(stderr, "%s: %s\n", ways[i].name, ways[i].followed ? "not followed" : "taken for known");
+			failed = true;
+		}
+	}
+	own = open(path, O_RDWR | O_TRUNC);
+	second = open(path, O_WRONLY | O_APPEND);
+	need(own >= 0 && second >= 0 && write(own, "boot", 4) == 4, "write");
+	write_as_another("secret", 6, 2);
+	failed |= !is_left(own, "boot", 4);
+	need(write(second, "more", 4) == 4 && is_left(own, "bootmore", 8) && write(own, "ed", 2) == 2, "write");
+	failed |= !is_left(own, "bootedre", 8);
+	need(pwrite(own, much, sizeof much, 0) == sizeof much, "pwrite");
+	failed |= rewind_left_in(own, &(size_t){0}) != NULL;
+	need(ftruncate(own, 2) == 0 && ftruncate(own, 4) == 0, "ftruncate");
+	failed |= !is_left(own, "\0\0\0\0", 4);
+	/* As a boot that writes many files and closes them. */
+	for (int i = 0; i < 100; i++) {
+		char name[] = "/tmp/rewind_unseen.XXXXXX";
+		int one = mkstemp(name), again = open(name, O_WRONLY | O_TRUNC);
+		need(one >= 0 && again >= 0 && unlink(name) == 0 && write(again, "one", 3) == 3, "mkstemp");
+		failed |= !is_left(again, "one", 3);
+		close(one);
+		close(again);
+	}
+	failed |= !is_left(own, "\0\0\0\0", 4);
+	unlink(path);
+	if (failed) {
+		wrong("writing to an emptied file");
+	}
+}
+
 const struct look looks_at_files[] = {
     {"ways to write to a file", ways_to_write},
+    {"ways to write to a file before the point", ways_to_write_before},
     {0},
 };

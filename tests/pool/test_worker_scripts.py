@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 import requests
 
+from lib.process import wait_until
 from lib.servers import Hayate
 
 SCRIPTS = pathlib.Path(__file__).with_name("workers")
@@ -161,6 +162,76 @@ def test_a_worker_whose_collector_a_fatal_error_has_stopped_is_replaced(tmp_path
         assert requests.get(server.url + "/?throw", timeout=60).text.startswith("1")
         assert requests.get(server.url, timeout=60).text == "1"
         assert server.status()["apps"][0]["restarts"] == {"fatal": 1}
+
+
+CAUGHT = """<?php
+function caught(): void { opcache_compile_file(__DIR__.'/broken.php'); }
+if (getenv('IN_BOOT')) {
+    caught();
+}
+while (hayate_handle_request(static function (): void {
+    $one = new stdClass(); $one->itself = $one; unset($one);
+    echo 'collected ', gc_collect_cycles();
+    if (isset($_GET['caught'])) { caught(); echo ' and went on'; }
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "off"])
+@pytest.mark.parametrize("boot", [False, True])
+def test_a_fatal_error_that_an_extension_catches_costs_no_worker(tmp_path, boot: bool, rewind: str) -> None:
+    """OPcache ends the compilation of a file by it; the request goes on, though PHP collects no cycles until its end."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "worker.php").write_text(CAUGHT)
+    (tmp_path / "broken.php").write_text("<?php function twice() {} function twice() {}")
+    args = ["--rewind", rewind, *(["--env", "IN_BOOT=1"] if boot else [])]
+    with Hayate(tmp_path, worker=tmp_path / "worker.php", workers=1, args=args) as server:
+        requests.get(server.url, timeout=60)
+        for _ in range(3):
+            answer = requests.get(server.url + "/?caught", timeout=60)
+            assert answer.text.startswith("collected ") and answer.text.endswith(" and went on"), answer.text
+            if not boot or rewind == "off":
+                assert requests.get(server.url, timeout=60).text == "collected 1"
+        (app,) = server.status()["apps"]
+        assert (app["restarts"], app["fallback"], app["cold_boot"]) == ({}, None, None), server.log()
+
+
+COLLECTED = """<?php
+final class Handler extends SessionHandler
+{
+    public function __serialize(): array { return []; }
+}
+final class Fails
+{
+    public ?Fails $itself = null;
+    public function __destruct() { str_repeat('x', 1 << 40); }
+}
+while (hayate_handle_request(static function (): void {
+    if (isset($_GET['fails'])) {
+        $handler = new Handler();
+        session_set_save_handler($handler, false);
+        session_start();
+        $_SESSION['handler'] = $handler;
+        $one = new Fails();
+        $one->itself = $one;
+    }
+    echo 'answered';
+})) {
+}
+"""
+
+
+def test_a_destructor_that_fails_while_handlers_of_sessions_are_collected(tmp_path) -> None:
+    """It costs the worker, not the answer: what was asked of the collector is over before PHP unwinds."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "worker.php").write_text(COLLECTED)
+    with Hayate(tmp_path, worker=tmp_path / "worker.php", workers=1, ini={"session.save_path": "/tmp"}, args=["--rewind", "off"]) as server:
+        for n in range(1, 4):
+            assert requests.get(server.url, timeout=60).text == "answered"
+            answer = requests.get(server.url + "/?fails", timeout=60)
+            assert answer.status_code == 200 and answer.text.startswith("answered"), (answer.status_code, answer.text)
+            assert wait_until(lambda n=n: server.status()["apps"][0]["restarts"] == {"fatal": n}), server.status()["apps"][0]
 
 
 def test_a_session_variable_that_the_boot_sets_is_there_for_each_request(tmp_path) -> None:

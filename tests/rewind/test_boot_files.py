@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pathlib
+import signal
 
 import pytest
 
@@ -197,6 +199,104 @@ def test_a_boot_that_empties_a_file_does_so_to_no_other_boot(pause: int, size: i
         modes.get(server, "v=x")
         if size > 256 << 10:
             assert wait_until(lambda: modes.application(server)["restarts"] == {"rewind_descriptors": 1}), modes.application(server)
+
+
+# Two workers have booted, boot 1 is what looks whether one will do for all, and boot 4 takes the place of a killed one: while it
+# lasts, a visitor of the other one writes to the file of both.
+WRITTEN_MEANWHILE = """
+for ($n = 1; !@mkdir(__DIR__ . "/boot$n"); $n++) {
+}
+$f = fopen(__DIR__ . '/dump', 'w+');
+fwrite($f, 'boot');
+if ($n === 4) {
+    touch(__DIR__ . '/written');
+    for ($i = 0; $i < 1000 && !file_exists(__DIR__ . '/secret'); $i++) {
+        usleep(10000);
+        clearstatcache();
+    }
+}
+while (hayate_handle_request(function () {
+    global $f;
+    if (isset($_GET['v'])) {
+        fseek($f, (int) $_GET['at']);
+        fwrite($f, $_GET['v']);
+        touch(__DIR__ . '/secret');
+    }
+    rewind($f);
+    echo stream_get_contents($f);
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+@pytest.mark.parametrize(("at", "found"), [(0, "secret"), (4, "bootsecret")])
+def test_what_a_visitor_writes_while_another_worker_boots_is_not_the_boots(at: int, found: str, rewind: str, directory: pathlib.Path) -> None:
+    """The boot of that worker wrote to the same file, and notes what it has left there itself."""
+    directory.chmod(0o777)
+    modes.write(directory, WRITTEN_MEANWHILE)
+    with modes.hayate(directory, rewind, "private", workers=2) as server:
+        os.kill(modes.application(server)["workers"][0]["pid"], signal.SIGKILL)
+        assert wait_until(lambda: (directory / "written").exists())
+        assert modes.get(server, f"v=secret&at={at}") == found
+        assert wait_until(lambda: [worker["state"] for worker in modes.application(server)["workers"]] == ["idle"] * 2)
+        for _ in range(10):
+            assert set(modes.many(server, 8)) == {"boot"}
+        assert "rewind_descriptors" not in modes.application(server)["restarts"]
+
+
+BY_A_CHILD = """
+$f = fopen(__DIR__ . '/dump', 'w+');
+fwrite($f, 'of the boot');
+proc_close(proc_open(['echo', ' and its child'], [1 => $f], $pipes));
+while (hayate_handle_request(function () {
+    global $f;
+    rewind($f);
+    echo stream_get_contents($f);
+    if (isset($_GET['v'])) {
+        ftruncate($f, 0);
+        rewind($f);
+        fwrite($f, $_GET['v']);
+    }
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_file_that_a_child_of_the_boot_has_written_to(rewind: str, directory: pathlib.Path) -> None:
+    """Nobody here knows what it wrote: the file stays as it is, and who writes to it costs the worker."""
+    directory.chmod(0o777)
+    modes.write(directory, BY_A_CHILD)
+    with modes.hayate(directory, rewind, "private", workers=1) as server:
+        for n in range(1, 3):
+            assert modes.get(server) == "of the boot and its child\n"
+            assert modes.get(server, "v=secret") == "of the boot and its child\n"
+            assert wait_until(lambda n=n: modes.application(server)["restarts"] == {"rewind_descriptors": n}), modes.application(server)
+
+
+CLOSED = """
+$f = tmpfile();
+fwrite($f, 'boot');
+while (hayate_handle_request(function () {
+    global $f;
+    if (isset($_SERVER['HAYATE_WARMUP']) && is_resource($f)) {
+        fclose($f);
+    }
+    $held = array_map(fn ($fd) => (string) @readlink("/proc/self/fd/$fd"), scandir('/proc/self/fd'));
+    echo count(array_filter($held, fn ($name) => preg_match('~/php[^/]{6}( [(]deleted[)])?$~', $name)));
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_temporary_file_that_a_warm_up_request_closes_is_gone(rewind: str, directory: pathlib.Path) -> None:
+    """Nobody holds it: neither PHP nor the server."""
+    modes.write(directory, CLOSED)
+    with modes.hayate(directory, rewind, "private", workers=1, warmup="/") as server:
+        assert modes.get(server) == "0"
+        assert modes.application(server)["cold_boot"] is None, modes.application(server)
 
 
 def test_what_holds_what_it_should_is_not_written(directory: pathlib.Path) -> None:
