@@ -154,6 +154,25 @@ def test_a_file_system_that_hangs(hayate_command, tmp_path) -> None:
         subprocess.run(["umount", "-l", hanging / "files"], check=False)
 
 
+def test_a_file_system_that_fails(hayate_command, tmp_path) -> None:
+    """Nobody can say that nothing is there: neither 404 nor the front controller is the answer, and the log says why."""
+    (tmp_path / "files").mkdir()
+    (tmp_path / "index.php").write_text("<?php echo 'the front controller';")
+    os.chmod(tmp_path, 0o755)
+    device = fuse_that_never_answers(tmp_path / "files")
+    # Whoever looks gets ENOTCONN.
+    os.close(device)
+    try:
+        config = f'[[app]]\nroot = "{tmp_path}"\nfront_controller = "index.php"\nworkers = 1\n'
+        with Hayate(config=config) as server:
+            assert requests.get(f"{server.url}/there/is/none", timeout=60).text == "the front controller"
+            for name in ("style.css", "page", "script.php"):
+                assert requests.get(f"{server.url}/files/{name}", timeout=60).status_code == 503, name
+            assert server.logged("not connected")
+    finally:
+        subprocess.run(["umount", "-l", tmp_path / "files"], check=False)
+
+
 @contextlib.contextmanager
 def file_system_that_stops(directory: pathlib.Path) -> Iterator[Callable[[bool], None]]:
     """A directory on a file system of its own; gives what makes it take no write any more, and take them again."""

@@ -65,7 +65,7 @@ impl Source {
         let opened = Access::Waiting(&self.root).open(&self.path);
         let (file, meta) = opened.map_err(|miss| match miss {
             Miss::NotThere | Miss::Forbidden => io::ErrorKind::NotFound,
-            Miss::Failed | Miss::Full | Miss::Changed | Miss::Wait => io::ErrorKind::WouldBlock,
+            Miss::Failed | Miss::Trouble(_) | Miss::Changed | Miss::Wait => io::ErrorKind::WouldBlock,
         })?;
         let file = Opened::new(file, self.near, place, None);
         if meta.has_the_content_of(&self.meta) { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) }
@@ -284,14 +284,14 @@ impl FileBody {
             }
         };
         let read = timeout(PATIENCE, read).await.unwrap_or(Err(io::ErrorKind::TimedOut.into()));
-        match read.as_ref().map_err(io::Error::kind) {
+        match read.as_ref().map_err(|error| (error.kind(), error)) {
             Ok(_) => {}
-            Err(io::ErrorKind::NotFound) => self.has_changed(),
-            Err(io::ErrorKind::TimedOut) => self.breaks_off(
+            Err((io::ErrorKind::NotFound, _)) => self.has_changed(),
+            Err((io::ErrorKind::TimedOut, _)) => self.breaks_off(
                 &self.files.given_up,
                 "for ten seconds the file could be neither opened nor read; does its file system hang, or are too many files open (LimitNOFILE)?",
             ),
-            Err(kind) => self.breaks_off(&self.files.given_up, &format!("the file cannot be read: {kind}")),
+            Err((_, error)) => self.breaks_off(&self.files.given_up, &format!("the file cannot be read: {error}")),
         }
         read
     }

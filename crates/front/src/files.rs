@@ -20,7 +20,7 @@ use crate::{
     date,
     disk::{Opened, Place, Running},
     file_body::{FileBody, Source},
-    near::{Access, Meta, Miss, Near, full},
+    near::{Access, Meta, Miss, Near, trouble},
     reply::{Body, Reply},
     request_body::Keep,
     route::Named,
@@ -58,7 +58,7 @@ fn packed(
         let sibling = [path, ending].concat();
         match files.meta(&sibling) {
             Ok(meta) if meta.is_file() => there.push(Packed { sibling, coding }),
-            Err(miss @ (Miss::Wait | Miss::Full)) => return Err(miss),
+            Err(miss @ (Miss::Wait | Miss::Trouble(_))) => return Err(miss),
             _ => {}
         }
     }
@@ -241,7 +241,7 @@ fn finish(
         Miss::Forbidden => NoFile::Status(403),
         Miss::Failed | Miss::Wait => NoFile::Status(500),
         Miss::Changed => NoFile::Status(503),
-        Miss::Full => NoFile::Hangs(full()),
+        Miss::Trouble(error) => NoFile::Hangs(trouble(error)),
     })?;
     if prepared.answer.status() == PRECONDITION_FAILED {
         return Err(NoFile::Status(PRECONDITION_FAILED));

@@ -64,19 +64,22 @@ pub(crate) enum Miss {
     NotThere,
     Forbidden,
     Failed,
-    /// No descriptor, or no memory, is left to open it with.
-    Full,
+    /// Nobody can say whether it is there: no descriptor, or no memory, is left to look with, or its disk fails.
+    Trouble(Errno),
     /// It is not what it was a moment ago.
     Changed,
     /// Only somebody who may wait can say.
     Wait,
 }
 
-/// Why an answer is put off: see [`Miss::Full`].
-pub(crate) fn full() -> io::Error {
-    io::Error::other(
-        "no descriptor, or no memory, is left to open a file with; raise the limit of open files (LimitNOFILE)",
-    )
+/// Why an answer is put off: see [`Miss::Trouble`].
+pub(crate) fn trouble(error: Errno) -> io::Error {
+    io::Error::other(match error {
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => {
+            "no descriptor, or no memory, is left to open a file with; raise the limit of open files (LimitNOFILE)".into()
+        }
+        _ => format!("the file system fails: {}", io::Error::from(error)),
+    })
 }
 
 /// What is asked of a file's metadata.
@@ -324,7 +327,16 @@ fn miss(error: Errno) -> Miss {
     match error {
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::NXIO => Miss::NotThere,
         Errno::ACCESS | Errno::PERM => Miss::Forbidden,
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM => Miss::Full,
+        Errno::MFILE
+        | Errno::NFILE
+        | Errno::NOMEM
+        | Errno::IO
+        | Errno::STALE
+        | Errno::TIMEDOUT
+        | Errno::NOTCONN
+        | Errno::CONNABORTED
+        | Errno::REMOTEIO
+        | Errno::HOSTDOWN => Miss::Trouble(error),
         _ => Miss::Failed,
     }
 }

@@ -13,7 +13,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use crate::{
     Backend,
-    near::{Access, Meta, Miss, below, full},
+    near::{Access, Meta, Miss, below, trouble},
     rules::unpacked,
     site::{Inside, Site},
 };
@@ -215,7 +215,7 @@ pub(crate) async fn resolve(site: &Arc<Site>, path: &[u8]) -> io::Result<Found> 
     let near = place.near().root(place.path()).map(|root| look(site, path, &Access::Now(&root)));
     let target = match near {
         Some(Ok(found)) => found,
-        Some(Err(Wait)) | None => {
+        Some(Err(_)) | None => {
             let (of_thread, owned) = (Arc::clone(site), path.to_vec());
             let looked = place.start(move || {
                 let place = &of_thread.place;
@@ -223,7 +223,10 @@ pub(crate) async fn resolve(site: &Arc<Site>, path: &[u8]) -> io::Result<Found> 
                 look(&of_thread, &owned, &Access::Waiting(place.path()))
             });
             // To say that nothing is there would be wrong.
-            looked.await?.map_err(|Wait| full())?
+            looked.await?.map_err(|miss| match miss {
+                Miss::Trouble(error) => trouble(error),
+                _ => io::ErrorKind::WouldBlock.into(),
+            })?
         }
     };
     if let Found::Script(script) = &target
@@ -238,10 +241,8 @@ pub(crate) async fn resolve(site: &Arc<Site>, path: &[u8]) -> io::Result<Found> 
     Ok(target)
 }
 
-/// Only somebody who may wait can say; and where somebody does: nothing is left to open a file with.
-struct Wait;
-
-fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Wait> {
+/// An error: only somebody who may wait can say, or nobody can.
+fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Miss> {
     let Some(inside) = site.inside(path).map(Inside::as_bytes) else { return Ok(Found::Nothing) };
     if hidden(inside) {
         return Ok(Found::Nothing);
@@ -253,7 +254,7 @@ fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Wait> {
         |at: &[u8], path_info: &[u8]| Ok(Found::Script(Arc::new(Script::new(site, at, path_info, false))));
     let meta = |at: &[u8]| match files.meta(at) {
         Ok(meta) => Ok(Some(meta)),
-        Err(Miss::Wait | Miss::Full) => Err(Wait),
+        Err(miss @ (Miss::Wait | Miss::Trouble(_))) => Err(miss),
         Err(_) => Ok(None),
     };
     // The first part of the path that is a script, and what follows it.
@@ -272,7 +273,7 @@ fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Wait> {
     let name = inside.rsplit(|b| *b == b'/').next().unwrap_or_default();
     let found = match files.find(inside) {
         Ok(found) => Some(found),
-        Err(Miss::Wait | Miss::Full) => return Err(Wait),
+        Err(miss @ (Miss::Wait | Miss::Trouble(_))) => return Err(miss),
         Err(_) => None,
     };
     match found {
