@@ -6,8 +6,8 @@
  * So at the beginning of a request they hold again what the boot, and the warm-up requests, have left in them: of a
  * file with a name that is what this process has written, for requests of other workers write to it as well. Large ones
  * do not: writing to one costs the worker. So does a file that "w" emptied when its name leads to another one by now
- * (renamed, removed). What cannot be written again, since the disk is full, is cut off, as where the boot itself meets
- * a full disk.
+ * (renamed, removed); a request that begins so has one in memory, with what the boot left. What cannot be written
+ * again, since the disk is full, is cut off, as where the boot itself meets a full disk.
  *
  * PHP removes tmpfile()s when it closes them, which a worker that is killed does not. The zygote removes those, of
  * which workers tell it by memory that they share (16 each, with names below 256 bytes); it believes of that only what
@@ -357,12 +357,57 @@ static bool put_back(const struct boot_file *file)
 	return error == 0;
 }
 
+struct stand_in {
+	const struct boot_file *file;
+	char path[64];
+	bool failed;
+};
+
+static bool put_in_place(int fd, void *to)
+{
+	struct stand_in *in = to;
+	struct stat st;
+	int flags = fcntl(fd, F_GETFL);
+	if (!zygote_is_own(fd) && fd != in->file->own && flags >= 0 && !(flags & O_PATH) && fstat(fd, &st) == 0 &&
+	    is_same(&st, &in->file->then)) {
+		in->failed |= rewind_replace_file(fd, in->path, flags & (O_ACCMODE | O_APPEND)) != 0;
+	}
+	return true;
+}
+
+/* Somebody has renamed or removed the file, with what the visitor before wrote to it: that stays what it is. This
+ * request, the worker's last, has one in memory with what the boot left. */
+static void stand_in(const struct boot_file *file)
+{
+	struct boot_file memory = *file;
+	struct stand_in in = {.file = file};
+	memory.own = memfd_create("boot file", MFD_CLOEXEC);
+	snprintf(in.path, sizeof in.path, "/proc/self/fd/%d", memory.own);
+	if (memory.own >= 0 && put_back(&memory)) {
+		zygote_each_fd(put_in_place, &in);
+	} else {
+		in.failed = true;
+	}
+	if (in.failed) {
+		log_format(HY_LOG_ERROR "The file %s, which the boot opened, is another one by now, and there is no memory or "
+		                        "descriptor for what the boot left in it; this worker ends.",
+		           file->name);
+		_exit(70);
+	}
+	close(memory.own);
+}
+
 void boot_files_renew(void)
 {
 	for (size_t i = 0; i < file_count; i++) {
 		const struct boot_file *file = &files[i];
-		if (file->bytes != NULL && (file->temporary || leads_to(file->name, &file->then))) {
-			spoiled |= !holds(file) && !put_back(file);
+		if (file->bytes == NULL || file->own < 0 || holds(file)) {
+			continue;
+		}
+		if (file->temporary || leads_to(file->name, &file->then)) {
+			spoiled |= !put_back(file);
+		} else {
+			stand_in(file);
 		}
 	}
 }

@@ -55,6 +55,46 @@ def test_a_large_file_that_is_written_another_way(way: str, rewind: str, directo
         assert wait_until(lambda: modes.application(server)["restarts"] == {"rewind_descriptors": 3}), modes.application(server)
 
 
+TAKEN = """
+$f = fopen(__DIR__ . '/out', 'w+');
+fwrite($f, 'boot');
+$second = fopen(__DIR__ . '/out', 'r+');
+while (hayate_handle_request(function () {
+    global $f, $second;
+    rewind($f);
+    echo stream_get_contents($f), ' ', stream_get_contents($second);
+    fseek($f, 0, SEEK_END);
+    fwrite($f, " and {$_GET['v']}");
+})) {
+}
+"""
+
+
+@each_rewind
+@pytest.mark.parametrize("take", ["rename", "remove", "replace"])
+def test_a_file_that_somebody_takes_between_two_requests(take: str, rewind: str, directory: pathlib.Path) -> None:
+    """The next visitor does not find what the one before wrote; whoever took it has it."""
+    directory.chmod(0o777)
+    modes.write(directory, TAKEN)
+    out = directory / "out"
+    with modes.hayate(directory, rewind, "private", workers=1) as server:
+        for visitor in ("Ada", "Grace", "Joan"):
+            assert modes.get(server, f"v={visitor}") == "boot boot"
+            taken = directory / f"of-{visitor}"
+            if take == "remove":
+                out.unlink()
+            else:
+                out.rename(taken)
+            if take == "replace":
+                out.write_text("somebody's own")
+            # The worker's last request, unless it saw at the end of the one before that its file is taken. What was opened without emptying it
+            # is the one with the name.
+            assert modes.get(server, "v=nobody") in ("boot boot", "boot somebody's own")
+            assert take == "remove" or taken.read_text() == f"boot and {visitor}"
+            # The next worker has a boot of its own.
+            assert wait_until(lambda: out.exists() and out.read_text().startswith("boot"))
+
+
 @each_rewind
 def test_reading_a_large_file_costs_nothing(rewind: str, directory: pathlib.Path) -> None:
     """By its name, by a stream, into another stream."""
