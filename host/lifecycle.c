@@ -235,9 +235,15 @@ static void import_superglobals(void)
 
 /* $_SESSION as the boot has set it; undefined: it has not. */
 static zval session_of_boot;
+/* The constant SID, if it is one of the boot's own. */
+static zval session_id_of_boot;
 
 void lifecycle_note_session(void)
 {
+	const zend_constant *id = zend_hash_str_find_ptr(EG(zend_constants), ZEND_STRL("SID"));
+	if (id != NULL && ZEND_CONSTANT_MODULE_NUMBER(id) == PHP_USER_CONSTANT && Z_TYPE(id->value) == IS_STRING) {
+		ZVAL_COPY(&session_id_of_boot, &id->value);
+	}
 	zval *value = zend_hash_str_find(&EG(symbol_table), ZEND_STRL("_SESSION"));
 	if (value == NULL) {
 		return;
@@ -263,10 +269,13 @@ static void forget_session(void)
 	}
 	/* It stays: compiled code remembers where it is. */
 	zend_constant *id = zend_hash_str_find_ptr(EG(zend_constants), ZEND_STRL("SID"));
-	/* Not one of the application's own. */
 	if (id != NULL && ZEND_CONSTANT_MODULE_NUMBER(id) != PHP_USER_CONSTANT) {
 		zval_ptr_dtor(&id->value);
 		ZVAL_EMPTY_STRING(&id->value);
+	} else if (id != NULL && !Z_ISUNDEF(session_id_of_boot)) {
+		/* One of the application's own: the session module writes to it as well. */
+		zval_ptr_dtor(&id->value);
+		ZVAL_COPY(&id->value, &session_id_of_boot);
 	}
 	/* Of a destructor. */
 	lifecycle_settle_exception();

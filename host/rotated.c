@@ -20,7 +20,7 @@
 
 static struct named {
 	int fd;
-	int flags; /* of open(2) */
+	int flags; /* of open(2); -1: it was to be made anew ("x"), so nothing that is there is taken for it */
 	char *name;
 } * files;
 static size_t count;
@@ -77,8 +77,10 @@ void rotated_note(void)
 		if (name != NULL) {
 			int flags = fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_SYNC);
 			files = perealloc(files, (count + 1) * sizeof *files, 1);
-			files[count++] = (struct named){
-			    .fd = fd, .flags = flags | (stream->mode[0] == 'r' ? 0 : O_CREAT), .name = pestrdup(name, 1)};
+			files[count++] =
+			    (struct named){.fd = fd,
+			                   .flags = stream->mode[0] == 'x' ? -1 : flags | (stream->mode[0] == 'r' ? 0 : O_CREAT),
+			                   .name = pestrdup(name, 1)};
 		}
 	}
 	ZEND_HASH_FOREACH_END();
@@ -90,10 +92,14 @@ void rotated_open(void)
 		if (leads_to(files[i].name, files[i].fd)) {
 			continue;
 		}
+		int flags = files[i].flags;
+		int error = flags < 0 ? EEXIST : rewind_replace_file(files[i].fd, files[i].name, flags);
 		struct stat st;
-		/* A pipe would wait for somebody who reads it. */
-		bool file = stat(files[i].name, &st) != 0 || S_ISREG(st.st_mode) || S_ISCHR(st.st_mode);
-		int error = file ? rewind_replace_file(files[i].fd, files[i].name, files[i].flags) : EINVAL;
+		if (error == 0 && !(flags & O_APPEND) && fstat(files[i].fd, &st) == 0 &&
+		    lseek(files[i].fd, 0, SEEK_CUR) > st.st_size) {
+			/* What the boot wrote before that place is missing; the next one writes it. */
+			doubtful = true;
+		}
 		if (error != 0) {
 			log_format(
 			    "The file %s, which the boot opened, is another one by now, and cannot be opened: %s. This worker "

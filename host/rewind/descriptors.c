@@ -383,10 +383,16 @@ int rewind_replace_file(int fd, const char *name, int flags)
 	struct stat st;
 	/* Made anew it is for those that the one before was for, not for all. */
 	mode_t mode = fstat(fd, &st) == 0 ? st.st_mode & 0666 : 0600;
-	long again = SYS4(SYS_openat, AT_FDCWD, name, flags | O_CLOEXEC | O_NOCTTY, mode);
+	/* A pipe would wait for somebody who reads it. */
+	long again = SYS4(SYS_openat, AT_FDCWD, name, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, mode);
 	if (again < 0) {
 		return (int)-again;
 	}
+	if (fstat((int)again, &st) != 0 || !(S_ISREG(st.st_mode) || S_ISCHR(st.st_mode))) {
+		SYS1(SYS_close, again);
+		return EINVAL;
+	}
+	SYS3(SYS_fcntl, again, F_SETFL, flags);
 	SYS3(SYS_lseek, again, at, SEEK_SET);
 	long placed = SYS3(SYS_dup3, again, fd, cloexec ? O_CLOEXEC : 0);
 	if (placed >= 0 && d != NULL && d->copy != 0) {

@@ -149,6 +149,20 @@ def test_a_constant_of_the_application_that_is_called_sid_stays(tmp_path, rewind
         assert [requests.get(server.url, timeout=60).text for _ in range(3)] == ["site"] * 3
 
 
+@pytest.mark.parametrize("rewind", ["on", "off"])
+def test_a_session_that_is_written_to_it_is_nothing_for_the_next(tmp_path, rewind: str) -> None:
+    """session_start() writes to a constant of that name, whoever has defined it."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "worker.php").write_text(
+        "<?php define('SID', 'site'); while (hayate_handle_request(static function (): void { if (isset($_GET['begin'])) { session_start(); } echo SID; })) {}"
+    )
+    ini = {"session.use_only_cookies": "0", "session.save_path": "/tmp"}
+    with Hayate(tmp_path, worker=tmp_path / "worker.php", workers=1, ini=ini, args=["--rewind", rewind]) as server:
+        for _ in range(2):
+            assert requests.get(server.url + "/?begin", timeout=60).text.startswith("PHPSESSID=")
+            assert requests.get(server.url, timeout=60).text == "site"
+
+
 def test_a_worker_whose_collector_a_fatal_error_has_stopped_is_replaced(tmp_path) -> None:
     """PHP catches what a shutdown function throws by itself, and collects no cycles from then on."""
     tmp_path.chmod(0o755)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 
 import pytest
 
+from lib.process import wait_until
 from lib.servers import Hayate, NginxFpm
 
 from . import modes
@@ -95,3 +97,31 @@ def test_a_log_that_is_made_anew_is_for_those_that_the_one_before_was_for(rewind
         assert modes.get(server, "v=two") == "true"
         assert [file.read_text() for file in (directory / "app.log.1", log)] == ["one\n", "two\n"]
         assert log.stat().st_mode & 0o777 == 0o600  # noqa: PLR2004
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_what_the_boot_wrote_to_a_file_that_is_another_one_by_now_is_written_again(rewind: str, directory: pathlib.Path) -> None:
+    """By the next boot: a header is missing for one request at most."""
+    write(directory, "c", "fwrite($log, 'header ');")
+    log = directory / "app.log"
+    with modes.hayate(directory, rewind, "private", workers=1) as server:
+        assert modes.get(server, "v=one") == "true"
+        log.rename(directory / "app.log.1")
+        assert modes.get(server, "v=two") == "true"
+        assert wait_until(lambda: modes.application(server)["restarts"] == {"rewind_descriptors": 1}), modes.application(server)
+        assert modes.get(server, "v=three") == "true"
+        assert log.read_text().startswith("header three\n")
+        assert (directory / "app.log.1").read_text() == "header one\n"
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_pipe_in_the_place_of_a_log_holds_nobody_up(rewind: str, directory: pathlib.Path) -> None:
+    write(directory, "a")
+    log = directory / "app.log"
+    with modes.hayate(directory, rewind, "shared", workers=1) as server:
+        assert modes.get(server, "v=one") == "true"
+        log.rename(directory / "app.log.1")
+        os.mkfifo(log, 0o666)
+        log.chmod(0o666)
+        assert modes.get(server, "v=two") == "true"
+        assert (directory / "app.log.1").read_text() == "one\ntwo\n"
