@@ -400,9 +400,9 @@ EXPORT int pthread_setschedprio(pthread_t thread, int priority)
 	                                             : libc_pthread_setschedprio(thread, priority);
 }
 
-/* glibc 2.41 has it. */
-int sched_setattr(pid_t process, const void *to, unsigned flags);
-EXPORT int sched_setattr(pid_t process, const void *to, unsigned flags)
+/* glibc 2.41 has it, and declares it with a structure that those before it do not know. */
+EXPORT int set_sched_attributes(pid_t process, const void *to, unsigned flags) __asm__("sched_setattr");
+int set_sched_attributes(pid_t process, const void *to, unsigned flags)
 {
 	becoming();
 	return (int)syscall(SYS_sched_setattr, or_itself(process), to, flags);
