@@ -35,8 +35,13 @@ build: ## Build hayate and a PHP host for each PHP that is here, all into target
 	$(CARGO) build --release --locked
 	$(call assemble,$(RELEASE))
 
+# The server, the lab and the unit tests: built once, whatever the servers are tested on.
+define build-checked
+$(CARGO) build --profile checked --workspace --all-targets --locked
+endef
+
 checked: ## Build what the tests run, and the unit tests, into target/checked: the release's code with assertions, in half the time
-	$(CARGO) build --profile checked --workspace --all-targets --locked
+	$(build-checked)
 	$(call assemble,$(CHECKED))
 
 run: setup build ## Install what is missing, build, and serve the demo on http://127.0.0.1:8080 in worker mode, rewound (MODE=classic: as php-fpm would)
@@ -49,13 +54,16 @@ setup-test:
 	@scripts/setup --test
 
 ifndef SUITE
-test: reachable setup-test checked ## Everything CI runs: formatting, lints, unit tests, then the servers from outside (SUITE=trixie: those on Debian 13, TESTS="tests/parity …": some)
+test: reachable setup-test ## Everything CI runs: lints, unit tests, the servers from outside, a part of that on Debian 13 (SUITE=trixie: all there, TESTS="tests/parity …": some)
+	@[ -n '$(ALSO)$(filter-out tests,$(TESTS))' ] || { echo 'Debian 13 is left out, its root wants root'; [ "$$HAYATE_REQUIRE_ALL" != 1 ]; }
+	$(MAKE) --jobs --output-sync=line checked $(ALSO:%=root-%)
 	$(MAKE) --jobs --output-sync=line lint check-docs test-rust test-host
-	$(call pytest,$(abspath $(CHECKED))/hayate)
+	$(MAKE) --jobs --output-sync=line test-here $(ALSO:%=test-%)
+	$(call pytest-alone,$(abspath $(CHECKED))/hayate)
 else
 # The server is built here and the host there: PHP is that of the suite, and a C library is newer than this one.
 test: reachable
-	$(if $(filter $(RELEASE),$(SERVER)),$(CARGO) build --release --locked)
+	$(if $(filter $(CHECKED),$(SERVER)),$(build-checked))
 	scripts/debian-root $(SUITE) $(MAKE) suite-test SUITE_BIN=$(SUITE_BIN) TESTS='$(TESTS)' SERVER=$(SERVER) \
 		$(if $(filter command line,$(origin PHP)),PHP=$(PHP))
 endif
@@ -67,25 +75,46 @@ test-rust: checked
 test-host:
 	$(MAKE) -C host PHP=$(HAYATE_PHP) test
 
+# A root is made while the server is built, and is kept where scripts/debian-root keeps it.
+root-%:
+	scripts/debian-root $* true
+
+# Beside all tests here a part of them on another Debian: what depends on PHP, the C library and the frameworks, which are newer there.
+# Nothing when somebody has said which tests, or is not root.
+ALSO ?= $(if $(and $(filter file,$(origin TESTS)),$(filter 0,$(shell id -u))),trixie)
+ALSO_TESTS = tests/parity/test_parity.py tests/apps tests/rewind/test_alone.py tests/rewind/test_boot_files.py tests/rewind/test_engines.py
+ALSO_JOBS ?= 2
+# What was said to this make, such as PHP=8.2, is not for that one.
+test-%:
+	@echo 'on $*, printed when it ends: $(ALSO_TESTS)'
+	@MAKEFLAGS= scripts/debian-root $* $(MAKE) suite-test SUITE=$* SERVER=$(CHECKED) SUITE_BIN=$(TARGET)/$* TESTS='$(ALSO_TESTS)' TEST_JOBS=$(ALSO_JOBS) \
+		>$(TARGET)/$*.log 2>&1 && sed -n 's/.* passed.*/on $*: &/p' $(TARGET)/$*.log || { cat $(TARGET)/$*.log; exit 1; }
+
+test-here:
+	$(call pytest,$(abspath $(CHECKED))/hayate)
+
 TESTS ?= tests
 # Most tests wait for servers more than they compute: several files at a time. Those that measure time have the machine to themselves.
 TEST_JOBS ?= 3
 define pytest
 HAYATE_PHP=$(HAYATE_PHP) HAYATE_BIN=$(1) $(PYTHON) -m pytest $(TESTS) -q -n $(TEST_JOBS) --dist loadfile -m 'not alone'
+endef
+define pytest-alone
 HAYATE_PHP=$(HAYATE_PHP) HAYATE_BIN=$(1) $(PYTHON) -m pytest $(TESTS) -q -m alone || [ $$? = 5 ] # 5: there are none among these
 endef
-# What is tested on another Debian, and where it lies with the host that was built there.
-SERVER ?= $(RELEASE)
+# What is tested on another Debian, and where it lies with the host that was built there. SERVER=DIRECTORY: what was built before.
+SERVER ?= $(CHECKED)
 SUITE_BIN ?= $(TARGET)/$(SUITE)
 
 # Within the root.
 suite-test:
 	install -d $(SUITE_BIN)/boot
-	install $(SERVER)/hayate $(SUITE_BIN)
+	install $(SERVER)/hayate $(SERVER)/hayate-lab $(SUITE_BIN)
 	install -m 644 php/boot/*.php $(SUITE_BIN)/boot
-	$(MAKE) -C host PHP=$(HAYATE_PHP) BUILD=$(abspath $(SUITE_BIN))/host
+	$(MAKE) -C host PHP=$(HAYATE_PHP) BUILD=$(abspath $(SUITE_BIN))/host all test
 	install $(SUITE_BIN)/host/hayate-php$(HAYATE_PHP) $(SUITE_BIN)
 	$(call pytest,$(abspath $(SUITE_BIN))/hayate)
+	$(call pytest-alone,$(abspath $(SUITE_BIN))/hayate)
 
 # The tests of root run servers as www-data; /root is closed to it.
 reachable:
@@ -105,7 +134,7 @@ check-docs: checked
 
 FUZZ_SECONDS ?= 60
 fuzz: ## Feed every parser with broken input, and the ring with a worker gone mad (FUZZ_SECONDS=60 for each; FUZZ_SEED repeats a run)
-	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --locked -p hayate-http -p hayate-certificates -p hayate-front -p hayate-pool -p hayate-load -p hayate fuzz \
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --locked -p hayate-ring -p hayate-http -p hayate-certificates -p hayate-front -p hayate-pool -p hayate-load -p hayate fuzz \
 		-- --nocapture --test-threads=1
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --locked -p hayate-load --test fuzz -- --nocapture
 	HAYATE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --locked -p hayate-ring --test hostile -- --nocapture

@@ -7,9 +7,10 @@
  *
  * For a new version, compare: struct _zend_mm_heap and _zend_mm_chunk (Zend/zend_alloc.c); zend_accel_globals and
  * zend_accel_directives (ext/opcache/ZendAccelerator.h); php_ps_globals (ext/session/php_session.h); php_random.h, and
- * who else keeps a php_random_status_state_*; php_request_startup() and _shutdown() (main/main.c) with handle.c;
- * shutdown_destructors() (Zend/zend_execute_API.c) with destructors.c; functions that are called without a frame
- * (ZEND_FRAMELESS_FUNCTION) with those that the host wraps.
+ * who else keeps a php_random_status_state_*; php_open_temporary_fd() (main/php_open_temporary_file.c);
+ * php_request_startup() and _shutdown() (main/main.c) with handle.c; shutdown_destructors() (Zend/zend_execute_API.c)
+ * with destructors.c; functions that are called without a frame (ZEND_FRAMELESS_FUNCTION) with those that the host
+ * wraps.
  */
 #ifndef HAYATE_ENGINE_H
 #define HAYATE_ENGINE_H
@@ -36,6 +37,10 @@ static inline const char *engine_version(void)
 
 /* flush() before any output sends the head; with php-fpm before 8.4 it sends nothing. */
 #define ENGINE_FLUSH_SENDS_HEAD (PHP_VERSION_ID >= 80400)
+
+/* How long a temporary file's name is that PHP has made: phpXXXXXX, from 8.4 on with 13 random characters before the
+ * six. */
+#define ENGINE_TEMPORARY_NAME (PHP_VERSION_ID >= 80400 ? 22 : 9)
 
 /* The head of struct _zend_mm_heap, as far as the lists of free blocks and what follows them. */
 #define ENGINE_BINS 30

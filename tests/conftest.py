@@ -22,6 +22,7 @@ from lib.servers import MariaDB, Redis, hayate_binary  # noqa: E402
 
 # Folders whose tests measure: nothing else may run beside them.
 ALONE = ("lab", "soak")
+LONGEST = "torture"
 REQUIRE_ALL = os.environ.get("HAYATE_REQUIRE_ALL") == "1"
 
 
@@ -51,6 +52,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.relative_to(here).parts[0] in ALONE:
             item.add_marker("alone")
+    # Files are handed out in this order: what takes longest is not to be what everything waits for at the end.
+    items.sort(key=lambda item: item.path.relative_to(here).parts[0] != LONGEST)
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
