@@ -1,22 +1,41 @@
 /*
- * Files that the boot of each request would have made anew: temporary ones (tmpfile(), php://temp that has outgrown the
- * memory, SQLite's), and those that it opened with "w", which empties them. What one visitor wrote there is nothing
- * for the next.
+ * Files that the boot has open for writing. Under php-fpm the boot of each request opens them, so a request begins with
+ * what a boot of its own would find and leave there:
  *
- * So at the beginning of a request they hold again what the boot, and the warm-up requests, have left in them: of a
- * file with a name that is what this process has written, for requests of other workers write to it as well. Large ones
- * do not: writing to one costs the worker. So does a file that "w" emptied when its name leads to another one by now
- * (renamed, removed); a request that begins so has one in memory, with what the boot left. What cannot be written
- * again, since the disk is full, is cut off, as where the boot itself meets a full disk.
+ *   What the boot opened by a name for writing is opened again as the boot opened it, whenever what is there is not
+ *   what this process left; what the boot wrote into it since is written again.
+ *
+ * How the boot opened a file, and what it wrote, is noted when it does so (rewind/openings.c). At the beginning of a
+ * request there are two steps:
+ *
+ *   boot_files_look()   One stat() by each name, before locks are taken. Where it tells of another file than the one
+ *                       that is open, the opening is played again, and the new file takes the place of the old one
+ *                       under all its numbers. What each boot makes anew is made anew: what the boot had removed before
+ *                       it opened it, what may not have been there ("x"), temporary files.
+ *   boot_files_renew()  When locks are taken. A file that each boot makes anew, or empties, holds again what the boot
+ *                       and the warm-up requests left in it, and nothing else. Another one, of which the end of what
+ *                       the boot wrote is missing, since it was cut or is a new one, gets that once more. Who stood at
+ *                       the end stands at the end.
+ *
+ * What tells that nothing was written is the time of the last change; it is believed when it is some seconds old.
+ * Temporary files (tmpfile(), php://temp that has outgrown the memory, SQLite's) are of the first kind, with a name or
+ * without.
+ *
+ * Where that cannot be done: a log goes on in the old file, and the next request tries again. Of another one the worker
+ * is replaced by one that boots by itself, after the request, or at once if the old file holds what visitors wrote.
+ * That is not held against the application. A file whose bytes are more than are kept, or not known for sure, is left
+ * alone, and who writes to it costs the worker.
  *
  * PHP removes tmpfile()s when it closes them, which a worker that is killed does not. The zygote removes those, of
  * which workers tell it by memory that they share (16 each, with names below 256 bytes); it believes of that only what
  * stat() confirms.
  *
- * Promised: of other files nothing is changed; neither are files without a name that are memory (memfd), nor what the
- * server's own output goes to, nor what was renamed. What holds what it should is only read. Nobody finds what a
- * visitor wrote.
+ * Promised: nobody finds what another visitor wrote to a file that each boot makes anew, and what somebody has taken
+ * stays what it is. Left alone are files that PHP code has not opened (but for nameless ones), memory (memfd), and what
+ * the server's own output goes to. What holds what it should is only read. All notes are kept memory: a rewind leaves
+ * them alone.
  */
+#include "engine.h"
 #include "host.h"
 
 #include <errno.h>
@@ -26,24 +45,44 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Bytes that are kept of one. */
-#define MOST_KEPT ((off_t)REWIND_MOST_EMPTIED)
+/* Bytes of all files together that are put back. */
+#define MOST_KEPT (8l << 20)
 /* Bytes that are compared at once. */
 #define PART (16l << 10)
-/* The kernel's time of a change may be so much behind, in ns. */
+/* The kernel's time of a change may be so much behind, in ns; and so old one is believed to be the last, in seconds. */
 #define TICK 20000000l
+#define OLD 3
+#define MOST_FILES 2048
 
 static struct boot_file {
-	int fd;
-	int own;          /* a second descriptor, to read and to write at any place */
-	uint8_t *bytes;   /* NULL: too large, or nobody knows what the boot left */
-	char *name;       /* NULL: it has none */
-	bool temporary;   /* nobody else has it */
-	struct stat then; /* with st_size */
+	struct rewind_opening *opened;
+	int fd;         /* one of its numbers */
+	int own;        /* a second descriptor, to read and to write at any place; -1: none */
+	bool temporary; /* nobody else has it */
+	bool known;     /* what the boot left, or wrote, can be written again */
+	bool said;      /* that it cannot be opened */
+	mode_t mode;
+	nlink_t links;
+	struct stat there; /* what was found at the beginning of this request */
+	struct stat left;  /* when it held what it should, at the time of `looked`; 0: never */
+	time_t looked;
 } * files;
 static size_t file_count;
-/* One could not be made what it was: the worker goes after its next request, if not at once. */
-static bool spoiled;
+
+/* Where streams stand in files that may be cut, or grow. */
+static struct place {
+	size_t file;
+	int fd;
+	php_stream *stream;
+	off_t at;
+	bool end; /* at the end */
+} * places;
+static size_t place_count;
+
+/* In kept memory. */
+static struct {
+	bool replaced; /* one is not what the boot would have */
+} * state;
 
 /* What the zygote removes after a worker's death. */
 #define NAMES_TOLD 16
@@ -56,23 +95,18 @@ struct told {
 /* By number of worker, shared by all; NULL: there is no memory for it. */
 static struct told *told;
 
-static bool is_same(const struct stat *a, const struct stat *b)
-{
-	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
-}
-
 static bool leads_to(const char *name, const struct stat *st)
 {
 	struct stat now;
-	return stat(name, &now) == 0 && is_same(&now, st);
+	return stat(name, &now) == 0 && now.st_dev == st->st_dev && now.st_ino == st->st_ino;
 }
 
-/* phpXXXXXX, for its owner only, and nowhere else. */
+/* php and what is random, for its owner only, and nowhere else. */
 static bool has_temporary_name(const char *path, const struct stat *st)
 {
 	const char *name = strrchr(path, '/');
-	return name != NULL && strncmp(name, "/php", 4) == 0 && strlen(name) == 10 && (st->st_mode & 0777) == 0600 &&
-	       st->st_nlink == 1 && leads_to(path, st);
+	return name != NULL && strncmp(name, "/php", 4) == 0 && strlen(name + 1) == ENGINE_TEMPORARY_NAME &&
+	       (st->st_mode & 0777) == 0600 && st->st_nlink == 1 && leads_to(path, st);
 }
 
 /* As php_stdio_stream_data of main/streams/plain_wrapper.c begins (PHP 7.4 and later). */
@@ -92,11 +126,10 @@ bool boot_files_is_temporary(const php_stream *stream)
 	return file->temporary_name != NULL;
 }
 
-static bool is_temporary(const php_stream *stream, int fd, const struct stat *st)
+static bool is_temporary(const php_stream *stream, int fd)
 {
 	const struct plain_file *file = stream->abstract;
-	return file->fd == fd && boot_files_is_temporary(stream) && stream->orig_path != NULL &&
-	       has_temporary_name(stream->orig_path, st);
+	return file->fd == fd && boot_files_is_temporary(stream);
 }
 
 /* A second descriptor, also where the first was opened for writing only, or for appending. It stays open, and is no
@@ -109,97 +142,169 @@ static int open_again(int fd)
 	return open(path, O_RDWR | O_CLOEXEC);
 }
 
-static uint8_t *read_whole(int fd, size_t size)
+/* A number of our own for this file, which it had in the last note; -1: it has none. */
+static int own_of(const struct boot_file *before, size_t count, const struct rewind_opening *opened)
 {
-	uint8_t *bytes = pemalloc(size + 1, 1);
-	if (pread(fd, bytes, size + 1, 0) != (ssize_t)size) {
-		pefree(bytes, 1);
-		return NULL;
-	}
-	return bytes;
-}
-
-/* Those of the last time, while they are noted again. */
-static struct boot_file *noted_before;
-static size_t noted_count;
-
-/* The descriptor of our own for this file, which it had in the last note, or another entry has; -1: it has none. */
-static int own_of(const struct stat *st)
-{
-	for (size_t i = 0; i < file_count; i++) {
-		if (is_same(&files[i].then, st)) {
-			return files[i].own;
-		}
-	}
-	for (size_t i = 0; i < noted_count; i++) {
-		if (is_same(&noted_before[i].then, st)) {
-			return noted_before[i].own;
+	for (size_t i = 0; i < count; i++) {
+		if (before[i].opened == opened) {
+			return before[i].own;
 		}
 	}
 	return -1;
 }
 
-/* What the boot has left in a file. Nobody else writes to one without a name. In one that has a name there is also what
- * others have written: boots that empty it at this moment, requests of other workers. NULL: too large, or not known. */
-static uint8_t *left_in(int fd, int own, bool temporary, struct stat *st)
-{
-	if (temporary) {
-		return st->st_size > MOST_KEPT ? NULL : read_whole(own, (size_t)st->st_size);
-	}
-	size_t size;
-	const uint8_t *written = rewind_left_in(fd, &size);
-	if (written == NULL) {
-		return NULL;
-	}
-	uint8_t *bytes = pemalloc(size + 1, 1);
-	memcpy(bytes, written, size);
-	st->st_size = (off_t)size;
-	return bytes;
-}
-
-/* `name` of a file that has one. */
-static void keep(int fd, struct stat *st, const char *name, bool temporary)
-{
-	for (size_t i = 0; i < file_count; i++) {
-		if (is_same(&files[i].then, st) && (files[i].bytes != NULL || temporary || files[i].fd == fd)) {
-			return;
-		}
-	}
-	int own = own_of(st);
-	own = own >= 0 ? own : open_again(fd);
-	uint8_t *bytes = own < 0 ? NULL : left_in(fd, own, temporary, st);
-	files = perealloc(files, (file_count + 1) * sizeof *files, 1);
-	files[file_count++] = (struct boot_file){
-	    .fd = fd,
-	    .own = own,
-	    .bytes = bytes,
-	    .name = name == NULL ? NULL : pestrdup(name, 1),
-	    .temporary = temporary,
-	    .then = *st,
-	};
-}
-
-/* Whether it is the descriptor of our own of one of these. */
-static bool has_own(const struct boot_file *of, size_t count, int own)
+static bool is_own(const struct boot_file *of, size_t count, int fd)
 {
 	for (size_t i = 0; i < count; i++) {
-		if (of[i].own == own) {
+		if (of[i].own == fd) {
 			return true;
 		}
 	}
 	return false;
 }
 
-static bool look(int fd, void *to)
+/* Whether it holds what the boot left in it, and nothing else. */
+static bool holds(const struct boot_file *file)
+{
+	struct stat now;
+	off_t size = (off_t)file->opened->size;
+	if (fstat(file->own, &now) != 0 || now.st_size != size) {
+		return false;
+	}
+	uint8_t part[PART];
+	for (off_t at = 0; at < size; at += PART) {
+		size_t len = (size_t)MIN(PART, size - at);
+		if (pread(file->own, part, len, at) != (ssize_t)len || memcmp(part, file->opened->bytes + at, len) != 0) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Those of the last time, while they are noted again. */
+static struct boot_file *noted_before;
+static size_t noted_count;
+static long bytes_kept;
+
+/* Of a file that each boot makes anew. Of one with a name what this process wrote is known: others may write to it as
+ * well. Where it may have written more than that it counts if nothing else is there. */
+static bool know(const struct boot_file *file, const struct stat *st)
+{
+	struct rewind_opening *opened = file->opened;
+	if (file->own < 0 || (file->temporary && !rewind_opening_read(opened, file->own, (size_t)st->st_size)) ||
+	    opened->size > REWIND_MOST_WRITTEN || (opened->size > 0 && opened->bytes == NULL)) {
+		return false;
+	}
+	bool sure = file->temporary || (!opened->unseen && !opened->lasts);
+	bytes_kept += (long)opened->size;
+	return (sure || holds(file)) && bytes_kept <= MOST_KEPT;
+}
+
+static struct boot_file *find(const struct rewind_opening *opened)
+{
+	for (size_t i = 0; i < file_count; i++) {
+		if (files[i].opened == opened) {
+			return &files[i];
+		}
+	}
+	return NULL;
+}
+
+static struct boot_file *keep(int fd, const struct stat *st, struct rewind_opening *opened, bool temporary)
+{
+	struct boot_file *file = find(opened);
+	if (file != NULL || file_count == MOST_FILES) {
+		return file;
+	}
+	file = &files[file_count++];
+	*file = (struct boot_file){
+	    .opened = opened,
+	    .fd = fd,
+	    .own = -1,
+	    .temporary = temporary,
+	    .mode = st->st_mode & 07777,
+	    .links = st->st_nlink,
+	    .there = *st,
+	    .left = *st,
+	};
+	opened->kept = true;
+	if (opened->anew || temporary) {
+		file->own = own_of(noted_before, noted_count, opened);
+		file->own = file->own >= 0 ? file->own : open_again(fd);
+		file->known = know(file, st);
+	} else {
+		file->known = !opened->unseen && opened->size <= REWIND_MOST_WRITTEN;
+	}
+	return file;
+}
+
+/* Those that nobody has opened by a name, or whose names the boot itself has removed. */
+static bool look_at_nameless(int fd, void *to)
 {
 	struct stat st;
 	int flags = fcntl(fd, F_GETFL);
-	if (!zygote_is_own(fd) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 0 &&
-	    (flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH) && !rewind_is_memfd(fd) && !rewind_is_output(&st) &&
-	    !has_own(noted_before, noted_count, fd)) {
-		keep(fd, &st, NULL, true);
+	if (zygote_is_own(fd) || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || (flags & O_ACCMODE) == O_RDONLY ||
+	    (flags & O_PATH) || rewind_is_memfd(fd) || rewind_is_output(&st) || is_own(noted_before, noted_count, fd) ||
+	    is_own(files, file_count, fd)) {
+		return true;
+	}
+	struct rewind_opening *opened = rewind_opening_of(&st);
+	if (st.st_nlink == 0 || (opened != NULL && opened->nameless)) {
+		opened = opened != NULL ? opened : rewind_opening_make(fd, &st);
+		if (opened != NULL && find(opened) == NULL) {
+			opened->nameless = true;
+			keep(fd, &st, opened, true);
+		}
 	}
 	return true;
+}
+
+/* Where a stream stands that neither appends nor is put back as a whole. */
+static void note_place(const struct boot_file *file, int fd, php_stream *stream, const struct stat *st)
+{
+	const struct rewind_opening *opened = file->opened;
+	off_t at = lseek(fd, 0, SEEK_CUR);
+	if (opened->anew || (fcntl(fd, F_GETFL) & O_APPEND) || at < 0) {
+		return;
+	}
+	bool nothing_held = stream->readpos == stream->writepos && stream->position == at;
+	bool end = nothing_held && (opened->end == at || (opened->size == 0 && at > 0 && at == st->st_size));
+	places = perealloc(places, (place_count + 1) * sizeof *places, 1);
+	places[place_count++] = (struct place){
+	    .file = (size_t)(file - files), .fd = fd, .stream = nothing_held ? stream : NULL, .at = at, .end = end};
+}
+
+static void look_at_stream(php_stream *stream)
+{
+	int fd;
+	struct stat st;
+	if (stream->ops != &php_stream_stdio_ops || stream->wrapper != &php_plain_files_wrapper ||
+	    php_stream_cast(stream, PHP_STREAM_AS_FD_FOR_SELECT | PHP_STREAM_CAST_INTERNAL, (void *)&fd, 0) != SUCCESS ||
+	    fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY ||
+	    rewind_is_output(&st)) {
+		return;
+	}
+	struct rewind_opening *opened = rewind_opening_of(&st);
+	if (is_temporary(stream, fd)) {
+		const struct plain_file *plain = stream->abstract;
+		const char *name = ZSTR_VAL(plain->temporary_name);
+		opened = rewind_opening_make(fd, &st);
+		if (opened != NULL && find(opened) == NULL) {
+			opened->flags = O_RDWR | O_CREAT | O_EXCL;
+			opened->removed = true; /* a name drawn by chance, that nobody else has */
+			opened->nameless = !leads_to(name, &st) || strlen(name) >= PATH_MAX;
+			strcpy(opened->name, opened->nameless ? "" : name);
+			keep(fd, &st, opened, true);
+		}
+	} else if (opened != NULL && !opened->nameless) {
+		if (stream->orig_path != NULL) {
+			rewind_opening_name(opened, stream->orig_path);
+		}
+		const struct boot_file *file = keep(fd, &st, opened, false);
+		if (file != NULL) {
+			note_place(file, fd, stream, &st);
+		}
+	}
 }
 
 static void look_at_streams(void)
@@ -207,25 +312,8 @@ static void look_at_streams(void)
 	zend_resource *resource;
 	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource)
 	{
-		php_stream *stream = resource->type == php_file_le_stream() ? resource->ptr : NULL;
-		int fd;
-		struct stat st;
-		if (stream == NULL || stream->ops != &php_stream_stdio_ops || stream->wrapper != &php_plain_files_wrapper ||
-		    php_stream_cast(stream, PHP_STREAM_AS_FD_FOR_SELECT | PHP_STREAM_CAST_INTERNAL, (void *)&fd, 0) !=
-		        SUCCESS ||
-		    fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || rewind_is_output(&st)) {
-			continue;
-		}
-		if (is_temporary(stream, fd, &st)) {
-			keep(fd, &st, stream->orig_path, true);
-		} else if (stream->mode[0] == 'w' && st.st_nlink > 0) {
-			char path[64], name[PATH_MAX];
-			snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-			ssize_t n = readlink(path, name, sizeof name - 1);
-			name[n > 0 ? n : 0] = '\0';
-			if (leads_to(name, &st)) {
-				keep(fd, &st, name, false);
-			}
+		if (resource->type == php_file_le_stream() && resource->ptr != NULL) {
+			look_at_stream(resource->ptr);
 		}
 	}
 	ZEND_HASH_FOREACH_END();
@@ -237,10 +325,11 @@ static void tell(void)
 	struct told *own = told == NULL || !zygote_is_worker() ? NULL : &told[hy_ring_worker()];
 	size_t count = 0;
 	for (size_t i = 0; own != NULL && i < file_count && count < NAMES_TOLD; i++) {
-		if (files[i].temporary && files[i].name != NULL && strlen(files[i].name) < sizeof own->file[0].name) {
-			own->file[count].device = files[i].then.st_dev;
-			own->file[count].inode = files[i].then.st_ino;
-			strcpy(own->file[count++].name, files[i].name);
+		const struct rewind_opening *opened = files[i].opened;
+		if (files[i].temporary && !opened->nameless && strlen(opened->name) < sizeof own->file[0].name) {
+			own->file[count].device = opened->device;
+			own->file[count].inode = opened->inode;
+			strcpy(own->file[count++].name, opened->name);
 		}
 	}
 }
@@ -250,38 +339,40 @@ static void forget_before(void)
 {
 	for (size_t i = 0; i < noted_count; i++) {
 		int own = noted_before[i].own;
-		if (own >= 0 && !has_own(files, file_count, own) && !has_own(noted_before, i, own)) {
+		if (own >= 0 && !is_own(files, file_count, own)) {
 			close(own);
 		}
-		if (noted_before[i].bytes != NULL) {
-			pefree(noted_before[i].bytes, 1);
-		}
-		if (noted_before[i].name != NULL) {
-			pefree(noted_before[i].name, 1);
-		}
+		noted_before[i].opened->kept = find(noted_before[i].opened) != NULL;
 	}
-	pefree(noted_before, 1);
-	noted_before = NULL;
-	noted_count = 0;
 }
 
 void boot_files_note(void)
 {
+	/* The note of the last time, and this one's. */
+	static struct boot_file *rooms[2];
+	static unsigned notes;
+	if (state == NULL) {
+		state = rewind_keep(sizeof *state);
+		rooms[0] = rewind_keep(MOST_FILES * sizeof *files);
+		rooms[1] = rewind_keep(MOST_FILES * sizeof *files);
+		if (state == NULL || rooms[0] == NULL || rooms[1] == NULL) {
+			zygote_failed("no memory for notes of the boot's files");
+		}
+	}
 	noted_before = files;
 	noted_count = file_count;
-	files = NULL;
-	file_count = 0;
+	files = rooms[++notes & 1];
+	file_count = place_count = 0;
+	bytes_kept = 0;
 	rewind_watch_no_file();
-	zygote_each_fd(look, NULL);
 	look_at_streams();
-	if (noted_before != NULL) {
-		forget_before();
-	}
+	zygote_each_fd(look_at_nameless, NULL);
+	forget_before();
 	bool large = false;
 	for (size_t i = 0; i < file_count; i++) {
-		if (files[i].bytes == NULL) {
+		if (!files[i].known && (files[i].temporary || files[i].opened->anew)) {
 			large = true;
-			(void)rewind_watch_file(&files[i].then); /* of one that is not watched all is doubted */
+			(void)rewind_watch_file(&files[i].left); /* of one that is not watched all is doubted */
 		}
 	}
 	if (large) {
@@ -314,30 +405,117 @@ void boot_files_bury(uint32_t worker)
 	}
 }
 
-static bool holds(const struct boot_file *file)
+struct in_place {
+	const struct boot_file *file;
+	char path[64];
+	int error;
+};
+
+static bool put_in_place(int fd, void *to)
 {
-	struct stat now;
-	off_t size = file->then.st_size;
-	if (fstat(file->own, &now) != 0 || now.st_size != size) {
-		return false;
+	struct in_place *in = to;
+	struct stat st;
+	int flags = fcntl(fd, F_GETFL);
+	if (!zygote_is_own(fd) && flags >= 0 && !(flags & O_PATH) && fstat(fd, &st) == 0 &&
+	    st.st_dev == in->file->opened->device && st.st_ino == in->file->opened->inode) {
+		int error = rewind_replace_file(fd, in->path, flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_SYNC));
+		in->error = in->error != 0 ? in->error : error;
 	}
-	uint8_t part[PART];
-	for (off_t at = 0; at < size; at += PART) {
-		size_t len = (size_t)MIN(PART, size - at);
-		if (pread(file->own, part, len, at) != (ssize_t)len || memcmp(part, file->bytes + at, len) != 0) {
-			return false;
-		}
-	}
-	return true;
+	return in->error == 0;
 }
 
-/* False: not all of it. Then it is what could be written. */
-static bool put_back(const struct boot_file *file)
+/* Opens again what now has the name. 0, or the errno of what failed: then nothing has changed, or, with `halfway`, some
+ * of it. */
+static int play(struct boot_file *file, bool *halfway)
 {
-	off_t done = 0, size = file->then.st_size;
+	*halfway = false;
+	if ((file->opened->anew || file->temporary) && !file->known) {
+		return EFBIG;
+	}
+	int again = rewind_opening_again(file->opened, file->mode);
+	struct in_place in = {.file = file};
+	if (again < 0) {
+		return -again;
+	}
+	if (fstat(again, &file->there) != 0) {
+		in.error = errno;
+	} else {
+		snprintf(in.path, sizeof in.path, "/proc/self/fd/%d", again);
+		zygote_each_fd(put_in_place, &in);
+		*halfway = in.error != 0;
+	}
+	if (in.error == 0) {
+		file->opened->device = file->there.st_dev;
+		file->opened->inode = file->there.st_ino;
+		file->links = file->there.st_nlink;
+		file->left = (struct stat){0};
+		file->said = false;
+	}
+	close(again);
+	return in.error;
+}
+
+/* What is there is what this process has open; and nobody has given a file that each boot makes anew another name. */
+static bool is_there(struct boot_file *file)
+{
+	const struct rewind_opening *opened = file->opened;
+	if (opened->nameless) {
+		return fstat(file->own >= 0 ? file->own : file->fd, &file->there) == 0;
+	}
+	bool made = opened->removed || (opened->flags & O_EXCL);
+	return stat(opened->name, &file->there) == 0 && file->there.st_dev == opened->device &&
+	       file->there.st_ino == opened->inode && (!made || file->there.st_nlink <= file->links);
+}
+
+static void cannot_be_opened(struct boot_file *file, int error, bool halfway)
+{
+	bool visitors = file->known && (file->opened->anew || file->temporary);
+	bool appends = !visitors && (file->opened->flags & O_APPEND);
+	if (!file->said) {
+		log_format(HY_LOG_ERROR
+		           "The file %s, which the boot opened, is another one by now, and cannot be opened as the boot "
+		           "opened it: %s. %s",
+		           file->opened->name,
+		           error == EFBIG ? "what the boot wrote to it is too much to be kept, or not known" : strerror(error),
+		           visitors || halfway ? "This worker ends."
+		           : appends           ? "What requests write goes to the one before, until it can be opened."
+		                               : "This worker is replaced after the request.");
+	}
+	if (visitors || halfway) {
+		_exit(70);
+	}
+	file->said = true;
+	state->replaced |= !appends;
+	if (fstat(file->fd, &file->there) != 0) {
+		file->there.st_size = 0;
+	}
+}
+
+void boot_files_look(void)
+{
+	bool played = false;
+	for (size_t i = 0; i < file_count; i++) {
+		bool halfway = false;
+		if (!is_there(&files[i])) {
+			int error = files[i].opened->nameless ? errno : play(&files[i], &halfway);
+			played = true;
+			if (error != 0) {
+				cannot_be_opened(&files[i], error, halfway);
+			}
+		}
+	}
+	if (played) {
+		tell();
+	}
+}
+
+/* What of the boot's bytes could be written is what is in the file; the next request tries again. */
+static void put_back(const struct boot_file *file)
+{
+	off_t done = 0, size = (off_t)file->opened->size;
 	int error = 0;
 	while (done < size && error == 0) {
-		ssize_t n = pwrite(file->own, file->bytes + done, (size_t)(size - done), done);
+		ssize_t n = pwrite(file->own, file->opened->bytes + done, (size_t)(size - done), done);
 		done += MAX(n, 0);
 		error = n > 0 || (n < 0 && errno == EINTR) ? 0 : n == 0 ? ENOSPC : errno;
 	}
@@ -351,64 +529,8 @@ static bool put_back(const struct boot_file *file)
 	}
 	if (error != 0) {
 		log_format("A file of the boot (descriptor %d) has %jd of the %jd bytes that the boot left in it: the others "
-		           "cannot be written again (%s). This worker is replaced after the request.",
+		           "cannot be written again (%s).",
 		           file->fd, (intmax_t)done, (intmax_t)size, strerror(error));
-	}
-	return error == 0;
-}
-
-struct stand_in {
-	const struct boot_file *file;
-	char path[64];
-	bool failed;
-};
-
-static bool put_in_place(int fd, void *to)
-{
-	struct stand_in *in = to;
-	struct stat st;
-	int flags = fcntl(fd, F_GETFL);
-	if (!zygote_is_own(fd) && fd != in->file->own && flags >= 0 && !(flags & O_PATH) && fstat(fd, &st) == 0 &&
-	    is_same(&st, &in->file->then)) {
-		in->failed |= rewind_replace_file(fd, in->path, flags & (O_ACCMODE | O_APPEND)) != 0;
-	}
-	return true;
-}
-
-/* Somebody has renamed or removed the file, with what the visitor before wrote to it: that stays what it is. This
- * request, the worker's last, has one in memory with what the boot left. */
-static void stand_in(const struct boot_file *file)
-{
-	struct boot_file memory = *file;
-	struct stand_in in = {.file = file};
-	memory.own = memfd_create("boot file", MFD_CLOEXEC);
-	snprintf(in.path, sizeof in.path, "/proc/self/fd/%d", memory.own);
-	if (memory.own >= 0 && put_back(&memory)) {
-		zygote_each_fd(put_in_place, &in);
-	} else {
-		in.failed = true;
-	}
-	if (in.failed) {
-		log_format(HY_LOG_ERROR "The file %s, which the boot opened, is another one by now, and there is no memory or "
-		                        "descriptor for what the boot left in it; this worker ends.",
-		           file->name);
-		_exit(70);
-	}
-	close(memory.own);
-}
-
-void boot_files_renew(void)
-{
-	for (size_t i = 0; i < file_count; i++) {
-		const struct boot_file *file = &files[i];
-		if (file->bytes == NULL || file->own < 0 || holds(file)) {
-			continue;
-		}
-		if (file->temporary || leads_to(file->name, &file->then)) {
-			spoiled |= !put_back(file);
-		} else {
-			stand_in(file);
-		}
 	}
 }
 
@@ -417,43 +539,120 @@ static bool is_time(struct timespec a, struct timespec b)
 	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
-/* Of a file that other workers have as well their writes do not count. */
+static bool is_unchanged(const struct stat *now, const struct stat *before)
+{
+	return now->st_ino == before->st_ino && now->st_dev == before->st_dev && now->st_size == before->st_size &&
+	       is_time(now->st_mtim, before->st_mtim) && is_time(now->st_ctim, before->st_ctim);
+}
+
+/* One that each boot makes anew, or empties. */
+static void renew_whole(struct boot_file *file)
+{
+	if (!S_ISREG(file->there.st_mode) || (!file->opened->lasts && is_unchanged(&file->there, &file->left) &&
+	                                      file->left.st_ctim.tv_sec + OLD < file->looked)) {
+		return;
+	}
+	/* What is written after this is not older. */
+	file->looked = time(NULL);
+	if (fstat(file->own, &file->left) != 0) {
+		file->left = (struct stat){0};
+	}
+	if (!holds(file)) {
+		put_back(file);
+		file->left = (struct stat){0};
+	}
+}
+
+/* Another one, which was cut, or is a new one: what the boot wrote there is written again. */
+static void renew_part(struct boot_file *file)
+{
+	struct rewind_opening *opened = file->opened;
+	off_t end = opened->appended ? 1 : (off_t)(opened->start + opened->size);
+	if (opened->size == 0 || file->there.st_size >= end || !S_ISREG(file->there.st_mode)) {
+		return;
+	}
+	off_t at = lseek(file->fd, 0, SEEK_CUR);
+	size_t done = 0;
+	int error = file->known ? 0 : EFBIG;
+	while (done < opened->size && error == 0) {
+		ssize_t n = opened->appended
+		                ? write(file->fd, opened->bytes + done, opened->size - done)
+		                : pwrite(file->fd, opened->bytes + done, opened->size - done, (off_t)(opened->start + done));
+		done += (size_t)MAX(n, 0);
+		error = n > 0 || (n < 0 && errno == EINTR) ? 0 : n == 0 ? ENOSPC : errno;
+	}
+	lseek(file->fd, at, SEEK_SET);
+	file->there.st_size = MAX(file->there.st_size, (off_t)(opened->start + done));
+	if (error != 0 && !file->said) {
+		file->said = true;
+		log_format("What the boot wrote to the file %s is not in it any more, and cannot be written again: %s.",
+		           opened->name, error == EFBIG ? "it is too much to be kept, or not known" : strerror(error));
+	}
+	state->replaced |= error == EFBIG && !opened->appended;
+}
+
+void boot_files_renew(void)
+{
+	bool waited = file_count > 0 && locks_any();
+	for (size_t i = 0; i < file_count; i++) {
+		struct boot_file *file = &files[i];
+		bool whole = file->opened->anew || file->temporary;
+		if (waited && fstat(file->fd, &file->there) != 0) {
+			continue;
+		}
+		if (whole && file->known) {
+			renew_whole(file);
+		} else if (!whole) {
+			renew_part(file);
+		}
+	}
+	for (size_t i = 0; i < place_count; i++) {
+		const struct place *place = &places[i];
+		const struct stat *there = &files[place->file].there;
+		if (S_ISREG(there->st_mode) && (place->at > there->st_size || (place->end && place->at < there->st_size))) {
+			lseek(place->fd, there->st_size, SEEK_SET);
+			if (place->stream != NULL) {
+				place->stream->position = there->st_size;
+			}
+		}
+	}
+}
+
+/* One that is not put back. Of a file that other workers have as well their writes do not count. */
 static bool was_written(const struct boot_file *file)
 {
 	struct stat now;
-	if (rewind_was_written(&file->then)) {
+	if (rewind_was_written(&file->left)) {
 		return true;
 	}
-	return file->temporary && (fstat(file->own >= 0 ? file->own : file->fd, &now) != 0 || !is_same(&now, &file->then) ||
-	                           now.st_size != file->then.st_size || !is_time(now.st_mtim, file->then.st_mtim) ||
-	                           !is_time(now.st_ctim, file->then.st_ctim));
+	return file->temporary &&
+	       (fstat(file->own >= 0 ? file->own : file->fd, &now) != 0 || !is_unchanged(&now, &file->left));
 }
 
 bool boot_files_written(void)
 {
 	for (size_t i = 0; i < file_count; i++) {
-		if (files[i].bytes == NULL && was_written(&files[i])) {
+		const struct boot_file *file = &files[i];
+		if (!file->known && (file->temporary || file->opened->anew) && was_written(file)) {
 			return true;
 		}
 	}
-	return spoiled;
+	return false;
 }
 
-bool boot_files_changed(void)
+bool boot_files_replaced(void)
 {
-	for (size_t i = 0; i < file_count; i++) {
-		if (!files[i].temporary && !leads_to(files[i].name, &files[i].then)) {
-			return true;
-		}
-	}
-	return boot_files_written();
+	return state != NULL && state->replaced;
 }
 
 void boot_files_remove(void)
 {
 	for (size_t i = 0; i < file_count; i++) {
-		if (files[i].temporary && files[i].name != NULL && leads_to(files[i].name, &files[i].then)) {
-			unlink(files[i].name);
+		const struct rewind_opening *opened = files[i].opened;
+		struct stat st;
+		if (files[i].temporary && !opened->nameless && lstat(opened->name, &st) == 0 && st.st_dev == opened->device &&
+		    st.st_ino == opened->inode) {
+			unlink(opened->name);
 		}
 	}
 }

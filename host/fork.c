@@ -36,6 +36,11 @@ void fork_begin(void)
 	for_one_request = true;
 	const char *wrong = rewind_forked();
 	if (wrong != NULL) {
+		/* One that was replaced may be closed by now. */
+		boot_files_look();
+		wrong = rewind_forked();
+	}
+	if (wrong != NULL) {
 		log_format(HY_LOG_ERROR "%s, and requests must not share a position in it", wrong);
 		_exit(70);
 	}
@@ -91,7 +96,7 @@ static bool fork_next(void)
 			if (code == FORKED_RETIRED + HY_RETIRED_ASKED) {
 				return false;
 			}
-			if (code > FORKED_RETIRED && code <= FORKED_RETIRED + HY_RETIRED_REWIND_PROCESS) {
+			if (code > FORKED_RETIRED && code <= FORKED_RETIRED + HY_RETIRED_FILE_REPLACED) {
 				worker_exit((enum hy_retired)(code - FORKED_RETIRED));
 			}
 			_exit(code);

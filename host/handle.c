@@ -81,6 +81,7 @@ static void end_boot(void)
 	}
 	booted = true;
 	decline_boot();
+	rewind_boot_over(true);
 	note_files();
 	zygote_baseline();
 	warmup_load_classes();
@@ -101,11 +102,6 @@ static enum hy_retired retired_for(enum rewind_doubt doubt)
 	    [REWIND_PROCESS] = HY_RETIRED_REWIND_PROCESS,
 	};
 	return reasons[doubt];
-}
-
-static bool files_changed(void)
-{
-	return boot_files_changed() || rotated_doubtful();
 }
 
 /* Ends the request, and returns to the state at the end of the boot. */
@@ -130,7 +126,7 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 	if (doubt == REWIND_SURE && stray_left()) {
 		doubt = REWIND_CHILD;
 	}
-	if (doubt == REWIND_SURE && files_changed()) {
+	if (doubt == REWIND_SURE && boot_files_written()) {
 		doubt = REWIND_DESCRIPTORS;
 	}
 	if (fork_is_for_one_request()) {
@@ -139,14 +135,19 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 		if (opcache_reset_called()) {
 			fork_end(HY_RETIRED_REWIND_OPCACHE);
 		}
-		/* Of all that a request may do, this outlives its process. That a name leads elsewhere by now is no fault of a
+		/* Of all that a request may do, this outlives its process. That a file is another one by now is no fault of a
 		 * request of the comparison: the boot of another worker may have done so. */
-		bool changed = compare_answers() ? boot_files_written() : files_changed();
-		enum rewind_doubt stays = doubt == REWIND_CONNECTION ? doubt : changed ? REWIND_DESCRIPTORS : REWIND_SURE;
-		fork_end(retired_for(stays));
+		enum rewind_doubt stays = doubt == REWIND_CONNECTION ? doubt
+		                          : boot_files_written()     ? REWIND_DESCRIPTORS
+		                                                     : REWIND_SURE;
+		bool replaced = stays == REWIND_SURE && boot_files_replaced() && !compare_answers();
+		fork_end(replaced ? HY_RETIRED_FILE_REPLACED : retired_for(stays));
 	}
 	if (doubt != REWIND_SURE) {
 		worker_exit(retired_for(doubt));
+	}
+	if (boot_files_replaced()) {
+		worker_exit(HY_RETIRED_FILE_REPLACED);
 	}
 	if (sqlite_loses_locks()) {
 		worker_exit(HY_RETIRED_REWIND_CONNECTION);
@@ -224,14 +225,14 @@ static bool begin_work(void)
 		return true;
 	}
 	/* Requests of the comparison have written to the same ones. */
+	boot_files_look();
 	boot_files_renew();
 	if (options.rewind == REWIND_FORK) {
-		rotated_note();
 		boot_files_note();
 		return fork_from_now_on();
 	}
+	rewind_boot_over(false);
 	worker_start_run();
-	rotated_note();
 	boot_files_note();
 	const char *wrong = snapshot_check();
 	wrong = wrong != NULL ? wrong : clocks_keep();

@@ -25,8 +25,7 @@
  *   warm.c      connections kept over rewinds  worker_start.c  what each worker does before its point
  *   stray.c     processes that PHP code forked   locks.c  locks that the boot holds
  *   unknown.c   what the boot must not leave open, since nobody knows how it ends
- *   boot_files.c  temporary files of the boot, and those that it emptied
- *   rotated.c   files of the boot whose names lead elsewhere by now
+ *   boot_files.c  files that the boot has open for writing, and temporary ones
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
  */
@@ -323,24 +322,18 @@ void opcache_after_bailout(void); /* gives back locks that a fatal error may hav
 const char *unknown_left(void); /* of the boot, whose end nobody here knows, to follow "the boot "; NULL: nothing */
 
 /* boot_files.c */
-void boot_files_share(void);   /* in the zygote, before workers are forked */
-void boot_files_note(void);    /* when others may write to them from now on; what was noted before is forgotten */
-void boot_files_renew(void);   /* at the beginning of a request, and when those of the comparison are over */
-bool boot_files_written(void); /* at its end: a large one has been written to, or one could not be put back */
-bool boot_files_changed(void); /* that, or its name leads elsewhere: one is not what it was, and will not be */
-void boot_files_remove(void);  /* when the worker ends: the temporary ones that have a name */
+void boot_files_share(void);    /* in the zygote, before workers are forked */
+void boot_files_note(void);     /* when others may write to them from now on; what was noted before is forgotten */
+void boot_files_look(void);     /* at the beginning of a request: those that others have replaced are opened again */
+void boot_files_renew(void);    /* when it has its locks: they hold what the boot left */
+bool boot_files_written(void);  /* at its end: one that is not put back has been written to */
+bool boot_files_replaced(void); /* one could not be opened again */
+void boot_files_remove(void);   /* when the worker ends: the temporary ones that have a name */
 void boot_files_bury(uint32_t worker); /* in the zygote, when it has ended otherwise */
-
-/* Whether it is one that PHP removes when it closes it; of a stream of plain files. */
-bool boot_files_is_temporary(const struct _php_stream *stream);
-
-/* rotated.c: files of the boot whose names lead elsewhere */
-void rotated_note(void);     /* before the point, or the first fork for a request */
-void rotated_open(void);     /* at the beginning of a request */
-bool rotated_doubtful(void); /* at its end: one could not be opened */
 
 /* locks.c: what the boot holds, each request takes anew */
 void locks_lend(void);      /* at the end of the boot, and with the snapshot: they are given back */
+bool locks_any(void);       /* there are some */
 void locks_take(void);      /* at the beginning of a request; what ends it gives them back: a rewind, … */
 void locks_give_back(void); /* … or, where there is none, this */
 

@@ -104,6 +104,8 @@ enum hy_retired {
 	HY_RETIRED_REWIND_PROCESS = 15,    /* priority, limits, session, user or group of the process were changed */
 	/* Between requests: */
 	HY_RETIRED_CONNECTION_LOST = 16, /* a connection that is kept was closed by its server, or not put back in time */
+	/* The request was answered; what somebody did to a file is no fault of it: */
+	HY_RETIRED_FILE_REPLACED = 17, /* a file of the boot is another one by now, and cannot be opened as the boot did */
 };
 
 /* How a rewinding worker learns which pages a request wrote; hy_worker.tracking */

@@ -288,7 +288,7 @@ void lifecycle_begin(void)
 		step(boot_forget_sessions);
 	}
 	if (handle_rewinds()) {
-		rotated_open();
+		boot_files_look();
 	}
 	if (options.rewind != REWIND_OFF) {
 		locks_take();

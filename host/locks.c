@@ -121,6 +121,11 @@ static void wait_for(struct sembuf *operation, int set)
 	}
 }
 
+bool locks_any(void)
+{
+	return file_count + semaphore_count > 0;
+}
+
 void locks_take(void)
 {
 	for (size_t i = 0; i < file_count; i++) {

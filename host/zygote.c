@@ -167,8 +167,10 @@ static bool judge(int fd, void *to)
 		return true;
 	}
 	int flags = fcntl(fd, F_GETFL);
-	/* A file without a name is one boot's own, and put back for each request. */
-	bool reads = (flags & O_ACCMODE) == O_RDONLY || ((flags & O_APPEND) && st.st_nlink > 0);
+	/* A file without a name, or that each boot empties, is one boot's own, and put back for each request. */
+	const struct rewind_opening *opened = rewind_opening_of(&st);
+	bool own_file = st.st_nlink == 0 || (options.rewind != REWIND_OFF && opened != NULL && opened->anew);
+	bool reads = (flags & O_ACCMODE) == O_RDONLY || ((flags & O_APPEND) && !own_file);
 	/* Of devices those of memory: /dev/null, /dev/urandom. A terminal has a queue of its own. */
 	bool memory = S_ISCHR(st.st_mode) && major(st.st_rdev) == 1;
 	/* All processes have output and log in common as it is. */
@@ -259,6 +261,12 @@ static void become_worker(uint32_t number, pid_t zygote, const sigset_t *signals
 	hy_ring_join(number);
 	char shared_file[512] = "";
 	zygote_each_fd(reopen, shared_file);
+	if (shared_file[0] != '\0') {
+		/* One that was replaced may be closed by now. */
+		boot_files_look();
+		shared_file[0] = '\0';
+		zygote_each_fd(reopen, shared_file);
+	}
 	if (wrong == NULL && shared_file[0] != '\0') {
 		wrong = shared_file;
 	}

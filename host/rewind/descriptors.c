@@ -91,7 +91,7 @@ const char *rewind_libraries_opened(void)
 	for (size_t i = 0; i < count; i++) {
 		c->libraries_fds[list[i]] = true;
 	}
-	return NULL;
+	return openings_begin();
 }
 
 /*

@@ -63,7 +63,6 @@ struct region {
 #define MAX_HELD 64
 #define MAX_SIGNALS 64
 #define MAX_WATCHED 256
-#define MAX_EMPTIED 16
 /* Our own descriptors have numbers from REWIND_OWN_FROM on, but for those that are opened at the point (`cwd`,
  * `statm`); copies of the boot's have the lowest that are free. A rewind closes whatever has a number that was free: by
  * one call, where those have no gap between them. The kernel looks at each number up to the size of its table, which is
@@ -115,14 +114,15 @@ struct watched_file {
 	bool written; /* since the point; a rewind does not forget it */
 };
 
-/* A file that the boot has emptied, and what it has written there since. */
-struct emptied {
-	uint64_t device, inode;
-	int fd;         /* of the last time */
-	bool unseen;    /* it was, or may be, written in a way that is not followed */
-	size_t size;    /* bytes */
-	uint8_t *bytes; /* its beginning, up to REWIND_MOST_EMPTIED; behind its end there are zeros */
+/* A name that the boot has removed. */
+struct removed_name {
+	uint64_t device, inode; /* of the directory */
+	char base[256];
 };
+#define REWIND_MOST_OPENINGS 2048
+/* Of so many of them the bytes are kept; and so many removed names. */
+#define REWIND_MOST_ROOMS 256
+#define REWIND_MOST_REMOVED 64
 
 /* A record lock (fcntl) that was held at the point. */
 struct held {
@@ -149,6 +149,7 @@ struct control {
 	bool active;
 	enum rewind_tracking tracking;
 	enum rewind_doubt doubt, doubt_after;
+	bool connection_used; /* whatever else was in doubt since: this alone outlives a process that was forked */
 	char error[256];
 	struct rewind_counters counters;
 
@@ -218,8 +219,12 @@ struct control {
 	size_t held_count;
 	struct watched_file watched[MAX_WATCHED];
 	size_t watched_count;
-	struct emptied emptied[MAX_EMPTIED];
-	size_t emptied_count;
+	struct rewind_opening *openings; /* NULL: nobody asked yet */
+	char *opening_names;             /* PATH_MAX bytes for each */
+	size_t opening_count, opening_rooms;
+	struct removed_name removed[REWIND_MOST_REMOVED];
+	size_t removed_count; /* so far; the last ones are kept */
+	bool boot_over;       /* what is written now is a warm-up request's */
 	/* What the kernel would undo if the process ended (semop(2), SEM_UNDO): sums since the work began, and from the
 	 * point on since the point. */
 	struct {
@@ -307,8 +312,9 @@ void descriptors_restore(void);       /* closes what was opened, opens what was 
 void descriptors_restore_files(void); /* their flags and positions; after the locks, which a copy may have to give up */
 void descriptors_restore_flags(bool of_files, bool of_descriptors);
 
-/* emptied.c: at the point nobody asks any more */
-void emptied_forget(void);
+/* openings.c */
+const char *openings_begin(void); /* from now on; NULL, or what failed */
+void openings_settle(void);       /* at the point: those that nobody has asked for are forgotten */
 
 /* held.c */
 bool held_note(int fd, struct descriptor *to); /* false: there are more locks than can be noted */

@@ -27,6 +27,13 @@ static inline struct control *watching(void)
 	return c != NULL && c->active ? c : NULL;
 }
 
+/* While watching: a connection of the snapshot was used. */
+static inline void connection_in_doubt(void)
+{
+	rewind_control->doubt = REWIND_CONNECTION;
+	rewind_control->connection_used = true;
+}
+
 /* libc's own version. */
 static inline void *interpose_next(const char *name)
 {
@@ -40,29 +47,44 @@ static inline void *interpose_next(const char *name)
 /* What an address range of the snapshot does not bear: it costs the worker. */
 void interpose_changing_memory(uintptr_t start, uintptr_t end);
 
-/* emptied.c, before the point */
-void emptied_wrote(int fd, const void *from, size_t len, off_t at);
-void emptied_truncated(int fd, off_t size);
-void emptied_unseen(int fd);
-/* Somebody has emptied a file by opening it. */
-void interpose_emptied(int fd);
-static inline bool interpose_boot_empties(void)
+/* openings.c, before the point */
+void openings_opened(int fd, int at, const char *path, int flags);
+void openings_wrote(int fd, const void *from, size_t len, off_t at);
+void openings_truncated(int fd, off_t size);
+void openings_at_end(int fd);
+void openings_unseen(int fd, bool lasts);
+void openings_child(void);
+static inline bool interpose_boot_writes(void)
 {
 	const struct control *c = rewind_control;
-	return c != NULL && !c->active && c->emptied_count > 0;
+	return c != NULL && !c->active && c->opening_count > 0;
 }
 /* This was written; `at`: -1 for where the descriptor stood. `len`: what the kernel said. */
 static inline void interpose_wrote(int fd, const void *from, ssize_t len, off_t at)
 {
-	if (len > 0 && interpose_boot_empties()) {
-		emptied_wrote(fd, from, (size_t)len, at);
+	if (len > 0 && interpose_boot_writes()) {
+		openings_wrote(fd, from, (size_t)len, at);
 	}
 }
-/* Something may be written that nobody sees, now or later. */
+/* So many bytes were asked for, and so many were there. */
+static inline void interpose_read(int fd, ssize_t len, size_t wanted)
+{
+	if (len >= 0 && (size_t)len < wanted && interpose_boot_writes()) {
+		openings_at_end(fd);
+	}
+}
+/* Something is written that nobody sees. */
 static inline void interpose_unseen(int fd)
 {
-	if (interpose_boot_empties()) {
-		emptied_unseen(fd);
+	if (interpose_boot_writes()) {
+		openings_unseen(fd, false);
+	}
+}
+/* Something may be written so, now or later. */
+static inline void interpose_unseen_from_now_on(int fd)
+{
+	if (interpose_boot_writes()) {
+		openings_unseen(fd, true);
 	}
 }
 

@@ -181,7 +181,7 @@ void interpose_note_call(long number, long a, long b, long d, long e);
 void interpose_note_call(long number, long a, long b, long d, long e)
 {
 	struct control *c = watching();
-	interpose_unseen((int)a); /* if it is one */
+	interpose_unseen_from_now_on((int)a); /* if it is one */
 	if (c != NULL && !harmless(c, number, a, b, d, e)) {
 		c->doubt = REWIND_PROCESS;
 	}
@@ -238,6 +238,7 @@ EXPORT __attribute__((naked)) long syscall(long number, ...)
 void interpose_sharing_memory(void);
 void interpose_sharing_memory(void)
 {
+	openings_child();
 	struct control *c = watching();
 	if (c != NULL) {
 		c->faults = UINT64_MAX;

@@ -112,14 +112,13 @@ static void duplicating(int fd)
 	if (connections_watching()) {
 		connections_lost(fd, "it has a second descriptor");
 	}
-	interpose_unseen(fd);
 	struct control *c = watching();
 	const struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
 	if (d != NULL) {
 		interpose_writing(fd); /* perhaps, by the other number, or a child by it */
 		c->any_duplicate = true;
 		if (d->peer) {
-			c->doubt = REWIND_CONNECTION; /* what is said by another number is not seen */
+			connection_in_doubt(); /* what is said by another number is not seen */
 		}
 	}
 }
@@ -228,7 +227,7 @@ EXPORT int ioctl(int fd, unsigned long command, ...)
 		c->any_cloexec |= command == FIOCLEX || command == FIONCLEX;
 		const struct descriptor *d = descriptor_of(fd);
 		if (d != NULL && d->peer && !asks_only(command)) {
-			c->doubt = REWIND_CONNECTION;
+			connection_in_doubt();
 		}
 	}
 	return (int)syscall(SYS_ioctl, fd, command, with);
@@ -237,11 +236,9 @@ EXPORT int ioctl(int fd, unsigned long command, ...)
 /* What a process is told by writing to files of /proc (its name, its memory, how it is treated when memory is short)
  * has no way back. */
 
-static void opened(int fd, int flags)
+static void opened(int fd, int at, const char *path, int flags)
 {
-	if (flags & O_TRUNC) {
-		interpose_emptied(fd);
-	}
+	openings_opened(fd, at, path, flags);
 	struct control *c = watching();
 	struct statfs fs;
 	if (c == NULL || fd < 0 || ((flags & O_ACCMODE) == O_RDONLY && !(flags & O_TRUNC))) {
@@ -260,7 +257,7 @@ EXPORT int openat(int at, const char *path, int flags, ...)
 	mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
 	va_end(rest);
 	int fd = (int)syscall(SYS_openat, at, path, flags, mode);
-	opened(fd, flags);
+	opened(fd, at, path, flags);
 	return fd;
 }
 EXPORT int openat64(int at, const char *path, int flags, ...) __attribute__((alias("openat")));
@@ -272,7 +269,7 @@ EXPORT int open(const char *path, int flags, ...)
 	mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
 	va_end(rest);
 	int fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
-	opened(fd, flags);
+	opened(fd, AT_FDCWD, path, flags);
 	return fd;
 }
 EXPORT int open64(const char *path, int flags, ...) __attribute__((alias("open")));
@@ -295,13 +292,23 @@ EXPORT int creat(const char *path, mode_t mode)
 }
 EXPORT int creat64(const char *path, mode_t mode) __attribute__((alias("creat")));
 
+/* What libc holds back, and when it writes it, nobody sees. */
+static void opened_by_libc(FILE *file, const char *path, const char *mode)
+{
+	if (file != NULL && (mode[0] != 'r' || strchr(mode, '+') != NULL)) {
+		int how = strchr(mode, '+') != NULL ? O_RDWR : O_WRONLY;
+		how |= mode[0] == 'w' ? O_CREAT | O_TRUNC : mode[0] == 'a' ? O_CREAT | O_APPEND : 0;
+		if (path != NULL) {
+			opened(fileno(file), AT_FDCWD, path, how | (strchr(mode, 'x') != NULL ? O_EXCL : 0));
+		}
+		interpose_unseen_from_now_on(fileno(file));
+	}
+}
+
 EXPORT FILE *fopen(const char *path, const char *mode)
 {
 	FILE *file = libc_fopen(path, mode);
-	if (file != NULL && (mode[0] != 'r' || strchr(mode, '+') != NULL)) {
-		interpose_unseen(fileno(file));
-		opened(fileno(file), O_RDWR);
-	}
+	opened_by_libc(file, path, mode);
 	return file;
 }
 EXPORT FILE *fopen64(const char *path, const char *mode) __attribute__((alias("fopen")));
@@ -310,10 +317,7 @@ EXPORT FILE *freopen(const char *path, const char *mode, FILE *file)
 {
 	losing(fileno(file));
 	file = libc_freopen(path, mode, file);
-	if (file != NULL && (mode[0] != 'r' || strchr(mode, '+') != NULL)) {
-		interpose_unseen(fileno(file));
-		opened(fileno(file), O_RDWR);
-	}
+	opened_by_libc(file, path, mode);
 	return file;
 }
 EXPORT FILE *freopen64(const char *path, const char *mode, FILE *file) __attribute__((alias("freopen")));
@@ -377,8 +381,8 @@ EXPORT int ftruncate(int fd, off_t size)
 {
 	interpose_writing(fd);
 	int failed = (int)syscall(SYS_ftruncate, fd, size);
-	if (failed == 0 && interpose_boot_empties()) {
-		emptied_truncated(fd, size);
+	if (failed == 0 && interpose_boot_writes()) {
+		openings_truncated(fd, size);
 	}
 	return failed;
 }
@@ -391,12 +395,13 @@ EXPORT int truncate(const char *path, off_t size)
 	if (c != NULL && c->watched_count > 0 && stat(path, &st) == 0) {
 		writing(&st);
 	}
-	if (interpose_boot_empties()) {
-		int fd = open(path, O_PATH | O_CLOEXEC);
-		emptied_unseen(fd);
-		close(fd);
+	int failed = (int)syscall(SYS_truncate, path, size);
+	if (failed == 0 && interpose_boot_writes()) {
+		int fd = (int)SYS4(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC, 0);
+		openings_truncated(fd, size);
+		SYS1(SYS_close, fd);
 	}
-	return (int)syscall(SYS_truncate, path, size);
+	return failed;
 }
 EXPORT int truncate64(const char *path, off64_t size) __attribute__((alias("truncate")));
 

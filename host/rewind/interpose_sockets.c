@@ -21,7 +21,7 @@ static inline void using(int fd)
 	struct control *c = watching();
 	const struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
 	if (d != NULL && d->peer) {
-		c->doubt = REWIND_CONNECTION;
+		connection_in_doubt();
 	}
 }
 
@@ -87,11 +87,11 @@ static inline void sending(int fd)
 		return;
 	}
 	if (!d->datagram) {
-		c->doubt = REWIND_CONNECTION;
+		connection_in_doubt();
 	} else if (!d->sent) {
 		d->sent = c->any_sent = true;
 		if (descriptors_was_answered(fd)) {
-			c->doubt = REWIND_CONNECTION;
+			connection_in_doubt();
 		}
 	}
 }
@@ -203,7 +203,9 @@ EXPORT int shutdown(int fd, int how)
 EXPORT ssize_t read(int fd, void *to, size_t len)
 {
 	reading(fd);
-	return told(fd, false, to, syscall(SYS_read, fd, to, len));
+	ssize_t n = syscall(SYS_read, fd, to, len);
+	interpose_read(fd, n, len);
+	return told(fd, false, to, n);
 }
 
 EXPORT ssize_t write(int fd, const void *from, size_t len)
@@ -221,7 +223,7 @@ EXPORT FILE *fdopen(int fd, const char *mode)
 	unseen(fd);
 	if (mode[0] != 'r' || strchr(mode, '+') != NULL) {
 		interpose_writing(fd);
-		interpose_unseen(fd);
+		interpose_unseen_from_now_on(fd);
 	}
 	return libc_fdopen(fd, mode);
 }

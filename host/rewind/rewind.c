@@ -379,7 +379,7 @@ long rewind_point(void)
 	if (rewind_misplaced() != NULL) {
 		return refuse(rewind_misplaced());
 	}
-	emptied_forget();
+	openings_settle();
 	c->stack_room = c->stack_end - here + PAGE_SIZE;
 	c->stack_copy = rewind_keep(c->stack_room);
 	c->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
@@ -426,7 +426,7 @@ void rewind_amend(void *at, const void *from, size_t size)
 const char *rewind_watch(void)
 {
 	const char *wrong = process_note();
-	emptied_forget();
+	openings_settle();
 	rewind_control->active = wrong == NULL;
 	return wrong;
 }
@@ -450,6 +450,9 @@ enum rewind_doubt rewind_doubt(void)
 {
 	struct control *c = rewind_control;
 	enum rewind_doubt found = process_doubt();
+	if (c->connection_used || found == REWIND_CONNECTION) {
+		return REWIND_CONNECTION;
+	}
 	return c->doubt != REWIND_SURE ? c->doubt : found;
 }
 
@@ -568,6 +571,7 @@ static void roll_back(void)
 	uintptr_t brk = (uintptr_t)sbrk(0);
 	c->active = false;
 	c->doubt = REWIND_SURE;
+	c->connection_used = false;
 	/* Before the look: a fault that comes after it belongs to the next one. */
 	uint64_t faults = count_faults();
 	bool look = faults != c->faults;

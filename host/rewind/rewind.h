@@ -29,6 +29,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 #include <stdint.h>
 
 /* Numbers of the host's own descriptors begin here, above those that the boot is likely to use. */
@@ -176,11 +177,45 @@ void rewind_watch_no_file(void);
 bool rewind_was_written(const struct stat *st);
 
 /*
- * Before the point: what this process alone has written to the file that is open under this number since it emptied it
- * (O_TRUNC). NULL: that is not known, or more than REWIND_MOST_EMPTIED bytes. It is noted from
- * rewind_libraries_opened() on, and stays where it is until something is written.
+ * A file that was opened for writing before the point, noted from rewind_libraries_opened() on: kept memory, which the
+ * caller may change. What the work does is not noted.
  */
-#define REWIND_MOST_EMPTIED (256ul << 10)
+#define REWIND_MOST_WRITTEN (256ul << 10)
+struct rewind_opening {
+	uint64_t device, inode, born;
+	int fd;          /* of the last time */
+	int flags;       /* of open(2) */
+	bool anew;       /* it was emptied: nothing is in it but what this process wrote */
+	bool removed;    /* what had its name before was removed */
+	bool renamed;    /* the name is one that it was given later */
+	bool nameless;   /* its name was removed */
+	bool late;       /* opened when the boot was over */
+	bool appended;   /* what was written was written to its end, wherever that was */
+	bool unseen;     /* something was written that is not known */
+	bool lasts;      /* something may have been, and may be at any time: by memory, by a FILE of libc's, by a child */
+	bool used, kept; /* kept: beyond the point */
+	uint64_t start;  /* where the bytes were written; 0 where it is `anew` or `appended` */
+	size_t size;     /* how many */
+	int64_t end;     /* where the end was when it was last read or asked for; -1: it was not */
+	uint8_t *bytes;  /* REWIND_MOST_WRITTEN at most; zeros behind them. NULL: none */
+	char *name;      /* absolute, links not resolved; "": unknown. Room for PATH_MAX */
+};
+struct rewind_opening *rewind_opening_of(const struct stat *st);
+/* Before the point: the same, if need be one that knows nothing. NULL: there is no room. */
+struct rewind_opening *rewind_opening_make(int fd, const struct stat *st);
+/* How the caller spelled the name; who opened it for him may have resolved links. */
+void rewind_opening_name(struct rewind_opening *one, const char *path);
+/* Takes what is in the file for what was written. False: that is too much. */
+bool rewind_opening_read(struct rewind_opening *one, int fd, size_t size);
+/* Opens what now has the name, as it was opened before; what was to be made anew is not emptied. `mode`: of one that is
+ * made. A descriptor, or -errno. */
+int rewind_opening_again(const struct rewind_opening *one, mode_t mode);
+/* From now on (or no more) what is written to files that are not `anew` belongs to warm-up requests, and is not noted.
+ */
+void rewind_boot_over(bool over);
+/* Code of the boot makes a child by fork(); other ways are seen. Of the caller's own children he knows what they do. */
+void rewind_child_made(void);
+/* What this process alone has written to such a file. NULL: that is not sure, or too much. */
 const uint8_t *rewind_left_in(int fd, size_t *size);
 
 /* Gives up the locks that the work has taken on files of the boot, and semaphores; a rewind does so as well. */

@@ -111,11 +111,11 @@ static const struct {
     {"write", by_write, true, true},        {"a second descriptor", by_second, true, true},
     {"pwrite", by_pwrite, true, true},      {"pwritev", by_pwritev, true, false},
     {"pwritev2", by_pwritev2, true, false}, {"ftruncate", by_ftruncate, true, true},
-    {"truncate", by_truncate, true, false}, {"copy_file_range", by_copying, true, false},
+    {"truncate", by_truncate, true, true},  {"copy_file_range", by_copying, true, false},
     {"sendfile", by_sendfile, true, false}, {"posix_fallocate", by_fallocate, true, false},
     {"its name", by_name, true, true},      {"O_TRUNC", by_emptying, true, true},
     {"fopen", by_fopen, true, false},       {"fdopen", by_fdopen, true, false},
-    {"dup", by_duplicate, true, false},     {"F_DUPFD", by_duplicate_fcntl, true, false},
+    {"dup", by_duplicate, true, true},      {"F_DUPFD", by_duplicate_fcntl, true, true},
     {"mmap", by_mapping, true, false},      {"a number", by_number, true, false},
     {"reading", by_reading, false, true},
 };
@@ -163,21 +163,35 @@ static bool is_left(int fd, const char *bytes, size_t size)
 	return left != NULL && left_size == size && memcmp(left, bytes, size) == 0;
 }
 
-/* A process that did not empty the file. */
-static void write_as_another(const char *bytes, size_t size, off_t at)
+/* A process that did not empty the file, and is no child of one that has: it writes when it is told to. */
+static int another;
+static pid_t another_pid;
+
+static void start_another(const char *bytes, size_t size, off_t at)
 {
-	pid_t pid = fork();
-	if (pid == 0) {
-		_exit(pwrite(own, bytes, size, at) == (ssize_t)size ? 0 : 1);
+	int told[2];
+	need(pipe(told) == 0, "pipe");
+	another_pid = fork();
+	if (another_pid == 0) {
+		char byte;
+		close(told[1]);
+		_exit(read(told[0], &byte, 1) == 1 && pwrite(open(path, O_WRONLY), bytes, size, at) == (ssize_t)size ? 0 : 1);
 	}
+	close(told[0]);
+	another = told[1];
+}
+
+static void let_another_write(void)
+{
 	int status = 0;
-	waitpid(pid, &status, 0);
-	need(status == 0, "the other process");
+	need(write(another, "x", 1) == 1 && waitpid(another_pid, &status, 0) == another_pid && status == 0,
+	     "the other process");
+	close(another);
 }
 
 static void ways_to_write_before(enum rewind_tracking tracking)
 {
-	static char text[200], now[300], much[REWIND_MOST_EMPTIED + 1];
+	static char text[200], now[300], much[REWIND_MOST_WRITTEN + 1];
 	char other[] = "/tmp/rewind_unseen.XXXXXX";
 	memset(text, 'f', sizeof text);
 	need(rewind_libraries_opened() == NULL, "rewind_libraries_opened");
@@ -204,10 +218,11 @@ static void ways_to_write_before(enum rewind_tracking tracking)
 			failed = true;
 		}
 	}
+	start_another("secret", 6, 2);
 	own = open(path, O_RDWR | O_TRUNC);
 	second = open(path, O_WRONLY | O_APPEND);
 	need(own >= 0 && second >= 0 && write(own, "boot", 4) == 4, "write");
-	write_as_another("secret", 6, 2);
+	let_another_write();
 	failed |= !is_left(own, "boot", 4);
 	need(write(second, "more", 4) == 4 && is_left(own, "bootmore", 8) && write(own, "ed", 2) == 2, "write");
 	failed |= !is_left(own, "bootedre", 8);

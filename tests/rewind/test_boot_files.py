@@ -121,14 +121,14 @@ while (hayate_handle_request(function () {
 
 @pytest.mark.parametrize("rewind", ["on", "fork"])
 def test_a_file_that_a_request_renames_stays_what_it_is(rewind: str, directory: pathlib.Path) -> None:
-    """The next request has a boot of its own, as under php-fpm."""
+    """The next request has one of its own, as under php-fpm."""
     directory.chmod(0o777)
     modes.write(directory, RENAMES)
     visitors = ["Ada", "Grace", "Joan"]
     with modes.hayate(directory, rewind, "private", workers=1) as server:
         assert [modes.get(server, f"v={visitor}") for visitor in visitors] == ["true"] * 3
         assert [(directory / f"of-{visitor}").read_text() for visitor in visitors] == visitors
-        assert set(modes.application(server)["restarts"]) == {"rewind_descriptors"}
+        assert modes.application(server)["restarts"] == {}
 
 
 @pytest.mark.parametrize("rewind", ["on", "fork"])
@@ -284,7 +284,7 @@ while (hayate_handle_request(function () {
         fclose($f);
     }
     $held = array_map(fn ($fd) => (string) @readlink("/proc/self/fd/$fd"), scandir('/proc/self/fd'));
-    echo count(array_filter($held, fn ($name) => preg_match('~/php[^/]{6}( [(]deleted[)])?$~', $name)));
+    echo count(array_filter($held, fn ($name) => preg_match('~/php[^/]{6,19}( [(]deleted[)])?$~', $name)));
 })) {
 }
 """

@@ -42,7 +42,7 @@ SEMAPHORE = (
 $semaphore = sem_get((int) file_get_contents(__DIR__.'/key'));
 sem_acquire($semaphore);
 $unlock = static fn () => sem_release($semaphore);
-while (hayate_handle_request(fn () => $work(static fn () => true))) {
+while (hayate_handle_request(fn () => $work(static fn () => !sem_acquire($semaphore, true)))) {
 }
 """
 )
@@ -90,10 +90,12 @@ def test_a_file_lock_of_the_boot_is_held_by_one_request_at_a_time(site, rewind, 
         assert modes.get(server) == "true"
 
 
-def test_as_under_php_fpm(site) -> None:
-    modes.write(site, FLOCK)
+@pytest.mark.parametrize("script", [FLOCK, SEMAPHORE], ids=["flock", "semaphore"])
+def test_as_under_php_fpm(site, script) -> None:
+    modes.write(site, script)
     with modes.php_fpm(site) as fpm:
         assert count(fpm, site) == 60
+        assert count(fpm, site, "unlock=1") == 60
         assert wait_until(lambda: free(site))  # answered before it is given back
 
 

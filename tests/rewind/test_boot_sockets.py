@@ -206,3 +206,34 @@ def test_options_and_addresses_of_a_socket_are_as_at_the_boot(directory, rewind)
         for do in ("buffer", "broadcast", "bind", "connect"):
             assert [modes.get(server, f"do={do}"), modes.get(server), modes.get(server)] == [expected] * 3
         assert modes.application(server)["restarts"] == {"rewind_connection": 4}
+
+
+TWICE_IN_DOUBT = r"""
+$libc = FFI::cdef('long syscall(long, ...); int nice(int);');
+$socket = socket_create(AF_INET, SOCK_DGRAM, SOL_UDP);
+while (hayate_handle_request(function () use ($libc, $socket) {
+    echo socket_get_option($socket, SOL_SOCKET, SO_BROADCAST);
+    $steps = [
+        'option' => static fn () => socket_set_option($socket, SOL_SOCKET, SO_BROADCAST, 1),
+        'by number' => static fn () => $libc->syscall(157, 29, 77777, 0, 0, 0), // prctl(PR_SET_TIMERSLACK)
+        'nice' => static fn () => $libc->nice(1),
+        'file' => static fn () => fopen('/proc/self/timerslack_ns', 'r+'),
+    ];
+    foreach (array_filter(explode(',', $_GET['do'] ?? '')) as $step) {
+        $steps[$step]();
+    }
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_socket_that_was_changed_stays_so_for_nobody_whatever_else_is_in_doubt(directory, rewind) -> None:
+    """With a fork for each request nothing else that is in doubt outlives it: so it must not take the socket's place."""
+    modes.write(directory, TWICE_IN_DOUBT)
+    with modes.hayate(directory, rewind, "shared", workers=1) as server:
+        for n, after in enumerate(("by number", "nice", "file"), 1):
+            for do in (f"option,{after}", f"{after},option"):
+                assert modes.get(server, f"do={do}") == "0"
+                assert modes.get(server) == "0", do
+            assert wait_until(lambda n=n: modes.application(server)["restarts"] == {"rewind_connection": 2 * n})

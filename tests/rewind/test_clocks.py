@@ -50,13 +50,14 @@ class Site:
         if kind == "php-fpm":
             self.server: Hayate | NginxFpm = NginxFpm(root, ini=INI, fpm={"env[FILES]": self.files}, workers=1)
         else:
+            more = ("--warmup", "/index.php?step=clocks" if "warm" in kind else "off", *(("--env", "PAIR=1") if "private" in kind else ()))
             self.server = Hayate(
                 root,
                 worker=root / "index.php",
                 workers=1,
                 ini=INI,
                 user="www-data" if ROOT else None,
-                args=("--rewind", kind, "--warmup", "off", "--env", f"FILES={self.files}"),
+                args=("--rewind", kind.split()[0], *more, "--env", f"FILES={self.files}"),
             )
 
     def write(self, name: str, text: str, old: bool = False) -> None:
@@ -71,7 +72,7 @@ class Site:
         return answer.json()
 
 
-@pytest.fixture(params=["php-fpm", "on", "fork", "off"])
+@pytest.fixture(params=["php-fpm", "on", "fork", "off", "on warm private", "fork warm"])
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     site = Site(request.param)
     with site.server:
@@ -137,7 +138,7 @@ def test_a_full_opcache_starts_afresh(site: Site) -> None:
         assert app["fallback"] is None and app["mode"] == "worker"
 
 
-@pytest.mark.parametrize("site", ["on", "fork"], indirect=True)
+@pytest.mark.parametrize("site", ["on", "fork", "on warm private"], indirect=True)
 def test_real_paths_of_the_boot_are_kept_while_they_hold(site: Site) -> None:
     """When realpath_cache_ttl is over, requests do not resolve the boot's paths again, each for itself."""
     for _ in range(6):

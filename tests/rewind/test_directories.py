@@ -4,9 +4,12 @@ it was at the end of the boot, whoever else reads meanwhile."""
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 
 import pytest
+
+from lib.process import wait_until
 
 from . import modes
 
@@ -138,15 +141,62 @@ while (hayate_handle_request(function () use ($files) {
 
 
 @pytest.mark.parametrize("files", [400, 1100])
-@pytest.mark.parametrize("rewind", ["on", "fork"])
-def test_no_number_of_files_of_the_boot_is_too_large(directory, rewind, files) -> None:
+@modes.each_mode
+def test_no_number_of_files_of_the_boot_is_too_large(directory, rewind, boot, files) -> None:
     """400: positions of all of them are put back. 1,100: the same, above what select() can watch."""
     modes.write(directory, MANY)
     (directory / "append").write_text("0123456789")
     (directory / "append").chmod(0o666)
     args = ("--env", f"FILES={files}", "--rewind-verify", "1")
-    with modes.hayate(directory, rewind, "shared", workers=2, args=args) as server:
+    with modes.hayate(directory, rewind, boot, workers=2, args=args) as server:
         assert set(modes.many(server, 30, at_once=4)) == {f"{files} 0"}
         app = modes.application(server)
-    assert app["restarts"] == {} and app["fallback"] is None
+    assert app["boot"] == boot and app["restarts"] == {} and app["fallback"] is None
     assert (app["rewind"]["tracking"] == "fork") == (rewind == "fork")
+
+
+LEFT_BEHIND = r"""
+$libc = FFI::cdef('int fork(); void _exit(int); int usleep(unsigned);');
+$file = fopen(__DIR__.'/lines', 'r');
+$entries = opendir(__DIR__.'/entries');
+while (hayate_handle_request(function () use ($libc, $file, $entries) {
+    if (isset($_GET['fork'])) {
+        if ($libc->fork() === 0) {
+            file_put_contents(__DIR__.'/child', getmypid());
+            for ($n = 0; $n < 100000 && !file_exists(__DIR__.'/stop'); $n++) {
+                fseek($file, 0, SEEK_END);
+                readdir($entries);
+                rewinddir($entries);
+                $libc->usleep(200);
+            }
+            $libc->_exit(0);
+        }
+        return;
+    }
+    for ($read = 0; ($text = fread($file, 8192)) !== ''; $read += strlen($text)) {
+        $libc->usleep(1000);
+    }
+    for ($n = 0; readdir($entries) !== false; $n++) {
+        $n % 200 === 0 && $libc->usleep(1000);
+    }
+    echo "$read $n";
+})) {
+}
+"""
+
+
+def test_what_a_forked_child_of_a_request_reads_moves_nobody_else(directory) -> None:
+    """With a fork for each request: one that its own child outlives shares what was open with nobody who comes later."""
+    modes.write(directory, LEFT_BEHIND)
+    directory.chmod(0o777)
+    (directory / "lines").write_text("0123456789" * 10000)
+    (directory / "entries").mkdir()
+    for n in range(2000):  # more than one call of getdents() lists
+        (directory / "entries" / f"entry{n:04}").touch()
+    with modes.hayate(directory, "fork", "shared", workers=1) as server:
+        modes.get(server, "fork=1")
+        assert wait_until((directory / "child").exists)
+        answers = {modes.get(server) for _ in range(20)}
+        os.kill(int((directory / "child").read_text()), 0)  # it has read to this moment
+        (directory / "stop").touch()
+    assert answers == {"100000 2002"}

@@ -34,6 +34,7 @@ MODES = {
     "cold": ["--warmup=off"],
     "warm": WARM,
     "warm-fork": [*WARM, "--rewind=fork"],
+    "cold-fork": ["--warmup=off", "--rewind=fork"],
     "default": [],
     "cold-kept": ["--warmup=off", *KEPT],
     "warm-kept": [*WARM, *KEPT],
@@ -161,6 +162,22 @@ class Outcome:
     cached: dict[str, list[str]]
 
 
+def come_again(world: World, application: Application, server: Server) -> list[list[object]]:
+    """What four visitors are told who come three times each, and keep their cookies."""
+    world.forget(application.out)
+    told = []
+    for visitor in VISITORS:
+        with requests.Session() as her:
+            answers = []
+            for _ in range(3):
+                answer = her.get(server.url + HANDS_IN, params={"visitor": visitor}, timeout=60)
+                assert answer.status_code == 200, (answer.text[:3000], server.log()[-3000:])
+                answers.append(answer.json())
+                time.sleep(0.1)  # its locks are given up just after its answer
+            told.append(answers)
+    return told
+
+
 def play(world: World, application: Application, server: Server, expected: Outcome | None = None) -> Outcome:
     """Four visitors, one after the other."""
     # What warm-up requests, and those that looked for their traces, handed in has arrived.
@@ -212,3 +229,18 @@ def test_frameworks(mode: str, application: Application, reference: Outcome, wor
             assert app["rewind"]["warm"] == application.connections, server.log()
             assert (app["rewind"]["resets"] > 0) == (application.connections > 0)
     assert outcome == reference
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_session_comes_back_to_her_who_left_it(rewind: str, application: Application, world: World) -> None:
+    """On two workers, in files and in Redis: what she wrote at the end of one request is what she reads in the next."""
+    application.forget()
+    made = application.site
+    with sites.server("reference", made, workers=1) as server:
+        expected = come_again(world, application, server)
+    for _, second, third in expected:
+        assert (1, 2) in zip(second, third, strict=True), "no session is there"
+    application.forget()
+    flags = [flag for name, value in made.env.items() for flag in ("--env", f"{name}={value}")]
+    with Hayate(made.root, workers=2, ini=made.ini, args=[*flags, "--mode", "worker", "--rewind", rewind], user=sites.USER) as server:
+        assert come_again(world, application, server) == expected

@@ -39,6 +39,9 @@ MODES = {
     "lazy-warm": ("1", WARM),
     "lazy-fork-warm": ("1", [*WARM, "--rewind=fork"]),
     "lazy-private-warm": ("1", [*WARM, "--env=PAIR=1"]),
+    "boot-fork-cold": ("", [*COLD, "--rewind=fork"]),
+    "boot-private-warm": ("", [*WARM, "--env=PAIR=1"]),
+    "lazy-fork-private-warm": ("1", [*WARM, "--rewind=fork", "--env=PAIR=1"]),
 }
 #: The same with connections that are kept, opened by whom.
 KEPT = {

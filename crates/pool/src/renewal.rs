@@ -1,12 +1,13 @@
 //! A ring that cannot be trusted any more: its processes are ended, its requests get their failure, and the generation goes on with
-//! memory of its own making. Requests that come meanwhile wait for the new boot.
+//! memory of its own making. Requests that come meanwhile wait for the new boot. The same where nobody knows what became of the processes: after a
+//! panic of the supervision.
 
 use std::{io, sync::Arc, time::Duration};
 
 use hayate_ring::Ring;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::{deaths::DYING, supervisor::Supervisor, worker::Cause};
+use crate::{deaths::DYING, generation::Health, supervisor::Supervisor, worker::Cause};
 
 /// A ring that lasted this long has nothing to do with the one before.
 const LASTED: Duration = Duration::from_secs(60);
@@ -14,14 +15,9 @@ const LASTED: Duration = Duration::from_secs(60);
 pub(crate) const LONG: Duration = Duration::from_secs(1);
 
 impl Supervisor {
-    /// Ends everything that maps the present ring, and makes ready for a boot with another one.
+    /// Does without the present ring, which was overwritten.
     pub(crate) async fn condemn(&mut self, why: &'static str) {
-        let old = self.shared.ring();
-        let now = Instant::now();
-        if now.saturating_duration_since(self.ring_since) >= LASTED {
-            self.memory_backoff.succeeded();
-        }
-        let delay = self.memory_backoff.failed();
+        let delay = self.delay_of_renewal();
         let app = self.shared.spec.name.clone();
         tracing::error!(
             app,
@@ -29,17 +25,50 @@ impl Supervisor {
              (FFI, /proc/self/mem, a bug in an extension). All its workers are ended, what they were serving is lost, and it boots anew \
              in {delay:?}"
         );
+        let said = format!("the memory that PHP shares with the front was overwritten: {why}");
+        self.boot_anew(Cause::Memory, delay, said).await;
+    }
+
+    /// After a panic: what there is was made by a task that has lost its way, so none of it is relied on.
+    pub(crate) async fn recover(&mut self) {
+        let delay = self.delay_of_renewal();
+        let why = "the supervision of its processes met a fault of Hayate's own";
+        tracing::error!(
+            app = self.shared.spec.name,
+            "{why}: all of them are ended, what they were serving is lost, and it boots anew in {delay:?}"
+        );
+        self.pressed_since = None;
+        self.fork_at = Instant::now();
+        self.boot_anew(Cause::Fault, delay, why.into()).await;
+        // Who waits for the first boot is not to wait for ever.
+        if matches!(*self.health.borrow(), Health::Booting) {
+            self.boot_failed(why.into(), Vec::new());
+        }
+        // Whatever it is that happens each time.
+        sleep(delay.min(LONG)).await;
+    }
+
+    /// How long to wait with the next boot: ever longer while rings do not last.
+    fn delay_of_renewal(&mut self) -> Duration {
+        if self.ring_since.elapsed() >= LASTED {
+            self.memory_backoff.succeeded();
+        }
+        self.memory_backoff.failed()
+    }
+
+    /// Ends everything that maps the present ring, and makes ready for a boot with another one.
+    async fn boot_anew(&mut self, cause: Cause, delay: Duration, why: String) {
+        let old = self.shared.ring();
+        let now = Instant::now();
         // Those who come meanwhile wait for the new workers; unless that would be long.
         if !self.is_ending() {
             self.renew_ring();
             if delay >= LONG {
-                self.cannot_serve(format!(
-                    "the memory that PHP shares with the front was overwritten: {why}"
-                ));
+                self.cannot_serve(why);
             }
         }
         for worker in self.shared.table().workers.values_mut() {
-            worker.sentence.get_or_insert(Cause::Memory);
+            worker.sentence.get_or_insert(cause);
             if let Some(process) = &worker.process {
                 process.kill();
             }

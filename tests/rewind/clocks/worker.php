@@ -6,6 +6,8 @@
 declare(strict_types=1);
 
 $files = getenv('FILES');
+// What workers do not share: each then boots by itself.
+$pair = getenv('PAIR') ? stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0) : null;
 // The boot uses all that keeps a time.
 apcu_store('boot', 1);
 apcu_fetch('boot');

@@ -177,7 +177,7 @@ return [
         return $plain;
     }, fn ($plain) => $plain->get('c')],
     'mongodb' => [['mongodb'], fn () => new MongoDB\Driver\Manager('mongodb://127.0.0.1:1', ['serverSelectionTimeoutMS' => 10]),
-        fn ($boot) => bin2hex(MongoDB\BSON\fromPHP(['a' => 1]))
+        fn ($boot) => bin2hex(class_exists(MongoDB\BSON\Document::class) ? (string) MongoDB\BSON\Document::fromPHP(['a' => 1]) : MongoDB\BSON\fromPHP(['a' => 1]))
             . $refused(fn () => $boot->executeCommand('a', new MongoDB\Driver\Command(['ping' => 1])))
             . $refused(fn () => (new MongoDB\Driver\Manager('mongodb://127.0.0.1:1', ['serverSelectionTimeoutMS' => 11]))
                 ->executeCommand('a', new MongoDB\Driver\Command(['ping' => 1])))],

@@ -1,0 +1,454 @@
+"""What the boot has open for writing, and somebody has renamed, removed, replaced or cut since: each request finds what a boot of its own would have
+opened by that name, as under php-fpm, and what the boot wrote there."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import shutil
+import signal
+import threading
+from collections.abc import Callable
+
+import pytest
+import requests
+
+from lib.process import wait_until
+from lib.servers import Hayate, NginxFpm
+
+from . import modes
+
+PRIVATE = [mode for mode in modes.MODES if mode[1] == "private"]
+SHARED = [mode for mode in modes.MODES if mode[1] == "shared"]
+
+#: An answer is asked for with such a query, or somebody outside does something to the directory.
+Step = str | Callable[[pathlib.Path], object]
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """`boot` and `request` are PHP code; `$d` is the directory, `$v` the visitor, `$f` what the boot has opened."""
+
+    boot: str
+    request: str
+    steps: list[Step]
+    modes: list[tuple[str, str]] = dataclasses.field(default_factory=lambda: modes.MODES)
+    workers: int = 1
+    warmup: str = "off"
+    given: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def to(name: str) -> Callable[[pathlib.Path], object]:
+    """Somebody moves the file `out` away."""
+    return lambda d: (d / "out").rename(d / name)
+
+
+def rotate(d: pathlib.Path) -> None:
+    """As logrotate does with `create`."""
+    (d / "out").rename(d / "out.1")
+    give(d, "out", "")
+
+
+def give(d: pathlib.Path, name: str, text: str) -> None:
+    """A file that everybody may write."""
+    (d / name).write_text(text)
+    (d / name).chmod(0o666)
+
+
+def cut(d: pathlib.Path) -> None:
+    """As logrotate does with `copytruncate`."""
+    os.truncate(d / "out", 0)
+
+
+def remove(d: pathlib.Path) -> None:
+    """Somebody removes it."""
+    (d / "out").unlink()
+
+
+MAY_WRITE = 'if ($v !== "") { fwrite($f, "$v\\n"); fflush($f); } echo 1;'
+APPENDS = 'fwrite($f, "$v\\n"); fflush($f); echo 1;'
+READS = "rewind($f); echo stream_get_contents($f); fseek($f, 0, SEEK_END); fwrite($f, $v); fflush($f);"
+#: Two boots at one time could both have removed the file before either has opened it.
+ALONE = "$l = fopen(\"$d/alone\", 'c'); flock($l, LOCK_EX); %s flock($l, LOCK_UN); fclose($l);"
+LINES = {"out": "one\ntwo\nthree\n"}
+TMPFILE = "$f = tmpfile(); $uri = stream_get_meta_data($f)['uri']; fwrite($f, 'boot');"
+VISITORS: list[Step] = ["v=Ada", "v=Grace", "v=Joan"]
+
+CASES = {
+    # 2
+    "a tmpfile that requests rename": Case(TMPFILE, "fwrite($f, $v); fflush($f); echo json_encode(rename($uri, \"$d/of-$v\"));", VISITORS),
+    "a tmpfile that requests link": Case(TMPFILE, "fwrite($f, $v); fflush($f); echo json_encode(link($uri, \"$d/of-$v\"));", VISITORS),
+    "a tmpfile that one request links": Case(
+        TMPFILE, "if ($v === 'Ada') { fwrite($f, $v); fflush($f); link($uri, \"$d/of-$v\"); } echo file_get_contents($uri);", VISITORS
+    ),
+    "a tmpfile that requests close": Case(TMPFILE, "echo file_get_contents($uri); fclose($f); echo json_encode(file_exists($uri));", VISITORS),
+    "a tmpfile that requests remove": Case(TMPFILE, "fwrite($f, $v); echo file_get_contents($uri), json_encode(unlink($uri));", VISITORS),
+    # 4
+    "lines behind what was read": Case("$f = fopen(\"$d/out\", 'c+'); while (fgets($f) !== false) {}", APPENDS, [*VISITORS, "v=Ada"], PRIVATE, given=LINES),
+    "lines behind what was read, r+": Case("$f = fopen(\"$d/out\", 'r+'); stream_get_contents($f);", APPENDS, VISITORS, PRIVATE, 3, given=LINES),
+    "lines behind the end": Case("$f = fopen(\"$d/out\", 'c+'); fseek($f, 0, SEEK_END);", APPENDS, VISITORS, PRIVATE, 3, given=LINES),
+    "lines behind the end of an object": Case(
+        "$f = new SplFileObject(\"$d/out\", 'r+'); $f->fseek(0, SEEK_END);", 'echo $f->ftell() > 0; $f->fwrite("$v\\n");', VISITORS, PRIVATE, given=LINES
+    ),
+    # 5
+    "made anew with x+": Case("@unlink(\"$d/out\"); $f = fopen(\"$d/out\", 'x+');", READS, VISITORS, PRIVATE),
+    "emptied under its lock": Case("$f = fopen(\"$d/out\", 'c+'); flock($f, LOCK_EX); ftruncate($f, 0);", READS, VISITORS, PRIVATE, given=LINES),
+    "emptied and opened to append": Case("file_put_contents(\"$d/out\", ''); $f = fopen(\"$d/out\", 'a+');", READS, VISITORS, given=LINES),
+    "removed and made anew, c+": Case(ALONE % "@unlink(\"$d/out\"); $f = fopen(\"$d/out\", 'c+'); fwrite($f, 'boot');", READS, VISITORS, PRIVATE, 2),
+    "removed and made anew, a+": Case(ALONE % "@unlink(\"$d/out\"); $f = fopen(\"$d/out\", 'a+'); fwrite($f, 'boot');", READS, VISITORS, workers=2),
+    # D: each visitor's file is the one with the name
+    "removed and made anew, w+": Case(
+        "@unlink(\"$d/out\"); $f = fopen(\"$d/out\", 'w+'); fwrite($f, 'boot');", READS + " echo ' ', file_get_contents(\"$d/out\");", [*VISITORS] * 8, PRIVATE, 2
+    ),
+    "renamed to its name by the boot": Case(
+        "$f = fopen(\"$d/new\" . getmypid(), 'w+'); fwrite($f, 'boot'); rename(\"$d/new\" . getmypid(), \"$d/out\");", READS, ["v=Ada", to("of-Ada"), "v=Grace"], PRIVATE
+    ),
+    # 6
+    "a tmpfile for others": Case(TMPFILE + " chmod($uri, 0644);", READS, VISITORS),
+    "a tmpfile with two names": Case(TMPFILE + " @unlink(\"$d/out\"); link($uri, \"$d/out\");", READS, VISITORS),
+    "a tmpfile that was moved": Case(TMPFILE + " rename($uri, \"$d/out\");", READS, VISITORS),
+    # 7
+    "taken after it was written": Case("$f = fopen(\"$d/out\", 'w+'); fwrite($f, 'boot ');", READS, ["v=Ada", to("of-Ada"), "v=Grace", to("of-Grace"), "v=Joan"], PRIVATE),
+    "taken before it was written": Case(
+        "$f = fopen(\"$d/out\", 'w'); fwrite($f, 'boot ');", MAY_WRITE, ["v=", to("of-boot"), "v=Grace"], PRIVATE
+    ),
+    "removed before it was written": Case(
+        "$f = fopen(\"$d/out\", 'w'); fwrite($f, 'boot ');", MAY_WRITE, ["v=", remove, "v=Grace", remove, "v=Joan"], PRIVATE
+    ),
+    "another one in its place": Case(
+        "$f = fopen(\"$d/out\", 'w+'); fwrite($f, 'boot ');", READS, ["v=Ada", to("of-Ada"), lambda d: give(d, "out", "somebody's own"), "v=Grace"], PRIVATE
+    ),
+    "its name in the request": Case(
+        "$f = fopen(\"$d/out\", 'w'); fwrite($f, 'boot ');",
+        "fwrite($f, $v); fflush($f); clearstatcache(); echo filesize(\"$d/out\"), file_get_contents(\"$d/out\"), json_encode(rename(\"$d/out\", \"$d/of-$v\"));",
+        VISITORS,
+        PRIVATE,
+        3,
+    ),
+    # 9
+    **{
+        f"cut in place, {mode}": Case(
+            f"$f = fopen(\"$d/out\", '{mode}'); fwrite($f, 'header ');", APPENDS, ["v=Ada", cut, "v=Grace", "v=Joan", rotate, "v=Ada"], PRIVATE, given=given
+        )
+        for mode, given in {"c": {"out": ""}, "c+": {"out": ""}, "r+": {"out": ""}, "w": {}, "w+": {}}.items()
+    },
+    **{
+        f"cut in place, {mode}": Case(
+            f"$f = fopen(\"$d/out\", '{mode}'); if (fstat($f)['size'] === 0) {{ fwrite($f, 'head '); }}", APPENDS, ["v=Ada", cut, "v=Grace", "v=Joan", rotate, "v=Ada"], SHARED
+        )
+        for mode in ("a", "a+")
+    },
+    "cut by a request": Case("$f = fopen(\"$d/out\", 'c'); fwrite($f, 'header ');", APPENDS + "if ($v === 'Ada') { ftruncate($f, 0); }", VISITORS, PRIVATE, given={"out": ""}),
+    "read and shorter by now": Case(
+        "$f = fopen(\"$d/out\", 'c+'); fread($f, 100);", "fwrite($f, $v); fflush($f); echo 1;", ["v=Ada", cut, "v=Grace"], PRIVATE, given={"out": "x" * 100}
+    ),
+    # 12
+    "a child of the boot, by its name": Case(
+        "$f = fopen(\"$d/out\", 'w'); fwrite($f, \"head\\n\"); fflush($f); exec('echo child >> ' . escapeshellarg(\"$d/out\"));", "echo file_get_contents(\"$d/out\");", VISITORS, PRIVATE
+    ),
+    # 14, 15
+    "gz, w": Case("$f = gzopen(\"$d/out\", 'w');", "echo 1;", ["v=Ada"] * 20, PRIVATE),
+    "gz, w, written": Case("$f = gzopen(\"$d/out\", 'w'); gzwrite($f, 'boot ');", "gzwrite($f, $v); gzclose($f); echo implode(gzfile(\"$d/out\"));", VISITORS, PRIVATE),
+    "zlib, w": Case("$f = fopen(\"compress.zlib://$d/out\", 'w');", "fwrite($f, $v); fclose($f); echo implode(gzfile(\"$d/out\"));", VISITORS, PRIVATE),
+    "gz, a": Case(
+        "$f = gzopen(\"$d/out\", 'a');",
+        "gzwrite($f, $v); gzclose($f); foreach (['out', 'out.1'] as $n) { echo ' ', $n, ':', implode((array) @gzfile(\"$d/$n\")); }",
+        ["v=Ada", rotate, "v=Grace", "v=Joan"],
+    ),
+    # 19
+    "rights that the boot gave": Case(
+        "umask(022); $f = fopen(\"$d/out\", 'a'); chmod(\"$d/out\", 0664);", APPENDS + "echo decoct(fileperms(\"$d/out\"));", ["v=Ada", to("out.1"), "v=Grace"], given={}
+    ),
+    # 20
+    "copied, then emptied": Case("copy(__FILE__, \"$d/out\"); $f = fopen(\"$d/out\", 'w+');", READS, VISITORS * 3, PRIVATE),
+    "forty of them": Case(
+        "for ($i = 0; $i < 40; $i++) { $f = $all[] = fopen(\"$d/out$i\", 'w+'); fwrite($f, $i); }",
+        "foreach ($all as $one) { rewind($one); echo stream_get_contents($one); fwrite($one, $v); }",
+        VISITORS * 3,
+        PRIVATE,
+    ),
+    # what the boot opened by a name that another link has by now
+    "a link that changes": Case(
+        "$f = fopen(\"$d/out\", 'c');", APPENDS, ["v=Ada", lambda d: ((d / "out").unlink(), (d / "out").symlink_to(d / "tuesday")), "v=Grace"], PRIVATE
+    ),
+}
+
+WORKER = """
+$d = __DIR__;
+%s
+while (hayate_handle_request(function () {
+    foreach ($GLOBALS as $name => &$value) {
+        if (in_array($name, ['d', 'f', 'uri', 'all'], true)) {
+            $$name = $value;
+        }
+    }
+    $v = $_GET['v'] ?? '';
+    %s
+})) {
+}
+"""
+
+
+def prepare(directory: pathlib.Path, boot: str, request: str, given: dict[str, str]) -> None:
+    """The worker script, and nothing else but the files that are given."""
+    for one in directory.iterdir():
+        if one.is_dir() and not one.is_symlink():
+            shutil.rmtree(one)
+        else:
+            one.unlink()
+    directory.chmod(0o777)
+    (directory / "temporary").mkdir()
+    (directory / "temporary").chmod(0o1777)
+    modes.write(directory, WORKER % (boot, request))
+    for name, text in given.items():
+        give(directory, name, text)
+
+
+def php_fpm(directory: pathlib.Path) -> NginxFpm:
+    """php-fpm, with a directory for temporary files there."""
+    ini = {**modes.INI, **modes.ONCE, "sys_temp_dir": str(directory / "temporary")}
+    return NginxFpm(directory, index="worker.php", ini=ini, workers=1)
+
+
+def hayate(directory: pathlib.Path, rewind: str, boot: str, *, workers: int = 1, warmup: str = "off", args: tuple = (), user: str | None = None) -> Hayate:
+    """The same of Hayate; two workers are two."""
+    place = ("--env", f"TMPDIR={directory / 'temporary'}")
+    return modes.hayate(directory, rewind, boot, workers=workers, warmup=warmup, args=(*place, *args), user=user)
+
+
+def files(directory: pathlib.Path) -> dict[str, bytes]:
+    """What is in the files, but for those that are compressed, which bear a time."""
+    found = {one.name: one.read_bytes() for one in sorted(directory.iterdir()) if one.is_file() and one.name != "worker.php"}
+    return {name: content for name, content in found.items() if not content.startswith((b"\x1f\x8b", b"BZ"))}
+
+
+def play(server: Hayate | NginxFpm, directory: pathlib.Path, steps: list[Step]) -> list[str]:
+    """The answers."""
+    answers = []
+    for step in steps:
+        if isinstance(step, str):
+            answers.append(modes.get(server, step))
+        else:
+            step(directory)
+    return answers
+
+
+def nobody_was_replaced(server: Hayate) -> None:
+    """Neither a worker nor the way in which the application runs."""
+    application = modes.application(server)
+    assert application["fallback"] is None and application["restarts"] == {}, (application, server.log()[-3000:])
+
+
+@pytest.mark.parametrize(("name", "rewind", "boot"), [(name, *mode) for name, case in CASES.items() for mode in case.modes])
+def test_as_under_php_fpm(name: str, rewind: str, boot: str, directory: pathlib.Path) -> None:
+    """Answers and files, and no worker is replaced."""
+    case = CASES[name]
+    prepare(directory, case.boot, case.request, case.given)
+    with php_fpm(directory) as fpm:
+        expected = play(fpm, directory, case.steps)
+    left = files(directory)
+    prepare(directory, case.boot, case.request, case.given)
+    with hayate(directory, rewind, boot, workers=case.workers, warmup=case.warmup) as server:
+        assert play(server, directory, case.steps) == expected, server.log()[-3000:]
+        assert files(directory) == left
+        nobody_was_replaced(server)
+
+
+def kill_workers(server: Hayate) -> None:
+    """Others take their places."""
+    old = {worker["pid"] for worker in modes.application(server)["workers"]}
+    for pid in old:
+        os.kill(pid, signal.SIGKILL)
+    assert wait_until(
+        lambda: len(new := {worker["pid"] for worker in modes.application(server)["workers"] if worker["state"] == "idle"}) == len(old) and not new & old
+    )
+
+
+# 1
+@modes.each_mode
+@pytest.mark.parametrize("then", ["keep", "remove before", "remove after"])
+def test_a_worker_that_is_made_after_a_rotation(then: str, rewind: str, boot: str, directory: pathlib.Path) -> None:
+    """It writes where the name leads, whatever became of the file that the boot opened."""
+    prepare(directory, "$f = fopen(\"$d/out\", 'a');", APPENDS, {"out": ""})
+    with hayate(directory, rewind, boot) as server:
+        modes.get(server, "v=one")
+        rotate(directory)
+        if then == "remove before":
+            (directory / "out.1").unlink()
+        kill_workers(server)
+        if then == "remove after":
+            (directory / "out.1").unlink()
+        for line in ("two", "three"):
+            modes.get(server, f"v={line}")
+        assert (directory / "out").read_text() == "two\nthree\n"
+        assert (directory / "out.1").exists() == (then == "keep")
+        assert then != "keep" or (directory / "out.1").read_text() == "one\n"
+
+
+# 3
+@pytest.mark.parametrize(("rewind", "boot"), PRIVATE)
+def test_a_file_that_requests_of_the_comparison_rename(rewind: str, boot: str, directory: pathlib.Path) -> None:
+    """A page for errors spools a report, and the comparison asks for pages that are not there."""
+    request = (
+        "rewind($f); echo stream_get_contents($f); fseek($f, 0, SEEK_END);"
+        "if (strtok($_SERVER['REQUEST_URI'], '?') !== '/') { fwrite($f, \" and $v\"); fflush($f); @rename(\"$d/out\", \"$d/done-\" . uniqid()); }"
+    )
+    prepare(directory, "$f = fopen(\"$d/out\", 'w+'); fwrite($f, 'boot');", request, {})
+    with hayate(directory, rewind, boot, warmup="/") as server:
+        assert [modes.get(server, f"x&v={v}") for v in ("Ada", "Grace")] == ["boot", "boot"]
+        for visitor in ("Ada", "Grace", "Joan"):
+            assert requests.get(f"{server.url}/x?v={visitor}", timeout=60).text == "boot"
+        done = {file.read_text() for file in directory.glob("done-*")}
+        assert {"boot and Ada", "boot and Grace", "boot and Joan"} <= done, done
+        nobody_was_replaced(server)
+
+
+# 17
+@pytest.mark.parametrize(("rewind", "boot"), PRIVATE)
+def test_a_file_that_a_warm_up_request_renames(rewind: str, boot: str, directory: pathlib.Path) -> None:
+    """The name is that by which the boot opened it."""
+    request = "fwrite($f, $v); fflush($f); echo json_encode(rename(\"$d/out\", \"$d/of-$v\"));"
+    prepare(directory, "$f = fopen(\"$d/out\", 'w'); fwrite($f, 'boot ');", request, {})
+    with hayate(directory, rewind, boot, warmup="/") as server:
+        assert [modes.get(server, f"v={v}") for v in ("Ada", "Grace")] == ["true", "true"]
+        # What warm-up requests leave in such a file is there for each visitor.
+        assert [(directory / f"of-{v}").read_text().removeprefix("boot ") for v in ("Ada", "Grace")] == ["Ada", "Grace"]
+        nobody_was_replaced(server)
+
+
+# The boot that tells that each worker is to boot by itself would leave the file.
+EXCLUSIVE = """
+$f = @mkdir("$d/first") ? null : fopen("$d/out", 'x');
+"""
+
+
+# x
+@pytest.mark.parametrize(("rewind", "boot"), PRIVATE)
+def test_a_file_that_each_request_makes_and_removes(rewind: str, boot: str, directory: pathlib.Path) -> None:
+    """As a lock, or for a number."""
+    request = "fwrite($f, $v); fflush($f); echo file_get_contents(\"$d/out\"); unlink(\"$d/out\");"
+    prepare(directory, EXCLUSIVE, request, {})
+    with hayate(directory, rewind, boot) as server:
+        visitors = ["Ada", "Grace", "Joan"] * 4
+        assert [modes.get(server, f"v={visitor}") for visitor in visitors] == visitors
+        nobody_was_replaced(server)
+
+
+MEANWHILE = """
+$f = fopen("$d/out", '%s'); fwrite($f, 'boot ');
+fflush($f);
+touch("$d/opened");
+for ($i = 0; $i < 1000 && !file_exists("$d/taken"); $i++) { usleep(10000); clearstatcache(); }
+"""
+
+
+# 17
+@pytest.mark.parametrize(("rewind", "boot"), PRIVATE)
+@pytest.mark.parametrize("mode", ["w", "c", "a"])
+def test_a_file_that_somebody_takes_while_the_boot_lasts(mode: str, rewind: str, boot: str, directory: pathlib.Path) -> None:
+    """It is theirs; visitors write to the one with the name."""
+    prepare(directory, MEANWHILE % mode, APPENDS, {})
+    server = hayate(directory, rewind, boot)
+
+    def take() -> None:
+        assert wait_until(lambda: (directory / "opened").exists())
+        to("out.1")(directory)
+        (directory / "taken").touch()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    with server:
+        thread.join()
+        modes.get(server, "v=Ada")
+        assert (directory / "out").read_text() == "boot Ada\n"
+        assert (directory / "out.1").read_text() == "boot "
+
+
+# 7c, 13
+@pytest.mark.parametrize(("rewind", "boot"), PRIVATE)
+@pytest.mark.parametrize("mode", ["w", "c"])
+def test_ten_workers_and_one_file_that_is_taken(mode: str, rewind: str, boot: str, directory: pathlib.Path) -> None:
+    """Nobody is replaced for it."""
+    prepare(directory, f"$f = fopen(\"$d/out\", '{mode}'); fwrite($f, 'head ');", "echo 1; usleep(2000);", {})
+    with hayate(directory, rewind, boot, workers=10) as server:
+        for n in range(3):
+            modes.many(server, 40, at_once=10)
+            to(f"out.{n}")(directory)
+        modes.many(server, 80, at_once=10)
+        assert (directory / "out").read_text() == "head "
+        nobody_was_replaced(server)
+
+
+# 8
+@modes.each_mode
+def test_a_rotated_file_that_is_closed_to_the_user(rewind: str, boot: str, directory: pathlib.Path) -> None:
+    """Workers that come later open the one that is there."""
+    prepare(directory, "$f = fopen(\"$d/out\", 'a');", APPENDS, {"out": ""})
+    with hayate(directory, rewind, boot, user="www-data") as server:
+        modes.get(server, "v=one")
+        rotate(directory)
+        (directory / "out.1").chmod(0o600)
+        os.chown(directory / "out.1", 0, 0)
+        modes.get(server, "v=two")
+        kill_workers(server)
+        modes.get(server, "v=three")
+        assert [(directory / name).read_text() for name in ("out.1", "out")] == ["one\n", "two\nthree\n"]
+
+
+LOCKED = """
+    $n = (int) file_get_contents("$d/count");
+    usleep(3000);
+    file_put_contents("$d/count", $n + 1);
+    if ($n % 20 === 7) {
+        unlink("$d/out");
+    }
+    echo 1;
+"""
+
+
+# 10: who has the lock may take it away at the end of what it guards, as under php-fpm
+@pytest.mark.parametrize(("rewind", "boot"), PRIVATE)
+@pytest.mark.parametrize("mode", ["w", "c"])
+@pytest.mark.parametrize("write", ["", "fwrite($f, getmypid());"], ids=["empty", "with a number"])
+def test_a_lock_file_that_is_removed_excludes_all_the_same(write: str, mode: str, rewind: str, boot: str, directory: pathlib.Path) -> None:
+    """Requests that begin later agree on the file that is there."""
+    prepare(directory, f"$f = fopen(\"$d/out\", '{mode}'); flock($f, LOCK_EX); {write}", "$n = (int) file_get_contents(\"$d/count\"); usleep(3000); file_put_contents(\"$d/count\", $n + 1); echo 1;", {"count": "0"})
+    with hayate(directory, rewind, boot, workers=3) as server:
+        for round_ in range(6):
+            modes.many(server, 12, at_once=3)
+            assert (directory / "count").read_text() == str(12 * (round_ + 1))
+            remove(directory)
+        nobody_was_replaced(server)
+
+
+def test_a_log_that_cannot_be_opened_costs_nobody(directory: pathlib.Path) -> None:
+    """Lines go to the rotated file as long as the other one is closed, and then to that; a worker that is made later is no exception."""
+    prepare(directory, "$f = fopen(\"$d/out\", 'a');", APPENDS, {"out": ""})
+    with hayate(directory, "on", "shared", user="www-data") as server:
+        modes.get(server, "v=one")
+        rotate(directory)
+        (directory / "out").chmod(0o600)
+        os.chown(directory / "out", 0, 0)
+        for n in range(12):
+            modes.get(server, f"v={n}")
+        assert server.log().count("is another one by now") == 1
+        nobody_was_replaced(server)
+        kill_workers(server)
+        modes.get(server, "v=12")
+        assert (directory / "out.1").read_text().split() == ["one", *(str(n) for n in range(13))]
+        (directory / "out").chmod(0o666)
+        modes.get(server, "v=two")
+        assert (directory / "out").read_text() == "two\n"
+
+
+@pytest.mark.parametrize(("rewind", "boot"), PRIVATE)
+def test_a_file_that_cannot_be_opened_again_leads_to_no_other_way_of_serving(rewind: str, boot: str, directory: pathlib.Path) -> None:
+    """A worker that boots by itself takes the place; ten of them are no reason to serve by forks or in classic mode."""
+    prepare(directory, "$f = @fopen(\"$d/out\", 'r+');", "echo json_encode(is_resource($f));", {"out": ""})
+    with hayate(directory, rewind, boot, workers=10) as server:
+        assert set(modes.many(server, 40, at_once=10)) == {"true"}
+        remove(directory)
+        assert wait_until(lambda: modes.many(server, 40, at_once=10).count("false") == 40)  # noqa: PLR2004
+        application = modes.application(server)
+        assert application["fallback"] is None and set(application["restarts"]) == {"file_replaced"}, application
