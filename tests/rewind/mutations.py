@@ -1,10 +1,11 @@
 """Each repair of rewinding, taken out of a copy of the host: a test must fail. By hand:
 
-    HAYATE_BIN=…/hayate /usr/bin/python3 tests/rewind/mutations.py [--torture | --only-torture] [WORD …]
+    HAYATE_BIN=…/hayate /usr/bin/python3 tests/rewind/mutations.py [--torture | --only-torture] [--its-kinds] [WORD …]
 
 Nothing of this is in the host itself: a copy of host/ is changed, built, and put beside a copy of the server. `--torture`
 plays random programs against it as well (HAYATE_TORTURE_PROGRAMS at most, 48 unless said), `--only-torture` those alone,
-and says how many were played when one failed. HAYATE_KERNEL is the package of a kernel with soft-dirty bits, without
+and says how many were played when one failed; with `--its-kinds` those about the things that KINDS names for a mutation,
+which find it sooner than all of them do. HAYATE_KERNEL is the package of a kernel with soft-dirty bits, without
 which what only such a kernel shows is left out (tests/rewind/kernel). Words choose mutations by what their names contain. Ends with 1 when
 nothing finds a mutation, and with 2 when one does not fit the source any more.
 """
@@ -63,10 +64,15 @@ MUTATIONS = [
     _m(3, "files are shared", "zygote.c", "plain ? rewind_own_file(fd) : 0", "plain && false ? rewind_own_file(fd) : 0", "test_directories.py"),
     _m(3, "files are shared by forks", "rewind/descriptors.c", "(SYS3(SYS_lseek, fd, c->offsets[i].at, SEEK_SET) < 0 || rewind_own_file(fd) != 0)", "SYS3(SYS_lseek, fd, c->offsets[i].at, SEEK_SET) < 0", "test_directories.py"),
     _m(3, "256 positions", "rewind/descriptors.c", "if (has_offset && file && at >= 0) {", "if (has_offset && file && at >= 0 && c->offset_count < 256) {", "test_directories.py"),
-    _m(3, "a rotated log is written on", "rotated.c", "if (leads_to(files[i].name, files[i].fd)) {", "if (true) {", "test_rotated.py"),
-    _m(3, "what another worker's visitor writes is the boot's", "boot_files.c", "\tif (temporary) {\n\t\treturn st->st_size", "\tif (true) {\n\t\treturn st->st_size", "test_boot_files.py -k while_another"),
+    _m(3, "a rotated log is written on", "lifecycle.c", "\t\tboot_files_look();\n", "", "test_rotated.py"),
+    _m(3, "what the boot wrote is not written again", "boot_files.c", "opened->size == 0 || file->there.st_size >= end", "true", "test_opened_again.py -k cut"),
+    _m(3, "what somebody has taken is written on", "rewind/openings.c", "\tif (one->removed) {\n\t\tfor (int tries", "\tif (false) {\n\t\tfor (int tries", "test_opened_again.py -k removed"),
+    _m(3, "names are those of the end of the boot", "rewind/openings.c", "return one != NULL && one->late == rewind_control->boot_over ? one : NULL;", "return one;", "test_opened_again.py -k warm_up"),
+    _m(3, "who was at the end writes over others", "boot_files.c", "(place->end && place->at < there->st_size)", "false", "test_opened_again.py -k behind"),
+    _m(3, "files are looked at behind locks", "lifecycle.c", "\t\tboot_files_look();\n\t}\n\tif (options.rewind != REWIND_OFF) {\n\t\tlocks_take();\n\t}\n", "\t}\n\tif (options.rewind != REWIND_OFF) {\n\t\tlocks_take();\n\t}\n\tif (handle_rewinds()) {\n\t\tboot_files_look();\n\t}\n", "test_opened_again.py -k lock_file"),
+    _m(3, "what another worker's visitor writes is the boot's", "boot_files.c", "(file->temporary && !rewind_opening_read(", "(!rewind_opening_read(", "test_boot_files.py -k while_another"),
     _m(3, "a file is written by its name", "rewind/interpose_files.c", "\tinterpose_opened_to_write(fd);\n", "", "test_boot_files_around.py -k appended"),
-    _m(3, "the comparison writes for visitors", "handle.c", "\t/* Requests of the comparison have written to the same ones. */\n\tboot_files_renew();\n", "", "test_boot_files_around.py -k comparison"),
+    _m(3, "the comparison writes for visitors", "handle.c", "\t/* Requests of the comparison have written to the same ones. */\n\tboot_files_look();\n\tboot_files_renew();\n", "", "test_boot_files_around.py -k comparison"),
     # 4: locks of the boot
     _m(4, "locks are imagined", "locks.c", "void locks_take(void)\n{", "void locks_take(void)\n{\n\treturn;", "test_boot_locks.py"),
     _m(4, "locks are never lent", "locks.c", "void locks_lend(void)\n{", "void locks_lend(void)\n{\n\treturn;", "test_boot_locks.py"),
@@ -114,6 +120,47 @@ MUTATIONS = [
     _m(0, "memory that a fork loses is not looked for", "zygote.c", "!worker && rewind_loses_memory()", "false", "test_by_name.py"),
 ]
 
+#: What random programs have to be about to find it, where that can be said.
+KINDS: dict[str, str] = {
+    "no functions registered once": "object",
+    "no functions of the boot": "shutdown",
+    "streams of the boot stay open": "gz",
+    "objects of the boot are pinned": "weak weakmap",
+    "nobody looks at residue": "buffer",
+    "a boot that is given up just dies": "buffer sqlite lock",
+    "a singleton's function is given up": "object",
+    "cookies and archives are lost": "cookies",
+    "statements stay half-read": "sqlite statement sqlite3",
+    "a busy boot is rewound": "halfway",
+    "a lost lock is trusted": "wal",
+    "files are shared by forks": "stray reader many directory",
+    "256 positions": "many",
+    "a rotated log is written on": "appender",
+    "what another worker's visitor writes is the boot's": "opened_w pair",
+    "a file is written by its name": "opened_w",
+    "the comparison writes for visitors": "opened_w",
+    "locks are held beyond the answer": "lock guarded sqlite",
+    "semaphores are imagined": "semaphore guarded",
+    "a stray is a worker": "stray object reader",
+    "a stray is left": "stray object",
+    "a stray without a descriptor is left": "stray object",
+    "a stray of a stray has no descriptor to end by": "stray object",
+    "a datagram costs a worker": "datagram udp",
+    "answers are for anybody": "datagram",
+    "gmp repeats": "gmp",
+    "seeds of the boot are lost": "engine seeded",
+    "mt_rand repeats": "seeded",
+    "libc repeats": "libc",
+    "UUIDs repeat": "uuid",
+    "libraries do not notice the fork": "libgcrypt object_id",
+    "the stat cache stays": "stat",
+    "one write makes a page hot": "heavy",
+    "calls by number are not seen": "process",
+    "a child loses another file": "mariadb redis",
+    "MariaDB is not told to forget": "mariadb",
+    "a child has a copy of the connection": "mariadb postgresql redis",
+}
+
 
 def build(directory: pathlib.Path, server: pathlib.Path, mutation: Mutation | None) -> pathlib.Path:
     """A server with the host as changed; the path of its program. Raises ValueError if the mutation fits no more."""
@@ -138,12 +185,16 @@ def build(directory: pathlib.Path, server: pathlib.Path, mutation: Mutation | No
     return program
 
 
-def failed(program: pathlib.Path, tests: str) -> str | None:
-    """The first test that fails, or after how many random programs; None: all passed. Raises RuntimeError if they cannot be run."""
+def failed(program: pathlib.Path, tests: str, kinds: str = "") -> str | None:
+    """The first test that fails, or after how many random programs; None: all passed. Raises RuntimeError if they cannot be run.
+
+    `kinds` are those that random programs are about; none: all.
+    """
     first, *more = tests.split()
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", first, *more]
     env = {**os.environ, "HAYATE_BIN": str(program)}
     env |= {"HAYATE_TORTURE_PROGRAMS": os.environ.get("HAYATE_TORTURE_PROGRAMS", "48"), "HAYATE_TORTURE_SHOWN": "0"}
+    env |= {"HAYATE_TORTURE_KINDS": kinds} if kinds else {}
     here = REPOSITORY / "tests"
     try:
         done = subprocess.run(command, cwd=here, env=env, capture_output=True, text=True, check=False, timeout=900)
@@ -154,7 +205,7 @@ def failed(program: pathlib.Path, tests: str) -> str | None:
     played = re.search(r"HAYATE_TORTURE_SEED=(\d+), after (\d+) programs", done.stdout)
     if played:
         what = re.search(r"^E? *mode (\w+: .{0,100})", done.stdout[played.end() :], re.MULTILINE)
-        return f"after {played[2]} programs (seed {played[1]}; {what[1] if what else ''})"
+        return f"after {played[2]} programs{' of ' + kinds if kinds else ''} (seed {played[1]}; {what[1] if what else ''})"
     found = re.search(r"^(?:FAILED|ERROR) \S*?([\w.]+::\S+)", done.stdout, re.MULTILINE)
     return None if done.returncode == 0 else found[1] if found else "(unnamed)"
 
@@ -172,6 +223,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--torture", action="store_true", help="the random programs as well")
     parser.add_argument("--only-torture", action="store_true", help="the random programs and nothing else")
+    parser.add_argument("--its-kinds", action="store_true", help="of random programs those that KINDS names")
     parser.add_argument("words", nargs="*")
     arguments = parser.parse_args()
     server = pathlib.Path(os.environ.get("HAYATE_BIN") or REPOSITORY / "target/release/hayate").resolve()
@@ -194,7 +246,7 @@ def main() -> int:
                 elif not arguments.only_torture:
                     found = failed(program, f"rewind/{mutation.tests}")
                 if kernel is None and (arguments.torture or arguments.only_torture):
-                    random = failed(program, "torture")
+                    random = failed(program, "torture", KINDS.get(mutation.name, "") if arguments.its_kinds else "")
             except (ValueError, RuntimeError) as error:
                 print(error, file=sys.stderr, flush=True)
                 unfit += 1

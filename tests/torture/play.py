@@ -19,14 +19,14 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from lib.client import encode, exchange
 from lib.process import PATIENCE, ServerError, descendants, still_running, temporary_directory, wait_until
 from lib.servers import ROOT, Hayate, NginxFpm
 
 from .program import MODIFIED, Program
-from .steps import COSTS_CONNECTION, HEAVY, OF_SQLITE
+from .steps import ALONE, COSTS_CONNECTION, HEAVY, MADE_ANEW, OF_SQLITE
 
 HERE = pathlib.Path(__file__).parent
 INI = {
@@ -39,14 +39,17 @@ INI = {
     "opcache.interned_strings_buffer": "2",
     "session.save_handler": "files",
     "ffi.enable": "1",
+    "apc.use_request_time": "1",
 }
 #: The ways in which a program is played: keys of its application in hayate.toml.
 MODES: dict[str, str] = {
     "verified": 'rewind = "on"\nrewind_verify = 1\nworkers = 1\nwarmup = []',
-    "warm": 'rewind = "on"\nrewind_verify = 1\nworkers = 1\nwarmup = ["{path}/?part=0&n=warm", "{path}/?part=0&n=warm"]\nconnections = "warm"',
+    "warm": 'rewind = "on"\nrewind_verify = 1\nworkers = 1\nwarmup = {warmup}\nconnections = "warm"',
     "several": 'rewind = "on"\nworkers = 2\nwarmup = []\nconnections = "warm"',
-    "fork": 'rewind = "fork"\nworkers = {forking}\nwarmup = []',
+    "fork": 'rewind = "fork"\nworkers = {forking}\nwarmup = {warmup_of_fork}',
 }
+#: The same twice, and another one.
+WARMUP = '["/?part=0&n=warm", "/?part=0&n=warm", "/?part=0&n=warm&other=1"]'
 CLIENTS = 6
 #: Requests of one program that are made at once.
 AT_ONCE = 4
@@ -68,6 +71,8 @@ class Outcome:
     answers: list[tuple[int, str, tuple[str, ...]]]
     logs: list[list[str]]
     files: dict[str, str]
+    #: Processes that answered.
+    processes: set[str] = dataclasses.field(default_factory=set)
     #: Hayate's own word on it: why workers were replaced, whether it could not be rewound.
     restarts: dict[str, int] = dataclasses.field(default_factory=dict)
     declined: str | None = None
@@ -135,7 +140,9 @@ class Bench:
                 path = f"/{mode}-{name}"
                 # What cannot be rewound is served in classic mode, if there is another script for that.
                 front = "classic.php" if any(use.step.startswith("halfway/") for use in program.boot) else "worker.php"
-                settings = MODES[mode].format(path="", forking=2 if program.at_once else 1)
+                warmup = WARMUP
+                of_fork = '["/?part=0&n=warm", "/?part=0&n=warm"]' if program.warm else "[]"
+                settings = MODES[mode].format(warmup=warmup, forking=2 if program.at_once else 1, warmup_of_fork=of_fork)
                 config.append(
                     f'[[app]]\nname = "{mode}-{name}"\nroot = "{self.site}"\ndocument_root = "."\npath = "{path}"\n'
                     f'worker = "worker.php"\nfront_controller = "{front}"\n{settings}\n'
@@ -207,13 +214,19 @@ class Bench:
         numbers = [f"r{i:02}" for i in range(len(program.order))]
         # Where several work, the next request must not meet the end of the one before: an answer comes before it.
         several = mode == "several"
+        kinds = {use.step.partition("/")[0] for use in program.boot} | {use.step for use in program.boot}
+        by_two = several and not program.at_once and not kinds & ALONE
         outcome = Outcome([], [], {})
         databases = any(use.step.partition("/")[0] in OF_SQLITE for use in program.boot)
 
         def ask(number: str, part: int) -> tuple[int, str, tuple[str, ...]]:
             request = encode("GET", f"{path}/?part={part}&n={number}", [("Host", "localhost"), ("Connection", "close")], b"")
-            response = exchange(("127.0.0.1", port), request, timeout=60 * PATIENCE)
+            # A worker that is free answers again and again; so that the other one does, something else keeps it busy now and then.
+            busy = self._one_busy(port, path, self.scratch(mode, name)) if by_two and number[-1] in "147" else contextlib.nullcontext()
+            with busy:
+                response = exchange(("127.0.0.1", port), request, timeout=60 * PATIENCE)
             assert response is not None
+            outcome.processes.update(value for key, value in response.headers if key.lower() == "x-process")
             steps = tuple(value for key, value in response.headers if key.lower() == "x-step")
             if wanted is not None and (several or databases) and not program.at_once:
                 wait_until(lambda: self._waits(f"{mode}-{name}"), 10, 0.01)
@@ -221,15 +234,17 @@ class Bench:
                 outcome.wrong.append(f"{locked} is locked after request {number}")
             return response.status, response.body.decode(errors="replace"), steps
 
-        # php-fpm's only child begins the last one, which does nothing, when the end of the one before is over.
-        more = [("end", 0)] if wanted is None else []
-        requests = [*zip(numbers, program.order, strict=True), *more]
+        # php-fpm's only child begins a last one, which does nothing, when the end of the one before is over.
+        # Under Hayate it makes anew what the one before it has moved away, or written at its end.
+        requests = list(zip(numbers, program.order, strict=True))
         if program.at_once and mode in ("several", "fork"):
             with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
                 answers = list(pool.map(lambda one: ask(*one), requests))
         else:
             answers = [ask(*one) for one in requests]
-        outcome.answers = answers[: len(numbers)]
+        outcome.answers = answers
+        if wanted is None or kinds & MADE_ANEW:
+            ask("end", 0)
 
         def look() -> bool:
             outcome.logs = self._logs(self.scratch(mode, name), numbers)
@@ -243,6 +258,22 @@ class Bench:
         if wanted is not None and mode in ("verified", "warm") and many:  # modes of one worker that is rewound
             self._look_at_heat(f"{mode}-{name}", heavy, lambda: ask("light", 0), outcome)
         return outcome
+
+    @contextlib.contextmanager
+    def _one_busy(self, port: int, path: str, scratch: pathlib.Path) -> Iterator[None]:
+        """A worker that has a request which is over no sooner than this context."""
+        busy, over = scratch / ".busy", scratch / ".over"
+        request = encode("GET", f"{path}/?part=0&n=busy", [("Host", "localhost"), ("Connection", "close")], b"")
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(exchange, ("127.0.0.1", port), request, timeout=60 * PATIENCE)
+            try:
+                wait_until(busy.exists, 10, 0.005)
+                yield
+            finally:
+                over.touch()
+                answer.result()
+                for path in (busy, over):
+                    path.unlink(missing_ok=True)
 
     def _look_at_heat(self, name: str, heavy: int, light: Callable[[], object], outcome: Outcome) -> None:
         """Whether only pages are hot that requests go on writing, after so many heavy ones in a row and again after light ones."""
@@ -288,7 +319,7 @@ def _files(scratch: pathlib.Path) -> dict[str, str]:
     for path in sorted(scratch.rglob("*")):
         name = str(path.relative_to(scratch))
         # What the boot empties: php-fpm's last request has done nothing but boot.
-        if path.is_dir() or name in ("log", "strays") or path.suffix in (".emptied", ".semaphore"):
+        if path.is_dir() or name in ("log", "strays", ".busy", ".over") or path.suffix in (".emptied", ".semaphore"):
             continue
         # Of a connection that is open: those of php-fpm are closed.
         if name.endswith((".db-wal", ".db-shm")):
@@ -309,6 +340,8 @@ def _content(path: pathlib.Path) -> str:
             database.close()
     if path.name.endswith("-journal"):
         return "there"
+    if path.suffix == ".jar":
+        return " ".join(sorted(re.findall(r"\bc\d+\b", path.read_text())))
     if path.suffix == ".gz":
         return gzip.decompress(path.read_bytes()).decode(errors="replace")
     return path.read_text(errors="replace")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Generic, TypeVar
 
-from .steps import BOOT, COSTS_CONNECTION, GUARDED, LAST, OUTSIDE, POSITIONED, REQUEST, WARM, Step
+from .steps import BOOT, COSTS_CONNECTION, DRAWN, GUARDED, LAST, OUTSIDE, POSITIONED, REQUEST, WARM, Step
 
 #: Requests of a program at least.
 SHORTEST = 6
@@ -33,7 +33,7 @@ class Program:
     """`boot` and `parts` are steps in order; `order` names the part of each request.
 
     `place` is where the loop is called from: "script", "fiber", or "deep" down the C stack. With `at_once` the requests
-    are not made one after the other where there are several workers.
+    are not made one after the other where there are several workers. `warm`: forks, too, come after warm-up requests.
     """
 
     boot: tuple[Use, ...]
@@ -41,22 +41,23 @@ class Program:
     order: tuple[int, ...]
     place: str = "script"
     at_once: bool = False
+    warm: bool = False
 
     def steps(self) -> set[str]:
         """The names of all steps that requests come by."""
         return {use.step for n in self.order for use in self.parts[n - 1]}
 
     def __len__(self) -> int:
-        return len(self.boot) + sum(map(len, self.parts)) + len(self.order) + (self.place != "script") + self.at_once
+        return len(self.boot) + sum(map(len, self.parts)) + len(self.order) + (self.place != "script") + self.at_once + self.warm
 
     def write(self, to: pathlib.Path) -> None:
-        """As files: boot.php and, for each part, request1.php and so on; request0.php does nothing, but in a warm-up request."""
+        """As files: boot.php and, for each part, request1.php and so on; request0.php does nothing a visitor asks for."""
         to.mkdir()
         files = {"boot.php": self.boot, "request0.php": (), "place.php": (Use("place", "", f"return '{self.place}';"),)}
         files |= {f"request{n}.php": part for n, part in enumerate(self.parts, 1)}
         for name, uses in files.items():
             path = to / name
-            warm = f"if (T::$request === 'warm') {{{WARM}}}\n" if name == "request0.php" else ""
+            warm = f"if (T::$request === 'busy') {{ T::busy(); }}\nif (T::$request === 'warm') {{{WARM}}}\n" if name == "request0.php" else ""
             pause = "T::pause();\n" if self.at_once and name.startswith("request") else ""
             path.write_text("<?php\n" + warm + "".join(_rendered(use, name == "boot.php") + pause for use in uses))
             path.chmod(0o644)
@@ -68,7 +69,7 @@ class Program:
         lines = ["boot"] + [f"    {use.step}  {use.php}" for use in self.boot]
         for n, part in enumerate(self.parts, 1):
             lines += [f"part {n}"] + [f"    {use.step}  {use.php}" for use in part]
-        how = f"{' at once' if self.at_once else ''}{'' if self.place == 'script' else f', loop in {self.place}'}"
+        how = f"{' at once' if self.at_once else ''}{', forks warmed' if self.warm else ''}{'' if self.place == 'script' else f', loop in {self.place}'}"
         return "\n".join([*lines, f"requests{how}: parts {', '.join(map(str, self.order))}"])
 
     def smaller(self) -> Iterator[Program]:
@@ -77,6 +78,8 @@ class Program:
             yield dataclasses.replace(self, place="script")
         if self.at_once:
             yield dataclasses.replace(self, at_once=False)
+        if self.warm:
+            yield dataclasses.replace(self, warm=False)
         half = len(self.order) // 2
         for order in (self.order[:half], self.order[half:], self.order[half // 2 : -(half // 2) or None]):
             if 1 < len(order) < len(self.order):
@@ -147,9 +150,11 @@ class Draw:
         self._kinds = {inside: Deck(chance, list(of)) for inside, of in self._boot.items() if of}
         looks = [step for step in REQUEST if step.name == f"{step.kind}/look" and step.kind not in COSTS_CONNECTION]
         self._looks = {step.kind: step for step in looks}
-        self._in_turn = Deck(chance, [kind for kind in [*POSITIONED, GUARDED] if kind in self._boot[False]])
+        self._in_turn = Deck(chance, [kind for kind in [*POSITIONED, GUARDED, *DRAWN] if kind in self._boot[False]])
         self._place = Deck(chance, ["fiber", "deep"] + ["script"] * 14)
         self._at_once = Deck(chance, [True] * 3 + [False] * 9)
+        self._warm = Deck(chance, [True, False])
+        self._shared = Deck(chance, [kind for kind in POSITIONED if kind in self._boot[True]])
 
     def program(self) -> Program:
         chance = self._chance
@@ -160,8 +165,13 @@ class Draw:
             kinds[:1] = [self._in_turn.draw()]
         if kinds[0] == GUARDED:
             kinds = [kind for kind in kinds if kind != "stray"]  # which would go on holding the lock
+        if "halfway" in kinds:
+            # Served in classic mode, where a process keeps what it told the kernel for its next request, as under php-fpm.
+            kinds = [kind for kind in kinds if kind != "process"]
         if not at_once and "stray" in kinds and True in self._kinds:
-            kinds = ["stray", *(self._kinds[True].draw() for _ in kinds[1:])]
+            # Something that it shares with those who come later, as far as they have it open.
+            shared = [self._shared.draw()] if self._shared else []
+            kinds = ["stray", *shared, *(self._kinds[True].draw() for _ in kinds[2:])]
         inside = at_once or "stray" in kinds
         boot = []
         things = []
@@ -175,7 +185,7 @@ class Draw:
         least = 2 * SHORTEST if at_once else SHORTEST
         order += [chance.choice(order) for _ in range(max(least - len(order), len(order) // 3))]
         chance.shuffle(order)
-        return Program(tuple(boot), parts, tuple(order), self._place.draw(), at_once)
+        return Program(tuple(boot), parts, tuple(order), self._place.draw(), at_once, self._warm.draw())
 
     def _parts(self, things: Sequence[tuple[str, str]], inside: bool) -> tuple[tuple[Use, ...], ...]:
         """Requests by which each step comes that there is for these things, and some that are for none."""

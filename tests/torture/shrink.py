@@ -33,6 +33,8 @@ class Notes:
     declined: Counter[str] = dataclasses.field(default_factory=Counter)
     #: Workers that were replaced, by mode and reason.
     replaced: Counter[str] = dataclasses.field(default_factory=Counter)
+    #: How many processes of several workers answered a program's requests; as often as that was so.
+    processes: Counter[int] = dataclasses.field(default_factory=Counter)
 
 
 def failures(
@@ -46,6 +48,7 @@ def failures(
         expected = bench.reference()
         found = bench.hayate(modes, expected)
     if notes is not None:
+        notes.processes.update(len(outcome.processes) for outcome in found.get("several", []))
         for of_program in zip(*found.values(), strict=True):
             said = [outcome.declined for outcome in of_program if outcome.declined is not None]
             notes.declined.update(said[:1])
@@ -56,7 +59,7 @@ def failures(
         for i, outcome in enumerate(outcomes):
             if any(status == 502 for status, _, _ in expected[i].answers):
                 continue  # PHP itself has crashed
-            what = difference(expected[i], outcome, ordered=mode != "warm")
+            what = difference(expected[i], outcome, ordered=not (mode == "warm" or (mode == "fork" and programs[i].warm)))
             if what is not None and i not in wrong:
                 wrong[i] = Failure(programs[i], mode, what)
     if not wrong:

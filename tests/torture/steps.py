@@ -181,6 +181,15 @@ spilled/temporary
 spilled/tmpfile
     T::$s['NAME'] = tmpfile();
     fwrite(T::$s['NAME'], 'of the boot');
+opened_w/large
+    T::$s['NAME'] = fopen(T::path('NAME.emptied'), 'w+');
+    fwrite(T::$s['NAME'], str_repeat('of the boot ', 25600));
+cookies/written
+    T::$s['NAME'] = curl_init();
+    curl_setopt_array(T::$s['NAME'], [CURLOPT_COOKIEFILE => '', CURLOPT_COOKIEJAR => T::path('NAME.jar')]);
+cookies/read_and_written
+    T::$s['NAME'] = curl_init();
+    curl_setopt_array(T::$s['NAME'], [CURLOPT_COOKIEFILE => T::path('NAME.jar'), CURLOPT_COOKIEJAR => T::path('NAME.jar')]);
 xml/written
     T::$s['NAME'] = new XMLWriter();
     T::$s['NAME']->openUri(T::path('NAME.emptied'));
@@ -228,6 +237,19 @@ gmp/drawn_from
     gmp_random_bits(64); T::$s['NAME'] = true;
 uuid/drawn_from
     uuid_create(UUID_TYPE_TIME); T::$s['NAME'] = true;
+object_id/drawn_from
+    new MongoDB\BSON\ObjectId(); T::$s['NAME'] = true;
+object_id/of_a_private_boot
+    new MongoDB\BSON\ObjectId(); T::$s['NAME-p'] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0); T::$s['NAME'] = true;
+libc/drawn_from
+    T::$s['NAME'] = FFI::cdef('long random(void); double drand48(void); int rand(void);'); T::$s['NAME']->random(); T::$s['NAME']->drand48();
+libgcrypt/drawn_from
+    T::$s['NAME'] = FFI::cdef('const char *gcry_check_version(const char *); void gcry_create_nonce(void *, size_t);', 'libgcrypt.so.20');
+    T::$s['NAME']->gcry_check_version(null); T::$s['NAME-n'] = FFI::new('unsigned char[16]'); T::$s['NAME']->gcry_create_nonce(T::$s['NAME-n'], 16);
+libgcrypt/of_a_private_boot
+    T::$s['NAME'] = FFI::cdef('const char *gcry_check_version(const char *); void gcry_create_nonce(void *, size_t);', 'libgcrypt.so.20');
+    T::$s['NAME']->gcry_check_version(null); T::$s['NAME-n'] = FFI::new('unsigned char[16]'); T::$s['NAME']->gcry_create_nonce(T::$s['NAME-n'], 16);
+    T::$s['NAME-p'] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
 engine/unseeded_mt
     T::$s['NAME'] = new Random\Randomizer(new Random\Engine\Mt19937());
 engine/seeded_mt
@@ -310,7 +332,7 @@ redis/another_database
 stray/libc
     T::$s['NAME'] = FFI::cdef('int fork(); void _exit(int); int waitpid(int, int *, int); int usleep(unsigned); int setsid();');
 process/libc
-    T::$s['NAME'] = FFI::cdef('int prctl(int, unsigned long, unsigned long, unsigned long, unsigned long);');
+    T::$s['NAME'] = FFI::cdef('int prctl(int, unsigned long, unsigned long, unsigned long, unsigned long); long syscall(long, ...);');
 heavy/objects
     T::$s['NAME'] = array_map(static fn ($n) => (object) ['n' => $n], range(1, 30000));
 reference/array
@@ -375,7 +397,7 @@ closure/call
 closure/drop
     unset(T::$s['NAME']); T::say('dropped', 1);
 reader/line
-    T::say('line', fgets(T::$s['NAME'])); T::say('at', ftell(T::$s['NAME']));
+    T::pause(); T::say('line', fgets(T::$s['NAME'])); T::say('at', ftell(T::$s['NAME']));
 reader/seek
     fseek(T::$s['NAME'], N % 20); T::say('rest', strlen(stream_get_contents(T::$s['NAME'])));
 reader/close
@@ -385,13 +407,15 @@ reader/spl
 reader/all
     $h = hash_init('md5'); while (!feof(T::$s['NAME'])) { hash_update($h, fread(T::$s['NAME'], 8192)); T::pause(); } T::say('sum', hash_final($h)); T::say('at', ftell(T::$s['NAME']));
 many/read
-    $text = ''; foreach ([0, 254, 255, 256, 298, -1] as $n) { $f = T::$s['NAME'][$n < 0 ? count(T::$s['NAME']) - 1 : $n]; $text .= fread($f, N % 3 + 1) . ftell($f) . ' '; } T::say('many', $text);
+    T::pause(); $text = ''; foreach ([0, 254, 255, 256, 298, -1] as $n) { $f = T::$s['NAME'][$n < 0 ? count(T::$s['NAME']) - 1 : $n]; $text .= fread($f, N % 3 + 1) . ftell($f) . ' '; } T::say('many', $text);
 many/seek_and_close
     $f = array_pop(T::$s['NAME']); fseek($f, 4); fclose($f); fseek(T::$s['NAME'][280], 7); T::say('rest', fread(T::$s['NAME'][280], 100));
 appender/write
     T::say('wrote', fwrite(T::$s['NAME'], "lineN\n"));
 appender/write_and_size
     fwrite(T::$s['NAME'], 'x'); clearstatcache(); T::say('size', filesize(T::path('NAME.txt')));
+appender/rotate
+    T::say('rotated', @rename(T::path('NAME.txt'), T::path('NAME.old-N'))); T::say('wrote', fwrite(T::$s['NAME'], "of the old\n"));
 both/append_and_read
     fwrite(T::$s['NAME'], "N\n"); fseek(T::$s['NAME'], 0); T::say('all', stream_get_contents(T::$s['NAME']));
 both/read_on
@@ -407,11 +431,11 @@ memory/more
 memory/read
     rewind(T::$s['NAME']); T::say('start', fread(T::$s['NAME'], 8));
 directory/read_all
-    $names = []; while (($e = readdir(T::$s['NAME'])) !== false) { $names[] = $e; } T::say('read', count($names)); T::say('unique', count(array_unique($names)));
+    T::pause(); $names = []; while (($e = readdir(T::$s['NAME'])) !== false) { $names[] = $e; } T::say('read', count($names)); T::say('unique', count(array_unique($names)));
 directory/read_some
     readdir(T::$s['NAME']); readdir(T::$s['NAME']); T::say('some', 1);
 directory/rewind_and_read
-    rewinddir(T::$s['NAME']); $names = []; while (($e = readdir(T::$s['NAME'])) !== false) { $names[] = $e; } sort($names); T::say('names', implode(',', $names));
+    rewinddir(T::$s['NAME']); T::pause(); $names = []; while (($e = readdir(T::$s['NAME'])) !== false) { $names[] = $e; } sort($names); T::say('names', implode(',', $names));
 iterator/list
     $names = []; foreach (T::$s['NAME'] as $f) { $names[] = $f->getFilename(); } sort($names); T::say('names', implode(',', $names));
 iterator/some
@@ -427,7 +451,19 @@ promise/then
 opened_w/write
     fseek(T::$s['NAME'], 0, SEEK_END); T::say('wrote', fwrite(T::$s['NAME'], 'N '));
 opened_w/read
-    rewind(T::$s['NAME']); T::say('read', stream_get_contents(T::$s['NAME']));
+    rewind(T::$s['NAME']); $text = stream_get_contents(T::$s['NAME']); T::say('read', strlen($text) > 1000 ? md5($text) : $text); unset($text);
+opened_w/by_name
+    T::say('wrote', file_put_contents(T::path('NAME.emptied'), 'N ', FILE_APPEND));
+opened_w/look
+    clearstatcache(); T::say('size', filesize(T::path('NAME.emptied'))); T::say('at', ftell(T::$s['NAME']));
+cookies/add
+    T::say('added', curl_setopt(T::$s['NAME'], CURLOPT_COOKIELIST, 'Set-Cookie: cN=here; domain=example.org; expires=Fri, 01 Jan 2100 00:00:00 GMT'));
+cookies/look
+    $found = preg_match_all('/\bc\d+\b/', (string) @file_get_contents(T::path('NAME.jar')), $names) ? $names[0] : []; sort($found); T::say('jar', implode(' ', $found));
+cookies/list
+    T::say('cookies', count(curl_getinfo(T::$s['NAME'], CURLINFO_COOKIELIST)));
+cookies/drop
+    unset(T::$s['NAME']); T::say('dropped', 1);
 spilled/write
     fseek(T::$s['NAME'], 0, SEEK_END); T::say('wrote', fwrite(T::$s['NAME'], "N\n"));
 spilled/over
@@ -498,12 +534,16 @@ sqlite3/close
     T::say('closed', T::$s['NAME']->close()); unset(T::$s['NAME']); T::fill('NAME');
 wal/insert
     T::say('inserted', T::$s['NAME']->exec("INSERT INTO t (v) VALUES ('N')")); T::say('id', T::$s['NAME']->lastInsertId());
-wal/count
+wal/look
     T::say('rows', T::$s['NAME']->query('SELECT COUNT(*) FROM t')->fetchColumn());
 wal/read_half
     T::$s['NAME-half'] = T::$s['NAME']->query('SELECT n FROM t UNION ALL SELECT 0 UNION ALL SELECT -1'); T::say('half', T::$s['NAME-half'] ? T::$s['NAME-half']->fetchColumn() : null);
 wal/read_the_file
     T::say('read', strlen((string) file_get_contents(T::path('NAME.db'))) > 0);
+wal/by_another
+    $c = new PDO('sqlite:' . T::path('NAME.db')); $c->setAttribute(PDO::ATTR_ERRMODE, PDO::ERRMODE_SILENT); T::say('another', $c->query('SELECT COUNT(*) FROM t')->fetchColumn()); unset($c); T::fill('NAME');
+wal/attached
+    $c = new PDO('sqlite::memory:'); $c->exec("ATTACH '" . T::path('NAME.db') . "' AS o"); T::say('rows', $c->query('SELECT COUNT(*) FROM o.t')->fetchColumn()); unset($c); T::fill('NAME');
 wal/begin_and_leave
     T::say('began', @T::$s['NAME']->beginTransaction()); T::$s['NAME']->exec("INSERT INTO t (v) VALUES ('left')");
 halfway/count
@@ -520,7 +560,15 @@ gmp/range
     T::chance('gmp', gmp_strval(gmp_random_range(0, gmp_pow(2, 100))));
 gmp/seed
     gmp_random_seed(N); T::say('gmp', gmp_strval(gmp_random_bits(60)));
-uuid/time
+object_id/draw
+    T::chance('id', (string) new MongoDB\BSON\ObjectId());
+libc/random
+    T::chance('libc', T::rewound() ? T::$s['NAME']->random() . ' ' . T::$s['NAME']->rand() : bin2hex(random_bytes(8)));
+libc/drand48
+    T::chance('libc', T::rewound() ? T::$s['NAME']->drand48() . ' ' . T::$s['NAME']->drand48() : bin2hex(random_bytes(8)));
+libgcrypt/nonce
+    $n = T::$s['NAME-n']; T::$s['NAME']->gcry_create_nonce($n, 16); T::chance('nonce', bin2hex(FFI::string($n, 16))); unset($n);
+uuid/look
     $u = uuid_create(UUID_TYPE_TIME); T::chance('uuid', $u); T::own('sequence', substr($u, 19));
 uuid/many
     $many = []; for ($i = 0; $i < 300; $i++) { $many[uuid_create(UUID_TYPE_TIME)] = true; } T::say('different', count($many)); T::chance('last', array_key_last($many));
@@ -709,7 +757,7 @@ redis/by_another
 stray/returns
     if (T::stray(T::$s['NAME'])) { T::$request = null; echo "of the stray\n"; header('X-Step: stray', false); return; } T::say('forked', 1);
 stray/lingers
-    if (T::stray(T::$s['NAME'])) { for ($i = 0; $i < 40; $i++) { T::$s['garbage'][] = str_repeat('x', 5000); T::$s['NAME']->usleep(1000); } T::$request = null; echo "of the stray\n"; return; } T::say('forked', 1);
+    if (T::stray(T::$s['NAME'])) { for ($i = 0; $i < 60; $i++) { T::$s['garbage'][] = str_repeat('x', 5000); T::move_positions(); T::$s['NAME']->usleep(1000); } T::$request = null; echo "of the stray\n"; return; } T::say('forked', 1);
 stray/exits
     if (T::stray(T::$s['NAME'])) { T::$request = null; echo str_repeat("of the stray\n", 10000); T::$s['NAME']->usleep(5000); exit('of the stray'); } T::say('forked', 1);
 stray/throws
@@ -732,6 +780,8 @@ process/name_by_file
     @file_put_contents('/proc/self/task/' . getmypid() . '/comm', 'visitorN'); T::say('named', str_starts_with((string) @file_get_contents('/proc/self/comm'), 'visitorN'));
 process/slack_by_file
     T::say('written', @file_put_contents('/proc/self/timerslack_ns', '77777')); T::say('slack', T::$s['NAME']->prctl(30, 0, 0, 0, 0) === 77777);
+process/slack_by_number
+    T::say('slack', T::$s['NAME']->syscall(157, 29, 77777, 0, 0, 0));
 process/closed_files
     foreach (['oom_score_adj', 'coredump_filter', 'mem', 'comm'] as $file) { T::say($file, T::rewound() && @fopen("/proc/self/$file", 'r+') !== false); }
 heavy/read_all
@@ -756,6 +806,12 @@ heavy/read_one
     T::chance('mt', mt_rand() . mt_rand()); T::chance('lcg', lcg_value()); T::chance('bytes', bin2hex(random_bytes(8))); T::chance('id', uniqid('', true));
 /once
     Once::use('N'); T::say('once', count(Once::$kept));
+/rows
+    Rows::kept()->add('N'); T::say('rows', 1);
+/rows_of_each
+    Rows::fresh()->add('N'); Rows::kept()->add('of-N'); Rows::fresh(); T::say('rows', 2);
+/deferred
+    T::$s['deferred'] ??= new Deferred(); T::$s['deferred']->kept[] = 'N'; T::say('deferred', count(T::$s['deferred']->kept));
 /witness
     $w = new Witness('request-N'); T::say('made', 1);
 /witness_kept
@@ -786,43 +842,71 @@ heavy/read_one
     T::say('collected', gc_collect_cycles() >= 0);
 /apcu
     T::say('apcu', apcu_inc(T::$dir . 'N'));
+/apcu_time
+    apcu_store(T::$dir . 't', N); T::say('made', abs(apcu_key_info(T::$dir . 't')['creation_time'] - $_SERVER['REQUEST_TIME']) <= 1);
 /headers
     header('X-Step: N', false); http_response_code(200 + N % 4); T::say('headers', 1);
 /temporary
     T::$s['tmp'] = tmpfile(); fwrite(T::$s['tmp'], 'x'); T::say('tmp', file_exists(stream_get_meta_data(T::$s['tmp'])['uri']));
 """)
 
-#: What warm-up requests do: nothing that a visitor may see, but objects stay that requests then draw from.
+#: What warm-up requests do: nothing that a visitor may see, but what they make stays, and requests go on with it: engines,
+#: functions that are registered once, and what is kept until a destructor hands it in. A Buffer that they fill has the
+#: application boot again without them. Those whose answers are compared are visitors, too: what they write to files that
+#: each boot makes anew is nobody else's.
 WARM = """
 T::$s['lazy'] ??= new Random\\Randomizer(new Random\\Engine\\Xoshiro256StarStar());
 T::$s['lazy']->getInt(0, 9);
 T::$s['lazy_mt'] ??= new Random\\Engine\\Mt19937();
 T::$s['lazy_mt']->generate();
+Once::use(null);
+Rows::fresh();
+if (!isset($_GET['other'])) {
+    Rows::kept();
+    T::$s['deferred'] ??= new Deferred();
+}
+foreach (T::$s as $name => $one) {
+    if ($one instanceof Buffer) {
+        $one->add('of warm-up');
+    }
+    if (isset($_SERVER['HAYATE_COMPARISON']) && is_resource($one) && str_starts_with($name, 'opened_w')) {
+        fwrite($one, 'of a comparison ');
+    }
+}
 """
 
-#: Ends of a request: nothing comes after them.
-LAST = {"/exit", "/exception", "/fatal", "/memory"}
+#: Ends of a request: nothing comes after them. A stray moves in what is open, of its own request as well.
+LAST = {"/exit", "/exception", "/fatal", "/memory", "stray/lingers"}
 
 #: What leads outside the process, so that others see it while a request runs, and what a process that was forked keeps
 #: of it (kinds, or single steps): nothing for programs whose requests come at once, or that fork.
 OUTSIDE = {
     *("appender", "gz", "lock", "sqlite", "statement", "session", "databases", "stat", "mariadb", "postgresql", "redis"),
-    *("opened_w", "xml", "semaphore", "guarded", "sqlite3", "wal", "halfway"),
+    *("opened_w", "cookies", "xml", "semaphore", "guarded", "sqlite3", "wal", "halfway"),
     *("both/append_and_read", "both/truncate", "/included", "/included_young", "/included_just_old_enough", "/invalidated"),
-    *("/file_time", "/realpath", "/apcu"),
+    *("/file_time", "/realpath", "/apcu", "/apcu_time"),
 }
 
 #: Has a position that processes share which do not open it for themselves: what shows where requests come at once.
 POSITIONED = ["reader", "many", "both", "directory", "iterator"]
 
+#: Draws by chance: what shows where several workers answer.
+DRAWN = ["uuid", "gmp", "engine", "seeded", "object_id"]
+
 #: What only one request at a time may do, which holds a lock of the boot's: nothing for programs that fork.
 GUARDED = "guarded"
+
+#: Boots (kinds, or single steps) of which one at a time may be busy: they hold something that others wait for, or write a file when they end.
+ALONE = {GUARDED, "cookies", "lock/held", "lock/shared", "semaphore/held", "semaphore/one_of_three_held", "halfway"}
+
+#: Their files are what the last boot made of them.
+MADE_ANEW = {"appender", "cookies"}
 
 #: Their connections are SQLite's: somebody else writes to their files after each request.
 OF_SQLITE = {"sqlite", "sqlite3", "statement", "databases", "wal", "halfway"}
 
 #: Kinds that are there with an extension of PHP's.
-OF_EXTENSIONS = {"gmp": "gmp", "uuid": "uuid"}
+OF_EXTENSIONS = {"gmp": "gmp", "uuid": "uuid", "object_id": "mongodb"}
 
 #: What makes a boot private and a worker that used it doubtful (kinds, or single steps). Nothing else may cost one for a connection.
 COSTS_CONNECTION = {

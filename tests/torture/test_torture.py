@@ -8,6 +8,7 @@ before it is shown, the first HAYATE_TORTURE_SHOWN of them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -44,14 +45,19 @@ DECLINED = 0.1
 
 @pytest.fixture(scope="module")
 def env() -> Iterator[dict[str, str]]:
-    """Where the servers of databases are, and extensions that PHP does not load by itself."""
+    """Where the servers of databases are, those that programs talk to, and extensions that PHP does not load by itself."""
     directory = temporary_directory("torture-ini")
     (directory / "extensions.ini").write_text(php_extensions.settings(list(OF_EXTENSIONS.values())))
     told = {"PHP_INI_SCAN_DIR": f":{directory}"}
-    with MariaDB() as mariadb, PostgreSQL() as postgresql, Redis() as redis, pytest.MonkeyPatch.context() as patch:
+    with contextlib.ExitStack() as servers, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PHP_INI_SCAN_DIR", told["PHP_INI_SCAN_DIR"])  # php-fpm's
-        servers = {"HAYATE_MARIADB": str(mariadb.socket), "HAYATE_POSTGRESQL": str(postgresql.port), "HAYATE_REDIS": str(redis.socket)}
-        yield told | servers
+        if not KINDS or "mariadb" in KINDS:
+            told["HAYATE_MARIADB"] = str(servers.enter_context(MariaDB()).socket)
+        if not KINDS or "postgresql" in KINDS:
+            told["HAYATE_POSTGRESQL"] = str(servers.enter_context(PostgreSQL()).port)
+        if not KINDS or "redis" in KINDS:
+            told["HAYATE_REDIS"] = str(servers.enter_context(Redis()).socket)
+        yield told
     shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -72,5 +78,8 @@ def test_torture(env: dict[str, str]) -> None:
     declined = notes.declined.total()
     said = "".join(f"\n  {count} programs not rewound: {why}" for why, count in notes.declined.most_common())
     said += "".join(f"\n  {count} workers replaced: {why}" for why, count in notes.replaced.most_common())
+    said += "".join(f"\n  {count} programs answered by {some} processes of several workers" for some, count in sorted(notes.processes.items()))
     print(f"\n{played} programs, {requests} requests in each mode, seed {SEED}{said}", file=sys.stderr)
+    alone = notes.processes[1] + notes.processes[0]
+    assert KINDS or alone <= notes.processes.total() / 2, f"one worker of several answered everything: {notes.processes}"
     assert declined <= max(2, played * DECLINED), f"HAYATE_TORTURE_SEED={SEED}: {declined} of {played} were declined{said}"

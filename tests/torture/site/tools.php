@@ -94,6 +94,15 @@ final class T
         }
     }
 
+    /** Keeps this process busy until somebody says that it is over; 10 seconds at most. */
+    public static function busy(): void
+    {
+        touch(self::path('.busy'));
+        for ($i = 0; $i < 5000 && !file_exists(self::path('.over')); $i++) {
+            usleep(2000);
+        }
+    }
+
     /**
      * Forks; true in the child. It is listed in `strays`, to be looked for when the server is gone. Under php-fpm, whose
      * children go on in its own loop, it ends at once: so it has no part in what is right. One that returns or throws
@@ -110,6 +119,21 @@ final class T
         unset($GLOBALS['files']);
         file_put_contents(self::$dir . '/strays', getmypid() . " $what\n", FILE_APPEND);
         return true;
+    }
+
+    /** Moves in each file and directory of the boot, as one who reads there does. */
+    public static function move_positions(): void
+    {
+        foreach (self::$s as $some) {
+            foreach (is_array($some) ? $some : [$some] as $one) {
+                if ($one instanceof DirectoryIterator) {
+                    $one->rewind();
+                    $one->valid();
+                } elseif (is_resource($one)) {
+                    stream_get_meta_data($one)['stream_type'] === 'dir' ? rewinddir($one) . readdir($one) : @fseek($one, 0, SEEK_END);
+                }
+            }
+        }
     }
 
     /** A child of a child that has ended: it is nobody's, and stays until the server ends. */
@@ -204,14 +228,66 @@ class Once
     private static bool $registered = false;
     public static array $kept = [];
 
-    public static function use(string $item): void
+    /** Nothing: registers alone, as a warm-up request has it that leaves nothing behind. */
+    public static function use(?string $item): void
     {
-        self::$kept[] = $item;
+        if ($item !== null) {
+            self::$kept[] = $item;
+        }
         if (!self::$registered) {
             self::$registered = true;
             register_shutdown_function(static function (): void {
-                T::log('once ' . implode(',', self::$kept));
+                if (self::$kept) {
+                    T::log('once ' . implode(',', self::$kept));
+                }
             });
+        }
+    }
+}
+
+/** Of several objects each registers a function of its own when it is made; one is kept, others are made by each request. */
+class Rows
+{
+    private static ?self $kept = null;
+    private array $rows = [];
+
+    private function __construct()
+    {
+        register_shutdown_function([$this, 'run']);
+    }
+
+    public static function kept(): self
+    {
+        return self::$kept ??= new self();
+    }
+
+    public static function fresh(): self
+    {
+        return new self();
+    }
+
+    public function add(string $row): void
+    {
+        $this->rows[] = $row;
+    }
+
+    public function run(): void
+    {
+        if ($this->rows) {
+            T::log('rows ' . implode(',', $this->rows));
+        }
+    }
+}
+
+/** Keeps what it is handed as a Buffer does; one that was handed nothing is not noticed. */
+class Deferred
+{
+    public array $kept = [];
+
+    public function __destruct()
+    {
+        if ($this->kept) {
+            T::log('saved ' . implode(',', $this->kept));
         }
     }
 }

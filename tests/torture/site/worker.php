@@ -10,6 +10,7 @@ $program = getenv('HAYATE_PROGRAM') ?: $_SERVER['HAYATE_PROGRAM'];
 require "$program/boot.php";
 $handler = static function () use ($program): void {
     T::$request = $_GET['n'];
+    header('X-Process: ' . getmypid());
     (static function (): void {
         require func_get_arg(0);
     })($program . '/request' . (int) $_GET['part'] . '.php');
