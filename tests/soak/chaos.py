@@ -38,10 +38,12 @@ class Chaos(threading.Thread):
         #: Workers that the kernel has ended for want of memory, and those of zygotes that it has.
         self.starved = 0
         self.done: dict[str, int] = {}
-        #: When the front was killed: requests of that moment are lost with it.
-        self.front_kills: list[float] = []
+        #: When a front was killed, and when it was seen to be gone: requests that were under way between are lost with it.
+        self.front_kills: list[tuple[float, float]] = []
         #: What should not have been.
         self.faults: list[str] = []
+        #: Held while something is done: a front that boots holds less than one that serves.
+        self.deed = threading.Lock()
         self._over = threading.Event()
 
     def stop(self) -> None:
@@ -59,7 +61,8 @@ class Chaos(threading.Thread):
         while not self._over.wait(self.chance.uniform(0.2, 1.0)):
             deed = self.chance.choice(deeds)
             try:
-                deed()
+                with self.deed:
+                    deed()
             except (OSError, subprocess.TimeoutExpired, RuntimeError) as error:
                 self.faults.append(f"{deed.__name__}: {error}")
             self.done[deed.__name__] = self.done.get(deed.__name__, 0) + 1
@@ -101,8 +104,10 @@ class Chaos(threading.Thread):
         for pid in descendants(self.server.pid):
             with contextlib.suppress(OSError):
                 if pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:2] == [b"front"]:
-                    self.front_kills.append(time.time())
+                    killed = time.time()
                     self._signal(pid, signal.SIGKILL)
+                    wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), interval=0.001)
+                    self.front_kills.append((killed, time.time()))
                     # The next one has to boot all applications before the next disturbance.
                     wait_until(lambda: self.server.run("status").returncode == 0, 60, 0.1)
                     return

@@ -3,8 +3,8 @@
     python3 -m soak --minutes 30
 
 Requests sent = answered + given up by us + cut where a process was killed under them; each that was answered stands in the access log once,
-with its status; the metrics count as many as the log has lines. Nothing hangs, nobody is refused, and memory, descriptors,
-threads and temporary files of the server are flat.
+with its status, and what was given up after its head had gone once as well; the metrics count as many as the log has lines. Nothing hangs, nobody
+is refused, nothing panics; memory, descriptors, threads and temporary files of the server are flat, and its PHP processes are those it knows of.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class Held:
     kib: int
     descriptors: int
     threads: int
+    #: The most of any PHP process.
+    php_descriptors: int
 
 
 def _servers(pid: int) -> list[int]:
@@ -63,7 +65,33 @@ def _servers(pid: int) -> list[int]:
     return pids
 
 
+def _php(pid: int) -> set[int]:
+    """The processes that run PHP."""
+    found = set()
+    for child in descendants(pid):
+        with contextlib.suppress(OSError):
+            if "hayate-php" in os.readlink(f"/proc/{child}/exe"):
+                found.add(child)
+    return found
+
+
+def _known_php(server: Hayate) -> set[int]:
+    """Those that the server knows of."""
+    apps = server.status()["apps"]
+    return {app["zygote"] for app in apps} | {worker["pid"] for app in apps for worker in app["workers"]}
+
+
+def _used(disk: pathlib.Path) -> tuple[int, int]:
+    """Blocks and files of a file system that are used: temporary files have no names."""
+    of = os.statvfs(disk)
+    return of.f_blocks - of.f_bfree, of.f_files - of.f_ffree
+
+
 def held(pid: int) -> Held:
+    php_descriptors = [0]
+    for one in _php(pid):
+        with contextlib.suppress(OSError):
+            php_descriptors.append(len(os.listdir(f"/proc/{one}/fd")))
     kib = descriptors = threads = 0
     for one in _servers(pid):
         with contextlib.suppress(OSError):
@@ -71,7 +99,7 @@ def held(pid: int) -> Held:
             kib += int(re.search(r"RssAnon:\s+(\d+)", status).group(1))
             threads += int(re.search(r"Threads:\s+(\d+)", status).group(1))
             descriptors += len(os.listdir(f"/proc/{one}/fd"))
-    return Held(kib, descriptors, threads)
+    return Held(kib, descriptors, threads, max(php_descriptors))
 
 
 @contextlib.contextmanager
@@ -112,18 +140,24 @@ class Books:
         for visit in self.visits:
             ends[visit.end] += 1
             written = lines.get(visit.id, [])
-            lost = any(at - 8 < visit.at < at + 2 for at in chaos.front_kills)
+            # What was under way when a front was killed; and lines that it had not written yet.
+            lost = any(visit.at < gone and killed < visit.until for killed, gone in chaos.front_kills)
+            unwritten = any(visit.at < gone and killed - 8 < visit.until for killed, gone in chaos.front_kills)
             if visit.end in ("hung", "refused") or (visit.end == "cut" and not (chaos.done or visit.kind in DEADLY)):
                 if not lost:
                     faults.append(f"{visit.kind} {visit.id}: {visit.end}")
-            if visit.end == "answered" and written != [visit.status] and not lost:
+            if visit.end == "answered" and written != [visit.status] and not unwritten:
                 faults.append(f"{visit.kind} {visit.id}: answered with {visit.status}, in the log {written}")
+            if visit.end == "left" and visit.asked and len(written) != 1 and not unwritten:
+                faults.append(f"{visit.kind} {visit.id}: all of it was sent, in the log {written}")
+            if 499 in written and visit.end != "left":
+                faults.append(f"{visit.kind} {visit.id}: {visit.end}, and in the log as one that was given up")
             if len(written) > 1:
                 faults.append(f"{visit.kind} {visit.id}: in the log {len(written)} times")
         # A killed process costs the requests it had; a zygote has four workers at most, and so has a reload's one.
         spoilt = sum(visit.end == "cut" or visit.status == 502 for visit in self.visits if visit.kind not in DEADLY)
         killed = chaos.done.get("kill_worker", 0) + 4 * sum(n for deed, n in chaos.done.items() if deed.endswith("zygote"))
-        killed += chaos.done.get("stop_worker", 0) + chaos.starved + sum(self._at(at) for at in chaos.front_kills)
+        killed += chaos.done.get("stop_worker", 0) + chaos.starved + sum(self._under_way(*kill) for kill in chaos.front_kills)
         if spoilt > killed:
             faults.append(f"{spoilt} requests were cut or answered with 502, for {killed} workers that were killed under one")
         # What is in the page cache gives way first, so that not each time somebody is killed.
@@ -134,15 +168,18 @@ class Books:
             faults.append(f"in the log, but never sent: {sorted(unknown)[:5]}")
         counted = sum(float(n) for n in re.findall(r"(?m)^hayate_requests_total\{[^}]*\} (\S+)", metrics))
         counted += sum(float(n) for n in re.findall(r"(?m)^hayate_requests_refused_total (\S+)", metrics))
-        if not chaos.front_kills and counted != len(log):
-            faults.append(f"the metrics count {counted:.0f} requests, the log has {len(log)} lines")
+        # Those of the last front: what it has served since the one before was killed, or was seen to be gone.
+        killed, gone = max(chaos.front_kills, default=(0.0, 0.0))
+        most, least = (sum(line["time"] > since for line in log) for since in (killed, gone))
+        if not least <= counted <= most:
+            faults.append(f"the metrics count {counted:.0f} requests, the log has {least} to {most} lines")
+        if panics := sum(float(n) for n in re.findall(r"(?m)^hayate_panics_total (\S+)", metrics)):
+            faults.append(f"{panics:.0f} panics")
         self.ends = ends
         return faults
 
-
-    def _at(self, moment: float) -> int:
-        """Visits about that moment."""
-        return sum(moment - 8 < visit.at < moment + 2 for visit in self.visits)
+    def _under_way(self, since: float, until: float) -> int:
+        return sum(visit.at < until and since < visit.until for visit in self.visits)
 
 
 def client(port: int, seed: int, until: float, books: Books) -> None:
@@ -163,6 +200,7 @@ def soak(seconds: float, seed: int, fronts: bool = False) -> list[str]:
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         full = stack.enter_context(small_disk(directory / "tmp"))
+        empty = _used(full) if full is not None else None
         root = site.make(directory)
         text = site.config(root, port, log / "access.log")
         env = {"TMPDIR": str(full)} if full is not None else {}
@@ -181,7 +219,8 @@ def soak(seconds: float, seed: int, fronts: bool = False) -> list[str]:
             thread.start()
         chaos.start()
         time.sleep(seconds / 3)
-        early = held(server.pid)
+        with chaos.deed:
+            early = held(server.pid)
         for thread in threads:
             thread.join()
         chaos.stop()
@@ -190,7 +229,10 @@ def soak(seconds: float, seed: int, fronts: bool = False) -> list[str]:
         time.sleep(1.5)
         late = held(server.pid)
         metrics = server.metrics()
-        left = [path for path in full.iterdir()] if full is not None else []
+        if not wait_until(lambda: _php(server.pid) == _known_php(server)):
+            chaos.faults.append(f"PHP processes {_php(server.pid)}, of which the server knows {_known_php(server)}")
+        if full is not None and not wait_until(lambda: _used(full) == empty):
+            chaos.faults.append(f"temporary files were left: blocks and files {_used(full)}, before {empty}, names {list(full.iterdir())}")
         statuses = collections.Counter(visit.status for visit in books.visits if visit.end == "answered")
         restarts = {app["name"]: app["restarts"] for app in server.status()["apps"]}
         server.stop()
@@ -200,8 +242,8 @@ def soak(seconds: float, seed: int, fronts: bool = False) -> list[str]:
             faults.append(f"the server grew: {early} → {late}")
         if late.descriptors > early.descriptors + 4:
             faults.append(f"descriptors were left: {early} → {late}")
-        if left:
-            faults.append(f"temporary files were left: {left}")
+        if late.php_descriptors > early.php_descriptors + 4:
+            faults.append(f"descriptors were left in PHP: {early} → {late}")
         print(
             f"soak of {seconds:.0f} s, seed {seed}: {len(books.visits)} requests sent, {dict(books.ends)}; "
             f"{len(lines)} lines in the log; statuses {dict(sorted(statuses.items()))}\n"

@@ -21,13 +21,16 @@ PATIENCE = 75.0
 
 @dataclasses.dataclass(frozen=True)
 class Visit:
-    """One request: `status` is 0 unless a whole answer came. `end`: answered, cut (by the server), left (by us), hung."""
+    """One request: `status` is 0 unless a whole answer came. `end`: answered, cut (by the server), left (by us), hung. `asked`: all of the
+    request was sent before we left."""
 
     id: str
     kind: str
     end: str
     status: int
     at: float
+    until: float
+    asked: bool = True
 
 
 _numbers = itertools.count(1)
@@ -89,15 +92,15 @@ class Visitor:
         try:
             response = exchange(self.address, data, timeout=PATIENCE)
         except TimeoutError:
-            return Visit(id, kind, "hung", 0, begin)
+            return Visit(id, kind, "hung", 0, begin, time.time())
         except BadResponse:
-            return Visit(id, kind, "cut", 0, begin)
+            return Visit(id, kind, "cut", 0, begin, time.time())
         except OSError:
-            return Visit(id, kind, "refused", 0, begin)
+            return Visit(id, kind, "refused", 0, begin, time.time())
         assert response is not None
         if response.status == 0 or not response.complete:
-            return Visit(id, kind, "cut", response.status, begin)
-        return Visit(id, kind, "answered", response.status, begin)
+            return Visit(id, kind, "cut", response.status, begin, time.time())
+        return Visit(id, kind, "answered", response.status, begin, time.time())
 
     def get(self, script: str, query: str = "") -> Visit:
         id = number()
@@ -121,15 +124,16 @@ class Visitor:
         s = socket.create_connection(self.address, timeout=PATIENCE)
         return s
 
-    def _leaving(self, kind: str, send: Callable[[socket.socket, str], None]) -> Visit:
-        id, begin = number(), time.time()
+    def _leaving(self, kind: str, send: Callable[[socket.socket, str], None], whole: bool = True) -> Visit:
+        id, begin, asked = number(), time.time(), False
         try:
             with self._connect() as s:
                 send(s, id)
+                asked = whole
         except OSError:
             # The server was faster: it has answered and closed, or is being replaced.
             pass
-        return Visit(id, kind, "left", 0, begin)
+        return Visit(id, kind, "left", 0, begin, time.time(), asked)
 
     def leave_at_once(self) -> Visit:
         def send(s: socket.socket, id: str) -> None:
@@ -141,7 +145,7 @@ class Visitor:
         def send(s: socket.socket, id: str) -> None:
             s.sendall(encode("POST", self.path(id, "echo.php"), [("Host", "soak.test"), ("Content-Length", "100000")], b"x" * 40_000))
 
-        return self._leaving("leave in the body", send)
+        return self._leaving("leave in the body", send, whole=False)
 
     def leave_while_reading(self, script: str, query: str) -> Visit:
         def send(s: socket.socket, id: str) -> None:
@@ -172,16 +176,16 @@ class Visitor:
                     received += got
                     time.sleep(read_pause)
         except TimeoutError:
-            return Visit(id, kind, "hung", 0, begin)
+            return Visit(id, kind, "hung", 0, begin, time.time())
         except OSError:
-            return Visit(id, kind, "cut", 0, begin)
+            return Visit(id, kind, "cut", 0, begin, time.time())
         if not received.startswith(b"HTTP/1.1 ") or b"\r\n\r\n" not in received:
-            return Visit(id, kind, "cut", 0, begin)
+            return Visit(id, kind, "cut", 0, begin, time.time())
         head, _, body = received.partition(b"\r\n\r\n")
         status = int(head[9:12])
         length = next((int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")), None)
         whole = len(body) == length if length is not None else body.endswith(b"0\r\n\r\n")
-        return Visit(id, kind, "answered" if whole else "cut", status, begin)
+        return Visit(id, kind, "answered" if whole else "cut", status, begin, time.time())
 
     def nonsense(self) -> Visit:
         id = number()
