@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import subprocess
-import time
 
 import pytest
 
@@ -73,9 +72,7 @@ def test_nothing_survives_a_crash_of_the_lab(lab: Laboratory) -> None:
     finally:
         process.kill()
         process.communicate()
-    begin = time.monotonic()
     assert not lab.left()
-    assert time.monotonic() - begin < 10
 
 
 def test_nothing_survives_the_end_of_a_guard(lab: Laboratory) -> None:

@@ -37,10 +37,12 @@ _reserved: list[socket.socket] = []
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody has a TCP port, on any address of this machine."""
-    for family, everywhere in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+    """Whether nobody has a port, of TCP or UDP, on any address of this machine."""
+    kinds = [(family, kind) for family in (socket.AF_INET, socket.AF_INET6) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)]
+    for family, kind in kinds:
+        everywhere = "::" if family == socket.AF_INET6 else "0.0.0.0"
         try:
-            with socket.socket(family, socket.SOCK_STREAM) as sock:
+            with socket.socket(family, kind) as sock:
                 if family == socket.AF_INET6:
                     sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 sock.bind((everywhere, port))
@@ -52,7 +54,7 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A TCP port that is free on every address, and that stays free for who asked.
+    """A port that is free for TCP and UDP on every address, and that stays free for who asked.
 
     It lies below the ports that the kernel gives to connections and to those who ask for any, so neither takes it between
     now and the start of a server. A name in the kernel's list of unix sockets, which goes with this process, keeps it
@@ -122,6 +124,16 @@ def accepts_unix(path: pathlib.Path) -> bool:
         sock.connect(str(path))
         return True
     return False
+
+
+def in_temporary_files(server: Server) -> int:
+    """Bytes that a server's front has in files without a name."""
+    total = 0
+    for fd in pathlib.Path(f"/proc/{server.front}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if fd.readlink().name.endswith("(deleted)") and "/memfd:" not in str(fd.readlink()):
+                total += fd.stat().st_size
+    return total
 
 
 def _dies_with_us() -> list[str]:

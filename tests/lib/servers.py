@@ -247,6 +247,10 @@ def hayate_binary() -> pathlib.Path:
 OVER_TLS = "\n# over TLS\n"
 
 
+#: How the log says that something panicked: by the hook, and before there is one.
+OWN_FAULTS = ("a fault of Hayate's own", "' panicked at ")
+
+
 class Hayate(Server):
     """`hayate serve ROOT` on a free loopback port, with its control socket and pid file in a temporary directory.
 
@@ -408,9 +412,12 @@ class Hayate(Server):
         return self.run("reload", timeout=timeout)
 
     def stop(self, sig: int = signal.SIGTERM) -> int:
-        """Drains and stops; raises ServerError unless the exit is clean (status 0, no orphans, pid file gone)."""
+        """Drains and stops; raises ServerError unless the exit is clean (status 0, no orphans, pid file gone), and when anything panicked."""
         already_stopped = self.process is None or self.process.returncode is not None
         status = super().stop(sig)
+        # A panic costs one request, so that most tests would not see it.
+        if faults := [line for line in super().log().splitlines() if any(word in line for word in OWN_FAULTS)]:
+            raise ServerError("hayate met a fault of its own:\n" + "\n".join(faults[:10]))
         if not already_stopped:
             if status != 0:
                 raise ServerError(f"hayate ended with {status} after signal {sig}:\n{self.log_tail()}")

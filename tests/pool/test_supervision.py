@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from lib import site
-from lib.process import stop_process
+from lib.process import free_port, in_temporary_files, stop_process
 from lib.servers import GENERIC_WORKER, Hayate
 
 SPIN = "<?php set_time_limit(0); while (!file_exists(__DIR__ . '/go')) { usleep(5000); clearstatcache(); } echo 'done';"
@@ -59,11 +59,20 @@ def until(condition, seconds: float = 60.0) -> bool:
     return False
 
 
-def readyz(server: Hayate) -> int:
+def readiness(server: Hayate) -> tuple[int, str]:
+    """What `readyz` says on the control socket: status and text."""
     with socket.socket(socket.AF_UNIX) as s:
         s.connect(str(server.control))
         s.sendall(b"GET /readyz HTTP/1.1\r\nHost: hayate\r\nConnection: close\r\n\r\n")
-        return int(s.recv(65536).split(b" ")[1])
+        data = b""
+        while piece := s.recv(65536):
+            data += piece
+    head, _, body = data.partition(b"\r\n\r\n")
+    return int(head.split(b" ")[1]), body.decode().strip()
+
+
+def readyz(server: Hayate) -> int:
+    return readiness(server)[0]
 
 
 def test_a9_1_visitors_who_leave_behind_one_who_waits(start, tmp_path) -> None:
@@ -156,6 +165,56 @@ def test_a9_7_a_stopped_zygote_whose_workers_are_gone_is_not_ready(start) -> Non
             pass
 
 
+READY = (200, "ready")
+
+
+def test_a9_7_readyz_with_its_only_worker_stopped_idle_or_busy(start, tmp_path) -> None:
+    metrics = free_port()
+    server = start(workers="1", app='request_timeout = "5m"\nqueue_timeout = "5m"', top=f'metrics = "127.0.0.1:{metrics}"\n')
+    assert readiness(server) == READY
+    worker = app(server)["workers"][0]["pid"]
+
+    def stopped() -> None:
+        stop_process(worker)
+        assert readiness(server) == (503, "site: all of its workers are stopped")
+        answer = requests.get(f"http://127.0.0.1:{metrics}/readyz", timeout=60)
+        assert (answer.status_code, answer.text) == (503, "not ready\n")
+        os.kill(worker, signal.SIGCONT)
+        assert until(lambda: readiness(server) == READY)
+        assert requests.get(f"http://127.0.0.1:{metrics}/readyz", timeout=60).status_code == 200
+
+    stopped()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        busy = pool.submit(get, server, "/until.php", 300)
+        assert until(lambda: app(server)["workers"][0]["state"] == "serving")
+        assert readiness(server) == READY
+        stopped()
+        (tmp_path / "site" / "go").touch()
+        assert busy.result().text == "done"
+
+
+def test_a9_7_readyz_with_one_of_two_workers_stopped(start) -> None:
+    server = start(workers="2")
+    first = app(server)["workers"][0]["pid"]
+    stop_process(first)
+    try:
+        assert readiness(server) == READY
+    finally:
+        os.kill(first, signal.SIGCONT)
+
+
+def test_a9_7_readyz_while_a_stopped_zygote_is_replaced(start) -> None:
+    """Its worker serves as long as the next one boots, so it is ready all the time."""
+    server = start(workers="1")
+    zygote = app(server)["zygote"]
+    stop_process(zygote)
+    said: list[tuple[int, str]] = []
+    assert until(lambda: said.append(readiness(server)) or app(server)["zygote"] not in (zygote, None, 0)), said[-5:]
+    assert set(said) == {READY}, set(said)
+    assert readiness(server) == READY and get(server, "/ok.php?x").text == "ok x"
+    assert until(lambda: not os.path.exists(f"/proc/{zygote}")), "it is told to end, and does not hear it"
+
+
 #: Who gets signal 12 waits in its handler for another one: neither stopped nor busy.
 HANGS = """<?php
 $libc = FFI::cdef('void *signal(int, void *); void *dlsym(void *, const char *);');
@@ -180,6 +239,7 @@ def test_a9_7_a_zygote_that_hangs_is_replaced(hayate_command, tmp_path) -> None:
         assert get(server, "/?spin=1").status_code == 504
         assert get(server, "/").text == "served"
         assert pathlib.Path(f"/proc/{zygote}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+        assert readiness(server) == READY, "the other worker serves"
         assert until(lambda: app(server)["zygote"] not in (zygote, None, 0), 120), server.log()
         assert server.logged("the zygote does not answer")
         assert until(lambda: sum(w["state"] == "idle" for w in app(server)["workers"]) == 2), app(server)
@@ -247,7 +307,8 @@ def test_a9_8_a_body_that_is_gathered_during_a_reload_is_answered(start) -> None
     server = start(workers="1", top='drain_timeout = "1s"\n', app='request_timeout = "1s"')
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as s:
         s.sendall(b"POST /count.php HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\nConnection: close\r\n\r\n" + b"x" * 50000)
-        time.sleep(0.3)
+        # It is being gathered.
+        assert until(lambda: in_temporary_files(server) > 0)
         old = app(server)["zygote"]
         assert server.reload().returncode == 0
         assert until(lambda: not os.path.exists(f"/proc/{old}"))

@@ -109,14 +109,15 @@ def test_what_keeps_sessions_keeps_them_in_later_requests(tmp_path, rewind: str)
 
 
 SESSIONS_OF_SOME = """<?php
+class User {
+    public function __construct(public string $name) {}
+    public function __serialize(): array { return []; }
+    public function __destruct() { echo ' bye'; }
+}
 while (hayate_handle_request(static function (): void {
     if (isset($_GET['login']) || isset($_SERVER['HAYATE_WARMUP'])) {
         session_start();
-        $_SESSION['user'] = new class($_SERVER['HAYATE_WARMUP'] ?? $_GET['login']) {
-            public function __construct(public string $name) {}
-            public function __serialize(): array { return []; }
-            public function __destruct() { echo ' bye'; }
-        };
+        $_SESSION['user'] = new User($_SERVER['HAYATE_WARMUP'] ?? $_GET['login']);
         if (isset($_GET['logout'])) {
             session_destroy();
         }

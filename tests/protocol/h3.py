@@ -101,6 +101,7 @@ class Http3:
         host: str = "a.example",
         alpn: Iterable[str] = H3_ALPN,
         source: str = "127.0.0.1",
+        address: str = "127.0.0.1",
         **more,
     ) -> None:
         configuration = QuicConfiguration(is_client=True, alpn_protocols=list(alpn), server_name=host, **more)
@@ -112,8 +113,8 @@ class Http3:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         self.socket.bind((source, 0))
-        self.socket.connect(("127.0.0.1", port))
-        self.address = ("127.0.0.1", port)
+        self.address = (address, port)
+        self.socket.connect(self.address)
         self.quic = Quic(configuration=configuration)
         self.h3: H3Connection | None = None
         self.answers: dict[int, Answer] = {}

@@ -548,6 +548,43 @@ def test_a_reload_keeps_connections_and_http3_can_be_switched_off(hayate_command
             assert one.get().status == 200
 
 
+def test_the_first_who_comes_after_a_reload_gets_what_it_brought(hayate_command, place) -> None:
+    with TlsHayate(text(place, place / "site"), ports()) as server:
+        with client(server, place) as before:
+            assert before.get().status == 200
+            text_now = server._config.read_text()
+            server._config.write_text(text_now.replace("http3 = true", f'http3 = true\nverify = "required"\nclient_ca = "{place}/one.pem"'))
+            assert server.reload().returncode == 0
+            first = client(server, place)
+            first.wait(lambda: first.h3 is not None or first.terminated is not None)
+            if first.h3:
+                stream = first.begin()
+                first.wait(lambda: first.over(stream))
+                assert not first.answers[stream].headers, "it has shown no certificate"
+            # TLS' certificate_required (RFC 9001, 4.8).
+            assert first.terminated is not None and first.terminated.error_code == 0x100 + 116
+            first.__exit__()
+
+
+def test_who_calls_at_another_address_is_not_told_to_go(hayate_command, place) -> None:
+    both = text(place, place / "site").replace('tls = true }, {', 'tls = true }, { address = "127.0.0.2:{tls}", tls = true }, {', 1)
+    # One thread has both sockets.
+    both = both.replace("front_threads = 2", "front_threads = 1")
+    with TlsHayate(both, ports()) as server:
+        with client(server, place) as stays, client(server, place, address="127.0.0.2") as goes:
+            assert stays.get().status == goes.get().status == 200
+            text_now = server._config.read_text()
+            server._config.write_text(text_now.replace(f'{{ address = "127.0.0.2:{server.ports["tls"]}", tls = true }}, ', ""))
+            assert server._config.read_text() != text_now
+            assert server.reload().returncode == 0
+            goes.wait(lambda: goes.terminated is not None)
+            assert goes.terminated.error_code == NO_ERROR
+            for _ in range(3):
+                assert stays.get().status == 200
+                stays.step(0.5)
+            assert stays.terminated is None
+
+
 def served(server: TlsHayate, place: pathlib.Path) -> bool:
     """Whether HTTP/3 is served now, to somebody new."""
     one = client(server, place)

@@ -109,7 +109,7 @@ def test_connections_of_one_address(hayate_command, place) -> None:
             return stack.enter_context(connect(server, source, port))
 
         assert is_served(opened("127.0.0.2"))
-        two = Raw(opened("127.0.0.2"))
+        two = Raw(stack.enter_context(tls(server, place, "127.0.0.2", alpn=("h2",))))
         two.request(1, "/plain.txt")
         assert two.status(1) == "200"
         third = stack.enter_context(tls(server, place, "127.0.0.2"))
@@ -170,14 +170,20 @@ def test_requests_of_one_address(hayate_command, place, tmp_path) -> None:
         def opened(source: str) -> socket.socket:
             return stack.enter_context(connect(server, source))
 
-        # By HTTP/1, by HTTP/2 and by TLS, all together.
+        # By HTTP/1, by TLS and by HTTP/2 over TLS, all together.
         held(opened("127.0.0.2"), until)
         held(stack.enter_context(tls(server, place, "127.0.0.2")), until)
-        two = Raw(opened("127.0.0.2"))
+        two = Raw(stack.enter_context(tls(server, place, "127.0.0.2", alpn=("h2",))))
         two.request(1, f"/hold.php?until={until}")
         assert two.status(1) == "200"
         two.request(3, "/plain.txt")
         assert two.status(3) == "503"
+        for other in (Raw(opened("127.0.0.2")), Raw(stack.enter_context(tls(server, place, "127.0.0.2", alpn=("h2",))))):
+            other.request(1, "/plain.txt")
+            assert other.status(1) == "503"
+        elsewhere = Raw(stack.enter_context(tls(server, place, "127.0.0.3", alpn=("h2",))))
+        elsewhere.request(1, "/plain.txt")
+        assert elsewhere.status(1) == "200"
         s = opened("127.0.0.2")
         status, headers = get(s)
         assert (status, headers.get("retry-after")) == (503, "1")

@@ -31,6 +31,10 @@ def test_a_free_port_is_free_on_every_address_and_given_once() -> None:
     with socket.create_server(("127.0.0.2", ports[0])):
         assert not is_free(ports[0])
     assert is_free(ports[0])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        udp.bind(("127.0.0.2", ports[0]))
+        assert not is_free(ports[0])
+    assert is_free(ports[0])
 
 
 def get(port: int, host: str = "127.0.0.1") -> str:
@@ -57,13 +61,16 @@ class Connection:
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.socket.sendall(b"GET /plain.txt HTTP/1.1\r\nHost: a\r\n\r\nGET /")
+        self.answered = False
 
     def served(self, seconds: float) -> bool:
+        """Whether it has its answer by then, or had it before."""
         self.socket.settimeout(seconds)
         try:
-            return self.socket.recv(65536).startswith(b"HTTP/1.1 200")
+            self.answered = self.answered or self.socket.recv(65536).startswith(b"HTTP/1.1 200")
         except TimeoutError:
-            return False
+            pass
+        return self.answered
 
     def close(self) -> None:
         self.socket.close()
@@ -85,10 +92,10 @@ def test_the_limit_of_connections_is_one_for_all_listeners_and_follows_a_reload(
         # One that goes makes room for one that waits.
         served.pop().close()
         assert wait_until(lambda: sum(connection.served(0.05) for connection in waiting) == 1)
-        # More room after a reload, at once.
+        # More room after a reload: none waits any more. (On a slow machine some of those that were served have made room by then.)
         config.write_text(text.format(7))
         assert hayate.reload().returncode == 0
-        assert wait_until(lambda: hayate.status()["connections"] == 7)
+        assert wait_until(lambda: all([connection.served(0.05) for connection in waiting]))
         # And less: those that are there stay, a new one waits until enough have gone.
         config.write_text(text.format(2))
         assert hayate.reload().returncode == 0

@@ -158,7 +158,7 @@ def server(hayate_command, tmp_path_factory) -> Iterator[Hayate]:
             "small.php": SHOW,
             "large.php": SHOW,
             "slow.php": "<?php usleep(8000000); echo 'slow';",
-            "quick.php": "<?php usleep(120000000); echo 'quick';",
+            "quick.php": "<?php usleep(4000000); echo 'quick';",
             "a.css": "a{}",
             "staff/index.php": SHOW,
             "open/a.txt": "open",
@@ -272,9 +272,7 @@ def test_bodies_and_times_of_their_own(server) -> None:
     assert ask(server, "/large.php", method="POST", body=b"x" * 500_000).body.endswith(b"|500000")
     assert ask(server, "/show.php", method="POST", body=b"x" * 500_000).status == 413
     assert ask(server, "/slow.php").body == b"slow", "longer than request_timeout"
-    started = time.monotonic()
-    assert ask(server, "/quick.php").status == 504
-    assert time.monotonic() - started < 6, "shorter than request_timeout"
+    assert ask(server, "/quick.php").status == 504, "it sleeps for less than request_timeout"
 
 
 def test_rates_are_counted_exactly_when_time_stands_still(server) -> None:

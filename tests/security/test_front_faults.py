@@ -5,10 +5,12 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import ctypes
+import errno
 import os
 import pathlib
 import re
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -171,6 +173,48 @@ def test_a_file_system_that_fails(hayate_command, tmp_path) -> None:
             assert server.logged("not connected")
     finally:
         subprocess.run(["umount", "-l", tmp_path / "files"], check=False)
+
+
+class FailingFuse(threading.Thread):
+    """Answers for a FUSE: each question but the first with this error."""
+
+    def __init__(self, device: int, error: int) -> None:
+        super().__init__(daemon=True)
+        self.device, self.error = device, error
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                request = os.read(self.device, 1 << 20)
+                _, opcode, unique = struct.unpack_from("=IIQ", request)
+                answer, error = b"", -self.error
+                if opcode == 26:  # INIT: struct fuse_init_out
+                    answer, error = struct.pack("=IIIIHHIIHHI28x", 7, 31, 0, 0, 12, 9, 4096, 1, 0, 0, 0), 0
+                elif opcode in (2, 42):  # FORGET, in one piece or many: nobody waits
+                    continue
+                os.write(self.device, struct.pack("=IiQ", 16 + len(answer), error, unique) + answer)
+
+
+@pytest.mark.parametrize("name", ["EIO", "EBADMSG", "EUCLEAN", "EHOSTUNREACH", "ENOLINK", "ENODEV", "EOVERFLOW"])
+def test_whatever_a_file_system_fails_with_nobody_says_that_nothing_is_there(hayate_command, tmp_path, name) -> None:
+    """A broken disk, a network that is gone, a key that is missing: 503 and its word in the log, also for what a script sends."""
+    error = getattr(errno, name)
+    (tmp_path / "files").mkdir()
+    (tmp_path / "index.php").write_text("<?php echo 'the front controller';")
+    (tmp_path / "send.php").write_text(f"<?php header('X-Sendfile: {tmp_path}/files/' . $_GET['name']);")
+    os.chmod(tmp_path, 0o755)
+    device = fuse_that_never_answers(tmp_path / "files")
+    FailingFuse(device, error).start()
+    try:
+        config = f'[[app]]\nroot = "{tmp_path}"\nfront_controller = "index.php"\nworkers = 1\nsendfile_roots = []\n'
+        with Hayate(config=config) as server:
+            assert requests.get(f"{server.url}/there/is/none", timeout=60).text == "the front controller"
+            for path in ("/files/style.css", "/files/page", "/files/script.php", "/send.php?name=a"):
+                assert requests.get(server.url + path, timeout=60).status_code == 503, path
+            assert server.logged(os.strerror(error))
+    finally:
+        subprocess.run(["umount", "-l", tmp_path / "files"], check=False)
+        os.close(device)
 
 
 @contextlib.contextmanager

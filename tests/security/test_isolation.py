@@ -40,6 +40,15 @@ echo json_encode(match ($_GET['do']) {
     'env' => getenv('SECRET'),
     'ini' => ini_get('user_agent'),
     'kill' => $pid === getmypid() ? 'itself' : posix_kill($pid, (int) $_GET['signal']),
+    'kill by a program' => (function () use ($pid) {
+        exec("kill -{$_GET['signal']} -- $pid 2>/dev/null", $said, $code);
+        return $code === 0;
+    })(),
+    'kill by a descriptor' => (function () use ($pid) {
+        $libc = FFI::cdef('long syscall(long, ...);');
+        $fd = $libc->syscall(434, $pid, 0);
+        return $fd < 0 ? 'no descriptor' : $libc->syscall(424, $fd, (int) $_GET['signal'], null, 0) === 0;
+    })(),
     'read' => @file_get_contents("/proc/$pid/{$_GET['file']}", length: 64) !== false,
     'write' => ($file = @fopen($_GET['file'], 'r+')) !== false && @fwrite($file, '0') !== false,
     'append' => @file_put_contents($_GET['file'], "a line\\n", FILE_APPEND) !== false,
@@ -151,6 +160,54 @@ def test_others_cannot_be_signalled(server, number) -> None:
         name: pid for name, pid in before.items() if "worker" not in name
     }
     assert ask(server, "env", "/b") == SECRET
+
+
+#: Nobody else's, so that what should not be hit and is, is the test's own.
+ALONE = "news"
+
+
+def every_process(server: Hayate) -> dict[str, int]:
+    """All of the server, workers of the application itself included."""
+    own = {f"worker {worker['index']} of its own": worker["pid"] for worker in server.status()["apps"][0]["workers"]}
+    return processes(server) | own
+
+
+def killed_workers(server: Hayate) -> int:
+    return server.status()["apps"][0]["restarts"].get("signal_9", 0)
+
+
+@pytest.mark.parametrize("mode", ["classic", "worker"])
+def test_no_other_way_of_signalling_reaches_others(hayate_command, site, mode) -> None:
+    """Everybody at once, groups of processes, descriptors of processes, programs: nobody but the worker itself can be hit."""
+    if not has_landlock_scopes():
+        pytest.skip("this kernel cannot keep processes of one user from signalling each other (Linux 6.12 can)")
+    uid = pwd.getpwnam(ALONE).pw_uid
+    others = [pid for pid in pathlib.Path("/proc").iterdir() if pid.name.isdigit() and pid.stat().st_uid == uid]
+    assert not others, f"processes of {ALONE} run: {others}"
+    with Hayate(config=configuration(site, mode), user=ALONE, ini={"ffi.enable": "1"}) as server:
+        before = every_process(server)
+        # The worker that is asked may be any of its application's.
+        victims = {name: pid for name, pid in before.items() if "of its own" not in name}
+        for way in ("kill by a program", "kill by a descriptor"):
+            for name, pid in victims.items():
+                for number in (0, signal.SIGSTOP, signal.SIGKILL):
+                    assert ask(server, way, pid=pid, signal=int(number)) is False, (way, name, number)
+        for name, group in {name: os.getpgid(pid) for name, pid in victims.items()}.items():
+            if group not in {os.getpgid(pid) for name, pid in before.items() if "of its own" in name}:
+                assert ask(server, "kill", pid=-group, signal=int(signal.SIGKILL)) is False, (name, "group")
+                assert ask(server, "kill by a program", pid=-group, signal=int(signal.SIGKILL)) is False, (name, "group")
+        # A worker of its own may have been replaced: what it was asked to do cannot be rewound.
+        assert processes(server) == victims
+        # Everybody whom the kernel lets it, and its own group; what is hit is the worker that does it, and what it has started.
+        for do, pid in (("kill", -1), ("kill", 0), ("kill by a program", -1)):
+            before, killed = every_process(server), killed_workers(server)
+            answer = requests.get(f"{server.url}/act.php", params={"do": do, "pid": pid, "signal": int(signal.SIGKILL)}, timeout=60)
+            assert answer.status_code in (200, 502), answer.text
+            assert wait_until(lambda: len(every_process(server)) == len(before))
+            hit = {name for name, pid in every_process(server).items() if pid != before[name]}
+            assert all("of its own" in name for name in hit), (do, pid, hit)
+            assert killed_workers(server) <= killed + 1, (do, pid)
+        assert ask(server, "env", "/b") == SECRET
 
 
 @pytest.mark.parametrize("file", ["mem", "oom_score_adj", "comm", "clear_refs", "coredump_filter"])
@@ -266,6 +323,9 @@ def test_the_capabilities_of_the_unit_are_enough(hayate_command, site) -> None:
     (site / "public/spin.php").write_text("<?php set_time_limit(0); for (;;) {}")
     with AsUnit(config=f'user = "{USER}"\nfront_user = "nobody"\n{text}') as server:
         assert bin(int(status_of(server.pid)["CapEff"], 16)).count("1") == len(names.split())
+        assert server.control.stat().st_uid == 0 and server.control.stat().st_mode & 0o777 == 0o600
+        for path in ("", "/b"):
+            assert ask(server, "control", path, file=str(server.control)) == "refused"
         assert requests.get(f"{server.url}/b/spin.php", timeout=60).status_code == 504
         assert wait_until(lambda: server.status()["apps"][1]["restarts"] == {"request_timeout": 1})
         front = server.front

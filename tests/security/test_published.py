@@ -198,6 +198,30 @@ def test_d22_applications_of_debian(hayate_command, root) -> None:
     assert done.returncode == 0 and f"otherwise   {PACKAGED[root]}\n" in done.stdout, done.stdout + done.stderr
 
 
+#: What lies at the top of others' packages (bookworm), with an index.php that is no front controller; and what DokuWiki's .htaccess says, all of
+#: whose rules for rewriting are comments.
+UNMARKED = {
+    "dokuwiki": "README VERSION .htaccess bin/ doku.php feed.php inc/ install.php lib/exe/ vendor/ index.php",
+    "phpmyadmin": "autoload.php config.sample.inc.php doc/ favicon.ico js/ libraries/classes/ robots.txt sql/ templates/ themes/ url.php index.php",
+    "mediawiki": "api.php autoload.php extensions/ images/ img_auth.php includes/ languages/ load.php mw-config/ rest.php skins/ thumb.php index.php",
+    "adminer": "adminer/ adminer.php compile.php coverage.php designs/ editor/ editor.php externals/ lang.php plugins/",
+}
+
+
+@pytest.mark.parametrize("name", UNMARKED)
+def test_d22_nothing_says_that_their_index_answers_for_what_is_no_file(tmp_path, name) -> None:
+    root = tmp_path / name
+    for each in UNMARKED[name].split():
+        path = root / each
+        (path if each.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+        if not each.endswith("/"):
+            path.write_text("<?php require 'inc/init.php';" if each.endswith(".php") else "")
+    if (root / ".htaccess").exists():
+        (root / ".htaccess").write_text("## no access to fonts\n#RewriteEngine on\n#RewriteRule ^index.php$ doku.php\n#RewriteRule (.*) doku.php?id=$1 [QSA,L]\n")
+    done = check(root)
+    assert done.returncode == 0 and "otherwise   404\n" in done.stdout, done.stdout + done.stderr
+
+
 def test_d22_what_is_missing_is_answered_as_by_nginx(hayate_command) -> None:
     """nginx with `try_files $uri $uri/ =404`, as its configuration is for an application without a front controller."""
     directory = temporary_directory("missing")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import os
 import random
 import struct
+import subprocess
+import tempfile
 import threading
 import time
 
@@ -14,7 +17,7 @@ import requests
 
 from lib import site
 from lib.process import wait_until
-from lib.servers import Hayate
+from lib.servers import REPOSITORY, Hayate
 
 # Writes 8 bytes at places of the ring, as a bug in an extension would.
 POKE = r"""<?php
@@ -46,21 +49,30 @@ $libc->write((int)$fd, FFI::addr($rest), 8);
 $libc->fcntl((int)$fd, 4, 2);
 echo preg_match('/eventfd-count:\s*f{15}e/', file_get_contents("/proc/self/fdinfo/$fd"));
 """
-# host/layout.h: four words of 128 bytes each and two for each of 64 threads of the front; then the cells.
-CELLS = (4 + 2 * 64) * 128
+#: Where it hurts, as host/layout.h has it: the header's words, and behind it the cells.
 PLACES = {
-    "magic": 0,
-    "slots": 24,
-    "queue_offset": 40,
-    "queue_head": 128,
-    "queue_tail": 256,
-    "sleepers": 384,
-    "front_sleeping": 512,
-    "doorbells": 640,
-    "front_sleeping of the second thread": 768,
-    "first cell": CELLS,
+    "magic": "offsetof(struct hy_header, magic)",
+    "slots": "offsetof(struct hy_header, slots)",
+    "queue_offset": "offsetof(struct hy_header, queue_offset)",
+    "queue_head": "offsetof(struct hy_header, queue_head)",
+    "queue_tail": "offsetof(struct hy_header, queue_tail)",
+    "sleepers": "offsetof(struct hy_header, sleepers)",
+    "front_sleeping": "offsetof(struct hy_header, bells[0].sleeping)",
+    "doorbells": "offsetof(struct hy_header, bells[0].doorbells)",
+    "front_sleeping of the second thread": "offsetof(struct hy_header, bells[1].sleeping)",
+    "first cell": "sizeof(struct hy_header)",
 }
 VALUES = [0, 1, 255, 2**31, 2**32 - 1, 2**63, 2**64 - 1]
+
+
+@functools.cache
+def offset(place: str) -> int:
+    """Where in the memory one of PLACES is: the compiler says so."""
+    program = f'#include <stdio.h>\n#include "layout.h"\nint main(void) {{ return !printf("%zu", (size_t)({PLACES[place]})); }}\n'
+    with tempfile.TemporaryDirectory() as made:
+        compiled = ["cc", "-x", "c", "-", "-include", "stddef.h", "-I", str(REPOSITORY / "host"), "-o", f"{made}/where"]
+        subprocess.run(compiled, input=program.encode(), check=True)
+        return int(subprocess.run([f"{made}/where"], capture_output=True, check=True).stdout)
 
 
 @pytest.fixture(params=["classic", "worker"])
@@ -150,7 +162,7 @@ def test_a9_5_a_stray_word_in_the_ring_costs_its_application_at_most(server, pla
         for value in (0, 2**40, 2**64 - 1):
             with concurrent.futures.ThreadPoolExecutor(4) as pool:
                 others = [pool.submit(ask, server, "victim.test", "/sleep.php?ms=50") for _ in range(3)]
-                poke(server, [(PLACES[place], value)])
+                poke(server, [(offset(place), value)])
                 assert all(other.result().status_code in (200, 502, 503, 504) for other in others)
             assert recovers(server), server.log_tail()
     assert watch.failed == [] and watch.asked > 0
@@ -170,7 +182,7 @@ def test_a9_5_random_words_in_the_ring(server) -> None:
         while time.monotonic() < end:
             # Mostly where words are: the header, the cells, the workers, the first slots; now and then anywhere.
             writes = [
-                (dice.choice([0, CELLS]) + 8 * dice.randrange(dice.choice([96, 96, 400, 4000, 400000])), dice.choice([*VALUES, dice.randrange(2**64)]))
+                (dice.choice([0, offset("first cell")]) + 8 * dice.randrange(dice.choice([96, 96, 400, 4000, 400000])), dice.choice([*VALUES, dice.randrange(2**64)]))
                 for _ in range(dice.choice([1, 1, 2, 8]))
             ]
             others = [pool.submit(ask, server, "victim.test", "/ok.php?z") for _ in range(2)]

@@ -24,26 +24,24 @@ import requests
 
 from lib import site
 from lib.cgroups import MemoryGroup, Unavailable, memory_group
-from lib.process import temporary_directory, wait_until
+from lib.process import in_temporary_files, temporary_directory, wait_until
 from lib.servers import Hayate, free_port
 
 pytestmark = pytest.mark.plain("what is slow is bytes of HTTP/1 on bare sockets; HTTP/2 has its own")
-
-
-def in_temporary_files(server: Hayate) -> int:
-    """Bytes in files without a name."""
-    total = 0
-    for fd in pathlib.Path(f"/proc/{server.front}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            if fd.readlink().name.endswith("(deleted)") and "/memfd:" not in str(fd.readlink()):
-                total += fd.stat().st_size
-    return total
 
 
 def resident(server: Hayate) -> int:
     """Bytes."""
     text = pathlib.Path(f"/proc/{server.front}/status").read_text()
     return int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]) << 10
+
+
+def received(s: socket.socket) -> bytes:
+    """All that comes until the other end closes."""
+    data = b""
+    while piece := s.recv(65536):
+        data += piece
+    return data
 
 
 def written(server: Hayate) -> int:
@@ -97,7 +95,7 @@ def others_are_served(server: Hayate, n: int = 5) -> None:
 def test_three_thousand_unfinished_heads_cost_little_and_nothing_afterwards(hayate_command, tmp_path) -> None:
     root = site.make(tmp_path)
     metrics = f"127.0.0.1:{free_port()}"
-    config = f'metrics = "{metrics}"\n[limits]\ngather_memory = "16M"\nheader_timeout = "60s"\n[[app]]\nroot = "{root}"\nworkers = 1\n'
+    config = f'metrics = "{metrics}"\n[limits]\nheader_timeout = "5m"\n[[app]]\nroot = "{root}"\nworkers = 1\n'
     with many_files(), Hayate(config=config) as server:
         others_are_served(server)
         before = resident(server)
@@ -115,13 +113,37 @@ def test_three_thousand_unfinished_heads_cost_little_and_nothing_afterwards(haya
             text = requests.get(f"http://{metrics}/metrics", timeout=30).text
             return int(re.search(r"(?m)^hayate_heads_given_up_total (\d+)$", text)[1])
 
-        assert wait_until(lambda: given_up() >= 2000), given_up()
+        # `gather_memory` at its default: 32 MB of 95 that were sent.
+        assert wait_until(lambda: given_up() >= 1500), given_up()
         assert during - before < 80 << 20, f"{(during - before) >> 20} MB for unfinished heads"
         assert server.logged("gather_memory is reached")
         for s in attackers:
             s.close()
         assert wait_until(lambda: resident(server) - before < 20 << 20), f"{(resident(server) - before) >> 20} MB are kept"
         others_are_served(server)
+
+
+def test_bodies_that_fill_the_memory_for_what_is_unfinished_cost_nobody_a_head(hayate_command, tmp_path) -> None:
+    root = site.make(tmp_path)
+    config = f'[limits]\ngather_memory = "1M"\nbody_timeout = "5m"\n[[app]]\nroot = "{root}"\nworkers = 1\n'
+    head = b"POST /count.php HTTP/1.1\r\nHost: a\r\nContent-Length: 32000\r\nConnection: close\r\n\r\n"
+    with many_files(), Hayate(config=config) as server:
+        attackers = [connect(server) for _ in range(100)]
+        for attacker in attackers:
+            attacker.sendall(head + b"x" * 31_000)
+        others_are_served(server)
+        # Each comes in two parts, which is all that is wrong with it.
+        for _ in range(20):
+            with connect(server) as victim:
+                victim.sendall(b"GET /ok.php?x HTTP/1.1\r\nHost: a\r\nCookie: ")
+                time.sleep(0.05)
+                victim.sendall(b"a=b\r\nConnection: close\r\n\r\n")
+                assert received(victim).endswith(b"ok x")
+        assert "gather_memory is reached" not in server.log()
+        # What did not find room in memory is in files, and is answered when the rest comes.
+        for attacker in attackers:
+            attacker.sendall(b"x" * 1000)
+        assert all(received(attacker).endswith(b"32000") for attacker in attackers)
 
 
 @pytest.fixture
@@ -230,7 +252,7 @@ def test_of_unfinished_heads_the_oldest_go_whichever_thread_has_them(hayate_comm
 def test_a_head_in_segments_of_a_byte(hayate_command, tmp_path, line) -> None:
     """Processor time grows with what came, not with its square: one head of 40 KB costs about what 20 of 2 KB do."""
     root = site.make(tmp_path)
-    config = f'[limits]\nhead_size = "100K"\nheader_count = 10000\n[[app]]\nroot = "{root}"\nworkers = 1\n'
+    config = f'[limits]\nhead_size = "100K"\nheader_count = 10000\nheader_timeout = "300s"\n[[app]]\nroot = "{root}"\nworkers = 1\n'
     directory = temporary_directory("heads")
     path = str(directory / "http.sock")
     with contextlib.ExitStack() as stack:

@@ -43,7 +43,8 @@ struct Gathered {
 
 /// Beyond this many gathered bytes they are handed over without waiting for the second to end.
 const GATHER: usize = 64 << 10;
-/// Bytes of a line that one thing the client has said may take, as it is written; then comes [`CUT`].
+/// Bytes of a line that one thing the client has said may take, as it is written; then comes [`CUT`]. No more than one byte more of it is
+/// kept until then, so that it shows that there was more.
 const LONGEST: usize = 2 << 10;
 /// Says that there was more.
 const CUT: &[u8] = b"...";
@@ -181,6 +182,17 @@ pub(crate) struct Line {
     pub(crate) queue_wait: Option<Duration>,
 }
 
+/// As much of what a client has said as is kept for its line: a request lives for as long as its script and its reader take.
+pub(crate) fn kept(said: &[u8]) -> &[u8] {
+    said.get(..=LONGEST).unwrap_or(said)
+}
+
+/// The same of text.
+pub(crate) fn kept_text(said: &str) -> &str {
+    let end = (0..=said.len().min(LONGEST + 1)).rev().find(|at| said.is_char_boundary(*at));
+    said.get(..end.unwrap_or_default()).unwrap_or_default()
+}
+
 /// Quotes, backslashes and what is not printable ASCII, as nginx escapes them; not more of it than [`LONGEST`].
 fn escaped(to: &mut Vec<u8>, text: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
@@ -202,12 +214,23 @@ fn escaped_or_dash(to: &mut Vec<u8>, text: Option<&[u8]>) {
     escaped(to, text.unwrap_or(b"-"));
 }
 
-/// As text; not more of it than [`LONGEST`].
+/// As text; not more of it than takes [`LONGEST`] bytes of JSON.
 fn lossy(text: &[u8]) -> String {
     let beginning = text.get(..LONGEST).unwrap_or(text);
     let mut said = String::from_utf8_lossy(beginning).into_owned();
-    // What is no UTF-8 takes three bytes for one.
-    let end = (0..=LONGEST.min(said.len())).rev().find(|at| said.is_char_boundary(*at)).unwrap_or_default();
+    let mut room = LONGEST;
+    let beyond = said.char_indices().find(|(_, c)| {
+        let takes = match c {
+            '"' | '\\' | '\n' | '\r' | '\t' | '\x08' | '\x0c' => 2,
+            '\0'..' ' => 6,
+            // What is no UTF-8 takes three bytes for one.
+            c => c.len_utf8(),
+        };
+        let fits = takes <= room;
+        room = room.saturating_sub(takes);
+        !fits
+    });
+    let end = beyond.map_or(said.len(), |(at, _)| at);
     if beginning.len() < text.len() || end < said.len() {
         said.truncate(end);
         said.push_str("...");
@@ -223,13 +246,13 @@ impl Line {
         let request = lines.next().unwrap_or_default();
         let mut line = Line { id, remote, ..Line::default() };
         let (method, rest) = cut(request, request.iter().position(|b| *b == b' '));
-        line.method = method.to_vec();
+        line.method = kept(method).to_vec();
         match rest.iter().rposition(|b| *b == b' ') {
             at @ Some(_) if cut(rest, at).1.starts_with(b"HTTP/") => {
                 let (target, version) = cut(rest, at);
-                (line.target, line.version) = (target.to_vec(), version.to_vec());
+                (line.target, line.version) = (kept(target).to_vec(), kept(version).to_vec());
             }
-            _ => line.target = rest.to_vec(),
+            _ => line.target = kept(rest).to_vec(),
         }
         let mut fields = lines.collect::<Vec<_>>();
         fields.pop(); // what follows the last line's end: nothing, or a line that is not whole
@@ -238,8 +261,8 @@ impl Line {
             let value = value.trim_ascii();
             match name.to_ascii_lowercase().as_slice() {
                 b"host" => line.host = lossy(value),
-                b"referer" => line.referer = Some(value.to_vec()),
-                b"user-agent" => line.agent = Some(value.to_vec()),
+                b"referer" => line.referer = Some(kept(value).to_vec()),
+                b"user-agent" => line.agent = Some(kept(value).to_vec()),
                 _ => {}
             }
         }
@@ -323,7 +346,7 @@ mod tests {
 
     #[test]
     fn what_a_client_says_at_length_is_cut() {
-        for (byte, written) in [(b'a', 1), (0xff, 4)] {
+        for (byte, written) in [(b'a', 1), (0xff, 4), (1, 4), (b'"', 4)] {
             let long = vec![byte; 30_000];
             let line = Line {
                 remote: "r".into(),
@@ -342,6 +365,7 @@ mod tests {
             assert!(!combined(&whole).contains("..."));
             let mut json = Vec::new();
             line.json(&mut json, 200, 5, Duration::ZERO);
+            assert!(json.len() < 7 * LONGEST, "{}", json.len());
             let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
             for part in ["user", "method", "host", "target", "referer", "user_agent"] {
                 let said = json[part].as_str().unwrap();
@@ -349,6 +373,22 @@ mod tests {
             }
         }
         assert_eq!(lossy(&b"a".repeat(LONGEST)).len(), LONGEST);
+    }
+
+    #[test]
+    fn no_more_is_kept_than_shows_that_there_was_more() {
+        let long = "x".repeat(LONGEST + 1);
+        let head =
+            format!("{0} /{0} HTTP/{0}\r\nReferer: {0}{0}\r\nUser-Agent: {0}\r\nHost: {0}\r\n\r\n", long);
+        let line = Line::of_head(head.as_bytes(), String::new(), "r".into());
+        let Line { method, target, version, host, referer, agent, .. } = &line;
+        for part in [method, target, version, referer.as_ref().unwrap(), agent.as_ref().unwrap()] {
+            assert_eq!(part.len(), LONGEST + 1);
+        }
+        assert!(host.len() <= LONGEST + CUT.len());
+        assert_eq!(combined(&line).matches("...").count(), 5);
+        assert_eq!(kept_text(&"\u{fc}".repeat(LONGEST)).len(), LONGEST);
+        assert_eq!((kept_text("short"), kept(b"short")), ("short", &b"short"[..]));
     }
 
     #[test]

@@ -220,9 +220,13 @@ pub(crate) fn thousandths(weight: &[u8]) -> Option<u16> {
 
 /// Whether a field with a list of words has one of them.
 pub(crate) fn has_word(answer: &Answer, name: &[u8], words: &[&[u8]]) -> bool {
-    let fields = answer.fields().filter(|(field, _)| field.eq_ignore_ascii_case(name));
-    let mut items = fields.flat_map(|(_, value)| value.split(|b| *b == b',')).map(<[u8]>::trim_ascii);
-    items.any(|item| words.iter().any(|word| item.eq_ignore_ascii_case(word)))
+    let mut fields = answer.fields().filter(|(field, _)| field.eq_ignore_ascii_case(name));
+    fields.any(|(_, value)| words.iter().any(|word| is_word_of(value, word)))
+}
+
+/// Whether a list of words has this one.
+fn is_word_of(list: &[u8], word: &[u8]) -> bool {
+    list.split(|b| *b == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(word))
 }
 
 /// Whether an answer says of itself that it is for one visitor.
@@ -259,14 +263,26 @@ pub(crate) async fn compress(rules: &Compression, memory: &Arc<Memory>, head: &H
         }
         return;
     }
-    let has = |name: &&[u8]| answer.get(name).is_some();
     let part = answer.status() == 206;
-    if matches!(answer.status(), ..200 | 204..=205)
-        || has_word(answer, b"cache-control", &[b"no-transform"])
-        || (!part && has(&&b"content-range"[..]))
-        || DIGESTS.iter().any(has)
-        || !answer.get(b"content-type").is_some_and(|kind| rules.fits(kind))
-    {
+    let small = match &reply.body {
+        Body::Full(bytes) => !part && (bytes.len() as u64) < rules.min_size,
+        _ => false,
+    };
+    // Whatever else it says, such an answer stays as it is: most are so small, and the rest is many looks into its fields.
+    if small && !Accept::of(head).refuses_identity() {
+        return;
+    }
+    // One look at each field, however much is asked of them.
+    let (mut kind, mut aside) = (None, matches!(answer.status(), ..200 | 204..=205));
+    for (name, value) in answer.fields() {
+        match name.len() {
+            12 if name.eq_ignore_ascii_case(b"content-type") => kind = kind.or(Some(value)),
+            13 if name.eq_ignore_ascii_case(b"cache-control") => aside |= is_word_of(value, b"no-transform"),
+            13 if name.eq_ignore_ascii_case(b"content-range") => aside |= !part,
+            _ => aside |= DIGESTS.iter().any(|digest| name.eq_ignore_ascii_case(digest)),
+        }
+    }
+    if aside || !kind.is_some_and(|kind| rules.fits(kind)) {
         return;
     }
     let accept = Accept::of(head);
@@ -307,7 +323,7 @@ pub(crate) async fn compress(rules: &Compression, memory: &Arc<Memory>, head: &H
         },
         Body::File(_) | Body::Script(_) => match Encoder::new(*coding, *level, size) {
             Ok(encoder) => {
-                let encoder = Some((encoder, share));
+                let encoder = Some(Box::new((encoder, share)));
                 reply.encoding = Some(Encoding { encoder, left: size, dirty: false, turn: 0, over: 0 });
             }
             Err(error) => {
@@ -328,6 +344,10 @@ fn size_of_whole(range: &[u8]) -> Option<u64> {
 
 /// Says that another client may get another answer.
 pub(crate) fn vary(answer: &mut Answer) {
+    if answer.get(b"vary").is_none() {
+        let _ = answer.add(b"Vary", b"Accept-Encoding");
+        return;
+    }
     if has_word(answer, b"vary", &[b"*", b"accept-encoding"]) {
         return;
     }
@@ -388,8 +408,8 @@ async fn whole(coding: Coding, level: u32, bytes: &Bytes) -> Option<Bytes> {
 
 /// The body of an answer on its way through an encoder.
 pub(crate) struct Encoding {
-    /// `None`: all was encoded.
-    encoder: Option<(Encoder, Share)>,
+    /// `None`: all was encoded. Boxed, since each answer has room for one, and few have one.
+    encoder: Option<Box<(Encoder, Share)>>,
     /// Bytes of the plain body that are still to come, where its length was said. What goes beyond is left out.
     left: Option<u64>,
     /// Something was put in that has not come out for certain.
@@ -411,9 +431,10 @@ impl Encoding {
             plain.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
             *left = left.saturating_sub(plain.len() as u64);
         }
-        let Some((encoder, _)) = self.encoder.as_mut().filter(|_| !plain.is_empty()) else {
+        let Some(encoder) = self.encoder.as_mut().filter(|_| !plain.is_empty()) else {
             return Ok(Bytes::new());
         };
+        let (encoder, _) = &mut **encoder;
         self.dirty = true;
         self.turn = self.turn.saturating_add(plain.len());
         encoder.put(&plain).map_err(broken)
@@ -445,7 +466,7 @@ impl Encoding {
     /// What the client needs to decode all that was put in.
     pub(crate) fn flush(&mut self) -> Result<Bytes, Broken> {
         match &mut self.encoder {
-            Some((encoder, _)) if std::mem::take(&mut self.dirty) => encoder.flush().map_err(broken),
+            Some(encoder) if std::mem::take(&mut self.dirty) => encoder.0.flush().map_err(broken),
             _ => Ok(Bytes::new()),
         }
     }
@@ -457,8 +478,8 @@ impl Encoding {
 
     /// The end, once only; it is broken when something is missing.
     pub(crate) fn finish(&mut self) -> Result<Bytes, Broken> {
-        let (encoder, _) =
-            self.encoder.take().filter(|_| self.left.is_none_or(|left| left == 0)).ok_or(Broken)?;
+        let encoder = self.encoder.take().filter(|_| self.left.is_none_or(|left| left == 0)).ok_or(Broken)?;
+        let (encoder, _share) = *encoder;
         encoder.finish().map_err(broken)
     }
 

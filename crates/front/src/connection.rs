@@ -2,12 +2,14 @@
 
 use std::{
     cell::{OnceCell, RefCell},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     pin::pin,
     rc::Rc,
 };
 
 use hayate_http::{Clock, Exchange, Handler, Refusal, h3::Caller};
+use hayate_panics::caught;
+use hayate_ring::{Field, Records};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::{
@@ -15,7 +17,6 @@ use crate::{
     descriptors::Own,
     gather::{Head, HeadNumber},
     meet::{Met, Port, meet},
-    panics::caught,
     rules::client_of,
     shown::Shown,
     thread::Thread,
@@ -44,12 +45,31 @@ pub(crate) struct Peer {
     pub(crate) place: Option<Held>,
     /// What scripts see of it besides, by the names of `$_SERVER`.
     pub(crate) variables: Vec<(&'static str, String)>,
+    /// Made for the first request that wants it; see [`Peer::records`].
+    pub(crate) records: OnceCell<Records>,
+}
+
+impl Peer {
+    /// What workers are told of both ends with each request that came by no proxy, ready to be copied.
+    pub(crate) fn records(&self) -> &Records {
+        self.records.get_or_init(|| {
+            Records::new([
+                (Field::RemoteAddr, self.addr.as_bytes()),
+                (Field::RemotePort, self.port.as_bytes()),
+                (Field::ServerAddr, self.local_addr.as_bytes()),
+                (Field::ServerPort, self.local_port.as_bytes()),
+                (Field::Scheme, if self.https { b"https" } else { b"http" }),
+            ])
+        })
+    }
 }
 
 /// A connection as it was accepted.
 pub(crate) struct Accepted {
     pub(crate) peer: Peer,
     pub(crate) port: Port,
+    /// By QUIC, the socket on which it came: its address as it is configured.
+    pub(crate) socket: Option<SocketAddr>,
 }
 
 /// One connection.
@@ -90,11 +110,6 @@ impl Connection {
         self.holds(0);
     }
 
-    /// How it began.
-    pub(crate) fn port(&self) -> Port {
-        self.accepted.port
-    }
-
     /// Who is at the other end.
     pub(crate) fn peer(&self) -> &Peer {
         self.met.get().unwrap_or(&self.accepted.peer)
@@ -111,7 +126,8 @@ impl Connection {
         let limits = self.thread.limits();
         // Boxed: else an idle connection has room for the handshake, and for itself twice over, wherever a future is handed on.
         let met = Box::pin(meet(stream, &self, &snapshot.settings, &limits));
-        let Ok(Some(Met { carrier, peer })) = caught(met).await else { return };
+        let Ok(met) = caught(met).await else { return self.thread.front.metrics.panicked() };
+        let Some(Met { carrier, peer }) = met else { return };
         if let Some(peer) = peer {
             let _ = self.met.set(peer);
         }

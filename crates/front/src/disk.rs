@@ -11,7 +11,6 @@ use std::{
     mem::ManuallyDrop,
     ops::Deref,
     os::fd::{AsFd, BorrowedFd},
-    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     pin::Pin,
     sync::{Arc, Weak},
@@ -20,6 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hayate_panics::caught_now;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fs::{AtFlags, StatxFlags, fstat, statx};
 use tokio::{
@@ -37,8 +37,9 @@ const LEAST_THREADS: usize = 2;
 pub(crate) const PER_PLACE: usize = 4;
 /// What may wait for the threads of one place.
 pub(crate) const WAITING: usize = 1024;
-/// Of them blocks of answers that are under way: the rest is for those that begin.
+/// Of them blocks of answers that are under way, and lookups of those that begin: neither takes the other's room.
 pub(crate) const BLOCKS: usize = WAITING / 2;
+const NEWCOMERS: usize = WAITING - BLOCKS;
 /// How long one answer of a file system may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -134,6 +135,10 @@ struct Load {
     /// Since when so many run and none has finished.
     full_since: Option<Instant>,
     waiting: VecDeque<Work>,
+    /// Lookups of those that begin, of which [`NEWCOMERS`] may wait.
+    newcomers: VecDeque<Work>,
+    /// What waited and began last was one of these.
+    newcomer_last: bool,
     /// Files to be closed.
     closing: VecDeque<Work>,
     /// What began last was one of these.
@@ -223,7 +228,7 @@ impl Shared {
             };
             drop(queue);
             // Whoever waits for it learns of a panic by the end of its channel.
-            let _ = catch_unwind(AssertUnwindSafe(work));
+            let _ = caught_now(work);
             if let Some(next) = lane.finished() {
                 self.push(lane, next);
             }
@@ -243,12 +248,27 @@ impl Lane {
         let closes = !std::mem::replace(&mut load.closed_last, false);
         let closing = if closes { load.closing.pop_front() } else { None };
         load.closed_last = closing.is_some();
-        let next = closing.or_else(|| load.waiting.pop_front()).or_else(|| load.closing.pop_front());
+        let next = closing.or_else(|| load.next_waiting()).or_else(|| load.closing.pop_front());
         match next {
             Some(_) => load.full_since = Some(Instant::now()),
             None => load.running = load.running.saturating_sub(1),
         }
         next
+    }
+}
+
+impl Load {
+    /// What somebody waits for: of what is under way and of what begins in turn.
+    fn next_waiting(&mut self) -> Option<Work> {
+        let next = match self.newcomer_last {
+            true => self.waiting.pop_front().map(|work| (work, false)),
+            false => self.newcomers.pop_front().map(|work| (work, true)),
+        };
+        let other = || self.waiting.pop_front().map(|work| (work, false));
+        let (work, newcomer) =
+            next.or_else(other).or_else(|| self.newcomers.pop_front().map(|work| (work, true)))?;
+        self.newcomer_last = newcomer;
+        Some(work)
     }
 }
 
@@ -282,13 +302,27 @@ impl Place {
 
     /// Has a thread do something that may wait for this place.
     pub(crate) fn start<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
+        self.start_as(false, work)
+    }
+
+    /// The same for an answer that is to begin: many of those leave room for what is under way, which would else be cut off.
+    pub(crate) fn begin<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
+        self.start_as(true, work)
+    }
+
+    fn start_as<T: Send + 'static>(
+        &self,
+        newcomer: bool,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Running<T> {
         let (reply, answer) = oneshot::channel();
-        let taken = self.send(Box::new(move || {
+        let work = Box::new(move || {
             // Whoever wanted it may be gone, as after a long wait.
             if !reply.is_closed() {
                 let _ = reply.send(work());
             }
-        }));
+        });
+        let taken = self.send_as(newcomer, work);
         Running { answer: taken.then_some(answer), limit: None, patience: self.disk.0.shared.patience }
     }
 
@@ -316,6 +350,10 @@ impl Place {
 
     /// Has a thread do something, whenever it can. `false`: this place hangs, or too much waits for it.
     pub(crate) fn send(&self, work: Work) -> bool {
+        self.send_as(false, work)
+    }
+
+    fn send_as(&self, newcomer: bool, work: Work) -> bool {
         let mut load = self.lane.load.lock();
         if load.running < PER_PLACE {
             self.hand_over(load, work);
@@ -331,9 +369,13 @@ impl Place {
             }
             return false;
         }
-        let room = load.waiting.len() < WAITING;
+        let (queue, most) = match newcomer {
+            true => (&mut load.newcomers, NEWCOMERS),
+            false => (&mut load.waiting, WAITING),
+        };
+        let room = queue.len() < most;
         if room {
-            load.waiting.push_back(work);
+            queue.push_back(work);
         }
         room
     }
@@ -425,6 +467,37 @@ mod tests {
         drop(release);
         ours.set_nonblocking(false).unwrap();
         assert_eq!(ours.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn newcomers_leave_room_for_what_is_under_way_and_take_turns_with_it() {
+        let disk = Disk::start().unwrap();
+        let place = disk.place(Path::new("/slow"));
+        let (release, gate) = mpsc::channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
+        for _ in 0..PER_PLACE {
+            let gate = Arc::clone(&gate);
+            assert!(place.send(Box::new(move || {
+                let _ = gate.lock().recv();
+            })));
+        }
+        let done = Arc::new(Mutex::new(Vec::new()));
+        let work = |which: u32| {
+            let done = Arc::clone(&done);
+            move || done.lock().push(which)
+        };
+        let newcomers: Vec<_> = (0..2 * WAITING).map(|_| place.begin(work(1))).collect();
+        let blocks: Vec<_> = (0..BLOCKS).map(|_| place.start(work(2))).collect();
+        let taken =
+            |running: &[Running<()>]| running.iter().filter(|running| running.answer.is_some()).count();
+        assert_eq!((taken(&newcomers), taken(&blocks)), (NEWCOMERS, BLOCKS));
+        drop(release);
+        for block in blocks {
+            block.await.unwrap();
+        }
+        // Four threads, so they may pass each other by a little.
+        let early = done.lock().iter().take(100).filter(|which| **which == 2).count();
+        assert!((30..=70).contains(&early), "{early} of 100");
     }
 
     #[tokio::test]

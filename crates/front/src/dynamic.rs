@@ -78,7 +78,7 @@ pub(crate) async fn answer(
     client: &Client<'_>,
     exchange: &mut Exchange<'_>,
     script: &Script,
-) -> Result<(Reply, Option<Duration>), NoAnswer> {
+) -> Result<(Box<Reply>, Option<Duration>), NoAnswer> {
     let Backend::Ring { ring, queue_limit, queue_timeout, retry, unavailable } = &site.backend else {
         return Err(no_answer(404, "this site runs no scripts"));
     };
@@ -102,7 +102,7 @@ pub(crate) async fn answer(
         {
             return Err(no_answer(503, reason));
         }
-        let length = pump.as_ref().and_then(Pump::len);
+        let length = pump.as_ref().and_then(|pump| pump.len());
         fill(&mut slot, client, script, length)
             .map_err(|HeadTooLarge| no_answer(431, "the request's head does not fit the shared memory"))?;
         if let Some(timeout) = client.timeout {
@@ -117,13 +117,15 @@ pub(crate) async fn answer(
             Err(NoHead::Left) => return Err(NoAnswer::Left),
             Err(NoHead::Body(failure)) => return Err(spoilt(failure)),
             Err(NoHead::Failure(Failure::WorkerDied { started: false }))
-                if again && pump.as_mut().is_none_or(Pump::again) =>
+                if again && pump.as_mut().is_none_or(|pump| pump.again()) =>
             {
                 // Once only: a request that kills two workers would kill them all.
                 again = false;
             }
             // As if it had not been submitted yet. Each time a generation has ended, so a few times are plenty.
-            Err(NoHead::Failure(Failure::NotTaken)) if moves > 0 && pump.as_mut().is_none_or(Pump::again) => {
+            Err(NoHead::Failure(Failure::NotTaken))
+                if moves > 0 && pump.as_mut().is_none_or(|pump| pump.again()) =>
+            {
                 moves -= 1;
             }
             Err(NoHead::Failure(Failure::Unavailable)) => {
@@ -224,7 +226,7 @@ impl Hints<'_> {
 async fn head(
     exchange: &mut Exchange<'_>,
     job: &mut Job,
-    pump: &mut Option<Pump>,
+    pump: &mut Option<Box<Pump>>,
     hints: &Hints<'_>,
 ) -> Result<ResponseHead, NoHead> {
     let mut informed = false;
@@ -261,6 +263,31 @@ fn fill(
     slot.put(Field::Query, client.target.query.unwrap_or_default())?;
     slot.put(Field::Protocol, head.version().name().as_bytes())?;
     slot.put_all(&script.records)?;
+    if client.from.is_none() && client.port.is_none() && client.https == peer.https {
+        slot.put_all(peer.records())?;
+    } else {
+        fill_ends(slot, client)?;
+    }
+    slot.put(Field::ServerName, client.host.as_bytes())?;
+    slot.put(Field::ContentType, head.get(b"content-type").unwrap_or_default())?;
+    match length {
+        // Known although the client did not say it: as nginx, which keeps bodies in the same way.
+        Some(length) => slot.put(Field::ContentLength, itoa::Buffer::new().format(length).as_bytes())?,
+        None => slot.put(Field::ContentLength, head.get(b"content-length").unwrap_or_default())?,
+    }
+    slot.put(Field::RequestId, client.id.as_bytes())?;
+    for (name, value) in &peer.variables {
+        slot.variable(name.as_bytes(), value.as_bytes())?;
+    }
+    for (name, value) in passed_on(head, client.target.authority) {
+        slot.header(name, value)?;
+    }
+    Ok(())
+}
+
+/// Both ends of a request that came by a proxy.
+fn fill_ends(slot: &mut Slot, client: &Client<'_>) -> Result<(), HeadTooLarge> {
+    let peer = client.peer;
     match client.from {
         Some(from) => {
             slot.put(Field::RemoteAddr, from.addr.to_string().as_bytes())?;
@@ -279,22 +306,7 @@ fn fill(
         None if client.https && client.from.is_some() => slot.put(Field::ServerPort, b"443")?,
         None => slot.put(Field::ServerPort, peer.local_port.as_bytes())?,
     }
-    slot.put(Field::ServerName, client.host.as_bytes())?;
-    slot.put(Field::Scheme, if client.https { b"https" } else { b"http" })?;
-    slot.put(Field::ContentType, head.get(b"content-type").unwrap_or_default())?;
-    match length {
-        // Known although the client did not say it: as nginx, which keeps bodies in the same way.
-        Some(length) => slot.put(Field::ContentLength, itoa::Buffer::new().format(length).as_bytes())?,
-        None => slot.put(Field::ContentLength, head.get(b"content-length").unwrap_or_default())?,
-    }
-    slot.put(Field::RequestId, client.id.as_bytes())?;
-    for (name, value) in &peer.variables {
-        slot.variable(name.as_bytes(), value.as_bytes())?;
-    }
-    for (name, value) in passed_on(head, client.target.authority) {
-        slot.header(name, value)?;
-    }
-    Ok(())
+    slot.put(Field::Scheme, if client.https { b"https" } else { b"http" })
 }
 
 /// The headers that scripts see. `named`: the host, where the target names it.

@@ -36,6 +36,8 @@ const BLOCK: usize = 64 << 10;
 /// Bytes that are looked for in memory at one time, and sent by the kernel: at the speed of memory, some ten microseconds.
 const STRETCH: u64 = 256 << 10;
 
+/// How long a block waits for its turn, while others of its place are read.
+const TURN: Duration = Duration::from_secs(60);
 /// How long to wait before a file is tried again for which there was no descriptor, or no room in the queue of its place.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -65,7 +67,7 @@ impl Source {
         let opened = Access::Waiting(&self.root).open(&self.path);
         let (file, meta) = opened.map_err(|miss| match miss {
             Miss::NotThere | Miss::Forbidden => io::ErrorKind::NotFound,
-            Miss::Failed | Miss::Trouble(_) | Miss::Changed | Miss::Wait => io::ErrorKind::WouldBlock,
+            Miss::Trouble(_) | Miss::Changed | Miss::Wait => io::ErrorKind::WouldBlock,
         })?;
         let file = Opened::new(file, self.near, place, None);
         if meta.has_the_content_of(&self.meta) { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) }
@@ -208,10 +210,11 @@ impl FileBody {
         if !warm.has_room() || wanted < end.min(self.source.meta.len) {
             return None;
         }
-        let mut block = vec![0; BLOCK];
+        let mut block = Vec::with_capacity(BLOCK);
         let mut at = start;
         while at < end {
-            match read_now(file, &mut block, at) {
+            block.clear();
+            match read_now(file, &mut block, BLOCK, at) {
                 Ok(0) if at >= wanted => break,
                 Ok(n @ 1..) => at = at.saturating_add(n as u64),
                 // Not in memory, or the file system cannot say, or the file has become shorter.
@@ -252,17 +255,21 @@ impl FileBody {
             Some(file) => file,
             None => self.files.keep(&self.slot, self.source.open_now(&self.place)?),
         };
-        let mut block = vec![0; most];
-        let n = read_now(&*file, &mut block, self.at).ok()?;
-        block.truncate(n);
+        let mut block = Vec::new();
+        read_now(&*file, &mut block, most, self.at).ok()?;
         Some(block)
     }
 
-    /// The same by a thread, within ten seconds. An error: the file is another one, or cannot be read, or does not come in that time.
+    /// The same by a thread, within ten seconds from its turn on. An error: the file is another one, or cannot be read, or does not come in that time.
     async fn read_by_thread(&self, most: usize) -> io::Result<Vec<u8>> {
         // Many may need a thread at one time: who finds no room has to wait, or is cut off for what others do. Who came first is first.
+        let Ok(_turn) = timeout(TURN, self.place.turn()).await else {
+            let why =
+                "others' files of the same place were read for a minute; it is slow, or many ask for it";
+            self.breaks_off(&self.files.given_up, why);
+            return Err(io::ErrorKind::TimedOut.into());
+        };
         let read = async {
-            let _turn = self.place.turn().await;
             loop {
                 let job = Job {
                     slot: Arc::downgrade(&self.slot),

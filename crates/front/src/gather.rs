@@ -1,6 +1,9 @@
 //! Memory for what has not arrived as a whole: heads, and the beginnings of bodies. What one connection may hold is limited elsewhere; this
 //! limits what all hold together, so that many slow clients cost no more than a few.
 //!
+//! Bodies may have half of it, and go to files when that is used: what they hold beyond never makes room scarce for heads, which have nowhere
+//! to go. So who sends bodies costs nobody else a head.
+//!
 //! When it is too much, the oldest unfinished heads are given up, whichever thread has them: all threads enter theirs in one list. A head that
 //! comes at once, as nearly all do, is never in it. Until that has happened no more is read of any of them ([`Gather::has_room`]): what came
 //! at one time on many connections would else be read to its end before anybody looks.
@@ -21,7 +24,8 @@ const LARGE: usize = 4 << 20;
 /// See the module's head.
 #[derive(Default)]
 pub(crate) struct Gather {
-    used: AtomicUsize,
+    heads_used: AtomicUsize,
+    bodies_used: AtomicUsize,
     limit: AtomicUsize,
     heads: Mutex<Heads>,
     /// The most that was used since [`Gather::shrank`].
@@ -33,15 +37,25 @@ impl Gather {
         self.limit.store(bytes, Relaxed);
     }
 
+    /// What counts of all that is held: of bodies no more than they may have.
+    fn used(&self) -> usize {
+        let bodies = self.bodies_used.load(Relaxed).min(self.limit.load(Relaxed) / 2);
+        self.heads_used.load(Relaxed).saturating_add(bodies)
+    }
+
     fn is_full(&self) -> bool {
-        self.used.load(Relaxed) > self.limit.load(Relaxed)
+        self.used() > self.limit.load(Relaxed)
+    }
+
+    fn has_too_many_bodies(&self) -> bool {
+        self.bodies_used.load(Relaxed) > self.limit.load(Relaxed) / 2 || self.is_full()
     }
 
     /// Whether more may be taken in: what is on its way out counts no more.
     pub(crate) fn has_room(&self) -> bool {
         !self.is_full() || {
             let chosen = self.heads.lock().chosen;
-            self.used.load(Relaxed).saturating_sub(chosen) <= self.limit.load(Relaxed)
+            self.used().saturating_sub(chosen) <= self.limit.load(Relaxed)
         }
     }
 
@@ -51,7 +65,7 @@ impl Gather {
         let mut heads = self.heads.lock();
         let limit = self.limit.load(Relaxed);
         // Those chosen before are on their way out.
-        let used = self.used.load(Relaxed).saturating_sub(heads.chosen);
+        let used = self.used().saturating_sub(heads.chosen);
         if used <= limit {
             return None;
         }
@@ -77,7 +91,7 @@ impl Gather {
 
     /// Whether much was used and half of it no more is; said once for each time.
     pub(crate) fn shrank(&self) -> bool {
-        let used = self.used.load(Relaxed);
+        let used = self.held();
         let shrank = self.was_large() && used <= self.most.load(Relaxed) / 2;
         if shrank {
             self.most.store(used, Relaxed);
@@ -85,13 +99,18 @@ impl Gather {
         shrank
     }
 
-    pub(crate) fn share(self: &Arc<Self>) -> Share {
-        Share { gather: Arc::clone(self), bytes: 0 }
+    fn held(&self) -> usize {
+        self.heads_used.load(Relaxed).saturating_add(self.bodies_used.load(Relaxed))
+    }
+
+    /// For a body of which no byte is held yet.
+    pub(crate) fn body(self: &Arc<Self>) -> Share {
+        Share { gather: Arc::clone(self), bytes: 0, of_body: true }
     }
 
     /// For a head of which no byte is held yet.
     pub(crate) fn head(self: &Arc<Self>) -> Head {
-        Head { share: self.share(), number: None }
+        Head { share: Share { gather: Arc::clone(self), bytes: 0, of_body: false }, number: None }
     }
 }
 
@@ -170,21 +189,22 @@ impl Drop for Head {
 pub(crate) struct Share {
     gather: Arc<Gather>,
     bytes: usize,
+    of_body: bool,
 }
 
 impl Share {
-    /// It holds so many bytes now. `false`: all together hold too many.
+    /// It holds so many bytes now. `false`: all of its kind together hold too many.
     pub(crate) fn set(&mut self, bytes: usize) -> bool {
-        let used = &self.gather.used;
+        let gather = &self.gather;
+        let used = if self.of_body { &gather.bodies_used } else { &gather.heads_used };
         if bytes > self.bytes {
-            let more = bytes - self.bytes;
-            let now = used.fetch_add(more, Relaxed).saturating_add(more);
-            self.gather.most.fetch_max(now, Relaxed);
+            used.fetch_add(bytes - self.bytes, Relaxed);
+            gather.most.fetch_max(gather.held(), Relaxed);
         } else {
             used.fetch_sub(self.bytes - bytes, Relaxed);
         }
         self.bytes = bytes;
-        !self.gather.is_full()
+        if self.of_body { !gather.has_too_many_bodies() } else { !gather.is_full() }
     }
 }
 
@@ -202,13 +222,30 @@ mod tests {
     fn what_is_held_is_counted_and_given_back() {
         let gather = Arc::new(Gather::default());
         gather.set_limit(100_000);
-        let mut shares: Vec<Share> = (0..4).map(|_| gather.share()).collect();
-        let fits: Vec<bool> = shares.iter_mut().map(|share| share.set(30_000)).collect();
+        let mut shares: Vec<Share> = (0..4).map(|_| gather.body()).collect();
+        let fits: Vec<bool> = shares.iter_mut().map(|share| share.set(15_000)).collect();
         assert_eq!(fits, [true, true, true, false]);
-        shares[0].set(1_000);
-        assert!(!gather.is_full());
+        assert!(shares[0].set(1_000));
         drop(shares);
-        assert_eq!(gather.used.load(Relaxed), 0);
+        assert_eq!(gather.held(), 0);
+    }
+
+    #[test]
+    fn bodies_cost_nobody_a_head() {
+        let gather = Arc::new(Gather::default());
+        gather.set_limit(100);
+        let mut bodies: Vec<Share> = (0..10).map(|_| gather.body()).collect();
+        for body in &mut bodies {
+            body.set(30);
+        }
+        let mut heads: Vec<Head> = (0..3).map(|_| gather.head()).collect();
+        let fits: Vec<bool> = heads.iter_mut().map(|head| head.set(20)).collect();
+        assert_eq!(fits, [true, true, false], "they have half, whatever bodies hold");
+        assert_eq!(gather.choose_heads(), heads[1].number());
+        // The other way round a body that finds no room goes to a file.
+        drop(bodies);
+        heads.truncate(1);
+        assert!(heads[0].set(100) && !gather.body().set(10));
     }
 
     #[test]
@@ -228,16 +265,16 @@ mod tests {
         assert!(heads[0].set(0));
         assert_eq!(heads[0].number(), None);
         heads[1].set(21);
-        assert_eq!((gather.used.load(Relaxed), gather.choose_heads()), (101, None));
+        assert_eq!((gather.held(), gather.choose_heads()), (101, None));
         // One that comes back is the youngest.
         heads[0].set(20);
         assert_eq!(gather.heads.lock().chosen, 41);
         heads.drain(1..3);
-        assert_eq!((gather.used.load(Relaxed), gather.heads.lock().chosen), (80, 0));
+        assert_eq!((gather.held(), gather.heads.lock().chosen), (80, 0));
         heads[1].set(50);
         assert_eq!(gather.choose_heads(), heads[1].number());
         drop(heads);
         assert!(gather.heads.lock().all.is_empty());
-        assert_eq!((gather.used.load(Relaxed), gather.heads.lock().chosen), (0, 0));
+        assert_eq!((gather.held(), gather.heads.lock().chosen), (0, 0));
     }
 }

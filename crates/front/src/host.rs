@@ -18,29 +18,31 @@ pub(crate) struct Host<'a> {
 impl<'a> Host<'a> {
     /// Reads "example.org", "example.org:8080", "192.0.2.1", "[::1]:80" (RFC 9110, 7.2; RFC 3986, 3.2.2); `None` for what is none of them.
     pub(crate) fn parse(text: &'a [u8]) -> Option<Host<'a>> {
-        let text = std::str::from_utf8(text).ok()?;
-        let (name, port) = match text.strip_prefix('[') {
+        let (name, port) = match text.strip_prefix(b"[") {
             Some(rest) => {
-                let (address, port) = rest.split_once(']')?;
+                let (address, port) = std::str::from_utf8(rest).ok()?.split_once(']')?;
                 // Without a zone, which means something on one machine only; and there is no other literal.
-                (Cow::Owned(format!("[{}]", address.parse::<Ipv6Addr>().ok()?)), port)
+                (Cow::Owned(format!("[{}]", address.parse::<Ipv6Addr>().ok()?)), port.as_bytes())
             }
             None => {
-                let (name, port) = text.split_at(text.find(':').unwrap_or(text.len()));
-                let name = name.strip_suffix('.').unwrap_or(name);
-                if !is_name(name.as_bytes()) {
+                let colon = text.iter().position(|b| *b == b':').unwrap_or(text.len());
+                let (name, port) = text.split_at_checked(colon)?;
+                let name = name.strip_suffix(b".").unwrap_or(name);
+                if !is_name(name) {
                     return None;
                 }
-                match name.bytes().any(|b| b.is_ascii_uppercase()) {
-                    true => (Cow::Owned(name.to_ascii_lowercase()), port),
-                    false => (Cow::Borrowed(name), port),
+                let text = std::str::from_utf8(name).ok()?;
+                match name.iter().fold(false, |any, b| any | b.is_ascii_uppercase()) {
+                    true => (Cow::Owned(text.to_ascii_lowercase()), port),
+                    false => (Cow::Borrowed(text), port),
                 }
             }
         };
-        let port = match port.strip_prefix(':') {
-            None if port.is_empty() => None,
-            Some("") => None,
-            Some(port) if port.bytes().all(|b| b.is_ascii_digit()) => Some(port.parse().ok()?),
+        let port = match port {
+            [] | [b':'] => None,
+            [b':', digits @ ..] if digits.iter().all(u8::is_ascii_digit) => {
+                Some(std::str::from_utf8(digits).ok()?.parse().ok()?)
+            }
             _ => return None,
         };
         Some(Host { name, port })
@@ -49,12 +51,32 @@ impl<'a> Host<'a> {
 
 /// A registered name or an address of IPv4. Percent signs are taken as they stand, by us and by scripts: nobody decodes them.
 fn is_name(name: &[u8]) -> bool {
-    let fine = |b: &u8| b.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(b);
-    !name.is_empty()
-        && name.iter().all(fine)
-        && !name.ends_with(b".")
-        && !name.windows(2).any(|two| two == b"..")
+    let mut before = 0;
+    let fine = |b: &u8| {
+        let doubled = *b == b'.' && before == b'.';
+        before = *b;
+        NAME.get(usize::from(*b)) == Some(&true) && !doubled
+    };
+    !name.is_empty() && name.iter().all(fine) && before != b'.'
 }
+
+/// The bytes of such a name.
+#[allow(clippy::indexing_slicing, reason = "computed when this is compiled")]
+const NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut b = 0;
+    while b < 256 {
+        table[b] = (b as u8).is_ascii_alphanumeric();
+        b += 1;
+    }
+    let others = b"-._~%!$&'()*+,;=";
+    let mut i = 0;
+    while i < others.len() {
+        table[others[i] as usize] = true;
+        i += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests {

@@ -47,7 +47,6 @@ mod meet;
 mod metrics;
 mod near;
 mod pages;
-mod panics;
 mod promise;
 mod quic;
 mod reader;
@@ -84,6 +83,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use hayate_panics::caught;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::{Notify, watch},
@@ -93,7 +93,6 @@ use tokio::{
 use crate::{
     by_address::{ByAddress, Held, TooMany},
     crowd::choose,
-    panics::caught,
     reminder::Reminder,
     round::{Candidates, Place as At, Rounds, Want},
     snapshot::Snapshot,

@@ -19,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use hayate_panics::caught_now;
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::sync::oneshot;
 
@@ -172,12 +173,13 @@ impl Thread {
     fn run(&mut self, queue: &Receiver<Order>) {
         for order in queue {
             let size = order.size();
-            match order {
+            // Who waits for an answer learns of a panic by the end of the channel.
+            let _ = caught_now(|| match order {
                 Order::Write { block, lines } => self.write(&block, lines),
                 // Whoever asked may have stopped waiting.
                 Order::Reopen(reply) => drop(reply.send(self.reopen())),
                 Order::Report(reply) => drop(reply.send(())),
-            }
+            });
             self.shared.waiting.fetch_sub(size, Relaxed);
         }
     }

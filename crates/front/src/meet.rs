@@ -3,7 +3,7 @@
 //! All of it has the time of a handshake. Whoever fails here is told nothing beyond TLS' own alerts, and is not in the access log, as with
 //! nginx: the log has it at `debug`.
 
-use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
+use std::{cell::OnceCell, fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use hayate_certificates::{ClientCertificate, acme::Keeper};
@@ -83,7 +83,7 @@ pub(crate) async fn meet(
     settings: &Settings,
     limits: &Limits,
 ) -> Option<Met> {
-    let Accepted { peer: accepted, port } = &served.accepted;
+    let Accepted { peer: accepted, port, .. } = &served.accepted;
     let (thread, clock) = (&served.thread, &served.clock);
     let front = &thread.front;
     let mut io = match stream {
@@ -91,7 +91,7 @@ pub(crate) async fn meet(
         Stream::Unix(stream) => Io::Unix(stream),
         Stream::Quic(caller) => {
             let was_there = caller.is_there();
-            let connection = caller.accept(limits, clock).await?;
+            let connection = caller.accept(limits, clock, &thread.handshakes).await?;
             let mut peer = accepted.again();
             if !was_there {
                 peer.place = front.place_for(settings, accepted.ip).ok()?;
@@ -199,6 +199,7 @@ impl Peer {
             lacks_tls: false,
             place: None,
             variables: Vec::new(),
+            records: OnceCell::new(),
         }
     }
 
@@ -218,7 +219,7 @@ impl Peer {
 const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";
 
 /// What a request without TLS is answered because there is TLS: a challenge, or the way to it.
-pub(crate) async fn aside(settings: &Settings, client: &Client<'_>) -> Option<Reply> {
+pub(crate) async fn aside(settings: &Settings, client: &Client<'_>) -> Option<Box<Reply>> {
     let tls = settings.tls.as_ref().filter(|_| !client.https)?;
     if let Some(token) = client.path.strip_prefix(CHALLENGES)
         && let Ok(token) = std::str::from_utf8(token)

@@ -11,9 +11,9 @@ use std::{
     ffi::OsStr,
     fs::File,
     hash::Hash,
-    io::{self, IoSliceMut},
+    io,
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, AsRawFd, OwnedFd},
         unix::ffi::OsStrExt,
         unix::fs::FileExt,
     },
@@ -31,7 +31,7 @@ use rustix::{
         AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags, fstat, fstatfs, open, openat2,
         statx,
     },
-    io::{Errno, ReadWriteFlags, preadv2},
+    io::Errno,
 };
 
 use hayate_http::seconds;
@@ -63,7 +63,6 @@ const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 pub(crate) enum Miss {
     NotThere,
     Forbidden,
-    Failed,
     /// Nobody can say whether it is there: no descriptor, or no memory, is left to look with, or its disk fails.
     Trouble(Errno),
     /// It is not what it was a moment ago.
@@ -267,33 +266,51 @@ impl Access<'_> {
 
     /// As many bytes of a small file, or fewer if it has become shorter.
     pub(crate) fn read(&self, file: &File, len: usize) -> Result<Vec<u8>, Miss> {
-        let mut all = vec![0; len];
-        let mut at = 0;
-        while let Some(rest) = all.get_mut(at..).filter(|rest| !rest.is_empty()) {
+        let mut all = Vec::with_capacity(len);
+        while all.len() < len {
+            let (most, at) = (len - all.len(), all.len() as u64);
             let n = match self {
-                Access::Now(_) => match read_now(file, rest, at as u64) {
+                Access::Now(_) => match read_now(file, &mut all, most, at) {
                     // A local file system that cannot say, as some in memory are.
-                    Err(Errno::OPNOTSUPP) => file.read_at(rest, at as u64).map_err(|_| Miss::Failed)?,
+                    Err(Errno::OPNOTSUPP) => read_waiting(file, &mut all, most, at).map_err(trouble_of)?,
                     n => n.map_err(|_| Miss::Wait)?,
                 },
-                Access::Waiting(_) => match file.read_at(rest, at as u64) {
-                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                    n => n.map_err(|_| Miss::Failed)?,
+                Access::Waiting(_) => match read_waiting(file, &mut all, most, at) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    n => n.map_err(trouble_of)?,
                 },
             };
             if n == 0 {
                 break;
             }
-            at += n;
         }
-        all.truncate(at);
         Ok(all)
     }
 }
 
-/// Some bytes of a file, if they are in memory.
-pub(crate) fn read_now(file: impl AsFd, to: &mut [u8], at: u64) -> Result<usize, Errno> {
-    preadv2(file, &mut [IoSliceMut::new(to)], at, ReadWriteFlags::NOWAIT)
+/// Appends some bytes of a file, `most` at most, if they are in memory; how many. The room for them is not zeroed before, which for a file of
+/// some pages took as long as reading it.
+pub(crate) fn read_now(file: impl AsFd, to: &mut Vec<u8>, most: usize, at: u64) -> Result<usize, Errno> {
+    let at = i64::try_from(at).map_err(|_| Errno::INVAL)?;
+    to.reserve_exact(most);
+    let room = to.spare_capacity_mut();
+    let room = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: most.min(room.len()) };
+    // SAFETY: the descriptor is open, and the kernel writes no more than `iov_len` bytes from `iov_base` on: room of the vector's own.
+    let n = unsafe { libc::preadv2(file.as_fd().as_raw_fd(), &room, 1, at, libc::RWF_NOWAIT) };
+    let n = usize::try_from(n)
+        .map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))?;
+    // SAFETY: the kernel has written the first `n` bytes of that room, and it lies within the capacity.
+    unsafe { to.set_len(to.len() + n.min(room.iov_len)) };
+    Ok(n)
+}
+
+/// The same, and may wait.
+fn read_waiting(file: &File, to: &mut Vec<u8>, most: usize, at: u64) -> io::Result<usize> {
+    let from = to.len();
+    to.resize(from + most, 0);
+    let n = file.read_at(to.get_mut(from..).unwrap_or_default(), at);
+    to.truncate(from + *n.as_ref().unwrap_or(&0));
+    n
 }
 
 fn now(root: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Miss> {
@@ -314,36 +331,76 @@ fn waiting(root: &Path, path: &[u8], flags: OFlags) -> Result<OwnedFd, Miss> {
         // Before Linux 5.6, and in containers that do not know of it: by the name that such a link shows, as any other link. What has none
         // is not found.
         Err(Errno::NOSYS | Errno::PERM) => {
-            let named = path
-                .canonicalize()
-                .map_err(|error| miss(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+            let named = path.canonicalize().map_err(|error| miss_of(&error))?;
             open(&named, flags | OFlags::NOFOLLOW, Mode::empty()).map_err(miss)
         }
         file => file.map_err(miss),
     }
 }
 
+/// What an error says of a path. Few say that there is no such file: INVAL and ILSEQ are names that a file system cannot have, NXIO is a socket. Whatever
+/// else a file system may say, of disks, networks or keys, says nothing of that.
 fn miss(error: Errno) -> Miss {
     match error {
-        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::NXIO => Miss::NotThere,
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG => Miss::NotThere,
+        Errno::INVAL | Errno::ILSEQ | Errno::NXIO => Miss::NotThere,
         Errno::ACCESS | Errno::PERM => Miss::Forbidden,
-        Errno::MFILE
-        | Errno::NFILE
-        | Errno::NOMEM
-        | Errno::IO
-        | Errno::STALE
-        | Errno::TIMEDOUT
-        | Errno::NOTCONN
-        | Errno::CONNABORTED
-        | Errno::REMOTEIO
-        | Errno::HOSTDOWN => Miss::Trouble(error),
-        _ => Miss::Failed,
+        _ => Miss::Trouble(error),
     }
+}
+
+/// The same of an error of the standard library's.
+pub(crate) fn miss_of(error: &std::io::Error) -> Miss {
+    miss(Errno::from_io_error(error).unwrap_or(Errno::IO))
+}
+
+/// Of one that was met while a file was read, which was there.
+fn trouble_of(error: std::io::Error) -> Miss {
+    Miss::Trouble(Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_errors_say_that_nothing_is_there() {
+        for error in [
+            Errno::NOENT,
+            Errno::NOTDIR,
+            Errno::LOOP,
+            Errno::NAMETOOLONG,
+            Errno::INVAL,
+            Errno::ILSEQ,
+            Errno::NXIO,
+        ] {
+            assert_eq!(miss(error), Miss::NotThere);
+        }
+        for error in [Errno::ACCESS, Errno::PERM] {
+            assert_eq!(miss(error), Miss::Forbidden);
+        }
+        // EUCLEAN and EBADMSG are what ext4 and XFS say of themselves when they are broken; NOKEY is fscrypt's.
+        for error in [
+            Errno::IO,
+            Errno::STALE,
+            Errno::MFILE,
+            Errno::NOMEM,
+            Errno::UCLEAN,
+            Errno::BADMSG,
+            Errno::NODEV,
+            Errno::AGAIN,
+            Errno::INTR,
+            Errno::HOSTUNREACH,
+            Errno::NETUNREACH,
+            Errno::NOLINK,
+            Errno::OVERFLOW,
+            Errno::NOKEY,
+            Errno::KEYREJECTED,
+            Errno::BUSY,
+        ] {
+            assert_eq!(miss(error), Miss::Trouble(error));
+        }
+    }
 
     #[test]
     fn what_is_near_is_what_is_there() {

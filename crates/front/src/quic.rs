@@ -4,9 +4,17 @@
 //! to be closed, callers are turned away: they come by TCP then, where they can wait. A front that ends refuses until it is gone, so that
 //! nobody waits for an answer that does not come.
 
-use std::{cell::RefCell, net::SocketAddr, os::fd::OwnedFd, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::{OnceCell, RefCell},
+    net::SocketAddr,
+    os::fd::OwnedFd,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 
 use hayate_http::h3::Endpoint;
+use hayate_panics::caught;
 use rustls::ServerConfig;
 use tokio::sync::watch;
 
@@ -14,7 +22,7 @@ use crate::{
     ListenAddr,
     connection::{Accepted, Peer, Stream},
     meet::Port,
-    panics::caught,
+    reminder::Reminder,
     thread::Thread,
     threads::Counted,
 };
@@ -55,14 +63,27 @@ impl Thread {
         let secret =
             self.snapshot().settings.tls.as_ref().and_then(|tls| Some(tls.http3.as_ref()?.secret.clone()));
         let (Some(tls), Some(secret)) = (self.http3(), secret) else { return };
-        let tls = RefCell::new(tls);
+        let (tls, failed) = (RefCell::new(tls), Reminder::default());
         loop {
             let made = socket
                 .try_clone()
                 .and_then(|socket| Endpoint::new(socket, Arc::clone(&tls.borrow()), &secret));
             let endpoint = match made {
                 Ok(endpoint) => endpoint,
-                Err(error) => return tracing::error!("udp:{addr}: nobody speaks HTTP/3 there: {error}"),
+                // No descriptor is left, perhaps. Answers by TCP go on naming it.
+                Err(error) => {
+                    if failed.happened().is_some() {
+                        tracing::error!(
+                            "udp:{addr}: nobody speaks HTTP/3 there until it can be opened: {error}"
+                        );
+                    }
+                    tokio::select! {
+                        () = tokio::time::sleep(PAUSE) => {}
+                        _ = shutdown.wait_for(|stop| *stop) => return,
+                    }
+                    self.http3().into_iter().for_each(|now| drop(tls.replace(now)));
+                    continue;
+                }
             };
             while caught(self.hear_callers(addr, &endpoint, &tls, &mut shutdown)).await.is_err() {
                 self.front.metrics.panicked();
@@ -127,22 +148,20 @@ impl Thread {
                 lacks_tls: false,
                 place,
                 variables: Vec::new(),
+                records: OnceCell::new(),
             };
             let port = snapshot.settings.ports.get(&ListenAddr::Quic(addr)).copied();
             let port = Port { quic: true, ..port.unwrap_or_default() };
             let counted = Counted::new(admitted, self.number);
-            self.spawn(Stream::Quic(Box::new(caller)), Accepted { peer, port }, counted);
+            self.spawn(Stream::Quic(Box::new(caller)), Accepted { peer, port, socket: Some(addr) }, counted);
         }
     }
 
     /// Lets those who have a connection finish, and turns all others away.
     async fn end_callers(&self, addr: SocketAddr, endpoint: &Endpoint) {
-        let here = |connection: &crate::connection::Connection| {
-            connection.port().quic && connection.peer().local_port == addr.port().to_string()
-        };
         let clocks: Vec<_> = {
             let open = self.open.borrow();
-            let those = open.values().filter(|(connection, _)| here(connection));
+            let those = open.values().filter(|(connection, _)| connection.accepted.socket == Some(addr));
             those.map(|(connection, _)| Rc::clone(&connection.clock)).collect()
         };
         clocks.iter().for_each(|clock| clock.ask_to_end());

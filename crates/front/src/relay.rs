@@ -96,7 +96,7 @@ pub(crate) struct Relay {
     ring: Arc<Ring>,
     /// `None` once all of the answer was taken out of the ring.
     job: Option<Job>,
-    pump: Option<Pump>,
+    pump: Option<Box<Pump>>,
     waiting: Waiting,
     /// Bytes that may wait in memory now.
     most: usize,
@@ -123,7 +123,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    pub(crate) fn new(ring: Arc<Ring>, job: Job, pump: Option<Pump>, keep: Keep<'_>) -> Relay {
+    pub(crate) fn new(ring: Arc<Ring>, job: Job, pump: Option<Box<Pump>>, keep: Keep<'_>) -> Relay {
         Relay {
             ring,
             job: Some(job),

@@ -38,19 +38,20 @@ pub(crate) enum Body {
 }
 
 impl Reply {
-    pub(crate) fn new(answer: Answer, body: Body) -> Reply {
-        Reply { answer, body, promise: None, encoding: None, same: None, close: false }
+    /// Boxed: it is large, and goes from hand to hand.
+    pub(crate) fn new(answer: Answer, body: Body) -> Box<Reply> {
+        Box::new(Reply { answer, body, promise: None, encoding: None, same: None, close: false })
     }
 
     /// One of our own pages. `detail`: see [`pages::error`].
-    pub(crate) fn page(status: u16, detail: Option<&str>) -> Reply {
+    pub(crate) fn page(status: u16, detail: Option<&str>) -> Box<Reply> {
         let mut answer = Answer::new(status);
         set(&mut answer, "content-type", "text/html; charset=utf-8");
         Reply::new(answer, Body::Full(pages::error(status, detail)))
     }
 
     /// Sends it. When this returns and not all was sent, the client is gone, or the answer broke off: what is not finished is cut.
-    pub(crate) async fn send(mut self, exchange: &mut Exchange<'_>, account: &mut Account) {
+    pub(crate) async fn send(&mut self, exchange: &mut Exchange<'_>, account: &mut Account) {
         if self.answer.get(b"server").is_none() {
             let _ = self.answer.add(b"server", b"hayate");
         }
@@ -72,22 +73,22 @@ impl Reply {
             account.left();
             return;
         }
-        match self.body {
+        match &mut self.body {
             Body::None | Body::Left(_) | Body::Unknown => {}
             Body::Full(bytes) => {
                 let len = bytes.len() as u64;
-                exchange.send(bytes);
+                exchange.send(std::mem::take(bytes));
                 account.sent = exchange.sent();
                 if let Some(promise) = &mut self.promise {
                     promise.given(len);
                     promise.ends(len);
                 }
             }
-            Body::File(mut file) => {
+            Body::File(file) => {
                 while file.left() > 0 {
                     let sent = match &mut self.encoding {
                         None => file.send(exchange).await,
-                        Some(encoding) => encode(&mut file, encoding, exchange).await,
+                        Some(encoding) => encode(file, encoding, exchange).await,
                     };
                     account.sent = exchange.sent();
                     // The client sees that something is missing.
@@ -101,8 +102,9 @@ impl Reply {
                     account.sent = exchange.sent();
                 }
             }
-            Body::Script(mut relay) => {
-                let whole = relay.run(exchange, account, &mut self.promise, self.encoding).await;
+            Body::Script(relay) => {
+                let encoding = self.encoding.take();
+                let whole = relay.run(exchange, account, &mut self.promise, encoding).await;
                 account.sent = exchange.sent();
                 if !whole {
                     return;

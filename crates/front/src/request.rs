@@ -7,7 +7,7 @@ use hayate_http::{Answer, BodyError, Exchange, Refusal};
 
 use crate::{
     Settings,
-    access_log::Line,
+    access_log::{Line, kept, kept_text},
     account::Account,
     compress::{compress, has_word, is_private, vary},
     connection::Connection,
@@ -97,11 +97,13 @@ impl Connection {
         let metrics = site.map(|site| Arc::clone(&site.metrics));
         let mut account = Account::new(started, exchange.clock(), metrics, log);
         let early = match malformed {
-            None if path.is_some() && !peer.lacks_tls && turn.is_ok() => aside(settings, &client).await,
+            None if settings.tls.is_some() && path.is_some() && !peer.lacks_tls && turn.is_ok() => {
+                aside(settings, &client).await
+            }
             _ => None,
         };
         let mut dresses = Dresses::new();
-        let reply = match site {
+        let mut reply = match site {
             _ if peer.lacks_tls => {
                 let mut reply = Reply::page(400, Some("The plain HTTP request was sent to HTTPS port"));
                 reply.close = true;
@@ -135,10 +137,11 @@ impl Connection {
                 }
             },
         };
-        let reply = match reply {
-            Ok(reply) => whole(exchange, reply).await,
-            failed => failed,
-        };
+        if let Ok(answer) = &reply
+            && let Err(instead) = whole(exchange, answer).await
+        {
+            reply = Err(instead);
+        }
         let mut reply = match reply {
             Ok(reply) => reply,
             Err(NoAnswer::Left) => return,
@@ -175,7 +178,7 @@ impl Connection {
         if exchange.has_begun() {
             return;
         }
-        let Reply { mut answer, body, .. } = Reply::page(500, None);
+        let Reply { mut answer, body, .. } = *Reply::page(500, None);
         set(&mut answer, "server", "hayate");
         if let Body::Full(page) = body {
             exchange.begin(&answer, hayate_http::Length::Exact(page.len() as u64));
@@ -203,12 +206,12 @@ impl Connection {
 }
 
 /// An answer as it is, unless what has come of a body that nobody reads shows that the request contradicts itself.
-async fn whole(exchange: &mut Exchange<'_>, reply: Reply) -> Result<Reply, NoAnswer> {
+async fn whole(exchange: &mut Exchange<'_>, reply: &Reply) -> Result<(), NoAnswer> {
     if matches!(reply.body, Body::Script(_)) {
-        return Ok(reply);
+        return Ok(());
     }
     match poll_fn(|cx| Poll::Ready(exchange.discard_body(cx))).await {
-        Ok(()) => Ok(reply),
+        Ok(()) => Ok(()),
         Err(BodyError::Left(_)) => Err(NoAnswer::Left),
         Err(BodyError::Refused(why)) => Err(no_answer(400, why.reason)),
     }
@@ -223,12 +226,12 @@ async fn by_rules<'r>(
     exchange: &mut Exchange<'_>,
     account: &mut Account,
     dresses: &mut Dresses<'r>,
-) -> Result<Reply, NoAnswer> {
+) -> Result<Box<Reply>, NoAnswer> {
     let (Some(rules), Some(inside)) = (&site.rules, site.inside(client.path)) else {
         return dispatch(settings, site, client, exchange, account, None).await;
     };
     let mut passed = match unless_gone(exchange, rules.judge(client, inside, keeper, dresses)).await? {
-        Verdict::Answer(reply) => return Ok(*reply),
+        Verdict::Answer(reply) => return Ok(reply),
         Verdict::Pass(passed) => passed,
     };
     let mut client =
@@ -269,7 +272,7 @@ async fn dispatch(
     exchange: &mut Exchange<'_>,
     account: &mut Account,
     again: Option<Again<'_, '_>>,
-) -> Result<Reply, NoAnswer> {
+) -> Result<Box<Reply>, NoAnswer> {
     let method = client.head.method();
     if matches!(method, b"CONNECT" | b"TRACE") {
         let mut reply = Reply::page(405, None);
@@ -282,19 +285,21 @@ async fn dispatch(
     let hangs = |error: std::io::Error| no_answer(503, format!("{}: {error}", site.place.path().display()));
     match route::resolve(site, client.path).await.map_err(hangs)? {
         Found::Script(script) => {
-            let mut client = Client { ..*client };
+            let again_client;
+            let mut client = client;
             if let Some(Again { rules, keeper, passed }) = again
                 && script.otherwise
                 && let Some(controller) = site.inside(&script.name)
             {
-                let judged = rules.judge_again(&client, controller, keeper, passed);
+                let judged = rules.judge_again(client, controller, keeper, passed);
                 if let Some(reply) = unless_gone(exchange, judged).await? {
                     return Ok(reply);
                 }
-                client.max_body = passed.max_body.unwrap_or(settings.limits.body_size);
-                client.timeout = passed.timeout;
+                let max_body = passed.max_body.unwrap_or(settings.limits.body_size);
+                again_client = Client { max_body, timeout: passed.timeout, ..*client };
+                client = &again_client;
             }
-            let answered = dynamic::answer(settings, site, &client, exchange, &script);
+            let answered = dynamic::answer(settings, site, client, exchange, &script);
             let (reply, waited) = answered.await?;
             if let Some((_, line)) = &mut account.log {
                 line.queue_wait = waited;
@@ -339,13 +344,13 @@ async fn dispatch(
 }
 
 /// For another method at a file.
-fn only_get() -> Reply {
+fn only_get() -> Box<Reply> {
     let mut answer = Answer::new(405);
     set(&mut answer, "allow", "GET, HEAD");
     Reply::new(answer, Body::Left(0))
 }
 
-fn failed(snapshot: &Snapshot, client: &Client<'_>, site: Option<&Site>, why: Failed) -> Reply {
+fn failed(snapshot: &Snapshot, client: &Client<'_>, site: Option<&Site>, why: Failed) -> Box<Reply> {
     let error = why.status >= 500;
     if error {
         let app = site.map_or("", |site| &site.name);
@@ -368,28 +373,32 @@ fn failed(snapshot: &Snapshot, client: &Client<'_>, site: Option<&Site>, why: Fa
 }
 
 fn line(client: &Client<'_>, site: Option<&Site>) -> Line {
-    let bytes = |name| client.head.get(name).map(<[u8]>::to_vec);
+    let bytes = |name| client.head.get(name).map(|value| kept(value).to_vec());
     Line {
         app: site.map(|site| site.name.clone()).unwrap_or_default(),
         id: client.id.to_owned(),
         remote: client.from.map_or_else(|| client.peer.addr.clone(), |from| from.addr.to_string()),
         user: client.head.get(b"authorization").and_then(basic_user),
-        method: client.head.method().into(),
-        target: client.target.whole.to_vec(),
+        method: kept(client.head.method()).into(),
+        target: kept(client.target.whole).to_vec(),
         version: client.head.version().name().into(),
-        host: client.host.to_owned(),
+        host: kept_text(client.host).to_owned(),
         referer: bytes(b"referer"),
         agent: bytes(b"user-agent"),
         queue_wait: None,
     }
 }
 
-/// The name in an Authorization header, if it is basic authentication. Nobody has looked at the password.
+/// Bytes of base64 in which the beginning of a name is looked for: more of it than a line has.
+const NAMED: usize = 4 << 10;
+
+/// The name in an Authorization header, if it is basic authentication: as much as is kept of it. Nobody has looked at the password.
 fn basic_user(value: &[u8]) -> Option<String> {
     let (scheme, rest) = std::str::from_utf8(value).ok()?.split_once(' ')?;
-    let whole = BASE64_STANDARD.decode(scheme.eq_ignore_ascii_case("basic").then_some(rest.trim())?).ok()?;
+    let encoded = scheme.eq_ignore_ascii_case("basic").then_some(rest.trim())?;
+    let whole = BASE64_STANDARD.decode(encoded.get(..NAMED).unwrap_or(encoded)).ok()?;
     let name = whole.split(|b| *b == b':').next().filter(|name| !name.is_empty())?;
-    Some(String::from_utf8_lossy(name).into_owned())
+    Some(String::from_utf8_lossy(kept(name)).into_owned())
 }
 
 #[cfg(test)]
@@ -403,5 +412,9 @@ mod tests {
         assert_eq!(user("basic OnB3"), None, "no name");
         assert_eq!(user("Basic !"), None);
         assert_eq!(user("Bearer dXNlcjpwYXNz"), None);
+        let long = BASE64_STANDARD.encode(format!("{}:password", "u".repeat(20_000)));
+        assert_eq!(user(&format!("Basic {long}")).unwrap().len(), 2049, "a byte more than a line has");
+        let long = BASE64_STANDARD.encode(format!("user:{}", "p".repeat(20_000)));
+        assert_eq!(user(&format!("Basic {long}")).as_deref(), Some("user"));
     }
 }

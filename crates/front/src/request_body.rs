@@ -55,7 +55,7 @@ pub(crate) enum BodyFailure {
     Storage(io::Error),
 }
 
-/// Moves the request's body into the ring.
+/// Moves the request's body into the ring. Boxed where it goes from hand to hand: most requests have none.
 pub(crate) struct Pump {
     source: Source,
     pending: Bytes,
@@ -119,7 +119,7 @@ impl Client {
     /// Waits for the body's end.
     async fn whole(mut self, exchange: &mut Exchange<'_>, keep: Keep<'_>) -> Result<Source, BodyFailure> {
         let mut gathered = BytesMut::new();
-        let mut share = keep.gather.share();
+        let mut share = keep.gather.body();
         while gathered.len() <= MEMORY && share.set(gathered.capacity()) {
             if exchange.body_is_over() || self.next(exchange, &mut gathered).await? == 0 {
                 return Ok(Source::Memory(gathered.freeze()));
@@ -163,7 +163,7 @@ impl Pump {
         limit: u64,
         ring: &Arc<Ring>,
         keep: Keep<'_>,
-    ) -> Result<Option<Pump>, BodyFailure> {
+    ) -> Result<Option<Box<Pump>>, BodyFailure> {
         if exchange.body_is_over() {
             return Ok(None);
         }
@@ -180,7 +180,7 @@ impl Pump {
             }
             None => Box::pin(client.whole(exchange, keep)).await?,
         };
-        Ok(Some(Pump { source, pending: Bytes::new(), done: false }))
+        Ok(Some(Box::new(Pump { source, pending: Bytes::new(), done: false })))
     }
 
     /// The body's length in bytes, if all of it is there.

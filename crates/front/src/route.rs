@@ -5,10 +5,18 @@
 //! executed. Scripts that were found are remembered until the end of the second, which saves the busiest requests their system calls.
 //! Nothing here waits for a disk; see [`crate::near`].
 
-use std::{borrow::Cow, fs::File, io, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
+use std::{
+    borrow::Cow,
+    fs::File,
+    io,
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+    sync::{Arc, LazyLock},
+};
 
 use hayate_http::seconds;
 use hayate_ring::{Field, Records};
+use memchr::memmem;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use crate::{
@@ -187,12 +195,12 @@ fn hidden(path: &[u8]) -> bool {
 
 /// Whether a file may hold PHP source without being executed: other extensions of PHP, and copies that editors leave.
 fn is_source(name: &[u8]) -> bool {
-    let name = name.to_ascii_lowercase();
     let extends = |name: &[u8]| {
         let extension = name.rsplit(|b| *b == b'.').next().unwrap_or_default();
-        matches!(extension, b"phtml" | b"pht" | b"phar" | b"phps" | b"inc")
+        [&b"phtml"[..], b"pht", b"phar", b"phps", b"inc"].iter().any(|of| extension.eq_ignore_ascii_case(of))
     };
-    name.windows(4).any(|w| w == b".php") || extends(&name) || unpacked(&name).any(extends)
+    let begins = |at: usize| name.get(at..at + 4).is_some_and(|part| part.eq_ignore_ascii_case(b".php"));
+    memchr::memchr_iter(b'.', name).any(begins) || extends(name) || unpacked(name).any(extends)
 }
 
 /// Scripts that are remembered of a second at most, and bytes of the path of one.
@@ -217,7 +225,7 @@ pub(crate) async fn resolve(site: &Arc<Site>, path: &[u8]) -> io::Result<Found> 
         Some(Ok(found)) => found,
         Some(Err(_)) | None => {
             let (of_thread, owned) = (Arc::clone(site), path.to_vec());
-            let looked = place.start(move || {
+            let looked = place.begin(move || {
                 let place = &of_thread.place;
                 place.near().learn(place.path());
                 look(&of_thread, &owned, &Access::Waiting(place.path()))
@@ -241,6 +249,9 @@ pub(crate) async fn resolve(site: &Arc<Site>, path: &[u8]) -> io::Result<Found> 
     Ok(target)
 }
 
+/// What the names of scripts have in them.
+static PHP: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(b".php"));
+
 /// An error: only somebody who may wait can say, or nobody can.
 fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Miss> {
     let Some(inside) = site.inside(path).map(Inside::as_bytes) else { return Ok(Found::Nothing) };
@@ -258,7 +269,7 @@ fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Miss> {
         Err(_) => Ok(None),
     };
     // The first part of the path that is a script, and what follows it.
-    for at in memchr::memmem::find_iter(inside, b".php") {
+    for at in PHP.find_iter(inside) {
         let Some((before, after)) = inside.split_at_checked(at + 4) else { break };
         if !matches!(after.first(), None | Some(b'/')) {
             continue;

@@ -46,17 +46,13 @@ impl<'a> Target<'a> {
 
     fn origin(whole: &'a [u8]) -> Target<'a> {
         // As nginx has it: a fragment, which no client should send, is in REQUEST_URI and nowhere else.
-        let (before, _) = cut(whole, b'#');
-        let (path, query) = cut(before, b'?');
+        let end = memchr::memchr2(b'#', b'?', whole).unwrap_or(whole.len());
+        let (path, rest) = whole.split_at_checked(end).unwrap_or((whole, b""));
+        let query = match rest {
+            [b'?', rest @ ..] => rest.get(..memchr::memchr(b'#', rest).unwrap_or(rest.len())),
+            _ => None,
+        };
         Target { whole, path, query, authority: None }
-    }
-}
-
-/// What stands before the first of a byte, and what after it.
-fn cut(text: &[u8], at: u8) -> (&[u8], Option<&[u8]>) {
-    match memchr::memchr(at, text).and_then(|at| text.split_at_checked(at)) {
-        Some((before, after)) => (before, after.get(1..)),
-        None => (text, None),
     }
 }
 

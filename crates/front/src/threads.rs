@@ -38,7 +38,7 @@ pub(crate) enum Order {
     /// Accept connections from this socket until it is switched off.
     Listen(ListenAddr, OwnedFd, watch::Receiver<bool>),
     /// Serve a connection that another thread has accepted.
-    Serve(Moved),
+    Serve(Box<Moved>),
     /// Give up heads that are not whole and began no later than this one, for there is too much memory in them.
     GiveUpHeads(HeadNumber),
     /// Say which connections could be let go.
@@ -283,7 +283,7 @@ fn run(
                     Ok(listener) => drop(spawn_local(Rc::clone(&thread).serve(listener, shutdown))),
                     Err(error) => tracing::error!("{addr}: nobody accepts connections there: {error}"),
                 },
-                Order::Serve(moved) => thread.take_over(moved),
+                Order::Serve(moved) => thread.take_over(*moved),
                 Order::GiveUpHeads(last) => thread.give_up_heads(last),
                 Order::Say(round) => thread.say(&round),
                 Order::LetGo(want, which) => thread.let_go(want, &which),

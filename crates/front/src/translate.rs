@@ -48,6 +48,8 @@ enum Meaning {
 fn meaning(name: &[u8]) -> Meaning {
     // Nearly all are told apart by their length, and the rest by a comparison or two.
     match name.len() {
+        // As they are written nearly always.
+        12 if matches!(name, b"Content-Type" | b"Content-type") => Meaning::ContentType,
         12 if name.eq_ignore_ascii_case(b"content-type") => Meaning::ContentType,
         14 if name.eq_ignore_ascii_case(b"content-length") => Meaning::ContentLength,
         16 if name.eq_ignore_ascii_case(b"x-accel-redirect") => Meaning::AccelRedirect,
@@ -66,8 +68,8 @@ pub(crate) async fn translate(
     client: &Client<'_>,
     head: ResponseHead,
     mut job: Job,
-    pump: Option<Pump>,
-) -> Reply {
+    pump: Option<Box<Pump>>,
+) -> Box<Reply> {
     // Informational answers are not the script's to give in this way, and one alone would not be an answer.
     let status = if (200..1000).contains(&head.status) { head.status } else { 500 };
     let mut answer = Answer::with_room(status, head.size());
@@ -184,7 +186,7 @@ pub(crate) async fn send_file(
     roots: &[Arc<Place>],
     absolute: bool,
     path: &[u8],
-) -> Reply {
+) -> Box<Reply> {
     let served = if absolute {
         let path = PathBuf::from(OsStr::from_bytes(path));
         // One that hangs is to occupy its own threads, not those of the document root.

@@ -12,6 +12,7 @@
 
 use std::{convert::Infallible, io, os::fd::OwnedFd, sync::Arc, time::Duration};
 
+use hayate_panics::caught;
 use http_body_util::Full;
 use hyper::{
     Method, Request, Response, StatusCode,
@@ -32,6 +33,8 @@ use crate::{
     server::{Order, Server},
 };
 
+/// Before connections are accepted again.
+const AFTER_A_PANIC: Duration = Duration::from_millis(200);
 /// Connections for metrics by TCP, which every process of the machine can make. Further ones wait.
 const MOST_READERS: usize = 32;
 /// How long such a one may take for its request.
@@ -51,10 +54,16 @@ impl ControlSocket {
 
     /// Answers until the process ends.
     pub async fn serve(self, server: Arc<Server>) {
+        while caught(self.accept_all(&server)).await.is_err() {
+            tokio::time::sleep(AFTER_A_PANIC).await;
+        }
+    }
+
+    async fn accept_all(&self, server: &Arc<Server>) {
         loop {
             match self.listener.accept().await {
-                Ok((stream, _)) if peer::may_command(&stream, self.owner, &server) => {
-                    spawn(stream, Arc::clone(&server), None)
+                Ok((stream, _)) if peer::may_command(&stream, self.owner, server) => {
+                    spawn(stream, Arc::clone(server), None)
                 }
                 Ok(_) => tracing::warn!("a process that may not command the server has tried to"),
                 Err(error) => accept_failed(error).await,
@@ -66,11 +75,17 @@ impl ControlSocket {
 /// Answers the read-only part by TCP until the process ends.
 pub async fn serve_metrics(listener: TcpListener, server: Arc<Server>) {
     let room = Arc::new(Semaphore::new(MOST_READERS));
+    while caught(accept_readers(&listener, &server, &room)).await.is_err() {
+        tokio::time::sleep(AFTER_A_PANIC).await;
+    }
+}
+
+async fn accept_readers(listener: &TcpListener, server: &Arc<Server>, room: &Arc<Semaphore>) {
     loop {
         // Never closed.
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(room).acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => spawn(stream, Arc::clone(&server), Some(permit)),
+            Ok((stream, _)) => spawn(stream, Arc::clone(server), Some(permit)),
             Err(error) => accept_failed(error).await,
         }
     }

@@ -19,6 +19,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use hayate_front::{AccessLog, Threads};
+use hayate_panics::caught;
 use hayate_ring::Hub;
 use rustix::{
     io::{FdFlags, fcntl_setfd},
@@ -158,7 +159,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
         }
     }
     tokio::spawn(Arc::clone(&server.front).watch());
-    tokio::spawn(logging::floods().say());
+    tokio::spawn(async { while caught(logging::floods().say()).await.is_err() {} });
     let mut listeners = Listeners::new(threads);
     bound.into_iter().for_each(|(addr, socket)| listeners.add(addr, socket));
     server.serving();

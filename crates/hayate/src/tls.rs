@@ -79,10 +79,15 @@ impl Certificates {
 
     async fn want(&mut self, wanted: Wanted) {
         self.wanted = wanted.clone();
-        if let Some(running) = &self.running
-            && timeout(PATIENCE, running.keeper.want(wanted)).await.is_err()
-        {
-            tracing::error!("certificates take long to be read; those from before are served until then");
+        let Some(running) = &self.running else { return };
+        match timeout(PATIENCE, running.keeper.want(wanted)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => {
+                tracing::error!("certificates could not be taken in; those from before are served on")
+            }
+            Err(_) => {
+                tracing::error!("certificates take long to be read; those from before are served until then");
+            }
         }
     }
 }

@@ -44,12 +44,19 @@ fn done(command: &mut Command) -> (i32, String, String) {
 /// tests by a name among the unix sockets. As `free_port()` of `tests/lib/process.py`, with the same names.
 fn free_port() -> u16 {
     static OURS: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
-    let begin = std::process::id().wrapping_mul(2_654_435_761) % 20_000;
-    for step in 0..20_000 {
-        let port = 10_240 + ((begin + step) % 20_000) as u16;
+    // Below those that the kernel gives to who asks for any, as `free_port()` of tests/lib/process.py.
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
+    let first: u32 = range.split_whitespace().next().unwrap().parse().unwrap();
+    let ports = first.max(16_384) - 10_240;
+    let begin = std::process::id().wrapping_mul(2_654_435_761) % ports;
+    for step in 0..ports {
+        let port = 10_240 + ((begin + step) % ports) as u16;
         let name = SocketAddr::from_abstract_name(format!("hayate-port-{port}")).unwrap();
         let Ok(name) = UnixListener::bind_addr(&name) else { continue };
-        if TcpListener::bind(("0.0.0.0", port)).is_ok() && TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        let is_free = |address: &str| TcpListener::bind((address, port)).is_ok();
+        // With IPv6 `::` stands for both.
+        let no_ipv6 = TcpListener::bind(("::1", 0)).is_err();
+        if is_free("0.0.0.0") && is_free("127.0.0.1") && (no_ipv6 || is_free("::")) {
             OURS.lock().unwrap().push(name);
             return port;
         }

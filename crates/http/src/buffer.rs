@@ -110,6 +110,12 @@ impl Buffer {
         }
     }
 
+    /// Throws away what is in it.
+    pub(crate) fn clear(&mut self) {
+        self.data.clear();
+        (self.at, self.decoded, self.raw) = (0, 0, 0);
+    }
+
     /// Gives the memory back, if nothing is in it.
     pub(crate) fn release(&mut self) {
         if self.is_empty() && self.at == self.decoded {

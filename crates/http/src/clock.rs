@@ -158,7 +158,7 @@ impl Clock {
     }
 
     /// Asks the connection to end with its next answer, or its present one. One that waits for a request goes on waiting, since whoever has just
-    /// sent one on it would lose that; with HTTP/2, which says which requests it still took, it ends as with [`Clock::ask_to_end`].
+    /// sent one on it would lose that; with HTTP/2 and 3, which say which requests they still took, it ends as with [`Clock::ask_to_end`].
     pub fn ask_to_end_with_an_answer(&self) {
         self.lasts.set(true);
         self.wake();
@@ -269,6 +269,7 @@ impl Clock {
     /// A request begins, which may have a body.
     pub(crate) fn begin(&self) {
         self.sent.set(0);
+        self.linger_end.set(0);
         self.pace.borrow_mut().end();
     }
 

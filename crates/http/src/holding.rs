@@ -3,16 +3,25 @@
 //! connections can give some of them up.
 //!
 //! A thread counts in its own [`Part`]; what all threads share is told in steps of [`STEP`], so that a request costs them nothing.
+//!
+//! While all hold more than they may, one rule holds for all versions: what is not read yet stays unread until somebody was let go of, for as
+//! long as a decision takes ([`Patience`]); then, or where it is in memory already, who holds more than its share is refused
+//! ([`Holding::is_too_much`]), and the others are answered.
 
 use std::{
     cell::Cell,
     fmt,
+    pin::Pin,
     rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
+    task::{Context, Poll, ready},
+    time::Duration,
 };
+
+use tokio::time::{Sleep, sleep};
 
 /// Bytes by which a thread's part may differ from what the others know of it.
 const STEP: usize = 64 << 10;
@@ -21,6 +30,9 @@ const SHORT: usize = 16 << 10;
 const SHORTEST: usize = 4 << 10;
 /// Bytes that a connection may hold when all hold more than they may, at least.
 const LEAST_SHARE: usize = 64 << 10;
+/// How often is looked whether somebody was let go of, and how often at most: a decision takes 0.1 s where no thread is held up.
+const LOOK: Duration = Duration::from_millis(20);
+const LOOKS: u32 = 5;
 
 /// Bytes that a request of HTTP/2 or 3 takes beside its head and its answer while it is answered: its task, and what the protocol keeps of its
 /// stream. So much was measured, and a connection may have hundreds; of HTTP/1 a connection has one.
@@ -31,7 +43,8 @@ pub(crate) const REQUEST: usize = 10 << 10;
 pub struct Memory {
     used: AtomicUsize,
     limit: AtomicUsize,
-    connections: AtomicUsize,
+    /// Connections that hold something, nearly.
+    holders: AtomicUsize,
 }
 
 impl Memory {
@@ -56,10 +69,10 @@ impl Memory {
         if limit > 0 && used > limit { used - limit / 4 * 3 } else { 0 }
     }
 
-    /// Bytes that a connection may hold, others being there: half of what all may, in equal parts.
+    /// Bytes that a connection may hold, others holding some: half of what all may, in equal parts.
     fn share(&self) -> usize {
         let half = self.limit() / 2;
-        half.checked_div(self.connections.load(Relaxed)).unwrap_or(half).max(LEAST_SHARE)
+        half.checked_div(self.holders.load(Relaxed)).unwrap_or(half).max(LEAST_SHARE)
     }
 
     /// Whether three quarters of what may be held are.
@@ -86,6 +99,9 @@ pub struct Part {
     all: Arc<Memory>,
     bytes: Cell<usize>,
     told: Cell<usize>,
+    /// Connections that hold something.
+    holders: Cell<usize>,
+    told_holders: Cell<usize>,
     short: Box<dyn Fn()>,
 }
 
@@ -96,8 +112,16 @@ impl Part {
             all: Arc::clone(all),
             bytes: Cell::new(0),
             told: Cell::new(0),
+            holders: Cell::new(0),
+            told_holders: Cell::new(0),
             short: Box::new(short),
         })
+    }
+
+    /// A connection begins to hold something, or holds nothing any more.
+    fn holds(&self, something: bool) {
+        let holders = self.holders.get();
+        self.holders.set(if something { holders.saturating_add(1) } else { holders.saturating_sub(1) });
     }
 
     fn change(&self, from: usize, to: usize) {
@@ -113,17 +137,19 @@ impl Part {
     }
 
     fn tell(&self, bytes: usize) {
-        let told = self.told.replace(bytes);
-        if bytes > told {
-            self.all.used.fetch_add(bytes - told, Relaxed);
-        } else {
-            self.all.used.fetch_sub(told - bytes, Relaxed);
-        }
+        let differs = |all: &AtomicUsize, told: usize, now: usize| match now >= told {
+            true => all.fetch_add(now - told, Relaxed),
+            false => all.fetch_sub(told - now, Relaxed),
+        };
+        differs(&self.all.used, self.told.replace(bytes), bytes);
+        let holders = self.holders.get();
+        differs(&self.all.holders, self.told_holders.replace(holders), holders);
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
+        self.holders.set(0);
         self.tell(0);
     }
 }
@@ -146,7 +172,6 @@ pub struct Holding {
 impl Holding {
     /// Of a connection of this thread.
     pub fn of(part: &Rc<Part>) -> Rc<Holding> {
-        part.all.connections.fetch_add(1, Relaxed);
         Rc::new(Holding { part: Some(Rc::clone(part)), bytes: Cell::default(), over: Cell::default() })
     }
 
@@ -165,12 +190,17 @@ impl Holding {
         self.part.as_ref().map_or(most, |part| part.all.ready(most))
     }
 
-    /// Whether all together hold more than they may, and this connection more than its share of that. Whoever runs connections is told so
-    /// again: what is refused for it makes nothing grow.
-    pub(crate) fn is_too_much(&self) -> bool {
-        let Some(part) = self.part.as_ref().filter(|part| part.all.excess() > 0) else { return false };
+    /// Whether all together hold more than they may. Whoever runs connections is told so again: what waits or is refused for it makes nothing
+    /// grow.
+    fn is_over(&self) -> Option<&Memory> {
+        let part = self.part.as_ref().filter(|part| part.all.excess() > 0)?;
         (part.short)();
-        self.bytes() > part.all.share()
+        Some(&part.all)
+    }
+
+    /// Whether all together hold more than they may, and this connection more than its share of that.
+    pub(crate) fn is_too_much(&self) -> bool {
+        self.is_over().is_some_and(|all| self.bytes() > all.share())
     }
 
     /// The connection is given up: what it holds is about to go, and counts no more.
@@ -183,18 +213,51 @@ impl Holding {
         if from == to || self.over.get() {
             return;
         }
-        self.bytes.set(self.bytes.get().saturating_sub(from).saturating_add(to));
+        let before = self.bytes.get();
+        let now = before.saturating_sub(from).saturating_add(to);
+        self.bytes.set(now);
         if let Some(part) = &self.part {
+            if (before == 0) != (now == 0) {
+                part.holds(now > 0);
+            }
             part.change(from, to);
         }
     }
 }
 
-impl Drop for Holding {
-    fn drop(&mut self) {
-        if let Some(part) = &self.part {
-            part.all.connections.fetch_sub(1, Relaxed);
-        }
+/// A wait for somebody to be let go of, before something is read. It has an end.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    look: Option<Pin<Box<Sleep>>>,
+    looks: u32,
+}
+
+impl Patience {
+    /// Waits while all hold more than they may. For a connection that holds nothing.
+    pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>, holding: &Holding) -> Poll<()> {
+        self.poll(cx, || holding.is_over().is_some()).map(drop)
+    }
+
+    /// Waits while all hold more than they may, and this connection more than its share. `true`: still so, and what there is to read is to be
+    /// refused.
+    pub(crate) fn poll_share(&mut self, cx: &mut Context<'_>, holding: &Holding) -> Poll<bool> {
+        self.poll(cx, || holding.is_too_much())
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, is_too_much: impl Fn() -> bool) -> Poll<bool> {
+        let refused = loop {
+            if !is_too_much() {
+                break false;
+            }
+            if self.looks >= LOOKS {
+                break true;
+            }
+            ready!(self.look.get_or_insert_with(|| Box::pin(sleep(LOOK))).as_mut().poll(cx));
+            self.look = None;
+            self.looks += 1;
+        };
+        *self = Patience::default();
+        Poll::Ready(refused)
     }
 }
 
@@ -275,6 +338,49 @@ mod tests {
         assert_eq!((one.bytes(), part.bytes.get()), (0, 0));
         drop((one, two, part));
         assert_eq!(all.used.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn who_holds_nothing_makes_nobodys_share_smaller() {
+        let all = Arc::new(Memory::default());
+        all.set_limit(64 * STEP);
+        let part = Part::new(&all, || {});
+        let idle: Vec<_> = (0..2048).map(|_| Holding::of(&part)).collect();
+        let (one, two) = (Holding::of(&part), Holding::of(&part));
+        let _most = Hold::with(&one, 64 * STEP);
+        let mut page = Hold::with(&two, 10 * STEP);
+        assert!(one.is_too_much() && !two.is_too_much(), "a sixth of the half that each may hold");
+        page.set(17 * STEP);
+        assert!(two.is_too_much());
+        let all_of_them: Vec<_> = idle.iter().map(|idle| Hold::with(idle, 100)).collect();
+        page.set(10 * STEP);
+        assert!(two.is_too_much(), "there are many now");
+        drop(all_of_them);
+        page.set(12 * STEP);
+        assert!(!two.is_too_much());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_read_waits_for_a_decision_and_no_longer() {
+        use std::future::poll_fn;
+        let all = Arc::new(Memory::default());
+        all.set_limit(4 * STEP);
+        let part = Part::new(&all, || {});
+        let (one, idle) = (Holding::of(&part), Holding::of(&part));
+        let mut patience = Patience::default();
+        let began = tokio::time::Instant::now();
+        assert!(!poll_fn(|cx| patience.poll_share(cx, &one)).await && began.elapsed().is_zero());
+        let most = Hold::with(&one, 5 * STEP);
+        assert!(poll_fn(|cx| patience.poll_share(cx, &one)).await, "nobody was let go of");
+        assert!(!poll_fn(|cx| patience.poll_share(cx, &idle)).await, "it holds nothing");
+        assert_eq!(began.elapsed(), LOOK * LOOKS);
+        let began = tokio::time::Instant::now();
+        poll_fn(|cx| patience.poll_room(cx, &idle)).await;
+        assert!(began.elapsed() >= LOOK * LOOKS, "it is read afterwards all the same");
+        drop(most);
+        let began = tokio::time::Instant::now();
+        poll_fn(|cx| patience.poll_room(cx, &idle)).await;
+        assert!(began.elapsed().is_zero());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::{
     io::{self, IoSlice},
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     pin::Pin,
+    rc::Rc,
     task::{Context, Poll, ready},
 };
 
@@ -17,7 +18,7 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
-use crate::tls::TlsStream;
+use crate::{Hold, Holding, tls::TlsStream};
 
 /// A connected socket.
 #[derive(Debug)]
@@ -99,14 +100,11 @@ impl Io {
         if asked == 0 { u64::try_from(bytes).unwrap_or_default() } else { 0 }
     }
 
-    /// Bytes that TLS has taken and the kernel has not.
-    pub(crate) fn sealed(&self) -> usize {
-        if let Io::Tls(stream) = self { stream.sealed() } else { 0 }
-    }
-
-    /// Bytes that TLS has read and nothing has come of, for the rest is missing; 0 for few.
-    pub(crate) fn begun(&self) -> usize {
-        if let Io::Tls(stream) = self { stream.begun() } else { 0 }
+    /// Has what it keeps by itself counted, as something that this connection holds: TLS does.
+    pub(crate) fn count(&mut self, of: &Rc<Holding>) {
+        if let Io::Tls(stream) = self {
+            stream.count(Hold::new(of));
+        }
     }
 
     /// Whether the kernel can be told to send a file: nothing has to be encrypted.

@@ -31,6 +31,7 @@ pub async fn serve<H: Handler>(carrier: Carrier, handler: Rc<H>, limits: Rc<Limi
         // As below.
         Carrier::Quic(connection) => return Box::pin(connection.serve(handler, limits, clock)).await,
     };
+    io.count(clock.holding());
     let http2 = match protocol {
         Protocol::Http1 => false,
         Protocol::Http2 => true,

@@ -157,7 +157,6 @@ mod tests {
                 while Instant::now() < moment {
                     alarm.at(moment).await.expect("a timer");
                 }
-                assert!(moment.elapsed() < Duration::from_secs(1));
             }
         });
     }

@@ -148,7 +148,7 @@ impl Generation {
         let (sender, health) = watch::channel(Health::Booting);
         let (declare, unfit) = watch::channel(None);
         let supervisor = Supervisor::new(Arc::clone(&shared), Arc::clone(hub), receiver, sender, declare);
-        tokio::spawn(supervisor.run());
+        tokio::spawn(supervisor.supervise());
         Ok(Arc::new(Generation { shared, orders, health, unfit }))
     }
 
@@ -217,9 +217,16 @@ impl Generation {
             return Some(why);
         }
         let table = self.shared.table();
-        let serves = table.workers.values().any(|worker| worker.serves());
-        (!serves && table.phase != Phase::Booting)
-            .then(|| "none of its workers runs; they are being started".into())
+        if table.phase == Phase::Booting {
+            return None;
+        }
+        let mut serving = table.workers.values().filter(|worker| worker.serves()).peekable();
+        if serving.peek().is_none() {
+            return Some("none of its workers runs; they are being started".into());
+        }
+        // Where /proc is hidden they count as running; requests that wait for them show it then.
+        let stopped = |worker: &Worker| Stat::of(worker.pid).is_some_and(|stat| stat.is_stopped());
+        serving.all(stopped).then(|| "all of its workers are stopped".into())
     }
 
     /// Lets the requests that were submitted finish, for `deadline` at most, then ends every process. To be called when no

@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use hayate_panics::caught;
 use hayate_ring::layout::{
     HY_LOG_ERROR, HY_LOG_LINE_END, HY_LOG_MORE, HY_LOG_OWN, HY_LOG_RECORD, HY_LOG_UNIT,
 };
@@ -61,18 +62,25 @@ impl Tail {
     }
 }
 
-/// Reads until every process that holds the other end is gone.
+/// Reads until every process that holds the other end is gone. A panic costs what was being read: without a reader, whoever writes gets
+/// SIGPIPE.
 pub(crate) async fn read(app: Arc<str>, mut pipe: Receiver, tail: Tail) {
+    let mut limit = Limit::new(Arc::clone(&app), Instant::now());
+    while caught(read_on(&app, &mut pipe, &tail, &mut limit)).await.is_err() {
+        sleep(SLOWED).await;
+    }
+}
+
+async fn read_on(app: &str, pipe: &mut Receiver, tail: &Tail, limit: &mut Limit) {
     let mut pending = Vec::with_capacity(4096);
     let mut parts = Parts::default();
-    let mut limit = Limit::new(Arc::clone(&app), Instant::now());
     loop {
-        let n = (&mut pipe).take(READ as u64).read_buf(&mut pending).await.unwrap_or(0);
+        let n = (&mut *pipe).take(READ as u64).read_buf(&mut pending).await.unwrap_or(0);
         let now = Instant::now();
         let mut over = false;
         let mut line = |line: &[u8]| {
             if let Some(record) = parts.add(line) {
-                over |= !log(&app, &record, &tail, &mut limit, now);
+                over |= !log(app, &record, tail, limit, now);
             }
         };
         let mut rest = &pending[..];
@@ -88,13 +96,13 @@ pub(crate) async fn read(app: Arc<str>, mut pipe: Receiver, tail: Tail) {
         }
         if n == 0 {
             for record in parts.waiting.drain(..) {
-                log(&app, &record, &tail, &mut limit, now);
+                log(app, &record, tail, limit, now);
             }
-            say_dropped(&app, limit.take_dropped(now, true));
+            say_dropped(app, limit.take_dropped(now, true));
             return;
         }
         if over {
-            say_dropped(&app, limit.take_dropped(now, false));
+            say_dropped(app, limit.take_dropped(now, false));
             sleep(SLOWED).await;
         }
     }
@@ -262,6 +270,43 @@ mod tests {
         for (text, expected) in levels {
             assert_eq!(level(text), expected, "{text}");
         }
+    }
+
+    /// A log that one kind of line is too much for.
+    struct Panics;
+
+    impl tracing::Subscriber for Panics {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn event(&self, event: &tracing::Event<'_>) {
+            assert_ne!(*event.metadata().level(), Level::ERROR, "this panic is part of the test");
+        }
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[tokio::test]
+    async fn a_panic_costs_lines_and_not_the_reader() {
+        use std::io::Write;
+        let _panics = tracing::subscriber::set_default(Panics);
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let tail = Tail::default();
+        let reading =
+            tokio::spawn(read("app".into(), Receiver::from_owned_fd(reader.into()).unwrap(), tail.clone()));
+        writeln!(writer, "one\nPHP Fatal error:  two").unwrap();
+        while tail.lines().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        writeln!(writer, "three").unwrap();
+        drop(writer);
+        reading.await.unwrap();
+        assert_eq!(tail.lines(), ["one", "three"]);
     }
 
     #[tokio::test]

@@ -10,10 +10,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use hayate_panics::caught;
 use hayate_ring::{Fault, Hub, Limits, Ring};
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use crate::{
@@ -25,6 +26,7 @@ use crate::{
     process::{Found, Process},
     releases,
     reminder::Reminder,
+    renewal::LONG,
     rewind::{Fitness, Unfit},
     status::Phase,
     watchdog::Watchdog,
@@ -81,7 +83,7 @@ pub(crate) struct Supervisor {
     pub(crate) watchdog: Watchdog,
     /// Process ids of workers whose end was seen before the zygote has told it.
     pub(crate) unreported: HashSet<i32>,
-    /// Of boots after the shared memory had been overwritten.
+    /// Of boots after the shared memory had been overwritten, or the supervision had met a fault of its own.
     pub(crate) memory_backoff: Backoff,
     pub(crate) ring_since: Instant,
     /// The present ring must not be served by another zygote.
@@ -134,7 +136,17 @@ impl Supervisor {
         }
     }
 
-    pub(crate) async fn run(mut self) {
+    /// The task. A panic costs the application a boot: another one is made, as if the memory could not be trusted any more.
+    pub(crate) async fn supervise(mut self) {
+        while caught(self.run()).await.is_err() {
+            // Each attempt has less left to do.
+            while caught(self.recover()).await.is_err() {
+                sleep(LONG).await;
+            }
+        }
+    }
+
+    async fn run(&mut self) {
         let mut owned = true;
         loop {
             // Whatever happens without a pause, others have their turn.
@@ -445,7 +457,7 @@ impl Supervisor {
         ending.until <= Instant::now() || (none && (ending.asked || (boots && ending.quiet_since.is_some())))
     }
 
-    async fn finish(mut self) {
+    async fn finish(&mut self) {
         if let Some(mut host) = self.host.take() {
             let polite = host.ready && host.send(Command::Quit).is_ok();
             if !polite || timeout(Duration::from_secs(2), host.died()).await.is_err() {

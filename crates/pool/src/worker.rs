@@ -84,6 +84,8 @@ pub(crate) enum Cause {
     Fatal,
     /// A connection that it kept over rewinds was closed by its server, or not put back in time.
     ConnectionLost,
+    /// A file that its boot had opened is another one by now, and could not be opened again as it was.
+    FileReplaced,
     /// It could not be rewound.
     Doubt(&'static Doubt),
     RequestTimeout,
@@ -91,6 +93,8 @@ pub(crate) enum Cause {
     Protocol,
     /// The shared memory was overwritten, and nobody knows by whom.
     Memory,
+    /// The supervision met a fault of its own, and has ended all there was.
+    Fault,
     /// It did not move when it was woken.
     Still,
     /// It was asked to leave, and did not.
@@ -113,10 +117,12 @@ impl Cause {
             Cause::ScriptEnded => "script_ended".into(),
             Cause::Fatal => "fatal".into(),
             Cause::ConnectionLost => "connection_lost".into(),
+            Cause::FileReplaced => "file_replaced".into(),
             Cause::Doubt(doubt) => doubt.label.into(),
             Cause::RequestTimeout => "request_timeout".into(),
             Cause::Protocol => "protocol".into(),
             Cause::Memory => "memory".into(),
+            Cause::Fault => "fault".into(),
             Cause::Still => "still".into(),
             Cause::Lingered => "lingered".into(),
             Cause::Unknown => "unknown".into(),
@@ -131,7 +137,12 @@ impl Cause {
     pub(crate) fn is_planned(self) -> bool {
         matches!(
             self,
-            Cause::Asked | Cause::MaxRequests | Cause::MaxMemory | Cause::ConnectionLost | Cause::Doubt(_)
+            Cause::Asked
+                | Cause::MaxRequests
+                | Cause::MaxMemory
+                | Cause::ConnectionLost
+                | Cause::FileReplaced
+                | Cause::Doubt(_)
         )
     }
 }
@@ -241,6 +252,7 @@ impl Worker {
             (0, HY_RETIRED_SCRIPT_ENDED) => Cause::ScriptEnded,
             (0, HY_RETIRED_FATAL) => Cause::Fatal,
             (0, HY_RETIRED_CONNECTION_LOST) => Cause::ConnectionLost,
+            (0, HY_RETIRED_FILE_REPLACED) => Cause::FileReplaced,
             (0, retired) => Doubt::of(retired).map_or(Cause::ExitCode(0), Cause::Doubt),
             (code, _) if code == HY_EXIT_MEMORY as i32 => Cause::Protocol,
             (code, _) => Cause::ExitCode(code),

@@ -40,21 +40,27 @@ pub(crate) fn record(
     name: &[u8],
     value: &[u8],
 ) -> Result<(), HeadTooLarge> {
-    let len = size_of::<hy_record>() + name.len() + value.len() + 2;
+    const FIXED: usize = size_of::<hy_record>();
+    let len = FIXED + name.len() + value.len() + 2;
     if name.len() > u16::MAX as usize || value.len() > max || to.len() + len > max {
         return Err(HeadTooLarge);
     }
     let [a, b] = field.to_ne_bytes();
     let [c, d] = (name.len() as u16).to_ne_bytes();
     let [e, f, g, h] = (value.len() as u32).to_ne_bytes();
-    to.reserve(len);
-    to.extend_from_slice(&[a, b, c, d, e, f, g, h]);
-    if !name.is_empty() {
-        to.extend_from_slice(name);
+    // Its zeros first: one piece to grow by, and two bytes less to write.
+    let from = to.len();
+    to.resize(from + len, 0);
+    let place = to.get_mut(from..).and_then(|to| to.split_first_chunk_mut::<FIXED>());
+    let (fixed, rest) = place.ok_or(HeadTooLarge)?;
+    *fixed = [a, b, c, d, e, f, g, h];
+    let (first, second) = rest.split_at_mut_checked(name.len() + 1).ok_or(HeadTooLarge)?;
+    if let Some(first) = first.get_mut(..name.len())
+        && !name.is_empty()
+    {
+        first.copy_from_slice(name);
     }
-    to.push(0);
-    to.extend_from_slice(value);
-    to.push(0);
+    second.get_mut(..value.len()).ok_or(HeadTooLarge)?.copy_from_slice(value);
     Ok(())
 }
 
@@ -174,6 +180,21 @@ mod tests {
         let mut raw = head(200, b"", &[(b"A", b"b")]);
         raw[8..12].copy_from_slice(&u32::MAX.to_ne_bytes());
         assert!(ResponseHead::parse(raw).is_none());
+    }
+
+    #[test]
+    fn fuzz_heads_of_a_hostile_worker() {
+        let seeds = [
+            head(404, b"Nope", &[(b"X-A", b"1"), (b"Set-Cookie", b""), (b"X-A", b"2")]),
+            head(200, b"", &[(b"Content-Type", b"text/html"), (b"Location", &[b'x'; 300])]),
+            head(103, b"", &[]),
+        ];
+        let seeds: Vec<&[u8]> = seeds.iter().map(Vec::as_slice).collect();
+        let pieces: [&[u8]; 5] =
+            [b"\0", b"\xff\xff", b"\xff\xff\xff\xff", b"\x01\0\x01\0\0\0ab", b"\0\0\0\x80"];
+        hayate_fuzz::run("heads of a worker", &seeds, &pieces, |_, input| {
+            crate::fuzzed::response_head(input)
+        });
     }
 
     #[test]

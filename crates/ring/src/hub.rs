@@ -66,7 +66,8 @@ impl Hub {
         self.id
     }
 
-    /// This thread is the front's thread of that number from now on, and `runtime` its event loop. Panics when there is no such number.
+    /// This thread is the front's thread of that number from now on, and `runtime` its event loop. Panics when there is no such number: it is
+    /// what the front started the thread with, before it serves.
     pub fn attach(&self, thread: u32, runtime: &Handle) {
         assert!(thread < self.threads(), "thread {thread} of {}", self.threads());
         HERE.set(Some((self.id, thread)));

@@ -26,7 +26,7 @@
 
 mod end;
 mod exchange;
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 #[allow(missing_docs)]
 pub mod fuzzed;
 mod head;

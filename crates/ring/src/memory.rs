@@ -1,8 +1,17 @@
 //! The mapping itself: creates the memfd, lays it out, and hands out references to its words and copies of its bytes.
 //!
 //! It promises that every access is inside the mapping and that words are touched only through atomics. It never
-//! interprets what the words mean. Its assertions are about numbers of the front's own (slots from its free list, workers and
-//! positions that were checked); no word of the memory reaches them.
+//! interprets what the words mean.
+//!
+//! Its assertions guard `unsafe`, so they stay in releases; none can be reached by what a worker writes:
+//!
+//! - a slot's number is one of the front's: from its free list, its private copy of the queue's cells, or counted (`Inner::slots`); a bit of a
+//!   doorbell is held against that range first (`Ring::drain`);
+//! - a worker's number is the pool's, counted, or that of a bit in `Ring::alive`; one that a claim bears is used as it was read once, and only
+//!   after `Ring::is_alive` or a comparison with `Ring::workers`;
+//! - a thread's number is that of the front's own thread, or was kept by the front when it submitted the request (`Entry::bell`);
+//! - words of masks are counted up to what the configuration gives, which [`Config`] keeps below `HY_MASK_WORDS`;
+//! - lengths and positions of a worker are compared with the area's size right before [`Memory::read`]; those of [`Memory::write`] are the front's.
 
 use std::{
     ffi::c_void,
@@ -297,7 +306,7 @@ impl Memory {
         SlotWords(self.slot_base(index).cast(), std::marker::PhantomData)
     }
 
-    /// Copies `bytes` into an area of a slot, from `at` on. Panics when they do not fit.
+    /// Copies `bytes` into an area of a slot, from `at` on. Panics when they do not fit, which is a fault of the caller's.
     pub(crate) fn write(&self, index: u32, area: Area, at: usize, bytes: &[u8]) {
         assert!(at <= area.size && bytes.len() <= area.size - at);
         // SAFETY: inside the area by the assertion; the protocol gives this range to the front until it publishes it.
@@ -307,7 +316,8 @@ impl Memory {
         }
     }
 
-    /// Appends `len` bytes of an area of a slot, from `at` on, to `to`. Panics when the range leaves the area.
+    /// Appends `len` bytes of an area of a slot, from `at` on, to `to`. Panics when the range leaves the area,
+    /// which is for the caller to have looked at.
     pub(crate) fn read(&self, index: u32, area: Area, at: usize, len: usize, to: &mut Vec<u8>) {
         assert!(at <= area.size && len <= area.size - at);
         to.reserve(len);

@@ -51,7 +51,8 @@ impl Config {
     pub fn for_workers(workers: u32) -> Config {
         let workers = workers.clamp(1, HY_MAX_WORKERS);
         Config {
-            slots: (workers * 2).clamp(64, HY_MAX_SLOTS),
+            // 128: with fewer, a hundred connections have requests wait for a slot, each with a timer of its own and one more turn of its task.
+            slots: (workers * 2).clamp(128, HY_MAX_SLOTS),
             workers,
             request_head: 80 << 10,
             response_head: 48 << 10,

@@ -141,7 +141,7 @@ impl Ring {
                 }
                 HY_CLAIMED => {
                     let timeout = entry.timeout.or(limits.request_timeout);
-                    let held = self.judge(&mut inner, index, timeout);
+                    let held = self.judge(&mut inner, index, worker, timeout);
                     if let Err(fault) = held {
                         name(worker, fault);
                         let started = words.response_state().load(Acquire) != HY_RESPONSE_NONE;
@@ -175,10 +175,16 @@ impl Ring {
         }
     }
 
-    /// Looks at a slot that a living worker holds. The worker's own times are believed as far as they can be true.
-    fn judge(&self, inner: &mut Inner, index: u32, limit: Option<Duration>) -> Result<(), Fault> {
+    /// Looks at a slot that a living worker, this one, held a moment ago: by now the claim may say anything. The worker's own times are
+    /// believed as far as they can be true.
+    fn judge(
+        &self,
+        inner: &mut Inner,
+        index: u32,
+        worker: u32,
+        limit: Option<Duration>,
+    ) -> Result<(), Fault> {
         let words = self.memory.slot(index);
-        let worker = claim_worker(words.claim().load(Relaxed));
         let entry = inner.entry(index);
         if entry.look.held_since == 0 {
             entry.look.held_since = now();

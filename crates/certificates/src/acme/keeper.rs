@@ -1,7 +1,8 @@
 //! The thread that sees to it that every name has a certificate, and that none expires.
 //!
 //! It orders one certificate at a time, and gives each order five minutes. It sleeps until the next one is due; while there are other servers
-//! with the same store it looks at the store's files now and then.
+//! with the same store it looks at the store's files now and then. A panic is an order that failed, or a certificate that cannot be used, never
+//! the thread's end.
 
 use std::{
     cmp::Reverse,
@@ -13,6 +14,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use hayate_panics::{caught, caught_now};
 use instant_acme::{Account, CertificateIdentifier};
 use tokio::{
     runtime::Builder,
@@ -37,6 +39,10 @@ const QUESTION: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_secs(60);
 /// While another server is about to have a certificate that is missing here.
 const LOOK_SOON: Duration = Duration::from_secs(3);
+/// How long a stored certificate that cannot be read is looked at again before another one is ordered.
+const UNREAD: Duration = Duration::from_secs(600);
+/// Before all is begun anew.
+const AFTER_A_PANIC: Duration = Duration::from_secs(1);
 /// Pauses after failures: the first, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(6 * 3600));
 /// How often the authority is asked about renewal, at most and at least, whatever it says itself.
@@ -86,7 +92,7 @@ impl Keeper {
                     return;
                 }
             };
-            runtime.block_on(Keeping::new(resolver).run(hear, demanded));
+            runtime.block_on(Keeping::new(resolver).keep(hear, demanded));
         })?;
         Ok(Keeper { messages })
     }
@@ -114,6 +120,8 @@ struct Name {
     /// When its file was written, as it was read last; and as the log has heard that it cannot be used.
     written: Option<SystemTime>,
     unusable: Option<SystemTime>,
+    /// Since when what is stored cannot be read: it may be a good certificate.
+    unread: Option<Instant>,
     /// Seconds since the epoch: when it is to be renewed.
     renew_at: i64,
     /// When the authority is asked about that again.
@@ -175,10 +183,24 @@ impl Keeping {
         }
     }
 
-    async fn run(
+    /// The thread's work, until nobody wants anything any more.
+    async fn keep(
         mut self,
         mut messages: mpsc::UnboundedReceiver<Message>,
         mut demanded: mpsc::Receiver<String>,
+    ) {
+        while caught(self.run(&mut messages, &mut demanded)).await.is_err() {
+            tracing::error!(
+                "the certificates in force stay so; what was being done about them is begun anew"
+            );
+            tokio::time::sleep(AFTER_A_PANIC).await;
+        }
+    }
+
+    async fn run(
+        &mut self,
+        messages: &mut mpsc::UnboundedReceiver<Message>,
+        demanded: &mut mpsc::Receiver<String>,
     ) {
         loop {
             let next = self.next();
@@ -204,7 +226,7 @@ impl Keeping {
             let mut asked = Vec::new();
             if let Some(name) = self.due() {
                 let store = self.store.clone();
-                let work = self.attend(&name);
+                let work = self.attend_safely(&name);
                 tokio::pin!(work);
                 loop {
                     tokio::select! {
@@ -230,9 +252,8 @@ impl Keeping {
     fn hear(&mut self, message: Message) {
         match message {
             Message::Wanted(wanted, reply) => {
-                self.adopt(*wanted);
-                // Whoever asked may have left.
-                let _ = reply.send(());
+                // Whoever asked learns of a panic by the end of the channel, and may have left.
+                let _ = caught_now(|| self.adopt(*wanted)).map(|()| reply.send(()));
             }
             Message::Challenge(token, reply) => {
                 // Whoever asked may have left.
@@ -308,7 +329,9 @@ impl Keeping {
         let before = std::mem::take(&mut self.fixed);
         for pair in pairs {
             let old = || before.iter().find(|(place, _)| *place == pair.certificate).cloned();
-            match pair.parse() {
+            match caught_now(|| pair.parse()).unwrap_or_else(|_| {
+                Err(format!("{}: the server met a fault of its own", pair.certificate.display()))
+            }) {
                 Ok(certificate) => {
                     if old().is_some_and(|(_, old)| old.chain() != certificate.chain()) {
                         let names = certificate.names().join(" ");
@@ -464,11 +487,24 @@ impl Keeping {
         self.names.iter().filter(is_due).min_by_key(|(_, name)| order(name)).map(|(host, _)| host.clone())
     }
 
+    /// Does what is due for a name. After a panic it is not due again at once: each attempt may be one of those that the authority counts.
+    async fn attend_safely(&mut self, host: &str) {
+        if caught(self.attend(host)).await.is_err()
+            && let Some(store) = self.store.clone()
+        {
+            let trouble =
+                Trouble::new("the server met a fault of its own", "the log has its place; please report it");
+            self.failed(host, &store, trouble);
+        }
+    }
+
     /// Does what is due for a name.
     async fn attend(&mut self, host: &str) {
         let (Some(store), Some(authority)) = (self.store.clone(), self.wanted.authority.clone()) else {
             return;
         };
+        #[cfg(test)]
+        assert_ne!(host, tests::FAULTY, "this panic is part of the test");
         let began = now();
         // Another server may have got it.
         if self.names.get_mut(host).is_some_and(|name| name.look(host, &store)) {
@@ -481,6 +517,11 @@ impl Keeping {
         let Some(name) = self.names.get_mut(host) else { return };
         if !missing && name.renew_at > began {
             name.due = name.ask_at.min(name.renew_at);
+            return;
+        }
+        // What cannot be read this once would cost one of the few that the authority gives to a name in a week.
+        if missing && name.unread.is_some_and(|since| since.elapsed() < UNREAD) {
+            name.due = began.saturating_add(LOOK_SOON.as_secs() as i64);
             return;
         }
         if !self.is_vouched_for(host).await {
@@ -680,7 +721,11 @@ impl Name {
             return false;
         }
         self.written = written;
-        match store.certificate(host) {
+        let stored = store.certificate(host);
+        // A file that was read and makes no sense is another matter.
+        let unread = stored.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::InvalidData);
+        self.unread = unread.then(|| self.unread.unwrap_or_else(Instant::now));
+        match stored {
             Ok(Some(certificate)) if self.is_left(&certificate) => false,
             Ok(Some(certificate)) if certificate.covers(host) => {
                 self.renew_at = latest(&certificate);
@@ -700,6 +745,8 @@ impl Name {
                     self.unusable = written;
                     let so = if served_on {
                         "the one before is served on, and the file is looked at again"
+                    } else if unread {
+                        "it is looked at again, for ten minutes, before another one is ordered"
                     } else {
                         "another one is ordered"
                     };

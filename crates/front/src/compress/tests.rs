@@ -111,7 +111,7 @@ fn types() {
 }
 
 /// An answer with these fields and body, as a client gets it that accepts this.
-fn answered(status: u16, fields: &[(&str, &str)], body: Body, request: &str) -> Reply {
+fn answered(status: u16, fields: &[(&str, &str)], body: Body, request: &str) -> Box<Reply> {
     let mut answer = Answer::new(status);
     fields.iter().for_each(|(name, value)| answer.add(name.as_bytes(), value.as_bytes()).unwrap());
     let mut reply = Reply::new(answer, body);
@@ -264,7 +264,7 @@ fn encoders_have_a_limit_together() {
 
 fn started(coding: Coding, left: Option<u64>) -> Encoding {
     let share = Arc::<Memory>::default().take(0, 0).unwrap();
-    let encoder = Some((Encoder::new(coding, 3, None).unwrap(), share));
+    let encoder = Some(Box::new((Encoder::new(coding, 3, None).unwrap(), share)));
     Encoding { encoder, left, dirty: false, turn: 0, over: 0 }
 }
 

@@ -229,7 +229,7 @@ impl Rules {
                     }
                     passed.fit.push(i);
                     if let Some(reply) = rule.keeps_out(client, &path, keeper).await? {
-                        return Ok(Verdict::Answer(Box::new(reply)));
+                        return Ok(Verdict::Answer(reply));
                     }
                     passed.max_body = rule.max_body.or(passed.max_body);
                     passed.timeout = rule.timeout.or(passed.timeout);
@@ -239,8 +239,7 @@ impl Rules {
                         match &rule.then {
                             Then::Next | Then::Deny(_) => {}
                             Then::Redirect(status, to) => {
-                                return redirect(*status, &to.location(&given))
-                                    .map(|reply| Verdict::Answer(Box::new(reply)));
+                                return redirect(*status, &to.location(&given)).map(Verdict::Answer);
                             }
                             Then::Rewrite(to) => {
                                 let new = to.rewritten(&given);
@@ -275,7 +274,7 @@ impl Rules {
         script: Inside<'_>,
         keeper: &Keeper,
         passed: &mut Passed<'_>,
-    ) -> Result<Option<Reply>, NoAnswer> {
+    ) -> Result<Option<Box<Reply>>, NoAnswer> {
         let asked = Asked { method: client.head.method(), head: Some(client.head), addr: client.says_addr() };
         let behind = BehindHost::default();
         let readings = self.readings(script.as_bytes(), &behind)?;
@@ -363,7 +362,7 @@ pub(crate) fn has_dots(raw: &[u8]) -> bool {
     decoded.split(|b| *b == b'/').any(|part| matches!(part, b"." | b".."))
 }
 
-fn redirect(status: u16, location: &[u8]) -> Result<Reply, NoAnswer> {
+fn redirect(status: u16, location: &[u8]) -> Result<Box<Reply>, NoAnswer> {
     let mut reply = Reply::page(status, None);
     reply.answer.add(b"location", location).map_err(|_| no_answer(400, "the path is malformed"))?;
     Ok(reply)
@@ -446,7 +445,7 @@ impl Rule {
         client: &Client<'_>,
         path: &[u8],
         keeper: &Keeper,
-    ) -> Result<Option<Reply>, NoAnswer> {
+    ) -> Result<Option<Box<Reply>>, NoAnswer> {
         if self.allow.as_ref().is_some_and(|networks| !contains(networks, client.says_addr())) {
             return Ok(Some(Reply::page(403, None)));
         }

@@ -19,6 +19,7 @@ use std::{
 use aws_lc_rs::{hmac, rand::SystemRandom};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use hayate_http::{Head, seconds};
+use hayate_panics::caught_now;
 use parking_lot::{Condvar, Mutex};
 use tokio::{sync::oneshot, time::timeout};
 
@@ -354,7 +355,7 @@ impl Shared {
             drop(queue);
             let began = Instant::now();
             // Whoever waits for it learns of a panic by the end of its channel, and who has left of nothing.
-            let right = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            let right = caught_now(work);
             let mut queue = self.queue.lock();
             queue.took(client, began.elapsed(), seconds());
             if let Ok(right) = right {

@@ -23,6 +23,7 @@ use anyhow::{Context, Result, bail};
 use hayate_certificates::Pair;
 use hayate_front::ListenAddr;
 use hayate_http::h3::Secret;
+use hayate_panics::caught;
 use hayate_pool::{Files, Hold, Launched, Launcher, ProcessEvent, Spec, Start};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -174,7 +175,13 @@ impl Master {
             certificates_changed: Notify::new(),
             asked: Notify::new(),
         });
-        tokio::spawn(converse(Arc::clone(&master), wire, queue));
+        let conversation = converse(Arc::clone(&master), wire, queue);
+        tokio::spawn(async {
+            if caught(conversation).await.is_err() {
+                tracing::error!("without a word to the master there is no serving; this process ends");
+                std::process::exit(1);
+            }
+        });
         Ok(master)
     }
 

@@ -12,6 +12,7 @@ use std::{
 };
 
 use hayate_certificates::{Pair, Pem};
+use hayate_panics::caught_now;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::plan::read_pem;
@@ -82,20 +83,8 @@ fn look_after(watched: &Receiver<Vec<Pair>>, tell: &Sender<Vec<Pair>>, event: &O
         }
         let mut changed = false;
         for (pair, before) in pairs.iter_mut().zip(&mut stamps) {
-            let now = stamp(pair);
-            if now == *before {
-                continue;
-            }
-            *before = now;
-            match (read_pem(&pair.certificate), read_pem(&pair.private)) {
-                (Ok(chain), Ok(key)) => {
-                    changed |= chain != pair.chain.0 || key != pair.key.0;
-                    (pair.chain, pair.key) = (Pem(chain), Pem(key));
-                }
-                (Err(why), _) | (_, Err(why)) => {
-                    tracing::error!("{why}; the certificate that was read before is served on");
-                }
-            }
+            // A panic costs the look at this pair, and not the thread.
+            changed |= caught_now(|| look(pair, before)).unwrap_or(false);
         }
         if changed {
             if tell.send(pairs.clone()).is_err() {
@@ -103,6 +92,26 @@ fn look_after(watched: &Receiver<Vec<Pair>>, tell: &Sender<Vec<Pair>>, event: &O
             }
             // It counts; full it is readable as well.
             let _ = rustix::io::write(event, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+/// Reads a pair again if its files are others than before. Whether it holds something else now.
+fn look(pair: &mut Pair, before: &mut [Stamp; 2]) -> bool {
+    let now = stamp(pair);
+    if now == *before {
+        return false;
+    }
+    *before = now;
+    match (read_pem(&pair.certificate), read_pem(&pair.private)) {
+        (Ok(chain), Ok(key)) => {
+            let changed = chain != pair.chain.0 || key != pair.key.0;
+            (pair.chain, pair.key) = (Pem(chain), Pem(key));
+            changed
+        }
+        (Err(why), _) | (_, Err(why)) => {
+            tracing::error!("{why}; the certificate that was read before is served on");
+            false
         }
     }
 }

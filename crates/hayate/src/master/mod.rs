@@ -27,6 +27,8 @@ pub mod load;
 mod plans;
 mod pulse;
 mod sockets;
+#[cfg(test)]
+mod tests;
 pub mod wire;
 
 use std::{
@@ -35,12 +37,14 @@ use std::{
     os::{fd::OwnedFd, unix::process::ExitStatusExt},
     path::{Path, PathBuf},
     process::ExitCode,
+    thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
 use hayate_certificates::Pair;
 use hayate_front::ListenAddr;
+use hayate_panics::caught_now;
 use nix::sys::{
     signal::{SigSet, Signal},
     signalfd::{SfdFlags, SignalFd},
@@ -67,6 +71,8 @@ use crate::{logging, plan::Plan};
 const PROGRAM: &str = "/proc/self/exe";
 /// Plans that are remembered: a generation that still drains may have to start its zygote again.
 const PLANS: usize = 16;
+/// So that a panic that comes with each turn costs no processor.
+const AFTER_A_PANIC: Duration = Duration::from_millis(200);
 /// How long after the drain's end a front may take to end before it is killed.
 const GRACE: Duration = Duration::from_secs(10);
 /// The same after a second signal.
@@ -212,12 +218,21 @@ impl Master {
                 self.finish();
                 return Ok(ExitCode::from(code));
             }
-            self.wait();
-            while let Ok(Some(signal)) = self.signals.read_signal() {
-                self.signalled(signal.ssi_signo as i32);
+            // What a front says, and what becomes of processes, must not end all of them.
+            match caught_now(|| self.turn()) {
+                Ok(outcome) => outcome?,
+                Err(_) => thread::sleep(AFTER_A_PANIC),
             }
-            self.attend()?;
         }
+    }
+
+    /// Waits, and does whatever is due then.
+    fn turn(&mut self) -> Result<()> {
+        self.wait();
+        while let Ok(Some(signal)) = self.signals.read_signal() {
+            self.signalled(signal.ssi_signo as i32);
+        }
+        self.attend()
     }
 
     /// Sleeps until something happens or is due.

@@ -539,4 +539,4 @@ fn check_routes(source: &Source, apps: &[App]) -> Result<(), ConfigError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -70,6 +70,11 @@ fn plan(dir: &Path, text: &str, change: impl FnOnce(&mut ServeArgs)) -> Result<P
         .map_err(|e| e.to_string().replace(&*path.to_string_lossy(), "hayate.toml"))
 }
 
+/// One that says nothing but where an application is.
+pub(crate) fn any() -> Plan {
+    plan(fixture().path(), "[[app]]\nroot = 'site'\n", |_| {}).unwrap()
+}
+
 #[test]
 fn defaults() {
     let dir = fixture();

@@ -40,13 +40,15 @@ use crate::{
         out::Out,
         parse::{Framing, Outline, Parser},
     },
+    head::Spans,
+    holding::Patience,
     io::Io,
     pool::{self, BLOCK},
     stream::Kept,
 };
 
 /// Bytes of an unwanted body that are read so that the connection can go on; for more it ends.
-const DRAINED: u64 = 256 << 10;
+const DRAINED: usize = 256 << 10;
 /// Bytes of the next requests that are taken in while one is being answered.
 const AHEAD: usize = 2 * BLOCK;
 /// As much of what was refused is shown to the handler.
@@ -86,6 +88,8 @@ pub struct Turn {
     ended: bool,
     half_close: HalfClose,
     kept: Kept,
+    /// Before a request is read.
+    patience: Patience,
     /// What is held for the request: its head, of so many bytes, what came after it, and what of the answer was not taken.
     hold: Hold,
     head: usize,
@@ -114,6 +118,7 @@ impl Turn {
             ended: false,
             half_close: HalfClose::default(),
             kept: Kept::default(),
+            patience: Patience::default(),
         }
     }
 
@@ -362,8 +367,8 @@ impl Turn {
 
     /// Counts what is held for the request now.
     fn holds(&mut self) {
-        let answer = self.out.size().saturating_add(self.io.sealed());
-        self.hold.set(self.head.saturating_add(self.buffer.data.capacity()).saturating_add(answer));
+        let both = self.buffer.data.capacity().saturating_add(self.out.size());
+        self.hold.set(self.head.saturating_add(both));
     }
 
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -403,18 +408,40 @@ impl Turn {
 
     /// Throws away what is left of the request's body. Whether the connection can go on.
     async fn drain(&mut self) -> bool {
-        let mut drained = 0;
-        while !self.body_is_over() {
-            if self.expects || drained > DRAINED {
+        let mut drained = 0usize;
+        loop {
+            if self.decoder.decode(&mut self.buffer, &self.limits).is_err() {
                 return false;
             }
-            let Ok(n) = poll_fn(|cx| self.poll_body(cx).map(|body| body.map(<[u8]>::len))).await else {
-                return false;
-            };
+            let n = self.buffer.body().len();
             self.buffer.consume(n);
-            drained += n as u64;
+            drained = drained.saturating_add(n);
+            if self.body_is_over() {
+                return true;
+            }
+            if self.expects || drained > DRAINED || self.linger().await == 0 {
+                return false;
+            }
         }
-        true
+    }
+
+    /// Waits for what a client still sends that has its answer, as long as that may take. The number of bytes; 0: nothing more comes.
+    async fn linger(&mut self) -> usize {
+        let read = poll_fn(|cx| {
+            loop {
+                // Nothing is kept for what does not come, and what is kept counts.
+                self.buffer.release();
+                self.holds();
+                self.clock.wait(Wait::Linger, &self.limits);
+                ready!(self.io.poll_readable(cx))?;
+                if let Poll::Ready(read) = self.buffer.poll_read(&mut self.io, cx) {
+                    return Poll::Ready(read);
+                }
+            }
+        });
+        let n = read.await.unwrap_or_default();
+        self.ended |= n == 0;
+        n
     }
 
     /// Closes, but lets a client that still sends read its answer first: unread bytes would make the kernel reset the connection.
@@ -423,12 +450,8 @@ impl Turn {
             return;
         }
         while linger && !self.ended {
-            self.buffer = Buffer::default();
-            self.clock.wait(Wait::Linger, &self.limits);
-            match poll_fn(|cx| self.buffer.poll_read(&mut self.io, cx)).await {
-                Ok(1..) => {}
-                Ok(0) | Err(_) => self.ended = true,
-            }
+            self.buffer.clear();
+            self.linger().await;
         }
     }
 }
@@ -464,9 +487,8 @@ impl<H: Handler> Drop for Reading<'_, H> {
 }
 
 impl<H: Handler> Reading<'_, H> {
-    /// Tells the handler how much memory an unfinished head takes: so much, and what TLS has of it.
+    /// Tells the handler how much memory an unfinished head takes.
     fn holds(&mut self, bytes: usize) {
-        let bytes = bytes.saturating_add(self.turn.io.begun());
         if self.held != bytes {
             self.held = bytes;
             self.handler.holds(bytes);
@@ -477,7 +499,6 @@ impl<H: Handler> Reading<'_, H> {
         loop {
             let turn = &mut *self.turn;
             if !turn.buffer.is_empty() {
-                turn.clock.wait(Wait::Head, &turn.limits);
                 match parser.feed(turn.buffer.raw(), &turn.limits) {
                     Ok(Some((len, outline))) => {
                         self.armed = false;
@@ -489,6 +510,8 @@ impl<H: Handler> Reading<'_, H> {
                     }
                     Ok(None) => {}
                 }
+                // Only now: nearly every head comes at once, and the clock costs something.
+                turn.clock.wait(Wait::Head, &turn.limits);
                 if turn.ended {
                     return Begin::End;
                 }
@@ -521,10 +544,12 @@ impl<H: Handler> Reading<'_, H> {
                 let turn = &mut *self.turn;
                 turn.clock.listen(cx);
                 // A request that has come is answered, also by a connection that is to end.
-                if turn.io.poll_readable(cx)?.is_ready()
-                    && let Poll::Ready(read) = turn.buffer.poll_read(&mut turn.io, cx)
-                {
-                    return Poll::Ready(read);
+                if turn.io.poll_readable(cx)?.is_ready() {
+                    // Heads that are ready to be read at one time could not be let go of behind each other.
+                    ready!(turn.patience.poll_room(cx, turn.clock.holding()));
+                    if let Poll::Ready(read) = turn.buffer.poll_read(&mut turn.io, cx) {
+                        return Poll::Ready(read);
+                    }
                 }
                 if turn.clock.ends() {
                     return Poll::Ready(Ok(0));
@@ -580,14 +605,20 @@ pub async fn serve<H: Handler>(io: Io, handler: &H, limits: Rc<Limits>, clock: R
             return;
         }
         turn.kept.clear();
+        Head { bytes, spans: parser.spans, .. } = head;
+        bytes.clear();
+        parser.reset();
+        turn.head = 0;
         turn.hold.set(0);
+        if !turn.body_is_over() || !turn.persistent {
+            // Nothing of the request is kept for a client that still sends.
+            pool::give(std::mem::take(&mut bytes));
+            parser.spans = Spans::default();
+        }
         if !turn.persistent || turn.clock.is_last() || !turn.drain().await {
             let linger = turn.owes_reading();
             turn.close_slowly(linger).await;
             return;
         }
-        Head { bytes, spans: parser.spans, .. } = head;
-        bytes.clear();
-        parser.reset();
     }
 }

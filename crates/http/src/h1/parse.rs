@@ -263,8 +263,25 @@ pub(crate) fn is_method(name: &[u8]) -> bool {
 
 /// Whether it has only bytes that a host name with a port may have (RFC 9110, 7.2).
 pub(crate) fn is_host(value: &[u8]) -> bool {
-    value.iter().all(|b| b.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(b))
+    value.iter().all(|b| HOST.get(usize::from(*b)) == Some(&true))
 }
+
+#[allow(clippy::indexing_slicing, reason = "computed when this is compiled")]
+const HOST: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut b = 0;
+    while b < 256 {
+        table[b] = (b as u8).is_ascii_alphanumeric();
+        b += 1;
+    }
+    let others = b"-._~:[]%!$&'()*+,;=";
+    let mut i = 0;
+    while i < others.len() {
+        table[others[i] as usize] = true;
+        i += 1;
+    }
+    table
+};
 
 /// Whether it is one of a token.
 pub(crate) fn is_token(b: u8) -> bool {

@@ -292,6 +292,11 @@ impl Turn {
 
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.holds();
+        if !self.body.over {
+            // h2 says nothing of what comes to who does not read it.
+            self.clock.listen(cx);
+            self.input.unread.set(true);
+        }
         let reset = match &mut self.to {
             Some(stream) => stream.poll_reset(cx),
             None if self.progress.is_over() => return Poll::Pending,
@@ -357,12 +362,18 @@ impl Turn {
     }
 }
 
+/// Bytes that a field takes in the map that h2 makes, besides its name and value: an entry of `http::HeaderMap`, about.
+const FIELD: usize = 104;
+
 /// What is held for a request as soon as h2 has it, about.
 fn head_size<T>(request: &Request<T>) -> usize {
+    let uri = request.uri();
+    let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
     let fields = request.headers().iter();
     fields
-        .map(|(name, value)| name.as_str().len().saturating_add(value.len()))
-        .fold(REQUEST, usize::saturating_add)
+        .map(|(name, value)| name.as_str().len().saturating_add(value.len()).saturating_add(FIELD))
+        .fold(REQUEST.saturating_add(path).saturating_add(authority), usize::saturating_add)
 }
 
 /// `hold`: of its head.
@@ -442,6 +453,9 @@ struct Input {
     probe: Cell<bool>,
     /// Bytes that the socket has taken.
     written: Cell<u64>,
+    /// Something came; and: some stream has a body that nobody reads now, and counts what has come of it.
+    came: Cell<bool>,
+    unread: Cell<bool>,
 }
 
 impl Default for Input {
@@ -452,6 +466,8 @@ impl Default for Input {
             shown: Cell::new(true),
             probe: Cell::new(false),
             written: Cell::new(0),
+            came: Cell::new(false),
+            unread: Cell::new(false),
         }
     }
 }
@@ -477,6 +493,7 @@ impl AsyncRead for Watched {
             let before = to.filled().len();
             ready!(Pin::new(&mut this.io).poll_read(cx, to))?;
             if to.filled().len() > before || to.remaining() == 0 {
+                input.came.set(true);
                 return Poll::Ready(Ok(()));
             }
             input.ended.set(true);
@@ -576,6 +593,9 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
                 }
                 Poll::Ready(None | Some(Err(_))) => return Poll::Ready(()),
                 Poll::Pending => {}
+            }
+            if input.came.take() && input.unread.take() {
+                clock.wake_streams();
             }
             // It has tried to write all that it has.
             tails.retain_mut(|tail| tail.waits(cx, &clock, input.written.get(), &limits));

@@ -237,7 +237,7 @@ fn accepting(wire: &Wire) -> Accepting {
 impl Others {
     /// Opens the server's own, and says what it allows: `head` bytes of a request's head. It waits until the client lets it be opened.
     pub(super) async fn open(wire: &Rc<Wire>, head: usize) -> Result<Others, ConnectionError> {
-        let own = Out::new(wire.connection.open_uni().await?);
+        let own = Out::new(wire.connection.open_uni().await?, wire);
         let (mut said, mut settings) = (vec![0x0, 0x4], Vec::new());
         put(&mut settings, LARGEST_HEAD);
         put(&mut settings, head as u64);

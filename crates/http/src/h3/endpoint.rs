@@ -10,6 +10,7 @@ use std::{
     io, mem,
     net::{SocketAddr, UdpSocket},
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    rc::Rc,
     sync::Arc,
     time::Duration,
 };
@@ -26,8 +27,12 @@ use super::{
     Connection, Open,
     pulse::Counting,
     seat::{Seat, Seats, Served},
+    wire::receive_window,
 };
-use crate::{Clock, Limits, Wait, tls::Agreed, tls::alpn};
+use crate::{
+    Clock, Limits, Wait,
+    tls::{Agreed, Handshakes, alpn},
+};
 
 /// Handshakes that have not come to a good end, as far as quinn still keeps them; beyond, those whose address nobody has seen yet are sent away
 /// once, to come again with a token.
@@ -72,7 +77,8 @@ pub struct Endpoint {
     endpoint: quinn::Endpoint,
     token_key: Arc<hkdf::Prk>,
     local: SocketAddr,
-    server: RefCell<ServerConfig>,
+    /// What holds for those who come now; shared with them, so that it is the newest one when they are accepted.
+    server: Rc<RefCell<ServerConfig>>,
     seats: Arc<Seats>,
 }
 
@@ -119,7 +125,13 @@ impl Endpoint {
         let endpoint = quinn::Endpoint::new(config, Some(server.clone()), socket, Arc::new(TokioRuntime))?;
         // quinn has switched it on.
         one_by_one(same.as_fd())?;
-        Ok(Endpoint { endpoint, token_key, local, server: RefCell::new(server), seats: Arc::default() })
+        Ok(Endpoint {
+            endpoint,
+            token_key,
+            local,
+            server: Rc::new(RefCell::new(server)),
+            seats: Arc::default(),
+        })
     }
 
     /// Changes what holds for connections from now on.
@@ -148,7 +160,7 @@ impl Endpoint {
                 peer,
                 local: SocketAddr::new(incoming.local_ip().unwrap_or(self.local.ip()), self.local.port()),
                 seat: Seat::take(&self.seats, peer.ip()),
-                server: self.server.borrow().clone(),
+                server: Rc::clone(&self.server),
                 incoming,
             });
         }
@@ -172,7 +184,7 @@ fn configuration(tls: Arc<rustls::ServerConfig>, token_key: &Arc<hkdf::Prk>) -> 
 }
 
 /// What holds for one connection. quinn keeps it as long as anything of that, and so its seat.
-fn transport(limits: &Limits, seat: &Arc<Seat>) -> io::Result<TransportConfig> {
+fn transport(limits: &Limits, seat: &Arc<Seat>, receive: usize) -> io::Result<TransportConfig> {
     let mut transport = TransportConfig::default();
     let window = |bytes: u64| VarInt::from_u64(bytes).unwrap_or(VarInt::MAX);
     let idle = limits.idle_timeout.min(LONGEST_IDLE);
@@ -180,7 +192,7 @@ fn transport(limits: &Limits, seat: &Arc<Seat>) -> io::Result<TransportConfig> {
         .max_concurrent_bidi_streams(VarInt::from_u32(limits.streams))
         .max_concurrent_uni_streams(VarInt::from_u32(OTHER_STREAMS))
         .stream_receive_window(VarInt::from_u32(limits.window))
-        .receive_window(window(u64::from(limits.window).saturating_mul(4)))
+        .receive_window(window(receive as u64))
         .send_window(SEND_WINDOW as u64)
         .congestion_controller_factory(Arc::new(Counting::new(seat)))
         // A client that wants its connection kept while it waits says so (RFC 9114, 5.1).
@@ -196,7 +208,7 @@ pub struct Caller {
     incoming: quinn::Incoming,
     peer: SocketAddr,
     local: SocketAddr,
-    server: ServerConfig,
+    server: Rc<RefCell<ServerConfig>>,
     seat: Arc<Seat>,
 }
 
@@ -222,13 +234,20 @@ impl Caller {
         self.local
     }
 
-    /// Agrees with them upon TLS and HTTP/3. To be dropped when the clock is late. `None`: it came to nothing, and they know.
-    pub async fn accept(self, limits: &Limits, clock: &Clock) -> Option<Connection> {
+    /// Agrees with them upon TLS and HTTP/3, when it is their turn. To be dropped when the clock is late. `None`: it came to nothing, and they
+    /// know.
+    pub async fn accept(self, limits: &Limits, clock: &Clock, handshakes: &Handshakes) -> Option<Connection> {
         clock.wait(Wait::Handshake, limits);
         let seat = Served(self.seat);
-        let mut server = self.server;
-        server.transport_config(Arc::new(transport(limits, &seat.0).ok()?));
-        let connection = self.incoming.accept_with(Arc::new(server)).ok()?.await.ok()?;
+        let turn = handshakes.turn().await;
+        let receive = receive_window(limits, clock.holding());
+        let mut server = self.server.borrow().clone();
+        server.transport_config(Arc::new(transport(limits, &seat.0, receive).ok()?));
+        // A signature, where the client's first word is whole.
+        let accepted = self.incoming.accept_with(Arc::new(server));
+        tokio::task::yield_now().await;
+        drop(turn);
+        let connection = accepted.ok()?.await.ok()?;
         seat.0.finish();
         let open = Open { connection, seat };
         let connection = &open.connection;
@@ -248,6 +267,6 @@ impl Caller {
             alpn: data.protocol,
             client: chain.and_then(|chain| chain.into_iter().next()),
         };
-        Some(Connection { open, agreed, peer: self.peer.ip() })
+        Some(Connection { open, agreed, peer: self.peer.ip(), receive })
     }
 }

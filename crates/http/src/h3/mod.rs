@@ -5,7 +5,7 @@
 //! alone. The crate `h3` had that place before: it took cut and contradictory requests for whole ones, and showed too little of them for that
 //! to be repaired from outside.
 //!
-//! Besides the streams' windows a connection keeps at most [`Limits::streams`] heads, and 1 MiB of answers, both counted. Its handler is told
+//! A connection keeps at most [`Limits::streams`] heads, 1 MiB of answers, and what its windows let come; all of it counts. Its handler is told
 //! what those heads take that have not come as a whole. What is over leaves nothing of that with quinn, whoever ended it.
 
 mod code;
@@ -27,7 +27,7 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -37,7 +37,7 @@ use futures_util::{
 };
 use http::Response;
 use quinn::VarInt;
-use tokio::time::{Sleep, sleep};
+use tokio::time::sleep;
 
 use self::{
     code::Code,
@@ -47,9 +47,9 @@ use self::{
     wire::{Fault, Out, Settled, Wire},
 };
 use crate::{
-    Answer, BodyError, Clock, Exchange, Handler, Head, Hold, Holding, Length, Limits, Refusal, Version, Wait,
+    Answer, BodyError, Clock, Exchange, Handler, Head, Hold, Length, Limits, Refusal, Version, Wait,
     exchange::Turns,
-    holding::REQUEST,
+    holding::{Patience, REQUEST},
     messages::{Opening, Said, content_length, expects_continue, go_on, head, informational},
     pace::Lag,
     refusal::refuse,
@@ -66,11 +66,6 @@ const DISCARDED: usize = 256 << 10;
 
 /// Bytes that a request takes before its head is whole: its task, and what quinn keeps of its stream.
 const WAITING: usize = 2 << 10;
-/// How often is looked whether less is held by all than may be, and how often at most before one thing more is taken in.
-const LOOK: Duration = Duration::from_millis(10);
-const LOOKS: u32 = 20;
-/// Bytes that a connection may hold before it waits for that.
-const SHARE: usize = 64 << 10;
 
 /// A connection on which TLS and HTTP/3 were agreed.
 #[derive(Debug)]
@@ -78,6 +73,8 @@ pub struct Connection {
     open: Open,
     agreed: Agreed,
     peer: IpAddr,
+    /// The window for all that the client sends, as it begins.
+    receive: usize,
 }
 
 /// A connection that quinn has; ended by being dropped, whatever drops it.
@@ -115,7 +112,7 @@ pub struct Turn {
     wrong: Option<BodyError>,
     progress: Progress,
     out: Rc<RefCell<Out>>,
-    /// The head, of so many bytes, and what waits in `out`.
+    /// The head, of so many bytes, what waits in `out`, and what came and is not whole.
     hold: Hold,
     head: usize,
     gone: Gone,
@@ -222,7 +219,11 @@ impl Turn {
 
     /// The next piece of the body, or its end.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
-        let Poll::Ready(came) = self.from.poll_body(cx) else { return Poll::Pending };
+        let Poll::Ready(came) = self.from.poll_body(cx) else {
+            // Trailers, perhaps.
+            self.holds();
+            return Poll::Pending;
+        };
         let refused = |why| Poll::Ready(Err(BodyError::Refused(refuse(400, why))));
         match came {
             Ok(Some(piece)) => {
@@ -291,9 +292,14 @@ impl Turn {
         let data = self.progress.add(data);
         if !data.is_empty() {
             self.write_frame(0x0, data);
-            let kept = self.out.borrow().kept();
-            self.hold.set(self.head.saturating_add(kept));
+            self.holds();
         }
+    }
+
+    /// Counts what is held for this stream now.
+    fn holds(&mut self) {
+        let waiting = self.out.borrow().kept();
+        self.hold.set(self.head.saturating_add(waiting).saturating_add(self.from.held()));
     }
 
     pub(crate) fn finish(&mut self) {
@@ -309,10 +315,8 @@ impl Turn {
         if self.progress.has_failed() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let mut out = self.out.borrow_mut();
-        let (written, taken) = out.poll_write(cx);
-        self.wire.gave(taken);
-        self.hold.set(self.head.saturating_add(out.kept()));
+        let (written, taken) = self.out.borrow_mut().poll_write(cx);
+        self.holds();
         match written {
             Poll::Pending => {
                 if self.clock.is_late() {
@@ -326,7 +330,7 @@ impl Turn {
             Poll::Ready(Ok(())) => self.clock.wrote(false, taken, &self.limits),
         }
         if self.progress.is_finished() {
-            out.finish();
+            self.out.borrow_mut().finish();
             self.progress.end();
         }
         Poll::Ready(Ok(()))
@@ -354,48 +358,43 @@ impl Turn {
             // The answer is whole; the rest of the request is not wanted (RFC 9114, 4.1).
             self.from.stop(Code::NO_ERROR);
         }
-        if settle(&self.out, &self.wire, watch, &self.limits).await {
-            self.out.borrow_mut().settle();
-        }
+        settle(&self.out, &self.wire, watch, &self.limits).await;
     }
 }
 
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.wire.took_back(self.out.borrow().given());
-    }
-}
-
-/// Waits for the client to have all of a stream that was finished, as long as it takes enough of what the connection sends: what one that
-/// reads nothing, or hardly anything, does not take stands in this process. `true`: it has all.
-async fn settle(out: &RefCell<Out>, wire: &Wire, watch: &Clock, limits: &Limits) -> bool {
+/// Waits for the client to have all of a stream that was finished, as long as it takes enough of what the connection sends, and no longer than
+/// all that quinn has by now may take: what one that reads nothing, or all but this, does not take stands in this process.
+async fn settle(out: &RefCell<Out>, wire: &Wire, watch: &Clock, limits: &Limits) {
     let mut settled = out.borrow().settled();
     let mut before = wire.confirmed();
+    let began = Instant::now();
+    let all = (wire.has() as u64).checked_div(limits.write_rate).map(Duration::from_secs);
+    let end = all.map_or(Duration::MAX, |all| all.saturating_add(limits.write_timeout));
     let mut lag = Lag::default().wrote(true, 0, limits);
     loop {
         let clock = watch.stream();
         clock.wrote(true, 0, limits);
         let over = poll_fn(|cx| {
-            if let Poll::Ready(all) = settled.as_mut().poll(cx) {
-                return Poll::Ready(Some(all));
+            if settled.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(true);
             }
             if clock.is_late() {
-                return Poll::Ready(None);
+                return Poll::Ready(false);
             }
             clock.listen(cx);
             Poll::Pending
         });
-        if let Some(all) = over.await {
-            return all;
+        if over.await {
+            return;
         }
         let now = wire.confirmed();
         let taken = now.saturating_sub(before);
         before = now;
         lag = lag.wrote(true, usize::try_from(taken).unwrap_or(usize::MAX), limits);
-        if taken == 0 || (limits.write_rate > 0 && lag.is_too_long()) {
+        if taken == 0 || (limits.write_rate > 0 && lag.is_too_long()) || began.elapsed() > end {
             // Finished, so a reset is no more; what waits goes with the connection.
             wire.close(Code::EXCESSIVE_LOAD, "too little is taken");
-            return false;
+            return;
         }
     }
 }
@@ -425,26 +424,6 @@ impl<H: Handler> Awaited<H> {
 impl<H: Handler> Drop for Awaited<H> {
     fn drop(&mut self) {
         self.0.awaited.set(self.0.awaited.get().saturating_sub(1));
-    }
-}
-
-/// Nothing is taken in while all hold more than they may and this connection no little of it: a few bytes are a head of 30 KB, and so many of
-/// them may be ready at one time that what they hold could not be let go of behind them.
-#[derive(Default)]
-struct Pause {
-    look: Option<Pin<Box<Sleep>>>,
-    looks: u32,
-}
-
-impl Pause {
-    fn poll(&mut self, cx: &mut Context<'_>, holding: &Holding) -> Poll<()> {
-        while self.looks < LOOKS && holding.bytes() > SHARE && holding.is_too_much() {
-            ready!(self.look.get_or_insert_with(|| Box::pin(sleep(LOOK))).as_mut().poll(cx));
-            self.look = None;
-            self.looks += 1;
-        }
-        *self = Pause::default();
-        Poll::Ready(())
     }
 }
 
@@ -481,13 +460,22 @@ async fn head_of<H: Handler>(
 ) -> Result<Fields, Fault> {
     clock.wait(Wait::Head, &on.limits);
     let mut unfinished = Unfinished { on, bytes: 0 };
-    let mut pause = Pause::default();
+    let mut patience = Patience::default();
+    let mut room: Option<Pin<Box<dyn Future<Output = ()> + '_>>> = None;
     let fields = poll_fn(|cx| {
         if clock.is_late() {
             return Poll::Ready(Err(Fault::Left(io::ErrorKind::TimedOut.into())));
         }
         clock.listen(cx);
-        ready!(pause.poll(cx, clock.holding()));
+        if unfinished.bytes > 0 {
+            ready!(room.get_or_insert_with(|| Box::pin(on.handler.has_room())).as_mut().poll(cx));
+            room = None;
+        }
+        // A few bytes are a head of 30 KB, and so many of them may be ready at one time that what they hold could not be let go of behind them.
+        // The client may ask again (RFC 9114, 4.1.1).
+        if ready!(patience.poll_share(cx, clock.holding())) {
+            return Poll::Ready(Err(Fault::Stream(Code::REQUEST_REJECTED)));
+        }
         let came = from.poll_head(cx);
         if came.is_pending() {
             unfinished.holds(from.held());
@@ -510,7 +498,7 @@ struct Begun<H: Handler> {
 async fn answer<H: Handler>(on: Rc<Surroundings<H>>, begun: Begun<H>) {
     let Begun { awaited, mut hold, send, receive } = begun;
     let (clock, limits) = (on.clock.stream(), Rc::clone(&on.limits));
-    let (mut from, out) = (Incoming::new(receive, limits.head_size, &on.wire), Out::new(send));
+    let (mut from, out) = (Incoming::new(receive, limits.head_size, &on.wire), Out::new(send, &on.wire));
     let (head, refusal, head_only) = match head_of(&on, &mut from, &clock).await {
         Ok(fields) => {
             let said = Said {
@@ -598,11 +586,11 @@ impl Connection {
 
     /// Serves it until its end. To be dropped when its clock is late.
     pub(crate) async fn serve<H: Handler>(self, handler: Rc<H>, limits: Rc<Limits>, clock: Rc<Clock>) {
-        let Connection { open, peer, .. } = self;
+        let Connection { open, peer, receive, .. } = self;
         let connection = &open.connection;
         let holding = Rc::clone(clock.holding());
-        let wire = Rc::new(Wire::new(connection, &open.seat.0, peer, Hold::new(&holding)));
-        wire.go_by(&holding);
+        let wire = Rc::new(Wire::new(connection, &open.seat.0, peer, &holding, receive));
+        wire.go_by(&holding, &limits);
         let watched = Rc::downgrade(&wire);
         clock.watch(move || watched.upgrade().is_some_and(|wire| wire.is_flooded()));
         // A client that lets the server open no stream has the time of a head.
@@ -622,13 +610,13 @@ impl Connection {
         };
         let mut accepting = accept();
         let mut streams = FuturesUnordered::new();
-        let mut pause = Pause::default();
         // The first stream that was not accepted; a client numbers them by four.
         let mut next = 0u64;
         let mut last_call: Option<Pin<Box<tokio::time::Sleep>>> = None;
         poll_fn(|cx| {
             loop {
-                if clock.ends() && last_call.is_none() {
+                // It says which requests it still takes, so one that is to end with an answer ends as any.
+                if clock.is_last() && last_call.is_none() {
                     others.say_goodbye(next);
                     let wait = wire.connection.rtt().saturating_mul(3).min(LAST_CALL);
                     last_call = Some(Box::pin(sleep(wait)));
@@ -641,11 +629,7 @@ impl Connection {
                     }
                     Err(Fault::Left(_) | Fault::TooLarge) => return Poll::Ready(()),
                 }
-                let accepted = match pause.poll(cx, &holding) {
-                    Poll::Ready(()) => accepting.as_mut().poll(cx),
-                    Poll::Pending => Poll::Pending,
-                };
-                match accepted {
+                match accepting.as_mut().poll(cx) {
                     Poll::Ready(Ok((mut send, mut receive))) => {
                         accepting = accept();
                         if last_call.is_some() {
@@ -670,15 +654,14 @@ impl Connection {
                         if last_call.as_mut().is_some_and(|wait| wait.as_mut().poll(cx).is_ready()) {
                             return Poll::Ready(());
                         }
-                        wire.gave_all();
                         clock.wait(Wait::Idle, &limits);
                     }
                     // So far it has no request (see [`Wait::Head`]).
                     Poll::Pending if on.awaited.get() == streams.len() => clock.waits_for_heads(),
                     Poll::Pending => clock.wait(Wait::Nothing, &limits),
                 }
-                wire.gave(0);
-                wire.go_by(&holding);
+                wire.look();
+                wire.go_by(&holding, &limits);
                 clock.listen(cx);
                 return Poll::Pending;
             }

@@ -281,6 +281,9 @@ impl Incoming {
                 other => Fault::Left(other.into()),
             })?;
             self.over = n == 0;
+            if self.over {
+                self.wire.is_whole();
+            }
             self.wire.has_read(n);
             self.budget = self.budget.checked_sub(n).ok_or(Fault::Stream(Code::EXCESSIVE_LOAD))?;
             // Copied: a datagram must not be held by the few bytes of it that are wanted.

@@ -1,5 +1,9 @@
 //! quinn's streams as this server uses them: what is written waits in the stream's queue, which is sent as fast as the client takes it, so
 //! writing never waits; and what was wrong with a client ends its stream or its connection in one place.
+//!
+//! It promises: what quinn may have of answers counts until it has let go of it, whatever the client confirms meanwhile; it gets no answer in
+//! crumbs; and of what clients send as much counts as came and was not read. quinn says none of that by itself, so all of it is counted from
+//! outside, and bounded by quinn's windows, which are made smaller when memory is short.
 
 use std::{
     cell::{Cell, RefCell},
@@ -21,8 +25,22 @@ use super::{
     endpoint::SEND_WINDOW,
     seat::{Seat, whose},
 };
-use crate::{Hold, Holding, block::Block};
+use crate::{Hold, Holding, Limits, block::Block};
 
+/// Small pieces of an answer are joined, up to so many bytes: quinn keeps each by itself, and goes through all of them for each that it sends.
+const JOINED: usize = 4 << 10;
+/// A smaller piece costs quinn more than its bytes: so many more, and the time to pass it by.
+const CRUMB: usize = 1 << 10;
+const CRUMB_COST: usize = 64;
+/// How often the windows of a client may cut a piece in two; more often once for so many bytes that went. Clients open windows by half of what they
+/// are.
+const CUTS: usize = 64;
+const CUT: usize = 256;
+/// Bytes of a datagram that are none of a stream's, about, and the most of a datagram.
+const FRAMING: u64 = 64;
+const DATAGRAM: u64 = 1472;
+/// What a request's bytes may differ from what was read of them, for what else came with them.
+const PER_REQUEST: u64 = 256;
 /// Bytes that are read at once.
 pub(super) const PIECE: usize = 8 << 10;
 /// Bytes that may come beside those that anybody reads.
@@ -31,8 +49,14 @@ const UNREAD: u64 = 8 << 20;
 const PER_BYTE: u64 = 64;
 /// A connection's part of what all may hold, as far as it is with quinn.
 const SHARES: usize = 64;
-/// What quinn may have of a connection's answers when memory is short.
+/// What quinn may have of a connection's answers, and what of its requests, when memory is short.
 const LEAST_WINDOW: usize = 64 << 10;
+
+/// The window for all that a client sends on a connection, as memory is: so much stands in quinn at most.
+pub(super) fn receive_window(limits: &Limits, holding: &Holding) -> usize {
+    let most = usize::try_from(limits.window).unwrap_or(usize::MAX).saturating_mul(4);
+    holding.ready(most).max(LEAST_WINDOW).min(most)
+}
 
 /// What a client did wrong.
 #[derive(Debug)]
@@ -56,27 +80,58 @@ pub(super) struct Wire {
     seat: Arc<Seat>,
     /// From where the client came.
     peer: IpAddr,
-    /// Bytes that were read of its streams.
+    /// Bytes that were read of its streams, and what more of what comes is put up with.
     read: Cell<u64>,
-    /// What quinn has of answers.
-    given: RefCell<Hold>,
-    /// The number of [`Wire::confirmed`] that it goes by.
-    heard: Cell<u64>,
+    fair: Cell<u64>,
+    /// Bytes and pieces that quinn was given of answers, as far as it has not let go of the answer.
+    given: Cell<usize>,
+    crumbs: Cell<usize>,
+    /// What it has of answers at most: it takes nothing beyond its window, so what it took last says how much it had then.
+    most: Cell<usize>,
     window: Cell<usize>,
+    answers: RefCell<Hold>,
+    /// What came, and was fair, when it was last looked at.
+    came: Cell<Came>,
+    /// The window for what the client sends, and by how much it was larger: that is over when so much was read.
+    receive: Cell<usize>,
+    debt: Cell<usize>,
+    unread: RefCell<Hold>,
+}
+
+/// See [`Wire::look`].
+#[derive(Debug, Clone, Copy, Default)]
+struct Came {
+    bytes: u64,
+    datagrams: u64,
+    frames: u64,
+    fair: u64,
 }
 
 impl Wire {
-    /// `given`: for what quinn has of its answers.
-    pub(super) fn new(connection: &quinn::Connection, seat: &Arc<Seat>, peer: IpAddr, given: Hold) -> Wire {
+    /// `receive`: its [`receive_window`] as it began.
+    pub(super) fn new(
+        connection: &quinn::Connection,
+        seat: &Arc<Seat>,
+        peer: IpAddr,
+        holding: &Rc<Holding>,
+        receive: usize,
+    ) -> Wire {
         Wire {
             connection: connection.clone(),
             largest_head: Cell::new(VarInt::MAX.into_inner()),
             seat: Arc::clone(seat),
             peer: whose(peer),
             read: Cell::new(0),
-            given: RefCell::new(given),
-            heard: Cell::new(seat.confirmed()),
+            fair: Cell::new(0),
+            given: Cell::new(0),
+            crumbs: Cell::new(0),
+            most: Cell::new(SEND_WINDOW),
             window: Cell::new(SEND_WINDOW),
+            answers: RefCell::new(Hold::new(holding)),
+            came: Cell::default(),
+            receive: Cell::new(receive),
+            debt: Cell::new(0),
+            unread: RefCell::new(Hold::new(holding)),
         }
     }
 
@@ -90,44 +145,86 @@ impl Wire {
         whose(self.connection.remote_address().ip()) != self.peer
     }
 
-    /// quinn was given so many bytes more. What it has is counted nearly: the client confirms packets.
-    pub(super) fn gave(&self, bytes: usize) {
-        let now = self.confirmed();
-        let confirmed = now.saturating_sub(self.heard.replace(now));
-        let mut given = self.given.borrow_mut();
-        let had = given.bytes().saturating_add(bytes);
-        given.set(had.saturating_sub(usize::try_from(confirmed).unwrap_or(usize::MAX)).min(SEND_WINDOW));
+    /// quinn was given one piece more, of so many bytes.
+    fn gave(&self, bytes: usize) {
+        self.most.set(self.window.get());
+        self.given.set(self.given.get().saturating_add(bytes));
+        self.crumbs.set(self.crumbs.get().saturating_add(usize::from(bytes < CRUMB)));
+        self.counts();
     }
 
-    /// quinn was told to drop a stream to which it had been given so many bytes in all.
-    pub(super) fn took_back(&self, bytes: usize) {
-        let mut given = self.given.borrow_mut();
-        let left = given.bytes().saturating_sub(bytes);
-        given.set(left);
+    /// quinn has let go of an answer that it was given in so many bytes and crumbs.
+    fn took_back(&self, bytes: usize, crumbs: usize) {
+        self.given.set(self.given.get().saturating_sub(bytes));
+        self.crumbs.set(self.crumbs.get().saturating_sub(crumbs));
+        self.counts();
     }
 
-    /// quinn has nothing of any answer.
-    pub(super) fn gave_all(&self) {
-        self.heard.set(self.confirmed());
-        self.given.borrow_mut().set(0);
+    fn counts(&self) {
+        let most = self.most.get();
+        let crumbs = self.crumbs.get().saturating_mul(CRUMB_COST).min(most);
+        self.answers.borrow_mut().set(self.has().saturating_add(crumbs));
     }
 
-    /// quinn takes less of answers, the shorter memory is, and never much of all that may be held: it takes at once what it may.
-    pub(super) fn go_by(&self, holding: &Holding) {
+    /// Bytes that quinn has of answers, at most.
+    pub(super) fn has(&self) -> usize {
+        self.given.get().min(self.most.get())
+    }
+
+    /// quinn takes less of answers, the shorter memory is, and never much of all that may be held: it takes at once what it may. The client
+    /// may send less, too.
+    pub(super) fn go_by(&self, holding: &Holding, limits: &Limits) {
         let most = holding.limit().map_or(SEND_WINDOW, |limit| SEND_WINDOW.min(limit / SHARES));
         let window = holding.ready(most).max(LEAST_WINDOW);
         if self.window.replace(window) != window {
             self.connection.set_send_window(window as u64);
+            self.most.set(self.most.get().max(window));
+        }
+        let (receive, before) = (receive_window(limits, holding), self.receive.get());
+        // What the client was allowed before it may still send. quinn would allow it once more if the window grew meanwhile.
+        if receive < before || (receive > before && self.debt.get() == 0) {
+            self.debt.set(self.debt.get().saturating_add(before.saturating_sub(receive)));
+            self.receive.set(receive);
+            self.connection.set_receive_window(VarInt::from_u64(receive as u64).unwrap_or(VarInt::MAX));
         }
     }
 
     pub(super) fn has_read(&self, bytes: usize) {
         self.read.set(self.read.get().saturating_add(bytes as u64));
+        // Lost datagrams come twice.
+        self.fair.set(self.fair.get().saturating_add(bytes as u64).saturating_add(bytes as u64 / 16));
+        self.debt.set(self.debt.get().saturating_sub(bytes));
+    }
+
+    /// A request has come as a whole.
+    pub(super) fn is_whole(&self) {
+        self.fair.set(self.fair.get().saturating_add(PER_REQUEST));
+    }
+
+    /// Looks at what has come. What of it was not read stands in quinn, within its window.
+    pub(super) fn look(&self) {
+        let stats = self.connection.stats();
+        let now = Came {
+            bytes: stats.udp_rx.bytes,
+            datagrams: stats.udp_rx.datagrams,
+            frames: stats.frame_rx.stream,
+            fair: self.fair.get(),
+        };
+        let before = self.came.replace(now);
+        let framing = now.datagrams.saturating_sub(before.datagrams).saturating_mul(FRAMING);
+        let most = now.frames.saturating_sub(before.frames).saturating_mul(DATAGRAM);
+        let came = now.bytes.saturating_sub(before.bytes).saturating_sub(framing).min(most);
+        let mut unread = self.unread.borrow_mut();
+        let left =
+            (unread.bytes() as u64).saturating_add(came).saturating_sub(now.fair.saturating_sub(before.fair));
+        let window = self.receive.get().saturating_add(self.debt.get());
+        unread.set(usize::try_from(left).unwrap_or(usize::MAX).min(window));
     }
 
     /// Whether far more has come than was read, or than it takes to confirm what was sent: quinn keeps the whole datagram of each byte that
     /// waits for those before it, and counts one.
     pub(super) fn is_flooded(&self) -> bool {
+        self.look();
         let fair = self.read.get().saturating_mul(PER_BYTE).saturating_add(self.confirmed());
         self.connection.stats().udp_rx.bytes > fair.saturating_add(UNREAD)
     }
@@ -144,13 +241,57 @@ pub(super) struct Out {
     queue: VecDeque<Block>,
     /// Its end was said, or that there is none.
     over: bool,
-    /// Bytes that quinn was given, of a stream that the client does not have.
+    /// Bytes that quinn was given, of a stream that the client does not have, and how many pieces of these were small.
     given: usize,
+    crumbs: usize,
+    /// Pieces of which quinn took a part only, for want of a window.
+    cuts: usize,
+    wire: Rc<Wire>,
+}
+
+/// What is to go next: whole blocks as they are, small ones joined.
+fn piece<'a>(queue: &'a VecDeque<Block>, joined: &'a mut [u8; JOINED]) -> Option<&'a [u8]> {
+    let first = queue.front()?;
+    if first.len() >= CRUMB || queue.len() == 1 {
+        return Some(first);
+    }
+    let mut len = 0usize;
+    for block in queue {
+        let room = joined.get_mut(len..).unwrap_or_default();
+        let n = room.len().min(block.len());
+        if let (Some(to), Some(from)) = (room.get_mut(..n), block.get(..n)) {
+            to.copy_from_slice(from);
+        }
+        len = len.saturating_add(n);
+        if n < block.len() {
+            break;
+        }
+    }
+    joined.get(..len)
+}
+
+/// So many bytes of it have gone.
+fn advance(queue: &mut VecDeque<Block>, mut n: usize) {
+    while let Some(first) = queue.front_mut() {
+        let part = n.min(first.len());
+        first.advance(part);
+        n = n.saturating_sub(part);
+        if !first.is_empty() {
+            return;
+        }
+        queue.pop_front();
+    }
+}
+
+/// Whether an answer goes in crumbs: so many pieces were cut by the client's windows, of so many bytes in all.
+fn is_crumbled(cuts: usize, bytes: usize) -> bool {
+    cuts.saturating_sub(CUTS).saturating_mul(CUT) > bytes
 }
 
 impl Out {
-    pub(super) fn new(stream: quinn::SendStream) -> Rc<RefCell<Out>> {
-        Rc::new(RefCell::new(Out { stream, queue: VecDeque::new(), over: false, given: 0 }))
+    pub(super) fn new(stream: quinn::SendStream, wire: &Rc<Wire>) -> Rc<RefCell<Out>> {
+        let (queue, wire) = (VecDeque::new(), Rc::clone(wire));
+        Rc::new(RefCell::new(Out { stream, queue, over: false, given: 0, crumbs: 0, cuts: 0, wire }))
     }
 
     /// Adds what is to be sent. Once the end was said, it is dropped.
@@ -170,19 +311,26 @@ impl Out {
         self.queue.iter().map(Block::kept).fold(0, usize::saturating_add)
     }
 
-    /// Writes as much as quinn takes. Ready: all of it. The number: bytes that it took.
+    /// Writes as much as quinn takes. Ready: all of it. The number: bytes that it took. Whose windows open by a few bytes, again and again, has
+    /// the stream reset.
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> (Poll<io::Result<()>>, usize) {
         let mut taken = 0usize;
-        while let Some(data) = self.queue.front_mut() {
+        let mut joined = [0; JOINED];
+        while let Some(data) = piece(&self.queue, &mut joined) {
+            let len = data.len();
             match Pin::new(&mut self.stream).poll_write(cx, data) {
                 Poll::Pending => return (Poll::Pending, taken),
                 Poll::Ready(Ok(n)) => {
-                    data.advance(n);
-                    self.given = self.given.saturating_add(n);
-                    if data.is_empty() {
-                        self.queue.pop_front();
-                    }
+                    advance(&mut self.queue, n);
                     taken = taken.saturating_add(n);
+                    self.given = self.given.saturating_add(n);
+                    self.crumbs = self.crumbs.saturating_add(usize::from(n < CRUMB));
+                    self.cuts = self.cuts.saturating_add(usize::from(n < len));
+                    self.wire.gave(n);
+                    if is_crumbled(self.cuts, self.given) {
+                        self.reset(Code::EXCESSIVE_LOAD);
+                        return (Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())), taken);
+                    }
                 }
                 Poll::Ready(Err(error)) => {
                     let kind = match error {
@@ -196,14 +344,9 @@ impl Out {
         (Poll::Ready(Ok(())), taken)
     }
 
-    /// Bytes that quinn has had of it, unless the client has all of them.
-    pub(super) fn given(&self) -> usize {
-        self.given
-    }
-
-    /// The client has all of it.
-    pub(super) fn settle(&mut self) {
-        self.given = 0;
+    /// The client has all of it, or quinn was told to drop it.
+    fn settle(&mut self) {
+        self.wire.took_back(std::mem::take(&mut self.given), std::mem::take(&mut self.crumbs));
     }
 
     /// Says that nothing more comes.
@@ -219,6 +362,7 @@ impl Out {
         self.queue.clear();
         if !std::mem::replace(&mut self.over, true) {
             let _ = self.stream.reset(code.number());
+            self.settle();
         }
     }
 
@@ -247,5 +391,42 @@ impl Drop for Out {
         // for as long as anything of the connection. It fails when the client has all.
         self.queue.clear();
         let _ = self.stream.reset(Code::INTERNAL_ERROR.number());
+        self.settle();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(sizes: &[usize]) -> VecDeque<Block> {
+        sizes.iter().enumerate().map(|(i, size)| Block::new(vec![i as u8; *size].into())).collect()
+    }
+
+    #[test]
+    fn small_pieces_are_joined_and_large_ones_are_not_copied() {
+        let mut joined = [0; JOINED];
+        let large = queue(&[5000, 1]);
+        assert_eq!(piece(&large, &mut joined).unwrap().as_ptr(), large[0].as_ptr());
+        assert_eq!(piece(&queue(&[3]), &mut joined).unwrap(), [0; 3]);
+        assert!(piece(&queue(&[]), &mut joined).is_none());
+        let mut frames = queue(&[3, 10, 3, 9000, 5]);
+        let first = piece(&frames, &mut joined).unwrap().to_vec();
+        assert_eq!(
+            (first.len(), &first[..18]),
+            (JOINED, &[0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 3, 3][..])
+        );
+        advance(&mut frames, 12);
+        assert_eq!((frames.len(), piece(&frames, &mut joined).unwrap()[0]), (4, 1));
+        advance(&mut frames, 1 + 3 + 9000);
+        assert_eq!(piece(&frames, &mut joined).unwrap(), [4; 5]);
+        advance(&mut frames, 5);
+        assert!(frames.is_empty());
+    }
+
+    #[test]
+    fn a_window_that_opens_in_crumbs_is_told_from_one_that_is_small() {
+        let until = |step: usize| (1..100_000).find(|cuts| is_crumbled(*cuts, cuts * step));
+        assert_eq!((until(1), until(100), until(CUT)), (Some(65), Some(106), None));
     }
 }

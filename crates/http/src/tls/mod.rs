@@ -2,7 +2,7 @@
 //!
 //! It promises: a handshake takes a bounded number of bytes, and waits for the network only, so that whoever drops it ends it; what was handed
 //! over for writing and is not with the kernel yet is bounded, and gone when a flush says so; an idle connection keeps rustls' state and no
-//! buffer of this crate. The end of an answer is said by close_notify only where the connection ends in order: one that is cut off does
+//! buffer of this crate; what it keeps meanwhile it counts by itself, whichever HTTP is above ([`TlsStream::count`]). The end of an answer is said by close_notify only where the connection ends in order: one that is cut off does
 //! not look whole to its client. Signatures take a millisecond and more: those who come at one time are answered a few in each turn of the
 //! thread ([`Handshakes`]), so that others have theirs.
 //!
@@ -13,7 +13,10 @@ mod stream;
 use std::{future::poll_fn, io, sync::Arc, task::Poll};
 
 use rustls::{ProtocolVersion, ServerConfig, ServerConnection, pki_types::CertificateDer};
-use tokio::{net::TcpStream, sync::Semaphore};
+use tokio::{
+    net::TcpStream,
+    sync::{Semaphore, SemaphorePermit},
+};
 
 use crate::{Clock, Handler, Limits, Wait};
 
@@ -52,13 +55,21 @@ pub enum HandshakeError {
 /// Handshakes that are computed in one turn of a thread.
 const AT_A_TURN: usize = 4;
 
-/// Whose turn it is of those on one thread who agree upon TLS: in order of their words' arrival.
+/// Whose turn it is of those on one thread who agree upon TLS, by TCP or by QUIC: in order of their words' arrival.
 #[derive(Debug)]
 pub struct Handshakes(Semaphore);
 
 impl Default for Handshakes {
     fn default() -> Handshakes {
         Handshakes(Semaphore::new(AT_A_TURN))
+    }
+}
+
+impl Handshakes {
+    /// Waits for a turn. It is to be kept until all others have had theirs (`yield_now`), and never while a client is waited for.
+    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        // None: nobody closes it.
+        self.0.acquire().await.ok()
     }
 }
 
@@ -89,8 +100,7 @@ pub async fn accept<H: Handler>(
             break;
         }
         stream.readable().await.map_err(HandshakeError::Left)?;
-        // None: nobody closes it.
-        let turn = handshakes.0.acquire().await.ok();
+        let turn = handshakes.turn().await;
         // Nobody waits for his client while it is his turn.
         let Poll::Ready(filled) = poll_fn(|cx| Poll::Ready(stream.poll_fill(cx))).await else { continue };
         match filled {

@@ -14,6 +14,7 @@ use tokio::{
 };
 
 use super::LONGEST_HANDSHAKE;
+use crate::Hold;
 
 /// Bytes of which nothing has come yet that count for nothing: nearly all words of clients are shorter.
 const FEW: usize = 4 << 10;
@@ -33,6 +34,8 @@ pub struct TlsStream {
     ended: bool,
     /// It was told that nothing more comes.
     closed: bool,
+    /// What of all this is kept while something is waited for.
+    hold: Option<Hold>,
 }
 
 /// What goes wrong with one.
@@ -78,7 +81,7 @@ impl Write for Wire<'_, '_> {
 
 impl TlsStream {
     pub(super) fn new(tcp: TcpStream, session: ServerConnection) -> TlsStream {
-        TlsStream { tcp, session, plain: 0, sealed: 0, begun: 0, ended: false, closed: false }
+        TlsStream { tcp, session, plain: 0, sealed: 0, begun: 0, ended: false, closed: false, hold: None }
     }
 
     /// Reads once, and decrypts what came. The number of bytes; 0: the client sends no more.
@@ -124,14 +127,22 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Bytes that were encrypted and wait for the kernel, at most.
-    pub(crate) fn sealed(&self) -> usize {
-        self.sealed
+    /// Bytes of a record, or of a message of a handshake, that is not whole; 0 for few.
+    pub(super) fn begun(&self) -> usize {
+        if self.begun > FEW { self.begun.min(LONGEST_HANDSHAKE) } else { 0 }
     }
 
-    /// Bytes of a record, or of a message of a handshake, that is not whole; 0 for few.
-    pub(crate) fn begun(&self) -> usize {
-        if self.begun > FEW { self.begun.min(LONGEST_HANDSHAKE) } else { 0 }
+    /// Has what it keeps counted from now on: what waits for the kernel, what is not whole, and what nobody has read.
+    pub(crate) fn count(&mut self, hold: Hold) {
+        self.hold = Some(hold);
+        self.counts();
+    }
+
+    fn counts(&mut self) {
+        let bytes = self.sealed.saturating_add(self.begun()).saturating_add(self.plain);
+        if let Some(hold) = &mut self.hold {
+            hold.set(bytes);
+        }
     }
 
     /// Waits until something has come.
@@ -158,7 +169,13 @@ impl TlsStream {
     /// Whether something can be read, the end included.
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.plain == 0 && !self.ended {
-            ready!(self.poll_more(cx))?;
+            match self.poll_more(cx) {
+                Poll::Ready(more) => more?,
+                Poll::Pending => {
+                    self.counts();
+                    return Poll::Pending;
+                }
+            }
         }
         Poll::Ready(Ok(()))
     }
@@ -172,7 +189,9 @@ impl TlsStream {
         let n = write(&mut self.session.writer())?;
         self.sealed = self.sealed.saturating_add(n);
         // What does not go at once goes with the flush, or before the next write.
-        if let Poll::Ready(Err(error)) = self.poll_drain(cx) {
+        let drained = self.poll_drain(cx);
+        self.counts();
+        if let Poll::Ready(Err(error)) = drained {
             return Poll::Ready(Err(error));
         }
         Poll::Ready(Ok(n))
@@ -199,6 +218,7 @@ impl AsyncRead for TlsStream {
         let n = self.session.reader().read(to.initialize_unfilled())?;
         to.advance(n);
         self.plain = self.plain.saturating_sub(n);
+        self.counts();
         Poll::Ready(Ok(()))
     }
 }
@@ -221,7 +241,9 @@ impl AsyncWrite for TlsStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_drain(cx)
+        let drained = self.poll_drain(cx);
+        self.counts();
+        drained
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -3,6 +3,8 @@ use crate::certificate::SHIFT;
 
 const HOST: &str = "a.example";
 const DAY: i64 = 24 * 3600;
+/// A name that is looked after by a panic.
+pub(super) const FAULTY: &str = "faulty.example";
 
 /// A keeper of one name whose authority cannot be reached: nobody listens on port 1. Its thread sees the clock `shift` seconds ahead.
 fn keeping(storage: &std::path::Path, shift: i64) -> Keeping {
@@ -43,6 +45,29 @@ async fn an_order_that_failed_is_tried_again_when_its_pause_is_over_and_not_befo
     assert!(keeping.next().unwrap() <= LOOK);
     SHIFT.set(70);
     assert_eq!(work(&mut keeping).await, 2);
+}
+
+#[tokio::test]
+async fn a_panic_is_an_order_that_failed_and_others_go_on() {
+    let storage = tempfile::tempdir().unwrap();
+    let mut keeping = keeping(storage.path(), 0);
+    keeping.adopt(Wanted { hosts: vec![FAULTY.into(), HOST.into()], ..keeping.wanted.clone() });
+    let store = keeping.store.clone().unwrap();
+    let (messages, mut hear) = mpsc::unbounded_channel();
+    let (_demand, mut demanded) = mpsc::channel(1);
+    let both = async {
+        while store.failed(FAULTY).times == 0 || store.failed(HOST).times == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let (reply, answer) = oneshot::channel();
+        messages.send(Message::Wanted(Box::default(), reply)).unwrap();
+        answer.await.expect("it still hears");
+    };
+    tokio::select! {
+        () = keeping.run(&mut hear, &mut demanded) => panic!("it has ended"),
+        done = timeout(Duration::from_secs(60), both) => done.expect("both are tried"),
+    }
+    assert_eq!(store.failed(FAULTY).times, 1, "not again at once");
 }
 
 #[tokio::test]
@@ -364,6 +389,40 @@ async fn the_renewal_of_a_certificate_waits_for_no_time_of_a_clock_that_was_ahea
     // After two thirds of its life it is to be renewed.
     SHIFT.set(61 * DAY);
     assert_eq!(work(&mut keeping).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_certificate_that_cannot_be_read_at_the_start_is_not_ordered_anew() {
+    let storage = tempfile::tempdir().unwrap();
+    let (made, key) = self_signed(&[HOST.into()]).unwrap();
+    let store = keeping(storage.path(), 0).store.clone().unwrap();
+    store.keep_certificate(HOST, &crate::client::pem(&made.chain()[0]), &key.0).unwrap();
+    let path = storage.path().join("127.0.0.1_1_directory/a.example.pem");
+    let aside = path.with_extension("aside");
+    // A file that gives an error, also to root.
+    std::fs::rename(&path, &aside).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    let mut keeping = keeping(storage.path(), 0);
+    assert_eq!(work(&mut keeping).await, 0, "it may be good");
+    SHIFT.set(4);
+    assert_eq!((work(&mut keeping).await, keeping.resolver.covers(HOST)), (0, false));
+    std::fs::remove_dir(&path).unwrap();
+    std::fs::rename(&aside, &path).unwrap();
+    SHIFT.set(8);
+    assert_eq!((work(&mut keeping).await, keeping.resolver.covers(HOST)), (0, true), "it was");
+
+    // One that was read is no certificate: there is nothing to wait for. And nobody waits for ever.
+    std::fs::write(&path, "nothing").unwrap();
+    let mut broken = self::keeping(storage.path(), 0);
+    assert_eq!(work(&mut broken).await, 1);
+    store.note_failed(HOST, None).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    let mut unread = self::keeping(storage.path(), 0);
+    assert_eq!(work(&mut unread).await, 0);
+    tokio::time::advance(UNREAD).await;
+    SHIFT.set(600);
+    assert_eq!(work(&mut unread).await, 1);
 }
 
 #[tokio::test]
