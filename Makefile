@@ -138,6 +138,7 @@ fuzz: ## Feed every parser with broken input, and the ring with a worker gone ma
 		-- --nocapture --test-threads=1
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --locked -p hayate-load --test fuzz -- --nocapture
 	HAYATE_FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --release --locked -p hayate-ring --test hostile -- --nocapture
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(MAKE) -C host/tests fuzz
 
 # Wants cargo-fuzz and a nightly compiler; what it finds is in fuzz/artifacts, what it has learnt in fuzz/corpus.
 fuzz-coverage: ## Follow the coverage of the parsers of HTTP, rules, files that scripts send, workers' answers and the load generator, FUZZ_SECONDS for each

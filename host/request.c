@@ -1,10 +1,12 @@
 /*
  * The request head, as records in shared memory, becomes SG(request_info), $_SERVER and getenv().
  *
- * Values are used where they lie: the slot belongs to this worker until it is released, and every value ends in a NUL.
+ * Values are used where they lie: the slot belongs to this worker until it is released, and every value ends in a NUL,
+ * or did when the request began: a head that is none ends this worker.
  * Which variables there are follows nginx's fastcgi_params and what php-fpm adds, since that is what applications know.
  */
 #include "host.h"
+#include "records.h"
 
 #include "php_main.h"
 #include "php_variables.h"
@@ -57,36 +59,6 @@ void request_startup(void)
 	php_import_environment_variables = import_environment;
 }
 
-/* Walks the records; false at the end or when they are not sound (the front writes them, so that is a bug of ours). */
-struct cursor {
-	const char *at, *end;
-};
-struct record {
-	uint16_t field;
-	const char *name, *value;
-	uint32_t name_len, value_len;
-};
-
-static bool next_record(struct cursor *cursor, struct record *record)
-{
-	struct hy_record fixed;
-	if ((size_t)(cursor->end - cursor->at) < sizeof fixed + 2) {
-		return false;
-	}
-	memcpy(&fixed, cursor->at, sizeof fixed);
-	size_t len = sizeof fixed + (size_t)fixed.name_len + 1 + (size_t)fixed.value_len + 1;
-	if ((size_t)(cursor->end - cursor->at) < len) {
-		return false;
-	}
-	record->field = fixed.field;
-	record->name = cursor->at + sizeof fixed;
-	record->name_len = fixed.name_len;
-	record->value = record->name + fixed.name_len + 1;
-	record->value_len = fixed.value_len;
-	cursor->at += len;
-	return true;
-}
-
 static struct cursor records(void)
 {
 	return (struct cursor){request.exchange.request_head,
@@ -126,6 +98,9 @@ void request_begin(void)
 			request.field[record.field].at = record.value;
 			request.field[record.field].len = record.value_len;
 		}
+	}
+	if (cursor.at != cursor.end) {
+		hy_memory_is_broken();
 	}
 	for (int i = 0; i < HY_FIELD_COUNT; i++) {
 		if (request.field[i].at == NULL) {

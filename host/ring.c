@@ -46,8 +46,7 @@ uint64_t hy_now(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Not a bug of this process' as far as it knows: somebody wrote where only others may. The front sees to the rest. */
-static _Noreturn void memory_is_broken(void)
+_Noreturn void hy_memory_is_broken(void)
 {
 	static const char text[] = HY_LOG_OWN HY_LOG_ERROR
 	    "the memory shared with the front was overwritten, by this worker or by another one of its "
@@ -273,7 +272,7 @@ static void begin(struct hy_exchange *exchange)
 	exchange->informs = 0;
 	exchange->bell = LOAD(&slot->bell);
 	if (exchange->request_head_len > layout.request_head_size || exchange->bell >= layout.bells_used) {
-		memory_is_broken();
+		hy_memory_is_broken();
 	}
 	STORE(&slot->claimed_at, hy_now());
 	STORE(&me->state, (uint32_t)HY_WORKER_SERVING);
@@ -438,7 +437,7 @@ size_t hy_body_read(struct hy_exchange *exchange, char *to, size_t len)
 		uint32_t state = LOAD_ACQUIRE(&slot->request_state);
 		uint64_t there = LOAD_ACQUIRE(&slot->request_tail) - taken;
 		if (there > size) {
-			memory_is_broken();
+			hy_memory_is_broken();
 		}
 		if (there != 0) {
 			size_t n = there < len ? (size_t)there : len;
@@ -523,7 +522,7 @@ bool hy_body_write(struct hy_exchange *exchange, const char *from, size_t len)
 		uint64_t tail = exchange->tail;
 		uint64_t inside = tail - LOAD_ACQUIRE(&slot->response_taken);
 		if (inside > size) {
-			memory_is_broken();
+			hy_memory_is_broken();
 		}
 		uint64_t space = size - inside;
 		if (space == 0) {
@@ -589,7 +588,7 @@ void hy_release(struct hy_exchange *exchange)
 	STORE(&me->requests, LOAD(&me->requests) + 1);
 	/* Nobody changes the claim of a worker that lives. Otherwise the slot is another's by now, perhaps. */
 	if (LOAD(&slot->claim) != exchange->claim) {
-		memory_is_broken();
+		hy_memory_is_broken();
 	}
 	STORE_RELEASE(&slot->claim, (exchange->claim & ~HY_CLAIM_STATE_MASK) | HY_DONE);
 	HY_STEP(13);

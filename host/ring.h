@@ -65,6 +65,10 @@ bool hy_ring_quit(void);
 /* For the zygote, when there is no front any more: asks a worker to leave. */
 void hy_ring_dismiss(uint32_t worker);
 
+/* Ends this process. Not a bug of its own as far as it knows: somebody wrote where only others may. The front sees to
+ * the rest. */
+_Noreturn void hy_memory_is_broken(void);
+
 /* Reads up to len bytes of the request body, waiting for the first; 0 at its end. */
 size_t hy_body_read(struct hy_exchange *exchange, char *to, size_t len);
 /* Whether nobody waits for the answer any more (an unwanted body is no abort: it is thrown away). */

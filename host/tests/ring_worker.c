@@ -4,6 +4,7 @@
  * for it, a large body. With STEP and COUNT it kills itself with SIGKILL the COUNT-th time it passes that step of
  * ring.c.
  */
+#include "records.h"
 #include "ring.h"
 
 #include <ctype.h>
@@ -50,15 +51,18 @@ int main(int argc, char **argv)
 	hy_ring_join((uint32_t)atoi(argv[1]));
 	struct hy_exchange exchange;
 	while (hy_ring_next(&exchange)) {
-		struct hy_record first;
-		memcpy(&first, exchange.request_head, sizeof first);
-		const char *value = exchange.request_head + sizeof first + first.name_len + 1;
-		if (sizeof first + first.name_len + 1 + (uint64_t)first.value_len + 1 > exchange.request_head_len) {
+		/* All of it, as a host does: whoever disturbs the memory may do so meanwhile. */
+		struct cursor cursor = {exchange.request_head, exchange.request_head + exchange.request_head_len};
+		struct record first, another;
+		if (!next_record(&cursor, &first)) {
 			head(&exchange, 400);
 			hy_response_complete(&exchange, false);
 			hy_release(&exchange);
 			continue;
 		}
+		while (next_record(&cursor, &another)) {
+		}
+		const char *value = first.value;
 		/* "hints N": N informational heads; else one. */
 		struct hy_response_head early = {.status = 103};
 		long hints = strncmp(value, "hints ", 6) == 0 ? atol(value + 6) % 100000 : 1;

@@ -124,7 +124,9 @@ def test_a_file_system_that_hangs(hayate_command, tmp_path) -> None:
     (hanging / "files").mkdir(parents=True)
     (hanging / "index.php").write_text("<?php echo 'unharmed';")
     os.chmod(hanging, 0o755)
+    metrics = f"127.0.0.1:{free_port()}"
     config = (
+        f'metrics = "{metrics}"\n'
         f'[[app]]\nname = "fine"\nroot = "{root}"\nworkers = 2\n'
         f'[[app]]\nname = "hanging"\nroot = "{hanging}"\nhosts = ["hanging.test"]\nworkers = 1\n'
     )
@@ -146,6 +148,8 @@ def test_a_file_system_that_hangs(hayate_command, tmp_path) -> None:
                 waiting = [pool.submit(hung, i) for i in range(30)]
                 others_are_served()
                 assert server.run("status").returncode == 0
+                for path in ("healthz", "readyz", "metrics"):
+                    assert requests.get(f"http://{metrics}/{path}", timeout=60).status_code == 200
                 assert {future.result() for future in waiting} == {503}
             # Now it is known: nobody waits any more.
             assert hung(31) == 503
@@ -154,6 +158,29 @@ def test_a_file_system_that_hangs(hayate_command, tmp_path) -> None:
     finally:
         os.close(device)
         subprocess.run(["umount", "-l", hanging / "files"], check=False)
+
+
+def test_sigterm_with_a_file_system_that_hangs(hayate_command, tmp_path) -> None:
+    """Requests hang in it when the signal comes. They get 503, and the server ends long before drain_timeout (30 s) is over."""
+    hanging = tmp_path / "hanging"
+    hanging.mkdir()
+    (tmp_path / "index.php").write_text("<?php echo 'unharmed';")
+    os.chmod(tmp_path, 0o755)
+    device = fuse_that_never_answers(hanging)
+    try:
+        with Hayate(config=f'[[app]]\nroot = "{tmp_path}"\nworkers = 1\n') as server, contextlib.ExitStack() as stack:
+            waiting = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60)) for _ in range(3)]
+            for i, one in enumerate(waiting):
+                one.sendall(f"GET /hanging/{i}.txt HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+            assert wait_until(lambda: server.status()["connections"] >= 3)
+            # Their lookups hold three of the four threads that a place may occupy.
+            assert requests.get(server.url + "/", timeout=60).text == "unharmed"
+            server.stop_timeout = 28
+            assert server.stop() == 0
+            assert [one.recv(12) for one in waiting] == [b"HTTP/1.1 503"] * 3
+    finally:
+        os.close(device)
+        subprocess.run(["umount", "-l", hanging], check=False)
 
 
 def test_a_file_system_that_fails(hayate_command, tmp_path) -> None:

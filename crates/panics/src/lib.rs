@@ -7,6 +7,18 @@
 //! Whatever lasts as long as the process does is run by one of these, and goes on after a panic: what it has in hand is kept outside of
 //! it. A loop that is begun again at once must have a pause somewhere, or a panic that comes each time costs a processor.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::todo
+    )
+)]
+
 use std::{
     future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},

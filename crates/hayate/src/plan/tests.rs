@@ -19,17 +19,54 @@ fn fixture() -> tempfile::TempDir {
     dir
 }
 
+/// Configurations as the documentation shows them, for a directory that is there; and each key with the section that it stands in.
+fn documented() -> (Vec<String>, Vec<(String, String)>) {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut files: Vec<_> = fs::read_dir(&docs).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let mut blocks = Vec::new();
+    for text in files.iter().map(|file| fs::read_to_string(file).unwrap()) {
+        for block in text.split("```toml\n").skip(1).filter_map(|rest| rest.split("\n```").next()) {
+            let mut lines: Vec<&str> = block
+                .lines()
+                .map(|line| if line.trim_start().starts_with("root =") { "root = 'site'" } else { line })
+                .collect();
+            if !block.contains("[[app]]") {
+                lines.extend(["[[app]]", "root = 'site'"]);
+            }
+            blocks.push(lines.join("\n") + "\n");
+        }
+    }
+    let reference = fs::read_to_string(docs.join("configuration.md")).unwrap();
+    let (mut section, mut keys) = (String::new(), Vec::new());
+    for line in reference.lines() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            section = match heading {
+                "Top of the file" => String::new(),
+                "[[app.rule]]" => "[[app]]\nroot = 'site'\n[[app.rule]]\n".into(),
+                "[[app]]" => "[[app]]\nroot = 'site'\n".into(),
+                name if name.starts_with('[') => format!("{name}\n"),
+                table => format!("[[app]]\nroot = 'site'\n[[app.rule]]\npath = '/a'\n[app.rule.{table}]\n"),
+            };
+        } else if let Some(key) = line.strip_prefix("| `").and_then(|rest| rest.split('`').next()) {
+            keys.push((section.clone(), key.to_owned()));
+        }
+    }
+    (blocks, keys)
+}
+
 #[test]
 fn fuzz_configurations() {
     let dir = fixture();
-    let seeds: [&[u8]; 5] = [
-        b"[[app]]\nroot = 'site'\nworkers = '2-8'\nhosts = ['a.test', '*.b.test']\npath = '/shop'\n[app.ini]\nmemory_limit = '1G'\n",
-        b"drain_timeout = '1m'\naccess_log = '-'\n[limits]\nbody_size = '8M'\nhead_size = 4096\n[[app]]\nroot = 'site'\n",
-        b"[[app]]\nname = 'a'\nroot = 'site'\nworker = 'worker.php'\nwarmup = ['/', '/a?b']\nrewind = 'fork'\nboot_timeout = 'off'\n",
-        b"trusted_proxies = ['10.0.0.0/8', 'unix']\n[[app]]\nroot = 'site'\nenv = { A = 'b' }\nqueue_timeout = '1.5s'\nmax_memory = '64M'\n",
-        b"[[app]]\nroot = 'site'\n[[app]]\nroot = 'site'\npath = '/b'\nsendfile_roots = ['.']\nindex = ['x.php']\n",
-    ];
-    let pieces: [&[u8]; 22] = [
+    let (blocks, keys) = documented();
+    assert!(blocks.len() > 20 && keys.len() > 120, "{} blocks, {} keys", blocks.len(), keys.len());
+    let seeds: Vec<&[u8]> = blocks.iter().map(String::as_bytes).collect();
+    let values: Vec<&str> = "0|1|-1|8|65535|99999999999999999999|1.5|nan|true|'off'|'on'|''|'1s'|'9999d'|'1K'|'16E'|'2-8'|'/'|'site'|\
+        '../..'|'*.a.test'|'a.test'|':1'|'127.0.0.1:80'|'unix:/x'|'[::1]:0'|'10.0.0.0/8'|\"\\u0000\"|'\u{1f418}'|[]|['a', 'b']|\
+        ['/', '/x']|{}|{ a = 'b' }|{ address = ':1', tls = true }|[[]]|1979-05-27"
+        .split('|')
+        .collect();
+    let pieces: [&[u8]; 15] = [
         b"=",
         b"'",
         b"\"",
@@ -40,25 +77,41 @@ fn fuzz_configurations() {
         b"}",
         b"\n",
         b",",
-        b"/",
         b"..",
         b"\0",
         b"\xff",
         b"-1",
-        b"0",
         b"99999999999999999999",
-        b"K",
-        b"s",
-        b"'\xf0\x9f\x90\x98'",
-        b"true",
-        b"1e400",
     ];
-    hayate_fuzz::run("configurations", &seeds, &pieces, |_, input| {
-        let Ok(text) = std::str::from_utf8(input) else { return };
-        if let Err(why) = plan(dir.path(), text, |_| {}) {
-            assert!(!why.is_empty());
+    let mut served = 0u64;
+    hayate_fuzz::run("configurations", &seeds, &pieces, |random, input| {
+        // Half of them are a key with a value that is most often not its own, and another key that may be out of place.
+        let text = if random.below(2) == 0 {
+            let (section, key) = &keys[random.below(keys.len())];
+            let value = random.pick(&values);
+            let (_, other) = &keys[random.below(keys.len())];
+            let more = if random.below(2) == 0 {
+                format!("{other} = {}\n", random.pick(&values))
+            } else {
+                String::new()
+            };
+            let app = if section.contains("[[app]]") { "" } else { "[[app]]\nroot = 'site'\n" };
+            format!("{section}{key} = {value}\n{more}{app}")
+        } else {
+            let Ok(text) = std::str::from_utf8(input) else { return };
+            text.to_owned()
+        };
+        match plan(dir.path(), &text, |_| {}) {
+            Ok(plan) => {
+                served += 1;
+                // What is handed on can be read: the front gets it so.
+                let told = serde_json::to_vec(&plan.without_secrets()).unwrap();
+                serde_json::from_slice::<Plan>(&told).unwrap();
+            }
+            Err(why) => assert!(why.len() > 10, "{why}"),
         }
     });
+    assert!(served > 0, "all were refused");
 }
 
 fn plan(dir: &Path, text: &str, change: impl FnOnce(&mut ServeArgs)) -> Result<Plan, String> {
