@@ -108,18 +108,20 @@ static struct notes {
 void explain_boot_begins(void)
 {
 	if (explain_file != NULL) {
-		frozen_watch();
+		frozen_watch(true);
 		boot_began = hy_now();
+	} else if (options.rewind != REWIND_OFF) {
+		frozen_watch(false);
 	}
 }
 
 void explain_boot_over(void)
 {
+	boot_ns = hy_now() - boot_began;
+	frozen_stop();
 	if (explain_file == NULL) {
 		return;
 	}
-	boot_ns = hy_now() - boot_began;
-	frozen_stop();
 	files = zend_hash_num_elements(&EG(included_files));
 	snprintf(boot_at, sizeof boot_at, "%s:%u", zend_get_executed_filename(), zend_get_executed_lineno());
 	notes = rewind_keep(sizeof *notes);

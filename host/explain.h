@@ -2,8 +2,8 @@
  * What `hayate explain` is told: with --explain FILE the host appends one JSON object a line to that file. The lines
  * are documented by their reader, crates/hayate/src/explain.rs.
  *
- * Without --explain every call returns at once. With it the host behaves as always, only slower while it boots; the
- * snapshot holds nothing more than a few words of notes.
+ * Without --explain every call returns at once, but for what the log is told of the boot's random numbers. With it the
+ * host behaves as always, only slower while it boots; the snapshot holds nothing more than a few words of notes.
  */
 #ifndef HAYATE_EXPLAIN_H
 #define HAYATE_EXPLAIN_H
@@ -38,10 +38,14 @@ struct frozen {
 	char *what, *at; /* allocated; `at` is NULL when it is not known */
 	uint64_t count;
 };
-void frozen_watch(void);
-void frozen_stop(void); /* notes what the boot left open, and takes the watch away */
+void frozen_watch(bool all); /* or what is drawn by chance alone */
+void frozen_stop(void);      /* notes what the boot left open, and takes the watch away */
 size_t frozen_list(const struct frozen **list);
 void frozen_forget(void);
+/* Names in the log what the boot drew by chance, once for all processes that boot the same: frozen_share() comes before
+ * workers are forked. With --explain nothing. */
+void frozen_share(void);
+void frozen_tell_draws(void);
 /* Whether a function of PHP's of this name, or an object of a class of PHP's with this last part of a name, reads the
  * clock or draws. */
 bool frozen_draws(const char *function);

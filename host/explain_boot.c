@@ -3,6 +3,9 @@
  * and files, opens connections. Seen by standing before PHP's functions of that kind while the worker script boots, and
  * by looking at the descriptors when it has. What an extension does by itself, without a PHP function being called, is
  * not seen; nor is the reading of $_ENV and $_SERVER.
+ *
+ * `hayate explain` tells all of it. What was drawn by chance is looked for in each boot, and the log names it: under
+ * php-fpm it is another value for each visitor, and nothing else would say that here it is the same.
  */
 #include "explain.h"
 
@@ -12,6 +15,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -19,11 +23,19 @@
 
 #define MAX_FROZEN 512
 #define MAX_FDS 1024
+/* Places in the log. */
+#define MOST_TOLD 8
+/* So many calls of a function are looked at, where they come from. */
+#define MOST_PLACES 256
 
 static struct frozen list[MAX_FROZEN];
 static size_t count;
 static bool watching;
+/* Only what is drawn by chance. */
+static bool draws_only;
 static bool open_before[MAX_FDS];
+/* Shared by all processes of the application: the log has it. */
+static bool *told;
 
 /* Whether a file lies beside the worker script, and that is one of ours (php/boot/), which is told its project. */
 static bool is_ours(const char *file)
@@ -67,17 +79,34 @@ static char *where(void)
 	return text;
 }
 
+/* Of what was drawn each place counts, of everything else the first one. */
 static void note(const char *kind, const char *what, bool placed)
 {
+	bool drawn = strcmp(kind, "random") == 0;
+	uint64_t calls = 0;
+	struct frozen *last = NULL;
 	for (size_t i = 0; i < count; i++) {
 		if (strcmp(list[i].kind, kind) == 0 && strcmp(list[i].what, what) == 0) {
+			last = &list[i];
+			calls += list[i].count;
+		}
+	}
+	if (last != NULL && (!drawn || calls >= MOST_PLACES)) {
+		last->count++;
+		return;
+	}
+	char *at = placed ? where() : NULL;
+	for (size_t i = 0; i < count && last != NULL && at != NULL; i++) {
+		if (strcmp(list[i].what, what) == 0 && list[i].at != NULL && strcmp(list[i].at, at) == 0) {
 			list[i].count++;
+			free(at);
 			return;
 		}
 	}
-	char *at = placed ? where() : NULL;
 	if (count < MAX_FROZEN && (at != NULL || !placed)) {
 		list[count++] = (struct frozen){.kind = kind, .what = strdup(what), .at = at, .count = 1};
+	} else {
+		free(at);
 	}
 }
 
@@ -163,7 +192,22 @@ static struct watched {
     {"random", NULL, "gmp_random_range", NULL, NULL, NULL},
     {"random", NULL, "uuid_create", NULL, NULL, NULL},
     {"random", "mongodb\\bson\\objectid", "__construct", none, NULL, NULL},
+    {"random", NULL, "openssl_pkey_new", NULL, NULL, NULL},
+    {"random", NULL, "sodium_crypto_aead_aes256gcm_keygen", NULL, NULL, NULL},
+    {"random", NULL, "sodium_crypto_aead_chacha20poly1305_ietf_keygen", NULL, NULL, NULL},
+    {"random", NULL, "sodium_crypto_aead_chacha20poly1305_keygen", NULL, NULL, NULL},
+    {"random", NULL, "sodium_crypto_aead_xchacha20poly1305_ietf_keygen", NULL, NULL, NULL},
+    {"random", NULL, "sodium_crypto_auth_keygen", NULL, NULL, NULL},
+    {"random", NULL, "sodium_crypto_box_keypair", NULL, NULL, NULL},
+    {"random", NULL, "sodium_crypto_generichash_keygen", NULL, NULL, NULL},
+    {"random", NULL, "sodium_crypto_kdf_keygen", NULL, NULL, NULL},
+    {"random", NULL, "sodium_crypto_kx_keypair", NULL, NULL, NULL},
     {"random", NULL, "sodium_crypto_secretbox_keygen", NULL, NULL, NULL},
+    {"random", NULL, "sodium_crypto_secretstream_xchacha20poly1305_keygen", NULL, NULL, NULL},
+    {"random", NULL, "sodium_crypto_shorthash_keygen", NULL, NULL, NULL},
+    {"random", NULL, "sodium_crypto_sign_keypair", NULL, NULL, NULL},
+    {"random", NULL, "sodium_crypto_stream_keygen", NULL, NULL, NULL},
+    {"random", NULL, "sodium_crypto_stream_xchacha20_keygen", NULL, NULL, NULL},
     {"random", NULL, "session_create_id", NULL, NULL, NULL},
     {"random", NULL, "mt_srand", seeds, NULL, NULL},
     {"random", NULL, "srand", seeds, NULL, NULL},
@@ -174,6 +218,10 @@ static struct watched {
     {"random", "random\\engine\\mt19937", "generate", NULL, NULL, NULL},
     {"random", "random\\engine\\pcgoneseq128xslrr64", "generate", NULL, NULL, NULL},
     {"random", "random\\engine\\xoshiro256starstar", "generate", NULL, NULL, NULL},
+    {"random", "random\\engine\\secure", "generate", NULL, NULL, NULL},
+    {"random", "random\\randomizer", "getbytesfromstring", NULL, NULL, NULL},
+    {"random", "random\\randomizer", "getfloat", NULL, NULL, NULL},
+    {"random", "random\\randomizer", "nextfloat", NULL, NULL, NULL},
     {"random", "random\\randomizer", "getint", NULL, NULL, NULL},
     {"random", "random\\randomizer", "nextint", NULL, NULL, NULL},
     {"random", "random\\randomizer", "getbytes", NULL, NULL, NULL},
@@ -229,12 +277,17 @@ bool frozen_draws_class(const char *name)
 
 static const struct watched *of_call(const zend_execute_data *call)
 {
-	/* A class that extends one of PHP's has copies of its methods, whose name and scope stay. */
+	for (size_t i = 0; i < WATCHED; i++) {
+		if (watched[i].function == call->func) {
+			return &watched[i];
+		}
+	}
+	/* A class that extends one of PHP's has copies of its methods, and a closure (random_bytes(...)) one of its
+	 * function: name and scope stay. */
 	for (size_t i = 0; i < WATCHED; i++) {
 		const zend_function *function = watched[i].function;
-		if (function == call->func ||
-		    (function != NULL && function->common.scope != NULL && function->common.scope == call->func->common.scope &&
-		     zend_string_equals(function->common.function_name, call->func->common.function_name))) {
+		if (function != NULL && function->common.scope == call->func->common.scope &&
+		    zend_string_equals(function->common.function_name, call->func->common.function_name)) {
 			return &watched[i];
 		}
 	}
@@ -245,10 +298,11 @@ static void stand_before(INTERNAL_FUNCTION_PARAMETERS)
 {
 	const struct watched *it = of_call(execute_data);
 	if (it == NULL) {
-		zend_throw_error(NULL, "hayate explain lost its place; report this");
+		zend_throw_error(NULL, "Hayate lost the place of a function that it stands before; report this");
 		return;
 	}
-	if (watching && (it->freezes == NULL || it->freezes(execute_data))) {
+	if (watching && (it->freezes == NULL || it->freezes(execute_data)) &&
+	    !(draws_only && randomness_follows_a_seed(execute_data))) {
 		char what[256];
 		const zval *first = ZEND_CALL_NUM_ARGS(execute_data) > 0 ? ZEND_CALL_ARG(execute_data, 1) : NULL;
 		bool named = strcmp(it->kind, "environment") == 0 && first != NULL && Z_TYPE_P(first) == IS_STRING;
@@ -362,34 +416,78 @@ static zend_function *find(const struct watched *it)
 	return function != NULL && function->type == ZEND_INTERNAL_FUNCTION ? function : NULL;
 }
 
-void frozen_watch(void)
+void frozen_watch(bool all)
 {
+	draws_only = !all;
 	for (size_t i = 0; i < WATCHED; i++) {
-		watched[i].function = find(&watched[i]);
+		/* What a seed of its own gives is the same under php-fpm. */
+		bool wanted = all || (strcmp(watched[i].kind, "random") == 0 && watched[i].freezes != seeds);
+		watched[i].function = wanted ? find(&watched[i]) : NULL;
 		if (watched[i].function != NULL) {
 			watched[i].handler = watched[i].function->internal_function.handler;
 			watched[i].function->internal_function.handler = stand_before;
 		}
+	}
+	watching = true;
+	if (draws_only) {
+		return;
 	}
 	plain_ops = php_plain_files_wrapper.wops;
 	watched_ops = *plain_ops;
 	watched_ops.stream_opener = open_plain;
 	php_plain_files_wrapper.wops = &watched_ops;
 	each_descriptor(was_open);
-	watching = true;
 }
 
 void frozen_stop(void)
 {
+	if (!watching) {
+		return;
+	}
 	watching = false;
-	each_descriptor(is_open);
-	/* Copies of methods in classes of the application keep standing before theirs, and do nothing but call them. */
+	/* Copies in classes and closures of the application keep standing before theirs, and do nothing but call them. So
+	 * does what an extension has put itself before since. */
 	for (size_t i = 0; i < WATCHED; i++) {
-		if (watched[i].function != NULL) {
+		if (watched[i].function != NULL && watched[i].function->internal_function.handler == stand_before) {
 			watched[i].function->internal_function.handler = watched[i].handler;
 		}
 	}
-	php_plain_files_wrapper.wops = plain_ops;
+	if (!draws_only) {
+		each_descriptor(is_open);
+		php_plain_files_wrapper.wops = plain_ops;
+	}
+}
+
+void frozen_share(void)
+{
+	void *at = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	told = at == MAP_FAILED ? NULL : at;
+}
+
+void frozen_tell_draws(void)
+{
+	char places[3000] = "";
+	size_t len = 0, told_of = 0;
+	if (!draws_only) {
+		return;
+	}
+	for (size_t i = 0; i < count && told_of < MOST_TOLD; i++) {
+		if (strcmp(list[i].kind, "random") == 0 && list[i].at != NULL && len < sizeof places - 1) {
+			int n = snprintf(places + len, sizeof places - len, "%s%s at %s", told_of == 0 ? "" : ", ", list[i].what,
+			                 list[i].at);
+			len += (size_t)MAX(n, 0);
+			told_of++;
+		}
+	}
+	bool more = count > told_of;
+	frozen_forget();
+	if (told_of == 0 || (told != NULL && __atomic_exchange_n(told, true, __ATOMIC_RELAXED))) {
+		return;
+	}
+	log_format(
+	    "The boot drew random numbers, and each request finds the same: %s%s. Draw in the request what must differ "
+	    "from visitor to visitor, such as a nonce, a token or an id.",
+	    places, more ? ", …" : "");
 }
 
 size_t frozen_list(const struct frozen **to)

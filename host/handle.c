@@ -210,6 +210,7 @@ static bool begin_work(void)
 		boot_make_settings_modified();
 	}
 	decline_misplaced_call();
+	frozen_tell_draws();
 	if (!zygote_is_worker()) {
 		zygote_adopt();
 	} else {

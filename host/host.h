@@ -202,6 +202,8 @@ const char *snapshot_check(void);
 
 /* randomness.c */
 void randomness_after_startup(void);
+/* What this call draws, the boot's, comes of a seed that the application has given: as under php-fpm. */
+bool randomness_follows_a_seed(const zend_execute_data *call);
 void randomness_boot_over(void);      /* before the first warm-up request */
 void randomness_prepare(void);        /* with the snapshot */
 void randomness_forked(void);         /* in a worker, first thing */

@@ -5,6 +5,7 @@
  * or extension runs; start PHP; become the zygote. Workers are forked from it.
  */
 #include "host.h"
+#include "explain.h"
 #include "engine.h"
 #include "stray.h"
 
@@ -223,6 +224,7 @@ int main(int argc, char **argv)
 	zygote_booting();
 	if (options.worker_mode && options.rewind != REWIND_OFF) {
 		boot_files_share();
+		frozen_share();
 	}
 	if (options.worker_mode && !options.private_boot) {
 		worker_boot();

@@ -376,6 +376,29 @@ void randomness_after_startup(void)
 	}
 }
 
+bool randomness_follows_a_seed(const zend_execute_data *call)
+{
+	static const char *const of_mt[] = {"mt_rand", "rand", "shuffle", "str_shuffle", "array_rand"};
+	const zend_function *function = call->func;
+	const char *name = ZSTR_VAL(function->common.function_name);
+	if (function->common.scope == NULL) {
+		for (size_t i = 0; i < sizeof of_mt / sizeof of_mt[0]; i++) {
+			if (strcmp(name, of_mt[i]) == 0) {
+				return mt_given;
+			}
+		}
+		return gmp_given && strncmp(name, ZEND_STRL("gmp_")) == 0;
+	}
+	zend_object *drawn_from = Z_TYPE(call->This) == IS_OBJECT ? Z_OBJ(call->This) : NULL;
+	zval room;
+	if (drawn_from != NULL && drawn_from->ce == random_ce_Random_Randomizer) {
+		const zval *engine = zend_read_property(drawn_from->ce, drawn_from, ZEND_STRL("engine"), true, &room);
+		drawn_from = Z_TYPE_P(engine) == IS_OBJECT ? Z_OBJ_P(engine) : NULL;
+	}
+	const struct engine *engine = drawn_from == NULL ? NULL : find_engine(drawn_from);
+	return engine != NULL && engine->given;
+}
+
 void randomness_boot_over(void)
 {
 	if (mt_given) {

@@ -14,10 +14,10 @@ import threading
 
 import pytest
 import requests as http
-from lib.process import temporary_directory
+from lib.process import temporary_directory, wait_until
 from lib.servers import Hayate, NginxFpm
 
-from . import php_extensions
+from . import modes, php_extensions
 from .keep_alive import KeepAlive
 from .matrix_site import USER
 
@@ -163,3 +163,66 @@ def test_a_seed_of_the_boot_gives_each_request_the_same_sequence(rewind: str) ->
     assert all(answer == right for answer in said), (right, said[0], said[-1])
     assert len(set(gmp)) == 1
     assert all(one == copy for one, copy in pairs) and len({one for one, _ in pairs}) == len(pairs)
+
+
+DRAWS = """
+$draw = random_bytes(...);
+$nonce = random_bytes(24);
+$token = $draw(8);
+mt_srand(42);
+$drawn = [mt_rand(), (new Random\\Engine\\Mt19937(7))->generate(), (new Random\\Randomizer(new Random\\Engine\\Mt19937(7)))->getInt(1, 9)];
+$own = (new Random\\Randomizer(new Random\\Engine\\Xoshiro256StarStar()))->getInt(1, 9);
+for ($i = 0; $i < 1000; $i++) { $number = random_int(0, 9); }
+while (hayate_handle_request(function () use ($nonce) {
+    sodium_increment($nonce);
+    random_bytes(8);
+    if (isset($_GET['die'])) {
+        posix_kill(getmypid(), 9);
+    }
+    echo bin2hex($nonce);
+})) {
+}
+"""
+#: What a boot draws from an extension.
+OF_EXTENSION = {"gmp": "gmp_random_bits(64)", "uuid": "uuid_create(UUID_TYPE_TIME)", "mongodb": "new MongoDB\\BSON\\ObjectId()"}
+
+
+def told(server: Hayate) -> list[str]:
+    return [line for line in server.log().splitlines() if "The boot drew random numbers" in line]
+
+
+@modes.each_mode
+def test_the_log_names_what_the_boot_drew(rewind: str, boot: str, directory: pathlib.Path) -> None:
+    """Each request counts up the same nonce. Once, with the line, whoever boots; not what a seed gives, which is the same under php-fpm."""
+    modes.write(directory, DRAWS)
+    lines = (directory / "worker.php").read_text().splitlines()
+    calls = ("$nonce = random_bytes", "$token = $draw", "$own =", "for (")
+    numbers = [next(n for n, line in enumerate(lines, 1) if line.startswith(call)) for call in calls]
+    with modes.hayate(directory, rewind, boot, workers=3) as server:
+        assert len({modes.get(server) for _ in range(12)}) <= (1 if boot == "shared" else 3)
+        assert http.post(f"{server.url}/?die", timeout=60).status_code == 502
+        assert wait_until(lambda: len(modes.application(server)["workers"]) == 3)
+        modes.get(server)
+        (line,) = told(server)
+    names = ["random_bytes()", "random_bytes()", "Random\\Randomizer::getInt()", "random_int()"]
+    places = [f"{name} at {directory}/worker.php:{number}" for name, number in zip(names, numbers, strict=True)]
+    assert f"each request finds the same: {', '.join(places)}. Draw in the request" in line.replace("\\\\", "\\"), line
+
+
+def test_a_boot_that_draws_nothing_is_not_spoken_of(directory: pathlib.Path) -> None:
+    modes.write(directory, "mt_srand(1); mt_rand(); while (hayate_handle_request(function () { echo bin2hex(random_bytes(8)); })) {}")
+    with modes.hayate(directory, "on", "shared", workers=1) as server:
+        assert len({modes.get(server) for _ in range(5)}) == 5
+        assert told(server) == []
+
+
+@pytest.mark.parametrize("extension", OF_EXTENSION)
+def test_the_log_names_what_was_drawn_from_an_extension(extension: str, directory: pathlib.Path) -> None:
+    if not php_extensions.is_there(extension):
+        pytest.skip(f"{extension} is not installed: scripts/setup --test installs it")
+    draws = OF_EXTENSION[extension]
+    modes.write(directory, f"$drawn = {draws};\nwhile (hayate_handle_request(function () {{ echo 'served'; }})) {{}}")
+    with modes.hayate(directory, "on", "shared", workers=1, args=elsewhere(directory)) as server:
+        (line,) = told(server)
+    name = draws.removeprefix("new ").partition("(")[0] + ("::__construct()" if draws.startswith("new ") else "()")
+    assert f"{name} at {directory}/worker.php:" in line.replace("\\\\", "\\"), line
