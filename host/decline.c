@@ -4,6 +4,10 @@
  */
 #include "host.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
 /* A state that neither a fork nor the end of a request may meet. `how` the application boots instead. */
 struct unfinished {
 	const char *left; /* what it is, to follow "the boot "; NULL: there is none */
@@ -59,8 +63,64 @@ static void decline_all_unfinished(bool warmed)
 	decline_unfinished(&unknown, warmed);
 }
 
+/* What the host opens besides, and a request. */
+#define SPARE 64
+/* Of so many files that are open for writing it is noted how they were opened (rewind/openings.c). */
+#define MOST_WRITTEN_TO 2048
+
+static struct {
+	size_t all, written_to;
+} opened;
+
+static bool count_opened(int fd, void *to)
+{
+	struct stat st;
+	opened.all++;
+	opened.written_to += !zygote_is_own(fd) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+	                     (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY;
+	return true;
+}
+
+/*
+ * Each descriptor of the boot is open twice, one for a file that is written to three times: by the others they are put
+ * back. Where there is no room for that, or for a note, nothing would say so when it is missed.
+ */
+static void decline_too_much(void)
+{
+	struct rlimit most;
+	char why[512];
+	opened.all = opened.written_to = 0;
+	bool listed = zygote_each_fd(count_opened, NULL);
+	size_t needed = 2 * opened.all + opened.written_to + SPARE;
+	if (getrlimit(RLIMIT_NOFILE, &most) == 0 && (!listed || needed > most.rlim_cur)) {
+		snprintf(why, sizeof why,
+		         "the boot has %zu files open, for which Hayate needs %zu descriptors, and the limit of open files is "
+		         "%lu. To avoid it: raise it (LimitNOFILE), or close files before hayate_handle_request()",
+		         opened.all, needed, (unsigned long)most.rlim_cur);
+		boot_again(HY_AGAIN_CLASSIC, why, false);
+	}
+	if (opened.written_to > MOST_WRITTEN_TO) {
+		snprintf(
+		    why, sizeof why,
+		    "the boot has %zu files open for writing, and no more than %d can be put back. To avoid it: close them "
+		    "before hayate_handle_request()",
+		    opened.written_to, MOST_WRITTEN_TO);
+		boot_again(HY_AGAIN_CLASSIC, why, false);
+	}
+	if (locks_too_many()) {
+		snprintf(why, sizeof why,
+		         "the boot has changed more than %d semaphores, and Hayate does not know which of them it holds. To "
+		         "avoid it: acquire them in the request",
+		         REWIND_MOST_SEMAPHORES);
+		boot_again(HY_AGAIN_CLASSIC, why, false);
+	}
+}
+
 void decline_boot(void)
 {
+	if (options.rewind != REWIND_OFF) {
+		decline_too_much();
+	}
 	const char *looks = front_controller_doubt();
 	if (looks != NULL) {
 		boot_again(HY_AGAIN_CLASSIC, looks, false);

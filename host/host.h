@@ -335,6 +335,7 @@ void boot_files_bury(uint32_t worker); /* in the zygote, when it has ended other
 
 /* locks.c: what the boot holds, each request takes anew */
 void locks_lend(void);      /* at the end of the boot, and with the snapshot: they are given back */
+bool locks_too_many(void);  /* of some it is not known that the boot holds them */
 bool locks_any(void);       /* there are some */
 void locks_take(void);      /* at the beginning of a request; what ends it gives them back: a rewind, … */
 void locks_give_back(void); /* … or, where there is none, this */
@@ -365,7 +366,8 @@ void zygote_booting(void);            /* before PHP code runs */
 void zygote_baseline(void);           /* what is open now is in order */
 const char *zygote_unshareable(void); /* NULL, or what was done since then that processes must not share */
 bool zygote_is_own(int fd);           /* it was open before PHP code ran */
-void zygote_each_fd(bool (*visit)(int fd, void *to), void *to); /* until it returns false */
+/* Until it returns false. False: they cannot be listed. */
+bool zygote_each_fd(bool (*visit)(int fd, void *to), void *to);
 bool zygote_left_threads(int besides); /* after a moment, in which those that are about to end may do so */
 /* Tells the pool to start it again in another way, and exits. Safe in a signal handler. */
 void zygote_boot_again(enum hy_again how, const char *why) __attribute__((noreturn));

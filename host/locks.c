@@ -21,8 +21,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_SEMAPHORES 64
-
 /* Both are part of the snapshot. */
 static struct file_lock {
 	int fd;
@@ -31,8 +29,9 @@ static struct file_lock {
 	ino_t inode;
 } * files;
 static size_t file_count;
-static struct rewind_semaphore semaphores[MAX_SEMAPHORES];
+static struct rewind_semaphore semaphores[REWIND_MOST_SEMAPHORES];
 static size_t semaphore_count;
+static bool too_many;
 
 /* LOCK_SH, LOCK_EX, or 0: what is held by flock() on this open file (Documentation/filesystems/proc.rst, fdinfo). */
 static int held(int fd)
@@ -82,13 +81,14 @@ static bool note(int fd, void *to)
 void locks_lend(void)
 {
 	zygote_each_fd(note, NULL);
-	struct rewind_semaphore changed[MAX_SEMAPHORES];
-	size_t count = rewind_semaphores(changed, MAX_SEMAPHORES);
-	for (size_t i = 0; i < count; i++) {
+	struct rewind_semaphore changed[REWIND_MOST_SEMAPHORES];
+	size_t count = rewind_semaphores(changed);
+	too_many |= count == SIZE_MAX;
+	for (size_t i = 0; i < count && !too_many; i++) {
 		/* What was added (PHP counts who uses a set) is not a lock. */
 		struct sembuf back = {
 		    .sem_num = (unsigned short)changed[i].number, .sem_op = (short)-changed[i].sum, .sem_flg = SEM_UNDO};
-		if (changed[i].sum < 0 && semaphore_count < MAX_SEMAPHORES && semop(changed[i].set, &back, 1) == 0) {
+		if (changed[i].sum < 0 && semaphore_count < REWIND_MOST_SEMAPHORES && semop(changed[i].set, &back, 1) == 0) {
 			semaphores[semaphore_count++] = changed[i];
 		}
 	}
@@ -119,6 +119,11 @@ static void wait_for(struct sembuf *operation, int set)
 			_exit(70);
 		}
 	}
+}
+
+bool locks_too_many(void)
+{
+	return too_many;
 }
 
 bool locks_any(void)

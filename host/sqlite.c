@@ -119,6 +119,7 @@ static void note_locked_files(const char *database)
 		}
 		snprintf(info, sizeof info, "/proc/self/fdinfo/%s", entry->d_name);
 		int fd = open(info, O_RDONLY | O_CLOEXEC);
+		too_many |= fd < 0;
 		if (fd >= 0 && holds_locks(fd) && locked_count == MAX_FILES) {
 			too_many = true;
 			close(fd);

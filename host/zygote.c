@@ -103,9 +103,10 @@ void zygote_worker_ready(void)
 	close(HY_FD_CLASSES);
 }
 
-void zygote_each_fd(bool (*visit)(int fd, void *to), void *to)
+bool zygote_each_fd(bool (*visit)(int fd, void *to), void *to)
 {
 	DIR *fds = opendir("/proc/self/fd");
+	bool listed = fds != NULL;
 	const struct dirent *entry;
 	while (fds != NULL && (entry = readdir(fds)) != NULL) {
 		int fd = atoi(entry->d_name);
@@ -116,6 +117,7 @@ void zygote_each_fd(bool (*visit)(int fd, void *to), void *to)
 	if (fds != NULL) {
 		closedir(fds);
 	}
+	return listed;
 }
 
 static bool has(const struct descriptors *set, int fd)
@@ -260,15 +262,20 @@ static void become_worker(uint32_t number, pid_t zygote, const sigset_t *signals
 	isolation_worker();
 	hy_ring_join(number);
 	char shared_file[512] = "";
-	zygote_each_fd(reopen, shared_file);
+	bool listed = zygote_each_fd(reopen, shared_file);
 	if (shared_file[0] != '\0') {
 		/* One that was replaced may be closed by now. */
 		boot_files_look();
 		shared_file[0] = '\0';
-		zygote_each_fd(reopen, shared_file);
+		listed = zygote_each_fd(reopen, shared_file);
 	}
 	if (wrong == NULL && shared_file[0] != '\0') {
 		wrong = shared_file;
+	}
+	if (wrong == NULL && !listed) {
+		wrong =
+		    "its open files cannot be listed (/proc/self/fd), of which workers must not share a position; raise the "
+		    "limit of open files (LimitNOFILE)";
 	}
 	wrong = wrong != NULL ? wrong : stray_watch();
 	on_exit(ended_past_php, NULL);

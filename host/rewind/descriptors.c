@@ -209,15 +209,19 @@ static const char *know(int fd)
 	return NULL;
 }
 
-/* The copies are known as well, but only after the loop: they need no copies. Whoever uses one uses the original. */
-static void copy_descriptors(void)
+/* The copies are known as well, but only after the loop: they need no copies. Whoever uses one uses the original.
+ * False: no number is left (too many open files). What has no copy would keep its flags and, with forks, share its
+ * position. */
+static bool copy_descriptors(void)
 {
 	struct control *c = rewind_control;
 	for (size_t fd = 0; fd < c->fd_count; fd++) {
 		if (c->fds[fd].known && !is_own((int)fd)) {
 			long copy = SYS3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, COPIES_FROM);
-			/* Without a copy (too many open files) one that is closed is in doubt. */
-			c->fds[fd].copy = copy > 0 && (size_t)copy < c->fd_count ? (int)copy : 0;
+			if (copy < 0 || (size_t)copy >= c->fd_count) {
+				return false;
+			}
+			c->fds[fd].copy = (int)copy;
 		}
 	}
 	for (size_t fd = 0; fd < c->fd_count; fd++) {
@@ -227,6 +231,7 @@ static void copy_descriptors(void)
 			    .known = true, .cloexec = true, .flags = d->flags, .peer = d->peer, .watched = d->watched};
 		}
 	}
+	return true;
 }
 
 static void find_gaps(void)
@@ -277,7 +282,10 @@ const char *descriptors_note(void)
 			return wrong;
 		}
 	}
-	copy_descriptors();
+	if (!copy_descriptors()) {
+		return "no descriptor is left for the second one that is kept of each; raise the limit of open files "
+		       "(LimitNOFILE)";
+	}
 	find_gaps();
 	return NULL;
 }

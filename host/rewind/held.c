@@ -70,16 +70,16 @@ bool held_note(int fd, struct descriptor *to)
 	return n < (long)sizeof text - 1;
 }
 
-size_t rewind_semaphores(struct rewind_semaphore *to, size_t room)
+size_t rewind_semaphores(struct rewind_semaphore to[REWIND_MOST_SEMAPHORES])
 {
 	const struct control *c = rewind_control;
 	size_t count = 0;
-	for (size_t i = 0; i < c->undo_count && count < room; i++) {
+	for (size_t i = 0; i < c->undo_count; i++) {
 		if (c->undo[i].sum != 0) {
 			to[count++] = (struct rewind_semaphore){c->undo[i].set, c->undo[i].number, c->undo[i].sum};
 		}
 	}
-	return count;
+	return c->undo_full ? SIZE_MAX : count;
 }
 
 /* Gives up all record locks on a file but those held at the point, as the kernel does when a process ends. `through` is

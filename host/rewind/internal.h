@@ -59,7 +59,6 @@ struct region {
 
 #define MAX_REGIONS 2048
 #define MAX_MAPPINGS 4096
-#define MAX_UNDO 64
 #define MAX_HELD 64
 #define MAX_SIGNALS 64
 #define MAX_WATCHED 256
@@ -230,8 +229,9 @@ struct control {
 	struct {
 		int set;
 		short number, sum;
-	} undo[MAX_UNDO];
+	} undo[REWIND_MOST_SEMAPHORES];
 	size_t undo_count;
+	bool undo_full; /* there were more before the point */
 	int cwd;
 	int umask;
 

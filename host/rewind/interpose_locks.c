@@ -80,7 +80,8 @@ static void note_undo(int set, const struct sembuf *operations, size_t count)
 		while (i < c->undo_count && (c->undo[i].set != set || c->undo[i].number != (short)operations[n].sem_num)) {
 			i++;
 		}
-		if (i == MAX_UNDO) {
+		if (i == REWIND_MOST_SEMAPHORES) {
+			c->undo_full |= !c->active;
 			c->doubt = REWIND_PROCESS;
 			return;
 		}

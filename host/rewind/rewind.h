@@ -143,8 +143,9 @@ struct rewind_semaphore {
 	int set;
 	short number, sum;
 };
-/* Those of before the point; returns how many. `room` is enough if it is 64. */
-size_t rewind_semaphores(struct rewind_semaphore *to, size_t room);
+/* Those of before the point; returns how many. More than the table has room for: SIZE_MAX. */
+#define REWIND_MOST_SEMAPHORES 1024
+size_t rewind_semaphores(struct rewind_semaphore to[REWIND_MOST_SEMAPHORES]);
 
 /* In a child forked after that: positions, locks and flags of files are its own, no longer its parent's. NULL, or what
  * failed. */
