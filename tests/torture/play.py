@@ -19,6 +19,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from lib.client import encode, exchange
@@ -26,7 +27,7 @@ from lib.process import PATIENCE, ServerError, descendants, still_running, tempo
 from lib.servers import ROOT, Hayate, NginxFpm
 
 from .program import MODIFIED, Program
-from .steps import ALONE, COSTS_CONNECTION, HEAVY, MADE_ANEW, OF_SQLITE
+from .steps import ALONE, COSTS_CONNECTION, COSTS_DESCRIPTOR, HEAVY, MADE_ANEW, OF_SQLITE
 
 HERE = pathlib.Path(__file__).parent
 INI = {
@@ -40,6 +41,7 @@ INI = {
     "session.save_handler": "files",
     "ffi.enable": "1",
     "apc.use_request_time": "1",
+    "realpath_cache_ttl": "1",
 }
 #: The ways in which a program is played: keys of its application in hayate.toml.
 MODES: dict[str, str] = {
@@ -60,6 +62,10 @@ HOT = 400
 OFTEN = 3
 APART = 4
 LIGHT = 1000
+#: Seconds after which nothing that keeps a time may be at the boot's, and so many looks at it: one path is looked at anew when the worker
+#: has answered somebody.
+LATE = 4
+LOOKS = 8
 #: Seconds in which a request's end gives back what it has locked.
 LOCKED = 10 * PATIENCE
 
@@ -71,8 +77,11 @@ class Outcome:
     answers: list[tuple[int, str, tuple[str, ...]]]
     logs: list[list[str]]
     files: dict[str, str]
-    #: Processes that answered.
+    #: Processes that answered, and which one it was, by the request's number.
     processes: set[str] = dataclasses.field(default_factory=set)
+    by: dict[str, str] = dataclasses.field(default_factory=dict)
+    #: What a late request is told of what keeps a time.
+    late: str = ""
     #: Hayate's own word on it: why workers were replaced, whether it could not be rewound.
     restarts: dict[str, int] = dataclasses.field(default_factory=dict)
     declined: str | None = None
@@ -158,6 +167,7 @@ class Bench:
         orphans: set[int] = set()
         try:
             with server, concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
+                began = time.monotonic()
                 jobs = {
                     mode: [
                         pool.submit(self._play, server.port, f"/{mode}-{name}", mode, name, program, wanted)
@@ -166,6 +176,14 @@ class Bench:
                     for mode in modes
                 }
                 found = {mode: [job.result() for job in of_mode] for mode, of_mode in jobs.items()}
+                time.sleep(max(0, began + LATE - time.monotonic()))
+                late = [
+                    pool.submit(self._look_at_clocks, server.port, f"/{mode}-{name}", wanted, outcome)
+                    for mode in modes
+                    for name, wanted, outcome in zip(self.names, expected, found[mode], strict=True)
+                ]
+                for job in late:
+                    job.result()
                 for app in server.status()["apps"]:
                     mode, _, name = app["name"].partition("-")
                     n = self.names.index(name)
@@ -200,13 +218,19 @@ class Bench:
         steps = program.steps() | {use.step for use in program.boot}
         if "rewind_connection" in outcome.restarts and not any({s, s.partition("/")[0]} & COSTS_CONNECTION for s in steps):
             outcome.wrong.append(f"a worker was lost for a connection: {outcome.restarts}")
+        if "rewind_descriptors" in outcome.restarts and not any(s.partition("/")[0] in COSTS_DESCRIPTOR for s in steps):
+            outcome.wrong.append(f"a worker was lost for a descriptor: {outcome.restarts}")
         numbers = {number: pid for _, body, _ in outcome.answers for _, pid, number in OWN.findall(body)}
         taken = [(pid, number) for _, body, _ in outcome.answers for _, pid, number in OWN.findall(body)]
         if mode == "several" and not (outcome.restarts or fallback) and any(numbers[number] != pid for pid, number in taken):
             outcome.wrong.append(f"two processes have the same: {taken}")
-        daemons = [pid for pid, what in self._strays(mode, self.names[self.programs.index(program)]) if what == "daemon"]
+        daemons = [what.split()[2::2] for _, what in self._strays(mode, app["name"].partition("-")[2]) if what.startswith("daemon")]
         if daemons and mode != "fork" and not fallback and not outcome.restarts:
             outcome.wrong.append("a worker is rewound although a process it forked is left")
+        # Others of its strays may have cost the program a worker.
+        for process, number in daemons if mode != "fork" and not program.at_once else []:
+            if any(pid == process and later > number for later, pid in outcome.by.items() if later.startswith("r")):
+                outcome.wrong.append(f"a worker has answered although a process that it forked in {number} is left")
 
     def _play(
         self, port: int, path: str, mode: str, name: str, program: Program, wanted: Outcome | None = None
@@ -226,7 +250,10 @@ class Bench:
             with busy:
                 response = exchange(("127.0.0.1", port), request, timeout=60 * PATIENCE)
             assert response is not None
-            outcome.processes.update(value for key, value in response.headers if key.lower() == "x-process")
+            for key, value in response.headers:
+                if key.lower() == "x-process":
+                    outcome.processes.add(value)
+                    outcome.by[number] = value
             steps = tuple(value for key, value in response.headers if key.lower() == "x-step")
             if wanted is not None and (several or databases) and not program.at_once:
                 wait_until(lambda: self._waits(f"{mode}-{name}"), 10, 0.01)
@@ -245,6 +272,8 @@ class Bench:
         outcome.answers = answers
         if wanted is None or kinds & MADE_ANEW:
             ask("end", 0)
+        if wanted is None:
+            outcome.late = ask("late", 0)[1]
 
         def look() -> bool:
             outcome.logs = self._logs(self.scratch(mode, name), numbers)
@@ -275,6 +304,19 @@ class Bench:
                 for path in (busy, over):
                     path.unlink(missing_ok=True)
 
+    def _look_at_clocks(self, port: int, path: str, wanted: Outcome, outcome: Outcome) -> None:
+        """Whether what keeps a time is as under php-fpm, which boots for each request. One of several workers is asked until it is."""
+        request = encode("GET", f"{path}/?part=0&n=late", [("Host", "localhost"), ("Connection", "close")], b"")
+        said = []
+        for _ in range(LOOKS):
+            response = exchange(("127.0.0.1", port), request, timeout=60 * PATIENCE)
+            assert response is not None
+            if response.status == 503 or response.body.decode() == wanted.late:
+                return  # 503: it does not run here, and says so
+            said.append(response.body.decode(errors="replace"))
+            time.sleep(0.2)
+        outcome.wrong.append(f"{LATE} seconds after the boot: expected {wanted.late!r}, found {said}")
+
     def _look_at_heat(self, name: str, heavy: int, light: Callable[[], object], outcome: Outcome) -> None:
         """Whether only pages are hot that requests go on writing, after so many heavy ones in a row and again after light ones."""
         if heavy <= OFTEN and self._hot_pages(name) >= HOT:
@@ -294,7 +336,8 @@ class Bench:
     def _waits(self, name: str) -> bool:
         """Whether no worker of the application is at work."""
         (app,) = (app for app in self.server.status()["apps"] if app["name"] == name)
-        return all(worker["state"] == "idle" for worker in app["workers"])
+        # One that was replaced boots, and may empty a file for it.
+        return len(app["workers"]) >= (2 if name.startswith("several-") else 1) and all(worker["state"] == "idle" for worker in app["workers"])
 
     def _strays(self, mode: str, name: str) -> list[tuple[int, str]]:
         """Processes that requests have forked, and what they are."""

@@ -57,7 +57,9 @@ class Program:
         files |= {f"request{n}.php": part for n, part in enumerate(self.parts, 1)}
         for name, uses in files.items():
             path = to / name
-            warm = f"if (T::$request === 'busy') {{ T::busy(); }}\nif (T::$request === 'warm') {{{WARM}}}\n" if name == "request0.php" else ""
+            warm = ""
+            if name == "request0.php":
+                warm = f"if (T::$request === 'busy') {{ T::busy(); }}\nif (T::$request === 'warm') {{{WARM}}}\nif (T::$request === 'late') {{ T::late(); }}\n"
             pause = "T::pause();\n" if self.at_once and name.startswith("request") else ""
             path.write_text("<?php\n" + warm + "".join(_rendered(use, name == "boot.php") + pause for use in uses))
             path.chmod(0o644)

@@ -454,6 +454,8 @@ opened_w/read
     rewind(T::$s['NAME']); $text = stream_get_contents(T::$s['NAME']); T::say('read', strlen($text) > 1000 ? md5($text) : $text); unset($text);
 opened_w/by_name
     T::say('wrote', file_put_contents(T::path('NAME.emptied'), 'N ', FILE_APPEND));
+opened_w/write_on
+    T::say('wrote', fwrite(T::$s['NAME'], 'on N ')); rewind(T::$s['NAME']); T::say('read', md5(stream_get_contents(T::$s['NAME'])));
 opened_w/look
     clearstatcache(); T::say('size', filesize(T::path('NAME.emptied'))); T::say('at', ftell(T::$s['NAME']));
 cookies/add
@@ -466,6 +468,8 @@ cookies/drop
     unset(T::$s['NAME']); T::say('dropped', 1);
 spilled/write
     fseek(T::$s['NAME'], 0, SEEK_END); T::say('wrote', fwrite(T::$s['NAME'], "N\n"));
+spilled/write_on
+    T::say('wrote', fwrite(T::$s['NAME'], 'on N ')); rewind(T::$s['NAME']); T::say('read', md5(stream_get_contents(T::$s['NAME'])));
 spilled/over
     rewind(T::$s['NAME']); T::say('over', fwrite(T::$s['NAME'], 'request N'));
 spilled/read
@@ -869,7 +873,7 @@ foreach (T::$s as $name => $one) {
     if ($one instanceof Buffer) {
         $one->add('of warm-up');
     }
-    if (isset($_SERVER['HAYATE_COMPARISON']) && is_resource($one) && str_starts_with($name, 'opened_w')) {
+    if (isset($_SERVER['HAYATE_COMPARISON']) && is_resource($one) && preg_match('/^(opened_w|spilled)/', $name)) {
         fwrite($one, 'of a comparison ');
     }
 }
@@ -915,6 +919,10 @@ COSTS_CONNECTION = {
     *("datagram/hops", "datagram/patience", "udp/buffer", "udp/hops", "udp/connect", "udp/not_wait"),
     *("listener/listen", "listener/keep", "listener/accept"),
 }
+
+#: Has files that each boot makes anew, or keeps record locks: who writes to one that is not put back, or loses a lock, costs the worker
+#: (`rewind_descriptors`). Nothing else may.
+COSTS_DESCRIPTOR = {"opened_w", "spilled", "xml", "wal"}
 
 #: Writes to thousands of pages, where there are thousands of objects: a fatal error marks all of them.
 HEAVY = {"heavy/read_all", "/fatal", "/memory", "/collect"}

@@ -86,6 +86,14 @@ final class T
         return self::$loops;
     }
 
+    /** What keeps a time, long after the boot. */
+    public static function late(): void
+    {
+        apcu_store(self::path('late'), 1);
+        self::say('apcu', abs(apcu_key_info(self::path('late'))['creation_time'] - $_SERVER['REQUEST_TIME']) <= 1);
+        self::say('path', (realpath_cache_get()[self::$dir]['expires'] ?? 0) >= time() - 1);
+    }
+
     /** Time in which others may be answered: under php-fpm there are none. */
     public static function pause(): void
     {
@@ -139,9 +147,10 @@ final class T
     /** A child of a child that has ended: it is nobody's, and stays until the server ends. */
     public static function daemon(FFI $libc): void
     {
+        $what = 'daemon of ' . getmypid() . ' by ' . self::$request;
         if (($child = $libc->fork()) === 0) {
             $libc->setsid();
-            if (self::stray($libc, 'daemon')) {
+            if (self::stray($libc, $what)) {
                 for ($i = 0; $i < 600; $i++) {
                     $libc->usleep(1000000);
                 }

@@ -8,6 +8,9 @@ T::$dir = getenv('HAYATE_SCRATCH') ?: $_SERVER['HAYATE_SCRATCH'];
 T::$loops = !isset($_GET['n']); // what boots for a request knows it
 $program = getenv('HAYATE_PROGRAM') ?: $_SERVER['HAYATE_PROGRAM'];
 require "$program/boot.php";
+// What keeps a time, asked by each boot.
+apcu_fetch('nothing');
+realpath(T::$dir);
 $handler = static function () use ($program): void {
     T::$request = $_GET['n'];
     header('X-Process: ' . getmypid());
