@@ -202,6 +202,66 @@ def test_what_nobody_can_read_yet_counts(hayate_command, place) -> None:
             time.sleep(0.05)
 
 
+def hurries(one: Http3) -> None:
+    """It sends as fast as it is let."""
+    one.quic._loss._cc.congestion_window = 1 << 24
+    one.quic._loss._pacer.next_send_time = lambda **_: None
+
+
+def refused(one: Http3, size: int) -> None:
+    """An upload that was refused before any of its body came, of which the client hears when all of that is under way."""
+    stream = one.begin("/plain.txt", "POST", {"content-length": str(size)}, end=False)
+    time.sleep(0.01)
+    for at in range(0, size, 8000):
+        one.send(stream, b"b" * min(8000, size - at), end=at + 8000 >= size)
+        time.sleep(0.002)
+    assert one.answer(stream).status == 405
+
+
+def test_uploads_that_were_refused_count_no_more(hayate_command, place) -> None:
+    """quinn has thrown away what came of them, and nobody has read it."""
+    with started(place) as server, client(server, place) as one:
+        hurries(one)
+        for _ in range(8):
+            refused(one, 100_000)
+        assert one.get("/plain.txt").status == 200
+        deadline = time.monotonic() + 5
+        while held(server) >= STEP:
+            assert time.monotonic() < deadline, f"{held(server)} bytes count"
+            one.step(0.05)
+
+
+def test_many_uploads_that_were_refused_do_not_end_the_connection(hayate_command, place) -> None:
+    """12 MB of which nothing was read are no flood, one after the other."""
+    with started(place) as server, client(server, place) as one:
+        hurries(one)
+        for _ in range(120):
+            refused(one, 100_000)
+        # Floods are looked for once a second.
+        time.sleep(2.5)
+        assert one.get("/plain.txt").status == 200
+
+
+def test_who_has_sent_nothing_holds_nothing(hayate_command, place) -> None:
+    with started(place) as server, contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(client(server, place)) for _ in range(200)]
+        for one in idle:
+            assert one.get("/plain.txt").status == 200
+        # They confirm it.
+        for one in idle:
+            one.step(0.03)
+        assert held(server) < STEP
+
+
+def test_streams_of_the_clients_own_wait_nowhere(hayate_command, place) -> None:
+    """What precedes what came is missing: quinn would keep it, for whom nothing counts while no request is under way."""
+    with started(place) as server, client(server, place) as one:
+        assert one.get().status == 200
+        first = one.quic.get_next_available_stream_id(is_unidirectional=True)
+        without_its_beginning(one, [first, first + 4], 60_000)
+        assert one.ended_for() == EXCESSIVE_LOAD
+
+
 def test_windows_are_small_where_memory_is_short(hayate_command, place) -> None:
     """A client that came while there was enough is told nothing smaller; those that come now are."""
     with started(place, 'answer_memory = "4M"') as server, contextlib.ExitStack() as stack:

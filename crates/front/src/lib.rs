@@ -83,7 +83,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use hayate_panics::caught;
+use hayate_panics::{PAUSE, caught};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::{Notify, watch},
@@ -572,6 +572,7 @@ impl Front {
         self.temp.check().await;
         while caught(self.look_after()).await.is_err() {
             self.metrics.panicked();
+            tokio::time::sleep(PAUSE).await;
         }
     }
 

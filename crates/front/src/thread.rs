@@ -13,7 +13,7 @@ use std::{
 };
 
 use hayate_http::{Clock, Holding, Part, Wait, seconds, tls::Handshakes};
-use hayate_panics::caught;
+use hayate_panics::{PAUSE, caught};
 use rustix::io::Errno;
 use tokio::{
     sync::{Notify, watch},
@@ -193,7 +193,7 @@ impl Thread {
     pub async fn serve(self: Rc<Self>, listener: Listener, mut shutdown: watch::Receiver<bool>) {
         while caught(self.accept_all(&listener, &mut shutdown)).await.is_err() {
             self.front.metrics.panicked();
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            tokio::time::sleep(PAUSE).await;
         }
     }
 
@@ -338,6 +338,7 @@ impl Thread {
     pub async fn watch(self: Rc<Self>) {
         while caught(self.look_after()).await.is_err() {
             self.front.metrics.panicked();
+            tokio::time::sleep(PAUSE).await;
         }
     }
 

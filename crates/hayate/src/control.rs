@@ -12,7 +12,7 @@
 
 use std::{convert::Infallible, io, os::fd::OwnedFd, sync::Arc, time::Duration};
 
-use hayate_panics::caught;
+use hayate_panics::{PAUSE, caught};
 use http_body_util::Full;
 use hyper::{
     Method, Request, Response, StatusCode,
@@ -33,8 +33,6 @@ use crate::{
     server::{Order, Server},
 };
 
-/// Before connections are accepted again.
-const AFTER_A_PANIC: Duration = Duration::from_millis(200);
 /// Connections for metrics by TCP, which every process of the machine can make. Further ones wait.
 const MOST_READERS: usize = 32;
 /// How long such a one may take for its request.
@@ -55,7 +53,7 @@ impl ControlSocket {
     /// Answers until the process ends.
     pub async fn serve(self, server: Arc<Server>) {
         while caught(self.accept_all(&server)).await.is_err() {
-            tokio::time::sleep(AFTER_A_PANIC).await;
+            tokio::time::sleep(PAUSE).await;
         }
     }
 
@@ -76,7 +74,7 @@ impl ControlSocket {
 pub async fn serve_metrics(listener: TcpListener, server: Arc<Server>) {
     let room = Arc::new(Semaphore::new(MOST_READERS));
     while caught(accept_readers(&listener, &server, &room)).await.is_err() {
-        tokio::time::sleep(AFTER_A_PANIC).await;
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

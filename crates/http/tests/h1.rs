@@ -267,6 +267,22 @@ fn what_comes_early_counts_with_the_block_that_it_is_in() {
 }
 
 #[test]
+fn a_body_that_nobody_wanted_leaves_nothing_that_counts() {
+    run(|| async {
+        let mut served = serve();
+        let moment = || tokio::time::sleep(Duration::from_millis(20));
+        let head = b"POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0";
+        served.client.write_all(head).await.unwrap();
+        moment().await;
+        assert!(served.clock.holding().bytes() >= 16 << 10, "the line that is not whole");
+        served.client.write_all(b"\r\n\r\n").await.unwrap();
+        moment().await;
+        assert_eq!(served.clock.holding().bytes(), 0);
+        assert_eq!(exchange(&mut served, b"GET /b HTTP/1.1\r\nHost: a\r\n\r\n").await, format!("{OK}{OK}"));
+    });
+}
+
+#[test]
 fn an_idle_connection_that_is_asked_to_end_does_so_at_once() {
     run(|| async {
         let mut served = serve();

@@ -21,7 +21,7 @@ use hayate_http::{Clock, Io, Limits, h2 as server, seconds};
 use http::{HeaderMap, Request, StatusCode};
 use support::{Site, run};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::UnixStream,
 };
 
@@ -133,6 +133,52 @@ fn streams_are_answered_side_by_side() {
         assert!(waiting.await.is_err());
         while client.site.seen.borrow().last().unwrap() != "gone" {
             tokio::task::yield_now().await;
+        }
+    });
+}
+
+/// A frame without a length of more than a byte.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let mut made = vec![0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream];
+    made.extend_from_slice(payload);
+    made
+}
+
+#[test]
+fn a_frame_of_a_few_bytes_does_not_have_all_streams_look() {
+    run(|| async {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let (site, clock) = (Rc::new(Site::default()), Rc::new(Clock::default()));
+        let own = (Rc::clone(&site), Rc::clone(&clock));
+        tokio::task::spawn_local(async move {
+            server::serve(Io::Unix(theirs), own.0, Rc::new(Limits::default()), own.1).await
+        });
+        let mut begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        begin.extend(frame(4, 0, 0, b""));
+        // POST, https, and two fields that are said in full; a body is to come.
+        for stream in (1..100).step_by(2) {
+            begin.extend(frame(1, 4, stream, b"\x83\x87\x04\x07/leaves\x01\x01a"));
+        }
+        ours.write_all(&begin).await.unwrap();
+        let moment = || tokio::time::sleep(Duration::from_millis(10));
+        while site.looks.get() < 50 {
+            moment().await;
+        }
+        moment().await;
+        let before = site.looks.get();
+        for _ in 0..20 {
+            // A window of the connection that opens by a byte.
+            ours.write_all(&frame(8, 0, 0, b"\0\0\0\x01")).await.unwrap();
+            moment().await;
+        }
+        assert!(site.looks.get() - before <= 50, "{} looks for 260 bytes", site.looks.get() - before);
+        // What comes of a body counts.
+        let held = clock.holding().bytes();
+        for _ in 0..200 {
+            ours.write_all(&frame(0, 0, 1, &[b'b'; 200])).await.unwrap();
+        }
+        while clock.holding().bytes() < held + 200 * 200 - (4 << 10) {
+            moment().await;
         }
     });
 }

@@ -24,12 +24,16 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     task::Poll,
+    time::Duration,
 };
 
 #[cfg(panic = "abort")]
 compile_error!(
     "Hayate counts on panics that unwind: one that aborts ends all connections of all applications"
 );
+
+/// How long a loop rests that is begun again after a panic, if nothing else in it does: one that comes each time is to cost no processor.
+pub const PAUSE: Duration = Duration::from_millis(200);
 
 /// A panic was caught; the log has its message and place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

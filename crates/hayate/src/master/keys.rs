@@ -102,8 +102,10 @@ fn look(pair: &mut Pair, before: &mut [Stamp; 2]) -> bool {
     if now == *before {
         return false;
     }
+    let read = (read_pem(&pair.certificate), read_pem(&pair.private));
+    // Not before: a panic would cost what is new there.
     *before = now;
-    match (read_pem(&pair.certificate), read_pem(&pair.private)) {
+    match read {
         (Ok(chain), Ok(key)) => {
             let changed = chain != pair.chain.0 || key != pair.key.0;
             (pair.chain, pair.key) = (Pem(chain), Pem(key));

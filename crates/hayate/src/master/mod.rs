@@ -44,7 +44,7 @@ use std::{
 use anyhow::{Context, Result};
 use hayate_certificates::Pair;
 use hayate_front::ListenAddr;
-use hayate_panics::caught_now;
+use hayate_panics::{PAUSE, caught_now};
 use nix::sys::{
     signal::{SigSet, Signal},
     signalfd::{SfdFlags, SignalFd},
@@ -71,8 +71,6 @@ use crate::{logging, plan::Plan};
 const PROGRAM: &str = "/proc/self/exe";
 /// Plans that are remembered: a generation that still drains may have to start its zygote again.
 const PLANS: usize = 16;
-/// So that a panic that comes with each turn costs no processor.
-const AFTER_A_PANIC: Duration = Duration::from_millis(200);
 /// How long after the drain's end a front may take to end before it is killed.
 const GRACE: Duration = Duration::from_secs(10);
 /// The same after a second signal.
@@ -221,7 +219,7 @@ impl Master {
             // What a front says, and what becomes of processes, must not end all of them.
             match caught_now(|| self.turn()) {
                 Ok(outcome) => outcome?,
-                Err(_) => thread::sleep(AFTER_A_PANIC),
+                Err(_) => thread::sleep(PAUSE),
             }
         }
     }

@@ -417,6 +417,8 @@ impl Turn {
             self.buffer.consume(n);
             drained = drained.saturating_add(n);
             if self.body_is_over() {
+                // Of what was waited for nothing is left.
+                self.hold.set(0);
                 return true;
             }
             if self.expects || drained > DRAINED || self.linger().await == 0 {

@@ -362,6 +362,9 @@ impl Turn {
     }
 }
 
+/// Bytes that may come before streams look what of them is theirs and not read.
+const WORTH_A_LOOK: usize = 4 << 10;
+
 /// Bytes that a field takes in the map that h2 makes, besides its name and value: an entry of `http::HeaderMap`, about.
 const FIELD: usize = 104;
 
@@ -453,8 +456,8 @@ struct Input {
     probe: Cell<bool>,
     /// Bytes that the socket has taken.
     written: Cell<u64>,
-    /// Something came; and: some stream has a body that nobody reads now, and counts what has come of it.
-    came: Cell<bool>,
+    /// Bytes that came since streams looked; and: some stream has a body that nobody reads now, and counts what has come of it.
+    came: Cell<usize>,
     unread: Cell<bool>,
 }
 
@@ -466,7 +469,7 @@ impl Default for Input {
             shown: Cell::new(true),
             probe: Cell::new(false),
             written: Cell::new(0),
-            came: Cell::new(false),
+            came: Cell::new(0),
             unread: Cell::new(false),
         }
     }
@@ -492,8 +495,9 @@ impl AsyncRead for Watched {
         if !input.ended.get() {
             let before = to.filled().len();
             ready!(Pin::new(&mut this.io).poll_read(cx, to))?;
-            if to.filled().len() > before || to.remaining() == 0 {
-                input.came.set(true);
+            let came = to.filled().len().saturating_sub(before);
+            if came > 0 || to.remaining() == 0 {
+                input.came.set(input.came.get().saturating_add(came));
                 return Poll::Ready(Ok(()));
             }
             input.ended.set(true);
@@ -594,7 +598,9 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
                 Poll::Ready(None | Some(Err(_))) => return Poll::Ready(()),
                 Poll::Pending => {}
             }
-            if input.came.take() && input.unread.take() {
+            // Not for each frame of a few bytes, of which a client may send any number: all streams look.
+            if input.came.get() >= WORTH_A_LOOK && input.unread.take() {
+                input.came.set(0);
                 clock.wake_streams();
             }
             // It has tried to write all that it has.

@@ -2,12 +2,13 @@
 //! there is no dynamic table.
 //!
 //! It promises: the client's streams are read only as far as a budget goes, which each request renews a little; of them no more are kept than
-//! the transport allows at one time; and whatever must not be there ends the connection.
+//! the transport allows at one time; nothing of them waits in quinn; and whatever must not be there ends the connection.
 
 use std::{
     cell::RefCell,
+    collections::BTreeMap,
     future::Future,
-    pin::Pin,
+    pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll},
 };
@@ -207,6 +208,37 @@ fn settings(payload: &[u8]) -> Result<Option<u64>, Fault> {
     Ok(largest)
 }
 
+/// What came of a stream, in order. All of it is taken out of quinn as it comes: what waits there for what precedes it is nobody's, and a client
+/// could have it wait for ever.
+#[derive(Debug, Default)]
+struct Pieces {
+    /// Bytes that were handed on.
+    taken: u64,
+    /// Where in the stream each begins; none overlap.
+    there: BTreeMap<u64, Bytes>,
+}
+
+impl Pieces {
+    fn put(&mut self, at: u64, piece: &[u8]) {
+        // Copied: a datagram must not be held by the few bytes of it that are wanted.
+        self.there.insert(at, Bytes::copy_from_slice(piece));
+    }
+
+    /// The next one, if it has come.
+    fn next(&mut self) -> Option<Bytes> {
+        let piece = self.there.remove(&self.taken)?;
+        self.taken = self.taken.saturating_add(piece.len() as u64);
+        Some(piece)
+    }
+}
+
+/// One of the client's.
+struct Theirs {
+    stream: quinn::RecvStream,
+    role: Role,
+    pieces: Pieces,
+}
+
 type Accepting = Pin<Box<dyn Future<Output = Result<quinn::RecvStream, ConnectionError>>>>;
 
 /// All of them.
@@ -214,7 +246,7 @@ pub(super) struct Others {
     wire: Rc<Wire>,
     own: Rc<RefCell<Out>>,
     accepting: Accepting,
-    streams: Vec<(quinn::RecvStream, Role)>,
+    streams: Vec<Theirs>,
     seen: Seen,
     budget: usize,
     goodbye: bool,
@@ -222,7 +254,7 @@ pub(super) struct Others {
 
 impl Drop for Others {
     fn drop(&mut self) {
-        for (stream, _) in &mut self.streams {
+        for Theirs { stream, .. } in &mut self.streams {
             // Of a connection that is over quinn would keep what nobody has read. It fails when the stream is over.
             let _ = stream.stop(Code::NO_ERROR.number());
         }
@@ -283,54 +315,60 @@ impl Others {
                 _ => Fault::Left(error),
             });
         }
+        // A few bytes, which would make each connection one that holds something.
+        self.own.borrow_mut().settle();
         while let Poll::Ready(stream) = self.accepting.as_mut().poll(cx) {
             self.accepting = accepting(&self.wire);
             let stream = stream.map_err(|error| Fault::Left(error.into()))?;
-            self.streams.push((stream, Role::Unsaid(Integer::default())));
+            let (role, pieces) = (Role::Unsaid(Integer::default()), Pieces::default());
+            self.streams.push(Theirs { stream, role, pieces });
         }
         let mut at = 0;
-        while let Some((stream, role)) = self.streams.get_mut(at) {
-            let mut piece = [0; PIECE];
+        while let Some(Theirs { stream, role, pieces }) = self.streams.get_mut(at) {
             // Of a stream that nobody knows no more than its type is read.
             let most = if matches!(role, Role::Unsaid(_)) { LONGEST_TYPE } else { PIECE };
-            let n = match stream.poll_read(cx, piece.get_mut(..most).unwrap_or_default()) {
+            let read = pin!(stream.read_chunk(most, false)).poll(cx);
+            let chunk = match read {
                 Poll::Pending => {
                     at += 1;
                     continue;
                 }
-                Poll::Ready(Ok(n)) => n,
-                Poll::Ready(Err(ReadError::Reset(_))) => 0,
+                Poll::Ready(Ok(chunk)) => chunk,
+                Poll::Ready(Err(ReadError::Reset(_))) => None,
                 Poll::Ready(Err(error)) => return Err(Fault::Left(error.into())),
             };
-            if n == 0 {
+            let Some(chunk) = chunk else {
                 if !matches!(role, Role::Unsaid(_)) {
                     return Err(Fault::Connection(Code::CLOSED_CRITICAL_STREAM));
                 }
                 self.streams.swap_remove(at);
                 continue;
-            }
-            self.wire.has_read(n);
-            let cost = n.saturating_add(READ_COST);
+            };
+            self.wire.has_read(chunk.bytes.len());
+            let cost = chunk.bytes.len().saturating_add(READ_COST);
             self.budget = self.budget.checked_sub(cost).ok_or(Fault::Connection(Code::EXCESSIVE_LOAD))?;
-            let mut input = Bytes::copy_from_slice(piece.get(..n).unwrap_or_default());
-            if let Role::Unsaid(kind) = role
-                && let Some(kind) = kind.read(&mut input)
-            {
-                match Role::of(kind, &mut self.seen)? {
-                    Some(known) => *role = known,
-                    None => {
-                        // It fails when the stream is over.
-                        let _ = stream.stop(Code::STREAM_CREATION_ERROR.number());
-                        self.streams.swap_remove(at);
-                        continue;
+            pieces.put(chunk.offset, &chunk.bytes);
+            let mut wanted = true;
+            while wanted && let Some(mut input) = pieces.next() {
+                if let Role::Unsaid(kind) = role
+                    && let Some(kind) = kind.read(&mut input)
+                {
+                    match Role::of(kind, &mut self.seen)? {
+                        Some(known) => *role = known,
+                        None => wanted = false,
+                    }
+                }
+                while let Some(said) = role.take(&mut input)? {
+                    match said {
+                        Said::LargestHead(bytes) => self.wire.largest_head.set(bytes),
+                        Said::Goodbye => self.goodbye = true,
                     }
                 }
             }
-            while let Some(said) = role.take(&mut input)? {
-                match said {
-                    Said::LargestHead(bytes) => self.wire.largest_head.set(bytes),
-                    Said::Goodbye => self.goodbye = true,
-                }
+            if !wanted {
+                // It fails when the stream is over.
+                let _ = stream.stop(Code::STREAM_CREATION_ERROR.number());
+                self.streams.swap_remove(at);
             }
         }
         Ok(())
@@ -357,6 +395,17 @@ mod tests {
         let whole = said(stream, stream.len()).unwrap_err();
         assert_eq!(said(stream, 1).unwrap_err(), whole);
         whole
+    }
+
+    #[test]
+    fn what_comes_early_waits_for_what_precedes_it() {
+        let mut pieces = Pieces::default();
+        pieces.put(3, b"de");
+        assert_eq!(pieces.next(), None);
+        pieces.put(5, b"f");
+        pieces.put(0, b"abc");
+        let all: Vec<_> = std::iter::from_fn(|| pieces.next()).collect();
+        assert_eq!((all.concat(), pieces.taken, pieces.there.len()), (b"abcdef".to_vec(), 6, 0));
     }
 
     #[test]

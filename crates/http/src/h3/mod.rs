@@ -639,6 +639,7 @@ impl Connection {
                             continue;
                         }
                         others.request_came();
+                        wire.serves(true);
                         next = u64::from(VarInt::from(send.id())).saturating_add(4);
                         let (awaited, hold) = (Awaited::new(&on), Hold::with(&holding, WAITING));
                         streams.push(answer(Rc::clone(&on), Begun { awaited, hold, send, receive }));
@@ -655,6 +656,7 @@ impl Connection {
                             return Poll::Ready(());
                         }
                         clock.wait(Wait::Idle, &limits);
+                        wire.serves(false);
                     }
                     // So far it has no request (see [`Wait::Head`]).
                     Poll::Pending if on.awaited.get() == streams.len() => clock.waits_for_heads(),

@@ -2,8 +2,8 @@
 //! writing never waits; and what was wrong with a client ends its stream or its connection in one place.
 //!
 //! It promises: what quinn may have of answers counts until it has let go of it, whatever the client confirms meanwhile; it gets no answer in
-//! crumbs; and of what clients send as much counts as came and was not read. quinn says none of that by itself, so all of it is counted from
-//! outside, and bounded by quinn's windows, which are made smaller when memory is short.
+//! crumbs; and of what clients send as much counts as came and was not read, and nothing while no request is under way. quinn says none of that by
+//! itself, so all of it is counted from outside, and bounded by quinn's windows, which are made smaller when memory is short.
 
 use std::{
     cell::{Cell, RefCell},
@@ -96,6 +96,10 @@ pub(super) struct Wire {
     receive: Cell<usize>,
     debt: Cell<usize>,
     unread: RefCell<Hold>,
+    /// A request is under way. Else quinn has nothing that the client has sent: it was read, or thrown away with its stream.
+    serves: Cell<bool>,
+    /// Datagrams that were more than fair when that was so last; see [`Wire::is_flooded`].
+    forgiven: Cell<u64>,
 }
 
 /// See [`Wire::look`].
@@ -132,6 +136,8 @@ impl Wire {
             receive: Cell::new(receive),
             debt: Cell::new(0),
             unread: RefCell::new(Hold::new(holding)),
+            serves: Cell::new(false),
+            forgiven: Cell::new(0),
         }
     }
 
@@ -201,7 +207,15 @@ impl Wire {
         self.fair.set(self.fair.get().saturating_add(PER_REQUEST));
     }
 
-    /// Looks at what has come. What of it was not read stands in quinn, within its window.
+    /// Whether a request is under way now.
+    pub(super) fn serves(&self, some: bool) {
+        if self.serves.replace(some) && !some {
+            let came = self.connection.stats().udp_rx.bytes;
+            self.forgiven.set(came.saturating_sub(self.fair_in_all()));
+        }
+    }
+
+    /// Looks at what has come. What of it was not read stands in quinn, within its window; but of streams that are over nothing does.
     pub(super) fn look(&self) {
         let stats = self.connection.stats();
         let now = Came {
@@ -217,15 +231,26 @@ impl Wire {
         let mut unread = self.unread.borrow_mut();
         let left =
             (unread.bytes() as u64).saturating_add(came).saturating_sub(now.fair.saturating_sub(before.fair));
-        let window = self.receive.get().saturating_add(self.debt.get());
-        unread.set(usize::try_from(left).unwrap_or(usize::MAX).min(window));
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        if self.serves.get() {
+            unread.set(left.min(self.receive.get().saturating_add(self.debt.get())));
+        } else {
+            // What quinn has thrown away it allows anew, as what was read.
+            self.debt.set(self.debt.get().saturating_sub(left));
+            unread.set(0);
+        }
     }
 
-    /// Whether far more has come than was read, or than it takes to confirm what was sent: quinn keeps the whole datagram of each byte that
-    /// waits for those before it, and counts one.
+    /// Bytes in datagrams that what was read, and what was confirmed, may have taken.
+    fn fair_in_all(&self) -> u64 {
+        self.read.get().saturating_mul(PER_BYTE).saturating_add(self.confirmed())
+    }
+
+    /// Whether far more has come than was read, or than it takes to confirm what was sent, since no request was under way: quinn keeps the whole
+    /// datagram of each byte that waits for those before it, and counts one.
     pub(super) fn is_flooded(&self) -> bool {
         self.look();
-        let fair = self.read.get().saturating_mul(PER_BYTE).saturating_add(self.confirmed());
+        let fair = self.fair_in_all().saturating_add(self.forgiven.get());
         self.connection.stats().udp_rx.bytes > fair.saturating_add(UNREAD)
     }
 
@@ -344,8 +369,8 @@ impl Out {
         (Poll::Ready(Ok(())), taken)
     }
 
-    /// The client has all of it, or quinn was told to drop it.
-    fn settle(&mut self) {
+    /// The client has all of it, or quinn was told to drop it: it counts no more.
+    pub(super) fn settle(&mut self) {
         self.wire.took_back(std::mem::take(&mut self.given), std::mem::take(&mut self.crumbs));
     }
 

@@ -21,6 +21,8 @@ pub struct Site {
     /// There is no memory for more of heads; and: there is again.
     pub pressed: Cell<bool>,
     pub relieved: Notify,
+    /// How often `/leaves` has looked whether its client is gone.
+    pub looks: Cell<usize>,
     /// Answers to `/kept` hold a clone, which goes when they count no more.
     pub kept: Rc<()>,
 }
@@ -144,7 +146,11 @@ impl Handler for Site {
             }
             "/gone" | "/leaves" => {
                 let patience = Duration::from_secs(if target == "/gone" { 1 } else { 3600 });
-                let gone = timeout(patience, poll_fn(|cx| exchange.poll_gone(cx))).await;
+                let gone = poll_fn(|cx| {
+                    self.looks.set(self.looks.get() + 1);
+                    exchange.poll_gone(cx)
+                });
+                let gone = timeout(patience, gone).await;
                 self.seen.borrow_mut().push(if gone.is_ok() { "gone" } else { "stayed" }.into());
                 begin(exchange, 200, Length::Exact(2));
                 exchange.send(Bytes::from_static(b"ok"));
