@@ -19,6 +19,8 @@ from lib.process import wait_until
 from lib.servers import Hayate
 from protocol.h2 import DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, WINDOW_UPDATE, Raw, frame
 
+pytestmark = pytest.mark.plain("its clients speak HTTP/2 with prior knowledge, or on a connection that was there before")
+
 SHUT = b"\0\x04\0\0\0\0"
 """SETTINGS that let no answer's body come."""
 STREAMS = range(1, 257, 2)
