@@ -288,6 +288,8 @@ bool memory_page_differs(size_t page, uintptr_t at);
 const char *memory_mark_own(void);
 
 /* track.c */
+/* Opens a file of this process's own; who is not dumpable does not own it, so it is dumpable for this moment. */
+long track_open_proc(const char *path, int flags);
 const char *track_start(enum rewind_tracking tracking); /* registers, and protects what is not unused */
 const char *track_register(void);                       /* the regions of now; those that are known stay as they are */
 void track_stop(void);                                  /* in a forked child: forgets the parent's tracking */

@@ -16,6 +16,7 @@
 #define PAGEMAP_POPULATED (3ull << 62)
 #define PAGEMAP_SWAPPED (1ull << 62)
 #define PAGEMAP_FILE (1ull << 61)
+#define PAGEMAP_PROTECTED (1ull << 57)
 #define PAGEMAP_EXCLUSIVE (1ull << 56)
 /* struct rseq, as far as the kernel writes it by itself; aligned to its size */
 #define RSEQ_SIZE 32
@@ -198,6 +199,53 @@ bool rewind_is_memfd(int fd)
 	return n == sizeof name - 1 && memcmp(target, name, sizeof name - 1) == 0;
 }
 
+static const char too_many[] = "the process has more mappings than the rewinder can keep";
+
+static bool add_region(const struct line *line, uintptr_t start, uintptr_t end)
+{
+	struct control *c = rewind_control;
+	if (c->region_count == MAX_REGIONS) {
+		return false;
+	}
+	struct region *region = &c->regions[c->region_count++];
+	*region = (struct region){.start = start, .end = end, .first = c->page_count};
+	/* The end of a path says more than its beginning. */
+	size_t skip = line->name_len < sizeof region->name ? 0 : line->name_len - sizeof region->name + 1;
+	memcpy(region->name, line->name + skip, line->name_len - skip);
+	c->page_count += (end - start) / PAGE_SIZE;
+	return true;
+}
+
+/*
+ * A mapping, without the pages of it that are guards (MADV_GUARD_INSTALL, Linux 6.13, with which glibc 2.42 guards the
+ * stacks of threads): /proc/self/maps does not show them, and who reads one is killed. In pagemap a guard looks like a
+ * page in swap; to be filled is refused to it alone.
+ */
+static const char *add_regions(const struct line *line, long pagemap)
+{
+	uint64_t entries[512]; /* scratch holds the lines */
+	const size_t room = sizeof entries / sizeof *entries;
+	uintptr_t from = line->start;
+	for (uintptr_t at = line->start; !line->file && at < line->end;) {
+		size_t batch = (line->end - at) / PAGE_SIZE;
+		batch = batch < room ? batch : room;
+		long n = SYS4(SYS_pread64, pagemap, entries, batch * sizeof *entries, at / PAGE_SIZE * sizeof *entries);
+		if (n != (long)(batch * sizeof *entries)) {
+			return "/proc/self/pagemap cannot be read";
+		}
+		for (size_t p = 0; p < batch; p++, at += PAGE_SIZE) {
+			if ((entries[p] & (PAGEMAP_POPULATED | PAGEMAP_PROTECTED)) == PAGEMAP_SWAPPED &&
+			    SYS3(SYS_madvise, at, PAGE_SIZE, HY_MADV_POPULATE_READ) == -EFAULT) {
+				if (at > from && !add_region(line, from, at)) {
+					return too_many;
+				}
+				from = at + PAGE_SIZE;
+			}
+		}
+	}
+	return from == line->end || add_region(line, from, line->end) ? NULL : too_many;
+}
+
 const char *memory_read_regions(void)
 {
 	struct control *c = rewind_control;
@@ -205,14 +253,19 @@ const char *memory_read_regions(void)
 	size_t rare_count;
 	bool known = find_flagged(DROPPABLE | HUGE_PAGES, rare, &rare_count);
 	const char *at = read_maps();
+	long pagemap = track_open_proc("/proc/self/pagemap", O_RDONLY);
+	if (pagemap < 0) {
+		return "/proc/self/pagemap cannot be opened";
+	}
+	const char *wrong = NULL;
 	if (at == NULL || !known) {
-		return "/proc/self/maps and smaps cannot be read, or name more than 256 mappings of rare kinds";
+		wrong = "/proc/self/maps and smaps cannot be read, or name more than 256 mappings of rare kinds";
 	}
 	struct line line;
 	size_t d = 0;
 	c->region_count = 0;
 	c->page_count = 0;
-	while (next_line(&at, &line)) {
+	while (wrong == NULL && next_line(&at, &line)) {
 		if (named(&line, "[stack]") || !line.private_writable || named(&line, "/memfd:" KEPT_NAME)) {
 			continue;
 		}
@@ -221,21 +274,14 @@ const char *memory_read_regions(void)
 		}
 		if (d < rare_count && rare[d].start <= line.start) {
 			if (rare[d].flags & HUGE_PAGES) {
-				return "the boot has memory in huge pages (MAP_HUGETLB), in which written pages cannot be told apart";
+				wrong = "the boot has memory in huge pages (MAP_HUGETLB), in which written pages cannot be told apart";
 			}
 			continue;
 		}
-		if (c->region_count == MAX_REGIONS) {
-			return "the process has more mappings than the rewinder can keep";
-		}
-		struct region *region = &c->regions[c->region_count++];
-		*region = (struct region){.start = line.start, .end = line.end, .first = c->page_count};
-		/* The end of a path says more than its beginning. */
-		size_t skip = line.name_len < sizeof region->name ? 0 : line.name_len - sizeof region->name + 1;
-		memcpy(region->name, line.name + skip, line.name_len - skip);
-		c->page_count += (line.end - line.start) / PAGE_SIZE;
+		wrong = add_regions(&line, pagemap);
 	}
-	return NULL;
+	SYS1(SYS_close, pagemap);
+	return wrong;
 }
 
 const char *memory_find_stack(void)

@@ -96,8 +96,7 @@ static long scan_range(int pagemap, uintptr_t start, uintptr_t end, struct hy_pa
 	return n;
 }
 
-/* A process that is not dumpable does not own its files in /proc; so it is dumpable for this moment. */
-static long open_proc(const char *path, int flags)
+long track_open_proc(const char *path, int flags)
 {
 	long dumpable = SYS1(SYS_prctl, PR_GET_DUMPABLE);
 	if (dumpable == 0) {
@@ -126,7 +125,7 @@ static bool uffd_works(char *why, size_t size)
 	}
 	/* Try the whole of it on a page of our own. */
 	bool works = false;
-	long pagemap = open_proc("/proc/self/pagemap", O_RDONLY);
+	long pagemap = track_open_proc("/proc/self/pagemap", O_RDONLY);
 	uint8_t *page = mmap(NULL, PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (pagemap >= 0 && page != MAP_FAILED) {
 		uintptr_t at = (uintptr_t)page, walked;
@@ -159,8 +158,8 @@ static bool uffd_works(char *why, size_t size)
 static bool soft_dirty_works(void)
 {
 	bool works = false;
-	long pagemap = open_proc("/proc/self/pagemap", O_RDONLY);
-	long clear = open_proc("/proc/self/clear_refs", O_WRONLY);
+	long pagemap = track_open_proc("/proc/self/pagemap", O_RDONLY);
+	long clear = track_open_proc("/proc/self/clear_refs", O_WRONLY);
 	uint8_t *page = mmap(NULL, PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (pagemap >= 0 && clear >= 0 && page != MAP_FAILED) {
 		volatile uint8_t *byte = page;
@@ -216,7 +215,7 @@ const char *track_start(enum rewind_tracking tracking)
 	struct control *c = rewind_control;
 	c->tracking = tracking;
 	c->uffd = c->clear_refs = -1;
-	c->pagemap = move_up(open_proc("/proc/self/pagemap", O_RDONLY));
+	c->pagemap = move_up(track_open_proc("/proc/self/pagemap", O_RDONLY));
 	if (c->pagemap < 0) {
 		return "/proc/self/pagemap cannot be opened";
 	}
@@ -224,7 +223,7 @@ const char *track_start(enum rewind_tracking tracking)
 		return "no memory for the rewinder";
 	}
 	if (tracking == REWIND_SOFT_DIRTY) {
-		c->clear_refs = move_up(open_proc("/proc/self/clear_refs", O_WRONLY));
+		c->clear_refs = move_up(track_open_proc("/proc/self/clear_refs", O_WRONLY));
 		return c->clear_refs < 0 ? "/proc/self/clear_refs cannot be opened" : NULL;
 	}
 	c->uffd = move_up(open_uffd());

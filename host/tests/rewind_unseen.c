@@ -156,6 +156,11 @@ void make_state(void)
 	free(malloc(8 << 20));                 /* what could be trimmed */
 	block = malloc(1 << 20);
 	memset(block, 5, 1 << 20);
+	/* What guards the stack of a thread from glibc 2.42 on, where the kernel can. */
+	uint8_t *guarded = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	need(guarded != MAP_FAILED, "mmap");
+	guarded[0] = guarded[2 * PAGE] = 1;
+	need(madvise(guarded + PAGE, PAGE, 102 /* MADV_GUARD_INSTALL */) == 0 || errno == EINVAL, "MADV_GUARD_INSTALL");
 	/* libc keeps its stack for the next one. */
 	pthread_t id;
 	uint8_t to;
