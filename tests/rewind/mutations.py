@@ -31,7 +31,10 @@ KERNEL = "kernel"
 
 @dataclasses.dataclass(frozen=True)
 class Mutation:
-    """`point` is the place in the list of what a rewound request owes (0: none of it); `tests` are what has to find it."""
+    """`point` is the place in the list of what a rewound request owes (0: none of it); `tests` are what has to find it.
+
+    `also` are further places, where a repair stands twice: file, old, new.
+    """
 
     point: int
     name: str
@@ -39,10 +42,11 @@ class Mutation:
     old: str
     new: str
     tests: str
+    also: tuple[tuple[str, str, str], ...] = ()
 
 
-def _m(point: int, name: str, file: str, old: str, new: str, tests: str) -> Mutation:
-    return Mutation(point, name, file, old, new, tests)
+def _m(point: int, name: str, file: str, old: str, new: str, tests: str, *also: tuple[str, str, str]) -> Mutation:
+    return Mutation(point, name, file, old, new, tests, also)
 
 
 MUTATIONS = [
@@ -59,21 +63,26 @@ MUTATIONS = [
     # 2: SQLite
     _m(2, "statements stay half-read", "cleanup.c", "\tstep(sqlite_end_request);\n", "", "test_sqlite.py"),
     _m(2, "a busy boot is rewound", "decline.c", "keeps && zygote_is_worker() ? NULL : sqlite_left_open()", "NULL", "test_sqlite.py"),
-    _m(2, "a lost lock is trusted", "handle.c", "if (sqlite_loses_locks()) {", "if (false) {", "test_sqlite.py"),
+    _m(2, "a lost lock is called another loss", "handle.c", "if (sqlite_loses_locks()) {", "if (false) {", "test_sqlite.py"),
+    _m(2, "a lost lock is trusted", "handle.c", "if (sqlite_loses_locks()) {", "if (false) {", "test_sqlite.py", ("rewind/held.c", "!= 0 || lost) {", "!= 0) {")),
     # 3: directories and files
     _m(3, "files are shared", "zygote.c", "plain ? rewind_own_file(fd) : 0", "plain && false ? rewind_own_file(fd) : 0", "test_directories.py"),
     _m(3, "files are shared by forks", "rewind/descriptors.c", "(SYS3(SYS_lseek, fd, c->offsets[i].at, SEEK_SET) < 0 || rewind_own_file(fd) != 0)", "SYS3(SYS_lseek, fd, c->offsets[i].at, SEEK_SET) < 0", "test_directories.py"),
     _m(3, "256 positions", "rewind/descriptors.c", "if (has_offset && file && at >= 0) {", "if (has_offset && file && at >= 0 && c->offset_count < 256) {", "test_directories.py"),
     _m(3, "a rotated log is written on", "lifecycle.c", "\t\tboot_files_look();\n", "", "test_rotated.py"),
     _m(3, "what the boot wrote is not written again", "boot_files.c", "opened->size == 0 || file->there.st_size >= end", "true", "test_opened_again.py -k cut"),
-    _m(3, "what somebody has taken is written on", "rewind/openings.c", "\tif (one->removed) {\n\t\tfor (int tries", "\tif (false) {\n\t\tfor (int tries", "test_opened_again.py -k removed"),
+    _m(3, "what somebody has taken is written on", "rewind/openings.c", "\tif (one->removed) {\n\t\tfor (int tries", "\tif (false) {\n\t\tfor (int tries", "test_boot_files.py -k closes_is_gone"),
     _m(3, "names are those of the end of the boot", "rewind/openings.c", "return one != NULL && one->late == rewind_control->boot_over ? one : NULL;", "return one;", "test_opened_again.py -k warm_up"),
     _m(3, "who was at the end writes over others", "boot_files.c", "(place->end && place->at < there->st_size)", "false", "test_opened_again.py -k behind"),
     _m(3, "files are looked at behind locks", "lifecycle.c", "\t\tboot_files_look();\n\t}\n\tif (options.rewind != REWIND_OFF) {\n\t\tlocks_take();\n\t}\n", "\t}\n\tif (options.rewind != REWIND_OFF) {\n\t\tlocks_take();\n\t}\n\tif (handle_rewinds()) {\n\t\tboot_files_look();\n\t}\n", "test_opened_again.py -k lock_file"),
     _m(3, "what another worker's visitor writes is the boot's", "boot_files.c", "(file->temporary && !rewind_opening_read(", "(!rewind_opening_read(", "test_boot_files.py -k while_another"),
     _m(3, "a file is written by its name", "rewind/interpose_files.c", "\tinterpose_opened_to_write(fd);\n", "", "test_boot_files_around.py -k appended"),
     _m(3, "the comparison writes for visitors", "handle.c", "\t/* Requests of the comparison have written to the same ones. */\n\tboot_files_look();\n\tboot_files_renew();\n", "", "test_boot_files_around.py -k comparison"),
+    _m(3, "what cannot be open twice is shared", "decline.c", "needed > most.rlim_cur", "false", "test_limits.py -k too_small"),
+    _m(3, "more files than can be noted", "decline.c", "opened.written_to > MOST_WRITTEN_TO", "false", "test_limits.py -k noted"),
     # 4: locks of the boot
+    _m(4, "more semaphores than can be known", "decline.c", "if (locks_too_many()) {", "if (false) {", "test_limits.py -k semaphores"),
+    _m(4, "a table of 64 changes of semaphores", "rewind/rewind.h", "#define REWIND_MOST_SEMAPHORES 1024", "#define REWIND_MOST_SEMAPHORES 64", "test_limits.py -k semaphores_of_the_boot"),
     _m(4, "locks are imagined", "locks.c", "void locks_take(void)\n{", "void locks_take(void)\n{\n\treturn;", "test_boot_locks.py"),
     _m(4, "locks are never lent", "locks.c", "void locks_lend(void)\n{", "void locks_lend(void)\n{\n\treturn;", "test_boot_locks.py"),
     _m(4, "locks are held beyond the answer", "lifecycle.c", "\tunclean = cleanup_request(", "\toutput_finish(false);\n\thy_release(&request.exchange);\n\tunclean = cleanup_request(", "test_order.py"),
@@ -100,6 +109,7 @@ MUTATIONS = [
     _m(8, "libc repeats", "rewind/generators.c", "if (!random_seeded && rewind_control != NULL) {", "if (false) {", "test_randomness.py"),
     _m(8, "UUIDs repeat", "rewind/generators.c", "if (c == NULL || !c->uuid_numbered) {", "if (true) {", "test_randomness.py"),
     _m(8, "libraries do not notice the fork", "rewind/generators.c", "return told ? pid : pid + NOBODY;", "return pid;", "test_randomness.py"),
+    _m(8, "nobody hears of what stays", "handle.c", "\tfrozen_tell_draws();\n", "", "test_randomness.py -k log_names"),
     # 9: clocks
     _m(9, "opcache's clock stands", "clocks.c", "\topcache_set_clock((time_t)sapi_get_request_time());\n", "", "test_clocks.py"),
     _m(9, "a full opcache stays full", "opcache.c", "return wants_restart = true;", "return false;", "test_clocks.py"),
@@ -138,7 +148,7 @@ KINDS: dict[str, str] = {
     "a rotated log is written on": "appender",
     "what another worker's visitor writes is the boot's": "opened_w pair",
     "a file is written by its name": "opened_w",
-    "the comparison writes for visitors": "opened_w",
+    "the comparison writes for visitors": "spilled",
     "locks are held beyond the answer": "lock guarded sqlite",
     "semaphores are imagined": "semaphore guarded",
     "a stray is a worker": "stray object reader",
@@ -154,6 +164,8 @@ KINDS: dict[str, str] = {
     "UUIDs repeat": "uuid",
     "libraries do not notice the fork": "libgcrypt object_id",
     "the stat cache stays": "stat",
+    "real paths run out": "object",
+    "APCu's clock stands": "object",
     "one write makes a page hot": "heavy",
     "calls by number are not seen": "process",
     "a child loses another file": "mariadb redis",
@@ -168,11 +180,12 @@ def build(directory: pathlib.Path, server: pathlib.Path, mutation: Mutation | No
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(HOST, copy, ignore=shutil.ignore_patterns("tests"))  # with what is built: make builds the rest
     if mutation is not None:
-        path = copy / mutation.file
-        text = path.read_text()
-        if text.count(mutation.old) != 1:
-            raise ValueError(f"{mutation.name}: {mutation.file} has {text.count(mutation.old)} places like {mutation.old!r}")
-        path.write_text(text.replace(mutation.old, mutation.new))
+        for file, old, new in ((mutation.file, mutation.old, mutation.new), *mutation.also):
+            path = copy / file
+            text = path.read_text()
+            if text.count(old) != 1:
+                raise ValueError(f"{mutation.name}: {file} has {text.count(old)} places like {old!r}")
+            path.write_text(text.replace(old, new))
     command = ["make", "-s", "-C", str(copy), f"PHP={PHP}", "WARNINGS="]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     if done.returncode != 0:

@@ -60,6 +60,7 @@ class Program:
             warm = ""
             if name == "request0.php":
                 warm = f"if (T::$request === 'busy') {{ T::busy(); }}\nif (T::$request === 'warm') {{{WARM}}}\nif (T::$request === 'late') {{ T::late(); }}\n"
+                warm += "if (isset($_SERVER['HAYATE_COMPARISON'])) { T::compared(); }\n"
             pause = "T::pause();\n" if self.at_once and name.startswith("request") else ""
             path.write_text("<?php\n" + warm + "".join(_rendered(use, name == "boot.php") + pause for use in uses))
             path.chmod(0o644)

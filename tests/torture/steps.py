@@ -542,8 +542,8 @@ wal/look
     T::say('rows', T::$s['NAME']->query('SELECT COUNT(*) FROM t')->fetchColumn());
 wal/read_half
     T::$s['NAME-half'] = T::$s['NAME']->query('SELECT n FROM t UNION ALL SELECT 0 UNION ALL SELECT -1'); T::say('half', T::$s['NAME-half'] ? T::$s['NAME-half']->fetchColumn() : null);
-wal/read_the_file
-    T::say('read', strlen((string) file_get_contents(T::path('NAME.db'))) > 0);
+wal/taken_from
+    T::say('read', strlen((string) file_get_contents(T::path('NAME.db'))) > 0); T::say('another', T::another_process('NAME.db'));
 wal/by_another
     $c = new PDO('sqlite:' . T::path('NAME.db')); $c->setAttribute(PDO::ATTR_ERRMODE, PDO::ERRMODE_SILENT); T::say('another', $c->query('SELECT COUNT(*) FROM t')->fetchColumn()); unset($c); T::fill('NAME');
 wal/attached
@@ -856,8 +856,7 @@ heavy/read_one
 
 #: What warm-up requests do: nothing that a visitor may see, but what they make stays, and requests go on with it: engines,
 #: functions that are registered once, and what is kept until a destructor hands it in. A Buffer that they fill has the
-#: application boot again without them. Those whose answers are compared are visitors, too: what they write to files that
-#: each boot makes anew is nobody else's.
+#: application boot again without them.
 WARM = """
 T::$s['lazy'] ??= new Random\\Randomizer(new Random\\Engine\\Xoshiro256StarStar());
 T::$s['lazy']->getInt(0, 9);
@@ -869,18 +868,16 @@ if (!isset($_GET['other'])) {
     Rows::kept();
     T::$s['deferred'] ??= new Deferred();
 }
-foreach (T::$s as $name => $one) {
+foreach (T::$s as $one) {
     if ($one instanceof Buffer) {
         $one->add('of warm-up');
-    }
-    if (isset($_SERVER['HAYATE_COMPARISON']) && is_resource($one) && preg_match('/^(opened_w|spilled)/', $name)) {
-        fwrite($one, 'of a comparison ');
     }
 }
 """
 
-#: Ends of a request: nothing comes after them. A stray moves in what is open, of its own request as well.
-LAST = {"/exit", "/exception", "/fatal", "/memory", "stray/lingers"}
+#: Ends of a request: nothing comes after them. A stray moves in what is open, of its own request as well. What is written to a log that
+#: another process has removed is lost, if no other worker has it open.
+LAST = {"/exit", "/exception", "/fatal", "/memory", "stray/lingers", "wal/taken_from"}
 
 #: What leads outside the process, so that others see it while a request runs, and what a process that was forked keeps
 #: of it (kinds, or single steps): nothing for programs whose requests come at once, or that fork.

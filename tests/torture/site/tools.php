@@ -86,6 +86,16 @@ final class T
         return self::$loops;
     }
 
+    /** Of the requests whose answers are compared, which are visitors, too: what they write to files that each boot makes anew is nobody else's. */
+    public static function compared(): void
+    {
+        foreach (self::$s as $name => $one) {
+            if (is_resource($one) && preg_match('/^(opened_w|spilled)/', $name)) {
+                fwrite($one, 'of a comparison ');
+            }
+        }
+    }
+
     /** What keeps a time, long after the boot. */
     public static function late(): void
     {
