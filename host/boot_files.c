@@ -12,10 +12,10 @@
  *                       that is open, the opening is played again, and the new file takes the place of the old one
  *                       under all its numbers. What each boot makes anew is made anew: what the boot had removed before
  *                       it opened it, what may not have been there ("x"), temporary files.
- *   boot_files_renew()  When locks are taken. A file that each boot makes anew, or empties, holds again what the boot
- *                       and the warm-up requests left in it, and nothing else. Another one, of which the end of what
- *                       the boot wrote is missing, since it was cut or is a new one, gets that once more. Who stood at
- *                       the end stands at the end.
+ *   boot_files_renew()  When locks are taken: who had them may have taken files away, so those that are not locked
+ *                       themselves are looked at once more. A file that each boot makes anew, or empties, holds again
+ * what the boot and the warm-up requests left in it, and nothing else. Another one, of which the end of what the boot
+ * wrote is missing, since it was cut or is a new one, gets that once more. Who stood at the end stands at the end.
  *
  * What tells that nothing was written is the time of the last change; it is believed when it is some seconds old.
  * Temporary files (tmpfile(), php://temp that has outgrown the memory, SQLite's) are of the first kind, with a name or
@@ -75,7 +75,8 @@ static struct place {
 	int fd;
 	php_stream *stream;
 	off_t at;
-	bool end; /* at the end */
+	bool end;    /* at the end */
+	bool beyond; /* it stood behind the end */
 } * places;
 static size_t place_count;
 
@@ -191,7 +192,8 @@ static long bytes_kept;
 static bool know(const struct boot_file *file, const struct stat *st)
 {
 	struct rewind_opening *opened = file->opened;
-	if (file->own < 0 || (file->temporary && !rewind_opening_read(opened, file->own, (size_t)st->st_size)) ||
+	if (file->own < 0 || opened->perhaps ||
+	    (file->temporary && !rewind_opening_read(opened, file->own, (size_t)st->st_size)) ||
 	    opened->size > REWIND_MOST_WRITTEN || (opened->size > 0 && opened->bytes == NULL)) {
 		return false;
 	}
@@ -231,6 +233,7 @@ static struct boot_file *keep(int fd, const struct stat *st, struct rewind_openi
 	if (opened->anew || temporary) {
 		file->own = own_of(noted_before, noted_count, opened);
 		file->own = file->own >= 0 ? file->own : open_again(fd);
+		rewind_positionless(file->own, true);
 		file->known = know(file, st);
 	} else {
 		file->known = !opened->unseen && opened->size <= REWIND_MOST_WRITTEN;
@@ -259,19 +262,38 @@ static bool look_at_nameless(int fd, void *to)
 	return true;
 }
 
-/* Where a stream stands that neither appends nor is put back as a whole. */
+/* How the application spells it: PHP resolves links in names that are relative, or URLs. */
+static void note_spelling(struct rewind_opening *opened, const char *path, const struct stat *st)
+{
+	char directory[PATH_MAX], name[2 * PATH_MAX];
+	path += strncasecmp(path, "file://", 7) == 0 ? 7 : 0;
+	if (path[0] != '/') {
+		snprintf(name, sizeof name, "%s/%s", getcwd(directory, sizeof directory) != NULL ? directory : "", path);
+		path = name;
+	}
+	if (leads_to(path, st)) {
+		rewind_opening_name(opened, path);
+	}
+}
+
+/* Where a stream stands that neither only appends nor is put back as a whole. */
 static void note_place(const struct boot_file *file, int fd, php_stream *stream, const struct stat *st)
 {
 	const struct rewind_opening *opened = file->opened;
 	off_t at = lseek(fd, 0, SEEK_CUR);
-	if (opened->anew || (fcntl(fd, F_GETFL) & O_APPEND) || at < 0) {
+	/* Where one stands that only appends means nothing. */
+	if (opened->anew || (fcntl(fd, F_GETFL) & (O_APPEND | O_ACCMODE)) == (O_APPEND | O_WRONLY) || at < 0) {
 		return;
 	}
 	bool nothing_held = stream->readpos == stream->writepos && stream->position == at;
 	bool end = nothing_held && (opened->end == at || (opened->size == 0 && at > 0 && at == st->st_size));
 	places = perealloc(places, (place_count + 1) * sizeof *places, 1);
-	places[place_count++] = (struct place){
-	    .file = (size_t)(file - files), .fd = fd, .stream = nothing_held ? stream : NULL, .at = at, .end = end};
+	places[place_count++] = (struct place){.file = (size_t)(file - files),
+	                                       .fd = fd,
+	                                       .stream = nothing_held ? stream : NULL,
+	                                       .at = at,
+	                                       .end = end,
+	                                       .beyond = at > st->st_size};
 }
 
 static void look_at_stream(php_stream *stream)
@@ -298,7 +320,7 @@ static void look_at_stream(php_stream *stream)
 		}
 	} else if (opened != NULL && !opened->nameless) {
 		if (stream->orig_path != NULL) {
-			rewind_opening_name(opened, stream->orig_path);
+			note_spelling(opened, stream->orig_path, &st);
 		}
 		const struct boot_file *file = keep(fd, &st, opened, false);
 		if (file != NULL) {
@@ -340,6 +362,7 @@ static void forget_before(void)
 	for (size_t i = 0; i < noted_count; i++) {
 		int own = noted_before[i].own;
 		if (own >= 0 && !is_own(files, file_count, own)) {
+			rewind_positionless(own, false);
 			close(own);
 		}
 		noted_before[i].opened->kept = find(noted_before[i].opened) != NULL;
@@ -366,7 +389,9 @@ void boot_files_note(void)
 	bytes_kept = 0;
 	rewind_watch_no_file();
 	look_at_streams();
-	zygote_each_fd(look_at_nameless, NULL);
+	if (!zygote_each_fd(look_at_nameless, NULL)) {
+		zygote_failed("no descriptor is left to look at the boot's files; raise the limit of open files (LimitNOFILE)");
+	}
 	forget_before();
 	bool large = false;
 	for (size_t i = 0; i < file_count; i++) {
@@ -408,6 +433,7 @@ void boot_files_bury(uint32_t worker)
 struct in_place {
 	const struct boot_file *file;
 	char path[64];
+	size_t count; /* so many descriptors */
 	int error;
 };
 
@@ -420,6 +446,7 @@ static bool put_in_place(int fd, void *to)
 	    st.st_dev == in->file->opened->device && st.st_ino == in->file->opened->inode) {
 		int error = rewind_replace_file(fd, in->path, flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_SYNC));
 		in->error = in->error != 0 ? in->error : error;
+		in->count += error == 0;
 	}
 	return in->error == 0;
 }
@@ -441,8 +468,8 @@ static int play(struct boot_file *file, bool *halfway)
 		in.error = errno;
 	} else {
 		snprintf(in.path, sizeof in.path, "/proc/self/fd/%d", again);
-		zygote_each_fd(put_in_place, &in);
-		*halfway = in.error != 0;
+		in.error = zygote_each_fd(put_in_place, &in) ? in.error : EMFILE;
+		*halfway = in.error != 0 && in.count > 0;
 	}
 	if (in.error == 0) {
 		file->opened->device = file->there.st_dev;
@@ -491,21 +518,55 @@ static void cannot_be_opened(struct boot_file *file, int error, bool halfway)
 	}
 }
 
+static void look_at(struct boot_file *file, bool *played)
+{
+	bool halfway = false;
+	if (!is_there(file)) {
+		int error = file->opened->nameless ? errno : play(file, &halfway);
+		*played = true;
+		if (error != 0) {
+			cannot_be_opened(file, error, halfway);
+		}
+	}
+}
+
 void boot_files_look(void)
 {
 	bool played = false;
 	for (size_t i = 0; i < file_count; i++) {
-		bool halfway = false;
-		if (!is_there(&files[i])) {
-			int error = files[i].opened->nameless ? errno : play(&files[i], &halfway);
-			played = true;
-			if (error != 0) {
-				cannot_be_opened(&files[i], error, halfway);
-			}
+		look_at(&files[i], &played);
+	}
+	if (played) {
+		tell();
+	}
+}
+
+/* Others may have had the locks, and may have renamed or written what they guard. Who has waited for a lock has it on
+ * the file for which he has waited, whatever became of that. */
+static void look_again(void)
+{
+	bool played = false;
+	for (size_t i = 0; i < file_count; i++) {
+		if (!locks_are_on(files[i].opened)) {
+			look_at(&files[i], &played);
+		} else if (fstat(files[i].fd, &files[i].there) != 0) {
+			files[i].there.st_mode = 0;
 		}
 	}
 	if (played) {
 		tell();
+	}
+}
+
+static void cut(const struct boot_file *file, int fd, off_t size)
+{
+	while (ftruncate(fd, size) != 0) {
+		if (errno != EINTR) {
+			log_format(HY_LOG_ERROR "A file of the boot (descriptor %d) cannot be cut back to what the boot left in it "
+			                        "(%s); this worker ends.",
+			           file->fd, strerror(errno));
+			_exit(70);
+		}
 	}
 }
 
@@ -519,14 +580,7 @@ static void put_back(const struct boot_file *file)
 		done += MAX(n, 0);
 		error = n > 0 || (n < 0 && errno == EINTR) ? 0 : n == 0 ? ENOSPC : errno;
 	}
-	while (ftruncate(file->own, done) != 0) {
-		if (errno != EINTR) {
-			log_format(HY_LOG_ERROR "A file of the boot (descriptor %d) cannot be cut back to what the boot left in it "
-			                        "(%s); this worker ends.",
-			           file->fd, strerror(errno));
-			_exit(70);
-		}
-	}
+	cut(file, file->own, done);
 	if (error != 0) {
 		log_format("A file of the boot (descriptor %d) has %jd of the %jd bytes that the boot left in it: the others "
 		           "cannot be written again (%s).",
@@ -567,22 +621,23 @@ static void renew_whole(struct boot_file *file)
 static void renew_part(struct boot_file *file)
 {
 	struct rewind_opening *opened = file->opened;
-	off_t end = opened->appended ? 1 : (off_t)(opened->start + opened->size);
+	off_t end = opened->appended ? 1 : (off_t)(opened->start + opened->size), most = (off_t)opened->cut_to;
+	if (most > 0 && file->there.st_size > most && S_ISREG(file->there.st_mode)) {
+		cut(file, file->fd, most);
+		file->there.st_size = most;
+	}
 	if (opened->size == 0 || file->there.st_size >= end || !S_ISREG(file->there.st_mode)) {
 		return;
 	}
-	off_t at = lseek(file->fd, 0, SEEK_CUR);
+	off_t start = opened->appended ? file->there.st_size : (off_t)opened->start;
 	size_t done = 0;
 	int error = file->known ? 0 : EFBIG;
 	while (done < opened->size && error == 0) {
-		ssize_t n = opened->appended
-		                ? write(file->fd, opened->bytes + done, opened->size - done)
-		                : pwrite(file->fd, opened->bytes + done, opened->size - done, (off_t)(opened->start + done));
+		ssize_t n = pwrite(file->fd, opened->bytes + done, opened->size - done, start + (off_t)done);
 		done += (size_t)MAX(n, 0);
 		error = n > 0 || (n < 0 && errno == EINTR) ? 0 : n == 0 ? ENOSPC : errno;
 	}
-	lseek(file->fd, at, SEEK_SET);
-	file->there.st_size = MAX(file->there.st_size, (off_t)(opened->start + done));
+	file->there.st_size = MAX(file->there.st_size, start + (off_t)done);
 	if (error != 0 && !file->said) {
 		file->said = true;
 		log_format("What the boot wrote to the file %s is not in it any more, and cannot be written again: %s.",
@@ -593,13 +648,12 @@ static void renew_part(struct boot_file *file)
 
 void boot_files_renew(void)
 {
-	bool waited = file_count > 0 && locks_any();
+	if (locks_any()) {
+		look_again();
+	}
 	for (size_t i = 0; i < file_count; i++) {
 		struct boot_file *file = &files[i];
 		bool whole = file->opened->anew || file->temporary;
-		if (waited && fstat(file->fd, &file->there) != 0) {
-			continue;
-		}
 		if (whole && file->known) {
 			renew_whole(file);
 		} else if (!whole) {
@@ -609,7 +663,8 @@ void boot_files_renew(void)
 	for (size_t i = 0; i < place_count; i++) {
 		const struct place *place = &places[i];
 		const struct stat *there = &files[place->file].there;
-		if (S_ISREG(there->st_mode) && (place->at > there->st_size || (place->end && place->at < there->st_size))) {
+		bool cut = place->at > there->st_size && !place->beyond;
+		if (S_ISREG(there->st_mode) && (cut || (place->end && place->at < there->st_size))) {
 			lseek(place->fd, there->st_size, SEEK_SET);
 			if (place->stream != NULL) {
 				place->stream->position = there->st_size;

@@ -225,9 +225,11 @@ static bool begin_work(void)
 		zygote_worker_ready();
 		return true;
 	}
-	/* Requests of the comparison have written to the same ones. */
+	/* Requests of the comparison have written to the same ones; and whoever has the locks now does. */
 	boot_files_look();
+	locks_take();
 	boot_files_renew();
+	locks_give_back();
 	if (options.rewind == REWIND_FORK) {
 		boot_files_note();
 		return fork_from_now_on();

@@ -334,9 +334,10 @@ void boot_files_remove(void);   /* when the worker ends: the temporary ones that
 void boot_files_bury(uint32_t worker); /* in the zygote, when it has ended otherwise */
 
 /* locks.c: what the boot holds, each request takes anew */
-void locks_lend(void);      /* at the end of the boot, and with the snapshot: they are given back */
-bool locks_too_many(void);  /* of some it is not known that the boot holds them */
-bool locks_any(void);       /* there are some */
+void locks_lend(void);     /* at the end of the boot, and with the snapshot: they are given back */
+bool locks_too_many(void); /* of some it is not known that the boot holds them */
+bool locks_any(void);      /* there are some */
+bool locks_are_on(const struct rewind_opening *file); /* one that was taken is on this file */
 void locks_take(void);      /* at the beginning of a request; what ends it gives them back: a rewind, … */
 void locks_give_back(void); /* … or, where there is none, this */
 

@@ -241,7 +241,7 @@ static zval session_id_of_boot;
 void lifecycle_note_session(void)
 {
 	const zend_constant *id = zend_hash_str_find_ptr(EG(zend_constants), ZEND_STRL("SID"));
-	if (id != NULL && ZEND_CONSTANT_MODULE_NUMBER(id) == PHP_USER_CONSTANT && Z_TYPE(id->value) == IS_STRING) {
+	if (id != NULL && ZEND_CONSTANT_MODULE_NUMBER(id) == PHP_USER_CONSTANT && Z_TYPE(id->value) <= IS_STRING) {
 		ZVAL_COPY(&session_id_of_boot, &id->value);
 	}
 	zval *value = zend_hash_str_find(&EG(symbol_table), ZEND_STRL("_SESSION"));
@@ -252,6 +252,15 @@ void lifecycle_note_session(void)
 	if (Z_TYPE_P(value) == IS_ARRAY && is_plain(value, 8)) {
 		ZVAL_COPY(&session_of_boot, value);
 	}
+}
+
+/* As the session module makes it: the session's name, and its id. */
+static bool is_session_id(const zval *value)
+{
+	const char *name = zend_ini_string("session.name", strlen("session.name"), 0);
+	size_t len = name == NULL ? 0 : strlen(name);
+	return Z_TYPE_P(value) == IS_STRING && len > 0 && Z_STRLEN_P(value) > len && Z_STRVAL_P(value)[len] == '=' &&
+	       memcmp(Z_STRVAL_P(value), name, len) == 0;
 }
 
 /*
@@ -269,7 +278,8 @@ static void forget_session(void)
 	}
 	/* It stays: compiled code remembers where it is. */
 	zend_constant *id = zend_hash_str_find_ptr(EG(zend_constants), ZEND_STRL("SID"));
-	if (id != NULL && ZEND_CONSTANT_MODULE_NUMBER(id) != PHP_USER_CONSTANT) {
+	bool own = id != NULL && ZEND_CONSTANT_MODULE_NUMBER(id) == PHP_USER_CONSTANT;
+	if (id != NULL && (!own || (Z_ISUNDEF(session_id_of_boot) && is_session_id(&id->value)))) {
 		zval_ptr_dtor(&id->value);
 		ZVAL_EMPTY_STRING(&id->value);
 	} else if (id != NULL && !Z_ISUNDEF(session_id_of_boot)) {

@@ -80,7 +80,7 @@ static bool note(int fd, void *to)
 
 void locks_lend(void)
 {
-	zygote_each_fd(note, NULL);
+	too_many |= !zygote_each_fd(note, NULL);
 	struct rewind_semaphore changed[REWIND_MOST_SEMAPHORES];
 	size_t count = rewind_semaphores(changed);
 	too_many |= count == SIZE_MAX;
@@ -131,9 +131,20 @@ bool locks_any(void)
 	return file_count + semaphore_count > 0;
 }
 
+bool locks_are_on(const struct rewind_opening *file)
+{
+	for (size_t i = 0; i < file_count; i++) {
+		if (files[i].device == file->device && files[i].inode == file->inode) {
+			return true;
+		}
+	}
+	return false;
+}
+
 void locks_take(void)
 {
 	for (size_t i = 0; i < file_count; i++) {
+		struct stat st;
 		while (flock(files[i].fd, files[i].operation) != 0) {
 			if (errno != EINTR) {
 				log_format(HY_LOG_ERROR "A lock that the boot held on a file (descriptor %d) cannot be taken again "
@@ -141,6 +152,11 @@ void locks_take(void)
 				           files[i].fd, strerror(errno));
 				_exit(70);
 			}
+		}
+		/* It may have been opened again. */
+		if (fstat(files[i].fd, &st) == 0 && (st.st_dev != files[i].device || st.st_ino != files[i].inode)) {
+			files[i].device = st.st_dev;
+			files[i].inode = st.st_ino;
 		}
 	}
 	for (size_t i = 0; i < semaphore_count; i++) {

@@ -16,7 +16,7 @@ static uint64_t private_memory(void)
 	char text[128];
 	if (statm < 0) {
 		statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-		rewind_positionless(statm);
+		rewind_positionless(statm, true);
 	}
 	ssize_t n = pread(statm, text, sizeof text - 1, 0);
 	if (n <= 0) {

@@ -203,7 +203,9 @@ const char *zygote_unshareable(void)
 {
 	static char why[256];
 	why[0] = '\0';
-	zygote_each_fd(judge, why);
+	if (!zygote_each_fd(judge, why)) {
+		snprintf(why, sizeof why, "left no descriptor by which its open files could be listed");
+	}
 	if (why[0] == '\0' && !worker && rewind_loses_memory()) {
 		snprintf(why, sizeof why, "made memory that a fork does not take along (MADV_DONTFORK)");
 	}

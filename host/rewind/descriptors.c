@@ -198,7 +198,8 @@ static const char *know(int fd)
 	}
 	long at = SYS3(SYS_lseek, fd, 0, SEEK_CUR);
 	/* A memfd has no offset that anybody uses. */
-	bool has_offset = fd > STDERR_FILENO && !is_own(fd) && fd != c->positionless && !rewind_is_memfd(fd);
+	bool means_nothing = fd < MOST_POSITIONLESS && (c->positionless[fd / 8] & 1 << fd % 8);
+	bool has_offset = fd > STDERR_FILENO && !is_own(fd) && !means_nothing && !rewind_is_memfd(fd);
 	bool file = (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) && !(d->flags & O_PATH);
 	/* Nor has what a library has for its locks alone, without name and content, as OPcache's. */
 	has_offset = has_offset && !(d->library && S_ISREG(st.st_mode) && st.st_nlink == 0 && st.st_size == 0);
@@ -290,10 +291,12 @@ const char *descriptors_note(void)
 	return NULL;
 }
 
-void rewind_positionless(int fd)
+void rewind_positionless(int fd, bool is)
 {
-	if (rewind_control != NULL) {
-		rewind_control->positionless = fd;
+	struct control *c = rewind_control;
+	if (c != NULL && fd >= 0 && fd < MOST_POSITIONLESS) {
+		uint8_t bit = (uint8_t)(1 << fd % 8);
+		c->positionless[fd / 8] = (uint8_t)(is ? c->positionless[fd / 8] | bit : c->positionless[fd / 8] & ~bit);
 	}
 }
 

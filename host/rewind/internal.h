@@ -113,15 +113,17 @@ struct watched_file {
 	bool written; /* since the point; a rewind does not forget it */
 };
 
-/* A name that the boot has removed. */
-struct removed_name {
+/* The directory that a name is in, and the name. */
+struct place_name {
 	uint64_t device, inode; /* of the directory */
 	char base[256];
 };
 #define REWIND_MOST_OPENINGS 2048
 /* Of so many of them the bytes are kept; and so many removed names. */
 #define REWIND_MOST_ROOMS 256
-#define REWIND_MOST_REMOVED 64
+#define REWIND_MOST_REMOVED 4096
+/* Numbers of descriptors below this may be said to have no position. */
+#define MOST_POSITIONLESS 65536
 
 /* A record lock (fcntl) that was held at the point. */
 struct held {
@@ -209,8 +211,8 @@ struct control {
 		int64_t at;
 	} * offsets;
 	size_t offset_count;
-	int positionless;          /* its position means nothing; 0: there is none */
-	struct rewind_range *gaps; /* [start, end): numbers free at the point */
+	uint8_t positionless[MOST_POSITIONLESS / 8]; /* by bit: its position means nothing */
+	struct rewind_range *gaps;                   /* [start, end): numbers free at the point */
 	size_t gap_count;
 	bool *libraries_fds; /* open before the work began */
 	size_t libraries_fd_count;
@@ -221,7 +223,7 @@ struct control {
 	struct rewind_opening *openings; /* NULL: nobody asked yet */
 	char *opening_names;             /* PATH_MAX bytes for each */
 	size_t opening_count, opening_rooms;
-	struct removed_name removed[REWIND_MOST_REMOVED];
+	uint64_t *removed;    /* names that the boot has removed, each as a number of 64 bits */
 	size_t removed_count; /* so far; the last ones are kept */
 	bool boot_over;       /* what is written now is a warm-up request's */
 	/* What the kernel would undo if the process ended (semop(2), SEM_UNDO): sums since the work began, and from the

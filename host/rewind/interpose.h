@@ -48,10 +48,12 @@ static inline void *interpose_next(const char *name)
 void interpose_changing_memory(uintptr_t start, uintptr_t end);
 
 /* openings.c, before the point */
-void openings_opened(int fd, int at, const char *path, int flags);
+bool openings_missing(int at, const char *path, int flags);
+void openings_opened(int fd, int at, const char *path, int flags, bool missing);
 void openings_wrote(int fd, const void *from, size_t len, off_t at);
-void openings_truncated(int fd, off_t size);
+void openings_truncated(int fd, off_t size, off_t before);
 void openings_at_end(int fd);
+void openings_at_start(int fd);
 void openings_unseen(int fd, bool lasts);
 void openings_child(void);
 static inline bool interpose_boot_writes(void)

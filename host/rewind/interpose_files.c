@@ -236,9 +236,9 @@ EXPORT int ioctl(int fd, unsigned long command, ...)
 /* What a process is told by writing to files of /proc (its name, its memory, how it is treated when memory is short)
  * has no way back. */
 
-static void opened(int fd, int at, const char *path, int flags)
+static void opened(int fd, int at, const char *path, int flags, bool missing)
 {
-	openings_opened(fd, at, path, flags);
+	openings_opened(fd, at, path, flags, missing);
 	struct control *c = watching();
 	struct statfs fs;
 	if (c == NULL || fd < 0 || ((flags & O_ACCMODE) == O_RDONLY && !(flags & O_TRUNC))) {
@@ -256,8 +256,9 @@ EXPORT int openat(int at, const char *path, int flags, ...)
 	va_start(rest, flags);
 	mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
 	va_end(rest);
+	bool missing = openings_missing(at, path, flags);
 	int fd = (int)syscall(SYS_openat, at, path, flags, mode);
-	opened(fd, at, path, flags);
+	opened(fd, at, path, flags, missing);
 	return fd;
 }
 EXPORT int openat64(int at, const char *path, int flags, ...) __attribute__((alias("openat")));
@@ -268,8 +269,9 @@ EXPORT int open(const char *path, int flags, ...)
 	va_start(rest, flags);
 	mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;
 	va_end(rest);
+	bool missing = openings_missing(AT_FDCWD, path, flags);
 	int fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
-	opened(fd, AT_FDCWD, path, flags);
+	opened(fd, AT_FDCWD, path, flags, missing);
 	return fd;
 }
 EXPORT int open64(const char *path, int flags, ...) __attribute__((alias("open")));
@@ -293,13 +295,15 @@ EXPORT int creat(const char *path, mode_t mode)
 EXPORT int creat64(const char *path, mode_t mode) __attribute__((alias("creat")));
 
 /* What libc holds back, and when it writes it, nobody sees. */
-static void opened_by_libc(FILE *file, const char *path, const char *mode)
+static void opened_by_libc(FILE *file, const char *path, const char *mode, bool missing)
 {
 	if (file != NULL && (mode[0] != 'r' || strchr(mode, '+') != NULL)) {
 		int how = strchr(mode, '+') != NULL ? O_RDWR : O_WRONLY;
 		how |= mode[0] == 'w' ? O_CREAT | O_TRUNC : mode[0] == 'a' ? O_CREAT | O_APPEND : 0;
+		/* PHP's touch() makes so what is not there, and leaves alone what is. */
+		how &= missing ? ~O_TRUNC : ~0;
 		if (path != NULL) {
-			opened(fileno(file), AT_FDCWD, path, how | (strchr(mode, 'x') != NULL ? O_EXCL : 0));
+			opened(fileno(file), AT_FDCWD, path, how | (strchr(mode, 'x') != NULL ? O_EXCL : 0), missing);
 		}
 		interpose_unseen_from_now_on(fileno(file));
 	}
@@ -307,8 +311,9 @@ static void opened_by_libc(FILE *file, const char *path, const char *mode)
 
 EXPORT FILE *fopen(const char *path, const char *mode)
 {
+	bool missing = mode[0] != 'r' && openings_missing(AT_FDCWD, path, O_CREAT);
 	FILE *file = libc_fopen(path, mode);
-	opened_by_libc(file, path, mode);
+	opened_by_libc(file, path, mode, missing);
 	return file;
 }
 EXPORT FILE *fopen64(const char *path, const char *mode) __attribute__((alias("fopen")));
@@ -317,7 +322,7 @@ EXPORT FILE *freopen(const char *path, const char *mode, FILE *file)
 {
 	losing(fileno(file));
 	file = libc_freopen(path, mode, file);
-	opened_by_libc(file, path, mode);
+	opened_by_libc(file, path, mode, false);
 	return file;
 }
 EXPORT FILE *freopen64(const char *path, const char *mode, FILE *file) __attribute__((alias("freopen")));
@@ -380,9 +385,13 @@ bool rewind_was_written(const struct stat *st)
 EXPORT int ftruncate(int fd, off_t size)
 {
 	interpose_writing(fd);
+	struct stat st = {0};
+	if (size > 0 && interpose_boot_writes()) {
+		SYS2(SYS_fstat, fd, &st);
+	}
 	int failed = (int)syscall(SYS_ftruncate, fd, size);
 	if (failed == 0 && interpose_boot_writes()) {
-		openings_truncated(fd, size);
+		openings_truncated(fd, size, st.st_size);
 	}
 	return failed;
 }
@@ -390,15 +399,18 @@ EXPORT int ftruncate64(int fd, off64_t size) __attribute__((alias("ftruncate")))
 
 EXPORT int truncate(const char *path, off_t size)
 {
-	struct stat st;
+	struct stat st = {0};
 	const struct control *c = watching();
 	if (c != NULL && c->watched_count > 0 && stat(path, &st) == 0) {
 		writing(&st);
 	}
+	if (size > 0 && interpose_boot_writes()) {
+		SYS4(SYS_newfstatat, AT_FDCWD, path, &st, 0);
+	}
 	int failed = (int)syscall(SYS_truncate, path, size);
 	if (failed == 0 && interpose_boot_writes()) {
 		int fd = (int)SYS4(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC, 0);
-		openings_truncated(fd, size);
+		openings_truncated(fd, size, st.st_size);
 		SYS1(SYS_close, fd);
 	}
 	return failed;

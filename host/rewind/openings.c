@@ -123,19 +123,31 @@ static struct rewind_opening *take(void)
 	return NULL;
 }
 
+/* That of a file which the boot has closed. */
+static uint8_t *free_room(void)
+{
+	struct control *c = rewind_control;
+	for (size_t i = 0; i < c->opening_count; i++) {
+		struct rewind_opening *from = &c->openings[i];
+		uint8_t *bytes = from->bytes;
+		if (from->inode == 0 && bytes != NULL) {
+			forget_bytes(from);
+			from->bytes = NULL;
+			return bytes;
+		}
+	}
+	return NULL;
+}
+
 /* Where the bytes of this one are kept; NULL: there is no room. */
 static uint8_t *room_for(struct rewind_opening *one)
 {
 	struct control *c = rewind_control;
 	if (one->bytes == NULL && c->opening_rooms == REWIND_MOST_ROOMS) {
-		sweep();
-		for (size_t i = 0; one->bytes == NULL && i < c->opening_count; i++) {
-			struct rewind_opening *from = &c->openings[i];
-			if (from->inode == 0 && from->bytes != NULL) {
-				forget_bytes(from);
-				one->bytes = from->bytes;
-				from->bytes = NULL;
-			}
+		one->bytes = free_room();
+		if (one->bytes == NULL) {
+			sweep();
+			one->bytes = free_room();
 		}
 	} else if (one->bytes == NULL) {
 		one->bytes = rewind_keep(REWIND_MOST_WRITTEN);
@@ -145,7 +157,7 @@ static uint8_t *room_for(struct rewind_opening *one)
 }
 
 /* The directory of `path`, and what follows it; false: that cannot be said. */
-static bool split(int at, const char *path, struct removed_name *to)
+static bool split(int at, const char *path, struct place_name *to)
 {
 	const char *slash = strrchr(path, '/');
 	const char *base = slash == NULL ? path : slash + 1;
@@ -166,29 +178,41 @@ static bool split(int at, const char *path, struct removed_name *to)
 	return true;
 }
 
+static uint64_t add(uint64_t hash, const void *bytes, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		hash = (hash ^ ((const uint8_t *)bytes)[i]) * 1099511628211u; /* FNV-1a */
+	}
+	return hash;
+}
+
+static uint64_t number_of(const struct place_name *name)
+{
+	uint64_t hash = add(14695981039346656037u, &name->device, sizeof name->device);
+	return add(add(hash, &name->inode, sizeof name->inode), name->base, strlen(name->base));
+}
+
 /* The boot has removed what had this name. Whether it always does, or only what has become too old or too large, nobody
  * knows: see openings_opened(). */
 static void note_removed(int at, const char *path)
 {
 	struct control *c = rewind_control;
-	struct removed_name *to = &c->removed[c->removed_count % REWIND_MOST_REMOVED];
-	struct removed_name name = {0};
+	struct place_name name;
 	if (split(at, path, &name)) {
-		*to = name;
-		c->removed_count++;
+		c->removed[c->removed_count++ % REWIND_MOST_REMOVED] = number_of(&name);
 	}
 }
 
 static bool was_removed(int at, const char *path)
 {
 	const struct control *c = rewind_control;
-	struct removed_name name;
+	struct place_name name;
 	if (c->removed_count == 0 || !split(at, path, &name)) {
 		return false;
 	}
+	uint64_t number = number_of(&name);
 	for (size_t i = 0; i < REWIND_MOST_REMOVED && i < c->removed_count; i++) {
-		if (c->removed[i].device == name.device && c->removed[i].inode == name.inode &&
-		    strcmp(c->removed[i].base, name.base) == 0) {
+		if (c->removed[i] == number) {
 			return true;
 		}
 	}
@@ -230,7 +254,38 @@ void rewind_opening_name(struct rewind_opening *one, const char *path)
 	}
 }
 
-void openings_opened(int fd, int at, const char *path, int flags)
+/* Before an opening: it makes the file. */
+bool openings_missing(int at, const char *path, int flags)
+{
+	struct stat st;
+	return (flags & O_CREAT) && noting() && SYS4(SYS_newfstatat, at, path, &st, 0) == -ENOENT;
+}
+
+/* Some filters of system calls know no statx(2), and some file systems no time of birth. */
+static bool look(int fd, struct statx *to)
+{
+	struct stat st;
+	if (sys6(SYS_statx, fd, (long)"", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, (long)to, 0) == 0) {
+		return true;
+	}
+	if (SYS2(SYS_fstat, fd, &st) != 0) {
+		return false;
+	}
+	*to = (struct statx){.stx_mode = (uint16_t)st.st_mode,
+	                     .stx_ino = st.st_ino,
+	                     .stx_size = (uint64_t)st.st_size,
+	                     .stx_dev_major = major(st.st_dev),
+	                     .stx_dev_minor = minor(st.st_dev)};
+	return true;
+}
+
+/*
+ * What a warm-up request empties that the boot leaves as it is, requests of visitors empty as well: it is theirs.
+ *
+ * A file that was not there, was made, closed, and is opened otherwise now: each boot may make it anew, or only one
+ * that finds none. The next boot will show that, for it finds one.
+ */
+void openings_opened(int fd, int at, const char *path, int flags, bool missing)
 {
 	char name[PATH_MAX];
 	struct statx st;
@@ -239,9 +294,7 @@ void openings_opened(int fd, int at, const char *path, int flags)
 		return;
 	}
 	name_it(at, path, name);
-	if (name[0] == '\0' ||
-	    sys6(SYS_statx, fd, (long)"", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, (long)&st, 0) != 0 ||
-	    !S_ISREG(st.stx_mode)) {
+	if (name[0] == '\0' || !look(fd, &st) || !S_ISREG(st.stx_mode)) {
 		return;
 	}
 	uint64_t device = makedev(st.stx_dev_major, st.stx_dev_minor);
@@ -259,9 +312,10 @@ void openings_opened(int fd, int at, const char *path, int flags)
 		one->inode = st.stx_ino;
 		one->born = born;
 	}
-	bool empties = (flags & O_TRUNC) || ((flags & O_CREAT) && (flags & O_EXCL));
+	bool theirs = rewind_control->boot_over && !fresh && !one->anew;
+	bool empties = ((flags & O_TRUNC) || ((flags & O_CREAT) && (flags & O_EXCL))) && !theirs;
 	/* One that is only written to, as a log, is not taken for one that each boot makes anew. */
-	bool removed = (flags & O_CREAT) && (empties || (flags & O_ACCMODE) == O_RDWR) && was_removed(at, path);
+	bool removed = (flags & O_CREAT) && (empties || (flags & O_ACCMODE) == O_RDWR) && !theirs && was_removed(at, path);
 	empties |= removed;
 	if (fresh || empties) {
 		strcpy(one->name, name);
@@ -269,6 +323,11 @@ void openings_opened(int fd, int at, const char *path, int flags)
 		one->removed = removed;
 		one->nameless = one->renamed = false;
 		one->late = rewind_control->boot_over;
+		one->made = missing;
+		one->maker = fd;
+		one->perhaps = false;
+	} else if (one->anew && one->made && !one->removed && (one->maker == fd || !is_open(one, one->maker))) {
+		one->perhaps = true;
 	}
 	if (empties) {
 		forget_bytes(one);
@@ -301,29 +360,36 @@ static void note_bytes(struct rewind_opening *one, const void *from, size_t len,
 
 void openings_wrote(int fd, const void *from, size_t len, off_t at)
 {
-	struct rewind_opening *one = find(fd);
+	struct stat st;
+	struct rewind_opening *one = SYS2(SYS_fstat, fd, &st) == 0 ? find_file(st.st_dev, st.st_ino) : NULL;
 	if (one == NULL) {
 		return;
 	}
 	bool appends = (SYS3(SYS_fcntl, fd, F_GETFL, 0) & O_APPEND) != 0;
-	long end = appends ? 0 : at >= 0 ? at + (long)len : SYS3(SYS_lseek, fd, 0, SEEK_CUR);
-	if (!appends && end < (long)len) {
+	/* pwrite(2) moves no position, and appends where all that is written is appended. */
+	long end = at < 0 ? SYS3(SYS_lseek, fd, 0, SEEK_CUR) : appends ? st.st_size : at + (long)len;
+	if (end < (long)len) {
 		one->unseen = true;
 		return;
 	}
-	uint64_t start = appends ? 0 : (uint64_t)end - len;
-	if (!appends && (int64_t)start == one->end) {
+	uint64_t start = (uint64_t)end - len;
+	/* At the end that was asked for, which is another one in another file. */
+	bool behind = appends || (one->end > 0 && (int64_t)start == one->end);
+	if (appends || (int64_t)start == one->end) {
 		one->end = end;
 	}
 	if (!notes_bytes(one)) {
 		return;
 	}
-	if (appends && (one->anew || one->size == 0 || one->appended)) {
+	if (one->cut_to > 0 && (uint64_t)end > one->cut_to) {
+		one->anew = one->perhaps = true;
+	}
+	if (one->anew) {
 		/* The end of what this process wrote: somebody else may have written behind it. */
-		one->appended |= !one->anew;
+		note_bytes(one, from, len, appends ? one->size : start);
+	} else if (behind && (one->size == 0 || one->appended)) {
+		one->appended = true;
 		note_bytes(one, from, len, one->size);
-	} else if (one->anew) {
-		note_bytes(one, from, len, start);
 	} else if (!one->appended && one->size == 0) {
 		one->start = start;
 		note_bytes(one, from, len, 0);
@@ -334,22 +400,53 @@ void openings_wrote(int fd, const void *from, size_t len, off_t at)
 	}
 }
 
-void openings_truncated(int fd, off_t size)
+/* So much is left of the bytes that were written. */
+static void shorten(struct rewind_opening *one, size_t to)
+{
+	size_t kept = one->size < REWIND_MOST_WRITTEN ? one->size : REWIND_MOST_WRITTEN;
+	if (one->bytes != NULL && to < kept) {
+		memset(one->bytes + to, 0, kept - to);
+	}
+	one->size = to;
+}
+
+/*
+ * A file that is not this process' alone is made so long. Where that cuts off more than this process has written there,
+ * each boot does so, or only one that finds something wrong with it; the next boot will show that, since only the first
+ * kind cuts where nothing is to be cut off.
+ */
+static void cut(struct rewind_opening *one, uint64_t size, uint64_t before)
+{
+	bool at_end = one->appended ? one->end == (int64_t)before : one->start + one->size == before;
+	if (!one->appended && !one->unseen && one->start == 0 && one->size >= size && size <= before) {
+		shorten(one, size);
+		one->anew = true; /* all that is left is what this process wrote */
+	} else if (size == before && one->end != (int64_t)size) {
+		one->cut_to = size;
+	} else if (size < before && at_end && before - size <= one->size) {
+		shorten(one, one->size - (before - size));
+	} else if (size < before) {
+		one->anew = one->perhaps = true;
+	}
+}
+
+/* `before`: how large it was, unless it was emptied. */
+void openings_truncated(int fd, off_t size, off_t before)
 {
 	struct rewind_opening *one = find(fd);
-	if (one == NULL) {
+	if (one == NULL || (rewind_control->boot_over && !one->anew)) {
 		return;
 	}
 	if (size == 0) {
 		forget_bytes(one);
-		one->anew |= !rewind_control->boot_over;
-		one->unseen = false;
+		one->anew = true;
+		one->made &= !one->perhaps; /* whoever made it, this boot empties it */
+		one->unseen = one->perhaps = one->appended = false;
+		one->cut_to = 0;
 	} else if (one->anew) {
-		size_t kept = one->size < REWIND_MOST_WRITTEN ? one->size : REWIND_MOST_WRITTEN;
-		if (one->bytes != NULL && (size_t)size < kept) {
-			memset(one->bytes + size, 0, kept - (size_t)size);
-		}
-		one->size = (size_t)size;
+		shorten(one, (size_t)size);
+	} else {
+		cut(one, (uint64_t)size, (uint64_t)before);
 	}
 	one->end = -1;
 }
@@ -360,6 +457,15 @@ void openings_at_end(int fd)
 	struct rewind_opening *one = find(fd);
 	if (one != NULL) {
 		one->end = SYS3(SYS_lseek, fd, 0, SEEK_CUR);
+	}
+}
+
+/* Where it begins is not its end, though it may be empty. */
+void openings_at_start(int fd)
+{
+	struct rewind_opening *one = find(fd);
+	if (one != NULL && one->end == 0) {
+		one->end = -1;
 	}
 }
 
@@ -401,7 +507,7 @@ static struct rewind_opening *find_named(int at, const char *path, uint64_t *lin
 
 static bool has_name(const struct rewind_opening *one, int at, const char *path)
 {
-	struct removed_name here, there;
+	struct place_name here, there;
 	return one->name[0] != '\0' && split(at, path, &here) && split(AT_FDCWD, one->name, &there) &&
 	       here.device == there.device && here.inode == there.inode && strcmp(here.base, there.base) == 0;
 }
@@ -439,6 +545,47 @@ EXPORT int remove(const char *path)
 	return unlinking(AT_FDCWD, path, 0) == 0 ? 0 : errno == EISDIR ? unlinking(AT_FDCWD, path, AT_REMOVEDIR) : -1;
 }
 
+static bool leads_to(const char *path, const struct rewind_opening *one)
+{
+	struct stat st;
+	return SYS4(SYS_newfstatat, AT_FDCWD, path, &st, 0) == 0 && st.st_dev == one->device && st.st_ino == one->inode;
+}
+
+/* Where the kernel has it. "": it does not say. */
+static void path_of(int fd, char path[PATH_MAX])
+{
+	char link[64];
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	long n = SYS4(SYS_readlinkat, AT_FDCWD, link, path, PATH_MAX - 1);
+	path[n > 0 ? n : 0] = '\0';
+}
+
+/* The boot has renamed a directory: files below it have other names by now. */
+static void follow_directory(int at, const char *path)
+{
+	struct control *c = rewind_control;
+	char directory[PATH_MAX], name[PATH_MAX];
+	long fd = SYS4(SYS_openat, at, path, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+	if (fd < 0) {
+		return;
+	}
+	path_of((int)fd, directory);
+	SYS1(SYS_close, fd);
+	size_t len = strlen(directory);
+	for (size_t i = 0; i < c->opening_count; i++) {
+		struct rewind_opening *one = &c->openings[i];
+		if (one->inode == 0 || one->name[0] == '\0' || one->late != c->boot_over || leads_to(one->name, one) ||
+		    !is_open(one, one->fd)) {
+			continue;
+		}
+		path_of(one->fd, name);
+		if (len > 0 && strncmp(name, directory, len) == 0 && name[len] == '/' && leads_to(name, one)) {
+			strcpy(one->name, name);
+			one->renamed = true;
+		}
+	}
+}
+
 /* A name that the boot gives: what had it before it is gone, and so each boot would have it. */
 static int renaming(int from_at, const char *from, int to_at, const char *to, unsigned flags)
 {
@@ -458,6 +605,8 @@ static int renaming(int from_at, const char *from, int to_at, const char *to, un
 			one->removed = one->anew;
 			one->renamed = true;
 			one->nameless = one->name[0] == '\0';
+		} else if (one == NULL) {
+			follow_directory(to_at, to);
 		}
 	}
 	return 0;
@@ -514,8 +663,8 @@ EXPORT off_t lseek(int fd, off_t to, int whence)
 		errno = (int)-at;
 		return -1;
 	}
-	if (whence == SEEK_END && to == 0 && interpose_boot_writes()) {
-		openings_at_end(fd);
+	if (to == 0 && whence != SEEK_CUR && interpose_boot_writes()) {
+		(whence == SEEK_END ? openings_at_end : openings_at_start)(fd);
 	}
 	return at;
 }
@@ -531,7 +680,8 @@ const char *openings_begin(void)
 	struct control *c = rewind_control;
 	c->opening_names = rewind_keep((size_t)REWIND_MOST_OPENINGS * PATH_MAX);
 	struct rewind_opening *openings = rewind_keep(REWIND_MOST_OPENINGS * sizeof *openings);
-	c->openings = c->opening_names == NULL ? NULL : openings;
+	c->removed = rewind_keep(REWIND_MOST_REMOVED * sizeof *c->removed);
+	c->openings = c->opening_names == NULL || c->removed == NULL ? NULL : openings;
 	return c->openings == NULL ? "no memory for notes of the boot's files" : NULL;
 }
 
@@ -652,7 +802,7 @@ const uint8_t *rewind_left_in(int fd, size_t *size)
 	static const uint8_t nothing[1];
 	const struct control *c = rewind_control;
 	const struct rewind_opening *one = c == NULL || c->openings == NULL ? NULL : find(fd);
-	if (one == NULL || !one->anew || one->unseen || one->lasts || one->size > REWIND_MOST_WRITTEN) {
+	if (one == NULL || !one->anew || one->unseen || one->lasts || one->perhaps || one->size > REWIND_MOST_WRITTEN) {
 		return NULL;
 	}
 	*size = one->size;

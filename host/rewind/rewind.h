@@ -185,16 +185,20 @@ bool rewind_was_written(const struct stat *st);
 struct rewind_opening {
 	uint64_t device, inode, born;
 	int fd;          /* of the last time */
+	int maker;       /* of the time in which it was made, or emptied */
 	int flags;       /* of open(2) */
 	bool anew;       /* it was emptied: nothing is in it but what this process wrote */
 	bool removed;    /* what had its name before was removed */
 	bool renamed;    /* the name is one that it was given later */
 	bool nameless;   /* its name was removed */
 	bool late;       /* opened when the boot was over */
+	bool made;       /* it was not there before it was opened */
+	bool perhaps;    /* each boot makes it anew, or only one that finds none; or each cuts something off: not known */
 	bool appended;   /* what was written was written to its end, wherever that was */
 	bool unseen;     /* something was written that is not known */
 	bool lasts;      /* something may have been, and may be at any time: by memory, by a FILE of libc's, by a child */
 	bool used, kept; /* kept: beyond the point */
+	uint64_t cut_to; /* each boot cuts off what is behind this; 0: none does */
 	uint64_t start;  /* where the bytes were written; 0 where it is `anew` or `appended` */
 	size_t size;     /* how many */
 	int64_t end;     /* where the end was when it was last read or asked for; -1: it was not */
@@ -230,8 +234,8 @@ const struct rewind_counters *rewind_counters(void);
 /* Memory that rewinds leave alone, zeroed; it is shared with nobody and copied by a fork. NULL when there is none. */
 void *rewind_keep(size_t size);
 
-/* Says that nobody uses the position of a file, which is then not put back. Of the last one that it was said of. */
-void rewind_positionless(int fd);
+/* Says whether nobody uses the position of a file, which is then not put back. To be taken back when it is closed. */
+void rewind_positionless(int fd, bool is);
 
 /* Called when somebody sets the timer of processor time, or the handler of its signal (`by_handler`), whether the work
  * is watched or not. NULL: nobody asked. */

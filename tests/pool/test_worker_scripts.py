@@ -164,6 +164,24 @@ def test_a_session_that_is_written_to_it_is_nothing_for_the_next(tmp_path, rewin
             assert requests.get(server.url, timeout=60).text == "site"
 
 
+@pytest.mark.parametrize(("where", "as_what"), [("boot", "null"), ("boot", "7"), ("request", "''"), ("request", "'site=1'")])
+def test_a_session_that_is_written_to_what_was_no_text_or_defined_by_a_request(tmp_path, where: str, as_what: str) -> None:
+    """Its id is nothing for the next visitor; what a request defines as something else stays, as state is kept."""
+    tmp_path.chmod(0o755)
+    define = f"defined('SID') or define('SID', {as_what});"
+    boot, request = (define, "") if where == "boot" else ("", define)
+    (tmp_path / "worker.php").write_text(
+        f"<?php {boot} while (hayate_handle_request(static function (): void {{ {request} if (isset($_GET['begin'])) {{ session_start(); }} echo json_encode(SID); }})) {{}}"
+    )
+    ini = {"session.use_only_cookies": "0", "session.save_path": "/tmp"}
+    with Hayate(tmp_path, worker=tmp_path / "worker.php", workers=1, ini=ini, args=["--rewind", "off"]) as server:
+        first = requests.get(server.url, timeout=60).text
+        assert first == as_what.replace("'", '"')
+        for _ in range(2):
+            assert requests.get(server.url + "/?begin", timeout=60).text.startswith('"PHPSESSID=')
+            assert requests.get(server.url, timeout=60).text == (first if where == "boot" else '""')
+
+
 def test_a_worker_whose_collector_a_fatal_error_has_stopped_is_replaced(tmp_path) -> None:
     """PHP catches what a shutdown function throws by itself, and collects no cycles from then on."""
     tmp_path.chmod(0o755)
