@@ -317,6 +317,11 @@ mod tests {
         assert_eq!(cause(&worker, 0, HY_RETIRED_NOT), Cause::ExitCode(0));
         assert_eq!(cause(&worker, 0, HY_RETIRED_REWIND_CHILD).label(), "rewind_child");
         assert_eq!(cause(&worker, 70 << 8, HY_RETIRED_NOT).label(), "exit_70");
+        // Nobody is to blame for it: no warning, and no step towards another way of serving.
+        let replaced = cause(&worker, 0, HY_RETIRED_FILE_REPLACED);
+        assert_eq!(replaced.label(), "file_replaced");
+        assert!(replaced.is_planned() && !matches!(replaced, Cause::Doubt(_)));
+        assert_eq!(cause(&worker, 70 << 8, HY_RETIRED_FILE_REPLACED).label(), "exit_70");
         assert_eq!(cause(&worker, 11, HY_RETIRED_ASKED).label(), "signal_11");
         assert_eq!(worker.cause(Some(70 << 8), &record(0, 0, 0), true), Cause::BootFailed);
         worker.sentence = Some(Cause::RequestTimeout);
