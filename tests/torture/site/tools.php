@@ -9,6 +9,7 @@ final class T
     /** What the boot and this request have made, by name. */
     public static array $s = [];
     public static ?string $request = null;
+    public static int $began = 0;
     public static string $dir;
     public static bool $loops;
 
@@ -94,6 +95,12 @@ final class T
                 fwrite($one, 'of a comparison ');
             }
         }
+    }
+
+    /** For how many seconds this request has run: on a busy machine for many. */
+    public static function lasts(): int
+    {
+        return intdiv(hrtime(true) - self::$began, 1_000_000_000);
     }
 
     /** What keeps a time, long after the boot. */

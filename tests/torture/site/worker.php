@@ -13,6 +13,7 @@ apcu_fetch('nothing');
 realpath(T::$dir);
 $handler = static function () use ($program): void {
     T::$request = $_GET['n'];
+    T::$began = hrtime(true);
     header('X-Process: ' . getmypid());
     (static function (): void {
         require func_get_arg(0);
