@@ -14,8 +14,9 @@
  *                       it opened it, what may not have been there ("x"), temporary files.
  *   boot_files_renew()  When locks are taken: who had them may have taken files away, so those that are not locked
  *                       themselves are looked at once more. A file that each boot makes anew, or empties, holds again
- * what the boot and the warm-up requests left in it, and nothing else. Another one, of which the end of what the boot
- * wrote is missing, since it was cut or is a new one, gets that once more. Who stood at the end stands at the end.
+ *                       what the boot and the warm-up requests left in it, and nothing else. Another one, of which the
+ *                       end of what the boot wrote is missing, since it was cut or is a new one, gets that once more.
+ *                       Who stood at the end stands at the end.
  *
  * What tells that nothing was written is the time of the last change; it is believed when it is some seconds old.
  * Temporary files (tmpfile(), php://temp that has outgrown the memory, SQLite's) are of the first kind, with a name or
@@ -285,12 +286,13 @@ static void note_place(const struct boot_file *file, int fd, php_stream *stream,
 	if (opened->anew || (fcntl(fd, F_GETFL) & (O_APPEND | O_ACCMODE)) == (O_APPEND | O_WRONLY) || at < 0) {
 		return;
 	}
-	bool nothing_held = stream->readpos == stream->writepos && stream->position == at;
+	bool nothing_held = stream->readpos == stream->writepos;
 	bool end = nothing_held && (opened->end == at || (opened->size == 0 && at > 0 && at == st->st_size));
 	places = perealloc(places, (place_count + 1) * sizeof *places, 1);
 	places[place_count++] = (struct place){.file = (size_t)(file - files),
 	                                       .fd = fd,
-	                                       .stream = nothing_held ? stream : NULL,
+	                                       /* After an append PHP's own position is another one, and stays. */
+	                                       .stream = nothing_held && stream->position == at ? stream : NULL,
 	                                       .at = at,
 	                                       .end = end,
 	                                       .beyond = at > st->st_size};
@@ -666,6 +668,8 @@ void boot_files_renew(void)
 		bool cut = place->at > there->st_size && !place->beyond;
 		if (S_ISREG(there->st_mode) && (cut || (place->end && place->at < there->st_size))) {
 			lseek(place->fd, there->st_size, SEEK_SET);
+			/* A worker that has just started notes its places after this. */
+			files[place->file].opened->end = place->end ? there->st_size : files[place->file].opened->end;
 			if (place->stream != NULL) {
 				place->stream->position = there->st_size;
 			}

@@ -17,6 +17,7 @@ from .test_opened_again import (
     LINES,
     PRIVATE,
     READS,
+    SHARED,
     VISITORS,
     Case,
     cut,
@@ -166,6 +167,20 @@ def test_a_link_that_changes_by_a_relative_name_or_a_url(spelled: str, rewind: s
         modes.get(server, "v=Grace")
         assert [(directory / day).read_text() for day in ("monday", "tuesday")] == ["Ada\n", "Grace\n"]
         nobody_was_replaced(server)
+
+
+@pytest.mark.parametrize(("rewind", "boot"), SHARED)
+@pytest.mark.parametrize("written", ["", 'fwrite($f, "boot\\n"); fflush($f);'])
+def test_a_worker_that_starts_later_reads_no_lines_of_visitors(written: str, rewind: str, boot: str, directory: pathlib.Path) -> None:
+    """A log that has grown since the boot is at its end for each worker, also for those that start now."""
+    boot_code = f"$f = fopen(\"$d/out\", 'a+'); {written} while (fgets($f) !== false) {{}}"
+    prepare(directory, boot_code, 'echo "[", stream_get_contents($f), "]"; fwrite($f, "$v\\n"); fflush($f);', LINES)
+    with hayate(directory, rewind, boot) as server:
+        for visitor in ("Ada", "Grace"):
+            assert modes.get(server, f"v={visitor}") == "[]"
+        kill_workers(server)
+        for visitor in ("Joan", "Mary", "Anna"):
+            assert modes.get(server, f"v={visitor}") == "[]"
 
 
 LOCKED = """
