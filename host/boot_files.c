@@ -8,15 +8,15 @@
  * How the boot opened a file, and what it wrote, is noted when it does so (rewind/openings.c). At the beginning of a
  * request there are two steps:
  *
- *   boot_files_look()   One stat() by each name, before locks are taken. Where it tells of another file than the one
- *                       that is open, the opening is played again, and the new file takes the place of the old one
- *                       under all its numbers. What each boot makes anew is made anew: what the boot had removed before
- *                       it opened it, what may not have been there ("x"), temporary files.
- *   boot_files_renew()  When locks are taken: who had them may have taken files away, so those that are not locked
- *                       themselves are looked at once more. A file that each boot makes anew, or empties, holds again
- *                       what the boot and the warm-up requests left in it, and nothing else. Another one, of which the
- *                       end of what the boot wrote is missing, since it was cut or is a new one, gets that once more.
- *                       Who stood at the end stands at the end.
+ *   boot_files_look()   One stat() by each name. Where it tells of another file than the one that is open, the opening
+ *                       is played again, and the new file takes the place of the old one under all its numbers. What
+ *                       each boot makes anew is made anew: what the boot had removed before it opened it, what may not
+ *                       have been there ("x"), temporary files. Where the boot holds locks, before they are taken only
+ *                       what is locked itself is looked at: the other files belong to who has the locks.
+ *   boot_files_renew()  When locks are taken: those other files are looked at. A file that each boot makes anew, or
+ *                       empties, holds again what the boot and the warm-up requests left in it, and nothing else.
+ *                       Another one, of which the end of what the boot wrote is missing, since it was cut or is a new
+ *                       one, gets that once more. Who stood at the end stands at the end.
  *
  * What tells that nothing was written is the time of the last change; it is believed when it is some seconds old.
  * Temporary files (tmpfile(), php://temp that has outgrown the memory, SQLite's) are of the first kind, with a name or
@@ -532,19 +532,21 @@ static void look_at(struct boot_file *file, bool *played)
 	}
 }
 
-void boot_files_look(void)
+void boot_files_look(bool under_locks_later)
 {
 	bool played = false;
 	for (size_t i = 0; i < file_count; i++) {
-		look_at(&files[i], &played);
+		if (!under_locks_later || !locks_any() || locks_are_on(files[i].opened)) {
+			look_at(&files[i], &played);
+		}
 	}
 	if (played) {
 		tell();
 	}
 }
 
-/* Others may have had the locks, and may have renamed or written what they guard. Who has waited for a lock has it on
- * the file for which he has waited, whatever became of that. */
+/* What the locks guard. Who has waited for a lock has it on the file for which he has waited, whatever became of that.
+ */
 static void look_again(void)
 {
 	bool played = false;

@@ -226,7 +226,7 @@ static bool begin_work(void)
 		return true;
 	}
 	/* Requests of the comparison have written to the same ones; and whoever has the locks now does. */
-	boot_files_look();
+	boot_files_look(true);
 	locks_take();
 	boot_files_renew();
 	locks_give_back();

@@ -324,13 +324,15 @@ void opcache_after_bailout(void); /* gives back locks that a fatal error may hav
 const char *unknown_left(void); /* of the boot, whose end nobody here knows, to follow "the boot "; NULL: nothing */
 
 /* boot_files.c */
-void boot_files_share(void);    /* in the zygote, before workers are forked */
-void boot_files_note(void);     /* when others may write to them from now on; what was noted before is forgotten */
-void boot_files_look(void);     /* at the beginning of a request: those that others have replaced are opened again */
-void boot_files_renew(void);    /* when it has its locks: they hold what the boot left */
-bool boot_files_written(void);  /* at its end: one that is not put back has been written to */
-bool boot_files_replaced(void); /* one could not be opened again */
-void boot_files_remove(void);   /* when the worker ends: the temporary ones that have a name */
+void boot_files_share(void); /* in the zygote, before workers are forked */
+void boot_files_note(void);  /* when others may write to them from now on; what was noted before is forgotten */
+/* At the beginning of a request: those that others have replaced are opened again; those that locks guard only if it is
+ * said that boot_files_renew() will not do it under the locks. */
+void boot_files_look(bool under_locks_later);
+void boot_files_renew(void);           /* when it has its locks: they hold what the boot left */
+bool boot_files_written(void);         /* at its end: one that is not put back has been written to */
+bool boot_files_replaced(void);        /* one could not be opened again */
+void boot_files_remove(void);          /* when the worker ends: the temporary ones that have a name */
 void boot_files_bury(uint32_t worker); /* in the zygote, when it has ended otherwise */
 
 /* locks.c: what the boot holds, each request takes anew */

@@ -298,7 +298,7 @@ void lifecycle_begin(void)
 		step(boot_forget_sessions);
 	}
 	if (handle_rewinds()) {
-		boot_files_look();
+		boot_files_look(true);
 	}
 	if (options.rewind != REWIND_OFF) {
 		locks_take();

@@ -134,7 +134,8 @@ bool locks_any(void)
 bool locks_are_on(const struct rewind_opening *file)
 {
 	for (size_t i = 0; i < file_count; i++) {
-		if (files[i].device == file->device && files[i].inode == file->inode) {
+		struct stat st; /* it may have been opened again */
+		if (fstat(files[i].fd, &st) == 0 && st.st_dev == file->device && st.st_ino == file->inode) {
 			return true;
 		}
 	}
@@ -144,7 +145,6 @@ bool locks_are_on(const struct rewind_opening *file)
 void locks_take(void)
 {
 	for (size_t i = 0; i < file_count; i++) {
-		struct stat st;
 		while (flock(files[i].fd, files[i].operation) != 0) {
 			if (errno != EINTR) {
 				log_format(HY_LOG_ERROR "A lock that the boot held on a file (descriptor %d) cannot be taken again "
@@ -152,11 +152,6 @@ void locks_take(void)
 				           files[i].fd, strerror(errno));
 				_exit(70);
 			}
-		}
-		/* It may have been opened again. */
-		if (fstat(files[i].fd, &st) == 0 && (st.st_dev != files[i].device || st.st_ino != files[i].inode)) {
-			files[i].device = st.st_dev;
-			files[i].inode = st.st_ino;
 		}
 	}
 	for (size_t i = 0; i < semaphore_count; i++) {

@@ -267,7 +267,7 @@ static void become_worker(uint32_t number, pid_t zygote, const sigset_t *signals
 	bool listed = zygote_each_fd(reopen, shared_file);
 	if (shared_file[0] != '\0') {
 		/* One that was replaced may be closed by now. */
-		boot_files_look();
+		boot_files_look(false);
 		shared_file[0] = '\0';
 		listed = zygote_each_fd(reopen, shared_file);
 	}

@@ -187,12 +187,14 @@ LOCKED = """
 $l = fopen("$d/lock", 'c'); flock($l, LOCK_EX);
 $f = fopen("$d/out", 'w+'); fwrite($f, 'boot ');
 """
+UNDER_A_LOCK = {"emptied": LOCKED, "removed, and made anew": LOCKED.replace("$f = ", "@unlink(\"$d/out\"); $f = ")}
 
 
 @pytest.mark.parametrize("server", ["fpm", "on", "fork"])
-def test_a_file_that_is_opened_under_a_lock_belongs_to_who_has_it(server: str, directory: pathlib.Path) -> None:
+@pytest.mark.parametrize("opened", UNDER_A_LOCK)
+def test_a_file_that_is_opened_under_a_lock_belongs_to_who_has_it(opened: str, server: str, directory: pathlib.Path) -> None:
     """Who waited finds what a boot finds that has waited."""
-    prepare(directory, LOCKED, SPOOLS, {})
+    prepare(directory, UNDER_A_LOCK[opened], SPOOLS, {})
     visitors = [f"v{n}" for n in range(24)]
     with php_fpm_of_three(directory) if server == "fpm" else hayate(directory, server, "private", workers=3) as started:
         with concurrent.futures.ThreadPoolExecutor(6) as pool:
