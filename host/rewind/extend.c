@@ -12,7 +12,6 @@
 #include <sys/mman.h>
 
 /* bit 57 of a pagemap entry: protected through userfaultfd (Documentation/admin-guide/mm/pagemap.rst) */
-#define PAGEMAP_PROTECTED (1ull << 57)
 #define BATCH 512
 
 /* The snapshot as it was, while there is a new one. */

@@ -71,6 +71,9 @@ struct region {
 #define CHUNK_SIZE (2ul << 20)
 #define MAX_CHUNKS 16
 
+/* Of an entry of /proc/self/pagemap: protected against writes by userfaultfd. */
+#define PAGEMAP_PROTECTED (1ull << 57)
+
 /* pages[n] */
 enum {
 	PAGE_UNUSED = 1, /* meant nothing at the snapshot: never put back */

@@ -16,7 +16,6 @@
 #define PAGEMAP_POPULATED (3ull << 62)
 #define PAGEMAP_SWAPPED (1ull << 62)
 #define PAGEMAP_FILE (1ull << 61)
-#define PAGEMAP_PROTECTED (1ull << 57)
 #define PAGEMAP_EXCLUSIVE (1ull << 56)
 /* struct rseq, as far as the kernel writes it by itself; aligned to its size */
 #define RSEQ_SIZE 32

@@ -240,10 +240,8 @@ def nobody_was_replaced(server: Hayate) -> None:
     assert application["fallback"] is None and application["restarts"] == {}, (application, server.log()[-3000:])
 
 
-@pytest.mark.parametrize(("name", "rewind", "boot"), [(name, *mode) for name, case in CASES.items() for mode in case.modes])
-def test_as_under_php_fpm(name: str, rewind: str, boot: str, directory: pathlib.Path) -> None:
+def is_as_under_php_fpm(case: Case, rewind: str, boot: str, directory: pathlib.Path) -> None:
     """Answers and files, and no worker is replaced."""
-    case = CASES[name]
     prepare(directory, case.boot, case.request, case.given)
     with php_fpm(directory) as fpm:
         expected = play(fpm, directory, case.steps)
@@ -253,6 +251,12 @@ def test_as_under_php_fpm(name: str, rewind: str, boot: str, directory: pathlib.
         assert play(server, directory, case.steps) == expected, server.log()[-3000:]
         assert files(directory) == left
         nobody_was_replaced(server)
+
+
+@pytest.mark.parametrize(("name", "rewind", "boot"), [(name, *mode) for name, case in CASES.items() for mode in case.modes])
+def test_as_under_php_fpm(name: str, rewind: str, boot: str, directory: pathlib.Path) -> None:
+    """Each case in its modes."""
+    is_as_under_php_fpm(CASES[name], rewind, boot, directory)
 
 
 def kill_workers(server: Hayate) -> None:

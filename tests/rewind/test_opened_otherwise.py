@@ -21,12 +21,11 @@ from .test_opened_again import (
     VISITORS,
     Case,
     cut,
-    files,
     hayate,
+    is_as_under_php_fpm,
     kill_workers,
     nobody_was_replaced,
     php_fpm,
-    play,
     prepare,
     rotate,
 )
@@ -67,17 +66,8 @@ CASES = {
 
 @pytest.mark.parametrize(("name", "rewind", "boot"), [(name, *mode) for name, case in CASES.items() for mode in case.modes])
 def test_as_under_php_fpm(name: str, rewind: str, boot: str, directory: pathlib.Path) -> None:
-    """Answers and files, and no worker is replaced."""
-    case = CASES[name]
-    prepare(directory, case.boot, case.request, case.given)
-    with php_fpm(directory) as fpm:
-        expected = play(fpm, directory, case.steps)
-    left = files(directory)
-    prepare(directory, case.boot, case.request, case.given)
-    with hayate(directory, rewind, boot, workers=case.workers, warmup=case.warmup) as server:
-        assert play(server, directory, case.steps) == expected, server.log()[-3000:]
-        assert files(directory) == left
-        nobody_was_replaced(server)
+    """Each case in its modes."""
+    is_as_under_php_fpm(CASES[name], rewind, boot, directory)
 
 
 @pytest.mark.parametrize(("rewind", "boot"), PRIVATE)
