@@ -33,20 +33,27 @@ enum own {
 	PROCESS_OR_READ /* or the third is NULL: nothing is set */
 };
 
-/* Of 32-bit programs as well, whose numbers are in asm/unistd_32.h. */
+/* Of 32-bit programs as well, whose numbers are in asm/unistd_32.h of x86, and asm/unistd-eabi.h of ARM. */
+#if defined(__x86_64__)
+#define OWN AUDIT_ARCH_X86_64
+#define NUMBER32(x86, arm) x86
+#else
+#define OWN AUDIT_ARCH_AARCH64
+#define NUMBER32(x86, arm) arm
+#endif
 static const struct {
 	uint32_t number, number32;
 	enum own own;
 } calls[] = {
-    {SYS_prlimit64, 340, PROCESS_OR_READ},      {SYS_setpriority, 97, KIND_AND_PROCESS},
-    {SYS_ioprio_set, 289, IO_KIND_AND_PROCESS}, {SYS_sched_setparam, 154, PROCESS},
-    {SYS_sched_setscheduler, 156, PROCESS},     {SYS_sched_setaffinity, 241, PROCESS},
-    {SYS_sched_setattr, 351, PROCESS},
+    {SYS_prlimit64, NUMBER32(340, 369), PROCESS_OR_READ},      {SYS_setpriority, NUMBER32(97, 97), KIND_AND_PROCESS},
+    {SYS_ioprio_set, NUMBER32(289, 314), IO_KIND_AND_PROCESS}, {SYS_sched_setparam, NUMBER32(154, 154), PROCESS},
+    {SYS_sched_setscheduler, NUMBER32(156, 156), PROCESS},     {SYS_sched_setaffinity, NUMBER32(241, 241), PROCESS},
+    {SYS_sched_setattr, NUMBER32(351, 380), PROCESS},
 };
 
 #define CALLS (sizeof calls / sizeof calls[0])
 #define STEPS_OF_A_CALL 9
-/* Of numbers of the x32 ABI, which hardly any kernel has. */
+/* Of numbers of the x32 ABI, which hardly any kernel has; elsewhere there are none that high. */
 #define X32 0x40000000u
 
 static struct sock_filter program[8 + 2 * (1 + CALLS * STEPS_OF_A_CALL)];
@@ -113,7 +120,7 @@ void seccomp_forbid(void)
 {
 	steps = 0;
 	load(offsetof(struct seccomp_data, arch));
-	need(AUDIT_ARCH_X86_64, 0);
+	need(OWN, 0);
 	unsigned short other = steps;
 	load(offsetof(struct seccomp_data, nr));
 	step(BPF_JMP | BPF_JGE | BPF_K, X32, 0, 1);

@@ -8,47 +8,21 @@
 #ifndef HAYATE_REWIND_INTERNAL_H
 #define HAYATE_REWIND_INTERNAL_H
 
+#include "machine.h"
 #include "rewind.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <sys/syscall.h>
 
-#ifndef __x86_64__
-#error "the rewinder saves and restores registers of x86-64 only"
-#endif
-
 #define PAGE_SIZE 4096ul
 #define KEPT_NAME "hayate-rewind"
 
-static inline long sys6(long n, long a, long b, long c, long d, long e, long f)
-{
-	register long r10 __asm__("r10") = d;
-	register long r8 __asm__("r8") = e;
-	register long r9 __asm__("r9") = f;
-	long result;
-	__asm__ volatile("syscall"
-	                 : "=a"(result)
-	                 : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-	                 : "rcx", "r11", "memory");
-	return result;
-}
 /* Returns what the kernel returns: -errno on failure. */
 #define SYS1(n, a) sys6(n, (long)(a), 0, 0, 0, 0, 0)
 #define SYS2(n, a, b) sys6(n, (long)(a), (long)(b), 0, 0, 0, 0)
 #define SYS3(n, a, b, c) sys6(n, (long)(a), (long)(b), (long)(c), 0, 0, 0)
 #define SYS4(n, a, b, c, d) sys6(n, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
-
-/* Callee-saved state of the System V ABI for x86-64. The offsets are context.c's. */
-struct context {
-	uint64_t rbx, rbp, r12, r13, r14, r15, rip, rsp;
-	uint32_t mxcsr;
-	uint16_t x87;
-};
-/* Returns 0, and 1 when context_jump() comes back to it. */
-int context_save(struct context *context) __attribute__((returns_twice, noinline));
-void context_jump(const struct context *context) __attribute__((noreturn, noinline));
-void context_on_stack(void *top, void (*run)(void)) __attribute__((noreturn, noinline));
 
 /* A private writable mapping of the snapshot. Page p of it has number first + p. */
 struct region {

@@ -54,7 +54,6 @@ static bool leaves_nothing(long number)
 	case SYS_getresuid:
 	case SYS_getresgid:
 	case SYS_getpgid:
-	case SYS_getpgrp:
 	case SYS_getsid:
 	case SYS_getpriority:
 	case SYS_getrandom:
@@ -73,7 +72,6 @@ static bool leaves_nothing(long number)
 	case SYS_sched_yield:
 	case SYS_sysinfo:
 	case SYS_uname:
-	case SYS_time:
 	case SYS_times:
 	case SYS_gettimeofday:
 	case SYS_clock_gettime:
@@ -92,21 +90,15 @@ static bool leaves_nothing(long number)
 	case SYS_timerfd_create:
 	case SYS_epoll_create1:
 	case SYS_inotify_init1:
-	case SYS_poll:
 	case SYS_ppoll:
-	case SYS_select:
 	case SYS_pselect6:
-	case SYS_stat:
 	case SYS_fstat:
-	case SYS_lstat:
 	case SYS_newfstatat:
 	case SYS_statx:
 	case SYS_statfs:
 	case SYS_fstatfs:
-	case SYS_access:
 	case SYS_faccessat:
 	case HY_SYS_FACCESSAT2:
-	case SYS_readlink:
 	case SYS_readlinkat:
 	case SYS_getcwd:
 	case SYS_getdents64:
@@ -133,6 +125,16 @@ static bool leaves_nothing(long number)
 	case SYS_keyctl:
 	case SYS_exit:
 	case SYS_exit_group:
+#ifdef __x86_64__ /* which has older forms of some of them */
+	case SYS_getpgrp:
+	case SYS_time:
+	case SYS_poll:
+	case SYS_select:
+	case SYS_stat:
+	case SYS_lstat:
+	case SYS_access:
+	case SYS_readlink:
+#endif
 		return true;
 	default:
 		return false;
@@ -158,8 +160,10 @@ static bool harmless(struct control *c, long number, long a, long b, long d, lon
 	case SYS_ftruncate:
 		interpose_writing((int)a);
 		return true;
+#ifdef __x86_64__
 	case SYS_open:
 		return (b & O_ACCMODE) == O_RDONLY;
+#endif
 	case SYS_openat:
 		return (d & O_ACCMODE) == O_RDONLY;
 	case SYS_prctl:
@@ -177,7 +181,6 @@ static bool harmless(struct control *c, long number, long a, long b, long d, lon
 	}
 }
 
-void interpose_note_call(long number, long a, long b, long d, long e);
 void interpose_note_call(long number, long a, long b, long d, long e)
 {
 	struct control *c = watching();
@@ -187,56 +190,15 @@ void interpose_note_call(long number, long a, long b, long d, long e)
 	}
 }
 
-long interpose_call_failed(long result);
 long interpose_call_failed(long result)
 {
 	errno = (int)-result;
 	return -1;
 }
 
-/* In assembler, since a call may go on on another stack, or return twice. */
-__attribute__((naked)) long interpose_kernel(long number, ...)
-{
-	__asm__ volatile("mov %rdi, %rax\n"
-	                 "mov %rsi, %rdi\n"
-	                 "mov %rdx, %rsi\n"
-	                 "mov %rcx, %rdx\n"
-	                 "mov %r8, %r10\n"
-	                 "mov %r9, %r8\n"
-	                 "mov 8(%rsp), %r9\n"
-	                 "syscall\n"
-	                 "cmp $-4095, %rax\n"
-	                 "jae 1f\n"
-	                 "ret\n"
-	                 "1: mov %rax, %rdi\n"
-	                 "jmp interpose_call_failed\n");
-}
-
-#undef syscall
-EXPORT __attribute__((naked)) long syscall(long number, ...)
-{
-	__asm__ volatile("push %rdi\n"
-	                 "push %rsi\n"
-	                 "push %rdx\n"
-	                 "push %rcx\n"
-	                 "push %r8\n"
-	                 "push %r9\n"
-	                 "sub $8, %rsp\n" /* aligned to 16 */
-	                 "call interpose_note_call\n"
-	                 "add $8, %rsp\n"
-	                 "pop %r9\n"
-	                 "pop %r8\n"
-	                 "pop %rcx\n"
-	                 "pop %rdx\n"
-	                 "pop %rsi\n"
-	                 "pop %rdi\n"
-	                 "jmp interpose_kernel\n");
-}
-
 /* A child that shares the memory writes to it, and its page faults are its own: the next rewind must look, at the pages
  * and for the child. */
-void interpose_sharing_memory(void);
-void interpose_sharing_memory(void)
+static void sharing_memory(void)
 {
 	openings_child();
 	struct control *c = watching();
@@ -245,15 +207,13 @@ void interpose_sharing_memory(void)
 	}
 }
 
-void *interpose_libc_vfork(void);
 void *interpose_libc_vfork(void)
 {
-	interpose_sharing_memory();
+	sharing_memory();
 	return (void *)libc_vfork;
 }
 
 /* A child with a copy of the memory has all descriptors, and libc tells nobody of it, as it does of a fork(). */
-void *interpose_libc_clone(int (*run)(void *), void *stack, int flags, void *with);
 void *interpose_libc_clone(int (*run)(void *), void *stack, int flags, void *with)
 {
 	struct control *c = watching();
@@ -262,16 +222,8 @@ void *interpose_libc_clone(int (*run)(void *), void *stack, int flags, void *wit
 	} else if (c != NULL && !(flags & CLONE_VM)) {
 		c->doubt = REWIND_CHILD;
 	}
-	interpose_sharing_memory();
+	sharing_memory();
 	return (void *)libc_clone;
-}
-
-EXPORT __attribute__((naked)) pid_t vfork(void)
-{
-	__asm__ volatile("sub $8, %rsp\n"
-	                 "call interpose_libc_vfork\n"
-	                 "add $8, %rsp\n"
-	                 "jmp *%rax\n");
 }
 
 /* libc's runs no handlers of pthread_atfork(), by which a child is told what it is. */
@@ -280,35 +232,11 @@ EXPORT pid_t _Fork(void)
 	return fork();
 }
 
-/* It has more arguments than registers; those stay where they are, and are still in them at the call. */
-int clone(int (*run)(void *), void *stack, int flags, void *with, ...);
-EXPORT __attribute__((naked)) int clone(int (*run)(void *), void *stack, int flags, void *with, ...)
-{
-	__asm__ volatile("push %rdi\n"
-	                 "push %rsi\n"
-	                 "push %rdx\n"
-	                 "push %rcx\n"
-	                 "push %r8\n"
-	                 "push %r9\n"
-	                 "sub $8, %rsp\n"
-	                 "call interpose_libc_clone\n"
-	                 "add $8, %rsp\n"
-	                 "pop %r9\n"
-	                 "pop %r8\n"
-	                 "pop %rcx\n"
-	                 "pop %rdx\n"
-	                 "pop %rsi\n"
-	                 "pop %rdi\n"
-	                 "mov %rax, %r11\n"
-	                 "xor %eax, %eax\n"
-	                 "jmp *%r11\n");
-}
-
 /* libc's own ways to make such a child, without calling any of these. (Those that wait for it, as system(), leave
  * none.) */
 EXPORT FILE *popen(const char *command, const char *mode)
 {
-	interpose_sharing_memory();
+	sharing_memory();
 	return libc_popen(command, mode);
 }
 
@@ -321,7 +249,7 @@ EXPORT FILE *_IO_popen(const char *command, const char *mode)
 FILE *_IO_proc_open(FILE *file, const char *command, const char *mode);
 EXPORT FILE *_IO_proc_open(FILE *file, const char *command, const char *mode)
 {
-	interpose_sharing_memory();
+	sharing_memory();
 	return libc_proc_open(file, command, mode);
 }
 
@@ -329,7 +257,7 @@ EXPORT int posix_spawn(pid_t *restrict child, const char *restrict path,
                        const posix_spawn_file_actions_t *restrict actions, const posix_spawnattr_t *restrict attributes,
                        char *const arguments[restrict], char *const environment[restrict])
 {
-	interpose_sharing_memory();
+	sharing_memory();
 	return libc_posix_spawn(child, path, actions, attributes, arguments, environment);
 }
 
@@ -338,7 +266,7 @@ EXPORT int posix_spawnp(pid_t *restrict child, const char *restrict file,
                         const posix_spawnattr_t *restrict attributes, char *const arguments[restrict],
                         char *const environment[restrict])
 {
-	interpose_sharing_memory();
+	sharing_memory();
 	return libc_posix_spawnp(child, file, actions, attributes, arguments, environment);
 }
 
@@ -346,7 +274,7 @@ spawn pidfd_spawn, pidfd_spawnp;
 EXPORT int pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *actions,
                        const posix_spawnattr_t *attributes, char *const arguments[], char *const environment[])
 {
-	interpose_sharing_memory();
+	sharing_memory();
 	return libc_pidfd_spawn != NULL ? libc_pidfd_spawn(pidfd, path, actions, attributes, arguments, environment)
 	                                : ENOSYS;
 }
@@ -354,7 +282,7 @@ EXPORT int pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_acti
 EXPORT int pidfd_spawnp(int *pidfd, const char *file, const posix_spawn_file_actions_t *actions,
                         const posix_spawnattr_t *attributes, char *const arguments[], char *const environment[])
 {
-	interpose_sharing_memory();
+	sharing_memory();
 	return libc_pidfd_spawnp != NULL ? libc_pidfd_spawnp(pidfd, file, actions, attributes, arguments, environment)
 	                                 : ENOSYS;
 }

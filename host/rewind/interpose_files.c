@@ -132,10 +132,11 @@ EXPORT int dup(int fd)
 EXPORT int dup2(int from, int to)
 {
 	duplicating(from);
-	if (from != to) {
-		losing(to);
+	if (from == to) {
+		return syscall(SYS_fcntl, from, F_GETFD) < 0 ? -1 : to;
 	}
-	return (int)syscall(SYS_dup2, from, to);
+	losing(to);
+	return (int)syscall(SYS_dup3, from, to, 0);
 }
 
 EXPORT int dup3(int from, int to, int flags)

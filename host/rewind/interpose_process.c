@@ -10,7 +10,6 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/io.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
@@ -38,6 +37,16 @@ static int (*libc_pthread_setaffinity_np)(pthread_t, size_t, const cpu_set_t *);
 static int (*libc_pthread_setschedparam)(pthread_t, int, const struct sched_param *);
 static int (*libc_pthread_setschedprio)(pthread_t, int);
 
+/* Access to ports, which only x86 has. */
+#ifdef __x86_64__
+#include <sys/io.h>
+#define EACH_OF_PORTS(X)                                                                                               \
+	X(int, iopl, (int level), (level))                                                                                 \
+	X(int, ioperm, (unsigned long from, unsigned long count, int on), (from, count, on))
+#else
+#define EACH_OF_PORTS(X)
+#endif
+
 /* Functions of libc's that change what a process is, and that call none of those which the host has by themselves. */
 #define EACH_BECOMING(X)                                                                                               \
 	X(int, setresuid, (uid_t real, uid_t effective, uid_t saved), (real, effective, saved))                            \
@@ -50,8 +59,7 @@ static int (*libc_pthread_setschedprio)(pthread_t, int);
 	X(int, setpgrp, (void), ())                                                                                        \
 	X(int, setns, (int fd, int type), (fd, type))                                                                      \
 	X(int, chroot, (const char *path), (path))                                                                         \
-	X(int, iopl, (int level), (level))                                                                                 \
-	X(int, ioperm, (unsigned long from, unsigned long count, int on), (from, count, on))                               \
+	EACH_OF_PORTS(X)                                                                                                   \
 	X(int, pkey_alloc, (unsigned flags, unsigned rights), (flags, rights))                                             \
 	X(int, pkey_free, (int key), (key))                                                                                \
 	X(int, pkey_set, (int key, unsigned rights), (key, rights))                                                        \
@@ -199,13 +207,15 @@ void rewind_set_timer(int which, const struct itimerval *value)
 	SYS3(SYS_setitimer, which, value, NULL);
 }
 
+/* Not every processor's kernel has alarm(2); this rounds as it does. */
 EXPORT unsigned alarm(unsigned seconds)
 {
-	struct control *c = watching();
-	if (c != NULL && seconds != 0) {
-		c->timers_set |= 1u << ITIMER_REAL;
-	}
-	return (unsigned)syscall(SYS_alarm, seconds);
+	const struct itimerval value = {.it_value.tv_sec = seconds};
+	struct itimerval before = {0};
+	setitimer(ITIMER_REAL, &value, &before);
+	const struct timeval *left = &before.it_value;
+	bool up = left->tv_usec >= 500000 || (left->tv_sec == 0 && left->tv_usec > 0);
+	return (unsigned)left->tv_sec + up;
 }
 
 EXPORT useconds_t ualarm(useconds_t value, useconds_t interval)
@@ -429,6 +439,7 @@ EXPORT int personality(unsigned long persona)
 	return (int)syscall(SYS_personality, persona);
 }
 
+#ifdef __x86_64__
 /* Segment registers. Newer than some headers: 0x1003 and 0x1004 read them. */
 int arch_prctl(int what, unsigned long with);
 EXPORT int arch_prctl(int what, unsigned long with)
@@ -438,6 +449,7 @@ EXPORT int arch_prctl(int what, unsigned long with)
 	}
 	return (int)syscall(SYS_arch_prctl, what, with);
 }
+#endif
 
 EXPORT int mlockall(int flags)
 {

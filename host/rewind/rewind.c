@@ -397,7 +397,7 @@ long rewind_point(void)
 	}
 	memory_drop_scratch();
 	if (context_save(&c->context) == 0) {
-		c->stack_low = c->context.rsp;
+		c->stack_low = c->context.sp;
 		context_on_stack(c->rollback_stack + ROLLBACK_STACK, reach_point);
 	}
 	return (long)rewind_control->counters.rewinds;

@@ -19,6 +19,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 /* Newer than Debian 12's kernel headers; the values are the kernel's interface and do not change. */
 #define HY_UFFD_USER_MODE_ONLY 1
@@ -186,6 +187,12 @@ static bool soft_dirty_works(void)
 enum rewind_tracking rewind_probe(char *why, size_t size)
 {
 	char reason[200] = "";
+	if (sysconf(_SC_PAGESIZE) != (long)PAGE_SIZE) {
+		if (why != NULL) {
+			snprintf(why, size, "this kernel's pages are not of 4 KB, which are all that can be tracked");
+		}
+		return REWIND_FORK;
+	}
 	enum rewind_tracking best = uffd_works(reason, sizeof reason) ? REWIND_UFFD
 	                            : soft_dirty_works()              ? REWIND_SOFT_DIRTY
 	                                                              : REWIND_FORK;

@@ -46,6 +46,7 @@ static void try_it(const char *name, page_restore *restore)
 int main(void)
 {
 	srand(1);
+#ifdef __x86_64__
 	try_it("whole", restore_whole);
 	__builtin_cpu_init();
 	if (__builtin_cpu_supports("avx2")) {
@@ -54,5 +55,8 @@ int main(void)
 	if (__builtin_cpu_supports("avx512f")) {
 		try_it("512 bits", restore_512);
 	}
+#else
+	try_it("128 bits", restore_128);
+#endif
 	return 0;
 }

@@ -38,6 +38,9 @@ static void each_name_of_a_function(enum rewind_tracking tracking)
 			const char *found = dlsym(libc, other), *default_one = dlsym(RTLD_DEFAULT, other);
 			/* A name of former times, that only programs of those times can ask for. */
 			found = found == NULL ? default_one : found;
+			if (found == NULL) {
+				continue; /* and that not even those find that ask by name */
+			}
 			bool ours = found >= &__executable_start && found < &_end && default_one >= &__executable_start &&
 			            default_one < &_end;
 			if (!ours) {

@@ -33,12 +33,14 @@ static void lock_all(void)
 {
 	mlockall(MCL_CURRENT);
 }
+#ifdef __x86_64__
 static void fill_x87(void)
 {
 	for (int i = 0; i < 8; i++) {
 		__asm__ volatile("fld1");
 	}
 }
+#endif
 /* Functions of libc's that call the kernel by themselves. */
 static void set_three_users(void)
 {
@@ -97,7 +99,9 @@ const struct attack attacks_of_process[] = {
     {"timer_delete", set_timer_and_delete, REWIND_SURE},
     {"sigaltstack", set_signal_stack, REWIND_SURE},
     {"mlockall", lock_all, REWIND_PROCESS},
+#ifdef __x86_64__
     {"x87", fill_x87, REWIND_SURE},
+#endif
     {"setresuid", set_three_users, REWIND_PROCESS},
     {"setregid", set_two_groups, REWIND_PROCESS},
     {"setfsuid", set_user_of_files, REWIND_PROCESS},
