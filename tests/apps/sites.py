@@ -13,6 +13,8 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pytest
+
 from lib.process import ServerError
 from lib.servers import BASE_INI, PHP_VERSION, ROOT, Hayate, NginxFpm
 
@@ -100,14 +102,22 @@ def laravel(directory: pathlib.Path) -> Site:
     return site
 
 
+def need(library: str) -> None:
+    """Newer Debians do not have all of them."""
+    if not pathlib.Path("/usr/share/php", library).exists():
+        pytest.skip(f"there is no {library} below /usr/share/php")
+
+
 def slim(directory: pathlib.Path) -> Site:
     """A Slim application, as it is."""
+    need("Slim")
     root = copy("slim", directory, ["var"])
     return Site(root, root / "public", root / "var", {"session.save_path": f"{root}/var"})
 
 
 def lumen(directory: pathlib.Path) -> Site:
     """A Lumen application, as it is."""
+    need("Laravel/Lumen")
     root = copy("lumen", directory, ["storage/logs"])
     return Site(root, root / "public", root / "storage", {"session.save_path": f"{root}/storage"}, {"APP_DEBUG": "false"})
 

@@ -21,7 +21,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 PHP = _numbers(PHP_VERSION)
-#: Debian 12 has 1.22, Debian 13 has 1.26.
+#: Debian 12 has 1.22, Debian 13 has 1.26, sid has 1.30.
 NGINX = _numbers(
     re.search(
         r"nginx/([\d.]+)",
@@ -29,6 +29,8 @@ NGINX = _numbers(
     )[1]
 )
 STRICT_NGINX = NGINX >= (1, 23)
+#: HTTP_HOST is made of what nginx understood: lower case, no trailing dot, no empty port, the server's name where there is none.
+OWN_HOST = NGINX >= (1, 30)
 
 PHRASES = "where PHP names no reason phrase, or an outdated one, Hayate sends the registered one (RFC 9110)"
 STANDARD_CODE = "a final answer has a status of 200 to 999; nginx passes on what no client can read, Hayate answers 500"
@@ -232,7 +234,19 @@ _KNOWN: list[Accepted] = [
         "what is not plainly a host and a port is refused; nginx passes it on to whoever believes HTTP_HOST",
         reference="200 OK",
         hayate="400 Bad Request",
+        here=not OWN_HOST,
     ),
+    *[
+        Accepted(
+            case,
+            "body",
+            "HTTP_HOST is the header as it was sent, as with nginx before 1.30",
+            reference='HTTP_HOST = "parity.test(:<server port>)?"',
+            hayate='HTTP_HOST = (?i:"parity.test[.]?:?(8080)?"|NULL)',
+            here=OWN_HOST,
+        )
+        for case in ("server/host", "server/uri")
+    ],
     Accepted(
         "server/bare_lf",
         "status",
@@ -247,6 +261,7 @@ _KNOWN: list[Accepted] = [
         request="absolute form, another host",
         reference='HTTP_HOST = "parity.test"',
         hayate='HTTP_HOST = "other.test:8080"',
+        here=not OWN_HOST,
     ),
     Accepted(
         "server/method",

@@ -8,19 +8,28 @@ import sqlite3
 
 PROJECTS = pathlib.Path(__file__).with_name("projects")
 DEBIAN = pathlib.Path("/usr/share/php")
+#: What Symfony calls that which marks a route: 5.4 knows it by the old name only, 8 by the new one.
+ROUTES = "Attribute" if (DEBIAN / "Symfony/Component/Routing/Attribute").exists() else "Annotation"
 #: Symfony 6 asks Composer 2 which packages there are.
 COMPOSER = pathlib.Path(__file__).parents[1] / "apps/symfony/vendor/composer/InstalledVersions.php"
 
 
 def symfony(directory: pathlib.Path, *, runtime: bool) -> pathlib.Path:
-    """Symfony (5.4 on Debian 12, 6.4 on Debian 13) with a front controller for symfony/runtime, or the one that Symfony had before."""
+    """Symfony with a front controller for symfony/runtime, or the one before it: 5.4 on Debian 12, 6.4 on Debian 13, 8.1 in experimental."""
     root = _copy("symfony", directory)
-    components = ["Bundle/FrameworkBundle", "Component/Dotenv", "Component/Runtime"]
+    # Symfony 8.1 uses the last one and does not say so.
+    components = ["Bundle/FrameworkBundle", "Component/Dotenv", "Component/Runtime", "Component/String"]
     parts = [f"require_once '{DEBIAN}/Symfony/{component}/autoload.php';" for component in components]
     (root / "vendor/composer").mkdir(parents=True)
     shutil.copy(COMPOSER, root / "vendor/composer")
     parts.append("require_once __DIR__.'/composer/InstalledVersions.php';")
     _autoload(root, parts, "src")
+    for file, old, new in (
+        ("src/Controller/HomeController.php", "Annotation", ROUTES),
+        ("config/routes.php", "annotation", ROUTES.lower()),
+    ):
+        path = root / file
+        path.write_text(path.read_text().replace(old, new))
     if runtime:
         # As symfony/runtime's Composer plugin makes it.
         text = (DEBIAN / "Symfony/Component/Runtime/Internal/autoload_runtime.template").read_text()
@@ -33,7 +42,7 @@ def symfony(directory: pathlib.Path, *, runtime: bool) -> pathlib.Path:
 
 
 def laravel(directory: pathlib.Path) -> pathlib.Path:
-    """Laravel: 8.83 on Debian 12, 10.48 on Debian 13."""
+    """Laravel: 8.83 on Debian 12, 10.48 on Debian 13, 13 in sid."""
     root = _copy("laravel", directory)
     _autoload(root, [f"require_once '{DEBIAN}/Illuminate/autoload.php';"], "app")
     with sqlite3.connect(root / "database.sqlite") as database:

@@ -128,7 +128,7 @@ def symfony(directory: pathlib.Path, database: MariaDB) -> pathlib.Path:
         "<?php\nrequire_once '/usr/share/php/Doctrine/DBAL/autoload.php';\nrequire_once '/usr/share/php/Symfony/Bridge/Doctrine/autoload.php';\n",
     )
     (root / "src/Registry.php").write_text(SYMFONY_REGISTRY)
-    (root / "src/Controller/DatabaseController.php").write_text(SYMFONY_CONTROLLER % (ASKED, as_php(LEFT)))
+    (root / "src/Controller/DatabaseController.php").write_text((SYMFONY_CONTROLLER % (ASKED, as_php(LEFT))).replace("Annotation", frameworks.ROUTES))
     services = root / "config/services.php"
     end = services.read_text().rindex("};")
     account = (database.socket, database.database, database.user, database.password)

@@ -24,6 +24,13 @@ def directory() -> pathlib.Path:
 
 
 @functools.cache
+def of_the_release() -> bool:
+    """Whether PHP is this Debian's own: for another one it may have no packages of them yet."""
+    setup = pathlib.Path(__file__).parents[2] / "scripts/setup"
+    return subprocess.run([setup, "--php-version"], check=True, capture_output=True, text=True).stdout.strip() == PHP_VERSION
+
+
+@functools.cache
 def loaded() -> frozenset[str]:
     """Those that PHP loads by itself, in small letters."""
     command = [f"php{PHP_VERSION}", "-r", "echo json_encode(get_loaded_extensions());"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -136,7 +137,8 @@ def test_what_four_visitors_hand_in_arrives_four_times(mode: str, application: s
                 (app,) = server.status()["apps"]
                 assert app["restarts"] == {} and app["fallback"] is None, app
                 if mode in ACCUMULATES:
-                    assert "FingersCrossedHandler, whose destructor would hand it in" in app["cold_boot"]
+                    # One of those is named that leave something: which is first depends on the versions of the libraries.
+                    assert re.search("(FingersCrossedHandler|FileCookieJar), whose destructor would hand it in", app["cold_boot"])
                 else:
                     assert app["cold_boot"] is None
                 assert app["boot"] == ("private" if "private" in mode else "shared")

@@ -172,6 +172,16 @@ def every_process(server: Hayate) -> dict[str, int]:
     return processes(server) | own
 
 
+def processes_of(user: str) -> list[int]:
+    """Of the whole machine; what ends meanwhile is none."""
+    uid, found = pwd.getpwnam(user).pw_uid, []
+    for process in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if process.name.isdigit() and process.stat().st_uid == uid:
+                found.append(int(process.name))
+    return found
+
+
 def killed_workers(server: Hayate) -> int:
     return server.status()["apps"][0]["restarts"].get("signal_9", 0)
 
@@ -181,8 +191,7 @@ def test_no_other_way_of_signalling_reaches_others(hayate_command, site, mode) -
     """Everybody at once, groups of processes, descriptors of processes, programs: nobody but the worker itself can be hit."""
     if not has_landlock_scopes():
         pytest.skip("this kernel cannot keep processes of one user from signalling each other (Linux 6.12 can)")
-    uid = pwd.getpwnam(ALONE).pw_uid
-    others = [pid for pid in pathlib.Path("/proc").iterdir() if pid.name.isdigit() and pid.stat().st_uid == uid]
+    others = processes_of(ALONE)
     assert not others, f"processes of {ALONE} run: {others}"
     with Hayate(config=configuration(site, mode), user=ALONE, ini={"ffi.enable": "1"}) as server:
         before = every_process(server)

@@ -101,7 +101,8 @@ def test_b11_check_and_start_warn_of_what_looks_like_secrets(hayate_command, tmp
         (tmp_path / name).write_text("x")
     done = check(tmp_path)
     assert done.returncode == 0, done.stderr
-    open_, hidden = (line for line in done.stdout.splitlines() if "warning" in line)
+    # Where PHP is an old release, that is warned of as well.
+    open_, hidden = (line for line in done.stdout.splitlines() if "warning" in line and "security repairs" not in line)
     assert "id_rsa (a private key)" in open_ and "site.css" not in open_
     assert ".env" in hidden and "dump.sql (a dump of a database)" in hidden and "wp-config.php~" in hidden and "never sends" in hidden
     with Hayate(tmp_path, workers=1) as server:

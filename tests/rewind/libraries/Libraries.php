@@ -362,6 +362,10 @@ final class Libraries
         $manager = null;
         $make = function () use (&$manager, $name, $parameters): ORM\EntityManager {
             $configuration = ORM\ORMSetup::createAttributeMetadataConfiguration([__DIR__], false, "$this->out/proxies-$name", new A\ArrayAdapter());
+            // The other way to make lazy objects went with Symfony 7's VarExporter.
+            if (\PHP_VERSION_ID >= 80400 && method_exists($configuration, 'enableNativeLazyObjects')) {
+                $configuration->enableNativeLazyObjects(true);
+            }
 
             return $manager ??= new ORM\EntityManager(DBAL\DriverManager::getConnection($parameters, $configuration), $configuration);
         };

@@ -11,7 +11,7 @@ require_once __DIR__ . '/Libraries.php';
 if (is_file('/usr/share/php/Symfony/Component/Cache/Traits/ValueWrapper.php')) {
     require_once '/usr/share/php/Symfony/Component/Cache/Traits/ValueWrapper.php';
 }
-foreach (['GuzzleHttp/functions_include.php', 'GuzzleHttp/Promise/functions_include.php', 'GuzzleHttp/Psr7/functions_include.php', 'Symfony/Contracts/Deprecation/function.php'] as $file) {
+foreach (['GuzzleHttp/functions_include.php', 'GuzzleHttp/Promise/functions_include.php', 'GuzzleHttp/Psr7/functions_include.php', 'Symfony/Contracts/Deprecation/function.php', 'Symfony/Polyfill/Php85/bootstrap.php', 'Symfony/Polyfill/Php86/bootstrap.php', 'Symfony/Polyfill/DeepClone/bootstrap.php'] as $file) {
     if (is_file("/usr/share/php/$file")) {
         require_once "/usr/share/php/$file";
     }

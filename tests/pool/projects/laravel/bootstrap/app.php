@@ -8,4 +8,9 @@ $app->singleton(Illuminate\Contracts\Http\Kernel::class, App\Http\Kernel::class)
 $app->singleton(Illuminate\Contracts\Console\Kernel::class, App\Console\Kernel::class);
 $app->singleton(Illuminate\Contracts\Debug\ExceptionHandler::class, App\Exceptions\Handler::class);
 
+// Laravel 11 and later would read configuration of its own, which Debian keeps where it does not look.
+if (method_exists($app, 'dontMergeFrameworkConfiguration')) {
+    $app->dontMergeFrameworkConfiguration();
+}
+
 return $app;
