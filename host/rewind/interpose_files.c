@@ -185,7 +185,8 @@ EXPORT int fcntl(int fd, int command, ...)
 	if (c != NULL) {
 		/* Perhaps through a duplicate: php://stderr is one of what all workers write to. */
 		c->any_flags |= command == F_SETFL;
-		c->any_cloexec |= command == F_SETFD;
+		/* That flag is the number's own: no other one bears it. PHP's sessions set it of their file in each request. */
+		c->any_cloexec |= command == F_SETFD && descriptor_of(fd) != NULL;
 	}
 	return (int)syscall(SYS_fcntl, fd, command, with);
 }
@@ -225,8 +226,8 @@ EXPORT int ioctl(int fd, unsigned long command, ...)
 	struct control *c = watching();
 	if (c != NULL) {
 		c->any_flags |= command == FIONBIO || command == FIOASYNC;
-		c->any_cloexec |= command == FIOCLEX || command == FIONCLEX;
 		const struct descriptor *d = descriptor_of(fd);
+		c->any_cloexec |= d != NULL && (command == FIOCLEX || command == FIONCLEX);
 		if (d != NULL && d->peer && !asks_only(command)) {
 			connection_in_doubt();
 		}
