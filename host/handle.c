@@ -208,6 +208,7 @@ static bool begin_work(void)
 	warmup_over();
 	if (options.rewind != REWIND_OFF) {
 		boot_make_settings_modified();
+		patterns_compile();
 	}
 	decline_misplaced_call();
 	frozen_tell_draws();

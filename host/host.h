@@ -183,6 +183,9 @@ const char *shutdown_ask_again(void); /* the target of a warm-up request without
 void shutdown_settle(void);           /* when there are no more warm-up requests */
 void shutdown_lend(void);             /* to the request, or script, that ends next */
 
+/* patterns.c */
+void patterns_compile(void); /* those that loaded code names, when the warm-up requests are over */
+
 /* snapshot.c */
 struct snapshot_marks {
 	uint32_t objects, persistent; /* what has these numbers or higher was made by a request */
