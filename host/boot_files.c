@@ -1,52 +1,49 @@
 /*
  * Files that the boot has open for writing. Under php-fpm the boot of each request opens them, so a request begins with
- * what a boot of its own would find and leave there:
+ * what a boot of its own would find:
  *
- *   What the boot opened by a name for writing is opened again as the boot opened it, whenever what is there is not
- *   what this process left; what the boot wrote into it since is written again.
+ *   LOG        opened to append: the file that has the name now. Logs are rotated.
+ *   UNTOUCHED  opened otherwise, and nothing more was done with it: the file that has the name now, from its start,
+ *              emptied if it was opened so. Files for locks are such.
+ *   TEMPORARY  nobody else has it (tmpfile(), php://temp that has outgrown the memory, SQLite's, a file whose name was
+ *              removed): it holds what the boot and the warm-up requests left in it, and nothing else.
  *
- * How the boot opened a file, and what it wrote, is noted when it does so (rewind/openings.c). At the beginning of a
- * request there are two steps:
+ * Whatever else a boot has done with a file that it leaves open (it wrote to it, read from it, moved it, removed the
+ * one before) a boot of each request would do anew, and with what it finds then. Such a boot is not rewound: see
+ * boot_files_left().
  *
- *   boot_files_look()   One stat() by each name. Where it tells of another file than the one that is open, the opening
- *                       is played again, and the new file takes the place of the old one under all its numbers. What
- *                       each boot makes anew is made anew: what the boot had removed before it opened it, what may not
- *                       have been there ("x"), temporary files. Where the boot holds locks, before they are taken only
- *                       what is locked itself is looked at: the other files belong to who has the locks.
- *   boot_files_renew()  When locks are taken: those other files are looked at. A file that each boot makes anew, or
- *                       empties, holds again what the boot and the warm-up requests left in it, and nothing else.
- *                       Another one, of which the end of what the boot wrote is missing, since it was cut or is a new
- *                       one, gets that once more. Who stood at the end stands at the end.
+ * At the beginning of a request boot_files_look() asks once by each name, and opens again what is another file by now;
+ * that takes the place of the old one under all its numbers. Where the boot holds locks, files that are locked are
+ * looked at before the locks are taken, and the others afterwards, for until then they belong to who had the locks.
  *
- * What tells that nothing was written is the time of the last change; it is believed when it is some seconds old.
- * Temporary files (tmpfile(), php://temp that has outgrown the memory, SQLite's) are of the first kind, with a name or
- * without.
+ * What tells that nothing was written to a temporary file is the time of the last change; it is believed when it is
+ * some seconds old. One of which the bytes are too many to be kept is left alone, and who writes to it costs the
+ * worker.
  *
- * Where that cannot be done: a log goes on in the old file, and the next request tries again. Of another one the worker
- * is replaced by one that boots by itself, after the request, or at once if the old file holds what visitors wrote.
- * That is not held against the application. A file whose bytes are more than are kept, or not known for sure, is left
- * alone, and who writes to it costs the worker.
+ * Where a file cannot be opened: a log goes on in the old one, and the next request tries again. Of another one the
+ * worker is replaced by one that boots by itself, after the request, or at once if it is a temporary one.
  *
  * PHP removes tmpfile()s when it closes them, which a worker that is killed does not. The zygote removes those, of
  * which workers tell it by memory that they share (16 each, with names below 256 bytes); it believes of that only what
  * stat() confirms.
  *
- * Promised: nobody finds what another visitor wrote to a file that each boot makes anew, and what somebody has taken
- * stays what it is. Left alone are files that PHP code has not opened (but for nameless ones), memory (memfd), and what
- * the server's own output goes to. What holds what it should is only read. All notes are kept memory: a rewind leaves
- * them alone.
+ * Left alone are files that PHP code has not opened (but for nameless ones), memory (memfd), and what the server's own
+ * output goes to. All notes are kept memory: a rewind leaves them alone.
  */
 #include "engine.h"
 #include "host.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <time.h>
 #include <unistd.h>
 
-/* Bytes of all files together that are put back. */
+/* Bytes that are put back: of one file, of all together. */
+#define MOST_OF_ONE (256l << 10)
 #define MOST_KEPT (8l << 20)
 /* Bytes that are compared at once. */
 #define PART (16l << 10)
@@ -56,30 +53,26 @@
 #define MOST_FILES 2048
 
 static struct boot_file {
-	struct rewind_opening *opened;
-	int fd;         /* one of its numbers */
-	int own;        /* a second descriptor, to read and to write at any place; -1: none */
-	bool temporary; /* nobody else has it */
-	bool known;     /* what the boot left, or wrote, can be written again */
-	bool said;      /* that it cannot be opened */
+	enum { LOG, UNTOUCHED, TEMPORARY } kind;
+	int fd; /* one of its numbers */
+	uint64_t device, inode;
+	char *name;                           /* absolute; "": it has none */
+	const struct rewind_opening *opening; /* how it was opened; not of a temporary one */
+	bool empties;                         /* each boot empties it */
+	bool said;                            /* that it cannot be opened */
 	mode_t mode;
+	/* Of a temporary one: */
 	nlink_t links;
-	struct stat there; /* what was found at the beginning of this request */
-	struct stat left;  /* when it held what it should, at the time of `looked`; 0: never */
+	bool known; /* these bytes were in it */
+	const uint8_t *bytes;
+	off_t size;
+	struct stat left; /* when it held what it should, at the time of `looked`; 0: never */
 	time_t looked;
 } * files;
 static size_t file_count;
-
-/* Where streams stand in files that may be cut, or grow. */
-static struct place {
-	size_t file;
-	int fd;
-	php_stream *stream;
-	off_t at;
-	bool end;    /* at the end */
-	bool beyond; /* it stood behind the end */
-} * places;
-static size_t place_count;
+static uint8_t *kept;
+static off_t kept_size;
+static char *names; /* of temporary ones, PATH_MAX for each file */
 
 /* In kept memory. */
 static struct {
@@ -97,10 +90,10 @@ struct told {
 /* By number of worker, shared by all; NULL: there is no memory for it. */
 static struct told *told;
 
-static bool leads_to(const char *name, const struct stat *st)
+static bool leads_to(const char *name, uint64_t device, uint64_t inode)
 {
 	struct stat now;
-	return stat(name, &now) == 0 && now.st_dev == st->st_dev && now.st_ino == st->st_ino;
+	return stat(name, &now) == 0 && now.st_dev == device && now.st_ino == inode;
 }
 
 /* php and what is random, for its owner only, and nowhere else. */
@@ -108,7 +101,7 @@ static bool has_temporary_name(const char *path, const struct stat *st)
 {
 	const char *name = strrchr(path, '/');
 	return name != NULL && strncmp(name, "/php", 4) == 0 && strlen(name + 1) == ENGINE_TEMPORARY_NAME &&
-	       (st->st_mode & 0777) == 0600 && st->st_nlink == 1 && leads_to(path, st);
+	       (st->st_mode & 0777) == 0600 && st->st_nlink == 1 && leads_to(path, st->st_dev, st->st_ino);
 }
 
 /* As php_stdio_stream_data of main/streams/plain_wrapper.c begins (PHP 7.4 and later). */
@@ -122,21 +115,147 @@ struct plain_file {
 
 /* PHP's tmpfile() has a name until it is closed. What is opened by a name that tempnam() made looks like one, but PHP
  * does not remove it. */
+static const zend_string *temporary_name(const php_stream *stream)
+{
+	const struct plain_file *file = stream->abstract;
+	return file->temporary_name;
+}
+
 bool boot_files_is_temporary(const php_stream *stream)
 {
-	const struct plain_file *file = stream->abstract;
-	return file->temporary_name != NULL;
+	return temporary_name(stream) != NULL;
 }
 
-static bool is_temporary(const php_stream *stream, int fd)
+/* A stream of a file that is written to, and nothing more. */
+struct writer {
+	php_stream *stream;
+	int fd, flags; /* of fcntl(F_GETFL) */
+	struct stat st;
+};
+
+/* What lies there is no file of anybody's. */
+static bool is_kernels(int fd)
 {
-	const struct plain_file *file = stream->abstract;
-	return file->fd == fd && boot_files_is_temporary(stream);
+	struct statfs fs;
+	return fstatfs(fd, &fs) == 0 && (fs.f_type == PROC_SUPER_MAGIC || fs.f_type == SYSFS_MAGIC);
 }
 
-/* A second descriptor, also where the first was opened for writing only, or for appending. It stays open, and is no
- * duplicate of one that does not: closing any would give up the process' record locks on the file. -1: that is not
- * allowed. */
+static bool is_writer(zend_resource *resource, struct writer *to)
+{
+	php_stream *stream = resource->ptr;
+	if (stream == NULL || resource->type != php_file_le_stream() || stream->ops != &php_stream_stdio_ops ||
+	    stream->wrapper != &php_plain_files_wrapper) {
+		return false;
+	}
+	to->stream = stream;
+	return php_stream_cast(stream, PHP_STREAM_AS_FD_FOR_SELECT | PHP_STREAM_CAST_INTERNAL, (void *)&to->fd, 0) ==
+	           SUCCESS &&
+	       fstat(to->fd, &to->st) == 0 && S_ISREG(to->st.st_mode) && (to->flags = fcntl(to->fd, F_GETFL)) != -1 &&
+	       (to->flags & O_ACCMODE) != O_RDONLY && !rewind_is_output(&to->st) && !is_kernels(to->fd);
+}
+
+static bool stands_at_start(const struct writer *writer)
+{
+	const php_stream *stream = writer->stream;
+	return lseek(writer->fd, 0, SEEK_CUR) == 0 && stream->readpos == stream->writepos && stream->position == 0;
+}
+
+/* Nobody can open it: the boot has removed its name, or it never had one. One whose name somebody else has removed is
+ * what the next one with that name will be. */
+bool boot_files_is_nameless(int fd, const struct stat *st)
+{
+	const struct rewind_opening *opening = rewind_opening_of(fd);
+	return st->st_nlink == 0 && (opening == NULL || opening->moved);
+}
+
+/* Where one stands that only appends means nothing. */
+static bool only_appends(int flags)
+{
+	return (flags & (O_APPEND | O_ACCMODE)) == (O_APPEND | O_WRONLY);
+}
+
+/* What the boot has done with it that a boot of each request would do anew; NULL: nothing. */
+static const char *deed(const struct writer *writer)
+{
+	const struct rewind_opening *opening = rewind_opening_of(writer->fd);
+	const zend_string *temporary = temporary_name(writer->stream);
+	bool log = (writer->flags & O_APPEND) != 0;
+	if (boot_files_is_nameless(writer->fd, &writer->st) ||
+	    (temporary != NULL && leads_to(ZSTR_VAL(temporary), writer->st.st_dev, writer->st.st_ino))) {
+		return NULL;
+	}
+	return temporary != NULL                                          ? "gave it another name"
+	       : opening == NULL                                          ? "opened it in a way that Hayate has not seen"
+	       : opening->moved                                           ? "gave it another name"
+	       : opening->emptied                                         ? "emptied it"
+	       : !log && (opening->flags & O_EXCL)                        ? "made it"
+	       : !log && opening->removed                                 ? "removed the one before"
+	       : !log && opening->touched                                 ? "wrote to it"
+	       : !only_appends(writer->flags) && !stands_at_start(writer) ? "read from it"
+	                                                                  : NULL;
+}
+
+/* Warm-up requests have moved in files of the boot. */
+static void go_to_start(void)
+{
+	zend_resource *resource;
+	struct writer writer;
+	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource)
+	{
+		const struct rewind_opening *opening = is_writer(resource, &writer) ? rewind_opening_of(writer.fd) : NULL;
+		if (opening != NULL && !opening->late && !only_appends(writer.flags) && !stands_at_start(&writer)) {
+			php_stream_seek(writer.stream, 0, SEEK_SET);
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+}
+
+const char *boot_files_left(bool warmed)
+{
+	static char why[512];
+	zend_resource *resource;
+	struct writer writer;
+	if (warmed) {
+		go_to_start();
+	}
+	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource)
+	{
+		const char *done = is_writer(resource, &writer) ? deed(&writer) : NULL;
+		if (done != NULL) {
+			char path[64], target[300];
+			snprintf(path, sizeof path, "/proc/self/fd/%d", writer.fd);
+			ssize_t n = readlink(path, target, sizeof target - 1);
+			target[n > 0 ? n : 0] = '\0';
+			snprintf(why, sizeof why, "left the file %s open for writing, and %s", target, done);
+			return why;
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+	return NULL;
+}
+
+static struct boot_file *find(const struct stat *st)
+{
+	for (size_t i = 0; i < file_count; i++) {
+		if (files[i].device == st->st_dev && files[i].inode == st->st_ino) {
+			return &files[i];
+		}
+	}
+	return NULL;
+}
+
+static struct boot_file *add(int kind, int fd, const struct stat *st)
+{
+	if (file_count == MOST_FILES) {
+		return NULL; /* decline.c sees to it that there are none beyond */
+	}
+	struct boot_file *file = &files[file_count++];
+	*file = (struct boot_file){
+	    .kind = kind, .fd = fd, .device = st->st_dev, .inode = st->st_ino, .mode = st->st_mode & 07777};
+	return file;
+}
+
+/* A second descriptor, also where the first was opened for writing only, or for appending. -1: that is not allowed. */
 static int open_again(int fd)
 {
 	char path[64];
@@ -144,127 +263,46 @@ static int open_again(int fd)
 	return open(path, O_RDWR | O_CLOEXEC);
 }
 
-/* A number of our own for this file, which it had in the last note; -1: it has none. */
-static int own_of(const struct boot_file *before, size_t count, const struct rewind_opening *opened)
+/* What is in it now. False: that is too much. */
+static bool keep_bytes(struct boot_file *file, off_t size)
 {
-	for (size_t i = 0; i < count; i++) {
-		if (before[i].opened == opened) {
-			return before[i].own;
-		}
+	int own = size <= MOST_OF_ONE && kept_size + size <= MOST_KEPT ? open_again(file->fd) : -1;
+	bool whole = own >= 0 && pread(own, kept + kept_size, (size_t)size, 0) == size;
+	if (own >= 0) {
+		close(own);
 	}
-	return -1;
+	file->bytes = kept + kept_size;
+	file->size = size;
+	kept_size += whole ? size : 0;
+	return whole;
 }
 
-static bool is_own(const struct boot_file *of, size_t count, int fd)
+static void note_temporary(int fd, const struct stat *st, const char *name)
 {
-	for (size_t i = 0; i < count; i++) {
-		if (of[i].own == fd) {
-			return true;
-		}
+	struct boot_file *file = find(st) == NULL ? add(TEMPORARY, fd, st) : NULL;
+	if (file != NULL) {
+		file->name = names + (size_t)(file - files) * PATH_MAX;
+		snprintf(file->name, PATH_MAX, "%s", name);
+		file->links = st->st_nlink;
+		file->left = *st;
+		file->known = keep_bytes(file, st->st_size);
 	}
-	return false;
 }
 
-/* Whether it holds what the boot left in it, and nothing else. */
-static bool holds(const struct boot_file *file)
-{
-	struct stat now;
-	off_t size = (off_t)file->opened->size;
-	if (fstat(file->own, &now) != 0 || now.st_size != size) {
-		return false;
-	}
-	uint8_t part[PART];
-	for (off_t at = 0; at < size; at += PART) {
-		size_t len = (size_t)MIN(PART, size - at);
-		if (pread(file->own, part, len, at) != (ssize_t)len || memcmp(part, file->opened->bytes + at, len) != 0) {
-			return false;
-		}
-	}
-	return true;
-}
-
-/* Those of the last time, while they are noted again. */
-static struct boot_file *noted_before;
-static size_t noted_count;
-static long bytes_kept;
-
-/* Of a file that each boot makes anew. Of one with a name what this process wrote is known: others may write to it as
- * well. Where it may have written more than that it counts if nothing else is there. */
-static bool know(const struct boot_file *file, const struct stat *st)
-{
-	struct rewind_opening *opened = file->opened;
-	if (file->own < 0 || opened->perhaps ||
-	    (file->temporary && !rewind_opening_read(opened, file->own, (size_t)st->st_size)) ||
-	    opened->size > REWIND_MOST_WRITTEN || (opened->size > 0 && opened->bytes == NULL)) {
-		return false;
-	}
-	bool sure = file->temporary || (!opened->unseen && !opened->lasts);
-	bytes_kept += (long)opened->size;
-	return (sure || holds(file)) && bytes_kept <= MOST_KEPT;
-}
-
-static struct boot_file *find(const struct rewind_opening *opened)
-{
-	for (size_t i = 0; i < file_count; i++) {
-		if (files[i].opened == opened) {
-			return &files[i];
-		}
-	}
-	return NULL;
-}
-
-static struct boot_file *keep(int fd, const struct stat *st, struct rewind_opening *opened, bool temporary)
-{
-	struct boot_file *file = find(opened);
-	if (file != NULL || file_count == MOST_FILES) {
-		return file;
-	}
-	file = &files[file_count++];
-	*file = (struct boot_file){
-	    .opened = opened,
-	    .fd = fd,
-	    .own = -1,
-	    .temporary = temporary,
-	    .mode = st->st_mode & 07777,
-	    .links = st->st_nlink,
-	    .there = *st,
-	    .left = *st,
-	};
-	opened->kept = true;
-	if (opened->anew || temporary) {
-		file->own = own_of(noted_before, noted_count, opened);
-		file->own = file->own >= 0 ? file->own : open_again(fd);
-		rewind_positionless(file->own, true);
-		file->known = know(file, st);
-	} else {
-		file->known = !opened->unseen && opened->size <= REWIND_MOST_WRITTEN;
-	}
-	return file;
-}
-
-/* Those that nobody has opened by a name, or whose names the boot itself has removed. */
-static bool look_at_nameless(int fd, void *to)
+/* Those that nobody has opened by a name, or whose names are removed. */
+static bool note_nameless(int fd, void *to)
 {
 	struct stat st;
 	int flags = fcntl(fd, F_GETFL);
-	if (zygote_is_own(fd) || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || (flags & O_ACCMODE) == O_RDONLY ||
-	    (flags & O_PATH) || rewind_is_memfd(fd) || rewind_is_output(&st) || is_own(noted_before, noted_count, fd) ||
-	    is_own(files, file_count, fd)) {
-		return true;
-	}
-	struct rewind_opening *opened = rewind_opening_of(&st);
-	if (st.st_nlink == 0 || (opened != NULL && opened->nameless)) {
-		opened = opened != NULL ? opened : rewind_opening_make(fd, &st);
-		if (opened != NULL && find(opened) == NULL) {
-			opened->nameless = true;
-			keep(fd, &st, opened, true);
-		}
+	if (!zygote_is_own(fd) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && boot_files_is_nameless(fd, &st) &&
+	    (flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH) && !rewind_is_memfd(fd) && !rewind_is_output(&st)) {
+		note_temporary(fd, &st, "");
 	}
 	return true;
 }
 
 /* How the application spells it: PHP resolves links in names that are relative, or URLs. */
-static void note_spelling(struct rewind_opening *opened, const char *path, const struct stat *st)
+static void note_spelling(struct rewind_opening *opening, const char *path)
 {
 	char directory[PATH_MAX], name[2 * PATH_MAX];
 	path += strncasecmp(path, "file://", 7) == 0 ? 7 : 0;
@@ -272,75 +310,36 @@ static void note_spelling(struct rewind_opening *opened, const char *path, const
 		snprintf(name, sizeof name, "%s/%s", getcwd(directory, sizeof directory) != NULL ? directory : "", path);
 		path = name;
 	}
-	if (leads_to(path, st)) {
-		rewind_opening_name(opened, path);
+	if (strlen(path) < PATH_MAX && leads_to(path, opening->device, opening->inode)) {
+		strcpy(opening->name, path);
 	}
 }
 
-/* Where a stream stands that neither only appends nor is put back as a whole. */
-static void note_place(const struct boot_file *file, int fd, php_stream *stream, const struct stat *st)
+static void note_writer(const struct writer *writer)
 {
-	const struct rewind_opening *opened = file->opened;
-	off_t at = lseek(fd, 0, SEEK_CUR);
-	/* Where one stands that only appends means nothing. */
-	if (opened->anew || (fcntl(fd, F_GETFL) & (O_APPEND | O_ACCMODE)) == (O_APPEND | O_WRONLY) || at < 0) {
-		return;
+	struct rewind_opening *opening = rewind_opening_of(writer->fd);
+	const zend_string *temporary = temporary_name(writer->stream);
+	struct boot_file *file = find(&writer->st);
+	if (boot_files_is_nameless(writer->fd, &writer->st)) {
+		return; /* see note_nameless() */
 	}
-	bool nothing_held = stream->readpos == stream->writepos;
-	bool end = nothing_held && (opened->end == at || (opened->size == 0 && at > 0 && at == st->st_size));
-	places = perealloc(places, (place_count + 1) * sizeof *places, 1);
-	places[place_count++] = (struct place){.file = (size_t)(file - files),
-	                                       .fd = fd,
-	                                       /* After an append PHP's own position is another one, and stays. */
-	                                       .stream = nothing_held && stream->position == at ? stream : NULL,
-	                                       .at = at,
-	                                       .end = end,
-	                                       .beyond = at > st->st_size};
-}
-
-static void look_at_stream(php_stream *stream)
-{
-	int fd;
-	struct stat st;
-	if (stream->ops != &php_stream_stdio_ops || stream->wrapper != &php_plain_files_wrapper ||
-	    php_stream_cast(stream, PHP_STREAM_AS_FD_FOR_SELECT | PHP_STREAM_CAST_INTERNAL, (void *)&fd, 0) != SUCCESS ||
-	    fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY ||
-	    rewind_is_output(&st)) {
-		return;
-	}
-	struct rewind_opening *opened = rewind_opening_of(&st);
-	if (is_temporary(stream, fd)) {
-		const struct plain_file *plain = stream->abstract;
-		const char *name = ZSTR_VAL(plain->temporary_name);
-		opened = rewind_opening_make(fd, &st);
-		if (opened != NULL && find(opened) == NULL) {
-			opened->flags = O_RDWR | O_CREAT | O_EXCL;
-			opened->removed = true; /* a name drawn by chance, that nobody else has */
-			opened->nameless = !leads_to(name, &st) || strlen(name) >= PATH_MAX;
-			strcpy(opened->name, opened->nameless ? "" : name);
-			keep(fd, &st, opened, true);
+	if (temporary != NULL) {
+		note_temporary(writer->fd, &writer->st, ZSTR_VAL(temporary));
+	} else if (opening != NULL) {
+		if (writer->stream->orig_path != NULL) {
+			note_spelling(opening, writer->stream->orig_path);
 		}
-	} else if (opened != NULL && !opened->nameless) {
-		if (stream->orig_path != NULL) {
-			note_spelling(opened, stream->orig_path, &st);
+		opening->kept = true;
+		if (file == NULL && (file = add(writer->flags & O_APPEND ? LOG : UNTOUCHED, writer->fd, &writer->st)) != NULL) {
+			file->name = opening->name;
+			file->opening = opening;
 		}
-		const struct boot_file *file = keep(fd, &st, opened, false);
-		if (file != NULL) {
-			note_place(file, fd, stream, &st);
+		if (file != NULL && file->kind != TEMPORARY) {
+			file->empties |= (opening->flags & O_TRUNC) != 0;
+			/* Each boot empties it, or only one that finds none: the next one will show that. */
+			state->replaced |= opening->made && zygote_is_worker();
 		}
 	}
-}
-
-static void look_at_streams(void)
-{
-	zend_resource *resource;
-	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource)
-	{
-		if (resource->type == php_file_le_stream() && resource->ptr != NULL) {
-			look_at_stream(resource->ptr);
-		}
-	}
-	ZEND_HASH_FOREACH_END();
 }
 
 /* Of a worker: for the zygote. */
@@ -349,55 +348,44 @@ static void tell(void)
 	struct told *own = told == NULL || !zygote_is_worker() ? NULL : &told[hy_ring_worker()];
 	size_t count = 0;
 	for (size_t i = 0; own != NULL && i < file_count && count < NAMES_TOLD; i++) {
-		const struct rewind_opening *opened = files[i].opened;
-		if (files[i].temporary && !opened->nameless && strlen(opened->name) < sizeof own->file[0].name) {
-			own->file[count].device = opened->device;
-			own->file[count].inode = opened->inode;
-			strcpy(own->file[count++].name, opened->name);
+		const struct boot_file *file = &files[i];
+		if (file->kind == TEMPORARY && file->name[0] != '\0' && strlen(file->name) < sizeof own->file[0].name) {
+			own->file[count].device = file->device;
+			own->file[count].inode = file->inode;
+			strcpy(own->file[count++].name, file->name);
 		}
-	}
-}
-
-/* Files that nobody has any more are closed. */
-static void forget_before(void)
-{
-	for (size_t i = 0; i < noted_count; i++) {
-		int own = noted_before[i].own;
-		if (own >= 0 && !is_own(files, file_count, own)) {
-			rewind_positionless(own, false);
-			close(own);
-		}
-		noted_before[i].opened->kept = find(noted_before[i].opened) != NULL;
 	}
 }
 
 void boot_files_note(void)
 {
-	/* The note of the last time, and this one's. */
-	static struct boot_file *rooms[2];
-	static unsigned notes;
+	zend_resource *resource;
+	struct writer writer;
 	if (state == NULL) {
 		state = rewind_keep(sizeof *state);
-		rooms[0] = rewind_keep(MOST_FILES * sizeof *files);
-		rooms[1] = rewind_keep(MOST_FILES * sizeof *files);
-		if (state == NULL || rooms[0] == NULL || rooms[1] == NULL) {
+		files = rewind_keep(MOST_FILES * sizeof *files);
+		names = rewind_keep((size_t)MOST_FILES * PATH_MAX);
+		kept = rewind_keep(MOST_KEPT);
+		if (state == NULL || files == NULL || names == NULL || kept == NULL) {
 			zygote_failed("no memory for notes of the boot's files");
 		}
 	}
-	noted_before = files;
-	noted_count = file_count;
-	files = rooms[++notes & 1];
-	file_count = place_count = 0;
-	bytes_kept = 0;
+	file_count = 0;
+	kept_size = 0;
 	rewind_watch_no_file();
-	look_at_streams();
-	if (!zygote_each_fd(look_at_nameless, NULL)) {
+	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource)
+	{
+		if (is_writer(resource, &writer)) {
+			note_writer(&writer);
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+	if (!zygote_each_fd(note_nameless, NULL)) {
 		zygote_failed("no descriptor is left to look at the boot's files; raise the limit of open files (LimitNOFILE)");
 	}
-	forget_before();
 	bool large = false;
 	for (size_t i = 0; i < file_count; i++) {
-		if (!files[i].known && (files[i].temporary || files[i].opened->anew)) {
+		if (files[i].kind == TEMPORARY && !files[i].known) {
 			large = true;
 			(void)rewind_watch_file(&files[i].left); /* of one that is not watched all is doubted */
 		}
@@ -434,6 +422,7 @@ void boot_files_bury(uint32_t worker)
 
 struct in_place {
 	const struct boot_file *file;
+	struct stat there;
 	char path[64];
 	size_t count; /* so many descriptors */
 	int error;
@@ -444,29 +433,43 @@ static bool put_in_place(int fd, void *to)
 	struct in_place *in = to;
 	struct stat st;
 	int flags = fcntl(fd, F_GETFL);
-	if (!zygote_is_own(fd) && flags >= 0 && !(flags & O_PATH) && fstat(fd, &st) == 0 &&
-	    st.st_dev == in->file->opened->device && st.st_ino == in->file->opened->inode) {
-		int error = rewind_replace_file(fd, in->path, flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_SYNC));
-		in->error = in->error != 0 ? in->error : error;
-		in->count += error == 0;
+	if (!zygote_is_own(fd) && flags >= 0 && !(flags & O_PATH) && fstat(fd, &st) == 0 && st.st_dev == in->file->device &&
+	    st.st_ino == in->file->inode) {
+		struct rewind_opening *opening = rewind_opening_of(fd);
+		in->error = rewind_replace_file(fd, in->path, flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_SYNC));
+		in->count += in->error == 0;
+		if (in->error == 0 && opening != NULL) {
+			opening->device = in->there.st_dev;
+			opening->inode = in->there.st_ino;
+		}
 	}
 	return in->error == 0;
 }
 
+/* Its name was drawn by chance: what has it now is the one before, or what a request has made of it. */
+static int make_temporary(const struct boot_file *file)
+{
+	int fd = -EEXIST;
+	for (int tries = 0; tries < 16 && fd == -EEXIST; tries++) {
+		unlink(file->name);
+		fd = rewind_make_file(file->name, file->mode);
+	}
+	return fd;
+}
+
 /* Opens again what now has the name. 0, or the errno of what failed: then nothing has changed, or, with `halfway`, some
  * of it. */
-static int play(struct boot_file *file, bool *halfway)
+static int open_anew(struct boot_file *file, bool *halfway)
 {
-	*halfway = false;
-	if ((file->opened->anew || file->temporary) && !file->known) {
+	if (file->kind == TEMPORARY && (!file->known || file->name[0] == '\0')) {
 		return EFBIG;
 	}
-	int again = rewind_opening_again(file->opened, file->mode);
+	int again = file->kind == TEMPORARY ? make_temporary(file) : rewind_opening_again(file->opening, file->mode);
 	struct in_place in = {.file = file};
 	if (again < 0) {
 		return -again;
 	}
-	if (fstat(again, &file->there) != 0) {
+	if (fstat(again, &in.there) != 0) {
 		in.error = errno;
 	} else {
 		snprintf(in.path, sizeof in.path, "/proc/self/fd/%d", again);
@@ -474,9 +477,9 @@ static int play(struct boot_file *file, bool *halfway)
 		*halfway = in.error != 0 && in.count > 0;
 	}
 	if (in.error == 0) {
-		file->opened->device = file->there.st_dev;
-		file->opened->inode = file->there.st_ino;
-		file->links = file->there.st_nlink;
+		file->device = in.there.st_dev;
+		file->inode = in.there.st_ino;
+		file->links = in.there.st_nlink;
 		file->left = (struct stat){0};
 		file->said = false;
 	}
@@ -484,82 +487,33 @@ static int play(struct boot_file *file, bool *halfway)
 	return in.error;
 }
 
-/* What is there is what this process has open; and nobody has given a file that each boot makes anew another name. */
-static bool is_there(struct boot_file *file)
-{
-	const struct rewind_opening *opened = file->opened;
-	if (opened->nameless) {
-		return fstat(file->own >= 0 ? file->own : file->fd, &file->there) == 0;
-	}
-	bool made = opened->removed || (opened->flags & O_EXCL);
-	return stat(opened->name, &file->there) == 0 && file->there.st_dev == opened->device &&
-	       file->there.st_ino == opened->inode && (!made || file->there.st_nlink <= file->links);
-}
-
 static void cannot_be_opened(struct boot_file *file, int error, bool halfway)
 {
-	bool visitors = file->known && (file->opened->anew || file->temporary);
-	bool appends = !visitors && (file->opened->flags & O_APPEND);
+	bool ends = file->kind == TEMPORARY || halfway;
 	if (!file->said) {
 		log_format(HY_LOG_ERROR
 		           "The file %s, which the boot opened, is another one by now, and cannot be opened as the boot "
 		           "opened it: %s. %s",
-		           file->opened->name,
-		           error == EFBIG ? "what the boot wrote to it is too much to be kept, or not known" : strerror(error),
-		           visitors || halfway ? "This worker ends."
-		           : appends           ? "What requests write goes to the one before, until it can be opened."
+		           file->name, error == EFBIG ? "what the boot wrote to it is too much to be kept" : strerror(error),
+		           ends                ? "This worker ends."
+		           : file->kind == LOG ? "What requests write goes to the one before, until it can be opened."
 		                               : "This worker is replaced after the request.");
 	}
-	if (visitors || halfway) {
+	if (ends) {
 		_exit(70);
 	}
 	file->said = true;
-	state->replaced |= !appends;
-	if (fstat(file->fd, &file->there) != 0) {
-		file->there.st_size = 0;
-	}
+	state->replaced |= file->kind != LOG;
 }
 
-static void look_at(struct boot_file *file, bool *played)
+/* What is there is what this process has open; and nobody has given a temporary one another name. */
+static bool is_there(const struct boot_file *file, struct stat *there)
 {
-	bool halfway = false;
-	if (!is_there(file)) {
-		int error = file->opened->nameless ? errno : play(file, &halfway);
-		*played = true;
-		if (error != 0) {
-			cannot_be_opened(file, error, halfway);
-		}
+	if (file->name[0] == '\0') {
+		return fstat(file->fd, there) == 0;
 	}
-}
-
-void boot_files_look(bool under_locks_later)
-{
-	bool played = false;
-	for (size_t i = 0; i < file_count; i++) {
-		if (!under_locks_later || !locks_any() || locks_are_on(files[i].opened)) {
-			look_at(&files[i], &played);
-		}
-	}
-	if (played) {
-		tell();
-	}
-}
-
-/* What the locks guard. Who has waited for a lock has it on the file for which he has waited, whatever became of that.
- */
-static void look_again(void)
-{
-	bool played = false;
-	for (size_t i = 0; i < file_count; i++) {
-		if (!locks_are_on(files[i].opened)) {
-			look_at(&files[i], &played);
-		} else if (fstat(files[i].fd, &files[i].there) != 0) {
-			files[i].there.st_mode = 0;
-		}
-	}
-	if (played) {
-		tell();
-	}
+	return stat(file->name, there) == 0 && there->st_dev == file->device && there->st_ino == file->inode &&
+	       (file->kind != TEMPORARY || there->st_nlink <= file->links);
 }
 
 static void cut(const struct boot_file *file, int fd, off_t size)
@@ -574,21 +528,39 @@ static void cut(const struct boot_file *file, int fd, off_t size)
 	}
 }
 
-/* What of the boot's bytes could be written is what is in the file; the next request tries again. */
-static void put_back(const struct boot_file *file)
+static void look_at(struct boot_file *file, bool *anew)
 {
-	off_t done = 0, size = (off_t)file->opened->size;
-	int error = 0;
-	while (done < size && error == 0) {
-		ssize_t n = pwrite(file->own, file->opened->bytes + done, (size_t)(size - done), done);
-		done += MAX(n, 0);
-		error = n > 0 || (n < 0 && errno == EINTR) ? 0 : n == 0 ? ENOSPC : errno;
+	bool halfway = false;
+	struct stat there;
+	if (!is_there(file, &there)) {
+		int error = open_anew(file, &halfway);
+		*anew = true;
+		if (error != 0) {
+			cannot_be_opened(file, error, halfway);
+			return;
+		}
+	} else if (!file->empties || there.st_size == 0) {
+		return;
 	}
-	cut(file, file->own, done);
-	if (error != 0) {
-		log_format("A file of the boot (descriptor %d) has %jd of the %jd bytes that the boot left in it: the others "
-		           "cannot be written again (%s).",
-		           file->fd, (intmax_t)done, (intmax_t)size, strerror(error));
+	if (file->empties) {
+		cut(file, file->fd, 0);
+	}
+}
+
+void boot_files_look(enum boot_files which)
+{
+	bool anew = false;
+	if (which == BOOT_FILES_LOCKED && handle_warming()) {
+		go_to_start();
+	}
+	for (size_t i = 0; i < file_count; i++) {
+		bool locked = which != BOOT_FILES_ALL && locks_are_on(files[i].device, files[i].inode);
+		if (which == BOOT_FILES_ALL || locked == (which == BOOT_FILES_LOCKED)) {
+			look_at(&files[i], &anew);
+		}
+	}
+	if (anew) {
+		tell();
 	}
 }
 
@@ -603,98 +575,80 @@ static bool is_unchanged(const struct stat *now, const struct stat *before)
 	       is_time(now->st_mtim, before->st_mtim) && is_time(now->st_ctim, before->st_ctim);
 }
 
-/* One that each boot makes anew, or empties. */
-static void renew_whole(struct boot_file *file)
+/* Whether it holds what the boot left in it, and nothing else. */
+static bool holds(const struct boot_file *file, int own)
 {
-	if (!S_ISREG(file->there.st_mode) || (!file->opened->lasts && is_unchanged(&file->there, &file->left) &&
-	                                      file->left.st_ctim.tv_sec + OLD < file->looked)) {
-		return;
+	struct stat now;
+	if (fstat(own, &now) != 0 || now.st_size != file->size) {
+		return false;
 	}
-	/* What is written after this is not older. */
-	file->looked = time(NULL);
-	if (fstat(file->own, &file->left) != 0) {
-		file->left = (struct stat){0};
+	uint8_t part[PART];
+	for (off_t at = 0; at < file->size; at += PART) {
+		size_t len = (size_t)MIN(PART, file->size - at);
+		if (pread(own, part, len, at) != (ssize_t)len || memcmp(part, file->bytes + at, len) != 0) {
+			return false;
+		}
 	}
-	if (!holds(file)) {
-		put_back(file);
-		file->left = (struct stat){0};
+	return true;
+}
+
+/* What of the boot's bytes could be written is what is in the file; the next request tries again. */
+static void put_back(const struct boot_file *file, int own)
+{
+	off_t done = 0;
+	int error = 0;
+	while (done < file->size && error == 0) {
+		ssize_t n = pwrite(own, file->bytes + done, (size_t)(file->size - done), done);
+		done += MAX(n, 0);
+		error = n > 0 || (n < 0 && errno == EINTR) ? 0 : n == 0 ? ENOSPC : errno;
+	}
+	cut(file, own, done);
+	if (error != 0) {
+		log_format("A file of the boot (descriptor %d) has %jd of the %jd bytes that the boot left in it: the others "
+		           "cannot be written again (%s).",
+		           file->fd, (intmax_t)done, (intmax_t)file->size, strerror(error));
 	}
 }
 
-/* Another one, which was cut, or is a new one: what the boot wrote there is written again. */
-static void renew_part(struct boot_file *file)
+static void renew(struct boot_file *file)
 {
-	struct rewind_opening *opened = file->opened;
-	off_t end = opened->appended ? 1 : (off_t)(opened->start + opened->size), most = (off_t)opened->cut_to;
-	if (most > 0 && file->there.st_size > most && S_ISREG(file->there.st_mode)) {
-		cut(file, file->fd, most);
-		file->there.st_size = most;
-	}
-	if (opened->size == 0 || file->there.st_size >= end || !S_ISREG(file->there.st_mode)) {
+	struct stat now;
+	if (fstat(file->fd, &now) == 0 && is_unchanged(&now, &file->left) &&
+	    file->left.st_ctim.tv_sec + OLD < file->looked) {
 		return;
 	}
-	off_t start = opened->appended ? file->there.st_size : (off_t)opened->start;
-	size_t done = 0;
-	int error = file->known ? 0 : EFBIG;
-	while (done < opened->size && error == 0) {
-		ssize_t n = pwrite(file->fd, opened->bytes + done, opened->size - done, start + (off_t)done);
-		done += (size_t)MAX(n, 0);
-		error = n > 0 || (n < 0 && errno == EINTR) ? 0 : n == 0 ? ENOSPC : errno;
+	int own = open_again(file->fd);
+	if (own < 0) {
+		cannot_be_opened(file, errno, false);
 	}
-	file->there.st_size = MAX(file->there.st_size, start + (off_t)done);
-	if (error != 0 && !file->said) {
-		file->said = true;
-		log_format("What the boot wrote to the file %s is not in it any more, and cannot be written again: %s.",
-		           opened->name, error == EFBIG ? "it is too much to be kept, or not known" : strerror(error));
+	/* What is written after this is not older. */
+	file->looked = time(NULL);
+	if (fstat(own, &file->left) != 0) {
+		file->left = (struct stat){0};
 	}
-	state->replaced |= error == EFBIG && !opened->appended;
+	if (!holds(file, own)) {
+		put_back(file, own);
+		file->left = (struct stat){0};
+	}
+	close(own);
 }
 
 void boot_files_renew(void)
 {
-	if (locks_any()) {
-		look_again();
-	}
 	for (size_t i = 0; i < file_count; i++) {
-		struct boot_file *file = &files[i];
-		bool whole = file->opened->anew || file->temporary;
-		if (whole && file->known) {
-			renew_whole(file);
-		} else if (!whole) {
-			renew_part(file);
+		if (files[i].kind == TEMPORARY && files[i].known) {
+			renew(&files[i]);
 		}
 	}
-	for (size_t i = 0; i < place_count; i++) {
-		const struct place *place = &places[i];
-		const struct stat *there = &files[place->file].there;
-		bool cut = place->at > there->st_size && !place->beyond;
-		if (S_ISREG(there->st_mode) && (cut || (place->end && place->at < there->st_size))) {
-			lseek(place->fd, there->st_size, SEEK_SET);
-			/* A worker that has just started notes its places after this. */
-			files[place->file].opened->end = place->end ? there->st_size : files[place->file].opened->end;
-			if (place->stream != NULL) {
-				place->stream->position = there->st_size;
-			}
-		}
-	}
-}
-
-/* One that is not put back. Of a file that other workers have as well their writes do not count. */
-static bool was_written(const struct boot_file *file)
-{
-	struct stat now;
-	if (rewind_was_written(&file->left)) {
-		return true;
-	}
-	return file->temporary &&
-	       (fstat(file->own >= 0 ? file->own : file->fd, &now) != 0 || !is_unchanged(&now, &file->left));
 }
 
 bool boot_files_written(void)
 {
 	for (size_t i = 0; i < file_count; i++) {
 		const struct boot_file *file = &files[i];
-		if (!file->known && (file->temporary || file->opened->anew) && was_written(file)) {
+		struct stat now;
+		if (file->kind == TEMPORARY && !file->known &&
+		    (rewind_was_written(&file->left) || fstat(file->fd, &now) != 0 || !is_unchanged(&now, &file->left))) {
 			return true;
 		}
 	}
@@ -709,11 +663,11 @@ bool boot_files_replaced(void)
 void boot_files_remove(void)
 {
 	for (size_t i = 0; i < file_count; i++) {
-		const struct rewind_opening *opened = files[i].opened;
+		const struct boot_file *file = &files[i];
 		struct stat st;
-		if (files[i].temporary && !opened->nameless && lstat(opened->name, &st) == 0 && st.st_dev == opened->device &&
-		    st.st_ino == opened->inode) {
-			unlink(opened->name);
+		if (file->kind == TEMPORARY && file->name[0] != '\0' && lstat(file->name, &st) == 0 &&
+		    st.st_dev == file->device && st.st_ino == file->inode) {
+			unlink(file->name);
 		}
 	}
 }

@@ -33,9 +33,9 @@ static void decline_unfinished(const struct unfinished *one, bool warmed)
 
 /*
  * A connection of SQLite in the middle of something holds a lock of the process: a fork does not take it along, and the
- * end of a request gives it back. Where state is kept, a boot of its own for each worker is enough. An archive that was
- * left open would be written over what requests have written. Of what is unknown nobody
- * would have the rest written.
+ * end of a request gives it back. Where state is kept, a boot of its own for each worker is enough. An archive, or
+ * another file, that was left open would be written over what requests have written. Of what is unknown nobody would
+ * have the rest written.
  */
 static void decline_all_unfinished(bool warmed)
 {
@@ -54,6 +54,20 @@ static void decline_all_unfinished(bool warmed)
 	    .how = HY_AGAIN_CLASSIC,
 	};
 	decline_unfinished(&archive, warmed);
+	struct unfinished stale = {
+	    .left = keeps ? NULL : unknown_stale(),
+	    .why = "which writes what it read in the boot when it is destroyed, over what other requests have written",
+	    .remedy = "make it in the request, not",
+	    .how = HY_AGAIN_CLASSIC,
+	};
+	decline_unfinished(&stale, warmed);
+	struct unfinished file = {
+	    .left = keeps ? NULL : boot_files_left(warmed),
+	    .why = "which a boot of each request would do anew",
+	    .remedy = "close it, or open it to append (\"a\"),",
+	    .how = HY_AGAIN_CLASSIC,
+	};
+	decline_unfinished(&file, warmed);
 	struct unfinished unknown = {
 	    .left = keeps ? NULL : unknown_left(),
 	    .why = "and Hayate does not know whether that holds back what requests write to it, which a rewind would lose",
@@ -81,11 +95,19 @@ static bool count_opened(int fd, void *to)
 	return true;
 }
 
+static void too_much(const char *why, bool warmed)
+{
+	if (warmed) {
+		warmup_failed(why, false);
+	}
+	boot_again(HY_AGAIN_CLASSIC, why, false);
+}
+
 /*
  * Each descriptor of the boot is open twice, one for a file that is written to three times: by the others they are put
  * back. Where there is no room for that, or for a note, nothing would say so when it is missed.
  */
-static void decline_too_much(void)
+static void decline_too_much(bool warmed)
 {
 	struct rlimit most;
 	char why[512];
@@ -97,7 +119,7 @@ static void decline_too_much(void)
 		         "the boot has %zu files open, for which Hayate needs %zu descriptors, and the limit of open files is "
 		         "%lu. To avoid it: raise it (LimitNOFILE), or close files before hayate_handle_request()",
 		         opened.all, needed, (unsigned long)most.rlim_cur);
-		boot_again(HY_AGAIN_CLASSIC, why, false);
+		too_much(why, warmed);
 	}
 	if (opened.written_to > MOST_WRITTEN_TO) {
 		snprintf(
@@ -105,9 +127,9 @@ static void decline_too_much(void)
 		    "the boot has %zu files open for writing, and no more than %d can be put back. To avoid it: close them "
 		    "before hayate_handle_request()",
 		    opened.written_to, MOST_WRITTEN_TO);
-		boot_again(HY_AGAIN_CLASSIC, why, false);
+		too_much(why, warmed);
 	}
-	if (locks_too_many()) {
+	if (!warmed && locks_too_many()) {
 		snprintf(why, sizeof why,
 		         "the boot has changed more than %d semaphores, and Hayate does not know which of them it holds. To "
 		         "avoid it: acquire them in the request",
@@ -119,7 +141,7 @@ static void decline_too_much(void)
 void decline_boot(void)
 {
 	if (options.rewind != REWIND_OFF) {
-		decline_too_much();
+		decline_too_much(false);
 	}
 	const char *looks = front_controller_doubt();
 	if (looks != NULL) {
@@ -150,6 +172,9 @@ void decline_boot(void)
 void decline_warmup(void)
 {
 	bool warmed = options.warmup_count > 0;
+	if (options.rewind != REWIND_OFF && warmed) {
+		decline_too_much(true);
+	}
 	decline_all_unfinished(warmed);
 	const char *left = zygote_unshareable();
 	char why[512];

@@ -37,7 +37,7 @@ void fork_begin(void)
 	const char *wrong = rewind_forked();
 	if (wrong != NULL) {
 		/* One that was replaced may be closed by now. */
-		boot_files_look(false);
+		boot_files_look(BOOT_FILES_ALL);
 		wrong = rewind_forked();
 	}
 	if (wrong != NULL) {

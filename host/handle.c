@@ -226,11 +226,8 @@ static bool begin_work(void)
 		zygote_worker_ready();
 		return true;
 	}
-	/* Requests of the comparison have written to the same ones; and whoever has the locks now does. */
-	boot_files_look(true);
-	locks_take();
+	/* Requests of the comparison have written to the same ones. */
 	boot_files_renew();
-	locks_give_back();
 	if (options.rewind == REWIND_FORK) {
 		boot_files_note();
 		return fork_from_now_on();

@@ -324,15 +324,25 @@ void opcache_set_clock(time_t now);
 void opcache_after_bailout(void); /* gives back locks that a fatal error may have left */
 
 /* unknown.c */
-const char *unknown_left(void); /* of the boot, whose end nobody here knows, to follow "the boot "; NULL: nothing */
+/* Of the boot, to follow "the boot "; NULL: nothing. */
+const char *unknown_left(void);  /* whose end nobody here knows */
+const char *unknown_stale(void); /* that writes at its end what it has read at its beginning */
 
 /* boot_files.c */
-void boot_files_share(void); /* in the zygote, before workers are forked */
-void boot_files_note(void);  /* when others may write to them from now on; what was noted before is forgotten */
-/* At the beginning of a request: those that others have replaced are opened again; those that locks guard only if it is
- * said that boot_files_renew() will not do it under the locks. */
-void boot_files_look(bool under_locks_later);
-void boot_files_renew(void);           /* when it has its locks: they hold what the boot left */
+void boot_files_share(void);                                /* in the zygote, before workers are forked */
+bool boot_files_is_nameless(int fd, const struct stat *st); /* and no other process has it */
+void boot_files_note(void); /* when others may write to them from now on; what was noted before is forgotten */
+/* That no request can find as a boot of its own would, to follow "the boot "; NULL: nothing. `warmed`: warm-up requests
+ * have run. */
+const char *boot_files_left(bool warmed);
+/* At the beginning of a request: those that others have replaced are opened again. */
+enum boot_files {
+	BOOT_FILES_LOCKED,   /* by the boot: before the locks are taken */
+	BOOT_FILES_UNLOCKED, /* the others: when it has the locks, which may guard them */
+	BOOT_FILES_ALL,
+};
+void boot_files_look(enum boot_files which);
+void boot_files_renew(void);           /* temporary ones hold what the boot left */
 bool boot_files_written(void);         /* at its end: one that is not put back has been written to */
 bool boot_files_replaced(void);        /* one could not be opened again */
 void boot_files_remove(void);          /* when the worker ends: the temporary ones that have a name */
@@ -341,8 +351,7 @@ void boot_files_bury(uint32_t worker); /* in the zygote, when it has ended other
 /* locks.c: what the boot holds, each request takes anew */
 void locks_lend(void);     /* at the end of the boot, and with the snapshot: they are given back */
 bool locks_too_many(void); /* of some it is not known that the boot holds them */
-bool locks_any(void);      /* there are some */
-bool locks_are_on(const struct rewind_opening *file); /* one that was taken is on this file */
+bool locks_are_on(uint64_t device, uint64_t inode); /* one that was taken is on this file */
 void locks_take(void);      /* at the beginning of a request; what ends it gives them back: a rewind, … */
 void locks_give_back(void); /* … or, where there is none, this */
 

@@ -297,11 +297,10 @@ void lifecycle_begin(void)
 	if (!handle_rewinds()) {
 		step(boot_forget_sessions);
 	}
-	if (handle_rewinds()) {
-		boot_files_look(true);
-	}
 	if (options.rewind != REWIND_OFF) {
+		boot_files_look(BOOT_FILES_LOCKED);
 		locks_take();
+		boot_files_look(BOOT_FILES_UNLOCKED);
 	}
 	if (handle_rewinds()) {
 		boot_files_renew();

@@ -7,7 +7,8 @@
  * was taken without waiting at the boot (LOCK_NB), requests wait all the same: the application has gone the way of one
  * who got it.
  *
- * In all processes the order is the same, so they cannot wait for each other. Record locks (fcntl) are not among these:
+ * They are taken in the order in which the boot took them, so processes cannot wait for each other, not even for one
+ * that boots at that moment. Record locks (fcntl) are not among these:
  * what holds one across requests, such as SQLite, counts on never having lost it; see rewind/process.c.
  */
 #include "host.h"
@@ -21,16 +22,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Both are part of the snapshot. */
-static struct file_lock {
+/* Part of the snapshot: in the order in which the boot took them. */
+static struct lock {
+	uint32_t taken_at;
+	/* On a file; -1: it is a semaphore. */
 	int fd;
 	int operation; /* LOCK_SH, LOCK_EX */
 	dev_t device;
 	ino_t inode;
-} * files;
-static size_t file_count;
-static struct rewind_semaphore semaphores[REWIND_MOST_SEMAPHORES];
-static size_t semaphore_count;
+	struct rewind_semaphore semaphore;
+} * locks;
+static size_t count;
 static bool too_many;
 
 /* LOCK_SH, LOCK_EX, or 0: what is held by flock() on this open file (Documentation/filesystems/proc.rst, fdinfo). */
@@ -51,72 +53,91 @@ static int held(int fd)
 	return found;
 }
 
-/* Duplicates of a descriptor hold the same lock, and one of them is enough: it would wait for itself. Two that are none
- * cannot both hold a lock of their own on the same file unless both share it, which changes nothing. */
-static bool is_noted(const struct stat *st)
+/*
+ * Duplicates of a descriptor hold the same lock, and one of them is enough: it would wait for itself. Two that are none
+ * cannot both hold a lock of their own on the same file unless both share it, which changes nothing.
+ */
+static struct lock *noted_on(const struct stat *st)
 {
-	for (size_t i = 0; i < file_count; i++) {
-		if (files[i].device == st->st_dev && files[i].inode == st->st_ino) {
-			return true;
+	for (size_t i = 0; i < count; i++) {
+		if (locks[i].fd >= 0 && locks[i].device == st->st_dev && locks[i].inode == st->st_ino) {
+			return &locks[i];
 		}
 	}
-	return false;
+	return NULL;
+}
+
+static void add(struct lock lock)
+{
+	locks = perealloc(locks, (count + 1) * sizeof *locks, 1);
+	locks[count++] = lock;
 }
 
 static bool note(int fd, void *to)
 {
 	struct stat st;
 	int operation = zygote_is_own(fd) || fstat(fd, &st) != 0 ? 0 : held(fd);
-	if (operation != 0 && !is_noted(&st)) {
-		files = perealloc(files, (file_count + 1) * sizeof *files, 1);
-		files[file_count++] =
-		    (struct file_lock){.fd = fd, .operation = operation, .device = st.st_dev, .inode = st.st_ino};
+	if (operation == 0) {
+		return true;
 	}
-	if (operation != 0) {
-		flock(fd, LOCK_UN);
+	struct lock *noted = noted_on(&st);
+	uint32_t taken_at = rewind_locked_at(fd);
+	if (noted == NULL) {
+		add((struct lock){
+		    .taken_at = taken_at, .fd = fd, .operation = operation, .device = st.st_dev, .inode = st.st_ino});
+	} else {
+		noted->taken_at = MAX(noted->taken_at, taken_at);
 	}
+	flock(fd, LOCK_UN);
 	return true;
+}
+
+static void change(const struct rewind_semaphore *semaphore, int by)
+{
+	struct sembuf operation = {.sem_num = (unsigned short)semaphore->number, .sem_op = (short)by, .sem_flg = SEM_UNDO};
+	while (semop(semaphore->set, &operation, 1) != 0) {
+		if (errno == EIDRM || errno == EINVAL) {
+			return; /* the set was removed, and its locks with it */
+		}
+		if (errno != EINTR) {
+			log_format(HY_LOG_ERROR "A semaphore that the boot held cannot be %s again (%s); this worker ends.",
+			           by < 0 ? "taken" : "given back", strerror(errno));
+			_exit(70);
+		}
+	}
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct lock *one = a, *other = b;
+	return (one->taken_at > other->taken_at) - (one->taken_at < other->taken_at);
 }
 
 void locks_lend(void)
 {
 	too_many |= !zygote_each_fd(note, NULL);
 	struct rewind_semaphore changed[REWIND_MOST_SEMAPHORES];
-	size_t count = rewind_semaphores(changed);
-	too_many |= count == SIZE_MAX;
-	for (size_t i = 0; i < count && !too_many; i++) {
+	size_t changes = rewind_semaphores(changed);
+	too_many |= changes == SIZE_MAX;
+	for (size_t i = 0; i < changes && !too_many; i++) {
 		/* What was added (PHP counts who uses a set) is not a lock. */
-		struct sembuf back = {
-		    .sem_num = (unsigned short)changed[i].number, .sem_op = (short)-changed[i].sum, .sem_flg = SEM_UNDO};
-		if (changed[i].sum < 0 && semaphore_count < REWIND_MOST_SEMAPHORES && semop(changed[i].set, &back, 1) == 0) {
-			semaphores[semaphore_count++] = changed[i];
+		if (changed[i].sum < 0) {
+			add((struct lock){.taken_at = changed[i].taken_at, .fd = -1, .semaphore = changed[i]});
+			change(&changed[i], -changed[i].sum);
 		}
+	}
+	if (count > 0) {
+		qsort(locks, count, sizeof *locks, by_time);
 	}
 }
 
 void locks_give_back(void)
 {
-	for (size_t i = 0; i < file_count; i++) {
-		flock(files[i].fd, LOCK_UN);
-	}
-	for (size_t i = 0; i < semaphore_count; i++) {
-		struct sembuf back = {
-		    .sem_num = (unsigned short)semaphores[i].number, .sem_op = (short)-semaphores[i].sum, .sem_flg = SEM_UNDO};
-		/* It fails when the set is gone. */
-		semop(semaphores[i].set, &back, 1);
-	}
-}
-
-static void wait_for(struct sembuf *operation, int set)
-{
-	while (semop(set, operation, 1) != 0) {
-		if (errno == EIDRM || errno == EINVAL) {
-			return; /* the set was removed, and its locks with it */
-		}
-		if (errno != EINTR) {
-			log_format(HY_LOG_ERROR "A semaphore that the boot held cannot be taken again (%s); this worker ends.",
-			           strerror(errno));
-			_exit(70);
+	for (size_t i = count; i-- > 0;) {
+		if (locks[i].fd >= 0) {
+			flock(locks[i].fd, LOCK_UN);
+		} else {
+			change(&locks[i].semaphore, -locks[i].semaphore.sum);
 		}
 	}
 }
@@ -126,16 +147,11 @@ bool locks_too_many(void)
 	return too_many;
 }
 
-bool locks_any(void)
+bool locks_are_on(uint64_t device, uint64_t inode)
 {
-	return file_count + semaphore_count > 0;
-}
-
-bool locks_are_on(const struct rewind_opening *file)
-{
-	for (size_t i = 0; i < file_count; i++) {
+	for (size_t i = 0; i < count; i++) {
 		struct stat st; /* it may have been opened again */
-		if (fstat(files[i].fd, &st) == 0 && st.st_dev == file->device && st.st_ino == file->inode) {
+		if (locks[i].fd >= 0 && fstat(locks[i].fd, &st) == 0 && st.st_dev == device && st.st_ino == inode) {
 			return true;
 		}
 	}
@@ -144,19 +160,17 @@ bool locks_are_on(const struct rewind_opening *file)
 
 void locks_take(void)
 {
-	for (size_t i = 0; i < file_count; i++) {
-		while (flock(files[i].fd, files[i].operation) != 0) {
+	for (size_t i = 0; i < count; i++) {
+		while (locks[i].fd >= 0 && flock(locks[i].fd, locks[i].operation) != 0) {
 			if (errno != EINTR) {
 				log_format(HY_LOG_ERROR "A lock that the boot held on a file (descriptor %d) cannot be taken again "
 				                        "(%s); this worker ends.",
-				           files[i].fd, strerror(errno));
+				           locks[i].fd, strerror(errno));
 				_exit(70);
 			}
 		}
-	}
-	for (size_t i = 0; i < semaphore_count; i++) {
-		struct sembuf take = {
-		    .sem_num = (unsigned short)semaphores[i].number, .sem_op = semaphores[i].sum, .sem_flg = SEM_UNDO};
-		wait_for(&take, semaphores[i].set);
+		if (locks[i].fd < 0) {
+			change(&locks[i].semaphore, locks[i].semaphore.sum);
+		}
 	}
 }

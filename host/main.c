@@ -187,7 +187,6 @@ int main(int argc, char **argv)
 		zygote_failed(no_rewind);
 	}
 	wrong = wrong != NULL ? wrong : stray_start();
-	stray_before = rewind_child_made;
 	if (wrong != NULL) {
 		zygote_failed(wrong);
 	}

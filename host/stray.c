@@ -22,7 +22,6 @@
 #include <unistd.h>
 
 const volatile uint32_t *stray_mark;
-void (*stray_before)(void);
 void (*stray_forked)(bool child);
 
 static int server_reader = -1, server_writer = -1, family_writer = -1;
@@ -54,9 +53,6 @@ static int open_end(int fd, int flags)
 
 static void before_fork(void)
 {
-	if (!meant && stray_before != NULL) {
-		stray_before();
-	}
 	if (!meant && !is_stray() && family_writer >= 0) {
 		int error = errno;
 		family_reader = open_end(family_writer, O_RDONLY);

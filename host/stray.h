@@ -36,9 +36,6 @@ pid_t host_fork(void);
 /* In a worker, before it runs PHP code: from here on stray_left() knows its strays. NULL, or what failed. */
 const char *stray_watch(void);
 
-/* Called before PHP code forks. May be NULL. */
-extern void (*stray_before)(void);
-
 /* Called when PHP code has forked, in the child and in its parent, before either runs on. May be NULL. */
 extern void (*stray_forked)(bool child);
 

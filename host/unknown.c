@@ -7,6 +7,9 @@
  * So here is a list of what is known: it holds nothing back, or cleanup.c, leftovers.c or sqlite.c have it written, or
  * it is a connection, of which the rewinder sees that it is used. A boot that leaves anything else is not rewound.
  *
+ * And a list of classes whose objects read a file when they are made, and write it anew when they are destroyed: under
+ * php-fpm each request reads what the one before has written.
+ *
  * Promised: it decides by the names of types, extensions and streams, and runs nobody's code.
  */
 #include "host.h"
@@ -183,6 +186,11 @@ static const char *const known_extensions[] = {
     "hayate",
 };
 
+/* In PHP code: classes, and what descends from them. */
+static const char *const writers_of_what_was_read[] = {
+    "GuzzleHttp\\Cookie\\FileCookieJar",
+};
+
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
 static bool is_known(const char *name, const char *const *list, size_t count)
@@ -216,6 +224,24 @@ static bool is_known_resource(const zend_resource *resource, const char *type)
 		return is_read_only_dba(resource->ptr);
 	}
 	return is_known(type, known_types, COUNT(known_types));
+}
+
+const char *unknown_stale(void)
+{
+	static char why[300];
+	const zend_objects_store *store = &EG(objects_store);
+	for (uint32_t i = 1; i < store->top; i++) {
+		const zend_object *object = store->object_buckets[i];
+		const zend_class_entry *class = IS_OBJ_VALID(object) ? object->ce : NULL;
+		while (class != NULL && class->type == ZEND_USER_CLASS) {
+			if (is_known(ZSTR_VAL(class->name), writers_of_what_was_read, COUNT(writers_of_what_was_read))) {
+				snprintf(why, sizeof why, "left an object of the class %.200s", ZSTR_VAL(object->ce->name));
+				return why;
+			}
+			class = class->parent;
+		}
+	}
+	return NULL;
 }
 
 /* The class of PHP's or of an extension's that it is, or descends from. */

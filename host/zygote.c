@@ -169,10 +169,12 @@ static bool judge(int fd, void *to)
 		return true;
 	}
 	int flags = fcntl(fd, F_GETFL);
-	/* A file without a name, or that each boot empties, is one boot's own, and put back for each request. */
-	const struct rewind_opening *opened = rewind_opening_of(&st);
-	bool own_file = st.st_nlink == 0 || (options.rewind != REWIND_OFF && opened != NULL && opened->anew);
-	bool reads = (flags & O_ACCMODE) == O_RDONLY || ((flags & O_APPEND) && !own_file);
+	/* A file without a name is one boot's own, and put back for each request. What the boot has made, another boot
+	 * finds.
+	 */
+	const struct rewind_opening *opening = rewind_opening_of(fd);
+	bool log = (flags & O_APPEND) && !boot_files_is_nameless(fd, &st) && (opening == NULL || !opening->made);
+	bool reads = (flags & O_ACCMODE) == O_RDONLY || log;
 	/* Of devices those of memory: /dev/null, /dev/urandom. A terminal has a queue of its own. */
 	bool memory = S_ISCHR(st.st_mode) && major(st.st_rdev) == 1;
 	/* All processes have output and log in common as it is. */
@@ -267,7 +269,7 @@ static void become_worker(uint32_t number, pid_t zygote, const sigset_t *signals
 	bool listed = zygote_each_fd(reopen, shared_file);
 	if (shared_file[0] != '\0') {
 		/* One that was replaced may be closed by now. */
-		boot_files_look(false);
+		boot_files_look(BOOT_FILES_ALL);
 		shared_file[0] = '\0';
 		listed = zygote_each_fd(reopen, shared_file);
 	}

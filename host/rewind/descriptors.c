@@ -220,6 +220,7 @@ static bool copy_descriptors(void)
 		if (c->fds[fd].known && !is_own((int)fd)) {
 			long copy = SYS3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, COPIES_FROM);
 			if (copy < 0 || (size_t)copy >= c->fd_count) {
+				SYS1(SYS_close, copy);
 				return false;
 			}
 			c->fds[fd].copy = (int)copy;
@@ -233,6 +234,19 @@ static bool copy_descriptors(void)
 		}
 	}
 	return true;
+}
+
+/* Those that were made; whoever runs without a snapshot needs the room. */
+static void drop_copies(void)
+{
+	struct control *c = rewind_control;
+	for (size_t fd = 0; fd < c->fd_count; fd++) {
+		/* With one of a file its record locks would go. */
+		if (c->fds[fd].copy != 0 && c->held_count == 0) {
+			SYS1(SYS_close, c->fds[fd].copy);
+			c->fds[fd].copy = 0;
+		}
+	}
 }
 
 static void find_gaps(void)
@@ -284,6 +298,7 @@ const char *descriptors_note(void)
 		}
 	}
 	if (!copy_descriptors()) {
+		drop_copies();
 		return "no descriptor is left for the second one that is kept of each; raise the limit of open files "
 		       "(LimitNOFILE)";
 	}

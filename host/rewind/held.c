@@ -76,7 +76,8 @@ size_t rewind_semaphores(struct rewind_semaphore to[REWIND_MOST_SEMAPHORES])
 	size_t count = 0;
 	for (size_t i = 0; i < c->undo_count; i++) {
 		if (c->undo[i].sum != 0) {
-			to[count++] = (struct rewind_semaphore){c->undo[i].set, c->undo[i].number, c->undo[i].sum};
+			to[count++] =
+			    (struct rewind_semaphore){c->undo[i].set, c->undo[i].number, c->undo[i].sum, c->undo[i].taken_at};
 		}
 	}
 	return c->undo_full ? SIZE_MAX : count;

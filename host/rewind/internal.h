@@ -95,10 +95,9 @@ struct place_name {
 	uint64_t device, inode; /* of the directory */
 	char base[256];
 };
-#define REWIND_MOST_OPENINGS 2048
-/* Of so many of them the bytes are kept; and so many removed names. */
-#define REWIND_MOST_ROOMS 256
-#define REWIND_MOST_REMOVED 4096
+/* Of descriptors below this it is known how they were opened; and so many removed and emptied names are known. */
+#define REWIND_MOST_OPENINGS 4096
+#define REWIND_MOST_DEEDS 4096
 /* Numbers of descriptors below this may be said to have no position. */
 #define MOST_POSITIONLESS 65536
 
@@ -197,20 +196,22 @@ struct control {
 	size_t held_count;
 	struct watched_file watched[MAX_WATCHED];
 	size_t watched_count;
-	struct rewind_opening *openings; /* NULL: nobody asked yet */
+	struct rewind_opening *openings; /* by descriptor; NULL: nobody asked yet */
 	char *opening_names;             /* PATH_MAX bytes for each */
-	size_t opening_count, opening_rooms;
-	uint64_t *removed;    /* names that the boot has removed, each as a number of 64 bits */
-	size_t removed_count; /* so far; the last ones are kept */
-	bool boot_over;       /* what is written now is a warm-up request's */
+	size_t opening_count;            /* up to the highest that was noted */
+	uint64_t *deeds;   /* names that the boot has removed or emptied, each as a number of 64 bits with the deed */
+	size_t deed_count; /* so far; the last ones are kept */
+	bool boot_over;    /* what is written now is a warm-up request's */
 	/* What the kernel would undo if the process ended (semop(2), SEM_UNDO): sums since the work began, and from the
 	 * point on since the point. */
 	struct {
 		int set;
 		short number, sum;
+		uint32_t taken_at;
 	} undo[REWIND_MOST_SEMAPHORES];
 	size_t undo_count;
-	bool undo_full; /* there were more before the point */
+	uint32_t lock_count; /* locks taken before the point */
+	bool undo_full;      /* there were more before the point */
 	int cwd;
 	int umask;
 

@@ -50,50 +50,16 @@ void interpose_changing_memory(uintptr_t start, uintptr_t end);
 /* openings.c, before the point */
 bool openings_missing(int at, const char *path, int flags);
 void openings_opened(int fd, int at, const char *path, int flags, bool missing);
-void openings_wrote(int fd, const void *from, size_t len, off_t at);
-void openings_truncated(int fd, off_t size, off_t before);
-void openings_at_end(int fd);
-void openings_at_start(int fd);
-void openings_unseen(int fd, bool lasts);
-void openings_child(void);
-static inline bool interpose_boot_writes(void)
-{
-	const struct control *c = rewind_control;
-	return c != NULL && !c->active && c->opening_count > 0;
-}
-/* This was written; `at`: -1 for where the descriptor stood. `len`: what the kernel said. */
-static inline void interpose_wrote(int fd, const void *from, ssize_t len, off_t at)
-{
-	if (len > 0 && interpose_boot_writes()) {
-		openings_wrote(fd, from, (size_t)len, at);
-	}
-}
-/* So many bytes were asked for, and so many were there. */
-static inline void interpose_read(int fd, ssize_t len, size_t wanted)
-{
-	if (len >= 0 && (size_t)len < wanted && interpose_boot_writes()) {
-		openings_at_end(fd);
-	}
-}
-/* Something is written that nobody sees. */
-static inline void interpose_unseen(int fd)
-{
-	if (interpose_boot_writes()) {
-		openings_unseen(fd, false);
-	}
-}
-/* Something may be written so, now or later. */
-static inline void interpose_unseen_from_now_on(int fd)
-{
-	if (interpose_boot_writes()) {
-		openings_unseen(fd, true);
-	}
-}
+void openings_wrote(int fd);
+void openings_truncated(int fd, const char *path);
 
 /* Somebody writes to a file by this descriptor, or may do so from now on. */
 static inline void interpose_writing(int fd)
 {
 	struct control *c = watching();
+	if (c == NULL) {
+		openings_wrote(fd);
+	}
 	const struct descriptor *d = c == NULL || c->watched_count == 0 ? NULL : descriptor_of(fd);
 	if (d != NULL && d->watched > 0) {
 		c->watched[d->watched - 1].written = true;

@@ -184,7 +184,6 @@ static bool harmless(struct control *c, long number, long a, long b, long d, lon
 void interpose_note_call(long number, long a, long b, long d, long e)
 {
 	struct control *c = watching();
-	interpose_unseen_from_now_on((int)a); /* if it is one */
 	if (c != NULL && !harmless(c, number, a, b, d, e)) {
 		c->doubt = REWIND_PROCESS;
 	}
@@ -200,7 +199,6 @@ long interpose_call_failed(long result)
  * and for the child. */
 static void sharing_memory(void)
 {
-	openings_child();
 	struct control *c = watching();
 	if (c != NULL) {
 		c->faults = UINT64_MAX;

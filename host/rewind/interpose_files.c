@@ -221,7 +221,6 @@ EXPORT int ioctl(int fd, unsigned long command, ...)
 	va_end(rest);
 	if (command == FICLONE || command == FICLONERANGE) {
 		interpose_writing(fd);
-		interpose_unseen(fd);
 	}
 	struct control *c = watching();
 	if (c != NULL) {
@@ -296,26 +295,22 @@ EXPORT int creat(const char *path, mode_t mode)
 }
 EXPORT int creat64(const char *path, mode_t mode) __attribute__((alias("creat")));
 
-/* What libc holds back, and when it writes it, nobody sees. */
-static void opened_by_libc(FILE *file, const char *path, const char *mode, bool missing)
+static void opened_by_libc(FILE *file, const char *path, const char *mode)
 {
 	if (file != NULL && (mode[0] != 'r' || strchr(mode, '+') != NULL)) {
 		int how = strchr(mode, '+') != NULL ? O_RDWR : O_WRONLY;
-		how |= mode[0] == 'w' ? O_CREAT | O_TRUNC : mode[0] == 'a' ? O_CREAT | O_APPEND : 0;
-		/* PHP's touch() makes so what is not there, and leaves alone what is. */
-		how &= missing ? ~O_TRUNC : ~0;
+		/* PHP's touch() makes so ("w") what is not there, and leaves alone what is: that empties nothing. */
+		how |= mode[0] == 'w' ? O_CREAT : mode[0] == 'a' ? O_CREAT | O_APPEND : 0;
 		if (path != NULL) {
-			opened(fileno(file), AT_FDCWD, path, how | (strchr(mode, 'x') != NULL ? O_EXCL : 0), missing);
+			opened(fileno(file), AT_FDCWD, path, how | (strchr(mode, 'x') != NULL ? O_EXCL : 0), false);
 		}
-		interpose_unseen_from_now_on(fileno(file));
 	}
 }
 
 EXPORT FILE *fopen(const char *path, const char *mode)
 {
-	bool missing = mode[0] != 'r' && openings_missing(AT_FDCWD, path, O_CREAT);
 	FILE *file = libc_fopen(path, mode);
-	opened_by_libc(file, path, mode, missing);
+	opened_by_libc(file, path, mode);
 	return file;
 }
 EXPORT FILE *fopen64(const char *path, const char *mode) __attribute__((alias("fopen")));
@@ -324,7 +319,7 @@ EXPORT FILE *freopen(const char *path, const char *mode, FILE *file)
 {
 	losing(fileno(file));
 	file = libc_freopen(path, mode, file);
-	opened_by_libc(file, path, mode, false);
+	opened_by_libc(file, path, mode);
 	return file;
 }
 EXPORT FILE *freopen64(const char *path, const char *mode, FILE *file) __attribute__((alias("freopen")));
@@ -387,13 +382,9 @@ bool rewind_was_written(const struct stat *st)
 EXPORT int ftruncate(int fd, off_t size)
 {
 	interpose_writing(fd);
-	struct stat st = {0};
-	if (size > 0 && interpose_boot_writes()) {
-		SYS2(SYS_fstat, fd, &st);
-	}
 	int failed = (int)syscall(SYS_ftruncate, fd, size);
-	if (failed == 0 && interpose_boot_writes()) {
-		openings_truncated(fd, size, st.st_size);
+	if (failed == 0) {
+		openings_truncated(fd, NULL);
 	}
 	return failed;
 }
@@ -401,19 +392,14 @@ EXPORT int ftruncate64(int fd, off64_t size) __attribute__((alias("ftruncate")))
 
 EXPORT int truncate(const char *path, off_t size)
 {
-	struct stat st = {0};
+	struct stat st;
 	const struct control *c = watching();
 	if (c != NULL && c->watched_count > 0 && stat(path, &st) == 0) {
 		writing(&st);
 	}
-	if (size > 0 && interpose_boot_writes()) {
-		SYS4(SYS_newfstatat, AT_FDCWD, path, &st, 0);
-	}
 	int failed = (int)syscall(SYS_truncate, path, size);
-	if (failed == 0 && interpose_boot_writes()) {
-		int fd = (int)SYS4(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC, 0);
-		openings_truncated(fd, size, st.st_size);
-		SYS1(SYS_close, fd);
+	if (failed == 0) {
+		openings_truncated(-1, path);
 	}
 	return failed;
 }
@@ -422,16 +408,13 @@ EXPORT int truncate64(const char *path, off64_t size) __attribute__((alias("trun
 EXPORT ssize_t pwrite(int fd, const void *from, size_t len, off_t at)
 {
 	interpose_writing(fd);
-	ssize_t n = syscall(SYS_pwrite64, fd, from, len, at);
-	interpose_wrote(fd, from, n, at);
-	return n;
+	return syscall(SYS_pwrite64, fd, from, len, at);
 }
 EXPORT ssize_t pwrite64(int fd, const void *from, size_t len, off64_t at) __attribute__((alias("pwrite")));
 
 EXPORT ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t at)
 {
 	interpose_writing(fd);
-	interpose_unseen(fd);
 	return syscall(SYS_pwritev, fd, parts, count, at, 0);
 }
 EXPORT ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t at) __attribute__((alias("pwritev")));
@@ -439,7 +422,6 @@ EXPORT ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t a
 EXPORT ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t at, int flags)
 {
 	interpose_writing(fd);
-	interpose_unseen(fd);
 	return syscall(SYS_pwritev2, fd, parts, count, at, 0, flags);
 }
 EXPORT ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off64_t at, int flags)
@@ -448,14 +430,12 @@ EXPORT ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off64_t
 EXPORT ssize_t copy_file_range(int from, off64_t *from_at, int to, off64_t *to_at, size_t len, unsigned flags)
 {
 	interpose_writing(to);
-	interpose_unseen(to);
 	return syscall(SYS_copy_file_range, from, from_at, to, to_at, len, flags);
 }
 
 EXPORT int fallocate(int fd, int mode, off_t at, off_t len)
 {
 	interpose_writing(fd);
-	interpose_unseen(fd);
 	return (int)syscall(SYS_fallocate, fd, mode, at, len);
 }
 EXPORT int fallocate64(int fd, int mode, off64_t at, off64_t len) __attribute__((alias("fallocate")));
@@ -463,7 +443,6 @@ EXPORT int fallocate64(int fd, int mode, off64_t at, off64_t len) __attribute__(
 EXPORT int posix_fallocate(int fd, off_t at, off_t len)
 {
 	interpose_writing(fd);
-	interpose_unseen(fd);
 	return libc_posix_fallocate(fd, at, len);
 }
 EXPORT int posix_fallocate64(int fd, off64_t at, off64_t len) __attribute__((alias("posix_fallocate")));

@@ -51,7 +51,18 @@ void interpose_locking_record(int fd, const struct flock *lock)
 EXPORT int flock(int fd, int operation)
 {
 	locking(fd);
-	return (int)syscall(SYS_flock, fd, operation);
+	int failed = (int)syscall(SYS_flock, fd, operation);
+	struct control *c = rewind_control;
+	if (failed == 0 && c != NULL && !c->active && c->openings != NULL && fd < REWIND_MOST_OPENINGS) {
+		c->openings[fd].locked_at = ++c->lock_count;
+	}
+	return failed;
+}
+
+uint32_t rewind_locked_at(int fd)
+{
+	const struct control *c = rewind_control;
+	return c == NULL || c->openings == NULL || fd < 0 || fd >= REWIND_MOST_OPENINGS ? 0 : c->openings[fd].locked_at;
 }
 
 /* A record lock from where the file is, by other names of what to do (lockf(3)). */
@@ -92,6 +103,9 @@ static void note_undo(int set, const struct sembuf *operations, size_t count)
 			c->undo[i].sum = 0;
 		}
 		c->undo[i].sum = (short)(c->undo[i].sum + operations[n].sem_op);
+		if (!c->active && operations[n].sem_op < 0) {
+			c->undo[i].taken_at = ++c->lock_count;
+		}
 	}
 }
 

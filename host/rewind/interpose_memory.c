@@ -102,7 +102,7 @@ EXPORT void *mmap(void *at, size_t len, int protection, int flags, int fd, off_t
 	struct control *c = watching();
 	if (c == NULL) {
 		if ((flags & MAP_TYPE) != MAP_PRIVATE && protection & PROT_WRITE) {
-			interpose_unseen_from_now_on(fd); /* by memory, whenever it likes */
+			openings_wrote(fd); /* by memory, whenever it likes */
 		}
 		return (void *)syscall(SYS_mmap, at, len, protection, flags, fd, offset);
 	}

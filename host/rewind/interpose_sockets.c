@@ -79,6 +79,9 @@ static ssize_t told_parts(int fd, bool said, const struct iovec *parts, size_t c
 static inline void sending(int fd)
 {
 	struct control *c = watching();
+	if (c == NULL) {
+		openings_wrote(fd);
+	}
 	struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
 	if (d == NULL || !d->peer || kept(fd)) {
 		if (d != NULL && !d->peer) {
@@ -204,7 +207,6 @@ EXPORT ssize_t read(int fd, void *to, size_t len)
 {
 	reading(fd);
 	ssize_t n = syscall(SYS_read, fd, to, len);
-	interpose_read(fd, n, len);
 	return told(fd, false, to, n);
 }
 
@@ -212,7 +214,6 @@ EXPORT ssize_t write(int fd, const void *from, size_t len)
 {
 	sending(fd);
 	ssize_t n = syscall(SYS_write, fd, from, len);
-	interpose_wrote(fd, from, n, -1);
 	return told(fd, true, from, n);
 }
 
@@ -223,7 +224,6 @@ EXPORT FILE *fdopen(int fd, const char *mode)
 	unseen(fd);
 	if (mode[0] != 'r' || strchr(mode, '+') != NULL) {
 		interpose_writing(fd);
-		interpose_unseen_from_now_on(fd);
 	}
 	return libc_fdopen(fd, mode);
 }
@@ -250,7 +250,6 @@ EXPORT ssize_t readv(int fd, const struct iovec *parts, int count)
 EXPORT ssize_t writev(int fd, const struct iovec *parts, int count)
 {
 	sending(fd);
-	interpose_unseen(fd);
 	return told_parts(fd, true, parts, count < 0 ? 0 : (size_t)count, syscall(SYS_writev, fd, parts, count));
 }
 
@@ -328,7 +327,6 @@ EXPORT int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags,
 EXPORT ssize_t sendfile(int to, int from, off_t *at, size_t len)
 {
 	sending(to);
-	interpose_unseen(to);
 	using(from);
 	return syscall(SYS_sendfile, to, from, at, len);
 }
@@ -338,7 +336,6 @@ EXPORT ssize_t splice(int from, off64_t *from_at, int to, off64_t *to_at, size_t
 {
 	using(from);
 	sending(to);
-	interpose_unseen(to);
 	return syscall(SYS_splice, from, from_at, to, to_at, len, flags);
 }
 

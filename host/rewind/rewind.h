@@ -142,7 +142,10 @@ int rewind_replace_file(int fd, const char *name, int flags);
 struct rewind_semaphore {
 	int set;
 	short number, sum;
+	uint32_t taken_at; /* as rewind_locked_at() */
 };
+/* When flock() was last called for this descriptor, before the point: higher numbers are later. 0: not seen. */
+uint32_t rewind_locked_at(int fd);
 /* Those of before the point; returns how many. More than the table has room for: SIZE_MAX. */
 #define REWIND_MOST_SEMAPHORES 1024
 size_t rewind_semaphores(struct rewind_semaphore to[REWIND_MOST_SEMAPHORES]);
@@ -178,50 +181,33 @@ void rewind_watch_no_file(void);
 bool rewind_was_written(const struct stat *st);
 
 /*
- * A file that was opened for writing before the point, noted from rewind_libraries_opened() on: kept memory, which the
- * caller may change. What the work does is not noted.
+ * A file that was opened for writing by its name before the point, noted from rewind_libraries_opened() on: kept
+ * memory, which the caller may change. What the work does is not noted.
  */
-#define REWIND_MOST_WRITTEN (256ul << 10)
 struct rewind_opening {
-	uint64_t device, inode, born;
-	int fd;          /* of the last time */
-	int maker;       /* of the time in which it was made, or emptied */
-	int flags;       /* of open(2) */
-	bool anew;       /* it was emptied: nothing is in it but what this process wrote */
-	bool removed;    /* what had its name before was removed */
-	bool renamed;    /* the name is one that it was given later */
-	bool nameless;   /* its name was removed */
-	bool late;       /* opened when the boot was over */
-	bool made;       /* it was not there before it was opened */
-	bool perhaps;    /* each boot makes it anew, or only one that finds none; or each cuts something off: not known */
-	bool appended;   /* what was written was written to its end, wherever that was */
-	bool unseen;     /* something was written that is not known */
-	bool lasts;      /* something may have been, and may be at any time: by memory, by a FILE of libc's, by a child */
-	bool used, kept; /* kept: beyond the point */
-	uint64_t cut_to; /* each boot cuts off what is behind this; 0: none does */
-	uint64_t start;  /* where the bytes were written; 0 where it is `anew` or `appended` */
-	size_t size;     /* how many */
-	int64_t end;     /* where the end was when it was last read or asked for; -1: it was not */
-	uint8_t *bytes;  /* REWIND_MOST_WRITTEN at most; zeros behind them. NULL: none */
-	char *name;      /* absolute, links not resolved; "": unknown. Room for PATH_MAX */
+	uint64_t device, inode;
+	int flags;          /* of open(2) */
+	bool noted;         /* there is one */
+	bool late;          /* it was opened when the boot was over */
+	bool touched;       /* the boot has written to it by this descriptor */
+	bool emptied;       /* the boot has cut it, or had emptied by another descriptor what has its name */
+	bool removed;       /* the boot had removed what had its name */
+	bool made;          /* it was not there when the boot emptied it by another descriptor: perhaps each boot does */
+	bool moved;         /* the boot has given its name to another one, or removed the name */
+	bool kept;          /* beyond the point */
+	uint32_t locked_at; /* see rewind_locked_at(); also where nothing is noted */
+	char *name;         /* absolute, links not resolved. Room for PATH_MAX */
 };
-struct rewind_opening *rewind_opening_of(const struct stat *st);
-/* Before the point: the same, if need be one that knows nothing. NULL: there is no room. */
-struct rewind_opening *rewind_opening_make(int fd, const struct stat *st);
-/* How the caller spelled the name; who opened it for him may have resolved links. */
-void rewind_opening_name(struct rewind_opening *one, const char *path);
-/* Takes what is in the file for what was written. False: that is too much. */
-bool rewind_opening_read(struct rewind_opening *one, int fd, size_t size);
-/* Opens what now has the name, as it was opened before; what was to be made anew is not emptied. `mode`: of one that is
- * made. A descriptor, or -errno. */
+/* NULL: what is open under this number was opened otherwise, or for reading. */
+struct rewind_opening *rewind_opening_of(int fd);
+/* Opens what now has the name, as it was opened before, but nothing is emptied. `mode`: of one that is made. A
+ * descriptor, or -errno. */
 int rewind_opening_again(const struct rewind_opening *one, mode_t mode);
-/* From now on (or no more) what is written to files that are not `anew` belongs to warm-up requests, and is not noted.
- */
+/* Makes a file that is not there, to be read and written, with these rights whatever the umask is. A descriptor, or
+ * -errno. */
+int rewind_make_file(const char *name, mode_t mode);
+/* From now on (or no more) what is done to files that were opened before is a warm-up request's, and is not noted. */
 void rewind_boot_over(bool over);
-/* Code of the boot makes a child by fork(); other ways are seen. Of the caller's own children he knows what they do. */
-void rewind_child_made(void);
-/* What this process alone has written to such a file. NULL: that is not sure, or too much. */
-const uint8_t *rewind_left_in(int fd, size_t *size);
 
 /* Gives up the locks that the work has taken on files of the boot, and semaphores; a rewind does so as well. */
 void rewind_unlock(void);

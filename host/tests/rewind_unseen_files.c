@@ -1,6 +1,6 @@
 /*
  * Ways to write to a file: of one that is watched each is seen, and none that only reads is taken for one; of one that
- * was emptied before the point it is known what was written, or that it is not.
+ * was opened before the point it is known what was done with it.
  */
 #include "rewind_unseen.h"
 
@@ -106,18 +106,18 @@ static void by_reading(void)
 static const struct {
 	const char *name;
 	void (*act)(void);
-	bool writes, followed; /* followed: before the point it is known what it writes */
+	bool writes, noted; /* noted: with the descriptor, before the point */
 } ways[] = {
-    {"write", by_write, true, true},        {"a second descriptor", by_second, true, true},
-    {"pwrite", by_pwrite, true, true},      {"pwritev", by_pwritev, true, false},
-    {"pwritev2", by_pwritev2, true, false}, {"ftruncate", by_ftruncate, true, true},
-    {"truncate", by_truncate, true, true},  {"copy_file_range", by_copying, true, false},
-    {"sendfile", by_sendfile, true, false}, {"posix_fallocate", by_fallocate, true, false},
-    {"its name", by_name, true, true},      {"O_TRUNC", by_emptying, true, true},
-    {"fopen", by_fopen, true, false},       {"fdopen", by_fdopen, true, false},
-    {"dup", by_duplicate, true, true},      {"F_DUPFD", by_duplicate_fcntl, true, true},
-    {"mmap", by_mapping, true, false},      {"a number", by_number, true, false},
-    {"reading", by_reading, false, true},
+    {"write", by_write, true, true},       {"a second descriptor", by_second, true, false},
+    {"pwrite", by_pwrite, true, true},     {"pwritev", by_pwritev, true, true},
+    {"pwritev2", by_pwritev2, true, true}, {"ftruncate", by_ftruncate, true, true},
+    {"truncate", by_truncate, true, true}, {"copy_file_range", by_copying, true, true},
+    {"sendfile", by_sendfile, true, true}, {"posix_fallocate", by_fallocate, true, true},
+    {"its name", by_name, true, false},    {"O_TRUNC", by_emptying, true, true},
+    {"fopen", by_fopen, true, false},      {"fdopen", by_fdopen, true, true},
+    {"dup", by_duplicate, true, false},    {"F_DUPFD", by_duplicate_fcntl, true, false},
+    {"mmap", by_mapping, true, true},      {"a number", by_number, true, false},
+    {"reading", by_reading, false, false},
 };
 
 static void ways_to_write(enum rewind_tracking tracking)
@@ -156,93 +156,90 @@ static void ways_to_write(enum rewind_tracking tracking)
 	}
 }
 
-static bool is_left(int fd, const char *bytes, size_t size)
+/* What is noted of a file that was opened before the point, by letters. */
+static const char *noted(int fd)
 {
-	size_t left_size = 0;
-	const uint8_t *left = rewind_left_in(fd, &left_size);
-	return left != NULL && left_size == size && memcmp(left, bytes, size) == 0;
-}
-
-/* A process that did not empty the file, and is no child of one that has: it writes when it is told to. */
-static int another;
-static pid_t another_pid;
-
-static void start_another(const char *bytes, size_t size, off_t at)
-{
-	int told[2];
-	need(pipe(told) == 0, "pipe");
-	another_pid = fork();
-	if (another_pid == 0) {
-		char byte;
-		close(told[1]);
-		_exit(read(told[0], &byte, 1) == 1 && pwrite(open(path, O_WRONLY), bytes, size, at) == (ssize_t)size ? 0 : 1);
+	static char letters[8];
+	const struct rewind_opening *one = rewind_opening_of(fd);
+	char *to = letters;
+	if (one == NULL) {
+		return "-";
 	}
-	close(told[0]);
-	another = told[1];
+	*to = '\0';
+	to = stpcpy(to, one->touched ? "t" : "");
+	to = stpcpy(to, one->emptied ? "e" : "");
+	to = stpcpy(to, one->removed ? "r" : "");
+	to = stpcpy(to, one->moved ? "m" : "");
+	stpcpy(to, one->late ? "l" : "");
+	return letters;
 }
 
-static void let_another_write(void)
+static bool failed;
+
+static void expect(const char *what, int fd, const char *letters)
 {
-	int status = 0;
-	need(write(another, "x", 1) == 1 && waitpid(another_pid, &status, 0) == another_pid && status == 0,
-	     "the other process");
-	close(another);
+	const char *found = noted(fd);
+	if (strcmp(found, letters) != 0) {
+		fprintf(stderr, "%s: expected \"%s\", found \"%s\"\n", what, letters, found);
+		failed = true;
+	}
+}
+
+static void by_the_boot(void)
+{
+	char other[] = "/tmp/rewind_unseen.XXXXXX";
+	own = open(path, O_RDWR);
+	expect("opened", own, "");
+	expect("opened to read", open(path, O_RDONLY), "-");
+	need(rename(path, other) == 0, "rename");
+	expect("renamed", own, "m");
+	second = open(path, O_RDWR | O_CREAT, 0600);
+	expect("another one with the name", second, "");
+	need(unlink(path) == 0, "unlink");
+	expect("unlinked", second, "m");
+	expect("made after that", open(path, O_RDWR | O_CREAT, 0600), "r");
+	int emptied = open(path, O_WRONLY | O_TRUNC);
+	expect("opened to be emptied", emptied, "r");
+	expect("opened after that", open(path, O_RDWR | O_APPEND), "er");
+	need(close(emptied) == 0 && open(path, O_RDONLY) == emptied, "open");
+	expect("the number of another one", emptied, "-");
+	own = open(path, O_RDWR);
+	rewind_boot_over(true);
+	need(write(own, "x", 1) == 1 && ftruncate(own, 0) == 0, "write");
+	expect("written to by a warm-up request", own, "er");
+	expect("opened by a warm-up request", open(path, O_RDWR), "erl");
+	need(unlink(path) == 0 && unlink(other) == 0, "unlink");
 }
 
 static void ways_to_write_before(enum rewind_tracking tracking)
 {
-	static char text[200], now[300], much[REWIND_MOST_WRITTEN + 1];
+	static char text[200];
 	char other[] = "/tmp/rewind_unseen.XXXXXX";
 	memset(text, 'f', sizeof text);
 	need(rewind_libraries_opened() == NULL, "rewind_libraries_opened");
 	source = mkstemp(other);
 	int made = mkstemp(path);
 	need(source >= 0 && made >= 0 && unlink(other) == 0 && write(source, text, sizeof text) == sizeof text, "mkstemp");
-	bool failed = false;
 	for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+		need(pwrite(made, text, sizeof text, 0) == sizeof text, "pwrite");
 		pid_t pid = fork();
 		if (pid == 0) {
-			own = open(path, O_RDWR | O_TRUNC);
+			own = open(path, O_RDWR);
 			second = open(path, O_RDWR);
-			need(own >= 0 && second >= 0 && write(own, text, sizeof text) == sizeof text, "write");
+			need(own >= 0 && second >= 0 && noted(own)[0] == '\0', "open");
 			ways[i].act();
-			size_t size = 0;
-			ssize_t there = pread(own, now, sizeof now, 0);
-			bool known = rewind_left_in(own, &size) != NULL;
-			_exit(known != ways[i].followed || (known && !is_left(own, now, (size_t)there)) ? 2 : 0);
+			_exit((noted(own)[0] != '\0') == ways[i].noted ? 0 : 2);
 		}
 		int status = 0;
 		waitpid(pid, &status, 0);
 		if (status != 0) {
-			fprintf(stderr, "%s: %s\n", ways[i].name, ways[i].followed ? "not followed" : "taken for known");
+			fprintf(stderr, "%s: %s\n", ways[i].name, ways[i].noted ? "not noted" : "noted");
 			failed = true;
 		}
 	}
-	start_another("secret", 6, 2);
-	own = open(path, O_RDWR | O_TRUNC);
-	second = open(path, O_WRONLY | O_APPEND);
-	need(own >= 0 && second >= 0 && write(own, "boot", 4) == 4, "write");
-	let_another_write();
-	failed |= !is_left(own, "boot", 4);
-	need(write(second, "more", 4) == 4 && is_left(own, "bootmore", 8) && write(own, "ed", 2) == 2, "write");
-	failed |= !is_left(own, "bootedre", 8);
-	need(pwrite(own, much, sizeof much, 0) == sizeof much, "pwrite");
-	failed |= rewind_left_in(own, &(size_t){0}) != NULL;
-	need(ftruncate(own, 2) == 0 && ftruncate(own, 4) == 0, "ftruncate");
-	failed |= !is_left(own, "\0\0\0\0", 4);
-	/* As a boot that writes many files and closes them. */
-	for (int i = 0; i < 100; i++) {
-		char name[] = "/tmp/rewind_unseen.XXXXXX";
-		int one = mkstemp(name), again = open(name, O_WRONLY | O_TRUNC);
-		need(one >= 0 && again >= 0 && unlink(name) == 0 && write(again, "one", 3) == 3, "mkstemp");
-		failed |= !is_left(again, "one", 3);
-		close(one);
-		close(again);
-	}
-	failed |= !is_left(own, "\0\0\0\0", 4);
-	unlink(path);
+	by_the_boot();
 	if (failed) {
-		wrong("writing to an emptied file");
+		wrong("what is done to files before the point");
 	}
 }
 

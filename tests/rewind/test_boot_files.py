@@ -1,4 +1,4 @@
-"""Files that each boot makes anew, and terminals: what one visitor wrote there is nothing for the next, as under php-fpm."""
+"""Temporary files of the boot, and terminals: what one visitor wrote there is nothing for the next, as under php-fpm."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ KINDS = {
         "$f = new SplTempFileObject(64); $f->fwrite(str_repeat('b', $n));",
         "$f->rewind(); $t = ''; while (!$f->eof()) { $t .= $f->fread(8192); } echo md5($t);",
     ),
-    "w+": ("$f = fopen(__DIR__ . '/emptied', 'w+'); fwrite($f, str_repeat('b', $n));", "rewind($f); echo md5(stream_get_contents($f));"),
-    "w": ("$f = fopen(__DIR__ . '/emptied', 'w'); fwrite($f, str_repeat('b', $n));", "echo md5_file(__DIR__ . '/emptied');"),
-    "r+": ("$f = fopen(__DIR__ . '/kept', 'r+'); fread($f, 1);", "rewind($f); echo stream_get_contents($f);"),
+    "r+": ("$f = fopen(__DIR__ . '/kept', 'r+');", "rewind($f); echo stream_get_contents($f);"),
     "sqlite": (
         "$f = new PDO('sqlite::memory:'); $f->exec('PRAGMA temp_store = 1; PRAGMA temp.cache_size = 2; CREATE TEMP TABLE t (s TEXT)');"
         "for ($i = 0; $i < $n; $i += 500) { $f->exec(\"INSERT INTO t VALUES ('\" . str_repeat('b', 500) . \"')\"); }"
@@ -131,150 +129,6 @@ def test_a_file_that_a_request_renames_stays_what_it_is(rewind: str, directory: 
         assert modes.application(server)["restarts"] == {}
 
 
-@pytest.mark.parametrize("rewind", ["on", "fork"])
-@pytest.mark.parametrize("size", [1000, 300_000])
-def test_workers_with_one_file_do_not_cost_each_other(size: int, rewind: str, directory: pathlib.Path) -> None:
-    """Each boot empties it, which no worker takes for a request's writing; a large one that a request wrote to costs it."""
-    directory.chmod(0o777)
-    boot = f"$f = fopen(__DIR__ . '/dump', 'w'); fwrite($f, str_repeat('b', {size}));"
-    request = "global $f; if (isset($_GET['v'])) { fwrite($f, $_GET['v']); } echo 1;"
-    modes.write(directory, f"{boot}\nwhile (hayate_handle_request(function () {{ {request} }})) {{}}\n")
-    with modes.hayate(directory, rewind, "private", workers=2) as server:
-        assert set(modes.many(server, 20)) == {"1"}
-        assert modes.application(server)["restarts"] == {}
-        modes.get(server, "v=x")
-        if size > 256 << 10:
-            assert wait_until(lambda: modes.application(server)["restarts"] == {"rewind_descriptors": 1}), modes.application(server)
-            assert set(modes.many(server, 20)) == {"1"}
-            assert modes.application(server)["restarts"] == {"rewind_descriptors": 1}
-        assert modes.application(server)["fallback"] is None
-
-
-# The second worker's boot empties the file while the first one's ends. Boot 1 is what looks whether one boot will do for all.
-AT_ONE_TIME = """
-for ($n = 1; !@mkdir(__DIR__ . "/boot$n"); $n++) {
-}
-$await = function ($name) {
-    for ($i = 0; $i < 1000 && !file_exists($name); $i++) {
-        usleep(10000);
-        clearstatcache();
-    }
-};
-if ($n === 3) {
-    $await(__DIR__ . '/written');
-}
-$f = fopen(__DIR__ . '/dump', 'w');
-if ($n === 3) {
-    touch(__DIR__ . '/emptied');
-    usleep(PAUSE);
-}
-fwrite($f, str_repeat('b', SIZE));
-if ($n === 2) {
-    touch(__DIR__ . '/written');
-    $await(__DIR__ . '/emptied');
-}
-while (hayate_handle_request(function () {
-    global $f;
-    if (isset($_GET['v'])) {
-        fwrite($f, $_GET['v']);
-    }
-    clearstatcache();
-    echo filesize(__DIR__ . '/dump');
-})) {
-}
-"""
-
-
-@pytest.mark.parametrize("rewind", ["on", "fork"])
-@pytest.mark.parametrize("size", [1000, 300_000])
-@pytest.mark.parametrize("pause", [100, 1500])
-def test_a_boot_that_empties_a_file_does_so_to_no_other_boot(pause: int, size: int, rewind: str, directory: pathlib.Path) -> None:
-    """What a worker finds half written is not what its own boot has left; `pause`: milliseconds for which it is empty."""
-    directory.chmod(0o777)
-    modes.write(directory, AT_ONE_TIME.replace("PAUSE", str(pause * 1000)).replace("SIZE", str(size)))
-    with modes.hayate(directory, rewind, "private", workers=2) as server:
-        assert wait_until(lambda: [worker["state"] for worker in modes.application(server)["workers"]] == ["idle"] * 2)
-        assert set(modes.many(server, 20)) == {str(size)}
-        assert modes.application(server)["restarts"] == {}
-        modes.get(server, "v=x")
-        if size > 256 << 10:
-            assert wait_until(lambda: modes.application(server)["restarts"] == {"rewind_descriptors": 1}), modes.application(server)
-
-
-# Two workers have booted, boot 1 is what looks whether one will do for all, and boot 4 takes the place of a killed one: while it
-# lasts, a visitor of the other one writes to the file of both.
-WRITTEN_MEANWHILE = """
-for ($n = 1; !@mkdir(__DIR__ . "/boot$n"); $n++) {
-}
-$f = fopen(__DIR__ . '/dump', 'w+');
-fwrite($f, 'boot');
-if ($n === 4) {
-    touch(__DIR__ . '/written');
-    for ($i = 0; $i < 1000 && !file_exists(__DIR__ . '/secret'); $i++) {
-        usleep(10000);
-        clearstatcache();
-    }
-}
-while (hayate_handle_request(function () {
-    global $f;
-    if (isset($_GET['v'])) {
-        fseek($f, (int) $_GET['at']);
-        fwrite($f, $_GET['v']);
-        touch(__DIR__ . '/secret');
-    }
-    rewind($f);
-    echo stream_get_contents($f);
-})) {
-}
-"""
-
-
-@pytest.mark.parametrize("rewind", ["on", "fork"])
-@pytest.mark.parametrize(("at", "found"), [(0, "secret"), (4, "bootsecret")])
-def test_what_a_visitor_writes_while_another_worker_boots_is_not_the_boots(at: int, found: str, rewind: str, directory: pathlib.Path) -> None:
-    """The boot of that worker wrote to the same file, and notes what it has left there itself."""
-    directory.chmod(0o777)
-    modes.write(directory, WRITTEN_MEANWHILE)
-    with modes.hayate(directory, rewind, "private", workers=2) as server:
-        os.kill(modes.application(server)["workers"][0]["pid"], signal.SIGKILL)
-        assert wait_until(lambda: (directory / "written").exists())
-        assert modes.get(server, f"v=secret&at={at}") == found
-        assert wait_until(lambda: [worker["state"] for worker in modes.application(server)["workers"]] == ["idle"] * 2)
-        for _ in range(10):
-            assert set(modes.many(server, 8)) == {"boot"}
-        assert "rewind_descriptors" not in modes.application(server)["restarts"]
-
-
-BY_A_CHILD = """
-$f = fopen(__DIR__ . '/dump', 'w+');
-fwrite($f, 'of the boot');
-proc_close(proc_open(['echo', ' and its child'], [1 => $f], $pipes));
-while (hayate_handle_request(function () {
-    global $f;
-    rewind($f);
-    echo stream_get_contents($f);
-    if (isset($_GET['v'])) {
-        ftruncate($f, 0);
-        rewind($f);
-        fwrite($f, $_GET['v']);
-    }
-})) {
-}
-"""
-
-
-@pytest.mark.parametrize("rewind", ["on", "fork"])
-def test_a_file_that_a_child_of_the_boot_has_written_to(rewind: str, directory: pathlib.Path) -> None:
-    """Nobody here knows what it wrote: the file stays as it is, and who writes to it costs the worker."""
-    directory.chmod(0o777)
-    modes.write(directory, BY_A_CHILD)
-    with modes.hayate(directory, rewind, "private", workers=1) as server:
-        for n in range(1, 3):
-            assert modes.get(server) == "of the boot and its child\n"
-            assert modes.get(server, "v=secret") == "of the boot and its child\n"
-            assert wait_until(lambda n=n: modes.application(server)["restarts"] == {"rewind_descriptors": n}), modes.application(server)
-
-
 CLOSED = """
 $f = tmpfile();
 fwrite($f, 'boot');
@@ -302,12 +156,14 @@ def test_a_temporary_file_that_a_warm_up_request_closes_is_gone(rewind: str, dir
 def test_what_holds_what_it_should_is_not_written(directory: pathlib.Path) -> None:
     """Requests that leave a file of the boot alone do not touch it."""
     directory.chmod(0o777)
-    modes.write(directory, "$f = fopen(__DIR__ . '/emptied', 'w'); fwrite($f, 'boot');\nwhile (hayate_handle_request(function () { echo 1; })) {}\n")
-    with modes.hayate(directory, "on", "private", workers=1) as server:
+    modes.write(directory, "$f = tmpfile(); fwrite($f, 'boot');\nwhile (hayate_handle_request(function () { echo 1; })) {}\n")
+    real, _ = linked(directory)
+    with modes.hayate(directory, "on", "private", workers=1, args=("--env", f"TMPDIR={real}")) as server:
         assert modes.get(server) == "1"
-        before = (directory / "emptied").stat().st_mtime_ns
+        (file,) = real.iterdir()
+        before = file.stat().st_mtime_ns
         assert modes.many(server, 5) == ["1"] * 5
-        assert (directory / "emptied").stat().st_mtime_ns == before
+        assert file.stat().st_mtime_ns == before
 
 
 LOG = """

@@ -178,3 +178,25 @@ def test_a_record_lock_of_the_boot_is_there_in_each_request(site) -> None:
             assert modes.get(server) == "0"
             assert wait_until(lambda: locks() == ["READ 100 109"]), do
             assert modes.application(server)["restarts"] == {"rewind_descriptors": n}
+
+
+#: Locks whose numbers, and kinds, are in another order than that in which the boot takes them.
+ORDERS = {
+    "two files": ("$b = fopen(__DIR__ . '/b', 'c'); $a = fopen(__DIR__ . '/a', 'c');", "flock($a, LOCK_EX); usleep(20000); flock($b, LOCK_EX);"),
+    "a semaphore and a file": (
+        "$s = sem_get(ftok(__DIR__, 'h')); $b = fopen(__DIR__ . '/b', 'c');",
+        "sem_acquire($s); usleep(20000); flock($b, LOCK_EX);",
+    ),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_locks_are_taken_in_the_order_of_the_boot(rewind: str, order: str, directory: pathlib.Path) -> None:
+    """Workers that boot, and requests of others, do not wait for each other for ever."""
+    opens, takes = ORDERS[order]
+    directory.chmod(0o777)
+    modes.write(directory, f"{opens} {takes}\nwhile (hayate_handle_request(function () {{ usleep(1000); echo 1; }})) {{}}\n")
+    with modes.hayate(directory, rewind, "private", workers=3, args=("--max-requests", "2")) as server:
+        assert modes.many(server, 40, at_once=3) == ["1"] * 40
+        assert modes.application(server)["fallback"] is None

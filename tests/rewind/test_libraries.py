@@ -64,15 +64,12 @@ class Outcome:
     answers: list[object]
     arrived: dict[str, Counter[str]]
     cached: dict[str, list[str]]
-    #: What Guzzle's FileCookieJar had in its file after each visitor.
-    jars: list[set[str]]
 
 
-def play(world: World, server: Server, out: pathlib.Path, hands_in: str, expected: Outcome | None = None) -> Outcome:
+def play(world: World, server: Server, out: pathlib.Path, expected: Outcome | None = None) -> Outcome:
     """Four visitors, one after the other, as one worker serves them."""
     world.forget(out)
     answers = []
-    jars = []
     spoken: dict[str, Counter[str]] = {"monolog_browser": Counter(), "monolog_chrome": Counter()}
     for visitor in VISITORS:
         answer = requests.get(server.url, params={"visitor": visitor}, headers=HEADERS, timeout=60)
@@ -81,9 +78,8 @@ def play(world: World, server: Server, out: pathlib.Path, hands_in: str, expecte
         answers.append(json.loads(body.replace(visitor, "VISITOR")))
         spoken["monolog_browser"] += tally(script)
         spoken["monolog_chrome"] += tally(base64.b64decode(answer.headers.get("X-ChromeLogger-Data", "")).decode())
-        settled(out, visitor, hands_in)
-        if hands_in == "memory":
-            jars.append({cookie["Value"].removeprefix("of ") for cookie in json.loads((out / "cookies.json").read_text())})
+        # A client may have its answer before the request has ended: its locks are given up just after.
+        time.sleep(0.1)
     deadline = time.monotonic() + IN_VAIN
     while True:
         text = requests.get(server.url, params={"arrived": ",".join(VISITORS)}, timeout=60).text
@@ -92,26 +88,10 @@ def play(world: World, server: Server, out: pathlib.Path, hands_in: str, expecte
         except json.JSONDecodeError:
             raise AssertionError(text) from None
         arrived = world.arrived(out) | {name: count for name, count in spoken.items() if count}
-        outcome = Outcome(answers, arrived, cached, jars)
+        outcome = Outcome(answers, arrived, cached)
         if expected is None or (arrived, cached) == (expected.arrived, expected.cached) or time.monotonic() > deadline:
             return outcome
         time.sleep(0.05)
-
-
-def settled(out: pathlib.Path, visitor: str, hands_in: str) -> None:
-    """A client may have its answer before the request has ended: its locks are given up just after, and Guzzle writes its jar."""
-    time.sleep(0.1)
-    jar = out / "cookies.json"
-    assert hands_in != "memory" or wait_until(lambda: jar.exists() and f"of {visitor}" in jar.read_text() and whole(jar)), visitor
-
-
-def whole(file: pathlib.Path) -> bool:
-    """Whether it is JSON to its end, and not being written."""
-    try:
-        json.loads(file.read_text())
-    except json.JSONDecodeError:
-        return False
-    return True
 
 
 def directory_of(world: World) -> pathlib.Path:
@@ -135,7 +115,7 @@ def references(world: World) -> Iterator[dict[str, Outcome]]:
         directory = directory_of(world)
         env = {f"env[{name}]": f'"{value}"' for name, value in world.env(directory / "out", hands_in, "").items() if value}
         with NginxFpm(directory, index="worker.php", ini={**INI, **modes.ONCE}, fpm=env, workers=1) as server:
-            found[hands_in] = play(world, server, directory / "out", hands_in)
+            found[hands_in] = play(world, server, directory / "out")
         shutil.rmtree(directory, ignore_errors=True)
     yield found
 
@@ -150,16 +130,6 @@ def test_php_fpm_gets_all_of_it(hands_in: str, references: dict[str, Outcome]) -
         assert visitors == VISITORS, name
     assert len(reference.arrived) + len(reference.cached) > 20
     assert all(answer == reference.answers[0] for answer in reference.answers)
-    assert reference.jars == ([set(VISITORS[: n + 1]) for n in range(len(VISITORS))] if hands_in == "memory" else [])
-
-
-def check_jars(jars: list[set[str]], expected: list[set[str]], mode: str) -> None:
-    """A jar reads its file when it is made: one of the boot's has what was there then, and writes that and the visitor's own."""
-    assert len(jars) == len(expected)
-    if mode == "lazy-cold":
-        assert jars == expected
-    for jar, visitor, accumulated in zip(jars, VISITORS, expected, strict=False):
-        assert jar - {"Warm"} in ({visitor}, accumulated), (jars, expected)
 
 
 @pytest.mark.parametrize(("hands_in", "mode"), CASES)
@@ -172,7 +142,7 @@ def test_libraries(hands_in: str, mode: str, world: World, references: dict[str,
         if "--rewind=fork" not in args:
             flags += ["--rewind", "on", "--rewind-verify", "1"]
         with Hayate(directory, worker=directory / "worker.php", workers=1, ini=INI, args=[*flags, *args], user=USER) as server:
-            outcome = play(world, server, directory / "out", hands_in, references[hands_in])
+            outcome = play(world, server, directory / "out", references[hands_in])
             (app,) = server.status()["apps"]
             # A worker that boots by itself and finds that its warm-up left something has the application booted again.
             lost = {why for why in app["restarts"] if "private" not in mode or why.startswith("rewind")}
@@ -182,7 +152,6 @@ def test_libraries(hands_in: str, mode: str, world: World, references: dict[str,
             assert app["rewind"]["warm"] == opened, server.log()
         assert outcome.arrived == references[hands_in].arrived
         assert outcome.cached == references[hands_in].cached
-        check_jars(outcome.jars, references[hands_in].jars, mode)
         if "cold" in mode or app["cold_boot"]:
             assert outcome.answers == references[hands_in].answers
         assert all(answer == outcome.answers[0] for answer in outcome.answers), "nobody meets the visitor before"

@@ -4,8 +4,6 @@ declare(strict_types=1);
 
 namespace App\Controller;
 
-use GuzzleHttp\Cookie\FileCookieJar;
-use GuzzleHttp\Cookie\SetCookie;
 use GuzzleHttp\Promise\Promise;
 use Monolog\Handler\BufferHandler;
 use Monolog\Handler\FingersCrossedHandler;
@@ -18,7 +16,7 @@ use Symfony\Component\HttpFoundation\Response;
 
 /**
  * Leaves with libraries what they hand in when a script ends: log lines in a buffer, deferred items of a cache, a promise
- * that has been resolved, cookies. Warm-up requests do the same, so that all of it is in use before the first visitor.
+ * that has been resolved. Warm-up requests do the same, so that all of it is in use before the first visitor.
  */
 final class HandsIn
 {
@@ -27,7 +25,6 @@ final class HandsIn
     private Logger $crossed;
     private FilesystemAdapter $cache;
     private TagAwareAdapter $tagged;
-    private FileCookieJar $cookies;
     private string $out;
 
     public function __construct()
@@ -42,7 +39,6 @@ final class HandsIn
         ]);
         $this->cache = new FilesystemAdapter('', 0, "$out/cache");
         $this->tagged = new TagAwareAdapter(new FilesystemAdapter('', 0, "$out/tagged"));
-        $this->cookies = new FileCookieJar("$out/cookies.json", true);
     }
 
     public function __invoke(Request $request): Response
@@ -57,7 +53,6 @@ final class HandsIn
         $promise = new Promise();
         $promise->then(static fn (string $value) => file_put_contents("$out/promises.log", "$value\n", \FILE_APPEND));
         $promise->resolve("of $visitor");
-        $this->cookies->setCookie(new SetCookie(['Name' => "c-$visitor", 'Value' => "of $visitor", 'Domain' => 'example.org', 'Expires' => time() + 3600]));
 
         return new Response('thank you');
     }

@@ -302,8 +302,6 @@ final class Libraries
 
     private function guzzle(): void
     {
-        $jar = new GuzzleHttp\Cookie\FileCookieJar("$this->out/cookies.json", true);
-        $this->things['guzzle_jar'] = static fn (string $v) => $jar->setCookie(new GuzzleHttp\Cookie\SetCookie(['Name' => "c-$v", 'Value' => "of $v", 'Domain' => 'example.org', 'Expires' => time() + 3600]));
         $this->things['guzzle_promise'] = function (string $v): void {
             $promise = new GuzzleHttp\Promise\Promise();
             $promise->then(fn (string $value) => file_put_contents("$this->out/guzzle_promise.log", "$value\n", \FILE_APPEND));
