@@ -3,25 +3,23 @@
  * what a boot of its own would find:
  *
  *   LOG        opened to append: the file that has the name now. Logs are rotated.
- *   UNTOUCHED  opened otherwise, and nothing more was done with it: the file that has the name now, from its start,
- *              emptied if it was opened so. Files for locks are such.
  *   TEMPORARY  nobody else has it (tmpfile(), php://temp that has outgrown the memory, SQLite's, a file whose name was
  *              removed): it holds what the boot and the warm-up requests left in it, and nothing else.
  *
- * Whatever else a boot has done with a file that it leaves open (it wrote to it, read from it, moved it, removed the
- * one before) a boot of each request would do anew, and with what it finds then. Such a boot is not rewound: see
- * boot_files_left().
+ * Of any other the boot of each request would do something with what it finds then: empty it, read it, write it anew.
+ * What exactly, and what of it was meant for the next visitor, nobody but the application knows. So such a boot is not
+ * rewound: see boot_files_left().
  *
  * At the beginning of a request boot_files_look() asks once by each name, and opens again what is another file by now;
- * that takes the place of the old one under all its numbers. Where the boot holds locks, files that are locked are
- * looked at before the locks are taken, and the others afterwards, for until then they belong to who had the locks.
+ * that takes the place of the old one under all its numbers. Logs that are locked are looked at before the request
+ * takes its locks, and the others afterwards, for until then they belong to who had the locks.
  *
  * What tells that nothing was written to a temporary file is the time of the last change; it is believed when it is
  * some seconds old. One of which the bytes are too many to be kept is left alone, and who writes to it costs the
  * worker.
  *
- * Where a file cannot be opened: a log goes on in the old one, and the next request tries again. Of another one the
- * worker is replaced by one that boots by itself, after the request, or at once if it is a temporary one.
+ * Where a log cannot be opened it goes on in the old file, and the next request tries again. Where a temporary file
+ * cannot be put back the worker ends.
  *
  * PHP removes tmpfile()s when it closes them, which a worker that is killed does not. The zygote removes those, of
  * which workers tell it by memory that they share (16 each, with names below 256 bytes); it believes of that only what
@@ -53,12 +51,11 @@
 #define MOST_FILES 2048
 
 static struct boot_file {
-	enum { LOG, UNTOUCHED, TEMPORARY } kind;
+	enum { LOG, TEMPORARY } kind;
 	int fd; /* one of its numbers */
 	uint64_t device, inode;
 	char *name;                           /* absolute; "": it has none */
 	const struct rewind_opening *opening; /* how it was opened; not of a temporary one */
-	bool empties;                         /* each boot empties it */
 	bool said;                            /* that it cannot be opened */
 	mode_t mode;
 	/* Of a temporary one: */
@@ -143,21 +140,23 @@ static bool is_kernels(int fd)
 static bool is_writer(zend_resource *resource, struct writer *to)
 {
 	php_stream *stream = resource->ptr;
-	if (stream == NULL || resource->type != php_file_le_stream() || stream->ops != &php_stream_stdio_ops ||
-	    stream->wrapper != &php_plain_files_wrapper) {
+	if (stream == NULL || resource->type != php_file_le_stream() || stream->ops != &php_stream_stdio_ops) {
 		return false;
 	}
+	/* Not php_stream_cast(): that does not go with filters. */
+	const struct plain_file *plain = stream->abstract;
 	to->stream = stream;
-	return php_stream_cast(stream, PHP_STREAM_AS_FD_FOR_SELECT | PHP_STREAM_CAST_INTERNAL, (void *)&to->fd, 0) ==
-	           SUCCESS &&
-	       fstat(to->fd, &to->st) == 0 && S_ISREG(to->st.st_mode) && (to->flags = fcntl(to->fd, F_GETFL)) != -1 &&
+	to->fd = plain->file != NULL ? fileno(plain->file) : plain->fd;
+	return fstat(to->fd, &to->st) == 0 && S_ISREG(to->st.st_mode) && (to->flags = fcntl(to->fd, F_GETFL)) != -1 &&
 	       (to->flags & O_ACCMODE) != O_RDONLY && !rewind_is_output(&to->st) && !is_kernels(to->fd);
 }
 
-static bool stands_at_start(const struct writer *writer)
+/* Where the next one begins to read is another place by then. */
+static bool stands_at_end(const struct writer *writer)
 {
 	const php_stream *stream = writer->stream;
-	return lseek(writer->fd, 0, SEEK_CUR) == 0 && stream->readpos == stream->writepos && stream->position == 0;
+	return stream->readpos == stream->writepos && writer->st.st_size > 0 &&
+	       lseek(writer->fd, 0, SEEK_CUR) >= writer->st.st_size;
 }
 
 /* Nobody can open it: the boot has removed its name, or it never had one. One whose name somebody else has removed is
@@ -168,65 +167,39 @@ bool boot_files_is_nameless(int fd, const struct stat *st)
 	return st->st_nlink == 0 && (opening == NULL || opening->moved);
 }
 
-/* Where one stands that only appends means nothing. */
-static bool only_appends(int flags)
-{
-	return (flags & (O_APPEND | O_ACCMODE)) == (O_APPEND | O_WRONLY);
-}
-
-/* What the boot has done with it that a boot of each request would do anew; NULL: nothing. */
-static const char *deed(const struct writer *writer)
+/* What it is, beyond a log or a temporary file; NULL: nothing. */
+static const char *more_than_a_log(const struct writer *writer)
 {
 	const struct rewind_opening *opening = rewind_opening_of(writer->fd);
 	const zend_string *temporary = temporary_name(writer->stream);
-	bool log = (writer->flags & O_APPEND) != 0;
 	if (boot_files_is_nameless(writer->fd, &writer->st) ||
 	    (temporary != NULL && leads_to(ZSTR_VAL(temporary), writer->st.st_dev, writer->st.st_ino))) {
 		return NULL;
 	}
-	return temporary != NULL                                          ? "gave it another name"
-	       : opening == NULL                                          ? "opened it in a way that Hayate has not seen"
-	       : opening->moved                                           ? "gave it another name"
-	       : opening->emptied                                         ? "emptied it"
-	       : !log && (opening->flags & O_EXCL)                        ? "made it"
-	       : !log && opening->removed                                 ? "removed the one before"
-	       : !log && opening->touched                                 ? "wrote to it"
-	       : !only_appends(writer->flags) && !stands_at_start(writer) ? "read from it"
-	                                                                  : NULL;
+	return !(writer->flags & O_APPEND)                                      ? "other than to append"
+	       : opening == NULL                                                ? "in a way that Hayate has not seen"
+	       : opening->moved                                                 ? "and gave it another name"
+	       : opening->emptied                                               ? "and emptied it"
+	       : (writer->flags & O_ACCMODE) == O_RDWR && stands_at_end(writer) ? "to read as well, and stands at its end"
+	       : opening->otherwise                                             ? "and wrote to it by another descriptor"
+	       : opening->touched && writer->stream->writefilters.head != NULL  ? "and wrote to it through a filter"
+	                                                                        : NULL;
 }
 
-/* Warm-up requests have moved in files of the boot. */
-static void go_to_start(void)
-{
-	zend_resource *resource;
-	struct writer writer;
-	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource)
-	{
-		const struct rewind_opening *opening = is_writer(resource, &writer) ? rewind_opening_of(writer.fd) : NULL;
-		if (opening != NULL && !opening->late && !only_appends(writer.flags) && !stands_at_start(&writer)) {
-			php_stream_seek(writer.stream, 0, SEEK_SET);
-		}
-	}
-	ZEND_HASH_FOREACH_END();
-}
-
-const char *boot_files_left(bool warmed)
+const char *boot_files_left(void)
 {
 	static char why[512];
 	zend_resource *resource;
 	struct writer writer;
-	if (warmed) {
-		go_to_start();
-	}
 	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource)
 	{
-		const char *done = is_writer(resource, &writer) ? deed(&writer) : NULL;
-		if (done != NULL) {
+		const char *more = is_writer(resource, &writer) ? more_than_a_log(&writer) : NULL;
+		if (more != NULL) {
 			char path[64], target[300];
 			snprintf(path, sizeof path, "/proc/self/fd/%d", writer.fd);
 			ssize_t n = readlink(path, target, sizeof target - 1);
 			target[n > 0 ? n : 0] = '\0';
-			snprintf(why, sizeof why, "left the file %s open for writing, and %s", target, done);
+			snprintf(why, sizeof why, "left the file %s open for writing, %s", target, more);
 			return why;
 		}
 	}
@@ -234,11 +207,14 @@ const char *boot_files_left(bool warmed)
 	return NULL;
 }
 
-static struct boot_file *find(const struct stat *st)
+/* One that leads to a log by the same name, or a temporary one. */
+static struct boot_file *find(const struct stat *st, const char *name)
 {
 	for (size_t i = 0; i < file_count; i++) {
-		if (files[i].device == st->st_dev && files[i].inode == st->st_ino) {
-			return &files[i];
+		struct boot_file *file = &files[i];
+		if (file->device == st->st_dev && file->inode == st->st_ino &&
+		    (file->kind == TEMPORARY || name == NULL || strcmp(file->name, name) == 0)) {
+			return file;
 		}
 	}
 	return NULL;
@@ -279,7 +255,7 @@ static bool keep_bytes(struct boot_file *file, off_t size)
 
 static void note_temporary(int fd, const struct stat *st, const char *name)
 {
-	struct boot_file *file = find(st) == NULL ? add(TEMPORARY, fd, st) : NULL;
+	struct boot_file *file = find(st, NULL) == NULL ? add(TEMPORARY, fd, st) : NULL;
 	if (file != NULL) {
 		file->name = names + (size_t)(file - files) * PATH_MAX;
 		snprintf(file->name, PATH_MAX, "%s", name);
@@ -319,26 +295,24 @@ static void note_writer(const struct writer *writer)
 {
 	struct rewind_opening *opening = rewind_opening_of(writer->fd);
 	const zend_string *temporary = temporary_name(writer->stream);
-	struct boot_file *file = find(&writer->st);
 	if (boot_files_is_nameless(writer->fd, &writer->st)) {
 		return; /* see note_nameless() */
 	}
 	if (temporary != NULL) {
 		note_temporary(writer->fd, &writer->st, ZSTR_VAL(temporary));
-	} else if (opening != NULL) {
-		if (writer->stream->orig_path != NULL) {
-			note_spelling(opening, writer->stream->orig_path);
-		}
-		opening->kept = true;
-		if (file == NULL && (file = add(writer->flags & O_APPEND ? LOG : UNTOUCHED, writer->fd, &writer->st)) != NULL) {
-			file->name = opening->name;
-			file->opening = opening;
-		}
-		if (file != NULL && file->kind != TEMPORARY) {
-			file->empties |= (opening->flags & O_TRUNC) != 0;
-			/* Each boot empties it, or only one that finds none: the next one will show that. */
-			state->replaced |= opening->made && zygote_is_worker();
-		}
+		return;
+	}
+	if (opening == NULL) {
+		return; /* such a boot is not rewound */
+	}
+	if (writer->stream->orig_path != NULL) {
+		note_spelling(opening, writer->stream->orig_path);
+	}
+	opening->kept = true;
+	struct boot_file *file = find(&writer->st, opening->name) == NULL ? add(LOG, writer->fd, &writer->st) : NULL;
+	if (file != NULL) {
+		file->name = opening->name;
+		file->opening = opening;
 	}
 }
 
@@ -489,21 +463,21 @@ static int open_anew(struct boot_file *file, bool *halfway)
 
 static void cannot_be_opened(struct boot_file *file, int error, bool halfway)
 {
-	bool ends = file->kind == TEMPORARY || halfway;
 	if (!file->said) {
 		log_format(HY_LOG_ERROR
 		           "The file %s, which the boot opened, is another one by now, and cannot be opened as the boot "
 		           "opened it: %s. %s",
 		           file->name, error == EFBIG ? "what the boot wrote to it is too much to be kept" : strerror(error),
-		           ends                ? "This worker ends."
-		           : file->kind == LOG ? "What requests write goes to the one before, until it can be opened."
-		                               : "This worker is replaced after the request.");
-	}
-	if (ends) {
-		_exit(70);
+		           file->kind == LOG ? "What requests write goes to the one before, until it can be opened."
+		           : halfway         ? "This worker ends."
+		                             : "This worker is replaced after the request.");
 	}
 	file->said = true;
-	state->replaced |= file->kind != LOG;
+	/* Of one whose bytes are not kept nobody else has taken them: whoever wrote to it cost the worker. */
+	if (file->kind == TEMPORARY && (halfway || error != EFBIG)) {
+		_exit(70);
+	}
+	state->replaced |= file->kind == TEMPORARY;
 }
 
 /* What is there is what this process has open; and nobody has given a temporary one another name. */
@@ -516,18 +490,6 @@ static bool is_there(const struct boot_file *file, struct stat *there)
 	       (file->kind != TEMPORARY || there->st_nlink <= file->links);
 }
 
-static void cut(const struct boot_file *file, int fd, off_t size)
-{
-	while (ftruncate(fd, size) != 0) {
-		if (errno != EINTR) {
-			log_format(HY_LOG_ERROR "A file of the boot (descriptor %d) cannot be cut back to what the boot left in it "
-			                        "(%s); this worker ends.",
-			           file->fd, strerror(errno));
-			_exit(70);
-		}
-	}
-}
-
 static void look_at(struct boot_file *file, bool *anew)
 {
 	bool halfway = false;
@@ -537,22 +499,13 @@ static void look_at(struct boot_file *file, bool *anew)
 		*anew = true;
 		if (error != 0) {
 			cannot_be_opened(file, error, halfway);
-			return;
 		}
-	} else if (!file->empties || there.st_size == 0) {
-		return;
-	}
-	if (file->empties) {
-		cut(file, file->fd, 0);
 	}
 }
 
 void boot_files_look(enum boot_files which)
 {
 	bool anew = false;
-	if (which == BOOT_FILES_LOCKED && handle_warming()) {
-		go_to_start();
-	}
 	for (size_t i = 0; i < file_count; i++) {
 		bool locked = which != BOOT_FILES_ALL && locks_are_on(files[i].device, files[i].inode);
 		if (which == BOOT_FILES_ALL || locked == (which == BOOT_FILES_LOCKED)) {
@@ -590,6 +543,18 @@ static bool holds(const struct boot_file *file, int own)
 		}
 	}
 	return true;
+}
+
+static void cut(const struct boot_file *file, int fd, off_t size)
+{
+	while (ftruncate(fd, size) != 0) {
+		if (errno != EINTR) {
+			log_format(HY_LOG_ERROR "A file of the boot (descriptor %d) cannot be cut back to what the boot left in it "
+			                        "(%s); this worker ends.",
+			           file->fd, strerror(errno));
+			_exit(70);
+		}
+	}
 }
 
 /* What of the boot's bytes could be written is what is in the file; the next request tries again. */

@@ -54,6 +54,13 @@ static void decline_all_unfinished(bool warmed)
 	    .how = HY_AGAIN_CLASSIC,
 	};
 	decline_unfinished(&archive, warmed);
+	struct unfinished unknown = {
+	    .left = keeps ? NULL : unknown_left(),
+	    .why = "and Hayate does not know whether that holds back what requests write to it, which a rewind would lose",
+	    .remedy = "close or unset it",
+	    .how = HY_AGAIN_CLASSIC,
+	};
+	decline_unfinished(&unknown, warmed);
 	struct unfinished stale = {
 	    .left = keeps ? NULL : unknown_stale(),
 	    .why = "which writes what it read in the boot when it is destroyed, over what other requests have written",
@@ -62,19 +69,12 @@ static void decline_all_unfinished(bool warmed)
 	};
 	decline_unfinished(&stale, warmed);
 	struct unfinished file = {
-	    .left = keeps ? NULL : boot_files_left(warmed),
-	    .why = "which a boot of each request would do anew",
+	    .left = keeps ? NULL : boot_files_left(),
+	    .why = "and a boot of each request would do with it what it finds to do then",
 	    .remedy = "close it, or open it to append (\"a\"),",
 	    .how = HY_AGAIN_CLASSIC,
 	};
 	decline_unfinished(&file, warmed);
-	struct unfinished unknown = {
-	    .left = keeps ? NULL : unknown_left(),
-	    .why = "and Hayate does not know whether that holds back what requests write to it, which a rewind would lose",
-	    .remedy = "close or unset it",
-	    .how = HY_AGAIN_CLASSIC,
-	};
-	decline_unfinished(&unknown, warmed);
 }
 
 /* What the host opens besides, and a request. */
@@ -174,6 +174,7 @@ void decline_warmup(void)
 	bool warmed = options.warmup_count > 0;
 	if (options.rewind != REWIND_OFF && warmed) {
 		decline_too_much(true);
+		decline_lost_locks();
 	}
 	decline_all_unfinished(warmed);
 	const char *left = zygote_unshareable();
@@ -185,6 +186,15 @@ void decline_warmup(void)
 	if (lifecycle_failed() != NULL && options.rewind != REWIND_OFF) {
 		snprintf(why, sizeof why, "a fatal error struck at the end of a warm-up request (%s)", lifecycle_failed());
 		warmup_failed(why, true);
+	}
+}
+
+void decline_lost_locks(void)
+{
+	char why[200];
+	if (locks_lost() != NULL) {
+		snprintf(why, sizeof why, "a warm-up request %s", locks_lost());
+		warmup_failed(why, false);
 	}
 }
 

@@ -161,6 +161,7 @@ void fork_end(enum hy_retired why) __attribute__((noreturn));
 void decline_boot(void);           /* when it is over */
 void decline_warmup(void);         /* when the last of its requests is over */
 void decline_misplaced_call(void); /* hayate_handle_request() cannot be gone back to from where it was called */
+void decline_lost_locks(void);     /* before and after each warm-up request */
 
 /* boot.c: what outlives the request in which the boot ran */
 void boot_keep(void);          /* at the boot's end, before extensions are shut down for it */
@@ -332,9 +333,8 @@ const char *unknown_stale(void); /* that writes at its end what it has read at i
 void boot_files_share(void);                                /* in the zygote, before workers are forked */
 bool boot_files_is_nameless(int fd, const struct stat *st); /* and no other process has it */
 void boot_files_note(void); /* when others may write to them from now on; what was noted before is forgotten */
-/* That no request can find as a boot of its own would, to follow "the boot "; NULL: nothing. `warmed`: warm-up requests
- * have run. */
-const char *boot_files_left(bool warmed);
+/* That no request can find as a boot of its own would, to follow "the boot "; NULL: nothing. */
+const char *boot_files_left(void);
 /* At the beginning of a request: those that others have replaced are opened again. */
 enum boot_files {
 	BOOT_FILES_LOCKED,   /* by the boot: before the locks are taken */
@@ -349,8 +349,9 @@ void boot_files_remove(void);          /* when the worker ends: the temporary on
 void boot_files_bury(uint32_t worker); /* in the zygote, when it has ended otherwise */
 
 /* locks.c: what the boot holds, each request takes anew */
-void locks_lend(void);     /* at the end of the boot, and with the snapshot: they are given back */
-bool locks_too_many(void); /* of some it is not known that the boot holds them */
+void locks_lend(void);        /* at the end of the boot, and with the snapshot: they are given back */
+const char *locks_lost(void); /* by a warm-up request, to follow "a warm-up request "; NULL: none */
+bool locks_too_many(void);    /* of some it is not known that the boot holds them */
 bool locks_are_on(uint64_t device, uint64_t inode); /* one that was taken is on this file */
 void locks_take(void);      /* at the beginning of a request; what ends it gives them back: a rewind, … */
 void locks_give_back(void); /* … or, where there is none, this */

@@ -297,6 +297,10 @@ void lifecycle_begin(void)
 	if (!handle_rewinds()) {
 		step(boot_forget_sessions);
 	}
+	if (handle_warming() && options.rewind != REWIND_OFF) {
+		decline_lost_locks();
+		boot_files_note(); /* the request before may have closed some */
+	}
 	if (options.rewind != REWIND_OFF) {
 		boot_files_look(BOOT_FILES_LOCKED);
 		locks_take();

@@ -86,7 +86,10 @@ static bool note(int fd, void *to)
 		add((struct lock){
 		    .taken_at = taken_at, .fd = fd, .operation = operation, .device = st.st_dev, .inode = st.st_ino});
 	} else {
-		noted->taken_at = MAX(noted->taken_at, taken_at);
+		/* By a duplicate: who took it knows when. */
+		noted->taken_at = noted->taken_at == 0 ? taken_at
+		                  : taken_at == 0      ? noted->taken_at
+		                                       : MIN(noted->taken_at, taken_at);
 	}
 	flock(fd, LOCK_UN);
 	return true;
@@ -140,6 +143,18 @@ void locks_give_back(void)
 			change(&locks[i].semaphore, -locks[i].semaphore.sum);
 		}
 	}
+}
+
+const char *locks_lost(void)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct stat st;
+		if (locks[i].fd >= 0 &&
+		    (fstat(locks[i].fd, &st) != 0 || st.st_dev != locks[i].device || st.st_ino != locks[i].inode)) {
+			return "closed a file on which the boot holds a lock";
+		}
+	}
+	return NULL;
 }
 
 bool locks_too_many(void)

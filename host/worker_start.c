@@ -73,6 +73,8 @@ void worker_start_run(void)
 	wrong = wrong != NULL ? wrong : sqlite_left_open();
 	wrong = wrong != NULL ? wrong : leftovers_open();
 	wrong = wrong != NULL ? wrong : unknown_left();
+	wrong = wrong != NULL ? wrong : unknown_stale();
+	wrong = wrong != NULL ? wrong : boot_files_left();
 	if (wrong == NULL && zygote_left_threads(1)) {
 		wrong = "what hayate_on_worker_start() was given left a thread running";
 	}

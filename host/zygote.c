@@ -169,11 +169,8 @@ static bool judge(int fd, void *to)
 		return true;
 	}
 	int flags = fcntl(fd, F_GETFL);
-	/* A file without a name is one boot's own, and put back for each request. What the boot has made, another boot
-	 * finds.
-	 */
-	const struct rewind_opening *opening = rewind_opening_of(fd);
-	bool log = (flags & O_APPEND) && !boot_files_is_nameless(fd, &st) && (opening == NULL || !opening->made);
+	/* A file without a name is one boot's own, and put back for each request. */
+	bool log = (flags & O_APPEND) && !boot_files_is_nameless(fd, &st);
 	bool reads = (flags & O_ACCMODE) == O_RDONLY || log;
 	/* Of devices those of memory: /dev/null, /dev/urandom. A terminal has a queue of its own. */
 	bool memory = S_ISCHR(st.st_mode) && major(st.st_rdev) == 1;

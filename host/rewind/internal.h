@@ -95,9 +95,9 @@ struct place_name {
 	uint64_t device, inode; /* of the directory */
 	char base[256];
 };
-/* Of descriptors below this it is known how they were opened; and so many removed and emptied names are known. */
+/* Of descriptors below this it is known how they were opened; and of so many names that it emptied them. */
 #define REWIND_MOST_OPENINGS 4096
-#define REWIND_MOST_DEEDS 4096
+#define REWIND_MOST_EMPTIED 4096
 /* Numbers of descriptors below this may be said to have no position. */
 #define MOST_POSITIONLESS 65536
 
@@ -199,9 +199,9 @@ struct control {
 	struct rewind_opening *openings; /* by descriptor; NULL: nobody asked yet */
 	char *opening_names;             /* PATH_MAX bytes for each */
 	size_t opening_count;            /* up to the highest that was noted */
-	uint64_t *deeds;   /* names that the boot has removed or emptied, each as a number of 64 bits with the deed */
-	size_t deed_count; /* so far; the last ones are kept */
-	bool boot_over;    /* what is written now is a warm-up request's */
+	uint64_t *emptied;               /* names of files that the boot has emptied, each as a number of 64 bits */
+	size_t emptied_count;            /* so far; the last ones are kept */
+	bool boot_over;                  /* what is written now is a warm-up request's */
 	/* What the kernel would undo if the process ended (semop(2), SEM_UNDO): sums since the work began, and from the
 	 * point on since the point. */
 	struct {

@@ -51,6 +51,7 @@ void interpose_changing_memory(uintptr_t start, uintptr_t end);
 bool openings_missing(int at, const char *path, int flags);
 void openings_opened(int fd, int at, const char *path, int flags, bool missing);
 void openings_wrote(int fd);
+void openings_closed(int fd);
 void openings_truncated(int fd, const char *path);
 
 /* Somebody writes to a file by this descriptor, or may do so from now on. */

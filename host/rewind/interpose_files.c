@@ -46,6 +46,7 @@ static void losing(int fd)
 	if (connections_watching()) {
 		connections_closed(fd);
 	}
+	openings_closed(fd);
 	struct control *c = watching();
 	struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
 	if (d == NULL) {

@@ -54,7 +54,11 @@ EXPORT int flock(int fd, int operation)
 	int failed = (int)syscall(SYS_flock, fd, operation);
 	struct control *c = rewind_control;
 	if (failed == 0 && c != NULL && !c->active && c->openings != NULL && fd < REWIND_MOST_OPENINGS) {
-		c->openings[fd].locked_at = ++c->lock_count;
+		struct rewind_opening *one = &c->openings[fd];
+		int kind = operation & (LOCK_SH | LOCK_EX);
+		/* One that is held already keeps its place; where it becomes another kind the kernel may have given it up. */
+		one->locked_at = kind == 0 ? 0 : kind == one->locked ? one->locked_at : ++c->lock_count;
+		one->locked = kind;
 	}
 	return failed;
 }

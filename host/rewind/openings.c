@@ -2,8 +2,8 @@
  * Files that the boot opens for writing: by what name and how each was opened, and what the boot itself has done to the
  * file or to its name. From this the host knows which of them can be opened again as the boot opened them.
  *
- * One note for each descriptor, made when it is opened. Names that the boot removes or empties are noted as well, since
- * a boot that makes a file anew does so each time.
+ * One note for each descriptor, from when it is opened until it is closed. Names of files that the boot empties are
+ * noted as well, since it does so each time.
  *
  * Promised: what is not noted is not known, and says so. Notes are kept memory: a fork takes them along, and rewinds
  * leave them alone. errno stays what it was.
@@ -53,9 +53,7 @@ static uint64_t add(uint64_t hash, const void *bytes, size_t len)
 	return hash;
 }
 
-enum deed { REMOVED, EMPTIED, MADE };
-
-static bool number_of(int at, const char *path, enum deed deed, uint64_t *to)
+static bool number_of(int at, const char *path, uint64_t *to)
 {
 	struct place_name name;
 	if (!split(at, path, &name)) {
@@ -63,33 +61,33 @@ static bool number_of(int at, const char *path, enum deed deed, uint64_t *to)
 	}
 	uint64_t hash = add(14695981039346656037u, &name.device, sizeof name.device);
 	hash = add(hash, &name.inode, sizeof name.inode);
-	hash = add(hash, name.base, strlen(name.base));
-	*to = add(hash, &deed, sizeof deed);
+	*to = add(hash, name.base, strlen(name.base));
 	return true;
 }
 
-static void note_deed(int at, const char *path, enum deed deed)
+static void note_emptied_name(int at, const char *path)
 {
 	struct control *c = rewind_control;
 	uint64_t number;
-	if (number_of(at, path, deed, &number)) {
-		c->deeds[c->deed_count++ % REWIND_MOST_DEEDS] = number;
+	if (number_of(at, path, &number)) {
+		c->emptied[c->emptied_count++ % REWIND_MOST_EMPTIED] = number;
 	}
 }
 
-static bool was_done(int at, const char *path, enum deed deed)
+/* Beyond the room for notes each may have been. */
+static bool was_emptied(int at, const char *path)
 {
 	const struct control *c = rewind_control;
 	uint64_t number;
-	if (c->deed_count == 0 || !number_of(at, path, deed, &number)) {
+	if (c->emptied_count == 0 || !number_of(at, path, &number)) {
 		return false;
 	}
-	for (size_t i = 0; i < REWIND_MOST_DEEDS && i < c->deed_count; i++) {
-		if (c->deeds[i] == number) {
+	for (size_t i = 0; i < REWIND_MOST_EMPTIED && i < c->emptied_count; i++) {
+		if (c->emptied[i] == number) {
 			return true;
 		}
 	}
-	return false;
+	return c->emptied_count > REWIND_MOST_EMPTIED;
 }
 
 /* `path` as an absolute one, links and all. False: that cannot be said. */
@@ -127,7 +125,7 @@ static bool is_of_now(const struct rewind_opening *one)
 }
 
 /* All that are open of a file. */
-static void note_emptied(const struct stat *st)
+static void note_emptied_file(const struct stat *st)
 {
 	struct control *c = rewind_control;
 	for (size_t fd = 0; fd < c->opening_count; fd++) {
@@ -153,7 +151,7 @@ void openings_opened(int fd, int at, const char *path, int flags, bool missing)
 		return;
 	}
 	struct rewind_opening *one = &c->openings[fd];
-	one->noted = false;
+	*one = (struct rewind_opening){.name = one->name};
 	bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
 	char name[PATH_MAX];
 	if (!writes || (flags & O_PATH) || (flags & O_TMPFILE) == O_TMPFILE || SYS2(SYS_fstat, fd, &st) != 0 ||
@@ -161,17 +159,18 @@ void openings_opened(int fd, int at, const char *path, int flags, bool missing)
 		return;
 	}
 	if (flags & O_TRUNC) {
-		note_emptied(&st);
-		note_deed(at, path, missing ? MADE : EMPTIED);
+		note_emptied_file(&st);
+	}
+	/* What was not there a boot may make so, or only one that finds none. */
+	if ((flags & O_TRUNC) && !missing) {
+		note_emptied_name(at, path);
 	}
 	*one = (struct rewind_opening){.device = st.st_dev,
 	                               .inode = st.st_ino,
 	                               .flags = flags,
 	                               .noted = true,
 	                               .late = c->boot_over,
-	                               .removed = was_done(at, path, REMOVED),
-	                               .emptied = !(flags & O_TRUNC) && was_done(at, path, EMPTIED),
-	                               .made = !(flags & O_TRUNC) && was_done(at, path, MADE),
+	                               .emptied = !(flags & O_TRUNC) && was_emptied(at, path),
 	                               .name = c->opening_names + (size_t)fd * PATH_MAX};
 	strcpy(one->name, name);
 	c->opening_count = c->opening_count <= (size_t)fd ? (size_t)fd + 1 : c->opening_count;
@@ -180,8 +179,28 @@ void openings_opened(int fd, int at, const char *path, int flags, bool missing)
 void openings_wrote(int fd)
 {
 	struct control *c = rewind_control;
-	if (noting() && fd >= 0 && (size_t)fd < c->opening_count && is_of_now(&c->openings[fd])) {
-		c->openings[fd].touched = true;
+	struct stat st;
+	if (!noting() || c->opening_count == 0) {
+		return;
+	}
+	if (fd >= 0 && (size_t)fd < c->opening_count && c->openings[fd].noted) {
+		c->openings[fd].touched |= is_of_now(&c->openings[fd]);
+		return;
+	}
+	/* A duplicate, as libraries that compress make of one. */
+	if (SYS2(SYS_fstat, fd, &st) == 0 && S_ISREG(st.st_mode)) {
+		for (size_t i = 0; i < c->opening_count; i++) {
+			struct rewind_opening *one = &c->openings[i];
+			one->otherwise |= is_of_now(one) && one->inode == st.st_ino && one->device == st.st_dev;
+		}
+	}
+}
+
+void openings_closed(int fd)
+{
+	struct control *c = rewind_control;
+	if (noting() && fd >= 0 && fd < REWIND_MOST_OPENINGS) {
+		c->openings[fd] = (struct rewind_opening){.name = c->openings[fd].name};
 	}
 }
 
@@ -192,44 +211,41 @@ void openings_truncated(int fd, const char *path)
 		return;
 	}
 	if (path != NULL) {
-		note_deed(AT_FDCWD, path, EMPTIED);
+		note_emptied_name(AT_FDCWD, path);
 	}
 	if (path != NULL ? SYS4(SYS_newfstatat, AT_FDCWD, path, &st, 0) == 0 : SYS2(SYS_fstat, fd, &st) == 0) {
-		note_emptied(&st);
+		note_emptied_file(&st);
 	}
 }
 
-/* Names were changed: those that were led to, and are not any more, have others now. */
-static void note_moved(void)
+/* Names are about to be changed, or were: files that were led to, and are not any more, have others now. */
+static void note_names(bool changed)
 {
 	const struct control *c = rewind_control;
-	for (size_t fd = 0; fd < c->opening_count; fd++) {
+	for (size_t fd = 0; noting() && fd < c->opening_count; fd++) {
 		struct rewind_opening *one = &c->openings[fd];
-		one->moved |= is_of_now(one) && !leads_to(one->name, one);
+		if (is_of_now(one)) {
+			bool leads = leads_to(one->name, one);
+			one->moved |= changed && one->led && !leads;
+			one->led = leads;
+		}
 	}
 }
 
 static int done(long failed)
 {
 	if (failed == 0) {
-		if (noting()) {
-			note_moved();
-		}
+		note_names(true);
 		return 0;
 	}
 	errno = (int)-failed;
 	return -1;
 }
 
-/* Whether a boot always removes it, or only what has become too old or too large, nobody knows: what was not there is
- * noted as well. */
 static int unlinking(int at, const char *path, int flags)
 {
-	long failed = SYS3(SYS_unlinkat, at, path, flags);
-	if ((failed == 0 || failed == -ENOENT) && !(flags & AT_REMOVEDIR) && noting()) {
-		note_deed(at, path, REMOVED);
-	}
-	return done(failed);
+	note_names(false);
+	return done(SYS3(SYS_unlinkat, at, path, flags));
 }
 
 EXPORT int unlink(const char *path)
@@ -249,6 +265,7 @@ EXPORT int remove(const char *path)
 
 static int renaming(int from_at, const char *from, int to_at, const char *to, unsigned flags)
 {
+	note_names(false);
 	return done(sys6(SYS_renameat2, from_at, (long)from, to_at, (long)to, flags, 0));
 }
 
@@ -271,9 +288,9 @@ const char *openings_begin(void)
 {
 	struct control *c = rewind_control;
 	c->opening_names = rewind_keep((size_t)REWIND_MOST_OPENINGS * PATH_MAX);
-	c->deeds = rewind_keep(REWIND_MOST_DEEDS * sizeof *c->deeds);
+	c->emptied = rewind_keep(REWIND_MOST_EMPTIED * sizeof *c->emptied);
 	struct rewind_opening *openings = rewind_keep(REWIND_MOST_OPENINGS * sizeof *openings);
-	c->openings = c->opening_names == NULL || c->deeds == NULL ? NULL : openings;
+	c->openings = c->opening_names == NULL || c->emptied == NULL ? NULL : openings;
 	return c->openings == NULL ? "no memory for notes of the boot's files" : NULL;
 }
 

@@ -144,7 +144,8 @@ struct rewind_semaphore {
 	short number, sum;
 	uint32_t taken_at; /* as rewind_locked_at() */
 };
-/* When flock() was last called for this descriptor, before the point: higher numbers are later. 0: not seen. */
+/* When the lock that flock() gave this descriptor was taken, before the point: higher numbers are later. 0: not seen.
+ */
 uint32_t rewind_locked_at(int fd);
 /* Those of before the point; returns how many. More than the table has room for: SIZE_MAX. */
 #define REWIND_MOST_SEMAPHORES 1024
@@ -190,12 +191,12 @@ struct rewind_opening {
 	bool noted;         /* there is one */
 	bool late;          /* it was opened when the boot was over */
 	bool touched;       /* the boot has written to it by this descriptor */
+	bool otherwise;     /* or by another one, which is not noted */
 	bool emptied;       /* the boot has cut it, or had emptied by another descriptor what has its name */
-	bool removed;       /* the boot had removed what had its name */
-	bool made;          /* it was not there when the boot emptied it by another descriptor: perhaps each boot does */
-	bool moved;         /* the boot has given its name to another one, or removed the name */
+	bool led, moved;    /* the boot has given its name to another one, or removed the name; it led there before */
 	bool kept;          /* beyond the point */
 	uint32_t locked_at; /* see rewind_locked_at(); also where nothing is noted */
+	int locked;         /* LOCK_SH, LOCK_EX, 0 */
 	char *name;         /* absolute, links not resolved. Room for PATH_MAX */
 };
 /* NULL: what is open under this number was opened otherwise, or for reading. */

@@ -168,7 +168,7 @@ static const char *noted(int fd)
 	*to = '\0';
 	to = stpcpy(to, one->touched ? "t" : "");
 	to = stpcpy(to, one->emptied ? "e" : "");
-	to = stpcpy(to, one->removed ? "r" : "");
+	to = stpcpy(to, one->otherwise ? "o" : "");
 	to = stpcpy(to, one->moved ? "m" : "");
 	stpcpy(to, one->late ? "l" : "");
 	return letters;
@@ -197,17 +197,20 @@ static void by_the_boot(void)
 	expect("another one with the name", second, "");
 	need(unlink(path) == 0, "unlink");
 	expect("unlinked", second, "m");
-	expect("made after that", open(path, O_RDWR | O_CREAT, 0600), "r");
+	expect("made after that", open(path, O_RDWR | O_CREAT, 0600), "");
 	int emptied = open(path, O_WRONLY | O_TRUNC);
-	expect("opened to be emptied", emptied, "r");
-	expect("opened after that", open(path, O_RDWR | O_APPEND), "er");
+	expect("opened to be emptied", emptied, "");
+	expect("opened after that", open(path, O_RDWR | O_APPEND), "e");
 	need(close(emptied) == 0 && open(path, O_RDONLY) == emptied, "open");
 	expect("the number of another one", emptied, "-");
 	own = open(path, O_RDWR);
+	int copy = dup(own);
+	need(write(copy, "x", 1) == 1 && close(copy) == 0, "write");
+	expect("written to by a duplicate", own, "eo");
 	rewind_boot_over(true);
 	need(write(own, "x", 1) == 1 && ftruncate(own, 0) == 0, "write");
-	expect("written to by a warm-up request", own, "er");
-	expect("opened by a warm-up request", open(path, O_RDWR), "erl");
+	expect("written to by a warm-up request", own, "eo");
+	expect("opened by a warm-up request", open(path, O_RDWR), "el");
 	need(unlink(path) == 0 && unlink(other) == 0, "unlink");
 }
 

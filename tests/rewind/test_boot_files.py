@@ -24,7 +24,6 @@ KINDS = {
         "$f = new SplTempFileObject(64); $f->fwrite(str_repeat('b', $n));",
         "$f->rewind(); $t = ''; while (!$f->eof()) { $t .= $f->fread(8192); } echo md5($t);",
     ),
-    "r+": ("$f = fopen(__DIR__ . '/kept', 'r+');", "rewind($f); echo stream_get_contents($f);"),
     "sqlite": (
         "$f = new PDO('sqlite::memory:'); $f->exec('PRAGMA temp_store = 1; PRAGMA temp.cache_size = 2; CREATE TEMP TABLE t (s TEXT)');"
         "for ($i = 0; $i < $n; $i += 500) { $f->exec(\"INSERT INTO t VALUES ('\" . str_repeat('b', 500) . \"')\"); }"
@@ -40,8 +39,6 @@ WRITES = {
 
 def write(directory: pathlib.Path, kind: str, size: int) -> None:
     boot, look = KINDS[kind]
-    (directory / "kept").write_text("aa")
-    (directory / "kept").chmod(0o666)
     directory.chmod(0o777)
     writes = WRITES.get(kind, "rewind($f); fwrite($f, $_GET['v']);")
     modes.write(directory, f"$n = {size}; {boot}\nwhile (hayate_handle_request(function () {{ global $f; {look} {writes} }})) {{}}\n")
@@ -56,12 +53,11 @@ def test_what_a_visitor_wrote_is_nothing_for_the_next(kind: str, size: int, rewi
     values = ["a" * 300, "secret", "", "x" * (size + 5), "end"]
     with modes.php_fpm(directory, workers=1) as fpm:
         expected = [modes.get(fpm, f"v={value[:2000]}") for value in values]
-    (directory / "kept").write_text("aa")
     with modes.hayate(directory, rewind, "private", workers=1, args=("--rewind-verify", "1")) as server:
         assert [modes.get(server, f"v={value[:2000]}") for value in values] == expected
         application = modes.application(server)
         assert application["fallback"] is None, application
-        if size == 1000 or kind == "r+":
+        if size == 1000:
             assert application["restarts"] == {}
         else:
             assert set(application["restarts"]) == {"rewind_descriptors"}
@@ -103,30 +99,6 @@ def test_a_file_without_a_name_that_is_appended_to(size: int, rewind: str, direc
         expected = hashlib.md5(b"b" * size).hexdigest()  # noqa: S324
         assert set(modes.many(server, 6, "v=secret", at_once=2)) == {expected}
         assert modes.application(server)["boot"] == "private"
-
-
-RENAMES = """
-$f = fopen(__DIR__ . '/out', 'w');
-while (hayate_handle_request(function () {
-    global $f;
-    fwrite($f, $_GET['v']);
-    fclose($f);
-    echo json_encode(rename(__DIR__ . '/out', __DIR__ . "/of-{$_GET['v']}"));
-})) {
-}
-"""
-
-
-@pytest.mark.parametrize("rewind", ["on", "fork"])
-def test_a_file_that_a_request_renames_stays_what_it_is(rewind: str, directory: pathlib.Path) -> None:
-    """The next request has one of its own, as under php-fpm."""
-    directory.chmod(0o777)
-    modes.write(directory, RENAMES)
-    visitors = ["Ada", "Grace", "Joan"]
-    with modes.hayate(directory, rewind, "private", workers=1) as server:
-        assert [modes.get(server, f"v={visitor}") for visitor in visitors] == ["true"] * 3
-        assert [(directory / f"of-{visitor}").read_text() for visitor in visitors] == visitors
-        assert modes.application(server)["restarts"] == {}
 
 
 CLOSED = """

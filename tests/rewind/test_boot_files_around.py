@@ -22,7 +22,7 @@ LARGE = """
 $f = tmpfile();
 $dump = stream_get_meta_data($f)['uri'];
 fwrite($f, str_repeat('b', 300000));
-$second = fopen($dump, 'r+');
+$second = fopen($dump, 'a+');
 while (hayate_handle_request(function () {
     global $f, $second, $dump;
     echo md5_file($dump);
@@ -34,7 +34,7 @@ while (hayate_handle_request(function () {
 WAYS = {
     "appended by its name": "file_put_contents($dump, $v, FILE_APPEND);",
     "emptied by its name": "file_put_contents($dump, $v);",
-    "by another descriptor of the boot": "fseek($second, 7); fwrite($second, $v); fflush($second);",
+    "by another descriptor of the boot": "fwrite($second, $v); fflush($second);",
     "copied into it": "fseek($f, 9); stream_copy_to_stream(fopen(__DIR__ . '/source', 'r'), $f);",
     "by a child": "proc_close(proc_open(['echo', $v], [1 => $f], $pipes));",
 }
@@ -97,37 +97,11 @@ def test_requests_of_the_comparison_leave_nothing(hides: str, opened: str, rewin
         assert "after the warm-up" not in server.log(), server.log()
 
 
-JOB = """
-$name = tempnam(__DIR__ . '/jobs', 'php');
-$f = fopen($name, 'r+b');
-while (hayate_handle_request(function () {
-    global $f;
-    echo json_encode(fwrite($f, $_GET['v']) > 0);
-    fflush($f);
-})) {
-}
-"""
-
-
-@each_rewind
-def test_a_file_of_tempnam_is_the_applications_own(rewind: str, directory: pathlib.Path) -> None:
-    """Somebody may have been told its name: the worker's end leaves it where it is, as that of php-fpm's."""
-    directory.chmod(0o777)
-    (directory / "jobs").mkdir()
-    (directory / "jobs").chmod(0o777)
-    modes.write(directory, JOB)
-    with modes.hayate(directory, rewind, "private", workers=1, args=("--max-requests", "1")) as server:
-        assert modes.get(server, "v=job") == "true"
-        assert wait_until(lambda: modes.application(server)["restarts"] == {"max_requests": 1})
-        assert "job" in [file.read_text() for file in (directory / "jobs").iterdir()]
-    assert "job" in [file.read_text() for file in (directory / "jobs").iterdir()]
-
-
 LOCKED = """
 $libc = FFI::cdef('int open(const char *, int, ...); int close(int); int lockf(int, int, long);');
 $number = $libc->open('/dev/null', 0);
 $libc->close($number);
-$f = fopen(__DIR__ . '/locked', 'w');
+$f = fopen(__DIR__ . '/locked', 'a');
 $taken = $libc->lockf($number, 2, 10);
 while (hayate_handle_request(function () {
     global $taken;
@@ -147,7 +121,7 @@ def is_free(file: pathlib.Path) -> bool:
     return True
 
 
-def test_a_record_lock_on_an_emptied_file(directory: pathlib.Path) -> None:
+def test_a_record_lock_on_a_log(directory: pathlib.Path) -> None:
     """The worker has it from its boot on."""
     directory.chmod(0o777)
     modes.write(directory, LOCKED)

@@ -101,12 +101,12 @@ def test_as_under_php_fpm(site, script) -> None:
 
 @pytest.mark.parametrize("rewind", ["on", "fork"])
 def test_a_lock_on_a_file_that_is_written_to(site, rewind) -> None:
-    """Such a file makes the boot private: four processes boot, one after the other."""
+    """To append: it may be shared."""
     modes.write(site, FLOCK)
-    with modes.hayate(site, rewind, "shared", args=("--env", "LOCK_MODE=r+")) as server:
+    with modes.hayate(site, rewind, "shared", args=("--env", "LOCK_MODE=a+")) as server:
         assert count(server, site) == 60
         assert count(server, site, "unlock=1") == 60
-        assert modes.application(server)["boot"] == "private" and modes.application(server)["restarts"] == {}
+        assert modes.application(server)["restarts"] == {} and modes.application(server)["fallback"] is None
         assert wait_until(lambda: free(site))  # answered before it is given back
 
 
@@ -182,10 +182,14 @@ def test_a_record_lock_of_the_boot_is_there_in_each_request(site) -> None:
 
 #: Locks whose numbers, and kinds, are in another order than that in which the boot takes them.
 ORDERS = {
-    "two files": ("$b = fopen(__DIR__ . '/b', 'c'); $a = fopen(__DIR__ . '/a', 'c');", "flock($a, LOCK_EX); usleep(20000); flock($b, LOCK_EX);"),
+    "two files": ("$b = fopen(__DIR__ . '/b', 'a'); $a = fopen(__DIR__ . '/a', 'a');", "flock($a, LOCK_EX); usleep(20000); flock($b, LOCK_EX);"),
     "a semaphore and a file": (
-        "$s = sem_get(ftok(__DIR__, 'h')); $b = fopen(__DIR__ . '/b', 'c');",
+        "$s = sem_get(ftok(__DIR__, 'h')); $b = fopen(__DIR__ . '/b', 'a');",
         "sem_acquire($s); usleep(20000); flock($b, LOCK_EX);",
+    ),
+    "one that is asked for twice": (
+        "$a = fopen(__DIR__ . '/a', 'a'); $b = fopen(__DIR__ . '/b', 'a');",
+        "flock($a, LOCK_EX); usleep(20000); flock($b, LOCK_EX); flock($a, LOCK_EX);",
     ),
 }
 

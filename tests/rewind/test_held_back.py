@@ -24,20 +24,6 @@ VISITORS = ("Ada", "Grace Hopper", "Joan", "M" * 6000)
 
 #: Boot and request.
 WRITERS = {
-    "XMLWriter": (
-        "$w = new XMLWriter(); $w->openUri(__DIR__ . '/out'); $w->startDocument(); $w->startElement('log');",
-        "$w->writeElement('v', $_GET['v']);",
-    ),
-    "XMLWriter in a static variable": (
-        "final class Log { public static ?XMLWriter $w = null; } Log::$w = new XMLWriter(); Log::$w->openUri(__DIR__ . '/out');"
-        "Log::$w->startElement('log'); $w = null;",
-        "Log::$w->writeElement('v', $_GET['v']);",
-    ),
-    "XMLWriter of a class of its own": (
-        "class Log extends XMLWriter { public function flush(bool $empty = true): int { return 0; } }"
-        "$w = new Log(); $w->openUri(__DIR__ . '/out'); $w->startElement('log');",
-        "$w->writeElement('v', $_GET['v']);",
-    ),
     "XMLWriter to another file": (
         "$w = new XMLWriter(); $w->openMemory(); $w->startElement('log');",
         "$w->openUri(__DIR__ . '/out'); $w->startElement('own'); $w->writeElement('v', $_GET['v']);",

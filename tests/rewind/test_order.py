@@ -31,8 +31,8 @@ $dir = __DIR__;
 $database = new PDO("sqlite:$dir/rows.db");
 $database->exec('CREATE TABLE IF NOT EXISTS t (n INTEGER PRIMARY KEY)');
 $insert = $database->prepare('INSERT INTO t DEFAULT VALUES RETURNING n');
-$handle = fopen("$dir/boot.lock", 'c+');
-$held = fopen("$dir/held.lock", 'c+');
+$handle = fopen("$dir/boot.lock", 'a');
+$held = fopen("$dir/held.lock", 'a');
 flock($held, LOCK_EX);
 while (hayate_handle_request(function () use ($dir, $insert, $handle): void {
     if (isset($_GET['take'])) {

@@ -52,7 +52,7 @@ def write(directory: pathlib.Path, mode: str, more: str = "") -> None:
 
 
 @modes.each_mode
-@pytest.mark.parametrize(("mode", "more"), [("a", ""), ("a+", ""), ("ab", "flock($log, LOCK_EX);"), ("c", "")])
+@pytest.mark.parametrize(("mode", "more"), [("a", ""), ("a+", ""), ("ab", "flock($log, LOCK_EX);")])
 def test_lines_go_where_the_name_leads(mode: str, more: str, rewind: str, boot: str, directory: pathlib.Path) -> None:
     """Also where it leads nowhere: the file is made anew."""
     write(directory, mode, more)
@@ -96,20 +96,6 @@ def test_a_log_that_is_made_anew_is_for_those_that_the_one_before_was_for(rewind
         assert modes.get(server, "v=two") == "true"
         assert [file.read_text() for file in (directory / "app.log.1", log)] == ["one\n", "two\n"]
         assert log.stat().st_mode & 0o777 == 0o600  # noqa: PLR2004
-
-
-@pytest.mark.parametrize("rewind", ["on", "fork"])
-def test_what_the_boot_wrote_to_a_file_that_is_another_one_by_now_is_written_again(rewind: str, directory: pathlib.Path) -> None:
-    """At once, and nobody is replaced."""
-    write(directory, "c", "fwrite($log, 'header ');")
-    log = directory / "app.log"
-    with modes.hayate(directory, rewind, "private", workers=1) as server:
-        assert modes.get(server, "v=one") == "true"
-        log.rename(directory / "app.log.1")
-        assert modes.get(server, "v=two") == "true"
-        assert log.read_text() == "header two\n"
-        assert (directory / "app.log.1").read_text() == "header one\n"
-        assert modes.application(server)["restarts"] == {}
 
 
 @pytest.mark.parametrize("rewind", ["on", "fork"])

@@ -114,8 +114,6 @@ both/a_plus
 both/a_plus_with_lines
     T::file('NAME.txt', implode("\n", range(1, 50)));
     T::$s['NAME'] = fopen(T::path('NAME.txt'), 'a+');
-both/c_plus
-    T::$s['NAME'] = fopen(T::path('NAME.txt'), 'c+');
 gz/writer
     T::$s['NAME'] = gzopen(T::path('NAME.gz'), 'a');
 memory/stream
@@ -142,15 +140,15 @@ iterator/glob
     @mkdir(T::path('NAME.d')); for ($i = 0; $i < 12; $i++) { touch(T::path("NAME.d/$i")); }
     T::$s['NAME'] = new GlobIterator(T::path('NAME.d') . '/*');
 lock/held
-    T::$s['NAME'] = fopen(T::path('NAME.lock'), 'c+');
+    T::$s['NAME'] = fopen(T::path('NAME.lock'), 'a+');
     flock(T::$s['NAME'], LOCK_EX);
 lock/not_held
-    T::$s['NAME'] = fopen(T::path('NAME.lock'), 'c+');
+    T::$s['NAME'] = fopen(T::path('NAME.lock'), 'a');
 lock/shared
-    T::$s['NAME'] = fopen(T::path('NAME.lock'), 'c+');
+    T::$s['NAME'] = fopen(T::path('NAME.lock'), 'a+');
     flock(T::$s['NAME'], LOCK_SH);
 guarded/by_a_lock
-    T::$s['NAME'] = fopen(T::path('NAME.lock'), 'c');
+    T::$s['NAME'] = fopen(T::path('NAME.lock'), 'a');
     flock(T::$s['NAME'], LOCK_EX);
 guarded/by_a_semaphore
     T::$s['NAME'] = T::semaphore('NAME', 1);
@@ -172,8 +170,6 @@ promise/task_queue
     GuzzleHttp\Promise\Utils::queue();
     T::$s['NAME'] = new GuzzleHttp\Promise\Promise(static fn () => T::$s['NAME']->resolve('waited for'));
     T::$s['NAME']->then(static fn (string $with) => T::log("NAME was $with"));
-opened_w/plus
-    T::$s['NAME'] = fopen(T::path('NAME.emptied'), 'w+');
 spilled/temporary
     T::$s['NAME'] = fopen('php://temp/maxmemory:16', 'w+');
     fwrite(T::$s['NAME'], str_repeat('of the boot ', 100));
@@ -447,16 +443,6 @@ promise/wait
     if (T::$s['NAME']->getState() === 'fulfilled') { T::say('waited', T::$s['NAME']->wait()); }
 promise/then
     T::$s['NAME']->then(static fn (string $with) => T::log("N was told $with")); T::say('state', T::$s['NAME']->getState());
-opened_w/write
-    fseek(T::$s['NAME'], 0, SEEK_END); T::say('wrote', fwrite(T::$s['NAME'], 'N '));
-opened_w/read
-    rewind(T::$s['NAME']); $text = stream_get_contents(T::$s['NAME']); T::say('read', $text); unset($text);
-opened_w/by_name
-    T::say('wrote', file_put_contents(T::path('NAME.emptied'), 'N ', FILE_APPEND));
-opened_w/write_on
-    T::say('wrote', fwrite(T::$s['NAME'], 'on N ')); rewind(T::$s['NAME']); T::say('read', md5(stream_get_contents(T::$s['NAME'])));
-opened_w/look
-    clearstatcache(); T::say('size', filesize(T::path('NAME.emptied'))); T::say('at', ftell(T::$s['NAME']));
 cookies/add
     T::say('added', curl_setopt(T::$s['NAME'], CURLOPT_COOKIELIST, 'Set-Cookie: cN=here; domain=example.org; expires=Fri, 01 Jan 2100 00:00:00 GMT'));
 cookies/look
@@ -882,7 +868,7 @@ LAST = {"/exit", "/exception", "/fatal", "/memory", "stray/lingers", "wal/taken_
 #: of it (kinds, or single steps): nothing for programs whose requests come at once, or that fork.
 OUTSIDE = {
     *("appender", "gz", "lock", "sqlite", "statement", "session", "databases", "stat", "mariadb", "postgresql", "redis"),
-    *("opened_w", "cookies", "xml", "semaphore", "guarded", "sqlite3", "wal", "halfway"),
+    *("cookies", "xml", "semaphore", "guarded", "sqlite3", "wal", "halfway"),
     *("both/append_and_read", "both/truncate", "/included", "/included_young", "/included_just_old_enough", "/invalidated"),
     *("/file_time", "/realpath", "/apcu", "/apcu_time"),
 }
@@ -916,9 +902,9 @@ COSTS_CONNECTION = {
     *("listener/listen", "listener/keep", "listener/accept"),
 }
 
-#: Has files that each boot makes anew, or keeps record locks: who writes to one that is not put back, or loses a lock, costs the worker
+#: Has temporary files, or keeps record locks: who writes to one that is not put back, or loses a lock, costs the worker
 #: (`rewind_descriptors`). Nothing else may.
-COSTS_DESCRIPTOR = {"opened_w", "spilled", "xml", "wal"}
+COSTS_DESCRIPTOR = {"spilled", "wal"}
 
 #: Writes to thousands of pages, where there are thousands of objects: a fatal error marks all of them.
 HEAVY = {"heavy/read_all", "/fatal", "/memory", "/collect"}

@@ -87,11 +87,11 @@ final class T
         return self::$loops;
     }
 
-    /** Of the requests whose answers are compared, which are visitors, too: what they write to files that each boot makes anew is nobody else's. */
+    /** Of the requests whose answers are compared, which are visitors, too: what they write to temporary files is nobody else's. */
     public static function compared(): void
     {
         foreach (self::$s as $name => $one) {
-            if (is_resource($one) && preg_match('/^(opened_w|spilled)/', $name)) {
+            if (is_resource($one) && preg_match('/^spilled/', $name)) {
                 fwrite($one, 'of a comparison ');
             }
         }
