@@ -21,6 +21,7 @@ from .h2 import HEADERS, WINDOW_UPDATE, Raw
 from .h2 import frame as h2_frame
 from .h3 import PATIENCE, Http3, frame, literally
 from .test_http3 import EXCESSIVE_LOAD, HEAD, client, connections, memory, ports, text
+from .test_http3 import mark as mark
 from .test_http3 import place as place
 
 STEP = 64 << 10
@@ -240,6 +241,19 @@ def test_many_uploads_that_were_refused_do_not_end_the_connection(hayate_command
         # Floods are looked for once a second.
         time.sleep(2.5)
         assert one.get("/plain.txt").status == 200
+
+
+def test_nor_do_they_beside_a_request_that_lasts(hayate_command, place, mark) -> None:
+    began, go = mark("refused-began"), mark("refused-go")
+    with started(place) as server, client(server, place) as one:
+        hurries(one)
+        lasting = one.begin(f"/hold.php?began={began}&go={go}")
+        one.wait(began.exists)
+        for _ in range(120):
+            refused(one, 100_000)
+        time.sleep(2.5)
+        go.touch()
+        assert one.answer(lasting).body == b"held"
 
 
 def test_who_has_sent_nothing_holds_nothing(hayate_command, place) -> None:

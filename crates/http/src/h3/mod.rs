@@ -354,11 +354,16 @@ impl Turn {
             self.from.stop(Code::INTERNAL_ERROR);
             return;
         }
-        if !self.body.is_over() {
+        let unwanted = !self.body.is_over();
+        if unwanted {
             // The answer is whole; the rest of the request is not wanted (RFC 9114, 4.1).
             self.from.stop(Code::NO_ERROR);
         }
         settle(&self.out, &self.wire, watch, &self.limits).await;
+        if unwanted {
+            // By now its client knows.
+            self.wire.forgives(self.limits.window);
+        }
     }
 }
 

@@ -98,7 +98,7 @@ pub(super) struct Wire {
     unread: RefCell<Hold>,
     /// A request is under way. Else quinn has nothing that the client has sent: it was read, or thrown away with its stream.
     serves: Cell<bool>,
-    /// Datagrams that were more than fair when that was so last; see [`Wire::is_flooded`].
+    /// Bytes of datagrams that were more than fair and count no more: when no request was under way last, and since; see [`Wire::is_flooded`].
     forgiven: Cell<u64>,
 }
 
@@ -246,12 +246,26 @@ impl Wire {
         self.read.get().saturating_mul(PER_BYTE).saturating_add(self.confirmed())
     }
 
-    /// Whether far more has come than was read, or than it takes to confirm what was sent, since no request was under way: quinn keeps the whole
-    /// datagram of each byte that waits for those before it, and counts one.
+    /// By how much more has come than was read, or than it takes to confirm what was sent, and was not forgiven.
+    fn excess(&self) -> u64 {
+        let fair = self.fair_in_all().saturating_add(self.forgiven.get());
+        self.connection.stats().udp_rx.bytes.saturating_sub(fair)
+    }
+
+    /// A request was answered whose body nobody wanted: quinn has thrown away what came of it, which was a stream's window at most. No more is
+    /// forgiven than there is to forgive, so nothing can be saved up.
+    pub(super) fn forgives(&self, window: u32) {
+        let most = u64::from(window);
+        // With what frames it, and what came twice.
+        let most = most.saturating_add(most / 8);
+        self.forgiven.set(self.forgiven.get().saturating_add(self.excess().min(most)));
+    }
+
+    /// Whether far more has come than is fair, since no request was under way: quinn keeps the whole datagram of each byte that waits for those
+    /// before it, and counts one.
     pub(super) fn is_flooded(&self) -> bool {
         self.look();
-        let fair = self.fair_in_all().saturating_add(self.forgiven.get());
-        self.connection.stats().udp_rx.bytes > fair.saturating_add(UNREAD)
+        self.excess() > UNREAD
     }
 
     /// Ends it. What waits is dropped; a second end is none.
