@@ -54,6 +54,9 @@ const LOCAL: [u32; 11] = [
     0xca45_1a4e,
 ];
 
+/// Bytes of a name that any of them takes, but for very old ones.
+const NAME: usize = 255;
+
 /// What opens a regular file, and stays harmless where it is something else: a pipe, a terminal.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
@@ -129,13 +132,22 @@ impl Meta {
     }
 }
 
+/// A root that is open, on a file system of which names have so many bytes at most.
+#[derive(Debug)]
+pub(crate) struct Root {
+    fd: OwnedFd,
+    longest: usize,
+}
+
 /// A root as far as it can be looked at without waiting.
 #[derive(Default)]
 pub(crate) struct Near {
     /// The root, opened in this second (see [`seconds`]): another directory may have taken its place since.
-    root: Mutex<(u64, Option<Arc<OwnedFd>>)>,
+    root: Mutex<(u64, Option<Arc<Root>>)>,
     /// The device that the root was on when a thread looked, if that is a local one, plus one; else 0.
     device: AtomicU64,
+    /// Bytes that a name may have there.
+    longest: AtomicU64,
     /// Files beside which nothing packed lay: three names that are not there cost as much as the file.
     pub(crate) alone: Found<Vec<u8>>,
     /// Stretches of files that are in memory; see [`crate::file_body`].
@@ -188,7 +200,7 @@ impl<K: Hash + Eq> Found<K> {
 
 impl Near {
     /// The root, if files below it may be looked at at once.
-    pub(crate) fn root(&self, path: &Path) -> Option<Arc<OwnedFd>> {
+    pub(crate) fn root(&self, path: &Path) -> Option<Arc<Root>> {
         let device = self.device.load(Relaxed).checked_sub(1)?;
         let mut root = self.root.lock();
         let now = seconds();
@@ -196,7 +208,8 @@ impl Near {
             let opened =
                 openat2(CWD, path, LOOK | OFlags::DIRECTORY, Mode::empty(), ResolveFlags::CACHED).ok();
             let same = |fd: &OwnedFd| device_of(fd, AtFlags::STATX_DONT_SYNC) == Some(device);
-            *root = (now, opened.filter(same).map(Arc::new));
+            let longest = usize::try_from(self.longest.load(Relaxed)).unwrap_or(usize::MAX).max(NAME);
+            *root = (now, opened.filter(same).map(|fd| Arc::new(Root { fd, longest })));
         }
         root.1.clone()
     }
@@ -205,8 +218,12 @@ impl Near {
     pub(crate) fn learn(&self, path: &Path) {
         let learn = || {
             let root = open(path, LOOK | OFlags::DIRECTORY, Mode::empty()).ok()?;
-            let kind = fstatfs(&root).ok()?.f_type as u32;
-            if LOCAL.contains(&kind) { device_of(&root, AtFlags::empty())?.checked_add(1) } else { None }
+            let system = fstatfs(&root).ok()?;
+            if !LOCAL.contains(&(system.f_type as u32)) {
+                return None;
+            }
+            self.longest.store(u64::try_from(system.f_namelen).unwrap_or(u64::MAX), Relaxed);
+            device_of(&root, AtFlags::empty())?.checked_add(1)
         };
         self.device.store(learn().unwrap_or(0), Relaxed);
     }
@@ -220,7 +237,7 @@ fn device_of(fd: &OwnedFd, flags: AtFlags) -> Option<u64> {
 /// How files below a root are looked at.
 pub(crate) enum Access<'a> {
     /// From the root, at once or not at all.
-    Now(&'a OwnedFd),
+    Now(&'a Root),
     /// Below this path, however long it takes.
     Waiting(&'a Path),
 }
@@ -313,14 +330,30 @@ fn read_waiting(file: &File, to: &mut Vec<u8>, most: usize, at: u64) -> io::Resu
     n
 }
 
-fn now(root: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Miss> {
+fn now(root: &Root, path: &[u8], flags: OFlags) -> Result<OwnedFd, Miss> {
     let path = relative(path);
     let path = if path.is_empty() { OsStr::new(".") } else { path };
     let how = ResolveFlags::CACHED | ResolveFlags::NO_XDEV | ResolveFlags::NO_MAGICLINKS;
-    openat2(root, path, flags, Mode::empty(), how).map_err(|error| match error {
-        Errno::NOENT | Errno::NOTDIR => Miss::NotThere,
-        _ => Miss::Wait,
+    openat2(&root.fd, path, flags, Mode::empty(), how).map_err(|error| match error {
+        Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => Miss::NotThere,
+        _ => match before_too_long(path.as_bytes(), root.longest) {
+            // It is in no cache, and cannot be there if what precedes it is on this file system, or is not there itself.
+            Some(before) => now(root, before, LOOK).map_or_else(|miss| miss, |_| Miss::NotThere),
+            None => Miss::Wait,
+        },
     })
+}
+
+/// What precedes the first name of a path that has more bytes than `longest`, if one has.
+fn before_too_long(path: &[u8], longest: usize) -> Option<&[u8]> {
+    let mut at = 0usize;
+    for name in path.split(|b| *b == b'/') {
+        if name.len() > longest {
+            return path.get(..at);
+        }
+        at = at.saturating_add(name.len()).saturating_add(1);
+    }
+    None
 }
 
 /// Never by way of a link that only the kernel can follow (`/proc/self/fd/7`): applications make links in their roots, and what this
@@ -425,6 +458,16 @@ mod tests {
             let fast = now.meta(path);
             assert!(fast == slow || fast == Err(Miss::Wait), "{fast:?} {slow:?}");
         }
+        let (long, longer) = ("x".repeat(255), "x".repeat(256));
+        for path in [&longer, &format!("d/{longer}/x"), &format!("missing/{longer}"), &"d/".repeat(2048)] {
+            let path = format!("/{path}");
+            // What precedes it may not be in memory.
+            let _ = (waiting.meta(b"/d"), waiting.meta(b"/missing"));
+            assert_eq!(now.meta(path.as_bytes()), Err(Miss::NotThere), "it takes nobody's time: {path}");
+            assert_eq!(waiting.meta(path.as_bytes()), Err(Miss::NotThere));
+        }
+        assert_eq!(now.meta(format!("/{long}").as_bytes()), Err(Miss::Wait), "it may be there");
+        assert_eq!(now.meta(format!("/other/{longer}").as_bytes()), Err(Miss::Wait), "another file system");
         assert_eq!(now.meta(b"/other"), Err(Miss::Wait), "another file system");
         let memory = rustix::fs::memfd_create("of-others", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let number = std::os::fd::AsRawFd::as_raw_fd(&memory);
