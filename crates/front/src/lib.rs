@@ -83,7 +83,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use hayate_panics::{PAUSE, caught};
+use hayate_panics::{PAUSE, Panicked, caught};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::{Notify, watch},
@@ -342,6 +342,15 @@ pub struct Front {
 }
 
 impl Front {
+    /// Runs what serves no visitor: a panic in it is counted as one of a visitor's request is.
+    pub async fn caught<T>(&self, work: impl Future<Output = T>) -> Result<T, Panicked> {
+        let done = caught(work).await;
+        if done.is_err() {
+            self.metrics.panicked();
+        }
+        done
+    }
+
     /// Serves nothing until there is a [`Thread`] that does.
     pub fn new(settings: Settings, routes: Routes, metrics: Arc<Metrics>, disk: Disk) -> Arc<Front> {
         let gather = Arc::new(gather::Gather::default());

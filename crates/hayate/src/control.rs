@@ -12,7 +12,7 @@
 
 use std::{convert::Infallible, io, os::fd::OwnedFd, sync::Arc, time::Duration};
 
-use hayate_panics::{PAUSE, caught};
+use hayate_panics::PAUSE;
 use http_body_util::Full;
 use hyper::{
     Method, Request, Response, StatusCode,
@@ -52,7 +52,7 @@ impl ControlSocket {
 
     /// Answers until the process ends.
     pub async fn serve(self, server: Arc<Server>) {
-        while caught(self.accept_all(&server)).await.is_err() {
+        while server.front.caught(self.accept_all(&server)).await.is_err() {
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -73,7 +73,7 @@ impl ControlSocket {
 /// Answers the read-only part by TCP until the process ends.
 pub async fn serve_metrics(listener: TcpListener, server: Arc<Server>) {
     let room = Arc::new(Semaphore::new(MOST_READERS));
-    while caught(accept_readers(&listener, &server, &room)).await.is_err() {
+    while server.front.caught(accept_readers(&listener, &server, &room)).await.is_err() {
         tokio::time::sleep(PAUSE).await;
     }
 }
@@ -102,23 +102,28 @@ fn spawn<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let may_command = reader.is_none();
     tokio::spawn(async move {
         let _reader = reader;
-        let service = service_fn(move |request| {
-            let server = Arc::clone(&server);
-            async move { Ok::<_, Infallible>(answer(&server, request, may_command).await) }
-        });
-        let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new());
-        if may_command {
-            http.header_read_timeout(Duration::from_secs(30));
-            // A client that leaves or talks nonsense is its own business.
-            let _ = http.serve_connection(TokioIo::new(stream), service).await;
-        } else {
-            // One answer for each connection, so that nobody has the metrics gathered all the time.
-            http.header_read_timeout(READER_PATIENCE).keep_alive(false);
-            let connection = http.serve_connection(TokioIo::new(stream), service);
-            let _ = tokio::time::timeout(2 * READER_PATIENCE, connection).await;
-        }
+        // A fault ends this connection.
+        let _ = server.front.caught(Box::pin(talk(stream, &server, may_command))).await;
     });
+}
+
+async fn talk<S: AsyncRead + AsyncWrite + Unpin>(stream: S, server: &Arc<Server>, may_command: bool) {
+    let service = service_fn(move |request| {
+        let server = Arc::clone(server);
+        async move { Ok::<_, Infallible>(answer(&server, request, may_command).await) }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new());
+    if may_command {
+        http.header_read_timeout(Duration::from_secs(30));
+        // A client that leaves or talks nonsense is its own business.
+        let _ = http.serve_connection(TokioIo::new(stream), service).await;
+    } else {
+        // One answer for each connection, so that nobody has the metrics gathered all the time.
+        http.header_read_timeout(READER_PATIENCE).keep_alive(false);
+        let connection = http.serve_connection(TokioIo::new(stream), service);
+        let _ = tokio::time::timeout(2 * READER_PATIENCE, connection).await;
+    }
 }
 
 fn reply(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {

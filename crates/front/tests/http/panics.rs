@@ -41,3 +41,12 @@ fn a_panic_ends_one_request_and_is_counted() {
         server.log_at_the_end().iter().map(|line| line["status"].as_u64().unwrap()).collect();
     assert_eq!(statuses, [200, 500, 500, 500, 200, 503]);
 }
+
+#[test]
+fn a_panic_in_what_serves_no_visitor_is_counted_as_well() {
+    let server = Server::plain();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let work = server.front.caught(async { panic!("this panic is part of the test") });
+    assert!(runtime.block_on(work).is_err());
+    assert_eq!(server.metric("hayate_panics"), 1.0);
+}
