@@ -19,6 +19,7 @@ use crate::{
     connection::{Accepted, Connection, Peer, Stream},
     dynamic::Client,
     reply::{Body, Reply, set},
+    rules::client_of,
 };
 
 /// How connections of an address begin.
@@ -140,7 +141,8 @@ pub(crate) async fn meet(
         (io, _) => return Some(Met { carrier: Carrier::Stream(io, plain), peer }),
     };
     let mut peer = peer.unwrap_or_else(|| accepted.again());
-    match tls::accept(tcp, Arc::clone(&tls.config), limits, clock, &thread.handshakes, served).await {
+    let turns = (&thread.handshakes, peer.ip.map(client_of));
+    match tls::accept(tcp, Arc::clone(&tls.config), limits, clock, turns, served).await {
         Ok(stream) => {
             let agreed = stream.agreed();
             let protocol = match agreed.alpn.as_deref() {

@@ -26,7 +26,7 @@ use rustls::pki_types::CertificateDer;
 use super::{
     Connection, Open,
     pulse::Counting,
-    seat::{Seat, Seats, Served},
+    seat::{Seat, Seats, Served, whose},
     wire::receive_window,
 };
 use crate::{
@@ -239,7 +239,7 @@ impl Caller {
     pub async fn accept(self, limits: &Limits, clock: &Clock, handshakes: &Handshakes) -> Option<Connection> {
         clock.wait(Wait::Handshake, limits);
         let seat = Served(self.seat);
-        let turn = handshakes.turn().await;
+        let turn = handshakes.turn(Some(whose(self.peer.ip()))).await;
         let receive = receive_window(limits, clock.holding());
         let mut server = self.server.borrow().clone();
         server.transport_config(Arc::new(transport(limits, &seat.0, receive).ok()?));

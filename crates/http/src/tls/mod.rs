@@ -4,23 +4,22 @@
 //! over for writing and is not with the kernel yet is bounded, and gone when a flush says so; an idle connection keeps rustls' state and no
 //! buffer of this crate; what it keeps meanwhile it counts by itself, whichever HTTP is above ([`TlsStream::count`]). The end of an answer is said by close_notify only where the connection ends in order: one that is cut off does
 //! not look whole to its client. Signatures take a millisecond and more: those who come at one time are answered a few in each turn of the
-//! thread ([`Handshakes`]), so that others have theirs.
+//! thread, client by client ([`Handshakes`]), so that others have theirs.
 //!
 //! It knows nothing of certificates: those are the configuration's.
 
 mod stream;
+mod turns;
 
-use std::{future::poll_fn, io, sync::Arc, task::Poll};
+use std::{future::poll_fn, io, net::IpAddr, sync::Arc, task::Poll};
 
 use rustls::{ProtocolVersion, ServerConfig, ServerConnection, pki_types::CertificateDer};
-use tokio::{
-    net::TcpStream,
-    sync::{Semaphore, SemaphorePermit},
-};
+use tokio::net::TcpStream;
 
 use crate::{Clock, Handler, Limits, Wait};
 
 pub use stream::TlsStream;
+pub use turns::Handshakes;
 
 /// Names of protocols, for ALPN.
 pub mod alpn {
@@ -52,34 +51,14 @@ pub enum HandshakeError {
     TooLong,
 }
 
-/// Handshakes that are computed in one turn of a thread.
-const AT_A_TURN: usize = 4;
-
-/// Whose turn it is of those on one thread who agree upon TLS, by TCP or by QUIC: in order of their words' arrival.
-#[derive(Debug)]
-pub struct Handshakes(Semaphore);
-
-impl Default for Handshakes {
-    fn default() -> Handshakes {
-        Handshakes(Semaphore::new(AT_A_TURN))
-    }
-}
-
-impl Handshakes {
-    /// Waits for a turn. It is to be kept until all others have had theirs (`yield_now`), and never while a client is waited for.
-    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        // None: nobody closes it.
-        self.0.acquire().await.ok()
-    }
-}
-
-/// Lets a client and the server agree. `handler` hears what is held of a client's words that are not whole. To be dropped when the clock is late.
+/// Lets a client and the server agree. `handler` hears what is held of a client's words that are not whole; `of`: whose turn it takes. To be dropped when the
+/// clock is late.
 pub async fn accept<H: Handler>(
     tcp: TcpStream,
     config: Arc<ServerConfig>,
     limits: &Limits,
     clock: &Clock,
-    handshakes: &Handshakes,
+    (handshakes, of): (&Handshakes, Option<IpAddr>),
     handler: &H,
 ) -> Result<TlsStream, HandshakeError> {
     clock.wait(Wait::Handshake, limits);
@@ -100,7 +79,7 @@ pub async fn accept<H: Handler>(
             break;
         }
         stream.readable().await.map_err(HandshakeError::Left)?;
-        let turn = handshakes.turn().await;
+        let turn = handshakes.turn(of).await;
         // Nobody waits for his client while it is his turn.
         let Poll::Ready(filled) = poll_fn(|cx| Poll::Ready(stream.poll_fill(cx))).await else { continue };
         match filled {
