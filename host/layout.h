@@ -222,16 +222,17 @@ struct hy_record {
 	uint32_t value_len;
 };
 
+/* Fields of a request head. One that is not there is empty. */
 enum hy_field {
 	HY_FIELD_HEADER = 0, /* name in lower case, value as received */
 	HY_FIELD_METHOD = 1,
 	HY_FIELD_TARGET = 2,   /* request target in origin form, raw: path?query */
-	HY_FIELD_QUERY = 3,    /* raw, without '?' ; always present, may be empty */
+	HY_FIELD_QUERY = 3,    /* raw, without '?' */
 	HY_FIELD_PROTOCOL = 4, /* "HTTP/1.1" */
 	HY_FIELD_DOCUMENT_ROOT = 5,
 	HY_FIELD_SCRIPT_FILENAME = 6, /* absolute path of the file to run */
 	HY_FIELD_SCRIPT_NAME = 7,     /* its path below the document root, decoded */
-	HY_FIELD_PATH_INFO = 8,       /* decoded; always present, may be empty */
+	HY_FIELD_PATH_INFO = 8,       /* decoded */
 	HY_FIELD_DOCUMENT_URI = 9,    /* decoded and normalised path, SCRIPT_NAME + PATH_INFO */
 	HY_FIELD_REMOTE_ADDR = 10,
 	HY_FIELD_REMOTE_PORT = 11,
@@ -239,7 +240,7 @@ enum hy_field {
 	HY_FIELD_SERVER_PORT = 13,
 	HY_FIELD_SERVER_NAME = 14,
 	HY_FIELD_SCHEME = 15,         /* "http" or "https" */
-	HY_FIELD_CONTENT_TYPE = 16,   /* "" when absent */
+	HY_FIELD_CONTENT_TYPE = 16,   /* as received */
 	HY_FIELD_CONTENT_LENGTH = 17, /* decimal; "" when absent or when the body is chunked */
 	HY_FIELD_REQUEST_ID = 18,     /* for the log */
 	HY_FIELD_VARIABLE = 19,       /* a variable of $_SERVER by its own name, such as SSL_PROTOCOL */

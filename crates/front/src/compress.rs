@@ -139,6 +139,11 @@ impl Drop for Share {
     }
 }
 
+/// Whether an answer without a coding is refused, for which nothing is looked at that has no weights.
+fn refuses_identity(head: &Head) -> bool {
+    head.all(b"accept-encoding").any(|said| said.contains(&b';')) && Accept::of(head).refuses_identity()
+}
+
 /// What a client says of codings, in thousandths; `None` where it says nothing.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Accept {
@@ -184,7 +189,6 @@ impl Accept {
         said.or(self.any).unwrap_or(0)
     }
 
-    /// Whether an answer without a coding is refused.
     fn refuses_identity(&self) -> bool {
         self.identity.or(self.any) == Some(0)
     }
@@ -247,9 +251,7 @@ pub(crate) async fn compress(rules: &Compression, memory: &Arc<Memory>, head: &H
         // A cache takes these fields for those of what it has (RFC 9110, 15.4.5). What a script's answer would have been nobody knows.
         let varies = |(kind, size): &(Cow<'_, str>, u64)| {
             let size = *size;
-            rules.fits(kind.as_bytes())
-                && size > 0
-                && (size >= rules.min_size || Accept::of(head).refuses_identity())
+            rules.fits(kind.as_bytes()) && size > 0 && (size >= rules.min_size || refuses_identity(head))
         };
         if answer.get(b"content-encoding").is_none() && reply.same.as_ref().is_none_or(varies) {
             vary(answer);
@@ -269,7 +271,7 @@ pub(crate) async fn compress(rules: &Compression, memory: &Arc<Memory>, head: &H
         _ => false,
     };
     // Whatever else it says, such an answer stays as it is: most are so small, and the rest is many looks into its fields.
-    if small && !Accept::of(head).refuses_identity() {
+    if small && !refuses_identity(head) {
         return;
     }
     // One look at each field, however much is asked of them.

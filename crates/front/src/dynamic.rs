@@ -314,11 +314,11 @@ fn passed_on<'a>(
     head: &'a Head,
     named: Option<&'a [u8]>,
 ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+    // In lower case, as all names are.
+    let plain = |name: &[u8]| name.iter().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'));
     head.fields().filter_map(move |field| match (field.name, named) {
         // As nginx does it: "X_A", "X.A" and "X-A" may become the same variable. And HTTP_PROXY is one that libraries trust (httpoxy).
-        (name, _) if !name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-') || name == b"proxy" => {
-            None
-        }
+        (name, _) if !plain(name) || name == b"proxy" => None,
         (b"host", Some(host)) => Some((field.name, host)),
         _ => Some((field.name, field.value)),
     })

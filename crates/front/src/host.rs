@@ -40,9 +40,10 @@ impl<'a> Host<'a> {
         };
         let port = match port {
             [] | [b':'] => None,
-            [b':', digits @ ..] if digits.iter().all(u8::is_ascii_digit) => {
-                Some(std::str::from_utf8(digits).ok()?.parse().ok()?)
-            }
+            [b':', digits @ ..] => Some(digits.iter().try_fold(0u16, |port, b| {
+                let digit = b.is_ascii_digit().then(|| u16::from(*b - b'0'))?;
+                port.checked_mul(10)?.checked_add(digit)
+            })?),
             _ => return None,
         };
         Some(Host { name, port })

@@ -52,9 +52,6 @@ impl Reply {
 
     /// Sends it. When this returns and not all was sent, the client is gone, or the answer broke off: what is not finished is cut.
     pub(crate) async fn send(&mut self, exchange: &mut Exchange<'_>, account: &mut Account) {
-        if self.answer.get(b"server").is_none() {
-            let _ = self.answer.add(b"server", b"hayate");
-        }
         if self.close {
             exchange.close();
         }

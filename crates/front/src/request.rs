@@ -178,8 +178,7 @@ impl Connection {
         if exchange.has_begun() {
             return;
         }
-        let Reply { mut answer, body, .. } = *Reply::page(500, None);
-        set(&mut answer, "server", "hayate");
+        let Reply { answer, body, .. } = *Reply::page(500, None);
         if let Body::Full(page) = body {
             exchange.begin(&answer, hayate_http::Length::Exact(page.len() as u64));
             exchange.send(page);

@@ -22,8 +22,8 @@ pub struct Malformed;
 /// Bytes for fields that nobody has counted beforehand: those of the front itself.
 const ROOM: usize = 64;
 
-/// A status and header fields. What frames the message (Content-Length, Transfer-Encoding, Connection) and Date is not put here: it
-/// comes from [`Length`], and from the connection.
+/// A status and header fields. What frames the message (Content-Length, Transfer-Encoding, Connection) is not put here: it comes from [`Length`],
+/// and from the connection. So do Date and Server, where they are not put here.
 #[derive(Debug, Default)]
 pub struct Answer {
     status: u16,

@@ -82,8 +82,8 @@ pub fn seconds() -> u64 {
     u64::try_from(clock_gettime(ClockId::MonotonicCoarse).tv_sec).unwrap_or_default().saturating_add(1)
 }
 
-fn after(limit: Duration) -> u64 {
-    seconds().saturating_add(limit.as_secs()).saturating_add(u64::from(limit.subsec_nanos() > 0))
+fn after(now: u64, limit: Duration) -> u64 {
+    now.saturating_add(limit.as_secs()).saturating_add(u64::from(limit.subsec_nanos() > 0))
 }
 
 impl Default for Clock {
@@ -238,22 +238,25 @@ impl Clock {
 
     /// Starts a wait, unless it is running already: the time is that of the whole wait.
     pub(crate) fn wait(&self, what: Wait, limits: &Limits) {
-        if self.wait.replace(what) != what {
-            self.since.set(seconds());
-        } else if what != Wait::Linger {
+        let begins = self.wait.replace(what) != what;
+        if !begins && what != Wait::Linger {
             return;
+        }
+        let now = seconds();
+        if begins {
+            self.since.set(now);
         }
         self.deadline.set(match what {
             Wait::Nothing => 0,
-            Wait::Handshake => after(limits.handshake_timeout),
-            Wait::Idle => after(limits.idle_timeout),
-            Wait::Head => after(limits.header_timeout),
-            Wait::Body => after(limits.body_timeout),
+            Wait::Handshake => after(now, limits.handshake_timeout),
+            Wait::Idle => after(now, limits.idle_timeout),
+            Wait::Head => after(now, limits.header_timeout),
+            Wait::Body => after(now, limits.body_timeout),
             Wait::Linger => {
                 if self.linger_end.get() == 0 {
-                    self.linger_end.set(seconds() + LINGER);
+                    self.linger_end.set(now + LINGER);
                 }
-                (seconds() + LINGER_PAUSE).min(self.linger_end.get())
+                (now + LINGER_PAUSE).min(self.linger_end.get())
             }
         });
     }
@@ -301,7 +304,7 @@ impl Clock {
         if !pending {
             self.write_deadline.set(0);
         } else if bytes > 0 || !waited {
-            self.write_deadline.set(after(limits.write_timeout));
+            self.write_deadline.set(after(seconds(), limits.write_timeout));
         }
         // What goes out at once costs nothing here.
         if limits.write_rate > 0 && (pending || waited) {

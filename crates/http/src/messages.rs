@@ -26,6 +26,9 @@ pub(crate) fn opening(answer: &Answer, length: Length, head_only: bool) -> Openi
         status => status,
     };
     let mut fields = headers(answer);
+    if !fields.contains_key(header::SERVER) {
+        fields.insert(header::SERVER, HeaderValue::from_static("hayate"));
+    }
     if !fields.contains_key(header::DATE) {
         let mut line = Vec::new();
         date::append(&mut line);

@@ -39,7 +39,8 @@ async fn exchange(served: &mut Served, input: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-const OK: &str = "HTTP/1.1 200 OK\r\nDate: now\r\nX-Own-Name: v\r\nContent-Length: 2\r\n\r\nok";
+const OK: &str =
+    "HTTP/1.1 200 OK\r\nDate: now\r\nX-Own-Name: v\r\nServer: hayate\r\nContent-Length: 2\r\n\r\nok";
 
 #[test]
 fn requests_follow_each_other_on_one_connection() {
@@ -72,7 +73,7 @@ fn a_request_may_come_byte_by_byte() {
 #[test]
 fn bodies_of_unknown_length() {
     run(|| async {
-        let head = "HTTP/1.1 200 OK\r\nDate: now\r\nX-Own-Name: v\r\n";
+        let head = "HTTP/1.1 200 OK\r\nDate: now\r\nX-Own-Name: v\r\nServer: hayate\r\n";
         let chunks = "Transfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n";
         assert_eq!(
             exchange(&mut serve(), b"GET /stream HTTP/1.1\r\nHost: a\r\n\r\n").await,
@@ -111,7 +112,7 @@ fn answers_without_a_body_have_none() {
         let head = exchange(&mut serve(), b"HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n").await;
         assert_eq!(head, OK.strip_suffix("ok").unwrap());
         let empty = exchange(&mut serve(), b"GET /empty HTTP/1.1\r\nHost: a\r\n\r\n").await;
-        assert_eq!(empty, "HTTP/1.1 204 No Content\r\nDate: now\r\nX-Own-Name: v\r\n\r\n");
+        assert_eq!(empty, "HTTP/1.1 204 No Content\r\nDate: now\r\nX-Own-Name: v\r\nServer: hayate\r\n\r\n");
     });
 }
 

@@ -48,19 +48,14 @@ pub(crate) fn record(
     let [a, b] = field.to_ne_bytes();
     let [c, d] = (name.len() as u16).to_ne_bytes();
     let [e, f, g, h] = (value.len() as u32).to_ne_bytes();
-    // Its zeros first: one piece to grow by, and two bytes less to write.
-    let from = to.len();
-    to.resize(from + len, 0);
-    let place = to.get_mut(from..).and_then(|to| to.split_first_chunk_mut::<FIXED>());
-    let (fixed, rest) = place.ok_or(HeadTooLarge)?;
-    *fixed = [a, b, c, d, e, f, g, h];
-    let (first, second) = rest.split_at_mut_checked(name.len() + 1).ok_or(HeadTooLarge)?;
-    if let Some(first) = first.get_mut(..name.len())
-        && !name.is_empty()
-    {
-        first.copy_from_slice(name);
+    to.reserve(len);
+    to.extend_from_slice(&[a, b, c, d, e, f, g, h]);
+    if !name.is_empty() {
+        to.extend_from_slice(name);
     }
-    second.get_mut(..value.len()).ok_or(HeadTooLarge)?.copy_from_slice(value);
+    to.push(0);
+    to.extend_from_slice(value);
+    to.push(0);
     Ok(())
 }
 

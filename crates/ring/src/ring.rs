@@ -153,6 +153,12 @@ impl Inner {
         0..self.entries.len() as u32
     }
 
+    /// Whether something was collected for [`Ring::unlock`].
+    pub(crate) fn has_errands(&self) -> bool {
+        let (permits, released) = (self.permits.is_empty(), self.released.is_empty());
+        !(self.woken.is_empty() && self.stirred.is_empty() && permits && released)
+    }
+
     /// The record of a slot.
     #[allow(
         clippy::indexing_slicing,
@@ -361,7 +367,9 @@ impl Ring {
         }
         // A permit stands for a free slot, so there is one.
         let index = inner.free.pop().ok_or(Refused::QueueFull)?;
-        *inner.entry(index) = Entry { life: Life::Admitted, permit: Some(permit), ..Entry::default() };
+        // As [`Ring::free`] has left it, or as it was made.
+        let entry = inner.entry(index);
+        (entry.life, entry.permit) = (Life::Admitted, Some(permit));
         inner.admitted += 1;
         if let Some(waiting) = waiting {
             // In the same moment, so that it is never counted twice.
@@ -467,8 +475,11 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Adds a field of the request head.
+    /// Adds a field of the request head. One that is empty is as one that is not there.
     pub fn put(&mut self, field: Field, value: &[u8]) -> Result<(), HeadTooLarge> {
+        if value.is_empty() {
+            return Ok(());
+        }
         head::record(&mut self.records, self.ring.memory.request_head.size, field as u16, b"", value)
     }
 

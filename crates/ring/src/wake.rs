@@ -139,6 +139,9 @@ impl Ring {
     /// Lets go of the lock, and wakes the tasks and workers that were collected under it: a waker may run code that takes the lock, and
     /// waking a worker is a system call. What was kept for others goes then, too.
     pub(crate) fn unlock(&self, mut inner: MutexGuard<'_, Inner>) {
+        if !inner.has_errands() {
+            return;
+        }
         let (woken, stirred) = (std::mem::take(&mut inner.woken), std::mem::take(&mut inner.stirred));
         let permits = std::mem::take(&mut inner.permits);
         let released = std::mem::take(&mut inner.released);

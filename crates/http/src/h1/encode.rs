@@ -112,12 +112,15 @@ fn status_line(answer: &Answer, version: Version, to: &mut Vec<u8>) {
 
 /// Names as browsers' tools and nginx show them: each word begins with a capital.
 fn field(name: &[u8], value: &[u8], to: &mut Vec<u8>) {
+    let at = to.len();
+    to.extend_from_slice(name);
     let mut begins = true;
-    to.extend(name.iter().map(|b| {
-        let shown = if begins { b.to_ascii_uppercase() } else { *b };
+    for b in to.iter_mut().skip(at) {
+        if begins {
+            b.make_ascii_uppercase();
+        }
         begins = *b == b'-';
-        shown
-    }));
+    }
     to.extend_from_slice(b": ");
     to.extend_from_slice(value);
     to.extend_from_slice(b"\r\n");
@@ -149,10 +152,14 @@ pub(crate) fn head(
     to: &mut Vec<u8>,
 ) {
     status_line(answer, version, to);
-    let mut dated = false;
+    let (mut named, mut dated) = (false, false);
     for (name, value) in answer.fields().filter(|(name, _)| !is_framing(name)) {
+        named |= name.eq_ignore_ascii_case(b"server");
         dated |= name.eq_ignore_ascii_case(b"date");
         field(name, value, to);
+    }
+    if !named {
+        to.extend_from_slice(b"Server: hayate\r\n");
     }
     if !dated {
         date::append(to);
