@@ -44,9 +44,11 @@ fn a_panic_ends_one_request_and_is_counted() {
 
 #[test]
 fn a_panic_in_what_serves_no_visitor_is_counted_as_well() {
+    async fn fails() {
+        panic!("this panic is part of the test");
+    }
     let server = Server::plain();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let work = server.front.caught(async { panic!("this panic is part of the test") });
-    assert!(runtime.block_on(work).is_err());
+    assert!(runtime.block_on(server.front.caught(fails())).is_err());
     assert_eq!(server.metric("hayate_panics"), 1.0);
 }
