@@ -407,9 +407,10 @@ static bool put_in_place(int fd, void *to)
 	struct in_place *in = to;
 	struct stat st;
 	int flags = fcntl(fd, F_GETFL);
-	if (!zygote_is_own(fd) && flags >= 0 && !(flags & O_PATH) && fstat(fd, &st) == 0 && st.st_dev == in->file->device &&
-	    st.st_ino == in->file->inode) {
-		struct rewind_opening *opening = rewind_opening_of(fd);
+	struct rewind_opening *opening = rewind_opening_of(fd);
+	bool by_another_name = opening != NULL && in->file->opening != NULL && strcmp(opening->name, in->file->name) != 0;
+	if (!zygote_is_own(fd) && flags >= 0 && !(flags & O_PATH) && !by_another_name && fstat(fd, &st) == 0 &&
+	    st.st_dev == in->file->device && st.st_ino == in->file->inode) {
 		in->error = rewind_replace_file(fd, in->path, flags & (O_ACCMODE | O_APPEND | O_NONBLOCK | O_SYNC));
 		in->count += in->error == 0;
 		if (in->error == 0 && opening != NULL) {

@@ -44,6 +44,22 @@ def test_a_link_that_changes_by_a_relative_name_or_a_url(spelled: str, rewind: s
         nobody_was_replaced(server)
 
 
+@modes.each_mode
+def test_a_log_by_two_names(rewind: str, boot: str, directory: pathlib.Path) -> None:
+    """Where one of them leads elsewhere by now, what is written by the other one goes where it went."""
+    request = 'fwrite($f, "latest $v\\n"); fflush($f); fwrite($uri, "day $v\\n"); fflush($uri); echo 1;'
+    prepare(directory, '@symlink("monday", "$d/latest"); $f = fopen("$d/latest", "a"); $uri = fopen("$d/monday", "a");', request, {})
+    with hayate(directory, rewind, boot) as server:
+        modes.get(server, "v=Ada")
+        (directory / "latest").unlink()
+        (directory / "latest").symlink_to("tuesday")
+        for visitor in ("Grace", "Joan"):
+            modes.get(server, f"v={visitor}")
+        assert (directory / "monday").read_text() == "latest Ada\nday Ada\nday Grace\nday Joan\n"
+        assert (directory / "tuesday").read_text() == "latest Grace\nlatest Joan\n"
+        nobody_was_replaced(server)
+
+
 LOCKED = """
 $l = fopen("$d/lock", 'a'); flock($l, LOCK_EX);
 $f = fopen("$d/out", 'a');
