@@ -104,8 +104,8 @@ static void too_much(const char *why, bool warmed)
 }
 
 /*
- * Each descriptor of the boot is open twice, one for a file that is written to three times: by the others they are put
- * back. Where there is no room for that, or for a note, nothing would say so when it is missed.
+ * Each descriptor of the boot is open twice: by the other one it is put back. Where there is no room for that, or for a
+ * note, nothing would say so when it is missed.
  */
 static void decline_too_much(bool warmed)
 {
@@ -113,7 +113,7 @@ static void decline_too_much(bool warmed)
 	char why[512];
 	opened.all = opened.written_to = 0;
 	bool listed = zygote_each_fd(count_opened, NULL);
-	size_t needed = 2 * opened.all + opened.written_to + SPARE;
+	size_t needed = 2 * opened.all + SPARE;
 	if (getrlimit(RLIMIT_NOFILE, &most) == 0 && (!listed || needed > most.rlim_cur)) {
 		snprintf(why, sizeof why,
 		         "the boot has %zu files open, for which Hayate needs %zu descriptors, and the limit of open files is "
