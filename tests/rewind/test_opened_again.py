@@ -283,6 +283,9 @@ MEANWHILE = """
 $f = fopen("$d/out", '%s');
 touch("$d/opened");
 for ($i = 0; $i < 1000 && !file_exists("$d/taken"); $i++) { usleep(10000); clearstatcache(); }
+$n = "$d/of" . getmypid();
+touch($n);
+rename($n, "$d/compiled");
 """
 
 
@@ -306,6 +309,7 @@ def test_a_file_that_somebody_takes_while_the_boot_lasts(mode: str, rewind: str,
         modes.get(server, "v=Ada")
         assert (directory / "out").read_text() == "Ada\n"
         assert (directory / "out.1").read_text() == ""
+        nobody_was_replaced(server)
 
 
 # 7c, 13
