@@ -19,7 +19,7 @@
  * worker.
  *
  * Where a log cannot be opened it goes on in the old file, and the next request tries again. Where a temporary file
- * cannot be put back the worker ends.
+ * cannot be put back the worker ends; where somebody has removed one whose bytes are not kept, after the request.
  *
  * PHP removes tmpfile()s when it closes them, which a worker that is killed does not. The zygote removes those, of
  * which workers tell it by memory that they share (16 each, with names below 256 bytes); it believes of that only what
@@ -464,18 +464,19 @@ static int open_anew(struct boot_file *file, bool *halfway)
 
 static void cannot_be_opened(struct boot_file *file, int error, bool halfway)
 {
+	/* Of one whose bytes are not kept nobody else has taken them: whoever wrote to it cost the worker. */
+	bool ends = file->kind == TEMPORARY && (halfway || error != EFBIG);
 	if (!file->said) {
 		log_format(HY_LOG_ERROR
 		           "The file %s, which the boot opened, is another one by now, and cannot be opened as the boot "
 		           "opened it: %s. %s",
 		           file->name, error == EFBIG ? "what the boot wrote to it is too much to be kept" : strerror(error),
 		           file->kind == LOG ? "What requests write goes to the one before, until it can be opened."
-		           : halfway         ? "This worker ends."
+		           : ends            ? "This worker ends."
 		                             : "This worker is replaced after the request.");
 	}
 	file->said = true;
-	/* Of one whose bytes are not kept nobody else has taken them: whoever wrote to it cost the worker. */
-	if (file->kind == TEMPORARY && (halfway || error != EFBIG)) {
+	if (ends) {
 		_exit(70);
 	}
 	state->replaced |= file->kind == TEMPORARY;

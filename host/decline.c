@@ -191,9 +191,10 @@ void decline_warmup(void)
 
 void decline_lost_locks(void)
 {
+	const char *lost = locks_lost();
 	char why[200];
-	if (locks_lost() != NULL) {
-		snprintf(why, sizeof why, "a warm-up request %s", locks_lost());
+	if (lost != NULL) {
+		snprintf(why, sizeof why, "a warm-up request %s", lost);
 		warmup_failed(why, false);
 	}
 }
