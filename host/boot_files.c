@@ -105,7 +105,7 @@ static bool has_temporary_name(const char *path, const struct stat *st)
 struct plain_file {
 	FILE *file;
 	int fd;
-	unsigned flags;
+	unsigned flags; /* the lowest bit: it is a pipe of popen() */
 	int lock_flag;
 	const zend_string *temporary_name;
 };
@@ -121,6 +121,12 @@ static const zend_string *temporary_name(const php_stream *stream)
 bool boot_files_is_temporary(const php_stream *stream)
 {
 	return temporary_name(stream) != NULL;
+}
+
+bool boot_files_is_program(const php_stream *stream)
+{
+	const struct plain_file *file = stream->abstract;
+	return stream->ops == &php_stream_stdio_ops && file->flags & 1;
 }
 
 /* A stream of a file that is written to, and nothing more. */

@@ -54,6 +54,20 @@ static void decline_all_unfinished(bool warmed)
 	    .how = HY_AGAIN_CLASSIC,
 	};
 	decline_unfinished(&archive, warmed);
+	struct unfinished list = {
+	    .left = keeps ? NULL : archives_left(),
+	    .why = "and each request would write it by what the boot has read of it, over what others have added",
+	    .remedy = "open archives in the request, not",
+	    .how = HY_AGAIN_CLASSIC,
+	};
+	decline_unfinished(&list, warmed);
+	struct unfinished child = {
+	    .left = keeps ? NULL : unknown_child(),
+	    .why = "and the boot of each request would start one of its own",
+	    .remedy = "wait for it with proc_close() or pclose()",
+	    .how = HY_AGAIN_CLASSIC,
+	};
+	decline_unfinished(&child, warmed);
 	struct unfinished unknown = {
 	    .left = keeps ? NULL : unknown_left(),
 	    .why = "and Hayate does not know whether that holds back what requests write to it, which a rewind would lose",

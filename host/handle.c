@@ -68,6 +68,9 @@ static void end_boot(void)
 	randomness_boot_over();
 	boot_keep();
 	lifecycle_shut_modules_down();
+	if (options.rewind != REWIND_OFF) {
+		archives_forget();
+	}
 	lifecycle_note_session();
 	lifecycle_module("mbstring", true);
 	boot_compare_encodings();

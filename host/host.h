@@ -26,6 +26,7 @@
  *   stray.c     processes that PHP code forked   locks.c  locks that the boot holds
  *   unknown.c   what the boot must not leave open, since nobody knows how it ends
  *   boot_files.c  files that the boot has open for writing, and temporary ones
+ *   archives.c  what PHP knows of archives (phar), for a request
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
  */
@@ -279,6 +280,10 @@ void leftovers_note(void);        /* at the snapshot */
 void leftovers_hand_in(void);     /* at the end of a request */
 const char *leftovers_open(void); /* NULL, or what the boot must not leave open */
 
+/* archives.c */
+void archives_forget(void);      /* at the end of the boot, and of a warm-up request */
+const char *archives_left(void); /* NULL, or what requests must not write by, to follow "the boot " */
+
 /* again.c: ends the booted application as a script ends, unless a fatal error did, and then zygote_boot_again() */
 void boot_again(enum hy_again how, const char *why, bool fatal) __attribute__((noreturn));
 
@@ -326,11 +331,13 @@ void opcache_after_bailout(void); /* gives back locks that a fatal error may hav
 
 /* unknown.c */
 /* Of the boot, to follow "the boot "; NULL: nothing. */
+const char *unknown_child(void); /* a child process, which is one for all requests */
 const char *unknown_left(void);  /* whose end nobody here knows */
 const char *unknown_stale(void); /* that writes at its end what it has read at its beginning */
 
 /* boot_files.c */
 void boot_files_share(void);                                /* in the zygote, before workers are forked */
+bool boot_files_is_program(const php_stream *stream);       /* of popen() */
 bool boot_files_is_nameless(int fd, const struct stat *st); /* and no other process has it */
 void boot_files_note(void); /* when others may write to them from now on; what was noted before is forgotten */
 /* That no request can find as a boot of its own would, to follow "the boot "; NULL: nothing. */

@@ -385,6 +385,9 @@ void lifecycle_end(bool unwound)
 		step(boot_note_living_sessions);
 	}
 	lifecycle_shut_modules_down();
+	if (handle_warming() && options.rewind != REWIND_OFF) {
+		archives_forget();
+	}
 	if (!handle_rewinds()) {
 		step(boot_keep_living_sessions);
 		step(forget_session);

@@ -19,7 +19,6 @@ static const char *const known_types[] = {
     "stream factory",
     "stream-context",
     "stream filter",
-    "process",
     "userfilter.bucket brigade",
     "userfilter.bucket",
     "SSH2 Session",
@@ -268,6 +267,23 @@ static bool is_read_only_dba_object(const zend_object *object, const char *modul
 	                       ? *(void *const *)((const char *)object - object->handlers->offset)
 	                       : NULL;
 	return info != NULL && is_read_only_dba(info);
+}
+
+const char *unknown_child(void)
+{
+	zend_resource *resource;
+	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource)
+	{
+		const char *type = resource->ptr == NULL ? NULL : zend_rsrc_list_get_rsrc_type(resource);
+		if (type != NULL && strcmp(type, "process") == 0) {
+			return "left a child process of proc_open()";
+		}
+		if (type != NULL && resource->type == php_file_le_stream() && boot_files_is_program(resource->ptr)) {
+			return "left a child process of popen()";
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+	return NULL;
 }
 
 const char *unknown_left(void)

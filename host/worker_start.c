@@ -72,6 +72,8 @@ void worker_start_run(void)
 	const char *wrong = call() ? "a fatal error ended what hayate_on_worker_start() was given" : NULL;
 	wrong = wrong != NULL ? wrong : sqlite_left_open();
 	wrong = wrong != NULL ? wrong : leftovers_open();
+	wrong = wrong != NULL ? wrong : archives_left();
+	wrong = wrong != NULL ? wrong : unknown_child();
 	wrong = wrong != NULL ? wrong : unknown_left();
 	wrong = wrong != NULL ? wrong : unknown_stale();
 	wrong = wrong != NULL ? wrong : boot_files_left();

@@ -160,16 +160,15 @@ def test_standard_error_is_no_connection(rewind: str, directory: pathlib.Path) -
 
 
 TERMINAL = """
-$child = proc_open(['cat'], [['pty'], ['pty'], ['pty']], $pipes);
-stream_set_blocking($pipes[1], false);
+$terminal = fopen('/dev/ptmx', 'r+');
+stream_set_blocking($terminal, false);
 while (hayate_handle_request(function () {
-    global $pipes;
+    global $terminal;
     if (isset($_GET['write'])) {
-        fwrite($pipes[0], "secret\\n");
-        fflush($pipes[0]);
+        fwrite($terminal, "secret\\n");
         usleep(200000);
     }
-    echo json_encode(isset($_GET['read']) ? (string) fread($pipes[1], 100) : 'untouched');
+    echo json_encode(isset($_GET['read']) ? (string) fread($terminal, 100) : 'untouched');
 })) {
 }
 """
@@ -177,7 +176,7 @@ while (hayate_handle_request(function () {
 
 @pytest.mark.parametrize("rewind", ["on", "fork"])
 def test_a_terminal_of_the_boot_is_not_shared(rewind: str, directory: pathlib.Path) -> None:
-    """Each worker has a child and a terminal of its own, as each request has under php-fpm; using it costs the worker."""
+    """Each worker has one of its own, which says what is written to it, as each request has under php-fpm; using it costs the worker."""
     modes.write(directory, TERMINAL)
     expected = ['""', '"untouched"', '""']
     with modes.hayate(directory, rewind, "shared", workers=1) as server:
