@@ -157,12 +157,11 @@ static bool is_writer(zend_resource *resource, struct writer *to)
 	       (to->flags & O_ACCMODE) != O_RDONLY && !rewind_is_output(&to->st) && !is_kernels(to->fd);
 }
 
-/* Where the next one begins to read is another place by then. */
-static bool stands_at_end(const struct writer *writer)
+/* Who reads on would find what the file held in the boot, or begin at another place of what it holds by then. */
+static bool stands_within(const struct writer *writer)
 {
 	const php_stream *stream = writer->stream;
-	return stream->readpos == stream->writepos && writer->st.st_size > 0 &&
-	       lseek(writer->fd, 0, SEEK_CUR) >= writer->st.st_size;
+	return stream->readpos != stream->writepos || stream->position != 0 || lseek(writer->fd, 0, SEEK_CUR) != 0;
 }
 
 /* Nobody can open it: the boot has removed its name, or it never had one. One whose name somebody else has removed is
@@ -182,14 +181,15 @@ static const char *more_than_a_log(const struct writer *writer)
 	    (temporary != NULL && leads_to(ZSTR_VAL(temporary), writer->st.st_dev, writer->st.st_ino))) {
 		return NULL;
 	}
-	return !(writer->flags & O_APPEND)                                      ? "other than to append"
-	       : opening == NULL                                                ? "in a way that Hayate has not seen"
-	       : opening->moved                                                 ? "and gave it another name"
-	       : opening->emptied                                               ? "and emptied it"
-	       : (writer->flags & O_ACCMODE) == O_RDWR && stands_at_end(writer) ? "to read as well, and stands at its end"
-	       : opening->otherwise                                             ? "and wrote to it by another descriptor"
-	       : opening->touched && writer->stream->writefilters.head != NULL  ? "and wrote to it through a filter"
-	                                                                        : NULL;
+	return !(writer->flags & O_APPEND) ? "other than to append"
+	       : opening == NULL           ? "in a way that Hayate has not seen"
+	       : opening->moved            ? "and gave it another name"
+	       : opening->emptied          ? "and emptied or replaced it"
+	       : (writer->flags & O_ACCMODE) == O_RDWR && stands_within(writer)
+	           ? "to read as well, and does not stand at its beginning"
+	       : opening->otherwise                                            ? "and wrote to it by another descriptor"
+	       : opening->touched && writer->stream->writefilters.head != NULL ? "and wrote to it through a filter"
+	                                                                       : NULL;
 }
 
 const char *boot_files_left(void)

@@ -97,7 +97,7 @@ struct place_name {
 };
 /* Of descriptors below this it is known how they were opened; and of so many names that it emptied them. */
 #define REWIND_MOST_OPENINGS 4096
-#define REWIND_MOST_EMPTIED 4096
+#define REWIND_MOST_EMPTIED 65536
 /* Numbers of descriptors below this may be said to have no position. */
 #define MOST_POSITIONLESS 65536
 

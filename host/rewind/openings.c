@@ -242,8 +242,17 @@ static int done(long failed)
 	return -1;
 }
 
+/* Who then opens it to append begins an empty file, or one that was made beside it, each time. */
+static void note_given_up(int at, const char *path)
+{
+	if (noting()) {
+		note_emptied_name(at, path);
+	}
+}
+
 static int unlinking(int at, const char *path, int flags)
 {
+	note_given_up(at, path);
 	note_names(false);
 	return done(SYS3(SYS_unlinkat, at, path, flags));
 }
@@ -265,6 +274,8 @@ EXPORT int remove(const char *path)
 
 static int renaming(int from_at, const char *from, int to_at, const char *to, unsigned flags)
 {
+	note_given_up(from_at, from);
+	note_given_up(to_at, to);
 	note_names(false);
 	return done(sys6(SYS_renameat2, from_at, (long)from, to_at, (long)to, flags, 0));
 }

@@ -70,6 +70,7 @@ def remove(d: pathlib.Path) -> None:
 
 MAY_WRITE = 'if ($v !== "") { fwrite($f, "$v\\n"); fflush($f); } echo 1;'
 APPENDS = 'fwrite($f, "$v\\n"); fflush($f); echo 1;'
+SHOWS = APPENDS + ' echo file_get_contents("$d/out");'
 READS = "rewind($f); echo stream_get_contents($f); fseek($f, 0, SEEK_END); fwrite($f, $v); fflush($f);"
 #: Two boots at one time could both have removed the file before either has opened it.
 ALONE = "$l = fopen(\"$d/alone\", 'c'); flock($l, LOCK_EX); %s flock($l, LOCK_UN); fclose($l);"
@@ -93,10 +94,31 @@ CASES = {
     },
     "made with x+": Case("@unlink(\"$d/out\"); $f = fopen(\"$d/out\", 'x+');", READS, VISITORS, PRIVATE, declined="other than to append"),
     "a filter": Case("$f = fopen(\"php://filter/write=string.toupper/resource=$d/out\", 'w');", APPENDS, VISITORS, PRIVATE, declined="other than to append"),
-    "a log that was read": Case("$f = fopen(\"$d/out\", 'a+'); while (fgets($f) !== false) {}", READS, VISITORS, SHARED, given=LINES, declined="to read as well, and stands at its end"),
-    "emptied and opened to append": Case("file_put_contents(\"$d/out\", ''); $f = fopen(\"$d/out\", 'a+');", READS, VISITORS, given=LINES, declined="and emptied it"),
-    "emptied while it is open": Case("$f = fopen(\"$d/out\", 'a'); file_put_contents(\"$d/out\", '');", APPENDS, VISITORS, SHARED, given=LINES, declined="and emptied it"),
-    "cut while it is open": Case("$f = fopen(\"$d/out\", 'a'); flock($f, LOCK_EX); ftruncate($f, 4);", APPENDS, VISITORS, SHARED, given=LINES, declined="and emptied it"),
+    "a log that was read": Case("$f = fopen(\"$d/out\", 'a+'); while (fgets($f) !== false) {}", READS, VISITORS, SHARED, given=LINES, declined="to read as well, and does not stand at its beginning"),
+    "a log that was read in part": Case(
+        "$f = fopen(\"$d/out\", 'a+'); fgets($f);",
+        'echo fgets($f), ftell($f), stream_get_contents($f); fwrite($f, "$v\\n"); fflush($f);',
+        VISITORS,
+        given=LINES,
+        declined="to read as well, and does not stand at its beginning",
+    ),
+    "a queue that requests empty": Case(
+        "$f = fopen(\"$d/out\", 'a+'); fgets($f);",
+        'while (($l = fgets($f)) !== false) { echo $l; } ftruncate($f, 0); fwrite($f, "head\\n"); fflush($f);',
+        VISITORS,
+        SHARED,
+        given=LINES,
+        declined="to read as well, and does not stand at its beginning",
+    ),
+    "removed and made anew": Case("@unlink(\"$d/out\"); $f = fopen(\"$d/out\", 'a');", SHOWS, VISITORS, given=LINES, declined="and emptied or replaced it"),
+    "removed where none was": Case("@unlink(\"$d/out\"); $f = fopen(\"$d/out\", 'a');", SHOWS, VISITORS, SHARED, declined="and emptied or replaced it"),
+    "moved away and made anew": Case("@rename(\"$d/out\", \"$d/out.1\"); $f = fopen(\"$d/out\", 'a');", SHOWS, VISITORS, given=LINES, declined="and emptied or replaced it"),
+    "replaced by another": Case(
+        "file_put_contents(\"$d/new\", 'head '); rename(\"$d/new\", \"$d/out\"); $f = fopen(\"$d/out\", 'a');", SHOWS, VISITORS, SHARED, declined="and emptied or replaced it"
+    ),
+    "emptied and opened to append": Case("file_put_contents(\"$d/out\", ''); $f = fopen(\"$d/out\", 'a+');", READS, VISITORS, given=LINES, declined="and emptied or replaced it"),
+    "emptied while it is open": Case("$f = fopen(\"$d/out\", 'a'); file_put_contents(\"$d/out\", '');", APPENDS, VISITORS, SHARED, given=LINES, declined="and emptied or replaced it"),
+    "cut while it is open": Case("$f = fopen(\"$d/out\", 'a'); flock($f, LOCK_EX); ftruncate($f, 4);", APPENDS, VISITORS, SHARED, given=LINES, declined="and emptied or replaced it"),
     "a log that the boot renames": Case(
         "$f = fopen(\"$d/new\", 'a'); rename(\"$d/new\", \"$d/out\");", APPENDS, VISITORS, SHARED, declined="and gave it another name"
     ),
@@ -115,9 +137,7 @@ CASES = {
         declined="and wrote to it by another descriptor",
     ),
     # what only looks alike
-    "a log that is read from a place": Case(
-        "$f = fopen(\"$d/out\", 'a+'); fgets($f);", 'echo fgets($f), ftell($f), stream_get_contents($f); fwrite($f, "$v\\n"); fflush($f);', VISITORS, given=LINES
-    ),
+    "a log that was read, from its beginning": Case("$f = fopen(\"$d/out\", 'a+'); $head = fgets($f); rewind($f);", READS, VISITORS, given=LINES),
     "removed and opened to append": Case("@unlink(\"$d/old\"); $f = fopen(\"$d/out\", 'a');", APPENDS, VISITORS, given=LINES),
     "a log and others that the boot renames": Case(
         "$f = fopen(\"$d/out\", 'a'); for ($i = 0; $i < 3; $i++) { $n = \"$d/new\" . getmypid(); touch($n); rename($n, \"$d/other\"); }", APPENDS, VISITORS, SHARED
