@@ -157,11 +157,12 @@ static bool is_writer(zend_resource *resource, struct writer *to)
 	       (to->flags & O_ACCMODE) != O_RDONLY && !rewind_is_output(&to->st) && !is_kernels(to->fd);
 }
 
-/* Who reads on would find what the file held in the boot, or begin at another place of what it holds by then. */
-static bool stands_within(const struct writer *writer)
+/* Who reads on finds what the file held in the boot, or begins at what is another place by then. */
+static bool was_read(const struct writer *writer)
 {
 	const php_stream *stream = writer->stream;
-	return stream->readpos != stream->writepos || stream->position != 0 || lseek(writer->fd, 0, SEEK_CUR) != 0;
+	return stream->readpos != stream->writepos ||
+	       (writer->st.st_size > 0 && lseek(writer->fd, 0, SEEK_CUR) >= writer->st.st_size);
 }
 
 /* Nobody can open it: the boot has removed its name, or it never had one. One whose name somebody else has removed is
@@ -185,8 +186,8 @@ static const char *more_than_a_log(const struct writer *writer)
 	       : opening == NULL           ? "in a way that Hayate has not seen"
 	       : opening->moved            ? "and gave it another name"
 	       : opening->emptied          ? "and emptied or replaced it"
-	       : (writer->flags & O_ACCMODE) == O_RDWR && stands_within(writer)
-	           ? "to read as well, and does not stand at its beginning"
+	       : (writer->flags & O_ACCMODE) == O_RDWR && was_read(writer)
+	           ? "to read as well, and it was read from, or stands at its end"
 	       : opening->otherwise                                            ? "and wrote to it by another descriptor"
 	       : opening->touched && writer->stream->writefilters.head != NULL ? "and wrote to it through a filter"
 	                                                                       : NULL;

@@ -71,7 +71,7 @@ MUTATIONS = [
     _m(3, "256 positions", "rewind/descriptors.c", "if (has_offset && file && at >= 0) {", "if (has_offset && file && at >= 0 && c->offset_count < 256) {", "test_directories.py"),
     _m(3, "a rotated log is written on", "lifecycle.c", "\t\tboot_files_look(BOOT_FILES_UNLOCKED);\n", "", "test_rotated.py"),
     _m(3, "what is open to be written is rewound", "boot_files.c", "!(writer->flags & O_APPEND)", "false", "test_opened_again.py -k made"),
-    _m(3, "what the boot has read from is rewound", "boot_files.c", "(writer->flags & O_ACCMODE) == O_RDWR && stands_within(writer)", "false", "test_opened_again.py -k read"),
+    _m(3, "what the boot has read from is rewound", "boot_files.c", "(writer->flags & O_ACCMODE) == O_RDWR && was_read(writer)", "false", "test_opened_again.py -k read"),
     _m(3, "what the boot empties is rewound", "rewind/openings.c", "one->emptied = true;", "one->emptied = false;", "test_opened_again.py -k emptied"),
     _m(3, "cookies of one visitor are written over another's", "unknown.c", "IS_OBJ_VALID(object) ? object->ce : NULL;\n\t\twhile", "NULL;\n\t\twhile", "test_what_was_read.py"),
     _m(3, "lists of archives stay from the boot", "handle.c", "\t\tarchives_forget();\n", "", "test_archives.py -k boot-on-shared"),
