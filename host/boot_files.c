@@ -59,6 +59,8 @@ static struct boot_file {
 	bool said;                            /* that it cannot be opened */
 	mode_t mode;
 	/* Of a temporary one: */
+	uid_t user;
+	gid_t group;
 	nlink_t links;
 	bool known; /* these bytes were in it */
 	const uint8_t *bytes;
@@ -260,13 +262,21 @@ static bool keep_bytes(struct boot_file *file, off_t size)
 	return whole;
 }
 
+static void note_rights(struct boot_file *file, const struct stat *st)
+{
+	file->mode = st->st_mode & 07777;
+	file->user = st->st_uid;
+	file->group = st->st_gid;
+	file->links = st->st_nlink;
+}
+
 static void note_temporary(int fd, const struct stat *st, const char *name)
 {
 	struct boot_file *file = find(st, NULL) == NULL ? add(TEMPORARY, fd, st) : NULL;
 	if (file != NULL) {
 		file->name = names + (size_t)(file - files) * PATH_MAX;
 		snprintf(file->name, PATH_MAX, "%s", name);
-		file->links = st->st_nlink;
+		note_rights(file, st);
 		file->left = *st;
 		file->known = keep_bytes(file, st->st_size);
 	}
@@ -288,6 +298,10 @@ static bool note_nameless(int fd, void *to)
 static void note_spelling(struct rewind_opening *opening, const char *path)
 {
 	char directory[PATH_MAX], name[2 * PATH_MAX];
+	const char *resource;
+	while (strncasecmp(path, "php://filter/", 13) == 0 && (resource = strstr(path, "/resource=")) != NULL) {
+		path = resource + strlen("/resource=");
+	}
 	path += strncasecmp(path, "file://", 7) == 0 ? 7 : 0;
 	if (path[0] != '/') {
 		snprintf(name, sizeof name, "%s/%s", getcwd(directory, sizeof directory) != NULL ? directory : "", path);
@@ -461,7 +475,9 @@ static int open_anew(struct boot_file *file, bool *halfway)
 	if (in.error == 0) {
 		file->device = in.there.st_dev;
 		file->inode = in.there.st_ino;
-		file->links = in.there.st_nlink;
+		if (file->kind == TEMPORARY) {
+			note_rights(file, &in.there);
+		}
 		file->left = (struct stat){0};
 		file->said = false;
 	}
@@ -489,14 +505,18 @@ static void cannot_be_opened(struct boot_file *file, int error, bool halfway)
 	state->replaced |= file->kind == TEMPORARY;
 }
 
-/* What is there is what this process has open; and nobody has given a temporary one another name. */
+/* What is there is what this process has open. A temporary one nobody has given another name, or to others. */
 static bool is_there(const struct boot_file *file, struct stat *there)
 {
-	if (file->name[0] == '\0') {
+	if (file->kind == TEMPORARY && file->name[0] == '\0') {
 		return fstat(file->fd, there) == 0;
 	}
-	return stat(file->name, there) == 0 && there->st_dev == file->device && there->st_ino == file->inode &&
-	       (file->kind != TEMPORARY || there->st_nlink <= file->links);
+	if ((file->kind == TEMPORARY ? lstat(file->name, there) : stat(file->name, there)) != 0 ||
+	    there->st_dev != file->device || there->st_ino != file->inode) {
+		return false;
+	}
+	return file->kind != TEMPORARY || (there->st_nlink <= file->links && (there->st_mode & 07777) == file->mode &&
+	                                   there->st_uid == file->user && there->st_gid == file->group);
 }
 
 static void look_at(struct boot_file *file, bool *anew)
@@ -523,6 +543,20 @@ void boot_files_look(enum boot_files which)
 	}
 	if (anew) {
 		tell();
+	}
+}
+
+void boot_files_follow(void)
+{
+	for (size_t i = 0; i < file_count; i++) {
+		struct boot_file *file = &files[i];
+		struct stat there;
+		bool halfway = false;
+		/* One that is not there is made in the request, which may have locks for that. */
+		if (file->kind == LOG && !locks_are_on(file->device, file->inode) && !is_there(file, &there) &&
+		    stat(file->name, &there) == 0) {
+			(void)open_anew(file, &halfway);
+		}
 	}
 }
 
@@ -605,6 +639,28 @@ static void renew(struct boot_file *file)
 		file->left = (struct stat){0};
 	}
 	close(own);
+}
+
+/* What a request has written to a temporary file need not wait on the disk for the next one. A file that it has given
+ * to others stays whole. */
+void boot_files_settle(void)
+{
+	bool anew = false;
+	for (size_t i = 0; i < file_count; i++) {
+		struct boot_file *file = &files[i];
+		struct stat there;
+		if (file->kind != TEMPORARY || !file->known) {
+			continue;
+		}
+		if (!is_there(file, &there)) {
+			look_at(file, &anew);
+		} else if (there.st_size > file->size && there.st_nlink <= 1) {
+			cut(file, file->fd, file->size);
+		}
+	}
+	if (anew) {
+		tell();
+	}
 }
 
 void boot_files_renew(void)

@@ -71,6 +71,7 @@ static bool fork_next(void)
 			return false;
 		}
 		clocks_between_requests();
+		boot_files_follow();
 		pid_t pid = host_fork();
 		if (pid == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
@@ -86,6 +87,7 @@ static bool fork_next(void)
 			_exit(70);
 		}
 		rewind_child_over();
+		boot_files_settle();
 		if (WIFSIGNALED(status)) {
 			/* What killed it is what the pool has to hear of. */
 			signal(WTERMSIG(status), SIG_DFL);

@@ -272,6 +272,9 @@ static bool begin_work(void)
 		rewind_ns = over_at == NULL ? 0 : hy_now() - *over_at;
 		explain_rewound();
 	}
+	if (rewinds > 0) {
+		boot_files_settle();
+	}
 	if (rewind_doubt_after() != REWIND_SURE) {
 		worker_exit(retired_for(rewind_doubt_after()));
 	}

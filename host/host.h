@@ -349,7 +349,10 @@ enum boot_files {
 	BOOT_FILES_ALL,
 };
 void boot_files_look(enum boot_files which);
+/* Before a fork: so do this process' own, or files that are gone would be kept for ever. The child says what fails. */
+void boot_files_follow(void);
 void boot_files_renew(void);           /* temporary ones hold what the boot left */
+void boot_files_settle(void);          /* when it is over: they are no longer than that */
 bool boot_files_written(void);         /* at its end: one that is not put back has been written to */
 bool boot_files_replaced(void);        /* one could not be opened again */
 void boot_files_remove(void);          /* when the worker ends: the temporary ones that have a name */

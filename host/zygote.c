@@ -295,6 +295,7 @@ static void become_worker(uint32_t number, pid_t zygote, const sigset_t *signals
 static bool fork_worker(uint32_t number, const sigset_t *signals)
 {
 	pid_t zygote = getpid();
+	boot_files_follow();
 	if (snapshot_taken) {
 		rewind_noticed();
 	}

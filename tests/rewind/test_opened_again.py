@@ -87,6 +87,10 @@ CASES = {
     ),
     "a tmpfile that requests close": Case(TMPFILE, "echo file_get_contents($uri); fclose($f); echo json_encode(file_exists($uri));", VISITORS),
     "a tmpfile that requests remove": Case(TMPFILE, "fwrite($f, $v); echo file_get_contents($uri), json_encode(unlink($uri));", VISITORS),
+    "a tmpfile that became a link to what requests made of it": Case(
+        TMPFILE, "fwrite($f, $v); fflush($f); rename($uri, \"$d/of-$v\"); echo json_encode(symlink(\"$d/of-$v\", $uri));", VISITORS, PRIVATE
+    ),
+    "a tmpfile that a request gives to others": Case(TMPFILE, "echo decoct(fileperms($uri)); chmod($uri, $v === 'Ada' ? 0644 : 0400);", VISITORS, PRIVATE),
     # what is not rewound
     **{
         f"opened with {mode}": Case(f"$f = fopen(\"$d/out\", '{mode}');", READS, VISITORS, PRIVATE, given=LINES, declined="other than to append")
@@ -395,3 +399,52 @@ def test_a_log_that_cannot_be_opened_costs_nobody(directory: pathlib.Path) -> No
         (directory / "out").chmod(0o666)
         modes.get(server, "v=two")
         assert (directory / "out").read_text() == "two\n"
+
+
+@pytest.mark.parametrize(("rewind", "boot"), PRIVATE)
+@pytest.mark.parametrize("kind", ["tmpfile", "nameless", "moved away"])
+def test_what_a_request_wrote_to_a_temporary_file_ends_with_it(kind: str, rewind: str, boot: str, directory: pathlib.Path) -> None:
+    """It does not wait on the disk for the next one."""
+    nameless = "$f = fopen(\"$d/of\" . getmypid(), 'w+'); unlink(stream_get_meta_data($f)['uri']); fwrite($f, 'boot');"
+    moves = 'if ($v === "first") { rename($uri, "$uri.old"); unlink("$uri.old"); } ' if kind == "moved away" else ""
+    prepare(directory, nameless if kind == "nameless" else TMPFILE, moves + "fwrite($f, str_repeat('x', 4 << 20)); echo json_encode(fflush($f)), getmypid();", {})
+
+    def size(of: int) -> int:
+        """Of what that process has open below the directory."""
+        found = 0
+        for fd in pathlib.Path(f"/proc/{of}/fd").iterdir():
+            if os.readlink(fd).startswith(str(directory)) and fd.is_file():
+                found = max(found, fd.stat().st_size)
+        return found
+
+    with hayate(directory, rewind, boot) as server:
+        (worker,) = modes.application(server)["workers"]
+        for visitor in ("first", "second", "third"):
+            assert modes.get(server, f"v={visitor}").startswith("true")
+            assert wait_until(lambda: size(worker["pid"]) <= len("boot"))
+        nobody_was_replaced(server)
+
+
+def logs(pid: int, directory: pathlib.Path) -> set[str]:
+    """Those that this process has open."""
+    return {name for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir() if (name := os.readlink(fd)).startswith(f"{directory}/out")}
+
+
+@modes.each_mode
+def test_nobody_keeps_a_log_that_was_removed(rewind: str, boot: str, directory: pathlib.Path) -> None:
+    """A rotated log is given up by the worker, and by the process that it was forked from when the next one is."""
+    prepare(directory, "$f = fopen(\"$d/out\", 'a');", APPENDS, {"out": ""})
+    with hayate(directory, rewind, boot) as server:
+        modes.get(server, "v=one")
+        rotate(directory)
+        (directory / "out.1").unlink()
+        for line in ("two", "three"):
+            modes.get(server, f"v={line}")
+        (worker,) = modes.application(server)["workers"]
+        assert wait_until(lambda: logs(worker["pid"], directory) == {str(directory / "out")}), logs(worker["pid"], directory)
+        kill_workers(server)
+        modes.get(server, "v=four")
+        (worker,) = modes.application(server)["workers"]
+        zygote = int(pathlib.Path(f"/proc/{worker['pid']}/stat").read_text().rpartition(")")[2].split()[1])
+        assert logs(zygote, directory) <= {str(directory / "out")}
+        assert (directory / "out").read_text() == "two\nthree\nfour\n"

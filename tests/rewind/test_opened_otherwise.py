@@ -31,7 +31,7 @@ def test_a_file_that_a_warm_up_request_empties_is_the_visitors_own(opened: str, 
 
 
 @pytest.mark.parametrize(("rewind", "boot"), PRIVATE)
-@pytest.mark.parametrize("spelled", ['"out"', '"file://$d/out"'])
+@pytest.mark.parametrize("spelled", ['"out"', '"file://$d/out"', '"php://filter/read=string.rot13/resource=$d/out"'])
 def test_a_link_that_changes_by_a_relative_name_or_a_url(spelled: str, rewind: str, boot: str, directory: pathlib.Path) -> None:
     """PHP resolves it, and asks again when its cache of paths is old; here it is asked each time."""
     prepare(directory, f'@symlink("monday", "$d/out"); chdir($d); $f = fopen({spelled}, "a");', APPENDS, {})
