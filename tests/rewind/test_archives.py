@@ -74,6 +74,7 @@ def test_what_visitors_add_stays(name: str, rewind: str, boot: str, directory: p
         assert application["mode"] == ("classic" if case.declined and case.warmup == "off" else "worker"), application
         assert case.declined in server.log(), server.log()[-3000:]
         if not case.declined:
+            assert "warm-up request" not in server.log(), server.log()[-3000:]
             nobody_was_replaced(server)
 
 
@@ -81,7 +82,7 @@ BUILDS = """
 $p = new Phar($argv[1]);
 $p->addFromString('one.php', '<?php class One { const ONE = 1; }');
 $p->addFromString('two.php', '<?php class Two { const TWO = 2; }');
-$p->setStub('<?php Phar::mapPhar("library.phar"); spl_autoload_register(fn ($c) => require "phar://library.phar/" . strtolower($c) . ".php"); __HALT_COMPILER();');
+$p->setStub('<?php Phar::mapPhar("own-name.phar"); spl_autoload_register(fn ($c) => require "phar://own-name.phar/" . strtolower($c) . ".php"); __HALT_COMPILER();');
 """
 
 
