@@ -97,3 +97,14 @@ def test_a_library_in_an_archive(rewind: str, boot: str, required: str, director
     with hayate(directory, rewind, boot, warmup="/") as server:
         assert [modes.get(server, f"v={visitor}") for visitor in VISITORS] == ["12"] * 3, server.log()[-3000:]
         nobody_was_replaced(server)
+
+
+def test_a_library_that_requests_may_write_to(directory: pathlib.Path) -> None:
+    """PHP would write it by the list of the boot's time: it is not rewound."""
+    prepare(directory, 'require __DIR__ . "/library.phar"; One::ONE;', "echo Two::TWO;", {})
+    subprocess.run(["php8.2", "-d", "phar.readonly=0", "-r", BUILDS, str(directory / "library.phar")], check=True, timeout=60)
+    (directory / "library.phar").chmod(0o644)
+    with hayate(directory, "on", "shared", args=("--ini", "phar.readonly=0")) as server:
+        assert modes.get(server) == "2"
+        application = modes.application(server)
+        assert application["mode"] == "classic" and "to which phar.readonly lets it write" in application["fallback"]["why"], application
