@@ -45,6 +45,7 @@ void boot_again(enum hy_again how, const char *why, bool fatal)
 		zend_try
 		{
 			php_output_activate();
+			locks_take(); /* they guard what destructors write */
 			zend_call_destructors();
 			close_streams();
 		}

@@ -473,6 +473,7 @@ static int open_anew(struct boot_file *file, bool *halfway)
 		*halfway = in.error != 0 && in.count > 0;
 	}
 	if (in.error == 0) {
+		locks_moved(file->device, file->inode, &in.there);
 		file->device = in.there.st_dev;
 		file->inode = in.there.st_ino;
 		if (file->kind == TEMPORARY) {

@@ -89,6 +89,13 @@ static void decline_all_unfinished(bool warmed)
 	    .how = HY_AGAIN_CLASSIC,
 	};
 	decline_unfinished(&file, warmed);
+	struct unfinished lock = {
+	    .left = keeps ? NULL : locks_left(),
+	    .why = "and the boot of each request would take one that is there then",
+	    .remedy = "acquire it in the request, or release it",
+	    .how = HY_AGAIN_CLASSIC,
+	};
+	decline_unfinished(&lock, warmed);
 }
 
 /* What the host opens besides, and a request. */
@@ -142,13 +149,6 @@ static void decline_too_much(bool warmed)
 		    "before hayate_handle_request()",
 		    opened.written_to, MOST_WRITTEN_TO);
 		too_much(why, warmed);
-	}
-	if (!warmed && locks_too_many()) {
-		snprintf(why, sizeof why,
-		         "the boot has changed more than %d semaphores, and Hayate does not know which of them it holds. To "
-		         "avoid it: acquire them in the request",
-		         REWIND_MOST_SEMAPHORES);
-		boot_again(HY_AGAIN_CLASSIC, why, false);
 	}
 }
 
@@ -205,7 +205,8 @@ void decline_warmup(void)
 
 void decline_lost_locks(void)
 {
-	const char *lost = locks_lost();
+	const char *lost = locks_lost(), *left = locks_left();
+	lost = lost != NULL ? lost : left;
 	char why[200];
 	if (lost != NULL) {
 		snprintf(why, sizeof why, "a warm-up request %s", lost);

@@ -359,12 +359,15 @@ void boot_files_remove(void);          /* when the worker ends: the temporary on
 void boot_files_bury(uint32_t worker); /* in the zygote, when it has ended otherwise */
 
 /* locks.c: what the boot holds, each request takes anew */
-void locks_lend(void);        /* at the end of the boot, and with the snapshot: they are given back */
+void locks_lend(void);        /* at the end of the boot: they are given back */
+const char *locks_left(void); /* what no request can take for itself, to follow "the boot "; NULL: nothing */
 const char *locks_lost(void); /* by a warm-up request, to follow "a warm-up request "; NULL: none */
-bool locks_too_many(void);    /* of some it is not known that the boot holds them */
 bool locks_are_on(uint64_t device, uint64_t inode); /* one that was taken is on this file */
-void locks_take(void);      /* at the beginning of a request; what ends it gives them back: a rewind, … */
-void locks_give_back(void); /* … or, where there is none, this */
+struct stat;
+void locks_moved(uint64_t device, uint64_t inode,
+                 const struct stat *to); /* before the point: that file is another now */
+void locks_take(void);                   /* at the beginning of a request; what ends it gives all back: a rewind, … */
+void locks_give_back(void);              /* … or, after a warm-up request, this */
 
 /* worker_start.c */
 PHP_FUNCTION(hayate_on_worker_start);

@@ -431,7 +431,6 @@ void zygote_snapshot(void)
 {
 	if (options.rewind != REWIND_OFF) {
 		snapshot_prepare();
-		locks_lend();
 	}
 	if (options.rewind == REWIND_OFF || options.rewind == REWIND_FORK) {
 		explain_boot_stands(false, 0);

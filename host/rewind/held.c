@@ -7,7 +7,9 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/sem.h>
+#include <sys/wait.h>
 
 /* The number after `*at`, which is moved behind it; -1 when there is none. */
 static int64_t number(const char **at)
@@ -70,17 +72,17 @@ bool held_note(int fd, struct descriptor *to)
 	return n < (long)sizeof text - 1;
 }
 
-size_t rewind_semaphores(struct rewind_semaphore to[REWIND_MOST_SEMAPHORES])
+bool rewind_holds_semaphore(bool *too_many)
 {
 	const struct control *c = rewind_control;
-	size_t count = 0;
+	*too_many = c->undo_full;
 	for (size_t i = 0; i < c->undo_count; i++) {
-		if (c->undo[i].sum != 0) {
-			to[count++] =
-			    (struct rewind_semaphore){c->undo[i].set, c->undo[i].number, c->undo[i].sum, c->undo[i].taken_at};
+		/* What was added (PHP counts who uses a set) is not a lock. */
+		if (c->undo[i].sum < 0) {
+			return true;
 		}
 	}
-	return c->undo_full ? SIZE_MAX : count;
+	return false;
 }
 
 /* Gives up all record locks on a file but those held at the point, as the kernel does when a process ends. `through` is
@@ -168,19 +170,46 @@ void held_restore(void)
 	}
 }
 
+/* Since the last time that this was asked: such that still run, or that somebody has waited for (they may have made
+ * others, which run on: sh -c 'job &'). */
+static bool made_children(void)
+{
+	struct control *c = rewind_control;
+	struct rusage of;
+	siginfo_t info;
+	bool runs = sys6(SYS_waitid, P_ALL, 0, (long)&info, WEXITED | WNOHANG | WNOWAIT | __WALL, 0, 0) == 0;
+	long faults = SYS2(SYS_getrusage, RUSAGE_CHILDREN, &of) == 0 ? of.ru_minflt + of.ru_majflt : c->childrens_faults;
+	bool ended = faults != c->childrens_faults; /* no process runs without one */
+	c->childrens_faults = faults;
+	return runs || ended;
+}
+
+/* A child that has the descriptor as well keeps the lock, as it would if this process ended: so this one gets the file
+ * anew. */
+static void give_up(int fd, const struct descriptor *d, bool shared)
+{
+	int through = d->lost ? d->copy : fd;
+	if (shared && d->copy != 0 && rewind_own_file(d->copy) == 0 &&
+	    (d->lost || SYS3(SYS_dup3, d->copy, fd, d->cloexec ? O_CLOEXEC : 0) >= 0)) {
+		return;
+	}
+	SYS2(SYS_flock, through, LOCK_UN);
+	rewind_control->doubt_after = shared ? REWIND_DESCRIPTORS : rewind_control->doubt_after;
+}
+
 void rewind_unlock(void)
 {
 	struct control *c = rewind_control;
 	/* A descriptor 0 is standard input: where there is no copy, nothing that matters is unlocked. */
 	if (c->any_locked) {
+		bool shared = made_children();
 		for (size_t fd = 0; fd < c->fd_count; fd++) {
 			struct descriptor *d = &c->fds[fd];
-			int through = d->lost ? d->copy : (int)fd;
 			if (d->locked) {
 				d->locked = false;
-				unlock((int)fd, through);
+				unlock((int)fd, d->lost ? d->copy : (int)fd);
 				if (!d->flocked) {
-					SYS2(SYS_flock, through, LOCK_UN);
+					give_up((int)fd, d, shared);
 				}
 			}
 		}

@@ -98,6 +98,7 @@ struct place_name {
 /* Of descriptors below this it is known how they were opened; and of so many names that it emptied them. */
 #define REWIND_MOST_OPENINGS 4096
 #define REWIND_MOST_EMPTIED 65536
+#define MOST_SEMAPHORES 1024
 /* Numbers of descriptors below this may be said to have no position. */
 #define MOST_POSITIONLESS 65536
 
@@ -207,11 +208,11 @@ struct control {
 	struct {
 		int set;
 		short number, sum;
-		uint32_t taken_at;
-	} undo[REWIND_MOST_SEMAPHORES];
+	} undo[MOST_SEMAPHORES];
 	size_t undo_count;
-	uint32_t lock_count; /* locks taken before the point */
-	bool undo_full;      /* there were more before the point */
+	uint32_t lock_count;   /* locks on files taken before the point */
+	long childrens_faults; /* of memory, of all children that somebody has waited for (see held.c) */
+	bool undo_full;        /* there were more before the point */
 	int cwd;
 	int umask;
 

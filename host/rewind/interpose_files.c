@@ -12,6 +12,7 @@
 #include <linux/sockios.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/file.h>
 #include <syslog.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -51,6 +52,11 @@ static void losing(int fd)
 	struct descriptor *d = c == NULL ? NULL : descriptor_of(fd);
 	if (d == NULL) {
 		return;
+	}
+	/* With the last descriptor goes the lock: the copy becomes a file of its own. */
+	if (d->locked && !d->held && d->copy != 0 && rewind_own_file(d->copy) != 0) {
+		syscall(SYS_flock, d->copy, LOCK_UN);
+		c->doubt = REWIND_DESCRIPTORS;
 	}
 	d->lost = c->any_lost = true;
 	if (d->copy == 0) {

@@ -86,7 +86,7 @@ EXPORT int lockf64(int fd, int what, off_t len) __attribute__((alias("lockf")));
 
 static void note_undo(int set, const struct sembuf *operations, size_t count)
 {
-	struct control *c = rewind_control; /* before the point as well: see rewind_semaphores() */
+	struct control *c = rewind_control; /* before the point as well: see rewind_holds_semaphore() */
 	for (size_t n = 0; c != NULL && n < count; n++) {
 		if (!(operations[n].sem_flg & SEM_UNDO) || operations[n].sem_op == 0) {
 			continue;
@@ -95,7 +95,7 @@ static void note_undo(int set, const struct sembuf *operations, size_t count)
 		while (i < c->undo_count && (c->undo[i].set != set || c->undo[i].number != (short)operations[n].sem_num)) {
 			i++;
 		}
-		if (i == REWIND_MOST_SEMAPHORES) {
+		if (i == MOST_SEMAPHORES) {
 			c->undo_full |= !c->active;
 			c->doubt = REWIND_PROCESS;
 			return;
@@ -107,9 +107,6 @@ static void note_undo(int set, const struct sembuf *operations, size_t count)
 			c->undo[i].sum = 0;
 		}
 		c->undo[i].sum = (short)(c->undo[i].sum + operations[n].sem_op);
-		if (!c->active && operations[n].sem_op < 0) {
-			c->undo[i].taken_at = ++c->lock_count;
-		}
 	}
 }
 

@@ -138,18 +138,12 @@ int rewind_own_file(int fd);
  */
 int rewind_replace_file(int fd, const char *name, int flags);
 
-/* A System V semaphore that this process has changed with SEM_UNDO, and by how much. */
-struct rewind_semaphore {
-	int set;
-	short number, sum;
-	uint32_t taken_at; /* as rewind_locked_at() */
-};
 /* When the lock that flock() gave this descriptor was taken, before the point: higher numbers are later. 0: not seen.
  */
 uint32_t rewind_locked_at(int fd);
-/* Those of before the point; returns how many. More than the table has room for: SIZE_MAX. */
-#define REWIND_MOST_SEMAPHORES 1024
-size_t rewind_semaphores(struct rewind_semaphore to[REWIND_MOST_SEMAPHORES]);
+/* Whether this process has taken a System V semaphore before the point (with SEM_UNDO) that it has not given back.
+ * `too_many`: not all that it changed are known. */
+bool rewind_holds_semaphore(bool *too_many);
 
 /* In a child forked after that: positions, locks and flags of files are its own, no longer its parent's. NULL, or what
  * failed. */

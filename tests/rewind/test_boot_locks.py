@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import pathlib
 import subprocess
 
@@ -71,6 +72,14 @@ def free(directory: pathlib.Path) -> bool:
     return subprocess.run(["flock", "-n", str(directory / "lock"), "true"], check=False).returncode == 0
 
 
+def front_controller(directory: pathlib.Path) -> None:
+    """In classic mode the script boots for each request."""
+    script = (directory / "worker.php").read_text().replace("hayate_handle_request(", "once(")
+    once = pathlib.Path(modes.ONCE["auto_prepend_file"]).read_text().replace("hayate_handle_request(", "once(")
+    (directory / "once.php").write_text(once)
+    (directory / "index.php").write_text(script.replace("<?php", "<?php require __DIR__ . '/once.php';", 1))
+
+
 @modes.each_mode
 def test_a_file_lock_of_the_boot_is_held_by_one_request_at_a_time(site, rewind, boot) -> None:
     modes.write(site, FLOCK)
@@ -110,13 +119,212 @@ def test_a_lock_on_a_file_that_is_written_to(site, rewind) -> None:
         assert wait_until(lambda: free(site))  # answered before it is given back
 
 
-@modes.each_mode
-def test_a_semaphore_of_the_boot_is_held_by_one_request_at_a_time(site, rewind, boot) -> None:
-    modes.write(site, SEMAPHORE)
-    with modes.hayate(site, rewind, boot) as server:
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_boot_that_holds_a_semaphore_is_served_in_classic_mode(site, rewind) -> None:
+    """Each boot takes it anew, also after somebody has removed the set."""
+    modes.write(site, SEMAPHORE.replace("$unlock =", "$remove = static fn () => sem_remove($semaphore);\n$unlock ="))
+    front_controller(site)
+    with modes.hayate(site, rewind, "shared") as server:
+        assert "holds a System V semaphore" in modes.application(server)["fallback"]["why"]
         assert count(server, site) == 60
         assert count(server, site, "unlock=1") == 60
-        assert modes.application(server)["restarts"] == {}
+        modes.get(server, "remove=1")
+        assert count(server, site) == 60
+
+
+#: What gives up a lock of the boot without unlocking it; then the same request takes it anew, by a file of its own or a program's.
+CLOSES = {
+    "fclose()": "fclose($GLOBALS['l']);",
+    "the last reference goes": "unset($GLOBALS['l']);",
+    "a duplicate is closed, too": "$d = libc()->dup(fd()); fclose($GLOBALS['l']); libc()->close($d);",
+}
+CLOSING = r"""
+function libc(): FFI {
+    static $libc;
+    return $libc ??= FFI::cdef('int dup(int); int close(int);');
+}
+function fd(): int {
+    foreach (glob('/proc/self/fd/*') as $path) {
+        if (@readlink($path) === realpath(__DIR__ . '/lock')) {
+            return (int) basename($path);
+        }
+    }
+}
+$GLOBALS['l'] = fopen(__DIR__ . '/lock', MODE);
+flock($GLOBALS['l'], LOCK_EX);
+while (hayate_handle_request(function () {
+    if (isset($_GET['looks'])) {
+        exec('flock -n ' . escapeshellarg(__DIR__ . '/lock') . ' true', $lines, $code);
+        exit((string) $code);
+    }
+    CLOSES
+    $own = fopen(__DIR__ . '/lock', 'r');
+    echo json_encode(flock($own, LOCK_EX | LOCK_NB));
+    fclose($own);
+    exec('flock -n ' . escapeshellarg(__DIR__ . '/lock') . ' true', $lines, $code);
+    echo $code;
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("closes", CLOSES)
+@pytest.mark.parametrize("mode", ["r", "a"])
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_lock_goes_with_the_file_that_a_request_closes(site, rewind, mode, closes) -> None:
+    """And is there again in the next one."""
+    modes.write(site, CLOSING.replace("MODE", f"'{mode}'").replace("CLOSES", CLOSES[closes]))
+    with modes.php_fpm(site) as fpm:
+        expected = [modes.get(fpm, query) for query in ("", "looks=1", "", "looks=1")]
+    assert expected == ["true0", "1"] * 2
+    with modes.hayate(site, rewind, "shared", workers=2) as server:
+        for _ in range(3):
+            assert [modes.get(server, query) for query in ("", "looks=1", "", "looks=1")] == expected
+        assert modes.application(server)["fallback"] is None and modes.application(server)["restarts"] == {}
+        assert wait_until(lambda: free(site))
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_program_that_inherits_a_lock_keeps_it(site, rewind, mode) -> None:
+    """One such at a time: whoever starts it in the background counts on that."""
+    job = "exec('while [ ! -e ' . escapeshellarg(__DIR__ . '/over') . ' ]; do sleep 0.02; done > /dev/null 2>&1 &');"
+    script = FLOCK.replace("$work = static function (Closure $own) {", "$work = static function (Closure $own) { if (isset($_GET['job'])) { %s }" % job)
+    modes.write(site, script.replace("getenv('LOCK_MODE') ?: 'r'", f"'{mode}'"))
+    site.chmod(0o777)
+
+    def play(server) -> None:
+        assert modes.get(server, "job=1") == "true"
+        assert not free(site)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(modes.get, server)
+            assert not concurrent.futures.wait([waits], timeout=0.5).done
+            (site / "over").touch()
+            assert waits.result() == "true"
+        assert wait_until(lambda: free(site))
+        assert count(server, site) == 60
+        (site / "over").unlink()
+
+    with modes.php_fpm(site) as fpm:
+        play(fpm)
+    with modes.hayate(site, rewind, "shared", workers=2) as server:
+        play(server)
+        assert modes.application(server)["fallback"] is None
+
+
+WARMED = r"""
+$lock = LOCK;
+while (hayate_handle_request(function () use ($lock) {
+    exec('flock -n ' . escapeshellarg(__DIR__ . '/lock') . ' true', $lines, $code);
+    if ($_SERVER['REQUEST_URI'] === '/other') {
+        exit((string) $code);
+    }
+    TAKES
+    $n = (int) file_get_contents(__DIR__.'/counter');
+    usleep(3000);
+    file_put_contents(__DIR__.'/counter', $n + 1);
+    echo 'true';
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("paths", [(), ("/a", "/b", "/c")], ids=["one path", "one that is not compared"])
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_lock_that_a_warm_up_request_takes_ends_with_it(site, rewind, paths) -> None:
+    modes.write(site, WARMED.replace("LOCK;", "fopen(__DIR__ . '/lock', 'r');", 1).replace("TAKES", "flock($lock, LOCK_EX);"))
+    args = tuple(word for path in paths for word in ("--warmup", path))
+    with modes.hayate(site, rewind, "shared", workers=2, warmup="/", args=args) as server:
+        assert modes.application(server)["cold_boot"] is None, modes.application(server)
+        assert modes.requests.get(server.url + "/other", timeout=60).text == "0", "nobody has it before a request takes it"
+        assert count(server, site) == 60
+        assert modes.application(server)["restarts"] == {} and wait_until(lambda: free(site))
+
+
+def test_a_semaphore_that_a_warm_up_request_keeps_costs_the_warm_up(site) -> None:
+    takes = "sem_acquire($lock);"
+    modes.write(site, WARMED.replace("LOCK;", "sem_get((int) file_get_contents(__DIR__ . '/key'));", 1).replace("TAKES", takes))
+    with modes.hayate(site, "on", "shared", workers=2, warmup="/") as server:
+        assert count(server, site) == 60
+        assert "a warm-up request holds a System V semaphore" in modes.application(server)["cold_boot"]
+
+
+def test_two_shared_locks_on_one_file_are_two(site) -> None:
+    """Who gives up one has the other."""
+    modes.write(
+        site,
+        r"""
+$a = fopen(__DIR__ . '/lock', 'r'); flock($a, LOCK_SH);
+$b = fopen(__DIR__ . '/lock', 'r'); flock($b, LOCK_SH);
+while (hayate_handle_request(function () use ($a, $b) {
+    flock($_GET['gives'] === 'a' ? $a : $b, LOCK_UN);
+    exec('flock -n ' . escapeshellarg(__DIR__ . '/lock') . ' true', $lines, $code);
+    echo $code;
+})) {
+}
+""",
+    )
+    with modes.hayate(site, "on", "shared", workers=1) as server:
+        assert [modes.get(server, f"gives={which}") for which in "abab"] == ["1"] * 4
+
+
+def test_a_boot_that_is_declined_ends_under_its_locks(site) -> None:
+    """What they guard its destructors write."""
+    modes.write(
+        site,
+        r"""
+$l = fopen(__DIR__ . '/lock', 'r'); flock($l, LOCK_EX);
+$left = fopen(__DIR__ . '/counter', 'c');
+class Looks { function __destruct() {
+    exec('flock -n ' . escapeshellarg(__DIR__ . '/lock') . ' true', $lines, $code);
+    file_put_contents(__DIR__ . '/saw', "$code\n", FILE_APPEND);
+} }
+$looks = new Looks();
+while (hayate_handle_request(function () { echo 'true'; })) {
+}
+""",
+    )
+    front_controller(site)
+    site.chmod(0o777)
+    with modes.hayate(site, "on", "shared", workers=1) as server:
+        assert modes.get(server) == "true" and modes.application(server)["fallback"] is not None
+        assert wait_until(lambda: (site / "saw").read_text() == "1\n1\n"), (site / "saw").read_text()
+
+
+def test_a_warm_up_request_may_rotate_a_file_that_is_locked(site) -> None:
+    modes.write(
+        site,
+        r"""
+$spool = fopen(__DIR__ . '/spool', 'a'); flock($spool, LOCK_EX);
+while (hayate_handle_request(function () use ($spool) {
+    fwrite($spool, "line\n");
+    rename(__DIR__ . '/spool', __DIR__ . '/of-' . uniqid());
+    echo 'true';
+})) {
+}
+""",
+    )
+    site.chmod(0o777)
+    with modes.hayate(site, "on", "shared", workers=2, warmup="/") as server:
+        assert [modes.get(server) for _ in range(20)] == ["true"] * 20
+        assert modes.application(server)["cold_boot"] is None, modes.application(server)
+        assert all(path.read_text() == "line\n" for path in site.glob("of-*"))
+
+
+def test_what_each_worker_begins_with_keeps_no_lock(site) -> None:
+    """The next worker would wait for it."""
+    modes.write(
+        site,
+        r"""
+$l = fopen(__DIR__ . '/lock', 'r');
+hayate_on_worker_start(function () use ($l) { flock($l, LOCK_EX); });
+while (hayate_handle_request(function () { echo 'true'; })) {
+}
+""",
+    )
+    with modes.hayate(site, "on", "shared", workers=2) as server:
+        assert set(modes.many(server, 20)) == {"true"}
+        assert wait_until(lambda: len(modes.application(server)["workers"]) == 2 and free(site))
 
 
 def test_a_lock_is_given_back_by_a_request_that_dies(site) -> None:
@@ -183,10 +391,6 @@ def test_a_record_lock_of_the_boot_is_there_in_each_request(site) -> None:
 #: Locks whose numbers, and kinds, are in another order than that in which the boot takes them.
 ORDERS = {
     "two files": ("$b = fopen(__DIR__ . '/b', 'a'); $a = fopen(__DIR__ . '/a', 'a');", "flock($a, LOCK_EX); usleep(20000); flock($b, LOCK_EX);"),
-    "a semaphore and a file": (
-        "$s = sem_get(ftok(__DIR__, 'h')); $b = fopen(__DIR__ . '/b', 'a');",
-        "sem_acquire($s); usleep(20000); flock($b, LOCK_EX);",
-    ),
     "one that is asked for twice": (
         "$a = fopen(__DIR__ . '/a', 'a'); $b = fopen(__DIR__ . '/b', 'a');",
         "flock($a, LOCK_EX); usleep(20000); flock($b, LOCK_EX); flock($a, LOCK_EX);",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Generic, TypeVar
 
-from .steps import BOOT, COSTS_CONNECTION, DRAWN, GUARDED, LAST, OUTSIDE, POSITIONED, REQUEST, WARM, Step
+from .steps import BOOT, COSTS_CONNECTION, DECLINED, DRAWN, GUARDED, LAST, OUTSIDE, POSITIONED, REQUEST, WARM, Step
 
 #: Requests of a program at least.
 SHORTEST = 6
@@ -168,7 +168,7 @@ class Draw:
             kinds[:1] = [self._in_turn.draw()]
         if kinds[0] == GUARDED:
             kinds = [kind for kind in kinds if kind != "stray"]  # which would go on holding the lock
-        if "halfway" in kinds:
+        if any(kind == one.partition("/")[0] for kind in kinds for one in DECLINED):
             # Served in classic mode, where a process keeps what it told the kernel for its next request, as under php-fpm.
             kinds = [kind for kind in kinds if kind != "process"]
         if not at_once and "stray" in kinds and True in self._kinds:

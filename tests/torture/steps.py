@@ -885,6 +885,9 @@ GUARDED = "guarded"
 #: Boots (kinds, or single steps) of which one at a time may be busy: they hold something that others wait for, or write a file when they end.
 ALONE = {GUARDED, "cookies", "lock/held", "lock/shared", "semaphore/held", "semaphore/one_of_three_held", "halfway"}
 
+#: Boots (kinds, or single steps) that cannot be rewound: they are served in classic mode.
+DECLINED = {"halfway", "xml", "guarded/by_a_semaphore", "semaphore/held", "semaphore/one_of_three_held"}
+
 #: Their files are what the last boot made of them.
 MADE_ANEW = {"appender", "cookies"}
 
