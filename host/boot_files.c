@@ -120,9 +120,10 @@ static const zend_string *temporary_name(const php_stream *stream)
 	return file->temporary_name;
 }
 
-bool boot_files_is_temporary(const php_stream *stream)
+bool boot_files_has_buffer(const php_stream *stream)
 {
-	return temporary_name(stream) != NULL;
+	const struct plain_file *file = stream->abstract;
+	return file->file != NULL;
 }
 
 bool boot_files_is_program(const php_stream *stream)

@@ -90,8 +90,11 @@ static bool is_silent(const char *name)
  * code of the application hears of the end of its own, whether it writes or reads. Files, memory and sockets of the
  * boot have nothing of the kind, and are put back. Of other streams that write nothing is known.
  */
-static zend_long *seen_to_end;
-static size_t seen_to_end_count;
+static struct seen {
+	zend_long number;
+	bool always; /* else where a request has given it something of the kind */
+} * seen;
+static size_t seen_count;
 
 static bool is_among(const char *label, const char *const *labels)
 {
@@ -111,6 +114,26 @@ static bool has_filter_in_php(const php_stream_filter_chain *chain)
 	return filter != NULL;
 }
 
+static bool is_file(const php_stream *stream)
+{
+	return stream->ops == &php_stream_stdio_ops || stream->ops == &php_stream_memory_ops ||
+	       stream->ops == &php_stream_temp_ops;
+}
+
+/* Of a file or memory. libc holds back what is written to one that was given to a library as a FILE (curl's
+ * CURLOPT_STDERR), by whomever. */
+static bool has_rest(const php_stream *stream, bool writes)
+{
+	bool plain = stream->ops == &php_stream_stdio_ops;
+	return (plain && writes && (stream->writefilters.head != NULL || boot_files_has_buffer(stream))) ||
+	       has_filter_in_php(&stream->readfilters) || has_filter_in_php(&stream->writefilters);
+}
+
+static bool writes_to(const php_stream *stream)
+{
+	return strpbrk(stream->mode, "waxc+") != NULL;
+}
+
 enum cleanup_stream cleanup_stream(const php_stream *stream)
 {
 	static const char *const quiet[] = {"STDIO",       "MEMORY",     "TEMP",           "RFC2397",        "Output",
@@ -118,7 +141,7 @@ enum cleanup_stream cleanup_stream(const php_stream *stream)
 	                                    "unix_socket", "udg_socket", "generic_socket", "tcp_socket/ssl", NULL};
 	static const char *const in_php[] = {"user-space", "user-space-dir", NULL};
 	static const char *const compressors[] = {"ZLIB", "BZip2", NULL};
-	bool writes = strpbrk(stream->mode, "waxc+") != NULL;
+	bool writes = writes_to(stream);
 	if (stream->is_persistent || stream->flags & PHP_STREAM_FLAG_NO_CLOSE) {
 		return CLEANUP_STREAM_QUIET;
 	}
@@ -126,11 +149,7 @@ enum cleanup_stream cleanup_stream(const php_stream *stream)
 		return CLEANUP_STREAM_ENDS;
 	}
 	if (is_among(stream->ops->label, quiet)) {
-		bool plain = stream->ops == &php_stream_stdio_ops;
-		bool file = plain || stream->ops == &php_stream_memory_ops || stream->ops == &php_stream_temp_ops;
-		bool ends = (plain && writes && stream->writefilters.head != NULL) ||
-		            (file && (has_filter_in_php(&stream->readfilters) || has_filter_in_php(&stream->writefilters)));
-		return ends ? CLEANUP_STREAM_ENDS : CLEANUP_STREAM_QUIET;
+		return is_file(stream) && has_rest(stream, writes) ? CLEANUP_STREAM_ENDS : CLEANUP_STREAM_QUIET;
 	}
 	bool ends = is_among(stream->ops->label, compressors);
 	return !writes ? CLEANUP_STREAM_QUIET : ends ? CLEANUP_STREAM_ENDS : CLEANUP_STREAM_UNKNOWN;
@@ -138,16 +157,32 @@ enum cleanup_stream cleanup_stream(const php_stream *stream)
 
 static void note_streams(void)
 {
-	seen_to_end_count = 0;
+	seen_count = 0;
 	zend_resource *resource;
 	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource)
 	{
-		if (resource->type == php_file_le_stream() && cleanup_stream(resource->ptr) == CLEANUP_STREAM_ENDS) {
-			seen_to_end = safe_erealloc(seen_to_end, seen_to_end_count + 1, sizeof *seen_to_end, 0);
-			seen_to_end[seen_to_end_count++] = resource->handle;
+		if (resource->type != php_file_le_stream()) {
+			continue;
+		}
+		bool always = cleanup_stream(resource->ptr) == CLEANUP_STREAM_ENDS;
+		if (always || is_file(resource->ptr)) {
+			seen = safe_erealloc(seen, seen_count + 1, sizeof *seen, 0);
+			seen[seen_count++] = (struct seen){.number = resource->handle, .always = always};
 		}
 	}
 	ZEND_HASH_FOREACH_END();
+}
+
+/* What there is to be closed: NULL, or a stream of the boot. */
+static zend_resource *to_be_seen(const struct seen *one)
+{
+	const zval *value = zend_hash_index_find(&EG(regular_list), (zend_ulong)one->number);
+	zend_resource *resource = value == NULL ? NULL : Z_RES_P(value);
+	if (resource == NULL || resource->ptr == NULL || resource->type != php_file_le_stream()) {
+		return NULL;
+	}
+	const php_stream *stream = resource->ptr;
+	return one->always || (is_file(stream) && has_rest(stream, writes_to(stream))) ? resource : NULL;
 }
 
 void cleanup_prepare(void)
@@ -205,8 +240,11 @@ static void close_resources(void)
 	for (zend_long i = EG(regular_list).nNextFreeElement - 1; i >= snapshot_marks.resources; i--) {
 		close_resource(i);
 	}
-	for (size_t i = seen_to_end_count; i-- > 0;) {
-		close_resource(seen_to_end[i]);
+	for (size_t i = seen_count; i-- > 0;) {
+		zend_resource *resource = to_be_seen(&seen[i]);
+		if (resource != NULL) {
+			zend_list_close(resource);
+		}
 	}
 }
 
@@ -256,10 +294,10 @@ static void shut_loud_modules_down(void)
 void cleanup_leave(void)
 {
 	zend_objects_store_mark_destructed(&EG(objects_store));
-	for (size_t i = 0; i < seen_to_end_count; i++) {
-		const zval *value = zend_hash_index_find(&EG(regular_list), (zend_ulong)seen_to_end[i]);
-		if (value != NULL) {
-			Z_RES_P(value)->type = -1; /* as closed */
+	for (size_t i = 0; i < seen_count; i++) {
+		zend_resource *resource = to_be_seen(&seen[i]);
+		if (resource != NULL) {
+			resource->type = -1; /* as closed */
 		}
 	}
 }

@@ -338,6 +338,7 @@ const char *unknown_stale(void); /* that writes at its end what it has read at i
 /* boot_files.c */
 void boot_files_share(void);                                /* in the zygote, before workers are forked */
 bool boot_files_is_program(const php_stream *stream);       /* of popen() */
+bool boot_files_has_buffer(const php_stream *stream);       /* a plain file: libc holds back what is written to it */
 bool boot_files_is_nameless(int fd, const struct stat *st); /* and no other process has it */
 void boot_files_note(void); /* when others may write to them from now on; what was noted before is forgotten */
 /* That no request can find as a boot of its own would, to follow "the boot "; NULL: nothing. */

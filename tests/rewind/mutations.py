@@ -59,6 +59,8 @@ MUTATIONS = [
     _m(1, "nobody looks at residue", "warmup.c", "left != NULL && one->times >= MOST_TIMES", "false", "test_handed_in.py -k worker-warmed"),
     _m(1, "a boot that is given up just dies", "again.c", "\tif (!fatal) {", "\tif (false) {", "test_libraries.py -k memory-lazy-warm"),
     _m(1, "a singleton's function is given up", "shutdown.c", "one->repeated || is_of_one_request(&one->function);", "false;", "test_endings.py"),
+    _m(1, "what a request makes of a file is not seen", "cleanup.c", "return one->always || (is_file(stream) && has_rest(stream, writes_to(stream))) ? resource : NULL;", "return one->always ? resource : NULL;", "test_held_back.py -k request_has"),
+    _m(1, "libc holds back", "cleanup.c", " || boot_files_has_buffer(stream)", "", "test_held_back.py -k request_has"),
     _m(1, "cookies and archives are lost", "cleanup.c", "\tstep(leftovers_hand_in);\n", "", "test_order.py"),
     # 2: SQLite
     _m(2, "statements stay half-read", "cleanup.c", "\tstep(sqlite_end_request);\n", "", "test_sqlite.py"),
@@ -173,7 +175,7 @@ KINDS: dict[str, str] = {
     "a rotated log is written on": "appender",
     "the comparison writes for visitors": "spilled",
     "locks are held beyond the answer": "lock guarded sqlite",
-    "semaphores are imagined": "semaphore guarded",
+    "semaphores are imagined": "semaphore",
     "a stray is a worker": "stray object reader",
     "a stray is left": "stray object",
     "a stray without a descriptor is left": "stray object",

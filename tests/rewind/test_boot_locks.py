@@ -244,7 +244,7 @@ def test_a_lock_that_a_warm_up_request_takes_ends_with_it(site, rewind, paths) -
 def test_a_semaphore_that_a_warm_up_request_keeps_costs_the_warm_up(site) -> None:
     takes = "sem_acquire($lock);"
     modes.write(site, WARMED.replace("LOCK;", "sem_get((int) file_get_contents(__DIR__ . '/key'));", 1).replace("TAKES", takes))
-    with modes.hayate(site, "on", "shared", workers=2, warmup="/") as server:
+    with modes.hayate(site, "on", "shared", workers=2, warmup="/", args=("--warmup", "/")) as server:
         assert count(server, site) == 60
         assert "a warm-up request holds a System V semaphore" in modes.application(server)["cold_boot"]
 
@@ -266,6 +266,7 @@ while (hayate_handle_request(function () use ($a, $b) {
     )
     with modes.hayate(site, "on", "shared", workers=1) as server:
         assert [modes.get(server, f"gives={which}") for which in "abab"] == ["1"] * 4
+        assert wait_until(lambda: free(site))
 
 
 def test_a_boot_that_is_declined_ends_under_its_locks(site) -> None:

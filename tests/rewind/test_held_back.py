@@ -167,6 +167,51 @@ def test_code_of_the_application_hears_of_the_end_of_what_it_reads(rewind: str, 
     assert sorted(out.read_text().splitlines()) == sorted(expected.splitlines())
 
 
+#: What a request gives a file of the boot that holds back what it writes: a FILE of libc's, a filter.
+GIVEN = {
+    "to curl": "$curl = curl_init('file://' . __DIR__ . '/worker.php'); curl_setopt($curl, CURLOPT_STDERR, $out);"
+    "curl_setopt($curl, CURLOPT_RETURNTRANSFER, true); curl_exec($curl); SAY",
+    "to curl of the boot": "curl_setopt($GLOBALS['curl'], CURLOPT_STDERR, $out); curl_exec($GLOBALS['curl']); SAY",
+    "a filter": "stream_filter_append($out, 'convert.base64-encode', STREAM_FILTER_WRITE); SAY",
+    "a compressor": "stream_filter_append($out, 'zlib.deflate', STREAM_FILTER_WRITE, ['window' => 31]); SAY",
+}
+GIVES = r"""
+$out = fopen(__DIR__ . '/out', 'a');
+$curl = curl_init('file://' . __DIR__ . '/worker.php');
+curl_setopt($curl, CURLOPT_RETURNTRANSFER, true);
+while (hayate_handle_request(function () use ($out) {
+    GIVE
+    echo 'served';
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_what_a_request_has_held_back_in_a_file_of_the_boot(rewind: str, given: str, directory: pathlib.Path) -> None:
+    say = "if (!isset($_GET['nothing'])) { fwrite($out, \"of $_GET[who]\\n\"); }"
+    modes.write(directory, GIVES.replace("GIVE", GIVEN[given].replace("SAY", say)))
+    out = directory / "out"
+    out.touch(0o666)
+    out.chmod(0o666)
+    queries = ("who=Ada", "who=Grace", "nothing=1", "who=John")
+
+    def play(server) -> bytes:
+        for query in queries:
+            before = out.read_bytes()
+            assert modes.get(server, query) == "served"
+            assert query == "nothing=1" or wait_until(lambda before=before: out.read_bytes() != before)
+        return out.read_bytes()
+
+    with modes.php_fpm(directory, workers=1) as fpm:
+        expected = play(fpm)
+    out.write_bytes(b"")
+    with modes.hayate(directory, rewind, "shared", workers=1, args=("--rewind-verify", "1")) as server:
+        assert play(server) == expected
+        assert modes.application(server)["restarts"] == {} and modes.application(server)["fallback"] is None
+
+
 PROBE = """
 $held = PROBE;
 while (hayate_handle_request(function () { global $held; echo 'worker'; })) {

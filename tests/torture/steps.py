@@ -150,17 +150,11 @@ lock/shared
 guarded/by_a_lock
     T::$s['NAME'] = fopen(T::path('NAME.lock'), 'a');
     flock(T::$s['NAME'], LOCK_EX);
-guarded/by_a_semaphore
-    T::$s['NAME'] = T::semaphore('NAME', 1);
-    sem_acquire(T::$s['NAME']);
 semaphore/held
     T::$s['NAME'] = T::semaphore('NAME', 1);
     sem_acquire(T::$s['NAME']);
 semaphore/not_held
     T::$s['NAME'] = T::semaphore('NAME', 1);
-semaphore/one_of_three_held
-    T::$s['NAME'] = T::semaphore('NAME', 3);
-    sem_acquire(T::$s['NAME']);
 promise/queued_at_boot
     require_once '/usr/share/php/GuzzleHttp/Promise/autoload.php';
     T::$s['NAME'] = new GuzzleHttp\Promise\Promise();
@@ -883,10 +877,10 @@ DRAWN = ["uuid", "gmp", "engine", "seeded", "object_id"]
 GUARDED = "guarded"
 
 #: Boots (kinds, or single steps) of which one at a time may be busy: they hold something that others wait for, or write a file when they end.
-ALONE = {GUARDED, "cookies", "lock/held", "lock/shared", "semaphore/held", "semaphore/one_of_three_held", "halfway"}
+ALONE = {GUARDED, "cookies", "lock/held", "lock/shared", "semaphore/held", "halfway"}
 
 #: Boots (kinds, or single steps) that cannot be rewound: they are served in classic mode.
-DECLINED = {"halfway", "xml", "guarded/by_a_semaphore", "semaphore/held", "semaphore/one_of_three_held"}
+DECLINED = {"halfway", "xml", "semaphore/held"}
 
 #: Their files are what the last boot made of them.
 MADE_ANEW = {"appender", "cookies"}
