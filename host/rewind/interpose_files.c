@@ -58,8 +58,14 @@ static void losing(int fd)
 		syscall(SYS_flock, d->copy, LOCK_UN);
 		c->doubt = REWIND_DESCRIPTORS;
 	}
+	/* Whoever is at the other end hears of it. */
+	if (d->peer && !d->library && !d->datagram && d->copy != 0 && !connections_keeps(fd)) {
+		syscall(SYS_close, d->copy);
+		d->copy = 0;
+		connection_in_doubt();
+	}
 	d->lost = c->any_lost = true;
-	if (d->copy == 0) {
+	if (d->copy == 0 && c->doubt == REWIND_SURE) {
 		c->doubt = REWIND_DESCRIPTORS; /* one of the rewinder's own, or there were too many to copy */
 	}
 	for (size_t i = 0; i < c->held_count; i++) {

@@ -237,3 +237,30 @@ def test_a_socket_that_was_changed_stays_so_for_nobody_whatever_else_is_in_doubt
                 assert modes.get(server, f"do={do}") == "0"
                 assert modes.get(server) == "0", do
             assert wait_until(lambda n=n: modes.application(server)["restarts"] == {"rewind_connection": 2 * n})
+
+
+ENDS = r"""
+[$one, $other] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+while (hayate_handle_request(function () {
+    global $one, $other;
+    if (isset($_GET['close'])) {
+        fwrite($one, "of $_GET[close]");
+        fclose($one);
+        echo stream_get_contents($other), feof($other) ? ' to its end' : '';
+    } else {
+        echo 'open';
+    }
+})) {
+}
+"""
+
+
+def test_the_other_end_hears_that_a_request_closes_one(directory: pathlib.Path) -> None:
+    modes.write(directory, ENDS)
+    queries = ("close=Ada", "", "close=Grace", "close=John", "")
+    with modes.php_fpm(directory, workers=1) as fpm:
+        expected = [modes.get(fpm, query) for query in queries]
+    assert expected[0] == "of Ada to its end"
+    with modes.hayate(directory, "on", "private", workers=1) as server:
+        assert [modes.get(server, query) for query in queries] == expected
+        assert modes.application(server)["restarts"] == {"rewind_connection": 3}
