@@ -1,8 +1,8 @@
 /*
  * An application that has booted, or answered warm-up requests, and is to be booted anew in another way. It ends as a
- * script does: the destructors of its objects run, its streams are closed. So what it holds outside is given up (rows
- * and keys that are locks, half-written files), and what warm-up requests left in buffers is handed in once, by whom it
- * is. Its shutdown functions have run with the warm-up requests; without any there is nothing to hand in.
+ * script does: its shutdown functions and the destructors of its objects run, its streams are closed. So what it holds
+ * outside is given up (rows and keys that are locks, half-written files), and what warm-up requests left in buffers is
+ * handed in once, by whom it is.
  *
  * After a fatal error none of this happens, as always in PHP. It takes SECONDS at most.
  */
@@ -45,7 +45,10 @@ void boot_again(enum hy_again how, const char *why, bool fatal)
 		zend_try
 		{
 			php_output_activate();
-			locks_take(); /* they guard what destructors write */
+			if (locks_lost() == NULL) {
+				locks_take(); /* they guard what destructors write */
+			}
+			shutdown_end_boot(warmup_has_begun());
 			zend_call_destructors();
 			close_streams();
 		}

@@ -140,6 +140,19 @@ static php_ps_globals *session_globals(void)
 	return module != NULL && module->globals_size == sizeof(php_ps_globals) ? module->globals_ptr : NULL;
 }
 
+static bool left_session;
+
+void boot_look_at_session(void)
+{
+	const php_ps_globals *session = session_globals();
+	left_session = session != NULL && session->session_status == php_session_active;
+}
+
+const char *boot_left_session(void)
+{
+	return left_session ? "started a session" : NULL;
+}
+
 static void forget_session_handlers(void)
 {
 	zval before[ENGINE_SESSION_HANDLERS];

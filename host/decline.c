@@ -175,6 +175,13 @@ void decline_boot(void)
 		           false);
 	}
 	decline_all_unfinished(false);
+	struct unfinished session = {
+	    .left = options.rewind == REWIND_OFF ? NULL : boot_left_session(),
+	    .why = "which belongs to a visitor, and no request has one without starting it",
+	    .remedy = "start it in the request, or close it",
+	    .how = HY_AGAIN_CLASSIC,
+	};
+	decline_unfinished(&session, false);
 	const char *unshareable = zygote_is_worker() ? NULL : zygote_unshareable();
 	if (unshareable != NULL) {
 		char why[512];

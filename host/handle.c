@@ -67,6 +67,7 @@ static void end_boot(void)
 	clocks_boot_over();
 	randomness_boot_over();
 	boot_keep();
+	boot_look_at_session();
 	lifecycle_shut_modules_down();
 	if (options.rewind != REWIND_OFF) {
 		archives_forget();
@@ -337,8 +338,12 @@ PHP_FUNCTION(hayate_handle_request)
 		goto leave;
 	}
 	if (request.exchange.slot == NULL && !hy_ring_next(&request.exchange)) {
+		bool replaced = options.rewind != REWIND_OFF && sqlite_is_replaced();
 		if (fork_is_for_one_request()) {
-			fork_end(HY_RETIRED_ASKED);
+			fork_end(replaced ? HY_RETIRED_FILE_REPLACED : HY_RETIRED_ASKED);
+		}
+		if (replaced) {
+			worker_exit(HY_RETIRED_FILE_REPLACED);
 		}
 		if (warm_lost()) {
 			worker_exit(HY_RETIRED_CONNECTION_LOST);

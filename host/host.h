@@ -165,8 +165,10 @@ void decline_misplaced_call(void); /* hayate_handle_request() cannot be gone bac
 void decline_lost_locks(void);     /* before and after each warm-up request */
 
 /* boot.c: what outlives the request in which the boot ran */
-void boot_keep(void);          /* at the boot's end, before extensions are shut down for it */
-void boot_keep_settings(void); /* after that */
+void boot_keep(void);                /* at the boot's end, before extensions are shut down for it */
+void boot_look_at_session(void);     /* before its extensions are shut down */
+const char *boot_left_session(void); /* to follow "the boot "; NULL: none */
+void boot_keep_settings(void);       /* after that */
 /* At the end of a request whose state stays, before extensions are shut down, and after that. */
 void boot_note_living_sessions(void); /* before session ends the request */
 void boot_keep_living_sessions(void); /* after that */
@@ -183,7 +185,9 @@ void shutdown_keep_of_boot(void);     /* at the boot's end */
 void shutdown_run(void);              /* at the end of a request */
 const char *shutdown_ask_again(void); /* the target of a warm-up request without which it is not known who runs what */
 void shutdown_settle(void);           /* when there are no more warm-up requests */
-void shutdown_lend(void);             /* to the request, or script, that ends next */
+void shutdown_end_boot(
+    bool warmed);         /* one that is given up, after warm-up requests or without: it ends as a script does */
+void shutdown_lend(void); /* to the request, or script, that ends next */
 
 /* patterns.c */
 void patterns_compile(void); /* those that loaded code names, when the warm-up requests are over */
@@ -209,11 +213,12 @@ const char *snapshot_check(void);
 void randomness_after_startup(void);
 /* What this call draws, the boot's, comes of a seed that the application has given: as under php-fpm. */
 bool randomness_follows_a_seed(const zend_execute_data *call);
-void randomness_boot_over(void);      /* before the first warm-up request */
-void randomness_prepare(void);        /* with the snapshot */
-void randomness_forked(void);         /* in a worker, first thing */
-const char *randomness_entropy(void); /* memory for the next one; NULL, or what failed */
-void randomness_seed(void);           /* after each rewind: what must not repeat */
+void randomness_boot_over(void);       /* before the first warm-up request */
+void randomness_prepare(void);         /* with the snapshot */
+void randomness_forked(void);          /* in a worker, first thing */
+const char *randomness_entropy(void);  /* memory for the next one; NULL, or what failed */
+void randomness_drop_read_ahead(void); /* before workers are forked, and before the snapshot */
+void randomness_seed(void);            /* after each rewind: what must not repeat */
 
 /* cleanup.c */
 void cleanup_prepare(void);                              /* before the snapshot */
@@ -235,11 +240,13 @@ void destructors_leave_functions(void);
 void destructors_call(void); /* of everybody's objects */
 
 /* sqlite.c */
-const char *sqlite_left_open(void); /* what the boot is in the middle of, to follow "the boot "; NULL: of nothing */
-void sqlite_note(void);             /* with the snapshot: whose connections those are that are open */
-void sqlite_note_locks(void);       /* before the point, in the process that is rewound */
-void sqlite_end_request(void);      /* of those: what a request has left half-done */
-bool sqlite_loses_locks(void);      /* after that: they would be without locks that they rely on */
+const char *sqlite_left_open(void);   /* what the boot is in the middle of, to follow "the boot "; NULL: of nothing */
+void sqlite_note(void);               /* with the snapshot: whose connections those are that are open */
+void sqlite_note_locks(void);         /* before the point, in the process that is rewound */
+const char *sqlite_unshareable(void); /* a connection to a file, to follow "the boot "; NULL: there is none */
+bool sqlite_is_replaced(void);        /* a name of the boot's databases leads to another file by now */
+void sqlite_end_request(void);        /* of those: what a request has left half-done */
+bool sqlite_loses_locks(void);        /* after that: they would be without locks that they rely on */
 
 /* residue.c: what warm-up requests leave with objects that have a destructor */
 void residue_of_boot(void);            /* before the first */
@@ -268,6 +275,7 @@ bool warmup_next(struct hy_exchange *exchange); /* false: no more */
 const char *warmup_target(bool *last);          /* of the present one; whether it is asked for once more */
 void warmup_request_over(void);                 /* its handler, that is */
 void warmup_limit(void);                        /* they have so long, all together */
+bool warmup_has_begun(void);
 void warmup_over(void);
 void warmup_failed(const char *why, bool fatal)
     __attribute__((noreturn));                                  /* booted again without; after a fatal error */

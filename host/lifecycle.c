@@ -293,6 +293,8 @@ static void forget_session(void)
 
 void lifecycle_begin(void)
 {
+	struct timeval came; /* it may have to wait for locks */
+	gettimeofday(&came, NULL);
 	in_request = true;
 	if (!handle_rewinds()) {
 		step(boot_forget_sessions);
@@ -323,6 +325,7 @@ void lifecycle_begin(void)
 	php_output_activate();
 	drop_superglobals();
 	sapi_activate();
+	SG(global_request_time) = (double)came.tv_sec + (double)came.tv_usec / 1e6;
 	clocks_request_begins();
 	time_limit_begin();
 	if (PG(expose_php) && !SG(headers_sent)) {

@@ -22,6 +22,7 @@
 
 #include <dlfcn.h>
 #include <sys/random.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* OpenSSL's generator keeps its state in memory that is put back; the kernel's does not. */
@@ -460,4 +461,23 @@ void randomness_seed(void)
 			seed_engine(&engines[i]);
 		}
 	}
+}
+
+/* PHP reads 8 KiB at once from /dev/urandom; what nobody has taken yet every request, and every worker, would take. */
+void randomness_drop_read_ahead(void)
+{
+	zend_resource *resource;
+	ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource)
+	{
+		php_stream *stream = resource->ptr;
+		php_stream_statbuf of;
+		bool ahead = stream != NULL && resource->type == php_file_le_stream() && stream->ops == &php_stream_stdio_ops &&
+		             stream->readpos != stream->writepos;
+		/* Major 1 is memory: 8 /dev/random, 9 /dev/urandom (Documentation/admin-guide/devices.txt). */
+		if (ahead && php_stream_stat(stream, &of) == 0 && S_ISCHR(of.sb.st_mode) && major(of.sb.st_rdev) == 1 &&
+		    (minor(of.sb.st_rdev) == 8 || minor(of.sb.st_rdev) == 9)) {
+			stream->readpos = stream->writepos = 0;
+		}
+	}
+	ZEND_HASH_FOREACH_END();
 }

@@ -279,6 +279,7 @@ static void begin(struct hy_exchange *exchange)
 }
 
 bool (*hy_before_take)(void);
+bool (*hy_is_current)(void);
 
 /* Until somebody wakes it, or there is reason to leave. */
 static void sleep_idle(void)
@@ -300,7 +301,7 @@ bool hy_ring_next(struct hy_exchange *exchange)
 		if (hy_ring_quit()) {
 			return false;
 		}
-		if (hy_before_take != NULL && !hy_before_take()) {
+		if ((hy_before_take != NULL && !hy_before_take()) || (hy_is_current != NULL && !hy_is_current())) {
 			/* Perhaps it was woken for a request: that one needs another worker. */
 			if (!queue_empty()) {
 				pass_on();

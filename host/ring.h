@@ -49,6 +49,8 @@ void hy_ring_state(enum hy_worker_state state);
 /* Asked before each look for a request, and once a second while there is none: false ends the wait as if the front had
  * asked this worker to leave. NULL: nothing is asked. */
 extern bool (*hy_before_take)(void);
+/* The same, but for whoever sleeps. */
+extern bool (*hy_is_current)(void);
 /* Sleeps until there is a request and takes it: true. False: the front asked this worker to leave. */
 bool hy_ring_next(struct hy_exchange *exchange);
 /* For a process that is no worker and handles local exchanges only: a record of its own that nobody looks at. */

@@ -457,3 +457,21 @@ void shutdown_lend(void)
 {
 	BG(user_shutdown_function_names) = lent != NULL ? lent : of_boot;
 }
+
+void shutdown_end_boot(bool warmed)
+{
+	HashTable *all = new_list();
+	function *f;
+	if (of_boot != NULL) {
+		ZEND_HASH_FOREACH_PTR(of_boot, f)
+		{
+			/* The others have run with the last warm-up request. */
+			if (!warmed || !is_bound(f)) {
+				append(all, f);
+			}
+		}
+		ZEND_HASH_FOREACH_END();
+	}
+	BG(user_shutdown_function_names) = all;
+	php_call_shutdown_functions();
+}

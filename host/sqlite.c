@@ -10,6 +10,9 @@
  * kernel takes them from a process that closes any descriptor of the same file. SQLite knows that and postpones it;
  * a rewind cannot, and a script that reads the file does not. So a worker that has lost them, or would, is replaced.
  *
+ * Whoever replaces or removes a database by its name means the next boot as well: a worker whose connections lead to
+ * the one before takes no further request, and another one boots. So such a boot is private.
+ *
  * Connections are noted as they are opened, by whatever library: the host has its own sqlite3_open() and its kin, which
  * call SQLite's (the executable's symbols come first).
  */
@@ -18,6 +21,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -296,9 +300,57 @@ const char *sqlite_left_open(void)
 	return why[0] == '\0' ? NULL : why;
 }
 
+/* What the names of the boot's databases led to. */
+static struct file {
+	char path[PATH_MAX];
+	dev_t device;
+	ino_t inode;
+} * files;
+static size_t file_count;
+
+static bool leads_elsewhere(const struct file *file)
+{
+	struct stat st;
+	return stat(file->path, &st) != 0 || st.st_dev != file->device || st.st_ino != file->inode;
+}
+
+bool sqlite_is_replaced(void)
+{
+	for (size_t i = 0; i < file_count; i++) {
+		if (leads_elsewhere(&files[i])) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool is_current(void)
+{
+	return !sqlite_is_replaced();
+}
+
+static void note_file(const char *path)
+{
+	struct stat st;
+	if (stat(path, &st) == 0) {
+		files = perealloc(files, (file_count + 1) * sizeof *files, 1);
+		struct file *file = &files[file_count++];
+		snprintf(file->path, sizeof file->path, "%s", path);
+		file->device = st.st_dev;
+		file->inode = st.st_ino;
+		hy_is_current = is_current;
+	}
+}
+
 void sqlite_note(void)
 {
 	of_boot = connection_count;
+	file_count = 0;
+	for (size_t i = 0; i < of_boot; i++) {
+		for (struct database *one = databases_of(connections[i]); one != NULL; one = after(one)) {
+			note_file(one->path);
+		}
+	}
 }
 
 void sqlite_note_locks(void)
@@ -308,6 +360,20 @@ void sqlite_note_locks(void)
 			note_locked_files(one->path);
 		}
 	}
+}
+
+const char *sqlite_unshareable(void)
+{
+	for (size_t i = 0; i < connection_count; i++) {
+		struct database *one = databases_of(connections[i]);
+		if (one != NULL) {
+			while (one != NULL) {
+				one = after(one);
+			}
+			return "opened a SQLite database, which somebody may replace";
+		}
+	}
+	return NULL;
 }
 
 void sqlite_end_request(void)

@@ -28,6 +28,11 @@
 static size_t next;
 /* The present request; NULL before the first. */
 static const struct visit *visiting;
+
+bool warmup_has_begun(void)
+{
+	return visiting != NULL;
+}
 /* What is asked for once more: by shutdown.c, or to look at what it leaves. */
 static bool asking_again;
 /* How many classes there were at the end of the boot. */

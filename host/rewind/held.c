@@ -170,31 +170,44 @@ void held_restore(void)
 	}
 }
 
+/* Of memory, of all children that somebody has waited for. */
+static long childrens_faults(void)
+{
+	struct rusage of = {.ru_minflt = 0};
+	SYS2(SYS_getrusage, RUSAGE_CHILDREN, &of);
+	return of.ru_minflt + of.ru_majflt;
+}
+
+void held_note_children(void)
+{
+	rewind_control->childrens_faults = childrens_faults();
+}
+
 /* Since the last time that this was asked: such that still run, or that somebody has waited for (they may have made
  * others, which run on: sh -c 'job &'). */
 static bool made_children(void)
 {
 	struct control *c = rewind_control;
-	struct rusage of;
 	siginfo_t info;
 	bool runs = sys6(SYS_waitid, P_ALL, 0, (long)&info, WEXITED | WNOHANG | WNOWAIT | __WALL, 0, 0) == 0;
-	long faults = SYS2(SYS_getrusage, RUSAGE_CHILDREN, &of) == 0 ? of.ru_minflt + of.ru_majflt : c->childrens_faults;
-	bool ended = faults != c->childrens_faults; /* no process runs without one */
-	c->childrens_faults = faults;
+	long before = c->childrens_faults;
+	c->childrens_faults = childrens_faults();
+	bool ended = c->childrens_faults != before; /* no process runs without one */
 	return runs || ended;
 }
 
 /* A child that has the descriptor as well keeps the lock, as it would if this process ended: so this one gets the file
- * anew. */
+ * anew. (That closes a descriptor of it, and with one go the record locks of this process: those are given up by then.)
+ */
 static void give_up(int fd, const struct descriptor *d, bool shared)
 {
 	int through = d->lost ? d->copy : fd;
-	if (shared && d->copy != 0 && rewind_own_file(d->copy) == 0 &&
+	if (shared && d->taken && !d->held && d->copy != 0 && rewind_own_file(d->copy) == 0 &&
 	    (d->lost || SYS3(SYS_dup3, d->copy, fd, d->cloexec ? O_CLOEXEC : 0) >= 0)) {
 		return;
 	}
 	SYS2(SYS_flock, through, LOCK_UN);
-	rewind_control->doubt_after = shared ? REWIND_DESCRIPTORS : rewind_control->doubt_after;
+	rewind_control->doubt_after = shared && d->taken ? REWIND_DESCRIPTORS : rewind_control->doubt_after;
 }
 
 void rewind_unlock(void)
@@ -211,6 +224,7 @@ void rewind_unlock(void)
 				if (!d->flocked) {
 					give_up((int)fd, d, shared);
 				}
+				d->taken = false;
 			}
 		}
 		c->any_locked = false;

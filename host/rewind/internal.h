@@ -81,6 +81,7 @@ struct descriptor {
 	bool held;     /* a lock on it was held at the point */
 	bool flocked;  /* namely one of flock(2) */
 	bool locked;   /* locked or unlocked since the point */
+	bool taken;    /* namely locked by flock(2) */
 	int watched;   /* index in control.watched plus one; 0: nobody asked for that */
 };
 
@@ -211,7 +212,7 @@ struct control {
 	} undo[MOST_SEMAPHORES];
 	size_t undo_count;
 	uint32_t lock_count;   /* locks on files taken before the point */
-	long childrens_faults; /* of memory, of all children that somebody has waited for (see held.c) */
+	long childrens_faults; /* see held.c */
 	bool undo_full;        /* there were more before the point */
 	int cwd;
 	int umask;
@@ -302,6 +303,7 @@ void openings_settle(void);       /* at the point: those that nobody has asked f
 /* held.c */
 bool held_note(int fd, struct descriptor *to); /* false: there are more locks than can be noted */
 void held_restore(void);
+void held_note_children(void); /* at the point */
 
 /* process.c */
 const char *process_note(void);

@@ -54,7 +54,7 @@ static void losing(int fd)
 		return;
 	}
 	/* With the last descriptor goes the lock: the copy becomes a file of its own. */
-	if (d->locked && !d->held && d->copy != 0 && rewind_own_file(d->copy) != 0) {
+	if (d->taken && !d->held && d->copy != 0 && rewind_own_file(d->copy) != 0) {
 		syscall(SYS_flock, d->copy, LOCK_UN);
 		c->doubt = REWIND_DESCRIPTORS;
 	}

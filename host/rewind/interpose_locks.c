@@ -53,6 +53,10 @@ EXPORT int flock(int fd, int operation)
 	locking(fd);
 	int failed = (int)syscall(SYS_flock, fd, operation);
 	struct control *c = rewind_control;
+	struct descriptor *d = failed != 0 || watching() == NULL ? NULL : descriptor_of(fd);
+	if (d != NULL) {
+		d->taken = !(operation & LOCK_UN);
+	}
 	if (failed == 0 && c != NULL && !c->active && c->openings != NULL && fd < REWIND_MOST_OPENINGS) {
 		struct rewind_opening *one = &c->openings[fd];
 		int kind = operation & (LOCK_SH | LOCK_EX);

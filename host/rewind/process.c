@@ -41,6 +41,7 @@ const char *process_note(void)
 	c->single_threaded = __libc_single_threaded;
 	c->actions_changed = 0;
 	c->undo_count = 0;
+	held_note_children();
 	c->directory_changed = c->umask_changed = c->name_changed = c->slack_changed = false;
 	SYS2(SYS_prctl, PR_GET_NAME, c->name);
 	c->slack = (unsigned long)SYS1(SYS_prctl, PR_GET_TIMERSLACK);

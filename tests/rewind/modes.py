@@ -32,6 +32,14 @@ def write(directory: pathlib.Path, script: str) -> pathlib.Path:
     return file
 
 
+def front_controller(directory: pathlib.Path) -> None:
+    """By it the same script is served in classic mode, where it boots for each request."""
+    once = pathlib.Path(ONCE["auto_prepend_file"]).read_text()
+    (directory / "once.php").write_text(once.replace("hayate_handle_request(", "once("))
+    script = (directory / "worker.php").read_text().replace("hayate_handle_request(", "once(")
+    (directory / "index.php").write_text(script.replace("<?php", "<?php require __DIR__ . '/once.php';", 1))
+
+
 def hayate(
     directory: pathlib.Path,
     rewind: str,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import pathlib
 import subprocess
+import time
 
 import pytest
 
@@ -72,14 +73,6 @@ def free(directory: pathlib.Path) -> bool:
     return subprocess.run(["flock", "-n", str(directory / "lock"), "true"], check=False).returncode == 0
 
 
-def front_controller(directory: pathlib.Path) -> None:
-    """In classic mode the script boots for each request."""
-    script = (directory / "worker.php").read_text().replace("hayate_handle_request(", "once(")
-    once = pathlib.Path(modes.ONCE["auto_prepend_file"]).read_text().replace("hayate_handle_request(", "once(")
-    (directory / "once.php").write_text(once)
-    (directory / "index.php").write_text(script.replace("<?php", "<?php require __DIR__ . '/once.php';", 1))
-
-
 @modes.each_mode
 def test_a_file_lock_of_the_boot_is_held_by_one_request_at_a_time(site, rewind, boot) -> None:
     modes.write(site, FLOCK)
@@ -123,7 +116,7 @@ def test_a_lock_on_a_file_that_is_written_to(site, rewind) -> None:
 def test_a_boot_that_holds_a_semaphore_is_served_in_classic_mode(site, rewind) -> None:
     """Each boot takes it anew, also after somebody has removed the set."""
     modes.write(site, SEMAPHORE.replace("$unlock =", "$remove = static fn () => sem_remove($semaphore);\n$unlock ="))
-    front_controller(site)
+    modes.front_controller(site)
     with modes.hayate(site, rewind, "shared") as server:
         assert "holds a System V semaphore" in modes.application(server)["fallback"]["why"]
         assert count(server, site) == 60
@@ -285,7 +278,7 @@ while (hayate_handle_request(function () { echo 'true'; })) {
 }
 """,
     )
-    front_controller(site)
+    modes.front_controller(site)
     site.chmod(0o777)
     with modes.hayate(site, "on", "shared", workers=1) as server:
         assert modes.get(server) == "true" and modes.application(server)["fallback"] is not None
@@ -409,3 +402,17 @@ def test_locks_are_taken_in_the_order_of_the_boot(rewind: str, order: str, direc
     with modes.hayate(directory, rewind, "private", workers=3, args=("--max-requests", "2")) as server:
         assert modes.many(server, 40, at_once=3) == ["1"] * 40
         assert modes.application(server)["fallback"] is None
+
+
+def test_the_time_of_a_request_is_that_of_its_coming(site) -> None:
+    """Not of when it had the lock."""
+    script = "$l = fopen(__DIR__ . '/lock', 'r'); flock($l, LOCK_EX);\nwhile (hayate_handle_request(function () {\n"
+    modes.write(site, script + "    echo microtime(true) - $_SERVER['REQUEST_TIME_FLOAT'];\n})) {\n}\n")
+    with modes.hayate(site, "on", "shared", workers=1) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        assert float(modes.get(server)) < 1
+        held = subprocess.Popen(["flock", str(site / "lock"), "sh", "-c", "echo locked; read x"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert held.stdout.readline() == "locked\n"
+        waits = pool.submit(modes.get, server)
+        time.sleep(2)
+        held.communicate("\n")
+        assert float(waits.result()) > 1

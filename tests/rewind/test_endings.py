@@ -133,3 +133,56 @@ def test_what_four_visitors_hand_in_arrives_four_times(site: Site, reference: Si
             assert handed_in.count(f"task: visitor {n}\n") == 1
         assert one.files()["lines.gz"] == "".join(f"line of visitor {n}\n" for n in range(VISITORS))
     assert site.files() == reference.files()
+
+
+#: What a boot has begun outside, its shutdown functions end: a closure's, a name's.
+BEGUN = """
+function leave() { @unlink(__DIR__ . '/pid'); }
+$pid = @fopen(__DIR__ . '/pid', 'x');
+if ($pid) {
+    register_shutdown_function(NAME);
+}
+UNFIT
+while (hayate_handle_request(function () use ($pid) { echo $pid ? 'ok' : 'busy'; })) {
+}
+"""
+UNFIT = {"declined": "", "private": "fclose($pid); $pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);"}
+
+
+@pytest.mark.parametrize("unfit", UNFIT)
+@pytest.mark.parametrize("name", ["'leave'", "fn () => leave()"], ids=["name", "closure"])
+@pytest.mark.parametrize("warmup", ["off", "/"])
+def test_a_boot_that_is_given_up_runs_its_shutdown_functions(warmup: str, name: str, unfit: str, directory: pathlib.Path) -> None:
+    """What they undo the next boot does not find."""
+    directory.chmod(0o777)
+    modes.write(directory, BEGUN.replace("NAME", name).replace("UNFIT", UNFIT[unfit]))
+    modes.front_controller(directory)
+    with modes.hayate(directory, "on", "shared", workers=1, warmup=warmup) as server:
+        assert [modes.get(server) for _ in range(3)] == ["ok"] * 3
+        app = modes.application(server)
+        assert app["boot"] == "private" if unfit == "private" else app["mode"] == "classic", app
+
+
+SESSION = """
+session_save_path(__DIR__);
+session_start();
+while (hayate_handle_request(function () {
+    $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1;
+    echo $_SESSION['n'];
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_boot_that_starts_a_session_is_not_rewound(rewind: str, directory: pathlib.Path) -> None:
+    """It belongs to a visitor: under php-fpm each request has its own."""
+    directory.chmod(0o777)
+    modes.write(directory, SESSION)
+    modes.front_controller(directory)
+    with modes.hayate(directory, rewind, "shared", workers=2) as server:
+        app = modes.application(server)
+        assert app["mode"] == "classic" and "the boot started a session" in app["fallback"]["why"], app
+        with modes.requests.Session() as visitor:
+            assert [visitor.get(server.url, timeout=60).text for _ in range(3)] == ["1", "2", "3"]
+        assert modes.get(server) == "1"

@@ -226,3 +226,28 @@ def test_the_log_names_what_was_drawn_from_an_extension(extension: str, director
         (line,) = told(server)
     name = draws.removeprefix("new ").partition("(")[0] + ("::__construct()" if draws.startswith("new ") else "()")
     assert f"{name} at {directory}/worker.php:" in line.replace("\\\\", "\\"), line
+
+
+DEVICE = """
+function drawn(): string {
+    static $file;
+    $file ??= OPENS;
+    return bin2hex($file instanceof SplFileObject ? $file->fread(8) : fread($file, 8));
+}
+getenv('BOOT') && drawn();
+while (hayate_handle_request(function () { echo drawn(); })) {
+}
+"""
+
+
+@pytest.mark.parametrize("opens", ["fopen('/dev/urandom', 'r')", "new SplFileObject('/dev/urandom')"], ids=["fopen", "SplFileObject"])
+@pytest.mark.parametrize("when", ["boot", "warm-up"])
+@pytest.mark.parametrize("rewind", ["on", "fork", "off"])
+def test_what_is_read_ahead_of_a_device_is_nobodys(rewind: str, when: str, opens: str, directory: pathlib.Path) -> None:
+    """PHP reads 8 KiB at once, and keeps what nobody has taken yet."""
+    modes.write(directory, DEVICE.replace("OPENS", opens))
+    args = ("--env", "BOOT=1") if when == "boot" else ()
+    warmup = "off" if when == "boot" or rewind == "off" else "/"
+    with modes.hayate(directory, rewind, "shared", workers=3, args=args, warmup=warmup) as server:
+        drawn = modes.many(server, 24)
+        assert len(set(drawn)) == 24, drawn

@@ -111,6 +111,59 @@ def test_what_a_request_stored_is_stored(api: str, journal: str) -> None:
             assert app["fallback"] is None
 
 
+REPLACED = """
+$flags = getenv('READS') ? PDO::SQLITE_OPEN_READONLY : PDO::SQLITE_OPEN_READWRITE;
+$db = new PDO('sqlite:' . __DIR__ . '/catalogue.db', options: [PDO::SQLITE_ATTR_OPEN_FLAGS => $flags]);
+getenv('READS') || $db->exec('PRAGMA journal_mode = ' . getenv('JOURNAL'));
+while (hayate_handle_request(function () use ($db) {
+    getenv('READS') || $db->prepare('INSERT INTO t VALUES (?)')->execute([$_GET['who']]);
+    echo json_encode($db->query('SELECT s FROM t ORDER BY rowid')->fetchAll(PDO::FETCH_COLUMN));
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize(("journal", "reads"), [("delete", ""), ("wal", ""), ("delete", "1")], ids=["delete", "wal", "reads"])
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_database_that_is_replaced_by_its_name(rewind: str, journal: str, reads: str) -> None:
+    """As a catalogue that is made at night: the next request reads and writes the new one."""
+    directory = temporary_directory("sqlite")
+    directory.chmod(0o777)
+    modes.write(directory, REPLACED)
+
+    def put(name: str) -> None:
+        with closing(sqlite3.connect(directory / "new.db")) as db, db:
+            db.execute("CREATE TABLE t (s TEXT)")
+            db.execute("INSERT INTO t VALUES (?)", (name,))
+        (directory / "new.db").chmod(0o666)
+        for more in ("-wal", "-shm"):
+            (directory / f"catalogue.db{more}").unlink(missing_ok=True)
+        (directory / "new.db").rename(directory / "catalogue.db")
+
+    def play(server: Server) -> list[str]:
+        said = []
+        for night in ("first", "second", "third"):
+            put(night)
+            said += [modes.get(server, f"who={who}") for who in ("Ada", "Grace")]
+        return said
+
+    try:
+        put("none")
+        env = {"JOURNAL": journal, "READS": reads}
+        fpm = {f"env[{name}]": value for name, value in env.items() if value}
+        with NginxFpm(directory, index="worker.php", ini={**INI, **modes.ONCE}, workers=2, fpm=fpm) as server:
+            expected = play(server)
+        assert expected[2:4] == (['["second"]'] * 2 if reads else ['["second","Ada"]', '["second","Ada","Grace"]'])
+        put("none")
+        args = tuple(flag for name, value in env.items() for flag in ("--env", f"{name}={value}"))
+        with modes.hayate(directory, rewind, "shared", workers=2, args=args) as server:
+            assert play(server) == expected
+            app = modes.application(server)
+            assert app["fallback"] is None and set(app["restarts"]) == {"file_replaced"}, app
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
 @pytest.mark.parametrize("attached", ["", "1"])
 def test_a_wal_whose_lock_is_lost_is_not_trusted(attached: str) -> None:
     """Whoever closes a descriptor of the file loses the process' locks: others may then remove the log under it."""
