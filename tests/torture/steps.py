@@ -766,7 +766,10 @@ process/slack_by_file
 process/slack_by_number
     T::say('slack', T::$s['NAME']->syscall(157, 29, 77777, 0, 0, 0));
 process/closed_files
-    foreach (['oom_score_adj', 'coredump_filter', 'mem', 'comm'] as $file) { T::say($file, T::rewound() && @fopen("/proc/self/$file", 'r+') !== false); }
+    // By a handler of its own: one of the program's would tell of it here alone.
+    set_error_handler(static fn () => true);
+    foreach (['oom_score_adj', 'coredump_filter', 'mem', 'comm'] as $file) { T::say($file, T::rewound() && fopen("/proc/self/$file", 'r+') !== false); }
+    restore_error_handler();
 heavy/read_all
     $sum = 0; foreach (T::$s['NAME'] as $o) { $sum += $o->n; } unset($o); T::say('sum', $sum);
 heavy/read_one
