@@ -27,7 +27,7 @@ from lib.process import PATIENCE, ServerError, descendants, still_running, tempo
 from lib.servers import ROOT, Hayate, NginxFpm
 
 from .program import MODIFIED, Program
-from .steps import ALONE, COSTS_CONNECTION, COSTS_DESCRIPTOR, DECLINED, HEAVY, MADE_ANEW, OF_SQLITE
+from .steps import ALONE, COSTS_CONNECTION, COSTS_DESCRIPTOR, HEAVY, MADE_ANEW, OF_SQLITE
 
 HERE = pathlib.Path(__file__).parent
 INI = {
@@ -148,7 +148,7 @@ class Bench:
             for name, program in self._pairs():
                 path = f"/{mode}-{name}"
                 # What cannot be rewound is served in classic mode, if there is another script for that.
-                front = "classic.php" if any({use.step, use.step.partition("/")[0]} & DECLINED for use in program.boot) else "worker.php"
+                front = "classic.php" if program.is_declined else "worker.php"
                 warmup = WARMUP
                 of_fork = '["/?part=0&n=warm", "/?part=0&n=warm"]' if program.warm else "[]"
                 settings = MODES[mode].format(warmup=warmup, forking=2 if program.at_once else 1, warmup_of_fork=of_fork)

@@ -43,6 +43,10 @@ class Program:
     at_once: bool = False
     warm: bool = False
 
+    @property
+    def is_declined(self) -> bool:
+        return any({use.step, use.step.partition("/")[0]} & DECLINED for use in self.boot)
+
     def steps(self) -> set[str]:
         """The names of all steps that requests come by."""
         return {use.step for n in self.order for use in self.parts[n - 1]}

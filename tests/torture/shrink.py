@@ -29,7 +29,7 @@ class Failure:
 class Notes:
     """What Hayate did not do to programs that ran as they should."""
 
-    #: Programs that were not rewound in some mode, by the reason that Hayate gave.
+    #: Programs that were not rewound in some mode, by the reason that Hayate gave; but for those that cannot be.
     declined: Counter[str] = dataclasses.field(default_factory=Counter)
     #: Workers that were replaced, by mode and reason.
     replaced: Counter[str] = dataclasses.field(default_factory=Counter)
@@ -49,8 +49,8 @@ def failures(
         found = bench.hayate(modes, expected)
     if notes is not None:
         notes.processes.update(len(outcome.processes) for outcome in found.get("several", []))
-        for of_program in zip(*found.values(), strict=True):
-            said = [outcome.declined for outcome in of_program if outcome.declined is not None]
+        for program, *of_program in zip(programs, *found.values(), strict=True):
+            said = [outcome.declined for outcome in of_program if outcome.declined is not None and not program.is_declined]
             notes.declined.update(said[:1])
             for mode, outcome in zip(found, of_program, strict=True):
                 notes.replaced.update({f"{mode}: {why}": count for why, count in outcome.restarts.items()})
