@@ -114,7 +114,7 @@ static void lock_from_here(void)
 }
 
 const struct attack attacks_of_descriptors[] = {
-    {"closefrom", close_all, REWIND_DESCRIPTORS},
+    {"closefrom", close_all, REWIND_CONNECTION}, /* the other end of a pair has heard of it */
     {"close_range", close_some, REWIND_SURE},
     {"freopen", open_again, REWIND_SURE},
     {"sendfile", send_file, REWIND_CONNECTION},
