@@ -10,6 +10,7 @@
 
 #include "engine.h"
 
+#include "php_main.h"
 #include "zend_weakrefs.h"
 
 /*
@@ -138,6 +139,20 @@ static php_ps_globals *session_globals(void)
 {
 	const zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("session"));
 	return module != NULL && module->globals_size == sizeof(php_ps_globals) ? module->globals_ptr : NULL;
+}
+
+int boot_start_php(void)
+{
+	php_ps_globals *session = session_globals();
+	bool starts = session != NULL && session->auto_start;
+	if (starts) {
+		session->auto_start = 0;
+	}
+	int result = php_request_startup();
+	if (starts) {
+		session->auto_start = 1;
+	}
+	return result;
 }
 
 static bool left_session;

@@ -198,10 +198,14 @@ void decline_warmup(void)
 		decline_lost_locks();
 	}
 	decline_all_unfinished(warmed);
-	const char *left = zygote_unshareable();
+	const char *left = zygote_unshareable(), *once = options.rewind != REWIND_OFF ? locks_taken_once() : NULL;
 	char why[512];
 	if (left != NULL && warmed) {
 		snprintf(why, sizeof why, "a warm-up request %s and left it so", left);
+		warmup_failed(why, false);
+	}
+	if (once != NULL && warmed) {
+		snprintf(why, sizeof why, "a warm-up request %s", once);
 		warmup_failed(why, false);
 	}
 	if (lifecycle_failed() != NULL && options.rewind != REWIND_OFF) {

@@ -166,6 +166,7 @@ void decline_lost_locks(void);     /* before and after each warm-up request */
 
 /* boot.c: what outlives the request in which the boot ran */
 void boot_keep(void);                /* at the boot's end, before extensions are shut down for it */
+int boot_start_php(void);            /* as php_request_startup(), and session.auto_start is for requests */
 void boot_look_at_session(void);     /* before its extensions are shut down */
 const char *boot_left_session(void); /* to follow "the boot "; NULL: none */
 void boot_keep_settings(void);       /* after that */
@@ -368,15 +369,16 @@ void boot_files_remove(void);          /* when the worker ends: the temporary on
 void boot_files_bury(uint32_t worker); /* in the zygote, when it has ended otherwise */
 
 /* locks.c: what the boot holds, each request takes anew */
-void locks_lend(void);        /* at the end of the boot: they are given back */
-const char *locks_left(void); /* what no request can take for itself, to follow "the boot "; NULL: nothing */
-const char *locks_lost(void); /* by a warm-up request, to follow "a warm-up request "; NULL: none */
+void locks_lend(void);              /* at the end of the boot, and of what runs before each worker's requests */
+const char *locks_left(void);       /* what no request can take for itself, to follow "the boot "; NULL: nothing */
+const char *locks_taken_once(void); /* by a warm-up request, as above: later ones would believe that they have it */
+const char *locks_lost(void);       /* by a warm-up request, to follow "a warm-up request "; NULL: none */
 bool locks_are_on(uint64_t device, uint64_t inode); /* one that was taken is on this file */
 struct stat;
 void locks_moved(uint64_t device, uint64_t inode,
                  const struct stat *to); /* before the point: that file is another now */
 void locks_take(void);                   /* at the beginning of a request; what ends it gives all back: a rewind, … */
-void locks_give_back(void);              /* … or, after a warm-up request, this */
+void locks_give_back(bool over);         /* … or, after a warm-up request, this; over: and the loop after it */
 
 /* worker_start.c */
 PHP_FUNCTION(hayate_on_worker_start);

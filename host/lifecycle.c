@@ -379,6 +379,7 @@ void lifecycle_end(bool unwound)
 	step(shutdown_run);
 	if (handle_rewinds()) {
 		explain_destructors_begin();
+		rewind_request_ends();
 		destructors_call();
 		explain_destructors_over();
 	}
@@ -417,7 +418,7 @@ void lifecycle_end(bool unwound)
 	}
 	EG(flags) &= ~EG_FLAGS_IN_SHUTDOWN;
 	if (handle_warming() && options.rewind != REWIND_OFF) {
-		locks_give_back();
+		locks_give_back(false);
 	}
 	if (!handle_rewinds()) {
 		/* PHP has caught it by itself, and the collector of cycles does nothing any more. */

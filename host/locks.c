@@ -31,6 +31,16 @@ static struct lock {
 } * locks;
 static size_t count;
 
+/* Files that somebody has tried to lock. */
+static struct tried {
+	int fd;
+	uint64_t device, inode;
+	uint32_t tries;    /* that were seen until now */
+	uint32_t requests; /* of warm-up, that did so */
+	bool kept;         /* one of them left it locked */
+} * tried;
+static size_t tried_count;
+
 /* LOCK_SH, LOCK_EX, or 0: what is held by flock() on this open file (Documentation/filesystems/proc.rst, fdinfo). */
 static int held(int fd)
 {
@@ -49,10 +59,43 @@ static int held(int fd)
 	return found;
 }
 
+/* NULL: nobody has tried. */
+static struct tried *tried_with(int fd, const struct stat *st)
+{
+	for (size_t i = 0; i < tried_count; i++) {
+		if (tried[i].fd == fd && tried[i].device == st->st_dev && tried[i].inode == st->st_ino) {
+			return &tried[i];
+		}
+	}
+	if (rewind_lock_tries(fd) == 0) {
+		return NULL;
+	}
+	tried = perealloc(tried, (tried_count + 1) * sizeof *tried, 1);
+	tried[tried_count] = (struct tried){.fd = fd, .device = st->st_dev, .inode = st->st_ino};
+	return &tried[tried_count++];
+}
+
+static bool is_noted(int fd)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (locks[i].fd == fd) {
+			return true;
+		}
+	}
+	return false;
+}
+
 static bool note(int fd, void *to)
 {
 	struct stat st;
-	int operation = zygote_is_own(fd) || fstat(fd, &st) != 0 ? 0 : held(fd);
+	if (zygote_is_own(fd) || fstat(fd, &st) != 0) {
+		return true;
+	}
+	struct tried *one = tried_with(fd, &st);
+	if (one != NULL) {
+		one->tries = rewind_lock_tries(fd);
+	}
+	int operation = is_noted(fd) ? 0 : held(fd);
 	if (operation != 0) {
 		locks = perealloc(locks, (count + 1) * sizeof *locks, 1);
 		locks[count++] = (struct lock){.taken_at = rewind_locked_at(fd),
@@ -87,27 +130,44 @@ static void drop_duplicates(size_t of)
 
 void locks_lend(void)
 {
+	const size_t before = count;
 	(void)zygote_each_fd(note, NULL); /* where they cannot be listed the boot is declined: see decline_too_much() */
 	for (size_t i = 0; i < count; i++) {
 		flock(locks[i].fd, LOCK_UN);
-		drop_duplicates(i);
+		if (i >= before) {
+			drop_duplicates(i);
+		}
 	}
 	if (count > 0) {
 		qsort(locks, count, sizeof *locks, by_time);
 	}
 }
 
-static bool give_back(int fd, void *to)
+static bool give_back(int fd, void *over)
 {
-	if (!zygote_is_own(fd) && held(fd) != 0) {
+	struct stat st;
+	if (zygote_is_own(fd) || fstat(fd, &st) != 0) {
+		return true;
+	}
+	struct tried *one = tried_with(fd, &st);
+	bool is_held = held(fd) != 0;
+	if (one != NULL && *(const bool *)over) {
+		uint32_t tries = rewind_lock_tries(fd);
+		one->requests += tries != one->tries;
+		one->tries = tries;
+	}
+	if (one != NULL) {
+		one->kept |= is_held;
+	}
+	if (is_held) {
 		flock(fd, LOCK_UN);
 	}
 	return true;
 }
 
-void locks_give_back(void)
+void locks_give_back(bool over)
 {
-	(void)zygote_each_fd(give_back, NULL); /* without a descriptor for that there is none for a fork, either */
+	(void)zygote_each_fd(give_back, &over); /* without a descriptor for that there is none for a fork, either */
 }
 
 void locks_moved(uint64_t device, uint64_t inode, const struct stat *to)
@@ -127,6 +187,19 @@ const char *locks_left(void)
 	       : too_many                        ? "has changed more System V semaphores than Hayate can tell from those "
 	                                           "that it holds"
 	                                         : NULL;
+}
+
+const char *locks_taken_once(void)
+{
+	for (size_t i = 0; i < tried_count; i++) {
+		const struct tried *one = &tried[i];
+		struct stat st;
+		if (one->kept && one->requests == 1 && !is_noted(one->fd) && fstat(one->fd, &st) == 0 &&
+		    st.st_dev == one->device && st.st_ino == one->inode) {
+			return "locked a file, which it keeps open, and the next one did not";
+		}
+	}
+	return NULL;
 }
 
 const char *locks_lost(void)

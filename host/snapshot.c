@@ -293,6 +293,7 @@ static struct ranges unused;
 
 const char *snapshot_extend(void)
 {
+	randomness_drop_read_ahead();
 	gc_collect_cycles();
 	cleanup_prepare();
 	note_more_objects();

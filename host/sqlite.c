@@ -46,11 +46,36 @@ static struct {
 	int (*get_autocommit)(sqlite3 *);
 	const char *(*db_filename)(sqlite3 *, const char *);
 	const char *(*db_name)(sqlite3 *, int); /* SQLite 3.39 */
+	int (*release_memory)(sqlite3 *);
 	int (*exec)(sqlite3 *, const char *, int (*)(void *, int, char **, char **), void *, char **);
 } library;
 
+/* What a name led to. */
+struct file {
+	char path[PATH_MAX];
+	dev_t device;
+	ino_t inode;
+};
+
+static bool note_file(struct file *file, const char *path)
+{
+	struct stat st;
+	int n = snprintf(file->path, sizeof file->path, "%s", path);
+	if (n < 0 || (size_t)n >= sizeof file->path || stat(path, &st) != 0) {
+		return false;
+	}
+	file->device = st.st_dev;
+	file->inode = st.st_ino;
+	return true;
+}
+
 /* Those that are open. */
-static sqlite3 **connections;
+static struct connection {
+	sqlite3 *is;
+	/* The name that the application opened it by, absolute; NULL: none is known. Links of it are resolved in what
+	 * PHP gives to SQLite, and in what SQLite tells. */
+	struct file *given;
+} * connections;
 static size_t connection_count, of_boot;
 
 static bool find(void)
@@ -72,6 +97,7 @@ static bool find(void)
 	*(void **)&library.get_autocommit = dlsym(found, "sqlite3_get_autocommit");
 	*(void **)&library.db_filename = dlsym(found, "sqlite3_db_filename");
 	*(void **)&library.db_name = dlsym(found, "sqlite3_db_name");
+	*(void **)&library.release_memory = dlsym(found, "sqlite3_db_release_memory");
 	*(void **)&library.exec = dlsym(found, "sqlite3_exec");
 	return library.exec != NULL;
 }
@@ -152,15 +178,67 @@ bool sqlite_loses_locks(void)
 	return false;
 }
 
-static int opened(int result, sqlite3 **to)
+/* Of a URI (sqlite.org/uri.html) the path; with escapes in it SQLite's own name for the file has to do. */
+static struct file *given_name(const char *path)
+{
+	char whole[2 * PATH_MAX];
+	bool uri = strncmp(path, "file:", 5) == 0;
+	path += uri ? 5 : 0;
+	path += uri && strncmp(path, "//localhost/", 12) == 0 ? 11 : uri && strncmp(path, "///", 3) == 0 ? 2 : 0;
+	size_t n = uri ? strcspn(path, "?#") : strlen(path), start = 0;
+	if (path[0] != '/') {
+		if (getcwd(whole, PATH_MAX) == NULL) {
+			return NULL;
+		}
+		start = strlen(whole);
+		whole[start++] = '/';
+	}
+	if (n == 0 || n >= PATH_MAX || (uri && memchr(path, '%', n) != NULL)) {
+		return NULL;
+	}
+	memcpy(whole + start, path, n);
+	whole[start + n] = '\0';
+	struct file *given = malloc(sizeof *given);
+	if (given != NULL && !note_file(given, whole)) {
+		free(given);
+		given = NULL;
+	}
+	return given;
+}
+
+static char *(*php_expand_filepath)(const char *, char *);
+/* What PHP has resolved last, and to what: that is how its extensions come to the name that they give to SQLite. */
+static char resolved_from[PATH_MAX], resolved_to[PATH_MAX];
+static bool at_point; /* what is opened from now on is a request's */
+
+__attribute__((constructor)) static void look_up(void)
+{
+	*(void **)&php_expand_filepath = dlsym(RTLD_NEXT, "expand_filepath");
+}
+
+PHPAPI char *expand_filepath(const char *path, char *room)
+{
+	char *result = php_expand_filepath(path, room);
+	if (!at_point && result != NULL) {
+		snprintf(resolved_from, sizeof resolved_from, "%s", path);
+		snprintf(resolved_to, sizeof resolved_to, "%s", result);
+	}
+	return result;
+}
+
+static int opened(int result, sqlite3 **to, const char *path)
 {
 	opened_again |= locked_count > 0 && result == 0 && is_locked_file(library.db_filename(*to, "main"));
 	/* SQLite gives a connection, to be closed, with most errors as well. */
 	if (to != NULL && *to != NULL) {
-		sqlite3 **more = realloc(connections, (connection_count + 1) * sizeof(sqlite3 *));
+		struct connection *more = realloc(connections, (connection_count + 1) * sizeof *connections);
 		if (more != NULL) {
 			connections = more;
-			connections[connection_count++] = *to;
+			connections[connection_count++] =
+			    (struct connection){.is = *to,
+			                        .given = path == NULL                     ? NULL
+			                                 : strcmp(path, resolved_to) == 0 ? given_name(resolved_from)
+			                                                                  : given_name(path)};
 		}
 	}
 	return result;
@@ -169,10 +247,11 @@ static int opened(int result, sqlite3 **to)
 static void closing(const sqlite3 *connection)
 {
 	for (size_t i = 0; i < connection_count; i++) {
-		if (connections[i] == connection) {
+		if (connections[i].is == connection) {
+			free(connections[i].given);
 			of_boot -= i < of_boot;
 			connection_count--;
-			memmove(&connections[i], &connections[i + 1], (connection_count - i) * sizeof(sqlite3 *));
+			memmove(&connections[i], &connections[i + 1], (connection_count - i) * sizeof *connections);
 			return;
 		}
 	}
@@ -180,12 +259,12 @@ static void closing(const sqlite3 *connection)
 
 int sqlite3_open(const char *path, sqlite3 **to)
 {
-	return find() ? opened(library.open(path, to), to) : 1; /* SQLITE_ERROR */
+	return find() ? opened(library.open(path, to), to, path) : 1; /* SQLITE_ERROR */
 }
 
 int sqlite3_open_v2(const char *path, sqlite3 **to, int flags, const char *vfs)
 {
-	return find() ? opened(library.open_v2(path, to, flags, vfs), to) : 1;
+	return find() ? opened(library.open_v2(path, to, flags, vfs), to, path) : 1;
 }
 
 int sqlite3_close(sqlite3 *connection)
@@ -281,7 +360,7 @@ const char *sqlite_left_open(void)
 	static char why[512];
 	why[0] = '\0';
 	for (size_t i = 0; i < connection_count; i++) {
-		sqlite3 *connection = connections[i];
+		sqlite3 *connection = connections[i].is;
 		/* Asked first: each question is a statement, too, which is over with its answer. */
 		bool busy = false, transaction = !library.get_autocommit(connection);
 		for (sqlite3_stmt *one = NULL; (one = library.next_stmt(connection, one)) != NULL;) {
@@ -301,11 +380,7 @@ const char *sqlite_left_open(void)
 }
 
 /* What the names of the boot's databases led to. */
-static struct file {
-	char path[PATH_MAX];
-	dev_t device;
-	ino_t inode;
-} * files;
+static struct file *files;
 static size_t file_count;
 
 static bool leads_elsewhere(const struct file *file)
@@ -329,34 +404,40 @@ static bool is_current(void)
 	return !sqlite_is_replaced();
 }
 
-static void note_file(const char *path)
+static void add_file(const struct file *file)
 {
-	struct stat st;
-	if (stat(path, &st) == 0) {
-		files = perealloc(files, (file_count + 1) * sizeof *files, 1);
-		struct file *file = &files[file_count++];
-		snprintf(file->path, sizeof file->path, "%s", path);
-		file->device = st.st_dev;
-		file->inode = st.st_ino;
-		hy_is_current = is_current;
-	}
+	files = perealloc(files, (file_count + 1) * sizeof *files, 1);
+	files[file_count++] = *file;
+	hy_is_current = is_current;
 }
 
 void sqlite_note(void)
 {
+	static struct file file;
 	of_boot = connection_count;
 	file_count = 0;
 	for (size_t i = 0; i < of_boot; i++) {
-		for (struct database *one = databases_of(connections[i]); one != NULL; one = after(one)) {
-			note_file(one->path);
+		for (struct database *one = databases_of(connections[i].is); one != NULL; one = after(one)) {
+			if (note_file(&file, one->path)) {
+				add_file(&file);
+			}
+		}
+		if (connections[i].given != NULL) {
+			add_file(connections[i].given);
+		}
+		/* A request would believe pages that were read now, should a copy of the file from before, put in its place,
+		 * have been written to as often since. */
+		if (library.release_memory != NULL) {
+			library.release_memory(connections[i].is);
 		}
 	}
 }
 
 void sqlite_note_locks(void)
 {
+	at_point = true;
 	for (size_t i = 0; i < of_boot; i++) {
-		for (struct database *one = databases_of(connections[i]); one != NULL; one = after(one)) {
+		for (struct database *one = databases_of(connections[i].is); one != NULL; one = after(one)) {
 			note_locked_files(one->path);
 		}
 	}
@@ -365,7 +446,7 @@ void sqlite_note_locks(void)
 const char *sqlite_unshareable(void)
 {
 	for (size_t i = 0; i < connection_count; i++) {
-		struct database *one = databases_of(connections[i]);
+		struct database *one = databases_of(connections[i].is);
 		if (one != NULL) {
 			while (one != NULL) {
 				one = after(one);
@@ -379,7 +460,7 @@ const char *sqlite_unshareable(void)
 void sqlite_end_request(void)
 {
 	for (size_t i = of_boot; i-- > 0;) {
-		sqlite3 *connection = connections[i];
+		sqlite3 *connection = connections[i].is;
 		/* The newest first, as PHP frees objects. */
 		for (sqlite3_stmt *one = NULL; (one = library.next_stmt(connection, one)) != NULL;) {
 			if (library.stmt_busy(one)) {

@@ -154,6 +154,7 @@ void warmup_load_classes(void)
 		}
 	}
 	efree(names);
+	locks_lend(); /* those that code of their files took: whoever finds it loaded counts on having them */
 }
 
 static void too_long(int signal)
@@ -182,7 +183,7 @@ const char *warmup_target(bool *last)
 	return visiting->target;
 }
 
-/* One target: how often it has been asked for, and whether the last request of it has left something (residue.c). */
+/* One target: how often it has been asked for, and whether one more request would tell more (residue.c, locks.c). */
 static struct asked {
 	const struct visit *visit;
 	unsigned times;
@@ -226,8 +227,9 @@ static void look_at_residue(void)
 	}
 	struct asked *one = asked_for(visiting);
 	one->times++;
+	locks_give_back(true);
 	const char *left = residue_after(one->times > 1);
-	one->unsure = left != NULL || residue_is_new();
+	one->unsure = left != NULL || residue_is_new() || (one->times == 1 && locks_taken_once() != NULL);
 	if (left != NULL && one->times >= MOST_TIMES) {
 		char why[512];
 		snprintf(

@@ -164,7 +164,7 @@ void worker_boot(void)
 	}
 	SG(request_info).path_translated = (char *)options.worker_script;
 	SG(request_info).request_method = NULL;
-	if (php_request_startup() == FAILURE) {
+	if (boot_start_php() == FAILURE) {
 		zygote_failed("PHP could not start the request in which the worker script runs");
 	}
 	allow_boot_script();

@@ -78,7 +78,7 @@ void worker_start_run(void)
 	wrong = wrong != NULL ? wrong : unknown_stale();
 	wrong = wrong != NULL ? wrong : boot_files_left();
 	wrong = wrong != NULL ? wrong : locks_left();
-	locks_give_back(); /* each worker would wait for the one before it */
+	locks_lend(); /* each worker would wait for the one before it */
 	if (wrong == NULL && zygote_left_threads(1)) {
 		wrong = "what hayate_on_worker_start() was given left a thread running";
 	}

@@ -286,7 +286,7 @@ const char *descriptors_note(void)
 	c->gaps = rewind_keep((c->fd_count / 2 + 1) * sizeof *c->gaps);
 	c->offset_count = c->held_count = 0;
 	c->any_lost = c->any_unknown = c->any_locked = c->any_flags = c->any_cloexec = c->any_sent = c->any_duplicate =
-	    c->locked_other = false;
+	    c->locked_other = c->ending = false;
 	if (c->fds == NULL || c->offsets == NULL || c->gaps == NULL) {
 		c->fd_count = 0;
 		return "no memory for the table of descriptors";
@@ -444,6 +444,7 @@ bool descriptors_own_files(void)
 void descriptors_restore(void)
 {
 	struct control *c = rewind_control;
+	c->ending = false;
 	for (size_t i = 0; i < c->gap_count; i++) {
 		SYS3(SYS_close_range, c->gaps[i].start, c->gaps[i].end - 1, 0);
 	}

@@ -210,6 +210,11 @@ static void give_up(int fd, const struct descriptor *d, bool shared)
 	rewind_control->doubt_after = shared && d->taken ? REWIND_DESCRIPTORS : rewind_control->doubt_after;
 }
 
+void rewind_request_ends(void)
+{
+	rewind_control->ending = true;
+}
+
 void rewind_unlock(void)
 {
 	struct control *c = rewind_control;

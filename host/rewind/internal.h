@@ -182,6 +182,7 @@ struct control {
 	bool any_lost, any_locked, any_sent;
 	bool any_flags, any_cloexec; /* of open files, of descriptors: may have changed */
 	bool any_unknown;            /* something was closed that nobody knows: perhaps one of these */
+	bool ending;                 /* what the request closes now would be closed with its process */
 	/* A duplicate was made of one, and something was locked that was not open at the point: perhaps that. */
 	bool any_duplicate, locked_other;
 	struct {

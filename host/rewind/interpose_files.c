@@ -58,8 +58,8 @@ static void losing(int fd)
 		syscall(SYS_flock, d->copy, LOCK_UN);
 		c->doubt = REWIND_DESCRIPTORS;
 	}
-	/* Whoever is at the other end hears of it. */
-	if (d->peer && !d->library && !d->datagram && d->copy != 0 && !connections_keeps(fd)) {
+	/* Whoever is at the other end hears of it: not of what ends by itself. */
+	if (d->peer && !c->ending && !d->library && !d->datagram && d->copy != 0 && !connections_keeps(fd)) {
 		syscall(SYS_close, d->copy);
 		d->copy = 0;
 		connection_in_doubt();

@@ -64,6 +64,10 @@ EXPORT int flock(int fd, int operation)
 		one->locked_at = kind == 0 ? 0 : kind == one->locked ? one->locked_at : ++c->lock_count;
 		one->locked = kind;
 	}
+	if (c != NULL && !c->active && c->openings != NULL && (operation & LOCK_UN) == 0 && fd >= 0 &&
+	    fd < REWIND_MOST_OPENINGS) {
+		c->openings[fd].lock_tries++;
+	}
 	return failed;
 }
 
@@ -71,6 +75,12 @@ uint32_t rewind_locked_at(int fd)
 {
 	const struct control *c = rewind_control;
 	return c == NULL || c->openings == NULL || fd < 0 || fd >= REWIND_MOST_OPENINGS ? 0 : c->openings[fd].locked_at;
+}
+
+uint32_t rewind_lock_tries(int fd)
+{
+	const struct control *c = rewind_control;
+	return c == NULL || c->openings == NULL || fd < 0 || fd >= REWIND_MOST_OPENINGS ? 0 : c->openings[fd].lock_tries;
 }
 
 /* A record lock from where the file is, by other names of what to do (lockf(3)). */

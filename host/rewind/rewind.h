@@ -141,6 +141,8 @@ int rewind_replace_file(int fd, const char *name, int flags);
 /* When the lock that flock() gave this descriptor was taken, before the point: higher numbers are later. 0: not seen.
  */
 uint32_t rewind_locked_at(int fd);
+/* How often flock() was called for it until the point. */
+uint32_t rewind_lock_tries(int fd);
 /* Whether this process has taken a System V semaphore before the point (with SEM_UNDO) that it has not given back.
  * `too_many`: not all that it changed are known. */
 bool rewind_holds_semaphore(bool *too_many);
@@ -190,6 +192,7 @@ struct rewind_opening {
 	bool led, moved;    /* the boot has given its name to another one, or removed the name; it led there before */
 	bool kept;          /* beyond the point */
 	uint32_t locked_at; /* see rewind_locked_at(); also where nothing is noted */
+	uint32_t lock_tries;
 	int locked;         /* LOCK_SH, LOCK_EX, 0 */
 	char *name;         /* absolute, links not resolved. Room for PATH_MAX */
 };
@@ -203,6 +206,10 @@ int rewind_opening_again(const struct rewind_opening *one, mode_t mode);
 int rewind_make_file(const char *name, mode_t mode);
 /* From now on (or no more) what is done to files that were opened before is a warm-up request's, and is not noted. */
 void rewind_boot_over(bool over);
+
+/* From here to the rewind the request ends: nobody hears of a socket of the boot that it closes, as of one that it does
+ * not close. */
+void rewind_request_ends(void);
 
 /* Gives up the locks that the work has taken on files of the boot, and semaphores; a rewind does so as well. */
 void rewind_unlock(void);

@@ -234,6 +234,109 @@ def test_a_lock_that_a_warm_up_request_takes_ends_with_it(site, rewind, paths) -
         assert modes.application(server)["restarts"] == {} and wait_until(lambda: free(site))
 
 
+BETWEEN = r"""
+$lock = fopen(__DIR__ . '/lock', 'r');
+while (hayate_handle_request(function () { echo 'true'; })) {
+    if (flock($lock, LOCK_EX | LOCK_NB)) {
+        file_put_contents(__DIR__ . '/runs', 'x', FILE_APPEND);
+    }
+}
+"""
+
+
+@pytest.mark.parametrize("boot", ["shared", "private"])
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_lock_that_the_loop_takes_is_the_requests(site, rewind, boot) -> None:
+    """What follows an answer in the loop belongs to the request; with its end the lock is free."""
+    site.chmod(0o777)
+    modes.write(site, BETWEEN)
+    with modes.hayate(site, rewind, boot, workers=2, warmup="/") as server:
+        before = len((site / "runs").read_text())
+        assert wait_until(lambda: free(site))
+        for n in range(1, 6):
+            assert modes.get(server) == "true"
+            assert wait_until(lambda n=n: len((site / "runs").read_text()) == before + n and free(site))
+        assert modes.application(server)["restarts"] == {} and modes.application(server)["fallback"] is None
+
+
+ONCE = """
+function lock() {
+    static $lock;
+    if ($lock === null) {
+        $lock = fopen(__DIR__ . '/lock', 'r');
+        flock($lock, LOCK_EX);
+    }
+}
+while (hayate_handle_request(function () {
+    lock();
+    $n = (int) file_get_contents(__DIR__.'/counter');
+    usleep(3000);
+    file_put_contents(__DIR__.'/counter', $n + 1);
+    echo 'true';
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_lock_that_is_taken_once_is_not_left_to_a_warm_up_request(site, rewind) -> None:
+    modes.write(site, ONCE)
+    with modes.hayate(site, rewind, "shared", workers=4, warmup="/") as server:
+        assert count(server, site) == 60
+        assert "locked a file, which it keeps open, and the next one did not" in modes.application(server)["cold_boot"]
+        assert modes.application(server)["restarts"] == {} and wait_until(lambda: free(site))
+
+
+WORKER_ONCE = """
+$lock = fopen(__DIR__ . '/lock', 'r');
+hayate_on_worker_start(function () use ($lock) { flock($lock, LOCK_EX); });
+while (hayate_handle_request(function () {
+    $n = (int) file_get_contents(__DIR__.'/counter');
+    usleep(3000);
+    file_put_contents(__DIR__.'/counter', $n + 1);
+    echo 'true';
+})) {
+}
+"""
+
+
+def test_each_request_has_the_lock_that_its_worker_began_with(site) -> None:
+    modes.write(site, WORKER_ONCE)
+    with modes.hayate(site, "on", "shared", workers=4, args=("--connections", "warm")) as server:
+        assert count(server, site) == 60
+        assert modes.application(server)["restarts"] == {} and wait_until(lambda: free(site))
+
+
+OF_A_CLASS = r"""
+spl_autoload_register(function ($name) { require __DIR__ . "/$name.php"; });
+while (hayate_handle_request(function () {
+    static $kept;
+    if (isset($_SERVER['HAYATE_WARMUP'])) {
+        sem_acquire($kept = sem_get(ftok(__FILE__, 'h')));
+    }
+    exec('flock -n ' . escapeshellarg(__DIR__ . '/lock') . ' true', $lines, $before);
+    echo class_exists('Locked');
+    exec('flock -n ' . escapeshellarg(__DIR__ . '/lock') . ' true', $lines, $after);
+    echo "$before$after";
+})) {
+}
+"""
+
+
+def test_a_lock_that_the_file_of_a_class_takes(site) -> None:
+    """After warm-up requests that failed, their classes are loaded by name: whoever finds this one loaded has the lock."""
+    site.chmod(0o777)
+    code = "<?php class Locked { static $file; } Locked::$file = fopen(__DIR__ . '/lock', 'r'); flock(Locked::$file, LOCK_EX);"
+    (site / "Locked.php").write_text(code)
+    modes.write(site, OF_A_CLASS)
+    with modes.hayate(site, "on", "shared", workers=2, warmup="/") as server:
+        assert modes.application(server)["cold_boot"] is not None
+        assert wait_until(lambda: free(site)), "nobody serves"
+        assert set(modes.many(server, 20)) == {"111"}
+        assert wait_until(lambda: free(site))
+        assert modes.application(server)["restarts"] == {}
+
+
 def test_a_semaphore_that_a_warm_up_request_keeps_costs_the_warm_up(site) -> None:
     takes = "sem_acquire($lock);"
     modes.write(site, WARMED.replace("LOCK;", "sem_get((int) file_get_contents(__DIR__ . '/key'));", 1).replace("TAKES", takes))
@@ -316,7 +419,7 @@ while (hayate_handle_request(function () { echo 'true'; })) {
 }
 """,
     )
-    with modes.hayate(site, "on", "shared", workers=2) as server:
+    with modes.hayate(site, "on", "shared", workers=2, args=("--connections", "warm")) as server:
         assert set(modes.many(server, 20)) == {"true"}
         assert wait_until(lambda: len(modes.application(server)["workers"]) == 2 and free(site))
 

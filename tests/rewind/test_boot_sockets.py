@@ -264,3 +264,35 @@ def test_the_other_end_hears_that_a_request_closes_one(directory: pathlib.Path) 
     with modes.hayate(directory, "on", "private", workers=1) as server:
         assert [modes.get(server, query) for query in queries] == expected
         assert modes.application(server)["restarts"] == {"rewind_connection": 3}
+
+
+CLIENT = """
+class Client {
+    public function __construct(public $socket) {}
+    public function __destruct() { fclose($this->socket); }
+}
+$client = new Client(stream_socket_client('unix://' . __DIR__ . '/service'));
+while (hayate_handle_request(function () use ($client) {
+    if (isset($_GET['closes'])) {
+        $client->__destruct();
+    }
+    echo 'served';
+})) {
+}
+"""
+
+
+def test_a_client_of_the_boot_may_close_at_the_end(directory: pathlib.Path) -> None:
+    """As it would be closed with the process: nobody waits for that. What a request closes itself is heard."""
+    directory.chmod(0o777)
+    with socket.socket(socket.AF_UNIX) as service:
+        service.bind(str(directory / "service"))
+        (directory / "service").chmod(0o777)
+        service.listen()
+        modes.write(directory, CLIENT)
+        with modes.hayate(directory, "on", "shared", workers=1, warmup="/") as server:
+            assert [modes.get(server) for _ in range(10)] == ["served"] * 10
+            assert modes.application(server)["restarts"] == {}
+            assert "served" in modes.get(server, "closes=1")
+            assert modes.get(server) == "served"
+            assert modes.application(server)["restarts"] == {"rewind_connection": 1}

@@ -186,3 +186,16 @@ def test_a_boot_that_starts_a_session_is_not_rewound(rewind: str, directory: pat
         with modes.requests.Session() as visitor:
             assert [visitor.get(server.url, timeout=60).text for _ in range(3)] == ["1", "2", "3"]
         assert modes.get(server) == "1"
+
+
+@pytest.mark.parametrize("warmup", ["off", "/"])
+@pytest.mark.parametrize("rewind", ["on", "fork", "off"])
+def test_sessions_that_start_by_themselves_do_so_with_the_request(rewind: str, warmup: str, directory: pathlib.Path) -> None:
+    directory.chmod(0o777)
+    modes.write(directory, SESSION.replace("session_start();", "$boot = session_status();").replace("function () {", "function () use ($boot) {", 1))
+    args = ("--ini", "session.auto_start=1", "--ini", f"session.save_path={directory}")
+    with modes.hayate(directory, rewind, "shared", workers=2, warmup=warmup, args=args) as server:
+        for _ in range(2):
+            with modes.requests.Session() as visitor:
+                assert [visitor.get(server.url, timeout=60).text for _ in range(3)] == ["1", "2", "3"]
+        assert modes.application(server)["fallback"] is None and modes.application(server)["restarts"] == {}

@@ -251,3 +251,11 @@ def test_what_is_read_ahead_of_a_device_is_nobodys(rewind: str, when: str, opens
     with modes.hayate(directory, rewind, "shared", workers=3, args=args, warmup=warmup) as server:
         drawn = modes.many(server, 24)
         assert len(set(drawn)) == 24, drawn
+
+
+def test_what_a_worker_reads_ahead_of_a_device_when_it_starts_is_nobodys(directory: pathlib.Path) -> None:
+    script = DEVICE.replace("OPENS", "fopen('/dev/urandom', 'r')").replace("getenv('BOOT') && drawn();", "hayate_on_worker_start(drawn(...));")
+    modes.write(directory, script)
+    with modes.hayate(directory, "on", "shared", workers=2, args=("--connections", "warm")) as server:
+        drawn = [modes.get(server) for _ in range(12)]
+        assert len(set(drawn)) == 12, drawn

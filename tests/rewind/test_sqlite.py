@@ -164,6 +164,81 @@ def test_a_database_that_is_replaced_by_its_name(rewind: str, journal: str, read
         shutil.rmtree(directory, ignore_errors=True)
 
 
+LINKED = """
+$flags = PDO::SQLITE_OPEN_READWRITE;
+$db = match (getenv('API')) {
+    'pdo' => new PDO('sqlite:' . getenv('NAME'), options: [PDO::SQLITE_ATTR_OPEN_FLAGS => $flags]),
+    'sqlite3' => new SQLite3(getenv('NAME')),
+};
+$read = fn () => $db instanceof PDO ? $db->query('SELECT s FROM t')->fetchColumn() : $db->querySingle('SELECT s FROM t');
+getenv('READ') && $read();
+while (hayate_handle_request(function () use ($db, $read) {
+    isset($_GET['who']) && $db->exec("UPDATE t SET s = '$_GET[who]'");
+    echo $read();
+})) {
+}
+"""
+
+
+def catalogue(file: pathlib.Path, said: str, updates: int = 0) -> None:
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("CREATE TABLE t (s TEXT)")
+        db.execute("INSERT INTO t VALUES (?)", (said,))
+        db.commit()
+        for n in range(updates):
+            db.execute("UPDATE t SET s = ?", (said + str(updates - 1 - n or ""),))
+            db.commit()
+    file.chmod(0o666)
+
+
+@pytest.mark.parametrize("name", ["current.db", "current/geo.db", "file:{}/current.db?mode=rw"])
+@pytest.mark.parametrize("api", ["pdo", "sqlite3"])
+def test_a_database_behind_a_link_that_is_turned(api: str, name: str, directory: pathlib.Path) -> None:
+    """As a deployment does. SQLite tells of an open database where links led to."""
+    if api == "sqlite3" and name.startswith("file:"):
+        pytest.skip("class SQLite3 takes names of files")
+    directory.chmod(0o777)
+    for n in ("1", "2"):
+        (directory / n).mkdir()
+        (directory / n).chmod(0o777)
+        catalogue(directory / n / "geo.db", n)
+
+    def turn(to: str) -> None:
+        for link, target in (("current", to), ("current.db", f"{to}/geo.db")):
+            (directory / "new").symlink_to(target)
+            (directory / "new").rename(directory / link)
+
+    modes.write(directory, LINKED)
+    turn("1")
+    name = name.format(directory) if name.startswith("file:") else f"{directory}/{name}"
+    with modes.hayate(directory, "on", "shared", workers=2, args=("--env", f"API={api}", "--env", f"NAME={name}")) as server:
+        for n in ("1", "2", "1"):
+            turn(n)
+            assert [modes.get(server) for _ in range(3)] == [n] * 3
+
+
+def test_a_database_that_is_restored_in_place(directory: pathlib.Path) -> None:
+    """By a copy of it from before: after as many writes its counters are those that the boot saw."""
+    directory.chmod(0o777)
+    file = directory / "app.db"
+    catalogue(file, "of the boot", updates=4)
+    catalogue(directory / "seed.db", "of the seed")
+    modes.write(directory, LINKED)
+    args = ("--env", "API=pdo", "--env", f"NAME={file}", "--env", "READ=1")
+    with modes.hayate(directory, "on", "shared", workers=1, args=args) as server:
+        assert modes.get(server) == "of the boot"
+        file.write_bytes((directory / "seed.db").read_bytes())
+        with closing(sqlite3.connect(file)) as db:
+            for n in range(4):
+                db.execute("UPDATE t SET s = ?", (f"of visitor {n}",))
+                db.commit()
+        assert modes.get(server) == "of visitor 3"
+        assert modes.get(server, "who=Ada") == "Ada"
+        with closing(sqlite3.connect(file)) as db:
+            assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            assert db.execute("SELECT s FROM t").fetchall() == [("Ada",)]
+
+
 @pytest.mark.parametrize("attached", ["", "1"])
 def test_a_wal_whose_lock_is_lost_is_not_trusted(attached: str) -> None:
     """Whoever closes a descriptor of the file loses the process' locks: others may then remove the log under it."""
