@@ -5,6 +5,7 @@ What a statement wrote that was not read to its end, transactions left open, and
 
 from __future__ import annotations
 
+import concurrent.futures
 import pathlib
 import shutil
 import sqlite3
@@ -15,7 +16,7 @@ from contextlib import closing, contextmanager
 import pytest
 import requests
 
-from lib.process import temporary_directory
+from lib.process import temporary_directory, wait_until
 from lib.servers import Hayate, NginxFpm, Server
 
 from . import modes
@@ -237,6 +238,89 @@ def test_a_database_that_is_restored_in_place(directory: pathlib.Path) -> None:
         with closing(sqlite3.connect(file)) as db:
             assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
             assert db.execute("SELECT s FROM t").fetchall() == [("Ada",)]
+
+
+REPLACES = """
+$new = tempnam(__DIR__, 'db');
+copy(__DIR__ . '/catalogue.db', $new);
+rename($new, __DIR__ . '/catalogue.db');
+"""
+#: One after the other, and with time between: each is to find what is its own.
+BUILDS = """
+$lock = fopen(__DIR__ . '/alone', 'c');
+flock($lock, LOCK_EX);
+usleep(100000);
+$new = tempnam(__DIR__, 'db');
+$db = new PDO("sqlite:$new");
+$db->exec('CREATE TABLE t (s TEXT)');
+$db = null;
+rename($new, __DIR__ . '/catalogue.db');
+$db = new PDO('sqlite:' . __DIR__ . '/catalogue.db');
+fclose($lock);
+"""
+#: What makes workers stale again and again: a request of visitors, or the boot of each worker those of the others.
+AGAIN = {
+    "requests": "$db = new PDO('sqlite:' . __DIR__ . '/catalogue.db'); while (hayate_handle_request(function () use ($db) {"
+    f" echo $db->query('SELECT count(*) FROM t')->fetchColumn(); {REPLACES} }})) {{}}",
+    "boots": f"{BUILDS} while (hayate_handle_request(function () use ($db) {{"
+    # One worker is not to be enough.
+    " echo $db->query('SELECT count(*) FROM t')->fetchColumn(); usleep(20000); })) {}",
+}
+
+
+def replace(directory: pathlib.Path) -> None:
+    """Another file than any before it."""
+    with closing(sqlite3.connect(directory / "new.db")) as db, db:
+        db.execute("CREATE TABLE t (s TEXT)")
+    (directory / "new.db").chmod(0o666)
+    (directory / "new.db").rename(directory / "catalogue.db")
+
+
+@pytest.mark.parametrize("who", AGAIN)
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_database_that_is_replaced_again_and_again(rewind: str, who: str, directory: pathlib.Path) -> None:
+    """That costs a boot for each request, or more: the application falls back, and says so."""
+    replace(directory)
+    modes.write(directory, AGAIN[who])
+    modes.front_controller(directory)
+    with modes.php_fpm(directory, workers=2) as server:
+        assert [modes.get(server) for _ in range(4)] == ["0"] * 4
+    with modes.hayate(directory, rewind, "shared", workers=2) as server:
+        app = modes.application(server)
+        for _ in range(100):
+            if app["fallback"]:
+                break
+            assert modes.many(server, 2, at_once=2) == ["0"] * 2
+            # While they boot another one may serve, which is not what this is about.
+            assert wait_until(lambda: [worker["state"] for worker in modes.application(server)["workers"]] == ["idle"] * 2)
+            app = modes.application(server)
+        assert app["fallback"] is not None and app["fallback"]["to"] == "classic" and "replaced or removed by its name" in app["fallback"]["why"], app
+        assert [modes.get(server) for _ in range(4)] == ["0"] * 4
+        assert app["fallback"]["why"] in server.run("status").stdout
+
+
+def test_a_database_that_is_replaced_once_is_one_event(directory: pathlib.Path) -> None:
+    """It ends each worker, and is said once; it does not count as often as there are workers."""
+    replace(directory)
+    wait = "while (isset($_GET['wait']) && !file_exists(__DIR__ . '/go')) { usleep(10000); clearstatcache(); }"
+    modes.write(directory, AGAIN["requests"].replace(REPLACES, wait))
+    modes.front_controller(directory)
+
+    def all_of(server: Hayate, count: int) -> None:
+        (directory / "go").unlink(missing_ok=True)
+        with concurrent.futures.ThreadPoolExecutor(count) as pool:
+            answers = [pool.submit(modes.get, server, "wait=1") for _ in range(count)]
+            assert wait_until(lambda: sum(worker["state"] == "serving" for worker in modes.application(server)["workers"]) == count)
+            (directory / "go").touch()
+            assert [answer.result() for answer in answers] == ["0"] * count
+
+    with modes.hayate(directory, "on", "shared", workers=12) as server:
+        all_of(server, 12)
+        replace(directory)
+        all_of(server, 12)
+        assert wait_until(lambda: modes.application(server)["restarts"] == {"file_replaced": 12}), modes.application(server)
+        assert modes.application(server)["fallback"] is None
+        assert server.log().count("replaced or removed by its name") == 1
 
 
 @pytest.mark.parametrize("attached", ["", "1"])

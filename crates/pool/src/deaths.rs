@@ -86,7 +86,9 @@ impl Supervisor {
             table.workers.values().fold(table.served, |sum, worker| sum.saturating_add(worker.requests));
         drop(table);
         let (label, served) = (cause.label(), record.requests);
-        if let Cause::Doubt(doubt) = cause {
+        if let Cause::Doubt(doubt) = cause
+            && self.fitness.is_news(doubt, worker.forked, now)
+        {
             // A renewal is announced by whoever does it.
             if let Some(silent) = self.reminder.happened(doubt.label, now).filter(|_| !doubt.renews()) {
                 let since = if silent > 0 {
@@ -103,7 +105,9 @@ impl Supervisor {
                     doubt.remedy
                 );
             }
-            if let Some(unfit) = self.fitness.retired(doubt, served_by_all).filter(|_| self.is_worker_mode())
+            if doubt.weighs(now - worker.ready_at)
+                && let Some(unfit) = self.fitness.retired(doubt, served_by_all)
+                && self.is_worker_mode()
             {
                 self.unfit.send_if_modified(|known| known.is_none().then(|| *known = Some(unfit)).is_some());
             }

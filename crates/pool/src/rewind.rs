@@ -4,10 +4,11 @@
 //! its answer and says why; here that reason gets its words. When it happens again and again the application is declared [`Unfit`],
 //! once for each generation; what follows is decided by whoever started the generation.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use hayate_ring::{WorkerRecord, layout::*};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 /// What happens to a worker's process between two requests, in worker mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -140,7 +141,7 @@ pub struct Doubt {
 }
 
 /// Every reason of `enum hy_retired` that concerns rewinding.
-pub const DOUBTS: [Doubt; 10] = [
+pub const DOUBTS: [Doubt; 11] = [
     Doubt {
         retired: HY_RETIRED_REWIND_THREADS,
         label: "rewind_threads",
@@ -205,6 +206,14 @@ pub const DOUBTS: [Doubt; 10] = [
                /proc, left a timer running, or made a system call by its number that cannot be taken back",
         remedy: "set it where Hayate is started, or hand the work to another process",
     },
+    Doubt {
+        retired: HY_RETIRED_FILE_REPLACED,
+        label: "file_replaced",
+        what: "a SQLite database that the boot had opened was replaced or removed by its name, or a large temporary file of the boot's \
+               was removed",
+        remedy: "where it happens now and then nothing need be done; else open the database in the request, and let neither the boot \
+                 nor requests replace it",
+    },
 ];
 
 impl Doubt {
@@ -216,6 +225,17 @@ impl Doubt {
     /// Nothing is in doubt but the code: the application is to boot anew.
     pub(crate) fn renews(&self) -> bool {
         self.retired == HY_RETIRED_REWIND_OPCACHE
+    }
+
+    /// No request has done it: somebody may have, from outside.
+    fn is_from_outside(&self) -> bool {
+        self.retired == HY_RETIRED_FILE_REPLACED
+    }
+
+    /// Whether the end of a worker that could serve for so long speaks against rewinding. A file that is replaced each night, or every few
+    /// minutes, costs less than a slower way would, however few requests come meanwhile.
+    pub(crate) fn weighs(&self, served_for: Duration) -> bool {
+        !self.is_from_outside() || served_for < YOUNG
     }
 }
 
@@ -247,6 +267,8 @@ impl Unfit {
     }
 }
 
+/// A worker that has served for longer has paid for its boot.
+const YOUNG: Duration = Duration::from_secs(30);
 /// So many retirements …
 const RETIREMENTS: usize = 8;
 /// … within so many requests, a fifth of them: a fork for every request is then the cheaper way.
@@ -257,9 +279,23 @@ const REQUESTS: u64 = 40;
 pub(crate) struct Fitness {
     /// The requests that had been served at each of the last retirements.
     at: VecDeque<u64>,
+    /// When something from outside was last seen to have ended a worker.
+    outside: Option<Instant>,
 }
 
 impl Fitness {
+    /// Whether a worker's end is one more event. A file that is replaced ends all that had opened it, one after the other: that is one.
+    pub(crate) fn is_news(&mut self, doubt: &Doubt, forked: Instant, now: Instant) -> bool {
+        if !doubt.is_from_outside() {
+            return true;
+        }
+        let news = self.outside.is_none_or(|at| forked >= at);
+        if news {
+            self.outside = Some(now);
+        }
+        news
+    }
+
     /// Notes a retirement, after `served` requests of all workers. Says so when there are too many.
     pub(crate) fn retired(&mut self, doubt: &Doubt, served: u64) -> Option<Unfit> {
         self.at.push_back(served);
@@ -281,8 +317,8 @@ impl Fitness {
                 doubt.what, doubt.remedy
             ),
             renew: false,
-            // It shares the boot's connection as well, and is no better off with it.
-            fork: doubt.retired != HY_RETIRED_REWIND_CONNECTION,
+            // It shares the boot's connection or file as well, and is no better off with it.
+            fork: doubt.retired != HY_RETIRED_REWIND_CONNECTION && !doubt.is_from_outside(),
         })
     }
 }
@@ -297,7 +333,8 @@ mod tests {
             let doubt = Doubt::of(retired).unwrap();
             assert!(doubt.label.starts_with("rewind_"));
         }
-        assert_eq!(DOUBTS.len() as u32, HY_RETIRED_REWIND_PROCESS - HY_RETIRED_REWIND_THREADS + 1);
+        assert_eq!(DOUBTS.len() as u32, HY_RETIRED_REWIND_PROCESS - HY_RETIRED_REWIND_THREADS + 2);
+        assert!(Doubt::of(HY_RETIRED_FILE_REPLACED).is_some());
         assert!(Doubt::of(HY_RETIRED_FATAL).is_none() && Doubt::of(99).is_none());
     }
 
@@ -313,6 +350,20 @@ mod tests {
         assert!((1..=7).all(|n| rare_then_always.retired(doubt, n * 100).is_none()));
         assert!((701..=706).all(|n| rare_then_always.retired(doubt, n).is_none()), "one before was long ago");
         assert_eq!(rare_then_always.retired(doubt, 707).unwrap().reason, "rewind_threads");
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_is_one_event_and_weighs_for_young_workers_only() {
+        let (request, outside) = (&DOUBTS[0], Doubt::of(HY_RETIRED_FILE_REPLACED).unwrap());
+        let (start, mut fitness) = (Instant::now(), Fitness::default());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(fitness.is_news(outside, at(0), at(9)));
+        assert!(!fitness.is_news(outside, at(1), at(10)) && !fitness.is_news(outside, at(8), at(900)));
+        assert!(fitness.is_news(request, at(8), at(901)) && fitness.is_news(request, at(8), at(901)));
+        assert!(fitness.is_news(outside, at(11), at(902)) && !fitness.is_news(outside, at(901), at(903)));
+        assert!(outside.weighs(YOUNG / 2) && !outside.weighs(YOUNG) && request.weighs(YOUNG));
+        let unfit = (1..=8).find_map(|n| fitness.retired(outside, n)).unwrap();
+        assert_eq!((unfit.reason, unfit.fork, unfit.renew), ("file_replaced", false, false));
     }
 
     #[test]

@@ -363,6 +363,7 @@ impl Supervisor {
             Message::WorkerReady { worker } => {
                 if let Some(worker) = self.shared.table().workers.get_mut(&worker) {
                     worker.ready = true;
+                    worker.ready_at = Instant::now();
                 }
                 self.look_whether_ready();
             }

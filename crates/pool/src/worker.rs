@@ -84,8 +84,6 @@ pub(crate) enum Cause {
     Fatal,
     /// A connection that it kept over rewinds was closed by its server, or not put back in time.
     ConnectionLost,
-    /// A file that its boot had opened is another one by now, and could not be opened again as it was.
-    FileReplaced,
     /// It could not be rewound.
     Doubt(&'static Doubt),
     RequestTimeout,
@@ -117,7 +115,6 @@ impl Cause {
             Cause::ScriptEnded => "script_ended".into(),
             Cause::Fatal => "fatal".into(),
             Cause::ConnectionLost => "connection_lost".into(),
-            Cause::FileReplaced => "file_replaced".into(),
             Cause::Doubt(doubt) => doubt.label.into(),
             Cause::RequestTimeout => "request_timeout".into(),
             Cause::Protocol => "protocol".into(),
@@ -137,12 +134,7 @@ impl Cause {
     pub(crate) fn is_planned(self) -> bool {
         matches!(
             self,
-            Cause::Asked
-                | Cause::MaxRequests
-                | Cause::MaxMemory
-                | Cause::ConnectionLost
-                | Cause::FileReplaced
-                | Cause::Doubt(_)
+            Cause::Asked | Cause::MaxRequests | Cause::MaxMemory | Cause::ConnectionLost | Cause::Doubt(_)
         )
     }
 }
@@ -165,6 +157,8 @@ pub(crate) struct Worker {
     pub(crate) still: Duration,
     /// Whether it can take requests: forked from a booted zygote, or booted by itself.
     pub(crate) ready: bool,
+    /// Since when, as far as is known; until then, since when there is something of it.
+    pub(crate) ready_at: Instant,
     /// Why the pool killed it, if it did.
     pub(crate) sentence: Option<Cause>,
     /// Requests served when it was last looked at.
@@ -185,6 +179,7 @@ impl Worker {
             forked: now,
             still: Duration::ZERO,
             ready: false,
+            ready_at: now,
             sentence: None,
             requests: 0,
             idle_since: now,
@@ -252,7 +247,6 @@ impl Worker {
             (0, HY_RETIRED_SCRIPT_ENDED) => Cause::ScriptEnded,
             (0, HY_RETIRED_FATAL) => Cause::Fatal,
             (0, HY_RETIRED_CONNECTION_LOST) => Cause::ConnectionLost,
-            (0, HY_RETIRED_FILE_REPLACED) => Cause::FileReplaced,
             (0, retired) => Doubt::of(retired).map_or(Cause::ExitCode(0), Cause::Doubt),
             (code, _) if code == HY_EXIT_MEMORY as i32 => Cause::Protocol,
             (code, _) => Cause::ExitCode(code),
@@ -317,10 +311,9 @@ mod tests {
         assert_eq!(cause(&worker, 0, HY_RETIRED_NOT), Cause::ExitCode(0));
         assert_eq!(cause(&worker, 0, HY_RETIRED_REWIND_CHILD).label(), "rewind_child");
         assert_eq!(cause(&worker, 70 << 8, HY_RETIRED_NOT).label(), "exit_70");
-        // Nobody is to blame for it: no warning, and no step towards another way of serving.
         let replaced = cause(&worker, 0, HY_RETIRED_FILE_REPLACED);
         assert_eq!(replaced.label(), "file_replaced");
-        assert!(replaced.is_planned() && !matches!(replaced, Cause::Doubt(_)));
+        assert!(replaced.is_planned());
         assert_eq!(cause(&worker, 70 << 8, HY_RETIRED_FILE_REPLACED).label(), "exit_70");
         assert_eq!(cause(&worker, 11, HY_RETIRED_ASKED).label(), "signal_11");
         assert_eq!(worker.cause(Some(70 << 8), &record(0, 0, 0), true), Cause::BootFailed);
