@@ -176,6 +176,10 @@ bool boot_files_is_nameless(int fd, const struct stat *st)
 	return st->st_nlink == 0 && (opening == NULL || opening->moved);
 }
 
+/* What a boot does that rotates a log by its size, or makes a cache of many files: the next one has nothing to do. */
+static const char EMPTIED[] = "and emptied or replaced it";
+static const char UNSURE[] = "and emptied, removed or renamed so many others that this may be one of them";
+
 /* What it is, beyond a log or a temporary file; NULL: nothing. */
 static const char *more_than_a_log(const struct writer *writer)
 {
@@ -188,7 +192,8 @@ static const char *more_than_a_log(const struct writer *writer)
 	return !(writer->flags & O_APPEND) ? "other than to append"
 	       : opening == NULL           ? "in a way that Hayate has not seen"
 	       : opening->moved            ? "and gave it another name"
-	       : opening->emptied          ? "and emptied or replaced it"
+	       : opening->emptied          ? EMPTIED
+	       : opening->unsure           ? UNSURE
 	       : (writer->flags & O_ACCMODE) == O_RDWR && was_read(writer)
 	           ? "to read as well, and it was read from, or stands at its end"
 	       : opening->otherwise                                            ? "and wrote to it by another descriptor"
@@ -196,7 +201,7 @@ static const char *more_than_a_log(const struct writer *writer)
 	                                                                       : NULL;
 }
 
-const char *boot_files_left(void)
+const char *boot_files_left(bool *now_and_then)
 {
 	static char why[512];
 	zend_resource *resource;
@@ -210,6 +215,9 @@ const char *boot_files_left(void)
 			ssize_t n = readlink(path, target, sizeof target - 1);
 			target[n > 0 ? n : 0] = '\0';
 			snprintf(why, sizeof why, "left the file %s open for writing, %s", target, more);
+			if (now_and_then != NULL) {
+				*now_and_then = more == EMPTIED || more == UNSURE;
+			}
 			return why;
 		}
 	}

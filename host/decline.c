@@ -82,11 +82,13 @@ static void decline_all_unfinished(bool warmed)
 	    .how = HY_AGAIN_CLASSIC,
 	};
 	decline_unfinished(&stale, warmed);
+	bool now_and_then = false;
+	const char *left = keeps ? NULL : boot_files_left(&now_and_then);
 	struct unfinished file = {
-	    .left = keeps ? NULL : boot_files_left(),
+	    .left = left,
 	    .why = "and a boot of each request would do with it what it finds to do then",
 	    .remedy = "close it, or open it to append (\"a\"),",
-	    .how = HY_AGAIN_CLASSIC,
+	    .how = now_and_then ? HY_AGAIN_ONCE_MORE : HY_AGAIN_CLASSIC,
 	};
 	decline_unfinished(&file, warmed);
 	struct unfinished lock = {

@@ -350,8 +350,9 @@ bool boot_files_is_program(const php_stream *stream);       /* of popen() */
 bool boot_files_has_buffer(const php_stream *stream);       /* a plain file: libc holds back what is written to it */
 bool boot_files_is_nameless(int fd, const struct stat *st); /* and no other process has it */
 void boot_files_note(void); /* when others may write to them from now on; what was noted before is forgotten */
-/* That no request can find as a boot of its own would, to follow "the boot "; NULL: nothing. */
-const char *boot_files_left(void);
+/* That no request can find as a boot of its own would, to follow "the boot "; NULL: nothing. `now_and_then`: another
+ * boot may leave none. */
+const char *boot_files_left(bool *now_and_then);
 /* At the beginning of a request: those that others have replaced are opened again. */
 enum boot_files {
 	BOOT_FILES_LOCKED,   /* by the boot: before the locks are taken */

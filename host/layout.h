@@ -300,6 +300,8 @@ enum hy_again {
 	/* In another mode than asked for: no worker of this one comes to serve. */
 	HY_AGAIN_FORK = 3,    /* with a fork for each request: an extension, or where the boot ended, cannot be rewound */
 	HY_AGAIN_CLASSIC = 4, /* in classic mode: the boot left threads, which neither a rewind nor a fork takes along */
+	/* As it was, and in classic mode if that boot says the same: it did what a boot does now and then. */
+	HY_AGAIN_ONCE_MORE = 6,
 };
 #define HY_MESSAGE_TEXT 4000
 struct hy_message {

@@ -76,7 +76,7 @@ void worker_start_run(void)
 	wrong = wrong != NULL ? wrong : unknown_child();
 	wrong = wrong != NULL ? wrong : unknown_left();
 	wrong = wrong != NULL ? wrong : unknown_stale();
-	wrong = wrong != NULL ? wrong : boot_files_left();
+	wrong = wrong != NULL ? wrong : boot_files_left(NULL);
 	wrong = wrong != NULL ? wrong : locks_left();
 	locks_lend(); /* each worker would wait for the one before it */
 	if (wrong == NULL && zygote_left_threads(1)) {

@@ -65,16 +65,20 @@ static bool number_of(int at, const char *path, uint64_t *to)
 	return true;
 }
 
-static void note_emptied_name(int at, const char *path)
+static void note_number(uint64_t number)
 {
 	struct control *c = rewind_control;
+	c->emptied[c->emptied_count++ % REWIND_MOST_EMPTIED] = number;
+}
+
+static void note_emptied_name(int at, const char *path)
+{
 	uint64_t number;
 	if (number_of(at, path, &number)) {
-		c->emptied[c->emptied_count++ % REWIND_MOST_EMPTIED] = number;
+		note_number(number);
 	}
 }
 
-/* Beyond the room for notes each may have been. */
 static bool was_emptied(int at, const char *path)
 {
 	const struct control *c = rewind_control;
@@ -87,7 +91,7 @@ static bool was_emptied(int at, const char *path)
 			return true;
 		}
 	}
-	return c->emptied_count > REWIND_MOST_EMPTIED;
+	return false;
 }
 
 /* `path` as an absolute one, links and all. False: that cannot be said. */
@@ -171,6 +175,7 @@ void openings_opened(int fd, int at, const char *path, int flags, bool missing)
 	                               .noted = true,
 	                               .late = c->boot_over,
 	                               .emptied = !(flags & O_TRUNC) && was_emptied(at, path),
+	                               .unsure = !(flags & O_TRUNC) && c->emptied_count > REWIND_MOST_EMPTIED,
 	                               .name = c->opening_names + (size_t)fd * PATH_MAX};
 	strcpy(one->name, name);
 	c->opening_count = c->opening_count <= (size_t)fd ? (size_t)fd + 1 : c->opening_count;
@@ -242,19 +247,37 @@ static int done(long failed)
 	return -1;
 }
 
-/* Who then opens it to append begins an empty file, or one that was made beside it, each time. */
-static void note_given_up(int at, const char *path)
+/* A name that is about to be given up; once it is, its directory may be another one by the path. */
+struct given_up {
+	bool known;
+	uint64_t number;
+};
+
+static struct given_up name_to_give_up(int at, const char *path)
 {
-	if (noting()) {
-		note_emptied_name(at, path);
+	struct given_up name = {.known = false};
+	name.known = noting() && number_of(at, path, &name.number);
+	return name;
+}
+
+/*
+ * Who then opens it to append begins an empty file, or one that was made beside it, each time. A call that failed gave
+ * nothing up; but what it did not find a later boot may have made.
+ */
+static void note_given_up(struct given_up name, long failed)
+{
+	if (name.known && (failed == 0 || failed == -ENOENT)) {
+		note_number(name.number);
 	}
 }
 
 static int unlinking(int at, const char *path, int flags)
 {
-	note_given_up(at, path);
+	struct given_up name = name_to_give_up(at, path);
 	note_names(false);
-	return done(SYS3(SYS_unlinkat, at, path, flags));
+	long failed = SYS3(SYS_unlinkat, at, path, flags);
+	note_given_up(name, failed);
+	return done(failed);
 }
 
 EXPORT int unlink(const char *path)
@@ -274,10 +297,15 @@ EXPORT int remove(const char *path)
 
 static int renaming(int from_at, const char *from, int to_at, const char *to, unsigned flags)
 {
-	note_given_up(from_at, from);
-	note_given_up(to_at, to);
+	struct given_up old = name_to_give_up(from_at, from), new = name_to_give_up(to_at, to);
 	note_names(false);
-	return done(sys6(SYS_renameat2, from_at, (long)from, to_at, (long)to, flags, 0));
+	long failed = sys6(SYS_renameat2, from_at, (long)from, to_at, (long)to, flags, 0);
+	/* Where a directory is missing, it is not the file that was not found. */
+	if (failed == 0 || (old.known && new.known)) {
+		note_given_up(old, failed);
+		note_given_up(new, failed);
+	}
+	return done(failed);
 }
 
 EXPORT int rename(const char *from, const char *to)

@@ -189,12 +189,13 @@ struct rewind_opening {
 	bool touched;       /* the boot has written to it by this descriptor */
 	bool otherwise;     /* or by another one, which is not noted */
 	bool emptied;       /* the boot has cut it, or had emptied by another descriptor what has its name */
+	bool unsure;        /* or may have: of so many names it did so, or gave them up, that not all are kept */
 	bool led, moved;    /* the boot has given its name to another one, or removed the name; it led there before */
 	bool kept;          /* beyond the point */
 	uint32_t locked_at; /* see rewind_locked_at(); also where nothing is noted */
 	uint32_t lock_tries;
-	int locked;         /* LOCK_SH, LOCK_EX, 0 */
-	char *name;         /* absolute, links not resolved. Room for PATH_MAX */
+	int locked; /* LOCK_SH, LOCK_EX, 0 */
+	char *name; /* absolute, links not resolved. Room for PATH_MAX */
 };
 /* NULL: what is open under this number was opened otherwise, or for reading. */
 struct rewind_opening *rewind_opening_of(int fd);

@@ -140,7 +140,14 @@ CASES = {
         SHARED,
         declined="and wrote to it by another descriptor",
     ),
+    # what a boot does now and then: the next one has nothing to do
+    "rotated by its size": Case(
+        "if (@filesize(\"$d/out\") > 10) { rename(\"$d/out\", \"$d/out.1\"); } $f = fopen(\"$d/out\", 'a');", APPENDS, VISITORS, given=LINES
+    ),
+    "emptied by its size": Case("if (@filesize(\"$d/out\") > 10) { file_put_contents(\"$d/out\", ''); } $f = fopen(\"$d/out\", 'a');", APPENDS, VISITORS, given=LINES),
     # what only looks alike
+    "a log that cannot be moved": Case("@rename(\"$d/out\", \"$d/nowhere/out\"); $f = fopen(\"$d/out\", 'a');", APPENDS, VISITORS, given=LINES),
+    "a log that is moved where nothing can be": Case("@rename(\"$d/out\", \"$d/temporary\"); $f = fopen(\"$d/out\", 'a');", APPENDS, VISITORS, given=LINES),
     "a log that was read, from its beginning": Case("$f = fopen(\"$d/out\", 'a+'); $head = fgets($f); rewind($f);", READS, VISITORS, given=LINES),
     "removed and opened to append": Case("@unlink(\"$d/old\"); $f = fopen(\"$d/out\", 'a');", APPENDS, VISITORS, given=LINES),
     "a log and others that the boot renames": Case(
@@ -301,6 +308,20 @@ def test_a_worker_that_is_made_after_a_rotation(then: str, rewind: str, boot: st
         assert (directory / "out").read_text() == "two\nthree\n"
         assert (directory / "out.1").exists() == (then == "keep")
         assert then != "keep" or (directory / "out.1").read_text() == "one\n"
+
+
+MANY = "for ($i = 0; $i < %d; $i++) { @unlink(\"$d/none-$i\"); } $f = fopen(\"$d/out\", 'a');"
+
+
+@pytest.mark.parametrize(("many", "declined"), [(60000, False), (66000, True)])
+def test_a_boot_that_removes_many_files(many: int, declined: bool, directory: pathlib.Path) -> None:
+    """Beyond a number nobody knows which they were: the reason says so."""
+    prepare(directory, MANY % many, "echo 1;", {"out": ""})
+    with hayate(directory, "on", "shared") as server:
+        assert modes.get(server) == "1"
+        fallback = modes.application(server)["fallback"]
+        assert bool(fallback) == declined
+        assert not declined or "so many others that this may be one of them" in fallback["why"]
 
 
 MEANWHILE = """

@@ -34,6 +34,8 @@ pub(crate) enum Again {
     Fork,
     /// By another generation, in classic mode.
     Classic,
+    /// As it was; in classic mode if that boot says the same.
+    OnceMore,
 }
 
 /// What a zygote tells the pool.
@@ -131,6 +133,7 @@ impl Message {
                     HY_AGAIN_DIFFERS => Again::Differs,
                     HY_AGAIN_FORK => Again::Fork,
                     HY_AGAIN_CLASSIC => Again::Classic,
+                    HY_AGAIN_ONCE_MORE => Again::OnceMore,
                     _ => return None,
                 },
                 why: text()?,

@@ -149,7 +149,18 @@ impl Supervisor {
             ring.end();
         }
         let now = Instant::now();
-        match self.said.take() {
+        let said = match self.said.take() {
+            Some(Message::BootAgain { worker, how: Again::OnceMore, why }) if self.declined.is_some() => {
+                Some(Message::BootAgain { worker, how: Again::Classic, why })
+            }
+            said => said,
+        };
+        match said {
+            Some(Message::BootAgain { how: Again::OnceMore, why, .. }) => {
+                tracing::warn!(app, "booting once more, since it may be otherwise then: {why}");
+                self.declined = Some(now);
+                self.host_at = now;
+            }
             Some(Message::BootAgain { how: how @ (Again::Fork | Again::Classic), why, .. }) => {
                 // Whoever started the generation replaces it.
                 let unfit = Unfit::at_boot(how == Again::Fork, why.clone());
@@ -197,7 +208,7 @@ impl Supervisor {
                         );
                         boot.cold = Some(why);
                     }
-                    Again::Fork | Again::Classic => {} // matched above
+                    Again::Fork | Again::Classic | Again::OnceMore => {} // matched above
                 }
                 self.host_at = now;
             }

@@ -148,7 +148,7 @@ impl Boot {
         match how {
             Again::Private => self.private.is_some(),
             Again::Cold | Again::Differs => self.cold.is_some(),
-            Again::Fork | Again::Classic => false,
+            Again::Fork | Again::Classic | Again::OnceMore => false,
         }
     }
 }

@@ -78,6 +78,8 @@ pub(crate) struct Supervisor {
     pub(crate) pressed_since: Option<Instant>,
     /// What the zygote said of its boot, until it ends.
     pub(crate) said: Option<Message>,
+    /// When a boot was declined that is to be done once more as it was, until a worker is ready.
+    pub(crate) declined: Option<Instant>,
     /// Workers whose boot failed and whose end is not reported yet.
     pub(crate) unbooted: BTreeSet<u32>,
     pub(crate) watchdog: Watchdog,
@@ -123,6 +125,7 @@ impl Supervisor {
             target,
             pressed_since: None,
             said: None,
+            declined: None,
             unbooted: BTreeSet::new(),
             watchdog: Watchdog::default(),
             unreported: HashSet::new(),
@@ -361,6 +364,7 @@ impl Supervisor {
                 self.shared.table().boot.remark = Some(why);
             }
             Message::WorkerReady { worker } => {
+                self.declined = None;
                 if let Some(worker) = self.shared.table().workers.get_mut(&worker) {
                     worker.ready = true;
                     worker.ready_at = Instant::now();
