@@ -117,7 +117,7 @@ pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -
     if old.unavailable().is_none() {
         tracing::error!(
             app = name,
-            "{}. There is no slower way that is as safe, so a new worker for each such request it remains",
+            "{}. There is no slower way that is as safe, so it goes on in this one",
             unfit.why
         );
     }

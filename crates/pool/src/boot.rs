@@ -5,14 +5,15 @@ use std::{sync::Arc, sync::atomic::Ordering::*};
 use tokio::time::Instant;
 
 use crate::{
-    channel::Message,
+    channel::{Again, Message},
     generation::{BootError, Health},
     host::Host,
     launch::Start,
+    rewind::Unfit,
     status::Phase,
     supervisor::Supervisor,
     watchdog::Watchdog,
-    worker::{Cause, State},
+    worker::{Cause, State, Worker},
 };
 
 impl Supervisor {
@@ -78,6 +79,42 @@ impl Supervisor {
             self.boot_failed(reason(), log);
         }
         next
+    }
+
+    /// Whether there are workers but this one that have requests, or may have at any time.
+    pub(crate) fn serves_beside(&self, index: u32) -> bool {
+        let alive =
+            |worker: &Worker| worker.ready && worker.sentence.is_none() && worker.dead_since.is_none();
+        !matches!(*self.health.borrow(), Health::Booting)
+            && self.shared.table().workers.iter().any(|(&other, worker)| other != index && alive(worker))
+    }
+
+    /// A worker has booted by itself and cannot be served from as it has, while others serve. What made it so may be gone with the next boot (a log
+    /// that it has rotated, a lock that a visitor held), so that is waited for. When it says the same another generation is asked for, beside
+    /// this one, whose workers finish what they have begun.
+    pub(crate) fn decline_beside(&mut self, index: u32, how: Again, why: String) {
+        let Some(forked) = self.shared.table().workers.get(&index).map(|worker| worker.forked) else {
+            return self.distrust("speaks of a worker that there is not");
+        };
+        self.unbooted.insert(index);
+        self.shared.table().boot_error = Some(why.clone());
+        tracing::warn!(
+            app = self.shared.spec.name,
+            worker = index,
+            "a worker that was started beside others cannot be served from as it has booted, and boots once more: {why}"
+        );
+        if self.declined.is_none_or(|at| forked < at) {
+            self.declined.get_or_insert_with(Instant::now);
+            return;
+        }
+        let why = format!(
+            "twice in a row a worker that was started beside others could not be served from as it had booted: {why}"
+        );
+        let unfit = match how {
+            Again::Fork | Again::Classic | Again::OnceMore => Unfit::at_boot(how == Again::Fork, why),
+            Again::Private | Again::Cold | Again::Differs => Unfit::declined(why),
+        };
+        self.unfit.send_if_modified(|known| known.is_none().then(|| *known = Some(unfit)).is_some());
     }
 
     /// Tells the world when enough workers are ready.

@@ -260,6 +260,11 @@ impl Unfit {
         Unfit { reason: "zygote_silent", why, renew: true, fork: true }
     }
 
+    /// What a worker found out that booted by itself beside others; booted anew, the application finds its own way.
+    pub(crate) fn declined(why: String) -> Unfit {
+        Unfit { reason: "boot_declined", why, renew: true, fork: true }
+    }
+
     /// What the host found out before a worker could serve.
     pub(crate) fn at_boot(fork: bool, why: String) -> Unfit {
         let reason = if fork { "rewind_boot" } else { "rewind_threads" };

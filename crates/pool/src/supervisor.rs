@@ -335,6 +335,9 @@ impl Supervisor {
             Message::BootFailed { worker: None, .. } | Message::BootAgain { worker: None, .. } => {
                 self.said = Some(message)
             }
+            Message::BootAgain { worker: Some(worker), how, why } if self.serves_beside(worker) => {
+                self.decline_beside(worker, how, why);
+            }
             Message::BootAgain { worker: Some(_), .. } => {
                 self.said = Some(message);
                 // The zygote knows nothing of it yet.
