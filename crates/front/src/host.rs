@@ -52,7 +52,7 @@ impl<'a> Host<'a> {
 
 /// A registered name or an address of IPv4. Percent signs are taken as they stand, by us and by scripts: nobody decodes them.
 fn is_name(name: &[u8]) -> bool {
-    let mut before = 0;
+    let mut before = b'.'; // so that the first label is not empty
     let fine = |b: &u8| {
         let doubled = *b == b'.' && before == b'.';
         before = *b;
@@ -121,6 +121,7 @@ mod tests {
             "admin.test:-1",
             "admin.test:65536",
             "admin..test",
+            ".admin.test",
             "a b",
             "a/b",
             "a\\b",

@@ -15,7 +15,7 @@ use Symfony\Component\Messenger\Bridge\Doctrine\Transport\DoctrineTransportFacto
 
 return static function (ContainerConfigurator $container): void {
     $container->extension('framework', [
-        'lock' => ['default' => ['flock'], 'redis' => [env('REDIS_DSN')]],
+        'lock' => ['default' => ['flock://'.env('OUT')], 'redis' => [env('REDIS_DSN')]],
         'http_client' => ['enabled' => true],
         'mailer' => ['dsn' => env('MAILER_DSN')],
         'messenger' => [
