@@ -47,6 +47,7 @@ static struct {
 	const char *(*db_filename)(sqlite3 *, const char *);
 	const char *(*db_name)(sqlite3 *, int); /* SQLite 3.39 */
 	int (*release_memory)(sqlite3 *);
+	int (*file_control)(sqlite3 *, const char *, int, void *);
 	int (*exec)(sqlite3 *, const char *, int (*)(void *, int, char **, char **), void *, char **);
 } library;
 
@@ -98,6 +99,7 @@ static bool find(void)
 	*(void **)&library.db_filename = dlsym(found, "sqlite3_db_filename");
 	*(void **)&library.db_name = dlsym(found, "sqlite3_db_name");
 	*(void **)&library.release_memory = dlsym(found, "sqlite3_db_release_memory");
+	*(void **)&library.file_control = dlsym(found, "sqlite3_file_control");
 	*(void **)&library.exec = dlsym(found, "sqlite3_exec");
 	return library.exec != NULL;
 }
@@ -411,6 +413,15 @@ static void add_file(const struct file *file)
 	hy_is_current = is_current;
 }
 
+/* Somebody was quicker than the end of the boot: the name leads elsewhere already, or nowhere. */
+static bool has_moved(sqlite3 *connection, const char *name)
+{
+	const int SQLITE_FCNTL_HAS_MOVED = 20;
+	int moved = 0;
+	return library.file_control != NULL &&
+	       library.file_control(connection, name, SQLITE_FCNTL_HAS_MOVED, &moved) == 0 && moved != 0;
+}
+
 void sqlite_note(void)
 {
 	static struct file file;
@@ -418,7 +429,11 @@ void sqlite_note(void)
 	file_count = 0;
 	for (size_t i = 0; i < of_boot; i++) {
 		for (struct database *one = databases_of(connections[i].is); one != NULL; one = after(one)) {
-			if (note_file(&file, one->path)) {
+			bool exists = note_file(&file, one->path);
+			if (has_moved(connections[i].is, one->name)) {
+				file.inode = 0; /* that of no file */
+				add_file(&file);
+			} else if (exists) {
 				add_file(&file);
 			}
 		}

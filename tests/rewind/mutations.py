@@ -118,6 +118,7 @@ MUTATIONS = [
     _m(4, "locks are held beyond the answer", "lifecycle.c", "\tunclean = cleanup_request(", "\toutput_finish(false);\n\thy_release(&request.exchange);\n\tunclean = cleanup_request(", "test_order.py"),
     _m(2, "a database is never replaced", "sqlite.c", "\thy_is_current = is_current;\n", "", "test_sqlite.py -k replaced"),
     _m(2, "links to databases are not looked at", "sqlite.c", "if (connections[i].given != NULL) {", "if (false) {", "test_sqlite.py -k link"),
+    _m(2, "a database is replaced before the boot is over", "sqlite.c", "if (has_moved(connections[i].is, one->name)) {", "if (false) {", "test_sqlite.py -k while_the"),
     _m(2, "pages of a database are believed", "sqlite.c", "\t\t\tlibrary.release_memory(connections[i].is);\n", "", "test_sqlite.py -k in_place"),
     _m(8, "what is read ahead repeats", "zygote.c", "\trandomness_drop_read_ahead();\n", "", "test_randomness.py -k ahead"),
     _m(8, "what a worker reads ahead repeats", "snapshot.c", "\trandomness_drop_read_ahead();\n", "", "test_randomness.py -k starts"),

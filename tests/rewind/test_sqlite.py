@@ -224,6 +224,28 @@ def test_a_database_behind_a_link_that_is_turned(api: str, name: str, directory:
             assert [modes.get(server) for _ in range(3)] == [n] * 3
 
 
+SWAPPED = """
+$db = new PDO('sqlite::memory:');
+$db->exec("ATTACH '" . __DIR__ . "/app.db' AS app");
+file_put_contents(__DIR__ . '/boots', 'x', FILE_APPEND);
+if (file_get_contents(__DIR__ . '/boots') === 'xx') { // the first one showed that each worker has to have its own
+    rename(__DIR__ . '/new.db', __DIR__ . '/app.db');
+}
+while (hayate_handle_request(function () use ($db) { echo $db->query('SELECT s FROM app.t')->fetchColumn(); })) {
+}
+"""
+
+
+def test_a_database_that_is_replaced_while_the_application_boots(directory: pathlib.Path) -> None:
+    directory.chmod(0o777)
+    catalogue(directory / "app.db", "old")
+    catalogue(directory / "new.db", "new")
+    modes.write(directory, SWAPPED)
+    with modes.hayate(directory, "on", "private", workers=1) as server:
+        assert [modes.get(server) for _ in range(3)] == ["new"] * 3
+        assert modes.application(server)["restarts"] == {"file_replaced": 1}
+
+
 def test_a_database_that_is_restored_in_place(directory: pathlib.Path) -> None:
     """By a copy of it from before: after as many writes its counters are those that the boot saw."""
     directory.chmod(0o777)
