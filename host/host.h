@@ -379,7 +379,7 @@ struct stat;
 void locks_moved(uint64_t device, uint64_t inode,
                  const struct stat *to); /* before the point: that file is another now */
 void locks_take(void);                   /* at the beginning of a request; what ends it gives all back: a rewind, … */
-void locks_give_back(bool over);         /* … or, after a warm-up request, this; over: and the loop after it */
+void locks_give_back(void);              /* … or, after a warm-up request and the loop after it, this */
 
 /* worker_start.c */
 PHP_FUNCTION(hayate_on_worker_start);

@@ -417,9 +417,6 @@ void lifecycle_end(bool unwound)
 		PG(last_error_message) = NULL;
 	}
 	EG(flags) &= ~EG_FLAGS_IN_SHUTDOWN;
-	if (handle_warming() && options.rewind != REWIND_OFF) {
-		locks_give_back(false);
-	}
 	if (!handle_rewinds()) {
 		/* PHP has caught it by itself, and the collector of cycles does nothing any more. */
 		if (CG(unclean_shutdown) && failed == NULL) {

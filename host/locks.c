@@ -143,7 +143,7 @@ void locks_lend(void)
 	}
 }
 
-static bool give_back(int fd, void *over)
+static bool give_back(int fd, void *to)
 {
 	struct stat st;
 	if (zygote_is_own(fd) || fstat(fd, &st) != 0) {
@@ -151,12 +151,10 @@ static bool give_back(int fd, void *over)
 	}
 	struct tried *one = tried_with(fd, &st);
 	bool is_held = held(fd) != 0;
-	if (one != NULL && *(const bool *)over) {
+	if (one != NULL) {
 		uint32_t tries = rewind_lock_tries(fd);
 		one->requests += tries != one->tries;
 		one->tries = tries;
-	}
-	if (one != NULL) {
 		one->kept |= is_held;
 	}
 	if (is_held) {
@@ -165,9 +163,9 @@ static bool give_back(int fd, void *over)
 	return true;
 }
 
-void locks_give_back(bool over)
+void locks_give_back(void)
 {
-	(void)zygote_each_fd(give_back, &over); /* without a descriptor for that there is none for a fork, either */
+	(void)zygote_each_fd(give_back, NULL); /* without a descriptor for that there is none for a fork, either */
 }
 
 void locks_moved(uint64_t device, uint64_t inode, const struct stat *to)
