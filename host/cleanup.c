@@ -226,26 +226,40 @@ bool cleanup_reaches_outside(const zend_object *object)
 	return object->handlers->free_obj != zend_object_std_dtor && !is_harmless(object->ce);
 }
 
-static void close_resource(zend_long number)
+/* A file of which a library has the FILE (curl's CURLOPT_STDERR), and writes to it as long as it has something to say.
+ */
+static bool is_lent(const zend_resource *resource)
 {
-	const zval *value = zend_hash_index_find(&EG(regular_list), (zend_ulong)number);
-	if (value != NULL && Z_RES_P(value)->ptr != NULL) {
-		zend_list_close(Z_RES_P(value));
+	const php_stream *stream = resource->ptr;
+	return resource->type == php_file_le_stream() && stream->ops == &php_stream_stdio_ops &&
+	       boot_files_has_buffer(stream) && !boot_files_is_program(stream);
+}
+
+static void close_all(bool lent)
+{
+	for (zend_long i = EG(regular_list).nNextFreeElement - 1; i >= snapshot_marks.resources; i--) {
+		const zval *value = zend_hash_index_find(&EG(regular_list), (zend_ulong)i);
+		if (value != NULL && Z_RES_P(value)->ptr != NULL && is_lent(Z_RES_P(value)) == lent) {
+			zend_list_close(Z_RES_P(value));
+		}
+	}
+	for (size_t i = seen_count; i-- > 0;) {
+		zend_resource *resource = to_be_seen(&seen[i]);
+		if (resource != NULL && is_lent(resource) == lent) {
+			zend_list_close(resource);
+		}
 	}
 }
 
 static void close_resources(void)
 {
 	EG(flags) |= EG_FLAGS_IN_RESOURCE_SHUTDOWN;
-	for (zend_long i = EG(regular_list).nNextFreeElement - 1; i >= snapshot_marks.resources; i--) {
-		close_resource(i);
-	}
-	for (size_t i = seen_count; i-- > 0;) {
-		zend_resource *resource = to_be_seen(&seen[i]);
-		if (resource != NULL) {
-			zend_list_close(resource);
-		}
-	}
+	close_all(false);
+}
+
+static void close_lent_files(void)
+{
+	close_all(true);
 }
 
 static void free_object(zend_object *object)
@@ -327,6 +341,7 @@ const char *cleanup_request(bool unwound)
 	step(free_objects);
 	step(sqlite_end_request);
 	step(leftovers_hand_in);
+	step(close_lent_files);
 	step(close_persistent);
 	if (unwound) {
 		/* A fatal error may have come while opcache's lock was held. */

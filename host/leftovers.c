@@ -16,6 +16,7 @@
 
 #include <dlfcn.h>
 
+#define CURLOPT_STDERR 10037     /* curl/curl.h: CURLOPTTYPE_OBJECTPOINT + 37 */
 #define CURLOPT_COOKIELIST 10135 /* curl/curl.h: CURLOPTTYPE_OBJECTPOINT + 135 */
 
 static int (*curl_setopt)(void *, int, ...);
@@ -94,15 +95,33 @@ static void flush_all(void)
 	}
 }
 
+/* libcurl has a FILE of a stream that is closed by now (CURLOPT_STDERR), or of which that is not known: as PHP does
+ * when it frees the handle, it is told to write elsewhere. */
+static bool has_closed_stream(zend_object *object)
+{
+	zval *values;
+	int count;
+	(void)object->handlers->get_gc(object, &values, &count);
+	for (int i = 0; i < count; i++) {
+		if (Z_TYPE(values[i]) == IS_RESOURCE && Z_RES(values[i])->ptr == NULL) {
+			return true;
+		}
+	}
+	return false;
+}
+
 void leftovers_hand_in(void)
 {
 	flush_all();
 	/* As PHP frees them: the last one first. Of two with one jar that of the first is what stays. */
 	for (uint32_t i = handle_count; i-- > 0;) {
-		const zend_object *object = living(handles[i]);
+		zend_object *object = living(handles[i]);
 		/* php_curl of ext/curl/curl_private.h begins with the CURL *. */
-		void *handle = object == NULL ? NULL : *(void **)((char *)(uintptr_t)object - object->handlers->offset);
+		void *handle = object == NULL ? NULL : *(void **)((char *)object - object->handlers->offset);
 		if (handle != NULL) {
+			if (has_closed_stream(object)) {
+				curl_setopt(handle, CURLOPT_STDERR, stderr);
+			}
 			curl_setopt(handle, CURLOPT_COOKIELIST, "FLUSH");
 		}
 	}

@@ -212,6 +212,52 @@ def test_what_a_request_has_held_back_in_a_file_of_the_boot(rewind: str, given: 
         assert modes.application(server)["restarts"] == {} and modes.application(server)["fallback"] is None
 
 
+#: What libcurl has to say at the end of a request: that it cannot write its cookies. The log is the boot's, a request's, or closed by then.
+JAR = r"""
+$log = fopen(__DIR__ . '/out', 'a');
+$curl = curl_init();
+curl_setopt_array($curl, [CURLOPT_VERBOSE => true, CURLOPT_COOKIEFILE => '', CURLOPT_COOKIEJAR => '/nowhere/jar', CURLOPT_COOKIELIST => 'Set-Cookie: a=b; domain=localhost']);
+BOOT
+while (hayate_handle_request(function () {
+    REQUEST
+    echo 'served';
+})) {
+}
+"""
+LOGS = {
+    "of the boot": ("curl_setopt($curl, CURLOPT_STDERR, $log);", ""),
+    "of the boot, given by a request": ("", "curl_setopt($GLOBALS['curl'], CURLOPT_STDERR, $GLOBALS['log']);"),
+    "of a request": ("", "$GLOBALS['own'] = fopen(__DIR__ . '/out', 'a'); curl_setopt($GLOBALS['curl'], CURLOPT_STDERR, $GLOBALS['own']);"),
+    "closed by a request": ("curl_setopt($curl, CURLOPT_STDERR, $log);", "fclose($GLOBALS['log']);"),
+    "of a request, which closes it": ("", "$own = fopen(__DIR__ . '/out', 'a'); curl_setopt($GLOBALS['curl'], CURLOPT_STDERR, $own); fclose($own);"),
+}
+
+
+@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_what_curl_says_at_the_end_of_a_request(rewind: str, log: str, directory: pathlib.Path) -> None:
+    """In the log, once for each request; nowhere where the log is closed."""
+    boot, request = LOGS[log]
+    modes.write(directory, JAR.replace("BOOT", boot).replace("REQUEST", request))
+    out = directory / "out"
+
+    def play(server) -> int:
+        out.write_text("")
+        out.chmod(0o666)
+        for visit in range(1, 6):
+            assert modes.get(server) == "served"
+            assert "close" in log or wait_until(lambda visit=visit: out.read_text().count("failed to save cookies") == visit), out.read_text()
+        return out.read_text().count("failed to save cookies")
+
+    with modes.php_fpm(directory, workers=1) as fpm:
+        expected = play(fpm)
+    assert expected == (0 if "close" in log else 5)
+    with modes.hayate(directory, rewind, "shared", workers=1, args=("--rewind-verify", "1")) as server:
+        assert play(server) == expected
+        application = modes.application(server)
+        assert application["restarts"] == {} and application["fallback"] is None, server.log()[-3000:]
+
+
 PROBE = """
 $held = PROBE;
 while (hayate_handle_request(function () { global $held; echo 'worker'; })) {
