@@ -458,17 +458,40 @@ void shutdown_lend(void)
 	BG(user_shutdown_function_names) = lent != NULL ? lent : of_boot;
 }
 
+static bool has_code_of(HashTable *list, const function *f)
+{
+	const function *one;
+	if (list != NULL && code_of(f) != NULL) {
+		ZEND_HASH_FOREACH_PTR(list, one)
+		{
+			if (code_of(one) == code_of(f)) {
+				return true;
+			}
+		}
+		ZEND_HASH_FOREACH_END();
+	}
+	return false;
+}
+
 void shutdown_end_boot(bool warmed)
 {
-	HashTable *all = new_list();
+	/* Those of an application that was booted anew after the last warm-up request: they have not run yet. */
+	HashTable *all = new_list(), *between = BG(user_shutdown_function_names);
 	function *f;
 	if (of_boot != NULL) {
 		ZEND_HASH_FOREACH_PTR(of_boot, f)
 		{
 			/* The others have run with the last warm-up request. */
-			if (!warmed || !is_bound(f)) {
+			if ((!warmed || !is_bound(f)) && !has_code_of(between, f)) {
 				append(all, f);
 			}
+		}
+		ZEND_HASH_FOREACH_END();
+	}
+	if (between != NULL) {
+		ZEND_HASH_FOREACH_PTR(between, f)
+		{
+			append(all, f);
 		}
 		ZEND_HASH_FOREACH_END();
 	}

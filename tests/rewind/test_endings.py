@@ -163,6 +163,41 @@ def test_a_boot_that_is_given_up_runs_its_shutdown_functions(warmup: str, name: 
         assert app["boot"] == "private" if unfit == "private" else app["mode"] == "classic", app
 
 
+#: A loop that boots the application anew after each request: what that has begun outside ends with it, also when it is given up then.
+BOOTED_ANEW = """
+function boot() {
+    $pid = @fopen(__DIR__ . '/pid', 'x');
+    if ($pid) {
+        register_shutdown_function(NAME);
+    }
+    return $pid ? 'ok' : 'busy';
+}
+function leave() { @unlink(__DIR__ . '/pid'); file_put_contents(__DIR__ . '/left', "left\\n", FILE_APPEND); }
+$state = boot();
+while (hayate_handle_request(function () { echo $GLOBALS['state']; })) {
+    leave();
+    $state = boot();
+    UNFIT
+}
+"""
+#: Found out by what is left open, before the warm-up is over, or by what it leaves to be handed in.
+LEFT = {
+    "opened": "$pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);",
+    "residue": "if (!class_exists('Holds')) { class Holds { public $held = []; function __destruct() {} } } $GLOBALS['h'] ??= new Holds(); $GLOBALS['h']->held[] = 1;",
+}
+
+
+@pytest.mark.parametrize("unfit", LEFT)
+@pytest.mark.parametrize("name", ["'leave'", "fn () => leave()"], ids=["name", "closure"])
+def test_an_application_that_was_booted_anew_ends_when_it_is_given_up(name: str, unfit: str, directory: pathlib.Path) -> None:
+    directory.chmod(0o777)
+    modes.write(directory, BOOTED_ANEW.replace("NAME", name).replace("UNFIT", LEFT[unfit]))
+    modes.front_controller(directory)
+    with modes.hayate(directory, "on", "shared", workers=1, warmup="/") as server:
+        assert modes.application(server)["cold_boot"] is not None, modes.application(server)
+        assert [modes.get(server) for _ in range(3)] == ["ok"] * 3
+
+
 SESSION = """
 session_save_path(__DIR__);
 session_start();
