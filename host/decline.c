@@ -185,6 +185,7 @@ void decline_boot(void)
 	};
 	decline_unfinished(&session, false);
 	const char *unshareable = zygote_is_worker() ? NULL : zygote_unshareable();
+	unshareable = unshareable == NULL && !zygote_is_worker() ? sqlite_unshareable() : unshareable;
 	if (unshareable != NULL) {
 		char why[512];
 		snprintf(why, sizeof why, "the boot %s", unshareable);
@@ -209,6 +210,12 @@ void decline_warmup(void)
 	if (once != NULL && warmed) {
 		snprintf(why, sizeof why, "a warm-up request %s", once);
 		warmup_failed(why, false);
+	}
+	/* To read only: it may be kept, in a boot for each worker. */
+	const char *database = zygote_is_worker() ? NULL : sqlite_unshareable();
+	if (database != NULL) {
+		snprintf(why, sizeof why, "%s %s", warmed ? "a warm-up request" : "the boot", database);
+		boot_again(HY_AGAIN_PRIVATE, why, false);
 	}
 	if (lifecycle_failed() != NULL && options.rewind != REWIND_OFF) {
 		snprintf(why, sizeof why, "a fatal error struck at the end of a warm-up request (%s)", lifecycle_failed());

@@ -211,10 +211,6 @@ const char *zygote_unshareable(void)
 	if (why[0] == '\0' && zygote_left_threads(baseline_threads)) {
 		snprintf(why, sizeof why, "started a thread, which a fork would lose");
 	}
-	const char *database = why[0] != '\0' || worker ? NULL : sqlite_unshareable();
-	if (database != NULL) {
-		snprintf(why, sizeof why, "%s", database);
-	}
 	return why[0] == '\0' ? NULL : why;
 }
 

@@ -448,3 +448,36 @@ def test_a_warmup_request_in_the_middle_of_something_is_left_out() -> None:
         assert "half-read" in app["cold_boot"], app
         assert requests.get(hayate.url + "/", params={"do": "read"}, timeout=60).text == "first second "
         assert it.orders() == ["first", "second"]
+
+
+LOOKS_UP = """<?php
+class Words { static ?PDO $db = null; }
+while (hayate_handle_request(function () {
+    Words::$db ??= new PDO('sqlite:' . __DIR__ . '/words.db', null, null, [PDO::SQLITE_ATTR_OPEN_FLAGS => HOW]);
+    echo Words::$db->query('SELECT word FROM words')->fetchColumn();
+})) {
+}
+"""
+
+
+@pytest.mark.parametrize(("how", "warm"), [("PDO::SQLITE_OPEN_READONLY", True), ("PDO::SQLITE_OPEN_READWRITE", False)], ids=["reads", "writes"])
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_database_that_a_warmup_request_opens_and_keeps(rewind: str, how: str, warm: bool) -> None:
+    """To read only, it costs a boot for each worker, not the warm-up; and one that is replaced is read anew."""
+    directory = temporary_directory("sqlite")
+    try:
+        directory.chmod(0o777)
+        for name, word in (("words.db", "old"), ("new.db", "new")):
+            with closing(sqlite3.connect(directory / name)) as db, db:
+                db.execute("CREATE TABLE words (word)")
+                db.execute("INSERT INTO words VALUES (?)", (word,))
+        (directory / "worker.php").write_text(LOOKS_UP.replace("HOW", how))
+        args = ["--rewind", rewind, "--warmup", "/"]
+        with Hayate(directory, worker=directory / "worker.php", workers=2, ini=INI, args=args) as hayate:
+            (app,) = hayate.status()["apps"]
+            assert (app["boot"], app["cold_boot"] is None) == ("private" if warm else "shared", warm), app
+            assert {requests.get(hayate.url, timeout=60).text for _ in range(8)} == {"old"}
+            (directory / "new.db").rename(directory / "words.db")
+            assert {requests.get(hayate.url, timeout=60).text for _ in range(8)} == {"new"}
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
