@@ -374,6 +374,9 @@ int rewind_own_file(int fd)
 	if (error != 0) {
 		return (int)-error;
 	}
+	if (S_ISFIFO(st.st_mode)) {
+		return ESPIPE; /* to open it might wait for somebody at its other end */
+	}
 	long flags = SYS3(SYS_fcntl, fd, F_GETFL, 0), keep = SYS3(SYS_fcntl, fd, F_GETFD, 0);
 	long at = SYS3(SYS_lseek, fd, 0, SEEK_CUR);
 	flags &= O_ACCMODE | O_APPEND | O_NONBLOCK | O_SYNC | O_DIRECT | O_NOATIME;

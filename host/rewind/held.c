@@ -27,6 +27,22 @@ static int64_t number(const char **at)
 	return value;
 }
 
+#define INFO_SIZE 4096
+
+/* What the kernel says of a descriptor, ended by a zero. Its length, or less than 0. */
+static long read_info(int fd, char *text)
+{
+	char path[64];
+	snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+	long info = SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+	long n = info < 0 ? -1 : SYS3(SYS_read, info, text, INFO_SIZE - 1);
+	if (info >= 0) {
+		SYS1(SYS_close, info);
+	}
+	text[n > 0 ? n : 0] = '\0';
+	return n;
+}
+
 /*
  * What locks this process holds by a descriptor, as fdinfo says it (Documentation/filesystems/proc.rst):
  *
@@ -37,14 +53,8 @@ static int64_t number(const char **at)
 bool held_note(int fd, struct descriptor *to)
 {
 	struct control *c = rewind_control;
-	char text[4096], path[64];
-	snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
-	long info = SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-	long n = info < 0 ? -1 : SYS3(SYS_read, info, text, sizeof text - 1);
-	if (info >= 0) {
-		SYS1(SYS_close, info);
-	}
-	text[n > 0 ? n : 0] = '\0';
+	char text[INFO_SIZE];
+	long n = read_info(fd, text);
 	for (const char *line = text; (line = strstr(line, "\nlock:")) != NULL;) {
 		line++;
 		to->held = true;
@@ -85,9 +95,10 @@ bool rewind_holds_semaphore(bool *too_many)
 	return false;
 }
 
-/* Gives up all record locks on a file but those held at the point, as the kernel does when a process ends. `through` is
- * the descriptor, or the copy of one that was closed. */
-static void unlock(int fd, int through)
+/* Gives up all record locks on a file but those held at the point, as the kernel does when a process ends: those of
+ * this process (F_SETLK), or of the open file (F_OFD_SETLK). `through` is the descriptor, or the copy of one that was
+ * closed. */
+static void unlock(int fd, int through, int whose)
 {
 	const struct control *c = rewind_control;
 	for (int64_t from = 0; from != INT64_MAX;) {
@@ -101,8 +112,7 @@ static void unlock(int fd, int through)
 		if (to > from) {
 			struct flock gap = {
 			    .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = from, .l_len = to == INT64_MAX ? 0 : to - from};
-			SYS3(SYS_fcntl, through, F_SETLK, &gap);
-			SYS3(SYS_fcntl, through, F_OFD_SETLK, &gap);
+			SYS3(SYS_fcntl, through, whose, &gap);
 		}
 		from = next;
 	}
@@ -147,16 +157,12 @@ static bool is_held(const char *text, const struct held *held)
 void held_restore(void)
 {
 	struct control *c = rewind_control;
-	char text[4096], path[64];
+	char text[INFO_SIZE];
 	int read_of = -1;
 	for (size_t i = 0; i < c->held_count; i++) {
 		const struct held *held = &c->held[i];
 		if (held->fd != read_of) {
-			snprintf(path, sizeof path, "/proc/self/fdinfo/%d", held->fd);
-			long info = SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-			long n = info < 0 ? -1 : SYS3(SYS_read, info, text, sizeof text - 1);
-			text[n > 0 ? n : 0] = '\0';
-			SYS1(SYS_close, info);
+			(void)read_info(held->fd, text);
 			read_of = held->fd;
 		}
 		struct flock again = {.l_type = held->type,
@@ -196,18 +202,29 @@ static bool made_children(void)
 	return runs || ended;
 }
 
-/* A child that has the descriptor as well keeps the lock, as it would if this process ended: so this one gets the file
- * anew. (That closes a descriptor of it, and with one go the record locks of this process: those are given up by then.)
- */
-static void give_up(int fd, const struct descriptor *d, bool shared)
+/* Gives up what the work has locked by this descriptor, or by a duplicate of it. A child that has it as well keeps the
+ * lock, as it would if this process ended: so this one gets the file anew. (That closes a descriptor of it, and with
+ * one go the record locks of this process: those are given up by then.) */
+static void give_up(int fd, const struct descriptor *d, bool is_locked, bool shared)
 {
 	int through = d->lost ? d->copy : fd;
-	if (shared && d->taken && !d->held && d->copy != 0 && rewind_own_file(d->copy) == 0 &&
+	if (shared && is_locked && !d->held && d->copy != 0 && rewind_own_file(d->copy) == 0 &&
 	    (d->lost || SYS3(SYS_dup3, d->copy, fd, d->cloexec ? O_CLOEXEC : 0) >= 0)) {
 		return;
 	}
-	SYS2(SYS_flock, through, LOCK_UN);
-	rewind_control->doubt_after = shared && d->taken ? REWIND_DESCRIPTORS : rewind_control->doubt_after;
+	unlock(fd, through, F_OFD_SETLK);
+	if (!d->flocked) {
+		SYS2(SYS_flock, through, LOCK_UN);
+	}
+	rewind_control->doubt_after = shared && is_locked ? REWIND_DESCRIPTORS : rewind_control->doubt_after;
+}
+
+/* By whichever descriptor of the same open file. */
+static bool is_locked(int fd)
+{
+	char text[INFO_SIZE];
+	(void)read_info(fd, text);
+	return strstr(text, "FLOCK") != NULL || strstr(text, "OFDLCK") != NULL;
 }
 
 void rewind_request_ends(void)
@@ -218,34 +235,28 @@ void rewind_request_ends(void)
 void rewind_unlock(void)
 {
 	struct control *c = rewind_control;
+	bool by_duplicate = c->any_duplicate && c->locked_other;
+	bool shared = (c->any_locked || by_duplicate) && made_children();
 	/* A descriptor 0 is standard input: where there is no copy, nothing that matters is unlocked. */
-	if (c->any_locked) {
-		bool shared = made_children();
-		for (size_t fd = 0; fd < c->fd_count; fd++) {
-			struct descriptor *d = &c->fds[fd];
-			if (d->locked) {
-				d->locked = false;
-				unlock((int)fd, d->lost ? d->copy : (int)fd);
-				if (!d->flocked) {
-					give_up((int)fd, d, shared);
-				}
-				d->taken = false;
-			}
-		}
-		c->any_locked = false;
-	}
-	if (c->any_duplicate && c->locked_other) {
-		/* What a duplicate locked is locked until the original says otherwise. */
-		for (size_t fd = 0; fd < c->fd_count; fd++) {
-			const struct descriptor *d = &c->fds[fd];
-			int through = d->lost ? d->copy : (int)fd;
-			if (d->known && !d->held) {
-				struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
-				SYS3(SYS_fcntl, through, F_OFD_SETLK, &all);
-				SYS2(SYS_flock, through, LOCK_UN);
-			}
+	for (size_t fd = 0; c->any_locked && fd < c->fd_count; fd++) {
+		struct descriptor *d = &c->fds[fd];
+		if (d->locked) {
+			d->locked = false;
+			unlock((int)fd, d->lost ? d->copy : (int)fd, F_SETLK);
+			give_up((int)fd, d, d->taken, shared);
+			d->taken = false;
 		}
 	}
+	/* What a duplicate locked is locked until the original says otherwise. */
+	for (size_t fd = 0; by_duplicate && fd < c->fd_count; fd++) {
+		const struct descriptor *d = &c->fds[fd];
+		if (d->known && !d->held) {
+			/* Output belongs to whoever started us as well. */
+			bool own = fd > STDERR_FILENO && !d->library;
+			give_up((int)fd, d, own && shared && is_locked(d->lost ? d->copy : (int)fd), shared);
+		}
+	}
+	c->any_locked = false;
 	c->any_duplicate = c->locked_other = false;
 	while (c->undo_count > 0) {
 		c->undo_count--;

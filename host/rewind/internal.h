@@ -81,7 +81,7 @@ struct descriptor {
 	bool held;     /* a lock on it was held at the point */
 	bool flocked;  /* namely one of flock(2) */
 	bool locked;   /* locked or unlocked since the point */
-	bool taken;    /* namely locked by flock(2) */
+	bool taken;    /* namely by flock(2), or by a record lock of the open file: who inherits it has that, too */
 	int watched;   /* index in control.watched plus one; 0: nobody asked for that */
 };
 

@@ -71,5 +71,7 @@ void interpose_opened_to_write(int fd);
 struct flock;
 /* Somebody sets or gives up this record lock; NULL: it cannot be said which. */
 void interpose_locking_record(int fd, const struct flock *lock);
+/* The open file is locked, or is no more; not by a record lock of the process. */
+void interpose_locked(int fd, bool locked);
 
 #endif

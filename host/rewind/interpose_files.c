@@ -201,7 +201,12 @@ EXPORT int fcntl(int fd, int command, ...)
 		/* That flag is the number's own: no other one bears it. PHP's sessions set it of their file in each request. */
 		c->any_cloexec |= command == F_SETFD && descriptor_of(fd) != NULL;
 	}
-	return (int)syscall(SYS_fcntl, fd, command, with);
+	int result = (int)syscall(SYS_fcntl, fd, command, with);
+	bool of_open_file = command == F_OFD_SETLK || command == F_OFD_SETLKW;
+	if (of_open_file && result == 0 && ((const struct flock *)with)->l_type != F_UNLCK) {
+		interpose_locked(fd, true);
+	}
+	return result;
 }
 EXPORT int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl")));
 

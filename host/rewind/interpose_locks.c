@@ -4,16 +4,19 @@
 #include "interpose.h"
 
 #include <fcntl.h>
+#include <stdarg.h>
 #include <sys/file.h>
 #include <sys/sem.h>
 #include <unistd.h>
 
 /* libc's own, looked up before the point. */
 static int (*libc_lockf)(int, int, off_t);
+static int (*libc_semctl)(int, int, int, ...);
 
 __attribute__((constructor)) static void look_up(void)
 {
 	*(void **)&libc_lockf = interpose_next("lockf");
+	*(void **)&libc_semctl = interpose_next("semctl");
 }
 
 /* Locks on files that the boot opened. One of a library that was held at the point belongs to whoever took it
@@ -48,14 +51,21 @@ void interpose_locking_record(int fd, const struct flock *lock)
 	}
 }
 
+void interpose_locked(int fd, bool locked)
+{
+	struct descriptor *d = watching() == NULL ? NULL : descriptor_of(fd);
+	if (d != NULL) {
+		d->taken = locked;
+	}
+}
+
 EXPORT int flock(int fd, int operation)
 {
 	locking(fd);
 	int failed = (int)syscall(SYS_flock, fd, operation);
 	struct control *c = rewind_control;
-	struct descriptor *d = failed != 0 || watching() == NULL ? NULL : descriptor_of(fd);
-	if (d != NULL) {
-		d->taken = !(operation & LOCK_UN);
+	if (failed == 0) {
+		interpose_locked(fd, !(operation & LOCK_UN));
 	}
 	if (failed == 0 && c != NULL && !c->active && c->openings != NULL && fd < REWIND_MOST_OPENINGS) {
 		struct rewind_opening *one = &c->openings[fd];
@@ -136,4 +146,22 @@ EXPORT int semtimedop(int set, struct sembuf *operations, size_t count, const st
 EXPORT int semop(int set, struct sembuf *operations, size_t count)
 {
 	return semtimedop(set, operations, count, NULL);
+}
+
+/* The kernel undoes nothing at a set that is gone, nor at a semaphore that was given a value. */
+EXPORT int semctl(int set, int number, int command, ...)
+{
+	va_list rest;
+	va_start(rest, command);
+	void *with = va_arg(rest, void *); /* a union of that size, if any */
+	va_end(rest);
+	int result = libc_semctl(set, number, command, with);
+	struct control *c = rewind_control;
+	bool all = command == IPC_RMID || command == SETALL;
+	for (size_t i = 0; c != NULL && result >= 0 && (all || command == SETVAL) && i < c->undo_count; i++) {
+		if (c->undo[i].set == set && (all || c->undo[i].number == number)) {
+			c->undo[i].sum = 0;
+		}
+	}
+	return result;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import os
 import pathlib
 import subprocess
 import time
@@ -125,6 +126,29 @@ def test_a_boot_that_holds_a_semaphore_is_served_in_classic_mode(site, rewind) -
         assert count(server, site) == 60
 
 
+SETS_VALUE = """
+$libc = FFI::cdef('int semget(int, int, int); int semctl(int, int, int, ...);');
+$value = FFI::new('long');
+$value->cdata = 1;
+$libc->semctl($libc->semget((int) file_get_contents(__DIR__.'/key'), 0, 0), 0, 16, $value);
+"""
+
+
+@pytest.mark.parametrize("gives_up", ["sem_remove($semaphore);", "sem_release($semaphore); sem_remove($semaphore);", SETS_VALUE], ids=["removed", "released and removed", "set"])
+@pytest.mark.parametrize("by", ["boot", "warm-up"])
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_semaphore_that_is_removed_or_set_is_held_no_more(site, rewind, by, gives_up) -> None:
+    takes = "$semaphore = sem_get((int) file_get_contents(__DIR__.'/key')); sem_acquire($semaphore);" + gives_up
+    boot, request = (takes, "") if by == "boot" else ("", f"if (isset($_SERVER['HAYATE_WARMUP'])) {{ {takes} }}")
+    modes.write(site, f"{boot} while (hayate_handle_request(function () {{ {request} echo 'true'; }})) {{ }}")
+    modes.front_controller(site)
+    with modes.hayate(site, rewind, "shared", workers=2, warmup="/") as server:
+        assert set(modes.many(server, 20)) == {"true"}
+        application = modes.application(server)
+        assert application["fallback"] is None and application["cold_boot"] is None, application
+        assert application["restarts"] == {}
+
+
 #: What gives up a lock of the boot without unlocking it; then the same request takes it anew, by a file of its own or a program's.
 CLOSES = {
     "fclose()": "fclose($GLOBALS['l']);",
@@ -203,6 +227,95 @@ def test_a_program_that_inherits_a_lock_keeps_it(site, rewind, mode) -> None:
     with modes.hayate(site, rewind, "shared", workers=2) as server:
         play(server)
         assert modes.application(server)["fallback"] is None
+
+
+#: What a child of the request inherits: a lock by a duplicate of the boot's descriptor, or by its own number (of the open file: F_OFD_SETLK).
+INHERITED = r"""
+function libc(): FFI {
+    static $libc;
+    return $libc ??= FFI::cdef('struct flock { short type, whence; long start, len; int pid; }; int dup(int), close(int), open(const char *, int, ...), flock(int, int), fcntl(int, int, ...);');
+}
+function fd(string $name): int {
+    foreach (glob('/proc/self/fd/*') as $path) {
+        if (@readlink($path) === realpath(__DIR__) . "/$name") {
+            return (int) basename($path);
+        }
+    }
+}
+function ofd(int $type, int $fd): bool {
+    $lock = libc()->new('struct flock');
+    $lock->type = $type;
+    return libc()->fcntl($fd, 37, FFI::addr($lock)) === 0;
+}
+$l = fopen(__DIR__ . '/lock', 'a');
+while (hayate_handle_request(function () {
+    if (isset($_GET['looks'])) {
+        $own = libc()->open(__DIR__ . '/lock', 2);
+        $free = libc()->flock($own, 6) === 0 && ofd(1, $own);
+        libc()->close($own);
+        exit(json_encode($free));
+    }
+    TAKES
+    exec('while [ ! -e ' . escapeshellarg(__DIR__ . '/over') . ' ]; do sleep 0.02; done > /dev/null 2>&1 &');
+    AFTER
+    echo json_encode($taken);
+})) {
+}
+"""
+TAKES = {
+    "a duplicate": ("$n = libc()->dup(fd('lock')); $taken = libc()->flock($n, 6) === 0;", "libc()->close($n);"),
+    "of the open file": ("$taken = ofd(1, fd('lock'));", ""),
+    "of the open file, closed": ("$taken = ofd(1, fd('lock'));", "fclose($GLOBALS['l']);"),
+    "of the open file, by a duplicate": ("$n = libc()->dup(fd('lock')); $taken = ofd(1, $n);", "libc()->close($n);"),
+}
+
+
+@pytest.mark.parametrize("takes", TAKES)
+@modes.each_mode
+def test_a_program_keeps_a_lock_however_it_was_taken(site, rewind, boot, takes) -> None:
+    """As long as it runs; then the next request has it."""
+    before, after = TAKES[takes]
+    modes.write(site, INHERITED.replace("TAKES", before).replace("AFTER", after))
+    site.chmod(0o777)
+
+    def play(server) -> list[str]:
+        seen = []
+        for _ in range(2):
+            seen += [modes.get(server), modes.get(server, "looks=1"), modes.get(server)]
+            (site / "over").touch()
+            assert wait_until(lambda: modes.get(server, "looks=1") == "true")
+            (site / "over").unlink()
+        return seen
+
+    with modes.php_fpm(site, workers=2) as fpm:
+        expected = play(fpm)
+    assert expected == ["true", "false", "false"] * 2
+    with modes.hayate(site, rewind, boot, workers=2) as server:
+        assert play(server) == expected
+        application = modes.application(server)
+        assert application["fallback"] is None and application["restarts"] == {}, (application, server.log()[-2000:])
+
+
+def test_a_pipe_with_a_name_that_is_locked_and_closed(site) -> None:
+    """Nobody waits for who may write to it."""
+    modes.write(
+        site,
+        r"""
+$pipe = fopen(__DIR__ . '/pipe', 'r');
+while (hayate_handle_request(function () {
+    flock($GLOBALS['pipe'], LOCK_EX);
+    fclose($GLOBALS['pipe']);
+    echo 'true';
+})) {
+}
+""",
+    )
+    os.mkfifo(site / "pipe")
+    (site / "pipe").chmod(0o666)
+    writer = os.open(site / "pipe", os.O_RDWR)
+    with modes.hayate(site, "on", "private", workers=1) as server:
+        os.close(writer)
+        assert modes.requests.get(server.url, timeout=10).text == "true"
 
 
 WARMED = r"""
