@@ -160,12 +160,14 @@ static bool left_session;
 void boot_look_at_session(void)
 {
 	const php_ps_globals *session = session_globals();
-	left_session = session != NULL && session->session_status == php_session_active;
+	bool wrote =
+	    session != NULL && session->auto_start && zend_hash_str_exists(&EG(symbol_table), ZEND_STRL("_SESSION"));
+	left_session = wrote || (session != NULL && session->session_status == php_session_active);
 }
 
 const char *boot_left_session(void)
 {
-	return left_session ? "started a session" : NULL;
+	return left_session ? "started a session, or wrote to $_SESSION" : NULL;
 }
 
 static void forget_session_handlers(void)

@@ -234,3 +234,17 @@ def test_sessions_that_start_by_themselves_do_so_with_the_request(rewind: str, w
             with modes.requests.Session() as visitor:
                 assert [visitor.get(server.url, timeout=60).text for _ in range(3)] == ["1", "2", "3"]
         assert modes.application(server)["fallback"] is None and modes.application(server)["restarts"] == {}
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_boot_that_writes_to_a_session_is_not_rewound(rewind: str, directory: pathlib.Path) -> None:
+    """With session.auto_start: it belongs to a visitor."""
+    directory.chmod(0o777)
+    modes.write(directory, SESSION.partition("session_start();")[2].join(["$_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1;", ""]))
+    modes.front_controller(directory)
+    args = ("--ini", "session.auto_start=1", "--ini", f"session.save_path={directory}")
+    with modes.hayate(directory, rewind, "shared", workers=2, args=args) as server:
+        app = modes.application(server)
+        assert app["mode"] == "classic" and "the boot started a session" in app["fallback"]["why"], app
+        with modes.requests.Session() as visitor:
+            assert [visitor.get(server.url, timeout=60).text for _ in range(3)] == ["2", "4", "6"]
