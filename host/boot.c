@@ -13,6 +13,11 @@
 #include "php_main.h"
 #include "zend_weakrefs.h"
 
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 /*
  * Settings. PHP restores every changed one to its original value when a request ends, so the values at the end of the
  * boot are made the original ones for the warm-up requests, and for all requests where state is kept. Where a rewind
@@ -139,6 +144,29 @@ static php_ps_globals *session_globals(void)
 {
 	const zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("session"));
 	return module != NULL && module->globals_size == sizeof(php_ps_globals) ? module->globals_ptr : NULL;
+}
+
+/* Which the kernel keeps, and requests of php-fpm do not find as another one has left them. */
+static char directory[PATH_MAX];
+static mode_t mask;
+
+void boot_note_process(void)
+{
+	mask = umask(0);
+	umask(mask);
+	if (getcwd(directory, sizeof directory) == NULL) {
+		directory[0] = '\0';
+	}
+}
+
+void boot_restore_process(void)
+{
+	umask(mask);
+	if (directory[0] != '\0' && chdir(directory) != 0) {
+		log_format("A warm-up request has changed the working directory, and that of the boot (%s) cannot be gone back "
+		           "to: %s.",
+		           directory, strerror(errno));
+	}
 }
 
 int boot_start_php(void)

@@ -83,6 +83,7 @@ static void end_boot(void)
 		locks_lend();
 		worker_close_script();
 	}
+	boot_note_process();
 	booted = true;
 	decline_boot();
 	rewind_boot_over(true);

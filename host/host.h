@@ -166,6 +166,8 @@ void decline_lost_locks(void);     /* before and after each warm-up request */
 
 /* boot.c: what outlives the request in which the boot ran */
 void boot_keep(void);                /* at the boot's end, before extensions are shut down for it */
+void boot_note_process(void);        /* umask and working directory, at the end of the boot */
+void boot_restore_process(void);     /* after a warm-up request and the loop after it */
 int boot_start_php(void);            /* as php_request_startup(), and session.auto_start is for requests */
 void boot_look_at_session(void);     /* before its extensions are shut down */
 const char *boot_left_session(void); /* to follow "the boot "; NULL: none */

@@ -228,6 +228,7 @@ static void look_at_residue(void)
 	struct asked *one = asked_for(visiting);
 	one->times++;
 	locks_give_back();
+	boot_restore_process();
 	const char *left = residue_after(one->times > 1);
 	one->unsure = left != NULL || residue_is_new() || (one->times == 1 && locks_taken_once() != NULL);
 	if (left != NULL && one->times >= MOST_TIMES) {

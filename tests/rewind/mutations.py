@@ -131,6 +131,7 @@ MUTATIONS = [
     _m(2, "pages of a database are believed", "sqlite.c", "\t\t\tlibrary.release_memory(connections[i].is);\n", "", "test_sqlite.py -k in_place"),
     _m(8, "what is read ahead repeats", "zygote.c", "\trandomness_drop_read_ahead();\n", "", "test_randomness.py -k ahead"),
     _m(8, "what a worker reads ahead repeats", "snapshot.c", "\trandomness_drop_read_ahead();\n", "", "test_randomness.py -k starts"),
+    _m(7, "umask and directory are a warm-up request's", "warmup.c", "\tboot_restore_process();\n", "", "test_endings.py -k leaves_no"),
     _m(1, "the boot starts a session by itself", "boot.c", "\t\tsession->auto_start = 0;\n", "", "test_endings.py -k by_themselves"),
     _m(1, "a session of the boot is nobody's", "decline.c", "options.rewind == REWIND_OFF ? NULL : boot_left_session()", "NULL", "test_endings.py -k session"),
     _m(1, "a boot that is given up leaves its shutdown functions", "again.c", "\t\t\tshutdown_end_boot(warmup_has_begun());\n", "", "test_endings.py -k given_up"),

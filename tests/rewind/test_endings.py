@@ -248,3 +248,26 @@ def test_a_boot_that_writes_to_a_session_is_not_rewound(rewind: str, directory: 
         assert app["mode"] == "classic" and "the boot started a session" in app["fallback"]["why"], app
         with modes.requests.Session() as visitor:
             assert [visitor.get(server.url, timeout=60).text for _ in range(3)] == ["2", "4", "6"]
+
+
+PROCESS = """
+umask(027);
+chdir(__DIR__ . '/of-the-boot');
+while (hayate_handle_request(function () {
+    isset($_GET['shown']) && print(basename(getcwd()) . ' ' . decoct(umask()));
+    umask(0);
+    chdir('/');
+})) {
+    umask(077);
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_a_warm_up_request_leaves_no_directory_and_no_umask(rewind: str, directory: pathlib.Path) -> None:
+    directory.chmod(0o777)
+    (directory / "of-the-boot").mkdir()
+    modes.write(directory, PROCESS)
+    with modes.hayate(directory, rewind, "shared", workers=2, warmup="/") as server:
+        assert {modes.get(server, "shown=1") for _ in range(8)} == {"of-the-boot 27"}
+        assert modes.application(server)["cold_boot"] is None and modes.application(server)["restarts"] == {}
