@@ -205,7 +205,7 @@ def test_a_lock_goes_with_the_file_that_a_request_closes(site, rewind, mode, clo
 @pytest.mark.parametrize("rewind", ["on", "fork"])
 def test_a_program_that_inherits_a_lock_keeps_it(site, rewind, mode) -> None:
     """One such at a time: whoever starts it in the background counts on that."""
-    job = "exec('while [ ! -e ' . escapeshellarg(__DIR__ . '/over') . ' ]; do sleep 0.02; done > /dev/null 2>&1 &');"
+    job = "exec('cd ' . escapeshellarg(__DIR__) . '; while [ -e worker.php ] && [ ! -e over ]; do sleep 0.02; done > /dev/null 2>&1 &');"
     script = FLOCK.replace("$work = static function (Closure $own) {", "$work = static function (Closure $own) { if (isset($_GET['job'])) { %s }" % job)
     modes.write(site, script.replace("getenv('LOCK_MODE') ?: 'r'", f"'{mode}'"))
     site.chmod(0o777)
@@ -256,7 +256,7 @@ while (hayate_handle_request(function () {
         exit(json_encode($free));
     }
     TAKES
-    exec('while [ ! -e ' . escapeshellarg(__DIR__ . '/over') . ' ]; do sleep 0.02; done > /dev/null 2>&1 &');
+    exec('cd ' . escapeshellarg(__DIR__) . '; while [ -e worker.php ] && [ ! -e over ]; do sleep 0.02; done > /dev/null 2>&1 &');
     AFTER
     echo json_encode($taken);
 })) {
