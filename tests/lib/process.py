@@ -126,14 +126,18 @@ def accepts_unix(path: pathlib.Path) -> bool:
     return False
 
 
+def open_files(pid: int) -> list[tuple[str, os.stat_result]]:
+    """What a process has open, by name; without what it closes meanwhile."""
+    found = []
+    for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.append((str(fd.readlink()), fd.stat()))
+    return found
+
+
 def in_temporary_files(server: Server) -> int:
     """Bytes that a server's front has in files without a name."""
-    total = 0
-    for fd in pathlib.Path(f"/proc/{server.front}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            if fd.readlink().name.endswith("(deleted)") and "/memfd:" not in str(fd.readlink()):
-                total += fd.stat().st_size
-    return total
+    return sum(st.st_size for name, st in open_files(server.front) if name.endswith("(deleted)") and "/memfd:" not in name)
 
 
 def _dies_with_us() -> list[str]:

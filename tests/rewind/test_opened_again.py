@@ -8,13 +8,14 @@ import os
 import pathlib
 import shutil
 import signal
+import stat
 import threading
 from collections.abc import Callable
 
 import pytest
 import requests
 
-from lib.process import wait_until
+from lib.process import open_files, wait_until
 from lib.servers import Hayate, NginxFpm
 
 from . import modes
@@ -432,11 +433,7 @@ def test_what_a_request_wrote_to_a_temporary_file_ends_with_it(kind: str, rewind
 
     def size(of: int) -> int:
         """Of what that process has open below the directory."""
-        found = 0
-        for fd in pathlib.Path(f"/proc/{of}/fd").iterdir():
-            if os.readlink(fd).startswith(str(directory)) and fd.is_file():
-                found = max(found, fd.stat().st_size)
-        return found
+        return max((st.st_size for name, st in open_files(of) if name.startswith(str(directory)) and stat.S_ISREG(st.st_mode)), default=0)
 
     with hayate(directory, rewind, boot) as server:
         (worker,) = modes.application(server)["workers"]
@@ -448,7 +445,7 @@ def test_what_a_request_wrote_to_a_temporary_file_ends_with_it(kind: str, rewind
 
 def logs(pid: int, directory: pathlib.Path) -> set[str]:
     """Those that this process has open."""
-    return {name for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir() if (name := os.readlink(fd)).startswith(f"{directory}/out")}
+    return {name for name, _ in open_files(pid) if name.startswith(f"{directory}/out")}
 
 
 @modes.each_mode
