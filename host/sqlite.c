@@ -238,7 +238,7 @@ static int opened(int result, sqlite3 **to, const char *path)
 			connections = more;
 			connections[connection_count++] =
 			    (struct connection){.is = *to,
-			                        .given = path == NULL                     ? NULL
+			                        .given = path == NULL || at_point         ? NULL
 			                                 : strcmp(path, resolved_to) == 0 ? given_name(resolved_from)
 			                                                                  : given_name(path)};
 		}
