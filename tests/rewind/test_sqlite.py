@@ -134,6 +134,8 @@ def test_a_database_that_is_replaced_by_its_name(rewind: str, journal: str, read
 
     def put(name: str) -> None:
         with closing(sqlite3.connect(directory / "new.db")) as db, db:
+            # Else two boots at once would both change it, and SQLite tells one of them that the database is locked.
+            db.execute(f"PRAGMA journal_mode = {journal}")
             db.execute("CREATE TABLE t (s TEXT)")
             db.execute("INSERT INTO t VALUES (?)", (name,))
         (directory / "new.db").chmod(0o666)
