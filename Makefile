@@ -158,18 +158,18 @@ sbom: ## What went into hayate and hayate-lab: their crates with licences and ch
 	rm crates/hayate/hayate_bin.cdx.json crates/lab/hayate-lab_bin.cdx.json
 
 conformance: setup-test build ## PHP's own tests, through php-cgi, php-fpm and Hayate in each mode (about an hour)
-	HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) tests/conformance/run.py
+	HAYATE_PHP=$(HAYATE_PHP) HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) tests/conformance/run.py
 
 soak: setup-test build ## Everything at once against a running server for MINUTES=10, then the books (FRONTS=1: fronts are killed as well)
-	HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) tests/soak/soak.py --minutes $(or $(MINUTES),10) $(if $(FRONTS),--fronts)
+	HAYATE_PHP=$(HAYATE_PHP) HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) tests/soak/soak.py --minutes $(or $(MINUTES),10) $(if $(FRONTS),--fronts)
 
 torture: setup-test build ## Random PHP programs rewound as under php-fpm, for SECONDS=600 (SEED=N repeats a run)
-	HAYATE_BIN=$(abspath $(HAYATE)) HAYATE_TORTURE_SECONDS=$(or $(SECONDS),600) HAYATE_TORTURE_SEED=$(or $(SEED),0) \
+	HAYATE_PHP=$(HAYATE_PHP) HAYATE_BIN=$(abspath $(HAYATE)) HAYATE_TORTURE_SECONDS=$(or $(SECONDS),600) HAYATE_TORTURE_SEED=$(or $(SEED),0) \
 		$(PYTHON) -m pytest tests/torture -q -s
 
 # Wants qemu-system-x86 and busybox-static, and for TESTS root and what is built.
 soft-dirty: ## Rewinding on another kernel, emulated, for soft-dirty bits: KERNEL=linux-image-….deb of Debian 12 (TESTS="rewind/test_hot_pages.py …": tests on it)
-	HAYATE_BIN=$(abspath $(HAYATE)) tests/rewind/kernel $(KERNEL) $(if $(filter command line,$(origin TESTS)),$(TESTS) -q)
+	HAYATE_PHP=$(HAYATE_PHP) HAYATE_BIN=$(abspath $(HAYATE)) tests/rewind/kernel $(KERNEL) $(if $(filter command line,$(origin TESTS)),$(TESTS) -q)
 
 bench: setup-test build ## Measure against nginx and php-fpm (about 10 minutes; wants a quiet machine; QUICK=1: a minute)
 	HAYATE_BIN=$(abspath $(HAYATE)) $(LAB) reproduce bench --html $(TARGET)/bench.html --json $(TARGET)/bench.json \
