@@ -47,6 +47,8 @@ class Application:
     out: pathlib.Path
     #: What it keeps in files from request to request, emptied before each server.
     files: list[pathlib.Path]
+    #: By queue: what takes one piece of work out of it, on the command line.
+    workers: dict[str, list[str]]
     #: Connections that a worker opens, and keeps if it is told to.
     connections: int = 0
 
@@ -74,12 +76,13 @@ def symfony(directory: pathlib.Path, world: World) -> Application:
     out.chmod(0o777)
     make_tables(out / "orm.db")
     shutil.copy(HERE / "symfony/HandsInAll.php", made.root / "src/Controller")
-    for name in ("Told.php", "Registry.php"):
+    for name in ("Told.php", "Registry.php", "WorksOff.php"):
         shutil.copy(HERE / "symfony" / name, made.root / "src")
     shutil.copy(HERE / "symfony/libraries.php", made.root / "config/packages")
     routes = (
         f"    $routes->add('hands_in', '{HANDS_IN}')->controller(App\\Controller\\HandsInAll::class);\n"
         "    $routes->add('arrived', '/arrived')->controller([App\\Controller\\HandsInAll::class, 'arrived']);\n"
+        "    $routes->add('worked_off', '/worked-off')->controller([App\\Controller\\HandsInAll::class, 'workedOff']);\n"
     )
     insert(made.root / "config/routes.php", "    $routes->add('home'", routes)
     autoload = made.root / "vendor/autoload.php"
@@ -91,7 +94,9 @@ def symfony(directory: pathlib.Path, world: World) -> Application:
     more = {"REDIS_DSN": f"redis://{world.redis.socket}", "MAILER_DSN": f"smtp://127.0.0.1:{world.sinks.env['SMTP']}"}
     made = dataclasses.replace(made, env={**made.env, **environment(world, out), **more})
     sites.rebuild_symfony(made)
-    return Application(made, out, [made.var / "cache/prod/pools", made.var / "share"], connections=1)
+    workers = {"waiting": ["bin/console", "messenger:consume", "waiting"], "stored": ["bin/console", "messenger:consume", "stored"]}
+    workers = {queue: [*command, "--limit=1", "--time-limit=60"] for queue, command in workers.items()}
+    return Application(made, out, [made.var / "cache/prod/pools", made.var / "share"], workers, connections=1)
 
 
 #: Its configuration, with more: lists grow, tables get more entries, and some have others.
@@ -123,6 +128,7 @@ def laravel(directory: pathlib.Path, world: World, env: Mapping[str, str] | None
     routes = (
         f"Route::get('{HANDS_IN}', App\\Http\\Controllers\\HandsInController::class);\n"
         "Route::get('/arrived', [App\\Http\\Controllers\\HandsInController::class, 'arrived']);\n"
+        "Route::get('/worked-off', [App\\Http\\Controllers\\HandsInController::class, 'workedOff']);\n"
     )
     insert(made.root / "routes/web.php", "Route::get('login'", routes)
     insert(made.root / "vendor/autoload.php", "spl_autoload_register", "require_once '/usr/share/php/GuzzleHttp/autoload.php';\n")
@@ -142,7 +148,8 @@ def laravel(directory: pathlib.Path, world: World, env: Mapping[str, str] | None
     for path in [made.root, *made.root.rglob("*.php")]:
         path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
     made.run("artisan", "optimize")
-    return Application(made, out, [made.var / "framework/cache/data"], connections)
+    workers = {queue: ["artisan", "queue:work", queue, "--once"] for queue in ("database", "redis")}
+    return Application(made, out, [made.var / "framework/cache/data"], workers, connections)
 
 
 @pytest.fixture(scope="module", params=[symfony, laravel, laravel_of_servers], ids=["symfony", "laravel", "laravel-of-servers"])
@@ -244,3 +251,37 @@ def test_a_session_comes_back_to_her_who_left_it(rewind: str, application: Appli
     flags = [flag for name, value in made.env.items() for flag in ("--env", f"{name}={value}")]
     with Hayate(made.root, workers=2, ini=made.ini, args=[*flags, "--mode", "worker", "--rewind", rewind], user=sites.USER) as server:
         assert come_again(world, application, server) == expected
+
+
+@pytest.mark.parametrize("mode", ["classic", "worker"])
+def test_workers_on_the_command_line_take_what_requests_have_handed_in(mode: str, application: Application, world: World) -> None:
+    """One piece of work at a time, beside the server; what they have made of it is there for the next visitor."""
+    application.forget()
+    world.forget(application.out)
+    made = application.site
+    args = [flag for name, value in made.env.items() for flag in ("--env", f"{name}={value}")]
+    with Hayate(made.root, workers=2, ini=made.ini, args=[*args, "--mode", mode], user=sites.USER) as server:
+        # What warm-up requests, and those that looked for their traces, handed in.
+        world.forget(application.out)
+
+        def worked_off() -> list[str] | dict[str, list[str]]:
+            answer = requests.get(f"{server.url}/worked-off", timeout=60)
+            assert answer.status_code == 200, (answer.text[:3000], server.log()[-3000:])
+            return answer.json()
+
+        for visitor in VISITORS[:2]:
+            answer = requests.get(server.url + HANDS_IN, params={"visitor": visitor}, timeout=60)
+            assert answer.status_code == 200, (answer.text[:3000], server.log()[-3000:])
+        symfony = "waiting" in application.workers
+        expected = [] if symfony else dict.fromkeys(application.workers, [])
+        assert worked_off() == expected
+        for visitor in VISITORS[:2]:
+            for queue, command in application.workers.items():
+                made.run(*command)
+                if symfony:
+                    expected = [*expected, f"worked off, cli of {visitor}"]
+                else:
+                    expected = {**expected, queue: [*expected[queue], f"of {visitor}"]}
+                assert worked_off() == expected, server.log()
+        (app,) = server.status()["apps"]
+        assert (app["mode"], app["restarts"], app["fallback"]) == (mode, {}, None), server.log()

@@ -52,6 +52,14 @@ final class HandsInController
         return response()->json($got);
     }
 
+    /** What workers on the command line have done with jobs. */
+    public function workedOff(): JsonResponse
+    {
+        $lines = static fn (string $queue): array => @file(getenv('OUT') . "/laravel_queue_$queue.log", FILE_IGNORE_NEW_LINES) ?: [];
+
+        return response()->json(['database' => $lines('database'), 'redis' => $lines('redis')]);
+    }
+
     public function arrived(Request $request): JsonResponse
     {
         $visitors = explode(',', (string) $request->query('visitors'));

@@ -80,6 +80,12 @@ final class HandsInAll
         return new JsonResponse($got);
     }
 
+    /** What a worker on the command line has done with messages. */
+    public function workedOff(): JsonResponse
+    {
+        return new JsonResponse($this->doctrine->getConnection()->fetchFirstColumn("SELECT name FROM arrivals WHERE name LIKE 'worked off%' ORDER BY id"));
+    }
+
     public function arrived(Request $request): JsonResponse
     {
         $visitors = explode(',', $request->query->get('visitors', ''));
