@@ -250,7 +250,10 @@ def test_a_worker_script_that_costs_more_than_classic_mode_is_found_out(site) ->
     )
     flags = ["--worker", str(site / "worker.php"), "--front-controller", "index.php", "--url", "/dear", "--url", "/cheap"]
     report = reports(site, *flags)
+    if report["tracking"] == "fork":
+        return
     dear, cheap = report["samples"]
+    assert report["not_compared"] == []
     assert dear["classic_cpu_us"] < dear["cpu_us"] and cheap["cpu_us"] < cheap["classic_cpu_us"], report["samples"]
     advice = [line for line in report["advice"] if 'mode = "classic"' in line]
     assert len(advice) == 1 and "classic mode: /dear (" in advice[0] and "/cheap" not in advice[0], advice
@@ -258,6 +261,52 @@ def test_a_worker_script_that_costs_more_than_classic_mode_is_found_out(site) ->
     assert "with the worker script and in classic mode" in said
 
 
-def test_without_a_front_controller_nothing_is_compared(site) -> None:
-    (sample,) = reports(site, "--worker", str(site / "worker.php"))["samples"]
-    assert sample["cpu_us"] > 0 and sample["classic_cpu_us"] is None
+def test_without_a_front_controller_the_scripts_that_urls_name_are_compared(site) -> None:
+    """An application of many scripts has none; what classic mode would run is clear all the same, or the report says why not."""
+    (site / "app").mkdir()
+    (site / "app/pages").mkdir()
+    (site / "app/edit.php").write_text("<?php for ($i = 0; $i < 400; $i++) { hash_pbkdf2('sha256', 'a', 'b', 100); } echo 'edit';")
+    (site / "app/pages/index.php").write_text("<?php echo 'pages';")
+    (site / "app/gone.php").write_text("<?php http_response_code(410);")
+    (site / "worker.php").write_text(
+        "<?php while (hayate_handle_request(static function (): void {})) {"
+        "  if (str_ends_with($_SERVER['SCRIPT_FILENAME'], 'pages/index.php')) { include $_SERVER['SCRIPT_FILENAME']; } else { echo 'quick'; }"
+        "}"
+    )
+    flags = ["--worker", str(site / "worker.php"), "--warmup", "off"]
+    urls = ["/edit.php", "/pages/?a=1", "/", "/no.php", "/gone.php"]
+    flags += [flag for url in urls for flag in ("--url", url)]
+    report = reports(site / "app", *flags)
+    said = explain(site / "app", *flags).stdout
+    if report["tracking"] == "fork":
+        assert report["not_compared"] == ["each request runs in a fork, whose CPU time is not the worker's"]
+        return
+    edit, pages, front, missing, gone = report["samples"]
+    assert [sample["path"] for sample in report["samples"]] == urls
+    assert edit["classic_cpu_us"] > edit["cpu_us"] > 0 and pages["classic_cpu_us"] > 0, report["samples"]
+    assert front["classic_cpu_us"] is missing["classic_cpu_us"] is gone["classic_cpu_us"] is None
+    no_script = "names no script, and there is no front controller but the worker script (front_controller, --front-controller)"
+    reasons = [f"/ {no_script}", f"/no.php {no_script}", "/gone.php is answered with 200 by the worker script and with 410 in classic mode"]
+    assert report["not_compared"] == reasons
+    assert "with the worker script and in classic mode\n" in said and f"              not compared: {reasons[0]}\n" in said, said
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+def test_what_is_not_compared_is_said(site, rewind) -> None:
+    """A script that answers all by itself has nothing beside it to run in classic mode."""
+    flags = ["--worker", str(site / "worker.php"), "--rewind", rewind, "--url", "/", "--url", "/worker.php"]
+    report = reports(site, *flags)
+    assert [sample["classic_cpu_us"] for sample in report["samples"]] == [None, None]
+    if rewind == "fork" or report["tracking"] == "fork":
+        assert report["not_compared"] == ["each request runs in a fork, whose CPU time is not the worker's"]
+    else:
+        assert [why.partition(" ")[0] for why in report["not_compared"]] == ["/", "/worker.php"]
+        assert report["not_compared"][1] == "/worker.php is the worker script itself"
+    assert f"  classic     not compared: {report['not_compared'][0]}\n" in explain(site, *flags).stdout
+
+
+def test_classic_mode_is_compared_with_nothing(site) -> None:
+    (site / "index.php").write_text("<?php echo 'here';")
+    report = reports(site)
+    assert report["mode"] == "classic" and report["not_compared"] == []
+    assert "not compared" not in explain(site).stdout

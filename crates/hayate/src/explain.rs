@@ -300,12 +300,25 @@ async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &
     generation.kill().await;
     let told = events(&String::from_utf8_lossy(&fs::read(&file).unwrap_or_default()));
     remove(&file)?;
-    compare_with_classic_mode(plan, &app, hub, urls, dir, &mut samples).await?;
-    Ok(Report::new(&app, &status, boot, memory, samples, told))
+    let forks = status.rewind.as_ref().is_some_and(|rewind| rewind.tracking == Some("fork"));
+    let not_compared = if !is_own_worker(&app) {
+        Vec::new()
+    } else if forks || app.spec.rewind == Rewind::Fork {
+        vec!["each request runs in a fork, whose CPU time is not the worker's".to_owned()]
+    } else {
+        compare_with_classic_mode(plan, &app, hub, urls, dir, &mut samples).await?
+    };
+    let mut report = Report::new(&app, &status, boot, memory, samples, told);
+    report.not_compared = not_compared;
+    Ok(report)
 }
 
-/// Makes the same requests in classic mode, where somebody has written a worker script: it need not be worth it. One for a framework
-/// that Hayate knows is. What cannot be compared (no front controller, or it does not boot) is left out.
+/// Whether somebody has written the worker script, which need not be worth it; one for a framework that Hayate knows is.
+fn is_own_worker(app: &App) -> bool {
+    matches!(app.spec.mode, Mode::Worker { .. }) && app.recognised.is_none()
+}
+
+/// Makes the same requests in classic mode. Returns what cannot be compared, and why.
 async fn compare_with_classic_mode(
     plan: &Plan,
     app: &App,
@@ -313,23 +326,50 @@ async fn compare_with_classic_mode(
     urls: &[String],
     dir: &Path,
     samples: &mut [Sample],
-) -> Result<()> {
-    if app.recognised.is_some() || app.spec.rewind == Rewind::Fork {
-        return Ok(());
+) -> Result<Vec<String>> {
+    let Mode::Worker { script: worker } = &app.spec.mode else { return Ok(Vec::new()) };
+    let classic = fallback::in_classic_mode(app).unwrap_or_else(|| fallback::as_scripts(app));
+    let mut why = Vec::new();
+    let mut runs = |url: &&String| {
+        let path = app.target(url);
+        match classic.script(url) {
+            Some(script) if script != *worker => return true,
+            Some(_) => why.push(format!("{path} is the worker script itself")),
+            None => why.push(format!(
+                "{path} names no script, and there is no front controller but the worker script (front_controller, \
+                 --front-controller)"
+            )),
+        }
+        false
+    };
+    let urls: Vec<String> = urls.iter().filter(&mut runs).cloned().collect();
+    if urls.is_empty() {
+        return Ok(why);
     }
-    let Some(classic) = fallback::in_classic_mode(app) else { return Ok(()) };
     let classic = App { spec: Spec { explain: None, ..classic.spec.clone() }, ..classic };
     let generation = Generation::start(classic.spec.clone(), Arc::new(Directly), hub)
         .context("cannot make the shared memory")?;
     let measured = match generation.booted().await {
-        Ok(()) => self::samples(plan, &classic, &generation, urls, dir).await,
-        Err(_) => Ok(Vec::new()),
+        Ok(()) => self::samples(plan, &classic, &generation, &urls, dir).await,
+        Err(error) => {
+            why.push(format!("it does not boot in classic mode: {error}"));
+            Ok(Vec::new())
+        }
     };
     generation.kill().await;
-    for (sample, other) in samples.iter_mut().zip(measured?) {
+    for other in measured? {
+        let Some(sample) = samples.iter_mut().find(|sample| sample.path == other.path) else { continue };
+        if sample.status != other.status {
+            why.push(format!(
+                "{} is answered with {} by the worker script and with {} in classic mode",
+                other.path, sample.status, other.status
+            ));
+        } else if sample.cpu_us.is_none() || other.cpu_us.is_none() {
+            why.push(format!("{}: the worker was replaced after each request, or never at rest", other.path));
+        }
         sample.classic_cpu_us = other.cpu_us.filter(|_| other.status == sample.status);
     }
-    Ok(())
+    Ok(why)
 }
 
 fn remove(file: &Path) -> io::Result<()> {

@@ -14,7 +14,10 @@ use hayate_ring::Hub;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::{plan::App, server::Order};
+use crate::{
+    plan::{App, FrontController},
+    server::Order,
+};
 
 /// An application that runs in another way than configured.
 #[derive(Debug, Clone, Serialize)]
@@ -80,6 +83,18 @@ pub fn in_classic_mode(app: &App) -> Option<App> {
         return None;
     }
     Some(App { spec: app.spec.in_way(Way::Classic), recognised: None, warmup: Vec::new(), ..app.clone() })
+}
+
+/// The same application in classic mode without a front controller: what runs is the scripts that URLs name.
+pub fn as_scripts(app: &App) -> App {
+    let front_controller = FrontController::default();
+    App {
+        spec: app.spec.in_way(Way::Classic),
+        recognised: None,
+        warmup: Vec::new(),
+        front_controller,
+        ..app.clone()
+    }
 }
 
 /// Boots the application in the next slower way that boots. `None`, and an error in the log, when there is none.
@@ -162,7 +177,6 @@ pub(crate) mod tests {
     use hayate_pool::{Connections, Spec};
 
     use super::*;
-    use crate::plan::FrontController;
 
     pub(crate) fn app(root: &Path, script: &str, front_controller: Option<&str>) -> App {
         App {

@@ -55,6 +55,8 @@ pub struct Report {
     /// How the warm-up went.
     warmed: Vec<Event>,
     samples: Vec<Sample>,
+    /// What of them was not compared with classic mode, and why.
+    pub not_compared: Vec<String>,
     advice: Vec<String>,
 }
 
@@ -208,6 +210,7 @@ impl Report {
             connections,
             warmed,
             samples,
+            not_compared: Vec::new(),
             advice: Vec::new(),
         };
         if report.tracking_why.is_empty()
@@ -477,6 +480,11 @@ impl fmt::Display for Report {
                 sample.classic_cpu_us.unwrap_or_default(),
                 sample.path
             )?;
+        }
+        let mut head = if self.samples.iter().any(|sample| compared(&sample)) { "" } else { "classic" };
+        for why in &self.not_compared {
+            writeln!(f, "  {head:<11} not compared: {why}")?;
+            head = "";
         }
         if !self.advice.is_empty() {
             writeln!(f, "  advice")?;

@@ -4,7 +4,7 @@
 //! that keeps the address of its first request must not keep a wrong one. What is not known (a host, the port or the scheme in front
 //! of a proxy) differs between warm-up and comparison, so that keeping it shows there.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use hayate_front::{
     Backend, Disk, Elsewhere, FileId, FileRules, ListenAddr, Place, Reader, Site, SiteMetrics,
@@ -110,6 +110,13 @@ impl App {
     /// The path of a URL of the application: `/` is its front page.
     pub fn target(&self, path: &str) -> String {
         if self.path == "/" { path.to_owned() } else { format!("{}{path}", self.path) }
+    }
+
+    /// The script that answers a URL of the application, as the front chooses it; `None`: a file does, or nothing.
+    pub fn script(&self, url: &str) -> Option<PathBuf> {
+        let place = Disk::without_threads().place(&self.spec.document_root);
+        let site = self.site(Backend::Static, place, Arc::default(), &Keeper::default());
+        Some(site.script(&self.target(url))?.file)
     }
 
     /// Where visitors come, as the configuration says: first the best guess, then another address that is as likely, if there is one.
