@@ -107,12 +107,16 @@ SERVER ?= $(CHECKED)
 SUITE_BIN ?= $(TARGET)/$(SUITE)
 
 # Within the root.
+define stage-suite
+install -d $(SUITE_BIN)/boot
+install $(SERVER)/hayate $(SERVER)/hayate-lab $(SUITE_BIN)
+install -m 644 php/boot/*.php $(SUITE_BIN)/boot
+$(MAKE) -C host PHP=$(HAYATE_PHP) BUILD=$(abspath $(SUITE_BIN))/host all
+install $(SUITE_BIN)/host/hayate-php$(HAYATE_PHP) $(SUITE_BIN)
+endef
 suite-test:
-	install -d $(SUITE_BIN)/boot
-	install $(SERVER)/hayate $(SERVER)/hayate-lab $(SUITE_BIN)
-	install -m 644 php/boot/*.php $(SUITE_BIN)/boot
-	$(MAKE) -C host PHP=$(HAYATE_PHP) BUILD=$(abspath $(SUITE_BIN))/host all test
-	install $(SUITE_BIN)/host/hayate-php$(HAYATE_PHP) $(SUITE_BIN)
+	$(stage-suite)
+	$(MAKE) -C host PHP=$(HAYATE_PHP) BUILD=$(abspath $(SUITE_BIN))/host test
 	$(call pytest,$(abspath $(SUITE_BIN))/hayate)
 	$(call pytest-alone,$(abspath $(SUITE_BIN))/hayate)
 
@@ -219,14 +223,41 @@ install: ## Install below PREFIX=/usr/local what make build has built; DESTDIR f
 	test -e $(DESTDIR)$(SYSCONFDIR)/hayate/hayate.toml || \
 		install -D -m 644 packaging/hayate.toml $(DESTDIR)$(SYSCONFDIR)/hayate/hayate.toml
 
-# Needs debhelper. The packages in target/deb are of this Debian: hayate and hayate-lab install on later ones as well.
-deb: build ## Debian packages of what was built, in target/deb
+# Packages are of the Debian that they are made on: the host wants that one's PHP and C library. hayate and hayate-lab install on later ones as well.
+# Those of another Debian are made in a root of it, of the server that was built here and a host that is built there.
+ifndef SUITE
+deb: setup-packages build ## Debian packages of what was built, in target/deb (SUITE=trixie: for Debian 13 with PHP 8.4, in target/deb-trixie; needs root)
 	$(MAKE) packages BUILT=$(RELEASE)
+else
+deb: setup build
+	scripts/debian-root $(SUITE) $(MAKE) suite-packages SUITE=$(SUITE) SERVER=$(RELEASE) SUITE_BIN=$(DEBS)/built DEBS=$(DEBS) \
+		$(if $(filter command line,$(origin PHP)),PHP=$(PHP))
+endif
+DEBS ?= $(TARGET)/deb$(SUITE:%=-%)
+
+setup-packages:
+	@scripts/setup --packages $(if $(SUITE),--no-rust --php $(HAYATE_PHP))
+
+# Within the root.
+suite-packages: setup-packages
+	$(stage-suite)
+	$(MAKE) packages BUILT=$(SUITE_BIN)
 
 # BUILT=target/debug: of another build.
 packages:
-	mkdir -p $(TARGET)/deb && rm -f $(TARGET)/deb/*.deb
-	BUILT=$(BUILT) DEBS=$(abspath $(TARGET)/deb) debian/rules clean binary clean
+	mkdir -p $(DEBS) && rm -f $(DEBS)/*.deb
+	BUILT=$(BUILT) DEBS=$(abspath $(DEBS)) debian/rules clean binary
+	debian/rules clean
+
+# By the lintian of the Debian that they are for, each knowing what is right there. As root it says that this is not wanted, and goes on.
+ifndef SUITE
+lintian: ## What lintian says of the packages that make deb made (SUITE=trixie: of those)
+	@scripts/setup --lintian --no-rust
+	lintian --fail-on error,warning --tag-display-limit 0 $(filter-out $(wildcard $(DEBS)/*-dbgsym_*),$(wildcard $(DEBS)/*.deb))
+else
+lintian:
+	scripts/debian-root $(SUITE) $(MAKE) lintian SUITE= DEBS=$(DEBS)
+endif
 
 IMAGES ?= production development
 image: build ## Container images with PHP 8.4 on Debian 13, in target/image (needs root; IMAGES=production: that one)
@@ -238,5 +269,5 @@ clean: ## Remove what was built
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-.PHONY: build checked run setup setup-test reachable test test-rust test-host suite-test lint check-docs fuzz fuzz-coverage deny sbom conformance soak torture soft-dirty bench figures docs install deb packages image \
+.PHONY: build checked run setup setup-test reachable test test-rust test-host suite-test lint check-docs fuzz fuzz-coverage deny sbom conformance soak torture soft-dirty bench figures docs install deb setup-packages suite-packages packages lintian image \
 	clean help

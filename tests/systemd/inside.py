@@ -191,6 +191,7 @@ def install() -> None:
     assert run("systemctl", "is-enabled", "hayate", fails=True).strip() == "disabled"
     assert run("systemctl", "is-active", "hayate", fails=True).strip() == "inactive"
     assert "/usr/share/man/man1/hayate.1.gz" in run("man", "-w", "hayate")
+    assert "/usr/share/man/man1/hayate-lab-load.1.gz" in run("man", "-w", "hayate-lab-load")
     assert "/etc/hayate/hayate.toml" in run("dpkg-query", "-W", "-f", "${Conffiles}", "hayate")
 
 
@@ -210,6 +211,13 @@ def start() -> None:
     assert get("/", "two.test")[1].startswith("two shop ")
     assert get("/a.txt", "two.test") == (200, "text")
     assert get("/", port=80)[0] == 200
+
+
+def the_lab_loads_the_service() -> None:
+    """As its package installs it, without what it recommends."""
+    said = run("hayate-lab", "load", f"http://127.0.0.1:{ONE}/", "--header", "Host: one.test", "--requests", "200", "--connections", "2", "--expect-body", "one ", "--json")
+    assert json.loads(said)["total"]["ok"] == 200, said
+    assert "hayate" in run("hayate-lab", "engines")
 
 
 def users_and_privileges() -> None:
@@ -312,7 +320,7 @@ def reload_by_a_new_extension() -> None:
 def upgrade() -> None:
     master, before = main_process(), front()
     with Load() as load:
-        run("apt-get", "install", "-y", *glob.glob("/test/second/*.deb"))
+        run("apt-get", "install", "-y", "--no-install-recommends", *glob.glob("/test/second/*.deb"))
     assert load.failed == [] and load.answered >= 12, (load.answered, load.failed[:3])
     assert main_process() == master and wait(lambda: len(fronts()) == 1 and front() != before) and shown("NRestarts") == "0"
     assert os.readlink(f"/proc/{master}/exe") == "/usr/bin/hayate", "the program that is installed"
@@ -528,13 +536,13 @@ def it_serves_after_the_start_of_the_machine() -> None:
 
 def removal() -> None:
     before = processes()
-    run("apt-get", "remove", "-y", "hayate", f"hayate-php{PHP}")
+    run("apt-get", "remove", "-y", "hayate", f"hayate-php{PHP}", "hayate-lab")
     assert not any(os.path.exists(f"/proc/{pid}") for pid in before)
     assert CONFIGURATION.read_text() == TEXT and os.path.isdir("/var/log/hayate")
-    run("apt-get", "install", "-y", *glob.glob("/test/second/*.deb"))
+    run("apt-get", "install", "-y", "--no-install-recommends", *glob.glob("/test/second/*.deb"))
     run("systemctl", "start", "hayate")
     assert get("/")[0] == 200
-    run("apt-get", "purge", "-y", "hayate", f"hayate-php{PHP}")
+    run("apt-get", "purge", "-y", "hayate", f"hayate-php{PHP}", "hayate-lab")
     left = sorted(files() - set(json.loads(BEFORE.read_text())))
     # A user stays, as Debian's policy has it: files may be its.
     assert pwd.getpwnam("hayate").pw_shell == "/usr/sbin/nologin"
@@ -549,6 +557,7 @@ def removal() -> None:
 TESTS = [
     install,
     start,
+    the_lab_loads_the_service,
     users_and_privileges,
     each_restriction_of_the_unit_is_in_force,
     the_journal_has_what_scripts_log,
