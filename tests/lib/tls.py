@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import http.client
 import pathlib
 import socket
@@ -25,14 +26,30 @@ def self_signed(
     *,
     key: Sequence[str] = ("ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
     days: int = 30,
+    between: tuple[int, int] | None = None,
     addresses: Sequence[str] = (),
 ) -> tuple[pathlib.Path, pathlib.Path]:
-    """`name`.pem and `name`.key in `directory`; the first is its own authority."""
+    """`name`.pem and `name`.key in `directory`; the first is its own authority. `between`: days from now, in place of now and `days`."""
     chain, private = directory / f"{name}.pem", directory / f"{name}.key"
     names = ",".join([*(f"DNS:{host}" for host in hosts), *(f"IP:{address}" for address in addresses)])
+    extensions = ["-subj", f"/CN={name}", "-addext", f"subjectAltName={names}"]
+    if between is None:
+        openssl("req", "-x509", "-newkey", *key, "-nodes", "-keyout", private, "-out", chain, "-days", str(days), *extensions)
+        return chain, private
+    # Only its `ca` takes dates, before OpenSSL 3.4.
+    request, place = directory / f"{name}.csr", directory / f"{name}.ca"
+    openssl("req", "-newkey", *key, "-nodes", "-keyout", private, "-out", request, *extensions)
+    place.mkdir()
+    (place / "index.txt").touch()
+    (place / "ca.conf").write_text(
+        f"[ca]\ndefault_ca=own\n[own]\ndatabase={place}/index.txt\nnew_certs_dir={place}\nrand_serial=yes\n"
+        "default_md=sha256\npolicy=any\ncopy_extensions=copy\nemail_in_dn=no\nunique_subject=no\n[any]\ncommonName=supplied\n"
+    )
+    now = datetime.datetime.now(datetime.timezone.utc)
+    begins, ends = ((now + datetime.timedelta(days=day)).strftime("%Y%m%d%H%M%SZ") for day in between)
     openssl(
-        "req", "-x509", "-newkey", *key, "-nodes", "-keyout", private, "-out", chain,
-        "-days", str(days), "-subj", f"/CN={name}", "-addext", f"subjectAltName={names}",
+        "ca", "-batch", "-selfsign", "-notext", "-config", place / "ca.conf", "-keyfile", private, "-in", request,
+        "-out", chain, "-startdate", begins, "-enddate", ends,
     )  # fmt: skip
     return chain, private
 

@@ -328,6 +328,40 @@ def test_a_reload_keeps_tickets_unless_clients_certificates_are_wanted_otherwise
     assert hayate.reload().returncode == 0
 
 
+def test_the_least_version_is_kept_to_and_tickets_from_before_end_with_it(hayate, files) -> None:
+    port = hayate.ports["tls"]
+    contexts = {version: context(files / "one.pem", version=version) for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)}
+    old, new = contexts.values()
+    sessions = {}
+    for made in (old, new):
+        with connect(port, "a.example", made) as tls:
+            assert get(tls)[0] == 200
+            sessions[made] = tls.session
+    for made in (old, new):
+        with connect(port, "a.example", made, session=sessions[made]) as tls:
+            assert get(tls)[0] == 200 and tls.session_reused, "the tickets are of no use before"
+            sessions[made] = tls.session
+    config = hayate._config
+    text = config.read_text()
+    try:
+        config.write_text(text.replace("[tls]\n", '[tls]\nmin_version = "1.3"\n'))
+        assert hayate.reload().returncode == 0
+        for session in (None, sessions[old]):
+            with pytest.raises(ssl.SSLError, match="(?i)protocol.version"):
+                connect(port, "a.example", old, session=session)
+        with connect(port, "a.example", new, session=sessions[new]) as tls:
+            seen = json.loads(get(tls, "/server.php")[2])
+            assert not tls.session_reused and (seen["SSL_PROTOCOL"], seen["SSL_SESSION_REUSED"]) == ("TLSv1.3", ".")
+            sessions[new] = tls.session
+        with connect(port, "a.example", new, session=sessions[new]) as tls:
+            assert get(tls)[0] == 200 and tls.session_reused
+    finally:
+        config.write_text(text)
+    assert hayate.reload().returncode == 0
+    with connect(port, "a.example", old, session=sessions[old]) as tls:
+        assert get(tls)[0] == 200 and not tls.session_reused
+
+
 def test_what_check_says_of_certificates(hayate_command, files, tmp_path) -> None:
     root = site.make(tmp_path)
     self_signed(tmp_path, "soon", ["soon.example"], days=3)
@@ -343,6 +377,14 @@ def test_what_check_says_of_certificates(hayate_command, files, tmp_path) -> Non
     assert "c.example has no certificate" in done.stdout
     done = check(f'certificates = [{{ certificate = "{files}/one.pem", key = "{files}/one.key" }}]')
     assert "names no host of an application" in done.stdout
+    for name, begins, ends, said in [
+        ("past", -9, -2, r"past\.pem has expired; renew it"), ("future", 2, 40, r"future\.pem is not valid yet, but from \w+ +\d+ .*; is this"),
+    ]:  # fmt: skip
+        self_signed(tmp_path, name, ["soon.example"], between=(begins, ends))
+        done = check(f'certificates = [{{ certificate = "{name}.pem", key = "{name}.key" }}]')
+        assert done.returncode == 0, done.stderr
+        warnings = [line for line in done.stdout.splitlines() if line.startswith("warning") and name in line]
+        assert len(warnings) == 1 and re.search(said, warnings[0]), done.stdout
     for tls, said in [
         (f'certificates = [{{ certificate = "soon.pem", key = "{files}/one.key" }}]', "the private key is not the certificate's"),
         ('certificates = [{ certificate = "none.pem", key = "soon.key" }]', "none.pem cannot be read"),

@@ -117,6 +117,14 @@ impl Certificate {
         self.not_after.saturating_sub(now())
     }
 
+    /// When it begins, for people; `None` when it has begun.
+    pub fn begins(&self) -> Option<String> {
+        let text = || {
+            ASN1Time::from_timestamp(self.not_before).map_or_else(|_| "never".into(), |time| time.to_string())
+        };
+        (self.not_before > now()).then(text)
+    }
+
     /// Seconds since the epoch: from when on it is valid, and how long.
     pub fn validity(&self) -> (i64, i64) {
         (self.not_before, self.not_after)

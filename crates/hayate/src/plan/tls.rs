@@ -435,6 +435,11 @@ impl Tls {
                 file,
                 certificate.end()
             ));
+            if let Some(begins) = certificate.begins() {
+                lines.push(format!(
+                    "warning       {file} is not valid yet, but from {begins}; is this machine's clock right?"
+                ));
+            }
             if certificate.remaining() <= 0 {
                 lines.push(format!("warning       {file} has expired; renew it"));
             } else if certificate.remaining() < SOON {
