@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import pathlib
 import socket
@@ -15,6 +17,7 @@ import requests
 from lib import site
 from lib.process import free_port, temporary_directory, wait_until
 from lib.servers import Hayate
+from lib.tls import TlsHayate, connect, context, get, self_signed
 
 # Opens sockets as a service manager does, and becomes the server. Its arguments: kinds of sockets, "--", the command.
 PARENT = """
@@ -30,6 +33,9 @@ for word in sys.argv[1:at]:
         s.bind(where)
         os.chmod(where, 0o666)
         s.listen()
+    elif kind == "udp":
+        s = socket.socket(type=socket.SOCK_DGRAM)
+        s.bind(("127.0.0.1", int(where)))
     elif kind == "deaf":
         s = socket.socket()
     else:
@@ -92,6 +98,67 @@ def test_sockets_are_used_by_the_listeners_of_their_address(tmp_path) -> None:
         assert wait_until(lambda: server.front != front)
         assert requests.get(server.url + "/plain.txt", timeout=60).status_code == 200
     assert path.exists(), "its file is the service manager's"
+
+
+ENCRYPTED = """
+listen = [
+    "127.0.0.1:{port}", {{ address = "127.0.0.1:{tls}", tls = true }}, {{ address = "127.0.0.1:{proxy}", proxy_protocol = true }},
+    {{ address = "127.0.0.1:{both}", tls = true, proxy_protocol = true }},
+]
+trusted_proxies = "127.0.0.1"
+[tls]
+http3 = true
+redirect_http = false
+certificates = [{{ certificate = "{files}/one.pem", key = "{files}/one.key" }}]
+[[app]]
+root = "{root}"
+workers = 1
+"""
+
+
+def test_sockets_of_tls_and_proxies_and_http3(hayate_command, tmp_path) -> None:
+    """Each is held already, so that the server could not bind it: who is served is served by what was handed in."""
+    from protocol.h3 import Http3
+
+    root = site.make(tmp_path)
+    self_signed(tmp_path, "one", ["a.example"])
+    ports = {name: free_port() for name in ("port", "tls", "proxy", "both")}
+
+    class Server(Activated, TlsHayate):
+        sockets = [*(f"tcp={port}" for port in ports.values()), f"udp={ports['tls']}"]
+
+    proxied = b"PROXY TCP4 192.0.2.9 192.0.2.1 4711 443\r\n"
+
+    def serves(server: Server) -> None:
+        made = context(tmp_path / "one.pem")
+        with connect(ports["tls"], "a.example", made) as tls:
+            assert json.loads(get(tls, "/server.php")[2])["HTTPS"] == "on"
+        for name in ("proxy", "both"):
+            with contextlib.ExitStack() as stack:
+                visitor = stack.enter_context(socket.create_connection(("127.0.0.1", ports[name]), timeout=60))
+                visitor.sendall(proxied)
+                if name == "both":
+                    visitor = stack.enter_context(made.wrap_socket(visitor, server_hostname="a.example"))
+                seen = json.loads(get(visitor, "/server.php")[2])
+                assert (seen["REMOTE_ADDR"], seen.get("HTTPS") == "on") == ("192.0.2.9", name == "both")
+        with Http3(ports["tls"], authority=tmp_path / "one.pem") as visitor:
+            seen = json.loads(bytes(visitor.get("/server.php").body))
+            assert (seen["SERVER_PROTOCOL"], seen["REMOTE_ADDR"]) == ("HTTP/3.0", "127.0.0.1")
+
+    with Server(ENCRYPTED.format(files=tmp_path, root=root, **{name: "{" + name + "}" for name in ports}), ports) as server:
+        inodes = open_sockets(server.pid)
+        serves(server)
+        assert "hands in a socket at" not in server.log()
+        assert server.reload().returncode == 0
+        serves(server)
+        front = server.front
+        done = server.run("upgrade", timeout=120)
+        assert done.returncode == 0, (done, server.log_tail())
+        assert wait_until(lambda: server.front != front)
+        # Until the front before is gone it refuses callers by HTTP/3.
+        assert wait_until(lambda: not pathlib.Path(f"/proc/{front}").exists())
+        serves(server)
+        assert len(open_sockets(server.pid) & inodes) >= len(Server.sockets)
 
 
 @pytest.mark.parametrize("what", ["deaf=", "file="])

@@ -1,6 +1,6 @@
 //! Sockets that a service manager hands in (sd_listen_fds(3)): they are used by the listeners that have the same address.
 //!
-//! It promises: what is taken is a stream socket that listens, and no process that is started gets it by accident. They stay open for as long as
+//! It promises: what is taken is a stream socket that listens, or one of UDP (for HTTP/3), and no process that is started gets it by accident. They stay open for as long as
 //! the server lives, whoever uses them, since their addresses cannot be bound again; their files are the manager's.
 
 use std::{
@@ -33,7 +33,7 @@ pub fn take() -> Result<HashMap<ListenAddr, OwnedFd>> {
     let named = numbers.map(|number| {
         let socket = own(number).with_context(|| format!("descriptor {number} of LISTEN_FDS is not open"))?;
         let addr = address(&socket).with_context(|| {
-            format!("descriptor {number} of LISTEN_FDS cannot be served: expected a stream socket that listens (ListenStream=, Accept=no)")
+            format!("descriptor {number} of LISTEN_FDS cannot be served: expected a stream socket that listens (ListenStream=, Accept=no), or one of UDP for HTTP/3 (ListenDatagram=)")
         })?;
         Ok((addr, socket))
     });
@@ -50,13 +50,18 @@ fn own(number: RawFd) -> rustix::io::Result<OwnedFd> {
 }
 
 fn address(socket: &OwnedFd) -> Result<ListenAddr> {
-    if sockopt::socket_type(socket)? != SocketType::STREAM || !sockopt::socket_acceptconn(socket)? {
+    let kind = sockopt::socket_type(socket)?;
+    let udp = kind == SocketType::DGRAM;
+    if !udp && (kind != SocketType::STREAM || !sockopt::socket_acceptconn(socket)?) {
         bail!("it is another kind of socket");
     }
     ioctl_fionbio(socket, true)?;
     let name = getsockname(socket)?;
     if let Ok(addr) = std::net::SocketAddr::try_from(name.clone()) {
-        return Ok(ListenAddr::Tcp(addr));
+        return Ok(if udp { ListenAddr::Quic(addr) } else { ListenAddr::Tcp(addr) });
+    }
+    if udp {
+        bail!("it has no address of the Internet");
     }
     let name = SocketAddrUnix::try_from(name).ok().context("it has no address that is known here")?;
     let path = name.path().context("it has no path")?;
