@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pathlib
 import tempfile
+from collections.abc import Callable
 
 import pytest
 
@@ -123,6 +124,76 @@ def test_empty_continuations_and_empty_data(client) -> None:
             break
     # It ends, or the request fails once its time is over.
     assert two.closed or two.until(lambda kind, *_: kind in (RST_STREAM, GOAWAY, HEADERS)) or two.closed
+
+
+def unread_frames_of_a_byte(server, open_one: Callable[[], Raw], most: int) -> int:
+    """How many of them a connection may send that nobody has read, in hundreds: a PUT is not read before a worker takes it, and all are busy."""
+    with tempfile.TemporaryDirectory() as directory:
+        pathlib.Path(directory).chmod(0o755)
+        go = pathlib.Path(directory) / "go"
+        busy, one = open_one(), open_one()
+        try:
+            for stream in (1, 3):
+                assert busy.request(stream, f"/hold.php?go={go}")
+            assert wait_until(lambda: sum(app["active"] for app in server.status()["apps"]) == 2)
+            one.request(1, "/count.php", method="PUT", end=False)
+            # The beginning of a body, 32 KB, is taken in all the same.
+            assert one.send(frame(DATA, 0, 1, b"x" * 16384) * 4)
+            sent = 0
+            while sent < most and one.send(frame(DATA, 0, 1, b"x") * 100 + frame(PING, 0, 0, b"12345678")):
+                got = one.until(lambda kind, flags, *_: kind == GOAWAY or kind == PING and flags & ACK)
+                if got is None or got[0] == GOAWAY:
+                    # Its reason is lost when bytes that nobody reads any more make the end a reset.
+                    assert got is None or int.from_bytes(got[3][4:8], "big") == ENHANCE_YOUR_CALM
+                    break
+                sent += 100
+        finally:
+            go.touch()
+        assert [busy.status(stream) for stream in (1, 3)] == ["200", "200"]
+    return sent
+
+
+def test_data_in_frames_of_a_byte(client, server) -> None:
+    """What was read costs nothing; of what nobody has read a connection may have so much, and ends with more."""
+    # A POST is gathered as it comes. All together it is several times as much as may wait, with each hundred the server keeps up.
+    one = client()
+    one.request(1, "/count.php", method="POST", end=False)
+    for _ in range(100):
+        assert one.send(frame(DATA, 0, 1, b"x") * 100 + frame(PING, 0, 0, b"12345678"))
+        assert one.until(lambda kind, flags, *_: kind == PING and flags & ACK)
+    assert one.send(frame(DATA, END_STREAM, 1, b"x")) and one.status(1) == "200"
+    body = one.until(lambda kind, *_: kind == DATA)
+    assert body is not None and body[3] == b"10001"
+    # A frame of one byte wastes 255, of 512 KB by default.
+    assert 2000 <= unread_frames_of_a_byte(server, client, 10_000) <= 4000
+
+
+def test_budgets_are_keys(server, hayate_command) -> None:
+    """Budgets that are smaller than the default; what a connection is ended for."""
+    limits = '[limits]\nhttp2_frame_budget = "32K"\nhttp2_errors = 3\n'
+    text = server._config.read_text()
+    for name in ("port", "tls"):
+        text = text.replace(f":{server.ports[name]}", f":{{{name}}}")
+    ports = {"port": free_port(), "tls": free_port()}
+    with TlsHayate(text.replace("[limits]\n", limits), ports) as small:
+        opened: list[Raw] = []
+
+        def open_one() -> Raw:
+            opened.append(Raw(connect(ports["tls"], "a.example", context(server.certificate, alpn=["h2"]))))
+            return opened[-1]
+
+        try:
+            assert 100 <= unread_frames_of_a_byte(small, open_one, 10_000) <= 400
+            # A head that may not be is cut off alone, three times.
+            one = open_one()
+            for stream in (1, 3, 5):
+                one.request(stream, "/ok.php?x", ("connection", "close"))
+                assert one.status(stream) == "reset"
+            one.request(7, "/ok.php?x", ("connection", "close"))
+            assert one.error() == ENHANCE_YOUR_CALM
+        finally:
+            for one in opened:
+                one.sock.close()
 
 
 @pytest.mark.parametrize("kind", ["settings", "ping"])

@@ -136,7 +136,9 @@ pub struct Settings {
 }
 
 /// What a client may do. Times are measured about once a second, so each may last up to a second longer.
+/// Plans of programs before this one, which an upgrade hands over, lack what is new.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct Limits {
     /// Bytes of a request's head; above: 431.
     pub head_size: usize,
@@ -171,6 +173,10 @@ pub struct Limits {
     pub http2_send_buffer: usize,
     /// HTTP/2: streams that a client has opened and reset before they were looked at; with one more the connection ends.
     pub http2_resets: usize,
+    /// HTTP/2: what small pieces of request bodies may cost a connection until they are read, see [`hayate_http::Limits::frame_budget`].
+    pub http2_frame_budget: usize,
+    /// HTTP/2: streams of a connection that are reset since its client broke the protocol; one more ends the connection.
+    pub http2_errors: usize,
     /// Bytes of memory for all heads that are not complete, and for bodies that have just begun. Above, the heads that took longest are
     /// given up, and bodies go to temporary files at once.
     pub gather_memory: usize,
@@ -246,6 +252,8 @@ impl Default for Limits {
             http2_window: 256 << 10,
             http2_send_buffer: 4 << 20,
             http2_resets: 20,
+            http2_frame_budget: 512 << 10,
+            http2_errors: 1024,
             gather_memory: 32 << 20,
             answer_memory: 256 << 20,
             temp_size: 4 << 30,

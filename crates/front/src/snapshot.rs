@@ -26,6 +26,8 @@ impl Limits {
             window: self.http2_window,
             send_buffer: self.http2_send_buffer,
             resets: self.http2_resets,
+            frame_budget: self.http2_frame_budget,
+            errors: self.http2_errors,
         }
     }
 }

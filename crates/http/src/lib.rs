@@ -92,6 +92,11 @@ pub struct Limits {
     pub send_buffer: usize,
     /// HTTP/2: streams that a client has opened and reset again before they were looked at; one more ends the connection.
     pub resets: usize,
+    /// HTTP/2: what small pieces of request bodies may cost a connection until they are read: each frame of data of less than 256 bytes as
+    /// much as it is shorter. Above, the connection ends.
+    pub frame_budget: usize,
+    /// HTTP/2: streams of a connection that are reset since its client broke the protocol; one more ends the connection.
+    pub errors: usize,
 }
 
 impl Default for Limits {
@@ -111,6 +116,8 @@ impl Default for Limits {
             window: 256 << 10,
             send_buffer: 4 << 20,
             resets: 20,
+            frame_budget: 512 << 10,
+            errors: 1024,
         }
     }
 }

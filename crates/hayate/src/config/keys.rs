@@ -46,7 +46,7 @@ pub struct File {
     pub trusted_proxies: Option<OneOrMany>,
     /// Lets clients without TLS speak HTTP/2 by beginning with its preface ("prior knowledge"), as proxies and programs do; browsers do not. Default: `false`.
     pub http2_prior_knowledge: Option<bool>,
-    /// Sends 103 Early Hints (`hayate_early_hints()`, `headers_send(103)`) to clients of HTTP/1.1 as well; some take it for the answer. Those of HTTP/2 get it always. Default: `false`.
+    /// Sends 103 Early Hints (`hayate_early_hints()`, `headers_send(103)`) to clients of HTTP/1.1 as well; some take it for the answer. Those of HTTP/2 and 3 get it always. Default: `false`.
     pub early_hints_http1: Option<bool>,
     /// How long requests may finish after SIGTERM, SIGINT or `hayate stop` (`0`: they are cut off at once); and after a reload in the old processes, or as long as `request_timeout` if that is longer. Default: `30s`. Flag: `--drain-timeout`.
     #[schemars(with = "Option<String>")]
@@ -175,6 +175,11 @@ pub struct Limits {
     pub http2_send_buffer: Option<Size>,
     /// HTTP/2: requests that a client has begun and taken back before they were looked at, 1 to 10000; with one more the connection ends. Default: `20`.
     pub http2_resets: Option<usize>,
+    /// HTTP/2: bytes that small pieces of request bodies may waste on one connection until they are read, `16K` to `64M`: a frame of data below 256 bytes as many as it is shorter. Above, the connection ends. (Of empty ones a connection may send 100.) Default: twice `http2_window`.
+    #[schemars(with = "Option<String>")]
+    pub http2_frame_budget: Option<Size>,
+    /// HTTP/2: requests of one connection that are cut off since their client broke the protocol, 1 to 1000000; with one more the connection ends. Default: `1024`.
+    pub http2_errors: Option<usize>,
     /// Memory for heads that are not complete, of all connections together, and for bodies that have just begun, `1M` or more. Above, the heads that took longest are given up, and bodies go to temporary files at once. Default: `32M`.
     #[schemars(with = "Option<String>")]
     pub gather_memory: Option<Size>,

@@ -14,6 +14,14 @@ pub(super) fn resolve(source: &Source, file: &config::Limits) -> Result<Limits, 
         let value = value.map(|size| usize::try_from(size.0).unwrap_or(usize::MAX));
         within.check(key, value, default, range, words)
     };
+    let http2_window = u32::try_from(size(
+        "http2_window",
+        file.http2_window,
+        default.http2_window as usize,
+        64 << 10..=16 << 20,
+        "64K to 16M",
+    )?)
+    .unwrap_or(default.http2_window);
     Ok(Limits {
         head_size: size("head_size", file.head_size, default.head_size, Limits::HEAD_SIZE, "1K to 1M")?,
         header_count: within.check(
@@ -45,14 +53,7 @@ pub(super) fn resolve(source: &Source, file: &config::Limits) -> Result<Limits, 
             1..=10_000,
             "1 to 10000",
         )?,
-        http2_window: u32::try_from(size(
-            "http2_window",
-            file.http2_window,
-            default.http2_window as usize,
-            64 << 10..=16 << 20,
-            "64K to 16M",
-        )?)
-        .unwrap_or(default.http2_window),
+        http2_window,
         http2_send_buffer: size(
             "http2_send_buffer",
             file.http2_send_buffer,
@@ -66,6 +67,20 @@ pub(super) fn resolve(source: &Source, file: &config::Limits) -> Result<Limits, 
             default.http2_resets,
             1..=10_000,
             "1 to 10000",
+        )?,
+        http2_frame_budget: size(
+            "http2_frame_budget",
+            file.http2_frame_budget,
+            (http2_window as usize).saturating_mul(2),
+            16 << 10..=64 << 20,
+            "16K to 64M",
+        )?,
+        http2_errors: within.check(
+            "http2_errors",
+            file.http2_errors,
+            default.http2_errors,
+            1..=1_000_000,
+            "1 to 1000000",
         )?,
         gather_memory: size(
             "gather_memory",
@@ -151,6 +166,9 @@ mod tests {
             ("head_size = 10", "head_size"),
             ("uri_length = '64K'", "uri_length"),
             ("uri_length = 0", "uri_length"),
+            ("http2_frame_budget = '1K'", "http2_frame_budget"),
+            ("http2_frame_budget = '65M'", "http2_frame_budget"),
+            ("http2_errors = 0", "http2_errors"),
             ("connections = 0", "connections"),
             ("connections = 1000001", "connections"),
             ("connections_by_address = 1000001", "connections_by_address"),
@@ -162,5 +180,8 @@ mod tests {
         }
         assert_eq!(limits("header_count = 10000").unwrap().header_count, 10_000);
         assert_eq!(limits("head_size = '1M'").unwrap().head_size, 1 << 20);
+        // As much as half of what may be under way on a connection, whatever that is.
+        assert_eq!(limits("").unwrap().http2_frame_budget, Limits::default().http2_frame_budget);
+        assert_eq!(limits("http2_window = '1M'").unwrap().http2_frame_budget, 2 << 20);
     }
 }

@@ -558,6 +558,8 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
         .initial_connection_window_size(limits.window.saturating_mul(4).min(i32::MAX as u32))
         .max_header_list_size(list)
         .max_pending_accept_reset_streams(limits.resets)
+        .max_local_error_reset_streams(Some(limits.errors))
+        .data_frame_budget(limits.frame_budget)
         .max_send_buffer_size(send_buffer(&limits));
     // The preface has the time of a head.
     clock.wait(Wait::Head, &limits);
