@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import datetime
+import json
+import os
 import pathlib
+import pwd
+import random
+import re
 import ssl
 import subprocess
 import tempfile
@@ -15,7 +21,7 @@ import requests
 
 from lib import site
 from lib.pebble import Pebble, wait_for
-from lib.servers import free_port
+from lib.servers import Hayate, free_port
 from lib.tls import TlsHayate, connect, context, get, openssl, serial
 
 CONFIG = """
@@ -102,6 +108,30 @@ def test_first_issue_restart_and_renewal_when_the_authority_suggests_it(hayate_c
             assert server.logged("the authority suggests to renew the certificate now")
 
 
+def test_the_flag_for_one_host(hayate_command, place) -> None:
+    """`hayate serve /srv/shop --tls a.example`: of TLS the file says only which authority, for that is not to be Let's Encrypt here."""
+    root = next(place.iterdir())
+    # With --tls an address of port 8080 stays plain beside others; who listens there on 127.0.0.1 is no matter.
+    plain = f"127.{random.randrange(1, 255)}.{random.randrange(256)}.{random.randrange(1, 255)}"
+    flags = ["--tls", "A.example", "--listen", f"{plain}:8080", *(["--user", "www-data"] if os.geteuid() == 0 else [])]
+    with Pebble(8080, 1) as pebble:
+        pebble.resolve("a.example", plain)
+        config = f'[tls]\nacme_directory = "{pebble.directory}"\nacme_ca = "{pebble.root}"\nacme_storage = "{place / "storage"}"\n'
+        with Hayate(root, config=config, workers=1, args=flags) as server:
+            wait_for(lambda: served(server.port, "a.example", pebble) is not None, why=server.log)
+            with connect(server.port, "a.example", context(pebble.issuer)) as tls:
+                seen = json.loads(get(tls, "/server.php")[2])
+            assert (seen["HTTPS"], seen["SSL_SERVER_NAME"], seen["SERVER_PORT"]) == ("on", "a.example", str(server.port))
+            answer = requests.get(f"http://{plain}:8080/ok.php?x", headers={"Host": "a.example"}, allow_redirects=False, timeout=60)
+            assert (answer.status_code, answer.headers["location"]) == (301, f"https://a.example:{server.port}/ok.php?x")
+            # No other name is ordered, whoever asks for it.
+            with contextlib.suppress(OSError):
+                connect(server.port, "b.example", context(pebble.issuer)).close()
+            assert server.log().count("a certificate is ordered") == 1
+            if os.geteuid() == 0:
+                assert (place / "storage").stat().st_uid == pwd.getpwnam("www-data").pw_uid
+
+
 def test_tls_alpn_01_and_a_profile_of_short_life(hayate_command, place) -> None:
     at = ports()
     with Pebble(1, at["tls"]) as pebble:
@@ -162,15 +192,65 @@ def test_the_authority_is_down_and_the_old_one_is_served_on(hayate_command, plac
         pebble.start()
 
 
+def revoke(pebble: Pebble, storage: pathlib.Path, der: bytes) -> None:
+    """As the account's owner does it, with the account's key (RFC 8555, 7.6)."""
+
+    def code(data: bytes) -> str:
+        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+    def decode(text: str) -> bytes:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+    account = json.loads((storage / "account.json").read_text())
+    with tempfile.TemporaryDirectory() as directory:
+        key, signed, signature = (pathlib.Path(directory) / name for name in ("key", "signed", "signature"))
+        key.write_bytes(decode(account["key_pkcs8"]))
+        urls = requests.get(pebble.directory, verify=str(pebble.root), timeout=60).json()
+        payload = code(json.dumps({"certificate": code(der), "reason": 1}).encode())
+        # One nonce in five is refused.
+        for _ in range(50):
+            nonce = requests.head(urls["newNonce"], verify=str(pebble.root), timeout=60).headers["Replay-Nonce"]
+            head = code(json.dumps({"alg": "ES256", "kid": account["id"], "nonce": nonce, "url": urls["revokeCert"]}).encode())
+            signed.write_text(f"{head}.{payload}")
+            openssl("dgst", "-sha256", "-sign", key, "-keyform", "DER", "-out", signature, signed)
+            # Two integers in DER, which are 32 bytes each here.
+            numbers = re.findall(r"INTEGER +:([0-9A-F]+)", openssl("asn1parse", "-inform", "DER", "-in", signature))
+            raw = b"".join(int(number, 16).to_bytes(32, "big") for number in numbers)
+            words = {"protected": head, "payload": payload, "signature": code(raw)}
+            answer = requests.post(urls["revokeCert"], json=words, verify=str(pebble.root), timeout=60, headers={"Content-Type": "application/jose+json"})
+            if "badNonce" not in answer.text:
+                break
+    assert answer.status_code == 200, answer.text
+    number = openssl_serial(der)
+    status = pebble.manage(f"/cert-status-by-serial/{number}").json()
+    assert status["Status"] == "Revoked", status
+
+
+def openssl_serial(der: bytes) -> str:
+    done = subprocess.run(["openssl", "x509", "-inform", "DER", "-noout", "-serial"], input=der, capture_output=True, check=True)
+    return done.stdout.decode().strip().split("=")[1].lower()
+
+
 def test_a_revoked_certificate_is_replaced(hayate_command, place) -> None:
+    """Nobody tells the server: it asks the authority, which suggests a window of the past then (RFC 9773, 4.2)."""
     at = ports()
     with Pebble(at["port"], at["tls"]) as pebble:
         with hayate(place, pebble, at) as server:
             first = has(at["tls"], "a.example", pebble, server)
-        # As an authority does it: the window of a revoked one is in the past (RFC 9773, 4.2).
-        ari(pebble, first, datetime.timedelta(days=-40))
+        (storage,) = (place / "storage").iterdir()
+        with hayate(place, pebble, at) as server:
+            # It has asked, and all is well.
+            wait_for(lambda: pebble.log().count("/renewalInfo/") > 0, why=server.log)
+            assert served(at["tls"], "a.example", pebble) == first
+        revoke(pebble, storage, first)
         with hayate(place, pebble, at) as server:
             wait_for(lambda: served(at["tls"], "a.example", pebble) not in (None, first), why=server.log)
+            assert server.logged("the authority suggests to renew the certificate now"), server.log()
+            second = has(at["tls"], "a.example", pebble, server)
+        # The new one is good: it stays.
+        with hayate(place, pebble, at) as server:
+            assert has(at["tls"], "a.example", pebble, server) == second
+            assert "a certificate is ordered" not in server.log()
 
 
 def test_two_servers_with_one_store_order_once(hayate_command, place) -> None:
@@ -239,7 +319,6 @@ on_demand_ask = "http://127.0.0.1:{at["port"]}/ask.php"
 def test_a_rate_limit_is_waited_for(hayate_command, place) -> None:
     """Pebble has none: a small server says it, in an authority's words (RFC 8555, 6.6)."""
     import http.server
-    import json
     import threading
 
     at = ports()
