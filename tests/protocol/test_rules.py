@@ -484,6 +484,31 @@ def test_who_cannot_be_told_apart_is_counted_all_the_same(hayate_command, tmp_pa
         assert statuses("/by-key/a.txt", (said, "192.0.2.1"), ("X-Key", "one")) == [200, 200, 429]
 
 
+def test_rates_by_path_and_of_all_together(hayate_command, tmp_path) -> None:
+    """Each of 24 requests at one time comes from a visitor of its own, so that a count by address would refuse none."""
+    tmp_path.chmod(0o755)
+    root = write(tmp_path / "site", {f"{by}/{name}.txt": name for by in ("path", "all") for name in "abc"})
+    rules = "".join(
+        f'[[app.rule]]\npath = "/{by}"\nrate = {{ requests = 1, per = "1h", burst = 2, by = "{by}" }}\n' for by in ("path", "all")
+    )  # fmt: skip
+    config = f'trusted_proxies = ["127.0.0.1"]\n[[app]]\nroot = "{root}"\n{rules}'
+    with Hayate(config=config, workers=1) as hayate, concurrent.futures.ThreadPoolExecutor(8) as pool:
+
+        def statuses(by: str) -> dict[str, list[int]]:
+            names = list("abc" * 8)
+            asked = pool.map(lambda i: ask(hayate, f"/{by}/{names[i]}.txt", ("X-Forwarded-For", f"192.0.2.{i}")).status, range(24))
+            got: dict[str, list[int]] = {name: [] for name in "abc"}
+            for name, status in zip(names, asked):
+                got[name].append(status)
+            return {name: sorted(found) for name, found in got.items()}
+
+        assert statuses("path") == {name: [200] * 3 + [429] * 5 for name in "abc"}
+        # Other spellings of a path are that path.
+        assert ask(hayate, "//path/%61.txt", ("X-Forwarded-For", "192.0.2.200")).status == 429
+        together = statuses("all")
+        assert sorted(sum(together.values(), [])) == [200] * 3 + [429] * 21, together
+
+
 CONTROLLER = """
 [[app.rule]]
 path = "/free"
