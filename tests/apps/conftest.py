@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -18,6 +19,8 @@ from lib.servers import Hayate, NginxFpm
 from .browser import Browser
 from .sites import Site, server
 
+# Those packages are Debian 12's, with its PHP and its libraries.
+collect_ignore = [] if platform.freedesktop_os_release().get("VERSION_ID") == "12" else ["test_packaged_applications.py"]
 REFERENCE = pytest.param("reference", marks=pytest.mark.reference)
 #: What no application here says in its right mind; a server's log must not hold it.
 COMPLAINTS = re.compile(r"PHP (?:Warning|Notice|Deprecated|Fatal|Parse|Core)[^\n]*|panicked[^\n]*|signal \d+[^\n]*")
