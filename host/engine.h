@@ -2,6 +2,14 @@
  * Where PHP's versions differ in what the host needs of them. One source is built for each version; what else the host
  * uses is the same in all of them, or says so by itself (ZEND_HAS_OOM).
  *
+ * Of EG, CG and SG only fields that all of these have are used. What a version has besides (EG(stack_base),
+ * EG(stack_limit) and EG(call_stack) since 8.3, for instance) needs nobody: these structures lie in memory that is put
+ * back as a whole, to the byte, and a worker that was forked has the stack of its zygote at the same addresses.
+ *
+ * OPcache is a shared object until 8.4, and part of libphp from 8.5 on. Both are a zend_extension, which asks for the
+ * SAPI's name in its start-up: zend_startup_extensions() runs that, and php_module_startup() calls it after
+ * zend_startup_modules(), in which the host's own module lends the name (opcache.c).
+ *
  * Layouts that PHP keeps to itself are written down here as of the versions below, non-debug and non-thread-safe. Who
  * uses one checks it before it is believed (snapshot.c, opcache.c), and does without it when it is not as expected.
  *
@@ -77,6 +85,19 @@ struct engine_opcache_tail {
 static inline zval *engine_session_handlers(php_ps_globals *session)
 {
 	return (zval *)(void *)&session->mod_user_names;
+}
+
+/* The function of two or three arguments that an instruction calls without a frame, as compiled code does from 8.4 on;
+ * NULL: it is another instruction. Its first argument is the instruction's first operand. */
+static inline const zend_function *engine_frameless(const zend_op *op)
+{
+#if PHP_VERSION_ID >= 80400
+	return op->opcode == ZEND_FRAMELESS_ICALL_2 || op->opcode == ZEND_FRAMELESS_ICALL_3
+	           ? zend_flf_functions[op->extended_value]
+	           : NULL;
+#else
+	return NULL;
+#endif
 }
 
 /* Generators of random numbers. */

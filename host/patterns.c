@@ -68,13 +68,11 @@ static const zend_string *called(const zend_op *op)
 /* The constant that a function of patterns is called with first. */
 static const zval *pattern_at(const zend_op *op, const zend_op *end)
 {
-#if PHP_VERSION_ID >= 80400
-	if (op->opcode == ZEND_FRAMELESS_ICALL_2 || op->opcode == ZEND_FRAMELESS_ICALL_3) {
-		const zend_function *function = zend_flf_functions[op->extended_value];
-		return op->op1_type == IS_CONST && takes_pattern(function->common.function_name) ? RT_CONSTANT(op, op->op1)
-		                                                                                 : NULL;
+	const zend_function *frameless = engine_frameless(op);
+	if (frameless != NULL) {
+		return op->op1_type == IS_CONST && takes_pattern(frameless->common.function_name) ? RT_CONSTANT(op, op->op1)
+		                                                                                  : NULL;
 	}
-#endif
 	const zend_string *name = called(op);
 	const zend_op *first = op + 1;
 	if (name == NULL || !takes_pattern(name) || first >= end ||

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 from collections.abc import Iterator
 
 import pytest
 import requests
-from lib.process import temporary_directory
+from lib.process import temporary_directory, wait_until
 from lib.servers import PHP_VERSION, Hayate, NginxFpm, hayate_binary
 
 #: Settings that the directories and files below give, and what scripts see of the variables that name those.
@@ -142,6 +143,58 @@ def test_check_warns_of_an_old_release(site: pathlib.Path) -> None:
     said = check(site, "--php", host).stdout
     assert "PHP 8.4.27 is what is installed" in said, said
     assert "warning     PHP 8.4.27 lacks security repairs of PHP 8.4.28" in said, said
+
+
+#: As if it were years later, for whoever asks libc.
+LATER = """
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    long failed = syscall(SYS_clock_gettime, clock, now);
+    if (clock == CLOCK_REALTIME) { now->tv_sec += 5L * 366 * 86400; }
+    return failed;
+}
+"""
+
+
+def warned(server: Hayate, of: str) -> list[str]:
+    """What the log warns of, with this in it; it is said when PHP has booted."""
+    assert requests.get(server.url, timeout=60).status_code == 200
+
+    def said() -> list[str]:
+        return re.findall(rf"WARN (?:\S+: )?((?:PHP|php\.net) .*{re.escape(of)}.*)", server.log())
+
+    wait_until(said)
+    return said()
+
+
+def test_the_log_warns_of_an_old_release(site: pathlib.Path) -> None:
+    """As a library says whose release is an earlier one."""
+    host = hayate_binary().parent / f"hayate-php{PHP_VERSION}"
+    linked = subprocess.run(["ldd", host], capture_output=True, text=True, check=True).stdout
+    (library,) = re.findall(r"^\s*(libphp\S*) => (\S+)", linked, re.MULTILINE)
+    installed = pathlib.Path(library[1]).read_bytes()
+    release = re.search(rb"X-Powered-By: PHP/(%s\.\d+)\0" % re.escape(PHP_VERSION).encode(), installed)
+    assert release, "PHP's version is not where it was"
+    old = release[1].rpartition(b".")[0] + b"." + b"1" * len(release[1].rpartition(b".")[2])
+    (site / library[0]).write_bytes(installed[: release.start(1)] + old + installed[release.end(1) :])
+    wrapper = site / "hayate-php"
+    wrapper.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH={site} exec {host} "$@"\n')
+    wrapper.chmod(0o755)
+    with Hayate(site, args=("--php", str(wrapper)), workers=1) as server:
+        (warning,) = warned(server, "lacks security repairs")
+        assert warning.startswith(f"PHP {old.decode()} lacks security repairs of PHP {PHP_VERSION}."), warning
+
+
+def test_the_log_warns_of_a_version_whose_support_has_ended(site: pathlib.Path) -> None:
+    (site / "later.c").write_text(LATER)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", site / "later.so", site / "later.c"], check=True)
+    with Hayate(site, args=("--php", PHP_VERSION), workers=1, env={"LD_PRELOAD": str(site / "later.so")}) as server:
+        (warning,) = warned(server, "has made no security releases")
+        assert f"releases of PHP {PHP_VERSION} since 20" in warning, warning
 
 
 @pytest.mark.parametrize("version, says", [("9.9", "there is no hayate-php9.9"), ("new", "is no PHP version")])

@@ -57,9 +57,9 @@ def hayate(
     return Hayate(directory, worker=worker, workers=workers, ini=INI, args=flags, user=user)
 
 
-def php_fpm(directory: pathlib.Path, *, workers: int = 4) -> NginxFpm:
+def php_fpm(directory: pathlib.Path, *, workers: int = 4, ini: dict[str, str] = {}) -> NginxFpm:
     """php-fpm with that script as index."""
-    return NginxFpm(directory, index="worker.php", ini={**INI, **ONCE}, workers=workers)
+    return NginxFpm(directory, index="worker.php", ini={**INI, **ONCE, **ini}, workers=workers)
 
 
 def get(server: Hayate | NginxFpm, query: str = "") -> str:

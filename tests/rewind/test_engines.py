@@ -1,8 +1,10 @@
-"""What PHP's versions differ in, rewound: generators that they keep, lazy objects, property hooks, calls without a frame, exit()."""
+"""What PHP's versions differ in, rewound: generators that they keep, lazy objects, property hooks, calls without a frame, exit(), limits of the
+stack."""
 
 from __future__ import annotations
 
 import pathlib
+import re
 import shutil
 from collections.abc import Iterator
 
@@ -10,7 +12,7 @@ import pytest
 import requests
 
 from lib.process import temporary_directory
-from lib.servers import PHP_VERSION
+from lib.servers import PHP_VERSION, Server
 
 from . import modes
 
@@ -81,4 +83,73 @@ if VERSION >= (8, 4):
         with modes.hayate(place, rewind, boot, workers=1, args=("--rewind-verify", "1")) as server:
             for target in ("/", "/?exit=1", "/", "/", "/?exit=1"):
                 assert requests.get(server.url + target, timeout=60).text == expected[target]
+            assert server.status()["apps"][0]["restarts"] == {}
+
+
+LENT = """
+while (hayate_handle_request(function () {
+    echo json_encode([PHP_SAPI, php_sapi_name(), opcache_get_status(false)['opcache_enabled'], extension_loaded('Zend OPcache')]);
+})) {}
+"""
+
+
+@modes.each_mode
+def test_opcache_starts_and_the_sapi_has_its_own_name(rewind: str, boot: str, place: pathlib.Path) -> None:
+    """As a shared object and, since 8.5, as part of PHP: the name that it knows is lent before it starts, and nobody sees that later."""
+    modes.write(place, LENT)
+    with modes.hayate(place, rewind, boot, workers=1) as server:
+        for _ in range(2):
+            assert requests.get(server.url, timeout=60).json() == ["hayate", "hayate", True, True]
+
+
+DEEP = """
+function down(int $n): array { return array_map('down', [$n + 1]); }
+class Text { public function __toString(): string { return strtoupper($this); } }
+class Json implements JsonSerializable { public function jsonSerialize(): mixed { return json_encode(new self, 0, PHP_INT_MAX >> 33); } }
+$deep = [
+    'call' => fn () => down(0),
+    'text' => fn () => (string) new Text,
+    'json' => fn () => json_encode(new Json),
+    'compile' => fn () => eval('return ' . str_repeat('$a . ', 100000) . '1;'),
+    'fiber' => fn () => (new Fiber(fn () => down(0)))->start(),
+];
+while (hayate_handle_request(function () use ($deep) {
+    $run = $deep[$_GET['deep'] ?? ''] ?? fn () => null;
+    $caught = isset($_GET['caught']);
+    try { $run(); } catch (Error $e) { if (!$caught) { throw $e; } echo get_class($e), ': ', $e->getMessage(), "\\n"; }
+    echo ini_get('zend.max_allowed_stack_size'), ' served';
+})) {}
+"""
+DEPTHS = [f"/?deep={kind}{how}" for kind in ("call", "text", "json", "fiber", "compile") for how in ("&caught", "")]
+
+
+if VERSION >= (8, 3):
+
+    @pytest.mark.parametrize("limit", ["0", "256K"])
+    @modes.each_mode
+    def test_a_recursion_that_is_too_deep_ends_as_under_php_fpm(rewind: str, boot: str, limit: str, place: pathlib.Path) -> None:
+        """Since 8.3 before the stack is used up: at the limit that PHP finds out by itself (0) or is told. Nobody dies of it, and the next
+        request is served."""
+        modes.write(place, DEEP)
+        # Its trace has a line for each level: php-fpm writes what it logs among the answer, which is more than nginx bears.
+        ini = {"zend.max_allowed_stack_size": limit, "xdebug.mode": "off", "log_errors": "0"}
+
+        def ask(server: Server, target: str) -> tuple[int, str]:
+            answer = requests.get(server.url + target, timeout=60)
+            # The trace of an error ends in the script that includes this one under php-fpm.
+            return answer.status_code, re.sub(r"Stack trace:.*", "", answer.text, flags=re.DOTALL)
+
+        with modes.php_fpm(place, ini=ini) as reference:
+            expected = {target: ask(reference, target) for target in ("/", *DEPTHS)}
+        reached = "Maximum call stack size of 212992 bytes" if limit != "0" else "Maximum call stack size of "
+        assert reached in expected["/?deep=call&caught"][1] and expected["/?deep=call&caught"][1].endswith(f"{limit} served"), expected
+        for target in DEPTHS:
+            assert "Maximum call stack size of " in expected[target][1], (target, expected[target])
+        assert expected["/"] == (200, f"{limit} served")
+        flags = [flag for name, value in ini.items() for flag in ("--ini", f"{name}={value}")]
+        verified = ["--rewind-verify", "1"] if rewind == "on" else []
+        with modes.hayate(place, rewind, boot, workers=1, args=(*flags, *verified)) as server:
+            for target in DEPTHS:
+                assert (target, ask(server, target)) == (target, expected[target])
+                assert ask(server, "/") == expected["/"], target
             assert server.status()["apps"][0]["restarts"] == {}
