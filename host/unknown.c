@@ -101,6 +101,7 @@ static const char *const known_extensions[] = {
     "sysvshm",
     "tokenizer",
     "xmlreader",
+    "xmlrpc",
     "xsl",
     "zip",
     "memcached",

@@ -351,6 +351,15 @@ EXPORT int pthread_setname_np(pthread_t thread, const char *name)
 	return libc_pthread_setname_np(thread, name);
 }
 
+/* What a thread sets of itself ends with it, and one that has not ended is found by itself: of libzmq's each sets its
+ * policy. What goes on is the first thread. */
+static void becoming_of(bool itself)
+{
+	if (!itself || gettid() == getpid()) {
+		becoming();
+	}
+}
+
 /* What only this process may do to itself is done to process 0: the filter of system calls lets nothing else pass
  * (../seccomp.c). */
 static pid_t or_itself(pid_t process)
@@ -360,19 +369,19 @@ static pid_t or_itself(pid_t process)
 
 EXPORT int sched_setaffinity(pid_t process, size_t size, const cpu_set_t *set)
 {
-	becoming();
+	becoming_of(process == 0 || process == gettid());
 	return (int)syscall(SYS_sched_setaffinity, or_itself(process), size, set);
 }
 
 EXPORT int sched_setscheduler(pid_t process, int policy, const struct sched_param *param)
 {
-	becoming();
+	becoming_of(process == 0 || process == gettid());
 	return (int)syscall(SYS_sched_setscheduler, or_itself(process), policy, param);
 }
 
 EXPORT int sched_setparam(pid_t process, const struct sched_param *param)
 {
-	becoming();
+	becoming_of(process == 0 || process == gettid());
 	return (int)syscall(SYS_sched_setparam, or_itself(process), param);
 }
 
@@ -387,7 +396,7 @@ static int error_of(long result, int before)
 /* libc's name the thread by its number, which the filter does not let pass. */
 EXPORT int pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t *set)
 {
-	becoming();
+	becoming_of(pthread_equal(thread, pthread_self()));
 	int before = errno;
 	return pthread_equal(thread, pthread_self()) ? error_of(syscall(SYS_sched_setaffinity, 0, size, set), before)
 	                                             : libc_pthread_setaffinity_np(thread, size, set);
@@ -395,7 +404,7 @@ EXPORT int pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t
 
 EXPORT int pthread_setschedparam(pthread_t thread, int policy, const struct sched_param *with)
 {
-	becoming();
+	becoming_of(pthread_equal(thread, pthread_self()));
 	int before = errno;
 	return pthread_equal(thread, pthread_self()) ? error_of(syscall(SYS_sched_setscheduler, 0, policy, with), before)
 	                                             : libc_pthread_setschedparam(thread, policy, with);
@@ -403,7 +412,7 @@ EXPORT int pthread_setschedparam(pthread_t thread, int policy, const struct sche
 
 EXPORT int pthread_setschedprio(pthread_t thread, int priority)
 {
-	becoming();
+	becoming_of(pthread_equal(thread, pthread_self()));
 	int before = errno;
 	struct sched_param with = {.sched_priority = priority};
 	return pthread_equal(thread, pthread_self()) ? error_of(syscall(SYS_sched_setparam, 0, &with), before)
@@ -414,7 +423,7 @@ EXPORT int pthread_setschedprio(pthread_t thread, int priority)
 EXPORT int set_sched_attributes(pid_t process, const void *to, unsigned flags) __asm__("sched_setattr");
 int set_sched_attributes(pid_t process, const void *to, unsigned flags)
 {
-	becoming();
+	becoming_of(process == 0 || process == gettid());
 	return (int)syscall(SYS_sched_setattr, or_itself(process), to, flags);
 }
 

@@ -78,6 +78,20 @@ static void set_processors(void)
 	         pthread_setaffinity_np(pthread_self(), sizeof set, &set) == 0,
 	     "pthread_setaffinity_np");
 }
+static void *set_of_a_thread(void *nothing)
+{
+	struct sched_param with = {0};
+	need(sched_setparam(0, &with) == 0 && pthread_setschedparam(pthread_self(), SCHED_BATCH, &with) == 0,
+	     "pthread_setschedparam");
+	set_processors();
+	return nothing;
+}
+static void set_in_a_thread(void)
+{
+	pthread_t thread;
+	need(pthread_create(&thread, NULL, set_of_a_thread, NULL) == 0 && pthread_join(thread, NULL) == 0,
+	     "pthread_create");
+}
 static void set_keys(void)
 {
 	(void)!pkey_alloc(0, 0);
@@ -110,6 +124,7 @@ const struct attack attacks_of_process[] = {
     {"ulimit", set_limit, REWIND_PROCESS},
     {"sched_setparam", set_scheduling, REWIND_PROCESS},
     {"pthread_setaffinity_np", set_processors, REWIND_PROCESS},
+    {"pthread_setschedparam of a thread", set_in_a_thread, REWIND_SURE},
     {"pkey_alloc", set_keys, REWIND_PROCESS},
     {"SA_NOCLDWAIT", ignore_children, REWIND_SURE},
     {"sa_mask", block_in_handler, REWIND_SURE},

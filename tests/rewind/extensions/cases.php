@@ -76,6 +76,19 @@ return [
     }],
     'enchant' => [['enchant'], $nothing, fn () => count(enchant_broker_describe(enchant_broker_init()))],
     'enchant_boot' => [['enchant'], fn () => enchant_broker_init(), fn ($b) => (int) enchant_broker_dict_exists($b, 'en_US')],
+    'excimer' => [['excimer'], function () {
+        $profiler = new ExcimerProfiler();
+        $profiler->setPeriod(3600);
+        return $profiler;
+    }, function ($profiler) {
+        $profiler->start();
+        $timer = new ExcimerTimer();
+        $timer->setInterval(3600); // left running, in a thread of its own
+        $timer->setCallback(fn () => null);
+        $timer->start();
+        $profiler->stop();
+        return count($profiler->getLog());
+    }],
     'gearman' => [['gearman'], $nothing, function () {
         $client = new GearmanClient();
         $client->addServer('127.0.0.1', (int) getenv('GEARMAND'));
@@ -121,6 +134,12 @@ return [
     'imap' => [['imap'], $nothing, fn () => json_encode(
         [@imap_open('{127.0.0.1:1/imap/notls}', 'a', 'b', 0, 1), imap_errors(), imap_utf7_encode("\xe9")],
     )],
+    'inotify' => [['inotify'], $nothing, function () use ($tmp) {
+        $watch = inotify_init();
+        inotify_add_watch($watch, $tmp, IN_CREATE);
+        touch("$tmp/made-" . getmypid() . '-' . hrtime(true));
+        return count(inotify_read($watch)); // left open
+    }],
     'ldap' => [['ldap'], fn () => ldap_connect('ldap://127.0.0.1:1'), function ($boot) {
         ldap_get_option($boot, LDAP_OPT_PROTOCOL_VERSION, $version);
         ldap_set_option($boot, LDAP_OPT_PROTOCOL_VERSION, 5 - $version);
@@ -194,7 +213,8 @@ return [
     // Their coroutines and servers refuse any SAPI but the command line's.
     'openswoole' => [['openswoole'], $nothing, fn () => OpenSwoole\Util::getVersion()],
     'odbc' => [['odbc', 'pdo_odbc'], $nothing, function () use ($odbc) {
-        $result = odbc_exec(odbc_connect("$odbc/1", '', ''), 'select 1+1');
+        $link = odbc_connect("$odbc/1", '', ''); // from 8.4 on a result ends with it
+        $result = odbc_exec($link, 'select 1+1');
         odbc_fetch_row($result);
         odbc_pconnect("$odbc/2", '', '');
         return odbc_result($result, 1) . (new PDO("odbc:$odbc/1"))->query('select 3')->fetchColumn();
@@ -209,6 +229,7 @@ return [
         pinba_timer_stop(pinba_timer_start(['a' => 'b']));
         return count(pinba_timers_get());
     }],
+    'pq' => [['raphf', 'pq'], $nothing, fn () => $refused(fn () => new pq\Connection('host=127.0.0.1 port=1'))],
     'ps' => [['ps'], $nothing, function () use ($tmp) {
         $ps = ps_new();
         ps_open_file($ps, "$tmp/a.ps");
@@ -237,6 +258,7 @@ return [
         $server->addFunction('strtoupper');
         ob_start();
         $server->handle($envelope);
+        header_remove('Content-Length'); // of what is not sent here
         return md5(ob_get_clean()) . json_encode($client->__getFunctions());
     }],
     'soap_boot' => [['soap'], function () use ($tmp, $wsdl) {
@@ -279,6 +301,10 @@ return [
         return count($yac->get('k'));
     }],
     'yaml' => [['yaml'], fn () => yaml_parse('a: [1, 2]'), fn ($b) => md5(yaml_emit($b) . json_encode(yaml_parse("- x\n- {y: 1}")))],
+    'zstd' => [['zstd'], fn () => zstd_compress(str_repeat('a', 10000)), function ($b) use ($tmp) {
+        fwrite(fopen("compress.zstd://$tmp/x.zst", 'w'), 'left open');
+        return md5(zstd_uncompress($b) . zstd_uncompress(zstd_compress('x', 19)));
+    }],
     'zmq' => [['zmq'], $nothing, function () {
         $context = new ZMQContext(1, false);
         [$a, $b] = [$context->getSocket(ZMQ::SOCKET_PAIR), $context->getSocket(ZMQ::SOCKET_PAIR)];
