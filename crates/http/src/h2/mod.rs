@@ -616,20 +616,30 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
             {
                 continue;
             }
-            // What the streams have written goes out with the next turn of the connection.
-            match Pin::new(&mut streams).poll_next(cx) {
-                Poll::Ready(Some(tail)) => {
-                    tails.extend(tail);
-                    bound(&mut tails, &limits);
-                    continue;
+            // What the streams have written goes out with the next turn of the connection: of all that have something in one piece, since each
+            // turn is a record of TLS and a system call.
+            let mut ended = false;
+            let left = loop {
+                match Pin::new(&mut streams).poll_next(cx) {
+                    Poll::Ready(Some(tail)) => {
+                        tails.extend(tail);
+                        ended = true;
+                    }
+                    left => break left,
                 }
+            };
+            if ended {
+                bound(&mut tails, &limits);
+                continue;
+            }
+            match left {
                 // Of answers that are whole much may still be on its way to a client that reads slowly.
                 Poll::Ready(None) if clock.is_writing() || !tails.is_empty() => {
                     clock.wait(Wait::Nothing, &limits);
                 }
                 // No answer is due any more.
                 Poll::Ready(None) if input.ended.get() && !input.shown.replace(true) => continue,
-                Poll::Ready(None) => clock.wait(Wait::Idle, &limits),
+                Poll::Ready(_) => clock.wait(Wait::Idle, &limits),
                 Poll::Pending => clock.wait(Wait::Nothing, &limits),
             }
             clock.listen(cx);
