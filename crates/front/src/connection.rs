@@ -16,6 +16,7 @@ use crate::{
     by_address::Held,
     descriptors::Own,
     gather::{Head, HeadNumber},
+    host::LastNamed,
     meet::{Met, Port, meet},
     rules::client_of,
     shown::Shown,
@@ -84,6 +85,7 @@ pub(crate) struct Connection {
     head: RefCell<Head>,
     /// The files that its requests have open.
     pub(crate) files: Own,
+    pub(crate) named: LastNamed,
 }
 
 impl Connection {
@@ -96,6 +98,7 @@ impl Connection {
             clock: Rc::clone(clock),
             head: RefCell::new(thread.front.gather.head()),
             files: Own::default(),
+            named: LastNamed::default(),
         })
     }
 

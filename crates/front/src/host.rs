@@ -4,7 +4,7 @@
 //! request is refused: user information, a port that is no number, half a literal, an empty label. nginx is as strict in the request line, and
 //! takes more in `Host`.
 
-use std::{borrow::Cow, net::Ipv6Addr};
+use std::{borrow::Cow, cell::RefCell, net::Ipv6Addr, rc::Rc};
 
 /// A host, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +49,38 @@ impl<'a> Host<'a> {
         Some(Host { name, port })
     }
 }
+
+/// A host as it was named, and what it is.
+#[derive(Debug)]
+pub(crate) struct Named {
+    text: Box<[u8]>,
+    pub(crate) host: Option<Host<'static>>,
+}
+
+/// What the requests of a connection name. Nearly always it is one host, which then is read once.
+#[derive(Debug, Default)]
+pub(crate) struct LastNamed(RefCell<Option<Rc<Named>>>);
+
+impl LastNamed {
+    /// See [`Host::parse`].
+    pub(crate) fn parse(&self, text: &[u8]) -> Rc<Named> {
+        let mut last = self.0.borrow_mut();
+        match &*last {
+            Some(named) if *named.text == *text => Rc::clone(named),
+            _ => {
+                let host = Host::parse(text)
+                    .map(|host| Host { name: Cow::Owned(host.name.into_owned()), port: host.port });
+                let named = Rc::new(Named { text: text.into(), host });
+                // An idle connection keeps no more than names of hosts have (RFC 1035, 2.3.4).
+                *last = (text.len() <= LONGEST).then(|| Rc::clone(&named));
+                named
+            }
+        }
+    }
+}
+
+/// Bytes of a host's name, with a port.
+const LONGEST: usize = 255 + 6;
 
 /// A registered name or an address of IPv4. Percent signs are taken as they stand, by us and by scripts: nobody decodes them.
 fn is_name(name: &[u8]) -> bool {

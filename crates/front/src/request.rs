@@ -15,7 +15,6 @@ use crate::{
     dynamic::{self, Client, Failed, NoAnswer, no_answer},
     files::{self, NoFile},
     forwarded,
-    host::Host,
     meet::{aside, season},
     reply::{Body, Reply, set},
     request_body::Keep,
@@ -49,7 +48,8 @@ impl Connection {
         };
         let named = said.host.as_deref().map(str::as_bytes).or(target.authority);
         let named = named.or_else(|| head.get(b"host")).filter(|named| !named.is_empty());
-        let host = named.and_then(Host::parse);
+        let read = named.map(|named| self.named.parse(named));
+        let host = read.as_ref().and_then(|named| named.host.as_ref());
         let name = host.as_ref().map_or("", |host| &host.name);
         let given = trusted.then(|| head.get(b"x-request-id").and_then(|v| std::str::from_utf8(v).ok()));
         let own;

@@ -4,6 +4,7 @@ use std::{
     ffi::OsStr,
     future::poll_fn,
     io,
+    ops::Range,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -72,25 +73,28 @@ pub(crate) async fn translate(
 ) -> Box<Reply> {
     // Informational answers are not the script's to give in this way, and one alone would not be an answer.
     let status = if (200..1000).contains(&head.status) { head.status } else { 500 };
-    let mut answer = Answer::with_room(status, head.size());
-    if let Some(reason) = head.reason()
-        && reason != phrase(status).as_bytes()
-    {
+    let reason = head.reason().filter(|reason| *reason != phrase(status).as_bytes()).map(<[u8]>::to_vec);
+    // What is passed on stays where it was written.
+    let (bytes, mut places) = head.into_bytes();
+    let mut answer = Answer::of(status, bytes);
+    if let Some(reason) = reason {
         // With control characters in it, it is left out.
-        let _ = answer.set_reason(reason);
+        let _ = answer.set_reason(&reason);
     }
     let mut file = None;
     let mut length = None;
     // One type, the last one; an empty one means none.
     let mut kind = None;
-    for (name, value) in head.headers() {
-        let added = match (meaning(name), &site.sendfile_roots) {
+    while let Some((name, value)) = places.next(answer.bytes()) {
+        let part = |range: &Range<usize>| answer.bytes().get(range.clone()).unwrap_or_default();
+        let added = match (meaning(part(&name)), &site.sendfile_roots) {
             (Meaning::HopByHop, _) => Ok(()),
             (Meaning::ContentType, _) => {
-                kind = Some(value);
+                kind = Some((name.clone(), value));
                 Ok(())
             }
             (Meaning::ContentLength, _) => {
+                let value = part(&value);
                 let digits = value.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(value).ok());
                 length = digits.flatten().and_then(|v| v.parse::<u64>().ok());
                 Ok(())
@@ -103,22 +107,32 @@ pub(crate) async fn translate(
                 file = Some((roots, true, value));
                 Ok(())
             }
-            _ => answer.add(name, value),
+            _ => answer.add_part(name.clone(), value),
         };
         if added.is_err() {
-            dropped(site, client, name);
+            dropped(site, client, answer.bytes().get(name).unwrap_or_default());
         }
     }
-    if let Some(kind) = kind.filter(|kind| !kind.is_empty() && status != 304)
-        && answer.add(b"Content-Type", kind).is_err()
-    {
-        dropped(site, client, b"Content-Type");
+    if let Some((name, value)) = kind.filter(|(_, value)| !value.is_empty() && status != 304) {
+        let part = |range: &Range<usize>| answer.bytes().get(range.clone()).unwrap_or_default();
+        let added = match part(&name) {
+            b"Content-Type" | b"Content-type" => answer.add_part(name, value),
+            // As nginx names it, however the script has written it.
+            _ => {
+                let value = part(&value).to_vec();
+                answer.add(b"Content-Type", &value)
+            }
+        };
+        if added.is_err() {
+            dropped(site, client, b"Content-Type");
+        }
     }
     if let Some((roots, absolute, path)) = file {
         job.discard();
         // Its body's file is not needed any more, and not to be held while another one is waited for.
         drop(pump);
-        return Box::pin(send_file(site, client, answer, roots, absolute, path)).await;
+        let path = answer.bytes().get(path).unwrap_or_default().to_vec();
+        return Box::pin(send_file(site, client, answer, roots, absolute, &path)).await;
     }
     if status == 204 || status == 304 {
         job.discard();

@@ -1,5 +1,7 @@
 //! The head of an answer, without anything that is one version's own.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use crate::{h1::parse::is_token, head::Span};
@@ -43,6 +45,11 @@ impl Answer {
         Answer { bytes: Vec::with_capacity(bytes.saturating_add(ROOM)), ..Answer::new(status) }
     }
 
+    /// The same, of what was written elsewhere: names and values are parts of these bytes, by [`Answer::add_part`].
+    pub fn of(status: u16, bytes: Vec<u8>) -> Answer {
+        Answer { bytes, ..Answer::new(status) }
+    }
+
     /// Its status.
     pub fn status(&self) -> u16 {
         self.status
@@ -69,7 +76,7 @@ impl Answer {
 
     /// Adds a field, after those of the same name.
     pub fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), Malformed> {
-        if name.is_empty() || !name.iter().all(|b| is_token(*b)) || !is_value(value) {
+        if !is_name(name) || !is_value(value) {
             return Err(Malformed);
         }
         let from = self.bytes.len();
@@ -78,6 +85,22 @@ impl Answer {
         self.bytes.extend_from_slice(value);
         self.fields.push((Span::new(from..between), Span::new(between..self.bytes.len())));
         Ok(())
+    }
+
+    /// Adds a field that lies in the bytes it was made [of][Answer::of].
+    pub fn add_part(&mut self, name: Range<usize>, value: Range<usize>) -> Result<(), Malformed> {
+        let part = |range: &Range<usize>| self.bytes.get(range.clone());
+        match (part(&name), part(&value)) {
+            (Some(n), Some(v)) if is_name(n) && is_value(v) => {}
+            _ => return Err(Malformed),
+        }
+        self.fields.push((Span::new(name), Span::new(value)));
+        Ok(())
+    }
+
+    /// The bytes it was made [of][Answer::of], and what was added since.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Puts a field in the place of all of its name.
@@ -101,6 +124,10 @@ impl Answer {
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
         self.fields().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
+}
+
+fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|b| is_token(*b))
 }
 
 fn is_value(value: &[u8]) -> bool {

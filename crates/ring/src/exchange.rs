@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes};
 use crate::{
     head::ResponseHead,
     layout::*,
-    ring::{Entry, Inner, Life, Ring, claim_state, claim_worker, now},
+    ring::{Entry, Inner, Life, Ring, TICK, claim_state, claim_worker, now_nearly},
 };
 
 /// Why a request has no complete answer. Each leaves the exchange finished: drop it.
@@ -288,8 +288,8 @@ impl Exchange {
     /// How long the request waited for a worker; `None` before one took it.
     pub fn queue_wait(&self) -> Option<Duration> {
         let claimed = self.ring.memory.slot(self.index).claimed_at().load(Relaxed);
-        // The worker's word, so no further than now.
-        let claimed = (claimed != 0).then(|| claimed.min(now()))?;
+        // The worker's word, so no further than now, nearly: the exact clock costs as much as all else here.
+        let claimed = (claimed != 0).then(|| claimed.min(now_nearly().saturating_add(TICK)))?;
         Some(Duration::from_nanos(claimed.saturating_sub(self.ring.lock().entry(self.index).submitted_at)))
     }
 }

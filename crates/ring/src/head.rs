@@ -1,5 +1,7 @@
 //! The two heads as they stand in the memory: request records, written by the front, and the response head, read by it.
 
+use std::ops::Range;
+
 use crate::layout::*;
 
 /// A field of the request head; `host/layout.h` says what each holds.
@@ -32,31 +34,26 @@ pub enum Field {
 #[error("the request head is larger than its area in the shared memory")]
 pub struct HeadTooLarge;
 
-/// Appends one record to `to`, which may grow to `max` bytes.
+/// How a record begins.
+pub(crate) type Begin = [u8; size_of::<hy_record>()];
+
+/// The beginning of a record, and the bytes of all of it, of which there may be `room`.
 pub(crate) fn record(
-    to: &mut Vec<u8>,
-    max: usize,
     field: u16,
     name: &[u8],
     value: &[u8],
-) -> Result<(), HeadTooLarge> {
-    const FIXED: usize = size_of::<hy_record>();
-    let len = FIXED + name.len() + value.len() + 2;
-    if name.len() > u16::MAX as usize || value.len() > max || to.len() + len > max {
+    room: usize,
+) -> Result<(Begin, usize), HeadTooLarge> {
+    let lengths = u16::try_from(name.len()).ok().zip(u32::try_from(value.len()).ok());
+    let (name_len, value_len) = lengths.ok_or(HeadTooLarge)?;
+    // Two zero bytes: both are strings of C's.
+    let len = size_of::<Begin>() + name.len() + value.len() + 2;
+    if len > room {
         return Err(HeadTooLarge);
     }
-    let [a, b] = field.to_ne_bytes();
-    let [c, d] = (name.len() as u16).to_ne_bytes();
-    let [e, f, g, h] = (value.len() as u32).to_ne_bytes();
-    to.reserve(len);
-    to.extend_from_slice(&[a, b, c, d, e, f, g, h]);
-    if !name.is_empty() {
-        to.extend_from_slice(name);
-    }
-    to.push(0);
-    to.extend_from_slice(value);
-    to.push(0);
-    Ok(())
+    let ([a, b], [c, d], [e, f, g, h]) =
+        (field.to_ne_bytes(), name_len.to_ne_bytes(), value_len.to_ne_bytes());
+    Ok(([a, b, c, d, e, f, g, h], len))
 }
 
 /// Fields that many requests share, as they stand in the memory.
@@ -67,17 +64,20 @@ impl Records {
     /// What is too large for a record makes [`crate::Slot::put_all`] fail.
     pub fn new<'a>(fields: impl IntoIterator<Item = (Field, &'a [u8])>) -> Records {
         let mut bytes = Vec::new();
-        let all = fields
-            .into_iter()
-            .try_for_each(|(field, value)| record(&mut bytes, i32::MAX as usize, field as u16, b"", value));
+        let all = fields.into_iter().try_for_each(|(field, value)| {
+            let (begin, _) = record(field as u16, b"", value, i32::MAX as usize)?;
+            bytes.extend_from_slice(&begin);
+            bytes.push(0);
+            bytes.extend_from_slice(value);
+            bytes.push(0);
+            Ok::<_, HeadTooLarge>(())
+        });
         Records(all.ok().map(|()| bytes))
     }
 
-    /// Appends them to `to`, which may grow to `max` bytes.
-    pub(crate) fn append(&self, to: &mut Vec<u8>, max: usize) -> Result<(), HeadTooLarge> {
-        let bytes = self.0.as_ref().filter(|bytes| bytes.len() <= max.saturating_sub(to.len()));
-        to.extend_from_slice(bytes.ok_or(HeadTooLarge)?);
-        Ok(())
+    /// As they stand in the memory, if there are not more than `room` bytes.
+    pub(crate) fn bytes(&self, room: usize) -> Result<&[u8], HeadTooLarge> {
+        self.0.as_deref().filter(|bytes| bytes.len() <= room).ok_or(HeadTooLarge)
     }
 }
 
@@ -116,20 +116,41 @@ impl ResponseHead {
 
     /// Names and values as the script gave them, in order.
     pub fn headers(&self) -> impl Iterator<Item = (&[u8], &[u8])> + '_ {
-        let mut rest = self.raw.get(self.rest_at..).unwrap_or_default();
-        (0..self.headers).map_while(move |_| {
-            let (lengths, after) = rest.split_first_chunk::<6>()?;
-            let [a, b, c, d, e, f] = *lengths;
-            let (name, after) = after.split_at_checked(u16::from_ne_bytes([a, b]) as usize)?;
-            let (value, after) = after.split_at_checked(u32::from_ne_bytes([c, d, e, f]) as usize)?;
-            rest = after;
-            Some((name, value))
+        let mut places = self.places();
+        std::iter::from_fn(move || {
+            let (name, value) = places.next(&self.raw)?;
+            Some((self.raw.get(name)?, self.raw.get(value)?))
         })
     }
 
-    /// Bytes of names and values, and a little more.
-    pub fn size(&self) -> usize {
-        self.raw.len()
+    fn places(&self) -> Places {
+        Places { at: self.rest_at, left: self.headers }
+    }
+
+    /// What it was made of, and where in that names and values are.
+    pub fn into_bytes(self) -> (Vec<u8>, Places) {
+        let places = self.places();
+        (self.raw, places)
+    }
+}
+
+/// Where the headers of a [`ResponseHead`] are in its bytes.
+#[derive(Debug)]
+pub struct Places {
+    at: usize,
+    left: u16,
+}
+
+impl Places {
+    /// The next name and value in these bytes, which are those of the head; `None` after the last one.
+    pub fn next(&mut self, bytes: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
+        self.left = self.left.checked_sub(1)?;
+        let [a, b, c, d, e, f] = *bytes.get(self.at..)?.first_chunk()?;
+        let name = self.at + 6..self.at + 6 + usize::from(u16::from_ne_bytes([a, b]));
+        // A length of 32 bits more than a place in memory: no sum of them overflows.
+        let value = name.end..name.end + u32::from_ne_bytes([c, d, e, f]) as usize;
+        self.at = value.end;
+        (value.end <= bytes.len()).then_some((name, value))
     }
 }
 
@@ -194,10 +215,10 @@ mod tests {
 
     #[test]
     fn records_stop_at_the_limit() {
-        let mut to = Vec::new();
-        record(&mut to, 64, 1, b"", b"GET").unwrap();
-        assert_eq!(to.len(), 8 + 1 + 3 + 1);
-        assert!(record(&mut to, 64, 0, b"x", &[b'v'; 60]).is_err());
-        assert_eq!(to.len(), 13, "a record that does not fit leaves no trace");
+        assert_eq!(record(1, b"", b"GET", 13).unwrap().1, 8 + 1 + 3 + 1);
+        assert!(record(1, b"", b"GET", 12).is_err());
+        assert!(record(0, &vec![b'n'; 1 << 16], b"", usize::MAX).is_err());
+        assert_eq!(Records::new([(Field::Method, &b"GET"[..])]).bytes(13).unwrap().len(), 13);
+        assert!(Records::new([(Field::Method, &b"GET"[..])]).bytes(12).is_err());
     }
 }

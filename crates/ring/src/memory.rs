@@ -11,7 +11,7 @@
 //!   after `Ring::is_alive` or a comparison with `Ring::workers`;
 //! - a thread's number is that of the front's own thread, or was kept by the front when it submitted the request (`Entry::bell`);
 //! - words of masks are counted up to what the configuration gives, which [`Config`] keeps below `HY_MASK_WORDS`;
-//! - lengths and positions of a worker are compared with the area's size right before [`Memory::read`]; those of [`Memory::write`] are the front's.
+//! - lengths and positions of a worker are compared with the area's size right before [`Memory::read`]; those of [`Memory::write`] and [`Memory::put_record`] are the front's.
 
 use std::{
     ffi::c_void,
@@ -26,7 +26,11 @@ use rustix::{
     mm::{MapFlags, ProtFlags},
 };
 
-use crate::{layout::*, ring::Config};
+use crate::{
+    head::{HeadTooLarge, record},
+    layout::*,
+    ring::Config,
+};
 
 /// An area of a slot.
 #[derive(Clone, Copy)]
@@ -314,6 +318,34 @@ impl Memory {
             let to = self.slot_base(index).add(area.offset + at);
             ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
         }
+    }
+
+    /// Writes a record of a request's head at `at`; where the next one goes. Panics when `at` is beyond the area, which is a fault of the
+    /// caller's.
+    pub(crate) fn put_record(
+        &self,
+        index: u32,
+        at: usize,
+        field: u16,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<usize, HeadTooLarge> {
+        let area = self.request_head;
+        assert!(at <= area.size);
+        let (begin, len) = record(field, name, value, area.size - at)?;
+        // SAFETY: `len` is the sum of what is written, and lies inside the area by the check above; until the slot is published it is the
+        // front's. The sources are the front's own memory.
+        unsafe {
+            let to = self.slot_base(index).add(area.offset + at);
+            ptr::copy_nonoverlapping(begin.as_ptr(), to, begin.len());
+            let to = to.add(begin.len());
+            ptr::copy_nonoverlapping(name.as_ptr(), to, name.len());
+            to.add(name.len()).write(0);
+            let to = to.add(name.len() + 1);
+            ptr::copy_nonoverlapping(value.as_ptr(), to, value.len());
+            to.add(value.len()).write(0);
+        }
+        Ok(at + len)
     }
 
     /// Appends `len` bytes of an area of a slot, from `at` on, to `to`. Panics when the range leaves the area,

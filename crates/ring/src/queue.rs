@@ -71,8 +71,8 @@ impl Ring {
         }
     }
 
-    /// Puts a written slot into the queue. `head` is what was written.
-    pub(crate) fn publish(&self, index: u32, head: Vec<u8>, open: bool) {
+    /// Puts a written slot into the queue. `head_len`: bytes of its head.
+    pub(crate) fn publish(&self, index: u32, head_len: u32, open: bool) {
         let submitted_at = now();
         self.set_taken(index, 0);
         let here = self.here();
@@ -86,10 +86,9 @@ impl Ring {
         let entry = inner.entry(index);
         entry.life = Life::Live;
         entry.submitted_at = submitted_at;
-        entry.head_len = head.len() as u32;
+        entry.head_len = head_len;
         entry.bell = bell;
         entry.open = open;
-        inner.scratch = head;
         if inner.ended {
             let entry = inner.entry(index);
             entry.failure = Some(Failure::NotTaken);

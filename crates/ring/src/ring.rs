@@ -23,7 +23,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     exchange::{Exchange, Failure},
-    head::{self, Field, HeadTooLarge, Records},
+    head::{Field, HeadTooLarge, Records},
     hub::Hub,
     layout::*,
     memory::Memory,
@@ -134,7 +134,6 @@ pub(crate) struct Inner {
     pub(crate) ended: bool,
     /// The oldest request that waited at the last sweep, and for how many sweeps it has been that.
     pub(crate) stalled: (u64, u32),
-    pub(crate) scratch: Vec<u8>,
     /// Tasks to wake, collected while the ring is locked, for [`Ring::unlock`].
     pub(crate) woken: Vec<Waker>,
     /// What sweeps saw of each worker, and when the last one was, CLOCK_MONOTONIC ns.
@@ -226,6 +225,15 @@ pub(crate) fn now() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
+/// The same, at most a [`TICK`] late.
+pub(crate) fn now_nearly() -> u64 {
+    let t = clock_gettime(ClockId::MonotonicCoarse);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// ns between two ticks of the kernel's, at most (CONFIG_HZ is 100 or more).
+pub(crate) const TICK: u64 = 10_000_000;
+
 impl Ring {
     /// Makes the memory and joins it to the hub. Fails when memory or descriptors run out.
     ///
@@ -247,7 +255,6 @@ impl Ring {
                 broken: None,
                 ended: false,
                 stalled: (0, 0),
-                scratch: Vec::new(),
                 woken: Vec::new(),
                 stillness: vec![Stillness::default(); config.workers as usize].into_boxed_slice(),
                 swept_at: 0,
@@ -376,10 +383,8 @@ impl Ring {
             inner.waiting = inner.waiting.saturating_sub(1);
             std::mem::forget(waiting);
         }
-        let mut scratch = std::mem::take(&mut inner.scratch);
-        scratch.clear();
         drop(inner);
-        Ok(Slot { ring: Arc::clone(self), index, records: scratch, submitted: false })
+        Ok(Slot { ring: Arc::clone(self), index, len: 0, submitted: false })
     }
 
     /// Leave to submit a request whose body is still to come, for as long as it is kept. Half of the workers at most wait for such
@@ -470,7 +475,8 @@ impl Drop for Waiting<'_> {
 pub struct Slot {
     ring: Arc<Ring>,
     index: u32,
-    records: Vec<u8>,
+    /// Bytes of its head so far.
+    len: usize,
     submitted: bool,
 }
 
@@ -480,24 +486,31 @@ impl Slot {
         if value.is_empty() {
             return Ok(());
         }
-        head::record(&mut self.records, self.ring.memory.request_head.size, field as u16, b"", value)
+        self.record(field as u16, b"", value)
+    }
+
+    fn record(&mut self, field: u16, name: &[u8], value: &[u8]) -> Result<(), HeadTooLarge> {
+        self.len = self.ring.memory.put_record(self.index, self.len, field, name, value)?;
+        Ok(())
     }
 
     /// Adds what was written beforehand.
     pub fn put_all(&mut self, records: &Records) -> Result<(), HeadTooLarge> {
-        records.append(&mut self.records, self.ring.memory.request_head.size)
+        let memory = &self.ring.memory;
+        let bytes = records.bytes(memory.request_head.size - self.len)?;
+        memory.write(self.index, memory.request_head, self.len, bytes);
+        self.len += bytes.len();
+        Ok(())
     }
 
     /// Adds a header; the name in lower case.
     pub fn header(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeadTooLarge> {
-        let max = self.ring.memory.request_head.size;
-        head::record(&mut self.records, max, HY_FIELD_HEADER as u16, name, value)
+        self.record(HY_FIELD_HEADER as u16, name, value)
     }
 
     /// Adds a variable of `$_SERVER` by its own name.
     pub fn variable(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeadTooLarge> {
-        let max = self.ring.memory.request_head.size;
-        head::record(&mut self.records, max, HY_FIELD_VARIABLE as u16, name, value)
+        self.record(HY_FIELD_VARIABLE as u16, name, value)
     }
 
     /// Keeps something until no worker can be busy with the request any more: also beyond the end of its exchange, while its script runs on.
@@ -516,12 +529,12 @@ impl Slot {
         let ring = Arc::clone(&self.ring);
         let words = ring.memory.slot(self.index);
         words.reset();
-        ring.memory.write(self.index, ring.memory.request_head, 0, &self.records);
-        words.request_head_len().store(self.records.len() as u32, Relaxed);
+        let head_len = self.len as u32; // no more than an area, whose size is a u32 in the header
+        words.request_head_len().store(head_len, Relaxed);
         let state = if has_body { HY_REQUEST_OPEN } else { HY_REQUEST_COMPLETE };
         words.request_state().store(state, Relaxed);
         self.submitted = true;
-        ring.publish(self.index, std::mem::take(&mut self.records), has_body);
+        ring.publish(self.index, head_len, has_body);
         ring.nudge();
         Exchange::new(ring, self.index)
     }
@@ -531,7 +544,6 @@ impl Drop for Slot {
     fn drop(&mut self) {
         if !self.submitted {
             let mut inner = self.ring.lock();
-            inner.scratch = std::mem::take(&mut self.records);
             self.ring.free(&mut inner, self.index);
             self.ring.unlock(inner);
         }
