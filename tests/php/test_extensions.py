@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import pathlib
+import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
 
+from lib.process import PATIENCE
 from lib.servers import GENERIC_WORKER, Hayate
 from rewind import php_extensions
+
+from . import debugger
 
 SCRIPT = """<?php
 header('Content-Type: application/json');
@@ -77,3 +84,51 @@ def test_xdebug_loads(serve) -> None:
     server = serve(**{"zend_extension": "xdebug.so", "xdebug.mode": "develop"})
     assert ask(server)[0]["xdebug"]
     assert "error" not in server.log().lower()
+
+
+STEPS = """<?php
+function double(int $n): int
+{
+    $twice = $n * 2;
+    return $twice;
+}
+$n = (int) $_GET['n'];
+$doubled = double($n);
+echo "doubled: $doubled";
+"""
+#: The same in a worker: what Xdebug is told at the start of a script holds for its boot, so each request asks for its session.
+WORKER_STEPS = STEPS.replace("$n = (int)", "while (hayate_handle_request(function (): void {\nxdebug_connect_to_client();\n$n = (int)") + "})) {}\n"
+
+
+@pytest.mark.parametrize("mode", ["classic", "worker"])
+def test_a_debugger_steps_through_a_request(mode: str, tmp_path: pathlib.Path) -> None:
+    """Breaks at a line, looks at variables, steps, and lets it run to its end: twice, with other values."""
+    if not php_extensions.is_there("xdebug"):
+        pytest.skip("there is no Xdebug for this PHP yet")
+    tmp_path.chmod(0o755)
+    script = tmp_path / ("worker.php" if mode == "worker" else "index.php")
+    script.write_text(WORKER_STEPS if mode == "worker" else STEPS)
+    stop = 1 + script.read_text().splitlines().index("    $twice = $n * 2;")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(30 * PATIENCE)
+        ini = {"xdebug.mode": "debug", "xdebug.client_host": "127.0.0.1", "xdebug.client_port": listener.getsockname()[1]}
+        ini["xdebug.start_with_request"] = "yes" if mode == "classic" else "trigger"
+        ini |= {} if "xdebug" in php_extensions.loaded() else {"zend_extension": "xdebug.so"}
+        worker = {"worker": script, "args": ["--warmup", "off"]} if mode == "worker" else {}
+        with Hayate(tmp_path, workers=1, ini=ini, **worker) as server, ThreadPoolExecutor(1) as pool:
+            for n in (4, 21):
+                answer = pool.submit(requests.get, f"{server.url}/?n={n}", timeout=60 * PATIENCE)
+                with debugger.Session(listener.accept()[0]) as session:
+                    assert session.script == f"file://{script}"
+                    session.say("breakpoint_set", f"-t line -f file://{script} -n {stop}")
+                    assert session.go("run") == ("break", stop)
+                    assert session.value("$n") == str(n)
+                    assert session.go("step_over") == ("break", stop + 1)
+                    assert session.value("$twice") == str(2 * n)
+                    assert session.go("step_out")[0] == "break"
+                    assert session.say("eval", "-- " + base64.b64encode(b"$n + 1").decode()).find("{*}property").text == str(n + 1)
+                    assert not answer.done()
+                    assert session.finish() == ("stopping" if mode == "classic" else "")
+                assert answer.result().text == f"doubled: {2 * n}", server.log()
+            (app,) = server.status()["apps"]
+            assert (app["mode"], app["restarts"], app["fallback"]) == (mode, {}, None), server.log()
