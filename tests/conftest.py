@@ -87,6 +87,18 @@ def directories_that_servers_may_enter(tmp_path_factory: pytest.TempPathFactory)
             path.chmod(0o755)
 
 
+@pytest.fixture(scope="module")
+def usual_priority() -> Iterator[None]:
+    """For who looks at priorities, or asks for a lower one: under `nice -n 19` there is none."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
+    except PermissionError:
+        pytest.skip(f"this was started with `nice` of {before}, and only root may go back to 0")
+    yield
+    os.setpriority(os.PRIO_PROCESS, 0, before)
+
+
 @pytest.fixture(scope="session")
 def hayate_command() -> pathlib.Path:
     """The binary under test; a test that needs it is skipped while it does not exist."""

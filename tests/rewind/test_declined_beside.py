@@ -58,10 +58,14 @@ def one_worker_is_busy(server: Hayate, directory: pathlib.Path) -> Iterator[None
 
 
 def kill_who_idles(server: Hayate) -> None:
-    """Others take their places."""
-    for worker in modes.application(server)["workers"]:
-        if worker["state"] == "idle":
-            os.kill(worker["pid"], signal.SIGKILL)
+    """Others take their places. One that still boots is no idle one yet."""
+
+    def idle() -> list[int]:
+        return [worker["pid"] for worker in modes.application(server)["workers"] if worker["state"] == "idle"]
+
+    assert wait_until(lambda: len(idle()) == len(modes.application(server)["workers"]) - 1 > 0), modes.application(server)
+    for pid in idle():
+        os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(("rewind", "boot"), PRIVATE)

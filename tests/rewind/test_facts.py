@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import collections
 
+import pytest
+
 from .matrix_site import KINDS, LEAVING, MatrixSite
 
 #: Kinds that end the process, take a second, or leave a lock for which the next of them would wait for ever.
@@ -19,6 +21,7 @@ LEFT_OUT = {
 NEVER = {"connection", "headers", "iconv", "include path", "ini", "intl", "mbstring", "output", "session"}
 
 
+@pytest.mark.usefixtures("usual_priority")
 def test_with_state_kept_every_fact_leaks(matrix_site: MatrixSite, pong: str) -> None:
     leaking = collections.defaultdict(set)
     names: set[str] = set()

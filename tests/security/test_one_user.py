@@ -203,7 +203,7 @@ def site() -> Iterator[pathlib.Path]:
 
 
 @pytest.fixture(scope="module", params=["classic", "worker"])
-def server(request, hayate_command, site) -> Iterator[Hayate]:
+def server(request, hayate_command, site, usual_priority) -> Iterator[Hayate]:
     how = f'worker = "{site}/worker.php"\n' if request.param == "worker" else ""
     apps = ""
     for name, path in (("a", "/"), ("b", "/b")):
