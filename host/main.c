@@ -16,7 +16,6 @@
 #include <linux/capability.h>
 #include <linux/close_range.h>
 #include <pwd.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -79,21 +78,6 @@ static void bind_now(char **argv)
 	/* ps and top would show "exe", the name under which it was started. */
 	const char *slash = strrchr(argv[0], '/');
 	prctl(PR_SET_NAME, slash == NULL ? argv[0] : slash + 1, 0, 0, 0);
-}
-
-/*
- * A worker that is woken for a request does not take the processor from whoever has it: most often that is the front,
- * which has more requests to hand out in the same turn, and would be interrupted for each worker it wakes. Where a
- * processor is free the worker runs at once. The front, which is no such process, interrupts workers as ever.
- * A policy that an administrator has chosen stays. Programs that PHP starts inherit it.
- */
-static void let_others_finish(void)
-{
-	const struct sched_param none = {0};
-	if (sched_getscheduler(0) == SCHED_OTHER) {
-		/* Allowed to everybody (sched(7)). Where a container forbids it, all works as well. */
-		sched_setscheduler(0, SCHED_BATCH, &none);
-	}
 }
 
 /* As php-fpm with clear_env: what the front was started with is none of the application's business. */
@@ -211,7 +195,6 @@ int main(int argc, char **argv)
 	}
 	/* A terminal's Ctrl-C is for the master, whose front drains; it must not reach PHP. */
 	setsid();
-	let_others_finish();
 	drop_capabilities();
 	if (options.no_new_privileges) {
 		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);

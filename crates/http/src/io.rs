@@ -140,17 +140,6 @@ impl Io {
         }
     }
 
-    /// Writes what the socket takes, without saying who waits for it to take more. `None`: wait for that, nothing was written.
-    pub(crate) fn try_write(&mut self, from: &[u8]) -> Option<io::Result<usize>> {
-        let written = match self {
-            Io::Tcp(stream) => stream.try_write(from),
-            Io::Unix(stream) => stream.try_write(from),
-            Io::Tls(_) => return None,
-        };
-        Some(written)
-            .filter(|written| !matches!(written, Err(error) if error.kind() == io::ErrorKind::WouldBlock))
-    }
-
     /// Whether something can be read; holds no buffer meanwhile.
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {

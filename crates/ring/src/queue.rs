@@ -12,8 +12,9 @@ use crate::{
     ring::{Inner, Life, Ring, claim, now},
 };
 
-/// After how many submissions workers are woken without waiting for the event loop to park: not every turn of it parks.
-const FLUSH_EVERY: u32 = 16;
+/// After how many submissions a worker is woken without waiting for the end of the event loop's turn, which may be long. One, and not as many as
+/// there are requests: where no processor is free each would interrupt the turn.
+const WAKE_EVERY: u32 = 16;
 
 /// The front's copy of the queue. Every ticket below `settled` waits no more.
 pub(crate) struct Queue {
@@ -109,8 +110,8 @@ impl Ring {
             Some(tally) => {
                 let unflushed = tally.unflushed.load(Relaxed).saturating_add(1);
                 tally.unflushed.store(unflushed, Relaxed);
-                if unflushed >= FLUSH_EVERY {
-                    self.flush(bell);
+                if unflushed.is_multiple_of(WAKE_EVERY) {
+                    self.wake_sleepers(1);
                 }
             }
             // A thread that never parks in the hub.

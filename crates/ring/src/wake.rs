@@ -20,13 +20,15 @@ impl Ring {
         self.alive().map(|(i, alive)| (header.sleepers(i).load(Relaxed) & alive).count_ones()).sum()
     }
 
-    /// Wakes as many sleeping workers as this thread has submitted requests since its last call.
+    /// Wakes a sleeping worker for each request that this thread has submitted since its last call and that waits. Those that were taken
+    /// meanwhile need nobody.
     pub(crate) fn flush(&self, thread: u32) {
         let Some(tally) = self.tallies.get(thread as usize) else { return };
-        let wanted = tally.unflushed.load(Relaxed);
-        if wanted > 0 {
+        let submitted = tally.unflushed.load(Relaxed);
+        if submitted > 0 {
             tally.unflushed.store(0, Relaxed);
-            self.wake_sleepers(wanted);
+            let waiting = u32::try_from(self.queued()).unwrap_or(u32::MAX);
+            self.wake_sleepers(submitted.min(waiting));
         }
     }
 

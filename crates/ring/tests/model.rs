@@ -439,7 +439,9 @@ impl Memory {
             }
         }
         if !self.case.one_by_one && (self.with(Part::OwnFlush) || me == 0) {
-            self.wake_sleepers(own.len());
+            // Whoever was taken meanwhile needs nobody.
+            let waits = |index: &&usize| self.claims[**index].load(Acquire) & 0xf == QUEUED;
+            self.wake_sleepers(own.iter().filter(waits).count());
         }
         let bell = &self.bells[me];
         loop {

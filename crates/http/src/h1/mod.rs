@@ -365,16 +365,6 @@ impl Turn {
         flushed
     }
 
-    /// Writes what the socket takes at once. Whether something is left, or went wrong, which [`Turn::poll_flush`] says then.
-    fn try_flush(&mut self) -> bool {
-        let n = self.out.try_flush(&mut self.io);
-        if n > 0 {
-            self.written = self.written.saturating_add(n as u64);
-            self.clock.wrote(false, n, &self.limits);
-        }
-        !self.out.is_empty() || !self.io.is_plain()
-    }
-
     /// Counts what is held for the request now.
     fn holds(&mut self) {
         let both = self.buffer.data.capacity().saturating_add(self.out.size());
@@ -613,7 +603,7 @@ pub async fn serve<H: Handler>(io: Io, handler: &H, limits: Rc<Limits>, clock: R
         turn.take(outline, &head);
         handler.handle(&mut Exchange { head: &head, turn: Turns::H1(&mut turn) }).await;
         let whole = turn.stage == Stage::Finished;
-        if turn.try_flush() && poll_fn(|cx| turn.poll_flush(cx)).await.is_err() || !whole {
+        if poll_fn(|cx| turn.poll_flush(cx)).await.is_err() || !whole {
             return;
         }
         turn.kept.clear();

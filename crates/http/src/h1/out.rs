@@ -115,25 +115,6 @@ impl Out {
         }
     }
 
-    /// Writes what the socket takes of a small answer, which is nearly always all of it; how many bytes that is. To be called once for an answer:
-    /// it takes no account of whose turn it is.
-    pub(crate) fn try_flush(&mut self, io: &mut Io) -> usize {
-        if !self.pieces.is_empty() || self.is_empty() {
-            return 0;
-        }
-        match io.try_write(self.text.get(self.tail..).unwrap_or_default()) {
-            Some(Ok(n)) => {
-                self.advance(n);
-                if self.is_empty() {
-                    self.clear();
-                }
-                n
-            }
-            // Whoever waits for it meets the error again.
-            _ => 0,
-        }
-    }
-
     /// Writes all; `wrote` hears whether the client is waited for now, and how many bytes went.
     pub(crate) fn poll_flush(
         &mut self,
