@@ -9,7 +9,7 @@ import pathlib
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pytest
 import requests
@@ -63,6 +63,17 @@ class Activated(Hayate):
 def open_sockets(pid: int) -> set[str]:
     directory = pathlib.Path(f"/proc/{pid}/fd")
     return {os.readlink(fd) for fd in directory.iterdir() if os.readlink(fd).startswith("socket:")}
+
+
+def bound(tcp: Collection[int], udp: Collection[int]) -> set[str]:
+    """The sockets that listen at these ports, as open_sockets() names them."""
+    found = set()
+    for name, ports in (("tcp", tcp), ("udp", udp)):
+        for line in pathlib.Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if int(fields[1].split(":")[1], 16) in ports and (name == "udp" or fields[3] == "0A"):
+                found.add(f"socket:[{fields[9]}]")
+    return found
 
 
 def test_sockets_are_used_by_the_listeners_of_their_address(tmp_path) -> None:
@@ -146,7 +157,8 @@ def test_sockets_of_tls_and_proxies_and_http3(hayate_command, tmp_path) -> None:
             assert (seen["SERVER_PROTOCOL"], seen["REMOTE_ADDR"]) == ("HTTP/3.0", "127.0.0.1")
 
     with Server(ENCRYPTED.format(files=tmp_path, root=root, **{name: "{" + name + "}" for name in ports}), ports) as server:
-        inodes = open_sockets(server.pid)
+        handed_in = bound(ports.values(), [ports["tls"]])
+        assert len(handed_in) == len(Server.sockets) and handed_in <= open_sockets(server.pid)
         serves(server)
         assert "hands in a socket at" not in server.log()
         assert server.reload().returncode == 0
@@ -158,7 +170,7 @@ def test_sockets_of_tls_and_proxies_and_http3(hayate_command, tmp_path) -> None:
         # Until the front before is gone it refuses callers by HTTP/3.
         assert wait_until(lambda: not pathlib.Path(f"/proc/{front}").exists())
         serves(server)
-        assert len(open_sockets(server.pid) & inodes) >= len(Server.sockets)
+        assert bound(ports.values(), [ports["tls"]]) == handed_in <= open_sockets(server.pid)
 
 
 @pytest.mark.parametrize("what", ["deaf=", "file="])

@@ -139,6 +139,28 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_that_names_others_in_turn_gets_each() {
+        let last = LastNamed::default();
+        let long = "a.".repeat(200) + "b";
+        for text in [
+            "a.test:80",
+            "A.test",
+            "a.test:80",
+            "a.test:81",
+            "-",
+            "a test",
+            "a.test:80",
+            &long,
+            "[::1]",
+            "a.test",
+        ] {
+            let want = Host::parse(text.as_bytes());
+            assert_eq!(last.parse(text.as_bytes()).host, want, "{text}");
+            assert_eq!(last.parse(text.as_bytes()).host, want, "{text} once more");
+        }
+    }
+
+    #[test]
     fn what_is_not_plainly_a_host_is_none() {
         for text in [
             "",

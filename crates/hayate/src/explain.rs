@@ -407,16 +407,18 @@ async fn samples(
     Ok(samples)
 }
 
-/// CPU time of a process' first thread, in ns, when it rests. `None`: it is gone, or does not rest for a while.
+/// CPU time of a process' first thread, in ns, when it rests: it sleeps, and has done nothing for a moment. One that waits for a processor does
+/// neither. `None`: it is gone, or does not rest for a while.
 async fn cpu_at_rest(process: i32) -> Option<u64> {
-    let read = || -> Option<u64> {
-        fs::read_to_string(format!("/proc/{process}/schedstat")).ok()?.split_whitespace().next()?.parse().ok()
-    };
-    let mut last = read()?;
-    for _ in 0..200 {
+    let read = |what: &str| fs::read_to_string(format!("/proc/{process}/{what}")).ok();
+    let spent = || -> Option<u64> { read("schedstat")?.split_whitespace().next()?.parse().ok() };
+    // What follows the name, which may hold anything (proc_pid_stat(5)).
+    let sleeps = || -> Option<bool> { Some(read("stat")?.rsplit_once(") ")?.1.starts_with('S')) };
+    let mut last = spent()?;
+    for _ in 0..500 {
         tokio::time::sleep(Duration::from_millis(2)).await;
-        let now = read()?;
-        if now == last {
+        let (slept, now) = (sleeps()?, spent()?);
+        if slept && now == last {
             return Some(now);
         }
         last = now;

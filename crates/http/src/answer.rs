@@ -153,6 +153,17 @@ mod tests {
     }
 
     #[test]
+    fn parts_lie_within_the_bytes_and_are_held_to_the_same() {
+        let mut answer = Answer::of(200, b"X-A: 1\nY".to_vec());
+        answer.add_part(0..3, 5..6).unwrap();
+        for (name, value) in [(0..3, 5..9), (7..9, 5..6), (0..0, 5..6), (0..4, 5..6), (0..3, 5..7)] {
+            assert_eq!(answer.add_part(name.clone(), value.clone()), Err(Malformed), "{name:?} {value:?}");
+        }
+        answer.add(b"Z", b"2").unwrap();
+        assert_eq!(answer.fields().collect::<Vec<_>>(), [(&b"X-A"[..], &b"1"[..]), (b"Z", b"2")]);
+    }
+
+    #[test]
     fn nothing_can_be_smuggled_into_an_answer() {
         let mut answer = Answer::new(99);
         assert_eq!(answer.status(), 500);

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use hayate_front::ListenAddr;
 use rustix::{
     io::{FdFlags, fcntl_getfd, fcntl_setfd, ioctl_fionbio},
-    net::{SocketAddrUnix, SocketType, getsockname, sockopt},
+    net::{SocketAddrUnix, SocketType, getsockname, ipproto, sockopt},
 };
 
 /// The variables of sd_listen_fds(3). They are this process' own; a program that takes its place by exec must not see them.
@@ -51,7 +51,8 @@ fn own(number: RawFd) -> rustix::io::Result<OwnedFd> {
 
 fn address(socket: &OwnedFd) -> Result<ListenAddr> {
     let kind = sockopt::socket_type(socket)?;
-    let udp = kind == SocketType::DGRAM;
+    // Not what else has datagrams, such as the sockets of ping.
+    let udp = kind == SocketType::DGRAM && sockopt::socket_protocol(socket)? == Some(ipproto::UDP);
     if !udp && (kind != SocketType::STREAM || !sockopt::socket_acceptconn(socket)?) {
         bail!("it is another kind of socket");
     }
