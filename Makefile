@@ -95,7 +95,7 @@ test-here:
 
 TESTS ?= tests
 # Most tests wait for servers more than they compute: several files at a time. Those that measure time have the machine to themselves.
-TEST_JOBS ?= 3
+TEST_JOBS ?= 4
 define pytest
 HAYATE_PHP=$(HAYATE_PHP) HAYATE_BIN=$(1) $(PYTHON) -m pytest $(TESTS) -q -n $(TEST_JOBS) --dist loadfile -m 'not alone'
 endef
