@@ -54,6 +54,24 @@ fn requests_follow_each_other_on_one_connection() {
 }
 
 #[test]
+fn who_sends_many_requests_at_one_time_lets_others_have_their_turn() {
+    const ALL: usize = 1000;
+    run(|| async {
+        let mut served = serve();
+        served.client.write_all(&b"HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n".repeat(ALL)).await.unwrap();
+        let (mut answered, mut most, mut read) = (0, 0, vec![0; 1 << 16]);
+        while answered < ALL {
+            tokio::task::yield_now().await;
+            while served.client.try_read(&mut read).is_ok() {}
+            let now = served.site.seen.borrow().len();
+            (answered, most) = (now, most.max(now - answered));
+        }
+        // Each write takes one of the 128 that a task may do before others are asked (tokio::task::coop).
+        assert!(most <= 128, "{most} of {ALL} in one turn");
+    });
+}
+
+#[test]
 fn a_request_may_come_byte_by_byte() {
     run(|| async {
         let mut served = serve();
