@@ -7,14 +7,15 @@ use std::{
     rc::Rc,
 };
 
-use hayate_http::{Clock, Exchange, Handler, Refusal, h3::Caller};
+use hayate_http::{Caller, Clock, Exchange, Handler, Refusal};
 use hayate_panics::caught;
-use hayate_ring::{Field, Records};
+use hayate_ring::Records;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::{
     by_address::Held,
     descriptors::Own,
+    field::Field,
     gather::{Head, HeadNumber},
     host::LastNamed,
     meet::{Met, Port, meet},

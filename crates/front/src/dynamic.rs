@@ -3,12 +3,13 @@
 use std::{future::poll_fn, io::ErrorKind, net::IpAddr, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use hayate_http::{Exchange, Head, Version};
-use hayate_ring::{Exchange as Job, Failure, Field, HeadTooLarge, ResponseHead, Ring, Slot};
+use hayate_ring::{Exchange as Job, Failure, HeadTooLarge, ResponseHead, Ring, Slot};
 
 use crate::{
     Settings,
     by_address::Held,
     connection::Peer,
+    field::Field,
     forwarded,
     reply::Reply,
     request_body::{BodyFailure, Keep, Pump},

@@ -31,6 +31,7 @@ mod date;
 mod descriptors;
 mod disk;
 mod dynamic;
+mod field;
 mod file_body;
 mod files;
 mod forwarded;

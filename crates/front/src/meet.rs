@@ -3,16 +3,15 @@
 //! All of it has the time of a handshake. Whoever fails here is told nothing beyond TLS' own alerts, and is not in the access log, as with
 //! nginx: the log has it at `debug`.
 
-use std::{cell::OnceCell, fmt, net::IpAddr, sync::Arc, time::Duration};
+use std::{cell::OnceCell, fmt, net::IpAddr, time::Duration};
 
 use bytes::Bytes;
 use hayate_certificates::{ClientCertificate, acme::Keeper};
 use hayate_http::{
-    Answer, Carrier, Io, Limits, Protocol, Version, h3,
+    Answer, Carrier, Io, Limits, Protocol, Secret, Version,
     proxy_protocol::{self, Header},
     tls::{self, Agreed, HandshakeError, alpn},
 };
-use rustls::ServerConfig;
 
 use crate::{
     Settings,
@@ -36,8 +35,8 @@ pub struct Port {
 /// TLS, for all sites.
 #[derive(Clone)]
 pub struct Tls {
-    /// What rustls needs, certificates included.
-    pub config: Arc<ServerConfig>,
+    /// What is agreed by, certificates included.
+    pub config: tls::Config,
     /// Who knows the answers to challenges by HTTP.
     pub keeper: Keeper,
     /// Requests without TLS are sent to this port.
@@ -51,10 +50,10 @@ pub struct Tls {
 /// HTTP/3, for all sites.
 #[derive(Clone)]
 pub struct Http3 {
-    /// What rustls needs, certificates included, for this protocol alone.
-    pub config: Arc<ServerConfig>,
+    /// The same, for this protocol alone.
+    pub config: tls::Config,
     /// The server's, whichever front serves.
-    pub secret: h3::Secret,
+    pub secret: Secret,
     /// Ports on which it is spoken beside TLS on TCP; answers by that say so.
     pub ports: Vec<u16>,
 }
@@ -142,7 +141,7 @@ pub(crate) async fn meet(
     };
     let mut peer = peer.unwrap_or_else(|| accepted.again());
     let turns = (&thread.handshakes, peer.ip.map(client_of));
-    match tls::accept(tcp, Arc::clone(&tls.config), limits, clock, turns, served).await {
+    match tls::accept(tcp, &tls.config, limits, clock, turns, served).await {
         Ok(stream) => {
             let agreed = stream.agreed();
             let protocol = match agreed.alpn.as_deref() {

@@ -9,13 +9,11 @@ use std::{
     net::SocketAddr,
     os::fd::OwnedFd,
     rc::Rc,
-    sync::Arc,
     time::Duration,
 };
 
-use hayate_http::h3::Endpoint;
+use hayate_http::{Endpoint, tls::Config};
 use hayate_panics::caught;
-use rustls::ServerConfig;
 use tokio::sync::watch;
 
 use crate::{
@@ -48,9 +46,9 @@ impl Drop for CountedQuic {
 
 impl Thread {
     /// What an endpoint goes by: to be changed with the snapshot.
-    fn http3(&self) -> Option<Arc<ServerConfig>> {
+    fn http3(&self) -> Option<Config> {
         let snapshot = self.snapshot();
-        Some(Arc::clone(&snapshot.settings.tls.as_ref()?.http3.as_ref()?.config))
+        Some(snapshot.settings.tls.as_ref()?.http3.as_ref()?.config.clone())
     }
 
     /// Serves who calls at a socket that [`ListenAddr::bind`] made, until `shutdown` turns true.
@@ -65,9 +63,7 @@ impl Thread {
         let (Some(tls), Some(secret)) = (self.http3(), secret) else { return };
         let (tls, failed) = (RefCell::new(tls), Reminder::default());
         loop {
-            let made = socket
-                .try_clone()
-                .and_then(|socket| Endpoint::new(socket, Arc::clone(&tls.borrow()), &secret));
+            let made = socket.try_clone().and_then(|socket| Endpoint::new(socket, &tls.borrow(), &secret));
             let endpoint = match made {
                 Ok(endpoint) => endpoint,
                 // No descriptor is left, perhaps. Answers by TCP go on naming it.
@@ -103,7 +99,7 @@ impl Thread {
         self: &Rc<Self>,
         addr: SocketAddr,
         endpoint: &Endpoint,
-        tls: &RefCell<Arc<ServerConfig>>,
+        tls: &RefCell<Config>,
         shutdown: &mut watch::Receiver<bool>,
     ) {
         loop {
@@ -112,8 +108,8 @@ impl Thread {
                 _ = shutdown.wait_for(|stop| *stop) => return,
             };
             let Some(caller) = caller else { return };
-            if let Some(now) = self.http3().filter(|now| !Arc::ptr_eq(now, &tls.borrow())) {
-                if let Err(error) = endpoint.configure(Arc::clone(&now)) {
+            if let Some(now) = self.http3().filter(|now| *now != *tls.borrow()) {
+                if let Err(error) = endpoint.configure(&now) {
                     tracing::error!("udp:{addr}: what has changed does not hold for HTTP/3: {error}");
                 }
                 tls.replace(now);

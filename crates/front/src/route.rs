@@ -15,12 +15,13 @@ use std::{
 };
 
 use hayate_http::seconds;
-use hayate_ring::{Field, Records};
+use hayate_ring::Records;
 use memchr::memmem;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use crate::{
     Backend,
+    field::Field,
     near::{Access, Meta, Miss, below, trouble},
     rules::unpacked,
     site::{Inside, Site},

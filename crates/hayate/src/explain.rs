@@ -22,7 +22,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use hayate_front::{AccessLog, ListenAddr, Listener, Thread, runtime};
-use hayate_http::h3::Secret;
+use hayate_http::Secret;
 use hayate_pool::{Directly, Generation, Mode, Rewind, RewindTotals, Spec};
 use hayate_ring::Hub;
 use http_body_util::{BodyExt, Empty};

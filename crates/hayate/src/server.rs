@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io, sync::Arc, time::Instant};
 
 use hayate_certificates::Pair;
 use hayate_front::{AccessLog, Backend, Disk, Format, Front, Routes, Settings};
-use hayate_http::h3::Secret;
+use hayate_http::Secret;
 use hayate_pool::{Generation, RewindTotals, Status, Unfit};
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;

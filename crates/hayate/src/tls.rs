@@ -9,8 +9,10 @@ use hayate_certificates::{
     server,
 };
 use hayate_front::Http3;
-use hayate_http::{h3::Secret, tls::alpn};
-use rustls::ServerConfig;
+use hayate_http::{
+    Secret,
+    tls::{Config, alpn},
+};
 use tokio::time::timeout;
 
 use crate::plan::Tls;
@@ -28,8 +30,8 @@ pub struct Certificates {
 struct Running {
     resolver: Arc<Resolver>,
     keeper: Keeper,
-    made: Option<(MinVersion, Verify, Arc<ServerConfig>)>,
-    made_http3: Option<(Verify, Arc<ServerConfig>)>,
+    made: Option<(MinVersion, Verify, Config)>,
+    made_http3: Option<(Verify, Config)>,
 }
 
 impl Certificates {
@@ -107,28 +109,28 @@ impl Running {
             return Ok(None);
         }
         let config = match &self.made_http3 {
-            Some((verify, config)) if *verify == tls.verify => Arc::clone(config),
+            Some((verify, config)) if *verify == tls.verify => config.clone(),
             _ => {
                 let config =
                     server(Arc::clone(&self.resolver), MinVersion::Tls13, &tls.verify, &[alpn::HTTP3]);
-                Arc::new(config.map_err(|fault| fault.to_string())?)
+                Config::from(Arc::new(config.map_err(|fault| fault.to_string())?))
             }
         };
-        self.made_http3 = Some((tls.verify.clone(), Arc::clone(&config)));
+        self.made_http3 = Some((tls.verify.clone(), config.clone()));
         Ok(Some(Http3 { config, secret: secret.clone(), ports: tls.http3.clone() }))
     }
 
-    fn config(&mut self, tls: &Tls) -> Result<Arc<ServerConfig>, String> {
+    fn config(&mut self, tls: &Tls) -> Result<Config, String> {
         if let Some((min, verify, config)) = &self.made
             && *min == tls.min_version
             && *verify == tls.verify
         {
-            return Ok(Arc::clone(config));
+            return Ok(config.clone());
         }
         let protocols = [alpn::HTTP2, alpn::HTTP1];
         let config = server(Arc::clone(&self.resolver), tls.min_version, &tls.verify, &protocols);
-        let config = Arc::new(config.map_err(|fault| fault.to_string())?);
-        self.made = Some((tls.min_version, tls.verify.clone(), Arc::clone(&config)));
+        let config = Config::from(Arc::new(config.map_err(|fault| fault.to_string())?));
+        self.made = Some((tls.min_version, tls.verify.clone(), config.clone()));
         Ok(config)
     }
 }

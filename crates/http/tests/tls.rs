@@ -48,7 +48,7 @@ async fn accept(
     handshakes: &Handshakes,
     site: &Site,
 ) -> Result<TlsStream, HandshakeError> {
-    tls::accept(tcp, server, &Limits::default(), &Clock::default(), (handshakes, None), site).await
+    tls::accept(tcp, &server.into(), &Limits::default(), &Clock::default(), (handshakes, None), site).await
 }
 
 /// Accepts one connection and serves it, while `play` is the client in a thread of its own; gives what that came to, and the handshake.

@@ -16,7 +16,7 @@ use hayate_pool::{
     Connections, Directly, Files, Generation, Health, Launched, Launcher, Mode, Phase, Rewind, Spec, Start,
     Way,
 };
-use hayate_ring::{Failure, Field, Hub, Ring};
+use hayate_ring::{Failure, Hub, Ring, layout::*};
 use tokio::time::{sleep, timeout};
 
 const HANDLE: &str = "while (hayate_handle_request(function () { echo 'served by ', getmypid(); })) {}";
@@ -92,26 +92,26 @@ async fn get(generation: &Generation, script: &Path) -> Result<String, Failure> 
     let mut slot = ring.admit(100).await.unwrap();
     let path = script.to_str().unwrap().as_bytes();
     for (field, value) in [
-        (Field::Method, &b"GET"[..]),
-        (Field::Target, b"/"),
-        (Field::Query, b""),
-        (Field::Protocol, b"HTTP/1.1"),
-        (Field::DocumentRoot, b"/"),
-        (Field::ScriptFilename, path),
-        (Field::ScriptName, b"/x.php"),
-        (Field::PathInfo, b""),
-        (Field::DocumentUri, b"/x.php"),
-        (Field::RemoteAddr, b"127.0.0.1"),
-        (Field::RemotePort, b"1"),
-        (Field::ServerAddr, b"127.0.0.1"),
-        (Field::ServerPort, b"80"),
-        (Field::ServerName, b"localhost"),
-        (Field::Scheme, b"http"),
-        (Field::ContentType, b""),
-        (Field::ContentLength, b""),
-        (Field::RequestId, b"1"),
+        (HY_FIELD_METHOD, &b"GET"[..]),
+        (HY_FIELD_TARGET, b"/"),
+        (HY_FIELD_QUERY, b""),
+        (HY_FIELD_PROTOCOL, b"HTTP/1.1"),
+        (HY_FIELD_DOCUMENT_ROOT, b"/"),
+        (HY_FIELD_SCRIPT_FILENAME, path),
+        (HY_FIELD_SCRIPT_NAME, b"/x.php"),
+        (HY_FIELD_PATH_INFO, b""),
+        (HY_FIELD_DOCUMENT_URI, b"/x.php"),
+        (HY_FIELD_REMOTE_ADDR, b"127.0.0.1"),
+        (HY_FIELD_REMOTE_PORT, b"1"),
+        (HY_FIELD_SERVER_ADDR, b"127.0.0.1"),
+        (HY_FIELD_SERVER_PORT, b"80"),
+        (HY_FIELD_SERVER_NAME, b"localhost"),
+        (HY_FIELD_SCHEME, b"http"),
+        (HY_FIELD_CONTENT_TYPE, b""),
+        (HY_FIELD_CONTENT_LENGTH, b""),
+        (HY_FIELD_REQUEST_ID, b"1"),
     ] {
-        slot.put(field, value).unwrap();
+        slot.put(field as u16, value).unwrap();
     }
     let mut exchange = slot.submit(false);
     poll_fn(|cx| exchange.poll_head(cx)).await?;

@@ -4,31 +4,6 @@ use std::ops::Range;
 
 use crate::layout::*;
 
-/// A field of the request head; `host/layout.h` says what each holds.
-#[allow(missing_docs)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u16)]
-pub enum Field {
-    Method = HY_FIELD_METHOD as u16,
-    Target = HY_FIELD_TARGET as u16,
-    Query = HY_FIELD_QUERY as u16,
-    Protocol = HY_FIELD_PROTOCOL as u16,
-    DocumentRoot = HY_FIELD_DOCUMENT_ROOT as u16,
-    ScriptFilename = HY_FIELD_SCRIPT_FILENAME as u16,
-    ScriptName = HY_FIELD_SCRIPT_NAME as u16,
-    PathInfo = HY_FIELD_PATH_INFO as u16,
-    DocumentUri = HY_FIELD_DOCUMENT_URI as u16,
-    RemoteAddr = HY_FIELD_REMOTE_ADDR as u16,
-    RemotePort = HY_FIELD_REMOTE_PORT as u16,
-    ServerAddr = HY_FIELD_SERVER_ADDR as u16,
-    ServerPort = HY_FIELD_SERVER_PORT as u16,
-    ServerName = HY_FIELD_SERVER_NAME as u16,
-    Scheme = HY_FIELD_SCHEME as u16,
-    ContentType = HY_FIELD_CONTENT_TYPE as u16,
-    ContentLength = HY_FIELD_CONTENT_LENGTH as u16,
-    RequestId = HY_FIELD_REQUEST_ID as u16,
-}
-
 /// The request head does not fit its area ([`crate::Config::request_head`]); answer 431.
 #[derive(Debug, thiserror::Error)]
 #[error("the request head is larger than its area in the shared memory")]
@@ -61,11 +36,11 @@ pub(crate) fn record(
 pub struct Records(Option<Vec<u8>>);
 
 impl Records {
-    /// What is too large for a record makes [`crate::Slot::put_all`] fail.
-    pub fn new<'a>(fields: impl IntoIterator<Item = (Field, &'a [u8])>) -> Records {
+    /// Each by its number in `host/layout.h`. What is too large for a record makes [`crate::Slot::put_all`] fail.
+    pub fn new<'a>(fields: impl IntoIterator<Item = (impl Into<u16>, &'a [u8])>) -> Records {
         let mut bytes = Vec::new();
         let all = fields.into_iter().try_for_each(|(field, value)| {
-            let (begin, _) = record(field as u16, b"", value, i32::MAX as usize)?;
+            let (begin, _) = record(field.into(), b"", value, i32::MAX as usize)?;
             bytes.extend_from_slice(&begin);
             bytes.push(0);
             bytes.extend_from_slice(value);
@@ -218,7 +193,7 @@ mod tests {
         assert_eq!(record(1, b"", b"GET", 13).unwrap().1, 8 + 1 + 3 + 1);
         assert!(record(1, b"", b"GET", 12).is_err());
         assert!(record(0, &vec![b'n'; 1 << 16], b"", usize::MAX).is_err());
-        assert_eq!(Records::new([(Field::Method, &b"GET"[..])]).bytes(13).unwrap().len(), 13);
-        assert!(Records::new([(Field::Method, &b"GET"[..])]).bytes(12).is_err());
+        assert_eq!(Records::new([(HY_FIELD_METHOD as u16, &b"GET"[..])]).bytes(13).unwrap().len(), 13);
+        assert!(Records::new([(HY_FIELD_METHOD as u16, &b"GET"[..])]).bytes(12).is_err());
     }
 }

@@ -52,7 +52,7 @@ pub mod layout {
 }
 
 pub use exchange::{Exchange, Failure, RequestClosed};
-pub use head::{Field, HeadTooLarge, Places, Records, ResponseHead};
+pub use head::{HeadTooLarge, Places, Records, ResponseHead};
 pub use hub::Hub;
 pub use ring::{Config, OpenBody, Refused, Ring, Slot};
 pub use sweep::{Fault, Limits, Overdue, Swept};

@@ -23,7 +23,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     exchange::{Exchange, Failure},
-    head::{Field, HeadTooLarge, Records},
+    head::{HeadTooLarge, Records},
     hub::Hub,
     layout::*,
     memory::Memory,
@@ -481,12 +481,12 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Adds a field of the request head. One that is empty is as one that is not there.
-    pub fn put(&mut self, field: Field, value: &[u8]) -> Result<(), HeadTooLarge> {
+    /// Adds a field of the request head, by its number in `host/layout.h`. One that is empty is as one that is not there.
+    pub fn put(&mut self, field: impl Into<u16>, value: &[u8]) -> Result<(), HeadTooLarge> {
         if value.is_empty() {
             return Ok(());
         }
-        self.record(field as u16, b"", value)
+        self.record(field.into(), b"", value)
     }
 
     fn record(&mut self, field: u16, name: &[u8], value: &[u8]) -> Result<(), HeadTooLarge> {

@@ -21,7 +21,7 @@ use std::{
 use bytes::Bytes;
 use hayate_ring::{Hub, Limits, Ring, layout::*};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use support::{Fixture, Outcome, ask, run_on};
+use support::{Fixture, METHOD, Outcome, ask, run_on};
 use tokio::time::{sleep, timeout};
 
 const WORKERS: u32 = 3;
@@ -375,7 +375,7 @@ fn a_claim_that_changes_under_the_sweep_is_judged_as_it_was_seen() {
     fixture.run(async {
         // More than a ring holds, and nobody reads it: the worker keeps its slot.
         let mut slot = fixture.ring.admit(usize::MAX).await.unwrap();
-        slot.put(hayate_ring::Field::Method, b"large 1000000").unwrap();
+        slot.put(METHOD, b"large 1000000").unwrap();
         let mut exchange = slot.submit(false);
         std::future::poll_fn(|cx| exchange.poll_head(cx)).await.unwrap();
         let mapping = Mapping::new(&fixture.ring.memory_fd().try_clone_to_owned().unwrap());

@@ -10,9 +10,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use hayate_ring::{Failure, Field, Limits, Ring, Swept};
+use hayate_ring::{Failure, Limits, Ring, Swept};
 
-use support::{Fixture, Outcome, answer, ask, end, run_on};
+use support::{Fixture, METHOD, Outcome, answer, ask, end, run_on};
 
 #[test]
 fn requests_are_answered_and_workers_leave_when_asked() {
@@ -68,7 +68,7 @@ fn informational_heads_come_before_the_body() {
     fixture.run(async {
         for (asked, come) in [("hints 0", 0), ("hints 5", 5), ("hints 16", 16), ("hints 500", 16)] {
             let mut slot = fixture.ring.admit(10).await.unwrap();
-            slot.put(Field::Method, asked.as_bytes()).unwrap();
+            slot.put(METHOD, asked.as_bytes()).unwrap();
             let mut exchange = slot.submit(false);
             let mut statuses = Vec::new();
             let head = std::future::poll_fn(|cx| {
@@ -136,7 +136,7 @@ fn a_request_that_runs_too_long_names_its_worker_and_waiting_for_the_client_does
     fixture.run(async {
         // The worker waits for a body that does not come: blocked on the client, so not overdue.
         let mut slot = fixture.ring.admit(10).await.unwrap();
-        slot.put(Field::Method, b"/").unwrap();
+        slot.put(METHOD, b"/").unwrap();
         let mut exchange = slot.submit(true);
         // Longer than the limit, which is more than it needs until it waits.
         tokio::time::sleep(Duration::from_millis(1500)).await;
@@ -156,7 +156,7 @@ fn a_request_that_runs_too_long_names_its_worker_and_waiting_for_the_client_does
         )
         .unwrap();
         let mut slot = fixture.ring.admit(10).await.unwrap();
-        slot.put(Field::Method, b"/").unwrap();
+        slot.put(METHOD, b"/").unwrap();
         let mut exchange = slot.submit(true);
         rustix::process::kill_process(
             rustix::process::Pid::from_child(&workers[0]),

@@ -22,7 +22,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use hayate_certificates::Pair;
 use hayate_front::ListenAddr;
-use hayate_http::h3::Secret;
+use hayate_http::Secret;
 use hayate_panics::caught;
 use hayate_pool::{Files, Hold, Launched, Launcher, ProcessEvent, Spec, Start};
 use parking_lot::Mutex;

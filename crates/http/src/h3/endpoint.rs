@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     Clock, Limits, Wait,
-    tls::{Agreed, Handshakes, alpn},
+    tls::{Agreed, Config, Handshakes, alpn},
 };
 
 /// Handshakes that have not come to a good end, as far as quinn still keeps them; beyond, those whose address nobody has seen yet are sent away
@@ -107,7 +107,7 @@ fn one_by_one(socket: BorrowedFd<'_>) -> io::Result<()> {
 
 impl Endpoint {
     /// Listens on a bound UDP socket. `tls`: with TLS 1.3 and `h3` in its ALPN.
-    pub fn new(socket: OwnedFd, tls: Arc<rustls::ServerConfig>, secret: &Secret) -> io::Result<Endpoint> {
+    pub fn new(socket: OwnedFd, tls: &Config, secret: &Secret) -> io::Result<Endpoint> {
         let socket = UdpSocket::from(socket);
         let local = socket.local_addr()?;
         let same = socket.try_clone()?;
@@ -135,7 +135,7 @@ impl Endpoint {
     }
 
     /// Changes what holds for connections from now on.
-    pub fn configure(&self, tls: Arc<rustls::ServerConfig>) -> io::Result<()> {
+    pub fn configure(&self, tls: &Config) -> io::Result<()> {
         let server = configuration(tls, &self.token_key)?;
         self.endpoint.set_server_config(Some(server.clone()));
         self.server.replace(server);
@@ -173,8 +173,8 @@ impl Endpoint {
 }
 
 /// What holds for all connections; each has a [`transport`] of its own.
-fn configuration(tls: Arc<rustls::ServerConfig>, token_key: &Arc<hkdf::Prk>) -> io::Result<ServerConfig> {
-    let crypto = QuicServerConfig::try_from(tls).map_err(invalid)?;
+fn configuration(tls: &Config, token_key: &Arc<hkdf::Prk>) -> io::Result<ServerConfig> {
+    let crypto = QuicServerConfig::try_from(Arc::clone(&tls.0)).map_err(invalid)?;
     let mut server = ServerConfig::new(Arc::new(crypto), Arc::clone(token_key) as _);
     server
         .max_incoming(WAITING)

@@ -11,7 +11,7 @@
 mod stream;
 mod turns;
 
-use std::{future::poll_fn, io, net::IpAddr, sync::Arc, task::Poll};
+use std::{fmt, future::poll_fn, io, net::IpAddr, sync::Arc, task::Poll};
 
 use rustls::{ProtocolVersion, ServerConfig, ServerConnection, pki_types::CertificateDer};
 use tokio::net::TcpStream;
@@ -51,11 +51,33 @@ pub enum HandshakeError {
     TooLong,
 }
 
+/// What clients and the server agree by: versions, certificates, protocols. Two are equal if they are copies of one.
+#[derive(Clone)]
+pub struct Config(pub(crate) Arc<ServerConfig>);
+
+impl From<Arc<ServerConfig>> for Config {
+    fn from(config: Arc<ServerConfig>) -> Config {
+        Config(config)
+    }
+}
+
+impl PartialEq for Config {
+    fn eq(&self, other: &Config) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config").finish_non_exhaustive()
+    }
+}
+
 /// Lets a client and the server agree. `handler` hears what is held of a client's words that are not whole; `of`: whose turn it takes. To be dropped when the
 /// clock is late.
 pub async fn accept<H: Handler>(
     tcp: TcpStream,
-    config: Arc<ServerConfig>,
+    config: &Config,
     limits: &Limits,
     clock: &Clock,
     (handshakes, of): (&Handshakes, Option<IpAddr>),
@@ -69,7 +91,7 @@ pub async fn accept<H: Handler>(
         Ok(_) => {}
         Err(error) => return Err(HandshakeError::Left(error)),
     }
-    let mut session = ServerConnection::new(config).map_err(HandshakeError::Refused)?;
+    let mut session = ServerConnection::new(Arc::clone(&config.0)).map_err(HandshakeError::Refused)?;
     session.set_buffer_limit(Some(WRITE_BUFFER));
     let mut stream = TlsStream::new(tcp, session);
     let mut read = 0usize;

@@ -14,9 +14,12 @@ use std::{
 
 use bytes::Bytes;
 use hayate_ring::{
-    Config, Exchange, Failure, Field, Hub, Ring,
+    Config, Exchange, Failure, Hub, Ring,
     layout::{HY_FD_EVENTS, HY_FD_MEMORY},
 };
+
+/// The field that says what these workers are to do.
+pub const METHOD: u16 = hayate_ring::layout::HY_FIELD_METHOD as u16;
 
 fn worker_binary() -> PathBuf {
     static BUILD: Once = Once::new();
@@ -116,7 +119,7 @@ pub enum Outcome {
 
 pub async fn ask(ring: &Arc<Ring>, path: &str, body: Option<Bytes>) -> Outcome {
     let mut slot = ring.admit(usize::MAX).await.unwrap();
-    slot.put(Field::Method, path.as_bytes()).unwrap();
+    slot.put(METHOD, path.as_bytes()).unwrap();
     let mut exchange = slot.submit(body.is_some());
     answer(&mut exchange, body).await
 }
