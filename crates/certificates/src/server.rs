@@ -3,13 +3,14 @@
 //! Tickets of former sessions are encrypted with keys that change every six hours. A client that resumes one is not asked for its
 //! certificate again, so whenever it changes whose certificates are wanted, former tickets are worth nothing.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::aws_lc_rs::{Ticketer, default_provider},
-    pki_types::{CertificateDer, pem::PemObject},
-    server::{NoServerSessionStorage, WebPkiClientVerifier},
+    pki_types::{CertificateDer, UnixTime, pem::PemObject},
+    server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier},
+    time_provider::TimeProvider,
     version::{TLS12, TLS13},
 };
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,44 @@ pub enum ServerFault {
     Other(String),
 }
 
+/// Whether this machine's clock is before 1970, which rustls' times cannot say: its own clock panics.
+fn is_before_time() -> bool {
+    SystemTime::now() < SystemTime::UNIX_EPOCH
+}
+
+/// The clock, which is never before 1970.
+#[derive(Debug)]
+struct Time;
+
+impl TimeProvider for Time {
+    fn current_time(&self) -> Option<UnixTime> {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Some(UnixTime::since_unix_epoch(since.unwrap_or_default()))
+    }
+}
+
+/// Session tickets, of which there are none as long as the clock is before 1970: those who make them ask it themselves.
+#[derive(Debug)]
+struct Tickets(Arc<dyn ProducesTickets>);
+
+impl ProducesTickets for Tickets {
+    fn enabled(&self) -> bool {
+        self.0.enabled()
+    }
+
+    fn lifetime(&self) -> u32 {
+        self.0.lifetime()
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        if is_before_time() { None } else { self.0.encrypt(plain) }
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        if is_before_time() { None } else { self.0.decrypt(ticket) }
+    }
+}
+
 /// Makes one. `alpn`: the protocols above, the preferred first.
 pub fn server(
     resolver: Arc<Resolver>,
@@ -84,7 +123,10 @@ pub fn server(
     };
     let mut config = builder.with_cert_resolver(resolver);
     config.alpn_protocols = alpn.iter().copied().chain([ACME_TLS]).map(<[u8]>::to_vec).collect();
-    config.ticketer = Ticketer::new().map_err(other)?;
+    config.time_provider = Arc::new(Time);
+    if !is_before_time() {
+        config.ticketer = Arc::new(Tickets(Ticketer::new().map_err(other)?));
+    }
     // Sessions live in tickets, which the client keeps; of those that it could not keep the server would have to.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok(config)
