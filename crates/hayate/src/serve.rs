@@ -18,7 +18,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use hayate_front::{AccessLog, Threads};
+use hayate_front::{AccessLog, Front, Threads};
 use hayate_panics::caught;
 use hayate_ring::Hub;
 use rustix::{
@@ -126,7 +126,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     let mut threads = Threads::start(&server.front, hub).context("cannot start the front's threads")?;
     tokio::spawn(end_with(threads.died()));
     let threads = Arc::new(threads);
-    tokio::spawn(give_signs_of_life(Arc::clone(&master), Arc::clone(&threads)));
+    tokio::spawn(give_signs_of_life(Arc::clone(&master), Arc::clone(&server.front), Arc::clone(&threads)));
     let control_path = beginning.control.as_ref().map(|(path, _)| path.clone());
     let mut commands = Commands::default();
     let mut open = Some((beginning.control.take(), beginning.metrics.take()));
@@ -311,11 +311,11 @@ async fn end_with(died: impl Future<Output = usize>) {
 }
 
 /// Tells the master that this process lives, as long as all that serve come round.
-async fn give_signs_of_life(master: Arc<Master>, threads: Arc<Threads>) {
+async fn give_signs_of_life(master: Arc<Master>, front: Arc<Front>, threads: Arc<Threads>) {
     loop {
         master.asked().await;
         threads.come_round().await;
-        master.alive();
+        master.alive(front.connections() == 0);
     }
 }
 

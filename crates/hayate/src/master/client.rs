@@ -246,9 +246,9 @@ impl Master {
         self.asked.notified().await;
     }
 
-    /// Gives one.
-    pub fn alive(&self) {
-        self.say(ToMaster::Alive, Vec::new());
+    /// Gives one. `alone`: nobody is connected.
+    pub fn alive(&self, alone: bool) {
+        self.say(if alone { ToMaster::Alone } else { ToMaster::Alive }, Vec::new());
     }
 
     /// Waits until another front has taken this one's place.

@@ -190,9 +190,9 @@ impl Master {
                     self.zygotes.kill_worker(number, zygote, worker);
                 }
             }
-            ToMaster::Alive => {
+            alive @ (ToMaster::Alive | ToMaster::Alone) => {
                 if let Some(front) = self.front_of(number) {
-                    front.pulse.heard(Instant::now());
+                    front.pulse.heard(Instant::now(), matches!(alive, ToMaster::Alone));
                 }
             }
             ToMaster::Notify(Notice::Ready) if is_next => {

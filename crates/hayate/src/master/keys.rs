@@ -17,8 +17,12 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::plan::read_pem;
 
-/// Between two looks.
+/// Between two looks, for a minute after the start and after each change: certificates are often changed twice, and people look whether they
+/// are there.
 const LOOK: Duration = Duration::from_secs(3);
+const SOON: u32 = 20;
+/// The same afterwards, for a certificate lasts for weeks, and a server that nobody asks for anything is to sleep.
+const LOOK_SELDOM: Duration = Duration::from_secs(30);
 
 /// The thread's handle.
 pub struct Keys {
@@ -66,25 +70,31 @@ impl Keys {
 fn look_after(watched: &Receiver<Vec<Pair>>, tell: &Sender<Vec<Pair>>, event: &OwnedFd) {
     let mut pairs: Vec<Pair> = Vec::new();
     let mut stamps: Vec<[Stamp; 2]> = Vec::new();
+    let mut quiet = 0u32;
     loop {
         // Nothing to look at, nothing to wake up for.
         let heard = match pairs.is_empty() {
             true => watched.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            false => watched.recv_timeout(LOOK),
+            false => watched.recv_timeout(if quiet < SOON { LOOK } else { LOOK_SELDOM }),
         };
         match heard {
             Ok(now) => {
                 // What changed between their reading and now is seen by the comparison of what they hold.
                 stamps = vec![[None, None]; now.len()];
                 pairs = now;
+                quiet = 0;
             }
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => quiet = quiet.saturating_add(1),
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let mut changed = false;
         for (pair, before) in pairs.iter_mut().zip(&mut stamps) {
+            let known = *before;
             // A panic costs the look at this pair, and not the thread.
             changed |= caught_now(|| look(pair, before)).unwrap_or(false);
+            if *before != known {
+                quiet = 0;
+            }
         }
         if changed {
             if tell.send(pairs.clone()).is_err() {

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 /// Between an answer and the next question.
 const REST: Duration = Duration::from_secs(5);
+/// The same at most, once nobody has been connected: each answer that says so doubles it. There is nobody whom a stuck front would keep waiting,
+/// and a server that nobody asks for anything is to sleep.
+const LONGEST_REST: Duration = Duration::from_secs(60);
 /// How long a turn is at least.
 const TURN: Duration = Duration::from_secs(1);
 /// Turns of silence of one that was stopped by a signal (SIGSTOP), which only a signal can set going again.
@@ -48,6 +51,8 @@ pub enum Bearing {
 pub struct Pulse {
     /// The next question, or the end of the turn.
     due: Instant,
+    /// Between its last answer and the next question.
+    rest: Duration,
     /// Thousandths of a turn without an answer, once one has been asked for.
     silent: Option<u32>,
     /// When it was looked at last, and for how long it had waited for a processor until then, in all.
@@ -56,7 +61,7 @@ pub struct Pulse {
 
 impl Pulse {
     pub fn new(now: Instant) -> Pulse {
-        Pulse { due: after(now, REST), silent: None, looked: (now, None) }
+        Pulse { due: after(now, REST), rest: REST, silent: None, looked: (now, None) }
     }
 
     /// When to look again.
@@ -64,9 +69,10 @@ impl Pulse {
         self.due
     }
 
-    /// It has given a sign of life.
-    pub fn heard(&mut self, now: Instant) {
-        *self = Pulse::new(now);
+    /// It has given a sign of life. `alone`: and nobody is connected to it.
+    pub fn heard(&mut self, now: Instant, alone: bool) {
+        let rest = if alone { self.rest.saturating_mul(2).min(LONGEST_REST) } else { REST };
+        *self = Pulse { due: after(now, rest), rest, ..Pulse::new(now) };
     }
 
     /// Looks at it. `waited` says for how long it has waited for a processor since it was started, where that is known.
@@ -133,12 +139,31 @@ mod tests {
             match pulse.look(now, Bearing::Serving, None) {
                 Beat::Ask => {
                     asked += 1;
-                    pulse.heard(now);
+                    pulse.heard(now, false);
                 }
                 beat => assert_eq!(beat, Beat::Wait),
             }
         }
         assert!((190..=200).contains(&asked), "{asked}");
+    }
+
+    #[test]
+    fn one_to_which_nobody_is_connected_is_asked_less_often_until_somebody_is() {
+        let start = Instant::now();
+        let mut pulse = Pulse::new(start);
+        let asked = |pulse: &mut Pulse, seconds: std::ops::Range<u64>, alone| {
+            let mut asked = Vec::new();
+            for second in seconds {
+                let now = start + Duration::from_secs(second);
+                if pulse.look(now, Bearing::Serving, None) == Beat::Ask {
+                    pulse.heard(now, alone);
+                    asked.push(second);
+                }
+            }
+            asked
+        };
+        assert_eq!(asked(&mut pulse, 0..200, true), [5, 15, 35, 75, 135, 195]);
+        assert_eq!(asked(&mut pulse, 200..271, false), [255, 260, 265, 270]);
     }
 
     #[test]
@@ -157,7 +182,7 @@ mod tests {
         // Suspended for a day between two looks, three times; it would have answered.
         let seconds = (0..8).chain(86_400..86_404).chain(172_800..172_804).chain(259_200..259_208);
         assert_eq!(silent_after(&mut pulse, start, Bearing::Serving, seconds), None);
-        pulse.heard(start + Duration::from_secs(259_210));
+        pulse.heard(start + Duration::from_secs(259_210), false);
         assert_eq!(pulse.look(start + Duration::from_secs(259_211), Bearing::Serving, None), Beat::Wait);
     }
 

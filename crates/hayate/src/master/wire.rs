@@ -66,6 +66,8 @@ pub enum ToMaster {
     Notify(Notice),
     /// The answer to `Ask`.
     Alive,
+    /// The same, of a front to which nobody is connected.
+    Alone,
     /// Why this front cannot serve; it ends next.
     Failed {
         /// For people.
