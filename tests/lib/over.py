@@ -88,6 +88,18 @@ def wrap(sock: socket.socket, alpn: str | None = None) -> ssl.SSLSocket:
     return wrapped
 
 
+def connect(address: tuple[str, int], *, receive_buffer: int = 0, timeout: float = 60.0) -> socket.socket:
+    """A connection with a small buffer for what comes, which has to be chosen before it is made; else `socket.create_connection()` will do."""
+    if protocol == H2 and address[1] in of_this_run:
+        raise NoForm("the test writes bytes of HTTP/1")
+    sock = socket.socket()
+    if receive_buffer:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    sock.settimeout(timeout)
+    sock.connect(address)
+    return wrap(sock) if protocol == TLS and address[1] in of_this_run else sock
+
+
 def exchange(address: tuple[str, int], data: bytes, *, timeout: float = 60.0, abort_after: int | None = None) -> Response | None:
     """As `client.exchange()`, over what the run says."""
     if protocol == H2:
@@ -232,13 +244,15 @@ class _Http2:
                 start += _frame(kind, flags | (0 if body or number else END_STREAM), 1, piece)
             with contextlib.suppress(ConnectionError, ssl.SSLError):
                 self.sock.sendall(start)
-                while body and not self.ended:
-                    size = min(LARGEST_FRAME, len(body), *self.windows.values())
+                # Not the bytes themselves: each cut would copy what is left, of a body of a gigabyte.
+                left = memoryview(body)
+                while left and not self.ended:
+                    size = min(LARGEST_FRAME, len(left), *self.windows.values())
                     if size <= 0:
                         self.receive()
                         continue
-                    piece, body = body[:size], body[size:]
-                    self.sock.sendall(_frame(DATA, 0 if body else END_STREAM, 1, piece))
+                    piece, left = left[:size], left[size:]
+                    self.sock.sendall(_frame(DATA, 0 if left else END_STREAM, 1, bytes(piece)))
                     self.windows = {stream: window - size for stream, window in self.windows.items()}
             while not self.ended:
                 if abort_after is not None and len(self.body) >= abort_after:

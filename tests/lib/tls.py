@@ -111,6 +111,9 @@ class TlsHayate(Hayate):
         self.ports = ports
         super().__init__(config=config, **more)
 
+    def _says_where(self) -> bool:
+        return True
+
     def command(self) -> Sequence[str]:
         command = list(super().command())
         at = command.index("--listen")

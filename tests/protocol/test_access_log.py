@@ -27,7 +27,7 @@ def serve(tmp_path: pathlib.Path, mode: str, **more) -> Hayate:
 
 def targets(*logs: pathlib.Path) -> list[str]:
     lines = "".join(log.read_text() for log in logs).splitlines()
-    return [re.search(r'"GET (\S+) HTTP/1\.1" 200 ', line)[1] for line in lines]
+    return [re.search(r'"GET (\S+) HTTP/(?:1\.1|2\.0)" 200 ', line)[1] for line in lines]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -99,6 +99,7 @@ def test_a_full_disk_is_said_once_and_stops_nobody(hayate_command, tmp_path) -> 
         assert hayate.log().count("the access log cannot be written") == 1
 
 
+@pytest.mark.plain("the kernel sends files on plain connections only")
 def test_bytes_of_an_answer_that_is_cut_while_the_kernel_sends_a_file(hayate_command, tmp_path) -> None:
     """The client takes nothing; what it then finds in its own socket was sent, and is in the log."""
     root = site.make(tmp_path)

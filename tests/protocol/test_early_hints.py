@@ -39,6 +39,7 @@ SCRIPTS = {
     "plain.php": "<?php echo 'plain';",
 }
 
+by_prior_knowledge = pytest.mark.plain("it speaks HTTP/2 by prior knowledge, without TLS")
 MODES = {"classic": (None, ()), "worker": (GENERIC_WORKER, ("--rewind", "off")), "rewind": (REWIND_WORKER, ("--rewind", "on"))}
 
 
@@ -80,6 +81,7 @@ def h2(server, path: str) -> tuple[list[tuple[int, list[tuple[str, str]]]], int,
         return heads[:-1], heads[-1][0], body
 
 
+@by_prior_knowledge
 def test_hints_come_before_the_answer(server) -> None:
     answer = get(server, "/hints.php")
     assert links(answer.interim) == [(103, [CSS]), (103, [JS, CSS])]
@@ -89,6 +91,7 @@ def test_hints_come_before_the_answer(server) -> None:
     assert links(interim) == [(103, [CSS]), (103, [JS, CSS])] and (status, body) == (200, b"[true,true,false]")
 
 
+@by_prior_knowledge
 def test_hints_come_before_the_script_goes_on(server, tmp_path) -> None:
     tmp_path.chmod(0o777)
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
@@ -109,6 +112,7 @@ def test_hints_come_before_the_script_goes_on(server, tmp_path) -> None:
         assert raw.status(1) == "200"
 
 
+@by_prior_knowledge
 def test_as_symfony_sends_them(server) -> None:
     answer = get(server, "/symfony.php")
     assert links(answer.interim) == [(103, [CSS])] and answer.body == b"1"
@@ -172,6 +176,7 @@ def test_http_1_0_gets_none(server) -> None:
     assert answer.interim == [] and answer.status == 200 and answer.body == b"[true,true,false]"
 
 
+@by_prior_knowledge
 def test_http_1_1_gets_none_unless_asked_for(hayate_command, tmp_path: pathlib.Path) -> None:
     for name, text in SCRIPTS.items():
         (tmp_path / name).write_text(text)

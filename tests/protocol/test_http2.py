@@ -20,6 +20,8 @@ from lib.tls import TlsHayate, self_signed
 
 from .h2 import DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, WINDOW_UPDATE, Raw, frame
 
+pytestmark = pytest.mark.plain("it is about HTTP/2 without TLS, by prior knowledge; test_h2.py is over TLS")
+
 
 @pytest.fixture(scope="module")
 def server(hayate_command, tmp_path_factory) -> Iterator[Hayate]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from lib import over
 from lib.servers import Hayate
 
 SIZE = (3 << 20) + 4321
@@ -85,10 +86,7 @@ def test_ranges_over_many_stretches(server, content, span) -> None:
 
 
 def test_a_slow_client_over_several_seconds(server, content) -> None:
-    with socket.socket() as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
-        sock.settimeout(60)
-        sock.connect(("127.0.0.1", server.port))
+    with over.connect(("127.0.0.1", server.port), receive_buffer=16384) as sock:
         ask(sock)
         _, body = answer(sock, pause=0.02)
         assert body == content

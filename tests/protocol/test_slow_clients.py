@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import requests
 
-from lib import site
+from lib import over, site
 from lib.servers import Hayate
 
 SLOW = 200
@@ -29,12 +29,7 @@ def server(hayate_command, tmp_path_factory) -> Iterator[Hayate]:
 
 
 def connect(server: Hayate, *, buffer: int = 0) -> socket.socket:
-    s = socket.socket()
-    if buffer:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-    s.settimeout(20)
-    s.connect(("127.0.0.1", server.port))
-    return s
+    return over.connect(("127.0.0.1", server.port), receive_buffer=buffer, timeout=20)
 
 
 def rest(s: socket.socket) -> bytes:

@@ -83,6 +83,7 @@ def test_no_php_is_started(beside) -> None:
     assert "static files, no PHP" in hayate.run("status").stdout
 
 
+@pytest.mark.plain("it writes its configuration anew")
 def test_a_site_changes_between_the_two_by_a_reload(hayate_command, root, tmp_path) -> None:
     tmp_path.chmod(0o755)
     config = tmp_path / "hayate.toml"

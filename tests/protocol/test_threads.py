@@ -17,6 +17,7 @@ import time
 
 import pytest
 import requests
+from lib import over
 from lib.process import wait_until
 from lib.servers import Hayate
 
@@ -57,6 +58,12 @@ def start(hayate_command):
         yield lambda text, **more: stack.enter_context(Hayate(config=text, **more))
 
 
+def not_over_http2() -> None:
+    """A thread that writes bytes of HTTP/1 cannot leave the test out by itself."""
+    if over.protocol == over.H2:
+        raise over.NoForm("the test writes bytes of HTTP/1")
+
+
 def connect(server: Hayate) -> http.client.HTTPConnection:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     connection.connect()
@@ -75,6 +82,8 @@ class Load:
     """Requests from several threads until the end; `again` for each on a connection of its own."""
 
     def __init__(self, server: Hayate, path: str = "/ok.php", *, users: int = 8, again: bool = False) -> None:
+        if again:
+            not_over_http2()
         self.server, self.path, self.again = server, path, again
         self.answers: list[int] = []
         self.broken: list[Exception] = []
@@ -130,6 +139,7 @@ def socket_get(server: Hayate, path: str) -> str:
 
 
 def test_requests_of_all_threads_wait_in_one_queue_in_their_order_and_no_more_than_may(start, root) -> None:
+    not_over_http2()
     limit = 12
     server = start(config(root, workers=1, app=f"queue_limit = {limit}"))
     began = root / "began"
