@@ -35,6 +35,12 @@ spl_autoload_register(static function (string $class) use ($map): void {
         require $map[$class];
     }
 });
+// Where Composer has its list of packages; Debian's are no packages of Composer's.
+require_once __DIR__.'/composer/InstalledVersions.php';
+// Its name is no path: Composer finds it by a class map. Symfony 5.4 has none.
+if (is_file($wrapper = DEBIAN.'Symfony/Component/Cache/Traits/ValueWrapper.php')) {
+    require_once $wrapper;
+}
 require_once DEBIAN.'Symfony/Contracts/Deprecation/function.php';
 require_once DEBIAN.'Symfony/Component/String/Resources/functions.php';
 require_once DEBIAN.'Symfony/Component/Translation/Resources/functions.php';
