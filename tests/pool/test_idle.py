@@ -76,7 +76,7 @@ def test_an_idle_server_sleeps_and_is_small(hayate_command) -> None:
             }  # fmt: skip
         for server, counts in woken.items():
             # The master looks at the files of certificates, and asks its front once at most. A zygote and workers have nothing to wake up for.
-            assert sum(counts.values()) <= 45, counts
+            assert sum(counts.values()) <= 30, counts
             of_php = [pid for pid in processes if processes[pid] is server and pid not in (server.pid, server.front)]
             assert len(of_php) == 3 and not any(name.startswith(f"{pid} ") for name in counts for pid in of_php), counts
             for pid in (server.front, server.pid):

@@ -13,6 +13,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tracing::{
     Event, Level, Metadata, Subscriber,
     callsite::Identifier,
@@ -35,6 +36,8 @@ pub struct Floods {
     left_out: AtomicU64,
     /// Somebody says what is left out; before that nothing is.
     spoken: AtomicBool,
+    /// A line has been said: there may be something to tell of later, and to forget.
+    said: Notify,
 }
 
 struct Kind {
@@ -75,10 +78,16 @@ impl Visit for Of {
 
 impl Floods {
     pub const fn new() -> Floods {
-        Floods { kinds: Mutex::new(None), left_out: AtomicU64::new(0), spoken: AtomicBool::new(false) }
+        Floods {
+            kinds: Mutex::new(None),
+            left_out: AtomicU64::new(0),
+            spoken: AtomicBool::new(false),
+            said: Notify::const_new(),
+        }
     }
 
     fn admits(&self, of: &'static Metadata<'static>, what: Of, now: Instant) -> bool {
+        self.said.notify_one();
         let mut kinds = self.kinds.lock();
         let kind = kinds.get_or_insert_default().entry((of.callsite(), what));
         let kind = kind.or_insert(Kind { empty_at: now, left_out: 0, of });
@@ -110,6 +119,10 @@ impl Floods {
     pub async fn say(&self) {
         self.spoken.store(true, Relaxed);
         loop {
+            // A server that says nothing sleeps.
+            if self.kinds.lock().as_ref().is_none_or(HashMap::is_empty) {
+                self.said.notified().await;
+            }
             tokio::time::sleep(SAID_EVERY).await;
             for (lines, Of { app, status, reason }, of) in self.take(Instant::now()) {
                 let reason = Some(reason).filter(|reason| !reason.is_empty());
