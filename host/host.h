@@ -27,6 +27,7 @@
  *   unknown.c   what the boot must not leave open, since nobody knows how it ends
  *   boot_files.c  files that the boot has open for writing, and temporary ones
  *   archives.c  what PHP knows of archives (phar), for a request
+ *   trace.c     what slow requests are doing
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
  */
@@ -425,10 +426,18 @@ void worker_close_script(void);             /* when the boot is over */
 enum hy_retired worker_after_request(void); /* whether this worker has to leave, and why */
 void worker_exit(enum hy_retired why) __attribute__((noreturn));
 
+/* trace.c */
+int trace_start(void);                 /* in the zygote, when it has booted; a descriptor to wait for, or -1 */
+void trace_hand_over(uint32_t number); /* in a worker, while it is dumpable */
+void trace_take(void);                 /* in the zygote: what workers have handed over */
+void trace_forget(uint32_t number);    /* that worker has ended */
+/* Logs what a worker is doing, unless the request with that ticket (its lower 32 bits) is over. */
+void trace_write(uint32_t number, pid_t pid, uint32_t milliseconds, uint32_t ticket);
+
 /* isolation.c */
-void isolation_zygote(void);  /* before PHP starts */
-void isolation_worker(void);  /* in a worker, after its fork; before it runs PHP code */
-int isolation_landlock(void); /* the kernel's version of Landlock; less than 1: it has none */
+void isolation_zygote(void);            /* before PHP starts */
+void isolation_worker(uint32_t number); /* in a worker, after its fork; before it runs PHP code */
+int isolation_landlock(void);           /* the kernel's version of Landlock; less than 1: it has none */
 
 /* seccomp.c */
 void seccomp_forbid(void); /* in the zygote, with no_new_privs */
@@ -436,7 +445,9 @@ void seccomp_forbid(void); /* in the zygote, with no_new_privs */
 /* log.c */
 void log_record(const char *text); /* one record, however many lines it has */
 void log_lines(const char *text);  /* a record for each line */
-void log_own(const char *text);    /* a record of the host's own; a warning unless it begins with HY_LOG_ERROR */
+/* A record that belongs to the request of that id; NULL: to none. */
+void log_for(const char *id, size_t id_len, const char *text, size_t len);
+void log_own(const char *text); /* a record of the host's own; a warning unless it begins with HY_LOG_ERROR */
 /* The same. */
 void log_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

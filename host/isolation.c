@@ -86,12 +86,13 @@ void isolation_zygote(void)
 	}
 }
 
-void isolation_worker(void)
+void isolation_worker(uint32_t number)
 {
 	if (explain_file == NULL) {
 		/* A process that is not dumpable does not own its files in /proc. */
 		prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 		die_sooner(OOM_WORKER);
+		trace_hand_over(number);
 		prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 		enter_domain();
 	}

@@ -279,6 +279,9 @@ enum hy_message_type {
 	HY_MSG_FORK = 1, /* worker */
 	HY_MSG_PING = 2, /* value = a number that comes back */
 	HY_MSG_QUIT = 3, /* kill what is left, exit */
+	/* worker, value = for how long it has run its request, ms, pid = the lower 32 bits of that one's ticket: log what
+	 * it is doing */
+	HY_MSG_TRACE = 4,
 	/* from the zygote */
 	HY_MSG_READY = 16,        /* booted; text = PHP version */
 	HY_MSG_BOOT_FAILED = 17,  /* text says why; the zygote exits next */

@@ -12,17 +12,20 @@
 /* Longer records end here. */
 #define LONGEST (64u << 10)
 
-static void write_record(const char *text, size_t len)
+/* The longest id of a request that is written; the front's are shorter. */
+#define LONGEST_ID 128u
+
+void log_for(const char *id, size_t id_len, const char *text, size_t len)
 {
 	char part[PIPE_BUF];
 	len = MIN(len, LONGEST);
+	id_len = MIN(id_len, LONGEST_ID);
 	while (len > 0) {
 		size_t at = 0;
-		if (request.exchange.slot != NULL) {
-			size_t id = MIN(request.field[HY_FIELD_REQUEST_ID].len, 128);
+		if (id != NULL) {
 			part[at++] = HY_LOG_RECORD;
-			memcpy(part + at, request.field[HY_FIELD_REQUEST_ID].at, id);
-			at += id;
+			memcpy(part + at, id, id_len);
+			at += id_len;
 			part[at++] = HY_LOG_UNIT;
 		}
 		size_t n = MIN(len, sizeof part - at - 2);
@@ -39,6 +42,13 @@ static void write_record(const char *text, size_t len)
 		ssize_t written = write(STDERR_FILENO, part, at);
 		(void)written; /* nobody left to tell */
 	}
+}
+
+static void write_record(const char *text, size_t len)
+{
+	bool of_request = request.exchange.slot != NULL;
+	log_for(of_request ? request.field[HY_FIELD_REQUEST_ID].at : NULL, request.field[HY_FIELD_REQUEST_ID].len, text,
+	        len);
 }
 
 void log_record(const char *text)

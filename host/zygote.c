@@ -260,7 +260,7 @@ static void become_worker(uint32_t number, pid_t zygote, const sigset_t *signals
 		_exit(0); /* it died before the signal was armed */
 	}
 	sigprocmask(SIG_SETMASK, signals, NULL);
-	isolation_worker();
+	isolation_worker(number);
 	hy_ring_join(number);
 	char shared_file[512] = "";
 	bool listed = zygote_each_fd(reopen, shared_file);
@@ -323,6 +323,7 @@ static void reap(void)
 			if (pids[i] == pid) {
 				pids[i] = 0;
 				boot_files_bury(i);
+				trace_forget(i);
 				send_message((struct hy_message){.type = HY_MSG_EXITED, .worker = i, .pid = pid, .value = status},
 				             NULL);
 				break;
@@ -389,10 +390,15 @@ void zygote_run(void)
 		zygote_failed("no descriptor left for the zygote's signals; raise the limit of open files");
 	}
 	send_message((struct hy_message){.type = HY_MSG_READY, .pid = getpid()}, engine_version());
-	struct pollfd fds[] = {{.fd = HY_FD_CONTROL, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+	struct pollfd fds[] = {{.fd = HY_FD_CONTROL, .events = POLLIN},
+	                       {.fd = signals, .events = POLLIN},
+	                       {.fd = trace_start(), .events = POLLIN}};
 	for (;;) {
-		if (poll(fds, 2, -1) < 0) {
+		if (poll(fds, sizeof fds / sizeof fds[0], -1) < 0) {
 			continue; /* a signal */
+		}
+		if (fds[2].revents & POLLIN) {
+			trace_take();
 		}
 		if (fds[1].revents & POLLIN) {
 			struct signalfd_siginfo info;
@@ -414,6 +420,11 @@ void zygote_run(void)
 				if (pids[message.worker] == 0 && fork_worker(message.worker, &before)) {
 					close(signals);
 					return;
+				}
+				break;
+			case HY_MSG_TRACE:
+				if (pids[message.worker] > 0) {
+					trace_write(message.worker, pids[message.worker], (uint32_t)message.value, (uint32_t)message.pid);
 				}
 				break;
 			case HY_MSG_PING:

@@ -216,6 +216,9 @@ pub struct ServeArgs {
     /// How long PHP may run for one request, or off [default: 60s]
     #[arg(long, value_name = "TIME", help_heading = "PHP")]
     pub request_timeout: Option<Time>,
+    /// How long PHP may run for one request until the log says what it is doing, or off [default: off]
+    #[arg(long, value_name = "TIME", help_heading = "PHP")]
+    pub slow_request: Option<Time>,
     /// Script below the document root that answers what is no file; "": none, 404 [default: see docs/configuration.md]
     #[arg(long, value_name = "SCRIPT", help_heading = "PHP")]
     pub front_controller: Option<String>,

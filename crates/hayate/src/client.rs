@@ -217,6 +217,9 @@ fn describe(status: &Value) -> String {
         if !ended.is_empty() {
             out += &format!("  workers ended: {}\n", ended.join(", "));
         }
+        if app["slow_requests"].as_u64().is_some_and(|n| n > 0) {
+            out += &format!("  slow requests: {} (the log says what they did)\n", app["slow_requests"]);
+        }
     }
     out
 }

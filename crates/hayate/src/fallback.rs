@@ -217,6 +217,7 @@ pub(crate) mod tests {
                 max_requests: None,
                 max_memory: None,
                 request_timeout: None,
+                slow_request: None,
                 queue_timeout: Duration::ZERO,
                 idle_timeout: Duration::ZERO,
                 boot_timeout: None,

@@ -70,6 +70,7 @@ pub struct Metrics {
     workers: Family<AppState, Gauge>,
     tracking: Family<AppTracking, Gauge>,
     restarts: Family<AppCause, Counter>,
+    slow: Family<App, Counter>,
     queue: Family<App, Gauge>,
     ready: Family<App, Gauge>,
     memory: Family<App, Gauge>,
@@ -97,6 +98,12 @@ impl Metrics {
         registry.register("hayate_workers", "Workers, by state", workers.clone());
         let restarts = Family::<AppCause, Counter>::default();
         registry.register("hayate_worker_restarts", "Workers that ended, by cause", restarts.clone());
+        let slow = Family::<App, Counter>::default();
+        registry.register(
+            "hayate_slow_requests",
+            "Requests that ran longer than slow_request, or nine tenths of request_timeout",
+            slow.clone(),
+        );
         let queue = Family::<App, Gauge>::default();
         registry.register("hayate_queue_depth", "Requests that wait for a worker", queue.clone());
         let ready = Family::<App, Gauge>::default();
@@ -196,6 +203,7 @@ impl Metrics {
             front,
             workers,
             restarts,
+            slow,
             queue,
             ready,
             tracking,
@@ -223,6 +231,7 @@ impl Metrics {
         }
         self.workers.clear();
         self.restarts.clear();
+        self.slow.clear();
         self.queue.clear();
         self.ready.clear();
         self.tracking.clear();
@@ -263,6 +272,7 @@ impl Metrics {
             for (cause, n) in &status.restarts {
                 count(cause, *n);
             }
+            self.slow.get_or_create(&app()).inc_by(status.slow_requests);
             self.queue.get_or_create(&app()).set(status.queue as i64);
             self.ready.get_or_create(&app()).set(i64::from(status.unavailable.is_none()));
             self.memory.get_or_create(&app()).set(status.memory as i64);

@@ -66,6 +66,7 @@ struct Running {
 #[derive(Default)]
 struct Former {
     restarts: BTreeMap<String, u64>,
+    slow_requests: u64,
     rewinds: RewindTotals,
 }
 
@@ -331,6 +332,7 @@ impl Server {
         for (cause, n) in status.restarts {
             *former.restarts.entry(cause).or_default() += n;
         }
+        former.slow_requests += status.slow_requests;
         if let Some(rewind) = status.rewind {
             former.rewinds.add_totals(&rewind.totals);
         }
@@ -379,6 +381,7 @@ impl Server {
                 for (cause, n) in &former.restarts {
                     *status.restarts.entry(cause.clone()).or_default() += n;
                 }
+                status.slow_requests += former.slow_requests;
                 if let Some(rewind) = &mut status.rewind {
                     rewind.totals.add_totals(&former.rewinds);
                 }

@@ -2,7 +2,7 @@
 //!
 //! What arrives was written by a process that has run PHP code, so it is checked before it is believed.
 
-use std::{io, os::fd::OwnedFd};
+use std::{io, os::fd::OwnedFd, time::Duration};
 
 use hayate_ring::layout::*;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -17,6 +17,14 @@ pub(crate) enum Command {
     /// To be answered with [`Message::Pong`].
     Ping {
         number: i32,
+    },
+    /// Has the zygote log what a worker is doing.
+    Trace {
+        worker: u32,
+        /// For how long it has run its request.
+        ran: Duration,
+        /// The request's.
+        ticket: u64,
     },
     Quit,
 }
@@ -96,17 +104,20 @@ impl Command {
         match self {
             Command::Fork { .. } => Command::MOST_ANSWERS,
             Command::Ping { .. } => 1,
-            Command::Quit => 0,
+            Command::Trace { .. } | Command::Quit => 0,
         }
     }
 
     fn encode(self) -> [u8; HEAD] {
-        let (kind, worker, value) = match self {
-            Command::Fork { worker } => (HY_MSG_FORK, worker, 0),
-            Command::Ping { number } => (HY_MSG_PING, 0, number),
-            Command::Quit => (HY_MSG_QUIT, 0, 0),
+        let (kind, worker, pid, value) = match self {
+            Command::Fork { worker } => (HY_MSG_FORK, worker, 0, 0),
+            Command::Ping { number } => (HY_MSG_PING, 0, 0, number as u32),
+            Command::Trace { worker, ran, ticket } => {
+                (HY_MSG_TRACE, worker, ticket as u32, ran.as_millis().try_into().unwrap_or(u32::MAX))
+            }
+            Command::Quit => (HY_MSG_QUIT, 0, 0, 0),
         };
-        let words = [kind, worker, 0, value as u32, 0].map(u32::to_ne_bytes);
+        let words = [kind, worker, pid, value, 0].map(u32::to_ne_bytes);
         let mut bytes = [0; HEAD];
         bytes.iter_mut().zip(words.as_flattened()).for_each(|(to, from)| *to = *from);
         bytes

@@ -70,6 +70,7 @@ pub(crate) struct Table {
     pub(crate) workers: BTreeMap<u32, Worker>,
     pub(crate) restarts: BTreeMap<String, u64>,
     pub(crate) zygote_deaths: u64,
+    pub(crate) slow_requests: u64,
     /// What workers that have ended had rewound.
     pub(crate) ended: RewindTotals,
     /// Requests that workers that have ended had served.
@@ -137,6 +138,7 @@ impl Generation {
                 workers: BTreeMap::new(),
                 restarts: BTreeMap::new(),
                 zygote_deaths: 0,
+                slow_requests: 0,
                 ended: RewindTotals::default(),
                 served: 0,
                 boot_error: None,
@@ -290,6 +292,7 @@ impl Generation {
             workers,
             restarts: table.restarts.clone(),
             zygote_deaths: table.zygote_deaths,
+            slow_requests: table.slow_requests,
             boot_error: table.boot_error.clone(),
             unavailable: table.unavailable.clone(),
             queue: ring.queued() + ring.waiting(),

@@ -101,6 +101,8 @@ pub struct Spec {
     pub max_memory: Option<u64>,
     /// How long PHP may run for one request; the worker is killed then.
     pub request_timeout: Option<Duration>,
+    /// How long PHP may run for one request until the log says what it is doing; at the latest that is at nine tenths of its timeout.
+    pub slow_request: Option<Duration>,
     /// How long a request may wait for a worker.
     pub queue_timeout: Duration,
     /// How long a worker above MIN may idle before it is let go.
@@ -294,6 +296,7 @@ mod tests {
             max_requests: None,
             max_memory: None,
             request_timeout: None,
+            slow_request: None,
             queue_timeout: Duration::ZERO,
             idle_timeout: Duration::ZERO,
             boot_timeout: None,

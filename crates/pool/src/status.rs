@@ -68,6 +68,8 @@ pub struct Status {
     pub restarts: BTreeMap<String, u64>,
     /// How many zygotes died without being asked.
     pub zygote_deaths: u64,
+    /// How many requests ran longer than [`crate::Spec::slow_request`], or nine tenths of what they may.
+    pub slow_requests: u64,
     /// Why the last boot that failed did.
     pub boot_error: Option<String>,
     /// Why no request can be served now.

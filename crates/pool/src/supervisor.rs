@@ -11,7 +11,7 @@ use std::{
 };
 
 use hayate_panics::caught;
-use hayate_ring::{Fault, Hub, Limits, Ring};
+use hayate_ring::{Fault, Hub, Limits, Ring, Slow};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, sleep, sleep_until, timeout},
@@ -271,9 +271,27 @@ impl Supervisor {
     /// Ends requests that took too long, and the workers that hold them.
     fn sweep(&mut self, ring: &Ring) {
         let Shared { spec, .. } = &*self.shared;
-        let limits = Limits { queue_timeout: spec.queue_timeout, request_timeout: spec.request_timeout };
+        let limits = Limits {
+            queue_timeout: spec.queue_timeout,
+            request_timeout: spec.request_timeout,
+            // Without one: those that come near their timeout.
+            slow_request: spec.slow_request.or(Some(Duration::MAX)),
+        };
         let swept = ring.sweep(&limits);
         self.broken = swept.broken;
+        for Slow { worker, ran, ticket } in swept.slow {
+            self.shared.table().slow_requests += 1;
+            if let Some(host) = &self.host
+                && let Err(error) = host.send(Command::Trace { worker, ran, ticket })
+            {
+                tracing::warn!(
+                    app = spec.name,
+                    worker,
+                    ?ran,
+                    "slow request; the zygote does not listen: {error}"
+                );
+            }
+        }
         for overdue in swept.overdue {
             let (cause, why) = match overdue.fault {
                 Fault::RequestTimeout => (Cause::RequestTimeout, "ran longer than request_timeout"),

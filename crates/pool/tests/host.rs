@@ -71,6 +71,7 @@ fn spec(dir: &Path, worker: Option<&str>) -> Spec {
         max_requests: None,
         max_memory: None,
         request_timeout: Some(Duration::from_secs(20)),
+        slow_request: None,
         queue_timeout: Duration::from_secs(10),
         idle_timeout: Duration::from_secs(10),
         boot_timeout: Some(Duration::from_secs(20)),

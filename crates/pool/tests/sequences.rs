@@ -182,6 +182,7 @@ fn spec() -> Spec {
         max_requests: None,
         max_memory: None,
         request_timeout: Some(Duration::from_secs(20)),
+        slow_request: None,
         queue_timeout: Duration::from_secs(10),
         idle_timeout: Duration::from_secs(10),
         boot_timeout: Some(Duration::from_secs(20)),

@@ -55,5 +55,5 @@ pub use exchange::{Exchange, Failure, RequestClosed};
 pub use head::{HeadTooLarge, Places, Records, ResponseHead};
 pub use hub::Hub;
 pub use ring::{Config, OpenBody, Refused, Ring, Slot};
-pub use sweep::{Fault, Limits, Overdue, Swept};
+pub use sweep::{Fault, Limits, Overdue, Slow, Swept};
 pub use workers::WorkerRecord;

@@ -19,6 +19,9 @@ pub struct Limits {
     pub queue_timeout: Duration,
     /// The longest a worker may spend on a request that has no time of its own, time spent waiting for the client not counted.
     pub request_timeout: Option<Duration>,
+    /// How long a worker may spend on a request before it is one of [`Swept::slow`]; nine tenths of its timeout at most, so that it is known in time
+    /// what a worker did that is killed. `None`: nobody is to know.
+    pub slow_request: Option<Duration>,
 }
 
 /// Why a worker has to be killed.
@@ -41,11 +44,24 @@ pub struct Overdue {
     pub fault: Fault,
 }
 
+/// A request that takes long; see [`Limits::slow_request`]. Each is named once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slow {
+    /// The index of its worker.
+    pub worker: u32,
+    /// By which the worker knows it.
+    pub ticket: u64,
+    /// For how long it has run, time spent waiting for the client not counted.
+    pub ran: Duration,
+}
+
 /// What [`Ring::sweep`] found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Workers to kill.
     pub overdue: Vec<Overdue>,
+    /// Requests that take long.
+    pub slow: Vec<Slow>,
     /// What is wrong with the memory, when nobody knows who did it: none of its workers can be trusted any more.
     pub broken: Option<&'static str>,
 }
@@ -75,6 +91,8 @@ pub(crate) struct Look {
     held_since: u64,
     /// Since when its worker says that it waits for the client, or that it has no request, and neither can be.
     odd_since: u64,
+    /// It was named as slow.
+    slow: bool,
 }
 
 impl Ring {
@@ -85,6 +103,7 @@ impl Ring {
         let mut inner = self.lock();
         let condemned = std::mem::take(&mut inner.condemned);
         let mut overdue: Vec<Overdue> = Vec::new();
+        let mut slow = Vec::new();
         let mut name = |worker, fault| {
             if !overdue.iter().any(|known| known.worker == worker) {
                 overdue.push(Overdue { worker, fault });
@@ -140,8 +159,19 @@ impl Ring {
                     inner.broken.get_or_insert("a claim names a worker that there is not");
                 }
                 HY_CLAIMED => {
-                    let timeout = entry.timeout.or(limits.request_timeout);
-                    let held = self.judge(&mut inner, index, worker, timeout);
+                    let timeout = entry.timeout.or(limits.request_timeout).map_or(u64::MAX, nanos);
+                    let patience = limits.slow_request.map(|patience| nanos(patience).min(timeout / 10 * 9));
+                    let mut held = self.judge(&mut inner, index, worker);
+                    if let Ok(ran) = held {
+                        let look = &mut inner.entry(index).look;
+                        if !look.slow && patience.is_some_and(|patience| ran > patience) {
+                            look.slow = true;
+                            let ran = Duration::from_nanos(ran);
+                            slow.push(Slow { worker, ticket: claim_ticket(seen), ran });
+                        } else if ran > timeout {
+                            held = Err(Fault::RequestTimeout);
+                        }
+                    }
                     if let Err(fault) = held {
                         name(worker, fault);
                         let started = words.response_state().load(Acquire) != HY_RESPONSE_NONE;
@@ -163,7 +193,7 @@ impl Ring {
         self.move_on(&mut inner, now, &mut name);
         let broken = inner.broken;
         self.unlock(inner);
-        Swept { overdue, broken }
+        Swept { overdue, slow, broken }
     }
 
     pub(crate) fn fail(&self, inner: &mut Inner, index: u32, failure: Failure) {
@@ -176,14 +206,8 @@ impl Ring {
     }
 
     /// Looks at a slot that a living worker, this one, held a moment ago: by now the claim may say anything. The worker's own times are
-    /// believed as far as they can be true.
-    fn judge(
-        &self,
-        inner: &mut Inner,
-        index: u32,
-        worker: u32,
-        limit: Option<Duration>,
-    ) -> Result<(), Fault> {
+    /// believed as far as they can be true. Returns for how long it has run the request, ns, time spent waiting for the client not counted.
+    fn judge(&self, inner: &mut Inner, index: u32, worker: u32) -> Result<u64, Fault> {
         let words = self.memory.slot(index);
         let entry = inner.entry(index);
         if entry.look.held_since == 0 {
@@ -221,11 +245,7 @@ impl Ring {
             inner.entry(index).look.odd_since = 0;
         }
         let waiting = if waits { now.saturating_sub(waits_since) } else { 0 };
-        let ran = now.saturating_sub(since).saturating_sub(blocked).saturating_sub(waiting);
-        match limit {
-            Some(limit) if ran > nanos(limit) => Err(Fault::RequestTimeout),
-            _ => Ok(()),
-        }
+        Ok(now.saturating_sub(since).saturating_sub(blocked).saturating_sub(waiting))
     }
 
     /// Whether the worker that holds a slot may have to wait for the client: its body (`open`: there may be more) is not there, or its

@@ -319,7 +319,7 @@ fn a9_5_nothing_that_a_worker_writes_ends_or_holds_the_front() {
         };
         pool.spawn();
         let limits =
-            Limits { queue_timeout: Duration::from_secs(5), request_timeout: Some(Duration::from_secs(2)) };
+            Limits { queue_timeout: Duration::from_secs(5), request_timeout: Some(Duration::from_secs(2)), slow_request: None };
         while !own.is_finished()
             || !threads.iter().all(|thread| thread.is_finished())
             || !elsewhere.is_finished()
@@ -402,7 +402,8 @@ fn a_claim_that_changes_under_the_sweep_is_judged_as_it_was_seen() {
                     held.store(true_one, Relaxed);
                 }
             });
-            let limits = Limits { queue_timeout: Duration::from_secs(60), request_timeout: None };
+            let limits =
+                Limits { queue_timeout: Duration::from_secs(60), request_timeout: None, slow_request: None };
             let swept = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 (0..20_000).for_each(|_| drop(fixture.ring.sweep(&limits)));
             }));

@@ -22,7 +22,7 @@ async fn requests_that_gave_up_do_not_count_as_waiting() {
     assert!(submit(&ring, 2).await.is_none(), "two wait, and two may");
 
     std::thread::sleep(Duration::from_millis(5));
-    ring.sweep(&Limits { queue_timeout: Duration::ZERO, request_timeout: None });
+    ring.sweep(&Limits { queue_timeout: Duration::ZERO, request_timeout: None, slow_request: None });
     for exchange in &mut waiting {
         let outcome = poll_fn(|cx| exchange.poll_head(cx)).await;
         assert_eq!(outcome.map(|head| head.status), Err(Failure::QueueTimeout));
@@ -43,7 +43,8 @@ async fn requests_that_gave_up_do_not_count_as_waiting() {
 #[tokio::test(flavor = "current_thread")]
 async fn a9_1_any_number_of_cancelled_requests_may_lie_behind_one_that_waits() {
     let (ring, _hub) = ring();
-    let limits = Limits { queue_timeout: Duration::from_secs(100), request_timeout: None };
+    let limits =
+        Limits { queue_timeout: Duration::from_secs(100), request_timeout: None, slow_request: None };
     let mut waiting = vec![submit(&ring, 4).await.unwrap()];
     for i in 0..100_000 {
         if i % 40_000 == 270 {

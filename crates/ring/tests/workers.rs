@@ -113,7 +113,8 @@ fn requests_nobody_takes_time_out_in_the_queue() {
     fixture.run(async {
         let ring = Arc::clone(&fixture.ring);
         let asked = tokio::spawn(async move { ask(&ring, "/", None).await });
-        let limits = Limits { queue_timeout: Duration::from_millis(20), request_timeout: None };
+        let limits =
+            Limits { queue_timeout: Duration::from_millis(20), request_timeout: None, slow_request: None };
         while !asked.is_finished() {
             tokio::time::sleep(Duration::from_millis(5)).await;
             fixture.ring.sweep(&limits);
@@ -143,6 +144,7 @@ fn a_request_that_runs_too_long_names_its_worker_and_waiting_for_the_client_does
         let limits = |ms| Limits {
             queue_timeout: Duration::from_secs(10),
             request_timeout: Some(Duration::from_millis(ms)),
+            slow_request: None,
         };
         assert_eq!(fixture.ring.sweep(&limits(1000)), Swept::default());
         exchange.end_request(true);
@@ -342,7 +344,8 @@ fn threads_of_the_front_share_workers_that_are_killed() {
     // As the supervisor does it, on a thread that is none of the front's.
     let (mut seed, mut kills) = (0x9e37_79b9_u64, 0u64);
     let deadline = Instant::now() + Duration::from_secs(60);
-    let limits = Limits { queue_timeout: Duration::from_secs(100), request_timeout: None };
+    let limits =
+        Limits { queue_timeout: Duration::from_secs(100), request_timeout: None, slow_request: None };
     while !threads.iter().all(|thread| thread.is_finished()) {
         assert!(Instant::now() < deadline, "a request hangs");
         seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -258,6 +258,9 @@ pub struct App {
     /// How long PHP may run for one request, not counting the time it waits for the client; then the answer is 504 and the worker is replaced. `off`: no limit. Default: `60s`. Flag: `--request-timeout`.
     #[schemars(with = "Option<String>")]
     pub request_timeout: Option<Time>,
+    /// How long PHP may run for one request, not counting the time it waits for the client, until the log says what it is doing: a warning with the calls of PHP, as in the trace of an exception. Nothing is interrupted by it. At nine tenths of `request_timeout` the log says it in any case. Default: `off`. Flag: `--slow-request`.
+    #[schemars(with = "Option<String>")]
+    pub slow_request: Option<Time>,
     /// Requests that may wait for a worker, 1 to 1000000; above, the answer is 503. Default: `1024`. Flag: `--queue-limit`.
     pub queue_limit: Option<usize>,
     /// How long a request may wait for a worker; then the answer is 503. Default: `30s`. Flag: `--queue-timeout`.

@@ -225,6 +225,7 @@ impl AppResolver<'_> {
                 max_requests: None,
                 max_memory: None,
                 request_timeout: None,
+                slow_request: None,
                 queue_timeout: ALWAYS,
                 idle_timeout: ALWAYS,
                 boot_timeout: None,
@@ -384,6 +385,7 @@ impl AppResolver<'_> {
                 max_requests: args.max_requests.or(app.max_requests).filter(|n| *n > 0),
                 max_memory: self.max_memory(app.max_memory)?,
                 request_timeout: time(args.request_timeout.or(app.request_timeout), Duration::from_secs(60)),
+                slow_request: args.slow_request.or(app.slow_request).and_then(|time| time.0),
                 queue_timeout: time(args.queue_timeout.or(app.queue_timeout), Duration::from_secs(30))
                     .unwrap_or(ALWAYS),
                 idle_timeout: time(app.idle_timeout, Duration::from_secs(10)).unwrap_or(ALWAYS),

@@ -1,0 +1,220 @@
+"""What a request is doing that takes long: the log says it, and nothing is interrupted by it."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import fcntl
+import os
+import pathlib
+import re
+import signal
+
+import pytest
+import requests
+
+from lib.process import wait_until
+from lib.servers import GENERIC_WORKER, REWIND_WORKER, Hayate
+
+SHOP = r"""<?php
+function checkout(string $how) { return (new Shop)->buy($how); }
+class Shop {
+    public function buy(string $how) { return array_map(fn ($how) => self::pay($how), [$how])[0]; }
+    public static function pay(string $how) {
+        return match ($how) {
+            'sleep' => sleep(2),
+            'usleep' => usleep(2000000) ?? 0,
+            'lock' => flock(fopen($_GET['file'], 'r'), LOCK_EX) ? 0 : 1,
+            'included' => include __DIR__ . "/odd\n\x1e\x1f name.php",
+        };
+    }
+}
+$before = microtime(true);
+$left = checkout($_GET['how']);
+echo json_encode(['left' => $left, 'took' => microtime(true) - $before]);
+"""
+#: As PHP writes them of an exception, but that a worker script which includes the page is in them as well.
+CALLS = r"""    #0 {root}/shop\.php\(\d+\): {function}\(\)
+    #1 {root}/shop\.php\(4\): Shop::pay\(\)
+    #2 \[internal function\]: Shop->{{closure[^}}]*}}\(\)
+    #3 {root}/shop\.php\(4\): array_map\(\)
+    #4 {root}/shop\.php\(2\): Shop->buy\(\)
+    #5 {root}/shop\.php\(15\): checkout\(\)
+(?:    #\d+ .*\n)*?    #\d+ {{main}}"""
+#: All of PHP that changes the stack of calls, as fast as it can.
+BUSY = r"""<?php
+if (!class_exists('Odd')) { // Worker mode declares them once.
+function deep(int $n) { return $n === 0 ? 0 : deep($n - 1) + 1; }
+function ours() { yield from [1, 2, 3]; yield from (function () { yield deep(20); })(); }
+class Odd { function __call($name, $of) { throw new LogicException($name); } static function __callStatic($name, $of) { return deep(3); } }
+}
+$until = microtime(true) + 0.02;
+while (microtime(true) < $until) {
+    foreach (ours() as $n);
+    $fiber = new Fiber(function () { foreach (ours() as $n) { Fiber::suspend($n); } return deep(30); });
+    for ($fiber->start(); !$fiber->isTerminated(); $fiber->resume());
+    try { (new Odd)->none(Odd::other()); } catch (LogicException) {}
+    usort($list, fn ($a, $b) => eval('return $a <=> $b;')) ?: 0;
+    call_user_func_array(str_repeat(...), ['x', 1000]);
+}
+echo 'ok';
+"""
+BUSY = BUSY.replace("$until =", "$list = range(9, 1);\n$until =", 1)
+WAYS = {
+    "classic": {},
+    "state kept": {"worker": GENERIC_WORKER, "args": ["--rewind", "off"]},
+    "rewound": {"worker": REWIND_WORKER},
+}
+
+
+@pytest.fixture
+def start(hayate_command, tmp_path):
+    """start(way, flags) → a server with one worker, unless it says another number."""
+    (tmp_path / "shop.php").write_text(SHOP)
+    (tmp_path / "odd\n\x1e\x1f name.php").write_text("<?php return sleep(2);")
+    (tmp_path / "busy.php").write_text(BUSY)
+    (tmp_path / "deep.php").write_text("<?php function deep($n) { return $n === 0 ? sleep(1) : deep($n - 1); } echo deep(5000);")
+    (tmp_path / "spin.php").write_text("<?php set_time_limit(0); while (true);")
+    (tmp_path / "ok.php").write_text("<?php echo 'ok';")
+    (tmp_path / "pid.php").write_text("<?php echo getmypid();")
+    servers: list[Hayate] = []
+
+    def run(way: str, *flags: str, workers: int = 1) -> Hayate:
+        more = dict(WAYS[way])
+        args = [*more.pop("args", []), *flags]
+        servers.append(Hayate(tmp_path, workers=workers, args=args, **more).start())
+        return servers[-1]
+
+    yield run
+    for server in servers:
+        server.stop()
+
+
+def get(server: Hayate, path: str) -> requests.Response:
+    return requests.get(server.url + path, timeout=300)
+
+
+def records(server: Hayate) -> list[str]:
+    """Of slow requests in the log, each with its lines."""
+    return re.findall(r"slow request: .*(?:\n    .*)*", server.log())
+
+
+def told(server: Hayate, number: int = 1) -> list[str]:
+    assert wait_until(lambda: len(records(server)) >= number, 60), server.log_tail()
+    return records(server)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("how", ["sleep", "usleep"])
+def test_the_log_has_the_calls_and_the_request_does_not_notice(start, tmp_path, way, how) -> None:
+    server = start(way, "--slow-request", "300ms")
+    answer = get(server, f"/shop.php?how={how}").json()
+    assert answer["left"] == 0 and answer["took"] >= 1.99, "a signal would have cut it short"
+    assert get(server, "/ok.php").text == "ok"
+    (record,) = told(server)
+    assert re.match(rf"slow request: GET /shop\.php\?how={how} has run for \d+\.\d s so far \(worker 0, process \d+\)\n", record)
+    assert re.search(CALLS.format(root=re.escape(str(tmp_path)), function=how), record), record
+    assert 'request="' in record
+    app = server.status()["apps"][0]
+    assert app["slow_requests"] == 1 and app["restarts"] == {}
+    assert "slow requests: 1" in server.run("status").stdout
+
+
+def test_who_waits_in_the_kernel_is_seen_as_well(start, tmp_path) -> None:
+    server = start("rewound", "--slow-request", "300ms")
+    with (tmp_path / "lock").open("w") as file, concurrent.futures.ThreadPoolExecutor() as pool:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        answer = pool.submit(get, server, f"/shop.php?how=lock&file={tmp_path}/lock")
+        (record,) = told(server)
+        fcntl.flock(file, fcntl.LOCK_UN)
+        assert answer.result().json()["left"] == 0
+    assert "shop.php(9): flock()" in record
+
+
+def test_so_is_one_that_was_stopped(start) -> None:
+    server = start("classic", "--slow-request", "3s")
+    pid = int(get(server, "/pid.php").text)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        answer = pool.submit(get, server, "/shop.php?how=sleep")
+        assert wait_until(lambda: server.status()["apps"][0]["active"] == 1)
+        os.kill(pid, signal.SIGSTOP)
+        (record,) = told(server)
+        os.kill(pid, signal.SIGCONT)
+        assert answer.result().status_code == 200
+    assert "sleep()" in record and f"process {pid})" in record
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_before_request_timeout_ends_a_request_the_log_says_what_it_did(start, way) -> None:
+    server = start(way, "--request-timeout", "10s")
+    assert get(server, "/spin.php").status_code == 504
+    (record,) = told(server)
+    assert re.search(r"has run for 9\.\d s so far .*, in .*/spin\.php\(1\)\n", record) and "{main}" in record, record
+    assert server.status()["apps"][0]["restarts"] == {"request_timeout": 1}
+
+
+def test_where_nothing_is_slow_nothing_is_said(start) -> None:
+    server = start("rewound")
+    assert get(server, "/shop.php?how=sleep").json()["left"] == 0
+    assert records(server) == [] and server.status()["apps"][0]["slow_requests"] == 0
+
+
+def test_a_request_in_a_fork_is_named_without_its_calls(start) -> None:
+    server = start("rewound", "--rewind", "fork", "--slow-request", "300ms")
+    assert get(server, "/shop.php?how=sleep").json()["left"] == 0
+    (record,) = told(server)
+    assert "what it is doing is not known where each request runs in a fork" in record
+
+
+def test_names_are_text_and_a_deep_stack_ends(start, tmp_path) -> None:
+    server = start("classic", "--slow-request", "300ms")
+    assert get(server, "/shop.php?how=included").json()["left"] == 0
+    (record,) = told(server)
+    assert "include(" in record and "odd??? name.php" in record and "{main}" in record
+    assert get(server, "/deep.php").text == "0"
+    deep = told(server, 2)[1]
+    assert "#63 " in deep and "#64 …" in deep and "#65 " not in deep
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_calls_that_change_while_they_are_read_do_no_harm(start, way) -> None:
+    server = start(way, "--slow-request", "1ms", workers=4)
+    zygote = server.status()["apps"][0]["zygote"]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for _ in range(15):
+            assert [answer.text for answer in pool.map(lambda _: get(server, "/busy.php"), range(16))] == ["ok"] * 16
+    app = server.status()["apps"][0]
+    assert app["slow_requests"] > 10 and app["zygote"] == zygote and app["restarts"] == {}
+    for record in records(server):
+        assert re.match(r"slow request: GET /busy\.php has run for 0\.\d s so far \(worker \d, process \d+\)", record), record
+        assert all(re.match(r"    #\d+ |    .* app=", line) for line in record.split("\n")[1:]), record
+
+
+def test_descriptors_end_with_their_workers_and_no_worker_has_those_of_others(start) -> None:
+    server = start("rewound", "--slow-request", "300ms", workers=3)
+
+    def open_files(pid: int) -> list[str]:
+        folder = pathlib.Path(f"/proc/{pid}/fd")
+        return sorted(os.readlink(folder / name) for name in os.listdir(folder))
+
+    def workers() -> list[int]:
+        return [worker["pid"] for worker in server.status()["apps"][0]["workers"]]
+
+    def memories(pid: int) -> int:
+        return sum(bool(re.fullmatch(r"/proc/(\d+/)?(self/)?mem", name)) for name in open_files(pid))
+
+    zygote = server.status()["apps"][0]["zygote"]
+    try:
+        open_files(zygote)
+    except PermissionError:
+        pytest.skip("only root looks into processes that are not dumpable")
+    assert wait_until(lambda: memories(zygote) == 3), open_files(zygote)
+    before = len(open_files(zygote))
+    for _ in range(3):
+        old = workers()
+        for pid in old:
+            os.kill(pid, signal.SIGKILL)
+        assert wait_until(lambda: len(set(workers()) - set(old)) == 3, 60)
+    assert wait_until(lambda: memories(zygote) == 3 and len(open_files(zygote)) == before), open_files(zygote)
+    assert [memories(pid) for pid in workers()] == [0, 0, 0]
+    assert get(server, "/shop.php?how=sleep").json()["left"] == 0
+    assert "sleep()" in told(server)[0]
