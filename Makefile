@@ -153,13 +153,16 @@ deny: ## Licences, sources and known faults of the crates (cargo-deny; the known
 	$(CARGO) deny --locked check licenses bans sources
 	$(CARGO) deny --locked check advisories || echo 'deny: advisories were not all clear, or could not be fetched; see above' >&2
 
-# Times are the changelog's and paths the packages', so that the same source gives the same lists.
+# Times are the changelog's and paths the packages', so that the same source gives the same lists. Whatever crate the built programs name has to be in them.
 sbom: ## What went into hayate and hayate-lab: their crates with licences and checksums, as CycloneDX in target/sbom (wants cargo-cyclonedx)
 	SOURCE_DATE_EPOCH=$$(dpkg-parsechangelog -STimestamp) $(CARGO) cyclonedx --quiet --format json --spec-version 1.5 --describe binaries
 	mkdir -p $(TARGET)/sbom
 	sed 's|$(CURDIR)|/usr/src/hayate|g' crates/hayate/hayate_bin.cdx.json >$(TARGET)/sbom/hayate.cdx.json
 	sed 's|$(CURDIR)|/usr/src/hayate|g' crates/lab/hayate-lab_bin.cdx.json >$(TARGET)/sbom/hayate-lab.cdx.json
 	rm crates/hayate/hayate_bin.cdx.json crates/lab/hayate-lab_bin.cdx.json
+	for program in hayate hayate-lab; do [ ! -x $(RELEASE)/$$program ] || for crate in $$(scripts/crates-in $(RELEASE)/$$program); do \
+		grep -qF "\"pkg:cargo/$$crate\"" $(TARGET)/sbom/$$program.cdx.json || { echo "sbom: $$crate is in $$program and not in its list" >&2; exit 1; }; \
+	done; done
 
 conformance: setup-test build ## PHP's own tests, through php-cgi, php-fpm and Hayate in each mode (about an hour)
 	HAYATE_PHP=$(HAYATE_PHP) HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) tests/conformance/run.py
