@@ -27,6 +27,7 @@ use Symfony\Component\HttpKernel\KernelInterface;
 use Symfony\Component\HttpKernel\TerminableInterface;
 use Symfony\Component\Routing\Router;
 
+require __DIR__.'/symfony_classes.php';
 require __DIR__.'/symfony_services.php';
 
 unset($_SERVER['HAYATE_PROJECT'], $_ENV['HAYATE_PROJECT']);
@@ -75,7 +76,7 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
         }
     };
     $handleErrors();
-    $warmed = false;
+    $warmed = $loaded = false;
     $services = new SymfonyServices();
 
     $handler = static function () use (&$kernel, &$warmed, $server, $env): void {
@@ -111,6 +112,10 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
             continue;
         }
         try {
+            if (!$loaded) {
+                $loaded = true;
+                SymfonyClasses::load($inner);
+            }
             $services->observe($inner->getContainer());
             $handleErrors();
             $renew();

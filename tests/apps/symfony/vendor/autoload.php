@@ -32,11 +32,8 @@ function class_map(): array
 }
 
 $map = is_file(dirname(__DIR__).'/var/classes.php') ? require dirname(__DIR__).'/var/classes.php' : class_map();
-spl_autoload_register(static function (string $class) use ($map): void {
-    if (isset($map[$class])) {
-        require $map[$class];
-    }
-});
+require_once __DIR__.'/composer/autoload_real.php';
+spl_autoload_register([\ComposerAutoloaderInitPinboard::getLoader($map), 'loadClass']);
 
 // Where Composer has its list of packages; Debian's are no packages of Composer's.
 require_once __DIR__.'/composer/InstalledVersions.php';
