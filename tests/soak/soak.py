@@ -31,7 +31,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 from lib.cgroups import MemoryGroup, Unavailable, memory_group  # noqa: E402
 from lib.process import descendants, free_port, temporary_directory, wait_until  # noqa: E402
-from lib.servers import ROOT, Hayate  # noqa: E402
+from lib.servers import ROOT, Hayate, ServerError  # noqa: E402
 
 from soak import site  # noqa: E402
 from soak.chaos import Chaos  # noqa: E402
@@ -51,8 +51,6 @@ class Held:
     kib: int
     descriptors: int
     threads: int
-    #: The most of any PHP process.
-    php_descriptors: int
 
 
 def _servers(pid: int) -> list[int]:
@@ -88,10 +86,6 @@ def _used(disk: pathlib.Path) -> tuple[int, int]:
 
 
 def held(pid: int) -> Held:
-    php_descriptors = [0]
-    for one in _php(pid):
-        with contextlib.suppress(OSError):
-            php_descriptors.append(len(os.listdir(f"/proc/{one}/fd")))
     kib = descriptors = threads = 0
     for one in _servers(pid):
         with contextlib.suppress(OSError):
@@ -99,7 +93,39 @@ def held(pid: int) -> Held:
             kib += int(re.search(r"RssAnon:\s+(\d+)", status).group(1))
             threads += int(re.search(r"Threads:\s+(\d+)", status).group(1))
             descriptors += len(os.listdir(f"/proc/{one}/fd"))
-    return Held(kib, descriptors, threads, max(php_descriptors))
+    return Held(kib, descriptors, threads)
+
+
+def _opened(pid: int) -> list[str]:
+    """What a process has open; nothing if it is gone."""
+    try:
+        return [f"{fd} {os.readlink(f'/proc/{pid}/fd/{fd}')}" for fd in sorted(os.listdir(f"/proc/{pid}/fd"), key=int)]
+    except OSError:
+        return []
+
+
+def opened_by_php(server: Hayate) -> dict[str, list[str]]:
+    """What the process of each application that has most open has open, once each has a worker that is ready.
+
+    One that boots has less, and an application that is rewound has twice as much as a classic one. Whose zygote or front was killed
+    boots anew.
+    """
+    found: dict[str, list[str]] = {}
+
+    def look() -> bool:
+        try:
+            apps = server.status()["apps"]
+        except ServerError:
+            return False
+        for app in apps:
+            ready = [_opened(worker["pid"]) for worker in app["workers"] if worker["state"] in ("idle", "serving")]
+            zygote = _opened(app["zygote"]) if app["zygote"] else []
+            found[app["name"]] = max([*ready, zygote], key=len) if any(ready) else []
+        return bool(found) and all(found.values())
+
+    if not wait_until(look):
+        raise RuntimeError(f"no worker of an application became ready: {found}")
+    return found
 
 
 @contextlib.contextmanager
@@ -220,6 +246,7 @@ def soak(seconds: float, seed: int, fronts: bool = False) -> list[str]:
         chaos.start()
         time.sleep(seconds / 3)
         with chaos.deed:
+            early_php = opened_by_php(server)
             early = held(server.pid)
         for thread in threads:
             thread.join()
@@ -227,6 +254,7 @@ def soak(seconds: float, seed: int, fronts: bool = False) -> list[str]:
         # What was given up by us ends at its own time.
         wait_until(lambda: _in_flight(server) == 0)
         time.sleep(1.5)
+        late_php = opened_by_php(server)
         late = held(server.pid)
         metrics = server.metrics()
         if not wait_until(lambda: _php(server.pid) == _known_php(server)):
@@ -242,12 +270,15 @@ def soak(seconds: float, seed: int, fronts: bool = False) -> list[str]:
             faults.append(f"the server grew: {early} → {late}")
         if late.descriptors > early.descriptors + 4:
             faults.append(f"descriptors were left: {early} → {late}")
-        if late.php_descriptors > early.php_descriptors + 4:
-            faults.append(f"descriptors were left in PHP: {early} → {late}")
+        for app, opened in late_php.items():
+            if len(opened) > len(early_php[app]) + 4:
+                faults.append(f"descriptors were left in PHP, of {app}: {early_php[app]} → {opened}")
         print(
             f"soak of {seconds:.0f} s, seed {seed}: {len(books.visits)} requests sent, {dict(books.ends)}; "
             f"{len(lines)} lines in the log; statuses {dict(sorted(statuses.items()))}\n"
-            f"disturbed: {chaos.done}; starved: {chaos.starved}; replaced: {restarts}\nheld at a third {early}, at the end {late}",
+            f"disturbed: {chaos.done}; starved: {chaos.starved}; replaced: {restarts}\nheld at a third {early}, at the end {late}\n"
+            f"open in PHP at a third { {app: len(opened) for app, opened in early_php.items()} }, "
+            f"at the end { {app: len(opened) for app, opened in late_php.items()} }",
             file=sys.stderr,
         )
         return faults
