@@ -16,10 +16,22 @@
 
 #include <dlfcn.h>
 
+#define CURLOPT_VERBOSE 41       /* curl/curl.h: CURLOPTTYPE_LONG + 41 */
 #define CURLOPT_STDERR 10037     /* curl/curl.h: CURLOPTTYPE_OBJECTPOINT + 37 */
 #define CURLOPT_COOKIELIST 10135 /* curl/curl.h: CURLOPTTYPE_OBJECTPOINT + 135 */
 
+/* A handle that is freed says nothing since 8.17 (Curl_close of libcurl's lib/url.c). */
+#define CURL_ENDS_SILENTLY 0x081100
+
+/* How curl_version_info_data of curl/curl.h begins. */
+struct curl_version {
+	int age;
+	const char *name;
+	unsigned number;
+};
+
 static int (*curl_setopt)(void *, int, ...);
+static bool curl_ends_silently;
 /* Numbers of the boot's objects of these classes. */
 static uint32_t *handles, *archives, *writers;
 static uint32_t handle_count, archive_count, writer_count;
@@ -50,6 +62,9 @@ void leftovers_note(void)
 	                   : zend_hash_str_find_ptr(&buffering_class->function_table, ZEND_STRL("flushbuffers"));
 	void *library = class == NULL ? NULL : dlopen("libcurl.so.4", RTLD_NOW | RTLD_NOLOAD);
 	*(void **)&curl_setopt = library == NULL ? NULL : dlsym(library, "curl_easy_setopt");
+	const struct curl_version *(*version)(int) = NULL;
+	*(void **)&version = library == NULL ? NULL : dlsym(library, "curl_version_info");
+	curl_ends_silently = version != NULL && version(0)->number >= CURL_ENDS_SILENTLY;
 	const zend_objects_store *store = &EG(objects_store);
 	for (uint32_t i = 1; i < store->top; i++) {
 		const zend_object *object = store->object_buckets[i];
@@ -121,6 +136,9 @@ void leftovers_hand_in(void)
 		if (handle != NULL) {
 			if (has_closed_stream(object)) {
 				curl_setopt(handle, CURLOPT_STDERR, stderr);
+			}
+			if (curl_ends_silently) {
+				curl_setopt(handle, CURLOPT_VERBOSE, 0L);
 			}
 			curl_setopt(handle, CURLOPT_COOKIELIST, "FLUSH");
 		}

@@ -14,7 +14,7 @@ import subprocess
 import pytest
 
 from lib.process import ServerError, accepts, free_port, wait_until
-from lib.servers import PHP_VERSION, Hayate
+from lib.servers import PHP, PHP_VERSION, Hayate
 
 from . import modes, php_extensions
 from .test_extensions import build
@@ -213,10 +213,13 @@ def test_what_a_request_has_held_back_in_a_file_of_the_boot(rewind: str, given: 
 
 
 #: What libcurl has to say at the end of a request: that it cannot write its cookies. The log is the boot's, a request's, or closed by then.
+#: Since 8.17 it says nothing when a handle is freed; since 8.18 the jar of a handle that has transferred nothing is not written.
 JAR = r"""
 $log = fopen(__DIR__ . '/out', 'a');
-$curl = curl_init();
-curl_setopt_array($curl, [CURLOPT_VERBOSE => true, CURLOPT_COOKIEFILE => '', CURLOPT_COOKIEJAR => '/nowhere/jar', CURLOPT_COOKIELIST => 'Set-Cookie: a=b; domain=localhost']);
+$curl = curl_init('file:///dev/null');
+curl_setopt_array($curl, [CURLOPT_COOKIEFILE => '', CURLOPT_COOKIELIST => 'Set-Cookie: a=b; domain=localhost']);
+curl_exec($curl);
+curl_setopt_array($curl, [CURLOPT_VERBOSE => true, CURLOPT_COOKIEJAR => '/nowhere/jar']);
 BOOT
 while (hayate_handle_request(function () {
     REQUEST
@@ -233,25 +236,32 @@ LOGS = {
 }
 
 
+def curl_version() -> tuple[int, ...]:
+    code = "echo curl_version()['version'];"
+    said = subprocess.run([PHP, "-r", code], check=True, capture_output=True, text=True).stdout
+    return tuple(int(part) for part in said.split(".")[:2])
+
+
 @pytest.mark.parametrize("log", LOGS)
 @pytest.mark.parametrize("rewind", ["on", "fork"])
 def test_what_curl_says_at_the_end_of_a_request(rewind: str, log: str, directory: pathlib.Path) -> None:
-    """In the log, once for each request; nowhere where the log is closed."""
+    """In the log, once for each request; nowhere where the log is closed, or libcurl is a silent one."""
     boot, request = LOGS[log]
     modes.write(directory, JAR.replace("BOOT", boot).replace("REQUEST", request))
     out = directory / "out"
+    says = "close" not in log and curl_version() < (8, 17)
 
     def play(server) -> int:
         out.write_text("")
         out.chmod(0o666)
         for visit in range(1, 6):
             assert modes.get(server) == "served"
-            assert "close" in log or wait_until(lambda visit=visit: out.read_text().count("failed to save cookies") == visit), out.read_text()
+            assert not says or wait_until(lambda visit=visit: out.read_text().count("failed to save cookies") == visit), out.read_text()
         return out.read_text().count("failed to save cookies")
 
     with modes.php_fpm(directory, workers=1) as fpm:
         expected = play(fpm)
-    assert expected == (0 if "close" in log else 5)
+    assert expected == (5 if says else 0)
     with modes.hayate(directory, rewind, "shared", workers=1, args=("--rewind-verify", "1")) as server:
         assert play(server) == expected
         application = modes.application(server)
