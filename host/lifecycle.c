@@ -291,6 +291,14 @@ static void forget_session(void)
 	lifecycle_settle_exception();
 }
 
+/* Who follows the headers by himself forgets them at a script's end otherwise: Xdebug, whose list would grow by each
+ * request's, and which looks through all of it for a header that takes another's place. */
+static void forget_headers(void)
+{
+	sapi_header_struct none = {0};
+	sapi_module.header_handler(&none, SAPI_HEADER_DELETE_ALL, &SG(sapi_headers));
+}
+
 void lifecycle_begin(void)
 {
 	struct timeval came; /* it may have to wait for locks */
@@ -325,6 +333,7 @@ void lifecycle_begin(void)
 	php_output_activate();
 	drop_superglobals();
 	sapi_activate();
+	forget_headers();
 	SG(global_request_time) = (double)came.tv_sec + (double)came.tv_usec / 1e6;
 	clocks_request_begins();
 	time_limit_begin();

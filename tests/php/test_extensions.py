@@ -132,3 +132,27 @@ def test_a_debugger_steps_through_a_request(mode: str, tmp_path: pathlib.Path) -
                 assert answer.result().text == f"doubled: {2 * n}", server.log()
             (app,) = server.status()["apps"]
             assert (app["mode"], app["restarts"], app["fallback"]) == (mode, {}, None), server.log()
+
+
+HEADERS = """<?php
+while (hayate_handle_request(function (): void {
+    header('X-First: one', false);
+    header('X-Second: two');
+    echo json_encode(xdebug_get_headers());
+})) {}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["off", "on", "fork"])
+def test_xdebug_keeps_no_headers_of_other_requests(rewind: str, tmp_path: pathlib.Path) -> None:
+    """It keeps a list of its own, and looks through all of it for each header that takes another's place."""
+    if not php_extensions.is_there("xdebug"):
+        pytest.skip("there is no Xdebug for this PHP yet")
+    tmp_path.chmod(0o755)
+    (tmp_path / "worker.php").write_text(HEADERS)
+    ini = {"xdebug.mode": "develop"} | ({} if "xdebug" in php_extensions.loaded() else {"zend_extension": "xdebug.so"})
+    with Hayate(tmp_path, worker=tmp_path / "worker.php", workers=1, ini=ini, args=["--rewind", rewind]) as server:
+        answers = [requests.get(server.url, timeout=60).json() for _ in range(5)]
+    own = [header for header in answers[0] if header.startswith("X-")]
+    assert own == ["X-First: one", "X-Second: two"]
+    assert answers == [answers[0]] * 5
