@@ -120,17 +120,24 @@ class Stalling:
     """Answers at once, but for the last `stall` seconds of each `period`: what comes then is answered at their end.
 
     The periods count from the moment `begin()` is called. As a context manager it runs in a thread of its own.
+    `late`: the seconds, at most, by which something in that thread came too late since: what the machine's other work has cost.
     """
 
     def __init__(self, period: float, stall: float) -> None:
         self.period, self.stall = period, stall
-        self._begun = time.monotonic()
+        self._begun, self.late = time.monotonic(), 0.0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def begin(self) -> None:
         """A new period begins now."""
-        self._begun = time.monotonic()
+        self._begun, self.late = time.monotonic(), 0.0
+
+    async def _watch(self) -> None:
+        while True:
+            due = time.monotonic() + 0.01
+            await asyncio.sleep(0.01)
+            self.late = max(self.late, time.monotonic() - due)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -146,6 +153,7 @@ class Stalling:
         self._thread.start()
         start = asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=2048)
         server = asyncio.run_coroutine_threadsafe(start, self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._watch(), self._loop)
         self.port = server.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/"
         return self
