@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+import socket
+import ssl
 import tempfile
 from collections.abc import Callable
 
@@ -70,6 +72,63 @@ def test_requests_side_by_side(client) -> None:
     for stream in range(1, 41, 2):
         assert one.request(stream)
     assert {stream: one.status(stream) for stream in (39,)} == {39: "200"}
+
+
+class Counting:
+    """A connection with TLS that counts the records that come."""
+
+    def __init__(self, port: int, made: ssl.SSLContext) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.come, self.go = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = made.wrap_bio(self.come, self.go, server_hostname="a.example")
+        self.records, self.wire = 0, b""
+        self._until(self.tls.do_handshake)
+
+    def _until(self, step: Callable):
+        """Does what needs bytes of the other side, as soon as they are there."""
+        while True:
+            try:
+                done = step()
+                self.sock.sendall(self.go.read())
+                return done
+            except ssl.SSLWantReadError:
+                self.sock.sendall(self.go.read())
+                more = self.sock.recv(65536)
+                assert more, "the connection is over"
+                self.come.write(more)
+                self.wire += more
+                while len(self.wire) >= 5 and len(self.wire) >= (size := 5 + int.from_bytes(self.wire[3:5], "big")):
+                    self.records, self.wire = self.records + 1, self.wire[size:]
+
+    def sendall(self, data: bytes) -> None:
+        self._until(lambda: self.tls.write(data))
+
+    def recv(self, size: int) -> bytes:
+        return self._until(lambda: self.tls.read(size))
+
+    def settimeout(self, seconds: float) -> None:
+        self.sock.settimeout(seconds)
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+def test_answers_that_are_ready_at_one_time_leave_together(server) -> None:
+    """Each piece that is written is a record of TLS and a system call: a hundred small answers are a few of them, not a hundred."""
+    sock = Counting(server.ports["tls"], context(server.certificate, alpn=["h2"]))
+    one = Raw(sock)
+    # The file is known by then, and settings are agreed.
+    one.request(1, "/plain.txt")
+    one.until(lambda kind, flags, *_: kind == DATA and flags & END_STREAM)
+    before, streams = sock.records, range(3, 203, 2)
+    one.send(b"".join(frame(HEADERS, END_HEADERS | END_STREAM, stream, one.head("/plain.txt")) for stream in streams))
+    ended: set[int] = set()
+    while len(ended) < len(streams):
+        _, _, stream, payload = one.until(lambda kind, flags, *_: kind == DATA and flags & END_STREAM)
+        assert payload.startswith(b"plain text")
+        ended.add(stream)
+    assert sock.records - before <= len(streams) // 5
+    sock.close()
 
 
 def test_rapid_reset(client) -> None:
