@@ -100,6 +100,17 @@ def connect(address: tuple[str, int], *, receive_buffer: int = 0, timeout: float
     return wrap(sock) if protocol == TLS and address[1] in of_this_run else sock
 
 
+def frames(address: tuple[str, int], *, source_address: tuple[str, int] | None = None) -> socket.socket:
+    """A connection on which a test writes frames of HTTP/2: by prior knowledge, or over TLS if the run is."""
+    sock = _connect(address, timeout=60, source_address=source_address)
+    return wrap(sock, "h2") if address[1] in of_this_run else sock
+
+
+def curl_http2() -> str:
+    """What has curl speak HTTP/2 to a server of this run that takes it by prior knowledge."""
+    return "--http2-prior-knowledge" if protocol == PLAIN else "--http2"
+
+
 def exchange(address: tuple[str, int], data: bytes, *, timeout: float = 60.0, abort_after: int | None = None) -> Response | None:
     """As `client.exchange()`, over what the run says."""
     if protocol == H2:
@@ -136,8 +147,8 @@ def install() -> None:
         return wrap(sock)
 
     socket.create_connection = connected
-    # requests has a list of authorities of its own.
-    os.environ["REQUESTS_CA_BUNDLE"] = str(certificate()[0])
+    # They have lists of authorities of their own.
+    os.environ["REQUESTS_CA_BUNDLE"] = os.environ["CURL_CA_BUNDLE"] = str(certificate()[0])
     if protocol == H2:
         get_adapter = requests.Session.get_adapter
         http2 = _Requests()

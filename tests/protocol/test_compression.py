@@ -18,7 +18,7 @@ from lib.process import wait_until
 from lib.servers import Hayate, NginxFpm
 
 CODINGS = ["zstd", "br", "gzip"]
-PROTOCOLS = ["--http1.1", "--http2-prior-knowledge"]
+PROTOCOLS = {"http1": "--http1.1", "http2": over.curl_http2()}
 TEXT = "".join(f"<li>The quick brown fox jumps over the lazy dog, {n} times</li>\n" for n in range(12_000)).encode()
 
 SCRIPTS = {
@@ -90,11 +90,10 @@ def plain(server, path: str, *headers: tuple[str, str], **more) -> Response:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize("path", ["page.php", "stream.php", "length.php", "missing.php", "page.txt", "large.txt"])
-@pytest.mark.plain("curl says which version it speaks")
 def test_every_byte_comes_back(server, root, tmp_path, path, coding, protocol) -> None:
     want = TEXT if path in ("stream.php", "large.txt") else TEXT[:40_000]
     heads, body = tmp_path / "head", tmp_path / "body"
-    command = ["curl", "-sS", "--max-time", "60", protocol, "--compressed", "-H", f"Accept-Encoding: {coding}"]
+    command = ["curl", "-sS", "--max-time", "60", PROTOCOLS[protocol], "--compressed", "-H", f"Accept-Encoding: {coding}"]
     command += ["-D", heads, "-o", body, "-w", "%{size_download}", f"{server.url}/{path}"]
     size = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     head = heads.read_text().lower()
@@ -108,11 +107,10 @@ def test_every_byte_comes_back(server, root, tmp_path, path, coding, protocol) -
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("coding", CODINGS)
-@pytest.mark.plain("curl says which version it speaks")
 def test_what_is_flushed_is_seen_before_the_script_goes_on(server, tmp_path, coding, protocol) -> None:
     """The script waits after each event until the client has seen it."""
     tmp_path.chmod(0o777)
-    command = ["curl", "-sSN", "--max-time", "60", protocol, "--compressed", "-H", f"Accept-Encoding: {coding}"]
+    command = ["curl", "-sSN", "--max-time", "60", PROTOCOLS[protocol], "--compressed", "-H", f"Accept-Encoding: {coding}"]
     with subprocess.Popen([*command, f"{server.url}/events.php?dir={tmp_path}"], stdout=subprocess.PIPE) as curl:
         for n in range(3):
             assert curl.stdout.readline() + curl.stdout.readline() == b"data: %d\n\n" % n

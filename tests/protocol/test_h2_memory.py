@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import re
-import socket
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 import requests
 
-from lib import site
+from lib import over, site
 from lib.process import free_port
 from lib.servers import Hayate
 
@@ -66,7 +65,7 @@ def grown(server: Hayate, connections: int, attack: Callable[[Raw], object]) -> 
     opened: list[Raw] = []
     try:
         for _ in range(connections):
-            opened.append(Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT))
+            opened.append(Raw(over.frames(("127.0.0.1", server.port)), SHUT))
             attack(opened[-1])
             most = max(most, resident(server))
         for i in range(3):
@@ -123,7 +122,7 @@ def test_a_file_is_not_read_ahead_of_the_window(hayate_command, tmp_path) -> Non
         assert more < 40 << 20, f"{more >> 20} MB"
         assert "answer_memory is reached" not in server.log()
         # It comes as the window opens.
-        one = Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT)
+        one = Raw(over.frames(("127.0.0.1", server.port)), SHUT)
         one.request(1, "/large.bin")
         assert one.status(1) == "200"
         one.send(frame(WINDOW_UPDATE, 0, 1, (1 << 20).to_bytes(4, "big")) + frame(WINDOW_UPDATE, 0, 0, (1 << 20).to_bytes(4, "big")))
@@ -144,7 +143,7 @@ def test_a_byte_that_nobody_takes_does_not_keep_its_file(hayate_command, tmp_pat
 
 def test_a_window_that_opens_byte_by_byte_gets_few_frames(hayate_command, tmp_path) -> None:
     with started(tmp_path, threads=1) as server:
-        one = Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT)
+        one = Raw(over.frames(("127.0.0.1", server.port)), SHUT)
         wide = (1 << 20).to_bytes(4, "big")
         one.send(frame(WINDOW_UPDATE, 0, 0, (1 << 30).to_bytes(4, "big")))
         # What nobody reads fills the socket, so what follows waits.
@@ -175,7 +174,7 @@ def test_heads_that_come_at_one_time_have_it_too(hayate_command, tmp_path) -> No
     """What is ready to be read is not read before there is room for what it makes."""
     with started(tmp_path, 'answer_memory = "8M"') as server:
         before = resident(server)
-        opened = [Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT) for _ in range(60)]
+        opened = [Raw(over.frames(("127.0.0.1", server.port)), SHUT) for _ in range(60)]
         sent = [heads_made_of_little(one) for one in opened]
         for one, heads in zip(opened, sent, strict=True):
             one.send(heads)
@@ -191,11 +190,11 @@ def test_heads_that_come_at_one_time_have_it_too(hayate_command, tmp_path) -> No
 def test_a_client_that_takes_its_answers_is_not_cut_for_others_that_do_not(hayate_command, tmp_path) -> None:
     with started(tmp_path, 'answer_memory = "8M"', threads=4) as server:
         # One small answer each, of an address each: more threads than the others below have connections hold nothing but these.
-        innocents = [Raw(socket.create_connection(("127.0.0.1", server.port), source_address=(f"127.0.0.{i}", 0)), SHUT) for i in range(2, 10)]
+        innocents = [Raw(over.frames(("127.0.0.1", server.port), source_address=(f"127.0.0.{i}", 0)), SHUT) for i in range(2, 10)]
         for one in innocents:
             one.request(1, "/small.bin")
             assert one.status(1) == "200"
-        reader = Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT)
+        reader = Raw(over.frames(("127.0.0.1", server.port)), SHUT)
         reader.request(1, "/large.bin")
         assert reader.status(1) == "200"
         grown(server, 4, large_heads)
@@ -217,7 +216,7 @@ def test_who_holds_most_of_all_is_cut_first_on_whichever_threads(hayate_command,
     with started(tmp_path, 'answer_memory = "8M"', threads=4) as server:
 
         def connect(addr: str) -> Raw:
-            return Raw(socket.create_connection(("127.0.0.1", server.port), source_address=(addr, 0)), SHUT)
+            return Raw(over.frames(("127.0.0.1", server.port), source_address=(addr, 0)), SHUT)
 
         # On its thread it holds most, 2 MB; of all threads together the others' owner does, in connections of 240 KB.
         busy = connect("127.0.0.2")
@@ -240,7 +239,7 @@ def test_what_a_request_takes_by_itself_is_counted(hayate_command, tmp_path) -> 
     with started(tmp_path) as server:
         before, opened = resident(server), []
         for _ in range(24):
-            opened.append(Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT))
+            opened.append(Raw(over.frames(("127.0.0.1", server.port)), SHUT))
             ask_for("/plain.txt")(opened[-1])
             assert opened[-1].status(STREAMS[-1]) == "200"
         more, counted = resident(server) - before, server.metric("hayate_answer_memory_bytes")
@@ -252,9 +251,9 @@ def test_what_a_request_takes_by_itself_is_counted(hayate_command, tmp_path) -> 
 
 def test_what_is_held_is_among_the_metrics_and_said_before_anybody_is_cut(hayate_command, tmp_path) -> None:
     with started(tmp_path, 'answer_memory = "8M"', threads=1) as server:
-        one = Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT)
+        one = Raw(over.frames(("127.0.0.1", server.port)), SHUT)
         large_heads(one, range(1, 101, 2))
-        two = Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT)
+        two = Raw(over.frames(("127.0.0.1", server.port)), SHUT)
         large_heads(two)
         assert server.logged("three quarters of limits.answer_memory")
         assert server.metric("hayate_answer_memory_bytes") > 6 << 20

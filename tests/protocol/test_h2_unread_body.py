@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from lib import site
+from lib import over, site
 from lib.servers import Hayate
 
 
@@ -18,7 +18,7 @@ def test_an_answer_that_needs_no_body_comes_whole(hayate_command, tmp_path, size
     with Hayate(root, config="http2_prior_knowledge = true\n", workers=1) as hayate:
         for path, status in (("/missing.php", "404"), ("/plain.txt", "405"), ("/ok.php", "200")):
             done = subprocess.run(
-                ["curl", "-s", "--http2-prior-knowledge", "-o", "/dev/null", "-w", "%{http_code} %{errormsg}",
+                ["curl", "-s", over.curl_http2(), "-o", "/dev/null", "-w", "%{http_code} %{errormsg}",
                  "--data-binary", f"@{body}", hayate.url + path],
                 capture_output=True, text=True, timeout=60,
             )  # fmt: skip

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from lib import site
+from lib import over, site
 from lib.client import Response, encode, exchange
 from lib.process import temporary_directory, wait_until
 from lib.servers import PHP, PHP_VERSION, Hayate, NginxFpm, hayate_binary, running
@@ -287,10 +287,9 @@ def test_rates_are_counted_exactly_when_time_stands_still(server) -> None:
     assert [ask(server, "/keyed/a.txt", ("X-Key", key)).status for key in "abab"] == [200, 200, 429, 429]
 
 
-@pytest.mark.plain("curl speaks HTTP/2 with prior knowledge")
 def test_over_http2_as_over_http1(server) -> None:
     def curl(target: str, *args: str) -> str:
-        command = ["curl", "-sS", "--max-time", "60", "--http2-prior-knowledge", "-i", *args, server.url + target]
+        command = ["curl", "-sS", "--max-time", "60", over.curl_http2(), "-i", *args, server.url + target]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     assert curl("/denied/x").startswith("HTTP/2 410")

@@ -14,12 +14,10 @@ import time
 import pytest
 import requests
 
-from lib import site
+from lib import over, site
 from lib.process import wait_until
 from lib.servers import Hayate
 from protocol.h2 import DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, WINDOW_UPDATE, Raw, frame
-
-pytestmark = pytest.mark.plain("its clients speak HTTP/2 with prior knowledge, or on a connection that was there before")
 
 SHUT = b"\0\x04\0\0\0\0"
 """SETTINGS that let no answer's body come."""
@@ -71,6 +69,7 @@ def test_a_flood_of_connections_leaves_open_files_for_commands_and_workers(hayat
         assert "cannot be accepted" not in server.log()
 
 
+@pytest.mark.plain("it asks on a connection that was there before")
 def test_a_file_for_which_no_descriptor_is_left_is_not_said_to_be_missing(hayate_command, tmp_path) -> None:
     with few(tmp_path) as server, requests.Session() as visitor:
         assert visitor.get(server.url + "/small.bin", timeout=60).content == b"small"
@@ -87,7 +86,7 @@ def test_a_file_for_which_no_descriptor_is_left_is_not_said_to_be_missing(hayate
 
 def attacker(server: Hayate) -> Raw:
     """At an address of its own."""
-    return Raw(socket.create_connection(("127.0.0.1", server.port), source_address=("127.0.0.2", 0)), SHUT)
+    return Raw(over.frames(("127.0.0.1", server.port), source_address=("127.0.0.2", 0)), SHUT)
 
 
 def upload_in_part(one: Raw, done: threading.Event) -> None:
@@ -140,9 +139,11 @@ def test_streams_of_one_connection_leave_open_files_for_others(hayate_command, t
 def test_more_files_than_may_be_open_all_come_whole(hayate_command, tmp_path) -> None:
     httpx = pytest.importorskip("httpx", reason="httpx is not installed (scripts/setup --test)")
 
+    verify = over.protocol == over.PLAIN or str(over.certificate()[0])
+
     async def fetch(url: str) -> list[bytes]:
         limits = httpx.Limits(max_connections=1)
-        async with httpx.AsyncClient(http1=False, http2=True, limits=limits, timeout=60) as one:
+        async with httpx.AsyncClient(http1=False, http2=True, limits=limits, timeout=60, verify=verify) as one:
             got = await asyncio.gather(*(one.get(f"{url}/large.bin?{i}") for i in range(100)))
         assert {(answer.status_code, answer.http_version) for answer in got} == {(200, "HTTP/2")}
         return [answer.content for answer in got]
@@ -185,7 +186,7 @@ def test_no_answer_waits_for_the_file_of_another(hayate_command, tmp_path, path:
     """Far more files than may be open, of which the client takes none: all heads come, and the last file comes first."""
     with few(tmp_path) as server:
         front = server.front
-        one = Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT)
+        one = Raw(over.frames(("127.0.0.1", server.port)), SHUT)
         ask(one, path, STREAMS)
         heads(one, STREAMS)
         # Longer than anything waits for a file that is to be closed.
@@ -203,7 +204,7 @@ def test_a_file_that_is_removed_once_it_is_sent_comes_whole(hayate_command, tmp_
     with few(tmp_path) as server:
         (tmp_path / "site/made.bin").write_bytes(LARGE)
         (tmp_path / "site/sendfile_made.php").write_text("<?php header('X-Sendfile: ' . __DIR__ . '/made.bin');")
-        one, two = (Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT) for _ in range(2))
+        one, two = (Raw(over.frames(("127.0.0.1", server.port)), SHUT) for _ in range(2))
         made = STREAMS[:3]
         ask(one, "/sendfile_made.php", made)
         heads(one, made)
@@ -223,7 +224,7 @@ def test_a_file_that_is_removed_once_it_is_sent_comes_whole(hayate_command, tmp_
 def test_more_than_a_thousand_files_are_opened_again_at_one_time(hayate_command, tmp_path) -> None:
     """And small ones come meanwhile."""
     with few(tmp_path) as server:
-        many = [Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT) for _ in range(12)]
+        many = [Raw(over.frames(("127.0.0.1", server.port)), SHUT) for _ in range(12)]
         for one in many:
             ask(one, "/large.bin", STREAMS)
             heads(one, STREAMS)
@@ -237,7 +238,7 @@ def test_more_than_a_thousand_files_are_opened_again_at_one_time(hayate_command,
 
 def test_a_file_that_is_replaced_is_sent_as_it_was_or_breaks_off(hayate_command, tmp_path) -> None:
     with few(tmp_path) as server:
-        one = Raw(socket.create_connection(("127.0.0.1", server.port)), SHUT)
+        one = Raw(over.frames(("127.0.0.1", server.port)), SHUT)
         ask(one, "/large.bin", STREAMS)
         heads(one, STREAMS)
         (tmp_path / "site/new.bin").write_bytes(b"n" * len(LARGE))

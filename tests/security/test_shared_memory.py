@@ -32,6 +32,7 @@ foreach (explode(',', $_GET['at']) as $i => $at) {
     $address->cdata = $from + (int)$at % ($to - $from - 8);
     FFI::memcpy(FFI::cast('char *', $address), hex2bin(explode(',', $_GET['what'])[$i]), 8);
 }
+usleep((int)($_GET['stay'] ?? 0));
 echo 'written';
 """
 # Fills the eventfd by which workers wake the front, so that no write to it wakes anybody, and has further writes wait.
@@ -108,10 +109,11 @@ def ask(server: Hayate, host: str, path: str, timeout: float = 60) -> requests.R
     return requests.get(server.url + path, headers={"Host": host}, timeout=timeout)
 
 
-def poke(server: Hayate, writes: list[tuple[int, int]]) -> int:
+def poke(server: Hayate, writes: list[tuple[int, int]], stay: int = 0) -> int:
+    """`stay`: so many microseconds the script runs on."""
     at = ",".join(str(place) for place, _ in writes)
     what = ",".join(struct.pack("=Q", value).hex() for _, value in writes)
-    return ask(server, "victim.test", f"/poke.php?at={at}&what={what}").status_code
+    return ask(server, "victim.test", f"/poke.php?at={at}&what={what}&stay={stay}").status_code
 
 
 class Watch(threading.Thread):
@@ -164,6 +166,9 @@ def test_a9_5_a_stray_word_in_the_ring_costs_its_application_at_most(server, pla
                 others = [pool.submit(ask, server, "victim.test", "/sleep.php?ms=50") for _ in range(3)]
                 poke(server, [(offset(place), value)])
                 assert all(other.result().status_code in (200, 502, 503, 504) for other in others)
+            if place == "queue_tail":
+                # The front writes it anew for each request, so it was perhaps put right before anybody looked: now nobody asks until somebody has.
+                poke(server, [(offset(place), value)], stay=500_000)
             assert recovers(server), server.log_tail()
     assert watch.failed == [] and watch.asked > 0
     if place in ("magic", "slots", "queue_offset", "queue_head", "queue_tail"):
