@@ -1,19 +1,22 @@
-"""Symfony 5.4: kernel, forms with CSRF, sessions, security, Twig, uploads, every kind of response, kernel.terminate."""
+"""Symfony, Debian's (5.4 or newer): kernel, forms with CSRF, sessions, security, Twig, uploads, every kind of response, kernel.terminate."""
 
 from __future__ import annotations
 
+import pathlib
 import re
 import shutil
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from lib.process import temporary_directory, wait_until
 from lib.servers import REPOSITORY, Hayate
+from protocol.h2 import DATA, END_STREAM, HEADERS, Raw
 
 from .browser import Browser, Page
 from .conftest import REFERENCE, Served, serving
-from .sites import USER, symfony
+from .sites import USER, Site, symfony
 
 NOTES = "//ul[@id='notes']/li"
 
@@ -238,6 +241,75 @@ def test_worker_script_of_the_docs() -> None:
                 assert server.status()["apps"][0]["restarts"] == {}
     finally:
         shutil.rmtree(directory)
+
+
+# Debian 12's Symfony, 5.4, has no early hints: there the answer comes without any.
+HAS_HINTS = "function sendEarlyHints(" in pathlib.Path("/usr/share/php/Symfony/Bundle/FrameworkBundle/Controller/AbstractController.php").read_text()
+HINTS = '</style.css>; rel="preload"; as="style",<https://fonts.example>; rel="preconnect"'
+MODES = {
+    "classic": 'mode = "classic"',
+    "worker": 'worker = "public/worker.php"\nrewind = "off"',
+    "rewind": 'mode = "worker"\nrewind = "on"\nrewind_verify = 1',
+}
+
+
+@pytest.fixture(scope="module")
+def hinting() -> Iterator[Site]:
+    directory = temporary_directory("apps")
+    yield symfony(directory)
+    shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_early_hints_of_a_controller(mode, hinting: Site) -> None:
+    """`AbstractController::sendEarlyHints()`: the hints come while the page is not made yet, by HTTP/2 and 1.1, again and again."""
+    config = f'http2_prior_knowledge = true\nearly_hints_http1 = true\n[[app]]\nroot = "{hinting.root}"\nworkers = 1\n{MODES[mode]}\n'
+    environment = [f"--env={name}={value}" for name, value in hinting.env.items()]
+    with Hayate(config=config, ini=hinting.ini, user=USER, args=environment) as server:
+        for turn in "ab":
+            for ask in (hinted_by_http2, hinted_by_http1):
+                interim, status, links, page = ask(server, hinting.var, f"{mode}_{ask.__name__}_{turn}")
+                assert interim == ([(103, [HINTS])] if HAS_HINTS else [])
+                # What was sent early stands in the answer as well, once.
+                assert (status, links) == (200, [HINTS] if HAS_HINTS else [])
+                assert "<h1>Winds</h1>" in page
+        assert server.status()["apps"][0]["restarts"] == {}
+
+
+def hinted_by_http2(server: Hayate, var: pathlib.Path, name: str) -> tuple[list, int, list[str], str]:
+    """The hints, then with leave to go on the answer: its status, its links, its body."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
+        raw = Raw(sock)
+        raw.request(1, f"/hints/{name}")
+        heads, body, flags = [], b"", 0
+        if not HAS_HINTS:
+            (var / f"go-{name}").touch()
+        while not flags & END_STREAM:
+            kind, flags, _, payload = raw.until(lambda kind, flags, stream, payload: kind in (HEADERS, DATA) and stream == 1)
+            if kind == DATA:
+                body += payload
+                continue
+            fields = raw.decoder.decode(payload)
+            heads.append((int(dict(fields)[":status"]), [value for name, value in fields if name == "link"]))
+            (var / f"go-{name}").touch()
+        return heads[:-1], *heads[-1], body.decode()
+
+
+def hinted_by_http1(server: Hayate, var: pathlib.Path, name: str) -> tuple[list, int, list[str], str]:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
+        sock.sendall(f"GET /hints/{name} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+        received = b""
+        while HAS_HINTS and b"\r\n\r\n" not in received:
+            received += sock.recv(65536)
+        (var / f"go-{name}").touch()
+        while more := sock.recv(65536):
+            received += more
+    heads = []
+    while not heads or heads[-1][0] < 200:
+        head, _, received = received.partition(b"\r\n\r\n")
+        first, *lines = head.decode().split("\r\n")
+        heads.append((int(first.split()[1]), [line.partition(":")[2].strip() for line in lines if line.lower().startswith("link:")]))
+    return heads[:-1], *heads[-1], received.decode()
 
 
 def test_two_users_interleaved(url: str) -> None:

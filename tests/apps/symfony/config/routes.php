@@ -6,6 +6,7 @@ use App\Controller\AccountController;
 use App\Controller\AnswerController;
 use App\Controller\BoardController;
 use App\Controller\FileController;
+use App\Controller\HintController;
 use Symfony\Component\Routing\Loader\Configurator\RoutingConfigurator;
 
 return static function (RoutingConfigurator $routes): void {
@@ -17,6 +18,8 @@ return static function (RoutingConfigurator $routes): void {
     $routes->add('leave', '/leave')->controller([AnswerController::class, 'leave']);
     $routes->add('later', '/later/{name}')->controller([AnswerController::class, 'later'])->requirements(['name' => '\w+']);
     $routes->add('trail', '/trail/{step}')->controller([AnswerController::class, 'trail']);
+
+    $routes->add('hints', '/hints/{name}')->controller([HintController::class, 'page'])->requirements(['name' => '\w+']);
 
     $routes->add('home', '/')->controller([BoardController::class, 'home']);
     $routes->add('winds', '/winds')->controller([BoardController::class, 'winds'])->methods(['GET']);

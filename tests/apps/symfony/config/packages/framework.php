@@ -19,6 +19,7 @@ return static function (ContainerConfigurator $container): void {
             'handler_id' => null,
             'cookie_samesite' => 'lax',
         ],
+        'web_link' => true,
         'php_errors' => ['log' => true],
     ]);
 };
