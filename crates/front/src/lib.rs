@@ -175,7 +175,9 @@ pub struct Limits {
     /// HTTP/2: streams that a client has opened and reset before they were looked at; with one more the connection ends.
     pub http2_resets: usize,
     /// HTTP/2: what small pieces of request bodies may cost a connection until they are read, see [`hayate_http::Limits::frame_budget`].
-    pub http2_frame_budget: usize,
+    /// `None`: twice `http2_window`. Decided where it is used: an upgrade hands over windows that a configuration without this key has chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http2_frame_budget: Option<usize>,
     /// HTTP/2: streams of a connection that are reset since its client broke the protocol; one more ends the connection.
     pub http2_errors: usize,
     /// Bytes of memory for all heads that are not complete, and for bodies that have just begun. Above, the heads that took longest are
@@ -253,7 +255,7 @@ impl Default for Limits {
             http2_window: 256 << 10,
             http2_send_buffer: 4 << 20,
             http2_resets: 20,
-            http2_frame_budget: 512 << 10,
+            http2_frame_budget: None,
             http2_errors: 1024,
             gather_memory: 32 << 20,
             answer_memory: 256 << 20,

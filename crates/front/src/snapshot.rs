@@ -26,8 +26,26 @@ impl Limits {
             window: self.http2_window,
             send_buffer: self.http2_send_buffer,
             resets: self.http2_resets,
-            frame_budget: self.http2_frame_budget,
+            frame_budget: self.http2_frame_budget.unwrap_or((self.http2_window as usize).saturating_mul(2)),
             errors: self.http2_errors,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budget_for_small_frames_goes_by_the_window_also_in_a_plan_without_that_key() {
+        let written = |limits: &Limits| serde_json::to_value(limits).unwrap();
+        let limits = Limits { http2_window: 1 << 20, ..Limits::default() };
+        // As programs before this key wrote it, and may read it.
+        assert_eq!(written(&limits).get("http2_frame_budget"), None);
+        let handed: Limits = serde_json::from_value(written(&limits)).unwrap();
+        assert_eq!(handed.of_http().frame_budget, 2 << 20);
+        let limits = Limits { http2_frame_budget: Some(32 << 10), ..limits };
+        let handed: Limits = serde_json::from_value(written(&limits)).unwrap();
+        assert_eq!(handed.of_http().frame_budget, 32 << 10);
     }
 }

@@ -14,14 +14,6 @@ pub(super) fn resolve(source: &Source, file: &config::Limits) -> Result<Limits, 
         let value = value.map(|size| usize::try_from(size.0).unwrap_or(usize::MAX));
         within.check(key, value, default, range, words)
     };
-    let http2_window = u32::try_from(size(
-        "http2_window",
-        file.http2_window,
-        default.http2_window as usize,
-        64 << 10..=16 << 20,
-        "64K to 16M",
-    )?)
-    .unwrap_or(default.http2_window);
     Ok(Limits {
         head_size: size("head_size", file.head_size, default.head_size, Limits::HEAD_SIZE, "1K to 1M")?,
         header_count: within.check(
@@ -53,7 +45,14 @@ pub(super) fn resolve(source: &Source, file: &config::Limits) -> Result<Limits, 
             1..=10_000,
             "1 to 10000",
         )?,
-        http2_window,
+        http2_window: u32::try_from(size(
+            "http2_window",
+            file.http2_window,
+            default.http2_window as usize,
+            64 << 10..=16 << 20,
+            "64K to 16M",
+        )?)
+        .unwrap_or(default.http2_window),
         http2_send_buffer: size(
             "http2_send_buffer",
             file.http2_send_buffer,
@@ -68,13 +67,10 @@ pub(super) fn resolve(source: &Source, file: &config::Limits) -> Result<Limits, 
             1..=10_000,
             "1 to 10000",
         )?,
-        http2_frame_budget: size(
-            "http2_frame_budget",
-            file.http2_frame_budget,
-            (http2_window as usize).saturating_mul(2),
-            16 << 10..=64 << 20,
-            "16K to 64M",
-        )?,
+        http2_frame_budget: match file.http2_frame_budget {
+            None => None,
+            budget => Some(size("http2_frame_budget", budget, 0, 16 << 10..=64 << 20, "16K to 64M")?),
+        },
         http2_errors: within.check(
             "http2_errors",
             file.http2_errors,
@@ -180,8 +176,7 @@ mod tests {
         }
         assert_eq!(limits("header_count = 10000").unwrap().header_count, 10_000);
         assert_eq!(limits("head_size = '1M'").unwrap().head_size, 1 << 20);
-        // As much as half of what may be under way on a connection, whatever that is.
-        assert_eq!(limits("").unwrap().http2_frame_budget, Limits::default().http2_frame_budget);
-        assert_eq!(limits("http2_window = '1M'").unwrap().http2_frame_budget, 2 << 20);
+        assert_eq!(limits("http2_frame_budget = '64M'").unwrap().http2_frame_budget, Some(64 << 20));
+        assert_eq!(limits("http2_window = '1M'").unwrap().http2_frame_budget, None);
     }
 }
