@@ -163,7 +163,7 @@ impl<F: FnMut(&Second)> Collector<F> {
             generator: concat!("hayate-load ", env!("CARGO_PKG_VERSION")).to_owned(),
             target: self.load.requests.url().to_owned(),
             protocol: ProtocolReport {
-                http: if self.load.http2 { "HTTP/2" } else { "HTTP/1.1" }.to_owned(),
+                http: self.load.version.name().to_owned(),
                 streams: self.load.streams,
                 tls: self.tls.as_ref().and_then(|tls| tls.seen.agreement.get().cloned()),
             },

@@ -1,4 +1,4 @@
-//! A load generator for HTTP/1.1 and HTTP/2, with TLS or without: open loop by a schedule, closed loop, or virtual users with ramp-up and loops.
+//! A load generator for HTTP/1.1, HTTP/2 and HTTP/3, with TLS or without: open loop by a schedule, closed loop, or virtual users with ramp-up and loops.
 //!
 //! Promises: in an open loop the moment of each shot is fixed beforehand and latency counts from it, so that a stalled
 //! server cannot hide (coordinated omission); a shot that is late, and a generator that cannot keep up, are reported.
@@ -43,6 +43,6 @@ pub use failure::Failure;
 pub use plan::{Plan, Until};
 pub use report::{Figures, Health, Latency, PhaseFigures, PlanReport, ProtocolReport, Report, Second};
 pub use request::{Order, Request, RequestError, Requests, Template};
-pub use run::{Load, LoadError, Stop, run};
+pub use run::{Load, LoadError, Stop, Version, run};
 pub use schedule::{Phase, Schedule, ScheduleError, Shot, Walk, parse_duration};
 pub use tls::Trust;

@@ -61,16 +61,48 @@ pub struct Load {
     pub cookies: bool,
     /// The HTTP/1.1 client.
     pub engine: Engine,
-    /// HTTP/2 instead: over TLS by ALPN, else with prior knowledge.
-    pub http2: bool,
-    /// Requests that may be under way on one connection at a time; more than 1 only with HTTP/2. If the server allows fewer
+    /// What is spoken.
+    pub version: Version,
+    /// Requests that may be under way on one connection at a time; more than 1 only with HTTP/2 and 3. If the server allows fewer
     /// streams, the others wait for one, which is part of their latency.
     pub streams: usize,
     /// Whose certificates are right; for `https://`.
     pub trust: Trust,
     /// New connections resume the sessions of old ones where the server gives tickets, as browsers do. Without it each TLS
-    /// handshake is a full one.
+    /// handshake is a full one; so it is over HTTP/3.
     pub resume: bool,
+}
+
+/// A version of HTTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// HTTP/1.1, or 1.0 if the requests say so.
+    #[default]
+    Http1,
+    /// HTTP/2: over TLS by ALPN, else with prior knowledge.
+    Http2,
+    /// HTTP/3, where the server listens by UDP: at the port of the URL.
+    Http3,
+}
+
+impl Version {
+    /// Its name in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Http1 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2",
+            Self::Http3 => "HTTP/3",
+        }
+    }
+
+    /// Its name in TLS.
+    pub(crate) fn alpn(self) -> &'static [u8] {
+        match self {
+            Self::Http1 => b"http/1.1",
+            Self::Http2 => b"h2",
+            Self::Http3 => b"h3",
+        }
+    }
 }
 
 impl Load {
@@ -87,7 +119,7 @@ impl Load {
             expect: Expect::default(),
             cookies: false,
             engine: Engine::default(),
-            http2: false,
+            version: Version::default(),
             streams: 1,
             trust: Trust::default(),
             resume: true,
@@ -177,7 +209,7 @@ impl Share {
 pub fn run(load: Load, stop: &Stop, observer: impl FnMut(&Second)) -> Result<Report, LoadError> {
     check(&load)?;
     let tls = match load.requests.tls_host() {
-        Some(host) => Some(Tls::new(host, &load.trust, load.http2, load.resume)?),
+        Some(host) => Some(Tls::new(host, &load.trust, load.version, load.resume)?),
         None => None,
     };
     let load = Arc::new(load);
@@ -194,7 +226,7 @@ pub fn run(load: Load, stop: &Stop, observer: impl FnMut(&Second)) -> Result<Rep
             .map(|thread| {
                 let share = Share { thread, threads, start, taken: Arc::clone(&taken) };
                 let (load, to_collector) = (Arc::clone(&load), to_collector.clone());
-                let tls = tls.as_ref().map(|tls| tls.for_thread(load.resume));
+                let tls = tls.as_ref().map(|tls| tls.for_thread(load.version, load.resume));
                 thread::Builder::new().name(format!("load-{thread}")).spawn_scoped(scope, move || {
                     let result = generate(load, tls, share, to_collector, stop);
                     if result.is_err() {
@@ -230,7 +262,12 @@ fn check(load: &Load) -> Result<(), LoadError> {
         Plan::Threads { threads: 0, .. } => "there has to be at least one thread",
         Plan::Threads { loops: 0, .. } => "there has to be at least one loop",
         _ if load.streams == 0 => "a connection needs at least one stream",
-        _ if load.streams > 1 && !load.http2 => "only HTTP/2 has several streams on one connection",
+        _ if load.version == Version::Http3 && load.requests.tls_host().is_none() => {
+            "HTTP/3 is always over TLS: load https://"
+        }
+        _ if load.streams > 1 && load.version == Version::Http1 => {
+            "only HTTP/2 and HTTP/3 have several streams on one connection"
+        }
         _ if load.streams > 1 && !load.requests.keep_alive() => {
             "a new connection for each request leaves nothing for further streams"
         }
@@ -272,7 +309,7 @@ fn generate(
     let (patient, few) = (load.wait_unfinished, FEW * (load.connections() * load.streams) as u64);
     let planned_end = load.plan.duration().map(|duration| share.start + duration);
     let recorder = Recorder::new(share.thread, share.start, planned_end, phases, open_loop, to_collector);
-    let desk = Rc::new(Desk { load, tls, recorder: RefCell::new(recorder) });
+    let desk = Rc::new(Desk { load, tls, recorder: RefCell::new(recorder), farewell: Default::default() });
     let start = share.start;
     let share = Rc::new(share);
     let mut stopped = stop.0.subscribe();
@@ -289,6 +326,7 @@ fn generate(
             tokio::task::yield_now().await;
         }
         desk.recorder.borrow_mut().finish(interrupted);
+        desk.farewell.say().await;
         Ok(())
     })
 }

@@ -17,7 +17,7 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
 };
 
-use crate::run::LoadError;
+use crate::run::{LoadError, Version};
 
 /// Sessions that a generator thread remembers, at least. rustls keeps at most eight tickets for one host.
 const SESSIONS: usize = 32;
@@ -53,7 +53,7 @@ pub(crate) struct Tls {
 
 impl Tls {
     /// For connections to `host`.
-    pub(crate) fn new(host: &str, trust: &Trust, http2: bool, resume: bool) -> Result<Self, LoadError> {
+    pub(crate) fn new(host: &str, trust: &Trust, version: Version, resume: bool) -> Result<Self, LoadError> {
         let wrong = |what: String| LoadError::Tls(what);
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -66,18 +66,21 @@ impl Tls {
             Trust::System | Trust::File(_) => builder.with_root_certificates(authorities(trust)?),
         };
         let mut config = builder.with_no_client_auth();
-        config.alpn_protocols = vec![if http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
-        config.resumption =
-            if resume { Resumption::in_memory_sessions(SESSIONS) } else { Resumption::disabled() };
+        config.alpn_protocols = vec![version.alpn().to_vec()];
+        config.resumption = if resumes(version, resume) {
+            Resumption::in_memory_sessions(SESSIONS)
+        } else {
+            Resumption::disabled()
+        };
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| wrong(format!("'{host}' is neither a host name nor an address")))?;
         Ok(Self { config: Arc::new(config), name, seen: Arc::default() })
     }
 
     /// The same with a memory for sessions of its own: threads share nothing.
-    pub(crate) fn for_thread(&self, resume: bool) -> Self {
+    pub(crate) fn for_thread(&self, version: Version, resume: bool) -> Self {
         let mut config = ClientConfig::clone(&self.config);
-        if resume {
+        if resumes(version, resume) {
             config.resumption = Resumption::in_memory_sessions(SESSIONS);
         }
         Self { config: Arc::new(config), ..self.clone() }
@@ -87,6 +90,11 @@ impl Tls {
         let _ = self.seen.failure.set(why.to_owned());
     }
 
+    /// quinn does not say which cipher suite it is.
+    pub(crate) fn note_quic(&self) {
+        self.seen.agreement.get_or_init(|| "TLSv1_3, by QUIC".to_owned());
+    }
+
     pub(crate) fn note_agreement(&self, session: &ClientConnection) {
         self.seen.agreement.get_or_init(|| {
             let version = session.protocol_version().and_then(|version| version.as_str()).unwrap_or("TLS");
@@ -94,6 +102,11 @@ impl Tls {
             format!("{version}, {}", cipher.unwrap_or("unknown cipher"))
         });
     }
+}
+
+/// See [`crate::connection::http3`].
+fn resumes(version: Version, resume: bool) -> bool {
+    resume && version != Version::Http3
 }
 
 fn authorities(trust: &Trust) -> Result<RootCertStore, LoadError> {

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     alarm::Limit,
-    connection::{Answer, Connection, Outcome, Traffic},
+    connection::{Answer, Connection, Farewell, Outcome, Traffic},
     cookies::Jar,
     failure::Failure,
     recorder::Recorder,
@@ -28,6 +28,7 @@ pub(crate) struct Desk {
     /// For a load over TLS.
     pub(crate) tls: Option<Tls>,
     pub(crate) recorder: RefCell<Recorder>,
+    pub(crate) farewell: Farewell,
 }
 
 /// A request that is to be sent.

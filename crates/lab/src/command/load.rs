@@ -20,7 +20,7 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 use hayate_load::{
     Engine, Expect, Load, Order, Plan, Report, Requests, Schedule, Statuses, Stop, Template, Trust, Until,
-    parse_duration,
+    Version, parse_duration,
 };
 use http::{HeaderName, HeaderValue, Method};
 use regex::bytes::Regex;
@@ -44,8 +44,9 @@ Three forms of load:
   virtual users that start one after the other and send so many requests each (as JMeter)
     hayate-lab load http://127.0.0.1:8080/ --threads 500 --ramp-up 1s --loops 200
 
-HTTP/2, TLS, full handshakes:
+HTTP/2, HTTP/3, TLS, full handshakes:
     hayate-lab load https://127.0.0.1:8443/ --insecure --http2 --connections 1 --streams 100 --duration 10s
+    hayate-lab load https://127.0.0.1:8443/ --insecure --http3 --connections 10 --streams 10 --duration 10s
     hayate-lab load https://127.0.0.1:8443/ --insecure --no-keepalive --no-resumption --connections 20 --duration 10s
 
 Times: 500ms, 30s, 1m30s, 1h; a number alone is seconds.
@@ -119,10 +120,13 @@ pub struct LoadArgs {
     pub no_keepalive: bool,
 
     /// HTTP/2: over https:// by ALPN, over http:// with prior knowledge
-    #[arg(long, help_heading = "Protocol", conflicts_with = "client")]
+    #[arg(long, help_heading = "Protocol", conflicts_with = "client", group = "with_streams")]
     pub http2: bool,
+    /// HTTP/3: over QUIC, to the UDP port of an https:// URL; each handshake is a full one
+    #[arg(long, help_heading = "Protocol", conflicts_with_all = ["client", "http2"], group = "with_streams")]
+    pub http3: bool,
     /// Requests under way at a time on each connection; each stream is as a connection of its own in the three forms of load
-    #[arg(long, value_name = "N", default_value = "1", help_heading = "Protocol", requires = "http2")]
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "Protocol", requires = "with_streams")]
     pub streams: NonZero<usize>,
     /// Do not check the server's certificate
     #[arg(long, help_heading = "Protocol", conflicts_with = "ca_file")]
@@ -215,7 +219,11 @@ fn load(args: &LoadArgs) -> anyhow::Result<Load> {
         Client::Lean => Engine::Lean,
         Client::Hyper => Engine::Hyper,
     };
-    load.http2 = args.http2;
+    load.version = match (args.http2, args.http3) {
+        (_, true) => Version::Http3,
+        (true, _) => Version::Http2,
+        _ => Version::Http1,
+    };
     load.streams = args.streams.get();
     load.trust = match &args.ca_file {
         Some(file) => Trust::File(file.clone()),

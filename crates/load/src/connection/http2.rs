@@ -158,7 +158,7 @@ impl Http2 {
     }
 }
 
-fn outgoing(request: &Request, cookies: Option<&str>) -> http::Request<()> {
+pub(super) fn outgoing(request: &Request, cookies: Option<&str>) -> http::Request<()> {
     let mut outgoing = http::Request::new(());
     *outgoing.method_mut() = request.method.clone();
     *outgoing.uri_mut() = request.absolute.clone();

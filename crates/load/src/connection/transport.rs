@@ -19,7 +19,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::Traffic;
-use crate::{failure::Failure, tls::Tls, user::Desk};
+use crate::{failure::Failure, run::Version, tls::Tls, user::Desk};
 
 /// A socket that counts.
 struct Socket {
@@ -118,7 +118,7 @@ async fn handshake(desk: &Desk, tls: &Tls, socket: Socket) -> Result<TlsStream<S
         Failure::of_handshake(&error)
     })?;
     let session = stream.get_ref().1;
-    if desk.load.http2 && session.alpn_protocol() != Some(b"h2") {
+    if desk.load.version == Version::Http2 && session.alpn_protocol() != Some(b"h2") {
         tls.note_failure(no_protocol(desk));
         return Err(Failure::Tls);
     }
@@ -129,9 +129,9 @@ async fn handshake(desk: &Desk, tls: &Tls, socket: Socket) -> Result<TlsStream<S
 }
 
 fn no_protocol(desk: &Desk) -> &'static str {
-    match desk.load.http2 {
-        true => "the server does not offer HTTP/2 (ALPN 'h2')",
-        false => "the server does not offer HTTP/1.1 (ALPN 'http/1.1'): load it with --http2",
+    match desk.load.version {
+        Version::Http2 => "the server does not offer HTTP/2 (ALPN 'h2')",
+        _ => "the server does not offer HTTP/1.1 (ALPN 'http/1.1'): load it with --http2",
     }
 }
 

@@ -7,20 +7,19 @@ mod threads;
 use std::{io, rc::Rc};
 
 use crate::{
-    connection::{Connection, Engine, Http2, Hyper, Lean},
+    connection::{Connection, Engine, Http2, Http3, Hyper, Lean},
     plan::Plan,
-    run::Share,
+    run::{Share, Version},
     user::Desk,
 };
 
 /// Does this thread's share of the load. Returns when it is done; may be dropped at any await to end it early.
 pub(crate) async fn drive(desk: &Rc<Desk>, share: &Rc<Share>) -> io::Result<()> {
-    if desk.load.http2 {
-        return drive_with::<Http2>(desk, share).await;
-    }
-    match desk.load.engine {
-        Engine::Lean => drive_with::<Lean>(desk, share).await,
-        Engine::Hyper => drive_with::<Hyper>(desk, share).await,
+    match (desk.load.version, desk.load.engine) {
+        (Version::Http3, _) => drive_with::<Http3>(desk, share).await,
+        (Version::Http2, _) => drive_with::<Http2>(desk, share).await,
+        (Version::Http1, Engine::Lean) => drive_with::<Lean>(desk, share).await,
+        (Version::Http1, Engine::Hyper) => drive_with::<Hyper>(desk, share).await,
     }
 }
 
