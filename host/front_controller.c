@@ -152,6 +152,75 @@ static void note_doubt(const char *sign, const char *what, zend_ast *at)
 
 static void look_for_requests(zend_ast *ast);
 
+/* What PHP itself calls this way to run: PHP_SAPI or php_sapi_name(). */
+static bool is_sapi(zend_ast *ast)
+{
+	if (ast->kind != ZEND_AST_CONST && ast->kind != ZEND_AST_CALL) {
+		return false;
+	}
+	const char *name = literal(ast->child[0]);
+	return name != NULL && (ast->kind == ZEND_AST_CONST ? strcmp(last_part(name), "PHP_SAPI") == 0
+	                                                    : strcasecmp(last_part(name), "php_sapi_name") == 0);
+}
+
+/* Whether this is never true here: that PHP runs in a console or as its own web server, and what else must be true. */
+static bool is_of_console(zend_ast *condition)
+{
+	if (condition == NULL) {
+		return false;
+	}
+	if (condition->kind == ZEND_AST_AND) {
+		return is_of_console(condition->child[0]);
+	}
+	if (condition->kind != ZEND_AST_BINARY_OP ||
+	    (condition->attr != ZEND_IS_IDENTICAL && condition->attr != ZEND_IS_EQUAL)) {
+		return false;
+	}
+	const char *left = literal(condition->child[0]), *right = literal(condition->child[1]);
+	zend_ast *other = condition->child[left != NULL ? 1 : 0];
+	const char *sapi = left != NULL ? left : right;
+	return sapi != NULL && (strcmp(sapi, "cli-server") == 0 || strcmp(sapi, "cli") == 0) && is_sapi(other);
+}
+
+static bool is_exit(zend_ast *statement)
+{
+#if PHP_VERSION_ID < 80400
+	return statement != NULL && statement->kind == ZEND_AST_EXIT;
+#else
+	const char *called = statement != NULL && statement->kind == ZEND_AST_CALL ? literal(statement->child[0]) : NULL;
+	return called != NULL && (strcasecmp(called, "exit") == 0 || strcasecmp(called, "die") == 0);
+#endif
+}
+
+/* Whether what follows such a statement runs; what `echo` prints is a list of statements of its own. */
+static bool goes_on(zend_ast *statement)
+{
+	if (statement != NULL && statement->kind == ZEND_AST_STMT_LIST) {
+		zend_ast_list *list = zend_ast_get_list(statement);
+		for (uint32_t i = 0; i < list->children; i++) {
+			if (!goes_on(list->child[i])) {
+				return false;
+			}
+		}
+		return true;
+	}
+	return statement == NULL || statement->kind == ZEND_AST_ASSIGN || statement->kind == ZEND_AST_CALL ||
+	       statement->kind == ZEND_AST_ECHO;
+}
+
+/* Whether a block ends with exit and does not leave before: where it runs, no request is ever handled. */
+static bool ends_with_exit(zend_ast *block)
+{
+	zend_ast_list *list = block != NULL && block->kind == ZEND_AST_STMT_LIST ? zend_ast_get_list(block) : NULL;
+	uint32_t count = list == NULL ? 0 : list->children;
+	for (uint32_t i = 0; i + 1 < count; i++) {
+		if (!goes_on(list->child[i])) {
+			return false;
+		}
+	}
+	return count > 0 && is_exit(list->child[count - 1]);
+}
+
 /* A function without a name that is called where it stands, or that the file returns, for its includer to call. */
 static void look_into_function(zend_ast *ast)
 {
@@ -171,6 +240,13 @@ static void look_for_requests(zend_ast *ast)
 		note_doubt("", text, ast);
 	}
 	if (zend_ast_is_special(ast)) {
+		return;
+	}
+	if (ast->kind == ZEND_AST_IF_ELEM && is_of_console(ast->child[0])) {
+		return;
+	}
+	if (ast->kind == ZEND_AST_IF_ELEM && ast->child[0] != NULL && ends_with_exit(ast->child[1])) {
+		look_for_requests(ast->child[0]);
 		return;
 	}
 	if (ast->kind == ZEND_AST_CALL || ast->kind == ZEND_AST_RETURN) {

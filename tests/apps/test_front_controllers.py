@@ -140,6 +140,9 @@ namespace Symfony\\Component\\Uid { class Ulid {} class Uuid { public static fun
         pytest.param("$base = (function () { return $_SERVER['SCRIPT_NAME']; })();", "SCRIPT_NAME", id="closure"),
         pytest.param("require __DIR__.'/../settings.php';", "looks at the request", id="in a file"),
         pytest.param("(require __DIR__.'/../function.php')(new Slim\\App());", r"\$_COOKIE", id="in a function"),
+        pytest.param("if (isset($_COOKIE['closed'])) { exit; }", r"\$_COOKIE", id="exit for some"),
+        pytest.param("if (!defined('OPEN')) { if (true) { $lang = $_GET['lang'] ?? 1; } else { exit; } }", r"\$_GET", id="exit elsewhere"),
+        pytest.param("if (PHP_SAPI !== 'cli') { $lang = $_GET['lang'] ?? 1; }", r"\$_GET", id="not in a console"),
         pytest.param("$base = (new Settings())->base();", "depends on the request", id="in a class"),
     ],
 )
@@ -162,6 +165,49 @@ def test_what_looks_at_the_request_before_run_is_served_in_classic_mode(site: Si
         mode, log = recognised(site, *args)
         assert mode == "classic", log
         assert re.search(says, log), log
+
+
+WANTS = "function host(): string { return $_SERVER['HTTP_HOST']; }\n$host = host();\n"
+
+
+def test_a_front_controller_that_does_not_boot_without_a_request_is_served_in_classic_mode(site: Site) -> None:
+    """A reload, however, refuses a release that stops booting without one: it may as well be broken."""
+    index = site.docroot / "index.php"
+    with Hayate(site.root, workers=1, ini=site.ini, user=USER) as server:
+        assert server.status()["apps"][0]["mode"] == "worker"
+        change(index, "$counter =", f"{WANTS}$counter =")
+        refused = server.run("reload")
+        assert (refused.returncode, "HTTP_HOST" in refused.stderr) == (1, True), refused.stderr
+        assert Browser(server.url).get("/people/ada").text == "ada at /people/ada?"
+        assert server.status()["apps"][0]["mode"] == "worker"
+    with Hayate(site.root, workers=1, ini=site.ini, user=USER) as server:
+        for _ in range(2):
+            assert Browser(server.url).get("/people/ada").text == "ada at /people/ada?"
+            (app,) = server.status()["apps"]
+            assert (app["mode"], app["fallback"]["to"]) == ("classic", "classic")
+            assert "before there is a request" in app["fallback"]["why"] and "host()" in app["fallback"]["why"]
+            assert server.run("reload").returncode == 0
+
+
+NEVER_HERE = """
+if (PHP_SAPI === 'cli-server' && is_file(__DIR__.parse_url($_SERVER['REQUEST_URI'], PHP_URL_PATH))) {
+    return false;
+}
+if (php_sapi_name() == 'cli') {
+    $_SERVER['REQUEST_URI'] = '/';
+}
+if (version_compare(PHP_VERSION, '7.0', '<')) {
+    header('HTTP/1.1 503 Service Unavailable.', true, 503);
+    echo 'This version of PHP is too old: ', PHP_VERSION;
+    exit(1);
+}
+"""
+
+
+def test_what_only_runs_elsewhere_or_ends_the_boot_may_look_at_the_request(site: Site) -> None:
+    change(site.docroot / "index.php", "$counter =", f"{NEVER_HERE}$counter =")
+    mode, log = recognised(site)
+    assert mode == "worker", log
 
 
 @pytest.mark.parametrize("site", ["vendor/shop"], indirect=True)

@@ -139,7 +139,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     let apps = start(&first, hub)?;
     server.install(&plan, access_log, apps.clone());
     tokio::select! {
-        Booted { slower, failed } = fallback::all_booted(plan.with_php(), &apps, hub) => {
+        Booted { slower, failed } = fallback::all_booted(plan.with_php(), &apps, hub, |_| true) => {
             // One application does not keep the others down; a server of which nothing serves is none. One that has served before is
             // wanted, whatever it takes; unless another one still serves.
             let serves = failed.len() < plan.apps.iter().filter(|app| app.failed.is_none()).count();
@@ -273,7 +273,13 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
                 replies.extend(reply);
                 let known = listeners.addresses();
                 let log = server.front.access_log();
-                let task = tokio::spawn(prepare(Arc::clone(&master), known, log, Arc::clone(hub)));
+                let task = tokio::spawn(prepare(
+                    Arc::clone(&master),
+                    known,
+                    log,
+                    Arc::clone(hub),
+                    server.in_classic_mode(),
+                ));
                 reload = Some(Reload { task, replies });
             }
         }
