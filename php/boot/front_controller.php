@@ -1,8 +1,10 @@
 <?php
 
 /**
- * Runs a project's own public/index.php up to the method that handles a request, once; the worker script for projects of
- * Slim and Lumen that `hayate serve` recognises.
+ * Runs a project's own front controller up to the method that handles a request, once; the worker script for projects of
+ * Slim, Lumen and Mezzio that `hayate serve` recognises. Where a framework has made something of the request before that
+ * method, or boots in it, a script of its own (codeigniter.php, cakephp.php, yii.php, laminas.php) says what handles a
+ * request, and includes this one.
  *
  * Hayate's host knows which method that is (host/front_controller.c): as its class is compiled, it gets a first statement
  * that calls requests_begin(). There the boot ends. Each request then calls the method anew, and relies on rewinding: what
@@ -46,13 +48,16 @@ function requests_begin(object $app, string $class, string $method, array $argum
         return false;
     }
     $method = new \ReflectionMethod($class, $method);
+    $handle = \function_exists(__NAMESPACE__.'\\prepare') ? prepare($app) : static function () use ($app, $method, $arguments): void {
+        $method->invokeArgs($app, $arguments);
+    };
     [$server, $env] = Added::all();
     // Written here, not in the handler: exit() ends that without its last statements.
     $handles = true;
-    while (\hayate_handle_request(static function () use ($app, $method, $arguments, $server, $env): void {
+    while (\hayate_handle_request(static function () use ($handle, $server, $env): void {
         $_SERVER += $server;
         $_ENV += $env;
-        $method->invokeArgs($app, $arguments);
+        $handle();
     }));
 
     return true;
@@ -60,7 +65,7 @@ function requests_begin(object $app, string $class, string $method, array $argum
 
 unset($_SERVER['HAYATE_PROJECT'], $_ENV['HAYATE_PROJECT'], $_SERVER['HAYATE_RUN'], $_ENV['HAYATE_RUN']);
 // Where PHP would be if it ran the front controller, and what it would know of itself.
-chdir(getenv('HAYATE_PROJECT').'/public');
+chdir(getenv('HAYATE_PROJECT').'/'.(\defined(__NAMESPACE__.'\\DOCUMENT_ROOT') ? DOCUMENT_ROOT : 'public'));
 putenv('HAYATE_PROJECT');
 putenv('HAYATE_RUN');
 unset($_SERVER['argv'], $_SERVER['argc'], $GLOBALS['argv'], $GLOBALS['argc']);

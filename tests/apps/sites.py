@@ -21,6 +21,19 @@ from lib.servers import BASE_INI, PHP_VERSION, ROOT, Hayate, NginxFpm
 HERE = pathlib.Path(__file__).parent
 #: Whom the servers run as.
 USER = "www-data" if ROOT else None
+#: Where frameworks lie that no Debian has (test_frameworks.py).
+SKELETONS = pathlib.Path(elsewhere) if (elsewhere := os.environ.get("HAYATE_FRAMEWORKS")) else None
+#: In the environment of the applications made of them, but CodeIgniter's, which has it in .env.
+SHOP = "Ada's shop"
+#: Where they write.
+WRITABLE = {
+    "codeigniter": ["writable", "writable/session", "writable/cache", "writable/logs", "writable/debugbar", "writable/uploads"],
+    "cakephp": ["tmp", "tmp/cache", "tmp/cache/models", "tmp/cache/persistent", "tmp/cache/views", "tmp/sessions", "logs"],
+    "yii2": ["runtime", "runtime/logs", "web/assets"],
+    "slim4": ["var"],
+    "mezzio": ["data", "data/cache"],
+    "laminas": ["data", "data/cache"],
+}
 
 
 @dataclass(frozen=True)
@@ -120,6 +133,28 @@ def lumen(directory: pathlib.Path) -> Site:
     need("Laravel/Lumen")
     root = copy("lumen", directory, ["storage/logs"])
     return Site(root, root / "public", root / "storage", {"session.save_path": f"{root}/storage"}, {"APP_DEBUG": "false"})
+
+
+def skeleton(name: str, directory: pathlib.Path) -> Site:
+    """A framework's skeleton with the tests' shop in it, as it is deployed: not in development."""
+    root = directory / name
+    shutil.copytree(SKELETONS / name, root)
+    shutil.copytree(HERE / "skeletons" / name, root, dirs_exist_ok=True)
+    # The skeletons say themselves that these two lines are to be taken out.
+    if (index := root / "web/index.php").is_file():
+        lines = index.read_text().splitlines(keepends=True)
+        index.write_text("".join(line for line in lines if not line.startswith("defined('YII_")))
+        os.utime(index, (made := (root / "composer.json").stat().st_mtime, made))
+    for path in [root, *root.rglob("*")]:
+        path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
+    for part in WRITABLE[name]:
+        path = root / part
+        path.mkdir(parents=True, exist_ok=True)
+        if USER:
+            shutil.chown(path, USER, USER)
+    public = next(root / part for part in ("public", "webroot", "web") if (root / part / "index.php").is_file())
+    sessions = root / WRITABLE[name][0]
+    return Site(root, public, sessions, {"session.save_path": str(sessions)}, {"SHOP_NAME": SHOP})
 
 
 #: Without a network WordPress is not to wait for one. It belongs into wp-config.php, but is needed before there is one.

@@ -156,7 +156,7 @@ pub struct ExplainArgs {
 /// What `serve` and `check` take.
 #[derive(Debug, Clone, Args, Default)]
 pub struct ServeArgs {
-    /// The application's directory; served is its public/ if that holds an index.php, else itself [default: .]
+    /// The application's directory; served is its public/ (CakePHP: webroot/, Yii: web/) if that holds an index.php, else itself [default: .]
     #[arg(value_hint = ValueHint::DirPath)]
     pub root: Option<PathBuf>,
     /// Configuration file (TOML), see docs/configuration.md

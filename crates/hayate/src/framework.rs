@@ -1,12 +1,12 @@
 //! Recognises a project that Hayate's own boot scripts (php/boot/) can run, with no file added to it.
 //!
 //! The scripts of Symfony and Laravel take the place of `public/index.php`, so this is strict: it must be a project whose front
-//! controller does nothing but start the framework. That of Slim and Lumen runs it, up to the method that handles a request; so it
-//! must end there; the host sees whether it looks at a request before. Whatever is in doubt is not recognised, and runs in classic mode as php-fpm would
-//! run it. Only files are read here; no PHP runs.
+//! controller does nothing but start the framework. Those of the others run it, up to the method that handles a request; so it
+//! must end there; the host sees whether it looks at a request before. Whatever is in doubt is not recognised, and runs in classic
+//! mode as php-fpm would run it. Only files are read here; no PHP runs.
 
 use std::{
-    fmt,
+    fmt, fs,
     path::{Path, PathBuf},
 };
 
@@ -26,7 +26,29 @@ pub enum Framework {
     Lumen,
     /// Slim 3 and 4.
     Slim,
+    /// CodeIgniter 4, of 4.5 and later.
+    CodeIgniter,
+    /// CakePHP 5.
+    CakePhp,
+    /// Yii 2.
+    Yii,
+    /// Mezzio 3.
+    Mezzio,
+    /// Laminas MVC 3.
+    Laminas,
 }
+
+const KNOWN: [Framework; 9] = [
+    Framework::Laravel,
+    Framework::Symfony,
+    Framework::Lumen,
+    Framework::Slim,
+    Framework::CodeIgniter,
+    Framework::CakePhp,
+    Framework::Yii,
+    Framework::Mezzio,
+    Framework::Laminas,
+];
 
 impl Framework {
     fn package(self) -> &'static str {
@@ -35,6 +57,20 @@ impl Framework {
             Framework::Laravel => "laravel/framework",
             Framework::Lumen => "laravel/lumen-framework",
             Framework::Slim => "slim/slim",
+            Framework::CodeIgniter => "codeigniter4/framework",
+            Framework::CakePhp => "cakephp/cakephp",
+            Framework::Yii => "yiisoft/yii2",
+            Framework::Mezzio => "mezzio/mezzio",
+            Framework::Laminas => "laminas/laminas-mvc",
+        }
+    }
+
+    /// The directory of its front controller.
+    fn document_root(self) -> &'static str {
+        match self {
+            Framework::CakePhp => "webroot",
+            Framework::Yii => "web",
+            _ => "public",
         }
     }
 
@@ -49,6 +85,23 @@ impl Framework {
             }
             Framework::Lumen => &["bootstrap/app.php", "public/index.php", "vendor/autoload.php"],
             Framework::Slim => &["public/index.php", "vendor/autoload.php"],
+            Framework::CodeIgniter => {
+                &["spark", "app/Config/Paths.php", "public/index.php", "vendor/autoload.php"]
+            }
+            Framework::CakePhp => &[
+                "bin/cake",
+                "config/bootstrap.php",
+                "src/Application.php",
+                "webroot/index.php",
+                "vendor/autoload.php",
+            ],
+            Framework::Yii => &["yii", "web/index.php", "vendor/autoload.php"],
+            Framework::Mezzio => {
+                &["config/container.php", "config/pipeline.php", "public/index.php", "vendor/autoload.php"]
+            }
+            Framework::Laminas => {
+                &["config/application.config.php", "public/index.php", "vendor/autoload.php"]
+            }
         }
     }
 
@@ -57,7 +110,11 @@ impl Framework {
         match self {
             Framework::Symfony => "symfony.php",
             Framework::Laravel => "laravel.php",
-            Framework::Lumen | Framework::Slim => "front_controller.php",
+            Framework::Lumen | Framework::Slim | Framework::Mezzio => "front_controller.php",
+            Framework::CodeIgniter => "codeigniter.php",
+            Framework::CakePhp => "cakephp.php",
+            Framework::Yii => "yii.php",
+            Framework::Laminas => "laminas.php",
         }
     }
 
@@ -68,13 +125,21 @@ impl Framework {
             Framework::Symfony | Framework::Laravel => None,
             Framework::Lumen => Some("Laravel\\Lumen\\Concerns\\RoutesRequests::run"),
             Framework::Slim => Some("Slim\\App::run"),
+            Framework::CodeIgniter => Some("CodeIgniter\\CodeIgniter::run"),
+            Framework::CakePhp => Some("Cake\\Http\\Server::run"),
+            Framework::Yii => Some("yii\\base\\Application::run"),
+            Framework::Mezzio => Some("Mezzio\\Application::run"),
+            Framework::Laminas => Some("Laminas\\Mvc\\Application::run"),
         }
     }
 }
 
 impl fmt::Display for Framework {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
+        match self {
+            Framework::CakePhp => f.write_str("CakePHP"),
+            other => write!(f, "{other:?}"),
+        }
     }
 }
 
@@ -133,18 +198,25 @@ pub enum Finding {
 
 /// Looks at the project in `root`. `env` is the environment that PHP will have.
 pub fn look(root: &Path, document_root: &Path, env: &[(String, String)]) -> Finding {
-    let Some(composer) = json(&root.join("composer.json")) else { return Finding::Nothing };
-    let requires = |framework: &Framework| {
-        composer.get("require").is_some_and(|all| all.get(framework.package()).is_some())
-    };
-    let known = [Framework::Laravel, Framework::Symfony, Framework::Lumen, Framework::Slim];
-    let Some(framework) = known.into_iter().find(requires) else {
-        return Finding::Nothing;
-    };
+    let Some((framework, composer)) = required(root) else { return Finding::Nothing };
     match examine(framework, root, document_root, env, &composer) {
         Ok(recognised) => Finding::Recognised(recognised),
         Err(why) => Finding::Unsuited(format!("this is a {framework} project, but {why}")),
     }
+}
+
+/// The first framework that composer.json requires, and composer.json.
+fn required(root: &Path) -> Option<(Framework, Value)> {
+    let composer = json(&root.join("composer.json"))?;
+    let all = composer.get("require")?;
+    let framework = KNOWN.into_iter().find(|framework| all.get(framework.package()).is_some())?;
+    Some((framework, composer))
+}
+
+/// The document root below a project's root that its framework gives it, where that is not `public`.
+pub fn document_root(root: &Path) -> Option<&'static str> {
+    let name = required(root)?.0.document_root();
+    (name != "public" && root.join(name).join("index.php").is_file()).then_some(name)
 }
 
 fn json(path: &Path) -> Option<Value> {
@@ -161,12 +233,11 @@ fn examine(
     if let Some(missing) = framework.files().iter().find(|file| !root.join(file).is_file()) {
         return Err(format!("it has no {missing}"));
     }
-    if root.join("public").canonicalize().ok().as_deref() != Some(document_root) {
-        return Err("its document root is not public/".into());
+    let public = framework.document_root();
+    if root.join(public).canonicalize().ok().as_deref() != Some(document_root) {
+        return Err(format!("its document root is not {public}/"));
     }
-    let text = of_application::read_text(&root.join("public/index.php"), of_application::MOST)
-        .map_err(|error| format!("public/index.php cannot be read: {error}"))?;
-    let front_controller = compact(&text);
+    let front_controller = compact_file(root, &format!("{public}/index.php"))?;
     let from_env = |key: &str| env.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
     let (evidence, debug) = match framework {
         Framework::Laravel => {
@@ -195,6 +266,50 @@ fn examine(
             };
             ("public/index.php ends with run()", debug)
         }
+        Framework::CodeIgniter => {
+            let end = ["exit(Boot::bootWeb($paths));", "exit(CodeIgniter\\Boot::bootWeb($paths));"];
+            ends_with(&front_controller, "Boot::bootWeb(", &end, "exit(Boot::bootWeb($paths))")?;
+            // Both are read for each request.
+            no_request_in(root, "app/Config", &["Events.php", "Routes.php"])?;
+            ("public/index.php ends with Boot::bootWeb()", codeigniter_debug(root, &from_env))
+        }
+        Framework::CakePhp => {
+            let end = ["$server->emit($server->run());"];
+            ends_with(&front_controller, "->run(", &end, end[0])?;
+            let bootstrap = compact_file(root, "config/bootstrap.php")?;
+            if bootstrap.contains("$trustProxy=true") {
+                return Err("its config/bootstrap.php trusts X-Forwarded-Proto ($trustProxy); leave that to trusted_proxies, or set \
+                            App.fullBaseUrl and delete it"
+                    .into());
+            }
+            // Routes are read for each request.
+            no_request_in(root, "config", &["routes.php"])?;
+            ("webroot/index.php ends with $server->emit($server->run())", cakephp_debug(root, &from_env))
+        }
+        Framework::Yii => {
+            let end = [
+                "(newyii\\web\\Application($config))->run();",
+                "(new\\yii\\web\\Application($config))->run();",
+                "(newApplication($config))->run();",
+            ];
+            ends_with(&front_controller, "->run(", &end, "(new yii\\web\\Application($config))->run()")?;
+            ("web/index.php ends with run()", yii_debug(&front_controller))
+        }
+        Framework::Mezzio => {
+            ends_with(&front_controller, "->run(", &["$app->run();})();", "$app->run();"], "$app->run()")?;
+            ("public/index.php ends with run()", laminas_debug(root))
+        }
+        Framework::Laminas => {
+            let end = [
+                "$app->run();",
+                "$container->get('Application')->run();",
+                "Application::init($appConfig)->run();",
+                "Application::init($applicationConfig)->run();",
+            ];
+            ends_with(&front_controller, "->run(", &end, "$app->run()")?;
+            no_request_in_modules(root)?;
+            ("public/index.php ends with run()", laminas_debug(root))
+        }
     };
     let lock = json(&root.join("composer.lock")).unwrap_or_default();
     let mut packages = lock.get("packages").and_then(Value::as_array).into_iter().flatten();
@@ -208,6 +323,11 @@ fn examine(
         evidence: format!("composer.json requires {package}, {evidence}"),
         debug,
     })
+}
+
+fn compact_file(root: &Path, file: &str) -> Result<String, String> {
+    let text = of_application::read_text(&root.join(file), of_application::MOST);
+    text.map(|text| compact(&text)).map_err(|error| format!("{file} cannot be read: {error}"))
 }
 
 /// PHP source without comments and without white space outside of strings.
@@ -355,6 +475,97 @@ fn ends_with_run(compacted: &str) -> Result<(), String> {
     }
 }
 
+/// Whether a front controller ends with one of these, and does the like nowhere else.
+fn ends_with(compacted: &str, call: &str, ends: &[&str], readable: &str) -> Result<(), String> {
+    let code = compacted.trim_end_matches("?>");
+    let before = ends.iter().find_map(|end| code.strip_suffix(end));
+    match before {
+        Some(before) if before.ends_with([';', '}']) && !before.contains(call) => Ok(()),
+        _ => Err(format!("its front controller does not end with {readable}, called once")),
+    }
+}
+
+/// What CakePHP's config/bootstrap.php comes with: without a request it does nothing, and each request gets the same answer by itself.
+const CAKEPHP: &[&str] = &[
+    "if(env('HTTPS')||($trustProxy&&env('HTTP_X_FORWARDED_PROTO')==='https')){$s='s';}",
+    "if(env('HTTPS')){$s='s';}",
+    "$httpHost=env('HTTP_HOST');",
+];
+
+/// By what configuration asks for a variable of a request, in classes and functions as well.
+const ASKS: [&str; 2] = ["$_SERVER['", "env('"];
+/// How such variables begin.
+const OF_SERVER: [&str; 11] = [
+    "HTTP",
+    "REMOTE_",
+    "SERVER_",
+    "REQUEST_",
+    "QUERY_STRING",
+    "PATH_INFO",
+    "PHP_SELF",
+    "PHP_AUTH",
+    "SCRIPT",
+    "DOCUMENT_URI",
+    "CONTENT_",
+];
+/// What else is of a request, or is otherwise where there is none.
+const IN_CONFIGURATION: [&str; 8] =
+    ["$_GET", "$_POST", "$_COOKIE", "$_REQUEST", "$_FILES", "$_SESSION", "is_cli(", "service('request'"];
+
+/// What a configuration file, compact, wants to know of a request.
+fn asks_for_request(text: &str) -> Option<String> {
+    let text = text.replace('"', "'");
+    let word = IN_CONFIGURATION.iter().find(|word| text.contains(**word)).map(|word| (*word).to_owned());
+    word.or_else(|| {
+        let asked = ASKS.iter().flat_map(|asks| OF_SERVER.map(|name| format!("{asks}{name}")));
+        asked.into_iter().find(|asked| text.contains(asked.as_str()))
+    })
+}
+
+/// Whether configuration that is read before there is a request has nothing to do with one.
+fn no_request_in(root: &Path, directory: &str, but: &[&str]) -> Result<(), String> {
+    let files =
+        fs::read_dir(root.join(directory)).map_err(|error| format!("{directory} cannot be read: {error}"))?;
+    let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> =
+        names.filter(|name| name.ends_with(".php") && !but.contains(&&**name)).collect();
+    names.sort();
+    for name in names {
+        let file = format!("{directory}/{name}");
+        let text = compact_file(root, &file)?;
+        let text = CAKEPHP.iter().fold(text, |text, known| text.replacen(known, "", 1));
+        if let Some(word) = asks_for_request(&text) {
+            return Err(format!("its {file} depends on the request ({word} …)"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the modules of a Laminas project, as they are bootstrapped, look at the request: it is an empty one then.
+fn no_request_in_modules(root: &Path) -> Result<(), String> {
+    let modules = fs::read_dir(root.join("module")).into_iter().flatten();
+    let mut names: Vec<String> =
+        modules.filter_map(|module| module.ok()?.file_name().into_string().ok()).collect();
+    names.sort();
+    for name in names {
+        for file in [format!("module/{name}/src/Module.php"), format!("module/{name}/Module.php")] {
+            let text = compact_file(root, &file).unwrap_or_default();
+            let word =
+                ["->getRequest(", "session_start(", "->start("].iter().find(|word| text.contains(**word));
+            if let Some(word) = word.map(|word| (*word).to_owned()).or_else(|| asks_for_request(&text)) {
+                return Err(format!("its {file} depends on the request ({word} …)"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Why Mezzio and Laminas MVC will be in development mode.
+fn laminas_debug(root: &Path) -> Option<String> {
+    let development = root.join("config/development.config.php").is_file();
+    development.then(|| "there is a config/development.config.php".to_owned())
+}
+
 /// The last value that a .env file gives to a variable. `Err`: it depends on others.
 fn dotenv(path: &Path, key: &str) -> Result<Option<String>, ()> {
     let text = of_application::read_text(path, of_application::MOST).unwrap_or_default();
@@ -413,6 +624,47 @@ fn symfony_debug(root: &Path, env: &impl Fn(&str) -> Option<String>) -> Option<S
         None if name == "prod" => None,
         None => Some(format!("APP_ENV is {name}")),
     }
+}
+
+/// Why CodeIgniter will be in development mode: the environment or .env says so.
+fn codeigniter_debug(root: &Path, env: &impl Fn(&str) -> Option<String>) -> Option<String> {
+    let name = env("CI_ENVIRONMENT")
+        .map_or_else(|| dotenv(&root.join(".env"), "CI_ENVIRONMENT"), |value| Ok(Some(value)));
+    match name {
+        Ok(Some(name)) if name == "development" => Some("CI_ENVIRONMENT is development".into()),
+        Ok(_) => None,
+        Err(()) => Some("it is not clear whether it runs in development mode, .env computes that".into()),
+    }
+}
+
+/// Why CakePHP will be in debug mode: the last of its configuration files that says something, and the environment where that asks it.
+fn cakephp_debug(root: &Path, env: &impl Fn(&str) -> Option<String>) -> Option<String> {
+    for file in ["config/app_local.php", "config/app.php"] {
+        let text = compact_file(root, file).unwrap_or_default();
+        let Some((_, value)) = text.split_once("'debug'=>") else { continue };
+        let (by_default, asks) = match value {
+            _ if value.starts_with("false,") => (false, false),
+            _ if value.starts_with("true,") => (true, false),
+            _ if value.starts_with("filter_var(env('DEBUG',false),FILTER_VALIDATE_BOOLEAN),") => {
+                (false, true)
+            }
+            _ if value.starts_with("filter_var(env('DEBUG',true),FILTER_VALIDATE_BOOLEAN),") => (true, true),
+            _ => return Some(format!("it is not clear whether it runs in debug mode, {file} computes that")),
+        };
+        let given = asks.then(|| env("DEBUG")).flatten();
+        return match given {
+            Some(value) if is_false(&value) => None,
+            Some(value) => Some(format!("DEBUG is {value}")),
+            None => by_default.then(|| format!("{file} says so")),
+        };
+    }
+    None
+}
+
+/// Why Yii will be in debug mode: its front controller says so.
+fn yii_debug(front_controller: &str) -> Option<String> {
+    let (_, value) = front_controller.split_once("define('YII_DEBUG',")?;
+    (!value.starts_with("false)")).then(|| "web/index.php defines YII_DEBUG".to_owned())
 }
 
 /// Why Laravel will be in debug mode: the environment or .env says so.

@@ -208,7 +208,7 @@ pub struct App {
     pub name: Option<String>,
     /// The application's directory, and PHP's working directory; has to be said, here or by the flag. Relative to this file. Default: none; without a file the current directory. Flag: `ROOT`.
     pub root: Option<PathBuf>,
-    /// The directory that is served, to everybody. Directories that hold this file or `php_ini`, homes, and those of the system (`/`, `/etc`, `/var`, …) are refused, and `hayate check` warns of what looks like secrets below it. Relative to `root`. Default: `public` if that holds an index.php, else `root` itself.
+    /// The directory that is served, to everybody. Directories that hold this file or `php_ini`, homes, and those of the system (`/`, `/etc`, `/var`, …) are refused, and `hayate check` warns of what looks like secrets below it. Relative to `root`. Default: `public` if that holds an index.php; `webroot` or `web` that does, in a project whose composer.json requires CakePHP or Yii; else `root` itself.
     pub document_root: Option<PathBuf>,
     /// Host names it answers to, such as `example.org` or `*.example.org`. Default: any.
     pub hosts: Option<OneOrMany>,

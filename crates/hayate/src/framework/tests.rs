@@ -17,17 +17,17 @@ const SYMFONY_5: &str = "<?php\n\nuse App\\Kernel;\nuse Symfony\\Component\\Dote
     $kernel = new Kernel($_SERVER['APP_ENV'], (bool) $_SERVER['APP_DEBUG']);\n$request = Request::createFromGlobals();\n$response = $kernel->handle($request);\n$response->send();\n\
     $kernel->terminate($request, $response);\n";
 
-struct Project(tempfile::TempDir);
+struct Project(tempfile::TempDir, &'static str);
 
 impl Project {
     fn new(framework: Framework, front_controller: &str) -> Project {
-        let project = Project(tempfile::tempdir().unwrap());
+        let project = Project(tempfile::tempdir().unwrap(), framework.document_root());
         for file in framework.files() {
             project.write(file, "<?php\n");
         }
         project.write("composer.json", &format!("{{\"require\": {{\"{}\": \"*\"}}}}", framework.package()));
         project.write("vendor/autoload_runtime.php", "");
-        project.write("public/index.php", front_controller);
+        project.write(&format!("{}/index.php", project.1), front_controller);
         project.write(".env", "APP_ENV=prod\nAPP_DEBUG=false\n");
         project
     }
@@ -41,7 +41,7 @@ impl Project {
     fn look(&self, env: &[(&str, &str)]) -> Finding {
         let root = self.0.path().canonicalize().unwrap();
         let env: Vec<_> = env.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-        look(&root, &root.join("public"), &env)
+        look(&root, &root.join(self.1), &env)
     }
 
     fn recognised(&self, env: &[(&str, &str)]) -> Recognised {
@@ -175,4 +175,120 @@ fn a_front_controller_that_does_more_after_run_is_left_to_classic_mode() {
         let why = Project::new(Framework::Slim, &odd).unsuited();
         assert!(why.contains("does not end with $app->run(), called once"), "{why}");
     }
+}
+
+const CODEIGNITER: &str = "<?php\n\nuse CodeIgniter\\Boot;\nuse Config\\Paths;\n\n$minPhpVersion = '8.2';\n\
+    define('FCPATH', __DIR__ . DIRECTORY_SEPARATOR);\nrequire FCPATH . '../app/Config/Paths.php';\n$paths = new Paths();\n\
+    require $paths->systemDirectory . '/Boot.php';\n\nexit(Boot::bootWeb($paths));\n";
+const CAKEPHP_INDEX: &str = "<?php\nrequire dirname(__DIR__) . '/vendor/autoload.php';\n\n\
+    $server = new Server(new Application(dirname(__DIR__) . '/config'));\n\n$server->emit($server->run());\n";
+const YII: &str = "<?php\n\nrequire __DIR__ . '/../vendor/autoload.php';\nrequire __DIR__ . '/../vendor/yiisoft/yii2/Yii.php';\n\
+    $config = require __DIR__ . '/../config/web.php';\n\n(new yii\\web\\Application($config))->run();\n";
+const MEZZIO: &str = "<?php\nchdir(dirname(__DIR__));\nrequire 'vendor/autoload.php';\n(function () {\n    $container = require 'config/container.php';\n\
+    $app = $container->get(Application::class);\n    $app->run();\n})();\n";
+
+const LAMINAS: &str = "<?php\nchdir(dirname(__DIR__));\ninclude __DIR__ . '/../vendor/autoload.php';\n\
+    $container = require __DIR__ . '/../config/container.php';\n$app = $container->get('Application');\n$app->run();\n";
+
+/// Each is found where its framework has it, run up to a method of its class, and left alone when it does something else in the end.
+#[test]
+fn front_controllers_that_are_run_up_to_the_frameworks_own_method() {
+    for (framework, text, end) in [
+        (Framework::CodeIgniter, CODEIGNITER, "exit(Boot::bootWeb($paths));"),
+        (Framework::CakePhp, CAKEPHP_INDEX, "$server->emit($server->run());"),
+        (Framework::Yii, YII, "(new yii\\web\\Application($config))->run();"),
+        (Framework::Mezzio, MEZZIO, "$app->run();"),
+        (Framework::Laminas, LAMINAS, "$app->run();"),
+    ] {
+        let made = |text: &str| {
+            let project = Project::new(framework, text);
+            project.write(
+                "app/Config/App.php",
+                "<?php class App { /* $_SERVER['HTTP_HOST'] */ public $uriProtocol = 'REQUEST_URI'; }",
+            );
+            project
+        };
+        let project = made(text);
+        assert_eq!(project.recognised(&[]).framework, framework);
+        assert_eq!(project.recognised(&[]).debug, None);
+        assert!(project.recognised(&[]).boot_script().is_ok());
+        let public = (framework.document_root() != "public").then(|| framework.document_root());
+        assert_eq!(document_root(project.0.path()), public);
+        for odd in [
+            text.replace(end, &format!("{end}\necho 'bye';")),
+            text.replace(end, &format!("$left = {end}")),
+            text.replace(end, &format!("{end}\n{end}")),
+            text.replace(end, &format!("// {end}\n")),
+        ] {
+            let why = made(&odd).unsuited();
+            assert!(why.contains("does not end with"), "{framework}: {why}");
+        }
+    }
+    assert_eq!(Framework::CakePhp.to_string(), "CakePHP");
+}
+
+#[test]
+fn configuration_of_codeigniter_and_cakephp_that_looks_at_a_request() {
+    let project = Project::new(Framework::CodeIgniter, CODEIGNITER);
+    project.write(
+        "app/Config/App.php",
+        "<?php class App { function __construct() { $this->baseURL = $_SERVER['HTTP_HOST']; } }",
+    );
+    assert!(project.unsuited().contains("its app/Config/App.php depends on the request ($_SERVER['HTTP …)"));
+    let project = Project::new(Framework::CakePhp, CAKEPHP_INDEX);
+    let skeleton = "<?php\n$fullBaseUrl = Configure::read('App.fullBaseUrl');\nif (!$fullBaseUrl) {\n    $trustProxy = false;\n\n    $s = null;\n\
+        if (env('HTTPS') || ($trustProxy && env('HTTP_X_FORWARDED_PROTO') === 'https')) {\n        $s = 's';\n    }\n    $httpHost = env('HTTP_HOST');\n}\n";
+    project.write("config/bootstrap.php", skeleton);
+    project.write("config/routes.php", "<?php env('HTTP_HOST');");
+    project.recognised(&[]);
+    project.write("config/bootstrap.php", &skeleton.replace("= false", "= true"));
+    assert!(project.unsuited().contains("trusts X-Forwarded-Proto"));
+    project.write("config/bootstrap.php", &format!("{skeleton}$lang = env('HTTP_ACCEPT_LANGUAGE');"));
+    assert!(project.unsuited().contains("its config/bootstrap.php depends on the request (env('HTTP …)"));
+}
+
+#[test]
+fn a_module_of_laminas_that_looks_at_the_request_as_it_is_bootstrapped() {
+    let project = Project::new(Framework::Laminas, LAMINAS);
+    project.write(
+        "module/Shop/src/Module.php",
+        "<?php class Module { function onBootstrap($e) { $e->getApplication(); } }",
+    );
+    project.recognised(&[]);
+    project.write(
+        "module/Shop/src/Module.php",
+        "<?php class Module { function onBootstrap($e) { $e->getRequest()->getUri(); } }",
+    );
+    assert!(
+        project.unsuited().contains("its module/Shop/src/Module.php depends on the request (->getRequest(")
+    );
+}
+
+#[test]
+fn debug_mode_of_the_others() {
+    let project = Project::new(Framework::CodeIgniter, CODEIGNITER);
+    project.write("app/Config/App.php", "<?php");
+    project.write(".env", "CI_ENVIRONMENT = development\n");
+    assert_eq!(project.recognised(&[]).debug.unwrap(), "CI_ENVIRONMENT is development");
+    assert_eq!(project.recognised(&[("CI_ENVIRONMENT", "production")]).debug, None);
+    let project = Project::new(Framework::CakePhp, CAKEPHP_INDEX);
+    let debug = |env: &[(&str, &str)]| project.recognised(env).debug;
+    project.write(
+        "config/app.php",
+        "<?php return [ 'debug' => filter_var(env('DEBUG', false), FILTER_VALIDATE_BOOLEAN), ];",
+    );
+    assert_eq!(debug(&[]), None);
+    assert_eq!(debug(&[("DEBUG", "true")]).unwrap(), "DEBUG is true");
+    project.write("config/app_local.php", "<?php return ['debug' => true, ];");
+    assert_eq!(debug(&[("DEBUG", "false")]).unwrap(), "config/app_local.php says so");
+    project.write("config/app_local.php", "<?php return ['debug' => is_file('debug'), ];");
+    assert!(debug(&[]).unwrap().contains("not clear"));
+    let index = format!("<?php\ndefined('YII_DEBUG') or define('YII_DEBUG', true);\n{}", &YII[5..]);
+    let project = Project::new(Framework::Yii, &index);
+    assert_eq!(project.recognised(&[]).debug.unwrap(), "web/index.php defines YII_DEBUG");
+    let project = Project::new(Framework::Yii, &index.replace("true", "false"));
+    assert_eq!(project.recognised(&[]).debug, None);
+    let project = Project::new(Framework::Mezzio, MEZZIO);
+    project.write("config/development.config.php", "<?php");
+    assert!(project.recognised(&[]).debug.unwrap().contains("development.config.php"));
 }

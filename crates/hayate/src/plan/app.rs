@@ -21,7 +21,7 @@ use super::{ALWAYS, App, FrontController, flag, mode::Running, published, time};
 use crate::{
     args::{KeyValue, ServeArgs},
     config::{self, ConfigError, OneOrMany, RetryChoice, Scalar, Setting, Size, Source, Step},
-    machine, php,
+    framework, machine, php,
     privileges::Identity,
 };
 
@@ -251,7 +251,10 @@ impl AppResolver<'_> {
             None if root.join("public/index.php").is_file() => {
                 self.directory("root", &root.join("public"))?
             }
-            None => root.clone(),
+            None => match framework::document_root(&root) {
+                Some(name) => self.directory("root", &root.join(name))?,
+                None => root.clone(),
+            },
         };
         let identity = self.identity(&app)?;
         let php_ini = match (&args.php_ini, &app.php_ini) {

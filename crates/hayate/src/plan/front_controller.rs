@@ -98,7 +98,7 @@ impl AppResolver<'_> {
 /// Directories that are called so hold nothing but a front controller and files for visitors.
 fn by_name(document_root: &Path) -> Option<String> {
     let name = document_root.file_name()?.to_str()?;
-    matches!(name, "public" | "web").then(|| format!("the document root is called {name}"))
+    matches!(name, "public" | "web" | "webroot").then(|| format!("the document root is called {name}"))
 }
 
 fn by_files(document_root: &Path) -> Option<String> {

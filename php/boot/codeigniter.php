@@ -1,0 +1,36 @@
+<?php
+
+/**
+ * Runs a CodeIgniter project's own public/index.php up to CodeIgniter::run(), once, and then that for each request; the
+ * worker script for projects of CodeIgniter 4.5 and later that `hayate serve` recognises (see front_controller.php).
+ *
+ * Before run() CodeIgniter has read .env and its configuration, and has set up its autoloader. What it has concluded from
+ * there being no request is said anew for each: that it serves the web, not a console, when the request began, and what
+ * the superglobals hold.
+ */
+
+declare(strict_types=1);
+
+namespace Hayate\Boot;
+
+use CodeIgniter\CodeIgniter;
+use CodeIgniter\Config\Services;
+
+function prepare(CodeIgniter $app): \Closure
+{
+    if ('development' === ENVIRONMENT) {
+        error_log('CodeIgniter is in development mode: changes of the code are seen after `hayate reload` only; --mode classic shows them at once');
+    }
+    $begin = (function (): void {
+        $this->startTime = null;
+    })->bindTo($app, CodeIgniter::class);
+
+    return static function () use ($app, $begin): void {
+        Services::resetSingle('superglobals');
+        $app->setContext('web');
+        $begin();
+        $app->run();
+    };
+}
+
+require __DIR__.'/front_controller.php';
