@@ -427,10 +427,12 @@ enum hy_retired worker_after_request(void); /* whether this worker has to leave,
 void worker_exit(enum hy_retired why) __attribute__((noreturn));
 
 /* trace.c */
-int trace_start(void);                 /* in the zygote, when it has booted; a descriptor to wait for, or -1 */
-void trace_hand_over(uint32_t number); /* in a worker, while it is dumpable */
-void trace_take(void);                 /* in the zygote: what workers have handed over */
-void trace_forget(uint32_t number);    /* that worker has ended */
+int trace_start(void);           /* in the zygote, when it has booted; a descriptor to wait for, or -1 */
+void trace_forget_others(void);  /* in a worker, before anything else */
+int trace_open(uint32_t number); /* in a worker, while it is dumpable */
+void trace_hand_over(uint32_t number, int memory);
+void trace_take(void);              /* in the zygote: what workers have handed over */
+void trace_forget(uint32_t number); /* that worker has ended */
 /* Logs what a worker is doing, unless the request with that ticket (its lower 32 bits) is over. */
 void trace_write(uint32_t number, pid_t pid, uint32_t milliseconds, uint32_t ticket);
 

@@ -88,12 +88,16 @@ void isolation_zygote(void)
 
 void isolation_worker(uint32_t number)
 {
+	int memory = -1;
 	if (explain_file == NULL) {
 		/* A process that is not dumpable does not own its files in /proc. */
 		prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 		die_sooner(OOM_WORKER);
-		trace_hand_over(number);
+		memory = trace_open(number);
 		prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	}
+	trace_hand_over(number, memory);
+	if (explain_file == NULL) {
 		enter_domain();
 	}
 }

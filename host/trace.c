@@ -42,10 +42,29 @@ int trace_start(void)
 	return handed[0];
 }
 
-/* In a worker. What it has of the zygote's goes, whether or not it can be traced. */
-void trace_hand_over(uint32_t number)
+/* In a worker, before anything else: what it has of the zygote's goes, whether or not it can be traced. While it is
+ * dumpable whoever may trace it may take its descriptors (pidfd_getfd()), so there must be none of others then. */
+void trace_forget_others(void)
 {
-	int memory = handed[1] < 0 || number >= MOST_WORKERS ? -1 : open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+	for (uint32_t i = 0; i < MOST_WORKERS; i++) {
+		if (memories[i] > 0) {
+			close(memories[i] - 1);
+		}
+	}
+	if (handed[0] >= 0) {
+		close(handed[0]);
+	}
+}
+
+/* In a worker, while it is dumpable, which is to be short; -1: it cannot be traced. */
+int trace_open(uint32_t number)
+{
+	return handed[1] < 0 || number >= MOST_WORKERS ? -1 : open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+}
+
+/* In a worker: what that has opened. */
+void trace_hand_over(uint32_t number, int memory)
+{
 	if (memory >= 0) {
 		union {
 			struct cmsghdr head;
@@ -59,13 +78,7 @@ void trace_hand_over(uint32_t number)
 		(void)sent; /* without it this worker is not traced */
 		close(memory);
 	}
-	for (uint32_t i = 0; i < MOST_WORKERS; i++) {
-		if (memories[i] > 0) {
-			close(memories[i] - 1);
-		}
-	}
-	if (handed[0] >= 0) {
-		close(handed[0]);
+	if (handed[1] >= 0) {
 		close(handed[1]);
 	}
 }
@@ -284,6 +297,11 @@ void trace_write(uint32_t number, pid_t pid, uint32_t milliseconds, uint32_t tic
 	}
 	say_format(&report, "has run for %u.%u s so far (worker %u, process %d)", milliseconds / 1000,
 	           milliseconds % 1000 / 100, number, (int)pid);
+	if (number >= MOST_WORKERS) {
+		say_format(&report, "; what it is doing is read of workers 0 to %u only", MOST_WORKERS - 1);
+		log_for(NULL, 0, report.text, report.len);
+		return;
+	}
 	if (memory < 0) {
 		say_format(&report,
 		           "; what it is doing cannot be read: no /proc, or too many workers for the limit of open files");

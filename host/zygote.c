@@ -252,7 +252,8 @@ static void ended_past_php(int status, void *nothing)
 /* In the child: a worker from here on. */
 static void become_worker(uint32_t number, pid_t zygote, const sigset_t *signals)
 {
-	/* First of all: what this process writes from here on has to be found. */
+	trace_forget_others();
+	/* At once: what this process writes from here on has to be found. */
 	const char *wrong = snapshot_taken ? rewind_adopt() : NULL;
 	worker = true;
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);

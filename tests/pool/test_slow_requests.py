@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import fcntl
 import os
 import pathlib
 import re
+import shutil
 import signal
 
 import pytest
 import requests
 
-from lib.process import wait_until
+from lib.births import Births
+from lib.process import temporary_directory, wait_until
 from lib.servers import GENERIC_WORKER, REWIND_WORKER, Hayate
 
 SHOP = r"""<?php
@@ -218,3 +221,42 @@ def test_descriptors_end_with_their_workers_and_no_worker_has_those_of_others(st
     assert [memories(pid) for pid in workers()] == [0, 0, 0]
     assert get(server, "/shop.php?how=sleep").json()["left"] == 0
     assert "sleep()" in told(server)[0]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root traces what is not dumpable")
+@pytest.mark.parametrize("way", ["classic", "rewound"])
+def test_no_worker_has_descriptors_of_others_while_they_could_be_taken_from_it(hayate_command, way) -> None:
+    """Each worker is dumpable for moments at its beginning: who runs as the same user can trace it then, and has what it has."""
+    root = temporary_directory("births")
+    (root / "ok.php").write_text("<?php echo 'ok';")
+    more = dict(WAYS[way])
+    args = more.pop("args", [])
+    try:
+        with Hayate(root, workers=3, user="www-data", args=args, **more) as server:
+            workers = [worker["pid"] for worker in server.status()["apps"][0]["workers"]]
+
+            def memories(pid: int) -> set[str]:
+                found = set()
+                for name in os.listdir(f"/proc/{pid}/fd"):
+                    with contextlib.suppress(FileNotFoundError):
+                        found.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+                return {name for name in found if re.fullmatch(r"/proc/(\d+|self)/mem", name)}
+
+            with Births(server.status()["apps"][0]["zygote"]) as births, contextlib.closing(births.calls()) as calls:
+                os.kill(workers[0], signal.SIGKILL)
+                at_birth: set[str] | None = None
+                exposed: set[str] = set()
+                for step, pid in enumerate(calls):
+                    now = memories(pid)
+                    at_birth = now if at_birth is None else at_birth
+                    # The kernel gives root what belongs to a process that is not dumpable.
+                    if os.stat(f"/proc/{pid}/fd").st_uid != 0:
+                        exposed |= now
+                    if exposed and not now:
+                        break
+                    assert step < 5000, (at_birth, exposed)
+            assert at_birth is not None and len(at_birth) == 2, "those that are to be closed"
+            assert len(exposed) == 1 and not exposed & at_birth, (at_birth, exposed)
+            assert get(server, "/ok.php").text == "ok"
+    finally:
+        shutil.rmtree(root)

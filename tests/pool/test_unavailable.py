@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import ctypes
 import os
 import signal
 
@@ -11,6 +10,7 @@ import pytest
 import requests
 
 from lib import site
+from lib.births import Births
 from lib.process import stop_process, wait_until
 from lib.servers import GENERIC_WORKER, Hayate
 
@@ -54,65 +54,6 @@ def test_requests_in_the_queue_of_an_application_that_boots_no_more_are_refused(
         (tmp_path / "broken").unlink()
         assert wait_until(lambda: app(server)["unavailable"] is None, 60)
         assert get(server, "/ok.php?x").text == "ok x"
-
-
-class Births:
-    """A zygote's next workers, from now on: each is sent a signal before it has run one instruction. A context manager. See ptrace(2)."""
-
-    SEIZE, GO_ON, LEAVE, MESSAGE, FORKS, ANY_CHILD = 0x4206, 7, 17, 0x4201, 2, 0x40000000
-
-    def __init__(self, zygote: int) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        self._libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
-        self._libc.ptrace.restype = ctypes.c_long
-        self._zygote = zygote
-        self._has_born = False
-        self._ask(self.SEIZE, zygote, self.FORKS)
-
-    def __enter__(self) -> Births:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._has_born:
-            self._ask(self.LEAVE, self._zygote)
-
-    def _ask(self, request: int, pid: int, data: int | None = None) -> None:
-        if self._libc.ptrace(request, pid, None, data) != 0:
-            raise OSError(ctypes.get_errno(), "ptrace")
-
-    def _hears_of(self, pid: int) -> int:
-        heard: list[int] = []
-
-        def comes() -> bool:
-            known, status = os.waitpid(pid, self.ANY_CHILD | os.WNOHANG)
-            if known:
-                heard.append(status)
-            return bool(known)
-
-        assert wait_until(comes, interval=0.001), f"process {pid} does nothing"
-        return heard[0]
-
-    def next(self, signal_number: int) -> int:
-        """Waits for a worker. The zygote stands still then, until the next call or the end."""
-        if self._has_born:
-            self._ask(self.GO_ON, self._zygote)
-        while True:
-            status = self._hears_of(self._zygote)
-            assert os.WIFSTOPPED(status), "the zygote is dead"
-            if status >> 16:
-                break
-            self._ask(self.GO_ON, self._zygote, os.WSTOPSIG(status))
-        self._has_born = True
-        child = ctypes.c_ulong()
-        self._ask(self.MESSAGE, self._zygote, ctypes.addressof(child))
-        self._hears_of(child.value)
-        os.kill(child.value, signal_number)
-        if signal_number == signal.SIGKILL:
-            # Its parent hears of it when this process has.
-            self._hears_of(child.value)
-        else:
-            self._ask(self.LEAVE, child.value)
-        return child.value
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may trace what is not dumpable")
