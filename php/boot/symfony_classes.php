@@ -18,6 +18,9 @@ final class SymfonyClasses
     /** All of a warm-up has thirty. */
     private const SECONDS = 5;
 
+    /** Of memory_limit: beyond it the process would end, and with it what the warm-up has done. */
+    private const MEMORY = 0.5;
+
     public static function load(KernelInterface $kernel): void
     {
         // Before 5.2 there is one directory for both.
@@ -31,11 +34,13 @@ final class SymfonyClasses
         $line = '~^(?:\$classes\[\] = \'(?<class>[^\']+)\'|require(?:_once)? __DIR__\.\'/(?<file>[^\']+)\.php\');\r?$~m';
         preg_match_all($line, $list, $found, \PREG_SET_ORDER);
         $end = hrtime(true) + self::SECONDS * 1000000000;
+        $limit = ini_parse_quantity((string) ini_get('memory_limit'));
+        $most = $limit > 0 ? $limit * self::MEMORY : \INF;
         // What is deprecated in them is for the log of a request that uses it.
         set_error_handler(static fn (): bool => true);
         try {
             foreach ($found as $one) {
-                if (hrtime(true) > $end) {
+                if (hrtime(true) > $end || memory_get_usage() > $most) {
                     break;
                 }
                 self::attempt($directory, $namespace, $one['class'], $one['file'] ?? '');

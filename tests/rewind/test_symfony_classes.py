@@ -92,6 +92,15 @@ def test_what_cannot_be_loaded_is_left_to_requests(made: sites.Site) -> None:
         assert "Parentless" not in log and "not now" not in log and "of old" not in log and WITHOUT not in log
 
 
+def test_a_list_that_is_too_large_for_memory_limit_is_loaded_in_part(made: sites.Site) -> None:
+    """All of it would take 160 MB, of 128: that ends the process, and the application would boot without warm-up."""
+    for i in range(20):
+        listed(made, "$GLOBALS['held'][] = str_repeat('x', 8 << 20);", f"large{i}")
+    with sites.server("rewind", made, workers=1, warmup=("/json",)) as server:
+        assert get(server, "/winds").headers["X-Loaded"] == LISTED
+        assert WITHOUT not in server.log() and "Allowed memory size" not in server.log()
+
+
 def shows(site: sites.Site) -> None:
     """A page that tells of a class that is there."""
     listed(site, "class Shown {}")
