@@ -28,8 +28,10 @@ if os.environ.get("HAYATE_REQUIRE_ALL") == "1" and not os.environ.get("HAYATE_FR
 REFERENCE = pytest.param("reference", marks=pytest.mark.reference)
 #: What no application here says in its right mind; a server's log must not hold it.
 COMPLAINTS = re.compile(r"PHP (?:Warning|Notice|Deprecated|Fatal|Parse|Core)[^\n]*|panicked[^\n]*|signal \d+[^\n]*")
-#: But what PHP 8.4 says of Debian's libraries, some of which were written for earlier ones, is not the server's doing.
-OF_LIBRARIES = re.compile(r"PHP Deprecated: .*Implicitly marking parameter .* in /usr/share/php/")
+#: But what PHP 8.4 says of Debian's libraries and of CakePHP 5.1, which were written for earlier ones, is not the server's doing.
+OF_LIBRARIES = re.compile(
+    r"PHP Deprecated: .*(?:Implicitly marking parameter .* in /usr/share/php/|E_STRICT is deprecated in \S*/vendor/cakephp/)"
+)
 
 
 @dataclass
