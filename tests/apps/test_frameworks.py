@@ -171,9 +171,18 @@ LOOKS = {
     "laminas": ("module/Application/config/module.config.php", "getenv('SHOP_NAME')", "getenv('SHOP_NAME').($_COOKIE['shop'] ?? '')"),
     "mezzio": ("config/routes.php", "$shop = [", "$lang = $_GET['lang'] ?? 'en';\n    $shop = ["),
 }
+#: The same in functions that run as the application is bootstrapped: of the page that is compared nothing depends on it.
+BOOTSTRAP = "config/web.php", "'bootstrap' => ['log']", "'bootstrap' => ['log', static function ($app): void { %s; }]"
+BOOTSTRAPS = {
+    "language": ("yii2", BOOTSTRAP, "$app->language = $app->request->getPreferredLanguage(['en', 'de'])"),
+    "cookie": ("yii2", BOOTSTRAP, "$app->params['taste'] = $app->request->cookies->getValue('taste')"),
+    "visitor": ("yii2", BOOTSTRAP, "$app->params['returns'] = $app->session->hasSessionId"),
+    "configured": ("yii2", BOOTSTRAP, "$app->request->enableCsrfValidation = false"),
+}
 
 
 CHANGES = [pytest.param(name, change, id=f"{name}-{what}") for what, all in (("development", DEVELOPS), ("request", LOOKS)) for name, change in all.items()]
+CHANGES += [pytest.param(name, (file, old, new % code), id=f"{name}-{what}") for what, (name, (file, old, new), code) in BOOTSTRAPS.items()]
 
 
 @pytest.mark.parametrize(("framework", "change"), CHANGES, indirect=["framework"], scope="module")
