@@ -211,6 +211,9 @@ static bool goes_on(zend_ast *statement)
 /* Whether a block ends with exit and does not leave before: where it runs, no request is ever handled. */
 static bool ends_with_exit(zend_ast *block)
 {
+	if (is_exit(block)) {
+		return true;
+	}
 	zend_ast_list *list = block != NULL && block->kind == ZEND_AST_STMT_LIST ? zend_ast_get_list(block) : NULL;
 	uint32_t count = list == NULL ? 0 : list->children;
 	for (uint32_t i = 0; i + 1 < count; i++) {
@@ -220,6 +223,55 @@ static bool ends_with_exit(zend_ast *block)
 	}
 	return count > 0 && is_exit(list->child[count - 1]);
 }
+
+/* Functions whose answers stay the same for as long as this PHP. */
+static const char *const settled[] = {"version_compare", "phpversion", "php_sapi_name"};
+/* The same where they say no, and the process ends then: without what is missing nothing is ever served. What is there
+ * may be gone later: by a file sites are closed for a while. */
+static const char *const missing[] = {
+    "extension_loaded", "function_exists", "class_exists", "interface_exists", "defined",
+    "file_exists",      "is_file",         "is_dir",       "is_readable",      "is_writable",
+};
+
+/* Whether a condition is the same for all requests, so that it may be asked once. Not so is what calls the project's
+ * own functions, which may ask for an address, and what stands in a variable. */
+static bool is_settled(zend_ast *condition, bool negated)
+{
+	if (condition == NULL) {
+		return false;
+	}
+	switch (condition->kind) {
+	case ZEND_AST_ZVAL:
+		return true;
+	case ZEND_AST_AND:
+	case ZEND_AST_OR:
+		return is_settled(condition->child[0], negated) && is_settled(condition->child[1], negated);
+	case ZEND_AST_BINARY_OP:
+	case ZEND_AST_GREATER:
+	case ZEND_AST_GREATER_EQUAL:
+		return is_settled(condition->child[0], false) && is_settled(condition->child[1], false);
+	case ZEND_AST_UNARY_OP:
+		return condition->attr == ZEND_BOOL_NOT && is_settled(condition->child[0], !negated);
+	case ZEND_AST_CONST: {
+		const char *name = literal(condition->child[0]);
+		return name != NULL && strncmp(last_part(name), "PHP_", 4) == 0;
+	}
+	case ZEND_AST_CALL: {
+		const char *name = literal(condition->child[0]);
+		if (name == NULL) {
+			return false;
+		}
+		return IS_ONE_OF(settled, last_part(name), false) || (negated && IS_ONE_OF(missing, last_part(name), false));
+	}
+	default:
+		return false;
+	}
+}
+
+/* Within a block that runs when something has been thrown: the boot has failed then. */
+static bool catches;
+/* In a list of statements that are run in any case. */
+static bool unconditional;
 
 /* A function without a name that is called where it stands, or that the file returns, for its includer to call. */
 static void look_into_function(zend_ast *ast)
@@ -245,8 +297,21 @@ static void look_for_requests(zend_ast *ast)
 	if (ast->kind == ZEND_AST_IF_ELEM && is_of_console(ast->child[0])) {
 		return;
 	}
-	if (ast->kind == ZEND_AST_IF_ELEM && ast->child[0] != NULL && ends_with_exit(ast->child[1])) {
+	bool alternative = ast->kind == ZEND_AST_AND || ast->kind == ZEND_AST_OR;
+	bool exits = ast->kind == ZEND_AST_IF_ELEM ? ends_with_exit(ast->child[1]) : alternative && is_exit(ast->child[1]);
+	if (exits && is_settled(ast->child[0], ast->kind == ZEND_AST_OR)) {
 		look_for_requests(ast->child[0]);
+		return;
+	}
+	if (is_exit(ast) && !unconditional && !catches) {
+		/* It may turn away some visitors by their address, or all for a while. */
+		note_doubt("", "exit, where something is so that may be otherwise later", ast);
+	}
+	if (ast->kind == ZEND_AST_CATCH) {
+		bool within = catches;
+		catches = true;
+		look_for_requests(ast->child[2]);
+		catches = within;
 		return;
 	}
 	if (ast->kind == ZEND_AST_CALL || ast->kind == ZEND_AST_RETURN) {
@@ -300,9 +365,12 @@ static void look_for_requests(zend_ast *ast)
 	}
 	uint32_t count = zend_ast_is_list(ast) ? zend_ast_get_list(ast)->children : zend_ast_get_num_children(ast);
 	zend_ast **child = zend_ast_is_list(ast) ? zend_ast_get_list(ast)->child : ast->child;
+	bool before = unconditional;
+	unconditional = before && (ast->kind == ZEND_AST_STMT_LIST || ast->kind == ZEND_AST_NAMESPACE);
 	for (uint32_t i = 0; i < count; i++) {
 		look_for_requests(child[i]);
 	}
+	unconditional = before;
 }
 
 /* What Composer brought is written for any project, and looks at requests when it is asked to. */
@@ -380,6 +448,8 @@ static void look_through(zend_ast *ast)
 	}
 	look_for_class(ast, false);
 	if (booting && is_the_projects_own()) {
+		catches = false;
+		unconditional = true;
 		look_for_requests(ast);
 	}
 }

@@ -105,6 +105,7 @@ CLASS = """
 require __DIR__.'/library.php';
 class Settings { public function base(): string { return $_SERVER['REQUEST_URI'] ?? 'none'; } }
 """
+TURNED_AWAY = "function away(): bool { return ($_SERVER['REMOTE_ADDR'] ?? '') === '192.0.2.1'; }"
 LIBRARY = """<?php
 namespace Carbon { class Carbon { public static function now(): int { return 1; } } }
 namespace Ramsey\\Uuid { class Uuid { public static function uuid4(): string { return 'a'; } } }
@@ -142,6 +143,14 @@ namespace Symfony\\Component\\Uid { class Ulid {} class Uuid { public static fun
         pytest.param("(require __DIR__.'/../function.php')(new Slim\\App());", r"\$_COOKIE", id="in a function"),
         pytest.param("if (isset($_COOKIE['closed'])) { exit; }", r"\$_COOKIE", id="exit for some"),
         pytest.param("if (!defined('OPEN')) { if (true) { $lang = $_GET['lang'] ?? 1; } else { exit; } }", r"\$_GET", id="exit elsewhere"),
+        pytest.param(f"{TURNED_AWAY} if (away()) {{ http_response_code(403); exit('no'); }}", "http_response_code", id="exit for an address"),
+        pytest.param(f"{TURNED_AWAY} $away = away(); if ($away) exit;", "exit", id="exit by a variable"),
+        pytest.param(f"{TURNED_AWAY} !away() or exit('no');", "exit", id="exit as an alternative"),
+        pytest.param(f"{TURNED_AWAY} if (!away()) {{ $in = true; }} else {{ exit; }}", "exit", id="exit else"),
+        pytest.param("if (file_exists(__DIR__.'/../closed')) { header('Retry-After: 60'); exit('closed'); }", "header", id="closed for a while"),
+        pytest.param(f"{TURNED_AWAY} away() ? exit : 0;", "exit", id="exit in an expression"),
+        pytest.param("if (is_file(__DIR__.'/../closed')) { exit('closed'); }", "exit", id="closed without a word"),
+        pytest.param("if (!(!is_file(__DIR__.'/../closed'))) { exit('closed'); }", "exit", id="closed, negated twice"),
         pytest.param("if (PHP_SAPI !== 'cli') { $lang = $_GET['lang'] ?? 1; }", r"\$_GET", id="not in a console"),
         pytest.param("$base = (new Settings())->base();", "depends on the request", id="in a class"),
     ],
@@ -200,6 +209,18 @@ if (version_compare(PHP_VERSION, '7.0', '<')) {
     header('HTTP/1.1 503 Service Unavailable.', true, 503);
     echo 'This version of PHP is too old: ', PHP_VERSION;
     exit(1);
+}
+if (!extension_loaded('json') || PHP_VERSION_ID < 70000) exit(1);
+if (!is_file(__DIR__.'/../vendor/autoload.php')) {
+    http_response_code(500);
+    die('Run composer install');
+}
+defined('PHP_VERSION') or exit;
+file_exists(__FILE__) || die('gone');
+try {
+    $settings = json_decode('{}', flags: JSON_THROW_ON_ERROR);
+} catch (JsonException $wrong) {
+    if ($wrong->getCode() > 0) { exit($wrong->getMessage()); }
 }
 """
 
