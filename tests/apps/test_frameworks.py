@@ -172,12 +172,15 @@ LOOKS = {
     "mezzio": ("config/routes.php", "$shop = [", "$lang = $_GET['lang'] ?? 'en';\n    $shop = ["),
 }
 #: The same in functions that run as the application is bootstrapped: of the page that is compared nothing depends on it.
+MODULE = "module/Application/src/Module.php", "public function getConfig(", "public function onBootstrap($event): void\n    {\n        %s;\n    }\n\n    public function getConfig("
 BOOTSTRAP = "config/web.php", "'bootstrap' => ['log']", "'bootstrap' => ['log', static function ($app): void { %s; }]"
 BOOTSTRAPS = {
     "language": ("yii2", BOOTSTRAP, "$app->language = $app->request->getPreferredLanguage(['en', 'de'])"),
     "cookie": ("yii2", BOOTSTRAP, "$app->params['taste'] = $app->request->cookies->getValue('taste')"),
     "visitor": ("yii2", BOOTSTRAP, "$app->params['returns'] = $app->session->hasSessionId"),
     "configured": ("yii2", BOOTSTRAP, "$app->request->enableCsrfValidation = false"),
+    "service": ("laminas", MODULE, "$event->getApplication()->getServiceManager()->get('Request')->getHeader('Accept-Language')"),
+    "event": ("laminas", MODULE, "$event->getParam('request')->getHeader('Accept-Language')"),
 }
 
 

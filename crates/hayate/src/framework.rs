@@ -541,6 +541,10 @@ fn no_request_in(root: &Path, directory: &str, but: &[&str]) -> Result<(), Strin
     Ok(())
 }
 
+/// By what a module of Laminas gets at the request or at a session.
+const IN_MODULES: [&str; 5] =
+    ["->getRequest(", "get('Request')", "getParam('request'", "session_start(", "->start("];
+
 /// Whether the modules of a Laminas project, as they are bootstrapped, look at the request: it is an empty one then.
 fn no_request_in_modules(root: &Path) -> Result<(), String> {
     let modules = fs::read_dir(root.join("module")).into_iter().flatten();
@@ -549,9 +553,8 @@ fn no_request_in_modules(root: &Path) -> Result<(), String> {
     names.sort();
     for name in names {
         for file in [format!("module/{name}/src/Module.php"), format!("module/{name}/Module.php")] {
-            let text = compact_file(root, &file).unwrap_or_default();
-            let word =
-                ["->getRequest(", "session_start(", "->start("].iter().find(|word| text.contains(**word));
+            let text = compact_file(root, &file).unwrap_or_default().replace('"', "'");
+            let word = IN_MODULES.iter().find(|word| text.contains(**word));
             if let Some(word) = word.map(|word| (*word).to_owned()).or_else(|| asks_for_request(&text)) {
                 return Err(format!("its {file} depends on the request ({word} …)"));
             }

@@ -255,13 +255,19 @@ fn a_module_of_laminas_that_looks_at_the_request_as_it_is_bootstrapped() {
         "<?php class Module { function onBootstrap($e) { $e->getApplication(); } }",
     );
     project.recognised(&[]);
-    project.write(
-        "module/Shop/src/Module.php",
-        "<?php class Module { function onBootstrap($e) { $e->getRequest()->getUri(); } }",
-    );
-    assert!(
-        project.unsuited().contains("its module/Shop/src/Module.php depends on the request (->getRequest(")
-    );
+    for (asks, word) in [
+        ("$e->getRequest()->getUri()", "->getRequest("),
+        ("$e->getApplication()->getServiceManager()->get(\"Request\")", "get('Request')"),
+        ("$e->getParam('request')->getUri()", "getParam('request'"),
+    ] {
+        let module = format!("<?php class Module {{ function onBootstrap($e) {{ {asks}; }} }}");
+        project.write("module/Shop/src/Module.php", &module);
+        let why = project.unsuited();
+        assert!(
+            why.contains(&format!("its module/Shop/src/Module.php depends on the request ({word}")),
+            "{why}"
+        );
+    }
 }
 
 #[test]
