@@ -271,6 +271,7 @@ fn examine(
             ends_with(&front_controller, "Boot::bootWeb(", &end, "exit(Boot::bootWeb($paths))")?;
             // Both are read for each request.
             no_request_in(root, "app/Config", &["Events.php", "Routes.php"])?;
+            no_request_in(root, "app/Config/Boot", &[])?;
             ("public/index.php ends with Boot::bootWeb()", codeigniter_debug(root, &from_env))
         }
         Framework::CakePhp => {
@@ -508,24 +509,54 @@ const OF_SERVER: [&str; 11] = [
     "DOCUMENT_URI",
     "CONTENT_",
 ];
-/// What else is of a request, or is otherwise where there is none.
-const IN_CONFIGURATION: [&str; 8] =
-    ["$_GET", "$_POST", "$_COOKIE", "$_REQUEST", "$_FILES", "$_SESSION", "is_cli(", "service('request'"];
+/// What else is of a request, or is otherwise where there is none. A name that is made at run time may be any.
+const IN_CONFIGURATION: [&str; 23] = [
+    "$_GET",
+    "$_POST",
+    "$_COOKIE",
+    "$_REQUEST",
+    "$_FILES",
+    "$_SESSION",
+    "$GLOBALS",
+    "INPUT_",
+    "php://input",
+    "getallheaders(",
+    "apache_request_headers(",
+    "getenv()",
+    "env($",
+    "is_cli(",
+    "isCLI(",
+    "request(",
+    "session(",
+    "session_start(",
+    "service('request'",
+    "service('session'",
+    "current_url(",
+    "uri_string(",
+    "createFromGlobals(",
+];
 
 /// What a configuration file, compact, wants to know of a request.
 fn asks_for_request(text: &str) -> Option<String> {
     let text = text.replace('"', "'");
     let word = IN_CONFIGURATION.iter().find(|word| text.contains(**word)).map(|word| (*word).to_owned());
-    word.or_else(|| {
+    let word = word.or_else(|| {
         let asked = ASKS.iter().flat_map(|asks| OF_SERVER.map(|name| format!("{asks}{name}")));
         asked.into_iter().find(|asked| text.contains(asked.as_str()))
-    })
+    });
+    // Whoever has all of it, or picks by a variable, may take whatever a request brings.
+    let is_picked = |rest: &str| rest.starts_with("['");
+    let whole = || text.split("$_SERVER").skip(1).any(|rest| !is_picked(rest));
+    word.or_else(|| whole().then(|| "$_SERVER".to_owned()))
 }
 
 /// Whether configuration that is read before there is a request has nothing to do with one.
 fn no_request_in(root: &Path, directory: &str, but: &[&str]) -> Result<(), String> {
-    let files =
-        fs::read_dir(root.join(directory)).map_err(|error| format!("{directory} cannot be read: {error}"))?;
+    let files = match fs::read_dir(root.join(directory)) {
+        Ok(files) => files,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(format!("{directory} cannot be read: {error}")),
+    };
     let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
     let mut names: Vec<String> =
         names.filter(|name| name.ends_with(".php") && !but.contains(&&**name)).collect();

@@ -70,6 +70,9 @@ pub struct Swept {
 /// machine may be busy.
 const STILL: u64 = 10_000_000_000;
 
+/// Slow requests that one sweep names; the others are the next ones'. Each becomes a message to the zygote, whose socket holds some hundred.
+const MOST_SLOW: usize = 16;
+
 /// Sweeps come 20 times a second while requests are active. After a longer pause nobody knows what workers did meanwhile.
 const PAUSE: u64 = 1_000_000_000;
 
@@ -164,7 +167,10 @@ impl Ring {
                     let mut held = self.judge(&mut inner, index, worker);
                     if let Ok(ran) = held {
                         let look = &mut inner.entry(index).look;
-                        if !look.slow && patience.is_some_and(|patience| ran > patience) {
+                        if !look.slow
+                            && slow.len() < MOST_SLOW
+                            && patience.is_some_and(|patience| ran > patience)
+                        {
                             look.slow = true;
                             let ran = Duration::from_nanos(ran);
                             slow.push(Slow { worker, ticket: claim_ticket(seen), ran });

@@ -235,6 +235,27 @@ fn configuration_of_codeigniter_and_cakephp_that_looks_at_a_request() {
         "<?php class App { function __construct() { $this->baseURL = $_SERVER['HTTP_HOST']; } }",
     );
     assert!(project.unsuited().contains("its app/Config/App.php depends on the request ($_SERVER['HTTP …)"));
+    project.write("app/Config/App.php", "<?php class App { public $baseURL = 'http://a.example/'; }");
+    project.recognised(&[]);
+    for asks in [
+        "$all = $_SERVER;",
+        "$key = 'HTTP_HOST'; $_SERVER[$key];",
+        "foreach ($_SERVER as $name => $value);",
+        "filter_input(INPUT_SERVER, 'HTTP_HOST');",
+        "getenv(\"HTTP_HOST\");",
+        "getenv();",
+        "service('session');",
+        "\\Config\\Services::request()->getLocale();",
+        "file_get_contents('php://input');",
+        "current_url();",
+    ] {
+        for file in ["app/Config/Shop.php", "app/Config/Boot/production.php"] {
+            project.write(file, &format!("<?php {asks}"));
+            assert!(project.unsuited().contains(&format!("its {file} depends on the request (")), "{asks}");
+            project.write(file, "<?php $_SERVER['APP_NAME'];");
+        }
+    }
+    project.recognised(&[]);
     let project = Project::new(Framework::CakePhp, CAKEPHP_INDEX);
     let skeleton = "<?php\n$fullBaseUrl = Configure::read('App.fullBaseUrl');\nif (!$fullBaseUrl) {\n    $trustProxy = false;\n\n    $s = null;\n\
         if (env('HTTPS') || ($trustProxy && env('HTTP_X_FORWARDED_PROTO') === 'https')) {\n        $s = 's';\n    }\n    $httpHost = env('HTTP_HOST');\n}\n";
