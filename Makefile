@@ -125,9 +125,13 @@ reachable:
 	@[ "$$(id -u)" != 0 ] || setpriv --reuid=www-data --regid=www-data --clear-groups test -r $(CURDIR)/Makefile || \
 		{ echo 'www-data, as whom tests run servers when they are run by root, cannot read $(CURDIR): clone it elsewhere, below /srv for instance' >&2; exit 1; }
 
+# What fuzz/ feeds wants a nightly compiler to run, and is looked at here as any other code. --examples: the crates of others are then those of
+# the step before, with the features that tests want.
+FUZZED = ring http front load
 lint: ## Formatting and lints, warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --profile checked --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --profile checked --workspace --lib --examples --locked $(FUZZED:%=--features hayate-%/fuzzed) -- -D warnings
 	clang-format --dry-run -Werror $(wildcard host/*.[ch] host/rewind/*.[ch] host/tests/*.[ch])
 	find demo php lab -name '*.php' -print0 | xargs -0 -n 1 php$(firstword $(PHP)) -l >/dev/null
 

@@ -579,7 +579,7 @@ impl Encoder {
 }
 
 /// For [`crate::fuzzed`].
-#[cfg(fuzzing)]
+#[cfg(any(test, feature = "fuzzed"))]
 pub(crate) mod fuzzed {
     use super::*;
 

@@ -3,7 +3,7 @@
 use hayate_fuzz::Random;
 use hayate_http::Head;
 
-use crate::{access_log, date, files, forwarded, host::Host, route, rules, target::Target};
+use crate::{access_log, date, files, forwarded, fuzzed, host::Host, route, target::Target};
 
 /// What bytes of protocols are made of.
 const PIECES: [&[u8]; 34] = [
@@ -95,7 +95,27 @@ fn rules_and_what_they_are_for() {
         b"$$/${1}/$0/\\evil.test",
         b"[a-z&&[^b]]{1,3}(?i)/a.php/b.php/c.php/d.php/e.php/f",
     ];
-    run("rules", &seeds, rules::fuzzed::one);
+    run("rules", &seeds, |random, input| {
+        let seed = random.any().to_be_bytes();
+        fuzzed::rules(&[&seed[..2], input].concat());
+    });
+}
+
+#[test]
+fn files_that_scripts_send() {
+    let seeds: [&[u8]; 10] = [
+        b"\0/dir/b%20c.css",
+        b"\0/a.txt?x",
+        b"\x01/blog/a.txt",
+        b"\0/admin/../.git/config",
+        b"\0/x.php.bak",
+        b"\x02/files/big.txt",
+        b"\x03/site/admin/x.php",
+        b"\x02/site/../files/../outside.txt",
+        b"\x02-old/x.txt",
+        b"\x02/files/../site-old/x.txt",
+    ];
+    run("files that scripts send", &seeds, |_, input| fuzzed::sent(input));
 }
 
 #[test]

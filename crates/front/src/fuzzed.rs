@@ -1,20 +1,24 @@
-//! What the fuzzers of `fuzz/` feed, with what must hold of it. Compiled for them alone (`cfg(fuzzing)`).
+//! What the fuzzers of `fuzz/` and of the tests feed, with what must hold of it. Compiled for them alone.
 
-use std::{
-    cell::RefCell,
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{cell::RefCell, fs, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use hayate_fuzz::Random;
-use hayate_http::{Answer, Head, Limits};
+use hayate_http::{Answer, Head, Memory};
+use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::{
-    Disk, compress, route, rules,
+    Disk, Limits,
+    answer_files::AnswerFiles,
+    compress,
+    descriptors::{Descriptors, Files, Own},
+    disk::Place,
+    gather::Gather,
+    request_body::Keep,
+    route, rules,
     site::{Backend, FileRules, Lately, Site},
+    temp::{Owner, TempSpace},
     translate,
 };
 
@@ -40,23 +44,32 @@ const FILES: [(&str, &str); 16] = [
 
 struct World {
     base: PathBuf,
+    /// What scripts may send beside the site's own files.
+    roots: Vec<Arc<Place>>,
     runtime: Runtime,
     plain: Arc<Site>,
     blog: Arc<Site>,
     head: Head,
+    gather: Arc<Gather>,
+    answers: Memory,
+    space: Arc<TempSpace>,
+    descriptors: Arc<Descriptors>,
+    own: Own,
+    answer_files: Arc<AnswerFiles>,
+    _base: TempDir,
 }
 
 impl World {
-    /// The files stay for the next run.
     fn new() -> World {
-        let base = std::env::temp_dir().join("hayate-fuzzed");
+        let dir = tempfile::Builder::new().prefix("hayate-fuzzed").tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
         for (name, text) in FILES {
             let file = base.join(name);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
         }
-        let base = base.canonicalize().unwrap();
         let disk = Disk::start().unwrap();
+        let roots = vec![disk.place(&base.join("files"))];
         let site = |path: &str| {
             Arc::new(Site {
                 name: "a".into(),
@@ -65,7 +78,7 @@ impl World {
                 place: disk.place(&base.join("site")),
                 index: vec!["index.php".into(), "index.html".into()],
                 front_controller: Some("index.php".into()),
-                sendfile_roots: Some(vec![disk.place(&base.join("files"))]),
+                sendfile_roots: Some(roots.clone()),
                 files: Arc::new(FileRules {
                     hidden: rules::Hidden::new(&rules::HIDDEN_FILES).unwrap(),
                     ..FileRules::default()
@@ -82,14 +95,38 @@ impl World {
             plain: site("/"),
             blog: site("/blog"),
             runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(),
-            head: Head::parse(head, &Limits::default()).unwrap(),
+            head: parse(head).unwrap(),
+            gather: Arc::default(),
+            answers: Memory::default(),
+            space: TempSpace::new(&disk),
+            descriptors: Descriptors::new(FILES.len()),
+            own: Own::default(),
+            answer_files: AnswerFiles::new(FILES.len()),
+            roots,
             base,
+            _base: dir,
         }
     }
 
     fn site(&self, which: u8) -> &Arc<Site> {
         if which.is_multiple_of(2) { &self.plain } else { &self.blog }
     }
+
+    fn keep(&self) -> Keep<'_> {
+        Keep {
+            gather: &self.gather,
+            answers: &self.answers,
+            space: &self.space,
+            owner: Owner::new(None, &Limits::default()),
+            files: Files { all: &self.descriptors, own: &self.own, client: None },
+            answer_files: &self.answer_files,
+            least_rate: 0,
+        }
+    }
+}
+
+fn parse(head: &[u8]) -> Option<Head> {
+    Head::parse(head, &hayate_http::Limits::default()).ok()
 }
 
 fn with<T>(what: impl FnOnce(&World) -> T) -> T {
@@ -107,9 +144,9 @@ pub fn sent(input: &[u8]) {
             true => Bytes::from([world.base.as_os_str().as_encoded_bytes(), path].concat()),
             false => Bytes::copy_from_slice(path),
         };
-        let roots = [world.base.join("files")];
-        let site = world.site(*which);
-        let sent = translate::send_file(site, &world.head, Answer::new(200), &roots, absolute, &path);
+        let (site, answer) = (world.site(*which), Answer::new(200));
+        let sent =
+            translate::send_file(site, &world.head, world.keep(), answer, &world.roots, absolute, &path);
         let reply = world.runtime.block_on(sent);
         if reply.answer.status() == 200 {
             let crate::reply::Body::Full(bytes) = &reply.body else { panic!("files here are small") };
@@ -135,7 +172,7 @@ pub fn rules(input: &[u8]) {
         match world.runtime.block_on(route::resolve(site, &path)) {
             Ok(route::Found::File(file)) => assert!(!admin(&file.path), "{said}"),
             Ok(route::Found::Script(script)) => {
-                assert!(!script.file.starts_with(Path::new(&world.base).join("site/admin")), "{said}");
+                assert!(!script.file.starts_with(world.base.join("site/admin")), "{said}");
                 assert!(!admin(&script.path_info), "{said}");
             }
             _ => {}
@@ -154,7 +191,7 @@ pub fn accepted(input: &[u8]) {
     let value: Vec<u8> =
         input.iter().map(|b| if matches!(b, b'\r' | b'\n' | 0) { b',' } else { *b }).collect();
     let head = [b"GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: ", &value[..], b"\r\n\r\n"].concat();
-    if let Ok(head) = Head::parse(&head, &Limits::default()) {
+    if let Some(head) = parse(&head) {
         compress::fuzzed::check(&head);
     }
 }

@@ -37,8 +37,9 @@ mod files;
 mod forwarded;
 #[cfg(test)]
 mod fuzz;
-#[cfg(fuzzing)]
+#[cfg(any(test, feature = "fuzzed"))]
 #[doc(hidden)]
+#[allow(clippy::panic, clippy::unwrap_used)]
 pub mod fuzzed;
 mod gather;
 mod host;

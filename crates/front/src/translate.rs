@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use hayate_http::{Answer, phrase};
+use hayate_http::{Answer, Head, phrase};
 use hayate_ring::{Exchange as Job, ResponseHead, Ring};
 
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     promise::Promise,
     relay::Relay,
     reply::{Body, Reply, set},
-    request_body::Pump,
+    request_body::{Keep, Pump},
     route,
     route::{Found, Named},
     shown::Shown,
@@ -132,7 +132,7 @@ pub(crate) async fn translate(
         // Its body's file is not needed any more, and not to be held while another one is waited for.
         drop(pump);
         let path = answer.bytes().get(path).unwrap_or_default().to_vec();
-        return Box::pin(send_file(site, client, answer, roots, absolute, &path)).await;
+        return Box::pin(send_file(site, client.head, client.keep, answer, roots, absolute, &path)).await;
     }
     if status == 204 || status == 304 {
         job.discard();
@@ -195,7 +195,8 @@ async fn whole(job: &mut Job, left: u64) -> Option<Bytes> {
 /// X-Accel-Redirect (a path of the site) and X-Sendfile (a path of the machine, below the root or a configured directory).
 pub(crate) async fn send_file(
     site: &Arc<Site>,
-    client: &Client<'_>,
+    head: &Head,
+    keep: Keep<'_>,
     script: Answer,
     roots: &[Arc<Place>],
     absolute: bool,
@@ -207,10 +208,10 @@ pub(crate) async fn send_file(
         let place = roots.iter().find(|root| path.starts_with(root.path())).unwrap_or(&site.place);
         let roots: Vec<_> = roots.iter().chain([&site.place]).map(Arc::clone).collect();
         let allowed = move |path: &Path| roots.iter().any(|root| path.starts_with(root.path()));
-        files::serve_absolute(client.head, site, place, path, allowed, client.keep).await
+        files::serve_absolute(head, site, place, path, allowed, keep).await
     } else {
         match inside_site(site, path).await {
-            Ok(Some(file)) => files::serve(client.head, site, file, client.keep).await,
+            Ok(Some(file)) => files::serve(head, site, file, keep).await,
             Ok(None) => Err(NoFile::Status(404)),
             Err(error) => Err(NoFile::Hangs(error)),
         }

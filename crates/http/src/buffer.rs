@@ -380,6 +380,7 @@ mod tests {
             assert_eq!(whole, decode(Framing::Chunked, input, 1 + random.below(9)));
             let length = Framing::Length(1 + random.below(30) as u64);
             assert_eq!(decode(length, input, input.len().max(1)), decode(length, input, 3));
+            crate::fuzzed::body(input);
         });
     }
 }

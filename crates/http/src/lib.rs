@@ -26,7 +26,7 @@ mod buffer;
 mod clock;
 mod date;
 mod exchange;
-#[cfg(fuzzing)]
+#[cfg(any(test, feature = "fuzzed"))]
 #[allow(missing_docs, clippy::indexing_slicing)]
 pub mod fuzzed;
 pub mod h1;

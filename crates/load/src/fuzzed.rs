@@ -1,4 +1,4 @@
-//! What the fuzzers of `fuzz/` feed, with what must hold of it. Compiled for them alone (`cfg(fuzzing)`).
+//! What the fuzzers of `fuzz/` and of the tests feed, with what must hold of it. Compiled for them alone.
 
 use crate::connection::{Answer, Parser, Progress};
 

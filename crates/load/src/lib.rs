@@ -24,7 +24,7 @@ mod cookies;
 mod drive;
 mod expect;
 mod failure;
-#[cfg(fuzzing)]
+#[cfg(any(test, feature = "fuzzed"))]
 #[allow(missing_docs, clippy::all)]
 pub mod fuzzed;
 mod plan;

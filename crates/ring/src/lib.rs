@@ -26,7 +26,7 @@
 
 mod end;
 mod exchange;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzzed"))]
 #[allow(missing_docs)]
 pub mod fuzzed;
 mod head;

@@ -77,9 +77,10 @@ fn a_client_gets_the_coding_that_it_likes_best() {
 
 #[test]
 fn fuzz_what_clients_accept() {
-    let seeds: [&[u8]; 3] = [b"gzip, deflate, br;q=0.9", b"*;q=0.5, identity;q=0", b"zstd;q=1.000"];
+    let seeds: [&[u8]; 4] = [b"gzip, deflate, br;q=0.9", b"*;q=0.5, identity;q=0", b"zstd;q=1.000", b"0.125"];
     let pieces: [&[u8]; 10] = [b",", b";", b"q=", b"0", b"1", b".", b"*", b" ", b"\xff", b"gzip"];
     hayate_fuzz::run("accept-encoding", &seeds, &pieces, |_, input| {
+        crate::fuzzed::accepted(input);
         let mut text = b"GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: ".to_vec();
         text.extend_from_slice(input);
         text.extend_from_slice(b"\r\n\r\n");

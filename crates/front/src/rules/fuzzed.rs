@@ -32,7 +32,6 @@ pub(crate) fn one(random: &mut Random, input: &[u8]) {
 }
 
 /// Whether a rule that restricts what lies below `prefix` concerns a path, which was normalised, of an application with a front controller.
-#[cfg(fuzzing)]
 pub(crate) fn is_below(path: &[u8], prefix: &str) -> bool {
     let spec = RuleSpec { path: vec![prefix.to_owned()], ..RuleSpec::default() };
     let known = Scripts {

@@ -8,7 +8,8 @@
 
 mod condition;
 mod dress;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzzed"))]
+#[allow(clippy::panic)]
 pub(crate) mod fuzzed;
 mod names;
 mod pattern;

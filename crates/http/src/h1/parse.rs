@@ -508,6 +508,7 @@ mod tests {
             if let Ok(Some((len, _))) = parse(input) {
                 assert!(input[..len].ends_with(b"\r\n\r\n"));
             }
+            crate::fuzzed::head(input);
         });
     }
 }

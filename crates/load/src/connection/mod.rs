@@ -25,7 +25,7 @@ pub(crate) use http2::Http2;
 pub(crate) use http3::{Farewell, Http3};
 pub(crate) use hyp::Hyper;
 pub(crate) use lean::Lean;
-#[cfg(fuzzing)]
+#[cfg(any(test, feature = "fuzzed"))]
 pub(crate) use parser::{Parser, Progress};
 
 use transport::Transport;

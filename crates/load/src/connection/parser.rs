@@ -449,4 +449,26 @@ mod tests {
             prop_assert!(keep_alive);
         }
     }
+
+    #[test]
+    fn fuzz_answers() {
+        let seeds: Vec<&[u8]> = GOOD.iter().map(|(text, ..)| text.as_bytes()).collect();
+        let pieces: [&[u8]; 12] = [
+            b"\r\n",
+            b"\n",
+            b"\r",
+            b"\0",
+            b":",
+            b"0",
+            b"f",
+            b";",
+            b"18446744073709551615",
+            b"HTTP/1.1 100 Continue\r\n\r\n",
+            b"Content-Length: 3\r\n",
+            b"Transfer-Encoding: chunked\r\n",
+        ];
+        hayate_fuzz::run("answers to the load generator", &seeds, &pieces, |_, input| {
+            crate::fuzzed::answer(input)
+        });
+    }
 }
