@@ -105,7 +105,7 @@ impl Parser {
     /// More is needed. Says so early when nothing could make a head of it.
     fn partial(&self, input: &[u8], limits: &Limits) -> Result<Option<(usize, Outline)>, Refusal> {
         let pending = input.len() - self.line.min(input.len());
-        if self.version.is_none() && pending > limits.uri_length + 64 {
+        if self.version.is_none() && is_long(pending, limits) {
             return Err(refuse(414, "the request target is too long"));
         }
         if input.len() > limits.head_size {
@@ -124,6 +124,10 @@ impl Parser {
     fn request_line(&mut self, input: &[u8], from: usize, to: usize, limits: &Limits) -> Result<(), Refusal> {
         const MALFORMED: Refusal = refuse(400, "the request line is malformed");
         let line = input.get(from..to).unwrap_or_default();
+        // As it would be with all but its LF there.
+        if is_long(line.len() + 1, limits) {
+            return Err(refuse(414, "the request target is too long"));
+        }
         let method = line.iter().position(|b| *b == b' ').ok_or(MALFORMED)?;
         let (Some(name), Some(rest)) = (line.get(..method), line.get(method + 1..)) else {
             return Err(MALFORMED);
@@ -244,6 +248,11 @@ impl Parser {
             expects: self.expects && http11 && framing != Framing::None,
         })
     }
+}
+
+/// Whether so much of a request line, be it whole or not, has a target or a method that is too long.
+fn is_long(line: usize, limits: &Limits) -> bool {
+    line > limits.uri_length + 64
 }
 
 fn content_length(value: &[u8]) -> Result<u64, Refusal> {
@@ -476,6 +485,14 @@ mod tests {
             "there is no body to wait for"
         );
         assert_eq!(outline("PUT / HTTP/1.0\nExpect: 100-continue\nContent-Length: 1\n\n"), (false, false));
+    }
+
+    #[test]
+    fn a_long_method_is_refused_however_it_comes() {
+        let line = |method: usize| [b"A".repeat(method), b" / HTTP/1.0\r\n\r\n".to_vec()].concat();
+        let most = limits().uri_length + 64 - " / HTTP/1.0\r".len();
+        assert_eq!(parse(&line(most)), Ok(Some((line(most).len(), Framing::None))));
+        assert_eq!(parse(&line(most + 1)), Err(414));
     }
 
     /// However a head is cut into pieces, the same comes of it; and what is accepted ends in an empty line.
