@@ -17,7 +17,8 @@ KEPT, CLOSED = "kept", "closed"
 #: Says what it was asked, in a header, so that answers to HEAD say it as well.
 SCRIPT = """<?php
 $body = file_get_contents('php://input');
-$seen = [$_SERVER['REQUEST_METHOD'], $_SERVER['REQUEST_URI'], 'for', $_SERVER['HTTP_HOST'] ?? '-', 'body', strlen($body) > 40 ? strlen($body) . ' bytes' : $body];
+$method = strlen($_SERVER['REQUEST_METHOD']) > 1000 ? strlen($_SERVER['REQUEST_METHOD']) . ' bytes' : $_SERVER['REQUEST_METHOD'];
+$seen = [$method, $_SERVER['REQUEST_URI'], 'for', $_SERVER['HTTP_HOST'] ?? '-', 'body', strlen($body) > 40 ? strlen($body) . ' bytes' : $body];
 if (isset($_SERVER['HTTP_X'])) { $seen[] = 'X ' . (strlen($_SERVER['HTTP_X']) > 40 ? strlen($_SERVER['HTTP_X']) . ' bytes' : $_SERVER['HTTP_X']); }
 header('X-Seen: ' . rawurlencode(implode(' ', $seen)));
 header('Content-Length: 1');
