@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* PHP's own limit of a backtrace in its log is the log's; here it is a screen or two. */
+/* Calls of one request: a screen or two. */
 #define DEEPEST 64
 #define LONGEST_NAME 256u
 /* Descriptors that the zygote spends on it at most: what it forks has a table of descriptors as large as its own. */

@@ -1,6 +1,6 @@
 use std::fs;
 
-use super::*;
+use super::{front_controllers::compact, *};
 
 const RUNTIME: &str = "<?php\n\nuse App\\Kernel;\n\nrequire_once dirname(__DIR__).'/vendor/autoload_runtime.php';\n\n\
                        return static function (array $context): Kernel {\n    return new Kernel($context['APP_ENV'], (bool) $context['APP_DEBUG']);\n};\n";

@@ -12,9 +12,12 @@ use ::h2::{
 };
 use bytes::Bytes;
 use http::{HeaderValue, header};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::watch;
 
-use super::{Answer, Connection, Outcome, Traffic, Transport};
+use super::{
+    Answer, Connection, Outcome, Traffic, Transport,
+    line::{Line, Shared},
+};
 use crate::{failure::Failure, request::Request, user::Desk};
 
 /// Bytes of one answer, and of all answers together, that a server may send before it is told that they were read: in the
@@ -24,7 +27,7 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 
 /// A connection that is shared, as one user holds it.
 #[derive(Clone)]
-struct Shared {
+pub(crate) struct Joint {
     sender: SendRequest<Bytes>,
     meter: Rc<Cell<Traffic>>,
     /// What the users' requests have been charged with so far.
@@ -34,7 +37,7 @@ struct Shared {
     ended: watch::Receiver<bool>,
 }
 
-impl Shared {
+impl Shared for Joint {
     fn is_useful(&self) -> bool {
         !self.leaving.get() && !*self.ended.borrow()
     }
@@ -59,32 +62,20 @@ impl Shared {
     }
 }
 
-/// The connection of the users of one line, if there is one. Whoever finds none opens it, and the others wait for that.
-#[derive(Default)]
-pub(crate) struct Line(Mutex<Option<Shared>>);
-
 /// See the module.
 pub(crate) struct Http2 {
-    shared: Shared,
+    shared: Joint,
     keep_alive: bool,
     /// This user's part of what went over the connection.
     traffic: Traffic,
 }
 
 impl Connection for Http2 {
-    type Line = Line;
+    type Line = Line<Joint>;
 
-    async fn open(desk: &Rc<Desk>, line: &Rc<Line>) -> Result<Self, Failure> {
+    async fn open(desk: &Rc<Desk>, line: &Rc<Line<Joint>>) -> Result<Self, Failure> {
         let keep_alive = desk.load.requests.keep_alive();
-        let shared = if keep_alive {
-            let mut current = line.0.lock().await;
-            match current.as_ref().filter(|shared| shared.is_useful()) {
-                Some(shared) => shared.clone(),
-                None => current.insert(Shared::open(desk).await?).clone(),
-            }
-        } else {
-            Shared::open(desk).await?
-        };
+        let shared = if keep_alive { line.join(desk).await? } else { Joint::open(desk).await? };
         Ok(Self { shared, keep_alive, traffic: Traffic::default() })
     }
 

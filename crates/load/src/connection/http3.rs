@@ -21,11 +21,15 @@ use h3::{
 use h3_quinn::OpenStreams;
 use quinn::{Endpoint, crypto::rustls::QuicClientConfig};
 use tokio::{
-    sync::{Mutex, Notify, watch},
+    sync::{Notify, watch},
     time::timeout,
 };
 
-use super::{Answer, Connection, Outcome, Traffic, http2::outgoing};
+use super::{
+    Answer, Connection, Outcome, Traffic,
+    http2::outgoing,
+    line::{Line, Shared},
+};
 use crate::{failure::Failure, request::Request, user::Desk};
 
 /// How a handshake fails for want of a common protocol: TLS's alert no_application_protocol.
@@ -35,7 +39,7 @@ const NO_ERROR: u32 = 0x100;
 
 /// A connection that is shared, as one user holds it.
 #[derive(Clone)]
-struct Shared {
+pub(crate) struct Joint {
     sender: SendRequest<OpenStreams, Bytes>,
     quic: quinn::Connection,
     /// What the users' requests have been charged with so far.
@@ -102,7 +106,7 @@ impl Drop for Told {
     }
 }
 
-impl Shared {
+impl Shared for Joint {
     fn is_useful(&self) -> bool {
         !self.leaving.get() && !*self.ended.borrow()
     }
@@ -163,7 +167,9 @@ impl Shared {
         });
         Ok(Self { sender, quic, charged: Rc::default(), leaving: Rc::default(), ended })
     }
+}
 
+impl Joint {
     /// What has gone over it so far: the payload of UDP's datagrams.
     fn meter(&self) -> Traffic {
         let stats = self.quic.stats();
@@ -171,32 +177,20 @@ impl Shared {
     }
 }
 
-/// The connection of the users of one line, if there is one. Whoever finds none opens it, and the others wait for that.
-#[derive(Default)]
-pub(crate) struct Line(Mutex<Option<Shared>>);
-
 /// See the module.
 pub(crate) struct Http3 {
-    shared: Shared,
+    shared: Joint,
     keep_alive: bool,
     /// This user's part of what went over the connection.
     traffic: Traffic,
 }
 
 impl Connection for Http3 {
-    type Line = Line;
+    type Line = Line<Joint>;
 
-    async fn open(desk: &Rc<Desk>, line: &Rc<Line>) -> Result<Self, Failure> {
+    async fn open(desk: &Rc<Desk>, line: &Rc<Line<Joint>>) -> Result<Self, Failure> {
         let keep_alive = desk.load.requests.keep_alive();
-        let shared = if keep_alive {
-            let mut current = line.0.lock().await;
-            match current.as_ref().filter(|shared| shared.is_useful()) {
-                Some(shared) => shared.clone(),
-                None => current.insert(Shared::open(desk).await?).clone(),
-            }
-        } else {
-            Shared::open(desk).await?
-        };
+        let shared = if keep_alive { line.join(desk).await? } else { Joint::open(desk).await? };
         Ok(Self { shared, keep_alive, traffic: Traffic::default() })
     }
 

@@ -1,8 +1,9 @@
 //! A connection to the server, as one user has it: sends one request at a time and reads its answer.
 //!
-//! HTTP/2 is spoken by [`http2`], on the `h2` crate, HTTP/3 by [`http3`], on `h3` and `quinn`. For HTTP/1.1 two engines stand behind one face. [`lean`] is a small HTTP/1.1 client on httparse, made for this: it costs a fifth
-//! less CPU time per request than hyper, and that fifth is what a load generator needs to saturate what wrk saturates
-//! (docs/load.md has the figures). [`hyp`] is hyper's client, for comparison and as a second opinion: both have to come to
+//! HTTP/2 is spoken by [`http2`], on the `h2` crate, HTTP/3 by [`http3`], on `h3` and `quinn`. For HTTP/1.1 two engines stand
+//! behind one face. [`lean`] is a small HTTP/1.1 client on httparse, made for this: it costs a fifth less CPU time per request
+//! than hyper, and that fifth is what a load generator needs to saturate what wrk saturates (docs/load.md has the figures).
+//! [`hyp`] is hyper's client, for comparison and as a second opinion: both have to come to
 //! the same verdict about the same answer (tests/engines.rs).
 
 mod answer;
@@ -10,6 +11,7 @@ mod http2;
 mod http3;
 mod hyp;
 mod lean;
+mod line;
 mod parser;
 mod transport;
 

@@ -1,0 +1,160 @@
+//! What a front controller does, by its text: comments and white space do not count.
+
+use std::path::Path;
+
+use super::requests::SUPERGLOBALS;
+use crate::of_application;
+
+pub(super) fn compact_file(root: &Path, file: &str) -> Result<String, String> {
+    let text = of_application::read_text(&root.join(file), of_application::MOST);
+    text.map(|text| compact(&text)).map_err(|error| format!("{file} cannot be read: {error}"))
+}
+
+/// PHP source without comments and without white space outside of strings.
+pub(super) fn compact(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source.strip_prefix("<?php").unwrap_or(source);
+    while let Some(c) = rest.chars().next() {
+        let comment_to = if rest.starts_with("//") || (c == '#' && !rest.starts_with("#[")) {
+            Some("\n")
+        } else if rest.starts_with("/*") {
+            Some("*/")
+        } else {
+            None
+        };
+        if let Some(end) = comment_to {
+            rest = rest.split_once(end).map_or("", |(_, after)| after);
+        } else if c == '\'' || c == '"' {
+            let mut escaped = false;
+            let end = rest[1..].find(|d: char| {
+                let ends = d == c && !escaped;
+                escaped = d == '\\' && !escaped;
+                ends
+            });
+            let (string, after) = rest.split_at(end.map_or(rest.len(), |at| at + 2));
+            out.push_str(string);
+            rest = after;
+        } else {
+            if !c.is_whitespace() {
+                out.push(c);
+            }
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    out
+}
+
+/// Statements of the front controllers that Laravel 8 to 13 come with, compact.
+pub(super) const LARAVEL: &[&str] = &[
+    "define('LARAVEL_START',microtime(true));",
+    "if(file_exists($maintenance=__DIR__.'/../storage/framework/maintenance.php')){require$maintenance;}",
+    "if(file_exists(__DIR__.'/../storage/framework/maintenance.php')){require__DIR__.'/../storage/framework/maintenance.php';}",
+    "require__DIR__.'/../vendor/autoload.php';",
+    "$app=require_once__DIR__.'/../bootstrap/app.php';",
+    "$kernel=$app->make(Kernel::class);",
+    "$kernel=$app->make(Illuminate\\Contracts\\Http\\Kernel::class);",
+    "$response=$kernel->handle($request=Request::capture())->send();",
+    "$response=$kernel->handle($request=Request::capture());",
+    "$response=$kernel->handle($request=Illuminate\\Http\\Request::capture());",
+    "$response=tap($kernel->handle($request=Request::capture()))->send();",
+    "$response->send();",
+    "$kernel->terminate($request,$response);",
+    "(require_once__DIR__.'/../bootstrap/app.php')->handleRequest(Request::capture());",
+    "$app->handleRequest(Request::capture());",
+];
+
+/// Those of Symfony's without symfony/runtime.
+pub(super) const SYMFONY: &[&str] = &[
+    "requiredirname(__DIR__).'/vendor/autoload.php';",
+    "require_oncedirname(__DIR__).'/vendor/autoload.php';",
+    "(newDotenv())->bootEnv(dirname(__DIR__).'/.env');",
+    "if($_SERVER['APP_DEBUG']){umask(0000);Debug::enable();}",
+    "if($_SERVER['APP_DEBUG']){umask(0000);if(class_exists(Debug::class)){Debug::enable();}}",
+    "$kernel=newKernel($_SERVER['APP_ENV'],(bool)$_SERVER['APP_DEBUG']);",
+    "$kernel=newKernel($_SERVER['APP_ENV']??'prod',(bool)($_SERVER['APP_DEBUG']??false));",
+    "$request=Request::createFromGlobals();",
+    "$response=$kernel->handle($request);",
+    "$response->send();",
+    "$kernel->terminate($request,$response);",
+];
+
+/// Whether a front controller consists of these statements, imports and declarations only.
+pub(super) fn only(compacted: &str, statements: &[&str]) -> Result<(), String> {
+    let mut rest = compacted.trim_end_matches("?>");
+    while !rest.is_empty() {
+        let statement = statements.iter().find(|statement| rest.starts_with(**statement)).copied();
+        let statement = statement.or_else(|| {
+            let one = &rest[..=rest.find(';')?];
+            let imports = one.starts_with("use") && !one.contains(['(', '=', '$', '\'']);
+            (imports || one == "declare(strict_types=1);").then_some(one)
+        });
+        match statement {
+            Some(statement) => rest = &rest[statement.len()..],
+            None => {
+                let start: String = rest.chars().take(60).collect();
+                return Err(format!("its public/index.php does more than to start it ({start} …)"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a front controller mentions that depends on the request; it runs once, before the first.
+const OF_A_REQUEST: [&str; 15] = [
+    "HTTP_",
+    "REQUEST_",
+    "REMOTE_",
+    "SERVER_",
+    "QUERY_STRING",
+    "PATH_INFO",
+    "['HTTPS']",
+    "php://input",
+    "createFromGlobals",
+    "header(",
+    "setcookie(",
+    "session_",
+    "ob_start",
+    "exit",
+    "die(",
+];
+
+/// Whether a front controller of symfony/runtime can run before there is a request. It is run as it is, so it may do other things.
+pub(super) fn suits_runtime(compacted: &str) -> Result<(), String> {
+    if let Some(word) = SUPERGLOBALS.iter().chain(&OF_A_REQUEST).find(|word| compacted.contains(**word)) {
+        return Err(format!("its public/index.php depends on the request ({word})"));
+    }
+    let closure = ["return", "returnstatic"]
+        .iter()
+        .flat_map(|start| ["function", "fn"].map(|f| format!("{start}{f}(array$context)")));
+    if !closure.into_iter().any(|closure| compacted.contains(&closure)) {
+        return Err("its public/index.php returns no closure that takes an array $context alone".into());
+    }
+    Ok(())
+}
+
+/// Whether a front controller ends with `$app->run();`, which it calls nowhere else. Whether it looks at a request before, the host
+/// sees as it runs it.
+pub(super) fn ends_with_run(compacted: &str) -> Result<(), String> {
+    let code = compacted.trim_end_matches("?>");
+    let last = code.strip_suffix("->run();").and_then(|before| before.rsplit_once('$'));
+    let is_variable =
+        |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    match last {
+        Some((before, name))
+            if is_variable(name) && before.ends_with([';', '}']) && !before.contains("->run(") =>
+        {
+            Ok(())
+        }
+        _ => Err("its public/index.php does not end with $app->run(), called once".into()),
+    }
+}
+
+/// Whether a front controller ends with one of these, and does the like nowhere else.
+pub(super) fn ends_with(compacted: &str, call: &str, ends: &[&str], readable: &str) -> Result<(), String> {
+    let code = compacted.trim_end_matches("?>");
+    let before = ends.iter().find_map(|end| code.strip_suffix(end));
+    match before {
+        Some(before) if before.ends_with([';', '}']) && !before.contains(call) => Ok(()),
+        _ => Err(format!("its front controller does not end with {readable}, called once")),
+    }
+}
