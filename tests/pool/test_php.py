@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 import requests
 from lib.process import temporary_directory, wait_until
-from lib.servers import PHP_VERSION, Hayate, NginxFpm, hayate_binary
+from lib.servers import PHP_VERSION, ROOT, Hayate, NginxFpm, hayate_binary
 
 #: Settings that the directories and files below give, and what scripts see of the variables that name those.
 PAGE = """<?php
@@ -112,6 +112,12 @@ def test_check_names_ini_files_and_extensions(site: pathlib.Path) -> None:
     assert f"php         PHP {PHP_VERSION}." in said.stdout
     (extensions,) = [line for line in lines if line.startswith("extensions")]
     assert " Core " in extensions
+
+
+@pytest.mark.skipif(not ROOT, reason="only root may be told so")
+def test_check_says_that_php_would_be_root(site: pathlib.Path) -> None:
+    assert "PHP runs as root; set `user`" in check(site).stdout
+    assert "PHP runs as root" not in check(site, "--user", "www-data").stdout
 
 
 def test_check_starts_php_once_for_all_applications_with_the_same_settings(site: pathlib.Path) -> None:

@@ -8,7 +8,7 @@ use crate::{
     args::ServeArgs,
     extensions, machine,
     php::{Hosts, Probe},
-    plan::{App, Plan, RATES_OF_NOBODY},
+    plan::{App, PHP_AS_ROOT, Plan, RATES_OF_NOBODY},
     secrets,
 };
 
@@ -38,6 +38,9 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     println!("may use       {processors} processor{many}{}", memory.unwrap_or_default());
     if let Some(front) = &plan.front {
         println!("front's user  {}", front.name);
+    }
+    if plan.runs_php_as_root() {
+        println!("warning       {PHP_AS_ROOT}");
     }
     let mut php = Hosts::default();
     let rates = plan.rates_of_nobody();

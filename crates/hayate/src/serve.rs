@@ -8,6 +8,7 @@ mod announce;
 mod commands;
 mod ending;
 mod listeners;
+mod program;
 mod reload;
 
 use std::{
@@ -177,6 +178,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     }
     drop(apps);
     master.notify(Notice::Ready);
+    program::forget_start();
 
     let mut drain_timeout = plan.drain_timeout;
     let mut reload: Option<Reload> = None;

@@ -65,7 +65,10 @@ use self::{
     sockets::Sockets,
     wire::{Notice, ToFront},
 };
-use crate::{logging, plan::Plan};
+use crate::{
+    logging,
+    plan::{PHP_AS_ROOT, Plan},
+};
 
 /// This program, also when its file was replaced.
 const PROGRAM: &str = "/proc/self/exe";
@@ -433,9 +436,7 @@ fn installed(name: &OsString) -> PathBuf {
 /// Says what sharing a user means, where it is shared.
 fn warn_of_users(plan: &Plan) {
     if plan.runs_php_as_root() {
-        tracing::warn!(
-            "PHP runs as root; set `user` (--user www-data) unless this is a container of its own"
-        );
+        tracing::warn!("{PHP_AS_ROOT}");
     } else if crate::privileges::is_root() {
         let sharing = plan.sharing_the_fronts_user();
         if !sharing.is_empty() {

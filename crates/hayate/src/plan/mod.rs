@@ -495,6 +495,10 @@ fn front_threads(source: &Source, wanted: Option<u32>) -> Result<u32, ConfigErro
 /// The front's user, if there is one of this name.
 const FRONT_USER: &str = "hayate";
 
+/// See [`Plan::runs_php_as_root`].
+pub const PHP_AS_ROOT: &str =
+    "PHP runs as root; set `user` (--user www-data) unless this is a container of its own";
+
 /// See [`Plan::rates_of_nobody`].
 pub const RATES_OF_NOBODY: &str = "a rule's `rate` counts all visitors that come by a unix socket as one, since the proxy there is not believed: \
      trusted_proxies = [\"unix\"]";
