@@ -76,6 +76,28 @@ def test_a_front_controller_of_its_own_kind_stays_classic(project) -> None:
     assert refused.returncode == 2 and "worker = " in refused.stderr
 
 
+def test_a_composer_json_that_cannot_be_read_is_said(project) -> None:
+    """And is no framework: by `hayate check`, in the log, after a reload; composer.lock costs the version."""
+    composer, lock = project / "composer.json", project / "composer.lock"
+    good = composer.read_text()
+    lock.write_text("<<<<<<< HEAD")
+    said = check(project).stdout
+    assert "mode        worker, recognised" in said and f"warning     {lock} is no JSON: expected value at line 1" in said, said
+    lock.unlink()
+    composer.write_text(good.replace("{", "{,", 1))
+    why = f"{composer} is no JSON: key must be a string at line 1 column 2"
+    said = check(project).stdout
+    assert "mode        classic" in said and f"warning     {why}" in said and "composer validate" in said, said
+    with Hayate(project, workers=1) as server:
+        assert server.logged(why) and server.status()["apps"][0]["mode"] == "classic"
+        composer.write_text(good)
+        assert server.reload().returncode == 0
+        assert server.status()["apps"][0]["mode"] == "worker"
+        composer.write_text(good.replace("{", "{;", 1))
+        assert server.reload().returncode == 0
+        assert server.log().count("composer.json is no JSON") == 2, server.log_tail()
+
+
 def test_keeping_state_is_refused(project) -> None:
     done = check(project, "--mode", "worker", "--rewind", "off")
     assert done.returncode == 2 and "relies on rewinding" in done.stderr

@@ -79,6 +79,9 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         if let Some(remark) = &app.remark {
             println!("              {remark}");
         }
+        if let Some(warning) = &app.warning {
+            println!("  warning     {warning}");
+        }
         let probe = php.probe(spec);
         if matches!(spec.mode, Mode::Worker { .. }) {
             describe_rewind(app, probe.as_ref());

@@ -10,10 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::of_application;
-
-/// Bytes of a composer.lock that are looked at; one with a thousand packages has 3 MB.
-pub const LARGEST: u64 = 32 << 20;
+use crate::composer;
 
 /// Debian's packages that bring more than the extension that they are called after.
 const PACKAGES: [(&str, &[&str]); 7] = [
@@ -56,7 +53,7 @@ pub fn missing(root: &Path, ini: &[(String, String)], loaded: &[String], version
             warnings.push(format!("{key} = {file} is not loaded; {}", remedy(&name, version)));
         }
     }
-    for (name, who) in required(root) {
+    for (name, who) in required(root, &mut warnings) {
         if !loaded.contains(&name) {
             warnings.push(format!(
                 "{who} requires ext-{}, which is not loaded; {}",
@@ -87,9 +84,16 @@ fn remedy(name: &str, version: &str) -> String {
 }
 
 /// Extensions, and who requires them: the project, or the first of its packages. What another package stands in for is not required.
-fn required(root: &Path) -> BTreeMap<String, String> {
-    let composer = json(&root.join("composer.json")).unwrap_or_default();
-    let lock = json(&root.join("composer.lock")).unwrap_or_default();
+fn required(root: &Path, warnings: &mut Vec<String>) -> BTreeMap<String, String> {
+    let mut read = |name: &str| {
+        let found = composer::read(root, name).unwrap_or_else(|why| {
+            warnings.push(format!("{why}; which extensions it requires is not known"));
+            None
+        });
+        found.unwrap_or_default()
+    };
+    let composer = read("composer.json");
+    let lock = read("composer.lock");
     let packages: Vec<&Value> =
         lock.get("packages").and_then(Value::as_array).into_iter().flatten().collect();
     let names = |package: &Value, key: &str| -> Vec<String> {
@@ -114,10 +118,6 @@ fn required(root: &Path) -> BTreeMap<String, String> {
     }
     found.retain(|name, _| !stood_in.contains(name));
     found
-}
-
-fn json(path: &Path) -> Option<Value> {
-    serde_json::from_slice(&of_application::read(path, LARGEST).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -157,10 +157,19 @@ mod tests {
                  apt install php8.4-xml, or phpenmod -v 8.4 -s embed simplexml if it is installed",
             ]
         );
-        for broken in ["", "[]", "{\"require\": 3}", "{\"require\": {\"ext-\": 1}}", "{\"packages\": {}}"] {
+        for odd in ["{\"require\": []}", "{\"require\": {\"ext-\": 1}}", "{\"packages\": {}}"] {
+            fs::write(dir.path().join("composer.json"), odd).unwrap();
+            fs::write(dir.path().join("composer.lock"), odd).unwrap();
+            assert!(warnings().len() <= 1, "{odd}");
+        }
+        for broken in ["", "[]", "{\"require\": 3}", "{\"require\": {\"ext-intl\": \"*\"},}"] {
             fs::write(dir.path().join("composer.json"), broken).unwrap();
             fs::write(dir.path().join("composer.lock"), broken).unwrap();
-            assert!(warnings().len() <= 1, "{broken}");
+            let said = warnings();
+            for (said, name) in said.iter().zip(["composer.json", "composer.lock"]) {
+                assert!(said.contains(&format!("/{name}")) && said.ends_with("is not known"), "{said}");
+            }
+            assert_eq!(said.len(), 2, "{broken}");
         }
     }
 

@@ -215,6 +215,7 @@ pub(crate) mod tests {
             retry: false,
             recognised: None,
             remark: None,
+            warning: None,
             warmup: vec!["/".into()],
             identity: None,
             spec: Spec {

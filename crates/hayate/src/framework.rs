@@ -22,7 +22,7 @@ use self::{
     front_controllers::{LARAVEL, SYMFONY, compact_file, ends_with, ends_with_run, only, suits_runtime},
     requests::{no_request_in, no_request_in_modules},
 };
-use crate::{extensions, of_application};
+use crate::composer;
 
 /// A framework that there is a boot script for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,16 +47,17 @@ pub enum Framework {
     Laminas,
 }
 
+/// In the order in which they are tried: Slim's projects have least that others have not.
 const KNOWN: [Framework; 9] = [
     Framework::Laravel,
     Framework::Symfony,
     Framework::Lumen,
-    Framework::Slim,
     Framework::CodeIgniter,
     Framework::CakePhp,
     Framework::Yii,
     Framework::Mezzio,
     Framework::Laminas,
+    Framework::Slim,
 ];
 
 impl Framework {
@@ -199,6 +200,8 @@ impl Recognised {
 pub enum Finding {
     /// No framework that Hayate knows.
     Nothing,
+    /// Nobody knows: composer.json is there, and cannot be read. The reason.
+    Unreadable(String),
     /// One, but its boot script would not do what the project's own front controller does.
     Unsuited(String),
     /// One that can be run.
@@ -207,29 +210,58 @@ pub enum Finding {
 
 /// Looks at the project in `root`. `env` is the environment that PHP will have.
 pub fn look(root: &Path, document_root: &Path, env: &[(String, String)]) -> Finding {
-    let Some((framework, composer)) = required(root) else { return Finding::Nothing };
-    match examine(framework, root, document_root, env, &composer) {
-        Ok(recognised) => Finding::Recognised(recognised),
-        Err(why) => Finding::Unsuited(format!("this is a {framework} project, but {why}")),
+    let (frameworks, composer) = match required(root) {
+        Ok(found) => found,
+        Err(why) => {
+            return Finding::Unreadable(format!(
+                "{why}; so whether this is a framework's project is not known, and it is served in classic mode. Correct the file \
+                 (composer validate)"
+            ));
+        }
+    };
+    let mut unsuited: Vec<String> = Vec::new();
+    for framework in &frameworks {
+        match examine(*framework, root, document_root, env, &composer) {
+            Ok(mut recognised) => {
+                let others = frameworks.iter().filter(|other| *other != framework);
+                let others: Vec<&str> = others.map(|other| other.package()).collect();
+                if !others.is_empty() {
+                    recognised.evidence +=
+                        &format!("; it requires {} as well, which is not looked at", others.join(" and "));
+                }
+                return Finding::Recognised(recognised);
+            }
+            Err(why) if unsuited.is_empty() => {
+                unsuited.push(format!("this is a {framework} project, but {why}"));
+            }
+            Err(why) => unsuited.push(format!("it requires {} as well, but {why}", framework.package())),
+        }
     }
+    if unsuited.is_empty() { Finding::Nothing } else { Finding::Unsuited(unsuited.join("; ")) }
 }
 
-/// The first framework that composer.json requires, and composer.json.
-fn required(root: &Path) -> Option<(Framework, Value)> {
-    let composer = json(&root.join("composer.json"))?;
-    let all = composer.get("require")?;
-    let framework = KNOWN.into_iter().find(|framework| all.get(framework.package()).is_some())?;
-    Some((framework, composer))
+/// The frameworks that composer.json requires, in the order in which they are tried, and composer.json. `Err`: it is there and cannot be read.
+fn required(root: &Path) -> Result<(Vec<Framework>, Value), String> {
+    let composer = composer::read(root, "composer.json")?.unwrap_or_default();
+    let frameworks = KNOWN.into_iter().filter(|framework| composer::requires(&composer, framework.package()));
+    Ok((frameworks.collect(), composer))
 }
 
-/// The document root below a project's root that its framework gives it, where that is not `public`.
-pub fn document_root(root: &Path) -> Option<&'static str> {
-    let name = required(root)?.0.document_root();
-    (name != "public" && root.join(name).join("index.php").is_file()).then_some(name)
-}
-
-fn json(path: &Path) -> Option<Value> {
-    serde_json::from_slice(&of_application::read(path, extensions::LARGEST).ok()?).ok()
+/// The document root below a project's root that its framework gives it, where that is not `public`. `Err`: there may be one, but
+/// composer.json, which would say so, cannot be read; the project's own files must not be published by that.
+pub fn document_root(root: &Path) -> Result<Option<&'static str>, String> {
+    let name = |framework: Framework| Some(framework.document_root()).filter(|name| *name != "public");
+    let is_one = |name: &&'static str| root.join(name).join("index.php").is_file();
+    match required(root) {
+        Ok((frameworks, _)) => Ok(frameworks.into_iter().filter_map(name).find(is_one)),
+        Err(why) => match KNOWN.into_iter().filter_map(name).find(is_one) {
+            Some(name) => Err(format!(
+                "{why}; so whether {name}/ or the whole directory is to be served is not known: correct that file (composer validate), \
+                 or write document_root = \"{name}\""
+            )),
+            None => Ok(None),
+        },
+    }
 }
 
 fn examine(
@@ -321,7 +353,8 @@ fn examine(
             ("public/index.php ends with run()", laminas_debug(root))
         }
     };
-    let lock = json(&root.join("composer.lock")).unwrap_or_default();
+    // A lock that cannot be read costs the version's name here; what else it costs, the check of extensions says.
+    let lock = composer::read(root, "composer.lock").ok().flatten().unwrap_or_default();
     let mut packages = lock.get("packages").and_then(Value::as_array).into_iter().flatten();
     let version = packages
         .find(|package| package["name"] == framework.package())

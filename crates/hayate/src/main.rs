@@ -17,6 +17,7 @@ mod args;
 mod check;
 #[allow(clippy::indexing_slicing, reason = "a JSON value without a key is null")]
 mod client;
+mod composer;
 mod config;
 mod control;
 #[allow(clippy::indexing_slicing, clippy::expect_used, reason = "a command for a person")]

@@ -115,6 +115,50 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
+fn a_composer_json_that_cannot_be_read_is_not_one_that_requires_nothing() {
+    let project = Project::new(Framework::Laravel, LARAVEL_12);
+    project.write("composer.json", "{\n  \"require\": {\"laravel/framework\": \"*\",}\n}");
+    let Finding::Unreadable(why) = project.look(&[]) else { panic!("{:?}", project.look(&[])) };
+    assert!(why.contains("composer.json is no JSON: trailing comma at line 2"), "{why}");
+    assert!(why.contains("composer validate"), "{why}");
+    assert_eq!(document_root(project.0.path()), Ok(None), "it has no other directory that may be meant");
+    let yii = Project::new(Framework::Yii, YII);
+    yii.write("composer.json", "{");
+    let why = document_root(yii.0.path()).unwrap_err();
+    assert!(why.contains("is no JSON") && why.contains("document_root = \"web\""), "{why}");
+    fs::remove_file(yii.0.path().join("composer.json")).unwrap();
+    assert_eq!((yii.look(&[]), document_root(yii.0.path())), (Finding::Nothing, Ok(None)));
+}
+
+#[test]
+fn of_several_frameworks_that_are_required_the_one_is_taken_that_is_run_so() {
+    let both = "{\"require\": {\"laravel/framework\": \"*\", \"symfony/framework-bundle\": \"*\"}}";
+    let project = Project::new(Framework::Symfony, RUNTIME);
+    project.write("composer.json", both);
+    let recognised = project.recognised(&[]);
+    assert_eq!(recognised.framework, Framework::Symfony, "there is no artisan");
+    assert!(recognised.evidence.ends_with("; it requires laravel/framework as well, which is not looked at"));
+    let project = Project::new(Framework::Laravel, LARAVEL_12);
+    project.write("composer.json", both);
+    let recognised = project.recognised(&[]);
+    assert_eq!(recognised.framework, Framework::Laravel);
+    assert!(recognised.evidence.contains("requires symfony/framework-bundle as well"));
+    project.write("public/index.php", "<?php echo 1;");
+    assert_eq!(
+        project.unsuited(),
+        "this is a Laravel project, but its public/index.php does more than to start it (echo1; …); \
+         it requires symfony/framework-bundle as well, but it has no bin/console"
+    );
+    let mezzio = Project::new(Framework::Mezzio, &MEZZIO.replace("})();", "").replace("(function () {", ""));
+    mezzio.write("composer.json", "{\"require\": {\"slim/slim\": \"*\", \"mezzio/mezzio\": \"*\"}}");
+    assert_eq!(
+        mezzio.recognised(&[]).framework,
+        Framework::Mezzio,
+        "both would do by their front controller"
+    );
+}
+
+#[test]
 fn debug_mode_of_symfony() {
     let project = Project::new(Framework::Symfony, RUNTIME);
     let debug = |env: &[(&str, &str)]| project.recognised(env).debug;
@@ -213,7 +257,7 @@ fn front_controllers_that_are_run_up_to_the_frameworks_own_method() {
         assert_eq!(project.recognised(&[]).debug, None);
         assert!(project.recognised(&[]).boot_script().is_ok());
         let public = (framework.document_root() != "public").then(|| framework.document_root());
-        assert_eq!(document_root(project.0.path()), public);
+        assert_eq!(document_root(project.0.path()), Ok(public));
         for odd in [
             text.replace(end, &format!("{end}\necho 'bye';")),
             text.replace(end, &format!("$left = {end}")),

@@ -210,6 +210,7 @@ impl AppResolver<'_> {
             warmup: Vec::new(),
             recognised: None,
             remark: None,
+            warning: None,
             identity: self.identity(app)?,
             spec: Spec {
                 name: self.name(app, (&given, &given))?,
@@ -252,8 +253,9 @@ impl AppResolver<'_> {
                 self.directory("root", &root.join("public"))?
             }
             None => match framework::document_root(&root) {
-                Some(name) => self.directory("root", &root.join(name))?,
-                None => root.clone(),
+                Ok(Some(name)) => self.directory("root", &root.join(name))?,
+                Ok(None) => root.clone(),
+                Err(why) => return Err(self.error("root", format!("root: {why}")).of_disk()),
             },
         };
         let identity = self.identity(&app)?;
@@ -281,7 +283,7 @@ impl AppResolver<'_> {
         let running = match is_static {
             true => {
                 self.refuse_keys_of_php(&app)?;
-                Running::classic(None)
+                Running::classic()
             }
             false => self.running(&app, &root, &document_root, &env)?,
         };
@@ -373,6 +375,7 @@ impl AppResolver<'_> {
             warmup: running.warmup,
             recognised: running.recognised,
             remark: running.remark,
+            warning: running.warning,
             identity,
             spec: Spec {
                 name,

@@ -77,8 +77,7 @@ impl AppResolver<'_> {
         if !there {
             return Ok(FrontController { script: None, why: "there is no index.php".to_owned() });
         }
-        // Where a framework was seen there is a remark on why it is not booted once.
-        let framework = running.remark.as_ref().map(|_| "a recognised framework".to_owned());
+        let framework = running.is_of_framework.then(|| "a recognised framework".to_owned());
         let known = framework.or_else(|| by_name(document_root)).or_else(|| by_files(document_root));
         Ok(match known.map_or_else(|| by_htaccess(document_root), Ok) {
             Ok(what) => FrontController {

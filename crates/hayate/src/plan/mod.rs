@@ -141,6 +141,9 @@ pub struct App {
     pub recognised: Option<Recognised>,
     /// Why a framework's boot script does not, when a framework was seen.
     pub remark: Option<String>,
+    /// What is wrong with its files, so that more could not be seen of it.
+    #[serde(default)]
+    pub warning: Option<String>,
     /// Its own paths that are requested before the snapshot is taken, in order.
     pub warmup: Vec<String>,
     /// Whom its processes become.
@@ -350,7 +353,7 @@ impl Plan {
         if let Some((name, _)) = for_worker_mode.iter().find(|(_, set)| *set)
             && apps.iter().all(|app| app.spec.mode == Mode::Classic)
         {
-            let seen = apps.iter().find_map(|app| app.remark.as_deref());
+            let seen = apps.iter().find_map(|app| app.remark.as_deref().or(app.warning.as_deref()));
             return Err(flag(format!(
                 "{name} is for worker mode, and in classic mode PHP itself starts afresh for each request; name a worker script with \
                  --worker FILE{}",

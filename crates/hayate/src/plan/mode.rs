@@ -31,13 +31,17 @@ pub struct Running {
     pub connections: Connections,
     /// The framework whose boot script is used.
     pub recognised: Option<Recognised>,
+    /// A framework was seen, whether its boot script is used or not.
+    pub is_of_framework: bool,
     /// Why a framework's boot script is not used, when a framework was seen.
     pub remark: Option<String>,
+    /// What is wrong with the project's files, so that more could not be seen of it.
+    pub warning: Option<String>,
 }
 
 impl Running {
     /// As php-fpm would.
-    pub(super) fn classic(remark: Option<String>) -> Running {
+    pub(super) fn classic() -> Running {
         Running {
             mode: Mode::Classic,
             rewind: Rewind::Off,
@@ -45,7 +49,9 @@ impl Running {
             rewind_verify: None,
             connections: Connections::Request,
             recognised: None,
-            remark,
+            is_of_framework: false,
+            remark: None,
+            warning: None,
         }
     }
 }
@@ -66,7 +72,8 @@ impl AppResolver<'_> {
             (mode, script) => (mode, script.as_ref()),
         };
         let rewind = args.rewind.or(app.rewind).map(Rewind::from);
-        let (mut recognised, mut remark) = (None, None);
+        let (mut recognised, mut remark, mut warning) = (None, None, None);
+        let mut is_of_framework = false;
         let script = match (mode, script) {
             (Some(ModeChoice::Classic), Some(_)) => {
                 return Err(self.error(
@@ -78,32 +85,39 @@ impl AppResolver<'_> {
             (_, Some(script)) => Some(self.worker_script(script, root)?),
             (mode, None) => match framework::look(root, document_root, env) {
                 Finding::Recognised(found) => {
+                    is_of_framework = true;
                     let script = self.boot_script(&found, mode, rewind, &mut remark)?;
                     recognised = script.is_some().then_some(found);
                     script
                 }
                 Finding::Unsuited(why) => {
+                    is_of_framework = true;
                     remark = Some(why);
+                    None
+                }
+                Finding::Unreadable(why) => {
+                    warning = Some(why);
                     None
                 }
                 Finding::Nothing => None,
             },
         };
         let Some(script) = script else {
+            let seen = remark.as_deref().or(warning.as_deref());
             if mode == Some(ModeChoice::Worker) {
-                let seen = remark.map(|why| format!("; {why}")).unwrap_or_default();
+                let seen = seen.map(|why| format!("; {why}")).unwrap_or_default();
                 return Err(self.error(
                     "mode",
                     format!("mode: worker mode needs a worker script: name one, worker = \"FILE\" (--worker FILE){seen}"),
                 )
                 .of_disk());
             }
-            self.refuse_rewind_keys(app, remark.as_deref()).map_err(|error| match mode {
+            self.refuse_rewind_keys(app, seen).map_err(|error| match mode {
                 // Otherwise the application's files have decided it.
                 Some(ModeChoice::Classic) => error,
                 _ => error.of_disk(),
             })?;
-            return Ok(Running::classic(remark));
+            return Ok(Running { is_of_framework, remark, warning, ..Running::classic() });
         };
         let rewind = rewind.unwrap_or(REWIND_BY_DEFAULT);
         Ok(Running {
@@ -116,7 +130,9 @@ impl AppResolver<'_> {
                 .filter(|n| *n > 0 && rewind != Rewind::Off),
             connections: args.connections.or(app.connections).map_or(Connections::Request, Connections::from),
             recognised,
+            is_of_framework,
             remark,
+            warning,
         })
     }
 
@@ -184,7 +200,7 @@ impl AppResolver<'_> {
     }
 
     /// Classic mode starts afresh anyway; a key that does nothing would let its owner believe otherwise.
-    fn refuse_rewind_keys(&self, app: &config::App, remark: Option<&str>) -> Result<(), ConfigError> {
+    fn refuse_rewind_keys(&self, app: &config::App, seen: Option<&str>) -> Result<(), ConfigError> {
         let key = [
             ("rewind", app.rewind.is_some()),
             ("warmup", app.warmup.is_some()),
@@ -192,7 +208,7 @@ impl AppResolver<'_> {
             ("connections", app.connections.is_some()),
         ];
         let Some((key, _)) = key.into_iter().find(|(_, set)| *set) else { return Ok(()) };
-        let seen = remark.map(|why| format!("; {why}")).unwrap_or_default();
+        let seen = seen.map(|why| format!("; {why}")).unwrap_or_default();
         Err(self.error(
             key,
             format!(

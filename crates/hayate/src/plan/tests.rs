@@ -285,6 +285,40 @@ fn c16_values_that_make_no_sense_are_refused_with_their_range() {
     assert_eq!(spec.max_memory, None);
 }
 
+/// What is not known is no framework: neither is index.php its front controller, nor does a file that cannot be read publish the project.
+#[test]
+fn a_composer_json_that_cannot_be_read_is_said_and_publishes_nothing() {
+    let dir = fixture();
+    let site = dir.path().join("site");
+    fs::remove_dir_all(site.join("public")).unwrap();
+    fs::write(site.join("index.php"), "").unwrap();
+    fs::write(site.join("composer.json"), "{\"require\": {\"yiisoft/yii2\": \"*\"}").unwrap();
+    let found = |keys: &str| plan(dir.path(), &format!("[[app]]\nroot = 'site'\n{keys}\n"), |_| {});
+    let app = found("").unwrap().apps.remove(0);
+    let warning = app.warning.unwrap();
+    assert!(
+        warning.contains("composer.json is no JSON: EOF") && warning.contains("classic mode"),
+        "{warning}"
+    );
+    assert_eq!((app.remark, app.front_controller.script), (None, None));
+    for keys in ["mode = 'worker'", "rewind = 'on'"] {
+        let said = found(keys).unwrap_err();
+        assert!(said.contains("composer.json is no JSON"), "{said}");
+    }
+    assert_eq!(found("mode = 'classic'").unwrap().apps.remove(0).warning, None, "it says what it is");
+    assert_eq!(found("worker = 'worker.php'").unwrap().apps.remove(0).warning, None);
+    fs::create_dir(site.join("web")).unwrap();
+    fs::write(site.join("web/index.php"), "").unwrap();
+    let said = found("").unwrap_err();
+    assert!(said.contains("whether web/ or the whole directory is to be served is not known"), "{said}");
+    let app = found("document_root = 'web'").unwrap().apps.remove(0);
+    assert!(app.warning.is_some() && app.spec.document_root.ends_with("web"));
+    fs::write(site.join("composer.json"), "{\"require\": {\"yiisoft/yii2\": \"*\"}}").unwrap();
+    let app = found("").unwrap().apps.remove(0);
+    assert!(app.warning.is_none() && app.spec.document_root.ends_with("web"), "{:?}", app.remark);
+    assert_eq!(app.front_controller.script.as_deref(), Some("index.php"));
+}
+
 #[test]
 fn d22_an_index_php_is_a_front_controller_where_something_says_so() {
     let dir = fixture();

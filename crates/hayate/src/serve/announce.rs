@@ -11,8 +11,18 @@ use crate::{
     plan::{FrontController, Plan},
 };
 
+/// Writes to the log what is wrong with the applications' files.
+pub(super) fn warn_of_projects(plan: &Plan) {
+    for app in &plan.apps {
+        if let Some(warning) = &app.warning {
+            tracing::warn!(app = app.spec.name, "{warning}");
+        }
+    }
+}
+
 /// Says to people what runs and how to end it; a log for programs gets one record instead.
 pub(super) fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&Path>) {
+    warn_of_projects(plan);
     if plan.log_format == LogFormat::Json {
         let listen = plan.listen_words();
         tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = listen.join(" "), "serving");

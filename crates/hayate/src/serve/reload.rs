@@ -8,7 +8,7 @@ use hayate_pool::Generation;
 use hayate_ring::Hub;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::listeners::Listeners;
+use super::{announce::warn_of_projects, listeners::Listeners};
 use crate::{
     fallback::{self, Booted, Replacement},
     master::{Client as Master, Loaded},
@@ -90,6 +90,7 @@ pub(super) fn switch(server: &Arc<Server>, listeners: &mut Listeners, fresh: Fre
     let Fresh { loaded, access_log, sockets, apps, slower } = fresh;
     let plan = loaded.plan.clone();
     secrets::warn_of(&plan.apps);
+    warn_of_projects(&plan);
     plan.warn_of_rates();
     let old = server.install(&plan, access_log, apps);
     replace(server, slower, Duration::ZERO);
