@@ -1,6 +1,10 @@
 //! `hayate status`, `reload` and `stop`: one request to the control socket.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    io::{Error, ErrorKind},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Context, Result, anyhow, bail};
 use http_body_util::{BodyExt, Empty};
@@ -9,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::UnixStream;
 
-use crate::{args::ControlArgs, master::default_control};
+use crate::{args::ControlArgs, control::SYSTEM_CONTROL, master::default_control};
 
 struct Connection {
     sender: http1::SendRequest<Empty<Bytes>>,
@@ -17,13 +21,16 @@ struct Connection {
 }
 
 async fn connect(args: &ControlArgs) -> Result<Connection> {
-    let path: PathBuf = match &args.control {
-        Some(path) => path.clone(),
-        None => default_control()
-            .context("XDG_RUNTIME_DIR is not set; name the server's socket with --control")?,
+    let system = Path::new(SYSTEM_CONTROL);
+    let path: PathBuf = match (&args.control, default_control()) {
+        (Some(path), _) => path.clone(),
+        (None, Some(path)) => path,
+        (None, None) if system.exists() => bail!("{}", services(system)),
+        (None, None) => bail!("XDG_RUNTIME_DIR is not set; name the server's socket with --control"),
     };
-    let stream = UnixStream::connect(&path).await.with_context(|| {
-        format!("no server answers at {}; is it running, and is this its --control?", path.display())
+    let stream = UnixStream::connect(&path).await.map_err(|error| {
+        let other = (args.control.is_none() && path != system && system.exists()).then_some(system);
+        anyhow!("{}", nobody_answers(&path, &error, other))
     })?;
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(async move {
@@ -31,6 +38,23 @@ async fn connect(args: &ControlArgs) -> Result<Connection> {
         let _ = connection.await;
     });
     Ok(Connection { sender, driver })
+}
+
+/// What to say to a user whose own server does not run, where root's does: whoever installed the package meets the service this way first.
+fn services(system: &Path) -> String {
+    format!("the service's control socket is {}, which is root's: run this as root (sudo)", system.display())
+}
+
+/// Why there is no connection, and what to do. `other`: the socket of root's server, if that is not where this looked.
+fn nobody_answers(path: &Path, error: &Error, other: Option<&Path>) -> String {
+    let path = path.display();
+    if error.kind() == ErrorKind::PermissionDenied {
+        return format!(
+            "this user may not use the control socket {path} ({error}): run this as root (sudo), or as the server's user"
+        );
+    }
+    let look = other.map_or_else(|| "is it running, and is this its --control?".to_owned(), services);
+    format!("no server answers at {path} ({error}); {look}")
 }
 
 impl Connection {
@@ -227,6 +251,22 @@ fn describe(status: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_not_root_learns_of_the_service() {
+        let own = Path::new("/run/user/1000/hayate.sock");
+        let absent = Error::from(ErrorKind::NotFound);
+        let said = nobody_answers(own, &absent, Some(Path::new(SYSTEM_CONTROL)));
+        assert!(said.contains("no server answers at /run/user/1000/hayate.sock"), "{said}");
+        assert!(said.contains("/run/hayate/control.sock") && said.contains("sudo"), "{said}");
+        let said = nobody_answers(own, &absent, None);
+        assert!(said.contains("is it running") && !said.contains("sudo"), "{said}");
+        let said = nobody_answers(Path::new(SYSTEM_CONTROL), &Error::from(ErrorKind::PermissionDenied), None);
+        assert!(
+            said.contains("may not use the control socket /run/hayate/control.sock") && said.contains("sudo"),
+            "{said}"
+        );
+    }
 
     #[test]
     fn rewinding_is_described_by_its_means() {

@@ -33,6 +33,9 @@ use crate::{
     server::{Order, Server},
 };
 
+/// Where the socket of root's server is when nobody says otherwise, so that of the service.
+pub const SYSTEM_CONTROL: &str = "/run/hayate/control.sock";
+
 /// Connections for metrics by TCP, which every process of the machine can make. Further ones wait.
 const MOST_READERS: usize = 32;
 /// How long such a one may take for its request.

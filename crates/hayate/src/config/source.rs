@@ -112,6 +112,31 @@ fn line_at(text: &str, offset: usize) -> usize {
     text[..offset.min(text.len())].matches('\n').count() + 1
 }
 
+/// The places where there is a key of this name, in words: whoever has it in a wrong place has only to move it.
+fn places_of(name: &str) -> Vec<String> {
+    let mut places = Vec::new();
+    collect_places(schema(), "", name, &mut places);
+    places
+}
+
+fn collect_places(table: &Value, path: &str, name: &str, places: &mut Vec<String>) {
+    for (key, child) in table.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        if key == name && child.get("items").is_none() {
+            places.push(match path {
+                "" => "at the top of the file, above the first [table]".into(),
+                path => format!("below {path}"),
+            });
+        }
+        let above = path.trim_matches(['[', ']']);
+        let dotted = if above.is_empty() { key.to_owned() } else { format!("{above}.{key}") };
+        let items = child.get("items").map(resolve);
+        match items.filter(|items| items.get("properties").is_some()) {
+            Some(items) => collect_places(items, &format!("[[{dotted}]]"), name, places),
+            None => collect_places(resolve(child), &format!("[{dotted}]"), name, places),
+        }
+    }
+}
+
 /// Finds keys that do not exist.
 fn check_keys(table: &DeTable<'_>, schema: &Value, place: &str) -> Result<(), (Range<usize>, String)> {
     // A table of free names (ini, env) has no properties.
@@ -129,7 +154,10 @@ fn check_keys(table: &DeTable<'_>, schema: &Value, place: &str) -> Result<(), (R
                 .filter(|known| Some(distance(known)) == least)
                 .map(|known| format!("'{known}'"))
                 .collect();
-            let remedy = if nearest.is_empty() {
+            let elsewhere = places_of(name);
+            let remedy = if !elsewhere.is_empty() {
+                format!("it stands {}", elsewhere.join(" or "))
+            } else if nearest.is_empty() {
                 let keys: Vec<&str> = properties.keys().map(String::as_str).collect();
                 format!("the keys here are {}", keys.join(", "))
             } else {
@@ -258,6 +286,22 @@ mod tests {
         assert_eq!(
             error("[[app]]\nworkerz = 3\n"),
             "hayate.toml:2: unknown key 'workerz' in [[app]]; did you mean 'worker' or 'workers'?"
+        );
+        assert_eq!(
+            error("listen = ':80'\nroot = '/srv/shop'\n"),
+            "hayate.toml:2: unknown key 'root' at the top of the file; it stands below [[app]]"
+        );
+        assert_eq!(
+            error("[limits]\nbody_size = '1M'\nlisten = ':80'\n"),
+            "hayate.toml:3: unknown key 'listen' in [limits]; it stands at the top of the file, above the first [table]"
+        );
+        assert_eq!(
+            error("[[app]]\nroot = '.'\nbody_size = '1M'\n"),
+            "hayate.toml:3: unknown key 'body_size' in [[app]]; it stands below [limits]"
+        );
+        assert_eq!(
+            error("[[app]]\nroot = '.'\nrewrite = '/x'\n"),
+            "hayate.toml:3: unknown key 'rewrite' in [[app]]; it stands below [[app.rule]]"
         );
         let said = error("[[app]]\nname = 'a'\n[[app]]\nworker_count = 3\nnonsense = 1\n");
         assert!(said.starts_with("hayate.toml:4: unknown key 'worker_count' in [[app]]; "), "{said}");

@@ -26,7 +26,7 @@ use crate::{plan::Plan, privileges::is_root};
 /// for it.
 pub fn default_control() -> Option<PathBuf> {
     if is_root() {
-        return Some("/run/hayate/control.sock".into());
+        return Some(crate::control::SYSTEM_CONTROL.into());
     }
     std::env::var_os("XDG_RUNTIME_DIR").map(|directory| Path::new(&directory).join("hayate.sock"))
 }
