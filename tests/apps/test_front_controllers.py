@@ -103,9 +103,16 @@ return function (Slim\\App $app): void { $app->lang = $_COOKIE['lang'] ?? 'en'; 
 """
 CLASS = """
 require __DIR__.'/library.php';
-class Settings { public function base(): string { return $_SERVER['REQUEST_URI'] ?? 'none'; } }
+class Settings { public function check(): void {} public function base(): string { return $_SERVER['REQUEST_URI'] ?? 'none'; } }
 """
 TURNED_AWAY = "function away(): bool { return ($_SERVER['REMOTE_ADDR'] ?? '') === '192.0.2.1'; }"
+TENANT = "function tenant(): string { return '/'.(strlen($_SERVER['REMOTE_ADDR'] ?? '') > 99 ? 'b' : ''); }"
+GATE = "class Gate { public function check(): void { if (($_SERVER['REMOTE_ADDR'] ?? '') === '192.0.2.1') { throw new Exception('blocked'); } } }"
+GUARD = """<?php
+if (!is_file(__DIR__.'/closed')) { return; }
+$closed = true;
+exit('closed');
+"""
 LIBRARY = """<?php
 namespace Carbon { class Carbon { public static function now(): int { return 1; } } }
 namespace Ramsey\\Uuid { class Uuid { public static function uuid4(): string { return 'a'; } } }
@@ -152,7 +159,32 @@ namespace Symfony\\Component\\Uid { class Ulid {} class Uuid { public static fun
         pytest.param("if (is_file(__DIR__.'/../closed')) { exit('closed'); }", "exit", id="closed without a word"),
         pytest.param("if (!(!is_file(__DIR__.'/../closed'))) { exit('closed'); }", "exit", id="closed, negated twice"),
         pytest.param("if (PHP_SAPI !== 'cli') { $lang = $_GET['lang'] ?? 1; }", r"\$_GET", id="not in a console"),
-        pytest.param("$base = (new Settings())->base();", "depends on the request", id="in a class"),
+        pytest.param("$base = (new Settings())->base();", "depends on the request", id="in a class of a library"),
+        pytest.param("if (is_file(__DIR__.'/../closed')) { readfile(__FILE__); return; }", "readfile", id="closed, by return"),
+        pytest.param("if (is_file(__DIR__.'/../closed')) { return; }", "comes to the request only", id="return"),
+        pytest.param("if (is_file(__DIR__.'/../closed')): return; endif;", "comes to the request only", id="return by endif"),
+        pytest.param("while (is_file(__DIR__.'/../closed')) { return; }", "comes to the request only", id="return in a loop"),
+        pytest.param("if (is_file(__DIR__.'/../closed')) { goto end; }\nend:", "comes to the request only", id="goto"),
+        pytest.param("if (is_file(__DIR__.'/../closed')) { throw new Exception('closed'); }", "throw", id="throw"),
+        pytest.param("if (is_file(__DIR__.'/../closed')) { ?>closed<?php }", "echo", id="text"),
+        pytest.param("if (is_file(__DIR__.'/../closed')) { require __DIR__.'/../closed'; }", "include", id="a file that answers"),
+        pytest.param("is_file(__DIR__.'/../closed') and require __DIR__.'/../closed';", "include", id="a file that answers, by and"),
+        pytest.param("require __DIR__.'/../guard.php';", "guard.php:4 .*exit", id="exit after an early return"),
+        pytest.param(f"{TENANT} if (!is_dir(__DIR__.tenant())) {{ exit('no such tenant'); }}", r"exit|REMOTE_ADDR", id="what is asked for"),
+        pytest.param("$closed = is_file(__DIR__.'/../closed'); if ($closed) { return; }", "comes to the request only", id="by a variable"),
+        pytest.param("define('CLOSED', is_file(__DIR__.'/../closed')); if (CLOSED) { return; }", "comes to the request", id="by a constant"),
+        pytest.param("try { (new Settings())->check(); } catch (Exception $e) { exit('blocked'); }", "exit", id="exit in catch"),
+        pytest.param("try { (new Settings())->check(); } catch (Exception $e) { echo 'blocked'; }", "echo", id="echo in catch"),
+        pytest.param(f"{GATE} (new Gate())->check();", r"REMOTE_ADDR", id="in a method"),
+        pytest.param(f"{GATE} array_map([new Gate(), 'check'], [1]);", r"REMOTE_ADDR", id="in a method, called by PHP"),
+        pytest.param(f"{GATE} class Door extends Gate {{}} (new Door())->check();", r"REMOTE_ADDR", id="in a method of a parent"),
+        pytest.param("function locale(): string { return $_GET['lang'] ?? 'en'; } $lang = locale();", r"\$_GET", id="in a function"),
+        pytest.param("function leave(): void { if (is_file('closed')) { exit; } } leave();", "exit", id="exit in a function"),
+        pytest.param("call_user_func(function () { $GLOBALS['lang'] = $_COOKIE['lang'] ?? 'en'; });", r"\$_COOKIE", id="closure for PHP"),
+        pytest.param("$f = function () { return $_COOKIE['lang'] ?? 'en'; }; $lang = $f();", r"\$_COOKIE", id="closure in a variable"),
+        pytest.param("$f = array_map(fn ($k) => $_GET[$k] ?? 'en', ['lang']);", r"\$_GET", id="arrow function"),
+        pytest.param("$admin = ($_SERVER['SSL_CLIENT_VERIFY'] ?? '') === 'SUCCESS';", "SSL_CLIENT_VERIFY", id="certificate"),
+        pytest.param("require __DIR__.'/../linked/settings.php';", "looks at the request", id="in a file that is linked"),
     ],
 )
 def test_what_looks_at_the_request_before_run_is_served_in_classic_mode(site: Site, before: str, says: str) -> None:
@@ -166,6 +198,11 @@ def test_what_looks_at_the_request_before_run_is_served_in_classic_mode(site: Si
     )
     (site.root / "settings.php").write_text(SETTINGS)
     (site.root / "function.php").write_text(FUNCTION)
+    (site.root / "guard.php").write_text(GUARD)
+    elsewhere = site.root.with_name(f"{site.root.name}-shared")
+    elsewhere.mkdir()
+    (elsewhere / "settings.php").write_text(SETTINGS)
+    (site.root / "linked").symlink_to(elsewhere)
     autoload = site.root / "vendor/autoload.php"
     autoload.write_text(autoload.read_text() + CLASS)
     autoload.with_name("library.php").write_text(LIBRARY)
@@ -220,15 +257,98 @@ file_exists(__FILE__) || die('gone');
 try {
     $settings = json_decode('{}', flags: JSON_THROW_ON_ERROR);
 } catch (JsonException $wrong) {
-    if ($wrong->getCode() > 0) { exit($wrong->getMessage()); }
+    $settings = [];
 }
+"""
+HARMLESS = """
+define('ROOT', dirname(__DIR__));
+$least = '7.0';
+if (version_compare(PHP_VERSION, $least, '<')) {
+    exit('too old');
+}
+if (file_exists(ROOT.'/vendor/autoload.php')) {
+    require_once ROOT.'/vendor/autoload.php';
+}
+if (is_file($local = ROOT.'/local.php')) {
+    $settings = require $local;
+}
+$_ENV['SHOP'] ?? $none = true;
+$_ENV['KEY'] = 'k';
+putenv('KEY=k');
+if (!isset($_ENV['KEY']) || empty($_ENV['KEY']) || !getenv('KEY') || getenv('KEY') === false || null === $_ENV['KEY']) {
+    throw new RuntimeException('KEY is missing');
+}
+if (!class_exists(Slim\\App::class)) {
+    throw new RuntimeException('Run composer install');
+}
+if ($debug = getenv('DEBUG')) {
+    ini_set('display_errors', '1');
+}
+foreach (['a', 'b'] as $name) {
+    if ($name === 'a') { continue; }
+    $names[] = $name;
+}
+function visitor(): string { return $_SERVER['REMOTE_ADDR']; }
+class Page { public function show(): void { header('X-Page: 1'); echo visitor(); exit; } }
+$show = fn () => (new Page())->show();
+set_error_handler(function () { if (isset($_GET['debug'])) { exit; } return false; });
+if (PHP_SAPI !== 'cli') {
+    $web = true;
+}
+$name = strtoupper(...);
 """
 
 
-def test_what_only_runs_elsewhere_or_ends_the_boot_may_look_at_the_request(site: Site) -> None:
-    change(site.docroot / "index.php", "$counter =", f"{NEVER_HERE}$counter =")
+@pytest.mark.parametrize("harmless", [pytest.param(NEVER_HERE, id="never here"), pytest.param(HARMLESS, id="settled, or later")])
+def test_what_only_runs_elsewhere_or_ends_the_boot_may_look_at_the_request(site: Site, harmless: str) -> None:
+    change(site.docroot / "index.php", "$counter =", f"{harmless}$counter =")
     mode, log = recognised(site)
     assert mode == "worker", log
+
+
+def handled_by(site: Site, statements: str) -> tuple[str, str]:
+    """How it is served where a class of the project's own leads to Slim's run(): RUN in these statements of its method."""
+    (site.root / "main.php").write_text(
+        "<?php\nclass Main\n{\n    public function __construct(private Slim\\App $app) {}\n"
+        "    public function run(): void\n    {\n"
+        f"{statements.replace('RUN', '$this->app->run();')}\n    }}\n}}\n"
+    )
+    change(site.docroot / "index.php", "$app->run();", "require __DIR__.'/../main.php';\n$app = new Main($app);\n$app->run();")
+    return recognised(site)
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "if (PHP_SAPI === 'cli') { return; }\ntry {\nRUN\n} finally { gc_collect_cycles(); }",
+        "if (PHP_SAPI !== 'cli') {\nRUN\n} else { exit(1); }",
+        "if (!extension_loaded('json')) { throw new Exception('json is missing'); }\nRUN",
+        "foreach ([1, 2] as $one) { if ($one === 1) { continue; } $last = $one; }\nRUN",
+        "(function () {\nRUN\n})();",
+    ],
+)
+def test_a_request_that_is_handled_in_any_case(site: Site, statements: str) -> None:
+    mode, log = handled_by(site, statements)
+    assert mode == "worker", log
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "if (!is_file(__DIR__.'/closed')) {\nRUN\n}",
+        "if (is_file(__DIR__.'/closed')) { return; }\nRUN",
+        "if (is_file(__DIR__.'/closed')) { echo 'closed'; }\nelse {\nRUN\n}",
+        "$closed = is_file(__DIR__.'/closed');\nswitch ($closed) {\ncase false:\nRUN\n}",
+        "try { throw new Exception(); } catch (Exception $open) {\nRUN\n}",
+        "$main = function (): void { if (is_file(__DIR__.'/closed')) { return; }\nRUN\n};\n$main();",
+        "array_map(function () {\nif (!is_file(__DIR__.'/closed')) {\nRUN\n}\n}, [1]);",
+        "foreach (array_filter([__DIR__.'/closed'], 'is_file') ?: [1] as $one) {\nRUN\n}",
+    ],
+)
+def test_a_request_that_is_handled_only_where_something_is_so(site: Site, statements: str) -> None:
+    mode, log = handled_by(site, statements)
+    assert mode == "classic", log
+    assert re.search(r"main\.php:\d+ comes to the request only where", log), log
 
 
 @pytest.mark.parametrize("site", ["vendor/shop"], indirect=True)
