@@ -1,18 +1,22 @@
 /*
- * What a project's own code asks for before its front controller handles a request (front_controller.c). Such code runs
- * once, in the boot, and what it found holds for all visitors. So an application is served in classic mode where its
- * code
+ * What a project's own code asks for in a boot that we run (php/boot/), before there is a request. It runs once, and
+ * what it found holds for all visitors. So an application is served in classic mode where its code
  *
- * - looks at the request, or at the top level of a file also draws or reads the clock;
- * - turns somebody away, says something, or goes on to the request only where something is so that may be otherwise
- * later: a file that is there while the site is closed, an address that is blocked.
+ * - looks at the request;
+ * - calls exit only where something is so that may be otherwise later: a file that is there while the site is closed,
+ * an address that is blocked;
+ *
+ * and where its own front controller is run (front_controller.c), also where that, or a file that it includes,
+ *
+ * - draws or reads the clock;
+ * - answers, throws, includes a file for what it does, or comes to the request, only where something is so.
  *
  * It is seen in the syntax tree of each file, as PHP compiles it. The top level of a file counts as run; a function
  * with a name counts where it was called before the boot's end, which its run-time cache tells. Where in that code the
  * boot stands when the request is to be handled, the stack tells.
  *
- * It goes by names, and a condition is doubted unless it is known to be the same for all requests. What is not seen
- * here shows in the comparison with classic mode (compare.c), for the URLs that it asks for. OPcache's own files of an
+ * It goes by names, and a condition is doubted unless it is known to be the same for all requests (settled.h). What is
+ * not seen here shows in the comparison with classic mode (compare.c), where there is one. OPcache's own files of an
  * earlier server (opcache.file_cache) are not looked into.
  */
 #include "explain.h"
@@ -23,6 +27,8 @@
 #include "zend_language_scanner.h"
 
 #include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +68,33 @@ static bool is_of_output(const char *function)
 }
 /* Methods that make a request of the superglobals, by the names that libraries share for them. */
 static const char *const methods[] = {"fromGlobals", "createFromGlobals", "createServerRequestFromGlobals", "capture"};
+/* Functions of frameworks that give what belongs to the request. */
+static const char *const of_frameworks[] = {"request", "session", "cookie", "auth", "old", "csrf_token"};
+/* Classes that stand for the request, the visitor or the session, by the last parts of their names: asked by static
+ * methods, but for those that only set something up. */
+static const char *const facades[] = {"Request", "Auth", "Session"};
+static const char *const sets_up[] = {
+    "macro",
+    "mixin",
+    "extend",
+    "provider",
+    "viaRequest",
+    "setTrustedProxies",
+    "setTrustedHosts",
+    "setFactory",
+    "create",
+    "routes",
+    "hasMacro",
+    "setDefaultDriver",
+    "flushMacros",
+    "shouldUse",
+    "resolveUsersUsing",
+    "enableHttpMethodParameterOverride",
+};
+/* What a container is asked by, for what it holds by a name. */
+static const char *const gives[] = {"make", "get", "resolve", "app"};
+/* Types of arguments that are the request. */
+static const char *const requests[] = {"Request", "ServerRequestInterface", "ServerRequest", "IncomingRequest"};
 /* Methods that read the clock or draw: drawn once, a nonce would be one for all visitors. */
 static const char *const drawing_methods[] = {
     "now", "today", "tomorrow", "yesterday", "uuid1", "uuid4", "uuid6", "uuid7", "orderedUuid", "randomBytes",
@@ -84,24 +117,23 @@ static const char *const keeps[] = {"spl_autoload_register", "set_error_handler"
 /* At the top level of a file: why the boot must not go by it; empty: nothing was seen. */
 static char seen[512];
 
-/* A function of the project's own that would be a reason if it were called before the request. */
-struct function {
-	const char *file;
-	char *name, *why;
-	uint32_t line;
-};
+/* Functions of the project's own that would be a reason if they were called before the request: why, by name_of(). */
+static HashTable of_functions;
 /* Lines that run only where something is so that may be otherwise later. */
 struct lines {
 	const char *file;
 	uint32_t first, last;
 };
-static struct function *of_functions;
 static struct lines *of_lines;
+static size_t lines_count;
+/* Their files. */
 static char **files;
-static size_t functions_count, lines_count, files_count;
-/* The one that is looked into: its name, and all of it. */
+static size_t files_count;
+/* The one that is looked into: its name, all of it, and the variables that are called in it, as $f(). */
 static const char *file;
 static zend_ast *whole;
+static HashTable called_variables;
+static bool called_variables_known;
 
 /* A list with room for one more of `size` bytes; it grows where their number is a power of two. */
 static void *one_more(void *list, size_t *count, size_t size)
@@ -113,22 +145,29 @@ static void *one_more(void *list, size_t *count, size_t size)
 	return list;
 }
 
+static void forget_why(zval *why)
+{
+	free(Z_PTR_P(why));
+}
+
 static void forget_all(void)
 {
-	for (size_t i = 0; i < functions_count; i++) {
-		free(of_functions[i].name);
-		free(of_functions[i].why);
-	}
 	for (size_t i = 0; i < files_count; i++) {
 		free(files[i]);
 	}
-	free(of_functions);
-	free(of_lines);
 	free(files);
-	of_functions = NULL;
-	of_lines = NULL;
+	free(of_lines);
 	files = NULL;
-	functions_count = lines_count = files_count = 0;
+	of_lines = NULL;
+	files_count = lines_count = 0;
+	zend_hash_destroy(&of_functions);
+}
+
+/* A function, by where it stands; no two have the same. */
+static size_t name_of(char *to, size_t size, const char *in, uint32_t line, const char *name)
+{
+	int len = snprintf(to, size, "%" PRIu32 " %s %s", line, name, in);
+	return len < 0 ? 0 : (size_t)len < size ? (size_t)len : size - 1;
 }
 
 /* These trees, of one list, run only sometimes. */
@@ -151,6 +190,8 @@ struct place {
 	bool later;              /* in a function without a name that somebody else calls, perhaps */
 };
 
+#define ONCE "before there is a request, so once for all visitors. To avoid it: do it in a middleware"
+
 enum what { ASKS, DRAWS, ANSWERS };
 static const char *const said[] = {
     [ASKS] = "looks at the request",
@@ -160,32 +201,27 @@ static const char *const said[] = {
 
 static void note(enum what what, const char *sign, const char *name, zend_ast *at, struct place place)
 {
-	if (place.later || (place.function == NULL && seen[0] != '\0') ||
-	    (place.function != NULL && what != ASKS && !(what == ANSWERS && strcmp(name, "exit") == 0))) {
+	if (place.later || (place.function == NULL && seen[0] != '\0')) {
+		return;
+	}
+	bool leaves = what == ANSWERS && strcmp(name, "exit") == 0;
+	if (what != ASKS && !leaves && (place.function != NULL || !front_controller_boots())) {
 		/* What a function draws is told by the log (frozen_tell_draws()), and what it prints or throws is its own
-		 * affair. */
+		 * affair. Configuration that is read once may say the year, and include what is there. */
 		return;
 	}
 	char why[sizeof seen];
-	snprintf(why, sizeof why, "%s:%" PRIu32 " %s (%s%s)", file, zend_ast_get_lineno(at), said[what], sign, name);
+	snprintf(why, sizeof why, "%s:%" PRIu32 " %s (%s%s) " ONCE, file, zend_ast_get_lineno(at), said[what], sign, name);
 	if (place.function == NULL) {
 		memcpy(seen, why, sizeof seen);
 		return;
 	}
-	const char *called = ZSTR_VAL(place.function->name);
-	for (size_t i = functions_count; i > 0; i--) {
-		const struct function *known = &of_functions[i - 1];
-		if (known->file == file && known->line == place.function->start_lineno && strcmp(known->name, called) == 0) {
-			return;
-		}
+	char name_of_function[PATH_MAX + 256];
+	size_t len = name_of(name_of_function, sizeof name_of_function, file, place.function->start_lineno,
+	                     ZSTR_VAL(place.function->name));
+	if (!zend_hash_str_exists(&of_functions, name_of_function, len)) {
+		zend_hash_str_add_ptr(&of_functions, name_of_function, len, pestrdup(why, true));
 	}
-	of_functions = one_more(of_functions, &functions_count, sizeof of_functions[0]);
-	of_functions[functions_count - 1] = (struct function){
-	    .file = file,
-	    .name = pestrdup(called, true),
-	    .line = place.function->start_lineno,
-	    .why = pestrdup(why, true),
-	};
 }
 
 /* ---- what runs ---- */
@@ -194,9 +230,16 @@ static void look(zend_ast *ast, struct place place);
 
 static void look_at_declared(zend_ast *ast, struct place place)
 {
-	zend_ast *statements = ((zend_ast_decl *)ast)->child[2];
+	const zend_ast_decl *function = (zend_ast_decl *)ast;
+	zend_ast_list *parameters = function->child[0] != NULL ? zend_ast_get_list(function->child[0]) : NULL;
+	for (uint32_t i = 0; parameters != NULL && i < parameters->children; i++) {
+		const char *type = ast_literal(parameters->child[i]->child[0]);
+		if (type != NULL && IS_ONE_OF(requests, name_last_part(type), false)) {
+			note(ASKS, "argument ", type, parameters->child[i], place);
+		}
+	}
 	size_t hidden = settled_variables_hide();
-	look(statements, place);
+	look(function->child[2], place);
 	settled_variables_restore(hidden);
 }
 
@@ -235,26 +278,32 @@ static void look_at_declaration(zend_ast *ast, struct place place)
 	}
 }
 
-/* Whether a variable is called in code that runs, as $f(). */
-static bool is_called(zend_ast *ast, const char *variable)
+static void find_called(zend_ast *ast)
 {
 	if (ast_is_leaf(ast)) {
-		return false;
+		return;
 	}
 	if (ast->kind == ZEND_AST_CALL && ast->child[0]->kind == ZEND_AST_VAR) {
 		const char *name = ast_literal(ast->child[0]->child[0]);
-		if (name != NULL && strcmp(name, variable) == 0) {
-			return true;
+		if (name != NULL) {
+			zend_hash_str_add_empty_element(&called_variables, name, strlen(name));
 		}
 	}
 	uint32_t count;
 	zend_ast **child = ast_children(ast, &count);
 	for (uint32_t i = 0; i < count; i++) {
-		if (is_called(child[i], variable)) {
-			return true;
-		}
+		find_called(child[i]);
 	}
-	return false;
+}
+
+/* Whether a variable is called in code of the file that runs, as $f(). */
+static bool is_called(const char *variable)
+{
+	if (!called_variables_known) {
+		called_variables_known = true;
+		find_called(whole);
+	}
+	return zend_hash_str_exists(&called_variables, variable, strlen(variable));
 }
 
 static void look_at_assignment(zend_ast *ast, struct place place)
@@ -264,7 +313,7 @@ static void look_at_assignment(zend_ast *ast, struct place place)
 		return;
 	}
 	settled_variable(name, ast->kind == ZEND_AST_ASSIGN && !place.sometimes && settled_value(ast->child[1]));
-	if (ast_is_closure(ast->child[1]) && place.function == NULL && is_called(whole, name)) {
+	if (ast_is_closure(ast->child[1]) && place.function == NULL && is_called(name)) {
 		look_at_called(ast->child[1], place);
 	}
 }
@@ -275,6 +324,21 @@ static void look_at_definition(zend_ast_list *arguments)
 	if (name != NULL && settled_value(arguments->child[1])) {
 		settled_constant(name_last_part(name));
 	}
+}
+
+/* Whether a container is asked for the request: app('request'), $app->get(Request::class). */
+static bool gives_request(const char *called, zend_ast_list *arguments)
+{
+	zend_ast *what = arguments != NULL && arguments->children > 0 ? arguments->child[0] : NULL;
+	if (what == NULL || !IS_ONE_OF(gives, called, false)) {
+		return false;
+	}
+	const char *name = ast_literal(what);
+	if (name != NULL) {
+		return strcmp(name, "request") == 0;
+	}
+	const char *class_name = what->kind == ZEND_AST_CLASS_NAME ? ast_literal(what->child[0]) : NULL;
+	return class_name != NULL && IS_ONE_OF(requests, name_last_part(class_name), false);
 }
 
 static void look_at_call(zend_ast *ast, struct place place)
@@ -291,6 +355,8 @@ static void look_at_call(zend_ast *ast, struct place place)
 	zend_function *known = zend_hash_str_find_ptr(CG(function_table), lower, strlen(lower));
 	bool of_php = known != NULL && known->type == ZEND_INTERNAL_FUNCTION;
 	if (IS_ONE_OF(functions, function, false) || is_of_output(function)) {
+		note(ASKS, "", function, ast, place);
+	} else if (IS_ONE_OF(of_frameworks, function, false) || gives_request(function, arguments)) {
 		note(ASKS, "", function, ast, place);
 	} else if (frozen_draws(function)) {
 		note(DRAWS, "", function, ast, place);
@@ -319,8 +385,9 @@ static void look_at_method_call(zend_ast *ast, struct place place)
 	if (called == NULL) {
 		return;
 	}
-	if (IS_ONE_OF(methods, called, false)) {
-		note(ASKS, "", called, ast, place);
+	bool of_request = of != NULL && IS_ONE_OF(facades, name_last_part(of), false) && !IS_ONE_OF(sets_up, called, false);
+	if (IS_ONE_OF(methods, called, false) || of_request || gives_request(called, ast_arguments(ast))) {
+		note(ASKS, of_request ? of : "", called, ast, place);
 	}
 	bool draws = IS_ONE_OF(drawing_methods, called, false);
 	for (size_t i = 0; of != NULL && i < sizeof static_methods / sizeof static_methods[0]; i++) {
@@ -332,9 +399,26 @@ static void look_at_method_call(zend_ast *ast, struct place place)
 	}
 }
 
-/* $_SERVER['KEY'] and $GLOBALS['NAME']. True: all is said of it. */
+/* $app->request, $this->app->request. */
+static void look_at_property(zend_ast *ast, struct place place)
+{
+	const char *name = ast_literal(ast->child[1]);
+	const char *of = ast->child[0]->kind == ZEND_AST_VAR           ? ast_literal(ast->child[0]->child[0])
+	                 : ast->child[0]->kind == ZEND_AST_PROP        ? ast_literal(ast->child[0]->child[1])
+	                 : ast->child[0]->kind == ZEND_AST_STATIC_PROP ? ast_literal(ast->child[0]->child[1])
+	                                                               : NULL;
+	if (name != NULL && of != NULL && strcmp(name, "request") == 0 && strcmp(of, "app") == 0) {
+		note(ASKS, "$app->", name, ast, place);
+	}
+}
+
+/* $_SERVER['KEY'], $GLOBALS['NAME'] and $app['request']. True: all is said of it. */
 static bool look_at_element(zend_ast *ast, struct place place)
 {
+	const char *of_container = ast_literal(ast->child[1]);
+	if (of_container != NULL && strcmp(of_container, "request") == 0) {
+		note(ASKS, "", "['request']", ast, place);
+	}
 	if (ast->child[0] == NULL || ast->child[0]->kind != ZEND_AST_VAR) {
 		return false;
 	}
@@ -448,6 +532,10 @@ static void look(zend_ast *ast, struct place place)
 		}
 		break;
 	}
+	case ZEND_AST_PROP:
+	case ZEND_AST_NULLSAFE_PROP:
+		look_at_property(ast, place);
+		break;
 	case ZEND_AST_DIM:
 		if (look_at_element(ast, place)) {
 			look(ast->child[1], place);
@@ -472,6 +560,10 @@ static void look(zend_ast *ast, struct place place)
 			note_lines(&child[i], 1);
 			of_child.sometimes = true;
 		}
+		if (i == 0 && ast->kind == ZEND_AST_ASSIGN && child[i]->kind == ZEND_AST_DIM &&
+		    ast_literal(child[i]->child[1]) != NULL && strcmp(ast_literal(child[i]->child[1]), "request") == 0) {
+			continue; /* a container is told how the request is made */
+		}
 		if (i == 1 && (ast->kind == ZEND_AST_IF_ELEM || ast->kind == ZEND_AST_AND || ast->kind == ZEND_AST_OR)) {
 			look_at_statement(child[i], of_child);
 		}
@@ -479,15 +571,71 @@ static void look(zend_ast *ast, struct place place)
 	}
 }
 
-void asked_once_look(zend_ast *statements)
+/* Other people's code is written for any project, and looks at requests when it is asked to: what Composer brought,
+ * PHP's own library, and our boot scripts. These are their directories, resolved as PHP has the names of files. Empty:
+ * there is none. Files of the project need not lie below its directory: parts of it may be linked. */
+static char foreign[3][PATH_MAX];
+
+static bool is_the_projects_own(const char *name)
 {
+	for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
+		size_t len = strlen(foreign[i]);
+		if (len > 0 && strncmp(name, foreign[i], len) == 0 && name[len] == '/') {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Until the boot's end. */
+static bool booting;
+/* Who looked at what is compiled before this: an extension. */
+static zend_ast_process_t others;
+
+static void look_into(zend_ast *statements)
+{
+	if (others != NULL) {
+		others(statements);
+	}
+	const char *name = ZSTR_VAL(zend_get_compiled_filename());
+	if (!booting || statements->kind != ZEND_AST_STMT_LIST || !is_the_projects_own(name)) {
+		return;
+	}
 	files = one_more(files, &files_count, sizeof files[0]);
-	file = files[files_count - 1] = pestrdup(ZSTR_VAL(zend_get_compiled_filename()), true);
+	file = files[files_count - 1] = pestrdup(name, true);
 	whole = statements;
+	called_variables_known = false;
+	zend_hash_init(&called_variables, 8, NULL, NULL, true);
 	size_t hidden = settled_variables_hide();
 	look(whole, (struct place){0});
 	settled_variables_restore(hidden);
+	zend_hash_destroy(&called_variables);
 	whole = NULL;
+}
+
+static void resolve(const char *directory, char to[PATH_MAX])
+{
+	if (realpath(directory, to) == NULL) {
+		to[0] = '\0';
+	}
+}
+
+void asked_once_startup(void)
+{
+	const char *project = options_env("HAYATE_PROJECT");
+	if (project == NULL || !options.worker_mode) {
+		return;
+	}
+	char vendor[PATH_MAX], boot[PATH_MAX];
+	snprintf(vendor, sizeof vendor, "%s/vendor", project);
+	snprintf(boot, sizeof boot, "%s", options.worker_script);
+	resolve(vendor, foreign[0]);
+	resolve("/usr/share/php", foreign[1]);
+	resolve(dirname(boot), foreign[2]);
+	zend_hash_init(&of_functions, 8, NULL, forget_why, true);
+	booting = true;
+	others = zend_ast_process;
+	zend_ast_process = look_into;
 }
 
 /* ---- what has run ---- */
@@ -497,17 +645,17 @@ static const char *of_called(HashTable *table)
 	zend_function *function;
 	ZEND_HASH_FOREACH_PTR(table, function)
 	{
-		if (function->type != ZEND_USER_FUNCTION || RUN_TIME_CACHE(&function->op_array) == NULL) {
+		if (function->type != ZEND_USER_FUNCTION || function->common.function_name == NULL ||
+		    RUN_TIME_CACHE(&function->op_array) == NULL) {
 			continue;
 		}
 		const zend_op_array *code = &function->op_array;
-		for (size_t i = 0; i < functions_count; i++) {
-			const struct function *known = &of_functions[i];
-			if (known->line == code->line_start && code->function_name != NULL &&
-			    strcasecmp(known->name, ZSTR_VAL(code->function_name)) == 0 &&
-			    strcmp(known->file, ZSTR_VAL(code->filename)) == 0) {
-				return known->why;
-			}
+		char name[PATH_MAX + 256];
+		size_t len =
+		    name_of(name, sizeof name, ZSTR_VAL(code->filename), code->line_start, ZSTR_VAL(code->function_name));
+		const char *why = zend_hash_str_find_ptr(&of_functions, name, len);
+		if (why != NULL) {
+			return why;
 		}
 	}
 	ZEND_HASH_FOREACH_END();
@@ -516,7 +664,7 @@ static const char *of_called(HashTable *table)
 
 static void look_at_functions(void)
 {
-	if (functions_count == 0) {
+	if (zend_hash_num_elements(&of_functions) == 0) {
 		return;
 	}
 	const char *found = of_called(EG(function_table));
@@ -549,7 +697,7 @@ static void look_at_stack(void)
 				snprintf(seen, sizeof seen,
 				         "%s:%" PRIu32
 				         " comes to the request only where something is so that may be otherwise later (if, "
-				         "catch, an early return)",
+				         "catch, an early return) " ONCE,
 				         of, line);
 				return;
 			}
@@ -559,12 +707,15 @@ static void look_at_stack(void)
 
 const char *asked_once(void)
 {
-	if (seen[0] == '\0') {
-		look_at_functions();
+	if (booting) {
+		booting = false;
+		if (seen[0] == '\0') {
+			look_at_functions();
+		}
+		if (seen[0] == '\0' && front_controller_boots()) {
+			look_at_stack();
+		}
+		forget_all();
 	}
-	if (seen[0] == '\0') {
-		look_at_stack();
-	}
-	forget_all();
 	return seen[0] != '\0' ? seen : NULL;
 }

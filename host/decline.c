@@ -159,7 +159,7 @@ void decline_boot(void)
 	if (options.rewind != REWIND_OFF) {
 		decline_too_much(false);
 	}
-	const char *looks = front_controller_doubt();
+	const char *looks = asked_once();
 	if (looks != NULL) {
 		boot_again(HY_AGAIN_CLASSIC, looks, false);
 	}

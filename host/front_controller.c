@@ -15,47 +15,15 @@
 #include "zend_compile.h"
 #include "zend_language_scanner.h"
 
-#include <libgen.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The method: its class's name space, without a backslash at its end, the class, and the method itself. */
 static char space[128], class[128], method[64];
-/* Directories of other people's code, resolved as PHP has the names of files: what Composer brought, PHP's own library,
- * and our boot scripts. Empty: there is none. */
-static char foreign[3][PATH_MAX];
-/* What runs is the boot: what is compiled is part of it. */
-static bool booting;
 
 bool front_controller_boots(void)
 {
 	return method[0] != '\0';
-}
-
-const char *front_controller_doubt(void)
-{
-	static const char *doubt;
-	if (booting) {
-		booting = false;
-		doubt = asked_once();
-	}
-	return doubt;
-}
-
-/* Other people's code is written for any project, and looks at requests when it is asked to. Files of the project need
- * not lie below its directory: parts of it may be linked. */
-static bool is_the_projects_own(void)
-{
-	const char *file = ZSTR_VAL(zend_get_compiled_filename());
-	for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
-		size_t len = strlen(foreign[i]);
-		if (len > 0 && strncmp(file, foreign[i], len) == 0 && file[len] == '/') {
-			return false;
-		}
-	}
-	return true;
 }
 
 /* The statement, as a tree of its own; NULL: there is no memory for it. The arena it stands in is left to it. */
@@ -119,26 +87,14 @@ static void look_through(zend_ast *ast)
 	if (others != NULL) {
 		others(ast);
 	}
-	if (ast->kind != ZEND_AST_STMT_LIST) {
-		return;
-	}
-	look_for_class(ast, false);
-	if (booting && is_the_projects_own()) {
-		asked_once_look(ast);
-	}
-}
-
-static void resolve(const char *directory, char to[PATH_MAX])
-{
-	if (realpath(directory, to) == NULL) {
-		to[0] = '\0';
+	if (ast->kind == ZEND_AST_STMT_LIST) {
+		look_for_class(ast, false);
 	}
 }
 
 void front_controller_startup(void)
 {
 	const char *name = options_env("HAYATE_RUN");
-	const char *project = options_env("HAYATE_PROJECT");
 	if (name == NULL || !options.worker_mode) {
 		return;
 	}
@@ -150,13 +106,6 @@ void front_controller_startup(void)
 		memcpy(space, class, (size_t)(last - class));
 		memmove(class, last + 1, strlen(last));
 	}
-	char vendor[PATH_MAX], boot[PATH_MAX];
-	snprintf(vendor, sizeof vendor, "%s/vendor", project != NULL ? project : "");
-	snprintf(boot, sizeof boot, "%s", options.worker_script);
-	resolve(vendor, foreign[0]);
-	resolve("/usr/share/php", foreign[1]);
-	resolve(dirname(boot), foreign[2]);
-	booting = true;
 	others = zend_ast_process;
 	zend_ast_process = look_through;
 }

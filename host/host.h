@@ -314,13 +314,12 @@ void compare_request_over(void);                                  /* in one: its
 void compare_head(uint16_t status, sapi_headers_struct *headers); /* of the answer; NULL: there are none */
 
 /* front_controller.c: the project's own, up to the method that handles a request */
-void front_controller_startup(void);      /* when PHP has started */
-bool front_controller_boots(void);        /* that is what the worker script runs */
-const char *front_controller_doubt(void); /* at the end of the boot: NULL, or where it looked at a request */
+void front_controller_startup(void); /* when PHP has started */
+bool front_controller_boots(void);   /* that is what the worker script runs */
 
-/* asked_once.c: what the project's own code does there once that may be otherwise for another request */
-void asked_once_look(zend_ast *statements); /* of a file that is being compiled */
-const char *asked_once(void);               /* at the end of the boot, on its stack: NULL, or where it does */
+/* asked_once.c: what the project's own code does in a boot of ours that may be otherwise for another request */
+void asked_once_startup(void); /* when PHP has started */
+const char *asked_once(void);  /* at the end of the boot, on its stack: NULL, or where it does */
 
 /* extensions.c */
 const char *extensions_unsafe(void); /* NULL, or which loaded one must not be rewound, why, and what to do about it */

@@ -223,6 +223,7 @@ int main(int argc, char **argv)
 		zygote_boot_again(HY_AGAIN_PRIVATE, "an extension started a thread with PHP, which a fork would lose");
 	}
 	front_controller_startup();
+	asked_once_startup();
 	zygote_booting();
 	if (options.worker_mode && options.rewind != REWIND_OFF) {
 		boot_files_share();

@@ -191,3 +191,95 @@ def test_sessions_in_redis_leave_no_connection_in_the_snapshot(tmp_path, redis) 
             (app,) = server.status()["apps"]
             assert (app["boot"], app["cold_boot"], app["restarts"]) == ("shared", None, {}), server.log_tail()
             assert app["rewind"]["warm"] == (kept if app["rewind"]["tracking"] == "uffd" else 0)
+
+
+#: What a provider's boot() of Laravel may hold, and what of it asks for the request.
+IN_PROVIDERS = {
+    "helper": ("config(['app.url' => request()->getSchemeAndHttpHost()]);", "request"),
+    "argument": ("", "argument Illuminate"),
+    "superglobal": ("if (($_SERVER['HTTPS'] ?? '') === 'on') { \\URL::forceScheme('https'); }", r"\$_SERVER HTTPS"),
+    "container": ("$lang = $this->app['request']->cookie('lang');", "'request'"),
+    "property": ("$lang = $this->app->request->cookie('lang');", "request"),
+    "made": ("$lang = $this->app->make(\\Illuminate\\Http\\Request::class)->cookie('lang');", "make"),
+    "facade": ("$lang = \\Illuminate\\Support\\Facades\\Request::cookie('lang');", "cookie"),
+    "visitor": ("if (isset($_GET['as'])) { auth()->loginUsingId(1); }", r"\$_GET"),
+    "session": ("$lang = session('lang');", "session"),
+    "exit": ("if (is_file(base_path('closed'))) { exit('closed'); }", "exit"),
+}
+HARMLESS = """
+        \\Illuminate\\Support\\Facades\\Request::macro('lang', fn () => request()->cookie('lang'));
+        \\Illuminate\\Support\\Facades\\View::composer('*', function ($view) { $view->with('user', auth()->user()); });
+        $this->app->bind('lang', fn ($app) => $app['request']->cookie('lang'));
+        $this->app->rebinding('request', fn () => null);
+        if ($this->app->environment('local')) { throw new \\LogicException('not here'); }
+        $year = date('Y');
+        if (PHP_SAPI === 'cli') { exit(1); }
+"""
+
+
+def provider(project: pathlib.Path, statements: str, argument: str = "") -> None:
+    file = project / "app/Providers/AppServiceProvider.php"
+    text = file.read_text()
+    end = text.rindex("}")
+    boot = f"\n    public function boot({argument}): void\n    {{\n{statements}\n    }}\n    public function never(): string\n    {{\n        return $_GET['never'];\n    }}\n"
+    file.write_text(text[:end] + boot + text[end:])
+
+
+@pytest.mark.parametrize("kind", IN_PROVIDERS)
+def test_a_provider_that_asks_for_the_request_has_laravel_served_in_classic_mode(tmp_path, kind) -> None:
+    """It boots once, without a request: what it found would hold for all visitors."""
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    statements, says = IN_PROVIDERS[kind]
+    provider(project, statements, "\\Illuminate\\Http\\Request $request" if kind == "argument" else "")
+    with Hayate(project, workers=1) as server:
+        assert get(server, "/").status_code == 200
+        (app,) = server.status()["apps"]
+        assert app["mode"] == "classic" and app["fallback"]["to"] == "classic", server.log()
+        assert re.search(rf"AppServiceProvider.php:\d+ .*{says}", app["fallback"]["why"]), app["fallback"]["why"]
+        assert "To avoid it: " in app["fallback"]["why"]
+
+
+def test_a_provider_that_sets_up_what_asks_for_the_request_later_is_booted_once(tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    provider(project, HARMLESS)
+    routes = project / "routes/web.php"
+    routes.write_text(routes.read_text() + "\nif (is_file(__DIR__.'/more.php')) {\n    require __DIR__.'/more.php';\n}\n")
+    with Hayate(project, workers=1) as server:
+        assert get(server, "/").status_code == 200
+        assert server.status()["apps"][0]["mode"] == "worker", server.log()
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "says"),
+    [
+        ("routes/web.php", "Route::get('/', ", "header('Access-Control-Allow-Origin: *');\nRoute::get('/', ", "header"),
+        ("config/app.php", "return [", "$host = $_SERVER['HTTP_HOST'] ?? 'none';\nreturn [", "HTTP_HOST"),
+    ],
+)
+def test_a_file_of_laravel_that_asks_for_the_request_has_it_served_in_classic_mode(tmp_path, file, old, new, says) -> None:
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    text = (project / file).read_text()
+    assert old in text
+    (project / file).write_text(text.replace(old, new, 1))
+    with Hayate(project, workers=1) as server:
+        assert get(server, "/").status_code == 200
+        (app,) = server.status()["apps"]
+        assert app["mode"] == "classic" and says in app["fallback"]["why"], server.log()
+
+
+@pytest.mark.parametrize("runtime", [True, False])
+def test_a_kernel_that_asks_for_the_request_has_symfony_served_in_classic_mode(tmp_path, runtime) -> None:
+    tmp_path.chmod(0o755)
+    project = frameworks.symfony(tmp_path, runtime=runtime)
+    kernel = project / "src/Kernel.php"
+    text = kernel.read_text()
+    end = text.rindex("}")
+    boot = "    public function boot(): void\n    {\n        date_default_timezone_set($_COOKIE['zone'] ?? 'UTC');\n        parent::boot();\n    }\n"
+    kernel.write_text(text[:end] + boot + text[end:])
+    with Hayate(project, workers=1) as server:
+        assert get(server, "/").status_code == 200
+        (app,) = server.status()["apps"]
+        assert app["mode"] == "classic" and re.search(r"Kernel.php:\d+ looks at the request \(\$_COOKIE\)", app["fallback"]["why"])
