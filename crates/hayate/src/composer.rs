@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::of_application;
 
 /// Bytes of a composer.lock that are looked at; one with a thousand packages has 3 MB.
-const LARGEST: u64 = 32 << 20;
+const LARGEST: u64 = 8 << 20;
 
 /// One of the two in a project's directory, an object. `None`: there is none. `Err`: file, place and reason.
 pub fn read(root: &Path, name: &str) -> Result<Option<Value>, String> {

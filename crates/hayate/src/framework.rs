@@ -8,6 +8,7 @@
 mod debug;
 mod front_controllers;
 mod requests;
+mod source;
 
 use std::{
     fmt,
@@ -21,6 +22,7 @@ use self::{
     debug::{cakephp_debug, codeigniter_debug, laminas_debug, laravel_debug, symfony_debug, yii_debug},
     front_controllers::{LARAVEL, SYMFONY, compact_file, ends_with, ends_with_run, only, suits_runtime},
     requests::{no_request_in, no_request_in_modules},
+    source::Sources,
 };
 use crate::composer;
 
@@ -220,8 +222,9 @@ pub fn look(root: &Path, document_root: &Path, env: &[(String, String)]) -> Find
         }
     };
     let mut unsuited: Vec<String> = Vec::new();
+    let mut sources = Sources::new(root);
     for framework in &frameworks {
-        match examine(*framework, root, document_root, env, &composer) {
+        match examine(*framework, root, document_root, env, &composer, &mut sources) {
             Ok(mut recognised) => {
                 let others = frameworks.iter().filter(|other| *other != framework);
                 let others: Vec<&str> = others.map(|other| other.package()).collect();
@@ -270,6 +273,7 @@ fn examine(
     document_root: &Path,
     env: &[(String, String)],
     composer: &Value,
+    sources: &mut Sources,
 ) -> Result<Recognised, String> {
     if let Some(missing) = framework.files().iter().find(|file| !root.join(file).is_file()) {
         return Err(format!("it has no {missing}"));
@@ -310,22 +314,21 @@ fn examine(
         Framework::CodeIgniter => {
             let end = ["exit(Boot::bootWeb($paths));", "exit(CodeIgniter\\Boot::bootWeb($paths));"];
             ends_with(&front_controller, "Boot::bootWeb(", &end, "exit(Boot::bootWeb($paths))")?;
-            // Both are read for each request.
-            no_request_in(root, "app/Config", &["Events.php", "Routes.php"])?;
-            no_request_in(root, "app/Config/Boot", &[])?;
+            // These are read for each request.
+            no_request_in(sources, "app/Config", &["Events.php", "Routes.php", "Routes"])?;
             ("public/index.php ends with Boot::bootWeb()", codeigniter_debug(root, &from_env))
         }
         Framework::CakePhp => {
             let end = ["$server->emit($server->run());"];
             ends_with(&front_controller, "->run(", &end, end[0])?;
-            let bootstrap = compact_file(root, "config/bootstrap.php")?;
+            let bootstrap = sources.text("config/bootstrap.php")?.unwrap_or_default();
             if bootstrap.contains("$trustProxy=true") {
                 return Err("its config/bootstrap.php trusts X-Forwarded-Proto ($trustProxy); leave that to trusted_proxies, or set \
                             App.fullBaseUrl and delete it"
                     .into());
             }
-            // Routes are read for each request.
-            no_request_in(root, "config", &["routes.php"])?;
+            // Routes are read for each request, the others by commands.
+            no_request_in(sources, "config", &["routes.php", "routes", "Migrations", "Seeds"])?;
             ("webroot/index.php ends with $server->emit($server->run())", cakephp_debug(root, &from_env))
         }
         Framework::Yii => {
@@ -349,7 +352,7 @@ fn examine(
                 "Application::init($applicationConfig)->run();",
             ];
             ends_with(&front_controller, "->run(", &end, "$app->run()")?;
-            no_request_in_modules(root)?;
+            no_request_in_modules(sources)?;
             ("public/index.php ends with run()", laminas_debug(root))
         }
     };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::front_controllers::{compact, compact_file};
+use super::{front_controllers::compact_file, source::compact};
 use crate::of_application;
 
 /// Why Mezzio and Laminas MVC will be in development mode.
@@ -13,8 +13,13 @@ pub(super) fn laminas_debug(root: &Path) -> Option<String> {
 
 /// The last value that a .env file gives to a variable. `Err`: it depends on others.
 pub(super) fn dotenv(path: &Path, key: &str) -> Result<Option<String>, ()> {
+    Ok(dotenv_all(path, key)?.pop())
+}
+
+/// All values that a .env file gives to a variable, in their order. `Err`: one depends on others.
+fn dotenv_all(path: &Path, key: &str) -> Result<Vec<String>, ()> {
     let text = of_application::read_text(path, of_application::MOST).unwrap_or_default();
-    let mut found = None;
+    let mut found = Vec::new();
     for line in text.lines() {
         let line = line.trim().strip_prefix("export ").unwrap_or(line.trim());
         let Some((name, value)) = line.split_once('=') else { continue };
@@ -29,7 +34,7 @@ pub(super) fn dotenv(path: &Path, key: &str) -> Result<Option<String>, ()> {
         if value.contains('$') {
             return Err(());
         }
-        found = Some(value.to_owned());
+        found.push(value.to_owned());
     }
     Ok(found)
 }
@@ -42,7 +47,8 @@ pub(super) fn is_false(value: &str) -> bool {
 pub(super) fn symfony_debug(root: &Path, env: &impl Fn(&str) -> Option<String>) -> Option<String> {
     let unclear = || Some("it is not clear whether it runs in debug mode, .env computes that".to_owned());
     let dumped = of_application::read_text(&root.join(".env.local.php"), of_application::MOST);
-    let dumped = dumped.map(|text| compact(&text)).ok();
+    let dumped = dumped.ok().map(|text| compact(&text));
+    let Ok(dumped) = dumped.transpose() else { return unclear() };
     let read = |key: &str, files: &[String]| -> Result<Option<String>, ()> {
         if let Some(value) = env(key) {
             return Ok(Some(value));
@@ -71,10 +77,17 @@ pub(super) fn symfony_debug(root: &Path, env: &impl Fn(&str) -> Option<String>) 
     }
 }
 
-/// Why CodeIgniter will be in development mode: the environment or .env says so.
+/// Why CodeIgniter will be in development mode: the environment or .env says so, whose first value wins that is not empty for PHP.
 pub(super) fn codeigniter_debug(root: &Path, env: &impl Fn(&str) -> Option<String>) -> Option<String> {
-    let name = env("CI_ENVIRONMENT")
-        .map_or_else(|| dotenv(&root.join(".env"), "CI_ENVIRONMENT"), |value| Ok(Some(value)));
+    let is_empty = |value: &str| value.is_empty() || value == "0";
+    let given = env("CI_ENVIRONMENT").filter(|value| !is_empty(value));
+    let name = given.map_or_else(
+        || {
+            let all = dotenv_all(&root.join(".env"), "CI_ENVIRONMENT")?;
+            Ok(all.iter().find(|value| !is_empty(value)).or(all.last()).cloned())
+        },
+        |value| Ok(Some(value)),
+    );
     match name {
         Ok(Some(name)) if name == "development" => Some("CI_ENVIRONMENT is development".into()),
         Ok(_) => None,
@@ -84,19 +97,35 @@ pub(super) fn codeigniter_debug(root: &Path, env: &impl Fn(&str) -> Option<Strin
 
 /// Why CakePHP will be in debug mode: the last of its configuration files that says something, and the environment where that asks it.
 pub(super) fn cakephp_debug(root: &Path, env: &impl Fn(&str) -> Option<String>) -> Option<String> {
+    let unclear =
+        |file: &str| Some(format!("it is not clear whether it runs in debug mode, {file} computes that"));
+    let read = |file: &str| match compact_file(root, file) {
+        Ok(text) => Ok(text.replace('"', "'")),
+        Err(_) if !root.join(file).exists() => Ok(String::new()),
+        Err(_) => Err(()),
+    };
     for file in ["config/app_local.php", "config/app.php"] {
-        let text = compact_file(root, file).unwrap_or_default();
+        let Ok(text) = read(file) else { return unclear(file) };
         let Some((_, value)) = text.split_once("'debug'=>") else { continue };
-        let (by_default, asks) = match value {
-            _ if value.starts_with("false,") => (false, false),
-            _ if value.starts_with("true,") => (true, false),
-            _ if value.starts_with("filter_var(env('DEBUG',false),FILTER_VALIDATE_BOOLEAN),") => {
-                (false, true)
-            }
-            _ if value.starts_with("filter_var(env('DEBUG',true),FILTER_VALIDATE_BOOLEAN),") => (true, true),
-            _ => return Some(format!("it is not clear whether it runs in debug mode, {file} computes that")),
+        let value = value.get(..80).unwrap_or(value).to_ascii_lowercase();
+        let is = |is: &str| value.strip_prefix(is).is_some_and(|rest| rest.starts_with([',', ']', ')']));
+        let (by_default, asks) = match () {
+            () if is("false") => (false, false),
+            () if is("true") => (true, false),
+            () if is("filter_var(env('debug',false),filter_validate_boolean)") => (false, true),
+            () if is("filter_var(env('debug',true),filter_validate_boolean)") => (true, true),
+            () => return unclear(file),
         };
         let given = asks.then(|| env("DEBUG")).flatten();
+        // The skeleton has the lines that read a .env, as a comment.
+        let reads = || read("config/bootstrap.php").map_or(true, |text| text.contains("Dotenv"));
+        let given = match given {
+            None if asks && reads() => match dotenv(&root.join("config/.env"), "DEBUG") {
+                Ok(value) => value,
+                Err(()) => return unclear("config/.env"),
+            },
+            given => given,
+        };
         return match given {
             Some(value) if is_false(&value) => None,
             Some(value) => Some(format!("DEBUG is {value}")),
@@ -106,10 +135,13 @@ pub(super) fn cakephp_debug(root: &Path, env: &impl Fn(&str) -> Option<String>) 
     None
 }
 
-/// Why Yii will be in debug mode: its front controller says so.
+/// Why Yii may be in debug mode: its front controller sets it, and not to `false`.
 pub(super) fn yii_debug(front_controller: &str) -> Option<String> {
-    let (_, value) = front_controller.split_once("define('YII_DEBUG',")?;
-    (!value.starts_with("false)")).then(|| "web/index.php defines YII_DEBUG".to_owned())
+    let text = front_controller.replace('"', "'").to_ascii_lowercase();
+    let harmless = ["define('yii_debug',false)", "defined('yii_debug')", "constyii_debug=false;"];
+    let text = harmless.iter().fold(text, |text, known| text.replace(known, ""));
+    let sets = text.contains("'yii_debug'") || text.contains("constyii_debug");
+    sets.then(|| "web/index.php defines YII_DEBUG".to_owned())
 }
 
 /// Why Laravel will be in debug mode: the environment or .env says so.

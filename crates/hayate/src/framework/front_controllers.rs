@@ -2,46 +2,14 @@
 
 use std::path::Path;
 
-use super::requests::SUPERGLOBALS;
+use super::{requests::SUPERGLOBALS, source::compact};
 use crate::of_application;
 
+/// A file's text without comments and white space, where that is certain.
 pub(super) fn compact_file(root: &Path, file: &str) -> Result<String, String> {
     let text = of_application::read_text(&root.join(file), of_application::MOST);
-    text.map(|text| compact(&text)).map_err(|error| format!("{file} cannot be read: {error}"))
-}
-
-/// PHP source without comments and without white space outside of strings.
-pub(super) fn compact(source: &str) -> String {
-    let mut out = String::with_capacity(source.len());
-    let mut rest = source.strip_prefix("<?php").unwrap_or(source);
-    while let Some(c) = rest.chars().next() {
-        let comment_to = if rest.starts_with("//") || (c == '#' && !rest.starts_with("#[")) {
-            Some("\n")
-        } else if rest.starts_with("/*") {
-            Some("*/")
-        } else {
-            None
-        };
-        if let Some(end) = comment_to {
-            rest = rest.split_once(end).map_or("", |(_, after)| after);
-        } else if c == '\'' || c == '"' {
-            let mut escaped = false;
-            let end = rest[1..].find(|d: char| {
-                let ends = d == c && !escaped;
-                escaped = d == '\\' && !escaped;
-                ends
-            });
-            let (string, after) = rest.split_at(end.map_or(rest.len(), |at| at + 2));
-            out.push_str(string);
-            rest = after;
-        } else {
-            if !c.is_whitespace() {
-                out.push(c);
-            }
-            rest = &rest[c.len_utf8()..];
-        }
-    }
-    out
+    let text = text.map_err(|error| format!("{file} cannot be read: {error}"))?;
+    compact(&text).map_err(|doubt| format!("its {file} has {doubt}, so what it does is not known"))
 }
 
 /// Statements of the front controllers that Laravel 8 to 13 come with, compact.
@@ -80,7 +48,7 @@ pub(super) const SYMFONY: &[&str] = &[
 
 /// Whether a front controller consists of these statements, imports and declarations only.
 pub(super) fn only(compacted: &str, statements: &[&str]) -> Result<(), String> {
-    let mut rest = compacted.trim_end_matches("?>");
+    let mut rest = compacted;
     while !rest.is_empty() {
         let statement = statements.iter().find(|statement| rest.starts_with(**statement)).copied();
         let statement = statement.or_else(|| {
@@ -135,7 +103,7 @@ pub(super) fn suits_runtime(compacted: &str) -> Result<(), String> {
 /// Whether a front controller ends with `$app->run();`, which it calls nowhere else. Whether it looks at a request before, the host
 /// sees as it runs it.
 pub(super) fn ends_with_run(compacted: &str) -> Result<(), String> {
-    let code = compacted.trim_end_matches("?>");
+    let code = compacted;
     let last = code.strip_suffix("->run();").and_then(|before| before.rsplit_once('$'));
     let is_variable =
         |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
@@ -151,7 +119,7 @@ pub(super) fn ends_with_run(compacted: &str) -> Result<(), String> {
 
 /// Whether a front controller ends with one of these, and does the like nowhere else.
 pub(super) fn ends_with(compacted: &str, call: &str, ends: &[&str], readable: &str) -> Result<(), String> {
-    let code = compacted.trim_end_matches("?>");
+    let code = compacted;
     let before = ends.iter().find_map(|end| code.strip_suffix(end));
     match before {
         Some(before) if before.ends_with([';', '}']) && !before.contains(call) => Ok(()),

@@ -1,6 +1,6 @@
 use std::fs;
 
-use super::{front_controllers::compact, *};
+use super::*;
 
 const RUNTIME: &str = "<?php\n\nuse App\\Kernel;\n\nrequire_once dirname(__DIR__).'/vendor/autoload_runtime.php';\n\n\
                        return static function (array $context): Kernel {\n    return new Kernel($context['APP_ENV'], (bool) $context['APP_DEBUG']);\n};\n";
@@ -91,10 +91,15 @@ fn a_front_controller_with_a_mind_of_its_own_is_left_to_classic_mode() {
 }
 
 #[test]
-fn a_comment_does_not_hide_a_statement() {
-    assert_eq!(compact("<?php # a\n$a = 'b // c'; /* d */ e(); // f"), "$a='b // c';e();");
-    assert_eq!(compact("<?php $a = 'it\\'s'; #[Attribute]"), "$a='it\\'s';#[Attribute]");
+fn a_front_controller_of_which_only_php_knows_what_is_code_is_left_to_classic_mode() {
     assert!(only("usefunctionA\\b;exec('x');", LARAVEL).is_err());
+    let closed = LARAVEL_12.replace("// Register", "// note ?><?php require 'firewall.php';\n// Register");
+    let why = Project::new(Framework::Laravel, &closed).unsuited();
+    assert!(why.contains("its public/index.php has text after ?>"), "{why}");
+    let heredoc = SLIM.replace("$app = new", "$text = <<<X\n/*\nX;\n$app = new");
+    let why = Project::new(Framework::Slim, &heredoc).unsuited();
+    assert!(why.contains("its public/index.php has a heredoc (<<<)"), "{why}");
+    Project::new(Framework::Slim, &format!("{SLIM}?>\n")).recognised(&[]);
 }
 
 #[test]
@@ -278,7 +283,7 @@ fn configuration_of_codeigniter_and_cakephp_that_looks_at_a_request() {
         "app/Config/App.php",
         "<?php class App { function __construct() { $this->baseURL = $_SERVER['HTTP_HOST']; } }",
     );
-    assert!(project.unsuited().contains("its app/Config/App.php depends on the request ($_SERVER['HTTP …)"));
+    assert!(project.unsuited().contains("its app/Config/App.php depends on the request ('HTTP_HOST' …)"));
     project.write("app/Config/App.php", "<?php class App { public $baseURL = 'http://a.example/'; }");
     project.recognised(&[]);
     for asks in [
@@ -292,8 +297,10 @@ fn configuration_of_codeigniter_and_cakephp_that_looks_at_a_request() {
         "\\Config\\Services::request()->getLocale();",
         "file_get_contents('php://input');",
         "current_url();",
+        "$a = <<<X\n/*\nX;\n$b = env('HTTP_HOST');",
+        "helper('cookie'); get_cookie('lang');",
     ] {
-        for file in ["app/Config/Shop.php", "app/Config/Boot/production.php"] {
+        for file in ["app/Config/Shop.php", "app/Config/Boot/production.php", "app/Config/Shop/Prices.php"] {
             project.write(file, &format!("<?php {asks}"));
             assert!(project.unsuited().contains(&format!("its {file} depends on the request (")), "{asks}");
             project.write(file, "<?php $_SERVER['APP_NAME'];");
@@ -302,14 +309,54 @@ fn configuration_of_codeigniter_and_cakephp_that_looks_at_a_request() {
     project.recognised(&[]);
     let project = Project::new(Framework::CakePhp, CAKEPHP_INDEX);
     let skeleton = "<?php\n$fullBaseUrl = Configure::read('App.fullBaseUrl');\nif (!$fullBaseUrl) {\n    $trustProxy = false;\n\n    $s = null;\n\
-        if (env('HTTPS') || ($trustProxy && env('HTTP_X_FORWARDED_PROTO') === 'https')) {\n        $s = 's';\n    }\n    $httpHost = env('HTTP_HOST');\n}\n";
+        if (env('HTTPS') || ($trustProxy && env('HTTP_X_FORWARDED_PROTO') === 'https')) {\n        $s = 's';\n    }\n    $httpHost = env('HTTP_HOST');\n    if (isset($httpHost)) {\n        $fullBaseUrl = 'http' . $s . '://' . $httpHost;\n    }\n    unset($httpHost, $s);\n}\n\
+        if ($fullBaseUrl) {\n    Router::fullBaseUrl($fullBaseUrl);\n}\nunset($fullBaseUrl);\n";
     project.write("config/bootstrap.php", skeleton);
     project.write("config/routes.php", "<?php env('HTTP_HOST');");
     project.recognised(&[]);
     project.write("config/bootstrap.php", &skeleton.replace("= false", "= true"));
     assert!(project.unsuited().contains("trusts X-Forwarded-Proto"));
+    for (old, new, word) in [
+        (
+            "    if (isset",
+            "    Configure::write('Tenant', strtok((string) $httpHost, '.'));\n    if (isset",
+            "$httphost",
+        ),
+        ("unset($httpHost, $s);", "unset($httpHost);", "$httphost"),
+        ("$s = null;", "$s = env('HTTP_HOST');", "$httphost"),
+        ("unset($fullBaseUrl);", "if (env('HTTPS')) { $s = 's'; }", "'HTTPS'"),
+    ] {
+        project.write("config/bootstrap.php", &skeleton.replace(old, new));
+        let why = project.unsuited();
+        assert!(
+            why.contains(&format!("config/bootstrap.php depends on the request ({word} …)")),
+            "{new}: {why}"
+        );
+    }
     project.write("config/bootstrap.php", &format!("{skeleton}$lang = env('HTTP_ACCEPT_LANGUAGE');"));
-    assert!(project.unsuited().contains("its config/bootstrap.php depends on the request (env('HTTP …)"));
+    assert!(
+        project
+            .unsuited()
+            .contains("its config/bootstrap.php depends on the request ('HTTP_ACCEPT_LANGUAGE' …)")
+    );
+}
+
+/// One that many applications' configurations are read together with must not keep the others waiting.
+#[test]
+fn more_configuration_than_is_searched_is_left_to_classic_mode() {
+    let project = Project::new(Framework::CodeIgniter, CODEIGNITER);
+    for n in 0..501 {
+        project.write(&format!("app/Config/Shop{n}.php"), "<?php\n");
+    }
+    let why = project.unsuited();
+    assert!(why.contains("it has more configuration than is searched"), "{why}");
+    assert!(why.contains("is file 501, allowed are 500 files"), "{why}");
+    let project = Project::new(Framework::Laminas, LAMINAS);
+    for n in 0..501 {
+        project.write(&format!("module/Shop{n}/Module.php"), "<?php\n");
+    }
+    let why = project.unsuited();
+    assert!(why.contains("is file 501, allowed are 500 files"), "{why}");
 }
 
 #[test]
@@ -324,6 +371,8 @@ fn a_module_of_laminas_that_looks_at_the_request_as_it_is_bootstrapped() {
         ("$e->getRequest()->getUri()", "->getRequest("),
         ("$e->getApplication()->getServiceManager()->get(\"Request\")", "get('Request')"),
         ("$e->getParam('request')->getUri()", "getParam('request'"),
+        ("$e->getParams()['request']", "->getParams("),
+        ("(new Request())->getCookie()", "request("),
     ] {
         let module = format!("<?php class Module {{ function onBootstrap($e) {{ {asks}; }} }}");
         project.write("module/Shop/src/Module.php", &module);
@@ -342,6 +391,10 @@ fn debug_mode_of_the_others() {
     project.write(".env", "CI_ENVIRONMENT = development\n");
     assert_eq!(project.recognised(&[]).debug.unwrap(), "CI_ENVIRONMENT is development");
     assert_eq!(project.recognised(&[("CI_ENVIRONMENT", "production")]).debug, None);
+    project.write(".env", "CI_ENVIRONMENT =\nCI_ENVIRONMENT = development\nCI_ENVIRONMENT = production\n");
+    assert_eq!(project.recognised(&[]).debug.unwrap(), "CI_ENVIRONMENT is development", "the first wins");
+    project.write(".env", "CI_ENVIRONMENT = production\nCI_ENVIRONMENT = development\n");
+    assert_eq!(project.recognised(&[]).debug, None);
     let project = Project::new(Framework::CakePhp, CAKEPHP_INDEX);
     let debug = |env: &[(&str, &str)]| project.recognised(env).debug;
     project.write(
@@ -350,6 +403,13 @@ fn debug_mode_of_the_others() {
     );
     assert_eq!(debug(&[]), None);
     assert_eq!(debug(&[("DEBUG", "true")]).unwrap(), "DEBUG is true");
+    project.write("config/.env", "export DEBUG=\"true\"\n");
+    assert_eq!(debug(&[]), None, "nobody reads it");
+    project.write("config/bootstrap.php", "<?php (new Dotenv\\Loader([CONFIG . '.env']))->parse()->toEnv();");
+    assert_eq!(debug(&[]).unwrap(), "DEBUG is true");
+    assert_eq!(debug(&[("DEBUG", "false")]), None);
+    project.write("config/app_local.php", "<?php return [\"debug\" => TRUE];");
+    assert_eq!(debug(&[("DEBUG", "false")]).unwrap(), "config/app_local.php says so");
     project.write("config/app_local.php", "<?php return ['debug' => true, ];");
     assert_eq!(debug(&[("DEBUG", "false")]).unwrap(), "config/app_local.php says so");
     project.write("config/app_local.php", "<?php return ['debug' => is_file('debug'), ];");
@@ -357,6 +417,10 @@ fn debug_mode_of_the_others() {
     let index = format!("<?php\ndefined('YII_DEBUG') or define('YII_DEBUG', true);\n{}", &YII[5..]);
     let project = Project::new(Framework::Yii, &index);
     assert_eq!(project.recognised(&[]).debug.unwrap(), "web/index.php defines YII_DEBUG");
+    for defines in ["define(\"YII_DEBUG\", true)", "DEFINE('YII_DEBUG', getenv('DEBUG') === '1')"] {
+        let project = Project::new(Framework::Yii, &index.replace("define('YII_DEBUG', true)", defines));
+        assert!(project.recognised(&[]).debug.is_some(), "{defines}");
+    }
     let project = Project::new(Framework::Yii, &index.replace("true", "false"));
     assert_eq!(project.recognised(&[]).debug, None);
     let project = Project::new(Framework::Mezzio, MEZZIO);
