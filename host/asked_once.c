@@ -25,6 +25,7 @@
 
 #include "zend_compile.h"
 #include "zend_language_scanner.h"
+#include "zend_observer.h"
 
 #include <inttypes.h>
 #include <libgen.h>
@@ -613,6 +614,19 @@ static void look_into(zend_ast *statements)
 	whole = NULL;
 }
 
+/* What of a request the boot missed, as PHP told it, whoever asked. */
+static char missed[512];
+
+static void hear_of_error(int type, zend_string *in, uint32_t line, zend_string *message)
+{
+	static const char undefined[] = "Undefined array key \"";
+	const char *text = ZSTR_VAL(message), *name = strstr(text, undefined);
+	if (booting && missed[0] == '\0' && name != NULL && settled_is_of_request(name + strlen(undefined))) {
+		snprintf(missed, sizeof missed, "%s:%" PRIu32 " misses what a request has (%.200s)",
+		         in != NULL ? ZSTR_VAL(in) : "PHP", line, text);
+	}
+}
+
 static void resolve(const char *directory, char to[PATH_MAX])
 {
 	if (realpath(directory, to) == NULL) {
@@ -634,6 +648,7 @@ void asked_once_startup(void)
 	resolve(dirname(boot), foreign[2]);
 	zend_hash_init(&of_functions, 8, NULL, forget_why, true);
 	booting = true;
+	zend_observer_error_register(hear_of_error);
 	others = zend_ast_process;
 	zend_ast_process = look_into;
 }
@@ -718,4 +733,10 @@ const char *asked_once(void)
 		forget_all();
 	}
 	return seen[0] != '\0' ? seen : NULL;
+}
+
+const char *asked_in_vain(void)
+{
+	const char *asks = asked_once();
+	return asks != NULL ? asks : missed[0] != '\0' ? missed : NULL;
 }

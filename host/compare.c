@@ -358,6 +358,23 @@ static bool ask(enum side side, uint32_t visit, uint32_t try)
 	return true;
 }
 
+bool compare_classic_answers(void)
+{
+	if (shared == NULL || keepers[CLASSIC] <= 0) {
+		return false;
+	}
+	bool answers = false;
+	for (uint32_t visit = 0; visit < options.compared_count && !answers; visit++) {
+		if (!ask(CLASSIC, visit, 0)) {
+			break;
+		}
+		uint32_t status = shared->answers[CLASSIC][0].status;
+		answers = status >= 200 && status < 500;
+	}
+	end_keepers();
+	return answers;
+}
+
 static int ascending(const void *a, const void *b)
 {
 	const uint64_t *x = a, *y = b;

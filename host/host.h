@@ -308,6 +308,8 @@ void compare_once_for_all(void); /* before workers that boot by themselves are f
  */
 bool compare_keep_classic(struct hy_exchange *exchange); /* before the boot; such a process serves in classic mode */
 bool compare_keep_cold(const char *(*prepare)(void), struct hy_exchange *exchange);
+bool compare_classic_answers(
+    void); /* where the boot has failed: a sample request has an answer in classic mode, below 500 */
 bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange);
 bool compare_answers(void);                                       /* this is such a process */
 void compare_request_over(void);                                  /* in one: its request */
@@ -318,8 +320,9 @@ void front_controller_startup(void); /* when PHP has started */
 bool front_controller_boots(void);   /* that is what the worker script runs */
 
 /* asked_once.c: what the project's own code does in a boot of ours that may be otherwise for another request */
-void asked_once_startup(void); /* when PHP has started */
-const char *asked_once(void);  /* at the end of the boot, on its stack: NULL, or where it does */
+void asked_once_startup(void);   /* when PHP has started */
+const char *asked_once(void);    /* at the end of the boot, on its stack: NULL, or where it does */
+const char *asked_in_vain(void); /* where the boot has failed: NULL, or what it wanted of a request */
 
 /* extensions.c */
 const char *extensions_unsafe(void); /* NULL, or which loaded one must not be rewound, why, and what to do about it */

@@ -269,7 +269,7 @@ async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &
     let mut generation =
         Generation::start(spec.clone(), Arc::new(Directly), hub).context("cannot make the shared memory")?;
     let mut app = App { spec, ..app.clone() };
-    let booted = fallback::all_booted([&app].into_iter(), from_ref(&generation), hub, |_| true).await;
+    let booted = fallback::all_booted([&app].into_iter(), from_ref(&generation), hub).await;
     if let Some(error) = booted.failed.first() {
         generation.kill().await;
         anyhow::bail!("{error}");

@@ -9,7 +9,8 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use hayate_pool::{BootError, Generation, Mode, Rewind, Unfit, Way};
+use futures_util::future::join_all;
+use hayate_pool::{Generation, Mode, Rewind, Unfit, Way};
 use hayate_ring::Hub;
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -139,18 +140,6 @@ pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -
     None
 }
 
-/// An application whose own front controller was run without a request, which it may want: whether it boots with one, classic mode shows.
-fn wants_a_request(app: &App, error: &BootError) -> Option<Unfit> {
-    app.recognised.as_ref()?.framework.run()?;
-    let reason = error.reason.lines().next().unwrap_or_default();
-    Some(Unfit {
-        reason: "rewind_boot",
-        why: format!("before there is a request, {reason}"),
-        renew: false,
-        fork: false,
-    })
-}
-
 /// How boots went.
 pub struct Booted {
     /// What is to take the place of those that do not boot as configured.
@@ -160,25 +149,26 @@ pub struct Booted {
 }
 
 /// Waits until all can serve, or have tried; `apps`, which run PHP, and `generations` belong together, in order. What cannot be rewound, as its boot has shown, is
-/// booted in a slower way; so is a front controller that does not boot without a request, where `classic` says that it may.
+/// booted in a slower way, all side by side.
 pub async fn all_booted<'a>(
     apps: impl Iterator<Item = &'a App>,
     generations: &[Arc<Generation>],
     hub: &Arc<Hub>,
-    classic: impl Fn(&App) -> bool,
 ) -> Booted {
-    let mut all = Booted { slower: Vec::new(), failed: Vec::new() };
-    for (app, generation) in apps.zip(generations) {
-        let Err(error) = generation.booted().await else { continue };
+    let outcomes = join_all(apps.zip(generations).map(|(app, generation)| async move {
+        let Err(error) = generation.booted().await else { return Ok(None) };
         let unfit = generation.unfit().borrow().clone();
-        let unfit = unfit.or_else(|| wants_a_request(app, &error).filter(|_| classic(app)));
         let slower = match unfit {
             Some(unfit) => boot(Arc::clone(generation), app.clone(), unfit, Arc::clone(hub)).await,
             None => None,
         };
-        match slower {
-            Some(slower) => all.slower.push(slower),
-            None => all.failed.push(error.to_string()),
+        slower.map(Some).ok_or_else(|| error.to_string())
+    }));
+    let mut all = Booted { slower: Vec::new(), failed: Vec::new() };
+    for outcome in outcomes.await {
+        match outcome {
+            Ok(slower) => all.slower.extend(slower),
+            Err(why) => all.failed.push(why),
         }
     }
     all

@@ -140,7 +140,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     let apps = start(&first, hub)?;
     server.install(&plan, access_log, apps.clone());
     tokio::select! {
-        Booted { slower, failed } = fallback::all_booted(plan.with_php(), &apps, hub, |_| true) => {
+        Booted { slower, failed } = fallback::all_booted(plan.with_php(), &apps, hub) => {
             // One application does not keep the others down; a server of which nothing serves is none. One that has served before is
             // wanted, whatever it takes; unless another one still serves.
             let serves = failed.len() < plan.apps.iter().filter(|app| app.failed.is_none()).count();
@@ -275,13 +275,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
                 replies.extend(reply);
                 let known = listeners.addresses();
                 let log = server.front.access_log();
-                let task = tokio::spawn(prepare(
-                    Arc::clone(&master),
-                    known,
-                    log,
-                    Arc::clone(hub),
-                    server.in_classic_mode(),
-                ));
+                let task = tokio::spawn(prepare(Arc::clone(&master), known, log, Arc::clone(hub)));
                 reload = Some(Reload { task, replies });
             }
         }

@@ -1,7 +1,7 @@
 //! The running server: which generation of which application serves, and what is said of it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     io,
     sync::Arc,
     time::Instant,
@@ -292,13 +292,6 @@ impl Server {
         let running = self.running();
         let i = running.apps.iter().position(|other| Arc::ptr_eq(other, generation))?;
         running.plan.with_php().nth(i).cloned()
-    }
-
-    /// The applications that fell back to classic mode.
-    pub fn in_classic_mode(&self) -> BTreeSet<String> {
-        let running = self.running();
-        let fallen = running.fallbacks.iter().filter(|(_, fallback)| fallback.to == "classic");
-        fallen.map(|(name, _)| name.clone()).collect()
     }
 
     /// Sends new requests of one application to another generation, until the next reload. Returns the generation to drain

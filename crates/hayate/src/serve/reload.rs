@@ -1,6 +1,6 @@
 //! Generations that take the place of others: those of a reload, which boot beside the old ones, and those that run in a slower way.
 
-use std::{collections::BTreeSet, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use hayate_front::{AccessLog, Front, ListenAddr};
@@ -66,15 +66,12 @@ pub(super) async fn prepare(
     known: Vec<ListenAddr>,
     log: AccessLog,
     hub: Arc<Hub>,
-    classic: BTreeSet<String>,
 ) -> Result<Fresh, String> {
     let mut loaded = master.load().await?;
     let access_log = open_log(&loaded.plan, &log).map_err(|error| error.to_string())?;
     let sockets = loaded.sockets(&known);
     let apps = start(&loaded, &hub).map_err(|error| format!("{error:#}"))?;
-    // One that boots without a request goes on doing so: what does not is a release that is broken.
-    let may = |app: &App| classic.contains(&app.spec.name);
-    let Booted { slower, failed } = fallback::all_booted(loaded.plan.with_php(), &apps, &hub, may).await;
+    let Booted { slower, failed } = fallback::all_booted(loaded.plan.with_php(), &apps, &hub).await;
     let Some(why) = failed.into_iter().next() else {
         return Ok(Fresh { loaded, access_log, sockets, apps, slower });
     };
