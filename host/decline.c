@@ -160,6 +160,8 @@ void decline_boot(void)
 		decline_too_much(false);
 	}
 	const char *looks = asked_once();
+	const char *asks = asked_of_framework();
+	looks = looks != NULL ? looks : asks;
 	if (looks != NULL) {
 		boot_again(HY_AGAIN_CLASSIC, looks, false);
 	}

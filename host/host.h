@@ -20,6 +20,7 @@
  *   seccomp.c   what scripts may not do to other processes of their user
  *   extensions.c  extensions that do not bear rewinding
  *   front_controller.c  the project's own as worker script
+ *   asked_of_framework.c  what boot scripts learn of their framework
  *   clocks.c    what PHP keeps of the time    randomness.c  what must not be drawn twice
  *   engine.h    where PHP's versions differ
  *   warm.c      connections kept over rewinds  worker_start.c  what each worker does before its point
@@ -318,6 +319,11 @@ void compare_head(uint16_t status, sapi_headers_struct *headers); /* of the answ
 /* front_controller.c: the project's own, up to the method that handles a request */
 void front_controller_startup(void); /* when PHP has started */
 bool front_controller_boots(void);   /* that is what the worker script runs */
+
+/* asked_of_framework.c: what a framework was asked of a request there; the functions of the boot scripts */
+void asked_of_framework_startup(void);       /* when PHP has started */
+void asked_of_environment(const char *name); /* getenv() has no such variable of a request */
+const char *asked_of_framework(void);        /* at the end of the boot: NULL, or what a boot script has found */
 
 /* asked_once.c: what the project's own code does in a boot of ours that may be otherwise for another request */
 void asked_once_startup(void);   /* when PHP has started */

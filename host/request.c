@@ -247,6 +247,7 @@ void request_register_server(zval *server)
 char *request_getenv(const char *name, size_t len)
 {
 	if (request.exchange.slot == NULL) {
+		asked_of_environment(name);
 		return NULL;
 	}
 	if (len > 5 && memcmp(name, "HTTP_", 5) == 0) {

@@ -264,9 +264,36 @@ static bool ends_process(zend_ast *block)
 	return count > 0 && ends_process(list->child[count - 1]);
 }
 
+/* Whether statements only read the configuration, as CakePHP's skeleton does: it ends where there is none. */
+static bool reads_configuration(zend_ast *statements)
+{
+	zend_ast_list *list = zend_ast_get_list(statements);
+	for (uint32_t i = 0; i < list->children; i++) {
+		const zend_ast *one = list->child[i];
+		const char *of = one != NULL && one->kind == ZEND_AST_STATIC_CALL ? ast_literal(one->child[0]) : NULL;
+		if (of == NULL || strcasecmp(name_last_part(of), "Configure") != 0) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool all_end_process(zend_ast *catches)
+{
+	zend_ast_list *list = zend_ast_get_list(catches);
+	for (uint32_t i = 0; i < list->children; i++) {
+		if (!ends_process(list->child[i]->child[2])) {
+			return false;
+		}
+	}
+	return true;
+}
+
 bool settled_ends_for_want(zend_ast *ast)
 {
 	switch (ast->kind) {
+	case ZEND_AST_TRY:
+		return ast->child[2] == NULL && reads_configuration(ast->child[0]) && all_end_process(ast->child[1]);
 	case ZEND_AST_IF_ELEM:
 		return ends_process(ast->child[1]) && is_settled(ast->child[0], false, WHAT_LACKS);
 	case ZEND_AST_AND:

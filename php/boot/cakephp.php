@@ -18,9 +18,25 @@ use Cake\Http\Server;
 
 const DOCUMENT_ROOT = 'webroot';
 
+/** It asks for the host and the scheme, which is harmless as the skeleton does it: that is seen by its text, before it runs. */
+const LOOKED_INTO = 'config/bootstrap.php';
+
+/** By what the application's bootstrap, or a plugin's, gets at a request, a session or what is drawn. */
+const ASKS = [
+    'Cake\\Http\\ServerRequestFactory::fromGlobals',
+    'Cake\\Http\\ServerRequest::__construct',
+    'Cake\\Http\\ServerRequest::is',
+    'Cake\\Http\\Session::create',
+    'Cake\\Http\\Session::__construct',
+    'Laminas\\Diactoros\\ServerRequestFactory::fromGlobals',
+    'Cake\\Utility\\Security::randomBytes',
+    'Cake\\Utility\\Text::uuid',
+];
+
 function prepare(Server $server): \Closure
 {
     (new \ReflectionMethod($server, 'bootstrap'))->invoke($server);
+    look_at_calls(ASKS);
     if (Configure::read('debug')) {
         error_log('CakePHP is in debug mode: changes of the code are seen after `hayate reload` only; --mode classic shows them at once');
     }

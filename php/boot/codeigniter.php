@@ -16,11 +16,33 @@ namespace Hayate\Boot;
 use CodeIgniter\CodeIgniter;
 use CodeIgniter\Config\Services;
 
+/** By what configuration, and what it includes, gets at a request, at a session or at an answer. */
+const ASKS = [
+    'CodeIgniter\\HTTP\\Request::__construct',
+    'CodeIgniter\\HTTP\\Response::__construct',
+    'CodeIgniter\\HTTP\\URI::__construct',
+    'CodeIgniter\\HTTP\\Negotiate::__construct',
+    'CodeIgniter\\Session\\Session::__construct',
+    'CodeIgniter\\Superglobals::server',
+    'CodeIgniter\\Superglobals::get',
+    'CodeIgniter\\Superglobals::post',
+    'CodeIgniter\\Superglobals::cookie',
+    'CodeIgniter\\Superglobals::request',
+    'CodeIgniter\\Superglobals::getServerArray',
+    'CodeIgniter\\Superglobals::getGetArray',
+    'CodeIgniter\\Superglobals::getPostArray',
+    'CodeIgniter\\Superglobals::getCookieArray',
+    'CodeIgniter\\Superglobals::getRequestArray',
+    'CodeIgniter\\Superglobals::getFilesArray',
+    'CodeIgniter\\Superglobals::getGlobalArray',
+];
+
 function prepare(CodeIgniter $app): \Closure
 {
     if ('development' === ENVIRONMENT) {
         error_log('CodeIgniter is in development mode: changes of the code are seen after `hayate reload` only; --mode classic shows them at once');
     }
+    look_at_calls(ASKS);
     $begin = (function (): void {
         $this->startTime = null;
     })->bindTo($app, CodeIgniter::class);

@@ -22,16 +22,57 @@ final class Added
 {
     /** @var array<string, array<string, mixed>> what the process was given */
     public static array $given = [];
+    /** The project's directory, as PHP has the names of files. */
+    public static string $project = '';
 
     public static function remember(): void
     {
         self::$given = ['server' => $_SERVER, 'env' => $_ENV];
+        self::$project = \dirname((string) getcwd());
     }
 
     /** @return array{array<string, mixed>, array<string, mixed>} */
     public static function all(): array
     {
         return [array_diff_key($_SERVER, self::$given['server']), array_diff_key($_ENV, self::$given['env'])];
+    }
+}
+
+/** Whether a file is the project's own: libraries ask for what they may be asked for, and PHP's own code is nobody's. */
+function is_own(string $file): bool
+{
+    static $foreign = null;
+    $foreign ??= [__DIR__.'/', realpath(Added::$project.'/vendor').'/'];
+
+    return !str_starts_with($file, $foreign[0]) && !str_starts_with($file, $foreign[1]);
+}
+
+/**
+ * Whether the project's own code has asked the environment for a variable of a request: by getenv(), or by the
+ * framework's env(), which comes to it where nobody has set the variable.
+ *
+ * @param list<string> $but files of the project that are looked into otherwise
+ */
+function look_at_environment(array $but = []): void
+{
+    foreach (environment_asked() as [$name, $file, $line]) {
+        if (is_own($file) && !\in_array($file, $but, true)) {
+            not_for_all("$file:$line looks at the request (environment variable $name)");
+        }
+    }
+}
+
+/**
+ * Whether one of these functions and methods has run.
+ *
+ * @param list<string> $functions
+ */
+function look_at_calls(array $functions): void
+{
+    foreach ($functions as $function) {
+        if (was_called($function)) {
+            not_for_all("what runs before there is a request looks at the request, at a session or at an answer, or draws (by $function()), and would do so once for all visitors");
+        }
     }
 }
 
@@ -51,6 +92,7 @@ function requests_begin(object $app, string $class, string $method, array $argum
     $handle = \function_exists(__NAMESPACE__.'\\prepare') ? prepare($app) : static function () use ($app, $method, $arguments): void {
         $method->invokeArgs($app, $arguments);
     };
+    look_at_environment(\defined(__NAMESPACE__.'\\LOOKED_INTO') ? [Added::$project.'/'.LOOKED_INTO] : []);
     [$server, $env] = Added::all();
     // Written here, not in the handler: exit() ends that without its last statements.
     $handles = true;

@@ -174,13 +174,31 @@ LOOKS = {
 #: The same in functions that run as the application is bootstrapped: of the page that is compared nothing depends on it.
 MODULE = "module/Application/src/Module.php", "public function getConfig(", "public function onBootstrap($event): void\n    {\n        %s;\n    }\n\n    public function getConfig("
 BOOTSTRAP = "config/web.php", "'bootstrap' => ['log']", "'bootstrap' => ['log', static function ($app): void { %s; }]"
+CAKE = "src/Application.php", "parent::bootstrap();", "parent::bootstrap();\n        %s;"
+IGNITER = "app/Config/Exceptions.php", "class Exceptions extends BaseConfig\n{", "class Exceptions extends BaseConfig\n{\n    public function __construct()\n    {\n        parent::__construct();\n        %s;\n    }\n"
 BOOTSTRAPS = {
     "language": ("yii2", BOOTSTRAP, "$app->language = $app->request->getPreferredLanguage(['en', 'de'])"),
     "cookie": ("yii2", BOOTSTRAP, "$app->params['taste'] = $app->request->cookies->getValue('taste')"),
     "visitor": ("yii2", BOOTSTRAP, "$app->params['returns'] = $app->session->hasSessionId"),
     "configured": ("yii2", BOOTSTRAP, "$app->request->enableCsrfValidation = false"),
+    "address": ("yii2", BOOTSTRAP, "$app->params['office'] = str_starts_with((string) $app->request->remoteIP, '10.')"),
+    "query": ("yii2", BOOTSTRAP, "$app->params['query'] = $app->request->queryString"),
+    "parameter": ("yii2", BOOTSTRAP, "$app->params['lang'] = $app->request->get('lang')"),
+    "credentials": ("yii2", BOOTSTRAP, "$app->params['who'] = $app->request->authCredentials"),
+    "port": ("yii2", BOOTSTRAP, "$app->params['port'] = $app->request->serverPort"),
+    "kept": ("yii2", BOOTSTRAP, "$app->params['request'] = $app->request"),
+    "handler": ("yii2", BOOTSTRAP, "$app->request->on('any', static fn () => null)"),
+    "header": ("yii2", BOOTSTRAP, "$app->response->headers->set('X-Nonce', 'n')"),
+    "nonce": ("yii2", BOOTSTRAP, "$app->params['nonce'] = $app->security->generateRandomString()"),
     "service": ("laminas", MODULE, "$event->getApplication()->getServiceManager()->get('Request')->getHeader('Accept-Language')"),
     "event": ("laminas", MODULE, "$event->getParam('request')->getHeader('Accept-Language')"),
+    "method by name": ("laminas", MODULE, "$get = 'getReq'.'uest'; $event->$get()->getHeader('Accept-Language')"),
+    "kept by module": ("laminas", MODULE, "static $kept; $get = 'getReq'.'uest'; $kept = $event->$get()"),
+    "made": ("laminas", ("module/Application/config/module.config.php", "getenv('SHOP_NAME')", "getenv('SHOP_NAME').(%s)"), "new \\Laminas\\Http\\PhpEnvironment\\Request)->getQuery('shop', ''"),
+    "environment": ("cakephp", CAKE, "\\Cake\\Core\\Configure::write('tenant', env('HTTP_X_TENANT'))"),
+    "factory": ("cakephp", CAKE, "$make = 'from'.'Globals'; \\Cake\\Http\\ServerRequestFactory::$make()->getCookie('lang')"),
+    "helper": ("codeigniter", IGNITER, "helper('cookie'); $get = 'get_'.'cookie'; $this->log = $get('log') === null"),
+    "environment by name": ("codeigniter", IGNITER, "$get = 'env'; $this->log = $get(implode('_', ['HTTP', 'X', 'LOG'])) === null"),
 }
 
 

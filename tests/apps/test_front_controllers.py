@@ -184,6 +184,8 @@ namespace Symfony\\Component\\Uid { class Ulid {} class Uuid { public static fun
         pytest.param("$f = function () { return $_COOKIE['lang'] ?? 'en'; }; $lang = $f();", r"\$_COOKIE", id="closure in a variable"),
         pytest.param("$f = array_map(fn ($k) => $_GET[$k] ?? 'en', ['lang']);", r"\$_GET", id="arrow function"),
         pytest.param("$admin = ($_SERVER['SSL_CLIENT_VERIFY'] ?? '') === 'SUCCESS';", "SSL_CLIENT_VERIFY", id="certificate"),
+        pytest.param("function ask(string $of): mixed { return getenv($of); } ask(implode('_', ['HTTP', 'HOST']));", "variable HTTP_HOST", id="environment by a name"),
+        pytest.param("function env(string $of): mixed { return getenv($of); } env(implode('_', ['SSL', 'CIPHER']));", "variable SSL_CIPHER", id="environment by env()"),
         pytest.param("require __DIR__.'/../linked/settings.php';", "looks at the request", id="in a file that is linked"),
     ],
 )
@@ -337,6 +339,13 @@ if (PHP_SAPI !== 'cli') {
     $web = true;
 }
 $name = strtoupper(...);
+class Configure { public static function load(string $name): void {} }
+try {
+    Configure::load('app');
+    Configure::load('app_local');
+} catch (Exception $e) {
+    exit($e->getMessage()."\\n");
+}
 """
 
 

@@ -1,0 +1,143 @@
+/*
+ * What a framework was asked of a request before there is one, for the boot scripts (php/boot/), which know their
+ * framework: whether a function of its has run, which of a request's variables the environment was asked for, and that
+ * the application is not to be served from this boot. What the project's own code asks PHP itself, asked_once.c sees.
+ */
+#include "host.h"
+#include "settled.h"
+#include "syntax.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A variable of a request that code asked for, by getenv() or a function env() of a framework's, which comes to it. */
+struct asked {
+	char *name, *file;
+	uint32_t line;
+};
+/* More are not looked at: an application that asks for this many has said enough. */
+static struct asked asked[64];
+static size_t asked_count;
+/* Why the boot must not go by what it was told; empty: nothing is known. */
+static char doubt[512];
+
+/* Whether this runs before there is a request, in a project whose front controller is run up to there. */
+static bool boots(void)
+{
+	return front_controller_boots() && !handle_reached();
+}
+
+static bool is_env(const zend_function *function)
+{
+	const zend_string *name = function->common.function_name;
+	return function->common.scope == NULL && name != NULL && strcasecmp(name_last_part(ZSTR_VAL(name)), "env") == 0;
+}
+
+void asked_of_environment(const char *name)
+{
+	if (!boots() || asked_count == sizeof asked / sizeof asked[0] || !settled_is_of_request(name)) {
+		return;
+	}
+	const zend_execute_data *frame = EG(current_execute_data);
+	while (frame != NULL && (frame->func == NULL || !ZEND_USER_CODE(frame->func->type) || is_env(frame->func))) {
+		frame = frame->prev_execute_data;
+	}
+	if (frame == NULL || frame->opline == NULL) {
+		return;
+	}
+	asked[asked_count++] = (struct asked){
+	    .name = pestrdup(name, true),
+	    .file = pestrdup(ZSTR_VAL(frame->func->op_array.filename), true),
+	    .line = frame->opline->lineno,
+	};
+}
+
+const char *asked_of_framework(void)
+{
+	for (size_t i = 0; i < asked_count; i++) {
+		free(asked[i].name);
+		free(asked[i].file);
+	}
+	asked_count = 0;
+	return doubt[0] != '\0' ? doubt : NULL;
+}
+
+/* was_called(string $function): bool: whether a function, or a method (Class::method), of PHP code has run. */
+static PHP_FUNCTION(was_called)
+{
+	zend_string *name;
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+	Z_PARAM_STR(name)
+	ZEND_PARSE_PARAMETERS_END();
+
+	HashTable *functions = EG(function_table);
+	const char *function = ZSTR_VAL(name), *colons = strstr(function, "::");
+	if (colons != NULL) {
+		zend_string *class = zend_string_init(function, (size_t)(colons - function), false);
+		zend_class_entry *of = zend_lookup_class_ex(class, NULL, ZEND_FETCH_CLASS_NO_AUTOLOAD);
+		zend_string_release(class);
+		if (of == NULL) {
+			RETURN_FALSE;
+		}
+		functions = &of->function_table;
+		function = colons + 2;
+	}
+	zend_string *lower = zend_string_init(function, strlen(function), false);
+	zend_str_tolower(ZSTR_VAL(lower), ZSTR_LEN(lower));
+	const zend_function *found = zend_hash_find_ptr(functions, lower);
+	zend_string_release(lower);
+	/* It is made when a function is called for the first time. */
+	RETURN_BOOL(found != NULL && found->type == ZEND_USER_FUNCTION && RUN_TIME_CACHE(&found->op_array) != NULL);
+}
+
+/* environment_asked(): list<array{string, string, int}>: variables of a request, and by which file and line. */
+static PHP_FUNCTION(environment_asked)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+	array_init(return_value);
+	for (size_t i = 0; i < asked_count; i++) {
+		zval one;
+		array_init_size(&one, 3);
+		add_next_index_string(&one, asked[i].name);
+		add_next_index_string(&one, asked[i].file);
+		add_next_index_long(&one, asked[i].line);
+		add_next_index_zval(return_value, &one);
+	}
+}
+
+/* not_for_all(string $why): void: the boot found something that is not the same for all requests. */
+static PHP_FUNCTION(not_for_all)
+{
+	zend_string *why;
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+	Z_PARAM_STR(why)
+	ZEND_PARSE_PARAMETERS_END();
+
+	if (boots() && doubt[0] == '\0') {
+		snprintf(doubt, sizeof doubt, "%s", ZSTR_VAL(why));
+	}
+}
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_was_called, 0, 1, _IS_BOOL, 0)
+ZEND_ARG_TYPE_INFO(0, function, IS_STRING, 0)
+ZEND_END_ARG_INFO()
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_environment_asked, 0, 0, IS_ARRAY, 0)
+ZEND_END_ARG_INFO()
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_not_for_all, 0, 1, IS_VOID, 0)
+ZEND_ARG_TYPE_INFO(0, why, IS_STRING, 0)
+ZEND_END_ARG_INFO()
+
+static const zend_function_entry of_boot_scripts[] = {
+    ZEND_NS_FE("Hayate\\Boot", was_called, arginfo_was_called)
+        ZEND_NS_FE("Hayate\\Boot", environment_asked, arginfo_environment_asked)
+            ZEND_NS_FE("Hayate\\Boot", not_for_all, arginfo_not_for_all) ZEND_FE_END};
+
+void asked_of_framework_startup(void)
+{
+	/* Others have nothing to see of them. */
+	if (front_controller_boots() &&
+	    zend_register_functions(NULL, of_boot_scripts, CG(function_table), MODULE_PERSISTENT) == FAILURE) {
+		zygote_failed("the functions of the boot scripts cannot be registered");
+	}
+}
