@@ -20,7 +20,7 @@
  *   seccomp.c   what scripts may not do to other processes of their user
  *   extensions.c  extensions that do not bear rewinding
  *   front_controller.c  the project's own as worker script
- *   asked_of_framework.c  what boot scripts learn of their framework
+ *   asked_of_framework.c  what boot scripts learn of their framework  try_out.c  code that may not come back
  *   clocks.c    what PHP keeps of the time    randomness.c  what must not be drawn twice
  *   engine.h    where PHP's versions differ
  *   warm.c      connections kept over rewinds  worker_start.c  what each worker does before its point
@@ -324,6 +324,9 @@ bool front_controller_boots(void);   /* that is what the worker script runs */
 void asked_of_framework_startup(void);       /* when PHP has started */
 void asked_of_environment(const char *name); /* getenv() has no such variable of a request */
 const char *asked_of_framework(void);        /* at the end of the boot: NULL, or what a boot script has found */
+
+/* try_out.c: what boot scripts load, tried out in another process */
+void try_out_startup(void); /* when PHP has started */
 
 /* asked_once.c: what the project's own code does in a boot of ours that may be otherwise for another request */
 void asked_once_startup(void);   /* when PHP has started */

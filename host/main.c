@@ -225,6 +225,7 @@ int main(int argc, char **argv)
 	front_controller_startup();
 	asked_once_startup();
 	asked_of_framework_startup();
+	try_out_startup();
 	zygote_booting();
 	if (options.worker_mode && options.rewind != REWIND_OFF) {
 		boot_files_share();

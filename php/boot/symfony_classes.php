@@ -11,11 +11,12 @@ use Symfony\Component\HttpKernel\KernelInterface;
  *
  * The list lies beside the compiled container: services' classes, the files that make them, with 5.4 compiled templates as well, but for
  * what is tagged `container.no_preload`. It follows from the code, and from nothing that a visitor does. Nobody's code runs
- * but that of these files; no service is made.
+ * but that of these files; no service is made. What would end the process (a class that does not fit its interface, an
+ * exit) or does not come back is left to the request that needs it: all are tried out in another process before.
  */
 final class SymfonyClasses
 {
-    /** All of a warm-up has thirty. */
+    /** To try them out, and once more to load them. All of a warm-up has thirty. */
     private const SECONDS = 5;
 
     /** Of memory_limit: beyond it the process would end, and with it what the warm-up has done. */
@@ -33,17 +34,25 @@ final class SymfonyClasses
         // It is not included: that would load once more what this process has loaded already.
         $line = '~^(?:\$classes\[\] = \'(?<class>[^\']+)\'|require(?:_once)? __DIR__\.\'/(?<file>[^\']+)\.php\');\r?$~m';
         preg_match_all($line, $list, $found, \PREG_SET_ORDER);
-        $end = hrtime(true) + self::SECONDS * 1000000000;
         $limit = ini_parse_quantity((string) ini_get('memory_limit'));
         $most = $limit > 0 ? $limit * self::MEMORY : \INF;
+        $attempt = static function (int $i) use ($found, $directory, $namespace, $most): bool {
+            if (memory_get_usage() > $most) {
+                return false;
+            }
+            self::attempt($directory, $namespace, $found[$i]['class'], $found[$i]['file'] ?? '');
+
+            return true;
+        };
         // What is deprecated in them is for the log of a request that uses it.
         set_error_handler(static fn (): bool => true);
         try {
-            foreach ($found as $one) {
-                if (hrtime(true) > $end || memory_get_usage() > $most) {
+            $good = came_back($attempt, \count($found), self::SECONDS);
+            $end = hrtime(true) + self::SECONDS * 1000000000;
+            foreach ($good as $i) {
+                if (hrtime(true) > $end || !$attempt($i)) {
                     break;
                 }
-                self::attempt($directory, $namespace, $one['class'], $one['file'] ?? '');
             }
         } finally {
             restore_error_handler();

@@ -92,6 +92,21 @@ def test_what_cannot_be_loaded_is_left_to_requests(made: sites.Site) -> None:
         assert "Parentless" not in log and "not now" not in log and "of old" not in log and WITHOUT not in log
 
 
+def test_what_ends_the_process_or_does_not_come_back_is_left_out(made: sites.Site) -> None:
+    """A class that does not fit its interface is a fault that nothing catches."""
+    listed(made, "class Wrong implements Countable { public function count(array $of): string { return ''; } }", "wrong")
+    listed(made, "exit;", "leaves")
+    listed(made, "while (true) { sleep(60); }", "hangs")
+    listed(made, "class Last {}", "last")
+    with sites.server("rewind", made, workers=1, warmup=("/json",)) as server:
+        assert get(server, "/winds").headers["X-Loaded"] == LISTED
+        answer = requests.get(server.url + "/winds", headers={"X-Ask": "Wrong Last"}, timeout=60)
+        assert answer.headers["X-Loaded"] == "Last", "what comes after them is loaded"
+        assert WITHOUT not in server.log() and "Wrong" not in server.log()
+        (app,) = server.status()["apps"]
+        assert sum(app["restarts"].values()) == 0 and app["rewind"]["rewinds"] > 0
+
+
 def test_a_list_that_is_too_large_for_memory_limit_is_loaded_in_part(made: sites.Site) -> None:
     """All of it would take 160 MB, of 128: that ends the process, and the application would boot without warm-up."""
     for i in range(20):
@@ -112,12 +127,7 @@ def shows(site: sites.Site) -> None:
     listener.write_text(text.replace(before, show + before))
 
 
-def fails(site: sites.Site) -> None:
-    """Nothing catches this one."""
-    listed(site, "class Wrong implements Countable { public function count(array $of): string { return ''; } }")
-
-
-@pytest.mark.parametrize("harm", [shows, fails])
+@pytest.mark.parametrize("harm", [shows])
 def test_harm_costs_the_warm_up_and_no_page(made: sites.Site, harm: Callable[[sites.Site], None]) -> None:
     harm(made)
     with sites.server("rewind", made, workers=1, warmup=("/json",)) as server:

@@ -1,0 +1,139 @@
+/*
+ * Code that may end the process, or never come back, is tried out in a process that is forked for it: what a boot
+ * script loads by its name before there are requests (php/boot/symfony_classes.php). Where a class cannot be linked,
+ * PHP ends, and nothing catches that; the process that has booted must not.
+ */
+#include "host.h"
+#include "stray.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Processes at most: each one that ends before its time has cost one. */
+#define MOST_FORKS 16
+/* What takes longer than this waits for something. */
+#define SECONDS_FOR_ONE 1
+
+struct trial {
+	_Atomic uint32_t at; /* the one that is tried out */
+	_Atomic unsigned char came_back[];
+};
+
+static double now(void)
+{
+	struct timespec time;
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+/* In the process that was forked, which nobody hears. */
+static ZEND_COLD ZEND_NORETURN void try_all(struct trial *trial, uint32_t first, uint32_t count, double until,
+                                            zend_fcall_info *call, zend_fcall_info_cache *cache)
+{
+	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+	const int ours[] = {STDOUT_FILENO, STDERR_FILENO, HY_FD_CONTROL, HY_FD_CLASSES};
+	for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
+		dup3(nothing, ours[i], ours[i] > STDERR_FILENO ? O_CLOEXEC : 0);
+	}
+	opcache_after_fork();
+	signal(SIGALRM, SIG_DFL);
+	zend_try
+	{
+		for (uint32_t i = first; i < count && now() < until; i++) {
+			trial->at = i;
+			alarm(SECONDS_FOR_ONE);
+			zval number, result;
+			ZVAL_LONG(&number, i);
+			ZVAL_UNDEF(&result);
+			call->params = &number;
+			call->param_count = 1;
+			call->retval = &result;
+			/* An exception that is left is exit()'s. */
+			if (zend_call_function(call, cache) == FAILURE || EG(exception) != NULL) {
+				_exit(1);
+			}
+			trial->came_back[i] = Z_TYPE(result) == IS_TRUE;
+			zval_ptr_dtor(&result);
+		}
+		trial->at = count;
+	}
+	zend_end_try();
+	_exit(0);
+}
+
+/* came_back(callable(int): bool $attempt, int $count, float $seconds): list<int>: those from 0 to $count - 1 with which
+ * $attempt comes back and says true. They are tried out in their order, as long as there is time. */
+static PHP_FUNCTION(came_back)
+{
+	zend_fcall_info call;
+	zend_fcall_info_cache cache;
+	zend_long count;
+	double seconds;
+	ZEND_PARSE_PARAMETERS_START(3, 3)
+	Z_PARAM_FUNC(call, cache)
+	Z_PARAM_LONG(count)
+	Z_PARAM_DOUBLE(seconds)
+	ZEND_PARSE_PARAMETERS_END();
+
+	array_init(return_value);
+	if (count <= 0 || count > 1 << 20) {
+		return;
+	}
+	size_t size = sizeof(struct trial) + (size_t)count;
+	struct trial *trial = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (trial == MAP_FAILED) {
+		return;
+	}
+	double until = now() + seconds;
+	pid_t self = getpid();
+	uint32_t first = 0;
+	for (int i = 0; i < MOST_FORKS && first < count && now() < until; i++) {
+		trial->at = first;
+		pid_t pid = host_fork();
+		if (pid == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+			if (getppid() != self) {
+				_exit(0);
+			}
+			try_all(trial, first, (uint32_t)count, until, &call, &cache);
+		}
+		int status;
+		while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+		}
+		if (pid < 0) {
+			break;
+		}
+		rewind_child_over();
+		first = trial->at + 1;
+	}
+	for (zend_long i = 0; i < count; i++) {
+		if (trial->came_back[i]) {
+			add_next_index_long(return_value, i);
+		}
+	}
+	munmap(trial, size);
+}
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_came_back, 0, 3, IS_ARRAY, 0)
+ZEND_ARG_TYPE_INFO(0, attempt, IS_CALLABLE, 0)
+ZEND_ARG_TYPE_INFO(0, count, IS_LONG, 0)
+ZEND_ARG_TYPE_INFO(0, seconds, IS_DOUBLE, 0)
+ZEND_END_ARG_INFO()
+
+static const zend_function_entry of_boot_scripts[] = {ZEND_NS_FE("Hayate\\Boot", came_back, arginfo_came_back)
+                                                          ZEND_FE_END};
+
+void try_out_startup(void)
+{
+	if (options.worker_mode && options_env("HAYATE_PROJECT") != NULL &&
+	    zend_register_functions(NULL, of_boot_scripts, CG(function_table), MODULE_PERSISTENT) == FAILURE) {
+		zygote_failed("the functions of the boot scripts cannot be registered");
+	}
+}
