@@ -279,8 +279,8 @@ impl Supervisor {
         };
         let swept = ring.sweep(&limits);
         self.broken = swept.broken;
+        self.shared.table().slow_requests += swept.newly_slow;
         for Slow { worker, ran, ticket } in swept.slow {
-            self.shared.table().slow_requests += 1;
             if let Some(host) = &self.host
                 && let Err(error) = host.send(Command::Trace { worker, ran, ticket })
             {

@@ -60,7 +60,9 @@ pub struct Slow {
 pub struct Swept {
     /// Workers to kill.
     pub overdue: Vec<Overdue>,
-    /// Requests that take long.
+    /// How many requests began to take long since the last sweep.
+    pub newly_slow: u64,
+    /// Requests that take long, those first that have run longest.
     pub slow: Vec<Slow>,
     /// What is wrong with the memory, when nobody knows who did it: none of its workers can be trusted any more.
     pub broken: Option<&'static str>,
@@ -72,6 +74,9 @@ const STILL: u64 = 10_000_000_000;
 
 /// Slow requests that one sweep names; the others are the next ones'. Each becomes a message to the zygote, whose socket holds some hundred.
 const MOST_SLOW: usize = 16;
+
+/// For how long one that has run out of its time may go on until it has been named, ns. That is twenty sweeps.
+const UNNAMED: u64 = 1_000_000_000;
 
 /// Sweeps come 20 times a second while requests are active. After a longer pause nobody knows what workers did meanwhile.
 const PAUSE: u64 = 1_000_000_000;
@@ -94,8 +99,10 @@ pub(crate) struct Look {
     held_since: u64,
     /// Since when its worker says that it waits for the client, or that it has no request, and neither can be.
     odd_since: u64,
-    /// It was named as slow.
+    /// It takes long.
     slow: bool,
+    /// It was named as slow.
+    named: bool,
 }
 
 impl Ring {
@@ -106,7 +113,7 @@ impl Ring {
         let mut inner = self.lock();
         let condemned = std::mem::take(&mut inner.condemned);
         let mut overdue: Vec<Overdue> = Vec::new();
-        let mut slow = Vec::new();
+        let (mut newly_slow, mut slow) = (0, Vec::new());
         let mut name = |worker, fault| {
             if !overdue.iter().any(|known| known.worker == worker) {
                 overdue.push(Overdue { worker, fault });
@@ -167,14 +174,13 @@ impl Ring {
                     let mut held = self.judge(&mut inner, index, worker);
                     if let Ok(ran) = held {
                         let look = &mut inner.entry(index).look;
-                        if !look.slow
-                            && slow.len() < MOST_SLOW
-                            && patience.is_some_and(|patience| ran > patience)
-                        {
-                            look.slow = true;
+                        let unnamed = !look.named && patience.is_some_and(|patience| ran > patience);
+                        if unnamed {
+                            newly_slow += u64::from(!std::mem::replace(&mut look.slow, true));
                             let ran = Duration::from_nanos(ran);
-                            slow.push(Slow { worker, ticket: claim_ticket(seen), ran });
-                        } else if ran > timeout {
+                            slow.push((index, Slow { worker, ticket: claim_ticket(seen), ran }));
+                        }
+                        if ran > timeout.saturating_add(if unnamed { UNNAMED } else { 0 }) {
                             held = Err(Fault::RequestTimeout);
                         }
                     }
@@ -197,9 +203,14 @@ impl Ring {
             self.tell_again(&mut inner, index);
         }
         self.move_on(&mut inner, now, &mut name);
+        // Those that run out of their time before others, and those that hang before a flood of short ones.
+        slow.sort_by_key(|(_, slow): &(u32, Slow)| std::cmp::Reverse(slow.ran));
+        slow.truncate(MOST_SLOW);
+        slow.iter().for_each(|(index, _)| inner.entry(*index).look.named = true);
+        let slow = slow.into_iter().map(|(_, slow)| slow).collect();
         let broken = inner.broken;
         self.unlock(inner);
-        Swept { overdue, slow, broken }
+        Swept { overdue, newly_slow, slow, broken }
     }
 
     pub(crate) fn fail(&self, inner: &mut Inner, index: u32, failure: Failure) {
