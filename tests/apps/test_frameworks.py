@@ -221,3 +221,52 @@ def test_otherwise_it_is_served_in_classic_mode(make: Callable[[pathlib.Path], S
             assert re.search("in debug mode|depends on the request|looks at the request", hayate.log())
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+#: A request of the project's own, which keeps something to itself.
+OWN = """<?php
+
+namespace app\\components;
+
+class Request extends \\yii\\web\\Request
+{
+    private ?string $seen = null;
+    private \\stdClass $helper;
+
+    public function init(): void
+    {
+        parent::init();
+        $this->helper = new \\stdClass();
+    }
+
+    public function setSeen(string $what): void
+    {
+        $this->seen = $what;
+    }
+
+    public function getSeen(): ?string
+    {
+        return $this->seen;
+    }
+}
+"""
+
+
+@pytest.mark.parametrize("framework", ["yii2"], indirect=True, scope="module")
+@pytest.mark.parametrize(("does", "mode"), [("null", "worker"), ("$app->request->seen = 'a'", "classic"), ("$app->params['seen'] = $app->request->seen", "classic")])
+def test_a_request_of_the_projects_own(make: Callable[[pathlib.Path], Site], does: str, mode: str) -> None:
+    directory = temporary_directory("apps")
+    try:
+        site = make(directory)
+        file, old, new = BOOTSTRAP
+        config = site.root / file
+        text = config.read_text().replace(old, new % does, 1)
+        config.write_text(text.replace("'request' => [", "'request' => ['class' => 'app\\components\\Request', ", 1))
+        (site.root / "components").mkdir(exist_ok=True)
+        (site.root / "components/Request.php").write_text(OWN)
+        with Hayate(site.root, workers=1, user=USER, ini=site.ini, args=["--env", f"SHOP_NAME={SHOP}"]) as hayate:
+            assert Browser(hayate.url).get("/people/ada").status == 200
+            (app,) = hayate.status()["apps"]
+            assert app["mode"] == mode, hayate.log()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

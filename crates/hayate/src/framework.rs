@@ -21,7 +21,7 @@ use serde_json::Value;
 use self::{
     debug::{cakephp_debug, codeigniter_debug, laminas_debug, laravel_debug, symfony_debug, yii_debug},
     front_controllers::{LARAVEL, SYMFONY, compact_file, ends_with, ends_with_run, only, suits_runtime},
-    requests::{no_request_in, no_request_in_modules},
+    requests::{CAKEPHP_TRUSTS, no_request_in, no_request_in_modules},
     source::Sources,
 };
 use crate::composer;
@@ -322,8 +322,9 @@ fn examine(
             let end = ["$server->emit($server->run());"];
             ends_with(&front_controller, "->run(", &end, end[0])?;
             let bootstrap = sources.text("config/bootstrap.php")?.unwrap_or_default();
-            if bootstrap.contains("$trustProxy=true") {
-                return Err("its config/bootstrap.php trusts X-Forwarded-Proto ($trustProxy); leave that to trusted_proxies, or set \
+            let refuses = root.join("src/Middleware/HostHeaderMiddleware.php").is_file();
+            if bootstrap.contains("$trustProxy=true") || (bootstrap.contains(CAKEPHP_TRUSTS) && !refuses) {
+                return Err("its config/bootstrap.php trusts X-Forwarded-Proto; leave that to trusted_proxies, or set \
                             App.fullBaseUrl and delete it"
                     .into());
             }

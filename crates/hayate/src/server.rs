@@ -1,11 +1,6 @@
 //! The running server: which generation of which application serves, and what is said of it.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    sync::Arc,
-    time::Instant,
-};
+use std::{collections::BTreeMap, io, sync::Arc, time::Instant};
 
 use hayate_certificates::Pair;
 use hayate_front::{AccessLog, Backend, Disk, Format, Front, Routes, Settings};

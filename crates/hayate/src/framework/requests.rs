@@ -37,20 +37,32 @@ const CODEIGNITER: [&str; 3] =
 
 /// So begins a block of CakePHP's config/bootstrap.php.
 const CAKEPHP_BEGINS: &str = "if(!$fullBaseUrl){";
-/// What that block comes with, statement after statement, each as one of these: without a request it does nothing,
-/// and leaves nothing. Each request gets the same answer by itself.
-const CAKEPHP: [&[&str]; 7] = [
-    &["$trustProxy=false;", ""],
-    &["$s=null;"],
+/// What that block goes on with, statement after statement, each as one of these: without a request it does nothing, and leaves nothing.
+/// Each request gets the same answer by itself.
+const CAKEPHP: [&[&[&str]]; 2] = [
     &[
-        "if(env('HTTPS')||($trustProxy&&env('HTTP_X_FORWARDED_PROTO')==='https')){$s='s';}",
-        "if(env('HTTPS')){$s='s';}",
+        &["$trustProxy=false;", ""],
+        &["$s=null;"],
+        &[
+            "if(env('HTTPS')||($trustProxy&&env('HTTP_X_FORWARDED_PROTO')==='https')){$s='s';}",
+            "if(env('HTTPS')){$s='s';}",
+        ],
+        &["$httpHost=env('HTTP_HOST');"],
+        &["if(isset($httpHost)){", "if($httpHost){"],
+        &["$fullBaseUrl='http'.$s.'://'.$httpHost;}"],
+        &["unset($httpHost,$s);}"],
     ],
-    &["$httpHost=env('HTTP_HOST');"],
-    &["if(isset($httpHost)){", "if($httpHost){"],
-    &["$fullBaseUrl='http'.$s.'://'.$httpHost;}"],
-    &["unset($httpHost,$s);}"],
+    // Since 5.3, beside a middleware that refuses all requests where App.fullBaseUrl is not set.
+    &[
+        &["$httpHost=env('HTTP_HOST');"],
+        &["if($httpHost){$s=null;"],
+        &["if(env('HTTPS')){$s='s';}", CAKEPHP_TRUSTS],
+        &["$fullBaseUrl='http'.$s.'://'.$httpHost;}"],
+        &["unset($httpHost,$s);}"],
+    ],
 ];
+/// A statement of that block that takes the scheme from whoever sends it.
+pub(super) const CAKEPHP_TRUSTS: &str = "if(env('HTTPS')||env('HTTP_X_FORWARDED_PROTO')==='https'){$s='s';}";
 
 /// A superglobal of superglobals, and constants by which PHP filters them.
 const EXACT: [&str; 2] = ["$GLOBALS", "INPUT_"];
@@ -144,14 +156,11 @@ pub(super) fn asks_for_request(text: &str) -> Option<String> {
 /// A configuration file without what the frameworks' skeletons have in it, where it stands as a whole.
 fn without_skeleton(text: &str) -> String {
     let text = CODEIGNITER.iter().fold(text.to_owned(), |text, known| text.replacen(known, "", 1));
-    let Some((before, mut rest)) = text.split_once(CAKEPHP_BEGINS) else { return text };
-    for statement in CAKEPHP {
-        match statement.iter().find_map(|known| rest.strip_prefix(known)) {
-            Some(after) => rest = after,
-            None => return text,
-        }
-    }
-    format!("{before}{rest}")
+    let Some((before, block)) = text.split_once(CAKEPHP_BEGINS) else { return text };
+    let after = CAKEPHP.iter().find_map(|statements| {
+        statements.iter().try_fold(block, |rest, forms| forms.iter().find_map(|form| rest.strip_prefix(form)))
+    });
+    after.map(|after| format!("{before}{after}")).unwrap_or(text)
 }
 
 /// Whether configuration that is read before there is a request, in a directory and those below it, has nothing to do with one.

@@ -314,6 +314,15 @@ fn configuration_of_codeigniter_and_cakephp_that_looks_at_a_request() {
     project.write("config/bootstrap.php", skeleton);
     project.write("config/routes.php", "<?php env('HTTP_HOST');");
     project.recognised(&[]);
+    let later = "<?php\n$fullBaseUrl = Configure::read('App.fullBaseUrl');\nif (!$fullBaseUrl) {\n    $httpHost = env('HTTP_HOST');\n\n    /* Development mode */\n\
+        if ($httpHost) {\n        $s = null;\n        if (env('HTTPS') || env('HTTP_X_FORWARDED_PROTO') === 'https') {\n            $s = 's';\n        }\n\
+        $fullBaseUrl = 'http' . $s . '://' . $httpHost;\n    }\n    unset($httpHost, $s);\n}\n";
+    project.write("config/bootstrap.php", later);
+    assert!(project.unsuited().contains("trusts X-Forwarded-Proto"));
+    project.write("src/Middleware/HostHeaderMiddleware.php", "<?php");
+    project.recognised(&[]);
+    project.write("config/bootstrap.php", &later.replace("    unset", "    $tenant = $httpHost;\n    unset"));
+    assert!(project.unsuited().contains("config/bootstrap.php depends on the request ($httphost"));
     project.write("config/bootstrap.php", &skeleton.replace("= false", "= true"));
     assert!(project.unsuited().contains("trusts X-Forwarded-Proto"));
     for (old, new, word) in [
