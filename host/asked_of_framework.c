@@ -16,7 +16,6 @@ struct asked {
 	char *name, *file;
 	uint32_t line;
 };
-/* More are not looked at: an application that asks for this many has said enough. */
 static struct asked asked[64];
 static size_t asked_count;
 /* Why the boot must not go by what it was told; empty: nothing is known. */
@@ -28,6 +27,13 @@ static bool boots(void)
 	return front_controller_boots() && !handle_reached();
 }
 
+static void note_doubt(const char *why)
+{
+	if (doubt[0] == '\0') {
+		snprintf(doubt, sizeof doubt, "%s", why);
+	}
+}
+
 static bool is_env(const zend_function *function)
 {
 	const zend_string *name = function->common.function_name;
@@ -36,7 +42,7 @@ static bool is_env(const zend_function *function)
 
 void asked_of_environment(const char *name)
 {
-	if (!boots() || asked_count == sizeof asked / sizeof asked[0] || !settled_is_of_request(name)) {
+	if (!boots() || !settled_is_of_request(name)) {
 		return;
 	}
 	const zend_execute_data *frame = EG(current_execute_data);
@@ -46,10 +52,23 @@ void asked_of_environment(const char *name)
 	if (frame == NULL || frame->opline == NULL) {
 		return;
 	}
+	const char *file = ZSTR_VAL(frame->func->op_array.filename);
+	uint32_t line = frame->opline->lineno;
+	for (size_t i = 0; i < asked_count; i++) {
+		if (asked[i].line == line && strcmp(asked[i].name, name) == 0 && strcmp(asked[i].file, file) == 0) {
+			return;
+		}
+	}
+	if (asked_count == sizeof asked / sizeof asked[0]) {
+		note_doubt(
+		    "what runs before there is a request looks at the request in more places than are looked at: it asks the "
+		    "environment for variables of one");
+		return;
+	}
 	asked[asked_count++] = (struct asked){
 	    .name = pestrdup(name, true),
-	    .file = pestrdup(ZSTR_VAL(frame->func->op_array.filename), true),
-	    .line = frame->opline->lineno,
+	    .file = pestrdup(file, true),
+	    .line = line,
 	};
 }
 
@@ -114,8 +133,8 @@ static PHP_FUNCTION(not_for_all)
 	Z_PARAM_STR(why)
 	ZEND_PARSE_PARAMETERS_END();
 
-	if (boots() && doubt[0] == '\0') {
-		snprintf(doubt, sizeof doubt, "%s", ZSTR_VAL(why));
+	if (boots()) {
+		note_doubt(ZSTR_VAL(why));
 	}
 }
 

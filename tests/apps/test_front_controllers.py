@@ -115,6 +115,7 @@ exit('closed');
 """
 LIBRARY = """<?php
 namespace Carbon { class Carbon { public static function now(): int { return 1; } } }
+namespace Library { function ask(string $of): mixed { return getenv($of); } }
 namespace Ramsey\\Uuid { class Uuid { public static function uuid4(): string { return 'a'; } } }
 namespace Symfony\\Component\\Uid { class Ulid {} class Uuid { public static function v7(): string { return 'a'; } } }
 """
@@ -185,6 +186,11 @@ namespace Symfony\\Component\\Uid { class Ulid {} class Uuid { public static fun
         pytest.param("$f = array_map(fn ($k) => $_GET[$k] ?? 'en', ['lang']);", r"\$_GET", id="arrow function"),
         pytest.param("$admin = ($_SERVER['SSL_CLIENT_VERIFY'] ?? '') === 'SUCCESS';", "SSL_CLIENT_VERIFY", id="certificate"),
         pytest.param("function ask(string $of): mixed { return getenv($of); } ask(implode('_', ['HTTP', 'HOST']));", "variable HTTP_HOST", id="environment by a name"),
+        pytest.param(
+            "for ($i = 0; $i < 99; $i++) { Library\\ask('HTTP_X'); } function ask(string $of): mixed { return getenv($of); } ask(implode('_', ['HTTP', 'HOST']));",
+            "variable HTTP_HOST",
+            id="environment after a library",
+        ),
         pytest.param("function env(string $of): mixed { return getenv($of); } env(implode('_', ['SSL', 'CIPHER']));", "variable SSL_CIPHER", id="environment by env()"),
         pytest.param("require __DIR__.'/../linked/settings.php';", "looks at the request", id="in a file that is linked"),
     ],
