@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import os
 import re
 import select
+import signal
 import socket
 import threading
 import time
@@ -159,3 +161,18 @@ def test_those_who_were_told_to_go_and_have_still_to_do_are_not_waited_for(hayat
                     else:
                         one.sock.close()
             assert newcomers.result() == [200] * 12
+
+
+def test_a_crowd_that_asks_for_files_nobody_has_asked_for_gets_them(hayate_command, tmp_path) -> None:
+    """Each file is looked up by one of a few threads, and what waits for them is no reason to turn visitors away."""
+    many = 1500
+    for n in range(many):
+        (tmp_path / f"{n}.txt").write_text(f"file {n}")
+    with Hayate(tmp_path, workers=1) as server, contextlib.ExitStack() as stack:
+        visitors = [stack.enter_context(connect(server, f"127.0.{n % 8}.1")) for n in range(many)]
+        front = server.status()["front"]
+        os.kill(front, signal.SIGSTOP)  # so that all are there at once
+        for n, visitor in enumerate(visitors):
+            visitor.sendall(f"GET /{n}.txt HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        os.kill(front, signal.SIGCONT)
+        assert {visitor.recv(12) for visitor in visitors} == {b"HTTP/1.1 200"}

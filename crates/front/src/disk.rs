@@ -35,11 +35,13 @@ const THREADS: usize = 16;
 const LEAST_THREADS: usize = 2;
 /// Threads that one place may occupy.
 pub(crate) const PER_PLACE: usize = 4;
-/// What may wait for the threads of one place.
+/// What may wait for the threads of one place, on account of answers that are under way.
 pub(crate) const WAITING: usize = 1024;
-/// Of them blocks of answers that are under way, and lookups of those that begin: neither takes the other's room.
+/// Of them blocks of files.
 pub(crate) const BLOCKS: usize = WAITING / 2;
-const NEWCOMERS: usize = WAITING - BLOCKS;
+/// Lookups of those that begin may wait besides, neither taking the other's room: as many as come at once where a page is read by thousands,
+/// and a thread does some ten thousand in a second. None waits longer than [`PATIENCE`], and none is taken where the place hangs.
+const NEWCOMERS: usize = 8192;
 /// How long one answer of a file system may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -486,7 +488,7 @@ mod tests {
             let done = Arc::clone(&done);
             move || done.lock().push(which)
         };
-        let newcomers: Vec<_> = (0..2 * WAITING).map(|_| place.begin(work(1))).collect();
+        let newcomers: Vec<_> = (0..NEWCOMERS + 100).map(|_| place.begin(work(1))).collect();
         let blocks: Vec<_> = (0..BLOCKS).map(|_| place.start(work(2))).collect();
         let taken =
             |running: &[Running<()>]| running.iter().filter(|running| running.answer.is_some()).count();
