@@ -6,7 +6,8 @@
  * - calls exit only where something is so that may be otherwise later: a file that is there while the site is closed,
  * an address that is blocked;
  *
- * and where its own front controller is run (front_controller.c), also where that, or a file that it includes,
+ * and where its own front controller is run (front_controller.c; of symfony/runtime's it is the last of these, in that
+ * file alone), also where that, or a file that it includes,
  *
  * - draws or reads the clock;
  * - answers, throws, includes a file for what it does, or comes to the request, only where something is so.
@@ -200,13 +201,23 @@ static const char *const said[] = {
     [ANSWERS] = "answers, or turns somebody away, where something is so that may be otherwise later",
 };
 
+/* The project's front controller, where a boot script of ours includes it whole, as symfony/runtime does; and whether
+ * that is looked into. */
+static char front_controller[PATH_MAX];
+
+static bool in_front_controller(void)
+{
+	return strcmp(file, front_controller) == 0;
+}
+
 static void note(enum what what, const char *sign, const char *name, zend_ast *at, struct place place)
 {
 	if (place.later || (place.function == NULL && seen[0] != '\0')) {
 		return;
 	}
 	bool leaves = what == ANSWERS && strcmp(name, "exit") == 0;
-	if (what != ASKS && !leaves && (place.function != NULL || !front_controller_boots())) {
+	bool decides = front_controller_boots() || (what == ANSWERS && in_front_controller());
+	if (what != ASKS && !leaves && (place.function != NULL || !decides)) {
 		/* What a function draws is told by the log (frozen_tell_draws()), and what it prints or throws is its own
 		 * affair. Configuration that is read once may say the year, and include what is there. */
 		return;
@@ -509,6 +520,10 @@ static void look(zend_ast *ast, struct place place)
 		}
 		break;
 	case ZEND_AST_RETURN:
+		if (place.sometimes && !front_controller_boots() && in_front_controller()) {
+			/* What it would have returned else is not asked for any more. */
+			note(ANSWERS, "", "return", ast, place);
+		}
 		look_at_called(ast->child[0], place);
 		break;
 	case ZEND_AST_CALL:
@@ -640,10 +655,12 @@ void asked_once_startup(void)
 	if (project == NULL || !options.worker_mode) {
 		return;
 	}
-	char vendor[PATH_MAX], boot[PATH_MAX];
-	snprintf(vendor, sizeof vendor, "%s/vendor", project);
+	char path[PATH_MAX], boot[PATH_MAX];
+	snprintf(path, sizeof path, "%s/vendor", project);
 	snprintf(boot, sizeof boot, "%s", options.worker_script);
-	resolve(vendor, foreign[0]);
+	resolve(path, foreign[0]);
+	snprintf(path, sizeof path, "%s/public/index.php", project);
+	resolve(path, front_controller);
 	resolve("/usr/share/php", foreign[1]);
 	resolve(dirname(boot), foreign[2]);
 	zend_hash_init(&of_functions, 8, NULL, forget_why, true);

@@ -283,3 +283,35 @@ def test_a_kernel_that_asks_for_the_request_has_symfony_served_in_classic_mode(t
         assert get(server, "/").status_code == 200
         (app,) = server.status()["apps"]
         assert app["mode"] == "classic" and re.search(r"Kernel.php:\d+ looks at the request \(\$_COOKIE\)", app["fallback"]["why"])
+
+
+@pytest.mark.parametrize(
+    ("before", "within"),
+    [
+        ("if (is_file(__DIR__.'/../closed')) {\n    readfile(__FILE__);\n    return;\n}\n", ""),
+        ("if (is_file(__DIR__.'/../closed')) {\n    return fn () => 1;\n}\n", ""),
+        ("", "if (is_file(__DIR__.'/../closed')) {\n        return new Symfony\\Component\\HttpFoundation\\Response('closed');\n    }\n    "),
+    ],
+)
+def test_a_front_controller_of_symfony_that_answers_by_itself_for_a_while_is_served_in_classic_mode(tmp_path, before, within) -> None:
+    tmp_path.chmod(0o755)
+    project = frameworks.symfony(tmp_path, runtime=True)
+    front = project / "public/index.php"
+    text = front.read_text()
+    assert "require_once" in text and "return new Kernel" in text
+    front.write_text(text.replace("require_once", f"{before}require_once", 1).replace("return new Kernel", f"{within}return new Kernel", 1))
+    with Hayate(project, workers=1) as server:
+        assert get(server, "/").status_code == 200
+        (app,) = server.status()["apps"]
+        assert app["mode"] == "classic" and re.search(r"public/index.php:\d+ answers, or turns", app["fallback"]["why"]), server.log()
+
+
+def test_a_front_controller_of_symfony_may_set_up_what_development_needs(tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    project = frameworks.symfony(tmp_path, runtime=True)
+    front = project / "public/index.php"
+    debug = "if ($context['APP_DEBUG']) {\n        umask(0);\n    }\n    "
+    front.write_text(front.read_text().replace("return new Kernel", f"{debug}return new Kernel", 1))
+    with Hayate(project, workers=1) as server:
+        assert get(server, "/").status_code == 200
+        assert server.status()["apps"][0]["mode"] == "worker", server.log()
