@@ -110,6 +110,8 @@ static const struct {
 };
 /* Classes of libraries whose objects hold the time or a random number from the beginning. */
 static const char *const classes[] = {"Carbon", "CarbonImmutable", "Ulid", "UuidV1", "UuidV4", "UuidV6", "UuidV7"};
+/* Functions that look for a variable of the environment: PHP's own, and as projects call theirs. */
+static const char *const of_environment[] = {"getenv", "env", "get_env"};
 /* PHP's own functions that keep a function for later; the others that are given one call it. */
 static const char *const keeps[] = {"spl_autoload_register", "set_error_handler", "set_exception_handler",
                                     "register_shutdown_function", "register_tick_function"};
@@ -378,10 +380,10 @@ static void look_at_call(zend_ast *ast, struct place place)
 	if (strcmp(lower, "define") == 0) {
 		look_at_definition(arguments);
 	}
-	if (strcmp(lower, "getenv") == 0) {
+	if (IS_ONE_OF(of_environment, lower, false)) {
 		const char *name = arguments != NULL && arguments->children > 0 ? ast_literal(arguments->child[0]) : NULL;
 		if (name != NULL && settled_is_of_request(name)) {
-			note(ASKS, "getenv ", name, ast, place);
+			note(ASKS, "environment: ", name, ast, place);
 		}
 	}
 	for (uint32_t i = 0; of_php && !IS_ONE_OF(keeps, lower, false) && arguments != NULL && i < arguments->children;
@@ -435,6 +437,10 @@ static bool look_at_element(zend_ast *ast, struct place place)
 		return false;
 	}
 	const char *variable = ast_literal(ast->child[0]->child[0]), *key = ast_literal(ast->child[1]);
+	if (variable != NULL && key == NULL && strcmp(variable, "_SERVER") == 0 && place.function != NULL &&
+	    IS_ONE_OF(of_environment, ZSTR_VAL(place.function->name), false)) {
+		return true; /* what it is asked for stands where it is called */
+	}
 	if (variable == NULL || key == NULL) {
 		return false;
 	}
@@ -579,6 +585,10 @@ static void look(zend_ast *ast, struct place place)
 		if (i == 0 && ast->kind == ZEND_AST_ASSIGN && child[i]->kind == ZEND_AST_DIM &&
 		    ast_literal(child[i]->child[1]) != NULL && strcmp(ast_literal(child[i]->child[1]), "request") == 0) {
 			continue; /* a container is told how the request is made */
+		}
+		if (i == 0 && ast->kind == ZEND_AST_ASSIGN_OP && child[i]->kind == ZEND_AST_VAR &&
+		    ast_literal(child[i]->child[0]) != NULL && strcmp(ast_literal(child[i]->child[0]), "_SERVER") == 0) {
+			continue; /* $_SERVER += $_ENV: nothing of a request is read or written over */
 		}
 		if (i == 1 && (ast->kind == ZEND_AST_IF_ELEM || ast->kind == ZEND_AST_AND || ast->kind == ZEND_AST_OR)) {
 			look_at_statement(child[i], of_child);

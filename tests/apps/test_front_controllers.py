@@ -192,6 +192,8 @@ namespace Symfony\\Component\\Uid { class Ulid {} class Uuid { public static fun
             id="environment after a library",
         ),
         pytest.param("function env(string $of): mixed { return getenv($of); } env(implode('_', ['SSL', 'CIPHER']));", "variable SSL_CIPHER", id="environment by env()"),
+        pytest.param("function env($name) { return $_SERVER[$name] ?? null; } $host = env('HTTP_HOST');", "HTTP_HOST", id="own env()"),
+        pytest.param("function any($name) { return $_SERVER[$name] ?? null; } $host = any('HTTP_HOST');", r"\$_SERVER", id="any of them"),
         pytest.param("require __DIR__.'/../linked/settings.php';", "looks at the request", id="in a file that is linked"),
     ],
 )
@@ -337,6 +339,9 @@ foreach (['a', 'b'] as $name) {
     if ($name === 'a') { continue; }
     $names[] = $name;
 }
+$_SERVER += $_ENV;
+function env(string $name, ?string $else = null): ?string { return $_ENV[$name] ?? $_SERVER[$name] ?? $else; }
+$shop = env('SHOP', 'none');
 function visitor(): string { return $_SERVER['REMOTE_ADDR']; }
 class Page { public function show(): void { header('X-Page: 1'); echo visitor(); exit; } }
 $show = fn () => (new Page())->show();
