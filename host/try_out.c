@@ -3,6 +3,7 @@
  * script loads by its name before there are requests (php/boot/symfony_classes.php). Where a class cannot be linked,
  * PHP ends, and nothing catches that; the process that has booted must not.
  */
+#include "explain.h"
 #include "host.h"
 #include "stray.h"
 
@@ -42,6 +43,8 @@ static ZEND_COLD ZEND_NORETURN void try_all(struct trial *trial, uint32_t first,
 	for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
 		dup3(nothing, ours[i], ours[i] > STDERR_FILENO ? O_CLOEXEC : 0);
 	}
+	close(nothing);
+	explain_file = NULL;
 	opcache_after_fork();
 	signal(SIGALRM, SIG_DFL);
 	zend_try
