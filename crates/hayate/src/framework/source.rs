@@ -48,7 +48,7 @@ impl<'a> Sources<'a> {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Ok(None);
             }
-            Err(_) if left < of_application::MOST => {
+            Err(error) if left < of_application::MOST && error.kind() == ErrorKind::InvalidInput => {
                 return Err(format!(
                     "it has more configuration than is searched: with {file} it is more than {BYTES} bytes in {} files, allowed are \
                      {BYTES}",
