@@ -355,6 +355,16 @@ static bool gives_request(const char *called, zend_ast_list *arguments)
 	return class_name != NULL && IS_ONE_OF(requests, name_last_part(class_name), false);
 }
 
+/* CakePHP's skeleton asks for the host and the scheme in this file, and does nothing without. That it asks no more is
+ * seen by the file's text, before it runs (crates/hayate/src/framework/requests.rs). */
+static bool is_known_by_its_text(void)
+{
+	const char *run = options_env("HAYATE_RUN"), *name = "/config/bootstrap.php";
+	size_t len = strlen(file), end = strlen(name);
+	return run != NULL && strcmp(run, "Cake\\Http\\Server::run") == 0 && len >= end &&
+	       strcmp(file + len - end, name) == 0;
+}
+
 static void look_at_call(zend_ast *ast, struct place place)
 {
 	look_at_called(ast->child[0], place);
@@ -382,7 +392,7 @@ static void look_at_call(zend_ast *ast, struct place place)
 	}
 	if (IS_ONE_OF(of_environment, lower, false)) {
 		const char *name = arguments != NULL && arguments->children > 0 ? ast_literal(arguments->child[0]) : NULL;
-		if (name != NULL && settled_is_of_request(name)) {
+		if (name != NULL && settled_is_of_request(name) && !is_known_by_its_text()) {
 			note(ASKS, "environment: ", name, ast, place);
 		}
 	}
