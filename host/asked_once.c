@@ -17,8 +17,8 @@
  * boot stands when the request is to be handled, the stack tells.
  *
  * It goes by names, and a condition is doubted unless it is known to be the same for all requests (settled.h). What is
- * not seen here shows in the comparison with classic mode (compare.c), where there is one. OPcache's own files of an
- * earlier server (opcache.file_cache) are not looked into.
+ * not seen here shows in the comparison with classic mode (compare.c), where there is one. What OPcache has from
+ * before the boot (opcache.preload, opcache.file_cache) is not looked into.
  */
 #include "explain.h"
 #include "host.h"

@@ -44,6 +44,7 @@
 
 struct answer {
 	uint32_t status; /* 0: the process died without one */
+	uint32_t failed; /* a fatal error ended it, whatever its status: where errors are displayed, that is 200 */
 	uint32_t len;    /* of text: the head's fields, then the body */
 	char text[LONGEST];
 };
@@ -79,6 +80,13 @@ void compare_once_for_all(void)
 {
 	void *at = mmap(NULL, sizeof *compared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	compared = at == MAP_FAILED ? NULL : at;
+}
+
+void compare_failed(void)
+{
+	if (own_answer != NULL) {
+		own_answer->failed = 1;
+	}
 }
 
 bool compare_answers(void)
@@ -168,7 +176,7 @@ void compare_head(uint16_t status, sapi_headers_struct *headers)
 static void answer_to(enum side side, const struct keeper *self, struct hy_exchange *exchange)
 {
 	own_answer = &shared->answers[side][self->try];
-	own_answer->status = own_answer->len = 0;
+	own_answer->status = own_answer->failed = own_answer->len = 0;
 	notes_classes = side == COLD && comparison()->notes_classes && self->try == 0;
 	hy_local_sink = take_body;
 	if (!visit_begin(&options.compared[self->visit], "comparison", exchange)) {
@@ -368,8 +376,8 @@ bool compare_classic_answers(void)
 		if (!ask(CLASSIC, visit, 0)) {
 			break;
 		}
-		uint32_t status = shared->answers[CLASSIC][0].status;
-		answers = status >= 200 && status < 500;
+		const struct answer *answer = &shared->answers[CLASSIC][0];
+		answers = answer->status >= 200 && answer->status < 500 && answer->failed == 0;
 	}
 	end_keepers();
 	return answers;

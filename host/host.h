@@ -313,6 +313,7 @@ bool compare_classic_answers(
     void); /* where the boot has failed: a sample request has an answer in classic mode, below 500 */
 bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange);
 bool compare_answers(void);                                       /* this is such a process */
+void compare_failed(void);                                        /* in one: a fatal error has ended its request */
 void compare_request_over(void);                                  /* in one: its request */
 void compare_head(uint16_t status, sapi_headers_struct *headers); /* of the answer; NULL: there are none */
 

@@ -280,9 +280,14 @@ void trace_write(uint32_t number, pid_t pid, uint32_t milliseconds, uint32_t tic
 	struct request of;
 	struct report report = {.len = 0};
 	int memory = number < MOST_WORKERS ? memories[number] - 1 : -1;
+	/* A worker that booted by itself may have come to forks by itself. */
 	bool forks = options.rewind == REWIND_FORK;
+	enum rewind_tracking way;
+	if (memory >= 0 && peek(memory, &options.rewind, &way, sizeof way)) {
+		forks |= way == REWIND_FORK;
+	}
 	if (memory >= 0 && !peek(memory, &request, &of, sizeof of)) {
-		return; /* it is gone, and that is told in another way */
+		memory = -1; /* killed a moment ago, for the time that it took */
 	}
 	if (memory >= 0 && !forks &&
 	    (of.exchange.slot == NULL || (uint32_t)(of.exchange.claim >> HY_CLAIM_TICKET_SHIFT) != ticket)) {
@@ -303,8 +308,8 @@ void trace_write(uint32_t number, pid_t pid, uint32_t milliseconds, uint32_t tic
 		return;
 	}
 	if (memory < 0) {
-		say_format(&report,
-		           "; what it is doing cannot be read: no /proc, or too many workers for the limit of open files");
+		say_format(&report, "; what it is doing cannot be read: it has ended, there is no /proc, or there are too many "
+		                    "workers for the limit of open files");
 		log_for(NULL, 0, report.text, report.len);
 		return;
 	}

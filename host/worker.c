@@ -160,6 +160,9 @@ void worker_boot(void)
 {
 	if (compare_keep_classic(&request.exchange)) {
 		serve_classic();
+		if (EG(exit_status) == 255) {
+			compare_failed(); /* as PHP exits after a fatal error, which an exception that nobody catches is as well */
+		}
 		_exit(0);
 	}
 	SG(request_info).path_translated = (char *)options.worker_script;

@@ -7,14 +7,17 @@ import json
 import os
 import pathlib
 import platform
+import socket
 import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator
 
 import pytest
+import requests
 
-from lib.servers import hayate_binary
+from lib.process import wait_until
+from lib.servers import free_port, hayate_binary
 
 WORKER = "<?php\n$n = 0;\nwhile (hayate_handle_request(function () use (&$n) { echo ++$n; })) {\n}\n"
 #: asm/unistd_64.h, linux/prctl.h, linux/seccomp.h, linux/filter.h
@@ -87,6 +90,30 @@ def test_without_tracking_each_request_is_forked(site) -> None:
     assert report["samples"][0]["status"] == 200
     if report["tracking"] == "fork":
         assert any("runs in a fork" in advice and "allow that system call" in advice for advice in report["advice"])
+
+
+def test_a_slow_request_is_told_where_a_worker_came_to_forks_by_itself(site) -> None:
+    """It boots by itself, since its boot opens a connection; so its zygote knows nothing of it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, open(site / "log", "w+") as log:
+        boot = f"$open = stream_socket_client('tcp://127.0.0.1:{listener.getsockname()[1]}');"
+        (site / "worker.php").write_text(f"<?php {boot} while (hayate_handle_request(function () {{ sleep(1); echo 'slept'; }}));")
+        port, control = free_port(), site / "control"
+        control.mkdir()
+        control.chmod(0o777)
+        flags = ["--worker", site / "worker.php", "--workers", "1", "--warmup", "off", "--slow-request", "300ms"]
+        command = [hayate_binary(), "serve", site, *flags, "--listen", f"127.0.0.1:{port}", "--control", control / "sock"]
+        user = "nobody" if os.geteuid() == 0 else None
+        server = subprocess.Popen([*map(str, command)], preexec_fn=forbid_userfaultfd, user=user, stdout=log, stderr=log)
+        try:
+            said = lambda: (site / "log").read_text()  # noqa: E731
+            assert wait_until(lambda: " serves http" in said() or server.poll() is not None), said()
+            assert requests.get(f"http://127.0.0.1:{port}/", timeout=60).text == "slept", said()
+            if "in a process of its own" in said():  # else soft-dirty bits track it
+                assert wait_until(lambda: "slow request: has run for" in said()), said()
+                assert "is not known where each request runs in a fork" in said()
+        finally:
+            server.terminate()
+            server.wait(60)
 
 
 def test_a_user_without_privileges_has_the_same(site) -> None:

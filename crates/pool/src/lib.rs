@@ -40,6 +40,7 @@ mod reminder;
 mod renewal;
 mod rewind;
 mod scaling;
+mod slow;
 mod spec;
 mod status;
 mod supervisor;

@@ -28,6 +28,7 @@ use crate::{
     reminder::Reminder,
     renewal::LONG,
     rewind::{Fitness, Unfit},
+    slow::Told,
     status::Phase,
     watchdog::Watchdog,
     worker::{Cause, Worker},
@@ -96,6 +97,8 @@ pub(crate) struct Supervisor {
     pub(crate) looked_at: Instant,
     /// What the last sweep found wrong with the memory.
     broken: Option<&'static str>,
+    /// Slow requests that the log was told of.
+    told: Told,
     ending: Option<Ending>,
 }
 
@@ -135,6 +138,7 @@ impl Supervisor {
             turns_away: false,
             looked_at: now,
             broken: None,
+            told: Told::new(Instant::now()),
             ending: None,
         }
     }
@@ -281,6 +285,13 @@ impl Supervisor {
         self.broken = swept.broken;
         self.shared.table().slow_requests += swept.newly_slow;
         for Slow { worker, ran, ticket } in swept.slow {
+            let Some(left_out) = self.told.admits(Instant::now()) else { continue };
+            if left_out > 0 {
+                tracing::warn!(
+                    app = spec.name,
+                    "{left_out} more slow requests are not told of one by one, since there are so many"
+                );
+            }
             if let Some(host) = &self.host
                 && let Err(error) = host.send(Command::Trace { worker, ran, ticket })
             {

@@ -75,8 +75,8 @@ const STILL: u64 = 10_000_000_000;
 /// Slow requests that one sweep names; the others are the next ones'. Each becomes a message to the zygote, whose socket holds some hundred.
 const MOST_SLOW: usize = 16;
 
-/// For how long one that has run out of its time may go on until it has been named, ns. That is twenty sweeps.
-const UNNAMED: u64 = 1_000_000_000;
+/// Sweeps that one which has run out of its time may outlive until it has been named: a thousand are named in as many.
+const UNNAMED: u8 = 64;
 
 /// Sweeps come 20 times a second while requests are active. After a longer pause nobody knows what workers did meanwhile.
 const PAUSE: u64 = 1_000_000_000;
@@ -103,6 +103,8 @@ pub(crate) struct Look {
     slow: bool,
     /// It was named as slow.
     named: bool,
+    /// Sweeps that it has outlived for not being named.
+    unnamed: u8,
 }
 
 impl Ring {
@@ -180,7 +182,9 @@ impl Ring {
                             let ran = Duration::from_nanos(ran);
                             slow.push((index, Slow { worker, ticket: claim_ticket(seen), ran }));
                         }
-                        if ran > timeout.saturating_add(if unnamed { UNNAMED } else { 0 }) {
+                        if ran > timeout && unnamed && look.unnamed < UNNAMED {
+                            look.unnamed += 1;
+                        } else if ran > timeout {
                             held = Err(Fault::RequestTimeout);
                         }
                     }
