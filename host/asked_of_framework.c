@@ -60,9 +60,9 @@ void asked_of_environment(const char *name)
 		}
 	}
 	if (asked_count == sizeof asked / sizeof asked[0]) {
-		note_doubt(
-		    "what runs before there is a request looks at the request in more places than are looked at: it asks the "
-		    "environment for variables of one");
+		note_doubt("what runs before there is a request asks the environment for a request's variables in more than 64 "
+		           "places. "
+		           "To avoid it: ask for them in a middleware");
 		return;
 	}
 	asked[asked_count++] = (struct asked){

@@ -23,6 +23,7 @@
 #include "explain.h"
 #include "host.h"
 #include "settled.h"
+#include "words.h"
 
 #include "zend_compile.h"
 #include "zend_language_scanner.h"
@@ -34,87 +35,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *const superglobals[] = {"_GET", "_POST", "_COOKIE", "_REQUEST", "_FILES", "_SESSION"};
-static const char *const functions[] = {
-    "session_start",
-    "session_name",
-    "session_id",
-    "session_create_id",
-    "session_regenerate_id",
-    "session_set_cookie_params",
-    "header",
-    "header_remove",
-    "header_register_callback",
-    "headers_list",
-    "headers_sent",
-    "setcookie",
-    "setrawcookie",
-    "flush",
-    "http_response_code",
-    "filter_input",
-    "filter_input_array",
-    "getallheaders",
-    "apache_request_headers",
-    "hayate_early_hints",
-};
-/* Functions that print. */
-static const char *const prints[] = {
-    "readfile", "fpassthru", "passthru", "system",      "printf",         "vprintf",
-    "print_r",  "var_dump",  "phpinfo",  "show_source", "highlight_file",
-};
-/* The same, by how they begin: of the output there is one for each visitor. */
-static bool is_of_output(const char *function)
-{
-	return strncasecmp(function, "ob_", 3) == 0 || strncasecmp(function, "output_", 7) == 0;
-}
-/* Methods that make a request of the superglobals, by the names that libraries share for them. */
-static const char *const methods[] = {"fromGlobals", "createFromGlobals", "createServerRequestFromGlobals", "capture"};
-/* Functions of frameworks that give what belongs to the request. */
-static const char *const of_frameworks[] = {"request", "session", "cookie", "auth", "old", "csrf_token"};
-/* Classes that stand for the request, the visitor or the session, by the last parts of their names: asked by static
- * methods, but for those that only set something up. */
-static const char *const facades[] = {"Request", "Auth", "Session"};
-static const char *const sets_up[] = {
-    "macro",
-    "mixin",
-    "extend",
-    "provider",
-    "viaRequest",
-    "setTrustedProxies",
-    "setTrustedHosts",
-    "setFactory",
-    "create",
-    "routes",
-    "hasMacro",
-    "setDefaultDriver",
-    "flushMacros",
-    "shouldUse",
-    "resolveUsersUsing",
-    "enableHttpMethodParameterOverride",
-};
-/* What a container is asked by, for what it holds by a name. */
-static const char *const gives[] = {"make", "get", "resolve", "app"};
-/* Types of arguments that are the request. */
-static const char *const requests[] = {"Request", "ServerRequestInterface", "ServerRequest", "IncomingRequest"};
-/* Methods that read the clock or draw: drawn once, a nonce would be one for all visitors. */
-static const char *const drawing_methods[] = {
-    "now", "today", "tomorrow", "yesterday", "uuid1", "uuid4", "uuid6", "uuid7", "orderedUuid", "randomBytes",
-};
-/* Static methods whose names say less, by the last part of the class's name. */
-static const struct {
-	const char *class, *method;
-} static_methods[] = {
-    {"Uuid", "v1"},  {"Uuid", "v4"},    {"Uuid", "v6"},  {"Uuid", "v7"},
-    {"Str", "uuid"}, {"Str", "random"}, {"Str", "ulid"}, {"Ulid", "generate"},
-};
-/* Classes of libraries whose objects hold the time or a random number from the beginning. */
-static const char *const classes[] = {"Carbon", "CarbonImmutable", "Ulid", "UuidV1", "UuidV4", "UuidV6", "UuidV7"};
-/* Functions that look for a variable of the environment: PHP's own, and as projects call theirs. */
-static const char *const of_environment[] = {"getenv", "env", "get_env"};
-/* PHP's own functions that keep a function for later; the others that are given one call it. */
-static const char *const keeps[] = {"spl_autoload_register", "set_error_handler", "set_exception_handler",
-                                    "register_shutdown_function", "register_tick_function"};
 
 /* ---- what was seen ---- */
 
@@ -248,7 +168,7 @@ static void look_at_declared(zend_ast *ast, struct place place)
 	zend_ast_list *parameters = function->child[0] != NULL ? zend_ast_get_list(function->child[0]) : NULL;
 	for (uint32_t i = 0; parameters != NULL && i < parameters->children; i++) {
 		const char *type = ast_literal(parameters->child[i]->child[0]);
-		if (type != NULL && IS_ONE_OF(requests, name_last_part(type), false)) {
+		if (type != NULL && word_is_request(type)) {
 			note(ASKS, "argument ", type, parameters->child[i], place);
 		}
 	}
@@ -344,7 +264,7 @@ static void look_at_definition(zend_ast_list *arguments)
 static bool gives_request(const char *called, zend_ast_list *arguments)
 {
 	zend_ast *what = arguments != NULL && arguments->children > 0 ? arguments->child[0] : NULL;
-	if (what == NULL || !IS_ONE_OF(gives, called, false)) {
+	if (what == NULL || !word_gives(called)) {
 		return false;
 	}
 	const char *name = ast_literal(what);
@@ -352,7 +272,7 @@ static bool gives_request(const char *called, zend_ast_list *arguments)
 		return strcmp(name, "request") == 0;
 	}
 	const char *class_name = what->kind == ZEND_AST_CLASS_NAME ? ast_literal(what->child[0]) : NULL;
-	return class_name != NULL && IS_ONE_OF(requests, name_last_part(class_name), false);
+	return class_name != NULL && word_is_request(class_name);
 }
 
 /* CakePHP's skeleton asks for the host and the scheme in this file, and does nothing without. That it asks no more is
@@ -378,26 +298,23 @@ static void look_at_call(zend_ast *ast, struct place place)
 	zend_str_tolower(lower, strlen(lower));
 	zend_function *known = zend_hash_str_find_ptr(CG(function_table), lower, strlen(lower));
 	bool of_php = known != NULL && known->type == ZEND_INTERNAL_FUNCTION;
-	if (IS_ONE_OF(functions, function, false) || is_of_output(function)) {
-		note(ASKS, "", function, ast, place);
-	} else if (IS_ONE_OF(of_frameworks, function, false) || gives_request(function, arguments)) {
+	if (word_asks(function) || gives_request(function, arguments)) {
 		note(ASKS, "", function, ast, place);
 	} else if (frozen_draws(function)) {
 		note(DRAWS, "", function, ast, place);
-	} else if (place.sometimes && IS_ONE_OF(prints, function, false)) {
+	} else if (place.sometimes && word_prints(function)) {
 		note(ANSWERS, "", function, ast, place);
 	}
 	if (strcmp(lower, "define") == 0) {
 		look_at_definition(arguments);
 	}
-	if (IS_ONE_OF(of_environment, lower, false)) {
+	if (word_of_environment(lower)) {
 		const char *name = arguments != NULL && arguments->children > 0 ? ast_literal(arguments->child[0]) : NULL;
 		if (name != NULL && settled_is_of_request(name) && !is_known_by_its_text()) {
 			note(ASKS, "environment: ", name, ast, place);
 		}
 	}
-	for (uint32_t i = 0; of_php && !IS_ONE_OF(keeps, lower, false) && arguments != NULL && i < arguments->children;
-	     i++) {
+	for (uint32_t i = 0; of_php && !word_keeps(lower) && arguments != NULL && i < arguments->children; i++) {
 		look_at_called(arguments->child[i], place);
 	}
 }
@@ -409,16 +326,11 @@ static void look_at_method_call(zend_ast *ast, struct place place)
 	if (called == NULL) {
 		return;
 	}
-	bool of_request = of != NULL && IS_ONE_OF(facades, name_last_part(of), false) && !IS_ONE_OF(sets_up, called, false);
-	if (IS_ONE_OF(methods, called, false) || of_request || gives_request(called, ast_arguments(ast))) {
+	bool of_request = of != NULL && word_asks_class(of, called);
+	if (word_asks_method(called) || of_request || gives_request(called, ast_arguments(ast))) {
 		note(ASKS, of_request ? of : "", called, ast, place);
 	}
-	bool draws = IS_ONE_OF(drawing_methods, called, false);
-	for (size_t i = 0; of != NULL && i < sizeof static_methods / sizeof static_methods[0]; i++) {
-		draws |= strcasecmp(name_last_part(of), static_methods[i].class) == 0 &&
-		         strcasecmp(called, static_methods[i].method) == 0;
-	}
-	if (draws) {
+	if (word_draws_method(of, called)) {
 		note(DRAWS, "", called, ast, place);
 	}
 }
@@ -448,7 +360,7 @@ static bool look_at_element(zend_ast *ast, struct place place)
 	}
 	const char *variable = ast_literal(ast->child[0]->child[0]), *key = ast_literal(ast->child[1]);
 	if (variable != NULL && key == NULL && strcmp(variable, "_SERVER") == 0 && place.function != NULL &&
-	    IS_ONE_OF(of_environment, ZSTR_VAL(place.function->name), false)) {
+	    word_of_environment(ZSTR_VAL(place.function->name))) {
 		return true; /* what it is asked for stands where it is called */
 	}
 	if (variable == NULL || key == NULL) {
@@ -461,7 +373,7 @@ static bool look_at_element(zend_ast *ast, struct place place)
 		return true; /* a variable of the environment, then */
 	}
 	if (strcmp(variable, "GLOBALS") == 0) {
-		if (IS_ONE_OF(superglobals, key, false) || strcmp(key, "_SERVER") == 0) {
+		if (word_is_superglobal(key)) {
 			note(ASKS, "$", key, ast, place);
 		}
 		return true;
@@ -558,8 +470,7 @@ static void look(zend_ast *ast, struct place place)
 		break;
 	case ZEND_AST_NEW: {
 		const char *class_name = ast_literal(ast->child[0]);
-		if (class_name != NULL &&
-		    (IS_ONE_OF(classes, name_last_part(class_name), false) || frozen_draws_class(name_last_part(class_name)))) {
+		if (class_name != NULL && (word_draws_class(class_name) || frozen_draws_class(name_last_part(class_name)))) {
 			note(DRAWS, "new ", class_name, ast, place);
 		}
 		break;
@@ -576,7 +487,7 @@ static void look(zend_ast *ast, struct place place)
 		break;
 	case ZEND_AST_VAR: {
 		const char *name = ast_literal(ast->child[0]);
-		if (name != NULL && (IS_ONE_OF(superglobals, name, false) || strcmp(name, "_SERVER") == 0)) {
+		if (name != NULL && word_is_superglobal(name)) {
 			note(ASKS, "$", name, ast, place);
 		}
 		break;

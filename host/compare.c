@@ -15,7 +15,7 @@
  * An application may have kept a request before that, in its boot: then all URLs are answered alike, on both sides.
  * Where they are, the front controller, if that is not the worker script, says in classic mode whether they should be.
  *
- * Requests that are compared carry addresses and paths that warm-up requests did not
+ * Requests that are compared carry addresses, paths, a language and a cookie that warm-up requests did not
  * (crates/hayate/src/plan/visits.rs).
  */
 #include "host.h"
@@ -193,18 +193,6 @@ static void give_up(struct keeper *self)
 	_exit(70);
 }
 
-/* What such requests log is nobody's, and nobody hears what they might say to the pool. */
-static void be_silent(bool names_classes)
-{
-	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-	const int ours[] = {STDOUT_FILENO, STDERR_FILENO, HY_FD_CONTROL, HY_FD_CLASSES};
-	for (size_t i = 0; i < sizeof ours / sizeof ours[0] - names_classes; i++) {
-		dup3(nothing, ours[i], ours[i] > STDERR_FILENO ? O_CLOEXEC : 0);
-	}
-	close(nothing);
-	explain_file = NULL;
-}
-
 /* Returns in each process that is to answer. */
 static void keep(enum side side, pid_t parent, const char *(*prepare)(void), struct hy_exchange *exchange)
 {
@@ -215,7 +203,7 @@ static void keep(enum side side, pid_t parent, const char *(*prepare)(void), str
 	}
 	signal(SIGALRM, SIG_DFL);
 	signal(SIGCHLD, SIG_DFL);
-	be_silent(side == COLD && comparison()->notes_classes);
+	fork_be_silent(side == COLD && comparison()->notes_classes);
 	hy_ring_pretend();
 	if (prepare() != NULL) {
 		give_up(self);
@@ -506,12 +494,13 @@ static void explain_difference(const enum side sides[2], const struct visit *vis
 	char why[1024], text[64];
 	const struct answer *cold = &shared->answers[sides[0]][0], *warm = &shared->answers[sides[1]][0];
 	bool warmed = sides[1] == WARM;
-	int len =
-	    snprintf(why, sizeof why,
-	             warmed ? "after the warm-up requests %s://%s%s is answered as it is not without them: "
-	                    : "the front controller depends on the request before it handles it; %s://%s%s is answered in "
-	                      "classic mode as it is not when all before that has run at the boot: ",
-	             visit->scheme, visit->host, visit->target);
+	int len = snprintf(
+	    why, sizeof why,
+	    warmed ? "after the warm-up requests %s://%s%s%s is answered as it is not without them: "
+	           : "the front controller depends on the request before it handles it; %s://%s%s%s is answered in "
+	             "classic mode as it is not when all before that has run at the boot: ",
+	    visit->scheme, visit->host, visit->target,
+	    visit->another_visitor ? ", for a visitor with Accept-Language: fr-FR and a cookie," : "");
 	char *to = why + MIN((size_t)len, sizeof why - 1);
 	size_t size = sizeof why - (size_t)(to - why);
 	if (warm->status == 0) {

@@ -6,6 +6,7 @@
 #include "explain.h"
 #include "stray.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -28,6 +29,17 @@ void fork_end(enum hy_retired why)
 		explain_forked();
 	}
 	_exit(why == HY_RETIRED_NOT ? FORKED_SERVED : FORKED_RETIRED + (int)why);
+}
+
+void fork_be_silent(bool names_classes)
+{
+	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+	const int ours[] = {STDOUT_FILENO, STDERR_FILENO, HY_FD_CONTROL, HY_FD_CLASSES};
+	for (size_t i = 0; i < sizeof ours / sizeof ours[0] - names_classes; i++) {
+		dup3(nothing, ours[i], ours[i] > STDERR_FILENO ? O_CLOEXEC : 0);
+	}
+	close(nothing);
+	explain_file = NULL;
 }
 
 /* In a process that handles one request. */

@@ -45,7 +45,8 @@
 /* A request that the host makes by itself. */
 struct visit {
 	const char *target, *host, *scheme, *port, *script_name, *path_info;
-	const char *script; /* NULL: index.php of the document root */
+	const char *script;   /* NULL: index.php of the document root */
+	bool another_visitor; /* than the others: one with a language and a cookie */
 };
 
 struct options {
@@ -154,7 +155,9 @@ const char *lifecycle_unclean(void);  /* the step of cleanup.c in which that hap
 /* fork.c: a process for each request */
 /* In a worker, from the point on. True in such a process; false when the worker has to leave. */
 bool fork_from_now_on(void);
-void fork_begin(void);                 /* in such a process, first thing */
+void fork_begin(void); /* in such a process, first thing */
+/* In a process whose logs are nobody's, and which the pool must not hear; perhaps of the classes that it has loaded. */
+void fork_be_silent(bool names_classes);
 bool fork_is_for_one_request(void);    /* this is such a process */
 enum hy_retired fork_cost(int status); /* wait status of such a process: what it did to the boot's stays for others */
 /* Ends it; HY_RETIRED_NOT: the worker goes on, else it leaves as well. */

@@ -8,7 +8,6 @@
 #include "stray.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -27,29 +26,16 @@ struct trial {
 	_Atomic unsigned char came_back[];
 };
 
-static double now(void)
-{
-	struct timespec time;
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
-
 /* In the process that was forked, which nobody hears. */
-static ZEND_COLD ZEND_NORETURN void try_all(struct trial *trial, uint32_t first, uint32_t count, double until,
+static ZEND_COLD ZEND_NORETURN void try_all(struct trial *trial, uint32_t first, uint32_t count, uint64_t until,
                                             zend_fcall_info *call, zend_fcall_info_cache *cache)
 {
-	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-	const int ours[] = {STDOUT_FILENO, STDERR_FILENO, HY_FD_CONTROL, HY_FD_CLASSES};
-	for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
-		dup3(nothing, ours[i], ours[i] > STDERR_FILENO ? O_CLOEXEC : 0);
-	}
-	close(nothing);
-	explain_file = NULL;
+	fork_be_silent(false);
 	opcache_after_fork();
 	signal(SIGALRM, SIG_DFL);
 	zend_try
 	{
-		for (uint32_t i = first; i < count && now() < until; i++) {
+		for (uint32_t i = first; i < count && hy_now() < until; i++) {
 			trial->at = i;
 			alarm(SECONDS_FOR_ONE);
 			zval number, result;
@@ -86,7 +72,7 @@ static PHP_FUNCTION(came_back)
 	ZEND_PARSE_PARAMETERS_END();
 
 	array_init(return_value);
-	if (count <= 0 || count > 1 << 20) {
+	if (count <= 0 || count > 1 << 20 || !(seconds > 0 && seconds < 3600)) {
 		return;
 	}
 	size_t size = sizeof(struct trial) + (size_t)count;
@@ -94,10 +80,10 @@ static PHP_FUNCTION(came_back)
 	if (trial == MAP_FAILED) {
 		return;
 	}
-	double until = now() + seconds;
+	uint64_t until = hy_now() + (uint64_t)(seconds * 1e9);
 	pid_t self = getpid();
 	uint32_t first = 0;
-	for (int i = 0; i < MOST_FORKS && first < count && now() < until; i++) {
+	for (int i = 0; i < MOST_FORKS && first < count && hy_now() < until; i++) {
 		trial->at = first;
 		pid_t pid = host_fork();
 		if (pid == 0) {

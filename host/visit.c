@@ -1,7 +1,7 @@
 /*
  * A request that the host makes by itself, as hayate describes it on the command line: target, host, scheme, port, the
- * script's name, what follows it in the path, and the script, with unit separators between. What is left out is made up
- * for the host's document root, so that a person can type a path alone.
+ * script's name, what follows it in the path, whether it is another visitor's, and the script, with unit separators
+ * between. What is left out is made up for the host's document root, so that a person can type a path alone.
  */
 #include "host.h"
 
@@ -11,8 +11,8 @@
 void visit_parse(const char *text, struct visit *visit)
 {
 	/* The arguments stay as they are: this program may start itself again with them. */
-	char *parts[7] = {strdup(text), NULL, NULL, NULL, NULL, NULL, NULL};
-	for (int i = 1; i < 7 && (parts[i] = strchr(parts[i - 1], HY_LOG_UNIT)) != NULL; i++) {
+	char *parts[8] = {strdup(text)};
+	for (int i = 1; i < 8 && (parts[i] = strchr(parts[i - 1], HY_LOG_UNIT)) != NULL; i++) {
 		*parts[i]++ = '\0';
 	}
 	*visit = (struct visit){
@@ -22,7 +22,8 @@ void visit_parse(const char *text, struct visit *visit)
 	    .port = parts[3] == NULL ? "80" : parts[3],
 	    .script_name = parts[4] == NULL ? "/index.php" : parts[4],
 	    .path_info = parts[5] == NULL ? "" : parts[5],
-	    .script = parts[6],
+	    .another_visitor = parts[6] != NULL && *parts[6] != '\0',
+	    .script = parts[7],
 	};
 }
 
@@ -80,5 +81,9 @@ bool visit_begin(const struct visit *visit, const char *who, struct hy_exchange 
 	put(&head, HY_FIELD_HEADER, "host", visit->host);
 	put(&head, HY_FIELD_HEADER, "user-agent", "Hayate warm-up");
 	put(&head, HY_FIELD_HEADER, "accept", "text/html,*/*");
+	if (visit->another_visitor) {
+		put(&head, HY_FIELD_HEADER, "accept-language", "fr-FR,fr;q=0.9,de;q=0.5");
+		put(&head, HY_FIELD_HEADER, "cookie", "hayate-comparison=kappa");
+	}
 	return !head.full && hy_exchange_local(exchange, head.bytes, head.len);
 }

@@ -151,6 +151,22 @@ static bool run_script(void)
 	return fatal;
 }
 
+/* What PHP said last, with its place, which an exception's text has already; NULL: nothing. */
+static const char *last_error(char *to, size_t size)
+{
+	if (PG(last_error_message) == NULL) {
+		return NULL;
+	}
+	const char *message = ZSTR_VAL(PG(last_error_message));
+	const char *file = PG(last_error_file) != NULL ? ZSTR_VAL(PG(last_error_file)) : "";
+	if (*file == '\0' || strstr(message, file) != NULL) {
+		snprintf(to, size, "%s", message);
+	} else {
+		snprintf(to, size, "%.500s in %s:%d", message, file, PG(last_error_lineno));
+	}
+	return to;
+}
+
 /*
  * Runs the worker script. It comes back here in three ways: the script returned, it was unwound by a fatal error in a
  * request, or it never reached hayate_handle_request(). A request that is still open then is ended by PHP's own request
@@ -180,8 +196,8 @@ void worker_boot(void)
 		stray_end();
 	}
 	if (!handle_reached()) {
-		char why[1024];
-		const char *said = PG(last_error_message) != NULL ? ZSTR_VAL(PG(last_error_message)) : NULL;
+		char why[1024], text[768];
+		const char *said = last_error(text, sizeof text);
 		if (handle_warming()) {
 			snprintf(why, sizeof why, "a warm-up request ended the worker script%s%s", said ? ": " : "",
 			         said ? said : "");
@@ -204,8 +220,10 @@ void worker_boot(void)
 	}
 	enum hy_retired why = hy_ring_quit() ? HY_RETIRED_ASKED : fatal ? HY_RETIRED_FATAL : HY_RETIRED_SCRIPT_ENDED;
 	if (why == HY_RETIRED_FATAL) {
+		char text[768];
+		const char *said = last_error(text, sizeof text);
 		log_format("The worker script was unwound by a fatal error (%s); this worker is replaced.",
-		           PG(last_error_message) != NULL ? ZSTR_VAL(PG(last_error_message)) : "without a message");
+		           said != NULL ? said : "without a message");
 	}
 	enum hy_retired limit = worker_after_request();
 	if (why == HY_RETIRED_SCRIPT_ENDED && limit != HY_RETIRED_NOT) {

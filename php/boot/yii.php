@@ -125,10 +125,21 @@ function is_kept(Application $app): bool
     return null !== $request->get();
 }
 
+/** An entry of `bootstrap`, as the configuration has it. */
+function named(mixed $entry): string
+{
+    return match (true) {
+        \is_string($entry) => $entry,
+        \is_array($entry) => (string) ($entry['class'] ?? $entry['__class'] ?? 'an array'),
+        default => get_debug_type($entry),
+    };
+}
+
 function prepare(Application $app): \Closure
 {
     if (null !== ($asked = asked($app) ?? (is_kept($app) ? 'request, which it keeps' : null))) {
-        not_for_all("what `bootstrap` names looks at the request ($asked) before there is one, and would do so once for all visitors");
+        $names = implode(', ', array_map(named(...), $app->bootstrap));
+        not_for_all("what `bootstrap` names ($names), or an extension's own bootstrap, looks at the request ($asked) before there is one, and would do so once for all visitors");
     }
     if (YII_DEBUG) {
         error_log('Yii is in debug mode: changes of the code are seen after `hayate reload` only; --mode classic shows them at once');

@@ -270,6 +270,7 @@ def test_a_broken_release_is_no_release_that_wants_a_request(site: Site, kind: s
             for command in ("reload", "upgrade"):
                 refused = server.run(command)
                 assert (refused.returncode, "did not boot" in refused.stderr) == (1, True), refused.stderr
+                assert f"{index}:" in refused.stderr, refused.stderr
             index.write_text(good)
             assert Browser(server.url).get("/people/ada").text == "ada at /people/ada?"
             assert server.status()["apps"][0]["mode"] == mode

@@ -333,6 +333,36 @@ def test_who_vanishes_is_forgotten(hayate_command, place) -> None:
             assert one.terminated is not None and one.terminated.error_code == NO_ERROR
 
 
+def test_who_vanishes_does_not_hold_up_a_stop(hayate_command, place) -> None:
+    """With TCP the kernel goes on sending; with QUIC the server has to, and nobody says that there is no client any more."""
+    config = text(place, place / "site", idle="600s", top='drain_timeout = "600s"\nmetrics = "127.0.0.1:{metrics}"')
+    with TlsHayate(config, {**ports(), "metrics": free_port()}) as server:
+        with client(server, place) as one:
+            one.get()
+            one.begin("/large.php?mb=50")
+            one.terminated = one.terminated or object()  # type: ignore[assignment]
+        assert connections(server) == 1
+        begun = time.monotonic()
+        server.stop()
+        assert time.monotonic() - begun < PATIENCE
+
+
+def test_who_is_slow_has_its_answer_while_the_server_stops(hayate_command, place, mark) -> None:
+    """A client that waits has nothing to say, and is not gone."""
+    config = text(place, place / "site", idle="600s", top='drain_timeout = "600s"')
+    with TlsHayate(config, ports()) as server, client(server, place) as one:
+        began, go = mark("slow-began"), mark("slow-go")
+        stream = one.begin(f"/hold.php?began={began}&go={go}")
+        one.wait(began.exists)
+        server.process.send_signal(signal.SIGTERM)
+        # Longer than a client may be silent that has something to answer.
+        until = time.monotonic() + 8
+        while time.monotonic() < until:
+            one.step(0.1)
+        go.touch()
+        assert bytes(one.answer(stream).body) == b"held"
+
+
 def test_a_head_that_does_not_come(hayate, place) -> None:
     with client(hayate, place) as one:
         begun = one.quic.get_next_available_stream_id()

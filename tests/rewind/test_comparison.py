@@ -42,6 +42,8 @@ KEEPS = {
     "the query": (CONTAINER, "echo 'you asked for ', http_build_query($container->get('request')->query) ?: 'nothing';"),
     "the host": (CONTAINER, "echo 'https://', $container->get('request')->host, '/';"),
     "the port": (CONTAINER, "echo 'https://', strpbrk($container->get('request')->host, ':') ?: 'no port';"),
+    "the language": ("", "static $language; echo $language ??= $_SERVER['HTTP_ACCEPT_LANGUAGE'] ?? 'no language';"),
+    "the cookies": ("", "static $visitor; echo $visitor ??= $_COOKIE === [] ? 'for the first time' : 'welcome back';"),
     "a redirect": (CONTAINER, "header('Location: http://'.$container->get('request')->host.'/login');"),
     "a session": ("class Session { static $id; }", "if (!Session::$id) { setcookie('visitor', Session::$id = bin2hex(random_bytes(8))); } echo 'hello';"),
     "a failure": ("", "static $n = 0; if (++$n > 3) { throw new Exception('no more'); } echo 'fine';"),

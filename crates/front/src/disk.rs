@@ -39,8 +39,8 @@ pub(crate) const PER_PLACE: usize = 4;
 pub(crate) const WAITING: usize = 1024;
 /// Of them blocks of files.
 pub(crate) const BLOCKS: usize = WAITING / 2;
-/// Lookups of those that begin may wait besides, neither taking the other's room: as many as come at once where a page is read by thousands,
-/// and a thread does some ten thousand in a second. None waits longer than [`PATIENCE`], and none is taken where the place hangs.
+/// Lookups of those that begin may wait besides, neither taking the other's room: as many as come at once where a page is read by
+/// thousands. None waits longer than [`PATIENCE`], and none is taken where the place hangs.
 const NEWCOMERS: usize = 8192;
 /// How long one answer of a file system may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@ use crate::{
     args::ServeArgs,
     extensions, machine,
     php::{Hosts, Probe},
-    plan::{App, PHP_AS_ROOT, Plan, RATES_OF_NOBODY},
+    plan::{App, PHP_AS_ROOT, Plan},
     secrets,
 };
 
@@ -43,7 +43,6 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         println!("warning       {PHP_AS_ROOT}");
     }
     let mut php = Hosts::default();
-    let rates = plan.rates_of_nobody();
     for app in &plan.apps {
         let spec = &app.spec;
         let (min, max) = spec.workers.clone().into_inner();
@@ -51,8 +50,8 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         let hosts = if app.hosts.is_empty() { "any host".into() } else { app.hosts.join(" ") };
         println!("  answers to  {hosts}, path {}", app.path);
         println!("  serves      {}", spec.document_root.display());
-        if rates.contains(&&*spec.name) {
-            println!("  warning     {RATES_OF_NOBODY}");
+        for vain in plan.vain_keys(app) {
+            println!("  warning     {vain}");
         }
         if let Some(identity) = &app.identity {
             let shared = plan.sharing_the_fronts_user().contains(&&*spec.name);

@@ -172,7 +172,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     let (running, apps) = server.running_now();
     announce(&running, &apps, control_path.as_deref());
     secrets::warn_of(&running.apps);
-    running.warn_of_rates();
+    running.warn_of_vain_keys();
     if running.tls.as_ref().is_some_and(|tls| !tls.http3.is_empty()) {
         tracing::warn!("HTTP/3 is on (http3 in [tls]), which is experimental: see docs/tls.md");
     }

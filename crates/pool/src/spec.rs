@@ -55,16 +55,19 @@ pub struct Visit {
     pub script_name: String,
     /// What follows that in the path.
     pub path_info: String,
+    /// By somebody who reads another language and has been here before: with `Accept-Language` and a cookie.
+    pub another_visitor: bool,
 }
 
 impl Visit {
     /// In one argument, as `host/warmup.c` takes it apart.
     fn argument(&self) -> OsString {
         let scheme = if self.https { "https" } else { "http" };
+        let visitor = if self.another_visitor { "another" } else { "" };
         let Visit { target, host, port, script_name, path_info, .. } = self;
         // The path of a file last: no other may hold a unit separator.
         let mut argument = OsString::from(format!(
-            "{target}\x1f{host}\x1f{scheme}\x1f{port}\x1f{script_name}\x1f{path_info}\x1f"
+            "{target}\x1f{host}\x1f{scheme}\x1f{port}\x1f{script_name}\x1f{path_info}\x1f{visitor}\x1f"
         ));
         argument.push(&self.script);
         argument
@@ -278,6 +281,7 @@ mod tests {
             script: "/a/index.php".into(),
             script_name: "/index.php".into(),
             path_info: String::new(),
+            another_visitor: false,
         }
     }
 
@@ -318,7 +322,7 @@ mod tests {
         let worker = || Mode::Worker { script: "/a/worker.php".into() };
         let on = arguments(worker(), Rewind::On).join(" ");
         let visit =
-            |path: &str| format!("{path}\x1fa.test:81\x1fhttp\x1f81\x1f/index.php\x1f\x1f/a/index.php");
+            |path: &str| format!("{path}\x1fa.test:81\x1fhttp\x1f81\x1f/index.php\x1f\x1f\x1f/a/index.php");
         let (one, two, other) = (visit("/"), visit("/a"), visit("/made-up"));
         let flags =
             format!("--rewind auto --warmup {one} --warmup {two} --compare {other} --rewind-verify 100");

@@ -41,7 +41,7 @@ impl<'a> Sources<'a> {
                 self.files
             ));
         }
-        let left = BYTES - self.bytes;
+        let left = BYTES.saturating_sub(self.bytes);
         let most = of_application::MOST.min(left);
         let text = match of_application::read_text(&self.root.join(file), most) {
             Ok(text) => text,
@@ -127,14 +127,15 @@ pub(super) fn compact(source: &str) -> Result<String, &'static str> {
     let mut out = String::with_capacity(source.len());
     let mut rest = source.strip_prefix("<?php").ok_or("text before <?php")?;
     while let Some(c) = rest.chars().next() {
-        if rest.starts_with("/*") {
-            rest = rest[2..].split_once("*/").ok_or("a comment without an end")?.1;
+        if let Some(comment) = rest.strip_prefix("/*") {
+            rest = comment.split_once("*/").ok_or("a comment without an end")?.1;
         } else if rest.starts_with("//") || (c == '#' && !rest.starts_with("#[")) {
             // It ends with the line, and where PHP does.
-            let line = rest.find(['\n', '\r']).unwrap_or(rest.len());
-            rest = &rest[rest[..line].find("?>").unwrap_or(line)..];
+            let line = rest.split(['\n', '\r']).next().unwrap_or(rest);
+            let comment = line.split("?>").next().unwrap_or(line);
+            rest = rest.strip_prefix(comment).unwrap_or_default();
         } else if c == '\'' || c == '"' {
-            let (string, after) = rest.split_at(end_of_string(rest, c)?);
+            let (string, after) = split_string(rest, c)?;
             out.push_str(string);
             rest = after;
         } else if c == '`' {
@@ -150,29 +151,30 @@ pub(super) fn compact(source: &str) -> Result<String, &'static str> {
             if !c.is_whitespace() {
                 out.push(c);
             }
-            rest = &rest[c.len_utf8()..];
+            rest = rest.strip_prefix(c).unwrap_or_default();
         }
     }
     // What follows it is nobody's code.
     if out.to_ascii_lowercase().contains("__halt_compiler") { Err("__halt_compiler()") } else { Ok(out) }
 }
 
-/// Where a string ends that begins with the text, by this quote.
-fn end_of_string(text: &str, quote: char) -> Result<usize, &'static str> {
-    let mut escaped = false;
-    let end = text[1..].find(|c: char| {
+/// A string that the text begins with, with both its quotes, and what follows it.
+fn split_string(text: &str, quote: char) -> Result<(&str, &str), &'static str> {
+    let mut escaped = true; // the first quote begins it
+    let end = text.find(|c: char| {
         let ends = c == quote && !escaped;
         escaped = c == '\\' && !escaped;
         ends
     });
-    let end = end.ok_or("a string without an end")? + 2;
+    let end = end.ok_or("a string without an end")?;
+    let (string, after) = text.split_at_checked(end + quote.len_utf8()).ok_or("a string without an end")?;
     // Within the braces of "{$a["b"]}" the same quote is code's.
-    let string = &text[..end];
     let opened = string.rfind("{$").max(string.rfind("${"));
-    if quote == '"' && opened.is_some_and(|at| !string[at..].contains('}')) {
+    let closed = string.rfind('}');
+    if quote == '"' && opened.is_some_and(|opened| closed < Some(opened)) {
         return Err("a string in a string (\"{$…\"…)");
     }
-    Ok(end)
+    Ok((string, after))
 }
 
 #[cfg(test)]

@@ -424,24 +424,35 @@ impl Plan {
         self.with_php().filter(shares).map(|app| app.spec.name.as_str()).collect()
     }
 
-    /// The applications whose rules count by address where nobody says addresses: visitors that come by a unix socket, from a proxy that is
-    /// not believed, are one.
-    pub fn rates_of_nobody(&self) -> Vec<&str> {
+    /// The keys of an application that do not do what they say here.
+    pub fn vain_keys(&self, app: &App) -> Vec<String> {
+        let mut vain = Vec::new();
+        // Visitors that come by a unix socket, from a proxy that is not believed, are one: nobody says their addresses.
         let unix = self.listen.iter().any(|addr| matches!(addr, ListenAddr::Unix(_)));
-        let counts = |app: &&App| {
-            app.rules.iter().filter_map(|rule| rule.rate.as_ref()).any(|rate| {
-                // Who sends no such header counts by address.
-                matches!(rate.by, RateBy::Address | RateBy::Header(_))
-            })
-        };
-        let apps = self.apps.iter().filter(|_| unix && !self.trust_unix);
-        apps.filter(counts).map(|app| app.spec.name.as_str()).collect()
+        let by_address = app.rules.iter().filter_map(|rule| rule.rate.as_ref()).any(|rate| {
+            // Who sends no such header counts by address.
+            matches!(rate.by, RateBy::Address | RateBy::Header(_))
+        });
+        if unix && !self.trust_unix && by_address {
+            vain.push(RATES_OF_NOBODY.to_owned());
+        }
+        if let (Some(slow), Some(timeout)) = (app.spec.slow_request, app.spec.request_timeout)
+            && slow > timeout / 10 * 9
+        {
+            vain.push(format!(
+                "slow_request = {slow:?} is more than nine tenths of request_timeout ({timeout:?}), at which the log says what a request does in \
+                 any case: take less, or leave it out"
+            ));
+        }
+        vain
     }
 
     /// Says so in the log.
-    pub fn warn_of_rates(&self) {
-        for app in self.rates_of_nobody() {
-            tracing::warn!(app, "{RATES_OF_NOBODY}");
+    pub fn warn_of_vain_keys(&self) {
+        for app in &self.apps {
+            for vain in self.vain_keys(app) {
+                tracing::warn!(app = app.spec.name, "{vain}");
+            }
         }
     }
 
@@ -502,8 +513,8 @@ const FRONT_USER: &str = "hayate";
 pub const PHP_AS_ROOT: &str =
     "PHP runs as root; set `user` (--user www-data) unless this is a container of its own";
 
-/// See [`Plan::rates_of_nobody`].
-pub const RATES_OF_NOBODY: &str = "a rule's `rate` counts all visitors that come by a unix socket as one, since the proxy there is not believed: \
+/// See [`Plan::vain_keys`].
+const RATES_OF_NOBODY: &str = "a rule's `rate` counts all visitors that come by a unix socket as one, since the proxy there is not believed: \
      trusted_proxies = [\"unix\"]";
 
 fn flag(message: impl Into<String>) -> ConfigError {

@@ -448,3 +448,30 @@ fn rewinding_is_for_worker_mode() {
     let said = error(&format!("{worker}rewind = 'on'\nwarmup = ['products']"), |_| {});
     assert!(said.starts_with("hayate.toml:5: warmup: 'products' is no path"), "{said}");
 }
+
+#[test]
+fn keys_that_do_not_do_what_they_say_are_named() {
+    let dir = fixture();
+    let vain = |listen: &str, keys: &str| {
+        let text = format!("listen = '{listen}'\n{keys}");
+        let plan = plan(dir.path(), &text, |_| ()).unwrap();
+        plan.vain_keys(&plan.apps[0])
+    };
+    let slow =
+        |slow: &str| format!("[[app]]\nroot = 'site'\nrequest_timeout = '10s'\nslow_request = '{slow}'\n");
+    assert_eq!(vain(":81", &slow("9s")), Vec::<String>::new());
+    let [late] = <[String; 1]>::try_from(vain(":81", &slow("9.5s"))).unwrap();
+    assert!(
+        late.starts_with("slow_request = 9.5s is more than nine tenths of request_timeout (10s)"),
+        "{late}"
+    );
+    assert_eq!(
+        vain(":81", "[[app]]\nroot = 'site'\nrequest_timeout = 'off'\nslow_request = '1h'\n"),
+        [""; 0]
+    );
+    let rate = "[[app]]\nroot = 'site'\n[[app.rule]]\nrate = { requests = 5, per = '1s' }\n";
+    assert_eq!(vain(":81", rate), [""; 0]);
+    assert_eq!(vain("unix:/run/x.sock", rate), [RATES_OF_NOBODY]);
+    let trusted = format!("trusted_proxies = ['unix']\n{rate}");
+    assert_eq!(vain("unix:/run/x.sock", &trusted), [""; 0]);
+}

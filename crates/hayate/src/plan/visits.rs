@@ -2,7 +2,7 @@
 //!
 //! They carry the site's own address, as far as it is known here, and go to the script that the front would choose: an application
 //! that keeps the address of its first request must not keep a wrong one. What is not known (a host, the port or the scheme in front
-//! of a proxy) differs between warm-up and comparison, so that keeping it shows there.
+//! of a proxy, a visitor's language and cookies) differs between warm-up and comparison, so that keeping it shows there.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -180,10 +180,8 @@ impl App {
         }
         let Some(first) = compared.first().copied() else { return };
         let mut visits: Vec<Visit> = compared.iter().map(|path| self.visit(&site, path, &best)).collect();
-        if *other != best {
-            visits.push(self.visit(&site, first, other));
-        }
-        visits.extend([self.visit(&site, MADE_UP[0], &best), self.visit(&site, MADE_UP[1], other)]);
+        let by_another = |path| Visit { another_visitor: true, ..self.visit(&site, path, other) };
+        visits.extend([by_another(first), self.visit(&site, MADE_UP[0], &best), by_another(MADE_UP[1])]);
         self.spec.compared = visits;
     }
 
@@ -198,7 +196,8 @@ impl App {
             }
         };
         let host = address.authority.clone();
-        Visit { target, host, https: address.https, port: address.port, script, script_name, path_info }
+        let Address { https, port, .. } = *address;
+        Visit { target, host, https, port, script, script_name, path_info, another_visitor: false }
     }
 }
 

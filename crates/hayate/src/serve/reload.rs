@@ -88,7 +88,7 @@ pub(super) fn switch(server: &Arc<Server>, listeners: &mut Listeners, fresh: Fre
     let plan = loaded.plan.clone();
     secrets::warn_of(&plan.apps);
     warn_of_projects(&plan);
-    plan.warn_of_rates();
+    plan.warn_of_vain_keys();
     let old = server.install(&plan, access_log, apps);
     replace(server, slower, Duration::ZERO);
     tokio::spawn(reopen_log(Arc::clone(&server.front)));

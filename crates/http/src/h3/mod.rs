@@ -596,8 +596,12 @@ impl Connection {
         let holding = Rc::clone(clock.holding());
         let wire = Rc::new(Wire::new(connection, &open.seat.0, peer, &holding, receive));
         wire.go_by(&holding, &limits);
-        let watched = Rc::downgrade(&wire);
-        clock.watch(move || watched.upgrade().is_some_and(|wire| wire.is_flooded()));
+        let (watched, its_clock) = (Rc::downgrade(&wire), Rc::downgrade(&clock));
+        clock.watch(move || {
+            let is_last = its_clock.upgrade().is_some_and(|clock| clock.is_last());
+            // Who vanishes while the connection is to end holds up a stop. At other times it costs nobody anything until `idle_timeout`.
+            watched.upgrade().is_some_and(|wire| wire.is_flooded() || (wire.is_silent() && is_last))
+        });
         // A client that lets the server open no stream has the time of a head.
         clock.wait(Wait::Head, &limits);
         let Ok(mut others) = Others::open(&wire, limits.head_size).await else { return };

@@ -25,7 +25,7 @@ use super::{
     endpoint::SEND_WINDOW,
     seat::{Seat, whose},
 };
-use crate::{Hold, Holding, Limits, block::Block};
+use crate::{Hold, Holding, Limits, block::Block, clock::seconds};
 
 /// Small pieces of an answer are joined, up to so many bytes: quinn keeps each by itself, and goes through all of them for each that it sends.
 const JOINED: usize = 4 << 10;
@@ -56,6 +56,33 @@ const LEAST_WINDOW: usize = 64 << 10;
 pub(super) fn receive_window(limits: &Limits, holding: &Holding) -> usize {
     let most = usize::try_from(limits.window).unwrap_or(usize::MAX).saturating_mul(4);
     holding.ready(most).max(LEAST_WINDOW).min(most)
+}
+
+/// Datagrams in a row that a client leaves unanswered, and for how many seconds, before it counts as gone. One that only says what came is not
+/// answered, so a few prove nothing; of more, the last ones are those that ask whether it is there (RFC 9002, 6.2.4).
+const UNANSWERED: u64 = 4;
+const UNANSWERED_FOR: u64 = 5;
+
+/// How a client that was sent something is silent.
+#[derive(Debug, Clone, Copy, Default)]
+struct Silence {
+    /// Datagrams that came, and those that had been sent when the last of them did.
+    came: u64,
+    sent: u64,
+    /// When it had left enough of them unanswered; 0: it has not.
+    since: u64,
+}
+
+impl Silence {
+    /// As it is at this second; whether the client is gone.
+    fn goes_on(&mut self, came: u64, sent: u64, now: u64) -> bool {
+        if came != self.came {
+            *self = Silence { came, sent, since: 0 };
+        } else if self.since == 0 && sent.saturating_sub(self.sent) >= UNANSWERED {
+            self.since = now;
+        }
+        self.since != 0 && now.saturating_sub(self.since) >= UNANSWERED_FOR
+    }
 }
 
 /// What a client did wrong.
@@ -100,6 +127,7 @@ pub(super) struct Wire {
     serves: Cell<bool>,
     /// Bytes of datagrams that were more than fair and count no more: when no request was under way last, and since; see [`Wire::is_flooded`].
     forgiven: Cell<u64>,
+    silence: Cell<Silence>,
 }
 
 /// See [`Wire::look`].
@@ -138,6 +166,7 @@ impl Wire {
             unread: RefCell::new(Hold::new(holding)),
             serves: Cell::new(false),
             forgiven: Cell::new(0),
+            silence: Cell::default(),
         }
     }
 
@@ -266,6 +295,16 @@ impl Wire {
     pub(super) fn is_flooded(&self) -> bool {
         self.look();
         self.excess() > UNREAD
+    }
+
+    /// Whether the client answers nothing of what it is sent: it has vanished, and quinn would go on asking until `idle_timeout`. To be asked
+    /// about once a second.
+    pub(super) fn is_silent(&self) -> bool {
+        let stats = self.connection.stats();
+        let mut silence = self.silence.get();
+        let gone = silence.goes_on(stats.udp_rx.datagrams, stats.udp_tx.datagrams, seconds());
+        self.silence.set(silence);
+        gone
     }
 
     /// Ends it. What waits is dropped; a second end is none.
@@ -461,6 +500,18 @@ mod tests {
         assert_eq!(piece(&frames, &mut joined).unwrap(), [4; 5]);
         advance(&mut frames, 5);
         assert!(frames.is_empty());
+    }
+
+    #[test]
+    fn who_leaves_all_unanswered_is_gone_and_who_has_nothing_to_answer_is_not() {
+        let mut silence = Silence::default();
+        // Its request came, and was acknowledged; the script takes long.
+        assert!((100..200).all(|now| !silence.goes_on(7, 8, now)));
+        // An answer of many datagrams goes out, and is acknowledged in the next second.
+        assert!(!silence.goes_on(7, 60, 200));
+        assert!(!silence.goes_on(9, 60, 201));
+        // The next one never is; quinn asks again and again.
+        assert_eq!((202..300).find(|now| silence.goes_on(9, 61 + now - 202, *now)), Some(205 + 5));
     }
 
     #[test]
