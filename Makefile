@@ -57,8 +57,7 @@ ifndef SUITE
 test: reachable setup-test ## Everything CI runs: lints, unit tests, the servers from outside, a part of that on Debian 13 (SUITE=trixie: all there, TESTS="tests/parity …": some)
 	@[ -n '$(ALSO)$(filter-out tests,$(TESTS))' ] || { echo 'Debian 13 is left out, its root wants root'; [ "$$HAYATE_REQUIRE_ALL" != 1 ]; }
 	$(MAKE) --jobs --output-sync=line checked $(ALSO:%=root-%)
-	$(MAKE) --jobs --output-sync=line lint check-docs test-rust test-host
-	$(MAKE) --jobs --output-sync=line test-here $(ALSO:%=test-%)
+	$(MAKE) --jobs --output-sync=line MADE=yes lint-beside test-rust test-host test-here $(ALSO:%=test-%)
 	$(call pytest-alone,$(abspath $(CHECKED))/hayate)
 else
 # The server is built here and the host there: PHP is that of the suite, and a C library is newer than this one.
@@ -68,8 +67,12 @@ test: reachable
 		$(if $(filter command line,$(origin PHP)),PHP=$(PHP))
 endif
 
-# These wait more than they compute: side by side with the lints.
-test-rust: checked
+# Tests wait more than they compute, so lints take what they leave of the processors.
+lint-beside:
+	nice -n 19 $(MAKE) lint check-docs
+
+# MADE: nothing is put in the place of programs that other tests run at this time.
+test-rust: $(if $(MADE),,checked)
 	HAYATE_PHP=$(HAYATE_PHP) $(CARGO) test --profile checked --workspace --locked
 
 test-host:
@@ -276,5 +279,5 @@ clean: ## Remove what was built
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-.PHONY: build checked run setup setup-test reachable test test-rust test-host suite-test lint check-docs fuzz fuzz-coverage deny sbom conformance soak torture soft-dirty bench figures docs install deb setup-packages suite-packages packages lintian image \
+.PHONY: build checked run setup setup-test reachable test lint-beside test-rust test-host suite-test lint check-docs fuzz fuzz-coverage deny sbom conformance soak torture soft-dirty bench figures docs install deb setup-packages suite-packages packages lintian image \
 	clean help

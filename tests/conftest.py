@@ -20,8 +20,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from lib import over  # noqa: E402
 from lib.servers import MariaDB, Redis, hayate_binary  # noqa: E402
 
-# Folders whose tests measure: nothing else may run beside them.
-ALONE = ("lab", "soak")
+# Folders and files whose tests measure: nothing else may run beside them.
+ALONE = ("lab/test_known_costs.py", "lab/test_load.py", "lab/test_load_proof.py", "lab/test_run.py", "soak")
 LONGEST = "torture"
 REQUIRE_ALL = os.environ.get("HAYATE_REQUIRE_ALL") == "1"
 
@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.reportchars += "s"
     config.addinivalue_line("markers", "reference: runs on nginx + php-fpm, to prove the scenario itself")
     config.addinivalue_line("markers", "plain(reason): left out of a run with --over, where it has no place")
-    config.addinivalue_line("markers", "alone: measures, or needs the machine to itself; set for the folders in ALONE")
+    config.addinivalue_line("markers", "alone: measures, or needs the machine to itself; set for what is in ALONE")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("plain")]
     here = pathlib.Path(__file__).parent
     for item in items:
-        if item.path.relative_to(here).parts[0] in ALONE:
+        if any(item.path.is_relative_to(here / alone) for alone in ALONE):
             item.add_marker("alone")
     # Files are handed out in this order: what takes longest is not to be what everything waits for at the end.
     items.sort(key=lambda item: item.path.relative_to(here).parts[0] != LONGEST)

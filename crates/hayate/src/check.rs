@@ -6,7 +6,7 @@ use hayate_pool::{Mode, Rewind, releases};
 
 use crate::{
     args::ServeArgs,
-    extensions, machine,
+    composer, extensions, machine,
     php::{Hosts, Probe},
     plan::{App, PHP_AS_ROOT, Plan},
     secrets,
@@ -110,6 +110,9 @@ pub fn run(args: &ServeArgs) -> ExitCode {
 fn describe_files(app: &App) {
     println!("  otherwise   {}", app.front_controller.script.as_deref().unwrap_or("404"));
     println!("              {}", app.front_controller.why);
+    if let Some(missing) = composer::not_installed(&app.spec.cwd) {
+        println!("  warning     {missing}");
+    }
     for warning in secrets::look(&app.spec.document_root, &app.deny, &app.hidden()).warnings() {
         println!("  warning     {warning}");
     }

@@ -38,11 +38,55 @@ pub fn requires(composer: &Value, package: &str) -> bool {
     composer.get("require").and_then(|all| all.get(package)).is_some()
 }
 
+/// A project whose packages nobody has installed: where they should be, and the remedy. `None`: they are there, it requires none, or its
+/// composer.json says nothing.
+pub fn not_installed(root: &Path) -> Option<String> {
+    let composer = read(root, "composer.json").ok().flatten()?;
+    // PHP itself and extensions have no vendor.
+    composer.get("require")?.as_object()?.keys().find(|package| package.contains('/'))?;
+    let directory = composer.pointer("/config/vendor-dir").and_then(Value::as_str).unwrap_or("vendor");
+    let autoload = root.join(directory).join("autoload.php");
+    (!autoload.exists()).then(|| {
+        format!(
+            "composer.json requires packages, and there is no {}: composer install",
+            autoload.display().to_string().escape_debug()
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn packages_that_nobody_has_installed_are_missed() {
+        let dir = tempfile::tempdir().unwrap();
+        let missed = |composer: &str| {
+            fs::write(dir.path().join("composer.json"), composer).unwrap();
+            not_installed(dir.path())
+        };
+        assert_eq!(not_installed(dir.path()), None);
+        for none in [
+            "{}",
+            "[]",
+            "{\"require\": {\"php\": \">=8\", \"ext-intl\": \"*\"}}",
+            "{\"require-dev\": {\"a/b\": \"*\"}}",
+        ] {
+            assert_eq!(missed(none), None, "{none}");
+        }
+        let (some, elsewhere) = (
+            "{\"require\": {\"a/b\": \"1\"}}",
+            "{\"require\": {\"a/b\": \"1\"}, \"config\": {\"vendor-dir\": \"lib\"}}",
+        );
+        let said = missed(some).unwrap();
+        assert!(said.ends_with("/vendor/autoload.php: composer install"), "{said}");
+        fs::create_dir(dir.path().join("vendor")).unwrap();
+        fs::write(dir.path().join("vendor/autoload.php"), "").unwrap();
+        assert_eq!(missed(some), None);
+        assert!(missed(elsewhere).unwrap().contains("/lib/autoload.php"));
+    }
 
     #[test]
     fn what_is_not_there_is_not_what_cannot_be_read() {

@@ -451,6 +451,10 @@ async fn sample(generation: &Generation, socket: &Path, address: &Address, path:
             cpu.push(after.saturating_sub(before) / 1000);
         }
         hot_pages = hot_pages.max(generation.status().rewind.map_or(0, |rewind| rewind.hot_pages));
+        // What fails says so once.
+        if status >= 500 {
+            break;
+        }
     }
     let median = |mut of: Vec<u64>| {
         of.sort_unstable();
