@@ -133,7 +133,7 @@ static PHP_FUNCTION(not_for_all)
 	Z_PARAM_STR(why)
 	ZEND_PARSE_PARAMETERS_END();
 
-	if (boots()) {
+	if (!handle_reached()) {
 		note_doubt(ZSTR_VAL(why));
 	}
 }
@@ -155,7 +155,7 @@ static const zend_function_entry of_boot_scripts[] = {
 void asked_of_framework_startup(void)
 {
 	/* Others have nothing to see of them. */
-	if (front_controller_boots() &&
+	if (options.worker_mode && options_env("HAYATE_PROJECT") != NULL &&
 	    zend_register_functions(NULL, of_boot_scripts, CG(function_table), MODULE_PERSISTENT) == FAILURE) {
 		zygote_failed("the functions of the boot scripts cannot be registered");
 	}

@@ -13,8 +13,10 @@
  * - answers, throws, includes a file for what it does, or comes to the request, only where something is so.
  *
  * It is seen in the syntax tree of each file, as PHP compiles it. The top level of a file counts as run; a function
- * with a name counts where it was called before the boot's end, which its run-time cache tells. Where in that code the
- * boot stands when the request is to be handled, the stack tells.
+ * with a name counts where it was called before the boot's end, which its run-time cache tells. One without a name that
+ * would be a reason is given a first statement by which it says that it runs: containers, routers and event
+ * dispatchers call it, or keep it for a request. Where in that code the boot stands when the request is to be handled,
+ * the stack tells.
  *
  * It goes by names, and a condition is doubted unless it is known to be the same for all requests (settled.h). What is
  * not seen here shows in the comparison with classic mode (compare.c), where there is one. What OPcache has from
@@ -43,6 +45,9 @@ static char seen[512];
 
 /* Functions of the project's own that would be a reason if they were called before the request: why, by name_of(). */
 static HashTable of_functions;
+/* The same of functions without a name, by their numbers. */
+static char **of_closures;
+static size_t closures_count;
 /* Lines that run only where something is so that may be otherwise later. */
 struct lines {
 	const char *file;
@@ -79,15 +84,19 @@ static void forget_all(void)
 	for (size_t i = 0; i < files_count; i++) {
 		free(files[i]);
 	}
+	for (size_t i = 0; i < closures_count; i++) {
+		free(of_closures[i]);
+	}
 	free(files);
+	free(of_closures);
 	free(of_lines);
-	files = NULL;
+	files = of_closures = NULL;
 	of_lines = NULL;
-	files_count = lines_count = 0;
+	files_count = closures_count = lines_count = 0;
 	zend_hash_destroy(&of_functions);
 }
 
-/* A function, by where it stands; no two have the same. */
+/* A function, by where it stands; no two have the same. A trait's has no name: classes may have it by another. */
 static size_t name_of(char *to, size_t size, const char *in, uint32_t line, const char *name)
 {
 	int len = snprintf(to, size, "%" PRIu32 " %s %s", line, name, in);
@@ -109,9 +118,10 @@ static void note_lines(zend_ast **trees, uint32_t count)
 
 /* Where code stands. */
 struct place {
-	zend_ast_decl *function; /* with a name, which runs when it is called; NULL: the top level of the file */
-	bool sometimes;          /* it runs only where something is so that may be otherwise later */
-	bool later;              /* in a function without a name that somebody else calls, perhaps */
+	zend_ast_decl *function; /* which runs when it is called; NULL: the top level of the file */
+	bool of_trait;
+	bool sometimes; /* it runs only where something is so that may be otherwise later */
+	char **closure; /* of a function without a name: why it would be a reason, or NULL */
 };
 
 #define ONCE "before there is a request, so once for all visitors. To avoid it: do it in a middleware"
@@ -134,7 +144,7 @@ static bool in_front_controller(void)
 
 static void note(enum what what, const char *sign, const char *name, zend_ast *at, struct place place)
 {
-	if (place.later || (place.function == NULL && seen[0] != '\0')) {
+	if ((place.function == NULL && seen[0] != '\0') || (place.closure != NULL && *place.closure != NULL)) {
 		return;
 	}
 	bool leaves = what == ANSWERS && strcmp(name, "exit") == 0;
@@ -150,9 +160,13 @@ static void note(enum what what, const char *sign, const char *name, zend_ast *a
 		memcpy(seen, why, sizeof seen);
 		return;
 	}
+	if (place.closure != NULL) {
+		*place.closure = pestrdup(why, true);
+		return;
+	}
 	char name_of_function[PATH_MAX + 256];
 	size_t len = name_of(name_of_function, sizeof name_of_function, file, place.function->start_lineno,
-	                     ZSTR_VAL(place.function->name));
+	                     place.of_trait ? "" : ZSTR_VAL(place.function->name));
 	if (!zend_hash_str_exists(&of_functions, name_of_function, len)) {
 		zend_hash_str_add_ptr(&of_functions, name_of_function, len, pestrdup(why, true));
 	}
@@ -185,7 +199,41 @@ static void look_at_called(zend_ast *closure, struct place place)
 	}
 }
 
-static void look_at_declaration(zend_ast *ast, struct place place)
+/* Has a function say that it runs, first thing. */
+static void number(zend_ast_decl *function, size_t n)
+{
+	zval name, value;
+	ZVAL_STRING(&name, "Hayate\\Boot\\ran");
+	ZVAL_LONG(&value, (zend_long)n);
+	zend_ast *called = zend_ast_create_zval_with_lineno(&name, function->start_lineno);
+	zend_ast *argument = zend_ast_create_zval_with_lineno(&value, function->start_lineno);
+	called->attr = ZEND_NAME_FQ;
+	zend_ast *call = zend_ast_create(ZEND_AST_CALL, called, zend_ast_create_list(1, ZEND_AST_ARG_LIST, argument));
+	/* What an arrow function has is a value: ran() ?? value, which says nothing. */
+	bool is_value = function->kind == ZEND_AST_ARROW_FUNC && function->child[2]->kind != ZEND_AST_RETURN;
+	function->child[2] = is_value ? zend_ast_create(ZEND_AST_COALESCE, call, function->child[2])
+	                              : zend_ast_create_list(2, ZEND_AST_STMT_LIST, call, function->child[2]);
+}
+
+/* One that hears of errors, of which a boot may have some: what it looks at then is for its message. */
+static const zend_ast *of_errors;
+
+/* Who calls it is not known. */
+static void look_at_closure(zend_ast *ast)
+{
+	zend_ast_decl *function = (zend_ast_decl *)ast;
+	char *why = NULL;
+	look_at_declared(ast, (struct place){.function = function, .closure = &why});
+	if (ast == of_errors) {
+		free(why);
+	} else if (why != NULL) {
+		of_closures = one_more(of_closures, &closures_count, sizeof of_closures[0]);
+		of_closures[closures_count - 1] = why;
+		number(function, closures_count - 1);
+	}
+}
+
+static void look_at_declaration(zend_ast *ast)
 {
 	switch (ast->kind) {
 	case ZEND_AST_CLASS: {
@@ -193,7 +241,8 @@ static void look_at_declaration(zend_ast *ast, struct place place)
 		for (uint32_t i = 0; i < members->children; i++) {
 			zend_ast *member = members->child[i];
 			if (member != NULL && member->kind == ZEND_AST_METHOD) {
-				look_at_declared(member, (struct place){.function = (zend_ast_decl *)member});
+				bool of_trait = (((zend_ast_decl *)ast)->flags & ZEND_ACC_TRAIT) != 0;
+				look_at_declared(member, (struct place){.function = (zend_ast_decl *)member, .of_trait = of_trait});
 			}
 		}
 		break;
@@ -203,9 +252,7 @@ static void look_at_declaration(zend_ast *ast, struct place place)
 		break;
 	case ZEND_AST_CLOSURE:
 	case ZEND_AST_ARROW_FUNC:
-		/* Who calls it is not known. Where it leads to the request, the stack will tell. */
-		place.later = true;
-		look_at_declared(ast, place);
+		look_at_closure(ast);
 		break;
 	default:
 		break;
@@ -309,10 +356,16 @@ static void look_at_call(zend_ast *ast, struct place place)
 		look_at_definition(arguments);
 	}
 	if (word_of_environment(lower)) {
+		if (arguments != NULL && arguments->children == 0) {
+			note(ASKS, "environment: ", "all of it", ast, place);
+		}
 		const char *name = arguments != NULL && arguments->children > 0 ? ast_literal(arguments->child[0]) : NULL;
 		if (name != NULL && settled_is_of_request(name) && !is_known_by_its_text()) {
 			note(ASKS, "environment: ", name, ast, place);
 		}
+	}
+	if (word_hears_errors(lower) && arguments != NULL && arguments->children > 0) {
+		of_errors = arguments->child[0];
 	}
 	for (uint32_t i = 0; of_php && !word_keeps(lower) && arguments != NULL && i < arguments->children; i++) {
 		look_at_called(arguments->child[i], place);
@@ -381,22 +434,24 @@ static bool look_at_element(zend_ast *ast, struct place place)
 	return false;
 }
 
+/* Whether what is included is Composer's. */
+static bool is_autoloader(zend_ast *include)
+{
+	zend_ast *path = include->child[0];
+	while (path->kind == ZEND_AST_BINARY_OP && path->child[1] != NULL) {
+		path = path->child[1];
+	}
+	const char *end = ast_literal(path), *name = "autoload.php";
+	size_t len = end == NULL ? 0 : strlen(end);
+	return len >= strlen(name) && strcmp(end + len - strlen(name), name) == 0;
+}
+
 /* A file that is included for what it does, where something is so: it may be there later, and answer. */
 static void look_at_statement(zend_ast *ast, struct place place)
 {
-	if (ast == NULL || !place.sometimes) {
-		return;
-	}
-	if (ast->kind == ZEND_AST_INCLUDE_OR_EVAL && ast->attr != ZEND_EVAL) {
-		zend_ast *path = ast->child[0];
-		while (path->kind == ZEND_AST_BINARY_OP && path->child[1] != NULL) {
-			path = path->child[1];
-		}
-		const char *end = ast_literal(path);
-		size_t len = end == NULL ? 0 : strlen(end);
-		if (len < strlen("autoload.php") || strcmp(end + len - strlen("autoload.php"), "autoload.php") != 0) {
-			note(ANSWERS, "", "include", ast, place);
-		}
+	if (ast != NULL && place.sometimes && ast->kind == ZEND_AST_INCLUDE_OR_EVAL && ast->attr != ZEND_EVAL &&
+	    !is_autoloader(ast)) {
+		note(ANSWERS, "", "include", ast, place);
 	}
 }
 
@@ -422,7 +477,7 @@ static void look(zend_ast *ast, struct place place)
 	}
 	if (ast_is_leaf(ast)) {
 		if (ast != NULL) {
-			look_at_declaration(ast, place);
+			look_at_declaration(ast);
 		}
 		return;
 	}
@@ -462,6 +517,11 @@ static void look(zend_ast *ast, struct place place)
 	case ZEND_AST_ASSIGN_OP:
 	case ZEND_AST_ASSIGN_COALESCE:
 		look_at_assignment(ast, place);
+		break;
+	case ZEND_AST_INCLUDE_OR_EVAL:
+		if (!is_autoloader(ast)) {
+			settled_variables_forget();
+		}
 		break;
 	case ZEND_AST_METHOD_CALL:
 	case ZEND_AST_NULLSAFE_METHOD_CALL:
@@ -536,6 +596,15 @@ static bool is_the_projects_own(const char *name)
 
 /* Until the boot's end. */
 static bool booting;
+
+bool asked_once_looks_into(const zend_string *name)
+{
+	/* A relative one may be looked for in many places. */
+	char resolved[PATH_MAX];
+	return booting && (name == NULL || ZSTR_VAL(name)[0] != '/' || realpath(ZSTR_VAL(name), resolved) == NULL ||
+	                   is_the_projects_own(resolved));
+}
+
 /* Who looked at what is compiled before this: an extension. */
 static zend_ast_process_t others;
 
@@ -553,9 +622,11 @@ static void look_into(zend_ast *statements)
 	whole = statements;
 	called_variables_known = false;
 	zend_hash_init(&called_variables, 8, NULL, NULL, true);
+	settled_variables_of(whole);
 	size_t hidden = settled_variables_hide();
 	look(whole, (struct place){0});
 	settled_variables_restore(hidden);
+	settled_variables_over();
 	zend_hash_destroy(&called_variables);
 	whole = NULL;
 }
@@ -573,6 +644,24 @@ static void hear_of_error(int type, zend_string *in, uint32_t line, zend_string 
 	}
 }
 
+/* ran(int $number): void: says that a function without a name runs. */
+static PHP_FUNCTION(ran)
+{
+	zend_long number;
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+	Z_PARAM_LONG(number)
+	ZEND_PARSE_PARAMETERS_END();
+	if (booting && seen[0] == '\0' && number >= 0 && (size_t)number < closures_count) {
+		snprintf(seen, sizeof seen, "%s", of_closures[number]);
+	}
+}
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_ran, 0, 1, IS_VOID, 0)
+ZEND_ARG_TYPE_INFO(0, number, IS_LONG, 0)
+ZEND_END_ARG_INFO()
+
+static const zend_function_entry functions[] = {ZEND_NS_FE("Hayate\\Boot", ran, arginfo_ran) ZEND_FE_END};
+
 static void resolve(const char *directory, char to[PATH_MAX])
 {
 	if (realpath(directory, to) == NULL) {
@@ -586,6 +675,12 @@ void asked_once_startup(void)
 	if (project == NULL || !options.worker_mode) {
 		return;
 	}
+	if (PG(auto_prepend_file) != NULL && PG(auto_prepend_file)[0] != '\0') {
+		char why[512];
+		snprintf(why, sizeof why, "auto_prepend_file = %s would run " ONCE ", or leave that setting out",
+		         PG(auto_prepend_file));
+		zygote_boot_again(HY_AGAIN_CLASSIC, why);
+	}
 	char path[PATH_MAX], boot[PATH_MAX];
 	snprintf(path, sizeof path, "%s/vendor", project);
 	snprintf(boot, sizeof boot, "%s", options.worker_script);
@@ -595,6 +690,9 @@ void asked_once_startup(void)
 	resolve("/usr/share/php", foreign[1]);
 	resolve(dirname(boot), foreign[2]);
 	zend_hash_init(&of_functions, 8, NULL, forget_why, true);
+	if (zend_register_functions(NULL, functions, CG(function_table), MODULE_PERSISTENT) == FAILURE) {
+		zygote_failed("the functions of the boot scripts cannot be registered");
+	}
 	booting = true;
 	zend_observer_error_register(hear_of_error);
 	others = zend_ast_process;
@@ -613,12 +711,14 @@ static const char *of_called(HashTable *table)
 			continue;
 		}
 		const zend_op_array *code = &function->op_array;
-		char name[PATH_MAX + 256];
-		size_t len =
-		    name_of(name, sizeof name, ZSTR_VAL(code->filename), code->line_start, ZSTR_VAL(code->function_name));
-		const char *why = zend_hash_str_find_ptr(&of_functions, name, len);
-		if (why != NULL) {
-			return why;
+		const char *names[] = {ZSTR_VAL(code->function_name), ""};
+		for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+			char name[PATH_MAX + 256];
+			size_t len = name_of(name, sizeof name, ZSTR_VAL(code->filename), code->line_start, names[i]);
+			const char *why = zend_hash_str_find_ptr(&of_functions, name, len);
+			if (why != NULL) {
+				return why;
+			}
 		}
 	}
 	ZEND_HASH_FOREACH_END();

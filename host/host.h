@@ -12,6 +12,7 @@
  *   ring.c      the shared memory             log.c      records on standard error
  *   rewind/     rewinding a process           snapshot.c what PHP needs for it
  *   cleanup.c   the end of a rewound request  warmup.c   requests before the snapshot
+ *   prime.c     OPcache, before the boot
  *   destructors.c  destructors at that end    sqlite.c   SQLite connections of the boot
  *   residue.c   what warm-up requests leave to be handed in
  *   after.c     what follows hayate_handle_request() in the loop
@@ -278,6 +279,9 @@ void time_limit_start(void); /* before the boot */
 void time_limit_begin(void); /* of a request */
 void time_limit_end(void);
 
+/* prime.c */
+void prime_opcache(void); /* before the boot */
+
 /* warmup.c */
 bool warmup_next(struct hy_exchange *exchange); /* false: no more */
 const char *warmup_target(bool *last);          /* of the present one; whether it is asked for once more */
@@ -333,8 +337,9 @@ const char *asked_of_framework(void);        /* at the end of the boot: NULL, or
 void try_out_startup(void); /* when PHP has started */
 
 /* asked_once.c: what the project's own code does in a boot of ours that may be otherwise for another request */
-void asked_once_startup(void);   /* when PHP has started */
-const char *asked_once(void);    /* at the end of the boot, on its stack: NULL, or where it does */
+void asked_once_startup(void);                       /* when PHP has started */
+bool asked_once_looks_into(const zend_string *file); /* when it is compiled */
+const char *asked_once(void);                        /* at the end of the boot, on its stack: NULL, or where it does */
 const char *asked_in_vain(void); /* where the boot has failed: NULL, or what it wanted of a request */
 
 /* extensions.c */
@@ -352,6 +357,7 @@ void user_ini_activate(const char *script);
 /* opcache.c */
 void opcache_before_startup(void); /* module start-up: before zend extensions start */
 void opcache_after_startup(void);
+bool opcache_is_on(void);
 void opcache_after_fork(void);
 bool opcache_reset_called(void);  /* worker mode: by the request that ends now */
 bool opcache_wants_restart(void); /* worker mode: it is full; looked at once a second */
@@ -440,6 +446,7 @@ void after_handler(const zend_execute_data *caller, void (*step)(const char *nam
 
 /* worker.c */
 void worker_classic(void);                  /* serves until it retires; does not return */
+void worker_serve_classic(void);            /* one request */
 void worker_boot(void);                     /* worker mode: runs the worker script; does not return */
 void worker_close_script(void);             /* when the boot is over */
 enum hy_retired worker_after_request(void); /* whether this worker has to leave, and why */

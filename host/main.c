@@ -208,8 +208,10 @@ int main(int argc, char **argv)
 	signal(SIGHUP, SIG_IGN);
 	set_environment();
 	if (options.cwd != NULL && chdir(options.cwd) != 0) {
-		zygote_failed(
-		    "the application's directory cannot be entered; check that it exists and that the user may read it");
+		char why[PATH_MAX + 128];
+		snprintf(why, sizeof why, "%s cannot be entered by user %ld of PHP: %s; check that it exists, and its rights",
+		         options.cwd, (long)geteuid(), strerror(errno));
+		zygote_failed(why);
 	}
 
 	if (!start_php(argv)) {
@@ -230,6 +232,9 @@ int main(int argc, char **argv)
 	if (options.worker_mode && options.rewind != REWIND_OFF) {
 		boot_files_share();
 		frozen_share();
+	}
+	if (options.worker_mode) {
+		prime_opcache();
 	}
 	if (options.worker_mode && !options.private_boot) {
 		worker_boot();

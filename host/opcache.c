@@ -56,12 +56,17 @@ static void *setting(const char *name)
 	return entry == NULL || entry->mh_arg2 == NULL ? NULL : (char *)entry->mh_arg2 + (uintptr_t)entry->mh_arg1;
 }
 
+bool opcache_is_on(void)
+{
+	const bool *enabled = setting("opcache.enable");
+	return enabled != NULL && *enabled;
+}
+
 void opcache_find_clock(time_t boot)
 {
 	booted_at = hy_now();
-	const bool *enabled = setting("opcache.enable");
 	char **last = setting("opcache.preload_user");
-	if (enabled == NULL || !*enabled || last == NULL) {
+	if (!opcache_is_on() || last == NULL) {
 		return;
 	}
 	struct engine_opcache_tail *tail = (struct engine_opcache_tail *)(void *)(last + 1);

@@ -25,6 +25,133 @@ static size_t variables_first, variables_count;
 static char *constants[64];
 static size_t constants_count;
 
+/* Variables of the file that are changed in other ways than by `$name = value`, or may be; all of them, perhaps. */
+static HashTable doubted;
+static bool all_doubted;
+
+/* Whether a variable that is this part of a tree is read there, or assigned to as asked_once.c sees it. `call` is what
+ * a list of arguments belongs to. */
+static bool is_read(zend_ast *ast, uint32_t part, zend_ast *call)
+{
+	switch (ast->kind) {
+	case ZEND_AST_BINARY_OP:
+	case ZEND_AST_AND:
+	case ZEND_AST_OR:
+	case ZEND_AST_UNARY_OP:
+	case ZEND_AST_GREATER:
+	case ZEND_AST_GREATER_EQUAL:
+	case ZEND_AST_ISSET:
+	case ZEND_AST_EMPTY:
+	case ZEND_AST_CONDITIONAL:
+	case ZEND_AST_COALESCE:
+	case ZEND_AST_ECHO:
+	case ZEND_AST_PRINT:
+	case ZEND_AST_RETURN:
+	case ZEND_AST_CAST:
+	case ZEND_AST_ENCAPS_LIST:
+	case ZEND_AST_INCLUDE_OR_EVAL:
+	case ZEND_AST_IF_ELEM:
+	case ZEND_AST_SWITCH:
+	case ZEND_AST_MATCH:
+	case ZEND_AST_WHILE:
+	case ZEND_AST_DO_WHILE:
+	case ZEND_AST_STMT_LIST:
+	case ZEND_AST_ASSIGN:
+	case ZEND_AST_ASSIGN_OP:
+	case ZEND_AST_ASSIGN_COALESCE:
+	case ZEND_AST_METHOD_CALL:
+	case ZEND_AST_NULLSAFE_METHOD_CALL:
+	case ZEND_AST_CALL:
+	case ZEND_AST_PROP:
+		return true;
+	case ZEND_AST_FOREACH:
+		return part == 0;
+	case ZEND_AST_DIM:
+		return part == 1;
+	case ZEND_AST_ARRAY_ELEM:
+		return ast->attr == 0;
+	case ZEND_AST_ARG_LIST: {
+		const char *name = call != NULL ? ast_called(call) : NULL;
+		const zend_function *known = NULL;
+		if (name != NULL) {
+			zend_string *lower = zend_string_init(name, strlen(name), false);
+			zend_str_tolower(ZSTR_VAL(lower), ZSTR_LEN(lower));
+			known = zend_hash_find_ptr(CG(function_table), lower);
+			zend_string_release(lower);
+		}
+		return known != NULL && known->type == ZEND_INTERNAL_FUNCTION && !ARG_SHOULD_BE_SENT_BY_REF(known, part + 1);
+	}
+	default:
+		return ast_is_exit(ast);
+	}
+}
+
+static void doubt(zend_ast *variable)
+{
+	const char *name = ast_literal(variable->child[0]);
+	if (name == NULL) {
+		all_doubted = true;
+	} else {
+		zend_hash_str_add_empty_element(&doubted, name, strlen(name));
+	}
+}
+
+/* `target`: it is assigned to, as [$a, $b] or $GLOBALS['a']. */
+static void find_doubted(zend_ast *ast, bool target, zend_ast *call)
+{
+	uint32_t count = 0;
+	zend_ast **child = NULL;
+	if (!ast_is_leaf(ast)) {
+		child = ast_children(ast, &count);
+	} else if (ast != NULL && ast->kind >= ZEND_AST_FUNC_DECL && ast->kind <= ZEND_AST_ARROW_FUNC) {
+		child = ((zend_ast_decl *)ast)->child;
+		count = 3; /* parameters, what a closure uses, statements */
+	}
+	if (count == 0) {
+		return;
+	}
+	const char *called = ast_called(ast);
+	all_doubted |= called != NULL && (strcasecmp(called, "extract") == 0 || strcasecmp(called, "parse_str") == 0);
+	all_doubted |= ast->kind == ZEND_AST_INCLUDE_OR_EVAL && ast->attr == ZEND_EVAL;
+	for (uint32_t i = 0; i < count; i++) {
+		if (child[i] == NULL) {
+			continue;
+		}
+		bool aimed = (target && ast->kind != ZEND_AST_DIM) || (ast->kind == ZEND_AST_FOREACH && (i == 1 || i == 2)) ||
+		             (ast->kind == ZEND_AST_ASSIGN && i == 0 && child[i]->kind != ZEND_AST_VAR);
+		if (ast->kind == ZEND_AST_CLOSURE_USES) {
+			const char *name = child[i]->attr & ZEND_BIND_REF ? ast_literal(child[i]) : NULL;
+			if (name != NULL) {
+				zend_hash_str_add_empty_element(&doubted, name, strlen(name));
+			}
+		} else if (child[i]->kind == ZEND_AST_VAR) {
+			const char *name = ast_literal(child[i]->child[0]);
+			all_doubted |= target && ast->kind == ZEND_AST_DIM && name != NULL && strcmp(name, "GLOBALS") == 0;
+			if (aimed || !is_read(ast, i, call)) {
+				doubt(child[i]);
+			}
+		}
+		find_doubted(child[i], aimed, ast);
+	}
+}
+
+void settled_variables_of(zend_ast *file)
+{
+	zend_hash_init(&doubted, 8, NULL, NULL, true);
+	all_doubted = false;
+	find_doubted(file, false, NULL);
+}
+
+void settled_variables_over(void)
+{
+	zend_hash_destroy(&doubted);
+}
+
+void settled_variables_forget(void)
+{
+	variables_count = variables_first;
+}
+
 static size_t find_variable(const char *name)
 {
 	for (size_t i = variables_first; i < variables_count; i++) {
@@ -41,6 +168,7 @@ void settled_variable(const char *name, bool is)
 	if (found != SIZE_MAX) {
 		variables[found] = variables[--variables_count];
 	}
+	is = is && !all_doubted && !zend_hash_str_exists(&doubted, name, strlen(name));
 	if (is && variables_count < sizeof variables / sizeof variables[0]) {
 		variables[variables_count++] = name;
 	}

@@ -22,6 +22,11 @@ bool settled_runs_sometimes(zend_ast *ast, uint32_t part);
 /* Whether a statement may return, or jump, where something is so; what follows it runs only sometimes then. */
 bool settled_may_leave(zend_ast *statement);
 
+/* A file begins, and ends: it tells of which variables nothing is to be noted, for they may be changed unseen. */
+void settled_variables_of(zend_ast *file);
+void settled_variables_over(void);
+/* A file is included, which may change each variable. */
+void settled_variables_forget(void);
 /* Notes that a variable now has a value that is the same for all requests, or no longer. The name must live until
  * settled_variables_restore(). */
 void settled_variable(const char *name, bool is);

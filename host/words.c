@@ -28,6 +28,9 @@ static const char *const functions[] = {
     "http_response_code",
     "filter_input",
     "filter_input_array",
+    "filter_has_var",
+    "get_browser",
+    "session_status",
     "getallheaders",
     "apache_request_headers",
     "hayate_early_hints",
@@ -40,10 +43,11 @@ static const char *const prints[] = {
 /* Methods that make a request of the superglobals, by the names that libraries share for them. */
 static const char *const methods[] = {"fromGlobals", "createFromGlobals", "createServerRequestFromGlobals", "capture"};
 /* Functions of frameworks that give what belongs to the request. */
-static const char *const of_frameworks[] = {"request", "session", "cookie", "auth", "old", "csrf_token"};
+static const char *const of_frameworks[] = {"request",    "session", "cookie",     "auth",  "old",         "csrf_token",
+                                            "csrf_field", "url",     "secure_url", "asset", "secure_asset"};
 /* Classes that stand for the request, the visitor or the session, by the last parts of their names: asked by static
  * methods, but for those that only set something up. */
-static const char *const facades[] = {"Request", "Auth", "Session"};
+static const char *const facades[] = {"Request", "Auth", "Session", "Cookie", "URL"};
 static const char *const sets_up[] = {
     "macro",
     "mixin",
@@ -61,6 +65,17 @@ static const char *const sets_up[] = {
     "shouldUse",
     "resolveUsersUsing",
     "enableHttpMethodParameterOverride",
+    "forceScheme",
+    "forceHttps",
+    "forceRootUrl",
+    "useOrigin",
+    "useAssetOrigin",
+    "defaults",
+    "formatHostUsing",
+    "formatPathUsing",
+    "setKeyResolver",
+    "resolveMissingNamedRoutesUsing",
+    "setDefaultPathAndDomain",
 };
 /* What a container is asked by, for what it holds by a name. */
 static const char *const gives[] = {"make", "get", "resolve", "app"};
@@ -81,6 +96,7 @@ static const struct {
 static const char *const classes[] = {"Carbon", "CarbonImmutable", "Ulid", "UuidV1", "UuidV4", "UuidV6", "UuidV7"};
 /* Functions that look for a variable of the environment: PHP's own, and as projects call theirs. */
 static const char *const of_environment[] = {"getenv", "env", "get_env"};
+static const char *const hears_errors[] = {"set_error_handler", "set_exception_handler"};
 /* PHP's own functions that keep a function for later; the others that are given one call it. */
 static const char *const keeps[] = {"spl_autoload_register", "set_error_handler", "set_exception_handler",
                                     "register_shutdown_function", "register_tick_function"};
@@ -149,4 +165,9 @@ bool word_of_environment(const char *function)
 bool word_keeps(const char *function)
 {
 	return IS_ONE_OF(keeps, function, false);
+}
+
+bool word_hears_errors(const char *function)
+{
+	return IS_ONE_OF(hears_errors, function, false);
 }

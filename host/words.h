@@ -27,5 +27,7 @@ bool word_draws_class(const char *class_name);
 bool word_of_environment(const char *function);
 /* A function of PHP's own that keeps a function for later; the others that are given one call it. */
 bool word_keeps(const char *function);
+/* One of these that keeps it for errors. */
+bool word_hears_errors(const char *function);
 
 #endif

@@ -71,7 +71,7 @@ void worker_exit(enum hy_retired why)
 	_exit(0);
 }
 
-static void serve_classic(void)
+void worker_serve_classic(void)
 {
 	request_begin();
 	if (php_request_startup() == SUCCESS) {
@@ -101,7 +101,7 @@ void worker_classic(void)
 {
 	enum hy_retired why = HY_RETIRED_NOT;
 	while (why == HY_RETIRED_NOT && hy_ring_next(&request.exchange)) {
-		serve_classic();
+		worker_serve_classic();
 		why = worker_after_request();
 	}
 	worker_exit(why == HY_RETIRED_NOT ? HY_RETIRED_ASKED : why);
@@ -175,7 +175,7 @@ static const char *last_error(char *to, size_t size)
 void worker_boot(void)
 {
 	if (compare_keep_classic(&request.exchange)) {
-		serve_classic();
+		worker_serve_classic();
 		if (EG(exit_status) == 255) {
 			compare_failed(); /* as PHP exits after a fatal error, which an exception that nobody catches is as well */
 		}

@@ -34,6 +34,15 @@ unset($_SERVER['HAYATE_PROJECT'], $_ENV['HAYATE_PROJECT']);
 /** What the process was given, before .env adds to it. */
 $given = ['server' => $_SERVER, 'env' => $_ENV];
 
+/** As configured, whoever set it. */
+function trusted_proxies(KernelInterface $kernel): string
+{
+    $container = $kernel->getContainer();
+    $proxies = $container->hasParameter('kernel.trusted_proxies') ? $container->getParameter('kernel.trusted_proxies') : '';
+
+    return \is_array($proxies) ? implode(',', $proxies) : (string) $proxies;
+}
+
 /** Handles requests until the worker is to leave. */
 $serve = static function (HttpKernelInterface $kernel) use ($given): void {
     $inner = $kernel instanceof HttpCache ? $kernel->getKernel() : $kernel;
@@ -54,6 +63,11 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
         }
     };
     $boot($inner);
+    if (!$inner instanceof KernelInterface) {
+        not_for_all('its public/index.php returns a '.get_debug_type($inner).', of which it is not known how it begins anew after a warm-up request. To avoid it: return the kernel');
+    } elseif (str_contains(trusted_proxies($inner), 'REMOTE_ADDR')) {
+        not_for_all('framework.trusted_proxies names REMOTE_ADDR, which Symfony looks up once, as it boots. To avoid it: name the addresses of the proxies, or leave that to trusted_proxies of hayate.toml');
+    }
     if ($inner instanceof KernelInterface && $inner->isDebug()) {
         error_log('Symfony is in debug mode: changes of the code are seen after `hayate reload` only; --mode classic shows them at once');
     }
@@ -77,6 +91,7 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
     };
     $handleErrors();
     $warmed = $loaded = false;
+    $booted = ['server' => $_SERVER, 'env' => $_ENV];
     $services = new SymfonyServices();
 
     $handler = static function () use (&$kernel, &$warmed, $server, $env): void {
@@ -111,6 +126,8 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
         if (!$warmed || !$inner instanceof KernelInterface) {
             continue;
         }
+        // A container that is made for all visitors is not made for the warm-up request.
+        [$_SERVER, $_ENV] = [$booted['server'], $booted['env']];
         try {
             if (!$loaded) {
                 $loaded = true;

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -71,6 +73,9 @@ def test_exit_and_errors_end_one_request(browser: Browser) -> None:
 
 def recognised(site: Site, *args: str) -> tuple[str, str]:
     """How a server serves it that nobody told: the mode, and what it said."""
+    # OPcache keeps nothing that was written within two seconds; a project that is served is older.
+    for path in site.root.rglob("*.php"):
+        os.utime(path, (time.time() - 60, time.time() - 60))
     with Hayate(site.root, workers=1, ini=site.ini, user=USER, args=args) as server:
         assert Browser(server.url).get("/people/ada").text == "ada at /people/ada?"
         (app,) = server.status()["apps"]
@@ -497,3 +502,84 @@ def test_a9_18_slim_run_by_its_handler_answers_each_url_with_its_own_page(site: 
         assert app["mode"] == "worker" and app["cold_boot"].startswith("after the warm-up requests"), app
         assert hayate.logged("since visitors would get wrong pages with them")
         assert f"booted without warm-up requests: {app['cold_boot']}" in hayate.run("status").stdout
+
+
+def test_opcache_has_the_code_of_others_before_the_boot_and_none_of_the_projects_own(site: Site) -> None:
+    """What it has nobody would look into (host/prime.c)."""
+    said = site.root / "var/said"
+    (site.root / "src.php").write_text("<?php $own = true;")
+    cached = "array_map(fn ($file) => opcache_is_script_cached($file), [{}])".format(
+        ", ".join(f"'{path}'" for path in ("/usr/share/php/Slim/App.php", site.docroot / "index.php", site.root / "src.php"))
+    )
+    change(site.docroot / "index.php", "$counter =", f"file_put_contents('{said}', json_encode({cached}).\"\\n\", FILE_APPEND);\nrequire __DIR__.'/../src.php';\n$counter =")
+    mode, log = recognised(site)
+    assert mode == "worker", log
+    assert "[true,false,false]\n" in said.read_text().splitlines(keepends=True)
+
+
+DISPATCHER = """
+class Box {
+    public array $makers = [];
+    public function __call(string $name, array $of): mixed { return ($this->makers[$name])(...$of); }
+    public function get(string $name): mixed { return $this->makers[$name](); }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "looks"),
+    [
+        pytest.param("$box = new Box(); $box->makers['lang'] = fn () => $_COOKIE['lang'] ?? 'en'; $lang = $box->get('lang');", r"$_COOKIE", id="container"),
+        pytest.param("$box = new Box(); $box->makers['lang'] = function () { return $_COOKIE['lang'] ?? 'en'; }; $box->lang();", r"$_COOKIE", id="by a name that is none"),
+        pytest.param("$f = ['inside' => fn () => !isset($_SERVER['HTTP_X_FORWARDED_FOR'])]; $inside = $f['inside']();", "HTTP_X_FORWARDED_FOR", id="in an array"),
+        pytest.param("$f = fn () => $_GET['a'] ?? 1; (clone $f)->__invoke();", "$_GET", id="invoked"),
+        pytest.param("spl_autoload_register(function ($class) { $lang = $_COOKIE['lang'] ?? 'en'; }); class_exists('Nowhere');", "$_COOKIE", id="autoloader"),
+        pytest.param("iterator_count(new CallbackFilterIterator(new ArrayIterator([1]), fn () => $_GET['a'] ?? true));", "$_GET", id="filter"),
+        pytest.param("$app->group('/admin', function () use ($app) { if (($_SERVER['REMOTE_ADDR'] ?? '127.0.0.1') === '127.0.0.1') { $app->get('/panel', fn () => 'PANEL'); } });", "REMOTE_ADDR", id="group of routes"),
+        pytest.param("trait Lang { public function boot(): void { $lang = $_COOKIE['lang'] ?? 'en'; } } class Site { use Lang { boot as bootLang; } } (new Site())->bootLang();", "$_COOKIE", id="alias of a trait"),
+        pytest.param("$has = filter_has_var(INPUT_GET, 'lang');", "filter_has_var", id="whether there is one"),
+        pytest.param("$all = getenv();", "all of it", id="whole environment"),
+        pytest.param("$closed = false; include __DIR__.'/../closes.php'; if ($closed) { exit('closed'); }", "exit", id="variable set by a file"),
+        pytest.param("$closed = false; [$closed] = [is_file('closed')]; if ($closed) { exit('closed'); }", "exit", id="variable of a list"),
+        pytest.param("$closed = false; $other = &$closed; $other = is_file('closed'); if ($closed) { exit('closed'); }", "exit", id="variable by another name"),
+        pytest.param("$closed = 0; preg_match('/a/', 'b', $closed); if ($closed) { exit('closed'); }", "exit", id="variable that a function sets"),
+        pytest.param("$closed = false; foreach ([is_file('closed')] as $closed) { } if ($closed) { exit('closed'); }", "exit", id="variable of a loop"),
+        pytest.param("$closed = false; $GLOBALS['closed'] = is_file('closed'); if ($closed) { exit('closed'); }", "exit", id="variable by $GLOBALS"),
+        pytest.param("$closed = false; extract(['closed' => is_file('closed')]); if ($closed) { exit('closed'); }", "exit", id="extracted variable"),
+        pytest.param("$closed = 0; is_file('closed') && $closed++; if ($closed) { exit('closed'); }", "exit", id="variable that is counted"),
+        pytest.param("$closed = false; (function () use (&$closed) { $closed = is_file('closed'); })(); if ($closed) { exit('closed'); }", "exit", id="variable that a closure uses"),
+    ],
+)  # fmt: skip
+def test_what_others_call_before_run_and_what_is_changed_unseen(site: Site, before: str, looks: str) -> None:
+    """Faults found by attack on 2026-11-27: a decision that one visitor should have was made once, for all."""
+    (site.root / "closes.php").write_text("<?php $closed = is_file('closed');")
+    anchor = "$app->get('/', f" if "$app" in before else "$counter ="
+    change(site.docroot / "index.php", anchor, f"{DISPATCHER}{before}\n{anchor}")
+    mode, log = recognised(site)
+    assert mode == "classic" and looks in log, log
+
+
+def test_a_closure_that_says_that_it_runs_goes_on_as_it_was(site: Site) -> None:
+    """Requests call what the boot kept."""
+    change(
+        site.docroot / "index.php",
+        "$app->get('/', f",
+        "$by_name = fn (string $name): string => $name.' by '.($_GET['by'] ?? 'nobody');\n"
+        "$all = function (int ...$n) { foreach ($n as $one) { yield $one => $_GET['by'] ?? 'nobody'; } };\n"
+        "$app->get('/said/{name}', function ($request, $response, array $of) use ($by_name, $all) {\n"
+        "    return $response->write($by_name($of['name']).' '.json_encode(iterator_to_array($all(1, 2))));\n});\n$app->get('/', f",
+    )
+    with Hayate(site.root, workers=1, ini=site.ini, user=USER) as server:
+        for by in ("ada", "grace"):
+            assert Browser(server.url).get(f"/said/x?by={by}").text == f'x by {by} {{"1":"{by}","2":"{by}"}}'
+        assert server.status()["apps"][0]["mode"] == "worker"
+
+
+def test_a_file_that_php_includes_before_each_request(site: Site) -> None:
+    wall = site.root / "vendor/wall.php"
+    wall.write_text("<?php if (($_GET['key'] ?? '') !== 'open') { http_response_code(403); exit('closed'); }")
+    with Hayate(site.root, workers=1, ini={**site.ini, "auto_prepend_file": str(wall)}, user=USER) as server:
+        assert Browser(server.url).get("/people/ada").text == "closed"
+        assert Browser(server.url).get("/people/ada?key=open").text == "ada at /people/ada?key=open"
+        (app,) = server.status()["apps"]
+        assert app["mode"] == "classic" and "auto_prepend_file" in app["fallback"]["why"]

@@ -325,6 +325,22 @@ _KNOWN: list[Accepted] = [
         reference="403 Forbidden",
         hayate="200 OK",
     ),
+    Accepted(
+        "front/files",
+        "status",
+        "what follows a script in the path is the script's: WebDAV has .git and .DS_Store. Where nginx asks for .php first, as Debian has it, so it is there",
+        request="GET /other.php/.git/config",
+        reference="403 Forbidden",
+        hayate="200 OK",
+    ),
+    Accepted(
+        "front/directories",
+        "status",
+        "the same without a slash: the front controller may redirect to that name, so nobody is sent from it",
+        request="GET /assets",
+        reference="301 Moved Permanently",
+        hayate="200 OK",
+    ),
 ]
 _KNOWN += [
     # --- over TLS, over HTTP/2

@@ -205,6 +205,13 @@ IN_PROVIDERS = {
     "visitor": ("if (isset($_GET['as'])) { auth()->loginUsingId(1); }", r"\$_GET"),
     "session": ("$lang = session('lang');", "session"),
     "exit": ("if (is_file(base_path('closed'))) { exit('closed'); }", "exit"),
+    "booted": ("$this->app->booted(fn () => config(['app.debug' => request()->ip() === '192.0.2.1']));", "request"),
+    "singleton": ("$this->app->singleton('inside', fn ($app) => $app['request']->ip() === '192.0.2.1'); $this->app->make('inside');", "request"),
+    "extend": ("$this->app->extend('translator', function ($t) { $t->setLocale(request('lang', 'en')); return $t; });", "request"),
+    "resolving": ("$this->app->resolving('view', function ($view) { $view->share('host', request()->getHost()); });", "request"),
+    "group": ("\\Illuminate\\Support\\Facades\\Route::group([], function () { if (isset($_COOKIE['beta'])) { throw new \\Exception('never'); } });", r"\$_COOKIE"),
+    "cookie": ("$lang = \\Illuminate\\Support\\Facades\\Cookie::get('lang');", "Cookie"),
+    "url": ("$home = url('/');", "url"),
 }
 HARMLESS = """
         \\Illuminate\\Support\\Facades\\Request::macro('lang', fn () => request()->cookie('lang'));
@@ -315,3 +322,37 @@ def test_a_front_controller_of_symfony_may_set_up_what_development_needs(tmp_pat
     with Hayate(project, workers=1) as server:
         assert get(server, "/").status_code == 200
         assert server.status()["apps"][0]["mode"] == "worker", server.log()
+
+
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [("wrapper", "returns a .*, of which it is not known how it begins anew"), ("proxies", "trusted_proxies names REMOTE_ADDR")],
+)
+def test_a_kernel_that_does_not_begin_anew_has_symfony_served_in_classic_mode(tmp_path, what, says) -> None:
+    tmp_path.chmod(0o755)
+    project = frameworks.symfony(tmp_path, runtime=True)
+    front, kernel = project / "public/index.php", project / "src/Kernel.php"
+    if what == "wrapper":
+        text = re.sub(r"return (new Kernel\(.*\));", r"require_once __DIR__.'/../wrapper.php';\n    return new Wrapper(\1);", front.read_text())
+        assert "Wrapper" in text
+        front.write_text(text)
+        of = "Symfony\\Component\\HttpFoundation"
+        (project / "wrapper.php").write_text(
+            "<?php\nfinal class Wrapper implements Symfony\\Component\\HttpKernel\\HttpKernelInterface\n{\n"
+            "    public function __construct(private App\\Kernel $kernel) {}\n"
+            f"    public function handle({of}\\Request $request, int $type = self::MAIN_REQUEST, bool $catch = true): {of}\\Response\n"
+            "    {\n        return $this->kernel->handle($request, $type, $catch);\n    }\n}\n"
+        )
+    else:
+        text = kernel.read_text()
+        end = text.rindex("}")
+        build = (
+            "    protected function build(\\Symfony\\Component\\DependencyInjection\\ContainerBuilder $container): void\n    {\n"
+            "        $container->setParameter('kernel.trusted_proxies', '10.0.0.1,REMOTE_ADDR');\n"
+            "        $container->setParameter('kernel.trusted_headers', 1);\n    }\n"
+        )
+        kernel.write_text(text[:end] + build + text[end:])
+    with Hayate(project, workers=1) as server:
+        assert get(server, "/").status_code == 200
+        (app,) = server.status()["apps"]
+        assert app["mode"] == "classic" and re.search(says, app["fallback"]["why"]), server.log()

@@ -256,9 +256,6 @@ static PHP: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder:
 /// An error: only somebody who may wait can say, or nobody can.
 fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Miss> {
     let Some(inside) = site.inside(path).map(Inside::as_bytes) else { return Ok(Found::Nothing) };
-    if hidden(inside) {
-        return Ok(Found::Nothing);
-    }
     if inside.is_empty() {
         return Ok(Found::AddSlash);
     }
@@ -275,12 +272,19 @@ fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Miss> {
         if !matches!(after.first(), None | Some(b'/')) {
             continue;
         }
+        // What follows a script is the script's: a file of its own by that name (WebDAV), say.
+        if hidden(before) {
+            return Ok(Found::Nothing);
+        }
         match meta(before)? {
             Some(meta) if meta.is_file() && site.files.hidden.hides(before) => return Ok(Found::Nothing),
             Some(meta) if meta.is_file() => return script(before, after),
             Some(meta) if meta.is_dir() => continue,
             _ => return Ok(Found::Nothing),
         }
+    }
+    if hidden(inside) {
+        return Ok(Found::Nothing);
     }
     let name = inside.rsplit(|b| *b == b'/').next().unwrap_or_default();
     let found = match files.find(inside) {
@@ -290,18 +294,23 @@ fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Miss> {
     };
     match found {
         Some((_, dir)) if dir.is_dir() => {
-            if inside.last() != Some(&b'/') {
-                return Ok(Found::AddSlash);
-            }
+            let slash = if inside.last() == Some(&b'/') { &b""[..] } else { b"/" };
             for index in &site.index {
-                let at = [inside, index.as_bytes()].concat();
+                let at = [inside, slash, index.as_bytes()].concat();
                 let is_file = meta(&at)?.is_some_and(|meta| meta.is_file()) && !site.files.hidden.hides(&at);
+                if is_file && !slash.is_empty() {
+                    return Ok(Found::AddSlash);
+                }
                 if is_file && index.ends_with(".php") {
                     return script(&at, b"");
                 }
                 if is_file && !is_source(index.as_bytes()) {
                     return Ok(Found::File(Named { path: at, opened: None, otherwise: false }));
                 }
+            }
+            // Where the front controller answers for it, it may redirect to the name without a slash.
+            if !slash.is_empty() && site.front_controller.is_none() {
+                return Ok(Found::AddSlash);
             }
         }
         // A name that ends in a slash is none of a file.

@@ -20,7 +20,10 @@ use serde_json::Value;
 
 use self::{
     debug::{cakephp_debug, codeigniter_debug, laminas_debug, laravel_debug, symfony_debug, yii_debug},
-    front_controllers::{LARAVEL, SYMFONY, compact_file, ends_with, ends_with_run, only, suits_runtime},
+    front_controllers::{
+        LARAVEL, LARAVEL_IMPORTS, SYMFONY, SYMFONY_IMPORTS, compact_file, ends_with, ends_with_run, only,
+        suits_runtime,
+    },
     requests::{CAKEPHP_TRUSTS, no_request_in, no_request_in_modules},
     source::Sources,
 };
@@ -282,11 +285,16 @@ fn examine(
     if root.join(public).canonicalize().ok().as_deref() != Some(document_root) {
         return Err(format!("its document root is not {public}/"));
     }
+    if root.join(public).join(".user.ini").exists() {
+        return Err(format!(
+            "{public}/.user.ini has settings for its scripts, which classic mode alone applies; move them to [app.ini], and delete it"
+        ));
+    }
     let front_controller = compact_file(root, &format!("{public}/index.php"))?;
     let from_env = |key: &str| env.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
     let (evidence, debug) = match framework {
         Framework::Laravel => {
-            only(&front_controller, LARAVEL)?;
+            only(&front_controller, LARAVEL, LARAVEL_IMPORTS)?;
             ("public/index.php starts the application and nothing else", laravel_debug(root, &from_env))
         }
         Framework::Symfony if front_controller.contains("/vendor/autoload_runtime.php") => {
@@ -300,7 +308,7 @@ fn examine(
             ("public/index.php returns the kernel to symfony/runtime", symfony_debug(root, &from_env))
         }
         Framework::Symfony => {
-            only(&front_controller, SYMFONY)?;
+            only(&front_controller, SYMFONY, SYMFONY_IMPORTS)?;
             ("public/index.php starts App\\Kernel and nothing else", symfony_debug(root, &from_env))
         }
         Framework::Lumen | Framework::Slim => {

@@ -30,6 +30,8 @@ pub struct Secrets {
     hidden: Vec<(PathBuf, &'static str)>,
     /// Directories that a .htaccess closes and the configuration does not.
     closed: Vec<PathBuf>,
+    /// The document root's own .htaccess closes some by its rules.
+    has_rules: bool,
 }
 
 /// Looks below the applications' document roots, in a thread of its own, and writes what it finds to the log.
@@ -50,7 +52,8 @@ pub fn warn_of(apps: &[App]) {
 
 /// Looks below a document root, of which the front sends nothing that `hidden` names, and nothing that the application's `deny` closes.
 pub fn look(root: &Path, deny: &[String], hidden: &Hidden) -> Secrets {
-    let mut found = Secrets { root: root.to_owned(), ..Secrets::default() };
+    let has_rules = closes_by_rules(&root.join(".htaccess"));
+    let mut found = Secrets { root: root.to_owned(), has_rules, ..Secrets::default() };
     let (mut left, mut directories) = (ENTRIES, vec![(PathBuf::new(), 0)]);
     while let Some((below, level)) = directories.pop() {
         if deny.iter().any(|path| below == Path::new(path.trim_start_matches('/'))) {
@@ -168,6 +171,33 @@ fn content(name: &str, path: &Path) -> Option<&'static str> {
     signs.iter().any(|sign| start.windows(sign.len()).any(|window| window == *sign)).then_some(what)
 }
 
+/// Whether a .htaccess closes files or directories to all by rules for their names.
+fn closes_by_rules(path: &Path) -> bool {
+    let mut start = Vec::new();
+    let read = of_application::open(path).and_then(|file| file.take(64 << 10).read_to_end(&mut start));
+    let closes = |line: &str| {
+        let line = line.trim().to_ascii_lowercase();
+        let mut words = line.split_whitespace();
+        match words.next() {
+            Some("rewriterule") => {
+                words.last().and_then(|flags| flags.strip_prefix('[')).is_some_and(|flags| {
+                    flags.trim_end_matches(']').split(',').any(|flag| {
+                        matches!(flag, "f" | "forbidden" | "g" | "gone")
+                            || flag.starts_with("r=4")
+                            || flag.starts_with("redirect=4")
+                    })
+                })
+            }
+            Some("redirectmatch" | "redirect") => {
+                words.next().is_some_and(|status| status.starts_with('4') || status == "gone")
+            }
+            Some(word) => word.starts_with("<files"),
+            None => false,
+        }
+    };
+    read.is_ok() && String::from_utf8_lossy(&start).lines().any(closes)
+}
+
 /// Whether a .htaccess closes its whole directory to all: outside of sections, or in one that asks which version of Apache it is.
 fn closed_for_apache(path: &Path) -> bool {
     let mut start = Vec::new();
@@ -213,6 +243,12 @@ impl Secrets {
             out.push(format!(
                 "a .htaccess below {root} closes directories for Apache, and Hayate reads no .htaccess; unless the application keeps visitors \
                  out by itself: deny = {paths:?}"
+            ));
+        }
+        if self.has_rules {
+            out.push(format!(
+                "the .htaccess of {root} closes files or directories by rules for their names (RewriteRule with [F], <Files>, RedirectMatch), and \
+                 Hayate reads no .htaccess: see which, and write deny = [\"/…\"] for them, or a rule"
             ));
         }
         if !self.hidden.is_empty() {
@@ -316,6 +352,36 @@ mod tests {
             look(&dir.path().join("sub"), &[], &names).warnings().len() == 2
                 && look(Path::new("/nowhere"), &[], &names).warnings().is_empty()
         );
+    }
+
+    #[test]
+    fn rules_that_close_by_names_are_told_of() {
+        let dir = tempfile::tempdir().unwrap();
+        let says = |text: &str| {
+            fs::write(dir.path().join(".htaccess"), text).unwrap();
+            look(dir.path(), &[], &Hidden::default())
+                .warnings()
+                .iter()
+                .any(|warning| warning.contains("by rules for their names"))
+        };
+        for closes in [
+            "RewriteRule ^bl-content/(databases|pages)/.*$ - [R=404,L]",
+            "  rewriterule ^tower - [F]",
+            "RewriteRule (^|/)\\. - [L,F]",
+            "RedirectMatch 404 /\\.git",
+            "<FilesMatch \"\\.db$\">\nRequire all denied\n</FilesMatch>",
+        ] {
+            assert!(says(closes), "{closes}");
+        }
+        for not in [
+            "",
+            "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^ index.php [L,QSA]",
+            "RewriteRule ^old$ /new [R=301,L]",
+            "Redirect 301 /a /b",
+            "# RewriteRule ^a - [F]",
+        ] {
+            assert!(!says(not), "{not}");
+        }
     }
 
     #[test]

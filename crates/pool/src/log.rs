@@ -98,7 +98,7 @@ async fn read_on(app: &str, pipe: &mut Receiver, tail: &Tail, limit: &mut Limit)
             for record in parts.waiting.drain(..) {
                 log(app, &record, tail, limit, now);
             }
-            say_dropped(app, limit.take_dropped(now, true));
+            say_dropped(app, limit.take_last_dropped());
             return;
         }
         if over {
@@ -124,7 +124,8 @@ fn say_dropped(app: &str, lines: Option<u64>) {
         tracing::warn!(
             app,
             lines,
-            "lines of this application's log were dropped: it logs more than the server can take"
+            "lines of this application's log were dropped, and what writes them waits: it logs more than the server can take. Log less \
+             (error_reporting, log_errors), or to a file of its own (error_log)"
         );
     }
 }

@@ -23,6 +23,7 @@ const BACKLOG: usize = 1 << 20;
 const QUIET: f64 = 7.0 / 8.0;
 /// How often lost lines are spoken of while they are being lost.
 const SAID_EVERY: Duration = Duration::from_secs(5);
+const SAID_AGAIN: Duration = Duration::from_secs(1);
 
 static BACKLOG_OF: OnceLock<fn() -> usize> = OnceLock::new();
 /// Lines dropped, by application, since the start. Generations and hosts come and go. A lock that blocks is fit for it: it is held for one
@@ -76,13 +77,19 @@ impl Limit {
         true
     }
 
-    /// How many lines were dropped, if it is time to say so: now and then, and when one was logged again.
+    /// How many lines were dropped, if it is time to say so: now and then, and sooner when one was logged again, which there may be many of.
     pub(crate) fn take_dropped(&mut self, now: Instant, logged: bool) -> Option<u64> {
-        let due = self.dropped > 0 && (logged || now.saturating_duration_since(self.said) >= SAID_EVERY);
+        let silent = now.saturating_duration_since(self.said);
+        let due = self.dropped > 0 && (silent >= SAID_EVERY || (logged && silent >= SAID_AGAIN));
         due.then(|| {
             self.said = now;
             mem::take(&mut self.dropped)
         })
+    }
+
+    /// The same, when no more will come.
+    pub(crate) fn take_last_dropped(&mut self) -> Option<u64> {
+        (self.dropped > 0).then(|| mem::take(&mut self.dropped))
     }
 }
 

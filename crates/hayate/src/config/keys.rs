@@ -228,7 +228,7 @@ pub struct App {
     pub worker: Option<PathBuf>,
     /// Worker mode only. `on`: after each request the process is rewound to the booted application. `fork`: each request runs in a fork of it, which is slower. `off`: its state is kept, and leaks from one visitor to the next unless the application takes care. Default: `@REWIND@`. Flag: `--rewind`.
     pub rewind: Option<RewindChoice>,
-    /// Paths of the application that are requested before the snapshot to which the process is rewound; `[]` for none (flag: `off`). `/` is its front page, also below `path`. They carry the first of `hosts`, see `$_SERVER['HAYATE_WARMUP']`, and what they change in the process stays. Default: `["/", "/", "/"]`. Flag: `--warmup`.
+    /// Paths of the application that are requested before the snapshot to which the process is rewound; `[]` for none (flag: `off`). `/` is its front page, also below `path`. They carry the first of `hosts`, see `$_SERVER['HAYATE_WARMUP']`, and what they change in the process stays. Before the boot they are made in classic mode as well, in a process that ends, so that OPcache has what they load. Default: `["/", "/", "/"]`. Flag: `--warmup`.
     pub warmup: Option<Vec<String>>,
     /// For debugging: compares all memory with the snapshot after every so many rewinds; `0`: never. Default: `0`. Flag: `--rewind-verify`.
     pub rewind_verify: Option<u64>,

@@ -46,35 +46,99 @@ pub(super) const SYMFONY: &[&str] = &[
     "$kernel->terminate($request,$response);",
 ];
 
-/// Whether a front controller consists of these statements, imports and declarations only.
-pub(super) fn only(compacted: &str, statements: &[&str]) -> Result<(), String> {
+/// What they mean by the short names of classes in them.
+pub(super) const LARAVEL_IMPORTS: &[&str] = &[
+    "Illuminate\\Contracts\\Http\\Kernel",
+    "Illuminate\\Http\\Request",
+    "Illuminate\\Foundation\\Application",
+];
+
+/// As [`LARAVEL_IMPORTS`].
+pub(super) const SYMFONY_IMPORTS: &[&str] = &[
+    "App\\Kernel",
+    "Symfony\\Component\\Debug\\Debug",
+    "Symfony\\Component\\Dotenv\\Dotenv",
+    "Symfony\\Component\\ErrorHandler\\Debug",
+    "Symfony\\Component\\HttpFoundation\\Request",
+];
+
+/// The beginning of it, for people, and for their terminals.
+fn shown(text: &str) -> String {
+    text.chars().take(60).map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+fn short(class: &str) -> &str {
+    class.rsplit('\\').next().unwrap_or(class)
+}
+
+/// Whether a statement names a class by its short name, which then is what is imported.
+fn names(statement: &str, class: &str) -> bool {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '\\';
+    statement.match_indices(class).any(|(at, _)| {
+        let (before, after) = statement.split_at_checked(at).unwrap_or_default();
+        // Without white space a keyword stands before it.
+        let before = before.strip_suffix("new").unwrap_or(before);
+        !before.ends_with(is_of_name)
+            && !after.strip_prefix(class).unwrap_or_default().starts_with(is_of_name)
+    })
+}
+
+/// Whether a front controller consists of these statements, declarations and imports only, and means by the names of classes what it would
+/// as it comes with its framework: another class of that name may ask for a password.
+pub(super) fn only(compacted: &str, statements: &[&str], imports: &[&str]) -> Result<(), String> {
+    let known: Vec<String> = imports.iter().map(|class| format!("use{class};")).collect();
+    let (mut named, mut imported) = (Vec::new(), Vec::new());
     let mut rest = compacted;
     while !rest.is_empty() {
         let statement = statements.iter().find(|statement| rest.starts_with(**statement)).copied();
-        let statement = statement.or_else(|| {
-            let one = &rest[..=rest.find(';')?];
-            let imports = one.starts_with("use") && !one.contains(['(', '=', '$', '\'']);
-            (imports || one == "declare(strict_types=1);").then_some(one)
-        });
-        match statement {
-            Some(statement) => rest = &rest[statement.len()..],
+        let statement = match statement {
+            Some(statement) => {
+                named
+                    .extend(imports.iter().map(|class| short(class)).filter(|class| names(statement, class)));
+                Some(statement)
+            }
+            None => match known.iter().position(|import| rest.starts_with(import)) {
+                Some(at) => {
+                    imported.extend(imports.get(at).map(|class| short(class)));
+                    known.get(at).map(String::as_str)
+                }
+                None => Some("declare(strict_types=1);").filter(|declaration| rest.starts_with(declaration)),
+            },
+        };
+        match statement.and_then(|statement| rest.strip_prefix(statement)) {
+            Some(after) => rest = after,
             None => {
-                let start: String = rest.chars().take(60).collect();
+                let start = shown(rest);
                 return Err(format!("its public/index.php does more than to start it ({start} …)"));
             }
         }
     }
-    Ok(())
+    match named.into_iter().find(|class| !imported.contains(class)) {
+        Some(class) => Err(format!(
+            "its public/index.php does not say which class it means by {class} (use …\\{class};)"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// What a front controller mentions that depends on the request; it runs once, before the first.
-const OF_A_REQUEST: [&str; 15] = [
+const OF_A_REQUEST: [&str; 25] = [
     "HTTP_",
     "REQUEST_",
     "REMOTE_",
     "SERVER_",
     "QUERY_STRING",
     "PATH_INFO",
+    "PATH_TRANSLATED",
+    "PHP_SELF",
+    "PHP_AUTH",
+    "AUTH_TYPE",
+    "SCRIPT_",
+    "CONTENT_",
+    "SSL_",
+    "filter_",
+    "getallheaders",
+    "apache_request_headers",
     "['HTTPS']",
     "php://input",
     "createFromGlobals",

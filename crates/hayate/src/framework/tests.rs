@@ -91,8 +91,45 @@ fn a_front_controller_with_a_mind_of_its_own_is_left_to_classic_mode() {
 }
 
 #[test]
+fn classes_of_the_same_name_are_not_taken_for_the_frameworks() {
+    for (framework, text, class, other) in [
+        (Framework::Laravel, LARAVEL_12, "Illuminate\\Http\\Request", "App\\Http\\Request"),
+        (
+            Framework::Laravel,
+            LARAVEL_8,
+            "Illuminate\\Contracts\\Http\\Kernel",
+            "App\\Http\\GuardKernel as Kernel",
+        ),
+        (Framework::Symfony, SYMFONY_5, "App\\Kernel", "App\\ShopKernel as Kernel"),
+        (
+            Framework::Symfony,
+            SYMFONY_5,
+            "Symfony\\Component\\HttpFoundation\\Request",
+            "App\\{Request, Other}",
+        ),
+        (Framework::Symfony, SYMFONY_5, "Symfony\\Component\\Dotenv\\Dotenv", "function App\\dirname"),
+    ] {
+        let import = format!("use {class};");
+        assert!(text.contains(&import), "{text}");
+        let why = Project::new(framework, &text.replace(&import, &format!("use {other};"))).unsuited();
+        let start: String = other.split_whitespace().collect();
+        assert!(why.contains(&format!("does more than to start it (use{start};")), "{why}");
+        let why = Project::new(framework, &text.replace(&import, "")).unsuited();
+        let short = class.rsplit('\\').next().unwrap();
+        assert!(why.contains(&format!("does not say which class it means by {short}")), "{why}");
+    }
+}
+
+#[test]
+fn settings_that_classic_mode_alone_applies_are_not_lost() {
+    let project = Project::new(Framework::Symfony, RUNTIME);
+    project.write("public/.user.ini", "auto_prepend_file = /srv/firewall.php");
+    assert!(project.unsuited().contains("public/.user.ini has settings for its scripts"));
+}
+
+#[test]
 fn a_front_controller_of_which_only_php_knows_what_is_code_is_left_to_classic_mode() {
-    assert!(only("usefunctionA\\b;exec('x');", LARAVEL).is_err());
+    assert!(only("usefunctionA\\b;exec('x');", LARAVEL, LARAVEL_IMPORTS).is_err());
     let closed = LARAVEL_12.replace("// Register", "// note ?><?php require 'firewall.php';\n// Register");
     let why = Project::new(Framework::Laravel, &closed).unsuited();
     assert!(why.contains("its public/index.php has text after ?>"), "{why}");

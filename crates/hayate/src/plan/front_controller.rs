@@ -72,7 +72,11 @@ impl AppResolver<'_> {
         if let Mode::Worker { script } = &running.mode {
             let other = || script.strip_prefix(document_root).ok().and_then(Path::to_str).map(str::to_owned);
             let script = if there { Some(INDEX.to_owned()) } else { other() };
-            return Ok(FrontController { script, why: "in worker mode the application answers".to_owned() });
+            let why = match script {
+                Some(_) => "in worker mode the application answers",
+                None => "there is no index.php, and the worker script lies outside of the document root",
+            };
+            return Ok(FrontController { script, why: why.to_owned() });
         }
         if !there {
             return Ok(FrontController { script: None, why: "there is no index.php".to_owned() });

@@ -61,7 +61,7 @@ pub(super) fn receive_window(limits: &Limits, holding: &Holding) -> usize {
 /// Datagrams in a row that a client leaves unanswered, and for how many seconds, before it counts as gone. One that only says what came is not
 /// answered, so a few prove nothing; of more, the last ones are those that ask whether it is there (RFC 9002, 6.2.4).
 const UNANSWERED: u64 = 4;
-const UNANSWERED_FOR: u64 = 5;
+const UNANSWERED_FOR: u64 = 15;
 
 /// How a client that was sent something is silent.
 #[derive(Debug, Clone, Copy, Default)]
@@ -511,7 +511,7 @@ mod tests {
         assert!(!silence.goes_on(7, 60, 200));
         assert!(!silence.goes_on(9, 60, 201));
         // The next one never is; quinn asks again and again.
-        assert_eq!((202..300).find(|now| silence.goes_on(9, 61 + now - 202, *now)), Some(205 + 5));
+        assert_eq!((202..300).find(|now| silence.goes_on(9, 61 + now - 202, *now)), Some(205 + 15));
     }
 
     #[test]
