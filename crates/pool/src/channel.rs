@@ -130,7 +130,12 @@ impl Message {
         let word = |at: usize| Some(u32::from_ne_bytes(packet.get(at..at + 4)?.try_into().ok()?));
         let (kind, worker, pid, value, len) =
             (word(0)?, word(4)?, word(8)? as i32, word(12)? as i32, word(16)? as usize);
-        let text = || Some(String::from_utf8_lossy(packet.get(HEAD..)?.get(..len)?).trim_end().to_owned());
+        // It is shown in terminals, of root perhaps, and PHP code has chosen the words.
+        let shown = |c: char| if c.is_control() && !matches!(c, '\n' | '\t') { '?' } else { c };
+        let text = || {
+            let said = String::from_utf8_lossy(packet.get(HEAD..)?.get(..len)?);
+            Some(said.trim_end().chars().map(shown).collect::<String>())
+        };
         Some(match kind {
             HY_MSG_READY => Message::Ready { php: text()? },
             HY_MSG_BOOT_FAILED => {
@@ -234,6 +239,8 @@ mod tests {
         );
         assert_eq!(Message::parse(&ready[..19]), None);
         assert_eq!(Message::parse(&ready[..22]), None, "text_len beyond the packet");
+        let said = Message::parse(&packet(HY_MSG_REMARK, 0, 0, 0, "red: \x1b[31m\u{9b}\x07\n\tat a.php"));
+        assert_eq!(said, Some(Message::Remark { why: "red: ?[31m??\n\tat a.php".into() }));
         assert_eq!(Message::parse(&packet(HY_MSG_FORKED, 0, 0, 0, "")), None, "pid 0 is a process group");
         assert_eq!(Message::parse(&packet(99, 0, 0, 0, "")), None);
     }
