@@ -292,6 +292,7 @@ enum hy_message_type {
 	HY_MSG_PONG = 23,         /* value as in the ping */
 	HY_MSG_REMARK = 25,       /* text is for people: something is wrong that does not end the boot */
 	HY_MSG_WORKER_READY = 22, /* worker: in worker mode, it can serve; it closes its end of the channel next */
+	HY_MSG_TRACED = 26,       /* worker, pid as in HY_MSG_TRACE: it is logged, as far as it can be */
 };
 /* How a worker exits that finds the shared memory overwritten. */
 #define HY_EXIT_MEMORY 71

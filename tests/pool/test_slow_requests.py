@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import socket
+import time
 
 import pytest
 import requests
@@ -275,3 +276,30 @@ def test_all_of_many_are_told_before_they_are_killed(hayate_command, tmp_path) -
         assert {visitor.recv(12) for visitor in visitors} == {b"HTTP/1.1 504"}
         assert server.status()["apps"][0]["slow_requests"] == many
         assert wait_until(lambda: len(records(server)) == many), len(records(server))
+
+
+def test_one_is_told_before_it_is_killed_though_the_zygote_is_late(hayate_command, tmp_path) -> None:
+    """As it is on a busy machine. The log is where somebody learns which request it was, so it is worth a moment."""
+    (tmp_path / "hang.php").write_text("<?php sleep(30);")
+    with Hayate(tmp_path, workers=1, args=["--request-timeout", "1s"]) as server:
+        zygote = server.status()["apps"][0]["zygote"]
+        with socket.create_connection(("127.0.0.1", server.port), 60) as visitor:
+            os.kill(zygote, signal.SIGSTOP)
+            visitor.sendall(b"GET /hang.php HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert wait_until(lambda: server.status()["apps"][0]["slow_requests"] == 1)
+            time.sleep(0.5)  # past the timeout
+            os.kill(zygote, signal.SIGCONT)
+            assert visitor.recv(12) == b"HTTP/1.1 504"
+        (record,) = told(server)
+        assert "GET /hang.php has run for" in record and "hang.php(1): sleep()" in record
+
+
+def test_one_is_killed_though_the_zygote_tells_nothing(hayate_command, tmp_path) -> None:
+    (tmp_path / "hang.php").write_text("<?php sleep(30);")
+    with Hayate(tmp_path, workers=1, args=["--request-timeout", "500ms"]) as server:
+        zygote = server.status()["apps"][0]["zygote"]
+        os.kill(zygote, signal.SIGSTOP)
+        try:
+            assert get(server, "/hang.php").status_code == 504
+        finally:
+            os.kill(zygote, signal.SIGCONT)

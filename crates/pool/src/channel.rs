@@ -88,6 +88,11 @@ pub(crate) enum Message {
     Pong {
         number: i32,
     },
+    /// What the worker does is in the log, as far as it can be; the ticket's lower bits are those of [`Command::Trace`].
+    Traced {
+        worker: u32,
+        ticket: u32,
+    },
 }
 
 /// Bytes before `text`.
@@ -103,8 +108,8 @@ impl Command {
     pub(crate) fn answers(self) -> u32 {
         match self {
             Command::Fork { .. } => Command::MOST_ANSWERS,
-            Command::Ping { .. } => 1,
-            Command::Trace { .. } | Command::Quit => 0,
+            Command::Ping { .. } | Command::Trace { .. } => 1,
+            Command::Quit => 0,
         }
     }
 
@@ -160,6 +165,7 @@ impl Message {
             HY_MSG_REMARK => Message::Remark { why: text()? },
             HY_MSG_WORKER_READY => Message::WorkerReady { worker },
             HY_MSG_PONG => Message::Pong { number: value },
+            HY_MSG_TRACED => Message::Traced { worker, ticket: pid as u32 },
             _ => return None,
         })
     }

@@ -16,6 +16,7 @@ use crate::{
     deaths::DYING,
     launch::{Files, Hold, Launched, Launcher, ProcessEvent, Start},
     log::{self, Tail},
+    slow,
     spec::Spec,
 };
 
@@ -99,7 +100,8 @@ impl Host {
             distrusted: false,
             ended: None,
             allowance: Cell::new(UNASKED),
-            most: UNASKED.saturating_add(spec.workers.end().saturating_mul(2 * Command::MOST_ANSWERS)),
+            most: (UNASKED + slow::BURST)
+                .saturating_add(spec.workers.end().saturating_mul(2 * Command::MOST_ANSWERS)),
         })
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// At once: as many as hang where something that all need hangs.
-const BURST: u32 = 256;
+pub(crate) const BURST: u32 = 256;
 /// A second.
 const RATE: u32 = 4;
 

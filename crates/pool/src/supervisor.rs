@@ -285,7 +285,10 @@ impl Supervisor {
         self.broken = swept.broken;
         self.shared.table().slow_requests += swept.newly_slow;
         for Slow { worker, ran, ticket } in swept.slow {
-            let Some(left_out) = self.told.admits(Instant::now()) else { continue };
+            let Some(left_out) = self.told.admits(Instant::now()) else {
+                ring.told_of(worker, ticket as u32);
+                continue;
+            };
             if left_out > 0 {
                 tracing::warn!(
                     app = spec.name,
@@ -301,6 +304,7 @@ impl Supervisor {
                     ?ran,
                     "slow request; the zygote does not listen: {error}"
                 );
+                ring.told_of(worker, ticket as u32);
             }
         }
         for overdue in swept.overdue {
@@ -391,6 +395,7 @@ impl Supervisor {
                 self.look_whether_ready();
             }
             Message::Pong { number } => self.watchdog.heard(Some(number)),
+            Message::Traced { worker, ticket } => self.shared.ring().told_of(worker, ticket),
             Message::Remark { why } => {
                 tracing::error!(app, "{why}");
                 self.shared.table().boot.remark = Some(why);

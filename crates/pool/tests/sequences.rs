@@ -122,6 +122,7 @@ fn say(random: &mut Random, zygote: &mut Zygote, stranger: i32) {
         HY_MSG_REMARK,
         HY_MSG_BOOT_FAILED,
         HY_MSG_BOOT_AGAIN,
+        HY_MSG_TRACED,
         99,
     ];
     let any = random.below(8) == 0;

@@ -78,6 +78,9 @@ const MOST_SLOW: usize = 16;
 /// Sweeps that one which has run out of its time may outlive until it has been named: a thousand are named in as many.
 const UNNAMED: u8 = 64;
 
+/// Sweeps that it may outlive from then on until somebody has told what it does: a second.
+const UNTOLD: u8 = 20;
+
 /// Sweeps come 20 times a second while requests are active. After a longer pause nobody knows what workers did meanwhile.
 const PAUSE: u64 = 1_000_000_000;
 
@@ -103,8 +106,10 @@ pub(crate) struct Look {
     slow: bool,
     /// It was named as slow.
     named: bool,
-    /// Sweeps that it has outlived for not being named.
-    unnamed: u8,
+    /// What it does was told since, or nobody asks.
+    told_of: bool,
+    /// Sweeps that it has outlived for not being named; since then, for not being told of.
+    outlived: u8,
 }
 
 impl Ring {
@@ -182,8 +187,14 @@ impl Ring {
                             let ran = Duration::from_nanos(ran);
                             slow.push((index, Slow { worker, ticket: claim_ticket(seen), ran }));
                         }
-                        if ran > timeout && unnamed && look.unnamed < UNNAMED {
-                            look.unnamed += 1;
+                        let may_outlive = match (patience, look.named) {
+                            (None, _) => 0,
+                            (Some(_), false) => UNNAMED,
+                            (Some(_), true) if look.told_of => 0,
+                            (Some(_), true) => UNTOLD,
+                        };
+                        if ran > timeout && look.outlived < may_outlive {
+                            look.outlived += 1;
                         } else if ran > timeout {
                             held = Err(Fault::RequestTimeout);
                         }
@@ -210,11 +221,27 @@ impl Ring {
         // Those that run out of their time before others, and those that hang before a flood of short ones.
         slow.sort_by_key(|(_, slow): &(u32, Slow)| std::cmp::Reverse(slow.ran));
         slow.truncate(MOST_SLOW);
-        slow.iter().for_each(|(index, _)| inner.entry(*index).look.named = true);
+        for (index, _) in &slow {
+            let look = &mut inner.entry(*index).look;
+            (look.named, look.outlived) = (true, 0);
+        }
         let slow = slow.into_iter().map(|(_, slow)| slow).collect();
         let broken = inner.broken;
         self.unlock(inner);
         Swept { overdue, newly_slow, slow, broken }
+    }
+
+    /// What a worker does with the request of that ticket, which a sweep named as slow, was told, or nobody asks: a sweep may end it
+    /// when its time is over. Of the ticket the lower 32 bits will do.
+    pub fn told_of(&self, worker: u32, ticket: u32) {
+        let mut inner = self.lock();
+        for index in inner.slots() {
+            let seen = self.memory.slot(index).claim().load(Relaxed);
+            let entry = inner.entry(index);
+            if claim_worker(seen) == worker && claim_ticket(seen) as u32 == ticket && entry.look.named {
+                entry.look.told_of = true;
+            }
+        }
     }
 
     pub(crate) fn fail(&self, inner: &mut Inner, index: u32, failure: Failure) {
