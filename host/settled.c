@@ -96,6 +96,14 @@ static void doubt(zend_ast *variable)
 	}
 }
 
+/* $GLOBALS['a'], by any name. */
+static bool is_global(zend_ast *ast)
+{
+	zend_ast *of = ast->kind == ZEND_AST_DIM ? ast->child[0] : NULL;
+	const char *name = of != NULL && of->kind == ZEND_AST_VAR ? ast_literal(of->child[0]) : NULL;
+	return name != NULL && strcmp(name, "GLOBALS") == 0;
+}
+
 /* `target`: it is assigned to, as [$a, $b] or $GLOBALS['a']. */
 static void find_doubted(zend_ast *ast, bool target, zend_ast *call)
 {
@@ -124,9 +132,11 @@ static void find_doubted(zend_ast *ast, bool target, zend_ast *call)
 			if (name != NULL) {
 				zend_hash_str_add_empty_element(&doubted, name, strlen(name));
 			}
+		} else if (is_global(child[i])) {
+			bool assigned = i == 0 && (ast->kind == ZEND_AST_ASSIGN || ast->kind == ZEND_AST_ASSIGN_OP ||
+			                           ast->kind == ZEND_AST_ASSIGN_COALESCE);
+			all_doubted |= aimed || assigned || !is_read(ast, i, call);
 		} else if (child[i]->kind == ZEND_AST_VAR) {
-			const char *name = ast_literal(child[i]->child[0]);
-			all_doubted |= target && ast->kind == ZEND_AST_DIM && name != NULL && strcmp(name, "GLOBALS") == 0;
 			if (aimed || !is_read(ast, i, call)) {
 				doubt(child[i]);
 			}
