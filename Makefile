@@ -86,7 +86,7 @@ root-%:
 # Nothing when somebody has said which tests, or is not root.
 ALSO ?= $(if $(and $(filter file,$(origin TESTS)),$(filter 0,$(shell id -u))),trixie)
 ALSO_TESTS = tests/parity/test_parity.py tests/apps tests/rewind/test_alone.py tests/rewind/test_boot_files.py tests/rewind/test_engines.py
-ALSO_JOBS ?= 2
+ALSO_JOBS ?= 3
 # What was said to this make, such as PHP=8.2, is not for that one.
 test-%:
 	@echo 'on $*, printed when it ends: $(ALSO_TESTS)'
@@ -98,7 +98,7 @@ test-here:
 
 TESTS ?= tests
 # Most tests wait for servers more than they compute: several files at a time. Those that measure time have the machine to themselves.
-TEST_JOBS ?= 4
+TEST_JOBS ?= 6
 define pytest
 HAYATE_PHP=$(HAYATE_PHP) HAYATE_BIN=$(1) $(PYTHON) -m pytest $(TESTS) -q -n $(TEST_JOBS) --dist loadfile -m 'not alone' || [ $$? = 5 ] # 5: there are none among these
 endef
