@@ -155,8 +155,7 @@ static const zend_function_entry of_boot_scripts[] = {
 void asked_of_framework_startup(void)
 {
 	/* Others have nothing to see of them. */
-	if (options.worker_mode && options_env("HAYATE_PROJECT") != NULL &&
-	    zend_register_functions(NULL, of_boot_scripts, CG(function_table), MODULE_PERSISTENT) == FAILURE) {
-		zygote_failed("the functions of the boot scripts cannot be registered");
+	if (options.worker_mode && options_env("HAYATE_PROJECT") != NULL) {
+		functions_of_boot_scripts(of_boot_scripts);
 	}
 }

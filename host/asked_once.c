@@ -19,8 +19,8 @@
  * the stack tells.
  *
  * It goes by names, and a condition is doubted unless it is known to be the same for all requests (settled.h). What is
- * not seen here shows in the comparison with classic mode (compare.c), where there is one. What OPcache has from
- * before the boot (opcache.preload, opcache.file_cache) is not looked into.
+ * not seen here shows in the comparison with classic mode (compare.c), where there is one. What opcache.preload has
+ * compiled before the boot is not looked into.
  */
 #include "explain.h"
 #include "host.h"
@@ -581,17 +581,20 @@ static void look(zend_ast *ast, struct place place)
 /* Other people's code is written for any project, and looks at requests when it is asked to: what Composer brought,
  * PHP's own library, and our boot scripts. These are their directories, resolved as PHP has the names of files. Empty:
  * there is none. Files of the project need not lie below its directory: parts of it may be linked. */
-static char foreign[3][PATH_MAX];
+static char of_composer[PATH_MAX], of_php[PATH_MAX], of_boot_scripts[PATH_MAX];
+/* The project itself, which may lie in PHP's library, as packages of a distribution do. */
+static char own[PATH_MAX];
+
+static bool is_below(const char *name, const char *directory)
+{
+	size_t len = strlen(directory);
+	return len > 0 && strncmp(name, directory, len) == 0 && name[len] == '/';
+}
 
 static bool is_the_projects_own(const char *name)
 {
-	for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
-		size_t len = strlen(foreign[i]);
-		if (len > 0 && strncmp(name, foreign[i], len) == 0 && name[len] == '/') {
-			return false;
-		}
-	}
-	return true;
+	return !is_below(name, of_composer) && !is_below(name, of_boot_scripts) &&
+	       (!is_below(name, of_php) || (is_below(own, of_php) && is_below(name, own)));
 }
 
 /* Until the boot's end. */
@@ -603,6 +606,14 @@ bool asked_once_looks_into(const zend_string *name)
 	char resolved[PATH_MAX];
 	return booting && (name == NULL || ZSTR_VAL(name)[0] != '/' || realpath(ZSTR_VAL(name), resolved) == NULL ||
 	                   is_the_projects_own(resolved));
+}
+
+/* OPcache, where it keeps what it compiles in files: who reads those has neither our functions nor our questions. */
+static zend_op_array *(*by_opcache)(zend_file_handle *, int);
+
+static zend_op_array *compile_past_files(zend_file_handle *in, int type)
+{
+	return asked_once_looks_into(in->filename) ? compile_file(in, type) : by_opcache(in, type);
 }
 
 /* Who looked at what is compiled before this: an extension. */
@@ -620,6 +631,7 @@ static void look_into(zend_ast *statements)
 	files = one_more(files, &files_count, sizeof files[0]);
 	file = files[files_count - 1] = pestrdup(name, true);
 	whole = statements;
+	of_errors = NULL;
 	called_variables_known = false;
 	zend_hash_init(&called_variables, 8, NULL, NULL, true);
 	settled_variables_of(whole);
@@ -684,14 +696,18 @@ void asked_once_startup(void)
 	char path[PATH_MAX], boot[PATH_MAX];
 	snprintf(path, sizeof path, "%s/vendor", project);
 	snprintf(boot, sizeof boot, "%s", options.worker_script);
-	resolve(path, foreign[0]);
+	resolve(path, of_composer);
+	resolve(project, own);
 	snprintf(path, sizeof path, "%s/public/index.php", project);
 	resolve(path, front_controller);
-	resolve("/usr/share/php", foreign[1]);
-	resolve(dirname(boot), foreign[2]);
+	resolve("/usr/share/php", of_php);
+	resolve(dirname(boot), of_boot_scripts);
 	zend_hash_init(&of_functions, 8, NULL, forget_why, true);
-	if (zend_register_functions(NULL, functions, CG(function_table), MODULE_PERSISTENT) == FAILURE) {
-		zygote_failed("the functions of the boot scripts cannot be registered");
+	functions_of_boot_scripts(functions);
+	const char *in_files = zend_ini_string("opcache.file_cache", strlen("opcache.file_cache"), false);
+	if (in_files != NULL && in_files[0] != '\0') {
+		by_opcache = zend_compile_file;
+		zend_compile_file = compile_past_files;
 	}
 	booting = true;
 	zend_observer_error_register(hear_of_error);

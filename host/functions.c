@@ -238,6 +238,18 @@ static void wrap(const char *name, zif_handler *before, zif_handler handler)
 	}
 }
 
+void functions_of_boot_scripts(const zend_function_entry *functions)
+{
+	/* Their names last as long as they do. After PHP's start names are taken for those of a request, and there is none
+	 * yet: without OPcache, which keeps them all, nobody could. */
+	zend_interned_strings_switch_storage(false);
+	bool failed = zend_register_functions(NULL, functions, CG(function_table), MODULE_PERSISTENT) == FAILURE;
+	zend_interned_strings_switch_storage(true);
+	if (failed) {
+		zygote_failed("the functions of the boot scripts cannot be registered");
+	}
+}
+
 void functions_startup(void)
 {
 	wrap("filter_input", &filter_input_handler, ZEND_FN(lazy_filter_input));

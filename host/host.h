@@ -122,6 +122,8 @@ extern sapi_module_struct hayate_sapi;
 extern const zend_function_entry hayate_functions[];
 void functions_before_startup(void); /* before PHP starts: leaves out pcntl and chroot() */
 void functions_startup(void);        /* module start-up: wraps filter_input() and its kin */
+/* after PHP has started: functions that only boot scripts see; ends the zygote when they cannot be added */
+void functions_of_boot_scripts(const zend_function_entry *functions);
 
 /* handle.c */
 PHP_FUNCTION(hayate_handle_request);

@@ -168,6 +168,16 @@ static void add(HashTable *to, const char *name, size_t name_len, const char *va
 	zend_hash_str_update(to, name, name_len, &v);
 }
 
+static bool environment_has_headers(void)
+{
+	for (char **variable = environ; variable != NULL && *variable != NULL; variable++) {
+		if (strncmp(*variable, "HTTP_", 5) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* The process' environment, and the request's variables as php-fpm gets them from nginx. */
 static void import_environment(zval *server)
 {
@@ -178,6 +188,10 @@ static void import_environment(zval *server)
 	}
 	struct cursor cursor = records();
 	struct record record;
+	/* Headers that have taken the place of what the environment has by that name. */
+	HashTable taken;
+	bool has_any = environment_has_headers();
+	zend_hash_init(&taken, 8, NULL, NULL, false);
 	while (next_record(&cursor, &record)) {
 		if (record.field == HY_FIELD_HEADER) {
 			char name[512];
@@ -186,10 +200,12 @@ static void import_environment(zval *server)
 				continue;
 			}
 			const zval *before = zend_hash_str_find(to, name, len);
-			if (before == NULL) {
+			bool first = has_any && zend_hash_str_add_empty_element(&taken, name, len) != NULL;
+			if (before == NULL || first) {
 				add(to, name, len, record.value, record.value_len);
 			} else {
-				/* RFC 9110, 5.3: repeated fields are one list; cookies are joined with "; " (RFC 6265, 5.4). */
+				/* RFC 9110, 5.3: repeated fields are one list; cookies are joined with "; " (RFC 6265, 5.4). So below.
+				 */
 				zend_string *joined = is(&record, "cookie", 6)
 				                          ? strpprintf(0, "%s; %s", Z_STRVAL_P(before), record.value)
 				                          : strpprintf(0, "%s, %s", Z_STRVAL_P(before), record.value);
@@ -201,6 +217,7 @@ static void import_environment(zval *server)
 			add(to, record.name, record.name_len, record.value, record.value_len);
 		}
 	}
+	zend_hash_destroy(&taken);
 	for (int i = 0; i < HY_FIELD_COUNT; i++) {
 		if (field_names[i] != NULL) {
 			add(to, field_names[i], strlen(field_names[i]), request.field[i].at, request.field[i].len);
@@ -244,6 +261,13 @@ void request_register_server(zval *server)
 	zend_hash_str_update(to, "PHP_SELF", 8, &v);
 }
 
+static char *join(const char *before, const char *between, const char *after)
+{
+	char *joined = NULL;
+	zend_spprintf(&joined, 0, "%s%s%s", before, between, after);
+	return joined;
+}
+
 char *request_getenv(const char *name, size_t len)
 {
 	if (request.exchange.slot == NULL) {
@@ -253,14 +277,16 @@ char *request_getenv(const char *name, size_t len)
 	if (len > 5 && memcmp(name, "HTTP_", 5) == 0) {
 		struct cursor cursor = records();
 		struct record record;
-		char cgi[512];
+		char cgi[512], *value = NULL;
 		while (next_record(&cursor, &record)) {
 			if (record.field == HY_FIELD_HEADER && cgi_name(&record, cgi, sizeof cgi) == len &&
 			    memcmp(cgi, name, len) == 0) {
-				return (char *)record.value;
+				/* What is joined is freed with all that the request had. */
+				const char *between = is(&record, "cookie", 6) ? "; " : ", ";
+				value = value == NULL ? (char *)record.value : join(value, between, record.value);
 			}
 		}
-		return NULL;
+		return value;
 	}
 	if (len > 4 && memcmp(name, "SSL_", 4) == 0) {
 		struct cursor cursor = records();

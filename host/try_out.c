@@ -121,8 +121,7 @@ static const zend_function_entry of_boot_scripts[] = {ZEND_NS_FE("Hayate\\Boot",
 
 void try_out_startup(void)
 {
-	if (options.worker_mode && options_env("HAYATE_PROJECT") != NULL &&
-	    zend_register_functions(NULL, of_boot_scripts, CG(function_table), MODULE_PERSISTENT) == FAILURE) {
-		zygote_failed("the functions of the boot scripts cannot be registered");
+	if (options.worker_mode && options_env("HAYATE_PROJECT") != NULL) {
+		functions_of_boot_scripts(of_boot_scripts);
 	}
 }

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import pathlib
 import re
 import shutil
+import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 import requests
-from lib.process import ServerError, temporary_directory
-from lib.servers import Hayate
+from lib.process import ServerError, temporary_directory, wait_until
+from lib.servers import PHP_VERSION, Hayate
 
 from .browser import Browser
 from .conftest import REFERENCE, Served, serving
@@ -576,6 +579,60 @@ def test_a_closure_that_says_that_it_runs_goes_on_as_it_was(site: Site) -> None:
         for by in ("ada", "grace"):
             assert Browser(server.url).get(f"/said/x?by={by}").text == f'x by {by} {{"1":"{by}","2":"{by}"}}'
         assert server.status()["apps"][0]["mode"] == "worker"
+
+
+@pytest.mark.parametrize("ini", [{"opcache.enable": "0"}, {"opcache.file_cache_only": "1", "opcache.file_cache": "DIRECTORY"}], ids=["off", "in files only"])
+def test_it_is_recognised_without_opcache(site: Site, tmp_path: pathlib.Path, ini: dict[str, str]) -> None:
+    """Fault found by attack on 2026-11-27: the host ended with a segmentation fault."""
+    tmp_path.chmod(0o777)
+    with Hayate(site.root, workers=1, ini={**site.ini, **{key: value.replace("DIRECTORY", str(tmp_path)) for key, value in ini.items()}}, user=USER) as server:
+        assert Browser(server.url).get("/people/ada").text == "ada at /people/ada?"
+        assert server.status()["apps"][0]["mode"] == "worker"
+
+
+def test_what_opcache_keeps_in_files_is_looked_at_and_of_use_to_others(site: Site, tmp_path: pathlib.Path) -> None:
+    """Fault found by attack on 2026-11-27: a second start found nothing to look into, and other programs a function that they do not have."""
+    tmp_path.chmod(0o777)
+    (site.root / "by.php").write_text("<?php return ['by' => function () { return $_GET['by'] ?? 'nobody'; }];")
+    change(site.docroot / "index.php", "$app->get('/', f", "$made = require __DIR__.'/../by.php';\n$by = $made['by']();\n$app->get('/', f")
+    for path in (site.root / "by.php", site.docroot / "index.php"):
+        os.utime(path, (time.time() - 60, time.time() - 60))
+    cache = {"opcache.file_cache": str(tmp_path), "opcache.enable_cli": "1"}
+    for _ in range(2):
+        with Hayate(site.root, workers=1, ini={**site.ini, **cache}, user=USER) as server:
+            assert Browser(server.url).get("/people/ada").status == 200
+            (app,) = server.status()["apps"]
+            assert app["mode"] == "classic" and "looks at the request" in app["fallback"]["why"]
+    settings = [word for key, value in {**cache, "opcache.file_cache_only": "1"}.items() for word in ("-d", f"{key}={value}")]
+    ended = subprocess.run([f"php{PHP_VERSION}", *settings, "-r", f"echo (require '{site.root}/by.php')['by']();"], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, "nobody"), ended
+
+
+def test_a_reload_to_what_runs_in_classic_mode_costs_no_request(site: Site) -> None:
+    """Fault found by attack on 2026-11-27: what had proved unfit was sent requests for a moment."""
+    statuses: list[int] = []
+    ended = threading.Event()
+
+    def visit(url: str) -> None:
+        with requests.Session() as session:
+            while not ended.is_set():
+                statuses.append(session.get(f"{url}/people/ada").status_code)
+
+    with Hayate(site.root, workers=2, ini=site.ini, user=USER) as server, concurrent.futures.ThreadPoolExecutor(6) as visitors:
+        assert server.status()["apps"][0]["mode"] == "worker"
+        try:
+            visits = [visitors.submit(visit, server.url) for _ in range(6)]
+            change(site.docroot / "index.php", "$app->get('/', f", "$by = $_GET['by'] ?? 'nobody';\n$app->get('/', f")
+            for _ in range(4):
+                assert server.reload().returncode == 0
+                assert server.status()["apps"][0]["mode"] == "classic"
+                before = len(statuses)
+                assert wait_until(lambda before=before: len(statuses) > before + 10)
+        finally:
+            ended.set()
+        for done in visits:
+            done.result()
+    assert set(statuses) == {200}
 
 
 def test_a_file_that_php_includes_before_each_request(site: Site) -> None:

@@ -17,7 +17,7 @@ import requests
 
 from lib import site
 from lib.process import free_port, stop_process, wait_until
-from lib.servers import Hayate, hayate_binary
+from lib.servers import REWIND_WORKER, Hayate, hayate_binary
 
 
 def get(server: Hayate, path: str, **more) -> requests.Response:
@@ -260,3 +260,24 @@ def test_reloads_upgrades_and_signals_all_at_once(server) -> None:
     assert not [end for end in ends if end[1] == "hung"], ends
     assert server.reload().returncode == 0
     assert wait_until(lambda: len(server.family()) == 4, 60), server.family()
+
+
+def test_a_warmup_request_that_ends_the_process_costs_no_more_than_itself(hayate_command, tmp_path) -> None:
+    """As under php-fpm, where one page fails. Fault found by attack on 2026-11-27: there was no server."""
+    (tmp_path / "ends.php").write_text("<?php posix_kill(getmypid(), 11);")
+    (tmp_path / "ok.php").write_text("<?php echo 'ok';")
+    with Hayate(tmp_path, worker=REWIND_WORKER, args=["--warmup", "/ends.php"]) as server:
+        assert requests.get(f"{server.url}/ok.php").text == "ok"
+        assert "SIGSEGV" in server.status()["apps"][0]["cold_boot"]
+
+
+def test_a_warmup_request_that_resets_opcache_is_no_reason_to_boot_anew(hayate_command, tmp_path) -> None:
+    """Fault found by attack on 2026-11-27: the application booted without end."""
+    (tmp_path / "resets.php").write_text("<?php echo json_encode(opcache_reset());")
+    with Hayate(tmp_path, worker=REWIND_WORKER, workers=1, args=["--warmup", "/resets.php"]) as server:
+        pid = server.status()["apps"][0]["zygote"]
+        time.sleep(1)
+        assert "boots anew" not in server.log()
+        assert server.status()["apps"][0]["zygote"] == pid
+        assert requests.get(f"{server.url}/resets.php").text == "true"
+        assert server.logged("boots anew")

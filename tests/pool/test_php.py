@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import socket
 import subprocess
 from collections.abc import Iterator
 
@@ -252,3 +253,21 @@ def test_an_application_inherits_the_variables_that_are_named(site: pathlib.Path
         assert seen == ["prod", "k=1 2", "a://b", False] and of_server == "k=1 2"
         server.reload()
         assert requests.get(server.url + "/", timeout=60).json()[0] == seen
+
+
+def test_a_header_takes_the_place_of_what_the_environment_has_by_its_name(hayate_command, tmp_path) -> None:
+    """As php-fpm has it. Fault found by attack on 2026-11-27: both were joined."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "index.php").write_text("<?php echo json_encode([$_SERVER['HTTP_X_A'] ?? null, getenv('HTTP_X_A'), $_SERVER['HTTP_X_B'] ?? null]);")
+    with (
+        NginxFpm(tmp_path, fpm={"env[HTTP_X_A]": "env", "env[HTTP_X_B]": "env"}) as reference,
+        Hayate(tmp_path, args=["--env", "HTTP_X_A=env", "--env", "HTTP_X_B=env"]) as server,
+    ):
+        for sent in ({}, {"X-A": "header"}):
+            right = requests.get(f"{reference.url}/index.php", headers=sent).json()
+            assert requests.get(f"{server.url}/index.php", headers=sent).json() == right
+            assert right[2] == "env" and right[0] == sent.get("X-A", "env")
+        with socket.create_connection(("127.0.0.1", server.port), 10) as visitor:
+            visitor.sendall(b"GET /index.php HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nX-B: 2\r\nX-A: 3\r\nConnection: close\r\n\r\n")
+            answer = b"".join(iter(lambda: visitor.recv(65536), b""))
+        assert b'["1, 3","1, 3","2"]' in answer

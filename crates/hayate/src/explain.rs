@@ -393,7 +393,7 @@ async fn samples(
     let alone = Plan { apps: vec![app.clone()], trust_unix: true, ..plan.clone() };
     let (orders, _) = mpsc::unbounded_channel();
     let server = Server::new(&alone, AccessLog::off(), orders, std::process::id(), NO_QUIC)?;
-    server.install(&alone, AccessLog::off(), vec![Arc::clone(generation)]);
+    server.install(&alone, AccessLog::off(), vec![Arc::clone(generation)], Vec::new());
     let socket = dir.join("http");
     let listener = Listener::bind(&ListenAddr::Unix(socket.clone()))?;
     let (stop, stopped) = watch::channel(false);

@@ -138,7 +138,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
 
     server.take_certificates(&plan).await.map_err(anyhow::Error::msg)?;
     let apps = start(&first, hub)?;
-    server.install(&plan, access_log, apps.clone());
+    server.install(&plan, access_log, apps.clone(), Vec::new());
     tokio::select! {
         Booted { slower, failed } = fallback::all_booted(plan.with_php(), &apps, hub) => {
             // One application does not keep the others down; a server of which nothing serves is none. One that has served before is

@@ -62,6 +62,28 @@ struct Running {
     stage: Stage,
 }
 
+impl Running {
+    /// Puts a generation in the place of another. Returns which of both is to be drained: the new one when the old one is not here any more.
+    fn substitute(&mut self, replacement: Replacement) -> Arc<Generation> {
+        let Replacement { old, app, new, fallback } = replacement;
+        let Some(i) = self.apps.iter().position(|other| Arc::ptr_eq(other, &old)) else { return new };
+        match fallback {
+            Some(fallback) => {
+                tracing::error!(app = app.spec.name, "{}", fallback.words());
+                self.fallbacks.insert(app.spec.name.clone(), fallback);
+            }
+            None => tracing::info!(app = app.spec.name, "booted anew"),
+        }
+        let planned = self.plan.apps.iter_mut().filter(|app| app.runs_php()).nth(i);
+        if let (Some(planned), Some(runs)) = (planned, self.apps.get_mut(i)) {
+            (*planned, *runs) = (app, Arc::clone(&new));
+        }
+        old.succeeded_by(&new);
+        self.draining.push(Arc::clone(&old));
+        old
+    }
+}
+
 /// What was counted in an application's generations that are gone.
 #[derive(Default)]
 struct Former {
@@ -223,30 +245,37 @@ impl Server {
         self.certificates.lock().await.replace(pairs).await;
     }
 
-    /// Sends new requests to `apps`, which belong to those of `plan`'s applications that run PHP, in order. Returns the generations that were
-    /// replaced; hand them to [`Server::retired`] once they are drained.
+    /// Sends new requests to `apps`, which belong to those of `plan`'s applications that run PHP, in order; where `slower` says so, at once to
+    /// what takes their place: one that is not fit gets none. Returns the generations that were replaced; hand them to [`Server::retired`]
+    /// once they are drained.
     pub fn install(
         &self,
         plan: &Plan,
         access_log: AccessLog,
         apps: Vec<Arc<Generation>>,
+        slower: Vec<Replacement>,
     ) -> Vec<Arc<Generation>> {
-        let tls = self.tls.lock().clone();
-        self.front.swap(settings(plan, access_log.clone(), tls), self.routes(plan, &apps));
-        apps.iter().for_each(|generation| fallback::watch(generation, &self.orders));
-        let mut running = self.running();
-        running.plan = plan.clone();
-        running.access_log = access_log;
-        running.fallbacks.clear();
-        let old = std::mem::replace(&mut running.apps, apps);
-        for generation in &old {
-            // What is still on its way to the old one, for example with a body that is being gathered, is for the new one.
-            let name = &generation.spec().name;
-            if let Some(new) = running.apps.iter().find(|new| new.spec().name == *name) {
-                generation.succeeded_by(new);
+        let (plan, apps, old) = {
+            let mut running = self.running();
+            running.plan = plan.clone();
+            running.access_log = access_log.clone();
+            running.fallbacks.clear();
+            let before = std::mem::replace(&mut running.apps, apps);
+            let unfit: Vec<_> =
+                slower.into_iter().map(|replacement| running.substitute(replacement)).collect();
+            for generation in &before {
+                // What is still on its way to the old one, for example with a body that is being gathered, is for the new one.
+                let name = &generation.spec().name;
+                if let Some(new) = running.apps.iter().find(|new| new.spec().name == *name) {
+                    generation.succeeded_by(new);
+                }
             }
-        }
-        running.draining.extend(old.iter().cloned());
+            running.draining.extend(before.iter().cloned());
+            (running.plan.clone(), running.apps.clone(), [before, unfit].concat())
+        };
+        let tls = self.tls.lock().clone();
+        self.front.swap(settings(&plan, access_log, tls), self.routes(&plan, &apps));
+        apps.iter().for_each(|generation| fallback::watch(generation, &self.orders));
         old
     }
 
@@ -292,30 +321,19 @@ impl Server {
     /// Sends new requests of one application to another generation, until the next reload. Returns the generation to drain
     /// and hand to [`Server::retired`]: the old one, or the new one when the old was replaced meanwhile.
     pub fn replace(&self, replacement: Replacement) -> Arc<Generation> {
-        let Replacement { old, app, new, fallback } = replacement;
-        let (plan, access_log, apps) = {
+        let new = Arc::clone(&replacement.new);
+        let (plan, access_log, apps, replaced) = {
             let mut running = self.running();
-            let Some(i) = running.apps.iter().position(|other| Arc::ptr_eq(other, &old)) else { return new };
-            match fallback {
-                Some(fallback) => {
-                    tracing::error!(app = app.spec.name, "{}", fallback.words());
-                    running.fallbacks.insert(app.spec.name.clone(), fallback);
-                }
-                None => tracing::info!(app = app.spec.name, "booted anew"),
-            }
-            let Running { plan, apps, .. } = &mut *running;
-            let planned = plan.apps.iter_mut().filter(|app| app.runs_php()).nth(i);
-            if let (Some(planned), Some(runs)) = (planned, apps.get_mut(i)) {
-                (*planned, *runs) = (app, Arc::clone(&new));
-            }
-            old.succeeded_by(&new);
-            running.draining.push(Arc::clone(&old));
-            (running.plan.clone(), running.access_log.clone(), running.apps.clone())
+            let replaced = running.substitute(replacement);
+            (running.plan.clone(), running.access_log.clone(), running.apps.clone(), replaced)
         };
+        if Arc::ptr_eq(&new, &replaced) {
+            return new;
+        }
         let tls = self.tls.lock().clone();
         self.front.swap(settings(&plan, access_log, tls), self.routes(&plan, &apps));
         fallback::watch(&new, &self.orders);
-        old
+        replaced
     }
 
     /// Watches again whether applications are fit to be rewound, after a reload that came to nothing.

@@ -8,6 +8,8 @@ use hayate_ring::layout::*;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use tokio::io::unix::AsyncFd;
 
+use crate::log;
+
 /// What the pool tells a zygote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Command {
@@ -135,11 +137,9 @@ impl Message {
         let word = |at: usize| Some(u32::from_ne_bytes(packet.get(at..at + 4)?.try_into().ok()?));
         let (kind, worker, pid, value, len) =
             (word(0)?, word(4)?, word(8)? as i32, word(12)? as i32, word(16)? as usize);
-        // It is shown in terminals, of root perhaps, and PHP code has chosen the words.
-        let shown = |c: char| if c.is_control() && !matches!(c, '\n' | '\t') { '?' } else { c };
         let text = || {
             let said = String::from_utf8_lossy(packet.get(HEAD..)?.get(..len)?);
-            Some(said.trim_end().chars().map(shown).collect::<String>())
+            Some(log::shown(said.trim_end()))
         };
         Some(match kind {
             HY_MSG_READY => Message::Ready { php: text()? },

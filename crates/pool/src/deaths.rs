@@ -1,8 +1,14 @@
 //! The deaths of workers and zygotes: what they held is settled, why they died is counted, and whether to wait before the next.
 
-use std::{os::fd::OwnedFd, process::ExitStatus, sync::atomic::Ordering::*, time::Duration};
+use std::{
+    os::{fd::OwnedFd, unix::process::ExitStatusExt as _},
+    process::ExitStatus,
+    sync::atomic::Ordering::*,
+    time::Duration,
+};
 
 use hayate_ring::Ring;
+use rustix::process::Signal;
 use tokio::{
     io::{Interest, unix::AsyncFd},
     time::{Instant, sleep, timeout_at},
@@ -138,6 +144,10 @@ impl Supervisor {
         }
     }
 
+    fn makes_warmup_requests(&self) -> bool {
+        !self.shared.spec.warmup.is_empty() && self.shared.table().boot.cold.is_none()
+    }
+
     pub(crate) async fn zygote_died(&mut self, status: ExitStatus, why: Option<String>) {
         let Some(mut host) = self.host.take() else { return };
         let app = self.shared.spec.name.clone();
@@ -152,6 +162,14 @@ impl Supervisor {
         let said = match self.said.take() {
             Some(Message::BootAgain { worker, how: Again::OnceMore, why }) if self.declined.is_some() => {
                 Some(Message::BootAgain { worker, how: Again::Classic, why })
+            }
+            // Under php-fpm a request that ends its process costs one page, and not the site.
+            None if !host.ready && why.is_none() && crashed(status) && self.makes_warmup_requests() => {
+                Some(Message::BootAgain {
+                    worker: None,
+                    how: Again::Cold,
+                    why: format!("the process ended in the boot or in a warm-up request ({status})"),
+                })
             }
             said => said,
         };
@@ -293,4 +311,10 @@ async fn dies(process: OwnedFd, deadline: Instant) -> bool {
         return false;
     };
     timeout_at(deadline, process.readable()).await.is_ok()
+}
+
+/// By a fault of its own, and not because somebody has ended it.
+fn crashed(status: ExitStatus) -> bool {
+    let faults = [Signal::SEGV, Signal::BUS, Signal::ABORT, Signal::ILL, Signal::FPE];
+    faults.into_iter().any(|fault| status.signal() == Some(fault.as_raw()))
 }

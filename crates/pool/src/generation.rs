@@ -42,7 +42,8 @@ pub struct BootError {
 
 impl std::fmt::Display for BootError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "application '{}' did not boot: {}", self.app, self.reason)?;
+        // Indented, so that no line of what PHP code has chosen stands where ours do.
+        write!(f, "application '{}' did not boot: {}", self.app, self.reason.replace('\n', "\n    "))?;
         for line in self.log.iter().filter(|line| !self.reason.contains(line.as_str())) {
             write!(f, "\n    {line}")?;
         }

@@ -38,6 +38,12 @@ const UNFINISHED: usize = 32;
 const READ: usize = 64 << 10;
 const SLOWED: Duration = Duration::from_millis(10);
 
+/// Words that PHP code has chosen as they may be shown in a terminal, of root perhaps: without control characters.
+pub(crate) fn shown(text: &str) -> String {
+    let shown = |c: char| if c.is_control() && !matches!(c, '\n' | '\t') { '?' } else { c };
+    text.chars().map(shown).collect()
+}
+
 /// The last lines, shared with whoever reports them.
 #[derive(Clone, Default)]
 pub(crate) struct Tail(Arc<Mutex<VecDeque<String>>>);
@@ -196,7 +202,7 @@ fn write(app: &str, record: &Record, tail: &Tail) {
         Level::WARN => tracing::warn!(target: "php", app, request, "{text}"),
         _ => tracing::info!(target: "php", app, request, "{text}"),
     }
-    text.lines().for_each(|line| tail.push(line.to_owned()));
+    text.lines().for_each(|line| tail.push(shown(line)));
 }
 
 /// By the words with which the host begins its own lines, and PHP its messages (main/main.c, php_error_cb).

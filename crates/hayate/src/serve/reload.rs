@@ -89,8 +89,7 @@ pub(super) fn switch(server: &Arc<Server>, listeners: &mut Listeners, fresh: Fre
     secrets::warn_of(&plan.apps);
     warn_of_projects(&plan);
     plan.warn_of_vain_keys();
-    let old = server.install(&plan, access_log, apps);
-    replace(server, slower, Duration::ZERO);
+    let old = server.install(&plan, access_log, apps, slower);
     tokio::spawn(reopen_log(Arc::clone(&server.front)));
     listeners.keep(&plan.listen);
     sockets.into_iter().for_each(|(addr, socket)| listeners.add(addr, socket));
