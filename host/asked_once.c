@@ -187,6 +187,7 @@ static void look_at_declared(zend_ast *ast, struct place place)
 		}
 	}
 	size_t hidden = settled_variables_hide();
+	settled_after(NULL); /* an arrow function has no list of statements */
 	look(function->child[2], place);
 	settled_variables_restore(hidden);
 }
@@ -307,6 +308,14 @@ static void look_at_definition(zend_ast_list *arguments)
 	}
 }
 
+/* $router->get('request', 'Shop::request'): a route of that name, and its handler. */
+static bool is_route(const char *called, zend_ast_list *arguments)
+{
+	zend_ast *handler = strcasecmp(called, "get") == 0 && arguments->children > 1 ? arguments->child[1] : NULL;
+	return handler != NULL && (ast_is_closure(handler) || handler->kind == ZEND_AST_ARRAY ||
+	                           handler->kind == ZEND_AST_CLASS_NAME || ast_literal(handler) != NULL);
+}
+
 /* Whether a container is asked for the request: app('request'), $app->get(Request::class). */
 static bool gives_request(const char *called, zend_ast_list *arguments)
 {
@@ -316,7 +325,7 @@ static bool gives_request(const char *called, zend_ast_list *arguments)
 	}
 	const char *name = ast_literal(what);
 	if (name != NULL) {
-		return strcmp(name, "request") == 0;
+		return strcmp(name, "request") == 0 && !is_route(called, arguments);
 	}
 	const char *class_name = what->kind == ZEND_AST_CLASS_NAME ? ast_literal(what->child[0]) : NULL;
 	return class_name != NULL && word_is_request(class_name);
@@ -401,11 +410,18 @@ static void look_at_property(zend_ast *ast, struct place place)
 	}
 }
 
+/* $config['components']['request']: how Yii is to make the request, in its configuration. */
+static bool is_configuration(zend_ast *of)
+{
+	const char *key = of != NULL && of->kind == ZEND_AST_DIM ? ast_literal(of->child[1]) : NULL;
+	return key != NULL && strcmp(key, "components") == 0;
+}
+
 /* $_SERVER['KEY'], $GLOBALS['NAME'] and $app['request']. True: all is said of it. */
 static bool look_at_element(zend_ast *ast, struct place place)
 {
 	const char *of_container = ast_literal(ast->child[1]);
-	if (of_container != NULL && strcmp(of_container, "request") == 0) {
+	if (of_container != NULL && strcmp(of_container, "request") == 0 && !is_configuration(ast->child[0])) {
 		note(ASKS, "", "['request']", ast, place);
 	}
 	if (ast->child[0] == NULL || ast->child[0]->kind != ZEND_AST_VAR) {
@@ -458,14 +474,17 @@ static void look_at_statement(zend_ast *ast, struct place place)
 static void look_at_list(zend_ast *ast, struct place place)
 {
 	zend_ast_list *list = zend_ast_get_list(ast);
+	settled_after(NULL);
 	for (uint32_t i = 0; i < list->children; i++) {
 		look_at_statement(list->child[i], place);
 		look(list->child[i], place);
+		settled_after(list->child[i]);
 		if (!place.sometimes && settled_may_leave(list->child[i])) {
 			note_lines(&list->child[i + 1], list->children - i - 1);
 			place.sometimes = true;
 		}
 	}
+	settled_after(NULL);
 }
 
 /* Code that runs as the file is included, or as the function is called. */

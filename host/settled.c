@@ -184,6 +184,20 @@ void settled_variable(const char *name, bool is)
 	}
 }
 
+/* Variables that the statements just before have given what the environment has. */
+static const char *just_given[8];
+static size_t just_given_count;
+
+static bool is_just_given(const char *name)
+{
+	for (size_t i = 0; i < just_given_count; i++) {
+		if (strcmp(just_given[i], name) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
 size_t settled_variables_hide(void)
 {
 	size_t hidden = variables_first;
@@ -261,9 +275,18 @@ static bool all_settled(zend_ast_list *list)
 	return list != NULL;
 }
 
-/* A variable of the environment: getenv('NAME'), $_ENV['NAME'], $_SERVER['NAME']. */
+/* A variable of the environment: getenv('NAME'), $_ENV['NAME'], $_SERVER['NAME']; what was given it just before, or is
+ * given it here. */
 static bool is_of_environment(zend_ast *ast)
 {
+	if (ast != NULL && ast->kind == ZEND_AST_VAR) {
+		const char *name = ast_literal(ast->child[0]);
+		return name != NULL && is_just_given(name);
+	}
+	if (ast != NULL && ast->kind == ZEND_AST_ASSIGN) {
+		return ast->child[0]->kind == ZEND_AST_VAR && ast->child[1]->kind != ZEND_AST_VAR &&
+		       is_of_environment(ast->child[1]);
+	}
 	const char *function = ast_called(ast);
 	if (function != NULL && strcasecmp(function, "getenv") == 0) {
 		zend_ast_list *arguments = ast_arguments(ast);
@@ -354,8 +377,11 @@ static bool is_settled(zend_ast *condition, bool negated, enum decides decides)
 	}
 	case ZEND_AST_VAR: {
 		const char *name = ast_literal(condition->child[0]);
-		return name != NULL && find_variable(name) != SIZE_MAX;
+		bool lacks = negated && decides == WHAT_LACKS && is_of_environment(condition);
+		return name != NULL && (lacks || find_variable(name) != SIZE_MAX);
 	}
+	case ZEND_AST_ASSIGN:
+		return negated && decides == WHAT_LACKS && is_of_environment(condition);
 	case ZEND_AST_INSTANCEOF:
 		/* of what the boot has made: it is that in each request */
 		return true;
@@ -439,8 +465,40 @@ bool settled_ends_for_want(zend_ast *ast)
 		return ends_process(ast->child[1]) && is_settled(ast->child[0], ast->kind == ZEND_AST_OR, WHAT_LACKS);
 	case ZEND_AST_COALESCE:
 		return ends_process(ast->child[1]) && is_of_environment(ast->child[0]);
+	case ZEND_AST_CONDITIONAL: /* getenv('NAME') ?: exit */
+		return ast->child[1] == NULL && ends_process(ast->child[2]) && is_settled(ast->child[0], true, WHAT_LACKS);
 	default:
 		return false;
+	}
+}
+
+/* Whether a statement does nothing but end the process for want of something. */
+static bool only_ends_for_want(zend_ast *statement)
+{
+	zend_ast_list *branches = statement->kind == ZEND_AST_IF ? zend_ast_get_list(statement) : NULL;
+	for (uint32_t i = 0; branches != NULL && i < branches->children; i++) {
+		if (branches->child[i]->child[0] == NULL || !settled_ends_for_want(branches->child[i])) {
+			return false;
+		}
+	}
+	return branches != NULL;
+}
+
+void settled_after(zend_ast *statement)
+{
+	if (statement == NULL) {
+		just_given_count = 0;
+		return;
+	}
+	if (statement->kind == ZEND_AST_ASSIGN && is_of_environment(statement)) {
+		const char *name = ast_literal(statement->child[0]->child[0]);
+		if (name != NULL && just_given_count < sizeof just_given / sizeof just_given[0]) {
+			just_given[just_given_count++] = name;
+			return;
+		}
+	}
+	if (!only_ends_for_want(statement)) {
+		just_given_count = 0;
 	}
 }
 

@@ -30,6 +30,9 @@ void settled_variables_forget(void);
 /* Notes that a variable now has a value that is the same for all requests, or no longer. The name must live until
  * settled_variables_restore(). */
 void settled_variable(const char *name, bool is);
+/* A statement was looked at, and the next one follows at once: what this has given a variable, that has it still. NULL:
+ * a list of statements begins or is over. */
+void settled_after(zend_ast *statement);
 /* A function begins, in which none is known; returns what brings the others back. */
 size_t settled_variables_hide(void);
 void settled_variables_restore(size_t hidden);

@@ -184,6 +184,10 @@ namespace Symfony\\Component\\Uid { class Ulid {} class Uuid { public static fun
         pytest.param("define('CLOSED', is_file(__DIR__.'/../closed')); if (CLOSED) { return; }", "comes to the request", id="by a constant"),
         pytest.param("try { (new Settings())->check(); } catch (Exception $e) { exit('blocked'); }", "exit", id="exit in catch"),
         pytest.param("try { (new Settings())->check(); } catch (Exception $e) { echo 'blocked'; }", "echo", id="echo in catch"),
+        pytest.param(f"{TURNED_AWAY} putenv('KEY=k'); $key = getenv('KEY'); $key = away(); if ($key) {{ exit('no'); }}", "exit", id="exit by a variable that was the environment's"),
+        pytest.param("function away(&$key) {} putenv('KEY=k'); $key = getenv('KEY'); away($key); if (!$key) { exit('no'); }", "exit", id="exit by a variable that was changed"),
+        pytest.param("putenv('KEY=k'); $key = getenv('KEY'); if (is_file(__DIR__.'/../closed')) { $key = ''; } if (!$key) { exit('no'); }", "exit", id="exit by a variable that is changed for a while"),
+        pytest.param("$none = null; $none?->get('request', null);", "get", id="container, with an argument more"),
         pytest.param(f"{GATE} (new Gate())->check();", r"REMOTE_ADDR", id="in a method"),
         pytest.param(f"{GATE} array_map([new Gate(), 'check'], [1]);", r"REMOTE_ADDR", id="in a method, called by PHP"),
         pytest.param(f"{GATE} class Door extends Gate {{}} (new Door())->check();", r"REMOTE_ADDR", id="in a method of a parent"),
@@ -339,6 +343,23 @@ putenv('KEY=k');
 if (!isset($_ENV['KEY']) || empty($_ENV['KEY']) || !getenv('KEY') || getenv('KEY') === false || null === $_ENV['KEY']) {
     throw new RuntimeException('KEY is missing');
 }
+$key = getenv('KEY');
+$other = $_ENV['KEY'];
+if ($key === false || !$other) {
+    throw new RuntimeException('KEY is missing');
+}
+if (empty($key)) {
+    exit('KEY is empty');
+}
+if (!$key = getenv('KEY')) {
+    exit('KEY is missing');
+}
+$key = getenv('KEY') ?: throw new RuntimeException('KEY is missing');
+$config = ['components' => ['request' => ['key' => $key]]];
+$config['components']['request']['key'] = $key;
+class Router { public function get(string $path, mixed ...$handler): void {} }
+(new Router())->get('request', 'Shop::request');
+(new Router())->get('request', fn () => 'a request');
 if (!class_exists(Slim\\App::class)) {
     throw new RuntimeException('Run composer install');
 }
