@@ -616,6 +616,16 @@ static bool is_the_projects_own(const char *name)
 	       (!is_below(name, of_php) || (is_below(own, of_php) && is_below(name, own)));
 }
 
+bool asked_once_is_own(const zend_string *name)
+{
+	return name != NULL && is_the_projects_own(ZSTR_VAL(name));
+}
+
+bool asked_once_is_used(void)
+{
+	return of_boot_scripts[0] != '\0';
+}
+
 /* Until the boot's end. */
 static bool booting;
 

@@ -260,10 +260,11 @@ void sqlite_end_request(void);        /* of those: what a request has left half-
 bool sqlite_loses_locks(void);        /* after that: they would be without locks that they rely on */
 
 /* residue.c: what warm-up requests leave with objects that have a destructor */
-void residue_of_boot(void);            /* before the first */
-void residue_of_handler(void);         /* when the handler of one has returned */
-const char *residue_after(bool again); /* after the loop: a class; `again`: it is not the first of its target */
-bool residue_is_new(void);             /* after that: there are objects that were not there before */
+void residue_of_boot(void);             /* before the first */
+uint64_t residue_state_of(zval *value); /* of one value: another one has another, as good as always */
+void residue_of_handler(void);          /* when the handler of one has returned */
+const char *residue_after(bool again);  /* after the loop: a class; `again`: it is not the first of its target */
+bool residue_is_new(void);              /* after that: there are objects that were not there before */
 
 /* visit.c */
 void visit_parse(const char *text, struct visit *visit);
@@ -283,6 +284,10 @@ void time_limit_end(void);
 
 /* prime.c */
 void prime_opcache(void); /* before the boot */
+
+/* own_state.c: what warm-up requests leave in the project's own code, in a boot of ours */
+void own_state_note(void);                      /* before the first of them */
+bool own_state_changed(char *why, size_t size); /* after the last one; `why` is for people */
 
 /* warmup.c */
 bool warmup_next(struct hy_exchange *exchange); /* false: no more */
@@ -341,6 +346,8 @@ void try_out_startup(void); /* when PHP has started */
 /* asked_once.c: what the project's own code does in a boot of ours that may be otherwise for another request */
 void asked_once_startup(void);                       /* when PHP has started */
 bool asked_once_looks_into(const zend_string *file); /* when it is compiled */
+bool asked_once_is_used(void);                       /* the boot is one of ours */
+bool asked_once_is_own(const zend_string *file);     /* of the project, and not of a library */
 const char *asked_once(void);                        /* at the end of the boot, on its stack: NULL, or where it does */
 const char *asked_in_vain(void); /* where the boot has failed: NULL, or what it wanted of a request */
 

@@ -223,6 +223,7 @@ static void look_at_residue(void)
 {
 	if (visiting == NULL) {
 		residue_of_boot();
+		own_state_note();
 		return; /* there was none yet */
 	}
 	struct asked *one = asked_for(visiting);
@@ -271,6 +272,10 @@ bool warmup_next(struct hy_exchange *exchange)
 		visit = visit != NULL ? visit : unsure_visit();
 	}
 	if (visit == NULL) {
+		char why[512];
+		if (rewinds && own_state_changed(why, sizeof why)) {
+			warmup_failed(why, false);
+		}
 		return false;
 	}
 	if (visiting == NULL) {

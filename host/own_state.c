@@ -1,0 +1,230 @@
+/*
+ * What warm-up requests leave in the project's own code: static properties and variables, globals, constants, and what
+ * PHP itself puts back at the end of each request (locale, environment, autoloaders, stream wrappers).
+ *
+ * In a boot of ours (php/boot/) warm-up requests are handled by an application that is thrown away, but what is static
+ * stays: `static $locale ??= $request->...` would hold for all visitors. So before the first of them and after the last
+ * one, each time with a booted application, all of this is looked at, and where it differs the boot is done again
+ * without warm-up requests.
+ *
+ * It compares values, and of objects the class. Of libraries only switches and names are looked at: what they have
+ * computed they keep in lists and objects.
+ */
+#include "host.h"
+
+#include "ext/standard/file.h"
+#include "zend_constants.h"
+
+#include <locale.h>
+#include <unistd.h>
+
+/* Of what nobody can tell: an expression that has not been computed yet. */
+#define UNKNOWN 0
+
+/* Names of what has a value, and its hash. */
+static HashTable before;
+static bool known;
+
+static uint64_t hash_of(zval *value)
+{
+	ZVAL_DEREF(value);
+	return Z_TYPE_P(value) == IS_CONSTANT_AST ? UNKNOWN : residue_state_of(value);
+}
+
+/* What has another value than before the warm-up requests; of what was not there, `fresh` is the value that it began
+ * with, or NULL: that it is there is the change. */
+struct look {
+	bool is_last;
+	char found[256];
+};
+
+static void look_at(struct look *look, const char *name, zval *value, zval *fresh)
+{
+	uint64_t hash = hash_of(value);
+	size_t len = strlen(name);
+	if (!look->is_last) {
+		zval noted;
+		ZVAL_LONG(&noted, (zend_long)hash);
+		zend_hash_str_update(&before, name, len, &noted);
+		return;
+	}
+	const zval *noted = zend_hash_str_find(&before, name, len);
+	bool is_new = noted == NULL && fresh == NULL;
+	uint64_t right = is_new ? UNKNOWN : noted != NULL ? (uint64_t)Z_LVAL_P(noted) : hash_of(fresh);
+	if (look->found[0] == '\0' && (is_new || (hash != right && hash != UNKNOWN && right != UNKNOWN))) {
+		snprintf(look->found, sizeof look->found, "%s", name);
+	}
+}
+
+static void look_at_function(struct look *look, const zend_op_array *function, const char *of)
+{
+	if (function->static_variables == NULL || !asked_once_is_own(function->filename)) {
+		return;
+	}
+	HashTable *values = ZEND_MAP_PTR_GET(function->static_variables_ptr);
+	if (values == NULL) {
+		return; /* it has not run */
+	}
+	zend_string *variable;
+	zval *value;
+	ZEND_HASH_FOREACH_STR_KEY_VAL(values, variable, value)
+	{
+		char name[512];
+		snprintf(name, sizeof name, "static $%s of %s%s%s()", ZSTR_VAL(variable), of, of[0] != '\0' ? "::" : "",
+		         function->function_name != NULL ? ZSTR_VAL(function->function_name) : "");
+		look_at(look, name, value, zend_hash_find(function->static_variables, variable));
+	}
+	ZEND_HASH_FOREACH_END();
+}
+
+static void look_at_functions(struct look *look, HashTable *functions, const char *of)
+{
+	const zend_function *function;
+	ZEND_HASH_FOREACH_PTR(functions, function)
+	{
+		if (function->type == ZEND_USER_FUNCTION) {
+			look_at_function(look, &function->op_array, of);
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+}
+
+/* What a library has computed is a list or an object; a switch or a name that it was told is neither. */
+static bool is_setting(zval *value)
+{
+	ZVAL_DEREF(value);
+	return Z_TYPE_P(value) < IS_ARRAY;
+}
+
+static void look_at_class(struct look *look, zend_class_entry *class)
+{
+	bool own = asked_once_is_own(class->info.user.filename);
+	zval *values = class->default_static_members_count > 0 ? CE_STATIC_MEMBERS(class) : NULL;
+	const zend_property_info *property;
+	zend_string *property_name;
+	ZEND_HASH_FOREACH_STR_KEY_PTR(&class->properties_info, property_name, property)
+	{
+		if (values == NULL || (property->flags & ZEND_ACC_STATIC) == 0 || property->ce != class) {
+			continue;
+		}
+		zval *value = &values[property->offset], *fresh = &class->default_static_members_table[property->offset];
+		if (Z_TYPE_P(value) != IS_INDIRECT && (own || is_setting(value))) {
+			char name[512];
+			snprintf(name, sizeof name, "%s::$%s", ZSTR_VAL(class->name), ZSTR_VAL(property_name));
+			look_at(look, name, value, Z_TYPE_P(fresh) == IS_INDIRECT ? NULL : fresh);
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+	if (own) {
+		look_at_functions(look, &class->function_table, ZSTR_VAL(class->name));
+	}
+}
+
+static void look_at_code(struct look *look)
+{
+	zend_class_entry *class;
+	ZEND_HASH_FOREACH_PTR(EG(class_table), class)
+	{
+		if (class->type == ZEND_USER_CLASS && (class->ce_flags & ZEND_ACC_LINKED) != 0) {
+			look_at_class(look, class);
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+	look_at_functions(look, EG(function_table), "");
+}
+
+static void look_at_names(struct look *look)
+{
+	zend_string *key;
+	zval *value;
+	ZEND_HASH_FOREACH_STR_KEY_VAL_IND(&EG(symbol_table), key, value)
+	{
+		/* $_SERVER and its kin are each request's own. */
+		if (key != NULL && ZSTR_VAL(key)[0] != '_' && !zend_string_equals_literal(key, "argv") &&
+		    !zend_string_equals_literal(key, "argc") && Z_TYPE_P(value) != IS_UNDEF) {
+			char name[256];
+			snprintf(name, sizeof name, "$GLOBALS['%s']", ZSTR_VAL(key));
+			look_at(look, name, value, NULL);
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+	zend_constant *constant;
+	ZEND_HASH_FOREACH_STR_KEY_PTR(EG(zend_constants), key, constant)
+	{
+		if (key != NULL && ZEND_CONSTANT_MODULE_NUMBER(constant) == PHP_USER_CONSTANT) {
+			char name[256];
+			snprintf(name, sizeof name, "the constant %s", ZSTR_VAL(key));
+			look_at(look, name, &constant->value, NULL);
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+}
+
+/* How many callbacks a function lists. */
+static zend_ulong listed_by(const char *function)
+{
+	zval name, list;
+	ZVAL_STRING(&name, function);
+	zend_ulong count = 0;
+	if (call_user_function(NULL, NULL, &name, &list, 0, NULL) == SUCCESS) {
+		count = Z_TYPE(list) == IS_ARRAY ? zend_hash_num_elements(Z_ARRVAL(list)) : 0;
+		zval_ptr_dtor(&list);
+	}
+	zval_ptr_dtor(&name);
+	return count;
+}
+
+static void look_at_process(struct look *look)
+{
+	zval value;
+	const char *locale = setlocale(LC_ALL, NULL);
+	ZVAL_STRING(&value, locale != NULL ? locale : "");
+	look_at(look, "the locale (setlocale())", &value, NULL);
+	zval_ptr_dtor(&value);
+	uint64_t all = 0;
+	for (char **variable = environ; variable != NULL && *variable != NULL; variable++) {
+		all += zend_hash_func(*variable, strlen(*variable)); /* in any order */
+	}
+	ZVAL_LONG(&value, (zend_long)(all | 1));
+	look_at(look, "the environment (putenv())", &value, NULL);
+	ZVAL_LONG(&value, (zend_long)listed_by("spl_autoload_functions"));
+	look_at(look, "the list of autoloaders (spl_autoload_register())", &value, NULL);
+	ZVAL_BOOL(&value, FG(default_context) != NULL);
+	look_at(look, "the default stream context (stream_context_set_default())", &value, NULL);
+	ZVAL_LONG(&value, FG(stream_wrappers) != NULL ? zend_hash_num_elements(FG(stream_wrappers)) : 0);
+	look_at(look, "the list of stream wrappers (stream_wrapper_register())", &value, NULL);
+}
+
+static void look_at_all(struct look *look)
+{
+	look_at_code(look);
+	look_at_names(look);
+	look_at_process(look);
+}
+
+void own_state_note(void)
+{
+	if (!asked_once_is_used() || known) {
+		return;
+	}
+	known = true;
+	zend_hash_init(&before, 64, NULL, NULL, true);
+	look_at_all(&(struct look){.is_last = false});
+}
+
+bool own_state_changed(char *why, size_t size)
+{
+	if (!known) {
+		return false;
+	}
+	struct look look = {.is_last = true};
+	look_at_all(&look);
+	zend_hash_destroy(&before);
+	known = false;
+	snprintf(
+	    why, size,
+	    "a warm-up request changed %s, which would hold for all visitors. To avoid it: keep it in a service of the "
+	    "container, or set it in the boot",
+	    look.found);
+	return look.found[0] != '\0';
+}
