@@ -3,8 +3,8 @@
  * what it found holds for all visitors. So an application is served in classic mode where its code
  *
  * - looks at the request;
- * - calls exit only where something is so that may be otherwise later: a file that is there while the site is closed,
- * an address that is blocked;
+ * - calls exit, or abort() of Laravel, only where something is so that may be otherwise later: a file that is there
+ * while the site is closed, an address that is blocked;
  *
  * and where its own front controller is run (front_controller.c; of symfony/runtime's it is the last of these, in that
  * file alone), also where that, or a file that it includes,
@@ -147,7 +147,7 @@ static void note(enum what what, const char *sign, const char *name, zend_ast *a
 	if ((place.function == NULL && seen[0] != '\0') || (place.closure != NULL && *place.closure != NULL)) {
 		return;
 	}
-	bool leaves = what == ANSWERS && strcmp(name, "exit") == 0;
+	bool leaves = what == ANSWERS && (strcmp(name, "exit") == 0 || word_aborts(name));
 	bool decides = front_controller_boots() || (what == ANSWERS && in_front_controller());
 	if (what != ASKS && !leaves && (place.function != NULL || !decides)) {
 		/* What a function draws is told by the log (frozen_tell_draws()), and what it prints or throws is its own
@@ -364,12 +364,37 @@ static void look_at_call(zend_ast *ast, struct place place)
 			note(ASKS, "environment: ", name, ast, place);
 		}
 	}
+	bool has_condition = word_aborts(lower) && strcmp(lower, "abort") != 0;
+	if (word_aborts(lower) && (place.sometimes || (has_condition && arguments != NULL && arguments->children > 0 &&
+	                                               !settled_value(arguments->child[0])))) {
+		note(ANSWERS, "", lower, ast, place);
+	}
 	if (word_hears_errors(lower) && arguments != NULL && arguments->children > 0) {
 		of_errors = arguments->child[0];
 	}
 	for (uint32_t i = 0; of_php && !word_keeps(lower) && arguments != NULL && i < arguments->children; i++) {
 		look_at_called(arguments->child[i], place);
 	}
+}
+
+/* Whether a list of proxies to be trusted names one by the request, whatever the list is made of. */
+static bool names_visitor(zend_ast *ast)
+{
+	const char *text = ast_literal(ast);
+	if (text != NULL) {
+		return strcasecmp(text, "REMOTE_ADDR") == 0;
+	}
+	if (ast_is_leaf(ast)) {
+		return false;
+	}
+	uint32_t count;
+	zend_ast **child = ast_children(ast, &count);
+	for (uint32_t i = 0; i < count; i++) {
+		if (names_visitor(child[i])) {
+			return true;
+		}
+	}
+	return false;
 }
 
 static void look_at_method_call(zend_ast *ast, struct place place)
@@ -382,6 +407,9 @@ static void look_at_method_call(zend_ast *ast, struct place place)
 	bool of_request = of != NULL && word_asks_class(of, called);
 	if (word_asks_method(called) || of_request || gives_request(called, ast_arguments(ast))) {
 		note(ASKS, of_request ? of : "", called, ast, place);
+	}
+	if (strcasecmp(called, "setTrustedProxies") == 0 && names_visitor((zend_ast *)ast_arguments(ast))) {
+		note(ASKS, "setTrustedProxies ", "REMOTE_ADDR", ast, place);
 	}
 	if (word_draws_method(of, called)) {
 		note(DRAWS, "", called, ast, place);
@@ -401,6 +429,17 @@ static void look_at_property(zend_ast *ast, struct place place)
 	}
 }
 
+/* $GLOBALS[$name], which may be a superglobal. */
+static bool is_global_by_unknown_name(zend_ast *ast)
+{
+	if (ast->kind != ZEND_AST_DIM || ast->child[0] == NULL || ast->child[1] == NULL ||
+	    ast->child[0]->kind != ZEND_AST_VAR) {
+		return false;
+	}
+	const char *variable = ast_literal(ast->child[0]->child[0]);
+	return variable != NULL && strcmp(variable, "GLOBALS") == 0 && ast_literal(ast->child[1]) == NULL;
+}
+
 /* $_SERVER['KEY'], $GLOBALS['NAME'] and $app['request']. True: all is said of it. */
 static bool look_at_element(zend_ast *ast, struct place place)
 {
@@ -415,6 +454,9 @@ static bool look_at_element(zend_ast *ast, struct place place)
 	if (variable != NULL && key == NULL && strcmp(variable, "_SERVER") == 0 && place.function != NULL &&
 	    word_of_environment(ZSTR_VAL(place.function->name))) {
 		return true; /* what it is asked for stands where it is called */
+	}
+	if (is_global_by_unknown_name(ast)) {
+		note(ASKS, "", "$GLOBALS[…]", ast, place);
 	}
 	if (variable == NULL || key == NULL) {
 		return false;
@@ -566,6 +608,10 @@ static void look(zend_ast *ast, struct place place)
 		if (i == 0 && ast->kind == ZEND_AST_ASSIGN && child[i]->kind == ZEND_AST_DIM &&
 		    ast_literal(child[i]->child[1]) != NULL && strcmp(ast_literal(child[i]->child[1]), "request") == 0) {
 			continue; /* a container is told how the request is made */
+		}
+		if (i == 0 && ast->kind == ZEND_AST_ASSIGN && is_global_by_unknown_name(child[i])) {
+			look(child[i]->child[1], of_child); /* it is written, not asked for */
+			continue;
 		}
 		if (i == 0 && ast->kind == ZEND_AST_ASSIGN_OP && child[i]->kind == ZEND_AST_VAR &&
 		    ast_literal(child[i]->child[0]) != NULL && strcmp(ast_literal(child[i]->child[0]), "_SERVER") == 0) {
