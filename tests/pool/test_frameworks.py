@@ -237,6 +237,7 @@ HARMLESS = """
         \\Illuminate\\Support\\Facades\\Gate::define('edit', fn ($user) => request()->ip() === '192.0.2.1');
         \\Illuminate\\Support\\Facades\\Auth::viaRequest('token', fn ($request) => $request->bearerToken());
         \\Illuminate\\Http\\Request::setTrustedProxies(['192.0.2.1'], 1);
+        foreach (['HTTPS_PROXY', 'SSL_CERT_FILE', 'NO_PROXY'] as $name) { $proxy = getenv($name); }
         foreach (['one', 'two'] as $name) { $GLOBALS[$name] = 1; }
         $drivers = array_map(fn ($one) => env('DB_'.$one), ['HOST', 'PORT']);
         if ($this->app->environment('local')) { throw new \\LogicException('not here'); }
