@@ -18,6 +18,9 @@
  * dispatchers call it, or keep it for a request. Where in that code the boot stands when the request is to be handled,
  * the stack tells.
  *
+ * Of packages, what they do counts: that they read what a visitor sends from superglobals by its name, in a boot of
+ * Laravel or Symfony. What they ask of Laravel's request, that notes by itself (php/boot/laravel_request.php).
+ *
  * It goes by names, and a condition is doubted unless it is known to be the same for all requests (settled.h). What is
  * not seen here shows in the comparison with classic mode (compare.c), where there is one. What OPcache has from
  * before the boot (opcache.preload, opcache.file_cache) is not looked into.
@@ -199,16 +202,23 @@ static void look_at_called(zend_ast *closure, struct place place)
 	}
 }
 
+/* A call of a function of ours; its value is NULL. */
+static zend_ast *saying(const char *function, zval *what, uint32_t line)
+{
+	zval name;
+	ZVAL_STRING(&name, function);
+	zend_ast *called = zend_ast_create_zval_with_lineno(&name, line);
+	zend_ast *argument = zend_ast_create_zval_with_lineno(what, line);
+	called->attr = ZEND_NAME_FQ;
+	return zend_ast_create(ZEND_AST_CALL, called, zend_ast_create_list(1, ZEND_AST_ARG_LIST, argument));
+}
+
 /* Has a function say that it runs, first thing. */
 static void number(zend_ast_decl *function, size_t n)
 {
-	zval name, value;
-	ZVAL_STRING(&name, "Hayate\\Boot\\ran");
+	zval value;
 	ZVAL_LONG(&value, (zend_long)n);
-	zend_ast *called = zend_ast_create_zval_with_lineno(&name, function->start_lineno);
-	zend_ast *argument = zend_ast_create_zval_with_lineno(&value, function->start_lineno);
-	called->attr = ZEND_NAME_FQ;
-	zend_ast *call = zend_ast_create(ZEND_AST_CALL, called, zend_ast_create_list(1, ZEND_AST_ARG_LIST, argument));
+	zend_ast *call = saying("Hayate\\Boot\\ran", &value, function->start_lineno);
 	/* What an arrow function has is a value: ran() ?? value, which says nothing. */
 	bool is_value = function->kind == ZEND_AST_ARROW_FUNC && function->child[2]->kind != ZEND_AST_RETURN;
 	function->child[2] = is_value ? zend_ast_create(ZEND_AST_COALESCE, call, function->child[2])
@@ -640,6 +650,62 @@ static bool is_the_projects_own(const char *name)
 	return true;
 }
 
+/* ---- packages ---- */
+
+/* A package is written for any project: of its code it counts what it does, not what it would do. So the keys by which
+ * it reads superglobals say that they are asked for: $_COOKIE[asks('…') ?? 'name'].
+ * Not where other processes get the code from files, in which that function is not known. */
+static bool is_a_packages(const char *name)
+{
+	size_t len = strlen(foreign[0]);
+	return len > 0 && strncmp(name, foreign[0], len) == 0 && name[len] == '/';
+}
+
+/* Whether it is what a visitor sends, or who he is. That there is a request at all (QUERY_STRING), when it began and by
+ * which script, libraries ask for in good faith. */
+static bool is_of_a_visitor(const char *variable, const char *key)
+{
+	static const char *const of_visitors[] = {"_GET", "_POST", "_COOKIE", "_REQUEST", "_FILES"};
+	static const char *const sent[] = {"HTTP", "REMOTE_", "PHP_AUTH", "REQUEST_URI", "PATH_INFO", "SERVER_NAME"};
+	static const char *const of_all[] = {"HTTP_PROXY", "HTTPS_"};
+	if (strcmp(variable, "_SERVER") == 0) {
+		return key != NULL && IS_ONE_OF(sent, key, true) && !IS_ONE_OF(of_all, key, true);
+	}
+	return IS_ONE_OF(of_visitors, variable, false);
+}
+
+static void have_keys_say(zend_ast *ast, const char *of)
+{
+	if (ast == NULL || ast->kind == ZEND_AST_ZVAL || ast->kind == ZEND_AST_CONSTANT || ast->kind == ZEND_AST_ZNODE) {
+		return;
+	}
+	if (ast_is_leaf(ast)) {
+		have_keys_say(((zend_ast_decl *)ast)->child[2], of);
+		return;
+	}
+	uint32_t count;
+	zend_ast **child = ast_children(ast, &count);
+	for (uint32_t i = 0; i < count; i++) {
+		have_keys_say(child[i], of);
+	}
+	if (ast->kind != ZEND_AST_DIM || ast->child[0] == NULL || ast->child[0]->kind != ZEND_AST_VAR ||
+	    ast->child[1] == NULL) {
+		return;
+	}
+	const char *variable = ast_literal(ast->child[0]->child[0]), *key = ast_literal(ast->child[1]);
+	if (variable == NULL || !is_of_a_visitor(variable, key)) {
+		return;
+	}
+	char why[sizeof seen];
+	uint32_t line = zend_ast_get_lineno(ast);
+	snprintf(why, sizeof why, "%s:%" PRIu32 " %s ($%s%s%s) " ONCE, of, line, said[ASKS], variable,
+	         key != NULL ? " " : "", key != NULL ? key : "");
+	/* All of it, for the code may have been compiled in another process (prime.c). */
+	zval text;
+	ZVAL_STRING(&text, why);
+	ast->child[1] = zend_ast_create(ZEND_AST_COALESCE, saying("Hayate\\Boot\\asks", &text, line), ast->child[1]);
+}
+
 /* Until the boot's end. */
 static bool booting;
 
@@ -660,7 +726,15 @@ static void look_into(zend_ast *statements)
 		others(statements);
 	}
 	const char *name = ZSTR_VAL(zend_get_compiled_filename());
-	if (!booting || statements->kind != ZEND_AST_STMT_LIST || !is_the_projects_own(name)) {
+	if (!booting || statements->kind != ZEND_AST_STMT_LIST) {
+		return;
+	}
+	const char *files_of_opcache = INI_STR("opcache.file_cache");
+	bool shared = files_of_opcache != NULL && files_of_opcache[0] != '\0';
+	if (is_a_packages(name) && !front_controller_boots() && !shared) {
+		have_keys_say(statements, name);
+	}
+	if (!is_the_projects_own(name)) {
 		return;
 	}
 	files = one_more(files, &files_count, sizeof files[0]);
@@ -702,11 +776,31 @@ static PHP_FUNCTION(ran)
 	}
 }
 
+/* Why a package has asked; empty: none has. */
+static char packages_ask[sizeof seen];
+
+/* asks(string $why): void: says that a package asks for what is of a visitor. */
+static PHP_FUNCTION(asks)
+{
+	zend_string *why;
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+	Z_PARAM_STR(why)
+	ZEND_PARSE_PARAMETERS_END();
+	if (booting && packages_ask[0] == '\0') {
+		snprintf(packages_ask, sizeof packages_ask, "%s", ZSTR_VAL(why));
+	}
+}
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_asks, 0, 1, IS_VOID, 0)
+ZEND_ARG_TYPE_INFO(0, why, IS_STRING, 0)
+ZEND_END_ARG_INFO()
+
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_ran, 0, 1, IS_VOID, 0)
 ZEND_ARG_TYPE_INFO(0, number, IS_LONG, 0)
 ZEND_END_ARG_INFO()
 
-static const zend_function_entry functions[] = {ZEND_NS_FE("Hayate\\Boot", ran, arginfo_ran) ZEND_FE_END};
+static const zend_function_entry functions[] = {ZEND_NS_FE("Hayate\\Boot", ran, arginfo_ran)
+                                                    ZEND_NS_FE("Hayate\\Boot", asks, arginfo_asks) ZEND_FE_END};
 
 static void resolve(const char *directory, char to[PATH_MAX])
 {
@@ -827,6 +921,11 @@ const char *asked_once(void)
 		forget_all();
 	}
 	return seen[0] != '\0' ? seen : NULL;
+}
+
+const char *asked_by_packages(void)
+{
+	return packages_ask[0] != '\0' ? packages_ask : NULL;
 }
 
 const char *asked_in_vain(void)

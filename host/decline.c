@@ -161,7 +161,7 @@ void decline_boot(void)
 	}
 	const char *looks = asked_once();
 	const char *asks = asked_of_framework();
-	looks = looks != NULL ? looks : asks;
+	looks = looks != NULL ? looks : asks != NULL ? asks : asked_by_packages();
 	if (looks != NULL) {
 		boot_again(HY_AGAIN_CLASSIC, looks, false);
 	}

@@ -340,6 +340,7 @@ void try_out_startup(void); /* when PHP has started */
 void asked_once_startup(void);                       /* when PHP has started */
 bool asked_once_looks_into(const zend_string *file); /* when it is compiled */
 const char *asked_once(void);                        /* at the end of the boot, on its stack: NULL, or where it does */
+const char *asked_by_packages(void);                 /* the same of packages: where there is no better reason */
 const char *asked_in_vain(void); /* where the boot has failed: NULL, or what it wanted of a request */
 
 /* extensions.c */

@@ -296,6 +296,32 @@ def test_a_package_that_asks_for_the_request_has_laravel_served_in_classic_mode(
         assert re.search(r"vendor/acme/Tenants.php:7 looks at the request \(getHost\(\)\)", why), why
 
 
+@pytest.mark.parametrize("framework", ["laravel", "symfony"])
+@pytest.mark.parametrize(("code", "says"), [("$_COOKIE['zone'] ?? 'UTC'", r"\$_COOKIE zone"), ("isset($_SERVER['HTTP_X_ZONE']) ? 1 : 0", r"\$_SERVER HTTP_X_ZONE")])
+def test_a_package_that_reads_what_a_visitor_sends_has_it_served_in_classic_mode(tmp_path, framework, code, says) -> None:
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path) if framework == "laravel" else frameworks.symfony(tmp_path, runtime=True)
+    package = project / "vendor/acme/Zones.php"
+    package.parent.mkdir()
+    package.write_text(f"<?php\nnamespace Acme;\nfinal class Zones\n{{\n    public static function zone()\n    {{\n        return {code};\n    }}\n}}\n")
+    autoload = project / "vendor/autoload.php"
+    autoload.write_text(autoload.read_text().replace("<?php", "<?php\nrequire_once __DIR__.'/acme/Zones.php';", 1))
+    with Hayate(project, workers=1) as server:
+        assert get(server, "/").status_code == 200
+        assert server.status()["apps"][0]["mode"] == "worker", server.log()
+    if framework == "laravel":
+        provider(project, "$zone = \\Acme\\Zones::zone();")
+    else:
+        kernel = project / "src/Kernel.php"
+        text = kernel.read_text()
+        end = text.rindex("}")
+        kernel.write_text(text[:end] + "    public function boot(): void\n    {\n        \\Acme\\Zones::zone();\n        parent::boot();\n    }\n" + text[end:])
+    with Hayate(project, workers=1) as server:
+        assert get(server, "/").status_code == 200
+        (app,) = server.status()["apps"]
+        assert app["mode"] == "classic" and re.search(rf"vendor/acme/Zones.php:7 looks at the request \({says}\)", app["fallback"]["why"]), app["fallback"]
+
+
 def test_a_service_that_keeps_the_request_of_the_boot_has_laravel_served_in_classic_mode(tmp_path) -> None:
     tmp_path.chmod(0o755)
     project = frameworks.laravel(tmp_path)
@@ -308,17 +334,17 @@ def test_a_service_that_keeps_the_request_of_the_boot_has_laravel_served_in_clas
 
 
 def test_laravel_boots_without_a_request_after_a_warmup_request_too(tmp_path) -> None:
-    """Superglobals that a package reads by itself nobody sees: then not those of a warm-up request, for all visitors."""
+    """What a package asks PHP by names of its own nobody sees: then not what a warm-up request has, for all visitors."""
     tmp_path.chmod(0o755)
     project = frameworks.laravel(tmp_path)
     package = project / "vendor/acme/found.php"
     package.parent.mkdir()
-    package.write_text("<?php\nreturn [$_SERVER['HTTP_HOST'] ?? null, $_GET['lang'] ?? null, getenv('LANG_OF_NOBODY')];\n")
+    package.write_text("<?php\n$name = 'HTTP_HOST';\nreturn [$_SERVER[$name] ?? null, count($_GET), count($_COOKIE)];\n")
     provider(project, "config(['app.found' => require base_path('vendor/acme/found.php')]);")
     routes = project / "routes/web.php"
     routes.write_text(routes.read_text() + "\nRoute::get('/found', fn () => config('app.found'));\n")
     with Hayate(project, workers=1, args=["--warmup", "/?lang=de"]) as server:
-        assert get(server, "/found").json() == [None, None, False]
+        assert get(server, "/found").json() == [None, 0, 0]
         assert server.status()["apps"][0]["mode"] == "worker", server.log()
 
 
