@@ -23,7 +23,8 @@
  *
  * It goes by names, and a condition is doubted unless it is known to be the same for all requests (settled.h). What is
  * not seen here shows in the comparison with classic mode (compare.c), where there is one. What OPcache has from
- * before the boot (opcache.preload, opcache.file_cache) is not looked into.
+ * before the boot (opcache.preload, opcache.file_cache) is not looked into; with opcache.file_cache nothing is put into
+ * code, so neither functions without a name nor packages say that they run.
  */
 #include "explain.h"
 #include "host.h"
@@ -202,6 +203,13 @@ static void look_at_called(zend_ast *closure, struct place place)
 	}
 }
 
+/* Whether OPcache writes code to files, for processes in which functions of ours are not known: they would crash. */
+static bool others_get_code(void)
+{
+	const char *directory = INI_STR("opcache.file_cache");
+	return directory != NULL && directory[0] != '\0';
+}
+
 /* A call of a function of ours; its value is NULL. */
 static zend_ast *saying(const char *function, zval *what, uint32_t line)
 {
@@ -234,7 +242,7 @@ static void look_at_closure(zend_ast *ast)
 	zend_ast_decl *function = (zend_ast_decl *)ast;
 	char *why = NULL;
 	look_at_declared(ast, (struct place){.function = function, .closure = &why});
-	if (ast == of_errors) {
+	if (ast == of_errors || (why != NULL && others_get_code())) {
 		free(why);
 	} else if (why != NULL) {
 		of_closures = one_more(of_closures, &closures_count, sizeof of_closures[0]);
@@ -653,8 +661,7 @@ static bool is_the_projects_own(const char *name)
 /* ---- packages ---- */
 
 /* A package is written for any project: of its code it counts what it does, not what it would do. So the keys by which
- * it reads superglobals say that they are asked for: $_COOKIE[asks('…') ?? 'name'].
- * Not where other processes get the code from files, in which that function is not known. */
+ * it reads superglobals say that they are asked for: $_COOKIE[asks('…') ?? 'name']. */
 static bool is_a_packages(const char *name)
 {
 	size_t len = strlen(foreign[0]);
@@ -729,9 +736,7 @@ static void look_into(zend_ast *statements)
 	if (!booting || statements->kind != ZEND_AST_STMT_LIST) {
 		return;
 	}
-	const char *files_of_opcache = INI_STR("opcache.file_cache");
-	bool shared = files_of_opcache != NULL && files_of_opcache[0] != '\0';
-	if (is_a_packages(name) && !front_controller_boots() && !shared) {
+	if (is_a_packages(name) && !front_controller_boots() && !others_get_code()) {
 		have_keys_say(statements, name);
 	}
 	if (!is_the_projects_own(name)) {

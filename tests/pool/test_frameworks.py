@@ -296,6 +296,19 @@ def test_a_package_that_asks_for_the_request_has_laravel_served_in_classic_mode(
         assert re.search(r"vendor/acme/Tenants.php:7 looks at the request \(getHost\(\)\)", why), why
 
 
+def test_code_that_the_boot_leaves_in_files_of_opcache_runs_elsewhere(tmp_path) -> None:
+    """Functions of Hayate's own are not known there: in classic mode, php-fpm or a console."""
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    cache = tmp_path / "opcache"
+    cache.mkdir()
+    for mode in ("worker", "classic"):
+        with Hayate(project, workers=1, args=["--ini", f"opcache.file_cache={cache}", *(["--mode", "classic"] if mode == "classic" else [])]) as server:
+            assert get(server, "/visit").text == "visit 1", server.log()
+            assert server.status()["apps"][0]["mode"] == mode, server.log()
+    assert list(cache.rglob("*.bin"))
+
+
 @pytest.mark.parametrize("framework", ["laravel", "symfony"])
 @pytest.mark.parametrize(("code", "says"), [("$_COOKIE['zone'] ?? 'UTC'", r"\$_COOKIE zone"), ("isset($_SERVER['HTTP_X_ZONE']) ? 1 : 0", r"\$_SERVER HTTP_X_ZONE")])
 def test_a_package_that_reads_what_a_visitor_sends_has_it_served_in_classic_mode(tmp_path, framework, code, says) -> None:
