@@ -21,10 +21,13 @@ static size_t asked_count;
 /* Why the boot must not go by what it was told; empty: nothing is known. */
 static char doubt[512];
 
-/* Whether this runs before there is a request, in a project whose front controller is run up to there. */
+/* Whether a boot script of ours runs the project. */
+static bool is_project;
+
+/* Whether this runs before there is a request. */
 static bool boots(void)
 {
-	return front_controller_boots() && !handle_reached();
+	return is_project && !handle_reached();
 }
 
 static void note_doubt(const char *why)
@@ -40,13 +43,36 @@ static bool is_env(const zend_function *function)
 	return function->common.scope == NULL && name != NULL && strcasecmp(name_last_part(ZSTR_VAL(name)), "env") == 0;
 }
 
+/* Libraries by which code asks for a variable: their own code is not what asks. */
+static bool is_asked_by(const zend_function *function)
+{
+	static const char *const readers[] = {"Dotenv\\", "PhpOption\\", "Illuminate\\Support\\Env"};
+	const zend_class_entry *of = function->common.scope;
+	for (size_t i = 0; of != NULL && i < sizeof readers / sizeof readers[0]; i++) {
+		if (strncmp(ZSTR_VAL(of->name), readers[i], strlen(readers[i])) == 0) {
+			return true;
+		}
+	}
+	return is_env(function);
+}
+
+/* Dotenv looks whether a variable is there before it writes it. */
+static bool is_written_by(const zend_function *function)
+{
+	const zend_class_entry *of = function->common.scope;
+	return of != NULL && strcmp(ZSTR_VAL(of->name), "Dotenv\\Repository\\Adapter\\ImmutableWriter") == 0;
+}
+
 void asked_of_environment(const char *name)
 {
 	if (!boots() || !settled_is_of_request(name)) {
 		return;
 	}
 	const zend_execute_data *frame = EG(current_execute_data);
-	while (frame != NULL && (frame->func == NULL || !ZEND_USER_CODE(frame->func->type) || is_env(frame->func))) {
+	while (frame != NULL && (frame->func == NULL || !ZEND_USER_CODE(frame->func->type) || is_asked_by(frame->func))) {
+		if (frame->func != NULL && is_written_by(frame->func)) {
+			return;
+		}
 		frame = frame->prev_execute_data;
 	}
 	if (frame == NULL || frame->opline == NULL) {
@@ -155,7 +181,8 @@ static const zend_function_entry of_boot_scripts[] = {
 void asked_of_framework_startup(void)
 {
 	/* Others have nothing to see of them. */
-	if (options.worker_mode && options_env("HAYATE_PROJECT") != NULL) {
+	is_project = options.worker_mode && options_env("HAYATE_PROJECT") != NULL;
+	if (is_project) {
 		functions_of_boot_scripts(of_boot_scripts);
 	}
 }

@@ -3,8 +3,8 @@
  * what it found holds for all visitors. So an application is served in classic mode where its code
  *
  * - looks at the request;
- * - calls exit only where something is so that may be otherwise later: a file that is there while the site is closed,
- * an address that is blocked;
+ * - calls exit, or abort() of Laravel, only where something is so that may be otherwise later: a file that is there
+ * while the site is closed, an address that is blocked;
  *
  * and where its own front controller is run (front_controller.c; of symfony/runtime's it is the last of these, in that
  * file alone), also where that, or a file that it includes,
@@ -18,9 +18,13 @@
  * dispatchers call it, or keep it for a request. Where in that code the boot stands when the request is to be handled,
  * the stack tells.
  *
+ * Of packages, what they do counts: that they read what a visitor sends from superglobals by its name, in a boot of
+ * Laravel or Symfony. What they ask of Laravel's request, that notes by itself (php/boot/laravel_request.php).
+ *
  * It goes by names, and a condition is doubted unless it is known to be the same for all requests (settled.h). What is
  * not seen here shows in the comparison with classic mode (compare.c), where there is one. What opcache.preload has
- * compiled before the boot is not looked into.
+ * compiled before the boot is not looked into; with opcache.file_cache nothing is put into the code of packages, so
+ * they do not say that they run.
  */
 #include "explain.h"
 #include "host.h"
@@ -147,7 +151,7 @@ static void note(enum what what, const char *sign, const char *name, zend_ast *a
 	if ((place.function == NULL && seen[0] != '\0') || (place.closure != NULL && *place.closure != NULL)) {
 		return;
 	}
-	bool leaves = what == ANSWERS && strcmp(name, "exit") == 0;
+	bool leaves = what == ANSWERS && (strcmp(name, "exit") == 0 || word_aborts(name));
 	bool decides = front_controller_boots() || (what == ANSWERS && in_front_controller());
 	if (what != ASKS && !leaves && (place.function != NULL || !decides)) {
 		/* What a function draws is told by the log (frozen_tell_draws()), and what it prints or throws is its own
@@ -200,16 +204,30 @@ static void look_at_called(zend_ast *closure, struct place place)
 	}
 }
 
+/* Whether OPcache writes code to files, for processes in which functions of ours are not known: they would crash. */
+static bool others_get_code(void)
+{
+	const char *directory = INI_STR("opcache.file_cache");
+	return directory != NULL && directory[0] != '\0';
+}
+
+/* A call of a function of ours; its value is NULL. */
+static zend_ast *saying(const char *function, zval *what, uint32_t line)
+{
+	zval name;
+	ZVAL_STRING(&name, function);
+	zend_ast *called = zend_ast_create_zval_with_lineno(&name, line);
+	zend_ast *argument = zend_ast_create_zval_with_lineno(what, line);
+	called->attr = ZEND_NAME_FQ;
+	return zend_ast_create(ZEND_AST_CALL, called, zend_ast_create_list(1, ZEND_AST_ARG_LIST, argument));
+}
+
 /* Has a function say that it runs, first thing. */
 static void number(zend_ast_decl *function, size_t n)
 {
-	zval name, value;
-	ZVAL_STRING(&name, "Hayate\\Boot\\ran");
+	zval value;
 	ZVAL_LONG(&value, (zend_long)n);
-	zend_ast *called = zend_ast_create_zval_with_lineno(&name, function->start_lineno);
-	zend_ast *argument = zend_ast_create_zval_with_lineno(&value, function->start_lineno);
-	called->attr = ZEND_NAME_FQ;
-	zend_ast *call = zend_ast_create(ZEND_AST_CALL, called, zend_ast_create_list(1, ZEND_AST_ARG_LIST, argument));
+	zend_ast *call = saying("Hayate\\Boot\\ran", &value, function->start_lineno);
 	/* What an arrow function has is a value: ran() ?? value, which says nothing. */
 	bool is_value = function->kind == ZEND_AST_ARROW_FUNC && function->child[2]->kind != ZEND_AST_RETURN;
 	function->child[2] = is_value ? zend_ast_create(ZEND_AST_COALESCE, call, function->child[2])
@@ -225,7 +243,7 @@ static void look_at_closure(zend_ast *ast)
 	zend_ast_decl *function = (zend_ast_decl *)ast;
 	char *why = NULL;
 	look_at_declared(ast, (struct place){.function = function, .closure = &why});
-	if (ast == of_errors) {
+	if (ast == of_errors || (why != NULL && others_get_code())) {
 		free(why);
 	} else if (why != NULL) {
 		of_closures = one_more(of_closures, &closures_count, sizeof of_closures[0]);
@@ -373,12 +391,37 @@ static void look_at_call(zend_ast *ast, struct place place)
 			note(ASKS, "environment: ", name, ast, place);
 		}
 	}
+	bool has_condition = word_aborts(lower) && strcmp(lower, "abort") != 0;
+	if (word_aborts(lower) && (place.sometimes || (has_condition && arguments != NULL && arguments->children > 0 &&
+	                                               !settled_value(arguments->child[0])))) {
+		note(ANSWERS, "", lower, ast, place);
+	}
 	if (word_hears_errors(lower) && arguments != NULL && arguments->children > 0) {
 		of_errors = arguments->child[0];
 	}
 	for (uint32_t i = 0; of_php && !word_keeps(lower) && arguments != NULL && i < arguments->children; i++) {
 		look_at_called(arguments->child[i], place);
 	}
+}
+
+/* Whether a list of proxies to be trusted names one by the request, whatever the list is made of. */
+static bool names_visitor(zend_ast *ast)
+{
+	const char *text = ast_literal(ast);
+	if (text != NULL) {
+		return strcasecmp(text, "REMOTE_ADDR") == 0;
+	}
+	if (ast_is_leaf(ast)) {
+		return false;
+	}
+	uint32_t count;
+	zend_ast **child = ast_children(ast, &count);
+	for (uint32_t i = 0; i < count; i++) {
+		if (names_visitor(child[i])) {
+			return true;
+		}
+	}
+	return false;
 }
 
 static void look_at_method_call(zend_ast *ast, struct place place)
@@ -391,6 +434,9 @@ static void look_at_method_call(zend_ast *ast, struct place place)
 	bool of_request = of != NULL && word_asks_class(of, called);
 	if (word_asks_method(called) || of_request || gives_request(called, ast_arguments(ast))) {
 		note(ASKS, of_request ? of : "", called, ast, place);
+	}
+	if (strcasecmp(called, "setTrustedProxies") == 0 && names_visitor((zend_ast *)ast_arguments(ast))) {
+		note(ASKS, "setTrustedProxies ", "REMOTE_ADDR", ast, place);
 	}
 	if (word_draws_method(of, called)) {
 		note(DRAWS, "", called, ast, place);
@@ -417,6 +463,17 @@ static bool is_configuration(zend_ast *of)
 	return key != NULL && strcmp(key, "components") == 0;
 }
 
+/* $GLOBALS[$name], which may be a superglobal. */
+static bool is_global_by_unknown_name(zend_ast *ast)
+{
+	if (ast->kind != ZEND_AST_DIM || ast->child[0] == NULL || ast->child[1] == NULL ||
+	    ast->child[0]->kind != ZEND_AST_VAR) {
+		return false;
+	}
+	const char *variable = ast_literal(ast->child[0]->child[0]);
+	return variable != NULL && strcmp(variable, "GLOBALS") == 0 && ast_literal(ast->child[1]) == NULL;
+}
+
 /* $_SERVER['KEY'], $GLOBALS['NAME'] and $app['request']. True: all is said of it. */
 static bool look_at_element(zend_ast *ast, struct place place)
 {
@@ -431,6 +488,9 @@ static bool look_at_element(zend_ast *ast, struct place place)
 	if (variable != NULL && key == NULL && strcmp(variable, "_SERVER") == 0 && place.function != NULL &&
 	    word_of_environment(ZSTR_VAL(place.function->name))) {
 		return true; /* what it is asked for stands where it is called */
+	}
+	if (is_global_by_unknown_name(ast)) {
+		note(ASKS, "", "$GLOBALS[…]", ast, place);
 	}
 	if (variable == NULL || key == NULL) {
 		return false;
@@ -586,6 +646,10 @@ static void look(zend_ast *ast, struct place place)
 		    ast_literal(child[i]->child[1]) != NULL && strcmp(ast_literal(child[i]->child[1]), "request") == 0) {
 			continue; /* a container is told how the request is made */
 		}
+		if (i == 0 && ast->kind == ZEND_AST_ASSIGN && is_global_by_unknown_name(child[i])) {
+			look(child[i]->child[1], of_child); /* it is written, not asked for */
+			continue;
+		}
 		if (i == 0 && ast->kind == ZEND_AST_ASSIGN_OP && child[i]->kind == ZEND_AST_VAR &&
 		    ast_literal(child[i]->child[0]) != NULL && strcmp(ast_literal(child[i]->child[0]), "_SERVER") == 0) {
 			continue; /* $_SERVER += $_ENV: nothing of a request is read or written over */
@@ -626,6 +690,60 @@ bool asked_once_is_used(void)
 	return of_boot_scripts[0] != '\0';
 }
 
+/* ---- packages ---- */
+
+/* A package is written for any project: of its code it counts what it does, not what it would do. So the keys by which
+ * it reads superglobals say that they are asked for: $_COOKIE[asks('…') ?? 'name']. */
+static bool is_a_packages(const char *name)
+{
+	return is_below(name, of_composer);
+}
+
+/* Whether it is what a visitor sends, or who he is. That there is a request at all (QUERY_STRING), when it began and by
+ * which script, libraries ask for in good faith. */
+static bool is_of_a_visitor(const char *variable, const char *key)
+{
+	static const char *const of_visitors[] = {"_GET", "_POST", "_COOKIE", "_REQUEST", "_FILES"};
+	static const char *const sent[] = {"HTTP", "REMOTE_", "PHP_AUTH", "REQUEST_URI", "PATH_INFO", "SERVER_NAME"};
+	static const char *const of_all[] = {"HTTP_PROXY", "HTTPS_"};
+	if (strcmp(variable, "_SERVER") == 0) {
+		return key != NULL && IS_ONE_OF(sent, key, true) && !IS_ONE_OF(of_all, key, true);
+	}
+	return IS_ONE_OF(of_visitors, variable, false);
+}
+
+static void have_keys_say(zend_ast *ast, const char *of)
+{
+	if (ast == NULL || ast->kind == ZEND_AST_ZVAL || ast->kind == ZEND_AST_CONSTANT || ast->kind == ZEND_AST_ZNODE) {
+		return;
+	}
+	if (ast_is_leaf(ast)) {
+		have_keys_say(((zend_ast_decl *)ast)->child[2], of);
+		return;
+	}
+	uint32_t count;
+	zend_ast **child = ast_children(ast, &count);
+	for (uint32_t i = 0; i < count; i++) {
+		have_keys_say(child[i], of);
+	}
+	if (ast->kind != ZEND_AST_DIM || ast->child[0] == NULL || ast->child[0]->kind != ZEND_AST_VAR ||
+	    ast->child[1] == NULL) {
+		return;
+	}
+	const char *variable = ast_literal(ast->child[0]->child[0]), *key = ast_literal(ast->child[1]);
+	if (variable == NULL || !is_of_a_visitor(variable, key)) {
+		return;
+	}
+	char why[sizeof seen];
+	uint32_t line = zend_ast_get_lineno(ast);
+	snprintf(why, sizeof why, "%s:%" PRIu32 " %s ($%s%s%s) " ONCE, of, line, said[ASKS], variable,
+	         key != NULL ? " " : "", key != NULL ? key : "");
+	/* All of it, for the code may have been compiled in another process (prime.c). */
+	zval text;
+	ZVAL_STRING(&text, why);
+	ast->child[1] = zend_ast_create(ZEND_AST_COALESCE, saying("Hayate\\Boot\\asks", &text, line), ast->child[1]);
+}
+
 /* Until the boot's end. */
 static bool booting;
 
@@ -654,7 +772,13 @@ static void look_into(zend_ast *statements)
 		others(statements);
 	}
 	const char *name = ZSTR_VAL(zend_get_compiled_filename());
-	if (!booting || statements->kind != ZEND_AST_STMT_LIST || !is_the_projects_own(name)) {
+	if (!booting || statements->kind != ZEND_AST_STMT_LIST) {
+		return;
+	}
+	if (is_a_packages(name) && !front_controller_boots() && !others_get_code()) {
+		have_keys_say(statements, name);
+	}
+	if (!is_the_projects_own(name)) {
 		return;
 	}
 	files = one_more(files, &files_count, sizeof files[0]);
@@ -697,11 +821,31 @@ static PHP_FUNCTION(ran)
 	}
 }
 
+/* Why a package has asked; empty: none has. */
+static char packages_ask[sizeof seen];
+
+/* asks(string $why): void: says that a package asks for what is of a visitor. */
+static PHP_FUNCTION(asks)
+{
+	zend_string *why;
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+	Z_PARAM_STR(why)
+	ZEND_PARSE_PARAMETERS_END();
+	if (booting && packages_ask[0] == '\0') {
+		snprintf(packages_ask, sizeof packages_ask, "%s", ZSTR_VAL(why));
+	}
+}
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_asks, 0, 1, IS_VOID, 0)
+ZEND_ARG_TYPE_INFO(0, why, IS_STRING, 0)
+ZEND_END_ARG_INFO()
+
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_ran, 0, 1, IS_VOID, 0)
 ZEND_ARG_TYPE_INFO(0, number, IS_LONG, 0)
 ZEND_END_ARG_INFO()
 
-static const zend_function_entry functions[] = {ZEND_NS_FE("Hayate\\Boot", ran, arginfo_ran) ZEND_FE_END};
+static const zend_function_entry functions[] = {ZEND_NS_FE("Hayate\\Boot", ran, arginfo_ran)
+                                                    ZEND_NS_FE("Hayate\\Boot", asks, arginfo_asks) ZEND_FE_END};
 
 static void resolve(const char *directory, char to[PATH_MAX])
 {
@@ -826,6 +970,11 @@ const char *asked_once(void)
 		forget_all();
 	}
 	return seen[0] != '\0' ? seen : NULL;
+}
+
+const char *asked_by_packages(void)
+{
+	return packages_ask[0] != '\0' ? packages_ask : NULL;
 }
 
 const char *asked_in_vain(void)

@@ -161,7 +161,7 @@ void decline_boot(void)
 	}
 	const char *looks = asked_once();
 	const char *asks = asked_of_framework();
-	looks = looks != NULL ? looks : asks;
+	looks = looks != NULL ? looks : asks != NULL ? asks : asked_by_packages();
 	if (looks != NULL) {
 		boot_again(HY_AGAIN_CLASSIC, looks, false);
 	}
@@ -198,6 +198,11 @@ void decline_boot(void)
 void decline_warmup(void)
 {
 	bool warmed = options.warmup_count > 0;
+	/* Laravel and Symfony boot once more after a warm-up request. */
+	const char *asks = asked_of_framework();
+	if (asks != NULL) {
+		boot_again(HY_AGAIN_CLASSIC, asks, false);
+	}
 	if (options.rewind != REWIND_OFF && warmed) {
 		decline_too_much(true);
 		decline_lost_locks();

@@ -349,6 +349,7 @@ bool asked_once_looks_into(const zend_string *file); /* when it is compiled */
 bool asked_once_is_used(void);                       /* the boot is one of ours */
 bool asked_once_is_own(const zend_string *file);     /* of the project, and not of a library */
 const char *asked_once(void);                        /* at the end of the boot, on its stack: NULL, or where it does */
+const char *asked_by_packages(void);                 /* the same of packages: where there is no better reason */
 const char *asked_in_vain(void); /* where the boot has failed: NULL, or what it wanted of a request */
 
 /* extensions.c */

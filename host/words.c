@@ -96,6 +96,8 @@ static const struct {
 static const char *const classes[] = {"Carbon", "CarbonImmutable", "Ulid", "UuidV1", "UuidV4", "UuidV6", "UuidV7"};
 /* Functions that look for a variable of the environment: PHP's own, and as projects call theirs. */
 static const char *const of_environment[] = {"getenv", "env", "get_env"};
+/* Functions of Laravel that end the request by an exception, always or where their first argument is so. */
+static const char *const aborts[] = {"abort", "abort_if", "abort_unless"};
 static const char *const hears_errors[] = {"set_error_handler", "set_exception_handler"};
 /* PHP's own functions that keep a function for later; the others that are given one call it. */
 static const char *const keeps[] = {"spl_autoload_register", "set_error_handler", "set_exception_handler",
@@ -160,6 +162,11 @@ bool word_draws_class(const char *class_name)
 bool word_of_environment(const char *function)
 {
 	return IS_ONE_OF(of_environment, function, false);
+}
+
+bool word_aborts(const char *function)
+{
+	return IS_ONE_OF(aborts, function, false);
 }
 
 bool word_keeps(const char *function)

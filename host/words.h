@@ -25,6 +25,8 @@ bool word_draws_method(const char *class_name, const char *method);
 bool word_draws_class(const char *class_name);
 /* A function that looks for a variable of the environment. */
 bool word_of_environment(const char *function);
+/* A function that turns somebody away as exit does, always or where its first argument is so. */
+bool word_aborts(const char *function);
 /* A function of PHP's own that keeps a function for later; the others that are given one call it. */
 bool word_keeps(const char *function);
 /* One of these that keeps it for errors. */

@@ -11,18 +11,25 @@
  * that everybody meets. What stays of them is what belongs to no visitor: loaded classes, compiled code, statics.
  * With connections = "warm" each worker opens the default database, and Redis where cache or sessions are in it.
  *
- * Providers boot before there is a request. They see the one that Laravel's console sees, made from the setting app.url.
+ * Providers boot before there is a request. They see one like that of Laravel's console, made from the setting app.url; who
+ * asks it anything has the application served in classic mode (laravel_request.php).
  */
 
 declare(strict_types=1);
 
 use Illuminate\Contracts\Foundation\Application;
 use Illuminate\Contracts\Http\Kernel;
-use Illuminate\Foundation\Bootstrap\LoadConfiguration;
-use Illuminate\Foundation\Bootstrap\SetRequestForConsole;
 use Illuminate\Http\Request;
 
+use Hayate\Boot\EarlyRequest;
+use function Hayate\Boot\look_at_all_environment;
+use const Hayate\Boot\AS_OF_REQUEST;
+use const Hayate\Boot\LARAVEL_CLASSES;
+
 define('LARAVEL_START', microtime(true));
+
+require __DIR__.'/environment.php';
+require __DIR__.'/laravel_request.php';
 
 (static function (): void {
     $root = (string) getenv('HAYATE_PROJECT');
@@ -35,13 +42,12 @@ define('LARAVEL_START', microtime(true));
 
     $boot = static function () use ($root): Kernel {
         $app = require $root.'/bootstrap/app.php';
-        $app->afterBootstrapping(LoadConfiguration::class, static function ($app): void {
-            (new SetRequestForConsole())->bootstrap($app);
-        });
+        EarlyRequest::give($app);
         $kernel = $app->make(Kernel::class);
         $kernel->bootstrap();
-        // Services that hardly any request does without, and that hold nothing of one when they are made.
-        foreach (['auth', 'cache', 'cookie', 'db', 'encrypter', 'files', 'hash', 'log', 'router', 'session', 'translator', 'url', 'view'] as $service) {
+        // Services that hardly any request does without, and that hold nothing of one when they are made, nor of the
+        // configuration, which a middleware may change: what makes a tenant of a host does.
+        foreach (['auth', 'cache', 'db', 'files', 'hash', 'log', 'router', 'session'] as $service) {
             try {
                 if ($app->bound($service)) {
                     $app->make($service);
@@ -50,6 +56,12 @@ define('LARAVEL_START', microtime(true));
                 // Then it fails in the request that needs it, which says so in Laravel's own way.
             }
         }
+        // Of those that read the configuration as they are made there are the classes.
+        foreach (LARAVEL_CLASSES as $class) {
+            class_exists("Illuminate\\$class");
+        }
+        EarlyRequest::take();
+        look_at_all_environment();
 
         return $kernel;
     };
@@ -78,21 +90,38 @@ define('LARAVEL_START', microtime(true));
     if (filter_var(config('app.debug'), FILTER_VALIDATE_BOOLEAN)) {
         error_log('Laravel is in debug mode: changes of the code are seen after `hayate reload` only; --mode classic shows them at once');
     }
-    // Each request brings superglobals of its own; what .env has added is to stay in them, as under php-fpm.
+    // Each request brings superglobals of its own; what .env has added is to come into them, as under php-fpm: once there
+    // is a request, so that HTTPS or HTTP_… of .env is not the visitor's.
     $server = array_diff_key($_SERVER, $given['server']);
     $env = array_diff_key($_ENV, $given['env']);
+    $as_of_request = array_filter($server, static fn (mixed $value, string $name): bool => \is_string($value)
+        && 1 === preg_match(AS_OF_REQUEST, $name), ARRAY_FILTER_USE_BOTH);
+    $others = array_diff_key($server, $as_of_request);
+    // PHP takes those for its own otherwise, as it makes $_SERVER.
+    $hide = static function () use ($as_of_request): void {
+        array_map(putenv(...), array_map(strval(...), array_keys($as_of_request)));
+    };
+    $hide();
+    $booted = ['server' => $_SERVER, 'env' => $_ENV];
     $maintenance = $root.'/storage/framework/maintenance.php';
     $warmed = false;
 
-    $handler = static function () use (&$kernel, &$warmed, $server, $env, $maintenance): void {
+    $handler = static function () use (&$kernel, &$warmed, $server, $env, $others, $as_of_request, $maintenance): void {
         $warmed = isset($_SERVER['HAYATE_WARMUP']);
-        $_SERVER += $server;
-        $_ENV += $env;
         // Written by `artisan down`: it answers and exits, or lets those through who may pass.
         if (is_file($maintenance)) {
             require $maintenance;
         }
+        $_SERVER = array_diff_key($_SERVER, $others);
         $request = Request::capture();
+        foreach ($as_of_request as $name => $value) {
+            if (!isset($_SERVER[$name])) {
+                putenv("$name=$value");
+            }
+        }
+        // What the request has, it keeps.
+        $_ENV += array_diff_key($env, $_SERVER);
+        $_SERVER += $server;
         $response = $kernel->handle($request);
         $response->send();
         $kernel->terminate($request, $response);
@@ -122,7 +151,11 @@ define('LARAVEL_START', microtime(true));
         if ($warmed) {
             try {
                 $close($kernel->getApplication());
+                // What is booted for all visitors is not booted for the warm-up request.
+                [$_SERVER, $_ENV] = [$booted['server'], $booted['env']];
+                $_GET = $_POST = $_COOKIE = $_FILES = $_REQUEST = [];
                 $kernel = $boot();
+                $hide();
             } catch (Throwable $error) {
                 set_exception_handler(null);
                 throw new RuntimeException('The application does not boot a second time in one process, as it has to after a warm-up request; warmup = [] does without', 0, $error);

@@ -27,6 +27,7 @@ use Symfony\Component\HttpKernel\KernelInterface;
 use Symfony\Component\HttpKernel\TerminableInterface;
 use Symfony\Component\Routing\Router;
 
+require __DIR__.'/environment.php';
 require __DIR__.'/symfony_classes.php';
 require __DIR__.'/symfony_services.php';
 
@@ -61,6 +62,7 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
             $router->getMatcher();
             $router->getGenerator();
         }
+        look_at_all_environment();
     };
     $boot($inner);
     if (!$inner instanceof KernelInterface) {

@@ -207,17 +207,39 @@ IN_PROVIDERS = {
     "exit": ("if (is_file(base_path('closed'))) { exit('closed'); }", "exit"),
     "booted": ("$this->app->booted(fn () => config(['app.debug' => request()->ip() === '192.0.2.1']));", "request"),
     "singleton": ("$this->app->singleton('inside', fn ($app) => $app['request']->ip() === '192.0.2.1'); $this->app->make('inside');", "request"),
-    "extend": ("$this->app->extend('translator', function ($t) { $t->setLocale(request('lang', 'en')); return $t; });", "request"),
-    "resolving": ("$this->app->resolving('view', function ($view) { $view->share('host', request()->getHost()); });", "request"),
     "group": ("\\Illuminate\\Support\\Facades\\Route::group([], function () { if (isset($_COOKIE['beta'])) { throw new \\Exception('never'); } });", r"\$_COOKIE"),
     "cookie": ("$lang = \\Illuminate\\Support\\Facades\\Cookie::get('lang');", "Cookie"),
     "url": ("$home = url('/');", "url"),
+    "alias": ("$host = \\App\\Asked::getHost();", r"getHost\(\)"),
+    "callable": ("$host = call_user_func('request')->getHost();", r"getHost\(\)"),
+    "address": ("$home = $this->app['url']->to('/');", r"getScheme\(\)"),
+    "page": ("$this->app->register(\\Illuminate\\Pagination\\PaginationServiceProvider::class); $path = \\Illuminate\\Pagination\\Paginator::resolveCurrentPath();", r"url\(\)"),
+    "body": ("$body = call_user_func('request')->getContent();", r"getContent\(\)"),
+    "environment": ("foreach (['HTTP_HOST'] as $name) { $host = env($name); }", "environment variable HTTP_HOST"),
+    "constant": ("$host = getenv(\\App\\Asked::NAME);", "environment variable HTTP_HOST"),
+    "Env": ("$host = \\Illuminate\\Support\\Env::get('HTTP_HOST');", "environment variable HTTP_HOST"),
+    "proxies": ("\\Illuminate\\Http\\Request::setTrustedProxies(['REMOTE_ADDR'], 1);", "REMOTE_ADDR"),
+    "globals": ("foreach (['_SERVER'] as $name) { $host = $GLOBALS[$name]['HTTP_HOST'] ?? ''; }", "GLOBALS"),
+    "abort": ("if (is_file(base_path('closed'))) { abort(503); }", "abort"),
+    "abort_if": ("abort_if(is_file(base_path('closed')), 503);", "abort_if"),
 }
 HARMLESS = """
+        $this->app->extend('translator', function ($t) { $t->setLocale(request('lang', 'en')); return $t; });
+        $this->app->resolving('encrypter', fn () => config(['app.url' => request()->getHost()]));
         \\Illuminate\\Support\\Facades\\Request::macro('lang', fn () => request()->cookie('lang'));
         \\Illuminate\\Support\\Facades\\View::composer('*', function ($view) { $view->with('user', auth()->user()); });
         $this->app->bind('lang', fn ($app) => $app['request']->cookie('lang'));
-        $this->app->rebinding('request', fn () => null);
+        $this->app->rebinding('request', fn ($app, $request) => $request->getHost());
+        \\Illuminate\\Support\\Facades\\URL::forceScheme('https');
+        \\Illuminate\\Pagination\\Paginator::useBootstrap();
+        $this->app->register(\\Illuminate\\Auth\\AuthServiceProvider::class);
+        $this->app->register(\\Illuminate\\Pagination\\PaginationServiceProvider::class);
+        \\Illuminate\\Support\\Facades\\Gate::define('edit', fn ($user) => request()->ip() === '192.0.2.1');
+        \\Illuminate\\Support\\Facades\\Auth::viaRequest('token', fn ($request) => $request->bearerToken());
+        \\Illuminate\\Http\\Request::setTrustedProxies(['192.0.2.1'], 1);
+        foreach (['HTTPS_PROXY', 'SSL_CERT_FILE', 'NO_PROXY'] as $name) { $proxy = getenv($name); }
+        foreach (['one', 'two'] as $name) { $GLOBALS[$name] = 1; }
+        $drivers = array_map(fn ($one) => env('DB_'.$one), ['HOST', 'PORT']);
         if ($this->app->environment('local')) { throw new \\LogicException('not here'); }
         $year = date('Y');
         if (PHP_SAPI === 'cli') { exit(1); }
@@ -239,6 +261,8 @@ def test_a_provider_that_asks_for_the_request_has_laravel_served_in_classic_mode
     project = frameworks.laravel(tmp_path)
     statements, says = IN_PROVIDERS[kind]
     provider(project, statements, "\\Illuminate\\Http\\Request $request" if kind == "argument" else "")
+    asked = "<?php\nnamespace App;\nclass Asked extends \\Illuminate\\Support\\Facades\\Request { public const NAME = 'HTTP_HOST'; }\n"
+    (project / "app/Asked.php").write_text(asked)
     with Hayate(project, workers=1) as server:
         assert get(server, "/").status_code == 200
         (app,) = server.status()["apps"]
@@ -256,6 +280,117 @@ def test_a_provider_that_sets_up_what_asks_for_the_request_later_is_booted_once(
     with Hayate(project, workers=1) as server:
         assert get(server, "/").status_code == 200
         assert server.status()["apps"][0]["mode"] == "worker", server.log()
+
+
+def test_a_package_that_asks_for_the_request_has_laravel_served_in_classic_mode(tmp_path) -> None:
+    """What is looked into by names is the project's own code; a request notes whoever asks it."""
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    package = project / "vendor/acme/Tenants.php"
+    package.parent.mkdir()
+    package.write_text("<?php\nnamespace Acme;\nfinal class Tenants\n{\n    public static function host(): string\n    {\n        return request()->getHost();\n    }\n}\n")
+    provider(project, "require_once base_path('vendor/acme/Tenants.php'); $host = \\Acme\\Tenants::host();")
+    with Hayate(project, workers=1) as server:
+        assert get(server, "/").status_code == 200
+        why = server.status()["apps"][0]["fallback"]["why"]
+        assert re.search(r"vendor/acme/Tenants.php:7 looks at the request \(getHost\(\)\)", why), why
+
+
+def test_code_that_the_boot_leaves_in_files_of_opcache_runs_elsewhere(tmp_path) -> None:
+    """Functions of Hayate's own are not known there: in classic mode, php-fpm or a console."""
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    cache = tmp_path / "opcache"
+    cache.mkdir()
+    for mode in ("worker", "classic"):
+        with Hayate(project, workers=1, args=["--ini", f"opcache.file_cache={cache}", *(["--mode", "classic"] if mode == "classic" else [])]) as server:
+            assert get(server, "/visit").text == "visit 1", server.log()
+            assert server.status()["apps"][0]["mode"] == mode, server.log()
+    assert list(cache.rglob("*.bin"))
+
+
+@pytest.mark.parametrize("framework", ["laravel", "symfony"])
+@pytest.mark.parametrize(("code", "says"), [("$_COOKIE['zone'] ?? 'UTC'", r"\$_COOKIE zone"), ("isset($_SERVER['HTTP_X_ZONE']) ? 1 : 0", r"\$_SERVER HTTP_X_ZONE")])
+def test_a_package_that_reads_what_a_visitor_sends_has_it_served_in_classic_mode(tmp_path, framework, code, says) -> None:
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path) if framework == "laravel" else frameworks.symfony(tmp_path, runtime=True)
+    package = project / "vendor/acme/Zones.php"
+    package.parent.mkdir()
+    package.write_text(f"<?php\nnamespace Acme;\nfinal class Zones\n{{\n    public static function zone()\n    {{\n        return {code};\n    }}\n}}\n")
+    autoload = project / "vendor/autoload.php"
+    autoload.write_text(autoload.read_text().replace("<?php", "<?php\nrequire_once __DIR__.'/acme/Zones.php';", 1))
+    with Hayate(project, workers=1) as server:
+        assert get(server, "/").status_code == 200
+        assert server.status()["apps"][0]["mode"] == "worker", server.log()
+    if framework == "laravel":
+        provider(project, "$zone = \\Acme\\Zones::zone();")
+    else:
+        kernel = project / "src/Kernel.php"
+        text = kernel.read_text()
+        end = text.rindex("}")
+        kernel.write_text(text[:end] + "    public function boot(): void\n    {\n        \\Acme\\Zones::zone();\n        parent::boot();\n    }\n" + text[end:])
+    with Hayate(project, workers=1) as server:
+        assert get(server, "/").status_code == 200
+        (app,) = server.status()["apps"]
+        assert app["mode"] == "classic" and re.search(rf"vendor/acme/Zones.php:7 looks at the request \({says}\)", app["fallback"]["why"]), app["fallback"]
+
+
+def test_a_service_that_keeps_the_request_of_the_boot_has_laravel_served_in_classic_mode(tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    (project / "app/Tenant.php").write_text("<?php\nnamespace App;\nuse Illuminate\\Http\\Request as Asked;\nfinal class Tenant\n{\n    public function __construct(public Asked $from)\n    {\n    }\n}\n")
+    provider(project, "$this->app->singleton(\\App\\Tenant::class); $this->app->make(\\App\\Tenant::class);")
+    with Hayate(project, workers=1) as server:
+        assert get(server, "/").status_code == 200
+        why = server.status()["apps"][0]["fallback"]["why"]
+        assert "App\\Tenant keeps the request" in why, why
+
+
+def test_laravel_boots_without_a_request_after_a_warmup_request_too(tmp_path) -> None:
+    """What a package asks PHP by names of its own nobody sees: then not what a warm-up request has, for all visitors."""
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    package = project / "vendor/acme/found.php"
+    package.parent.mkdir()
+    package.write_text("<?php\n$name = 'HTTP_HOST';\nreturn [$_SERVER[$name] ?? null, count($_GET), count($_COOKIE)];\n")
+    provider(project, "config(['app.found' => require base_path('vendor/acme/found.php')]);")
+    routes = project / "routes/web.php"
+    routes.write_text(routes.read_text() + "\nRoute::get('/found', fn () => config('app.found'));\n")
+    with Hayate(project, workers=1, args=["--warmup", "/?lang=de"]) as server:
+        assert get(server, "/found").json() == [None, 0, 0]
+        assert server.status()["apps"][0]["mode"] == "worker", server.log()
+
+
+def test_what_laravel_makes_of_its_configuration_is_made_in_the_request(tmp_path) -> None:
+    """A middleware may change the configuration before: for a tenant by his host, say."""
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    routes = project / "routes/web.php"
+    changed = "['app.locale' => 'fr', 'app.asset_url' => 'https://cdn.example']"
+    made = "[app('translator')->getLocale(), app('url')->asset('a.css')]"
+    routes.write_text(routes.read_text() + f"\nRoute::get('/made', function () {{ config({changed}); return {made}; }});\n")
+    with Hayate(project, workers=1) as server:
+        for _ in range(2):
+            assert get(server, "/made").json() == ["fr", "https://cdn.example/a.css"]
+        assert server.status()["apps"][0]["mode"] == "worker", server.log()
+
+
+def test_what_dotenv_says_of_a_request_is_not_the_visitors(tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    env = project / ".env"
+    env.write_text(env.read_text() + "\nHTTPS=on\nHTTP_X_TENANT=of-env\n")
+    routes = project / "routes/web.php"
+    said = "[request()->isSecure(), request()->header('x-tenant'), env('HTTPS'), getenv('HTTPS'), env('HTTP_X_TENANT'), getenv('HTTP_X_TENANT')]"
+    routes.write_text(routes.read_text() + f"\nRoute::get('/said', fn () => {said});\n")
+    answers = {}
+    for mode in ("classic", "worker"):
+        with Hayate(project, workers=1, args=["--mode", "classic"] if mode == "classic" else []) as server:
+            sent = [None, {"X-Tenant": "sent"}, None]
+            answers[mode] = [requests.get(server.url + "/said", headers=headers, timeout=60).json() for headers in sent]
+            assert server.status()["apps"][0]["mode"] == mode, server.log()
+    assert answers["worker"] == answers["classic"]
+    assert answers["classic"][0] == [False, None, "on", "on", "of-env", "of-env"] and answers["classic"][1][1] == "sent"
 
 
 @pytest.mark.parametrize(

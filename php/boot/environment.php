@@ -1,0 +1,22 @@
+<?php
+
+/**
+ * Whether the environment was asked for a variable of a request before there is one, whoever asked: getenv(), and what
+ * comes to it (env() of Laravel, Dotenv), with the name that it had as it ran.
+ */
+
+declare(strict_types=1);
+
+namespace Hayate\Boot;
+
+/** What begins like a variable of a request and is none: libraries that speak HTTP look for it as they are made. */
+const OF_LIBRARIES = '/^(HTTPS?_PROXY|SSL_CERT_(FILE|DIR))$/';
+
+function look_at_all_environment(): void
+{
+    foreach (environment_asked() as [$name, $file, $line]) {
+        if (__DIR__ !== \dirname($file) && 1 !== preg_match(OF_LIBRARIES, $name)) {
+            not_for_all("$file:$line looks at the request (environment variable $name) before there is a request, so once for all visitors. To avoid it: do it in a middleware");
+        }
+    }
+}
