@@ -28,6 +28,7 @@ use Symfony\Component\HttpKernel\TerminableInterface;
 use Symfony\Component\Routing\Router;
 
 require __DIR__.'/symfony_classes.php';
+require __DIR__.'/symfony_env.php';
 require __DIR__.'/symfony_services.php';
 
 unset($_SERVER['HAYATE_PROJECT'], $_ENV['HAYATE_PROJECT']);
@@ -47,22 +48,44 @@ function trusted_proxies(KernelInterface $kernel): string
 $serve = static function (HttpKernelInterface $kernel) use ($given): void {
     $inner = $kernel instanceof HttpCache ? $kernel->getKernel() : $kernel;
     $fresh = clone $inner;
-    $boot = static function (HttpKernelInterface $inner): void {
+    $ahead = true;
+    /** False: what it has made ahead may be another thing for each request; it makes no more of that, and is to be called anew. */
+    $boot = static function (HttpKernelInterface $inner) use (&$ahead): bool {
         if (!$inner instanceof KernelInterface) {
-            return;
+            return true;
         }
         $inner->boot();
         // What no request does without, and what holds nothing of one when it is made. Not more: the constructor of an
         // application's own service may look for the request.
         $container = $inner->getContainer();
+        if ([] !== $asked = SymfonyEnv::ofRequests($container)) {
+            not_for_all('it resolves '.implode(', ', $asked).' as it boots, which may be another value for each request. To avoid it: use that in services alone, or read it from the request');
+
+            return true;
+        }
+        if (!$ahead) {
+            return true;
+        }
         $container->get('http_kernel');
         $router = $container->has('router') ? $container->get('router') : null;
         if ($router instanceof Router) {
             $router->getMatcher();
             $router->getGenerator();
         }
+
+        return $ahead = [] === SymfonyEnv::ofRequests($container);
     };
-    $boot($inner);
+    $renew = static function () use (&$kernel, &$inner, $fresh, $boot): void {
+        do {
+            $inner->shutdown();
+            if ($kernel === $inner) {
+                $kernel = $inner = clone $fresh;
+            }
+        } while (!$boot($inner));
+    };
+    if (!$boot($inner)) {
+        $renew();
+    }
     if (!$inner instanceof KernelInterface) {
         not_for_all('its public/index.php returns a '.get_debug_type($inner).', of which it is not known how it begins anew after a warm-up request. To avoid it: return the kernel');
     } elseif (str_contains(trusted_proxies($inner), 'REMOTE_ADDR')) {
@@ -106,17 +129,17 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
         }
     };
 
-    $renew = static function () use (&$kernel, &$inner, $fresh, $boot): void {
-        $inner->shutdown();
-        if ($kernel === $inner) {
-            $kernel = $inner = clone $fresh;
-        }
-        $boot($inner);
-    };
     // With connections = "warm": each worker opens Doctrine's default connection, and keeps it.
-    hayate_on_worker_start(static function () use (&$inner): void {
+    hayate_on_worker_start(static function () use (&$inner, $renew): void {
         $container = $inner instanceof KernelInterface ? $inner->getContainer() : null;
+        $before = null === $container ? [] : SymfonyEnv::ofRequests($container);
         $connection = $container?->has('doctrine') ? $container->get('doctrine')->getConnection() : null;
+        if (null !== $connection && [] !== array_diff(SymfonyEnv::ofRequests($container), $before)) {
+            // Whose database it is, a request says.
+            $renew();
+
+            return;
+        }
         $driver = $connection instanceof Connection ? $connection->getParams()['driver'] ?? null : null;
         if (\in_array($driver, ['mysqli', 'pdo_mysql', 'pdo_pgsql', 'pgsql'], true)) {
             $connection->executeQuery('SELECT 1')->fetchOne();
@@ -136,7 +159,7 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
             $services->observe($inner->getContainer());
             $handleErrors();
             $renew();
-            if (!$services->make($inner->getContainer())) {
+            while (!$services->make($inner->getContainer())) {
                 $renew();
             }
         } catch (\Throwable $error) {
