@@ -27,6 +27,7 @@
 #include "settled.h"
 #include "words.h"
 
+#include "php_ini.h"
 #include "zend_compile.h"
 #include "zend_language_scanner.h"
 #include "zend_observer.h"
@@ -37,6 +38,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- what was seen ---- */
 
@@ -669,6 +671,27 @@ static void resolve(const char *directory, char to[PATH_MAX])
 	}
 }
 
+/* Settings of a directory or a host hold for its scripts and are read for each request, in classic mode alone. */
+static void look_for_directory_settings(void)
+{
+	const char *name = PG(user_ini_filename);
+	char path[PATH_MAX], why[PATH_MAX + 256];
+	if (name != NULL && name[0] != '\0' && options.document_root != NULL) {
+		snprintf(path, sizeof path, "%s/%s", options.document_root, name);
+		if (access(path, F_OK) == 0) {
+			snprintf(why, sizeof why,
+			         "%s (user_ini.filename) has settings for its scripts, which classic mode alone applies; move them "
+			         "to [app.ini], and delete it",
+			         path);
+			zygote_boot_again(HY_AGAIN_CLASSIC, why);
+		}
+	}
+	if (php_ini_has_per_dir_config() || php_ini_has_per_host_config()) {
+		zygote_boot_again(HY_AGAIN_CLASSIC, "php.ini has settings for some directories or hosts ([PATH=…], [HOST=…]), "
+		                                    "which classic mode alone applies; move them to [app.ini]");
+	}
+}
+
 void asked_once_startup(void)
 {
 	const char *project = options_env("HAYATE_PROJECT");
@@ -681,6 +704,7 @@ void asked_once_startup(void)
 		         PG(auto_prepend_file));
 		zygote_boot_again(HY_AGAIN_CLASSIC, why);
 	}
+	look_for_directory_settings();
 	char path[PATH_MAX], boot[PATH_MAX];
 	snprintf(path, sizeof path, "%s/vendor", project);
 	snprintf(boot, sizeof boot, "%s", options.worker_script);
