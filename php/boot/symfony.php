@@ -4,7 +4,7 @@
  * Boots a Symfony application and then handles its requests; the worker script for projects that `hayate serve` recognises.
  *
  * The project's own public/index.php is run where it is written for symfony/runtime: it says which kernel to make. Without
- * symfony/runtime this script does what Symfony's front controller does: autoloader, .env, App\Kernel.
+ * symfony/runtime this script does what the project's front controller does: autoloader, .env where it reads that, App\Kernel.
  *
  * It relies on rewinding: what one request leaves in the kernel, no other sees. Only the warm-up requests are handled in a
  * process that goes on; each of them gets a kernel and a container of its own, which are thrown away with all they left in
@@ -172,13 +172,15 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
 $root = (string) getenv('HAYATE_PROJECT');
 putenv('HAYATE_PROJECT');
 $front = $root.'/public/index.php';
+// Comments in it do nothing.
+$code = php_strip_whitespace($front);
 // Where PHP would be if it ran the front controller.
 chdir($root.'/public');
 // symfony/runtime would read its options from them.
 unset($_SERVER['argv'], $_SERVER['argc']);
 
 try {
-    if (str_contains((string) file_get_contents($front), 'autoload_runtime.php')) {
+    if (str_contains($code, '/vendor/autoload_runtime.php')) {
         // autoload_runtime.php runs the front controller, makes the runtime that this variable names, and hands it the kernel.
         $_SERVER['SCRIPT_FILENAME'] = $front;
         $_SERVER['APP_RUNTIME'] = SymfonyRuntime::class;
@@ -191,8 +193,17 @@ try {
         require $root.'/vendor/autoload_runtime.php';
     } else {
         require $root.'/vendor/autoload.php';
-        if (class_exists(Dotenv::class) && (is_file($root.'/.env') || is_file($root.'/.env.local.php'))) {
+        // These stand in most front controllers, not in all.
+        if (str_contains($code, '->bootEnv(')) {
             (new Dotenv())->bootEnv($root.'/.env');
+        }
+        if (str_contains($code, 'umask(0000)') && ($_SERVER['APP_DEBUG'] ?? false)) {
+            umask(0000);
+            foreach (['Symfony\\Component\\ErrorHandler\\Debug', 'Symfony\\Component\\Debug\\Debug'] as $debug) {
+                if (str_contains($code, "use $debug;") && class_exists($debug)) {
+                    $debug::enable();
+                }
+            }
         }
         $serve(new \App\Kernel((string) ($_SERVER['APP_ENV'] ?? 'prod'), (bool) ($_SERVER['APP_DEBUG'] ?? false)));
     }

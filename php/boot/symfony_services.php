@@ -14,8 +14,8 @@ use Symfony\Component\EventDispatcher\EventDispatcher;
  * A warm-up request shows which those are. Its own container is thrown away; in the one that requests are rewound to, a
  * service is made beforehand if in the other it led, by whatever it held, to objects of Symfony and its libraries only.
  * Never one that leads to an object of the application or of anybody else: their constructors may look for the request,
- * the visitor or the time, and there is none yet. Nor one for which such an object was made on the way (a factory), or a
- * value that may be another one for each request (`%env(…)%`, see SymfonyEnv).
+ * the visitor or the time, and there is none yet. Nor one for which the container has made and kept such an object on the
+ * way (a factory), or a value that may be another one for each request (`%env(…)%`, see SymfonyEnv).
  */
 final class SymfonyServices
 {
