@@ -31,6 +31,7 @@
 #include "settled.h"
 #include "words.h"
 
+#include "php_ini.h"
 #include "zend_compile.h"
 #include "zend_language_scanner.h"
 #include "zend_observer.h"
@@ -41,6 +42,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- what was seen ---- */
 
@@ -243,7 +245,7 @@ static void look_at_closure(zend_ast *ast)
 	zend_ast_decl *function = (zend_ast_decl *)ast;
 	char *why = NULL;
 	look_at_declared(ast, (struct place){.function = function, .closure = &why});
-	if (ast == of_errors || (why != NULL && others_get_code())) {
+	if (ast == of_errors) {
 		free(why);
 	} else if (why != NULL) {
 		of_closures = one_more(of_closures, &closures_count, sizeof of_closures[0]);
@@ -755,7 +757,8 @@ bool asked_once_looks_into(const zend_string *name)
 	                   is_the_projects_own(resolved));
 }
 
-/* OPcache, where it keeps what it compiles in files: who reads those has neither our functions nor our questions. */
+/* OPcache, where it keeps what it compiles in files: of the project's own code it is to have none (others_get_code())
+ * until the boot is over. */
 static zend_op_array *(*by_opcache)(zend_file_handle *, int);
 
 static zend_op_array *compile_past_files(zend_file_handle *in, int type)
@@ -854,6 +857,27 @@ static void resolve(const char *directory, char to[PATH_MAX])
 	}
 }
 
+/* Settings of a directory or a host hold for its scripts and are read for each request, in classic mode alone. */
+static void look_for_directory_settings(void)
+{
+	const char *name = PG(user_ini_filename);
+	char path[PATH_MAX], why[PATH_MAX + 256];
+	if (name != NULL && name[0] != '\0' && options.document_root != NULL) {
+		snprintf(path, sizeof path, "%s/%s", options.document_root, name);
+		if (access(path, F_OK) == 0) {
+			snprintf(why, sizeof why,
+			         "%s (user_ini.filename) has settings for its scripts, which classic mode alone applies; move them "
+			         "to [app.ini], and delete it",
+			         path);
+			zygote_boot_again(HY_AGAIN_CLASSIC, why);
+		}
+	}
+	if (php_ini_has_per_dir_config() || php_ini_has_per_host_config()) {
+		zygote_boot_again(HY_AGAIN_CLASSIC, "php.ini has settings for some directories or hosts ([PATH=…], [HOST=…]), "
+		                                    "which classic mode alone applies; move them to [app.ini]");
+	}
+}
+
 void asked_once_startup(void)
 {
 	const char *project = options_env("HAYATE_PROJECT");
@@ -866,6 +890,7 @@ void asked_once_startup(void)
 		         PG(auto_prepend_file));
 		zygote_boot_again(HY_AGAIN_CLASSIC, why);
 	}
+	look_for_directory_settings();
 	char path[PATH_MAX], boot[PATH_MAX];
 	snprintf(path, sizeof path, "%s/vendor", project);
 	snprintf(boot, sizeof boot, "%s", options.worker_script);
@@ -877,8 +902,7 @@ void asked_once_startup(void)
 	resolve(dirname(boot), of_boot_scripts);
 	zend_hash_init(&of_functions, 8, NULL, forget_why, true);
 	functions_of_boot_scripts(functions);
-	const char *in_files = zend_ini_string("opcache.file_cache", strlen("opcache.file_cache"), false);
-	if (in_files != NULL && in_files[0] != '\0') {
+	if (others_get_code()) {
 		by_opcache = zend_compile_file;
 		zend_compile_file = compile_past_files;
 	}

@@ -4,7 +4,7 @@
  * Boots a Symfony application and then handles its requests; the worker script for projects that `hayate serve` recognises.
  *
  * The project's own public/index.php is run where it is written for symfony/runtime: it says which kernel to make. Without
- * symfony/runtime this script does what Symfony's front controller does: autoloader, .env, App\Kernel.
+ * symfony/runtime this script does what the project's front controller does: autoloader, .env where it reads that, App\Kernel.
  *
  * It relies on rewinding: what one request leaves in the kernel, no other sees. Only the warm-up requests are handled in a
  * process that goes on; each of them gets a kernel and a container of its own, which are thrown away with all they left in
@@ -29,6 +29,7 @@ use Symfony\Component\Routing\Router;
 
 require __DIR__.'/environment.php';
 require __DIR__.'/symfony_classes.php';
+require __DIR__.'/symfony_env.php';
 require __DIR__.'/symfony_services.php';
 
 unset($_SERVER['HAYATE_PROJECT'], $_ENV['HAYATE_PROJECT']);
@@ -48,14 +49,24 @@ function trusted_proxies(KernelInterface $kernel): string
 $serve = static function (HttpKernelInterface $kernel) use ($given): void {
     $inner = $kernel instanceof HttpCache ? $kernel->getKernel() : $kernel;
     $fresh = clone $inner;
-    $boot = static function (HttpKernelInterface $inner): void {
+    $ahead = true;
+    /** False: what it has made ahead may be another thing for each request; it makes no more of that, and is to be called anew. */
+    $boot = static function (HttpKernelInterface $inner) use (&$ahead): bool {
         if (!$inner instanceof KernelInterface) {
-            return;
+            return true;
         }
         $inner->boot();
         // What no request does without, and what holds nothing of one when it is made. Not more: the constructor of an
         // application's own service may look for the request.
         $container = $inner->getContainer();
+        if ([] !== $asked = SymfonyEnv::ofRequests($container)) {
+            not_for_all('it resolves '.implode(', ', $asked).' as it boots, which may be another value for each request. To avoid it: use that in services alone, or read it from the request');
+
+            return true;
+        }
+        if (!$ahead) {
+            return true;
+        }
         $container->get('http_kernel');
         $router = $container->has('router') ? $container->get('router') : null;
         if ($router instanceof Router) {
@@ -63,8 +74,20 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
             $router->getGenerator();
         }
         look_at_all_environment();
+
+        return $ahead = [] === SymfonyEnv::ofRequests($container);
     };
-    $boot($inner);
+    $renew = static function () use (&$kernel, &$inner, $fresh, $boot): void {
+        do {
+            $inner->shutdown();
+            if ($kernel === $inner) {
+                $kernel = $inner = clone $fresh;
+            }
+        } while (!$boot($inner));
+    };
+    if (!$boot($inner)) {
+        $renew();
+    }
     if (!$inner instanceof KernelInterface) {
         not_for_all('its public/index.php returns a '.get_debug_type($inner).', of which it is not known how it begins anew after a warm-up request. To avoid it: return the kernel');
     } elseif (str_contains(trusted_proxies($inner), 'REMOTE_ADDR')) {
@@ -108,17 +131,17 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
         }
     };
 
-    $renew = static function () use (&$kernel, &$inner, $fresh, $boot): void {
-        $inner->shutdown();
-        if ($kernel === $inner) {
-            $kernel = $inner = clone $fresh;
-        }
-        $boot($inner);
-    };
     // With connections = "warm": each worker opens Doctrine's default connection, and keeps it.
-    hayate_on_worker_start(static function () use (&$inner): void {
+    hayate_on_worker_start(static function () use (&$inner, $renew): void {
         $container = $inner instanceof KernelInterface ? $inner->getContainer() : null;
+        $before = null === $container ? [] : SymfonyEnv::ofRequests($container);
         $connection = $container?->has('doctrine') ? $container->get('doctrine')->getConnection() : null;
+        if (null !== $connection && [] !== array_diff(SymfonyEnv::ofRequests($container), $before)) {
+            // Whose database it is, a request says.
+            $renew();
+
+            return;
+        }
         $driver = $connection instanceof Connection ? $connection->getParams()['driver'] ?? null : null;
         if (\in_array($driver, ['mysqli', 'pdo_mysql', 'pdo_pgsql', 'pgsql'], true)) {
             $connection->executeQuery('SELECT 1')->fetchOne();
@@ -138,7 +161,7 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
             $services->observe($inner->getContainer());
             $handleErrors();
             $renew();
-            if (!$services->make($inner->getContainer())) {
+            while (!$services->make($inner->getContainer())) {
                 $renew();
             }
         } catch (\Throwable $error) {
@@ -151,13 +174,15 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
 $root = (string) getenv('HAYATE_PROJECT');
 putenv('HAYATE_PROJECT');
 $front = $root.'/public/index.php';
+// Comments in it do nothing.
+$code = php_strip_whitespace($front);
 // Where PHP would be if it ran the front controller.
 chdir($root.'/public');
 // symfony/runtime would read its options from them.
 unset($_SERVER['argv'], $_SERVER['argc']);
 
 try {
-    if (str_contains((string) file_get_contents($front), 'autoload_runtime.php')) {
+    if (str_contains($code, '/vendor/autoload_runtime.php')) {
         // autoload_runtime.php runs the front controller, makes the runtime that this variable names, and hands it the kernel.
         $_SERVER['SCRIPT_FILENAME'] = $front;
         $_SERVER['APP_RUNTIME'] = SymfonyRuntime::class;
@@ -170,8 +195,17 @@ try {
         require $root.'/vendor/autoload_runtime.php';
     } else {
         require $root.'/vendor/autoload.php';
-        if (class_exists(Dotenv::class) && (is_file($root.'/.env') || is_file($root.'/.env.local.php'))) {
+        // These stand in most front controllers, not in all.
+        if (str_contains($code, '->bootEnv(')) {
             (new Dotenv())->bootEnv($root.'/.env');
+        }
+        if (str_contains($code, 'umask(0000)') && ($_SERVER['APP_DEBUG'] ?? false)) {
+            umask(0000);
+            foreach (['Symfony\\Component\\ErrorHandler\\Debug', 'Symfony\\Component\\Debug\\Debug'] as $debug) {
+                if (str_contains($code, "use $debug;") && class_exists($debug)) {
+                    $debug::enable();
+                }
+            }
         }
         $serve(new \App\Kernel((string) ($_SERVER['APP_ENV'] ?? 'prod'), (bool) ($_SERVER['APP_DEBUG'] ?? false)));
     }

@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Hayate\Boot;
 
+use Symfony\Component\DependencyInjection\Container;
 use Symfony\Component\DependencyInjection\ContainerInterface;
 use Symfony\Component\EventDispatcher\EventDispatcher;
 
@@ -13,7 +14,8 @@ use Symfony\Component\EventDispatcher\EventDispatcher;
  * A warm-up request shows which those are. Its own container is thrown away; in the one that requests are rewound to, a
  * service is made beforehand if in the other it led, by whatever it held, to objects of Symfony and its libraries only.
  * Never one that leads to an object of the application or of anybody else: their constructors may look for the request,
- * the visitor or the time, and there is none yet.
+ * the visitor or the time, and there is none yet. Nor one for which the container has made and kept such an object on the
+ * way (a factory), or a value that may be another one for each request (`%env(…)%`, see SymfonyEnv).
  */
 final class SymfonyServices
 {
@@ -33,10 +35,14 @@ final class SymfonyServices
     /** @var array<string, array<int, array<int, class-string>>> by event, priority and place in the dispatcher's list */
     private array $listeners = [];
     private bool $twig = false;
+    /** @var array<string, true> what is not for all, by the names that look() gives */
+    private array $notForAll = [];
     /** @var array<class-string, bool> */
     private array $trusted = [];
 
     private bool $enabled = true;
+    /** Whether the container that services are being made in has more than what any request may get. */
+    private bool $spoilt = false;
 
     /** Looks at what a request has made. */
     public function observe(ContainerInterface $container): void
@@ -49,10 +55,15 @@ final class SymfonyServices
         });
     }
 
-    /** Makes them in a container that has handled nothing. False: it is in doubt now, and this object makes no more. */
+    /**
+     * Makes them in a container that has handled nothing. False: that one is in doubt now, and the next one is to be tried;
+     * what brought the doubt is made there no more.
+     */
     public function make(ContainerInterface $container): bool
     {
-        return $this->attempt(fn () => $this->makeAll($container));
+        $this->spoilt = false;
+
+        return $this->attempt(fn () => $this->makeAll($container)) && !$this->spoilt;
     }
 
     /** What goes wrong here costs time, no more. */
@@ -83,7 +94,7 @@ final class SymfonyServices
         if ($container->initialized(self::TWIG)) {
             $made[self::TWIG] = $container->get(self::TWIG);
         }
-        foreach ($this->unmixed($made, $container) as $name => $service) {
+        foreach (array_diff_key($this->unmixed($made, $container), $this->notForAll) as $name => $service) {
             if (self::TWIG === $name) {
                 $this->twig = true;
             } else {
@@ -97,14 +108,15 @@ final class SymfonyServices
     private function makeAll(ContainerInterface $container): void
     {
         if ($this->twig) {
-            $container->get(self::TWIG);
+            $this->twig = $this->isForAll(self::TWIG, $container, static fn (): object => $container->get(self::TWIG));
         }
         if ([] === $this->listeners) {
             return;
         }
         $wanted = $this->listeners;
+        $isForAll = fn (string $name, callable $make): bool => $this->isForAll($name, $container, $make);
         // The dispatcher's own list says how to make each; by its methods one gets all or none.
-        \Closure::bind(function () use ($wanted): void {
+        \Closure::bind(function () use ($wanted, $isForAll): void {
             foreach ($wanted as $event => $priorities) {
                 foreach ($priorities as $priority => $places) {
                     foreach ($places as $place => $class) {
@@ -112,7 +124,10 @@ final class SymfonyServices
                         if (!\is_array($listener) || !($listener[0] ?? null) instanceof \Closure || 2 < \count($listener)) {
                             throw new \LogicException("$class does not listen to $event where it did before");
                         }
-                        $listener[0] = $listener[0]();
+                        $make = $listener[0];
+                        $isForAll("$event\n$priority\n$place", static function () use (&$listener, $make): void {
+                            $listener[0] = $make();
+                        });
                         $listener[1] ??= '__invoke';
                         if ($class !== \get_class($listener[0])) {
                             throw new \LogicException(\get_class($listener[0])." listens to $event where $class did before");
@@ -125,6 +140,51 @@ final class SymfonyServices
                 }
             }
         }, $container->get('event_dispatcher'), EventDispatcher::class)();
+        $this->listeners = self::without($this->listeners, $this->notForAll);
+        if (!$this->spoilt && [] !== $asked = SymfonyEnv::ofRequests($container)) {
+            throw new \LogicException(implode(', ', $asked).' may be another value for each request');
+        }
+    }
+
+    /** Makes one. False: other objects than trusted ones were made for it, or values resolved that may be a request's. */
+    private function isForAll(string $name, ContainerInterface $container, callable $make): bool
+    {
+        $doubts = fn (): array => [...SymfonyEnv::ofRequests($container), ...$this->foreignIn($container)];
+        $before = $doubts();
+        $make();
+        if ([] === array_diff($doubts(), $before)) {
+            return true;
+        }
+        $this->notForAll[$name] = $this->spoilt = true;
+
+        return false;
+    }
+
+    /**
+     * @param array<string, array<int, array<int, class-string>>> $listeners
+     * @param array<string, true>                                 $names
+     *
+     * @return array<string, array<int, array<int, class-string>>>
+     */
+    private static function without(array $listeners, array $names): array
+    {
+        foreach ($names as $name => $_) {
+            if (self::TWIG !== $name) {
+                [$event, $priority, $place] = explode("\n", $name);
+                unset($listeners[$event][(int) $priority][(int) $place]);
+            }
+        }
+
+        return $listeners;
+    }
+
+    /** @return list<string> under what names a container has objects that are not trusted */
+    private function foreignIn(ContainerInterface $container): array
+    {
+        $made = \Closure::bind(fn (): array => $this->services + $this->privates, $container, Container::class)();
+        $foreign = array_filter($made, fn ($one): bool => \is_object($one) && $one !== $container && !$this->trusts($one, $container));
+
+        return array_map(strval(...), array_keys($foreign));
     }
 
     /** @return \Generator<array{string, int, int, object}> event, priority, place, and the listener, or what will make it */

@@ -664,3 +664,18 @@ def test_a_file_that_php_includes_before_each_request(site: Site) -> None:
         assert Browser(server.url).get("/people/ada?key=open").text == "ada at /people/ada?key=open"
         (app,) = server.status()["apps"]
         assert app["mode"] == "classic" and "auto_prepend_file" in app["fallback"]["why"]
+
+
+@pytest.mark.parametrize("name", [".user.ini", "shop.ini"])
+def test_a_file_of_settings_beside_the_front_controller(site: Site, name: str) -> None:
+    """By whatever name PHP reads it: it may have a file included before each request."""
+    (site.docroot / name).write_text("auto_prepend_file = wall.php\n")
+    (site.docroot / "wall.php").write_text("<?php if (($_GET['key'] ?? '') !== 'open') { exit('closed'); }")
+    with Hayate(site.root, workers=1, ini={**site.ini, "user_ini.filename": name}, user=USER) as server:
+        assert Browser(server.url).get("/people/ada").text == "closed"
+        assert Browser(server.url).get("/people/ada?key=open").text == "ada at /people/ada?key=open"
+        (app,) = server.status()["apps"]
+        assert app["mode"] == "classic" and (name == ".user.ini" or "user_ini.filename" in app["fallback"]["why"])
+    with Hayate(site.root, workers=1, ini={**site.ini, "user_ini.filename": "other.ini"}, user=USER) as server:
+        assert Browser(server.url).get("/people/ada").text == "ada at /people/ada?"
+        assert name == ".user.ini" or server.status()["apps"][0]["mode"] == "worker"

@@ -460,6 +460,48 @@ def test_a_front_controller_of_symfony_may_set_up_what_development_needs(tmp_pat
 
 
 @pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        ("Kernel::$of = $context;\n    return new Kernel($context['APP_ENV'], false);", "$context for more than a name"),
+        ("return new Kernel($context['APP_ENV'], ($context[\"HTTPS\"] ?? '') === 'never');", "$context['HTTPS']"),
+    ],
+)
+def test_a_front_controller_of_symfony_runtime_that_looks_at_its_context_is_served_in_classic_mode(tmp_path, body, what) -> None:
+    tmp_path.chmod(0o755)
+    project = frameworks.symfony(tmp_path, runtime=True)
+    front, kernel = project / "public/index.php", project / "src/Kernel.php"
+    front.write_text(re.sub(r"return new Kernel\(.*\);", lambda _: body, front.read_text()))
+    text = kernel.read_text()
+    end = text.rindex("}")
+    kernel.write_text(f"{text[:end]}    public static array $of = [];\n{text[end:]}")
+    with Hayate(project, workers=1) as server:
+        assert get(server, "/").status_code == 200
+        assert server.status()["apps"][0]["mode"] == "classic"
+    said = check(project).stdout
+    assert re.search(r"public/index.php:\d+ may ask for what a request brings \(" + re.escape(what), said), said
+
+
+def test_env_is_read_where_the_front_controller_of_symfony_reads_it(tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    project = frameworks.symfony(tmp_path, runtime=False)
+    front = project / "public/index.php"
+    text = front.read_text()
+    front.write_text(text.replace("require dirname", "// (new Dotenv())->bootEnv(): systemd has it\nrequire dirname", 1))
+    controller = project / "src/Controller/HomeController.php"
+    with (project / ".env").open("a") as file:
+        file.write("\nNAMED=by-the-file\n")
+    asked = controller.read_text()
+    assert "'env' =>" in asked
+    controller.write_text(asked.replace("'env' =>", "'named' => $_SERVER['NAMED'] ?? null, 'env' =>", 1))
+    args = [f"--env={name}" for name in ("APP_ENV=prod", "APP_DEBUG=0", "APP_SECRET=of-the-tests", "GREETING=hello")]
+    for wanted in ("by-the-file", None):
+        with Hayate(project, workers=1, args=args) as server:
+            assert get(server, "/").json()["named"] == wanted
+            assert server.status()["apps"][0]["mode"] == "worker", server.log()
+        front.write_text(front.read_text().replace("(new Dotenv())->bootEnv(dirname(__DIR__).'/.env');", ""))
+
+
+@pytest.mark.parametrize(
     ("what", "says"),
     [("wrapper", "returns a .*, of which it is not known how it begins anew"), ("proxies", "trusted_proxies names REMOTE_ADDR")],
 )
@@ -468,8 +510,9 @@ def test_a_kernel_that_does_not_begin_anew_has_symfony_served_in_classic_mode(tm
     project = frameworks.symfony(tmp_path, runtime=True)
     front, kernel = project / "public/index.php", project / "src/Kernel.php"
     if what == "wrapper":
-        text = re.sub(r"return (new Kernel\(.*\));", r"require_once __DIR__.'/../wrapper.php';\n    return new Wrapper(\1);", front.read_text())
-        assert "Wrapper" in text
+        text = re.sub(r"return (new Kernel\(.*\));", r"return new Wrapper(\1);", front.read_text())
+        text = text.replace("return function", "require_once __DIR__.'/../wrapper.php';\nreturn function", 1)
+        assert "Wrapper" in text and "wrapper.php" in text
         front.write_text(text)
         of = "Symfony\\Component\\HttpFoundation"
         (project / "wrapper.php").write_text(

@@ -106,3 +106,99 @@ def test_a_container_that_cannot_be_followed_costs_time_only() -> None:
             assert app["rewind"]["rewinds"] > 0 and app["fallback"] is None
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+#: What services get as strings: by a processor of the application's own, of a variable that each request has, and out of a factory.
+TENANT = """<?php
+namespace App;
+
+use Symfony\\Component\\DependencyInjection\\EnvVarProcessorInterface;
+use Symfony\\Component\\HttpFoundation\\RequestStack;
+use Symfony\\Component\\HttpKernel\\EventListener\\LocaleListener;
+
+final class Tenant implements EnvVarProcessorInterface
+{
+    public function __construct(private RequestStack $requests) {}
+    public function getEnv(string $prefix, string $name, \\Closure $getEnv): mixed
+    {
+        return $this->requests->getMainRequest()?->getHost() ?? 'nobody';
+    }
+    public function listener(RequestStack $requests): LocaleListener
+    {
+        return new LocaleListener($requests, $this->requests->getMainRequest()?->headers->get('X-Locale') ?? 'nobody');
+    }
+    public static function getProvidedTypes(): array { return ['tenant' => 'string']; }
+}
+"""
+BY_FACTORY = """->tag('controller.service_arguments')
+        ->set('locale_listener', \\Symfony\\Component\\HttpKernel\\EventListener\\LocaleListener::class)
+        ->factory([service(\\App\\Tenant::class), 'listener']);"""
+SHOWN = "<h1>Winds of {{ tenant }} at {{ uri }} in {{ app.request.locale }}</h1>"
+
+
+@pytest.fixture
+def directory() -> Iterator[pathlib.Path]:
+    made = temporary_directory("symfony")
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def given(directory: pathlib.Path, settings: str, services: str = "") -> sites.Site:
+    """The application, with globals of Twig and more that come from the environment."""
+    made = sites.symfony(directory)
+    shutil.copy(HERE / "FromRequest.php", made.root / "src/EventListener")
+    (made.root / "src/Tenant.php").write_text(TENANT)
+    for file, old, new in (
+        ("config/packages/twig.php", "'strict_variables'", f"'globals' => [{settings}], 'strict_variables'"),
+        ("config/services.php", "->set('upload_dir'", "->set('none', 'none')->set('upload_dir'"),
+        ("config/services.php", "->tag('controller.service_arguments');", services or "->tag('controller.service_arguments');"),
+        ("templates/winds.html.twig", "<h1>Winds</h1>", SHOWN),
+    ):
+        text = (made.root / file).read_text()
+        assert old in text, (file, old)
+        (made.root / file).write_text(text.replace(old, new, 1))
+    return made
+
+
+def test_values_that_a_request_decides_are_each_requests_own(directory: pathlib.Path) -> None:
+    made = given(directory, "'tenant' => '%env(tenant:HOST)%', 'uri' => '%env(default:none:REQUEST_URI)%'", services=BY_FACTORY)
+    sites.rebuild_symfony(made)
+    with sites.server("rewind", made, workers=1, warmup=("/winds", "/json")) as server:
+        for host, locale in (("one.example.org", "de"), ("two.example.org", "fr"), ("one.example.org", "fr")):
+            answer = get(server.url, host, f"/winds?{locale}", locale)
+            assert f"<h1>Winds of {host} at /winds?{locale} in {locale}</h1>" in answer.text
+            there = answer.headers["X-Before"].split()
+            assert LISTENERS + "RouterListener" in there and LISTENERS + "LocaleListener" not in there
+        (app,) = server.status()["apps"]
+        assert app["mode"] == "worker" and app["fallback"] is None
+        assert "makes all of its services by itself" not in server.log()
+
+
+def test_values_of_the_environment_are_there_before(directory: pathlib.Path) -> None:
+    settings = "'tenant' => '%env(resolve:DATABASE_URL)%', 'uri' => '%env(key:name:json:SETTINGS)%%env(bool:SHOWS)%%env(trim:file:NOTE)%%env(string:default:none:MISSING)%'"
+    made = given(directory, settings)
+    (made.root / "note").write_text("noted\n")
+    text = (made.root / "config/packages/framework.php").read_text()
+    (made.root / "config/packages/framework.php").write_text(
+        text.replace("'web_link'", "'default_locale' => '%env(string:default:none:SITE_LOCALE)%', 'web_link'")
+    )
+    made.env.update(DATABASE_URL="sqlite:///%none%.db", SHOWS="yes", NOTE=str(made.root / "note"), SETTINGS='{"name": "Ada"}', SITE_LOCALE="nl")
+    sites.rebuild_symfony(made)
+    with sites.server("rewind", made, workers=1, warmup=("/winds", "/json")) as server:
+        answer = get(server.url, "one.example.org")
+        assert "<h1>Winds of sqlite:///none.db at Ada1notednone in nl</h1>" in answer.text
+        assert LISTENERS + "LocaleListener" in answer.headers["X-Before"].split()
+        assert "makes all of its services by itself" not in server.log()
+
+
+def test_what_the_boot_itself_resolves_is_resolved_for_each_request(directory: pathlib.Path) -> None:
+    made = given(directory, "'tenant' => 'all', 'uri' => ''")
+    text = (made.root / "config/packages/framework.php").read_text()
+    (made.root / "config/packages/framework.php").write_text(
+        text.replace("'web_link'", "'trusted_proxies' => '%env(tenant:HOST)%', 'trusted_headers' => ['forwarded'], 'web_link'")
+    )
+    sites.rebuild_symfony(made)
+    with sites.server("rewind", made, workers=1) as server:
+        assert get(server.url, "127.0.0.1").status_code == 200
+        (app,) = server.status()["apps"]
+        assert app["mode"] == "classic" and "resolves %env(tenant:HOST)% as it boots" in app["fallback"]["why"]

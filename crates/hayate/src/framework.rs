@@ -5,6 +5,7 @@
 //! must end there; the host sees whether it looks at a request before. Whatever is in doubt is not recognised, and runs in classic
 //! mode as php-fpm would run it. Only files are read here; no PHP runs.
 
+mod context;
 mod debug;
 mod front_controllers;
 mod requests;
@@ -19,10 +20,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::{
+    context::asks_of_context,
     debug::{cakephp_debug, codeigniter_debug, laminas_debug, laravel_debug, symfony_debug, yii_debug},
     front_controllers::{
-        LARAVEL, LARAVEL_IMPORTS, SYMFONY, SYMFONY_IMPORTS, compact_file, ends_with, ends_with_run, only,
-        suits_runtime,
+        LARAVEL, LARAVEL_IMPORTS, SYMFONY, SYMFONY_IMPORTS, compact_file, ends_with, ends_with_run, line_in,
+        only, suits_runtime,
     },
     requests::{CAKEPHP_TRUSTS, no_request_in, no_request_in_modules},
     source::Sources,
@@ -298,7 +300,14 @@ fn examine(
             ("public/index.php starts the application and nothing else", laravel_debug(root, &from_env))
         }
         Framework::Symfony if front_controller.contains("/vendor/autoload_runtime.php") => {
-            suits_runtime(&front_controller)?;
+            let closure = suits_runtime(&front_controller)?;
+            if let Some((at, what)) = asks_of_context(&front_controller, closure) {
+                let line = line_in(root, "public/index.php", at);
+                return Err(format!(
+                    "its public/index.php:{line} may ask for what a request brings ({what}), and it runs once, before there is one. To \
+                     avoid it: give the kernel $context['NAME'] of names that are the environment's"
+                ));
+            }
             if from_env("APP_RUNTIME").is_some() || composer.pointer("/extra/runtime/class").is_some() {
                 return Err("it names a runtime of its own".into());
             }

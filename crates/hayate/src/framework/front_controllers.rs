@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use super::{requests::SUPERGLOBALS, source::compact};
+use super::{
+    requests::SUPERGLOBALS,
+    source::{compact, line_of},
+};
 use crate::of_application;
 
 /// A file's text without comments and white space, where that is certain.
@@ -12,39 +15,93 @@ pub(super) fn compact_file(root: &Path, file: &str) -> Result<String, String> {
     compact(&text).map_err(|doubt| format!("its {file} has {doubt}, so what it does is not known"))
 }
 
-/// Statements of the front controllers that Laravel 8 to 13 come with, compact.
-pub(super) const LARAVEL: &[&str] = &[
-    "define('LARAVEL_START',microtime(true));",
-    "if(file_exists($maintenance=__DIR__.'/../storage/framework/maintenance.php')){require$maintenance;}",
-    "if(file_exists(__DIR__.'/../storage/framework/maintenance.php')){require__DIR__.'/../storage/framework/maintenance.php';}",
-    "require__DIR__.'/../vendor/autoload.php';",
-    "$app=require_once__DIR__.'/../bootstrap/app.php';",
+/// The line of byte `at` of what `compact_file` makes of a file.
+pub(super) fn line_in(root: &Path, file: &str, at: usize) -> usize {
+    let text = of_application::read_text(&root.join(file), of_application::MOST);
+    text.map_or(1, |text| line_of(&text, at))
+}
+
+/// A statement as one of these; `""`: it may be left out, since the boot script does this only where it stands there.
+type Statement = &'static [&'static str];
+
+const LARAVEL_BEGINS: [Statement; 3] = [
+    &["define('LARAVEL_START',microtime(true));"],
+    &[
+        "if(file_exists($maintenance=__DIR__.'/../storage/framework/maintenance.php')){require$maintenance;}",
+        "if(file_exists(__DIR__.'/../storage/framework/maintenance.php')){require__DIR__.'/../storage/framework/maintenance.php';}",
+    ],
+    &["require__DIR__.'/../vendor/autoload.php';"],
+];
+const LARAVEL_APP: Statement = &["$app=require_once__DIR__.'/../bootstrap/app.php';"];
+const LARAVEL_KERNEL: Statement = &[
     "$kernel=$app->make(Kernel::class);",
     "$kernel=$app->make(Illuminate\\Contracts\\Http\\Kernel::class);",
-    "$response=$kernel->handle($request=Request::capture())->send();",
-    "$response=$kernel->handle($request=Request::capture());",
-    "$response=$kernel->handle($request=Illuminate\\Http\\Request::capture());",
-    "$response=tap($kernel->handle($request=Request::capture()))->send();",
-    "$response->send();",
-    "$kernel->terminate($request,$response);",
-    "(require_once__DIR__.'/../bootstrap/app.php')->handleRequest(Request::capture());",
-    "$app->handleRequest(Request::capture());",
+];
+const LARAVEL_ENDS: Statement = &["$kernel->terminate($request,$response);"];
+
+/// The front controllers that Laravel 8 to 13 come with, compact: statement after statement.
+pub(super) const LARAVEL: &[&[Statement]] = &[
+    &[
+        LARAVEL_BEGINS[0],
+        LARAVEL_BEGINS[1],
+        LARAVEL_BEGINS[2],
+        LARAVEL_APP,
+        LARAVEL_KERNEL,
+        &[
+            "$response=$kernel->handle($request=Request::capture())->send();",
+            "$response=tap($kernel->handle($request=Request::capture()))->send();",
+        ],
+        LARAVEL_ENDS,
+    ],
+    &[
+        LARAVEL_BEGINS[0],
+        LARAVEL_BEGINS[1],
+        LARAVEL_BEGINS[2],
+        LARAVEL_APP,
+        LARAVEL_KERNEL,
+        &[
+            "$response=$kernel->handle($request=Request::capture());",
+            "$response=$kernel->handle($request=Illuminate\\Http\\Request::capture());",
+        ],
+        &["$response->send();"],
+        LARAVEL_ENDS,
+    ],
+    &[
+        LARAVEL_BEGINS[0],
+        LARAVEL_BEGINS[1],
+        LARAVEL_BEGINS[2],
+        LARAVEL_APP,
+        &["$app->handleRequest(Request::capture());"],
+    ],
+    &[
+        LARAVEL_BEGINS[0],
+        LARAVEL_BEGINS[1],
+        LARAVEL_BEGINS[2],
+        &["(require_once__DIR__.'/../bootstrap/app.php')->handleRequest(Request::capture());"],
+    ],
 ];
 
 /// Those of Symfony's without symfony/runtime.
-pub(super) const SYMFONY: &[&str] = &[
-    "requiredirname(__DIR__).'/vendor/autoload.php';",
-    "require_oncedirname(__DIR__).'/vendor/autoload.php';",
-    "(newDotenv())->bootEnv(dirname(__DIR__).'/.env');",
-    "if($_SERVER['APP_DEBUG']){umask(0000);Debug::enable();}",
-    "if($_SERVER['APP_DEBUG']){umask(0000);if(class_exists(Debug::class)){Debug::enable();}}",
-    "$kernel=newKernel($_SERVER['APP_ENV'],(bool)$_SERVER['APP_DEBUG']);",
-    "$kernel=newKernel($_SERVER['APP_ENV']??'prod',(bool)($_SERVER['APP_DEBUG']??false));",
-    "$request=Request::createFromGlobals();",
-    "$response=$kernel->handle($request);",
-    "$response->send();",
-    "$kernel->terminate($request,$response);",
-];
+pub(super) const SYMFONY: &[&[Statement]] = &[&[
+    &[
+        "requiredirname(__DIR__).'/vendor/autoload.php';",
+        "require_oncedirname(__DIR__).'/vendor/autoload.php';",
+    ],
+    &["(newDotenv())->bootEnv(dirname(__DIR__).'/.env');", ""],
+    &[
+        "if($_SERVER['APP_DEBUG']){umask(0000);Debug::enable();}",
+        "if($_SERVER['APP_DEBUG']){umask(0000);if(class_exists(Debug::class)){Debug::enable();}}",
+        "",
+    ],
+    &[
+        "$kernel=newKernel($_SERVER['APP_ENV'],(bool)$_SERVER['APP_DEBUG']);",
+        "$kernel=newKernel($_SERVER['APP_ENV']??'prod',(bool)($_SERVER['APP_DEBUG']??false));",
+    ],
+    &["$request=Request::createFromGlobals();"],
+    &["$response=$kernel->handle($request);"],
+    &["$response->send();"],
+    &["$kernel->terminate($request,$response);"],
+]];
 
 /// What they mean by the short names of classes in them.
 pub(super) const LARAVEL_IMPORTS: &[&str] = &[
@@ -83,9 +140,41 @@ fn names(statement: &str, class: &str) -> bool {
     })
 }
 
-/// Whether a front controller consists of these statements, declarations and imports only, and means by the names of classes what it would
-/// as it comes with its framework: another class of that name may ask for a password.
-pub(super) fn only(compacted: &str, statements: &[&str], imports: &[&str]) -> Result<(), String> {
+/// Of these sequences, what keeps statements from being one, in the one that they are most of. `None`: they are one.
+fn differs(found: &[&str], sequences: &[&[Statement]]) -> Option<String> {
+    let of_one = |sequence: &[Statement]| {
+        let mut rest = found;
+        let mut agreed = 0;
+        for forms in sequence {
+            match rest.split_first() {
+                Some((first, after)) if forms.contains(first) => (rest, agreed) = (after, agreed + 1),
+                _ if forms.contains(&"") => {}
+                next => {
+                    let missing = shown(forms.first().copied().unwrap_or_default());
+                    let there = next.map(|(first, _)| format!(" before {} …", shown(first)));
+                    return Some((agreed, format!("leaves out {missing} …{}", there.unwrap_or_default())));
+                }
+            }
+        }
+        let more = rest.first()?;
+        Some((agreed, format!("has {} … once more, or elsewhere", shown(more))))
+    };
+    let differences: Option<Vec<_>> = sequences.iter().map(|sequence| of_one(sequence)).collect();
+    differences?.into_iter().rev().max_by_key(|(agreed, _)| *agreed).map(|(_, difference)| difference)
+}
+
+/// Whether a front controller consists of one of these sequences of statements, declarations and imports only, and means by the names of
+/// classes what it would as it comes with its framework: another class of that name may ask for a password. What it leaves out would be
+/// done by the boot script nevertheless.
+pub(super) fn only(compacted: &str, sequences: &[&[Statement]], imports: &[&str]) -> Result<(), String> {
+    let statements: Vec<&str> = sequences
+        .iter()
+        .flat_map(|s| s.iter())
+        .flat_map(|s| s.iter())
+        .copied()
+        .filter(|s| !s.is_empty())
+        .collect();
+    let mut found = Vec::new();
     let known: Vec<String> = imports.iter().map(|class| format!("use{class};")).collect();
     let (mut named, mut imported) = (Vec::new(), Vec::new());
     let mut rest = compacted;
@@ -93,6 +182,7 @@ pub(super) fn only(compacted: &str, statements: &[&str], imports: &[&str]) -> Re
         let statement = statements.iter().find(|statement| rest.starts_with(**statement)).copied();
         let statement = match statement {
             Some(statement) => {
+                found.push(statement);
                 named
                     .extend(imports.iter().map(|class| short(class)).filter(|class| names(statement, class)));
                 Some(statement)
@@ -113,10 +203,13 @@ pub(super) fn only(compacted: &str, statements: &[&str], imports: &[&str]) -> Re
             }
         }
     }
-    match named.into_iter().find(|class| !imported.contains(class)) {
-        Some(class) => Err(format!(
+    if let Some(class) = named.into_iter().find(|class| !imported.contains(class)) {
+        return Err(format!(
             "its public/index.php does not say which class it means by {class} (use …\\{class};)"
-        )),
+        ));
+    }
+    match differs(&found, sequences) {
+        Some(difference) => Err(format!("its public/index.php is not the framework's own: it {difference}")),
         None => Ok(()),
     }
 }
@@ -150,18 +243,24 @@ const OF_A_REQUEST: [&str; 25] = [
     "die(",
 ];
 
-/// Whether a front controller of symfony/runtime can run before there is a request. It is run as it is, so it may do other things.
-pub(super) fn suits_runtime(compacted: &str) -> Result<(), String> {
+/// Whether a front controller of symfony/runtime can run before there is a request, and where its closure begins. It is run as it is, so it
+/// may do other things.
+pub(super) fn suits_runtime(compacted: &str) -> Result<usize, String> {
     if let Some(word) = SUPERGLOBALS.iter().chain(&OF_A_REQUEST).find(|word| compacted.contains(**word)) {
         return Err(format!("its public/index.php depends on the request ({word})"));
     }
     let closure = ["return", "returnstatic"]
         .iter()
         .flat_map(|start| ["function", "fn"].map(|f| format!("{start}{f}(array$context)")));
-    if !closure.into_iter().any(|closure| compacted.contains(&closure)) {
-        return Err("its public/index.php returns no closure that takes an array $context alone".into());
-    }
-    Ok(())
+    let begins = closure.into_iter().filter_map(|closure| compacted.find(&closure)).min();
+    // Within braces it may be another function's.
+    let is_outermost = |at: &usize| {
+        let before = compacted.get(..*at).unwrap_or_default();
+        before.matches('{').count() == before.matches('}').count()
+    };
+    begins.filter(is_outermost).ok_or_else(|| {
+        "its public/index.php returns no closure that takes an array $context alone".to_owned()
+    })
 }
 
 /// Whether a front controller ends with `$app->run();`, which it calls nowhere else. Whether it looks at a request before, the host

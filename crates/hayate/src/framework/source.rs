@@ -124,9 +124,26 @@ fn searched(source: &str) -> String {
 
 /// PHP source without comments and white space outside of strings. `Err`: it has this, after which only PHP itself knows what is code.
 pub(super) fn compact(source: &str) -> Result<String, &'static str> {
+    compact_noting(source, |_, _| ())
+}
+
+/// The line, from 1 on, that byte `at` of what `compact` makes of a source comes from.
+pub(super) fn line_of(source: &str, at: usize) -> usize {
+    let mut from = 0;
+    let _ = compact_noting(source, |to, of| {
+        if to <= at {
+            from = of + (at - to);
+        }
+    });
+    1 + source.bytes().take(from).filter(|byte| *byte == b'\n').count()
+}
+
+/// `note` is told, of each piece that is kept, the byte where it goes to and the one where it comes from.
+fn compact_noting(source: &str, mut note: impl FnMut(usize, usize)) -> Result<String, &'static str> {
     let mut out = String::with_capacity(source.len());
     let mut rest = source.strip_prefix("<?php").ok_or("text before <?php")?;
     while let Some(c) = rest.chars().next() {
+        let from = source.len() - rest.len();
         if let Some(comment) = rest.strip_prefix("/*") {
             rest = comment.split_once("*/").ok_or("a comment without an end")?.1;
         } else if rest.starts_with("//") || (c == '#' && !rest.starts_with("#[")) {
@@ -136,6 +153,7 @@ pub(super) fn compact(source: &str) -> Result<String, &'static str> {
             rest = rest.strip_prefix(comment).unwrap_or_default();
         } else if c == '\'' || c == '"' {
             let (string, after) = split_string(rest, c)?;
+            note(out.len(), from);
             out.push_str(string);
             rest = after;
         } else if c == '`' {
@@ -149,6 +167,7 @@ pub(super) fn compact(source: &str) -> Result<String, &'static str> {
             break;
         } else {
             if !c.is_whitespace() {
+                note(out.len(), from);
                 out.push(c);
             }
             rest = rest.strip_prefix(c).unwrap_or_default();
@@ -188,6 +207,15 @@ mod tests {
         is("<?php $a = 'it\\'s'; #[Attribute]", "$a='it\\'s';#[Attribute]");
         is("<?php // a\r$b = \"{$c}/*\"; ?>\n", "$b=\"{$c}/*\";");
         is("<?php // a ?>\n", "");
+    }
+
+    #[test]
+    fn the_line_of_a_piece() {
+        let source = "<?php\n/* a\n */ b(\n'c\n', // d\n  e);\n";
+        let compacted = compact(source).unwrap();
+        for (piece, line) in [("b(", 3), ("'c", 4), ("',", 5), ("e)", 6)] {
+            assert_eq!(line_of(source, compacted.find(piece).unwrap()), line, "{piece}");
+        }
     }
 
     #[test]

@@ -91,6 +91,64 @@ fn a_front_controller_with_a_mind_of_its_own_is_left_to_classic_mode() {
 }
 
 #[test]
+fn what_a_front_controller_of_symfony_runtime_asks_of_its_context() {
+    for (body, what) in [
+        ("return Kernel::forTenant($context);", "$context for more than a name that is written down"),
+        ("return new Kernel(($context[\"HTTPS\"] ?? '') ? 'prod' : 'dev', false);", "$context['HTTPS']"),
+        ("return new Kernel(...$context);", "$context for more than"),
+    ] {
+        let text =
+            RUNTIME.replace("return new Kernel($context['APP_ENV'], (bool) $context['APP_DEBUG']);", body);
+        assert!(text.contains(body));
+        let why = Project::new(Framework::Symfony, &text).unsuited();
+        let expected = format!("its public/index.php:8 may ask for what a request brings ({what}");
+        assert!(why.contains(&expected), "{why}");
+    }
+    let within = RUNTIME
+        .replace("return static", "function a($all) {\nreturn static")
+        .replace("};", "};\n}\nreturn a(...);");
+    assert!(Project::new(Framework::Symfony, &within).unsuited().contains("returns no closure"));
+    let quotes = RUNTIME
+        .replace('\'', "\"")
+        .replace("dirname(__DIR__).\"", "dirname(__DIR__).'")
+        .replace("runtime.php\"", "runtime.php'");
+    Project::new(Framework::Symfony, &quotes).recognised(&[]);
+}
+
+/// The boot script would do what it leaves out: then another application answers.
+#[test]
+fn a_front_controller_that_leaves_out_what_its_framework_does_is_left_to_classic_mode() {
+    for (framework, text, left_out) in [
+        (Framework::Symfony, SYMFONY_5, "require dirname(__DIR__).'/vendor/autoload.php';"),
+        (Framework::Symfony, SYMFONY_5, "$response->send();"),
+        (Framework::Symfony, SYMFONY_5, "$kernel->terminate($request, $response);"),
+        (Framework::Laravel, LARAVEL_12, "define('LARAVEL_START', microtime(true));"),
+        (Framework::Laravel, LARAVEL_8, "$kernel->terminate($request, $response);"),
+        (Framework::Laravel, LARAVEL_8, "->send()"),
+        (
+            Framework::Laravel,
+            LARAVEL_12,
+            "if (file_exists($maintenance = __DIR__.'/../storage/framework/maintenance.php')) {\n    require $maintenance;\n}",
+        ),
+    ] {
+        assert!(text.contains(left_out), "{left_out}");
+        let why = Project::new(framework, &text.replacen(left_out, "", 1)).unsuited();
+        assert!(why.contains("is not the framework's own: it leaves out "), "{why}");
+    }
+    let twice = SYMFONY_5.replace("$response->send();", "$response->send();\n$response->send();");
+    assert!(Project::new(Framework::Symfony, &twice).unsuited().contains("is not the framework's own"));
+    let early = LARAVEL_12.replace("define('LARAVEL_START', microtime(true));", "")
+        + "define('LARAVEL_START', microtime(true));";
+    assert!(Project::new(Framework::Laravel, &early).unsuited().contains("is not the framework's own"));
+    // These the boot script does only where they stand there.
+    let plain = SYMFONY_5.replace("(new Dotenv())->bootEnv(dirname(__DIR__).'/.env');", "");
+    Project::new(Framework::Symfony, &plain).recognised(&[]);
+    let plain =
+        SYMFONY_5.replace("if ($_SERVER['APP_DEBUG']) {\n    umask(0000);\n\n    Debug::enable();\n}", "");
+    Project::new(Framework::Symfony, &plain).recognised(&[]);
+}
+
+#[test]
 fn classes_of_the_same_name_are_not_taken_for_the_frameworks() {
     for (framework, text, class, other) in [
         (Framework::Laravel, LARAVEL_12, "Illuminate\\Http\\Request", "App\\Http\\Request"),
