@@ -21,7 +21,7 @@ pub struct File {
     pub metrics: Option<String>,
     /// File to write the process id to. Default: none. Flag: `--pid-file`.
     pub pid_file: Option<PathBuf>,
-    /// Access log: `off`, `-` for standard output, or a file, which is reopened at SIGUSR1. Default: `off`. Flag: `--access-log`.
+    /// Access log: `off`, `-` for standard output, or a file, which is reopened at SIGUSR1. Lines hold targets with their query, and so tokens and other secrets that are in it, see docs/deployment.md. Default: `off`. Flag: `--access-log`.
     #[schemars(with = "Option<String>")]
     pub access_log: Option<AccessLogTo>,
     /// `combined` or `json`. Default: `combined`. Flag: `--access-log-format`.
@@ -258,7 +258,7 @@ pub struct App {
     /// How long PHP may run for one request, not counting the time it waits for the client; then the answer is 504 and the worker is replaced. `off`: no limit. Default: `60s`. Flag: `--request-timeout`.
     #[schemars(with = "Option<String>")]
     pub request_timeout: Option<Time>,
-    /// How long PHP may run for one request, not counting the time it waits for the client, until the log says what it is doing: a warning with the calls of PHP, as in the trace of an exception. Nothing is interrupted by it. At nine tenths of `request_timeout` the log says it in any case. Default: `off`. Flag: `--slow-request`.
+    /// How long PHP may run for one request, not counting the time it waits for the client, until the log says what it is doing: a warning with the target and its query, secrets that are in it included, and the calls of PHP, as in the trace of an exception. Nothing is interrupted by it. At nine tenths of `request_timeout` the log says it in any case. Default: `off`. Flag: `--slow-request`.
     #[schemars(with = "Option<String>")]
     pub slow_request: Option<Time>,
     /// Requests that may wait for a worker, 1 to 1000000; above, the answer is 503. Default: `1024`. Flag: `--queue-limit`.
