@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use super::{requests::SUPERGLOBALS, source::compact};
+use super::{
+    requests::{OF_A_REQUEST, SUPERGLOBALS},
+    source::compact,
+};
 use crate::of_application;
 
 /// A file's text without comments and white space, where that is certain.
@@ -121,25 +124,11 @@ pub(super) fn only(compacted: &str, statements: &[&str], imports: &[&str]) -> Re
     }
 }
 
-/// What a front controller mentions that depends on the request; it runs once, before the first.
-const OF_A_REQUEST: [&str; 25] = [
-    "HTTP_",
-    "REQUEST_",
-    "REMOTE_",
-    "SERVER_",
-    "QUERY_STRING",
-    "PATH_INFO",
-    "PATH_TRANSLATED",
-    "PHP_SELF",
-    "PHP_AUTH",
-    "AUTH_TYPE",
-    "SCRIPT_",
-    "CONTENT_",
-    "SSL_",
+/// What a front controller mentions that depends on the request besides [`OF_A_REQUEST`]; it runs once, before the first.
+const BESIDES: [&str; 11] = [
     "filter_",
     "getallheaders",
     "apache_request_headers",
-    "['HTTPS']",
     "php://input",
     "createFromGlobals",
     "header(",
@@ -152,7 +141,8 @@ const OF_A_REQUEST: [&str; 25] = [
 
 /// Whether a front controller of symfony/runtime can run before there is a request. It is run as it is, so it may do other things.
 pub(super) fn suits_runtime(compacted: &str) -> Result<(), String> {
-    if let Some(word) = SUPERGLOBALS.iter().chain(&OF_A_REQUEST).find(|word| compacted.contains(**word)) {
+    let mut words = SUPERGLOBALS.iter().chain(&OF_A_REQUEST).chain(&BESIDES);
+    if let Some(word) = words.find(|word| compacted.contains(**word)) {
         return Err(format!("its public/index.php depends on the request ({word})"));
     }
     let closure = ["return", "returnstatic"]

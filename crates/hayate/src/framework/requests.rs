@@ -10,7 +10,7 @@ pub(super) const SUPERGLOBALS: [&str; 6] =
     ["$_GET", "$_POST", "$_COOKIE", "$_REQUEST", "$_FILES", "$_SESSION"];
 
 /// How variables of a request begin in $_SERVER and in the environment. They are those of host/settled.c.
-const OF_A_REQUEST: [&str; 18] = [
+pub(super) const OF_A_REQUEST: [&str; 18] = [
     "HTTP",
     "REQUEST_",
     "REMOTE_",
