@@ -124,22 +124,49 @@ fn file(name: &str, level: usize) -> Option<&'static str> {
         _ if is_env => Some("the application's environment"),
         "hayate.toml" => Some("a configuration"),
         ".htpasswd" | "auth.json" | ".netrc" | ".pgpass" | ".my.cnf" | ".npmrc" => Some("passwords"),
+        "credentials.json" | "secrets.json" | "secrets.yml" | "secrets.yaml" | "database.yml"
+        | "parameters.yml" => Some("passwords, by its name"),
         "id_rsa" | "id_dsa" | "id_ecdsa" | "id_ed25519" => Some("a private key"),
         "docker-compose.yml" | "docker-compose.yaml" | "compose.yml" | "compose.yaml" => {
             Some("a configuration")
         }
-        "composer.json" | "composer.lock" if level == 0 => {
+        "composer.json" | "composer.lock" | "symfony.lock" | "package-lock.json" | "yarn.lock"
+        | "pnpm-lock.yaml"
+            if level == 0 =>
+        {
             Some("the application's own, as in a project's directory")
         }
-        "debug.log" | "error.log" | "error_log" | "laravel.log" => Some("a log"),
+        "access.log" | "debug.log" | "dev.log" | "error.log" | "error_log" | "laravel.log"
+        | "npm-debug.log" | "php_errors.log" | "php_error.log" | "prod.log" | "yarn-error.log" => {
+            Some("a log")
+        }
+        "dump.rdb" => Some("a database"),
+        // Explorer's, of pictures.
+        "thumbs.db" => None,
+        _ if ends(&[".htpasswd"]) => Some("passwords"),
+        _ if ends(&[".env"]) => Some("an environment"),
+        _ if ends(&[".tfstate", ".tfvars"]) => Some("a configuration"),
         _ if ends(&[".sql.gz", ".sql.bz2", ".sql.xz", ".sql.zst", ".sql.zip", ".dump"]) => {
             Some("a dump of a database")
         }
         // Deeper ones are mostly schemas that an application comes with.
         _ if level == 0 && ends(&[".sql"]) => Some("a dump of a database"),
-        _ if ends(&[".sqlite", ".sqlite3", ".sqlite-journal", ".sqlite-wal"]) => Some("a database"),
+        _ if DATABASES.iter().any(|database| {
+            let journals = ["", "-journal", "-wal", "-shm"];
+            journals
+                .iter()
+                .any(|journal| name.strip_suffix(journal).is_some_and(|name| name.ends_with(database)))
+        }) =>
+        {
+            Some("a database")
+        }
         _ if ends(&[".p12", ".pfx", ".jks", ".ppk", ".kdbx"]) => Some("keys"),
-        _ if ends(&["~", ".bak", ".old", ".orig", ".save", ".swp", ".swo"]) => Some("a backup"),
+        _ if ends(&[
+            "~", ".bak", ".bck", ".bkp", ".backup", ".old", ".orig", ".save", ".swp", ".swo", ".swn",
+        ]) =>
+        {
+            Some("a backup")
+        }
         _ if (name.starts_with("backup") || name.contains("-backup")) && ends(&archive) => Some("a backup"),
         _ if name.starts_with("wp-config.php.") || name.starts_with("wp-config.") && ends(&[".txt"]) => {
             Some("a backup")
@@ -147,6 +174,9 @@ fn file(name: &str, level: usize) -> Option<&'static str> {
         _ => None,
     }
 }
+
+/// How names of SQLite's databases end.
+const DATABASES: [&str; 5] = [".sqlite", ".sqlite2", ".sqlite3", ".db", ".db3"];
 
 /// What a file's beginning says: certificates have the same endings as their keys, schemas the same as dumps.
 fn content(name: &str, path: &Path) -> Option<&'static str> {
@@ -163,6 +193,8 @@ fn content(name: &str, path: &Path) -> Option<&'static str> {
             ],
             "a dump of a database",
         ),
+        // Names of many things.
+        "dat" | "data" | "sdb" | "sq3" | "s3db" | "sl3" => (&[b"SQLite format 3\0"], "a database"),
         _ => return None,
     };
     let mut start = [0; 4096];
@@ -288,7 +320,13 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        let open = ["backup-2026.tar.gz", "id_rsa", "tls/server.key", "vendor/autoload.inc", "wp-config.txt"];
+        let open = [
+            "backup-2026.tar.gz",
+            "config/parameters.yml",
+            "store.dat",
+            "tls/server.key",
+            "vendor/autoload.inc",
+        ];
         let hidden = [
             ".env",
             ".env.local",
@@ -299,6 +337,12 @@ mod tests {
             "Site.SQL",
             "db/dump.sql",
             "db/site.sql.gz",
+            "id_rsa",
+            "prod.env",
+            "terraform.tfstate",
+            "var/app.db",
+            "var/app.db-wal",
+            "wp-config.txt",
             "notes.txt~",
             "old.bak",
             "var/data.sqlite",
@@ -317,12 +361,15 @@ mod tests {
             "mysql.css",
             "db/schema.sql",
             "old",
+            "Thumbs.db",
+            "other.dat",
             "a/b/c/d/e/f.sql",
         ];
         for path in open.iter().chain(&hidden).chain(&fine) {
             let text = match path.rsplit('/').next() {
                 Some("server.key") => "-----BEGIN PRIVATE KEY-----",
                 Some("dump.sql") => "-- MariaDB dump 10.19",
+                Some("store.dat") => "SQLite format 3\0",
                 _ => "CREATE TABLE x",
             };
             put(path, text);
@@ -344,10 +391,10 @@ mod tests {
         assert_eq!(paths(&found.hidden), want(&hidden));
         let said = found.warnings();
         assert!(
-            said[0].contains("id_rsa (a private key), ") && said[0].ends_with("meant for visitors"),
+            said[0].contains("server.key (a private key), ") && said[0].ends_with("meant for visitors"),
             "{said:?}"
         );
-        assert!(said[1].contains(" and 7 more;") && said[1].contains(".git (a repository)"), "{said:?}");
+        assert!(said[1].contains(" and 13 more;") && said[1].contains(".git (a repository)"), "{said:?}");
         assert!(
             look(&dir.path().join("sub"), &[], &names).warnings().len() == 2
                 && look(Path::new("/nowhere"), &[], &names).warnings().is_empty()
