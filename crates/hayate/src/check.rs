@@ -113,7 +113,7 @@ fn describe_files(app: &App) {
     if let Some(missing) = composer::not_installed(&app.spec.cwd) {
         println!("  warning     {missing}");
     }
-    for warning in secrets::look(&app.spec.document_root, &app.deny, &app.hidden()).warnings() {
+    for warning in secrets::look(&app.spec.document_root, &app.closed(), &app.hidden()).warnings() {
         println!("  warning     {warning}");
     }
 }
