@@ -13,7 +13,6 @@ use super::values::*;
 #[serde(deny_unknown_fields, default)]
 pub struct File {
     /// Addresses to listen on: `127.0.0.1:8080`, `[::1]:80`, `:80` (all IPv4 interfaces), `[::]:80` (all IPv6 interfaces), `unix:/run/hayate.sock`; or `{ address = ":443", tls = true, proxy_protocol = true }`: with TLS (by itself on ports 443 and 8443 once `[tls]` has certificates), after a PROXY header (version 1 or 2), which is believed from `trusted_proxies` only, others are turned away. One, or an array of up to 128. Default: `127.0.0.1:8080`; with TLS ports 80 and 443 of all interfaces. Flag: `--listen` (with `--tls` all its TCP addresses speak TLS but port 80, and beside others 8080).
-    #[schemars(with = "Option<OneOrMany>")]
     pub listen: Option<Listens>,
     /// Socket for `hayate status`, `reload` and `stop`; only its owner may use it. Default: `/run/hayate/control.sock` as root, else `$XDG_RUNTIME_DIR/hayate.sock`. Flag: `--control`.
     pub control: Option<PathBuf>,
