@@ -11,6 +11,7 @@ use crate::{
     extensions, machine,
     php::{Hosts, Probe},
     plan::{App, PHP_AS_ROOT, Plan},
+    reach::{self, Obstacle},
     secrets,
 };
 
@@ -104,7 +105,21 @@ pub fn run(args: &ServeArgs) -> ExitCode {
             describe_php(&version, app, probe);
         }
     }
-    println!("\nThis can be served.");
+    println!();
+    let mut fatal = false;
+    for obstacle in reach::obstacles(&plan, args) {
+        match obstacle {
+            Obstacle::Warning(why) => println!("warning       {why}"),
+            Obstacle::Fatal(why) => {
+                eprintln!("hayate: {why}");
+                fatal = true;
+            }
+        }
+    }
+    if fatal {
+        return ExitCode::from(2);
+    }
+    println!("This can be served.");
     ExitCode::SUCCESS
 }
 

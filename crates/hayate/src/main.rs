@@ -38,6 +38,7 @@ mod peer;
 mod php;
 mod plan;
 mod privileges;
+mod reach;
 mod secrets;
 mod serve;
 mod server;
