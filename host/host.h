@@ -12,7 +12,7 @@
  *   ring.c      the shared memory             log.c      records on standard error
  *   rewind/     rewinding a process           snapshot.c what PHP needs for it
  *   cleanup.c   the end of a rewound request  warmup.c   requests before the snapshot
- *   prime.c     OPcache, before the boot
+ *   prime.c     OPcache, before the boot      opening.c  scripts that cannot be opened
  *   destructors.c  destructors at that end    sqlite.c   SQLite connections of the boot
  *   residue.c   what warm-up requests leave to be handed in
  *   after.c     what follows hayate_handle_request() in the loop
@@ -360,6 +360,11 @@ char *errors_settings(char *others); /* lines of php.ini with what development w
 void errors_of_boot(void);
 void errors_of_request(void);
 bool errors_failed(void); /* PHP itself reported a fatal error in this request */
+
+/* opening.c */
+void opening_startup(void);                         /* module start-up: before OPcache keeps what opens files */
+void opening_begin(const zend_file_handle *script); /* that a request names: it is about to run */
+void opening_end(void);                             /* it has run */
 
 /* user_ini.c */
 void user_ini_activate(const char *script);

@@ -170,6 +170,12 @@ __attribute__((noreturn)) static void probe(char **argv)
 			printf("extension=%s\n", module->name);
 		}
 		ZEND_HASH_FOREACH_END();
+		zend_string *name;
+		ZEND_HASH_MAP_FOREACH_STR_KEY(EG(ini_directives), name)
+		{
+			printf("setting=%s\n", ZSTR_VAL(name));
+		}
+		ZEND_HASH_FOREACH_END();
 	}
 	fflush(stdout);
 	_exit(0);

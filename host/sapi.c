@@ -69,6 +69,7 @@ static void info(ZEND_MODULE_INFO_FUNC_ARGS)
 static PHP_MINIT_FUNCTION(hayate)
 {
 	functions_startup();
+	opening_startup();
 	opcache_before_startup();
 	return SUCCESS;
 }

@@ -78,11 +78,13 @@ void worker_serve_classic(void)
 		zend_file_handle file;
 		zend_stream_init_filename(&file, request.field[HY_FIELD_SCRIPT_FILENAME].at);
 		file.primary_script = 1;
+		opening_begin(&file);
 		zend_try
 		{
 			php_execute_script(&file);
 		}
 		zend_end_try();
+		opening_end();
 		if (is_stray()) {
 			stray_end();
 		}

@@ -45,7 +45,10 @@ def test_a_guides_server(guide: str, config: str) -> None:
             for script in ("public/index.php", "public/worker.php"):
                 (place / script).touch()
         path = directory / "hayate.toml"
-        path.write_text(re.sub(r'^root = "/', f'root = "{directory}/', config, flags=re.MULTILINE))
+        for log in re.findall(r'^access_log = "(/[^"]*)"', config, re.MULTILINE):
+            pathlib.Path(f"{directory}{log}").parent.mkdir(parents=True, exist_ok=True)
+            pathlib.Path(f"{directory}{log}").parent.chmod(0o777)
+        path.write_text(re.sub(r'^(root|access_log) = "/', rf'\1 = "{directory}/', config, flags=re.MULTILINE))
         command = [hayate_binary(), "check", "--config", path]
         said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     finally:

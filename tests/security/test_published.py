@@ -97,20 +97,22 @@ def test_b11_the_machine_is_not_published_with_a_file_or_without(hayate_command,
 
 
 def test_b11_check_and_start_warn_of_what_looks_like_secrets(hayate_command, tmp_path) -> None:
-    for name in ("index.php", "dump.sql", ".env", "wp-config.php~", "id_rsa", "site.css"):
+    for name in ("index.php", "dump.sql", ".env", "wp-config.php~", "data.db", "id_rsa", "site.css"):
         (tmp_path / name).write_text("x")
+    (tmp_path / "server.key").write_text("-----BEGIN PRIVATE KEY-----")
     done = check(tmp_path)
     assert done.returncode == 0, done.stderr
     # Of other things, as of an old release of PHP or of PHP as root, it may warn as well.
     warnings = [line for line in done.stdout.splitlines() if "warning" in line]
-    (open_,) = (line for line in warnings if "id_rsa" in line)
+    (open_,) = (line for line in warnings if "server.key" in line)
     (hidden,) = (line for line in warnings if "dump.sql" in line)
-    assert "id_rsa (a private key)" in open_ and "site.css" not in open_
+    assert "server.key (a private key)" in open_ and "site.css" not in open_
+    assert "data.db (a database)" in hidden and "id_rsa (a private key)" in hidden
     assert ".env" in hidden and "dump.sql (a dump of a database)" in hidden and "wp-config.php~" in hidden and "never sends" in hidden
     with Hayate(tmp_path, workers=1) as server:
-        assert server.logged("id_rsa (a private key)")
-        assert get(server, "/id_rsa").status_code == 200  # A name is only a sign.
-        for name in (".env", "wp-config.php~", "dump.sql"):
+        assert server.logged("server.key (a private key)")
+        assert get(server, "/server.key").status_code == 200  # It is only a sign.
+        for name in (".env", "wp-config.php~", "dump.sql", "data.db", "id_rsa"):
             assert get(server, f"/{name}").status_code == 404
 
 

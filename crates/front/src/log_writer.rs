@@ -20,7 +20,10 @@ use std::{
 };
 
 use hayate_panics::caught_now;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    process::geteuid,
+};
 use tokio::sync::oneshot;
 
 /// Bytes that may wait for the thread.
@@ -72,7 +75,15 @@ fn open(path: &Path) -> io::Result<File> {
         .append(true)
         .create(true)
         .open(path)
-        .map_err(|e| io::Error::new(e.kind(), format!("cannot open the access log {}: {e}", path.display())))
+        .map_err(|e| {
+            let user = geteuid().as_raw();
+            let why = format!(
+                "cannot open the access log {}: {e}; access_log names a file that the front's user (uid {user}) may write, in a directory that is \
+                 there",
+                path.display()
+            );
+            io::Error::new(e.kind(), why)
+        })
 }
 
 /// A stream of the process as a file, so that no lock of the standard library's is held while it is written to.

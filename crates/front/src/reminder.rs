@@ -16,6 +16,11 @@ pub(crate) struct Reminder {
 }
 
 impl Reminder {
+    /// For one that lasts as long as the process.
+    pub(crate) const fn new() -> Reminder {
+        Reminder { said: AtomicU64::new(0), times: AtomicU64::new(0) }
+    }
+
     /// It has happened. How often since it was last spoken of, if it is time to speak of it.
     pub(crate) fn happened(&self) -> Option<u64> {
         self.at(seconds())

@@ -338,6 +338,7 @@ async fn dispatch(
             answer.add(b"location", &location).map_err(|_| no_answer(400, "the path is malformed"))?;
             Ok(Reply::new(answer, Body::Left(0)))
         }
+        Found::Closed => Err(no_answer(403, "the directory is closed to the front")),
         Found::Nothing => Err(no_answer(404, "there is no such file")),
     }
 }

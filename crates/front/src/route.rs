@@ -18,12 +18,15 @@ use hayate_http::seconds;
 use hayate_ring::Records;
 use memchr::memmem;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use rustix::process::geteuid;
 
 use crate::{
     Backend,
     field::Field,
     near::{Access, Meta, Miss, below, trouble},
+    reminder::Reminder,
     rules::unpacked,
+    shown::Shown,
     site::{Inside, Site},
 };
 
@@ -93,6 +96,8 @@ pub(crate) enum Found {
     Script(Arc<Script>),
     /// A directory named without its slash.
     AddSlash,
+    /// A directory in which nobody of ours may look for an index.
+    Closed,
     Nothing,
 }
 
@@ -253,6 +258,24 @@ pub(crate) async fn resolve(site: &Arc<Site>, path: &[u8]) -> io::Result<Found> 
 /// What the names of scripts have in them.
 static PHP: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(b".php"));
 
+/// What may not be looked at is answered as if it were not there, as by nginx and php-fpm: the log says that it is, or whoever has set the
+/// rights of a release looks for it in vain.
+fn tell(site: &Site, at: &[u8], miss: Miss) {
+    static CLOSED: Reminder = Reminder::new();
+    if miss == Miss::Forbidden
+        && let Some(times) = CLOSED.happened()
+    {
+        let file = below(site.place.path(), at);
+        tracing::error!(
+            app = site.name,
+            "\"{}\" cannot be looked at: the front runs as uid {}, who may not search a directory above it; give that user the right (x). \
+             It has happened {times} times since this was last said",
+            Shown(file.as_os_str().as_bytes()),
+            geteuid().as_raw()
+        );
+    }
+}
+
 /// An error: only somebody who may wait can say, or nobody can.
 fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Miss> {
     let Some(inside) = site.inside(path).map(Inside::as_bytes) else { return Ok(Found::Nothing) };
@@ -264,7 +287,10 @@ fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Miss> {
     let meta = |at: &[u8]| match files.meta(at) {
         Ok(meta) => Ok(Some(meta)),
         Err(miss @ (Miss::Wait | Miss::Trouble(_))) => Err(miss),
-        Err(_) => Ok(None),
+        Err(miss) => {
+            tell(site, at, miss);
+            Ok(None)
+        }
     };
     // The first part of the path that is a script, and what follows it.
     for at in PHP.find_iter(inside) {
@@ -290,14 +316,26 @@ fn look(site: &Site, path: &[u8], files: &Access<'_>) -> Result<Found, Miss> {
     let found = match files.find(inside) {
         Ok(found) => Some(found),
         Err(miss @ (Miss::Wait | Miss::Trouble(_))) => return Err(miss),
-        Err(_) => None,
+        Err(miss) => {
+            tell(site, inside, miss);
+            None
+        }
     };
     match found {
         Some((_, dir)) if dir.is_dir() => {
             let slash = if inside.last() == Some(&b'/') { &b""[..] } else { b"/" };
             for index in &site.index {
                 let at = [inside, slash, index.as_bytes()].concat();
-                let is_file = meta(&at)?.is_some_and(|meta| meta.is_file()) && !site.files.hidden.hides(&at);
+                let there = match files.meta(&at) {
+                    Ok(meta) => meta.is_file(),
+                    Err(miss @ (Miss::Wait | Miss::Trouble(_))) => return Err(miss),
+                    Err(miss @ Miss::Forbidden) => {
+                        tell(site, &at, miss);
+                        return Ok(Found::Closed);
+                    }
+                    Err(_) => false,
+                };
+                let is_file = there && !site.files.hidden.hides(&at);
                 if is_file && !slash.is_empty() {
                     return Ok(Found::AddSlash);
                 }

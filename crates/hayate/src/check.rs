@@ -6,9 +6,12 @@ use hayate_pool::{Mode, Rewind, releases};
 
 use crate::{
     args::ServeArgs,
-    composer, extensions, machine,
+    composer,
+    config::nearest,
+    extensions, machine,
     php::{Hosts, Probe},
     plan::{App, PHP_AS_ROOT, Plan},
+    reach::{self, Obstacle},
     secrets,
 };
 
@@ -102,7 +105,21 @@ pub fn run(args: &ServeArgs) -> ExitCode {
             describe_php(&version, app, probe);
         }
     }
-    println!("\nThis can be served.");
+    println!();
+    let mut fatal = false;
+    for obstacle in reach::obstacles(&plan, args) {
+        match obstacle {
+            Obstacle::Warning(why) => println!("warning       {why}"),
+            Obstacle::Fatal(why) => {
+                eprintln!("hayate: {why}");
+                fatal = true;
+            }
+        }
+    }
+    if fatal {
+        return ExitCode::from(2);
+    }
+    println!("This can be served.");
     ExitCode::SUCCESS
 }
 
@@ -113,7 +130,7 @@ fn describe_files(app: &App) {
     if let Some(missing) = composer::not_installed(&app.spec.cwd) {
         println!("  warning     {missing}");
     }
-    for warning in secrets::look(&app.spec.document_root, &app.deny, &app.hidden()).warnings() {
+    for warning in secrets::look(&app.spec.document_root, &app.closed(), &app.hidden()).warnings() {
         println!("  warning     {warning}");
     }
 }
@@ -128,7 +145,8 @@ fn describe_php(built: &str, app: &App, probe: &Probe) {
         println!("              PHP {php} is what is installed, and what runs");
     }
     let missing = extensions::missing(&app.spec.cwd, &app.spec.ini, &probe.extensions, php);
-    for warning in releases::warnings(php, SystemTime::now()).into_iter().chain(missing) {
+    let unknown = unknown_settings(&app.spec.ini, &probe.settings);
+    for warning in releases::warnings(php, SystemTime::now()).into_iter().chain(missing).chain(unknown) {
         println!("  warning     {warning}");
     }
     let mut lines = by_directory(&probe.ini_files);
@@ -137,6 +155,25 @@ fn describe_php(built: &str, app: &App, probe: &Probe) {
     }
     titled("ini files", &lines);
     titled("extensions", &wrapped(&probe.extensions, WIDTH));
+}
+
+/// Settings of `[app.ini]` that nobody knows: PHP keeps them for `get_cfg_var()`, and says nothing.
+fn unknown_settings(ini: &[(String, String)], known: &[String]) -> Vec<String> {
+    let is_unknown = |name: &&str| {
+        !known.is_empty()
+            && !known.iter().any(|known| known == name)
+            && !matches!(*name, "extension" | "zend_extension")
+    };
+    let unknown = ini.iter().map(|(name, _)| name.as_str()).filter(is_unknown);
+    let said = unknown.map(|name| {
+        let near = nearest(name, known.iter().map(String::as_str));
+        let remedy = match near[..] {
+            [] => "it is in vain unless the application asks get_cfg_var() for it".to_owned(),
+            _ => format!("did you mean {}?", near.join(" or ")),
+        };
+        format!("ini: neither PHP nor an extension that is loaded knows '{name}'; {remedy}")
+    });
+    said.collect()
 }
 
 fn titled(title: &str, lines: &[String]) {
@@ -206,6 +243,19 @@ fn describe_rewind(app: &App, probe: Option<&Probe>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_that_nobody_knows_are_named() {
+        let known = ["memory_limit", "session.save_path"].map(String::from);
+        let ini = |name: &str| vec![(name.to_owned(), "1".to_owned())];
+        assert!(unknown_settings(&ini("memory_limit"), &known).is_empty());
+        assert!(unknown_settings(&ini("extension"), &known).is_empty());
+        assert!(unknown_settings(&ini("memory_limt"), &[]).is_empty(), "a host that does not say");
+        let said = unknown_settings(&ini("memory_limt"), &known);
+        assert!(said[0].ends_with("knows 'memory_limt'; did you mean memory_limit?"), "{said:?}");
+        let said = unknown_settings(&ini("my.own"), &known);
+        assert!(said[0].ends_with("get_cfg_var() for it"), "{said:?}");
+    }
 
     #[test]
     fn lists_are_readable() {

@@ -64,6 +64,8 @@ fn configuration() -> String {
          keys. Relative paths start from the file's directory unless said otherwise. Sizes are written `128M` (K, M, G, or bytes), times\n\
          `30s` (ms, s, m, h, d, or seconds; 1ms to 365d; `off` for none). `hayate reload` reads it again; what belongs to the process (`control`, `metrics`, `pid_file`,\n\
          `user`, `group`, `log_level`, `log_format`) changes with a restart only.\n\n\
+         A key or a table that does not exist is an error, which names the nearest that does, or where it stands. Names below `[app.ini]` are PHP's:\n\
+         `hayate check` warns of those that neither PHP nor an extension knows. A name with a dot in it wants quotes: `\"session.save_path\" = \"/srv/sessions\"`.\n\n\
          ```toml\nlisten = \":80\"\nuser = \"www-data\"\naccess_log = \"/var/log/hayate/access.log\"\n\n\
          [[app]]\nroot = \"/srv/shop/current\"\nhosts = [\"shop.example.org\"]\nworker = \"public/worker.php\"\nworkers = \"2-8\"\n\n\
          [app.ini]\nmemory_limit = \"256M\"\n\n\

@@ -27,6 +27,7 @@ mod fallback;
 mod framework;
 #[allow(clippy::indexing_slicing, clippy::expect_used, reason = "a command for a person")]
 mod generate;
+mod htaccess;
 mod log_floods;
 mod logging;
 mod machine;
@@ -37,6 +38,7 @@ mod peer;
 mod php;
 mod plan;
 mod privileges;
+mod reach;
 mod secrets;
 mod serve;
 mod server;

@@ -120,6 +120,8 @@ pub struct Probe {
     pub ini_files: Vec<String>,
     /// The extensions that are loaded, built-in ones included.
     pub extensions: Vec<String>,
+    /// The names of all settings that it and they know.
+    pub settings: Vec<String>,
 }
 
 /// Hosts that are asked about many applications: once for what they say of all that have the same settings.
@@ -168,7 +170,7 @@ pub fn probe(spec: &Spec) -> Option<Probe> {
 }
 
 /// A line `tracking=NAME`, one `why=TEXT` unless it is the best, one `unsafe=TEXT` if there is such an extension, and, if PHP could
-/// start, `php=VERSION` and a line for each `ini=FILE` and `extension=NAME`.
+/// start, `php=VERSION` and a line for each `ini=FILE`, `extension=NAME` and `setting=NAME`.
 fn parse_probe(said: &str) -> Option<Probe> {
     let find =
         |key: &str| said.lines().find_map(|line| line.strip_prefix(key)).map(|text| text.trim().to_owned());
@@ -182,6 +184,7 @@ fn parse_probe(said: &str) -> Option<Probe> {
         php: find("php="),
         ini_files: all("ini="),
         extensions: all("extension="),
+        settings: all("setting="),
     })
 }
 
@@ -214,6 +217,7 @@ mod tests {
                 php: None,
                 ini_files: Vec::new(),
                 extensions: Vec::new(),
+                settings: Vec::new(),
             })
         };
         assert_eq!(parse_probe("tracking=uffd\n"), probe("uffd", "", None));

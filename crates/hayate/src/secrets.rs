@@ -13,7 +13,7 @@ use std::{
 
 use hayate_front::rules::Hidden;
 
-use crate::{of_application, plan::App};
+use crate::{htaccess, of_application, plan::App};
 
 /// Levels below the document root, entries in all, and findings that are listed.
 const LEVELS: usize = 4;
@@ -37,7 +37,7 @@ pub struct Secrets {
 /// Looks below the applications' document roots, in a thread of its own, and writes what it finds to the log.
 pub fn warn_of(apps: &[App]) {
     let of_app =
-        |app: &App| (app.spec.name.clone(), app.spec.document_root.clone(), app.deny.clone(), app.hidden());
+        |app: &App| (app.spec.name.clone(), app.spec.document_root.clone(), app.closed(), app.hidden());
     let roots: Vec<_> = apps.iter().map(of_app).collect();
     let look = move || {
         for (app, root, deny, hidden) in roots {
@@ -50,16 +50,23 @@ pub fn warn_of(apps: &[App]) {
     let _ = thread::Builder::new().name("secrets".into()).spawn(look);
 }
 
-/// Looks below a document root, of which the front sends nothing that `hidden` names, and nothing that the application's `deny` closes.
+/// Looks below a document root, of which the front sends nothing that `hidden` names, and nothing that the application closes itself (`deny`).
 pub fn look(root: &Path, deny: &[String], hidden: &Hidden) -> Secrets {
-    let has_rules = closes_by_rules(&root.join(".htaccess"));
+    let is_denied = |below: &Path| deny.iter().any(|path| below.starts_with(path.trim_start_matches('/')));
+    let of_root = htaccess::read(&root.join(".htaccess"));
+    // Those that nobody is sent in any case need nothing.
+    let closed: Vec<PathBuf> =
+        of_root.directories.iter().filter(|name| !hidden_by_a_dot(name)).map(PathBuf::from).collect();
+    let there: Vec<PathBuf> = closed.iter().filter(|below| root.join(below).is_dir()).cloned().collect();
+    let has_rules = of_root.by_names;
     let mut found = Secrets { root: root.to_owned(), has_rules, ..Secrets::default() };
+    found.closed.extend(there.iter().filter(|below| !is_denied(below)).cloned());
     let (mut left, mut directories) = (ENTRIES, vec![(PathBuf::new(), 0)]);
     while let Some((below, level)) = directories.pop() {
-        if deny.iter().any(|path| below == Path::new(path.trim_start_matches('/'))) {
+        if level > 0 && (is_denied(&below) || there.contains(&below)) {
             continue;
         }
-        if level > 0 && closed_for_apache(&root.join(&below).join(".htaccess")) {
+        if level > 0 && htaccess::read(&root.join(&below).join(".htaccess")).all {
             found.closed.push(below);
             continue;
         }
@@ -72,7 +79,9 @@ pub fn look(root: &Path, deny: &[String], hidden: &Hidden) -> Secrets {
             let (path, name) = (below.join(entry.file_name()), entry.file_name());
             let Some(name) = name.to_str() else { continue };
             let Ok(kind) = entry.file_type() else { continue };
-            let what = if kind.is_dir() {
+            let what = if kind.is_dir() && (there.contains(&path) || is_denied(&path)) {
+                None
+            } else if kind.is_dir() {
                 directory(name, level)
             } else {
                 file(name, level).or_else(|| content(name, &entry.path()))
@@ -90,7 +99,12 @@ pub fn look(root: &Path, deny: &[String], hidden: &Hidden) -> Secrets {
     found.open.sort();
     found.hidden.sort();
     found.closed.sort();
+    found.closed.dedup();
     found
+}
+
+fn hidden_by_a_dot(path: &str) -> bool {
+    path.split('/').any(|name| name.starts_with('.'))
 }
 
 /// A path below the root as visitors write it.
@@ -124,22 +138,49 @@ fn file(name: &str, level: usize) -> Option<&'static str> {
         _ if is_env => Some("the application's environment"),
         "hayate.toml" => Some("a configuration"),
         ".htpasswd" | "auth.json" | ".netrc" | ".pgpass" | ".my.cnf" | ".npmrc" => Some("passwords"),
+        "credentials.json" | "secrets.json" | "secrets.yml" | "secrets.yaml" | "database.yml"
+        | "parameters.yml" => Some("passwords, by its name"),
         "id_rsa" | "id_dsa" | "id_ecdsa" | "id_ed25519" => Some("a private key"),
         "docker-compose.yml" | "docker-compose.yaml" | "compose.yml" | "compose.yaml" => {
             Some("a configuration")
         }
-        "composer.json" | "composer.lock" if level == 0 => {
+        "composer.json" | "composer.lock" | "symfony.lock" | "package-lock.json" | "yarn.lock"
+        | "pnpm-lock.yaml"
+            if level == 0 =>
+        {
             Some("the application's own, as in a project's directory")
         }
-        "debug.log" | "error.log" | "error_log" | "laravel.log" => Some("a log"),
+        "access.log" | "debug.log" | "dev.log" | "error.log" | "error_log" | "laravel.log"
+        | "npm-debug.log" | "php_errors.log" | "php_error.log" | "prod.log" | "yarn-error.log" => {
+            Some("a log")
+        }
+        "dump.rdb" => Some("a database"),
+        // Explorer's, of pictures.
+        "thumbs.db" => None,
+        _ if ends(&[".htpasswd"]) => Some("passwords"),
+        _ if ends(&[".env"]) => Some("an environment"),
+        _ if ends(&[".tfstate", ".tfvars"]) => Some("a configuration"),
         _ if ends(&[".sql.gz", ".sql.bz2", ".sql.xz", ".sql.zst", ".sql.zip", ".dump"]) => {
             Some("a dump of a database")
         }
         // Deeper ones are mostly schemas that an application comes with.
         _ if level == 0 && ends(&[".sql"]) => Some("a dump of a database"),
-        _ if ends(&[".sqlite", ".sqlite3", ".sqlite-journal", ".sqlite-wal"]) => Some("a database"),
+        _ if DATABASES.iter().any(|database| {
+            let journals = ["", "-journal", "-wal", "-shm"];
+            journals
+                .iter()
+                .any(|journal| name.strip_suffix(journal).is_some_and(|name| name.ends_with(database)))
+        }) =>
+        {
+            Some("a database")
+        }
         _ if ends(&[".p12", ".pfx", ".jks", ".ppk", ".kdbx"]) => Some("keys"),
-        _ if ends(&["~", ".bak", ".old", ".orig", ".save", ".swp", ".swo"]) => Some("a backup"),
+        _ if ends(&[
+            "~", ".bak", ".bck", ".bkp", ".backup", ".old", ".orig", ".save", ".swp", ".swo", ".swn",
+        ]) =>
+        {
+            Some("a backup")
+        }
         _ if (name.starts_with("backup") || name.contains("-backup")) && ends(&archive) => Some("a backup"),
         _ if name.starts_with("wp-config.php.") || name.starts_with("wp-config.") && ends(&[".txt"]) => {
             Some("a backup")
@@ -147,6 +188,9 @@ fn file(name: &str, level: usize) -> Option<&'static str> {
         _ => None,
     }
 }
+
+/// How names of SQLite's databases end.
+const DATABASES: [&str; 5] = [".sqlite", ".sqlite2", ".sqlite3", ".db", ".db3"];
 
 /// What a file's beginning says: certificates have the same endings as their keys, schemas the same as dumps.
 fn content(name: &str, path: &Path) -> Option<&'static str> {
@@ -163,67 +207,14 @@ fn content(name: &str, path: &Path) -> Option<&'static str> {
             ],
             "a dump of a database",
         ),
+        // Names of many things.
+        "dat" | "data" | "sdb" | "sq3" | "s3db" | "sl3" => (&[b"SQLite format 3\0"], "a database"),
         _ => return None,
     };
     let mut start = [0; 4096];
     let n = of_application::open(path).and_then(|mut file| file.read(&mut start)).ok()?;
     let start = start.get(..n)?;
     signs.iter().any(|sign| start.windows(sign.len()).any(|window| window == *sign)).then_some(what)
-}
-
-/// Whether a .htaccess closes files or directories to all by rules for their names.
-fn closes_by_rules(path: &Path) -> bool {
-    let mut start = Vec::new();
-    let read = of_application::open(path).and_then(|file| file.take(64 << 10).read_to_end(&mut start));
-    let closes = |line: &str| {
-        let line = line.trim().to_ascii_lowercase();
-        let mut words = line.split_whitespace();
-        match words.next() {
-            Some("rewriterule") => {
-                words.last().and_then(|flags| flags.strip_prefix('[')).is_some_and(|flags| {
-                    flags.trim_end_matches(']').split(',').any(|flag| {
-                        matches!(flag, "f" | "forbidden" | "g" | "gone")
-                            || flag.starts_with("r=4")
-                            || flag.starts_with("redirect=4")
-                    })
-                })
-            }
-            Some("redirectmatch" | "redirect") => {
-                words.next().is_some_and(|status| status.starts_with('4') || status == "gone")
-            }
-            Some(word) => word.starts_with("<files"),
-            None => false,
-        }
-    };
-    read.is_ok() && String::from_utf8_lossy(&start).lines().any(closes)
-}
-
-/// Whether a .htaccess closes its whole directory to all: outside of sections, or in one that asks which version of Apache it is.
-fn closed_for_apache(path: &Path) -> bool {
-    let mut start = Vec::new();
-    let read = of_application::open(path).and_then(|file| file.take(16 << 10).read_to_end(&mut start));
-    if read.is_err() {
-        return false;
-    }
-    let mut inside_of_files = 0_u32;
-    for line in String::from_utf8_lossy(&start).lines() {
-        let line = line.trim().to_ascii_lowercase();
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match words[..] {
-            [first, ..] if first.starts_with("</") => inside_of_files = inside_of_files.saturating_sub(1),
-            // A section within another is counted, whatever it asks.
-            [first, ..]
-                if first.starts_with('<')
-                    && (inside_of_files > 0
-                        || !first.starts_with("<ifmodule") && !first.starts_with("<ifversion")) =>
-            {
-                inside_of_files += 1;
-            }
-            ["deny", "from", "all"] | ["require", "all", "denied"] if inside_of_files == 0 => return true,
-            _ => {}
-        }
-    }
-    false
 }
 
 impl Secrets {
@@ -247,7 +238,7 @@ impl Secrets {
         }
         if self.has_rules {
             out.push(format!(
-                "the .htaccess of {root} closes files or directories by rules for their names (RewriteRule with [F], <Files>, RedirectMatch), and \
+                "the .htaccess of {root} closes files or directories by rules for their names (RewriteRule with [F] or to a script, <Files>, RedirectMatch), and \
                  Hayate reads no .htaccess: see which, and write deny = [\"/…\"] for them, or a rule"
             ));
         }
@@ -288,7 +279,13 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        let open = ["backup-2026.tar.gz", "id_rsa", "tls/server.key", "vendor/autoload.inc", "wp-config.txt"];
+        let open = [
+            "backup-2026.tar.gz",
+            "config/parameters.yml",
+            "store.dat",
+            "tls/server.key",
+            "vendor/autoload.inc",
+        ];
         let hidden = [
             ".env",
             ".env.local",
@@ -299,6 +296,12 @@ mod tests {
             "Site.SQL",
             "db/dump.sql",
             "db/site.sql.gz",
+            "id_rsa",
+            "prod.env",
+            "terraform.tfstate",
+            "var/app.db",
+            "var/app.db-wal",
+            "wp-config.txt",
             "notes.txt~",
             "old.bak",
             "var/data.sqlite",
@@ -317,12 +320,15 @@ mod tests {
             "mysql.css",
             "db/schema.sql",
             "old",
+            "Thumbs.db",
+            "other.dat",
             "a/b/c/d/e/f.sql",
         ];
         for path in open.iter().chain(&hidden).chain(&fine) {
             let text = match path.rsplit('/').next() {
                 Some("server.key") => "-----BEGIN PRIVATE KEY-----",
                 Some("dump.sql") => "-- MariaDB dump 10.19",
+                Some("store.dat") => "SQLite format 3\0",
                 _ => "CREATE TABLE x",
             };
             put(path, text);
@@ -344,10 +350,10 @@ mod tests {
         assert_eq!(paths(&found.hidden), want(&hidden));
         let said = found.warnings();
         assert!(
-            said[0].contains("id_rsa (a private key), ") && said[0].ends_with("meant for visitors"),
+            said[0].contains("server.key (a private key), ") && said[0].ends_with("meant for visitors"),
             "{said:?}"
         );
-        assert!(said[1].contains(" and 7 more;") && said[1].contains(".git (a repository)"), "{said:?}");
+        assert!(said[1].contains(" and 13 more;") && said[1].contains(".git (a repository)"), "{said:?}");
         assert!(
             look(&dir.path().join("sub"), &[], &names).warnings().len() == 2
                 && look(Path::new("/nowhere"), &[], &names).warnings().is_empty()
@@ -355,33 +361,30 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_close_by_names_are_told_of() {
+    fn rules_of_the_root_that_close_are_told_of() {
         let dir = tempfile::tempdir().unwrap();
-        let says = |text: &str| {
+        let says = |text: &str, deny: &[&str]| {
             fs::write(dir.path().join(".htaccess"), text).unwrap();
-            look(dir.path(), &[], &Hidden::default())
-                .warnings()
-                .iter()
-                .any(|warning| warning.contains("by rules for their names"))
+            let deny: Vec<String> = deny.iter().map(|path| (*path).to_owned()).collect();
+            look(dir.path(), &deny, &Hidden::default()).warnings().join("\n")
         };
-        for closes in [
-            "RewriteRule ^bl-content/(databases|pages)/.*$ - [R=404,L]",
-            "  rewriterule ^tower - [F]",
-            "RewriteRule (^|/)\\. - [L,F]",
-            "RedirectMatch 404 /\\.git",
-            "<FilesMatch \"\\.db$\">\nRequire all denied\n</FilesMatch>",
-        ] {
-            assert!(says(closes), "{closes}");
+        let by_names = "by rules for their names";
+        assert!(says("RewriteRule ^content/(.*)\\.txt$ index.php [L]", &[]).contains(by_names));
+        assert_eq!(says("RewriteRule ^ index.php [L,QSA]", &[]), "");
+        // Kirby, of which some folders are not there.
+        let kirby =
+            "RewriteRule ^content/(.*) index.php [L]\nRewriteRule ^(site|kirby|\\.git)/(.*) index.php [L]\n";
+        for name in ["content/page", "site/config", ".git", "vendor"] {
+            fs::create_dir_all(dir.path().join(name)).unwrap();
         }
-        for not in [
-            "",
-            "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^ index.php [L,QSA]",
-            "RewriteRule ^old$ /new [R=301,L]",
-            "Redirect 301 /a /b",
-            "# RewriteRule ^a - [F]",
-        ] {
-            assert!(!says(not), "{not}");
-        }
+        fs::write(dir.path().join("site/config/accounts.sqlite"), "").unwrap();
+        let said = says(kirby, &[]);
+        assert!(said.contains(r#"deny = ["/content", "/site"]"#) && !said.contains(by_names), "{said}");
+        assert!(!said.contains("accounts.sqlite"), "it is closed with its folder: {said}");
+        assert!(says(kirby, &["/site"]).contains(r#"deny = ["/content"]"#));
+        assert!(!says(kirby, &["/site", "/content"]).contains(".htaccess"));
+        let said = says("RewriteRule ^vendor/ - [F]\n", &[]);
+        assert!(said.contains(r#"deny = ["/vendor"]"#) && !said.contains("libraries"), "{said}");
     }
 
     #[test]

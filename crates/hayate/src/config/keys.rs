@@ -13,7 +13,6 @@ use super::values::*;
 #[serde(deny_unknown_fields, default)]
 pub struct File {
     /// Addresses to listen on: `127.0.0.1:8080`, `[::1]:80`, `:80` (all IPv4 interfaces), `[::]:80` (all IPv6 interfaces), `unix:/run/hayate.sock`; or `{ address = ":443", tls = true, proxy_protocol = true }`: with TLS (by itself on ports 443 and 8443 once `[tls]` has certificates), after a PROXY header (version 1 or 2), which is believed from `trusted_proxies` only, others are turned away. One, or an array of up to 128. Default: `127.0.0.1:8080`; with TLS ports 80 and 443 of all interfaces. Flag: `--listen` (with `--tls` all its TCP addresses speak TLS but port 80, and beside others 8080).
-    #[schemars(with = "Option<OneOrMany>")]
     pub listen: Option<Listens>,
     /// Socket for `hayate status`, `reload` and `stop`; only its owner may use it. Default: `/run/hayate/control.sock` as root, else `$XDG_RUNTIME_DIR/hayate.sock`. Flag: `--control`.
     pub control: Option<PathBuf>,
@@ -21,7 +20,7 @@ pub struct File {
     pub metrics: Option<String>,
     /// File to write the process id to. Default: none. Flag: `--pid-file`.
     pub pid_file: Option<PathBuf>,
-    /// Access log: `off`, `-` for standard output, or a file, which is reopened at SIGUSR1. Default: `off`. Flag: `--access-log`.
+    /// Access log: `off`, `-` for standard output, or a file, which is reopened at SIGUSR1. Lines hold targets with their query, and so tokens and other secrets that are in it, see docs/deployment.md. Default: `off`. Flag: `--access-log`.
     #[schemars(with = "Option<String>")]
     pub access_log: Option<AccessLogTo>,
     /// `combined` or `json`. Default: `combined`. Flag: `--access-log-format`.
@@ -258,7 +257,7 @@ pub struct App {
     /// How long PHP may run for one request, not counting the time it waits for the client; then the answer is 504 and the worker is replaced. `off`: no limit. Default: `60s`. Flag: `--request-timeout`.
     #[schemars(with = "Option<String>")]
     pub request_timeout: Option<Time>,
-    /// How long PHP may run for one request, not counting the time it waits for the client, until the log says what it is doing: a warning with the calls of PHP, as in the trace of an exception. Nothing is interrupted by it. At nine tenths of `request_timeout` the log says it in any case. Default: `off`. Flag: `--slow-request`.
+    /// How long PHP may run for one request, not counting the time it waits for the client, until the log says what it is doing: a warning with the target and its query, secrets that are in it included, and the calls of PHP, as in the trace of an exception. Nothing is interrupted by it. At nine tenths of `request_timeout` the log says it in any case. Default: `off`. Flag: `--slow-request`.
     #[schemars(with = "Option<String>")]
     pub slow_request: Option<Time>,
     /// Requests that may wait for a worker, 1 to 1000000; above, the answer is 503. Default: `1024`. Flag: `--queue-limit`.

@@ -9,7 +9,7 @@ mod values;
 
 pub use error::{ConfigError, Place};
 pub use keys::{App, Compression, File, Limits, Rate, Rule, Tls};
-pub use source::{Source, Step, schema};
+pub use source::{Source, Step, nearest, schema};
 pub use values::{
     AccessLogFormat, AccessLogTo, ChallengeChoice, CodingChoice, ConnectionsChoice, Listen, Listens,
     LogFormat, LogLevel, ModeChoice, OneOrMany, RetryChoice, RewindChoice, Scalar, Setting, Size, Time,

@@ -16,12 +16,34 @@ pub fn schema() -> &'static Value {
     &SCHEMA
 }
 
-/// Follows `$ref`, and takes the table out of "a table or nothing".
+/// A node without `$ref`.
 fn resolve(node: &Value) -> &Value {
     match node.get("$ref").and_then(Value::as_str) {
         Some(reference) => schema().pointer(reference.trim_start_matches('#')).unwrap_or(node),
         None => node,
     }
+}
+
+/// What a node may be, if it may be one of several things: a table or nothing, an address or a table.
+fn one_of(node: &Value) -> Vec<&Value> {
+    let node = resolve(node);
+    match ["anyOf", "oneOf", "allOf"].iter().find_map(|of| node.get(of)?.as_array()) {
+        Some(several) => several.iter().flat_map(one_of).collect(),
+        None => vec![node],
+    }
+}
+
+/// The table that a node may be: one with keys, or one of free names (ini, env).
+fn table_of(node: &Value) -> Option<&Value> {
+    let is_table = |node: &&Value| {
+        node.get("properties").is_some() || node.get("additionalProperties").is_some_and(Value::is_object)
+    };
+    one_of(node).into_iter().find(is_table)
+}
+
+/// What stands in the array that a node may be.
+fn items_of(node: &Value) -> Option<&Value> {
+    one_of(node).into_iter().find_map(|node| node.get("items"))
 }
 
 /// A step on the way to a value.
@@ -112,71 +134,113 @@ fn line_at(text: &str, offset: usize) -> usize {
     text[..offset.min(text.len())].matches('\n').count() + 1
 }
 
-/// The places where there is a key of this name, in words: whoever has it in a wrong place has only to move it.
-fn places_of(name: &str) -> Vec<String> {
-    let mut places = Vec::new();
-    collect_places(schema(), "", name, &mut places);
-    places
+/// All keys with the places where they are, in words.
+fn places() -> &'static [(String, String)] {
+    static PLACES: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
+        let mut places = Vec::new();
+        collect_places(schema(), "", &mut places);
+        places
+    });
+    &PLACES
 }
 
-fn collect_places(table: &Value, path: &str, name: &str, places: &mut Vec<String>) {
+fn collect_places(table: &Value, path: &str, places: &mut Vec<(String, String)>) {
     for (key, child) in table.get("properties").and_then(Value::as_object).into_iter().flatten() {
-        if key == name && child.get("items").is_none() {
-            places.push(match path {
+        if child.get("items").is_none() {
+            let place = match path {
                 "" => "at the top of the file, above the first [table]".into(),
                 path => format!("below {path}"),
-            });
+            };
+            places.push((key.clone(), place));
         }
         let above = path.trim_matches(['[', ']']);
         let dotted = if above.is_empty() { key.to_owned() } else { format!("{above}.{key}") };
-        let items = child.get("items").map(resolve);
-        match items.filter(|items| items.get("properties").is_some()) {
-            Some(items) => collect_places(items, &format!("[[{dotted}]]"), name, places),
-            None => collect_places(resolve(child), &format!("[{dotted}]"), name, places),
+        if let Some(items) = items_of(child).and_then(table_of) {
+            collect_places(items, &format!("[[{dotted}]]"), places);
+        } else if let Some(table) = table_of(child) {
+            collect_places(table, &format!("[{dotted}]"), places);
         }
     }
 }
 
+/// Those of some names that are nearest to one that is none of them, if it may be a slip of the pen; capitals do not count.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let small = name.to_lowercase();
+    let mut found: Vec<(usize, &str)> = known
+        .map(|known| (strsim::damerau_levenshtein(&known.to_lowercase(), &small), known))
+        .filter(|(distance, _)| *distance <= 1 + name.len() / 4)
+        .collect();
+    // All that are as near: 'workerz' is as likely to be 'workers' as 'worker'.
+    let least = found.iter().map(|(distance, _)| *distance).min();
+    found.retain(|(distance, _)| Some(*distance) == least);
+    found.into_iter().map(|(_, known)| known).collect()
+}
+
+/// What to do about a key that is not among `properties`: whoever has it in a wrong place has only to move it.
+fn remedy(name: &str, properties: &serde_json::Map<String, Value>) -> String {
+    let elsewhere: Vec<&str> =
+        places().iter().filter(|(key, _)| key == name).map(|(_, place)| place.as_str()).collect();
+    if !elsewhere.is_empty() {
+        return format!("it stands {}", elsewhere.join(" or "));
+    }
+    let near = nearest(name, properties.keys().map(String::as_str));
+    if !near.is_empty() {
+        let near: Vec<String> = near.iter().map(|near| format!("'{near}'")).collect();
+        return format!("did you mean {}?", near.join(" or "));
+    }
+    let mut near = nearest(name, places().iter().map(|(key, _)| key.as_str()));
+    near.dedup();
+    if let [near] = near[..] {
+        let of: Vec<&str> =
+            places().iter().filter(|(key, _)| key == near).map(|(_, place)| place.as_str()).collect();
+        return format!("did you mean '{near}'? It stands {}", of.join(" or "));
+    }
+    let keys: Vec<&str> = properties.keys().map(String::as_str).collect();
+    format!("the keys here are {}", keys.join(", "))
+}
+
 /// Finds keys that do not exist.
 fn check_keys(table: &DeTable<'_>, schema: &Value, place: &str) -> Result<(), (Range<usize>, String)> {
-    // A table of free names (ini, env) has no properties.
-    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return Ok(()) };
     // In the file's order, which the table has lost: the first mistake is reported first.
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+        return entries.into_iter().try_for_each(|(key, value)| check_free(key, value, place));
+    };
     for (key, value) in entries {
         let name: &str = key.get_ref();
         let Some(known) = properties.get(name) else {
-            let distance = |known: &String| strsim::damerau_levenshtein(known, name);
-            let least = properties.keys().map(distance).min().filter(|least| *least <= 1 + name.len() / 4);
-            // All that are as near: 'workerz' is as likely to be 'workers' as 'worker'.
-            let nearest: Vec<String> = (properties.keys())
-                .filter(|known| Some(distance(known)) == least)
-                .map(|known| format!("'{known}'"))
-                .collect();
-            let elsewhere = places_of(name);
-            let remedy = if !elsewhere.is_empty() {
-                format!("it stands {}", elsewhere.join(" or "))
-            } else if nearest.is_empty() {
-                let keys: Vec<&str> = properties.keys().map(String::as_str).collect();
-                format!("the keys here are {}", keys.join(", "))
-            } else {
-                format!("did you mean {}?", nearest.join(" or "))
-            };
-            return Err((key.span(), format!("unknown key '{name}' {place}; {remedy}")));
+            return Err((key.span(), format!("unknown key '{name}' {place}; {}", remedy(name, properties))));
         };
         let inside = format!("in [{name}]");
+        let (as_table, items) = (table_of(known), items_of(known));
         match value.get_ref() {
-            DeValue::Table(_) if known.get("type").is_some_and(|kind| kind == "array") => {
+            DeValue::Table(_) if as_table.is_none() && items.is_some() => {
                 let above = place.trim_start_matches("in ").trim_matches(['[', ']']);
                 let path = if place.starts_with("in ") { format!("{above}.{name}") } else { name.to_owned() };
-                return Err((key.span(), format!("[{path}] may be there several times: write [[{path}]]")));
+                let many = items.and_then(table_of).is_some();
+                let why = match many {
+                    true => format!("[{path}] may be there several times: write [[{path}]]"),
+                    false => format!("[{path}] is no table: write {name} = [\"…\"]"),
+                };
+                return Err((key.span(), why));
             }
-            DeValue::Table(table) => check_keys(table, resolve(known), &inside)?,
+            DeValue::Table(table) => match as_table {
+                Some(schema) => check_keys(table, schema, &inside)?,
+                None => {
+                    let remedy = match name {
+                        "php" | "php_ini" | "php_ini_scan_dir" => {
+                            "settings of php.ini stand below [app.ini]".to_owned()
+                        }
+                        name => format!("write {name} = …"),
+                    };
+                    return Err((key.span(), format!("'{name}' {place} is a value and no table; {remedy}")));
+                }
+            },
             DeValue::Array(array) => {
-                let items = known.get("items").map(resolve).unwrap_or(&Value::Null);
+                let items = items.and_then(table_of);
                 for item in array.iter() {
-                    if let DeValue::Table(table) = item.get_ref() {
+                    if let (DeValue::Table(table), Some(items)) = (item.get_ref(), items) {
                         check_keys(table, items, &format!("in [[{name}]]"))?;
                     }
                 }
@@ -185,6 +249,32 @@ fn check_keys(table: &DeTable<'_>, schema: &Value, place: &str) -> Result<(), (R
         }
     }
     Ok(())
+}
+
+/// In a table of free names (ini, env) there are no tables: a name with a dot in it was meant.
+fn check_free(
+    key: &Spanned<std::borrow::Cow<'_, str>>,
+    value: &Spanned<DeValue<'_>>,
+    place: &str,
+) -> Result<(), (Range<usize>, String)> {
+    let mut path = vec![key.get_ref().to_string()];
+    let mut at = value.get_ref();
+    while let DeValue::Table(table) = at {
+        let Some((key, value)) = table.iter().next() else { break };
+        path.push(key.get_ref().to_string());
+        at = value.get_ref();
+    }
+    match path.len() {
+        1 => Ok(()),
+        _ => Err((
+            key.span(),
+            format!(
+                "'{}' {place} is a table, and only values stand here; a name with a dot in it wants quotes: write \"{}\" = …",
+                key.get_ref(),
+                path.join(".")
+            ),
+        )),
+    }
 }
 
 fn within(outer: &Range<usize>, inner: &Range<usize>) -> bool {
@@ -308,6 +398,60 @@ mod tests {
         let said = error("[[app]]\nxyzzy = 3\n");
         assert!(said.contains("the keys here are ") && said.contains("document_root"), "{said}");
         assert!(error("[[app]]\n[app.limits]\n").contains("unknown key 'limits' in [[app]]"));
+    }
+
+    #[test]
+    fn no_table_takes_what_it_does_not_know_in_silence() {
+        let app = "[[app]]\nroot = '.'\n";
+        for (text, want) in [
+            (
+                "listen = [{ address = ':80', tsl = true }]",
+                "unknown key 'tsl' in [[listen]]; did you mean 'tls'?",
+            ),
+            (
+                "listen = { address = ':80', proxi_protocol = true }",
+                "in [listen]; did you mean 'proxy_protocol'?",
+            ),
+            ("[[listen]]\nadress = ':80'", "in [[listen]]; did you mean 'address'?"),
+            (
+                "[tls]\ncertificates = [{ certificate = 'a', keyy = 'b' }]",
+                "in [[certificates]]; did you mean 'key'?",
+            ),
+            (
+                "[[app]]\n[app.inii]\nmemory_limit = '1M'",
+                "unknown key 'inii' in [[app]]; did you mean 'ini'?",
+            ),
+            ("[[app]]\n[app.INI]\nmemory_limit = '1M'", "unknown key 'INI' in [[app]]; did you mean 'ini'?"),
+            ("[[app]]\n[app.php]\nmemory_limit = '1M'", "settings of php.ini stand below [app.ini]"),
+            ("[[app]]\n[app.php_ini]\nmemory_limit = '1M'", "settings of php.ini stand below [app.ini]"),
+            ("[[app]]\n[app.ini]\nsession.save_path = '/x'", "write \"session.save_path\" = …"),
+            ("[[app]]\n[app.ini.session]\nsave_path = '/x'", "write \"session.save_path\" = …"),
+            (
+                "[[app]]\n[app.workers]\nmin = 2",
+                "'workers' in [[app]] is a value and no table; write workers = …",
+            ),
+            (
+                "[[app]]\n[[app.rule]]\nbasic_auth = { users = 'x', realms = 'y' }",
+                "in [basic_auth]; did you mean 'realm'?",
+            ),
+            (
+                "[[app]]\n[[app.rule]]\nrate = { request = 1 }",
+                "unknown key 'request' in [rate]; did you mean 'requests'?",
+            ),
+            ("[[app]]\n[[app.rule]]\n[app.rule.headers]\nsett = {}", "in [headers]; did you mean 'set'?"),
+            ("[[app]]\nbody_sise = '1M'", "did you mean 'body_size'? It stands below [limits]"),
+            (
+                "Access_log = '-'",
+                "unknown key 'Access_log' at the top of the file; did you mean 'access_log'?",
+            ),
+        ] {
+            let said = error(text);
+            assert!(said.contains(want), "{text}: {said}");
+        }
+        let fine = "listen = [':80', { address = ':443', tls = true }]\n[[app]]\nroot = '.'\nphp_ini_scan_dir = ['a']\n[app.ini]\n'a.b' = 1\n\
+                    [[app.rule]]\nheader = { x-y = 'z' }\nrate = { requests = 1 }\ndeny = 403\n[app.rule.headers.set]\nX-A = 'b'\n";
+        Source::parse(Path::new("hayate.toml"), fine.into()).unwrap();
+        assert!(error(&format!("{app}[app.hosts]\nx = 1")).contains("hosts"));
     }
 
     #[test]

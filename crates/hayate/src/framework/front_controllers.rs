@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{
-    requests::SUPERGLOBALS,
+    requests::{OF_A_REQUEST, SUPERGLOBALS},
     source::{compact, line_of},
 };
 use crate::of_application;
@@ -214,25 +214,11 @@ pub(super) fn only(compacted: &str, sequences: &[&[Statement]], imports: &[&str]
     }
 }
 
-/// What a front controller mentions that depends on the request; it runs once, before the first.
-const OF_A_REQUEST: [&str; 25] = [
-    "HTTP_",
-    "REQUEST_",
-    "REMOTE_",
-    "SERVER_",
-    "QUERY_STRING",
-    "PATH_INFO",
-    "PATH_TRANSLATED",
-    "PHP_SELF",
-    "PHP_AUTH",
-    "AUTH_TYPE",
-    "SCRIPT_",
-    "CONTENT_",
-    "SSL_",
+/// What a front controller mentions that depends on the request besides [`OF_A_REQUEST`]; it runs once, before the first.
+const BESIDES: [&str; 11] = [
     "filter_",
     "getallheaders",
     "apache_request_headers",
-    "['HTTPS']",
     "php://input",
     "createFromGlobals",
     "header(",
@@ -246,7 +232,8 @@ const OF_A_REQUEST: [&str; 25] = [
 /// Whether a front controller of symfony/runtime can run before there is a request, and where its closure begins. It is run as it is, so it
 /// may do other things.
 pub(super) fn suits_runtime(compacted: &str) -> Result<usize, String> {
-    if let Some(word) = SUPERGLOBALS.iter().chain(&OF_A_REQUEST).find(|word| compacted.contains(**word)) {
+    let mut words = SUPERGLOBALS.iter().chain(&OF_A_REQUEST).chain(&BESIDES);
+    if let Some(word) = words.find(|word| compacted.contains(**word)) {
         return Err(format!("its public/index.php depends on the request ({word})"));
     }
     let closure = ["return", "returnstatic"]

@@ -85,7 +85,29 @@ fn a_front_controller_with_a_mind_of_its_own_is_left_to_classic_mode() {
         SYMFONY_5.replace("$kernel = new", "Request::setTrustedProxies(['10.0.0.1'], 1);\n$kernel = new");
     assert!(Project::new(Framework::Symfony, &proxies).unsuited().contains("does more than to start it"));
     let host = RUNTIME.replace("return static", "$_ENV['X'] = $_SERVER['HTTP_HOST'] ?? '';\nreturn static");
-    assert!(Project::new(Framework::Symfony, &host).unsuited().contains("depends on the request (HTTP_)"));
+    assert!(Project::new(Framework::Symfony, &host).unsuited().contains("depends on the request (HTTP)"));
+    // Also what only variables of a request have been known by elsewhere, and what a front controller does besides.
+    for word in [
+        "'HTTPS'",
+        "DOCUMENT_URI",
+        "REDIRECT_URL",
+        "ORIG_PATH_INFO",
+        "SSL_CLIENT_VERIFY",
+        "GATEWAY_INTERFACE",
+        "HAYATE_WARMUP",
+    ]
+    .map(|name| format!("$x = getenv({name});"))
+    .into_iter()
+    .chain(
+        ["filter_input(1, 'a');", "header('X: y');", "session_start();", "ob_start();", "exit;", "die();"]
+            .map(String::from),
+    ) {
+        let asks = RUNTIME.replace("return static", &format!("{word}\nreturn static"));
+        assert!(
+            Project::new(Framework::Symfony, &asks).unsuited().contains("depends on the request"),
+            "{word}"
+        );
+    }
     let request = RUNTIME.replace("array $context", "Request $request, array $context");
     assert!(Project::new(Framework::Symfony, &request).unsuited().contains("array $context alone"));
 }

@@ -134,6 +134,8 @@ impl Master {
                     Ok(None) => front.closed = true,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    // It has ended before it heard all that it was told.
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionReset => front.closed = true,
                     Err(error) => tracing::error!("the front says what makes no sense: {error}"),
                 }
             }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{app::AppResolver, flag, mode::Running};
 use crate::{
     config::{self, ConfigError},
+    htaccess::{self, Directive},
     of_application,
 };
 
@@ -120,7 +121,7 @@ fn by_htaccess(document_root: &Path) -> Result<String, String> {
     let path = document_root.join(".htaccess");
     // Nobody writes more than that by hand.
     let text = of_application::read(&path, 256 << 10).map_err(|_| none())?;
-    match htaccess(&String::from_utf8_lossy(&text)) {
+    match rewrites(&String::from_utf8_lossy(&text)) {
         Rewrites::Plainly => Ok(".htaccess sends to index.php what is no file".to_owned()),
         Rewrites::WithMore(to) => Err(format!(
             ".htaccess sends what is no file to {to}, with more than its name, which Hayate does not do"
@@ -139,38 +140,33 @@ enum Rewrites {
 }
 
 /// Looks for Apache's `FallbackResource`, and for a `RewriteRule` whose pattern fits every path.
-fn htaccess(text: &str) -> Rewrites {
+fn rewrites(text: &str) -> Rewrites {
     let mut found = Rewrites::Not;
-    for line in text.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let is = |word: &str| words.first().is_some_and(|first| first.eq_ignore_ascii_case(word));
-        let (all, to) = match words[..] {
-            [_, to, ..] if is("FallbackResource") => (true, to),
-            [_, pattern, to, ..] if is("RewriteRule") => {
-                let pattern = pattern.trim_matches('"');
-                (
-                    matches!(
-                        pattern,
-                        "." | "^"
-                            | ".*"
-                            | "^.*"
-                            | "^.*$"
-                            | "(.*)"
-                            | "^(.*)"
-                            | "^(.*)$"
-                            | ".+"
-                            | "^.+$"
-                            | "^(.+)$"
-                            | "(.+)"
-                            | "/"
-                            | ".?"
-                    ),
-                    to,
-                )
-            }
+    for Directive { name, words } in htaccess::directives(text) {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let (all, to) = match (&*name, &words[..]) {
+            ("fallbackresource", [to, ..]) => (true, *to),
+            ("rewriterule", [pattern, to, ..]) => (
+                matches!(
+                    *pattern,
+                    "." | "^"
+                        | ".*"
+                        | "^.*"
+                        | "^.*$"
+                        | "(.*)"
+                        | "^(.*)"
+                        | "^(.*)$"
+                        | ".+"
+                        | "^.+$"
+                        | "^(.+)$"
+                        | "(.+)"
+                        | "/"
+                        | ".?"
+                ),
+                *to,
+            ),
             _ => continue,
         };
-        let to = to.trim_matches('"');
         let to = to.strip_prefix("%{ENV:BASE}").unwrap_or(to);
         let to = to.strip_prefix("./").unwrap_or(to).trim_start_matches('/');
         let Some(more) = to.strip_prefix(INDEX).filter(|_| all) else { continue };
@@ -203,7 +199,7 @@ mod tests {
             "FallbackResource /index.php",
             "FallbackResource \"./index.php\"",
         ] {
-            assert_eq!(htaccess(text), Rewrites::Plainly, "{text}");
+            assert_eq!(rewrites(text), Rewrites::Plainly, "{text}");
         }
         for text in [
             "",
@@ -219,13 +215,13 @@ mod tests {
             "FallbackResource disabled",
             "RewriteRule",
         ] {
-            assert_eq!(htaccess(text), Rewrites::Not, "{text}");
+            assert_eq!(rewrites(text), Rewrites::Not, "{text}");
         }
         for (text, to) in [
             ("RewriteRule ^(.*)$ index.php?url=$1 [QSA,L]", "index.php?url=$1"),
             ("RewriteRule ^(.*)$ /index.php/$1 [L]", "index.php/$1"),
         ] {
-            assert_eq!(htaccess(text), Rewrites::WithMore(to.into()), "{text}");
+            assert_eq!(rewrites(text), Rewrites::WithMore(to.into()), "{text}");
         }
     }
 }

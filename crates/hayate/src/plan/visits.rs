@@ -8,7 +8,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use hayate_front::{
     Backend, Disk, Elsewhere, FileId, FileRules, ListenAddr, Place, Reader, Site, SiteMetrics,
-    rules::{Around, HIDDEN_FILES, Hidden, Keeper, Rules},
+    rules::{Around, HIDDEN_FILES, Hidden, Keeper, RuleSpec, Rules},
 };
 use hayate_pool::Visit;
 
@@ -100,6 +100,19 @@ impl App {
             found: Default::default(),
             rules,
         }
+    }
+
+    /// Paths of the document root of which no file is sent to anybody, by `deny` or by a rule.
+    pub fn closed(&self) -> Vec<String> {
+        let for_all = |rule: &&RuleSpec| {
+            let by_path_alone = rule.glob.is_empty() && rule.regex.is_empty() && rule.method.is_empty();
+            let of_anybody = rule.header.is_empty() && rule.address.is_empty();
+            by_path_alone
+                && of_anybody
+                && (rule.deny.is_some() || rule.rewrite.is_some() || rule.redirect.is_some())
+        };
+        let by_rules = self.rules.iter().filter(for_all).flat_map(|rule| &rule.path);
+        self.deny.iter().chain(by_rules).filter(|path| *path != "/").cloned().collect()
     }
 
     /// Names of files that are not for visitors. They were checked with the plan.

@@ -1,0 +1,143 @@
+"""`hayate check` says what would keep a server from starting, or from serving, and ends as `hayate serve` would."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from lib.process import free_port, temporary_directory
+from lib.servers import ROOT, hayate_binary
+
+pytestmark = pytest.mark.skipif(not ROOT, reason="only root changes to other users")
+USER = "www-data"
+
+
+@pytest.fixture
+def place() -> Iterator[pathlib.Path]:
+    # Not pytest's, whose rights another run changes.
+    place = temporary_directory("check")
+    (place / "outer/site").mkdir(parents=True)
+    (place / "outer/site/index.php").write_text("<?php echo 'fine';")
+    (place / "logs").mkdir()
+    for path in [place, *place.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    yield place
+    shutil.rmtree(place)
+
+
+class Said:
+    def __init__(self, place: pathlib.Path, top: str = "", app: str = "", *flags: str) -> None:
+        config = place / "hayate.toml"
+        config.write_text(
+            f'listen = "127.0.0.1:{free_port()}"\ncontrol = "c.sock"\nuser = "{USER}"\n{top}\n[[app]]\nroot = "{place}/outer/site"\n{app}\n'
+        )
+        for command in ("check", "serve"):
+            line = [str(hayate_binary()), command, "--config", str(config), *flags]
+            # A server that starts is told to end by `timeout`, and ends with 124 then.
+            done = subprocess.run(["timeout", "4", *line], capture_output=True, text=True, timeout=60, check=False)
+            setattr(self, command, done)
+        self.text = self.check.stdout + self.check.stderr
+
+    def agree(self) -> bool:
+        """Whether both take it, or neither does."""
+        serves = self.serve.returncode == 124
+        return (self.check.returncode == 0) == serves and ("This can be served" in self.check.stdout) == serves
+
+
+def test_a_fine_one(place: pathlib.Path) -> None:
+    (place / "logs").chmod(0o777)
+    said = Said(place, f'access_log = "{place}/logs/access.log"\npid_file = "{place}/pid"')
+    assert said.agree() and said.check.returncode == 0, said.text
+    # It is the server that makes it.
+    (place / "logs/access.log").unlink()
+    check = [str(hayate_binary()), "check", "--config", str(place / "hayate.toml")]
+    assert subprocess.run(check, capture_output=True, timeout=60, check=False).returncode == 0
+    assert not (place / "logs/access.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("log", "why"),
+    [
+        ("missing/access.log", "there is no directory {place}/missing; make it"),
+        ("logs/access.log", "cannot make {place}/logs/access.log: {place}/logs: Permission denied"),
+        ("logs", "it is a directory"),
+        ("hayate.toml", "cannot write {place}/hayate.toml: Permission denied"),
+    ],
+)
+def test_an_access_log_that_cannot_be_written(place: pathlib.Path, log: str, why: str) -> None:
+    said = Said(place, f'access_log = "{place}/{log}"')
+    assert said.agree() and said.check.returncode == 2, said.text
+    assert f"{place}/hayate.toml:4: access_log: the front, which runs as {USER} (uid " in said.check.stderr
+    assert why.format(place=place) in said.check.stderr, said.text
+    assert "access_log names a file" in said.serve.stderr and "makes no sense" not in said.serve.stderr, said.serve.stderr
+
+
+def test_a_flag_is_named_as_a_flag(place: pathlib.Path) -> None:
+    said = Said(place, "", "", "--access-log", f"{place}/missing/x")
+    assert said.agree() and "hayate: --access-log: the front" in said.check.stderr, said.text
+
+
+def test_a_pid_file_that_cannot_be_written(place: pathlib.Path) -> None:
+    said = Said(place, f'pid_file = "{place}/missing/pid"')
+    assert said.agree() and f"{place}/hayate.toml:4: pid_file: " in said.check.stderr, said.text
+
+
+def test_a_root_that_php_cannot_enter(place: pathlib.Path) -> None:
+    (place / "outer").chmod(0o700)
+    said = Said(place)
+    assert said.agree() and said.check.returncode == 2, said.text
+    assert f"{place}/hayate.toml:6: root: PHP of 'site', which runs as {USER} (uid " in said.check.stderr
+    assert f"{place}/outer: Permission denied" in said.check.stderr and f"let that user enter {place}/outer" in said.check.stderr
+
+
+def test_a_root_that_is_not_there(place: pathlib.Path) -> None:
+    said = Said(place, "", f'[[app]]\nname = "b"\npath = "/b"\nroot = "{place}/nowhere"')
+    assert said.check.returncode == 2 and f"hayate.toml:10: root: cannot use the directory {place}/nowhere" in said.check.stderr, said.text
+
+
+def test_a_worker_script_that_php_cannot_read(place: pathlib.Path) -> None:
+    script = place / "outer/worker.php"
+    script.write_text("<?php while (hayate_handle_request(function () { echo 1; })) {}")
+    script.chmod(0o600)
+    said = Said(place, "", f'worker = "{script}"')
+    assert said.agree() and f"hayate.toml:7: worker: PHP of 'site'" in said.check.stderr and "Permission denied" in said.check.stderr, said.text
+
+
+def test_what_only_requests_would_meet_is_a_warning(place: pathlib.Path) -> None:
+    (place / "outer/site/index.php").chmod(0o600)
+    said = Said(place)
+    assert said.agree() and said.check.returncode == 0, said.text
+    assert f"warning       requests to 'site' would get 403: PHP, which runs as {USER}" in said.check.stdout
+    (place / "outer/site/index.php").chmod(0o644)
+    (place / "outer").chmod(0o750)
+    shutil.chown(place / "outer", USER)
+    said = Said(place, 'front_user = "nobody"')
+    assert said.agree() and "the front, which runs as nobody" in said.check.stdout and f"cannot enter {place}/outer/site" in said.check.stdout, said.text
+
+
+def test_settings_that_php_does_not_know_are_named(place: pathlib.Path) -> None:
+    said = Said(place, "", '[app.ini]\nmemory_limt = "1M"\n"my.own" = "x"\nextension = []\n"session.name" = "X"')
+    lines = [line for line in said.check.stdout.splitlines() if "warning     ini: " in line]
+    assert said.check.returncode == 0 and len(lines) == 2, said.text
+    assert any("knows 'memory_limt'; did you mean memory_limit?" in line for line in lines)
+    assert any("'my.own'" in line and "get_cfg_var()" in line for line in lines)
+
+
+def test_folders_that_kirbys_rules_close_are_named(place: pathlib.Path) -> None:
+    site = place / "outer/site"
+    for folder in ("content", "kirby", "media", "site"):
+        (site / folder).mkdir()
+    rules = "".join(f"RewriteRule ^{folder}/(.*) index.php [L]\n" for folder in ("content", "site", "kirby"))
+    last = "RewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^(.*) index.php [L]\n"
+    (site / ".htaccess").write_text(f"<IfModule mod_rewrite.c>\n{rules}{last}</IfModule>\n")
+    said = Said(place)
+    assert 'deny = ["/content", "/kirby", "/site"]' in said.check.stdout, said.text
+    assert "closes directories for Apache" in said.serve.stderr + said.serve.stdout
+    said = Said(place, "", 'deny = ["/content", "/kirby", "/site"]')
+    assert ".htaccess below" not in said.check.stdout, said.text
+    said = Said(place, "", '[[app.rule]]\npath = ["/content", "/kirby", "/site"]\nrewrite = "/index.php"')
+    assert ".htaccess below" not in said.check.stdout, said.text
