@@ -36,7 +36,9 @@ final class SymfonyEnv
     /** @return list<string> those that are not the same for all requests, as one would write them */
     public static function ofRequests(ContainerInterface $container): array
     {
-        if (!$container instanceof Container || Container::class !== (new \ReflectionMethod($container, 'getEnv'))->class) {
+        // Neither a container of another kind nor one of a release to come that keeps them elsewhere.
+        if (!$container instanceof Container || !property_exists(Container::class, 'envCache')
+            || Container::class !== (new \ReflectionMethod($container, 'getEnv'))->class) {
             return ['%env(…)% by a '.get_debug_type($container)];
         }
         $names = array_keys((array) self::read($container, Container::class, 'envCache'));
@@ -89,7 +91,7 @@ final class SymfonyEnv
     private static function loadsSecrets(object $loader): bool
     {
         // It keeps what another one loads.
-        if (str_starts_with(\get_class($loader), 'Symfony\\Component\\DependencyInjection\\')) {
+        if (str_starts_with(\get_class($loader), 'Symfony\\Component\\DependencyInjection\\') && property_exists($loader, 'envVarLoader')) {
             $loader = self::read($loader, \get_class($loader), 'envVarLoader');
         }
 
