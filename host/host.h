@@ -285,9 +285,10 @@ void time_limit_end(void);
 /* prime.c */
 void prime_opcache(void); /* before the boot */
 
-/* own_state.c: what warm-up requests leave in the project's own code, in a boot of ours */
+/* own_state.c: what warm-up requests leave besides their application, in a boot of ours */
 void own_state_note(void);                      /* before the first of them */
-bool own_state_changed(char *why, size_t size); /* after the last one; `why` is for people */
+void own_state_put_back(void);                  /* after each */
+bool own_state_changed(char *why, size_t size); /* after the last one: whether something stays; `why` is for people */
 
 /* warmup.c */
 bool warmup_next(struct hy_exchange *exchange); /* false: no more */

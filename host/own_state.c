@@ -1,14 +1,16 @@
 /*
- * What warm-up requests leave in the project's own code: static properties and variables, globals, constants, and what
- * PHP itself puts back at the end of each request (locale, environment, autoloaders, stream wrappers).
+ * What warm-up requests leave in the process besides their application: static properties and variables, globals,
+ * constants, and what PHP itself puts back at the end of each request (locale, environment, autoloaders, stream
+ * wrappers).
  *
  * In a boot of ours (php/boot/) warm-up requests are handled by an application that is thrown away, but what is static
- * stays: `static $locale ??= $request->...` would hold for all visitors. So before the first of them and after the last
- * one, each time with a booted application, all of this is looked at, and where it differs the boot is done again
- * without warm-up requests.
+ * stays: `static $locale ??= $request->...` would hold for all visitors. So all of this is looked at before the first
+ * of them, and after each one, before an application is booted again. What then has another value, and had the one that
+ * it begins with, gets that back. What the boot had set itself, and what cannot be put back, is a reason to boot again
+ * without warm-up requests, where it is the project's own.
  *
- * It compares values, and of objects the class. Of libraries only switches and names are looked at: what they have
- * computed they keep in lists and objects.
+ * It compares values, and of objects the class. Of libraries only switches and names are looked at, no lists and
+ * objects: what they have computed they keep in these.
  */
 #include "host.h"
 
@@ -31,29 +33,52 @@ static uint64_t hash_of(zval *value)
 	return Z_TYPE_P(value) == IS_CONSTANT_AST ? UNKNOWN : residue_state_of(value);
 }
 
-/* What has another value than before the warm-up requests; of what was not there, `fresh` is the value that it began
- * with, or NULL: that it is there is the change. */
 struct look {
-	bool is_last;
+	bool is_first;
+	/* What has changed and is not put back; empty: nothing. */
 	char found[256];
 };
 
-static void look_at(struct look *look, const char *name, zval *value, zval *fresh)
+enum change { NONE, CHANGED, CHANGED_FROM_FRESH };
+
+/* Notes it, or says whether it has another value than was noted. What was not there then had `fresh`, with which it
+ * begins; NULL: it was not there at all. */
+static enum change look_at(const struct look *look, const char *name, zval *value, zval *fresh)
 {
 	uint64_t hash = hash_of(value);
 	size_t len = strlen(name);
-	if (!look->is_last) {
+	if (look->is_first) {
 		zval noted;
 		ZVAL_LONG(&noted, (zend_long)hash);
 		zend_hash_str_update(&before, name, len, &noted);
-		return;
+		return NONE;
 	}
 	const zval *noted = zend_hash_str_find(&before, name, len);
-	bool is_new = noted == NULL && fresh == NULL;
-	uint64_t right = is_new ? UNKNOWN : noted != NULL ? (uint64_t)Z_LVAL_P(noted) : hash_of(fresh);
-	if (look->found[0] == '\0' && (is_new || (hash != right && hash != UNKNOWN && right != UNKNOWN))) {
+	uint64_t begins = fresh != NULL ? hash_of(fresh) : UNKNOWN,
+	         was = noted != NULL ? (uint64_t)Z_LVAL_P(noted) : begins;
+	if (noted == NULL && fresh == NULL) {
+		return CHANGED_FROM_FRESH;
+	}
+	if (hash == was || hash == UNKNOWN || was == UNKNOWN) {
+		return NONE;
+	}
+	return was == begins ? CHANGED_FROM_FRESH : CHANGED;
+}
+
+static void tell(struct look *look, const char *name)
+{
+	if (look->found[0] == '\0') {
 		snprintf(look->found, sizeof look->found, "%s", name);
 	}
+}
+
+static void put_back(zval *value, zval *fresh)
+{
+	zval left;
+	ZVAL_DEREF(value);
+	ZVAL_COPY_VALUE(&left, value);
+	ZVAL_COPY_OR_DUP(value, fresh);
+	zval_ptr_dtor(&left);
 }
 
 static void look_at_function(struct look *look, const zend_op_array *function, const char *of)
@@ -72,7 +97,13 @@ static void look_at_function(struct look *look, const zend_op_array *function, c
 		char name[512];
 		snprintf(name, sizeof name, "static $%s of %s%s%s()", ZSTR_VAL(variable), of, of[0] != '\0' ? "::" : "",
 		         function->function_name != NULL ? ZSTR_VAL(function->function_name) : "");
-		look_at(look, name, value, zend_hash_find(function->static_variables, variable));
+		zval *fresh = zend_hash_find(function->static_variables, variable);
+		enum change change = look_at(look, name, value, fresh);
+		if (change == CHANGED_FROM_FRESH && fresh != NULL && Z_TYPE_P(value) != IS_INDIRECT) {
+			put_back(value, fresh);
+		} else if (change != NONE) {
+			tell(look, name);
+		}
 	}
 	ZEND_HASH_FOREACH_END();
 }
@@ -108,10 +139,15 @@ static void look_at_class(struct look *look, zend_class_entry *class)
 			continue;
 		}
 		zval *value = &values[property->offset], *fresh = &class->default_static_members_table[property->offset];
-		if (Z_TYPE_P(value) != IS_INDIRECT && (own || is_setting(value))) {
+		if (Z_TYPE_P(value) != IS_INDIRECT && Z_TYPE_P(fresh) != IS_INDIRECT && (own || is_setting(value))) {
 			char name[512];
 			snprintf(name, sizeof name, "%s::$%s", ZSTR_VAL(class->name), ZSTR_VAL(property_name));
-			look_at(look, name, value, Z_TYPE_P(fresh) == IS_INDIRECT ? NULL : fresh);
+			enum change change = look_at(look, name, value, fresh);
+			if (change == CHANGED_FROM_FRESH) {
+				put_back(value, fresh);
+			} else if (change == CHANGED && own) {
+				tell(look, name);
+			}
 		}
 	}
 	ZEND_HASH_FOREACH_END();
@@ -144,7 +180,12 @@ static void look_at_names(struct look *look)
 		    !zend_string_equals_literal(key, "argc") && Z_TYPE_P(value) != IS_UNDEF) {
 			char name[256];
 			snprintf(name, sizeof name, "$GLOBALS['%s']", ZSTR_VAL(key));
-			look_at(look, name, value, NULL);
+			enum change change = look_at(look, name, value, NULL);
+			if (change == CHANGED_FROM_FRESH) {
+				zend_hash_del_ind(&EG(symbol_table), key);
+			} else if (change != NONE) {
+				tell(look, name);
+			}
 		}
 	}
 	ZEND_HASH_FOREACH_END();
@@ -154,7 +195,9 @@ static void look_at_names(struct look *look)
 		if (key != NULL && ZEND_CONSTANT_MODULE_NUMBER(constant) == PHP_USER_CONSTANT) {
 			char name[256];
 			snprintf(name, sizeof name, "the constant %s", ZSTR_VAL(key));
-			look_at(look, name, &constant->value, NULL);
+			if (look_at(look, name, &constant->value, NULL) != NONE) {
+				tell(look, name); /* compiled code may point to it */
+			}
 		}
 	}
 	ZEND_HASH_FOREACH_END();
@@ -174,25 +217,32 @@ static zend_ulong listed_by(const char *function)
 	return count;
 }
 
+static void look_at_part(struct look *look, const char *name, zval *value)
+{
+	if (look_at(look, name, value, NULL) != NONE) {
+		tell(look, name);
+	}
+}
+
 static void look_at_process(struct look *look)
 {
 	zval value;
 	const char *locale = setlocale(LC_ALL, NULL);
 	ZVAL_STRING(&value, locale != NULL ? locale : "");
-	look_at(look, "the locale (setlocale())", &value, NULL);
+	look_at_part(look, "the locale (setlocale())", &value);
 	zval_ptr_dtor(&value);
 	uint64_t all = 0;
 	for (char **variable = environ; variable != NULL && *variable != NULL; variable++) {
 		all += zend_hash_func(*variable, strlen(*variable)); /* in any order */
 	}
 	ZVAL_LONG(&value, (zend_long)(all | 1));
-	look_at(look, "the environment (putenv())", &value, NULL);
+	look_at_part(look, "the environment (putenv())", &value);
 	ZVAL_LONG(&value, (zend_long)listed_by("spl_autoload_functions"));
-	look_at(look, "the list of autoloaders (spl_autoload_register())", &value, NULL);
+	look_at_part(look, "the list of autoloaders (spl_autoload_register())", &value);
 	ZVAL_BOOL(&value, FG(default_context) != NULL);
-	look_at(look, "the default stream context (stream_context_set_default())", &value, NULL);
+	look_at_part(look, "the default stream context (stream_context_set_default())", &value);
 	ZVAL_LONG(&value, FG(stream_wrappers) != NULL ? zend_hash_num_elements(FG(stream_wrappers)) : 0);
-	look_at(look, "the list of stream wrappers (stream_wrapper_register())", &value, NULL);
+	look_at_part(look, "the list of stream wrappers (stream_wrapper_register())", &value);
 }
 
 static void look_at_all(struct look *look)
@@ -204,27 +254,37 @@ static void look_at_all(struct look *look)
 
 void own_state_note(void)
 {
-	if (!asked_once_is_used() || known) {
-		return;
+	if (asked_once_is_used() && !known) {
+		known = true;
+		zend_hash_init(&before, 64, NULL, NULL, true);
+		look_at_all(&(struct look){.is_first = true});
 	}
-	known = true;
-	zend_hash_init(&before, 64, NULL, NULL, true);
-	look_at_all(&(struct look){.is_last = false});
+}
+
+/* What one of them has changed for good. */
+static char stays[256];
+
+void own_state_put_back(void)
+{
+	if (known) {
+		struct look look = {.is_first = false};
+		look_at_all(&look);
+		if (stays[0] == '\0') {
+			memcpy(stays, look.found, sizeof stays);
+		}
+	}
 }
 
 bool own_state_changed(char *why, size_t size)
 {
-	if (!known) {
-		return false;
+	if (known) {
+		zend_hash_destroy(&before);
+		known = false;
 	}
-	struct look look = {.is_last = true};
-	look_at_all(&look);
-	zend_hash_destroy(&before);
-	known = false;
 	snprintf(
 	    why, size,
 	    "a warm-up request changed %s, which would hold for all visitors. To avoid it: keep it in a service of the "
 	    "container, or set it in the boot",
-	    look.found);
-	return look.found[0] != '\0';
+	    stays);
+	return stays[0] != '\0';
 }

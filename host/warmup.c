@@ -215,6 +215,7 @@ static const struct visit *unsure_visit(void)
 
 void warmup_request_over(void)
 {
+	own_state_put_back();
 	residue_of_handler();
 }
 

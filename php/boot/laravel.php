@@ -8,7 +8,8 @@
  *
  * Warm-up requests are handled in a process that goes on, so they get an application of their own, which is thrown away
  * with all they left in it, connections included: a session's contents or a logged-in user must not be in the application
- * that everybody meets. What stays of them is what belongs to no visitor: loaded classes, compiled code, statics.
+ * that everybody meets. What stays of them is loaded classes and compiled code; what is static the host puts back, or
+ * boots again without them (host/own_state.c).
  * With connections = "warm" each worker opens the default database, and Redis where cache or sessions are in it.
  *
  * Providers boot before there is a request. They see one like that of Laravel's console, made from the setting app.url; who
@@ -45,6 +46,8 @@ require __DIR__.'/laravel_request.php';
         EarlyRequest::give($app);
         $kernel = $app->make(Kernel::class);
         $kernel->bootstrap();
+        // Its kernel does so for each request: it is nothing that one of them leaves.
+        Request::enableHttpMethodParameterOverride();
         // Services that hardly any request does without, and that hold nothing of one when they are made, nor of the
         // configuration, which a middleware may change: what makes a tenant of a host does.
         foreach (['auth', 'cache', 'db', 'files', 'hash', 'log', 'router', 'session'] as $service) {

@@ -114,15 +114,6 @@ def served(request, project):
         assert app["restarts"] == {} and app["boot"] == "shared", server.log_tail()
 
 
-#: What the three warm-up requests have counted in a static property.
-WARMED = {"classic": 0, "worker": 3}
-
-
-def counted(server: Hayate) -> int:
-    """What a request finds in a static property that it has raised by one: no request before it but the warm-up."""
-    return WARMED[server.status()["apps"][0]["mode"]] + 1
-
-
 def test_answers_as_classic_mode_does(served) -> None:
     answers = [get(served, f"/?n={n}").json() for n in range(3)]
     assert len({answer["pid"] for answer in answers}) == 1
@@ -131,7 +122,7 @@ def test_answers_as_classic_mode_does(served) -> None:
         assert answer["greeting"] == answer["in_server"] == "hello from .env"
         assert answer["project"] is False, "what Hayate tells its script is none of the application's business"
         assert answer["query"] == {"n": str(n)}
-        assert (answer["static"], answer["property"]) == (counted(served), 1)
+        assert (answer["static"], answer["property"]) == (1, 1), "as under php-fpm: no warm-up request has counted"
         assert answer["rows"] == 0 and answer.get("event", True), "a database that the warm-up has used, and a model"
         assert answer.get("first", str(n)) == str(n), "a service whose constructor looked for the request"
         assert answer["url"] == served.url + "/visit"
@@ -157,7 +148,7 @@ def test_exit_and_failures_end_the_request_only(served) -> None:
         assert "Server Error" in exhausted.text, "where the framework shows fatal errors"
     assert served.logged("Allowed memory size")
     assert get(served, "/nowhere").status_code == 404
-    assert get(served, "/").json()["static"] == counted(served)
+    assert get(served, "/").json()["static"] == 1
 
 
 def test_a_boot_that_fails_says_why(project) -> None:
@@ -534,3 +525,50 @@ def test_a_kernel_that_does_not_begin_anew_has_symfony_served_in_classic_mode(tm
         assert get(server, "/").status_code == 200
         (app,) = server.status()["apps"]
         assert app["mode"] == "classic" and re.search(says, app["fallback"]["why"]), server.log()
+
+
+LEAVES = {
+    "static property": ("\\App\\Left::$first ??= request()->header('x-a', 'nobody')", "\\App\\Left::$first ?? null", "App\\Left::$first"),
+    "static variable": ("\\App\\Left::once()", "\\App\\Left::once()", "static $once of App\\Left::once()"),
+    "constant": ("defined('LEFT_BEHIND') || define('LEFT_BEHIND', request()->header('x-a'))", "defined('LEFT_BEHIND') ? LEFT_BEHIND : null", "the constant LEFT_BEHIND"),
+    "global": ("$GLOBALS['left'] = ($GLOBALS['left'] ?? 0) + 1", "$GLOBALS['left'] ?? null", "$GLOBALS['left']"),
+    "environment": ("putenv('LEFT=1')", "getenv('LEFT')", "the environment"),
+    "autoloader": ("spl_autoload_register(fn () => false)", "count(spl_autoload_functions())", "the list of autoloaders"),
+    "switch of a package": ("\\Acme\\Wrap::$with ??= 'data'", "\\Acme\\Wrap::$with", "Acme\\Wrap::$with"),
+}
+
+
+@pytest.mark.parametrize("kind", LEAVES)
+def test_what_a_warmup_request_leaves_in_the_process_no_visitor_meets(tmp_path, kind) -> None:
+    """Fault found by attack on 2026-11-27: what a page keeps for its own request was everybody's, where that page is warmed up."""
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    leaves, finds, says = LEAVES[kind]
+    (project / "app/Left.php").write_text(
+        "<?php\nnamespace App;\nfinal class Left\n{\n    public static ?string $first = null;\n    public static function once() { static $once; return $once ??= request()->header('x-a', 'nobody'); }\n}\n"
+    )
+    (project / "vendor/acme").mkdir()
+    (project / "vendor/acme/Wrap.php").write_text("<?php\nnamespace Acme;\nfinal class Wrap { public static ?string $with = null; }\n")
+    autoload = project / "vendor/autoload.php"
+    autoload.write_text(autoload.read_text().replace("<?php", "<?php\nrequire_once __DIR__.'/acme/Wrap.php';", 1))
+    routes = project / "routes/web.php"
+    routes.write_text(routes.read_text() + f"\nRoute::get('/leaves', function () {{ {leaves}; return 'left'; }});\nRoute::get('/finds', fn () => json_encode({finds}));\n")
+    found = {}
+    for mode in ("classic", "worker"):
+        flags = ["--mode", "classic"] if mode == "classic" else ["--warmup", "/leaves"]
+        with Hayate(project, workers=1, args=flags) as server:
+            found[mode] = [requests.get(server.url + "/finds", headers={"X-A": name}, timeout=60).text for name in ("ada", "grace")]
+            (app,) = server.status()["apps"]
+            assert app["mode"] == mode, server.log()
+    assert says in app["cold_boot"], app["cold_boot"]
+    assert found["worker"] == found["classic"]
+
+
+def test_warmup_requests_of_a_plain_page_are_kept(tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    routes = project / "routes/web.php"
+    routes.write_text(routes.read_text() + "\nRoute::get('/plain', fn () => response()->json(['user' => auth()->check(), 'at' => route('plain'), 'now' => now()->year]))->name('plain');\n")
+    with Hayate(project, workers=1, args=["--warmup", "/plain"]) as server:
+        (app,) = server.status()["apps"]
+        assert (app["mode"], app["cold_boot"]) == ("worker", None), server.log()

@@ -209,11 +209,16 @@ impl Supervisor {
                         boot.private = Some(why);
                     }
                     Again::Cold => {
+                        // Some reasons bring a remedy of their own.
+                        let remedy = if why.contains("To avoid it") {
+                            ""
+                        } else {
+                            ". To keep it, close connections where $_SERVER['HAYATE_WARMUP'] is set, or name paths that need none: warmup"
+                        };
                         tracing::warn!(
                             app,
                             "booting again without warm-up requests: {why}. Their classes are loaded at the boot, but what else \
-                             they prepared is prepared anew by each request. To keep it, close connections where \
-                             $_SERVER['HAYATE_WARMUP'] is set, or name paths that need none: warmup"
+                             they prepared is prepared anew by each request{remedy}"
                         );
                         boot.cold = Some(why);
                     }
