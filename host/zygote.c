@@ -427,8 +427,8 @@ void zygote_run(void)
 				if (pids[message.worker] > 0) {
 					trace_write(message.worker, pids[message.worker], (uint32_t)message.value, (uint32_t)message.pid);
 				}
-				send_message(
-				    (struct hy_message){.type = HY_MSG_TRACED, .worker = message.worker, .pid = message.pid}, NULL);
+				send_message((struct hy_message){.type = HY_MSG_TRACED, .worker = message.worker, .pid = message.pid},
+				             NULL);
 				break;
 			case HY_MSG_PING:
 				send_message((struct hy_message){.type = HY_MSG_PONG, .value = message.value}, NULL);
