@@ -108,15 +108,16 @@ def test_a_container_that_cannot_be_followed_costs_time_only() -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-#: What services get as strings: by a processor of the application's own, of a variable that each request has, and out of a factory.
+#: What services get as strings: by a processor or a loader of the application's own, of a variable that each request has, by a factory.
 TENANT = """<?php
 namespace App;
 
+use Symfony\\Component\\DependencyInjection\\EnvVarLoaderInterface;
 use Symfony\\Component\\DependencyInjection\\EnvVarProcessorInterface;
 use Symfony\\Component\\HttpFoundation\\RequestStack;
 use Symfony\\Component\\HttpKernel\\EventListener\\LocaleListener;
 
-final class Tenant implements EnvVarProcessorInterface
+final class Tenant implements EnvVarProcessorInterface, EnvVarLoaderInterface
 {
     public function __construct(private RequestStack $requests) {}
     public function getEnv(string $prefix, string $name, \\Closure $getEnv): mixed
@@ -127,6 +128,7 @@ final class Tenant implements EnvVarProcessorInterface
     {
         return new LocaleListener($requests, $this->requests->getMainRequest()?->headers->get('X-Locale') ?? 'nobody');
     }
+    public function loadEnvVars(): array { return ['BY_LOADER' => $this->getEnv('', '', fn () => null)]; }
     public static function getProvidedTypes(): array { return ['tenant' => 'string']; }
 }
 """
@@ -160,13 +162,23 @@ def given(directory: pathlib.Path, settings: str, services: str = "") -> sites.S
     return made
 
 
-def test_values_that_a_request_decides_are_each_requests_own(directory: pathlib.Path) -> None:
-    made = given(directory, "'tenant' => '%env(tenant:HOST)%', 'uri' => '%env(default:none:REQUEST_URI)%'", services=BY_FACTORY)
+@pytest.mark.parametrize(
+    ("tenant", "uri"),
+    [
+        ("%env(tenant:HOST)%", "here"),
+        ("%env(trim:default:none:tenant:HOST)%", "here"),
+        ("%env(BY_LOADER)%", "here"),
+        ("all", "%env(default:none:REQUEST_URI)%"),
+    ],
+)
+def test_values_that_a_request_decides_are_each_requests_own(directory: pathlib.Path, tenant: str, uri: str) -> None:
+    made = given(directory, f"'tenant' => '{tenant}', 'uri' => '{uri}'", services=BY_FACTORY)
     sites.rebuild_symfony(made)
     with sites.server("rewind", made, workers=1, warmup=("/winds", "/json")) as server:
         for host, locale in (("one.example.org", "de"), ("two.example.org", "fr"), ("one.example.org", "fr")):
             answer = get(server.url, host, f"/winds?{locale}", locale)
-            assert f"<h1>Winds of {host} at /winds?{locale} in {locale}</h1>" in answer.text
+            of, at = tenant if tenant == "all" else host, uri if uri == "here" else f"/winds?{locale}"
+            assert f"<h1>Winds of {of} at {at} in {locale}</h1>" in answer.text
             there = answer.headers["X-Before"].split()
             assert LISTENERS + "RouterListener" in there and LISTENERS + "LocaleListener" not in there
         (app,) = server.status()["apps"]
