@@ -65,6 +65,8 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
             return true;
         }
         if (!$ahead) {
+            look_at_all_environment();
+
             return true;
         }
         $container->get('http_kernel');
@@ -73,6 +75,7 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
             $router->getMatcher();
             $router->getGenerator();
         }
+
         look_at_all_environment();
 
         return $ahead = [] === SymfonyEnv::ofRequests($container);
