@@ -116,7 +116,6 @@ fn a_front_controller_with_a_mind_of_its_own_is_left_to_classic_mode() {
 fn what_a_front_controller_of_symfony_runtime_asks_of_its_context() {
     for (body, what) in [
         ("return Kernel::forTenant($context);", "$context for more than a name that is written down"),
-        ("return new Kernel(($context[\"HTTPS\"] ?? '') ? 'prod' : 'dev', false);", "$context['HTTPS']"),
         ("return new Kernel(...$context);", "$context for more than"),
     ] {
         let text =
@@ -126,6 +125,8 @@ fn what_a_front_controller_of_symfony_runtime_asks_of_its_context() {
         let expected = format!("its public/index.php:8 may ask for what a request brings ({what}");
         assert!(why.contains(&expected), "{why}");
     }
+    let https = RUNTIME.replace("$context['APP_ENV']", "$context[\"HTTPS\"] ?? ''");
+    assert!(Project::new(Framework::Symfony, &https).unsuited().contains("depends on the request (HTTP)"));
     let within = RUNTIME
         .replace("return static", "function a($all) {\nreturn static")
         .replace("};", "};\n}\nreturn a(...);");
