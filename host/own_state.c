@@ -239,8 +239,6 @@ static void look_at_process(struct look *look)
 	look_at_part(look, "the environment (putenv())", &value);
 	ZVAL_LONG(&value, (zend_long)listed_by("spl_autoload_functions"));
 	look_at_part(look, "the list of autoloaders (spl_autoload_register())", &value);
-	ZVAL_BOOL(&value, FG(default_context) != NULL);
-	look_at_part(look, "the default stream context (stream_context_set_default())", &value);
 	ZVAL_LONG(&value, FG(stream_wrappers) != NULL ? zend_hash_num_elements(FG(stream_wrappers)) : 0);
 	look_at_part(look, "the list of stream wrappers (stream_wrapper_register())", &value);
 }

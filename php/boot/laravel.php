@@ -106,13 +106,13 @@ require __DIR__.'/laravel_request.php';
     };
     $hide();
     $booted = ['server' => $_SERVER, 'env' => $_ENV];
-    $maintenance = $root.'/storage/framework/maintenance.php';
+    // Written by `artisan down`: it answers and exits, or lets those through who may pass. Where the front controller has it.
+    $maintenance = str_contains(php_strip_whitespace($root.'/public/index.php'), 'maintenance.php') ? $root.'/storage/framework/maintenance.php' : '';
     $warmed = false;
 
     $handler = static function () use (&$kernel, &$warmed, $server, $env, $others, $as_of_request, $maintenance): void {
         $warmed = isset($_SERVER['HAYATE_WARMUP']);
-        // Written by `artisan down`: it answers and exits, or lets those through who may pass.
-        if (is_file($maintenance)) {
+        if ('' !== $maintenance && is_file($maintenance)) {
             require $maintenance;
         }
         $_SERVER = array_diff_key($_SERVER, $others);

@@ -65,7 +65,7 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
             return true;
         }
         if (!$ahead) {
-            look_at_all_environment();
+            look_at_all_environment('/DependencyInjection/EnvVarProcessor.php'); // see SymfonyEnv
 
             return true;
         }
@@ -76,7 +76,7 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
             $router->getGenerator();
         }
 
-        look_at_all_environment();
+        look_at_all_environment('/DependencyInjection/EnvVarProcessor.php'); // see SymfonyEnv
 
         return $ahead = [] === SymfonyEnv::ofRequests($container);
     };

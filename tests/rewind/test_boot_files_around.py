@@ -194,6 +194,8 @@ def test_a_killed_worker_leaves_no_temporary_file(rewind: str, directory: pathli
         modes.get(server)
         assert wait_until(lambda: temporary_files(place) == 2)
         for _ in range(3):
+            # One that boots has made its file, and nobody may know of it yet.
+            assert wait_until(lambda: all(worker["state"] == "idle" for worker in modes.application(server)["workers"]))
             (pid, *_) = pids = {worker["pid"] for worker in modes.application(server)["workers"]}
             os.kill(pid, signal.SIGKILL)
             assert wait_until(

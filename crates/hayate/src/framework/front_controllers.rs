@@ -29,6 +29,7 @@ const LARAVEL_BEGINS: [Statement; 3] = [
     &[
         "if(file_exists($maintenance=__DIR__.'/../storage/framework/maintenance.php')){require$maintenance;}",
         "if(file_exists(__DIR__.'/../storage/framework/maintenance.php')){require__DIR__.'/../storage/framework/maintenance.php';}",
+        "",
     ],
     &["require__DIR__.'/../vendor/autoload.php';"],
 ];
