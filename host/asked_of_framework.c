@@ -21,13 +21,10 @@ static size_t asked_count;
 /* Why the boot must not go by what it was told; empty: nothing is known. */
 static char doubt[512];
 
-/* Whether a boot script of ours runs the project. */
-static bool is_project;
-
 /* Whether this runs before there is a request. */
 static bool boots(void)
 {
-	return is_project && !handle_reached();
+	return options_is_project() && !handle_reached();
 }
 
 static void note_doubt(const char *why)
@@ -181,8 +178,7 @@ static const zend_function_entry of_boot_scripts[] = {
 void asked_of_framework_startup(void)
 {
 	/* Others have nothing to see of them. */
-	is_project = options.worker_mode && options_env("HAYATE_PROJECT") != NULL;
-	if (is_project) {
+	if (options_is_project()) {
 		functions_of_boot_scripts(of_boot_scripts);
 	}
 }

@@ -687,11 +687,6 @@ bool asked_once_is_own(const zend_string *name)
 	return name != NULL && is_the_projects_own(ZSTR_VAL(name));
 }
 
-bool asked_once_is_used(void)
-{
-	return of_boot_scripts[0] != '\0';
-}
-
 /* ---- packages ---- */
 
 /* A package is written for any project: of its code it counts what it does, not what it would do. So the keys by which
@@ -880,10 +875,10 @@ static void look_for_directory_settings(void)
 
 void asked_once_startup(void)
 {
-	const char *project = options_env("HAYATE_PROJECT");
-	if (project == NULL || !options.worker_mode) {
+	if (!options_is_project()) {
 		return;
 	}
+	const char *project = options_env("HAYATE_PROJECT");
 	if (PG(auto_prepend_file) != NULL && PG(auto_prepend_file)[0] != '\0') {
 		char why[512];
 		snprintf(why, sizeof why, "auto_prepend_file = %s would run " ONCE ", or leave that setting out",

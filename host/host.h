@@ -78,6 +78,7 @@ struct options {
 extern struct options options;
 /* Fills `options` or prints what is wrong and exits with 2. */
 void options_parse(int argc, char **argv);
+bool options_is_project(void);             /* a boot script of ours runs a recognised project */
 const char *options_env(const char *name); /* what the application's own environment says; NULL: nothing */
 void options_print_tracking(void);         /* how this kernel lets written pages be found, and why not better */
 
@@ -347,7 +348,6 @@ void try_out_startup(void); /* when PHP has started */
 /* asked_once.c: what the project's own code does in a boot of ours that may be otherwise for another request */
 void asked_once_startup(void);                       /* when PHP has started */
 bool asked_once_looks_into(const zend_string *file); /* when it is compiled */
-bool asked_once_is_used(void);                       /* the boot is one of ours */
 bool asked_once_is_own(const zend_string *file);     /* of the project, and not of a library */
 const char *asked_once(void);                        /* at the end of the boot, on its stack: NULL, or where it does */
 const char *asked_by_packages(void);                 /* the same of packages: where there is no better reason */

@@ -121,6 +121,11 @@ const char *options_env(const char *name)
 	return found;
 }
 
+bool options_is_project(void)
+{
+	return options.worker_mode && options_env("HAYATE_PROJECT") != NULL;
+}
+
 void options_parse(int argc, char **argv)
 {
 	enum {

@@ -139,7 +139,8 @@ static void look_at_class(struct look *look, zend_class_entry *class)
 			continue;
 		}
 		zval *value = &values[property->offset], *fresh = &class->default_static_members_table[property->offset];
-		if (Z_TYPE_P(value) != IS_INDIRECT && Z_TYPE_P(fresh) != IS_INDIRECT && (own || is_setting(value))) {
+		if (Z_TYPE_P(value) != IS_INDIRECT && Z_TYPE_P(fresh) != IS_INDIRECT &&
+		    (own || look->is_first || is_setting(value))) {
 			char name[512];
 			snprintf(name, sizeof name, "%s::$%s", ZSTR_VAL(class->name), ZSTR_VAL(property_name));
 			enum change change = look_at(look, name, value, fresh);
@@ -252,7 +253,7 @@ static void look_at_all(struct look *look)
 
 void own_state_note(void)
 {
-	if (asked_once_is_used() && !known) {
+	if (options_is_project() && !known) {
 		known = true;
 		zend_hash_init(&before, 64, NULL, NULL, true);
 		look_at_all(&(struct look){.is_first = true});

@@ -121,7 +121,7 @@ static const zend_function_entry of_boot_scripts[] = {ZEND_NS_FE("Hayate\\Boot",
 
 void try_out_startup(void)
 {
-	if (options.worker_mode && options_env("HAYATE_PROJECT") != NULL) {
+	if (options_is_project()) {
 		functions_of_boot_scripts(of_boot_scripts);
 	}
 }
