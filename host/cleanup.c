@@ -68,12 +68,12 @@ static const char *const silent_modules[] = {
     "reflection", "ctype",     "dom",       "gd",       "intl",      "mysqlnd", "pdo",          "openssl",
     "random",     "sodium",    "zlib",      "mbstring", "filter",    "session", "zend opcache", "xml",
     "simplexml",  "xmlreader", "xmlwriter", "xsl",      "tokenizer", "iconv",   "fileinfo",     "calendar",
-    "exif",       "gettext",   "bcmath",    "posix",    "curl",      "hayate"};
+    "exif",       "gettext",   "bcmath",    "posix",    "curl",      "phar",    "readline",     "hayate"};
 #define MAX_MODULES 64
 static const zend_module_entry *loud_modules[MAX_MODULES];
 static int loud_count;
 
-static const char *doubtful;
+static const char *doubtful EACH_REQUEST;
 
 static bool is_silent(const char *name)
 {

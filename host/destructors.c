@@ -244,11 +244,13 @@ static void destroy(zend_object *object)
 	GC_ADD_FLAGS(object, IS_OBJ_DESTRUCTOR_CALLED);
 	if (object->handlers->dtor_obj != zend_objects_destroy_object || object->ce->destructor != NULL) {
 		GC_ADDREF(object);
+		engine_destructor_begins();
 		if (of_boot && is_file(object)) {
 			zend_objects_destroy_object(object);
 		} else {
 			object->handlers->dtor_obj(object);
 		}
+		engine_destructor_over();
 		GC_DELREF(object);
 	}
 }
@@ -263,7 +265,6 @@ static void call_all(void)
 	} while (before != zend_hash_num_elements(&EG(symbol_table)));
 	zend_objects_store *store = &EG(objects_store);
 	EG(flags) |= EG_FLAGS_OBJECT_STORE_NO_REUSE;
-	engine_destructors_begin();
 	/* Both ascending. No number is used again from here on; one that is freed meanwhile leaves its number unused. */
 	uint32_t freed_count, next_listed = 0, next_freed = 0;
 	const uint32_t *freed = snapshot_freed(&freed_count);
@@ -276,7 +277,6 @@ static void call_all(void)
 	for (uint32_t i = MAX(snapshot_marks.objects, 1); i < store->top; i++) {
 		destroy(store->object_buckets[i]);
 	}
-	engine_destructors_over();
 }
 
 void destructors_call(void)

@@ -144,6 +144,16 @@ static inline int32_t *engine_lcg_state(void)
 #endif
 }
 
+/* It is `words` from here on, which the process's end does not give back. */
+static inline void engine_move_lcg(int32_t words[2])
+{
+#if PHP_VERSION_ID < 80400
+	_Static_assert(sizeof(php_random_status_state_combinedlcg) == 2 * sizeof *words, "the state is two words");
+	memcpy(words, engine_lcg_state(), 2 * sizeof *words);
+	RANDOM_G(combined_lcg)->state = words;
+#endif
+}
+
 /* That by which sessions decide whether to collect old ones; before 8.4 it is lcg_value()'s. Some releases seed it when
  * PHP starts, others at the first use. */
 static inline void engine_seed_sessions(php_ps_globals *session, uint64_t high, uint64_t low)
@@ -153,15 +163,15 @@ static inline void engine_seed_sessions(php_ps_globals *session, uint64_t high, 
 #endif
 }
 
-/* Around the destructors at the end of a script: before 8.4 no fiber may be switched there. */
-static inline void engine_destructors_begin(void)
+/* Around each destructor at the end of a script: before 8.4 no fiber may be switched there. */
+static inline void engine_destructor_begins(void)
 {
 #if PHP_VERSION_ID < 80400
 	zend_fiber_switch_block();
 #endif
 }
 
-static inline void engine_destructors_over(void)
+static inline void engine_destructor_over(void)
 {
 #if PHP_VERSION_ID < 80400
 	zend_fiber_switch_unblock();

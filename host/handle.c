@@ -26,10 +26,10 @@
 static bool booted;
 static bool reached;
 static bool leaving;
-static bool in_handler;
+static bool in_handler EACH_REQUEST;
 /* When the request before was over. A rewind leaves it alone. */
 static uint64_t *over_at;
-static uint64_t rewind_ns;
+static uint64_t rewind_ns EACH_REQUEST;
 
 bool handle_reached(void)
 {
@@ -217,6 +217,9 @@ static bool begin_work(void)
 	}
 	decline_misplaced_call();
 	frozen_tell_draws();
+	if (options.rewind != REWIND_OFF) {
+		lifecycle_start_ahead();
+	}
 	if (!zygote_is_worker()) {
 		zygote_adopt();
 	} else {

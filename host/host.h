@@ -43,6 +43,10 @@
 
 #define HAYATE_SAPI_NAME "hayate"
 
+/* What each request writes to. It lies together, beside PHP's globals, which the linker puts first: a rewind puts back
+ * whole pages. */
+#define EACH_REQUEST __attribute__((section(".bss.0_each_request")))
+
 /* A request that the host makes by itself. */
 struct visit {
 	const char *target, *host, *scheme, *port, *script_name, *path_info;
@@ -147,6 +151,7 @@ void lifecycle_leave_if_out_of_memory(void);
 /* Extensions that are started and shut down with each request. */
 void lifecycle_module(const char *name, bool startup);
 void lifecycle_shut_modules_down(void);
+void lifecycle_start_ahead(void);       /* before the snapshot, and again where code has run since */
 void lifecycle_note_session(void);      /* when the boot is over */
 void lifecycle_note_superglobals(void); /* before the point */
 /* A bail-out ends the step, and is remembered. */

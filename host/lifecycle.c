@@ -15,14 +15,14 @@
 #include "php_variables.h"
 #include "zend_exceptions.h"
 
-static bool in_request;
+static bool in_request EACH_REQUEST;
 /* The step in which a bail-out was caught, NULL: in none. */
-static const char *failed;
+static const char *failed EACH_REQUEST;
 /* The step of cleanup.c in which that happened, NULL: in none. */
-static const char *unclean;
+static const char *unclean EACH_REQUEST;
 
 /* The request left a connection that is kept in the middle of something. */
-static bool left_connection;
+static bool left_connection EACH_REQUEST;
 
 bool lifecycle_left_connection(void)
 {
@@ -76,10 +76,12 @@ static const zend_module_entry *find_module(const char *name)
 
 static const zend_module_entry *per_request_module(int i)
 {
-	for (int j = 0; !looked_for_modules && j < PER_REQUEST_MODULES; j++) {
-		per_request[j] = find_module(per_request_modules[j]);
+	if (!looked_for_modules) {
+		for (int j = 0; j < PER_REQUEST_MODULES; j++) {
+			per_request[j] = find_module(per_request_modules[j]);
+		}
+		looked_for_modules = true;
 	}
-	looked_for_modules = true;
 	return per_request[i];
 }
 
@@ -108,18 +110,57 @@ void lifecycle_module(const char *name, bool startup)
 	start_or_stop(find_module(name), startup);
 }
 
+static bool is_session(int i)
+{
+	return strcmp(per_request_modules[i], "session") == 0;
+}
+
+/*
+ * Under rewinding all but sessions are started once, ahead of the snapshot: what that does is the same for each request,
+ * and what their shutdown does is putting back memory. A request whose output zlib compresses is another matter.
+ */
+static bool started_ahead;
+
+static void start_or_stop_ahead(bool startup)
+{
+	for (int i = 0; i < PER_REQUEST_MODULES; i++) {
+		if (!is_session(i)) {
+			start_or_stop(per_request_module(i), startup);
+		}
+	}
+}
+
+void lifecycle_start_ahead(void)
+{
+	if (zend_ini_long("zlib.output_compression", strlen("zlib.output_compression"), 0) != 0) {
+		return;
+	}
+	if (started_ahead) {
+		start_or_stop_ahead(false);
+	}
+	start_or_stop_ahead(true);
+	boot_restore_encodings();
+	started_ahead = true;
+}
+
 static void start_modules(void)
 {
 	for (int i = 0; i < PER_REQUEST_MODULES; i++) {
-		start_or_stop(per_request_module(i), true);
+		if (!started_ahead || is_session(i)) {
+			start_or_stop(per_request_module(i), true);
+		}
 	}
-	boot_restore_encodings();
+	if (!started_ahead) {
+		boot_restore_encodings();
+	}
 }
 
 void lifecycle_shut_modules_down(void)
 {
 	for (int i = PER_REQUEST_MODULES - 1; i >= 0; i--) {
-		start_or_stop(per_request_module(i), false);
+		if (!started_ahead || is_session(i)) {
+			start_or_stop(per_request_module(i), false);
+		}
 	}
 	boot_restore_session_handlers();
 }
@@ -406,7 +447,9 @@ void lifecycle_end(bool unwound)
 		step(forget_session);
 	}
 	step(php_output_deactivate);
-	step(php_free_shutdown_functions);
+	if (!handle_rewinds()) {
+		step(php_free_shutdown_functions);
+	}
 	if (SG(request_info).request_body != NULL) {
 		zend_list_delete(SG(request_info).request_body->res);
 		SG(request_info).request_body = NULL;

@@ -57,6 +57,9 @@ static struct entropy {
 	uint32_t words[1024];
 } * entropy;
 
+/* The state of lcg_value(), each request's own. PHP's is a page of its own to put back. */
+static int32_t lcg[2] EACH_REQUEST;
+
 static uint32_t next_word(void)
 {
 	if (entropy->used == sizeof entropy->words / sizeof entropy->words[0]) {
@@ -82,6 +85,7 @@ const char *randomness_entropy(void)
 	if (entropy == NULL && (entropy = rewind_keep(sizeof *entropy)) == NULL) {
 		return "no memory for the rewinder";
 	}
+	engine_move_lcg(lcg);
 	/* Empty: a process must not draw what its siblings draw. */
 	entropy->used = sizeof entropy->words / sizeof entropy->words[0];
 	return NULL;

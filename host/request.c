@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct request request;
+struct request request EACH_REQUEST;
 
 /* $_SERVER's name for each field; NULL: not passed on under a fixed name. */
 static const char *const field_names[HY_FIELD_COUNT] = {

@@ -70,6 +70,7 @@ void worker_start_run(void)
 		return;
 	}
 	const char *wrong = call() ? "a fatal error ended what hayate_on_worker_start() was given" : NULL;
+	lifecycle_start_ahead();
 	wrong = wrong != NULL ? wrong : sqlite_left_open();
 	wrong = wrong != NULL ? wrong : leftovers_open();
 	wrong = wrong != NULL ? wrong : archives_left();
