@@ -7,6 +7,7 @@
  *   cache of real paths   entries of the boot whose time is nearly over are resolved once more; those that hold get new
  *                         time, in the snapshot as well. Others run out, as under php-fpm
  *   cache of stat()       emptied with the boot
+ *   a front controller's constant of when it began (LARAVEL_START)   set for each request; its boot script names it
  *
  * Everything else in PHP 8.2 asks the kernel, or SG(global_request_time), which sapi_activate() forgets.
  *
@@ -15,6 +16,7 @@
 #include "host.h"
 
 #include "ext/standard/php_filestat.h"
+#include "zend_constants.h"
 #include "zend_virtual_cwd.h"
 
 #include <sys/stat.h>
@@ -30,6 +32,8 @@ static struct paths {
 } paths_without_rewind, *paths = &paths_without_rewind;
 static zend_long path_ttl;
 static time_t *apcu_clock;
+/* The value of such a constant; NULL: there is none. */
+static zval *began;
 
 /* APCG(request_time), which follows APCG(use_request_time) in apc_globals.h; the setting says where that is. */
 static void find_apcu_clock(time_t boot)
@@ -72,6 +76,35 @@ void clocks_request_begins(void)
 	opcache_set_clock((time_t)sapi_get_request_time());
 	if (apcu_clock != NULL && *apcu_clock != 0) {
 		*apcu_clock = 0;
+	}
+	if (began != NULL) {
+		ZVAL_DOUBLE(began, SG(global_request_time));
+	}
+}
+
+/* began(string $constant): void: a constant of PHP code's that says in seconds when the request began. */
+static PHP_FUNCTION(began)
+{
+	zend_string *name;
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+	Z_PARAM_STR(name)
+	ZEND_PARSE_PARAMETERS_END();
+	zend_constant *constant = zend_hash_find_ptr(EG(zend_constants), name);
+	if (constant != NULL && Z_TYPE(constant->value) == IS_DOUBLE && !handle_reached()) {
+		began = &constant->value;
+	}
+}
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_began, 0, 1, IS_VOID, 0)
+ZEND_ARG_TYPE_INFO(0, constant, IS_STRING, 0)
+ZEND_END_ARG_INFO()
+
+static const zend_function_entry of_boot_scripts[] = {ZEND_NS_FE("Hayate\\Boot", began, arginfo_began) ZEND_FE_END};
+
+void clocks_startup(void)
+{
+	if (options_is_project()) {
+		functions_of_boot_scripts(of_boot_scripts);
 	}
 }
 

@@ -56,6 +56,7 @@ struct shared {
 	struct keeper {
 		uint32_t asked, done; /* how often; asked is the main process', done the keeper's */
 		uint32_t visit, try;  /* what is asked for */
+		uint32_t learns;      /* of the warm-up requests, to learn from it */
 		int32_t end;          /* wait status of the process that answered */
 		uint32_t failed;      /* it cannot go on */
 	} keepers[SIDES];
@@ -65,9 +66,9 @@ struct shared {
 };
 static struct shared *shared;
 static pid_t keepers[SIDES];
-/* In a process that answers: where to, and whether what its request loads is worth a note. */
+/* In a process that answers: where to, and whether something is to be learned from it (learn.c). */
 static struct answer *own_answer;
-static bool notes_classes;
+static bool learns;
 /* Of all workers that boot by themselves one compares. */
 static uint32_t *compared;
 
@@ -94,35 +95,41 @@ bool compare_answers(void)
 	return own_answer != NULL;
 }
 
+bool compare_learns(void)
+{
+	return learns;
+}
+
 void compare_request_over(void)
 {
-	if (notes_classes) {
-		warmup_add_classes();
+	if (learns) {
+		learn_request_over();
 	}
 }
 
-/*
- * What is compared. Where the project's own front controller has booted, no request is handled in this process, and
- * what tells is classic mode; what requests load is noted by the processes that answer them.
- */
+/* What is compared. Where the project's own front controller has booted, what tells is classic mode. */
 struct comparison {
 	enum side sides[2]; /* of the second it is asked how it differs from the first */
-	bool without_warmup, notes_classes;
+	bool without_warmup;
 };
 
 static const struct comparison *comparison(void)
 {
 	static const struct comparison of_warmup = {.sides = {COLD, WARM}}, of_front_controller = {.sides = {COLD, CLASSIC},
-	                                                                                           .without_warmup = true,
-	                                                                                           .notes_classes = true};
+	                                                                                           .without_warmup = true};
 	return front_controller_boots() ? &of_front_controller : &of_warmup;
+}
+
+/* Whether there are requests to make. */
+static bool has_visits(void)
+{
+	bool leaves = options.warmup_count > 0 || comparison()->without_warmup;
+	return options.rewind != REWIND_OFF && leaves && options.compared_count > 0;
 }
 
 static bool is_wanted(void)
 {
-	bool leaves = options.warmup_count > 0 || comparison()->without_warmup;
-	return options.rewind != REWIND_OFF && leaves && options.compared_count > 0 &&
-	       (compared == NULL || __atomic_load_n(compared, __ATOMIC_RELAXED) == 0);
+	return has_visits() && (compared == NULL || __atomic_load_n(compared, __ATOMIC_RELAXED) == 0);
 }
 
 /* The process that answers. */
@@ -173,13 +180,22 @@ void compare_head(uint16_t status, sapi_headers_struct *headers)
 	own_answer->status = status;
 }
 
+/* From what there is to be learned; a front controller shows it without warm-up requests as well. */
+static const struct visit *learned_from(size_t *count)
+{
+	*count = options.warmup_count > 0 ? options.warmup_count : options.compared_count;
+	return options.warmup_count > 0 ? options.warmup : options.compared;
+}
+
 static void answer_to(enum side side, const struct keeper *self, struct hy_exchange *exchange)
 {
 	own_answer = &shared->answers[side][self->try];
 	own_answer->status = own_answer->failed = own_answer->len = 0;
-	notes_classes = side == COLD && comparison()->notes_classes && self->try == 0;
+	learns = self->learns != 0;
 	hy_local_sink = take_body;
-	if (!visit_begin(&options.compared[self->visit], "comparison", exchange)) {
+	size_t count;
+	const struct visit *visits = learns ? learned_from(&count) : options.compared;
+	if (!visit_begin(&visits[self->visit], learns ? "warm-up" : "comparison", exchange)) {
 		_exit(70);
 	}
 }
@@ -203,7 +219,7 @@ static void keep(enum side side, pid_t parent, const char *(*prepare)(void), str
 	}
 	signal(SIGALRM, SIG_DFL);
 	signal(SIGCHLD, SIG_DFL);
-	fork_be_silent(side == COLD && comparison()->notes_classes);
+	fork_be_silent(side == COLD && learn_elsewhere());
 	hy_ring_pretend();
 	if (prepare() != NULL) {
 		give_up(self);
@@ -285,10 +301,14 @@ bool compare_keep_classic(struct hy_exchange *exchange)
 
 bool compare_keep_cold(const char *(*prepare)(void), struct hy_exchange *exchange)
 {
-	if (!is_wanted()) {
+	bool is_to_learn = has_visits() && learn_elsewhere();
+	if (!is_to_learn && !is_wanted()) {
 		return false;
 	}
 	share();
+	if (is_to_learn) {
+		learn_begin();
+	}
 	return fork_keeper(COLD, prepare, exchange);
 }
 
@@ -369,6 +389,24 @@ bool compare_classic_answers(void)
 	}
 	end_keepers();
 	return answers;
+}
+
+void compare_learn(void)
+{
+	if (!learn_elsewhere()) {
+		return;
+	}
+	if (shared != NULL && keepers[COLD] > 0) {
+		warmup_limit();
+		struct keeper *cold = &shared->keepers[COLD];
+		cold->learns = 1;
+		size_t count;
+		learned_from(&count);
+		for (uint32_t i = 0; i < count && ask(COLD, i, 0); i++) {
+		}
+		cold->learns = 0;
+	}
+	learn_over();
 }
 
 static int ascending(const void *a, const void *b)
@@ -577,12 +615,13 @@ bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange)
 	if (shared == NULL) {
 		return false;
 	}
+	if (!is_wanted()) {
+		end_keepers();
+		return false;
+	}
 	const enum side *sides = comparison()->sides;
 	if (sides[1] == WARM && fork_keeper(WARM, prepare, exchange)) {
 		return true;
-	}
-	if (sides[1] == CLASSIC) {
-		warmup_limit();
 	}
 	uint64_t sum = 0;
 	bool all_alike = true, tells = sides[1] == WARM;

@@ -316,12 +316,10 @@ PHP_FUNCTION(hayate_handle_request)
 			compares = compare_keep_cold(begin_comparison, &request.exchange);
 		}
 		if (!compares && !warmup_next(&request.exchange)) {
+			compare_learn();
 			end_warmup();
 			note_files();
 			compares = compare_warm(begin_comparison, &request.exchange);
-			if (front_controller_boots() && !compares) {
-				warmup_load_classes();
-			}
 			if (!compares && !begin_work()) {
 				goto leave;
 			}

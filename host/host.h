@@ -30,6 +30,7 @@
  *   boot_files.c  files that the boot has open for writing, and temporary ones
  *   archives.c  what PHP knows of archives (phar), for a request
  *   trace.c     what slow requests are doing
+ *   learn.c     warm-up requests in processes of their own   runtime_caches.c what functions have looked up
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
  */
@@ -280,6 +281,7 @@ bool visit_begin(const struct visit *visit, const char *who, struct hy_exchange 
 /* clocks.c */
 void clocks_boot_over(void);   /* while the boot's own request is not over yet */
 const char *clocks_keep(void); /* before the point: memory that rewinds leave alone; NULL, or what failed */
+void clocks_startup(void); /* when PHP has started */
 void clocks_request_begins(void);
 void clocks_between_requests(void); /* after the point, and before each fork for a request */
 
@@ -291,10 +293,18 @@ void time_limit_end(void);
 /* prime.c */
 void prime_opcache(void); /* before the boot */
 
-/* own_state.c: what warm-up requests leave besides their application, in a boot of ours */
-void own_state_note(void);                      /* before the first of them */
-void own_state_put_back(void);                  /* after each */
-bool own_state_changed(char *why, size_t size); /* after the last one: whether something stays; `why` is for people */
+/* learn.c: warm-up requests in processes of their own, where a boot script of ours boots a project */
+bool learn_elsewhere(void);
+void learn_startup(void);      /* when PHP has started */
+void learn_begin(void);        /* before such processes are forked */
+void learn_request_over(void); /* in one: its request */
+void learn_over(void);         /* in the process that has booted: takes over what was learned */
+
+/* runtime_caches.c: what functions have looked up */
+bool runtime_caches_keep(void); /* before those processes are forked; false: it cannot be taken over */
+void runtime_caches_note(void); /* in one that has answered */
+void runtime_caches_take_over(void);
+void runtime_caches_drop(void);
 
 /* warmup.c */
 bool warmup_next(struct hy_exchange *exchange); /* false: no more */
@@ -332,6 +342,8 @@ bool compare_keep_classic(struct hy_exchange *exchange); /* before the boot; suc
 bool compare_keep_cold(const char *(*prepare)(void), struct hy_exchange *exchange);
 bool compare_classic_answers(
     void); /* where the boot has failed: a sample request has an answer in classic mode, below 500 */
+bool compare_learns(void); /* this is a process that makes a warm-up request (learn.c) */
+void compare_learn(void);  /* has them made, and takes over what there is to be learned from them */
 bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange);
 bool compare_answers(void);                                       /* this is such a process */
 void compare_failed(void);                                        /* in one: a fatal error has ended its request */

@@ -234,6 +234,8 @@ int main(int argc, char **argv)
 	asked_once_startup();
 	asked_of_framework_startup();
 	try_out_startup();
+	learn_startup();
+	clocks_startup();
 	zygote_booting();
 	if (options.worker_mode && options.rewind != REWIND_OFF) {
 		boot_files_share();

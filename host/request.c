@@ -233,7 +233,7 @@ static void import_environment(zval *server)
 	add(to, "REMOTE_USER", 11, user, strlen(user));
 	if (hy_is_local(&request.exchange)) {
 		/* What is compared is as a visitor's request, but for this. */
-		const char *name = compare_answers() ? "HAYATE_COMPARISON" : "HAYATE_WARMUP";
+		const char *name = compare_answers() && !compare_learns() ? "HAYATE_COMPARISON" : "HAYATE_WARMUP";
 		add(to, name, strlen(name), "1", 1);
 	}
 }

@@ -131,11 +131,62 @@ static void compile_pattern(const char *pattern, size_t len)
 	zend_string_release(regex);
 }
 
+/* Calls a function of spl's with one autoloader, or with none. */
+static void call_spl(const char *name, zval *result, zval *autoloader)
+{
+	zval function;
+	ZVAL_STRING(&function, name);
+	ZVAL_UNDEF(result);
+	if (call_user_function(NULL, NULL, &function, result, autoloader != NULL, autoloader) == FAILURE) {
+		ZVAL_NULL(result);
+	}
+	zval_ptr_dtor(&function);
+}
+
+static bool is_own_autoloader(zval *autoloader)
+{
+	zend_fcall_info_cache known;
+	return zend_is_callable_ex(autoloader, NULL, IS_CALLABLE_SUPPRESS_DEPRECATIONS, NULL, &known, NULL) &&
+	       ZEND_USER_CODE(known.function_handler->type) &&
+	       asked_once_is_own(known.function_handler->op_array.filename);
+}
+
+/* The project's own autoloaders may go by a request: what they load is left to requests. Takes them away, or with
+ * `all`, which it gives first, puts them back in their order. */
+static void set_autoloaders(zval *all, bool own)
+{
+	zval *one, ignored;
+	if (!own && learn_elsewhere()) {
+		call_spl("spl_autoload_functions", all, NULL);
+	} else if (!own) {
+		ZVAL_NULL(all);
+	}
+	if (Z_TYPE_P(all) != IS_ARRAY) {
+		return;
+	}
+	ZEND_HASH_FOREACH_VAL(Z_ARRVAL_P(all), one)
+	{
+		if (own || is_own_autoloader(one)) {
+			call_spl("spl_autoload_unregister", &ignored, one);
+			zval_ptr_dtor(&ignored);
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+	ZEND_HASH_FOREACH_VAL(Z_ARRVAL_P(all), one)
+	{
+		if (own) {
+			call_spl("spl_autoload_register", &ignored, one);
+			zval_ptr_dtor(&ignored);
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+}
+
 void warmup_load_classes(void)
 {
 	struct stat st;
 	booted_classes = EG(class_table)->nNumUsed;
-	bool by_name = options.warmup_count == 0 || front_controller_boots();
+	bool by_name = options.warmup_count == 0 || learn_elsewhere();
 	if (!by_name || options.rewind == REWIND_OFF || fstat(HY_FD_CLASSES, &st) != 0 || st.st_size == 0) {
 		return;
 	}
@@ -145,6 +196,8 @@ void warmup_load_classes(void)
 	ssize_t n = pread(HY_FD_CLASSES, names, size, 0);
 	const char *end = names + MAX(n, 0);
 	names[end - names] = '\0';
+	zval autoloaders;
+	set_autoloaders(&autoloaders, false);
 	/* One that ends the script is not on the next list: that has what was loaded before it. */
 	for (const char *record = names; record < end; record += strlen(record) + 1) {
 		if (record[0] == CLASS) {
@@ -154,6 +207,8 @@ void warmup_load_classes(void)
 		}
 	}
 	efree(names);
+	set_autoloaders(&autoloaders, true);
+	zval_ptr_dtor(&autoloaders);
 	locks_lend(); /* those that code of their files took: whoever finds it loaded counts on having them */
 }
 
@@ -215,7 +270,6 @@ static const struct visit *unsure_visit(void)
 
 void warmup_request_over(void)
 {
-	own_state_put_back();
 	residue_of_handler();
 }
 
@@ -224,7 +278,6 @@ static void look_at_residue(void)
 {
 	if (visiting == NULL) {
 		residue_of_boot();
-		own_state_note();
 		return; /* there was none yet */
 	}
 	struct asked *one = asked_for(visiting);
@@ -257,8 +310,8 @@ static const struct visit *find_visit(const char *target)
 
 bool warmup_next(struct hy_exchange *exchange)
 {
-	if (front_controller_boots()) {
-		return false; /* what they leave would stay: processes of the comparison make them */
+	if (learn_elsewhere()) {
+		return false; /* what they leave would stay */
 	}
 	bool rewinds = options.rewind != REWIND_OFF && options.warmup_count > 0;
 	if (rewinds) {
@@ -273,10 +326,6 @@ bool warmup_next(struct hy_exchange *exchange)
 		visit = visit != NULL ? visit : unsure_visit();
 	}
 	if (visit == NULL) {
-		char why[512];
-		if (rewinds && own_state_changed(why, sizeof why)) {
-			warmup_failed(why, false);
-		}
 		return false;
 	}
 	if (visiting == NULL) {

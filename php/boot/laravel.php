@@ -6,10 +6,9 @@
  * It does what public/index.php of Laravel 8 to 13 does, cut in two: up to the booted providers once, the rest for each
  * request. It relies on rewinding: what one request leaves in the container, no other sees.
  *
- * Warm-up requests are handled in a process that goes on, so they get an application of their own, which is thrown away
- * with all they left in it, connections included: a session's contents or a logged-in user must not be in the application
- * that everybody meets. What stays of them is loaded classes and compiled code; what is static the host puts back, or
- * boots again without them (host/own_state.c).
+ * Warm-up requests are handled by processes of their own, which end with them: nothing of what they leave is in the
+ * application that everybody meets. What the host learns from them is which classes they load, and what their functions
+ * look up (host/learn.c).
  * With connections = "warm" each worker opens the default database, and Redis where cache or sessions are in it.
  *
  * Providers boot before there is a request. They see one like that of Laravel's console, made from the setting app.url; who
@@ -18,19 +17,22 @@
 
 declare(strict_types=1);
 
-use Illuminate\Contracts\Foundation\Application;
 use Illuminate\Contracts\Http\Kernel;
 use Illuminate\Http\Request;
 
 use Hayate\Boot\EarlyRequest;
+use Hayate\Boot\EarlyServices;
 use function Hayate\Boot\look_at_all_environment;
+use function Hayate\Boot\not_for_all;
 use const Hayate\Boot\AS_OF_REQUEST;
 use const Hayate\Boot\LARAVEL_CLASSES;
 
 define('LARAVEL_START', microtime(true));
+\Hayate\Boot\began('LARAVEL_START');
 
 require __DIR__.'/environment.php';
 require __DIR__.'/laravel_request.php';
+require __DIR__.'/laravel_services.php';
 
 (static function (): void {
     $root = (string) getenv('HAYATE_PROJECT');
@@ -41,10 +43,16 @@ require __DIR__.'/laravel_request.php';
     $given = ['server' => $_SERVER, 'env' => $_ENV];
     require $root.'/vendor/autoload.php';
 
-    $boot = static function () use ($root): Kernel {
+    try {
         $app = require $root.'/bootstrap/app.php';
         EarlyRequest::give($app);
         $kernel = $app->make(Kernel::class);
+        foreach (['handle', 'sendRequestThroughRouter'] as $method) {
+            $of = (new ReflectionMethod($kernel, $method))->class;
+            if (!str_starts_with($of, 'Illuminate\\')) {
+                not_for_all("$of::$method() runs before the application boots, for each request. To avoid it: do what it does in a middleware");
+            }
+        }
         $kernel->bootstrap();
         // Its kernel does so for each request: it is nothing that one of them leaves.
         Request::enableHttpMethodParameterOverride();
@@ -52,7 +60,7 @@ require __DIR__.'/laravel_request.php';
         // configuration, which a middleware may change: what makes a tenant of a host does.
         foreach (['auth', 'cache', 'db', 'files', 'hash', 'log', 'router', 'session'] as $service) {
             try {
-                if ($app->bound($service)) {
+                if (EarlyServices::is_frameworks($app, $service)) {
                     $app->make($service);
                 }
             } catch (Throwable) {
@@ -65,31 +73,14 @@ require __DIR__.'/laravel_request.php';
         }
         EarlyRequest::take();
         look_at_all_environment();
-
-        return $kernel;
-    };
-
-    // A connection is to be closed now, even if something static still holds it.
-    $close = static function (Application $app): void {
-        foreach (['db' => 'getConnections', 'redis' => 'connections'] as $service => $connections) {
-            if ($app->resolved($service)) {
-                foreach ($app->make($service)->$connections() ?? [] as $name => $_) {
-                    $app->make($service)->purge($name);
-                }
-            }
-        }
-        // Its error handlers hold the application.
-        restore_error_handler();
-        restore_exception_handler();
-    };
-
-    try {
-        $kernel = $boot();
     } catch (Throwable $error) {
         // Why a boot has failed is for the server's log; Laravel's handler would show it to a visitor, and there is none.
         set_exception_handler(null);
         throw $error;
     }
+    // Variables of the front controller are global there.
+    $GLOBALS['app'] = $app;
+    $GLOBALS['kernel'] = $kernel;
     if (filter_var(config('app.debug'), FILTER_VALIDATE_BOOLEAN)) {
         error_log('Laravel is in debug mode: changes of the code are seen after `hayate reload` only; --mode classic shows them at once');
     }
@@ -101,22 +92,16 @@ require __DIR__.'/laravel_request.php';
         && 1 === preg_match(AS_OF_REQUEST, $name), ARRAY_FILTER_USE_BOTH);
     $others = array_diff_key($server, $as_of_request);
     // PHP takes those for its own otherwise, as it makes $_SERVER.
-    $hide = static function () use ($as_of_request): void {
-        array_map(putenv(...), array_map(strval(...), array_keys($as_of_request)));
-    };
-    $hide();
-    $booted = ['server' => $_SERVER, 'env' => $_ENV];
+    array_map(putenv(...), array_map(strval(...), array_keys($as_of_request)));
     // Written by `artisan down`: it answers and exits, or lets those through who may pass. Where the front controller has it.
     $maintenance = str_contains(php_strip_whitespace($root.'/public/index.php'), 'maintenance.php') ? $root.'/storage/framework/maintenance.php' : '';
-    $warmed = false;
 
-    $handler = static function () use (&$kernel, &$warmed, $server, $env, $others, $as_of_request, $maintenance): void {
-        $warmed = isset($_SERVER['HAYATE_WARMUP']);
+    $handler = static function () use ($kernel, $server, $env, $others, $as_of_request, $maintenance): void {
         if ('' !== $maintenance && is_file($maintenance)) {
             require $maintenance;
         }
         $_SERVER = array_diff_key($_SERVER, $others);
-        $request = Request::capture();
+        $GLOBALS['request'] = $request = Request::capture();
         foreach ($as_of_request as $name => $value) {
             if (!isset($_SERVER[$name])) {
                 putenv("$name=$value");
@@ -125,14 +110,13 @@ require __DIR__.'/laravel_request.php';
         // What the request has, it keeps.
         $_ENV += array_diff_key($env, $_SERVER);
         $_SERVER += $server;
-        $response = $kernel->handle($request);
+        $GLOBALS['response'] = $response = $kernel->handle($request);
         $response->send();
         $kernel->terminate($request, $response);
     };
 
     // With connections = "warm": each worker opens what nearly all requests ask, and keeps it.
-    hayate_on_worker_start(static function () use (&$kernel): void {
-        $app = $kernel->getApplication();
+    hayate_on_worker_start(static function () use ($app): void {
         $database = config('database.connections.'.config('database.default').'.driver');
         if ($app->bound('db') && in_array($database, ['mysql', 'mariadb', 'pgsql'], true)) {
             $app->make('db')->connection()->select('select 1');
@@ -151,19 +135,5 @@ require __DIR__.'/laravel_request.php';
         }
     });
     while (hayate_handle_request($handler)) {
-        if ($warmed) {
-            try {
-                $close($kernel->getApplication());
-                // What is booted for all visitors is not booted for the warm-up request.
-                [$_SERVER, $_ENV] = [$booted['server'], $booted['env']];
-                $_GET = $_POST = $_COOKIE = $_FILES = $_REQUEST = [];
-                $kernel = $boot();
-                $hide();
-            } catch (Throwable $error) {
-                set_exception_handler(null);
-                throw new RuntimeException('The application does not boot a second time in one process, as it has to after a warm-up request; warmup = [] does without', 0, $error);
-            }
-            gc_collect_cycles();
-        }
     }
 })();

@@ -6,10 +6,8 @@
  * The project's own public/index.php is run where it is written for symfony/runtime: it says which kernel to make. Without
  * symfony/runtime this script does what the project's front controller does: autoloader, .env where it reads that, App\Kernel.
  *
- * It relies on rewinding: what one request leaves in the kernel, no other sees. Only the warm-up requests are handled in a
- * process that goes on; each of them gets a kernel and a container of its own, which are thrown away with all they left in
- * them; Doctrine closes its connections with them. What stays is what belongs to no visitor: loaded classes, compiled code,
- * statics. Services of Symfony's own that they needed are made beforehand in the last kernel, see SymfonyServices.
+ * It relies on rewinding: what one request leaves in the kernel, no other sees. Warm-up requests are handled by processes of
+ * their own, which end with them (host/learn.c). They show which services of Symfony's own are needed, see SymfonyServices.
  * It is for production. In debug mode Symfony rebuilds its container when the code changes, which classic mode shows at once.
  */
 
@@ -33,8 +31,6 @@ require __DIR__.'/symfony_env.php';
 require __DIR__.'/symfony_services.php';
 
 unset($_SERVER['HAYATE_PROJECT'], $_ENV['HAYATE_PROJECT']);
-/** What the process was given, before .env adds to it. */
-$given = ['server' => $_SERVER, 'env' => $_ENV];
 
 /** As configured, whoever set it. */
 function trusted_proxies(KernelInterface $kernel): string
@@ -45,54 +41,45 @@ function trusted_proxies(KernelInterface $kernel): string
     return \is_array($proxies) ? implode(',', $proxies) : (string) $proxies;
 }
 
-/** Handles requests until the worker is to leave. */
-$serve = static function (HttpKernelInterface $kernel) use ($given): void {
+/**
+ * Handles requests until the worker is to leave.
+ *
+ * @param array{server: array<string, mixed>, env: array<string, mixed>} $given what the process was given, before .env adds to it
+ */
+function serve(HttpKernelInterface $kernel, array $given): void
+{
     $inner = $kernel instanceof HttpCache ? $kernel->getKernel() : $kernel;
-    $fresh = clone $inner;
-    $ahead = true;
-    /** False: what it has made ahead may be another thing for each request; it makes no more of that, and is to be called anew. */
-    $boot = static function (HttpKernelInterface $inner) use (&$ahead): bool {
-        if (!$inner instanceof KernelInterface) {
-            return true;
+    $container = null;
+    if ($inner instanceof KernelInterface) {
+        $of = (new \ReflectionMethod($inner, 'handle'))->class;
+        if (!str_starts_with($of, 'Symfony\\')) {
+            not_for_all("$of::handle() runs before the kernel boots, for each request. To avoid it: listen to kernel.request");
         }
         $inner->boot();
-        // What no request does without, and what holds nothing of one when it is made. Not more: the constructor of an
-        // application's own service may look for the request.
         $container = $inner->getContainer();
         if ([] !== $asked = SymfonyEnv::ofRequests($container)) {
             not_for_all('it resolves '.implode(', ', $asked).' as it boots, which may be another value for each request. To avoid it: use that in services alone, or read it from the request');
+        } else {
+            // What no request does without, and what holds nothing of one when it is made. Not more: the constructor of an
+            // application's own service may look for the request.
+            $ahead = static function () use ($container): bool {
+                $container->get('http_kernel');
+                $router = $container->has('router') ? $container->get('router') : null;
+                if ($router instanceof Router) {
+                    $router->getMatcher();
+                    $router->getGenerator();
+                }
 
-            return true;
-        }
-        if (!$ahead) {
-            look_at_all_environment('/DependencyInjection/EnvVarProcessor.php'); // see SymfonyEnv
-
-            return true;
-        }
-        $container->get('http_kernel');
-        $router = $container->has('router') ? $container->get('router') : null;
-        if ($router instanceof Router) {
-            $router->getMatcher();
-            $router->getGenerator();
-        }
-
-        look_at_all_environment('/DependencyInjection/EnvVarProcessor.php'); // see SymfonyEnv
-
-        return $ahead = [] === SymfonyEnv::ofRequests($container);
-    };
-    $renew = static function () use (&$kernel, &$inner, $fresh, $boot): void {
-        do {
-            $inner->shutdown();
-            if ($kernel === $inner) {
-                $kernel = $inner = clone $fresh;
+                return [] === SymfonyEnv::ofRequests($container);
+            };
+            if ([] !== came_back($ahead, 1, 5)) {
+                $ahead();
             }
-        } while (!$boot($inner));
-    };
-    if (!$boot($inner)) {
-        $renew();
+        }
+        look_at_all_environment('/DependencyInjection/EnvVarProcessor.php'); // see SymfonyEnv
     }
     if (!$inner instanceof KernelInterface) {
-        not_for_all('its public/index.php returns a '.get_debug_type($inner).', of which it is not known how it begins anew after a warm-up request. To avoid it: return the kernel');
+        not_for_all('its public/index.php returns a '.get_debug_type($inner).', and what it asks as it boots is not known. To avoid it: return the kernel');
     } elseif (str_contains(trusted_proxies($inner), 'REMOTE_ADDR')) {
         not_for_all('framework.trusted_proxies names REMOTE_ADDR, which Symfony looks up once, as it boots. To avoid it: name the addresses of the proxies, or leave that to trusted_proxies of hayate.toml');
     }
@@ -118,102 +105,93 @@ $serve = static function (HttpKernelInterface $kernel) use ($given): void {
         }
     };
     $handleErrors();
-    $warmed = $loaded = false;
-    $booted = ['server' => $_SERVER, 'env' => $_ENV];
     $services = new SymfonyServices();
+    $connects = false;
+    if (null !== $container) {
+        SymfonyClasses::load($inner);
+        when_learned(static function () use ($services, $container, &$connects): void {
+            $services->make($container, learned());
+            // Whose database it is, a request may say.
+            $connects = $container->has('doctrine') && [] !== came_back(static function () use ($container): bool {
+                $before = SymfonyEnv::ofRequests($container);
+                $container->get('doctrine')->getConnection();
 
-    $handler = static function () use (&$kernel, &$warmed, $server, $env): void {
-        $warmed = isset($_SERVER['HAYATE_WARMUP']);
+                return [] === array_diff(SymfonyEnv::ofRequests($container), $before);
+            }, 1, 5);
+        });
+    }
+
+    $handler = static function () use ($kernel, $inner, $services, $server, $env): void {
         $_SERVER += $server;
         $_ENV += $env;
-        $request = Request::createFromGlobals();
-        $response = $kernel->handle($request);
+        $GLOBALS['request'] = $request = Request::createFromGlobals();
+        $GLOBALS['response'] = $response = $kernel->handle($request);
         $response->send();
         if ($kernel instanceof TerminableInterface) {
             $kernel->terminate($request, $response);
         }
+        if (isset($_SERVER['HAYATE_WARMUP']) && $inner instanceof KernelInterface) {
+            array_map(learn(...), $services->observe($inner->getContainer()));
+        }
     };
 
     // With connections = "warm": each worker opens Doctrine's default connection, and keeps it.
-    hayate_on_worker_start(static function () use (&$inner, $renew): void {
-        $container = $inner instanceof KernelInterface ? $inner->getContainer() : null;
-        $before = null === $container ? [] : SymfonyEnv::ofRequests($container);
-        $connection = $container?->has('doctrine') ? $container->get('doctrine')->getConnection() : null;
-        if (null !== $connection && [] !== array_diff(SymfonyEnv::ofRequests($container), $before)) {
-            // Whose database it is, a request says.
-            $renew();
-
-            return;
-        }
+    hayate_on_worker_start(static function () use ($container, &$connects): void {
+        $connection = $connects ? $container->get('doctrine')->getConnection() : null;
         $driver = $connection instanceof Connection ? $connection->getParams()['driver'] ?? null : null;
         if (\in_array($driver, ['mysqli', 'pdo_mysql', 'pdo_pgsql', 'pgsql'], true)) {
             $connection->executeQuery('SELECT 1')->fetchOne();
         }
     });
     while (hayate_handle_request($handler)) {
-        if (!$warmed || !$inner instanceof KernelInterface) {
-            continue;
-        }
-        // A container that is made for all visitors is not made for the warm-up request.
-        [$_SERVER, $_ENV] = [$booted['server'], $booted['env']];
-        try {
-            if (!$loaded) {
-                $loaded = true;
-                SymfonyClasses::load($inner);
-            }
-            $services->observe($inner->getContainer());
-            $handleErrors();
-            $renew();
-            while (!$services->make($inner->getContainer())) {
-                $renew();
-            }
-        } catch (\Throwable $error) {
-            throw new \RuntimeException('The application does not boot a second time in one process, as it has to after a warm-up request; warmup = [] does without', 0, $error);
-        }
-        gc_collect_cycles();
     }
-};
+}
 
-$root = (string) getenv('HAYATE_PROJECT');
-putenv('HAYATE_PROJECT');
-$front = $root.'/public/index.php';
-// Comments in it do nothing.
-$code = php_strip_whitespace($front);
-// Where PHP would be if it ran the front controller.
-chdir($root.'/public');
-// symfony/runtime would read its options from them.
-unset($_SERVER['argv'], $_SERVER['argc']);
+(static function (): void {
+    $given = ['server' => $_SERVER, 'env' => $_ENV];
+    $serve = static fn (HttpKernelInterface $kernel) => serve($kernel, $given);
+    $root = (string) getenv('HAYATE_PROJECT');
+    putenv('HAYATE_PROJECT');
+    $front = $root.'/public/index.php';
+    // Comments in it do nothing.
+    $code = php_strip_whitespace($front);
+    // Where PHP would be if it ran the front controller.
+    chdir($root.'/public');
+    // symfony/runtime would read its options from them.
+    unset($_SERVER['argv'], $_SERVER['argc']);
 
-try {
-    if (str_contains($code, '/vendor/autoload_runtime.php')) {
-        // autoload_runtime.php runs the front controller, makes the runtime that this variable names, and hands it the kernel.
-        $_SERVER['SCRIPT_FILENAME'] = $front;
-        $_SERVER['APP_RUNTIME'] = SymfonyRuntime::class;
-        spl_autoload_register(static function (string $class) use ($serve): void {
-            if (SymfonyRuntime::class === $class) {
-                require __DIR__.'/symfony_runtime.php';
-                SymfonyRuntime::$serve = $serve;
+    try {
+        if (str_contains($code, '/vendor/autoload_runtime.php')) {
+            // autoload_runtime.php runs the front controller, makes the runtime that this variable names, and hands it the kernel.
+            $_SERVER['SCRIPT_FILENAME'] = $front;
+            $_SERVER['APP_RUNTIME'] = SymfonyRuntime::class;
+            spl_autoload_register(static function (string $class) use ($serve): void {
+                if (SymfonyRuntime::class === $class) {
+                    require __DIR__.'/symfony_runtime.php';
+                    SymfonyRuntime::$serve = $serve;
+                }
+            });
+            require $root.'/vendor/autoload_runtime.php';
+        } else {
+            require $root.'/vendor/autoload.php';
+            // These stand in most front controllers, not in all.
+            if (str_contains($code, '->bootEnv(')) {
+                (new Dotenv())->bootEnv($root.'/.env');
             }
-        });
-        require $root.'/vendor/autoload_runtime.php';
-    } else {
-        require $root.'/vendor/autoload.php';
-        // These stand in most front controllers, not in all.
-        if (str_contains($code, '->bootEnv(')) {
-            (new Dotenv())->bootEnv($root.'/.env');
-        }
-        if (str_contains($code, 'umask(0000)') && ($_SERVER['APP_DEBUG'] ?? false)) {
-            umask(0000);
-            foreach (['Symfony\\Component\\ErrorHandler\\Debug', 'Symfony\\Component\\Debug\\Debug'] as $debug) {
-                if (str_contains($code, "use $debug;") && class_exists($debug)) {
-                    $debug::enable();
+            if (str_contains($code, 'umask(0000)') && ($_SERVER['APP_DEBUG'] ?? false)) {
+                umask(0000);
+                foreach (['Symfony\\Component\\ErrorHandler\\Debug', 'Symfony\\Component\\Debug\\Debug'] as $debug) {
+                    if (str_contains($code, "use $debug;") && class_exists($debug)) {
+                        $debug::enable();
+                    }
                 }
             }
+            $GLOBALS['kernel'] = $kernel = new \App\Kernel((string) ($_SERVER['APP_ENV'] ?? 'prod'), (bool) ($_SERVER['APP_DEBUG'] ?? false));
+            $serve($kernel);
         }
-        $serve(new \App\Kernel((string) ($_SERVER['APP_ENV'] ?? 'prod'), (bool) ($_SERVER['APP_DEBUG'] ?? false)));
+    } catch (\Throwable $error) {
+        // Why a boot has failed is for the server's log; Symfony's handler would show it to a visitor, and there is none.
+        set_exception_handler(null);
+        throw $error;
     }
-} catch (\Throwable $error) {
-    // Why a boot has failed is for the server's log; Symfony's handler would show it to a visitor, and there is none.
-    set_exception_handler(null);
-    throw $error;
-}
+})();

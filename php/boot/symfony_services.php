@@ -11,11 +11,12 @@ use Symfony\Component\EventDispatcher\EventDispatcher;
 /**
  * Makes services of Symfony's own before the requests that all need them: its listeners, and Twig.
  *
- * A warm-up request shows which those are. Its own container is thrown away; in the one that requests are rewound to, a
- * service is made beforehand if in the other it led, by whatever it held, to objects of Symfony and its libraries only.
+ * A warm-up request, in a process of its own, shows which those are. In the container that requests are rewound to, a
+ * service is made beforehand if in the other process it led, by whatever it held, to objects of Symfony and its libraries only.
  * Never one that leads to an object of the application or of anybody else: their constructors may look for the request,
- * the visitor or the time, and there is none yet. Nor one for which the container has made and kept such an object on the
- * way (a factory), or a value that may be another one for each request (`%env(…)%`, see SymfonyEnv).
+ * the visitor or the time, and there is none yet. Nor one for which the container makes and keeps such an object on the
+ * way (a factory), or a value that may be another one for each request (`%env(…)%`, see SymfonyEnv): each is tried out in
+ * another process before.
  */
 final class SymfonyServices
 {
@@ -32,150 +33,87 @@ final class SymfonyServices
     /** The name under which everybody may ask the container for Twig; later releases than Symfony 5.4 have none. */
     private const TWIG = '.container.private.twig';
 
-    /** @var array<string, array<int, array<int, class-string>>> by event, priority and place in the dispatcher's list */
-    private array $listeners = [];
-    private bool $twig = false;
-    /** @var array<string, true> what is not for all, by the names that look() gives */
-    private array $notForAll = [];
     /** @var array<class-string, bool> */
     private array $trusted = [];
 
-    private bool $enabled = true;
-    /** Whether the container that services are being made in has more than what any request may get. */
-    private bool $spoilt = false;
-
-    /** Looks at what a request has made. */
-    public function observe(ContainerInterface $container): void
-    {
-        $this->attempt(function () use ($container): void {
-            $dispatcher = $container->get('event_dispatcher');
-            if (EventDispatcher::class === \get_class($dispatcher)) {
-                $this->look($container, $dispatcher);
-            }
-        });
-    }
-
     /**
-     * Makes them in a container that has handled nothing. False: that one is in doubt now, and the next one is to be tried;
-     * what brought the doubt is made there no more.
+     * What a request has made that can be made ahead of all.
+     *
+     * @return list<string> a name each: of an event, a priority, a place in the dispatcher's list, and the listener's class; or Twig's
      */
-    public function make(ContainerInterface $container): bool
+    public function observe(ContainerInterface $container): array
     {
-        $this->spoilt = false;
-
-        return $this->attempt(fn () => $this->makeAll($container)) && !$this->spoilt;
-    }
-
-    /** What goes wrong here costs time, no more. */
-    private function attempt(callable $work): bool
-    {
-        try {
-            if ($this->enabled) {
-                $work();
-            }
-
-            return true;
-        } catch (\Throwable $error) {
-            error_log('Each request makes all of its services by itself: '.$error->getMessage());
-
-            return $this->enabled = false;
+        $dispatcher = $container->get('event_dispatcher');
+        if (EventDispatcher::class !== \get_class($dispatcher)) {
+            return [];
         }
-    }
-
-    private function look(ContainerInterface $container, EventDispatcher $dispatcher): void
-    {
-        $made = [];
+        $made = $events = [];
         foreach (self::listeners($dispatcher) as [$event, $priority, $place, $listener]) {
             if (!$listener instanceof \Closure) {
-                $this->listeners[$event] ??= [];
-                $made["$event\n$priority\n$place"] = $listener;
+                $made[implode("\n", [$event, $priority, $place, \get_class($listener)])] = $listener;
+                $events[$event] = true;
             }
         }
         if ($container->initialized(self::TWIG)) {
             $made[self::TWIG] = $container->get(self::TWIG);
         }
-        foreach (array_diff_key($this->unmixed($made, $container), $this->notForAll) as $name => $service) {
-            if (self::TWIG === $name) {
-                $this->twig = true;
-            } else {
-                [$event, $priority, $place] = explode("\n", $name);
-                $this->listeners[$event][(int) $priority][(int) $place] = \get_class($service);
-            }
-        }
+
+        return array_map(strval(...), [...array_keys($events), ...array_keys($this->unmixed($made, $container))]);
     }
 
-    /** @throws \LogicException when this container is made otherwise than the one that was looked at */
-    private function makeAll(ContainerInterface $container): void
+    /**
+     * Makes them in a container that has handled nothing.
+     *
+     * @param list<string> $names as observe() has given them; one that is made otherwise here is left to requests
+     */
+    public function make(ContainerInterface $container, array $names): void
     {
-        if ($this->twig) {
-            $this->twig = $this->isForAll(self::TWIG, $container, static fn (): object => $container->get(self::TWIG));
-        }
-        if ([] === $this->listeners) {
-            return;
-        }
-        $wanted = $this->listeners;
-        $isForAll = fn (string $name, callable $make): bool => $this->isForAll($name, $container, $make);
-        // The dispatcher's own list says how to make each; by its methods one gets all or none.
-        \Closure::bind(function () use ($wanted, $isForAll): void {
-            foreach ($wanted as $event => $priorities) {
-                foreach ($priorities as $priority => $places) {
-                    foreach ($places as $place => $class) {
-                        $listener = &$this->listeners[$event][$priority][$place];
-                        if (!\is_array($listener) || !($listener[0] ?? null) instanceof \Closure || 2 < \count($listener)) {
-                            throw new \LogicException("$class does not listen to $event where it did before");
-                        }
-                        $make = $listener[0];
-                        $isForAll("$event\n$priority\n$place", static function () use (&$listener, $make): void {
-                            $listener[0] = $make();
-                        });
-                        $listener[1] ??= '__invoke';
-                        if ($class !== \get_class($listener[0])) {
-                            throw new \LogicException(\get_class($listener[0])." listens to $event where $class did before");
-                        }
-                        unset($listener);
-                    }
-                }
-                if (method_exists($this, 'optimizeListeners')) {
-                    $this->optimizeListeners($event);
-                }
+        $events = array_filter($names, static fn (string $name): bool => self::TWIG !== $name && !str_contains($name, "\n"));
+        // Twig first: listeners may hold it.
+        $services = array_values(array_diff($names, $events));
+        usort($services, static fn (string $a, string $b): int => (self::TWIG === $b) <=> (self::TWIG === $a));
+        $good = came_back(fn (int $i): bool => $this->isForAll($container, $services[$i]), \count($services), 5);
+        foreach ($good as $i) {
+            if (!$this->isForAll($container, $services[$i])) {
+                not_for_all('Symfony makes '.strtr($services[$i], "\n", ' ').' of what may be another value for each request');
             }
-        }, $container->get('event_dispatcher'), EventDispatcher::class)();
-        $this->listeners = self::without($this->listeners, $this->notForAll);
-        if (!$this->spoilt && [] !== $asked = SymfonyEnv::ofRequests($container)) {
-            throw new \LogicException(implode(', ', $asked).' may be another value for each request');
+        }
+        $dispatcher = $container->get('event_dispatcher');
+        if (method_exists($dispatcher, 'optimizeListeners')) {
+            $optimize = \Closure::bind(fn (string $event) => $this->optimizeListeners($event), $dispatcher, EventDispatcher::class);
+            array_map($optimize, $events);
         }
     }
 
     /** Makes one. False: other objects than trusted ones were made for it, or values resolved that may be a request's. */
-    private function isForAll(string $name, ContainerInterface $container, callable $make): bool
+    private function isForAll(ContainerInterface $container, string $name): bool
     {
         $doubts = fn (): array => [...SymfonyEnv::ofRequests($container), ...$this->foreignIn($container)];
         $before = $doubts();
-        $make();
-        if ([] === array_diff($doubts(), $before)) {
-            return true;
+        try {
+            self::TWIG === $name ? $container->get($name) : self::makeListener($container->get('event_dispatcher'), ...explode("\n", $name));
+        } catch (\Throwable) {
+            return false;
         }
-        $this->notForAll[$name] = $this->spoilt = true;
 
-        return false;
+        return [] === array_diff($doubts(), $before);
     }
 
-    /**
-     * @param array<string, array<int, array<int, class-string>>> $listeners
-     * @param array<string, true>                                 $names
-     *
-     * @return array<string, array<int, array<int, class-string>>>
-     */
-    private static function without(array $listeners, array $names): array
+    /** @throws \LogicException when another one listens there, or it has been made */
+    private static function makeListener(EventDispatcher $dispatcher, string $event, string $priority, string $place, string $class): void
     {
-        foreach ($names as $name => $_) {
-            if (self::TWIG !== $name) {
-                [$event, $priority, $place] = explode("\n", $name);
-                unset($listeners[$event][(int) $priority][(int) $place]);
+        // The dispatcher's own list says how to make each; by its methods one gets all or none.
+        \Closure::bind(function () use ($event, $priority, $place, $class): void {
+            $listener = $this->listeners[$event][(int) $priority][(int) $place] ?? null;
+            if (!\is_array($listener) || !($listener[0] ?? null) instanceof \Closure || 2 < \count($listener)) {
+                throw new \LogicException("$class does not listen to $event where it did");
             }
-        }
-
-        return $listeners;
+            $made = $listener[0]();
+            if ($class !== \get_class($made)) {
+                throw new \LogicException(\get_class($made)." listens to $event where $class did");
+            }
+            $this->listeners[$event][(int) $priority][(int) $place] = [$made, $listener[1] ?? '__invoke'];
+        }, $dispatcher, EventDispatcher::class)();
     }
 
     /** @return list<string> under what names a container has objects that are not trusted */

@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 
 import pytest
@@ -494,7 +495,7 @@ def test_env_is_read_where_the_front_controller_of_symfony_reads_it(tmp_path) ->
 
 @pytest.mark.parametrize(
     ("what", "says"),
-    [("wrapper", "returns a .*, of which it is not known how it begins anew"), ("proxies", "trusted_proxies names REMOTE_ADDR")],
+    [("wrapper", "returns a .*, and what it asks as it boots is not known"), ("proxies", "trusted_proxies names REMOTE_ADDR")],
 )
 def test_a_kernel_that_does_not_begin_anew_has_symfony_served_in_classic_mode(tmp_path, what, says) -> None:
     tmp_path.chmod(0o755)
@@ -527,47 +528,122 @@ def test_a_kernel_that_does_not_begin_anew_has_symfony_served_in_classic_mode(tm
         assert app["mode"] == "classic" and re.search(says, app["fallback"]["why"]), server.log()
 
 
-#: What a warm-up request leaves, how another finds it, and why the boot does without warm-up requests then; None: it is put back.
+#: What a warm-up request leaves in its process, and how another request finds it.
 LEAVES = {
-    "static property": ("\\App\\Left::$first ??= request()->header('x-a', 'nobody')", "\\App\\Left::$first ?? null", None),
-    "static variable": ("\\App\\Left::once()", "\\App\\Left::once()", None),
-    "list": ("\\App\\Left::$all[] = request()->url()", "\\App\\Left::$all", None),
-    "object": ("\\App\\Left::$of = request()", "get_debug_type(\\App\\Left::$of)", None),
-    "property that the boot has set": ("\\App\\Left::$set = 'changed'", "\\App\\Left::$set", "App\\Left::$set"),
-    "constant": ("defined('LEFT_BEHIND') || define('LEFT_BEHIND', request()->header('x-a'))", "defined('LEFT_BEHIND') ? LEFT_BEHIND : null", "the constant LEFT_BEHIND"),
-    "global": ("$GLOBALS['left'] = ($GLOBALS['left'] ?? 0) + 1", "$GLOBALS['left'] ?? null", None),
-    "locale": ("setlocale(LC_ALL, 'C.UTF-8')", "setlocale(LC_ALL, 0)", "the locale"),
-    "environment": ("putenv('LEFT=1')", "getenv('LEFT')", "the environment"),
-    "autoloader": ("spl_autoload_register(fn () => false)", "count(spl_autoload_functions())", "the list of autoloaders"),
-    "switch of a package": ("\\Acme\\Wrap::$with ??= 'data'", "\\Acme\\Wrap::$with", None),
+    "static property": ("\\App\\Left::$first ??= request()->header('x-a', 'nobody')", "\\App\\Left::$first ?? null"),
+    "static variable": ("\\App\\Left::once()", "\\App\\Left::once()"),
+    "list": ("\\App\\Left::$all[] = request()->url()", "\\App\\Left::$all"),
+    "object": ("\\App\\Left::$of = request()", "get_debug_type(\\App\\Left::$of)"),
+    "object that is changed": ("\\App\\Left::$bag['at'] = request()->url()", "(array) \\App\\Left::$bag"),
+    "enum case": ("\\App\\Left::$case = \\App\\Side::Right", "\\App\\Left::$case->name"),
+    "property that the boot has set": ("\\App\\Left::$set = 'changed'", "\\App\\Left::$set"),
+    "constant": ("defined('LEFT_BEHIND') || define('LEFT_BEHIND', request()->header('x-a'))", "defined('LEFT_BEHIND') ? LEFT_BEHIND : null"),
+    "default of a parameter": ("defined('LEFT_BEHIND') || define('LEFT_BEHIND', 7); \\App\\Left::given()", "defined('LEFT_BEHIND') || define('LEFT_BEHIND', 8) ? \\App\\Left::given() : null"),
+    "class": ("class_exists('Chosen', false) || eval('class Chosen { const OF = \"the warm-up\"; }'); \\App\\Left::chosen()", "(class_exists('Chosen', false) || eval('class Chosen { const OF = \"the visitor\"; }')) ? \\App\\Left::chosen() : \\App\\Left::chosen()"),
+    "file that is included once": ("require_once base_path('once.php')", "require_once base_path('once.php')"),
+    "global": ("$GLOBALS['left'] = ($GLOBALS['left'] ?? 0) + 1", "$GLOBALS['left'] ?? null"),
+    "locale": ("setlocale(LC_ALL, 'C.UTF-8')", "setlocale(LC_ALL, 0)"),
+    "environment": ("putenv('LEFT=1')", "getenv('LEFT')"),
+    "autoloader": ("spl_autoload_register(fn () => false)", "count(spl_autoload_functions())"),
+    "switch of a package": ("\\Acme\\Wrap::$with ??= 'data'", "\\Acme\\Wrap::$with"),
+    "list of a package": ("\\Acme\\Wrap::$all[] = request()->url()", "\\Acme\\Wrap::$all"),
+    "trusted proxies": ("request()->setTrustedProxies(['REMOTE_ADDR'], 2)", "[request()->getHost(), request()->getTrustedProxies()]"),
+    "errors of libxml": ("libxml_use_internal_errors(true)", "libxml_use_internal_errors()"),
+    "last error of JSON": ("json_decode('{')", "json_last_error()"),
 }
 
 
 @pytest.mark.parametrize("kind", LEAVES)
 def test_what_a_warmup_request_leaves_in_the_process_no_visitor_meets(tmp_path, kind) -> None:
-    """Fault found by attack on 2026-11-27: what a page keeps for its own request was everybody's, where that page is warmed up."""
+    """Found by attack on 2026-11-27: what a page keeps for its own request was everybody's, where that page is warmed up."""
     tmp_path.chmod(0o755)
     project = frameworks.laravel(tmp_path)
-    leaves, finds, says = LEAVES[kind]
+    leaves, finds = LEAVES[kind]
     (project / "app/Left.php").write_text(
-        "<?php\nnamespace App;\nfinal class Left\n{\n    public static ?string $first = null;\n    public static array $all = [];\n    public static ?object $of = null;\n    public static string $set = '';\n    public static function once() { static $once; return $once ??= request()->header('x-a', 'nobody'); }\n}\n"
+        "<?php\nnamespace App;\nfinal class Left\n{\n    public static ?string $first = null;\n    public static array $all = [];\n    public static ?object $of = null;\n"
+        "    public static string $set = '';\n    public static ?\\ArrayObject $bag = null;\n    public static Side $case = Side::None;\n"
+        "    public static function once() { static $once; return $once ??= request()->header('x-a', 'nobody'); }\n"
+        "    public static function given($given = LEFT_BEHIND) { return $given; }\n    public static function chosen() { return \\Chosen::OF; }\n}\n"
     )
+    (project / "app/Side.php").write_text("<?php\nnamespace App;\nenum Side { case None; case Right; }\n")
+    (project / "once.php").write_text("<?php\nreturn 'for the first time';\n")
     (project / "vendor/acme").mkdir()
-    (project / "vendor/acme/Wrap.php").write_text("<?php\nnamespace Acme;\nfinal class Wrap { public static ?string $with = null; }\n")
+    (project / "vendor/acme/Wrap.php").write_text(
+        "<?php\nnamespace Acme;\nfinal class Wrap { public static ?string $with = null; public static array $all = []; }\n"
+    )
     autoload = project / "vendor/autoload.php"
     autoload.write_text(autoload.read_text().replace("<?php", "<?php\nrequire_once __DIR__.'/acme/Wrap.php';", 1))
-    provider(project, "\\App\\Left::$set = 'by the boot';")
+    provider(project, "\\App\\Left::$set = 'by the boot'; \\App\\Left::$bag = new \\ArrayObject();")
     routes = project / "routes/web.php"
     routes.write_text(routes.read_text() + f"\nRoute::get('/leaves', function () {{ {leaves}; return 'left'; }});\nRoute::get('/finds', fn () => json_encode({finds}));\n")
     found = {}
     for mode in ("classic", "worker"):
-        flags = ["--mode", "classic"] if mode == "classic" else ["--warmup", "/leaves"]
+        flags = ["--mode", "classic"] if mode == "classic" else ["--warmup", "/leaves", "--warmup", "/finds"]
         with Hayate(project, workers=1, args=flags) as server:
-            found[mode] = [requests.get(server.url + "/finds", headers={"X-A": name}, timeout=60).text for name in ("ada", "grace")]
+            headers = [{"X-A": name, "X-Forwarded-Host": f"{name}.example"} for name in ("ada", "grace")]
+            found[mode] = [requests.get(server.url + "/finds", headers=one, timeout=60).text for one in headers]
             (app,) = server.status()["apps"]
-            assert app["mode"] == mode, server.log()
-    assert says in app["cold_boot"] if says else app["cold_boot"] is None, app["cold_boot"]
-    assert found["worker"] == found["classic"]
+            assert (app["mode"], app["cold_boot"]) == (mode, None), server.log()
+    assert found["worker"] == found["classic"] and "Exception" not in found["classic"][0], found
+
+
+@pytest.mark.parametrize("service", ["singleton", "extend", "resolving"])
+def test_services_that_the_project_has_a_part_in_are_made_by_requests(tmp_path, service) -> None:
+    """Found by attack on 2026-11-27: they were made in the boot, by a configuration that a middleware changes."""
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    (project / "app/Log.php").write_text(
+        "<?php\nnamespace App;\nfinal class Log extends \\Illuminate\\Log\\LogManager\n{\n"
+        "    public function __construct($app, public string $tenant) { parent::__construct($app); }\n}\n"
+    )
+    made = "new \\App\\Log($app, config('app.tenant', 'nobody'))"
+    code = {
+        "singleton": f"$this->app->singleton('log', fn ($app) => {made});",
+        "extend": f"$this->app->extend('log', fn ($log, $app) => {made});",
+        "resolving": "$this->app->resolving(\\Psr\\Log\\LoggerInterface::class, fn ($log) => $log->tenant = config('app.tenant', 'nobody'));",
+    }[service]
+    provider(project, code)
+    routes = project / "routes/web.php"
+    routes.write_text(
+        routes.read_text()
+        + "\nRoute::get('/tenant', function () { config(['app.tenant' => request()->header('x-a')]); return app('log')->tenant; });\n"
+    )
+    with Hayate(project, workers=1) as server:
+        tenants = [requests.get(server.url + "/tenant", headers={"X-A": name}, timeout=60).text for name in ("ada", "grace")]
+        (app,) = server.status()["apps"]
+        assert app["mode"] == "worker", server.log()
+    assert tenants == ["ada", "grace"]
+
+
+def test_an_own_handle_of_the_kernel_runs_for_each_request(tmp_path) -> None:
+    """Found by attack on 2026-11-27: what it does before the application boots came after that."""
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    kernel = project / "app/Http/Kernel.php"
+    text = kernel.read_text()
+    end = text.rindex("}")
+    kernel.write_text(text[:end] + "    public function handle($request)\n    {\n        return parent::handle($request);\n    }\n" + text[end:])
+    with Hayate(project, workers=1) as server:
+        (app,) = server.status()["apps"]
+        assert app["mode"] == "classic" and "Kernel::handle() runs before the application boots" in app["fallback"]["why"], server.log()
+
+
+def test_variables_of_the_front_controller_are_global(tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    routes = project / "routes/web.php"
+    routes.write_text(
+        routes.read_text()
+        + "\nRoute::get('/globals', fn () => json_encode([get_debug_type($GLOBALS['app'] ?? null), get_debug_type($GLOBALS['kernel'] ?? null),"
+        " get_debug_type($GLOBALS['request'] ?? null), microtime(true) - LARAVEL_START < 1]));\n"
+    )
+    found = {}
+    for mode in ("classic", "worker"):
+        with Hayate(project, workers=1, args=["--mode", mode]) as server:
+            time.sleep(1.2)
+            found[mode] = get(server, "/globals").json()
+            assert server.status()["apps"][0]["mode"] == mode, server.log()
+    assert found["worker"] == found["classic"] and found["classic"][3] is True, found
 
 
 def test_warmup_requests_of_a_plain_page_are_kept(tmp_path) -> None:
