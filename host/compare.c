@@ -115,8 +115,8 @@ struct comparison {
 
 static const struct comparison *comparison(void)
 {
-	static const struct comparison of_warmup = {.sides = {COLD, WARM}}, of_front_controller = {.sides = {COLD, CLASSIC},
-	                                                                                           .without_warmup = true};
+	static const struct comparison of_warmup = {.sides = {COLD, WARM}},
+	                               of_front_controller = {.sides = {COLD, CLASSIC}, .without_warmup = true};
 	return front_controller_boots() ? &of_front_controller : &of_warmup;
 }
 

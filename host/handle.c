@@ -89,7 +89,7 @@ static void end_boot(void)
 	rewind_boot_over(true);
 	note_files();
 	zygote_baseline();
-	warmup_load_classes();
+	by_name_load();
 }
 
 /* Why a worker in doubt leaves. */

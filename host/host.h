@@ -30,6 +30,7 @@
  *   boot_files.c  files that the boot has open for writing, and temporary ones
  *   archives.c  what PHP knows of archives (phar), for a request
  *   trace.c     what slow requests are doing
+ *   by_name.c   classes by their names
  *   learn.c     warm-up requests in processes of their own   runtime_caches.c what functions have looked up
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
@@ -281,7 +282,7 @@ bool visit_begin(const struct visit *visit, const char *who, struct hy_exchange 
 /* clocks.c */
 void clocks_boot_over(void);   /* while the boot's own request is not over yet */
 const char *clocks_keep(void); /* before the point: memory that rewinds leave alone; NULL, or what failed */
-void clocks_startup(void); /* when PHP has started */
+void clocks_startup(void);     /* when PHP has started */
 void clocks_request_begins(void);
 void clocks_between_requests(void); /* after the point, and before each fork for a request */
 
@@ -293,6 +294,11 @@ void time_limit_end(void);
 /* prime.c */
 void prime_opcache(void); /* before the boot */
 
+/* by_name.c: classes and regular expressions */
+void by_name_load(void);     /* at the end of a boot */
+void by_name_add(void);      /* in a process that answers: those that its request has needed, for a boot to come */
+void by_name_remember(void); /* all that came after the boot's, and nothing of before, for a boot to come */
+
 /* learn.c: warm-up requests in processes of their own, where a boot script of ours boots a project */
 bool learn_elsewhere(void);
 void learn_startup(void);      /* when PHP has started */
@@ -301,10 +307,9 @@ void learn_request_over(void); /* in one: its request */
 void learn_over(void);         /* in the process that has booted: takes over what was learned */
 
 /* runtime_caches.c: what functions have looked up */
-bool runtime_caches_keep(void); /* before those processes are forked; false: it cannot be taken over */
+void runtime_caches_keep(void); /* before those processes are forked */
 void runtime_caches_note(void); /* in one that has answered */
 void runtime_caches_take_over(void);
-void runtime_caches_drop(void);
 
 /* warmup.c */
 bool warmup_next(struct hy_exchange *exchange); /* false: no more */
@@ -316,8 +321,6 @@ void warmup_over(void);
 void warmup_failed(const char *why, bool fatal)
     __attribute__((noreturn));                                  /* booted again without; after a fatal error */
 void warmup_differs(const char *why) __attribute__((noreturn)); /* the same, since answers show what it left behind */
-void warmup_load_classes(void);                                 /* at the end of such a boot */
-void warmup_add_classes(void); /* in a process that answers: those that its request has loaded, for a boot to come */
 
 /* leftovers.c: what objects of the boot hand in only when they are freed */
 void leftovers_note(void);        /* at the snapshot */
@@ -341,7 +344,7 @@ void compare_once_for_all(void); /* before workers that boot by themselves are f
 bool compare_keep_classic(struct hy_exchange *exchange); /* before the boot; such a process serves in classic mode */
 bool compare_keep_cold(const char *(*prepare)(void), struct hy_exchange *exchange);
 bool compare_classic_answers(
-    void); /* where the boot has failed: a sample request has an answer in classic mode, below 500 */
+    void);                 /* where the boot has failed: a sample request has an answer in classic mode, below 500 */
 bool compare_learns(void); /* this is a process that makes a warm-up request (learn.c) */
 void compare_learn(void);  /* has them made, and takes over what there is to be learned from them */
 bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange);

@@ -1,10 +1,10 @@
 /*
- * Warm-up requests in processes of their own. Where a boot script of ours (php/boot/) boots a project, nobody has looked
- * at what its requests leave in statics, globals, libraries and PHP itself; so warm-up requests are handled by processes
- * that were forked at the end of the boot and end with their request. The process that has booted, from which visitors
- * are served, takes from them only what is the same for all: names of the classes and regular expressions that they
- * needed (warmup.c), what functions have looked up (runtime_caches.c), and what the boot script itself has noted, which
- * knows its framework.
+ * Warm-up requests in processes of their own. Where a boot script of ours (php/boot/) boots a project, nobody has
+ * looked at what its requests leave in statics, globals, libraries and PHP itself; so warm-up requests are handled by
+ * processes that were forked at the end of the boot and end with their request. The process that has booted, from which
+ * visitors are served, takes from them only what is the same for all: names of the classes and regular expressions that
+ * they needed (by_name.c), what functions have looked up (runtime_caches.c), and what the boot script itself has noted,
+ * which knows its framework.
  *
  * A request that crashes, or does not come back, is one that nothing is learned from.
  */
@@ -41,7 +41,7 @@ void learn_begin(void)
 
 void learn_request_over(void)
 {
-	warmup_add_classes();
+	by_name_add();
 	runtime_caches_note();
 }
 
@@ -67,7 +67,7 @@ static bool call(void)
 
 void learn_over(void)
 {
-	warmup_load_classes();
+	by_name_load();
 	runtime_caches_take_over();
 	if (!Z_ISUNDEF(callable) && !call()) {
 		warmup_failed("what the boot script makes of its warm-up requests ended with a fatal error", true);

@@ -116,8 +116,9 @@ static bool is_session(int i)
 }
 
 /*
- * Under rewinding all but sessions are started once, ahead of the snapshot: what that does is the same for each request,
- * and what their shutdown does is putting back memory. A request whose output zlib compresses is another matter.
+ * Under rewinding all but sessions are started once, ahead of the snapshot: what that does is the same for each
+ * request, and what their shutdown does is putting back memory. A request whose output zlib compresses is another
+ * matter.
  */
 static bool started_ahead;
 

@@ -3,15 +3,17 @@
  * constant a name of its stands for, once it has run: with that a request of a framework's takes a third less.
  *
  * Warm-up requests that are made in processes of their own (learn.c) leave theirs here, and the process that has booted
- * takes them over. It takes nothing else of such a request, and nothing on trust: a function's cache holds pointers, and
- * each must be to something that is the same in both processes, which is
+ * takes them over. It takes nothing else of such a request, and nothing on trust: a function's cache holds pointers,
+ * and each must be to something that is the same in both processes, which is
  *
  *   - what was there before they parted, or PHP itself brings, or
  *   - what OPcache keeps in its shared memory, and what is declared in this process as well, by its own name.
  *
- * Where one is not (a class that only that request declared, memory of the request), nothing of the cache is taken. What
- * lies between pointers are places of properties and the like, which belong to the pointer beside them and are copied
- * with it. The default values of parameters, which stand there too, are not: a constant of the request may be in them.
+ * Where one is not (a class that only that request declared, or gave another name, memory of the request), nothing of
+ * the cache is taken. A name without its name space that stands for a global function is taken to do so for all
+ * requests. What lies between pointers are places of properties and the like, which belong to the pointer beside them
+ * and are copied with it. The default values of parameters, which stand there too, are not: a constant of the request
+ * may be in them.
  */
 #include "host.h"
 
@@ -47,8 +49,11 @@ struct set {
 	uintptr_t *at;
 	size_t count, room;
 };
-/* What was there before they parted. */
+/* What was there before they parted, and how many entries the table of classes had. */
 static struct set before;
+static uint32_t classes_before;
+/* Classes that the request has given another name, which is nobody else's. */
+static struct set renamed;
 
 static bool add(struct set *set, const void *address)
 {
@@ -183,8 +188,7 @@ static void each_within(zend_op_array *function, void (*visit)(zend_op_array *, 
 	}
 }
 
-static void each_in(HashTable *table, const zend_class_entry *class, void (*visit)(zend_op_array *, void *),
-                    void *to)
+static void each_in(HashTable *table, const zend_class_entry *class, void (*visit)(zend_op_array *, void *), void *to)
 {
 	zend_function *function;
 	ZEND_HASH_MAP_FOREACH_PTR(table, function)
@@ -213,7 +217,7 @@ static void each_function(void (*visit)(zend_op_array *, void *), void *to)
 /* Sets the words of default values that are computed at a call (ZEND_RECV_INIT) to what they are before the first. */
 static void leave_defaults_out(const zend_op_array *function, uintptr_t *word, uint32_t words)
 {
-	for (uint32_t i = 0; i < function->last && i < function->num_args; i++) {
+	for (uint32_t i = 0; i < function->last; i++) {
 		const zend_op *op = &function->opcodes[i];
 		if (op->opcode != ZEND_RECV_INIT) {
 			continue;
@@ -233,7 +237,7 @@ static bool is_common(uintptr_t word, const struct set *shared)
 	if (word < LOWEST_ADDRESS) {
 		return (word & 1) == 0 || word >> 1 <= zend_hash_num_elements(EG(zend_constants));
 	}
-	return word >= LEAST_NEGATIVE || has(&before, word) || has(shared, word);
+	return word >= LEAST_NEGATIVE || (!has(&renamed, word) && (has(&before, word) || has(shared, word)));
 }
 
 static bool are_common(const uintptr_t *word, uint32_t words, const struct set *shared)
@@ -245,29 +249,41 @@ static bool are_common(const uintptr_t *word, uint32_t words, const struct set *
 	return i == words;
 }
 
-bool runtime_caches_keep(void)
+static void drop(void)
 {
-	if (ZEND_OBSERVER_ENABLED || notes != NULL) {
-		return false; /* who observes calls keeps notes of its own there */
+	munmap(notes, ROOM);
+	notes = NULL;
+	give_back(&before);
+}
+
+void runtime_caches_keep(void)
+{
+	if (ZEND_OBSERVER_ENABLED) {
+		return; /* who observes calls keeps notes of its own there */
 	}
 	void *at = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (at == MAP_FAILED) {
-		return false;
+		return;
 	}
 	notes = at;
+	classes_before = EG(class_table)->nNumUsed;
 	if (!collect(&before, true)) {
-		runtime_caches_drop();
+		drop();
 	}
-	return notes != NULL;
 }
 
-void runtime_caches_drop(void)
+static bool find_renamed(void)
 {
-	if (notes != NULL) {
-		munmap(notes, ROOM);
-		notes = NULL;
+	bool there = true;
+	for (uint32_t i = classes_before; there && i < EG(class_table)->nNumUsed; i++) {
+		const Bucket *bucket = EG(class_table)->arData + i;
+		if (Z_TYPE(bucket->val) == IS_PTR && is_declared(bucket->key) &&
+		    !zend_string_equals_ci(bucket->key, ((const zend_class_entry *)Z_PTR(bucket->val))->name)) {
+			there = add(&renamed, Z_PTR(bucket->val));
+		}
 	}
-	give_back(&before);
+	sort(&renamed);
+	return there;
 }
 
 static void note(zend_op_array *function, void *to)
@@ -292,7 +308,7 @@ static void note(zend_op_array *function, void *to)
 void runtime_caches_note(void)
 {
 	struct set shared = {0};
-	if (notes != NULL && collect(&shared, false)) {
+	if (notes != NULL && find_renamed() && collect(&shared, false)) {
 		each_function(note, &shared);
 	}
 	give_back(&shared);
@@ -381,5 +397,5 @@ void runtime_caches_take_over(void)
 	give_back(&shared);
 	give_back(&known);
 	give_back(&callable);
-	runtime_caches_drop();
+	drop();
 }

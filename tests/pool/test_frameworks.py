@@ -540,6 +540,7 @@ LEAVES = {
     "constant": ("defined('LEFT_BEHIND') || define('LEFT_BEHIND', request()->header('x-a'))", "defined('LEFT_BEHIND') ? LEFT_BEHIND : null"),
     "default of a parameter": ("defined('LEFT_BEHIND') || define('LEFT_BEHIND', 7); \\App\\Left::given()", "defined('LEFT_BEHIND') || define('LEFT_BEHIND', 8) ? \\App\\Left::given() : null"),
     "class": ("class_exists('Chosen', false) || eval('class Chosen { const OF = \"the warm-up\"; }'); \\App\\Left::chosen()", "(class_exists('Chosen', false) || eval('class Chosen { const OF = \"the visitor\"; }')) ? \\App\\Left::chosen() : \\App\\Left::chosen()"),
+    "another name of a class": ("class_alias(\\App\\Side::class, 'Current'); \\App\\Left::current()", "class_alias(\\App\\Left::class, 'Current') ? \\App\\Left::current() : null"),
     "file that is included once": ("require_once base_path('once.php')", "require_once base_path('once.php')"),
     "global": ("$GLOBALS['left'] = ($GLOBALS['left'] ?? 0) + 1", "$GLOBALS['left'] ?? null"),
     "locale": ("setlocale(LC_ALL, 'C.UTF-8')", "setlocale(LC_ALL, 0)"),
@@ -563,7 +564,7 @@ def test_what_a_warmup_request_leaves_in_the_process_no_visitor_meets(tmp_path, 
         "<?php\nnamespace App;\nfinal class Left\n{\n    public static ?string $first = null;\n    public static array $all = [];\n    public static ?object $of = null;\n"
         "    public static string $set = '';\n    public static ?\\ArrayObject $bag = null;\n    public static Side $case = Side::None;\n"
         "    public static function once() { static $once; return $once ??= request()->header('x-a', 'nobody'); }\n"
-        "    public static function given($given = LEFT_BEHIND) { return $given; }\n    public static function chosen() { return \\Chosen::OF; }\n}\n"
+        "    public static function given($given = LEFT_BEHIND) { return $given; }\n    public static function chosen() { return \\Chosen::OF; }\n    public static function current() { return \\Current::class.' '.(new \\ReflectionClass(\\Current::class))->name.' '.(\\App\\Side::None instanceof \\Current ? 'is' : 'is not'); }\n}\n"
     )
     (project / "app/Side.php").write_text("<?php\nnamespace App;\nenum Side { case None; case Right; }\n")
     (project / "once.php").write_text("<?php\nreturn 'for the first time';\n")
@@ -585,6 +586,36 @@ def test_what_a_warmup_request_leaves_in_the_process_no_visitor_meets(tmp_path, 
             (app,) = server.status()["apps"]
             assert (app["mode"], app["cold_boot"]) == (mode, None), server.log()
     assert found["worker"] == found["classic"] and "Exception" not in found["classic"][0], found
+
+
+@pytest.mark.parametrize("kind", ["file", "autoloader"])
+def test_what_a_request_decides_as_a_class_is_loaded_is_decided_by_each(tmp_path, kind) -> None:
+    """Found by attack on 2026-11-27: classes that a warm-up request had loaded were loaded by name for all visitors, whoever decides what they are."""
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    chosen = "($_COOKIE['theme'] ?? '') === 'red'"
+    (project / "themes").mkdir()
+    for theme in ("red", "plain"):
+        (project / f"themes/{theme}.php").write_text(f"<?php\nnamespace Theme;\nfinal class Page {{ public const NAME = '{theme}'; }}\n")
+    if kind == "file":
+        (project / "app/Page.php").write_text(
+            f"<?php\nnamespace App;\nif ({chosen}) {{\n    final class Page {{ public const NAME = 'red'; }}\n}} else {{\n    final class Page {{ public const NAME = 'plain'; }}\n}}\n"
+        )
+    else:
+        (project / "app/Themes.php").write_text(
+            "<?php\nnamespace App;\nfinal class Themes\n{\n    public static string $theme = 'plain';\n    public static function load(string $class): void\n    {\n"
+            "        if ($class === 'Theme\\\\Page') {\n            require base_path('themes/'.self::$theme.'.php');\n        }\n    }\n}\n"
+        )
+        provider(project, "spl_autoload_register([\\App\\Themes::class, 'load']);")
+    name = {"file": "\\App\\Page::NAME", "autoloader": "\\Theme\\Page::NAME"}[kind]
+    chooses = {"file": "", "autoloader": f"if ({chosen}) {{ \\App\\Themes::$theme = 'red'; }}"}[kind]
+    routes = project / "routes/web.php"
+    routes.write_text(routes.read_text() + f"\nRoute::get('/theme', function () {{ {chooses} return {name}; }});\n")
+    with Hayate(project, workers=1, args=["--warmup", "/theme"]) as server:
+        themes = [requests.get(server.url + "/theme", cookies=cookies, timeout=60).text for cookies in ({"theme": "red"}, {}, {"theme": "red"})]
+        (app,) = server.status()["apps"]
+        assert (app["mode"], app["cold_boot"]) == ("worker", None), server.log()
+    assert themes == ["red", "plain", "red"]
 
 
 @pytest.mark.parametrize("service", ["singleton", "extend", "resolving"])
