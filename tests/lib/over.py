@@ -177,7 +177,10 @@ class _Requests(requests.adapters.BaseAdapter):
             raise requests.ConnectionError(f"the answer is not whole: {got}", request=request)
         answer = requests.Response()
         answer.status_code, answer.reason, answer.url, answer.request = got.status, got.reason, request.url, request
-        raw = urllib3.HTTPResponse(io.BytesIO(got.body), headers=urllib3._collections.HTTPHeaderDict(got.headers), status=got.status, preload_content=False)
+        # It knows from the method whether there is a body: since urllib3 2 one that is shorter than its length is an error.
+        raw = urllib3.HTTPResponse(
+            io.BytesIO(got.body), headers=urllib3._collections.HTTPHeaderDict(got.headers), status=got.status, preload_content=False, request_method=request.method
+        )  # fmt: skip
         answer.headers = requests.structures.CaseInsensitiveDict(raw.headers)
         answer.raw, answer.encoding = raw, requests.utils.get_encoding_from_headers(answer.headers)
         return answer

@@ -7,6 +7,7 @@ import pathlib
 import socket
 import ssl
 import tempfile
+import time
 from collections.abc import Callable
 
 import pytest
@@ -185,6 +186,22 @@ def test_empty_continuations_and_empty_data(client) -> None:
     assert two.closed or two.until(lambda kind, *_: kind in (RST_STREAM, GOAWAY, HEADERS)) or two.closed
 
 
+def fill(one: Raw) -> None:
+    """Sends of the body on stream 1 as much as is taken in before a worker asks for it: until its window has not been opened for a second."""
+    window, since = 65535, time.monotonic()
+    # It is opened by half of what it was at the beginning.
+    while window >= 32768 or time.monotonic() - since < 1:
+        if window >= 32768:
+            assert one.send(frame(DATA, 0, 1, b"x" * 16384))
+            window, since = window - 16384, time.monotonic()
+        else:
+            time.sleep(0.01)
+        assert one.send(frame(PING, 0, 0, b"12345678"))
+        while (got := one.until(lambda kind, *_: kind in (PING, WINDOW_UPDATE, RST_STREAM, GOAWAY))) and got[0] == WINDOW_UPDATE:
+            window += int.from_bytes(got[3], "big") if got[2] == 1 else 0
+        assert got and got[0] == PING
+
+
 def unread_frames_of_a_byte(server, open_one: Callable[[], Raw], most: int) -> int:
     """How many of them a connection may send that nobody has read, in hundreds: a PUT is not read before a worker takes it, and all are busy."""
     with tempfile.TemporaryDirectory() as directory:
@@ -196,8 +213,7 @@ def unread_frames_of_a_byte(server, open_one: Callable[[], Raw], most: int) -> i
                 assert busy.request(stream, f"/hold.php?go={go}")
             assert wait_until(lambda: sum(app["active"] for app in server.status()["apps"]) == 2)
             one.request(1, "/count.php", method="PUT", end=False)
-            # The beginning of a body, 32 KB, is taken in all the same.
-            assert one.send(frame(DATA, 0, 1, b"x" * 16384) * 4)
+            fill(one)
             sent = 0
             while sent < most and one.send(frame(DATA, 0, 1, b"x") * 100 + frame(PING, 0, 0, b"12345678")):
                 got = one.until(lambda kind, flags, *_: kind == GOAWAY or kind == PING and flags & ACK)
