@@ -205,13 +205,7 @@ void worker_boot(void)
 			         said ? said : "");
 			warmup_failed(why, fatal);
 		}
-		if (front_controller_boots() && compare_classic_answers()) {
-			/* It wants a request, then, and is no broken release. */
-			const char *vain = asked_in_vain();
-			snprintf(why, sizeof why, "without a request the application does not boot%s%s%s%s",
-			         vain != NULL ? ": " : "", vain != NULL ? vain : "", said ? ": " : "", said ? said : "");
-			boot_again(HY_AGAIN_CLASSIC, why, fatal);
-		}
+		decline_failed_boot(said, fatal);
 		snprintf(why, sizeof why, "the worker script %s ended before its first hayate_handle_request()%s%s%s",
 		         options.worker_script, said ? ": " : "", said ? said : "",
 		         said ? "" : "; it must call hayate_handle_request($handler) in a loop");
