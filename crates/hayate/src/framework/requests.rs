@@ -109,16 +109,14 @@ const FUNCTIONS: [&str; 17] = [
     "router::url",
     "filter_input",
 ];
-/// Words that may stand before a name, where white space is gone.
-const BEFORE_A_NAME: [&str; 9] = ["return", "echo", "print", "new", "and", "or", "xor", "throw", "yield"];
-
 /// Whether a function of this name is called in a text of small letters.
 fn calls(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(at, _)| {
         let before = &text[..at];
         let is_of_a_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
         text[at + name.len()..].starts_with('(')
-            && (!before.ends_with(is_of_a_name) || BEFORE_A_NAME.iter().any(|word| before.ends_with(word)))
+            && !before.ends_with(is_of_a_name)
+            && !before.ends_with("function ")
     })
 }
 
@@ -229,15 +227,15 @@ mod tests {
             "My::environment('REMOTE_ADDR')",
             "env(\"HTTP_$name\")",
             "env('HTTP_'.$name)",
-            "returnget_cookie('lang')",
+            "return get_cookie('lang')",
             "?:old('x')",
             "Old('x')",
             "auth()->user()",
             "url_is('a')",
             "service('negotiator')",
             "Services::negotiator()",
-            "newIncomingRequest($config)",
-            "newRequest()",
+            "new IncomingRequest($config)",
+            "new Request()",
             "Router::url('/')",
         ] {
             assert!(asks_for_request(asks).is_some(), "{asks}");
@@ -245,7 +243,7 @@ mod tests {
         for harmless in [
             "threshold(1)",
             "$globals=['before'=>[]]",
-            "functionauth()",
+            "function auth()",
             "env('APP_NAME')",
             "$_SERVER['APP_NAME']",
             "'HTTP/1.1'",
