@@ -725,6 +725,20 @@ static bool is_of_a_visitor(const char *variable, const char *key, const char *o
 	return IS_ONE_OF(of_visitors, variable, false);
 }
 
+/* Libraries that come by the name of whatever .env has, or is asked of the environment, which is looked at where that
+ * is asked (asked_of_framework.c). */
+static bool reads_environment(const char *of)
+{
+	static const char *const readers[] = {"/Repository/Adapter/", "/Dotenv.php", "/DotenvVault.php",
+	                                      "/EnvVarProcessor.php"};
+	for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++) {
+		if (strstr(of, readers[i]) != NULL) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* The superglobal that an element is taken of: $_COOKIE[…], $GLOBALS['_COOKIE'][…]; NULL: of something else. */
 static const char *superglobal_of(zend_ast *element)
 {
@@ -757,17 +771,26 @@ static void have_keys_say(zend_ast *ast, const char *of)
 		return;
 	}
 	const char *variable = superglobal_of(ast), *key = ast_literal(ast->child[1]);
-	if (variable == NULL || !is_of_a_visitor(variable, key, of)) {
+	if (variable == NULL) {
 		return;
 	}
 	char why[sizeof seen];
 	uint32_t line = zend_ast_get_lineno(ast);
-	snprintf(why, sizeof why, "%s:%" PRIu32 " %s ($%s%s%s) " ONCE, of, line, said[ASKS], variable,
-	         key != NULL ? " " : "", key != NULL ? key : "");
 	/* All of it, for the code may have been compiled in another process (prime.c). */
+	int len = snprintf(why, sizeof why, "%s:%" PRIu32 " %s ($%s%s%s", of, line, said[ASKS], variable,
+	                   key != NULL ? " " : "", key != NULL ? key : "");
 	zval text;
-	ZVAL_STRING(&text, why);
-	ast->child[1] = zend_ast_create(ZEND_AST_COALESCE, saying("Hayate\\Boot\\asks", &text, line), ast->child[1]);
+	if (is_of_a_visitor(variable, key, of)) {
+		snprintf(why + MIN((size_t)len, sizeof why - 1), sizeof why - MIN((size_t)len, sizeof why - 1), ") " ONCE);
+		ZVAL_STRING(&text, why);
+		ast->child[1] = zend_ast_create(ZEND_AST_COALESCE, saying("Hayate\\Boot\\asks", &text, line), ast->child[1]);
+	} else if (key == NULL && strcmp(variable, "_SERVER") == 0 && ast->child[1]->kind != ZEND_AST_ZVAL &&
+	           !reads_environment(of)) {
+		ZVAL_STRING(&text, why);
+		zend_ast *call = saying("Hayate\\Boot\\asks_by", &text, line);
+		call->child[1] = zend_ast_list_add(call->child[1], ast->child[1]);
+		ast->child[1] = call;
+	}
 }
 
 /* Until the boot's end. */
@@ -863,6 +886,23 @@ static PHP_FUNCTION(asks)
 	}
 }
 
+/* asks_by(string $why, mixed $key): mixed: a package asks $_SERVER for a name that is made as it runs; gives it back.
+ */
+static PHP_FUNCTION(asks_by)
+{
+	zend_string *why;
+	zval *key;
+	ZEND_PARSE_PARAMETERS_START(2, 2)
+	Z_PARAM_STR(why)
+	Z_PARAM_ZVAL(key)
+	ZEND_PARSE_PARAMETERS_END();
+	if (booting && packages_ask[0] == '\0' && Z_TYPE_P(key) == IS_STRING &&
+	    is_of_a_visitor("_SERVER", Z_STRVAL_P(key), ZSTR_VAL(why))) {
+		snprintf(packages_ask, sizeof packages_ask, "%.300s %.60s) " ONCE, ZSTR_VAL(why), Z_STRVAL_P(key));
+	}
+	RETURN_COPY(key);
+}
+
 void asked_once_by_call(const char *what)
 {
 	if (!booting || front_controller_boots() || packages_ask[0] != '\0') {
@@ -882,12 +922,17 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_asks, 0, 1, IS_VOID, 0)
 ZEND_ARG_TYPE_INFO(0, why, IS_STRING, 0)
 ZEND_END_ARG_INFO()
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_asks_by, 0, 2, IS_MIXED, 0)
+ZEND_ARG_TYPE_INFO(0, why, IS_STRING, 0)
+ZEND_ARG_TYPE_INFO(0, key, IS_MIXED, 0)
+ZEND_END_ARG_INFO()
+
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_ran, 0, 1, IS_VOID, 0)
 ZEND_ARG_TYPE_INFO(0, number, IS_LONG, 0)
 ZEND_END_ARG_INFO()
 
-static const zend_function_entry functions[] = {ZEND_NS_FE("Hayate\\Boot", ran, arginfo_ran)
-                                                    ZEND_NS_FE("Hayate\\Boot", asks, arginfo_asks) ZEND_FE_END};
+static const zend_function_entry functions[] = {ZEND_NS_FE("Hayate\\Boot", ran, arginfo_ran) ZEND_NS_FE(
+    "Hayate\\Boot", asks, arginfo_asks) ZEND_NS_FE("Hayate\\Boot", asks_by, arginfo_asks_by) ZEND_FE_END};
 
 static void resolve(const char *directory, char to[PATH_MAX])
 {
