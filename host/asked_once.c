@@ -739,18 +739,56 @@ static bool reads_environment(const char *of)
 	return false;
 }
 
-/* The superglobal that an element is taken of: $_COOKIE[…], $GLOBALS['_COOKIE'][…]; NULL: of something else. */
-static const char *superglobal_of(zend_ast *element)
+/* The superglobal that this is, $_COOKIE or $GLOBALS['_COOKIE']; NULL: something else. */
+static const char *superglobal(zend_ast *ast)
 {
-	zend_ast *of = element->child[0];
-	if (of != NULL && of->kind == ZEND_AST_VAR) {
-		return ast_literal(of->child[0]);
+	if (ast != NULL && ast->kind == ZEND_AST_VAR) {
+		return ast_literal(ast->child[0]);
 	}
-	if (of == NULL || of->kind != ZEND_AST_DIM || of->child[0] == NULL || of->child[0]->kind != ZEND_AST_VAR) {
+	if (ast == NULL || ast->kind != ZEND_AST_DIM || ast->child[0] == NULL || ast->child[0]->kind != ZEND_AST_VAR) {
 		return NULL;
 	}
-	const char *global = ast_literal(of->child[0]->child[0]);
-	return global != NULL && strcmp(global, "GLOBALS") == 0 ? ast_literal(of->child[1]) : NULL;
+	const char *global = ast_literal(ast->child[0]->child[0]);
+	return global != NULL && strcmp(global, "GLOBALS") == 0 ? ast_literal(ast->child[1]) : NULL;
+}
+
+/* Has a key by which code of this file comes to something in `array` say so, where that may be a superglobal's. */
+static void have_key_say(zend_ast **key, zend_ast *array, const char *of)
+{
+	const char *variable = superglobal(array), *name = ast_literal(*key);
+	if (variable == NULL || *key == NULL) {
+		return;
+	}
+	bool of_a_visitor = is_of_a_visitor(variable, name, of);
+	bool by_any_name = name == NULL && strcmp(variable, "_SERVER") == 0 && (*key)->kind != ZEND_AST_ZVAL;
+	if (!of_a_visitor && (!by_any_name || reads_environment(of))) {
+		return;
+	}
+	char why[sizeof seen];
+	uint32_t line = zend_ast_get_lineno(array);
+	/* All of it, for the code may have been compiled in another process (prime.c). */
+	snprintf(why, sizeof why, "%s:%" PRIu32 " %s ($%s%s%s%s", of, line, said[ASKS], variable, name != NULL ? " " : "",
+	         name != NULL ? name : "", of_a_visitor ? ") " ONCE : "");
+	zval text;
+	ZVAL_STRING(&text, why);
+	if (of_a_visitor) {
+		*key = zend_ast_create(ZEND_AST_COALESCE, saying("Hayate\\Boot\\asks", &text, line), *key);
+		return;
+	}
+	zend_ast *call = saying("Hayate\\Boot\\asks_by", &text, line);
+	call->child[1] = zend_ast_list_add(call->child[1], *key);
+	*key = call;
+}
+
+/* ['name' => $a] = $_COOKIE. */
+static void have_list_say(zend_ast *list, zend_ast *array, const char *of)
+{
+	zend_ast_list *elements = zend_ast_get_list(list);
+	for (uint32_t i = 0; i < elements->children; i++) {
+		if (elements->child[i] != NULL && elements->child[i]->kind == ZEND_AST_ARRAY_ELEM) {
+			have_key_say(&elements->child[i]->child[1], array, of);
+		}
+	}
 }
 
 static void have_keys_say(zend_ast *ast, const char *of)
@@ -767,29 +805,15 @@ static void have_keys_say(zend_ast *ast, const char *of)
 	for (uint32_t i = 0; i < count; i++) {
 		have_keys_say(child[i], of);
 	}
-	if (ast->kind != ZEND_AST_DIM || ast->child[1] == NULL) {
-		return;
-	}
-	const char *variable = superglobal_of(ast), *key = ast_literal(ast->child[1]);
-	if (variable == NULL) {
-		return;
-	}
-	char why[sizeof seen];
-	uint32_t line = zend_ast_get_lineno(ast);
-	/* All of it, for the code may have been compiled in another process (prime.c). */
-	int len = snprintf(why, sizeof why, "%s:%" PRIu32 " %s ($%s%s%s", of, line, said[ASKS], variable,
-	                   key != NULL ? " " : "", key != NULL ? key : "");
-	zval text;
-	if (is_of_a_visitor(variable, key, of)) {
-		snprintf(why + MIN((size_t)len, sizeof why - 1), sizeof why - MIN((size_t)len, sizeof why - 1), ") " ONCE);
-		ZVAL_STRING(&text, why);
-		ast->child[1] = zend_ast_create(ZEND_AST_COALESCE, saying("Hayate\\Boot\\asks", &text, line), ast->child[1]);
-	} else if (key == NULL && strcmp(variable, "_SERVER") == 0 && ast->child[1]->kind != ZEND_AST_ZVAL &&
-	           !reads_environment(of)) {
-		ZVAL_STRING(&text, why);
-		zend_ast *call = saying("Hayate\\Boot\\asks_by", &text, line);
-		call->child[1] = zend_ast_list_add(call->child[1], ast->child[1]);
-		ast->child[1] = call;
+	const char *called = ast_called(ast);
+	zend_ast_list *arguments = called != NULL ? ast_arguments(ast) : NULL;
+	if (ast->kind == ZEND_AST_DIM) {
+		have_key_say(&ast->child[1], ast->child[0], of);
+	} else if (ast->kind == ZEND_AST_ASSIGN && ast->child[0]->kind == ZEND_AST_ARRAY) {
+		have_list_say(ast->child[0], ast->child[1], of);
+	} else if (arguments != NULL && arguments->children == 2 &&
+	           (strcasecmp(called, "array_key_exists") == 0 || strcasecmp(called, "key_exists") == 0)) {
+		have_key_say(&arguments->child[0], arguments->child[1], of);
 	}
 }
 

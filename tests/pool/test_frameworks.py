@@ -306,6 +306,8 @@ OF_A_VISITOR = [
     ("$GLOBALS['_COOKIE']['zone'] ?? 'UTC'", r"\$_COOKIE zone"),
     *((f"$_SERVER['{key}'] ?? ''", rf"\$_SERVER {key}") for key in ("REQUEST_SCHEME", "SERVER_PORT", "REQUEST_METHOD", "CONTENT_TYPE", "QUERY_STRING", "PHP_SELF")),
     ("(function (string $name) { return $_SERVER[$name] ?? ''; })('HTTP_HOST')", r"\$_SERVER HTTP_HOST"),
+    ("array_key_exists('HTTPS', $_SERVER)", r"\$_SERVER HTTPS"),
+    ("(function () { ['HTTP_HOST' => $host] = $_SERVER; return $host; })()", r"\$_SERVER HTTP_HOST"),
     ("getallheaders()", r"getallheaders\(\)"),
     ("call_user_func('apache_'.'request_headers')", r"getallheaders\(\)"),
     ("filter_input(INPUT_COOKIE, 'zone')", r"filter_input\(\)"),
