@@ -212,7 +212,16 @@ final class EarlyRequest
     /** Whether a method may tell of a visitor, or keep what it is told. */
     private static function tells(\ReflectionMethod $method): bool
     {
-        return !$method->isStatic() && !$method->isFinal() && !str_starts_with($method->name, '__') && !\in_array($method->name, self::FOR_ALL, true);
+        if ($method->isStatic() || $method->isFinal() || str_starts_with($method->name, '__')) {
+            return false;
+        }
+        foreach ($method->getParameters() as $parameter) {
+            if ($parameter->isPassedByReference()) {
+                return false; // it cannot be declared as below; it goes by the bags
+            }
+        }
+
+        return !\in_array($method->name, self::FOR_ALL, true);
     }
 
     /** A method that notes who calls it, as PHP code. */
