@@ -7,6 +7,7 @@
 #include "settled.h"
 #include "syntax.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,9 +61,13 @@ static bool is_written_by(const zend_function *function)
 	return of != NULL && strcmp(ZSTR_VAL(of->name), "Dotenv\\Repository\\Adapter\\ImmutableWriter") == 0;
 }
 
+/* What begins like a variable of a request and is none: libraries that speak HTTP look for it as they are made, our
+ * boot scripts for the last one. */
+static const char *const of_all[] = {"HTTP_PROXY", "HTTPS_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "HAYATE_PROJECT"};
+
 void asked_of_environment(const char *name)
 {
-	if (!boots() || !settled_is_of_request(name)) {
+	if (!boots() || !settled_is_of_request(name) || IS_ONE_OF(of_all, name, false)) {
 		return;
 	}
 	const zend_execute_data *frame = EG(current_execute_data);
@@ -103,6 +108,17 @@ const char *asked_of_framework(void)
 	}
 	asked_count = 0;
 	return doubt[0] != '\0' ? doubt : NULL;
+}
+
+const char *asked_of_framework_in_vain(void)
+{
+	if (doubt[0] == '\0' && asked_count > 0) {
+		snprintf(doubt, sizeof doubt,
+		         "%.300s:%" PRIu32
+		         " asks the environment for %.60s, which a request has. To avoid it: do it in a middleware",
+		         asked[0].file, asked[0].line, asked[0].name);
+	}
+	return asked_of_framework();
 }
 
 /* was_called(string $function): bool: whether a function, or a method (Class::method), of PHP code has run. */
@@ -148,6 +164,16 @@ static PHP_FUNCTION(environment_asked)
 	}
 }
 
+/* is_of_request(string $name): bool: whether a variable of $_SERVER or getenv() is a request's, by its name. */
+static PHP_FUNCTION(is_of_request)
+{
+	zend_string *name;
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+	Z_PARAM_STR(name)
+	ZEND_PARSE_PARAMETERS_END();
+	RETURN_BOOL(settled_is_of_request(ZSTR_VAL(name)));
+}
+
 /* not_for_all(string $why): void: the boot found something that is not the same for all requests. */
 static PHP_FUNCTION(not_for_all)
 {
@@ -164,6 +190,9 @@ static PHP_FUNCTION(not_for_all)
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_was_called, 0, 1, _IS_BOOL, 0)
 ZEND_ARG_TYPE_INFO(0, function, IS_STRING, 0)
 ZEND_END_ARG_INFO()
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_is_of_request, 0, 1, _IS_BOOL, 0)
+ZEND_ARG_TYPE_INFO(0, name, IS_STRING, 0)
+ZEND_END_ARG_INFO()
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_environment_asked, 0, 0, IS_ARRAY, 0)
 ZEND_END_ARG_INFO()
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_not_for_all, 0, 1, IS_VOID, 0)
@@ -172,8 +201,9 @@ ZEND_END_ARG_INFO()
 
 static const zend_function_entry of_boot_scripts[] = {
     ZEND_NS_FE("Hayate\\Boot", was_called, arginfo_was_called)
-        ZEND_NS_FE("Hayate\\Boot", environment_asked, arginfo_environment_asked)
-            ZEND_NS_FE("Hayate\\Boot", not_for_all, arginfo_not_for_all) ZEND_FE_END};
+        ZEND_NS_FE("Hayate\\Boot", is_of_request, arginfo_is_of_request)
+            ZEND_NS_FE("Hayate\\Boot", environment_asked, arginfo_environment_asked)
+                ZEND_NS_FE("Hayate\\Boot", not_for_all, arginfo_not_for_all) ZEND_FE_END};
 
 void asked_of_framework_startup(void)
 {

@@ -18,8 +18,9 @@
  * dispatchers call it, or keep it for a request. Where in that code the boot stands when the request is to be handled,
  * the stack tells.
  *
- * Of packages, what they do counts: that they read what a visitor sends from superglobals by its name, in a boot of
- * Laravel or Symfony. What they ask of Laravel's request, that notes by itself (php/boot/laravel_request.php).
+ * Of packages, what they do counts: that they read what a visitor sends from superglobals by its name, or call PHP's
+ * functions for it, in a boot of Laravel or Symfony. What they ask of Laravel's request, that notes by itself
+ * (php/boot/laravel_request.php).
  *
  * It goes by names, and a condition is doubted unless it is known to be the same for all requests (settled.h). What is
  * not seen here shows in the comparison with classic mode (compare.c), where there is one. What opcache.preload has
@@ -476,6 +477,18 @@ static bool is_global_by_unknown_name(zend_ast *ast)
 	return variable != NULL && strcmp(variable, "GLOBALS") == 0 && ast_literal(ast->child[1]) == NULL;
 }
 
+/* Whether a superglobal may have what is of a request. */
+static bool is_superglobal(const char *name)
+{
+	return word_is_superglobal(name) || (strcmp(name, "_ENV") == 0 && settled_environment_is_of_request());
+}
+
+/* $_SERVER['KEY'], $_ENV['KEY']. */
+static bool is_request_in(const char *variable, const char *key)
+{
+	return is_superglobal(variable) && settled_is_of_request(key);
+}
+
 /* $_SERVER['KEY'], $GLOBALS['NAME'] and $app['request']. True: all is said of it. */
 static bool look_at_element(zend_ast *ast, struct place place)
 {
@@ -497,14 +510,14 @@ static bool look_at_element(zend_ast *ast, struct place place)
 	if (variable == NULL || key == NULL) {
 		return false;
 	}
-	if (strcmp(variable, "_SERVER") == 0) {
-		if (settled_is_of_request(key)) {
-			note(ASKS, "$_SERVER ", key, ast, place);
+	if (strcmp(variable, "_SERVER") == 0 || strcmp(variable, "_ENV") == 0) {
+		if (is_request_in(variable, key)) {
+			note(ASKS, variable[1] == 'S' ? "$_SERVER " : "$_ENV ", key, ast, place);
 		}
 		return true; /* a variable of the environment, then */
 	}
 	if (strcmp(variable, "GLOBALS") == 0) {
-		if (word_is_superglobal(key)) {
+		if (is_superglobal(key) || (strncmp(key, "arg", 3) == 0 && settled_is_of_request(key))) {
 			note(ASKS, "$", key, ast, place);
 		}
 		return true;
@@ -628,7 +641,7 @@ static void look(zend_ast *ast, struct place place)
 		break;
 	case ZEND_AST_VAR: {
 		const char *name = ast_literal(ast->child[0]);
-		if (name != NULL && word_is_superglobal(name)) {
+		if (name != NULL && is_superglobal(name)) {
 			note(ASKS, "$", name, ast, place);
 		}
 		break;
@@ -652,8 +665,10 @@ static void look(zend_ast *ast, struct place place)
 			look(child[i]->child[1], of_child); /* it is written, not asked for */
 			continue;
 		}
-		if (i == 0 && ast->kind == ZEND_AST_ASSIGN_OP && child[i]->kind == ZEND_AST_VAR &&
-		    ast_literal(child[i]->child[0]) != NULL && strcmp(ast_literal(child[i]->child[0]), "_SERVER") == 0) {
+		const char *added_to = i == 0 && ast->kind == ZEND_AST_ASSIGN_OP && child[i]->kind == ZEND_AST_VAR
+		                           ? ast_literal(child[i]->child[0])
+		                           : NULL;
+		if (added_to != NULL && (strcmp(added_to, "_SERVER") == 0 || strcmp(added_to, "_ENV") == 0)) {
 			continue; /* $_SERVER += $_ENV: nothing of a request is read or written over */
 		}
 		if (i == 1 && (ast->kind == ZEND_AST_IF_ELEM || ast->kind == ZEND_AST_AND || ast->kind == ZEND_AST_OR)) {
@@ -693,20 +708,87 @@ bool asked_once_is_own(const zend_string *name)
  * it reads superglobals say that they are asked for: $_COOKIE[asks('…') ?? 'name']. */
 static bool is_a_packages(const char *name)
 {
-	return is_below(name, of_composer);
+	return is_below(name, of_composer) || (is_below(name, of_php) && !is_the_projects_own(name));
 }
 
-/* Whether it is what a visitor sends, or who he is. That there is a request at all (QUERY_STRING), when it began and by
- * which script, libraries ask for in good faith. */
-static bool is_of_a_visitor(const char *variable, const char *key)
+/* Whether it is what a visitor sends, or how and where. When a request began and by which script, libraries ask for in
+ * good faith, and symfony/runtime whether there is one, before it takes what comes with it for a command line. */
+static bool is_of_a_visitor(const char *variable, const char *key, const char *of)
 {
 	static const char *const of_visitors[] = {"_GET", "_POST", "_COOKIE", "_REQUEST", "_FILES"};
-	static const char *const sent[] = {"HTTP", "REMOTE_", "PHP_AUTH", "REQUEST_URI", "PATH_INFO", "SERVER_NAME"};
-	static const char *const of_all[] = {"HTTP_PROXY", "HTTPS_"};
-	if (strcmp(variable, "_SERVER") == 0) {
-		return key != NULL && IS_ONE_OF(sent, key, true) && !IS_ONE_OF(of_all, key, true);
+	static const char *const of_all[] = {"HTTP_PROXY", "HTTPS_",   "SSL_CERT_",       "REQUEST_TIME", "SCRIPT",
+	                                     "HAYATE_",    "GATEWAY_", "SERVER_SOFTWARE", "argv",         "argc"};
+	if (strcmp(variable, "_SERVER") == 0 || strcmp(variable, "_ENV") == 0) {
+		bool runtime = strstr(of, "/SymfonyRuntime.php") != NULL && key != NULL && strcmp(key, "QUERY_STRING") == 0;
+		return key != NULL && is_request_in(variable, key) && !IS_ONE_OF(of_all, key, true) && !runtime;
 	}
 	return IS_ONE_OF(of_visitors, variable, false);
+}
+
+/* Libraries that come by the name of whatever .env has, or is asked of the environment, which is looked at where that
+ * is asked (asked_of_framework.c). */
+static bool reads_environment(const char *of)
+{
+	static const char *const readers[] = {"/Repository/Adapter/", "/Dotenv.php", "/DotenvVault.php",
+	                                      "/EnvVarProcessor.php"};
+	for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++) {
+		if (strstr(of, readers[i]) != NULL) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The superglobal that this is, $_COOKIE or $GLOBALS['_COOKIE']; NULL: something else. */
+static const char *superglobal(zend_ast *ast)
+{
+	if (ast != NULL && ast->kind == ZEND_AST_VAR) {
+		return ast_literal(ast->child[0]);
+	}
+	if (ast == NULL || ast->kind != ZEND_AST_DIM || ast->child[0] == NULL || ast->child[0]->kind != ZEND_AST_VAR) {
+		return NULL;
+	}
+	const char *global = ast_literal(ast->child[0]->child[0]);
+	return global != NULL && strcmp(global, "GLOBALS") == 0 ? ast_literal(ast->child[1]) : NULL;
+}
+
+/* Has a key by which code of this file comes to something in `array` say so, where that may be a superglobal's. */
+static void have_key_say(zend_ast **key, zend_ast *array, const char *of)
+{
+	const char *variable = superglobal(array), *name = ast_literal(*key);
+	if (variable == NULL || *key == NULL) {
+		return;
+	}
+	bool of_a_visitor = is_of_a_visitor(variable, name, of);
+	bool by_any_name = name == NULL && strcmp(variable, "_SERVER") == 0 && (*key)->kind != ZEND_AST_ZVAL;
+	if (!of_a_visitor && (!by_any_name || reads_environment(of))) {
+		return;
+	}
+	char why[sizeof seen];
+	uint32_t line = zend_ast_get_lineno(array);
+	/* All of it, for the code may have been compiled in another process (prime.c). */
+	snprintf(why, sizeof why, "%s:%" PRIu32 " %s ($%s%s%s%s", of, line, said[ASKS], variable, name != NULL ? " " : "",
+	         name != NULL ? name : "", of_a_visitor ? ") " ONCE : "");
+	zval text;
+	ZVAL_STRING(&text, why);
+	if (of_a_visitor) {
+		*key = zend_ast_create(ZEND_AST_COALESCE, saying("Hayate\\Boot\\asks", &text, line), *key);
+		return;
+	}
+	zend_ast *call = saying("Hayate\\Boot\\asks_by", &text, line);
+	call->child[1] = zend_ast_list_add(call->child[1], *key);
+	*key = call;
+}
+
+/* ['name' => $a] = $_COOKIE. */
+static void have_list_say(zend_ast *list, zend_ast *array, const char *of)
+{
+	zend_ast_list *elements = zend_ast_get_list(list);
+	for (uint32_t i = 0; i < elements->children; i++) {
+		if (elements->child[i] != NULL && elements->child[i]->kind == ZEND_AST_ARRAY_ELEM) {
+			have_key_say(&elements->child[i]->child[1], array, of);
+		}
+	}
 }
 
 static void have_keys_say(zend_ast *ast, const char *of)
@@ -723,22 +805,16 @@ static void have_keys_say(zend_ast *ast, const char *of)
 	for (uint32_t i = 0; i < count; i++) {
 		have_keys_say(child[i], of);
 	}
-	if (ast->kind != ZEND_AST_DIM || ast->child[0] == NULL || ast->child[0]->kind != ZEND_AST_VAR ||
-	    ast->child[1] == NULL) {
-		return;
+	const char *called = ast_called(ast);
+	zend_ast_list *arguments = called != NULL ? ast_arguments(ast) : NULL;
+	if (ast->kind == ZEND_AST_DIM) {
+		have_key_say(&ast->child[1], ast->child[0], of);
+	} else if (ast->kind == ZEND_AST_ASSIGN && ast->child[0]->kind == ZEND_AST_ARRAY) {
+		have_list_say(ast->child[0], ast->child[1], of);
+	} else if (arguments != NULL && arguments->children == 2 &&
+	           (strcasecmp(called, "array_key_exists") == 0 || strcasecmp(called, "key_exists") == 0)) {
+		have_key_say(&arguments->child[0], arguments->child[1], of);
 	}
-	const char *variable = ast_literal(ast->child[0]->child[0]), *key = ast_literal(ast->child[1]);
-	if (variable == NULL || !is_of_a_visitor(variable, key)) {
-		return;
-	}
-	char why[sizeof seen];
-	uint32_t line = zend_ast_get_lineno(ast);
-	snprintf(why, sizeof why, "%s:%" PRIu32 " %s ($%s%s%s) " ONCE, of, line, said[ASKS], variable,
-	         key != NULL ? " " : "", key != NULL ? key : "");
-	/* All of it, for the code may have been compiled in another process (prime.c). */
-	zval text;
-	ZVAL_STRING(&text, why);
-	ast->child[1] = zend_ast_create(ZEND_AST_COALESCE, saying("Hayate\\Boot\\asks", &text, line), ast->child[1]);
 }
 
 /* Until the boot's end. */
@@ -834,16 +910,53 @@ static PHP_FUNCTION(asks)
 	}
 }
 
+/* asks_by(string $why, mixed $key): mixed: a package asks $_SERVER for a name that is made as it runs; gives it back.
+ */
+static PHP_FUNCTION(asks_by)
+{
+	zend_string *why;
+	zval *key;
+	ZEND_PARSE_PARAMETERS_START(2, 2)
+	Z_PARAM_STR(why)
+	Z_PARAM_ZVAL(key)
+	ZEND_PARSE_PARAMETERS_END();
+	if (booting && packages_ask[0] == '\0' && Z_TYPE_P(key) == IS_STRING &&
+	    is_of_a_visitor("_SERVER", Z_STRVAL_P(key), ZSTR_VAL(why))) {
+		snprintf(packages_ask, sizeof packages_ask, "%.300s %.60s) " ONCE, ZSTR_VAL(why), Z_STRVAL_P(key));
+	}
+	RETURN_COPY(key);
+}
+
+void asked_once_by_call(const char *what)
+{
+	if (!booting || front_controller_boots() || packages_ask[0] != '\0') {
+		return;
+	}
+	const zend_execute_data *frame = EG(current_execute_data);
+	while (frame != NULL && (frame->func == NULL || !ZEND_USER_CODE(frame->func->type))) {
+		frame = frame->prev_execute_data;
+	}
+	if (frame != NULL && frame->opline != NULL) {
+		snprintf(packages_ask, sizeof packages_ask, "%.300s:%" PRIu32 " %s (%s) " ONCE,
+		         ZSTR_VAL(frame->func->op_array.filename), frame->opline->lineno, said[ASKS], what);
+	}
+}
+
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_asks, 0, 1, IS_VOID, 0)
 ZEND_ARG_TYPE_INFO(0, why, IS_STRING, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_asks_by, 0, 2, IS_MIXED, 0)
+ZEND_ARG_TYPE_INFO(0, why, IS_STRING, 0)
+ZEND_ARG_TYPE_INFO(0, key, IS_MIXED, 0)
 ZEND_END_ARG_INFO()
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_ran, 0, 1, IS_VOID, 0)
 ZEND_ARG_TYPE_INFO(0, number, IS_LONG, 0)
 ZEND_END_ARG_INFO()
 
-static const zend_function_entry functions[] = {ZEND_NS_FE("Hayate\\Boot", ran, arginfo_ran)
-                                                    ZEND_NS_FE("Hayate\\Boot", asks, arginfo_asks) ZEND_FE_END};
+static const zend_function_entry functions[] = {ZEND_NS_FE("Hayate\\Boot", ran, arginfo_ran) ZEND_NS_FE(
+    "Hayate\\Boot", asks, arginfo_asks) ZEND_NS_FE("Hayate\\Boot", asks_by, arginfo_asks_by) ZEND_FE_END};
 
 static void resolve(const char *directory, char to[PATH_MAX])
 {
@@ -999,5 +1112,6 @@ const char *asked_by_packages(void)
 const char *asked_in_vain(void)
 {
 	const char *asks = asked_once();
+	asks = asks != NULL ? asks : asked_by_packages();
 	return asks != NULL ? asks : missed[0] != '\0' ? missed : NULL;
 }

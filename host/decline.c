@@ -5,6 +5,7 @@
 #include "host.h"
 
 #include <fcntl.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -252,5 +253,30 @@ void decline_misplaced_call(void)
 		    "hayate_handle_request() cannot be gone back to: %s. To avoid it: call it from the worker script itself",
 		    misplaced);
 		boot_again(HY_AGAIN_FORK, why, false);
+	}
+}
+
+/*
+ * A recognised project is to be served as long as classic mode serves it. Where it is known that the boot looked at a
+ * request, it would have been declined for that if it had not failed. Else a sample request in classic mode tells
+ * whether the boot wants one, or the release is broken, which a start and a reload refuse. A front controller's own
+ * code goes by names alone (asked_once.c), so of that a sample request tells in any case.
+ */
+void decline_failed_boot(const char *said, bool fatal)
+{
+	if (!options_is_project()) {
+		return;
+	}
+	const char *vain = asked_of_framework_in_vain();
+	vain = vain != NULL ? vain : asked_in_vain();
+	if ((vain != NULL && !front_controller_boots()) || compare_classic_answers()) {
+		char why[2048];
+		int line = said != NULL ? (int)strcspn(said, "\n") : 0; /* a stack trace follows, which the log has */
+		snprintf(why, sizeof why, "without a request the application does not boot%s%.*s%s: %s", line > 0 ? " (" : "",
+		         line, line > 0 ? said : "", line > 0 ? ")" : "",
+		         vain != NULL
+		             ? vain
+		             : "with one it does, in classic mode. To avoid it: do in a middleware what needs a request");
+		boot_again(HY_AGAIN_CLASSIC, why, fatal);
 	}
 }

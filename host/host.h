@@ -178,7 +178,8 @@ void fork_end(enum hy_retired why) __attribute__((noreturn));
 void decline_boot(void);           /* when it is over */
 void decline_warmup(void);         /* when the last of its requests is over */
 void decline_misplaced_call(void); /* hayate_handle_request() cannot be gone back to from where it was called */
-void decline_lost_locks(void);     /* before and after each warm-up request */
+void decline_failed_boot(const char *said, bool fatal); /* it ended before there was a request; PHP's last words */
+void decline_lost_locks(void);                          /* before and after each warm-up request */
 
 /* boot.c: what outlives the request in which the boot ran */
 void boot_keep(void);                /* at the boot's end, before extensions are shut down for it */
@@ -358,9 +359,10 @@ void front_controller_startup(void); /* when PHP has started */
 bool front_controller_boots(void);   /* that is what the worker script runs */
 
 /* asked_of_framework.c: what a framework was asked of a request there; the functions of the boot scripts */
-void asked_of_framework_startup(void);       /* when PHP has started */
-void asked_of_environment(const char *name); /* getenv() has no such variable of a request */
-const char *asked_of_framework(void);        /* at the end of the boot: NULL, or what a boot script has found */
+void asked_of_framework_startup(void);        /* when PHP has started */
+void asked_of_environment(const char *name);  /* getenv() has no such variable of a request */
+const char *asked_of_framework(void);         /* at the end of the boot: NULL, or what a boot script has found */
+const char *asked_of_framework_in_vain(void); /* where the boot has failed: the same, or what nobody came to look at */
 
 /* try_out.c: what boot scripts load, tried out in another process */
 void try_out_startup(void); /* when PHP has started */
@@ -370,6 +372,7 @@ void asked_once_startup(void);                       /* when PHP has started */
 bool asked_once_looks_into(const zend_string *file); /* when it is compiled */
 bool asked_once_is_own(const zend_string *file);     /* of the project, and not of a library */
 const char *asked_once(void);                        /* at the end of the boot, on its stack: NULL, or where it does */
+void asked_once_by_call(const char *what);           /* a function of PHP's that tells of a request was called */
 const char *asked_by_packages(void);                 /* the same of packages: where there is no better reason */
 const char *asked_in_vain(void); /* where the boot has failed: NULL, or what it wanted of a request */
 

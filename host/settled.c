@@ -1,6 +1,7 @@
 /* What settled.h says. It goes by names and by what stands in one file; in doubt a condition is not settled. */
 #include "settled.h"
 
+#include "php.h"
 #include "zend_compile.h"
 #include "zend_constants.h"
 
@@ -10,12 +11,18 @@
 static const char *const of_a_request[] = {
     "HTTP",      "REQUEST_", "REMOTE_",      "SERVER_",  "QUERY_STRING", "PATH_INFO", "PATH_TRANSLATED",
     "PHP_SELF",  "SCRIPT",   "DOCUMENT_URI", "ORIG_",    "REDIRECT_",    "CONTENT_",  "PHP_AUTH",
-    "AUTH_TYPE", "SSL_",     "HAYATE_",      "GATEWAY_",
+    "AUTH_TYPE", "SSL_",     "HAYATE_",      "GATEWAY_", "argv",         "argc",
 };
 
 bool settled_is_of_request(const char *name)
 {
-	return IS_ONE_OF(of_a_request, name, true);
+	/* Of the command line unless PHP makes them of the query. */
+	return IS_ONE_OF(of_a_request, name, true) && (strncmp(name, "arg", 3) != 0 || PG(register_argc_argv));
+}
+
+bool settled_environment_is_of_request(void)
+{
+	return strpbrk(PG(variables_order), "eE") != NULL;
 }
 
 /* Variables of the function that is looked into, from `variables_first` on, and constants of the project, that are the

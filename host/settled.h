@@ -9,6 +9,9 @@
 
 /* Whether a variable of $_SERVER or getenv() is a request's, by its name; the others are the environment's. */
 bool settled_is_of_request(const char *name);
+/* Whether $_ENV has what getenv() has, and so the variables of a request: variables_order says so. Else it is what
+ * code has written there. */
+bool settled_environment_is_of_request(void);
 
 /* Whether a value is the same for all requests. */
 bool settled_value(zend_ast *value);

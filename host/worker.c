@@ -198,23 +198,20 @@ void worker_boot(void)
 		stray_end();
 	}
 	if (!handle_reached()) {
-		char why[1024], text[768];
+		char why[1536], text[768];
 		const char *said = last_error(text, sizeof text);
 		if (handle_warming()) {
 			snprintf(why, sizeof why, "a warm-up request ended the worker script%s%s", said ? ": " : "",
 			         said ? said : "");
 			warmup_failed(why, fatal);
 		}
-		if (front_controller_boots() && compare_classic_answers()) {
-			/* It wants a request, then, and is no broken release. */
-			const char *vain = asked_in_vain();
-			snprintf(why, sizeof why, "without a request the application does not boot%s%s%s%s",
-			         vain != NULL ? ": " : "", vain != NULL ? vain : "", said ? ": " : "", said ? said : "");
-			boot_again(HY_AGAIN_CLASSIC, why, fatal);
-		}
-		snprintf(why, sizeof why, "the worker script %s ended before its first hayate_handle_request()%s%s%s",
+		decline_failed_boot(said, fatal);
+		snprintf(why, sizeof why, "the worker script %s ended before its first hayate_handle_request()%s%s%s%s",
 		         options.worker_script, said ? ": " : "", said ? said : "",
-		         said ? "" : "; it must call hayate_handle_request($handler) in a loop");
+		         said ? "" : "; it must call hayate_handle_request($handler) in a loop",
+		         options_is_project() && options.warmup_count == 0
+		             ? ". If it wants a request, say mode = \"classic\", or name a page that shows it: warmup = [\"/\"]"
+		             : "");
 		zygote_failed(why);
 	}
 	if (options.rewind != REWIND_OFF && !handle_leaving()) {

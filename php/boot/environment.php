@@ -9,15 +9,12 @@ declare(strict_types=1);
 
 namespace Hayate\Boot;
 
-/** What begins like a variable of a request and is none: libraries that speak HTTP look for it as they are made. */
-const OF_LIBRARIES = '/^(HTTPS?_PROXY|SSL_CERT_(FILE|DIR))$/';
-
 /** @param string $known the end of a file's name whose questions are looked at elsewhere */
 function look_at_all_environment(string $known = ''): void
 {
     foreach (environment_asked() as [$name, $file, $line]) {
         $elsewhere = '' !== $known && str_ends_with($file, $known);
-        if (!$elsewhere && __DIR__ !== \dirname($file) && 1 !== preg_match(OF_LIBRARIES, $name)) {
+        if (!$elsewhere) {
             not_for_all("$file:$line looks at the request (environment variable $name) before there is a request, so once for all visitors. To avoid it: do it in a middleware");
         }
     }

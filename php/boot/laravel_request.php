@@ -5,7 +5,8 @@
  * console does, made from the setting app.url, and notes who asks it something. That goes by what runs, not by names: it
  * does not matter how the request was got, nor whose code asks, the project's or a package's.
  *
- * Macros and handing it on tell nothing of a visitor. Who keeps it is noticed as the boot is over.
+ * Macros and handing it on tell nothing of a visitor. Who keeps it is noticed as the boot is over. What it is told would
+ * be lost, for each request is another one: so who sets something of it is noted as well.
  */
 
 declare(strict_types=1);
@@ -44,9 +45,16 @@ final class EarlyRequest
 {
     private const CLASS_NAME = 'Hayate_Boot_Request';
 
-    /** What of a request is public and all its methods go by, but for those below. */
+    /** What of a request is public; magic methods go by these. */
     private const BAGS = ['attributes', 'request', 'query', 'server', 'files', 'cookies', 'headers'];
-    private const METHODS = ['getContent', 'user', 'session', 'getSession', 'route'];
+    /**
+     * Methods that tell what is the same for all requests as long as nobody has set it, and one that sets what all
+     * requests have in common.
+     */
+    private const FOR_ALL = [
+        'instance', 'hasSession', 'getLocale', 'getDefaultLocale', 'getUserResolver', 'getRouteResolver',
+        'setFormat', 'getFormat', 'getMimeType',
+    ];
 
     private const ONCE = 'before there is a request, so once for all visitors. To avoid it: do it in a middleware';
 
@@ -86,10 +94,32 @@ final class EarlyRequest
         unset($bound);
         Facade::clearResolvedInstance('request');
         // Who is told of each new request, as the request will be: by the framework, and only if need be by others.
-        if (!self::is_released($early, true) && !self::is_released($early, false)) {
+        if (self::is_released($early, true)) {
+            self::first_to_keepers_alone();
+        } elseif (!self::is_released($early, false)) {
             $keeps = self::keeper($early->get()) ?? 'what is made then';
             not_for_all("$keeps keeps the request that is there as the application boots, and would ask it in all requests. To avoid it: ask for request() where it is needed");
         }
+    }
+
+    /**
+     * The kernel binds a request before the global middleware, and once more behind it. In classic mode the first one is
+     * the first of all: callbacks of rebinding() hear of the second alone, and what is made as the application boots has
+     * the first. So of that only those hear that replace the early request.
+     */
+    private static function first_to_keepers_alone(): void
+    {
+        $app = self::$app;
+        $callbacks = self::rebound_callbacks();
+        $all = $callbacks->getValue($app)['request'] ?? [];
+        $first = array_values(array_filter($all, self::is_keepers(...)));
+        $known = \count($first) + 1;
+        $first[] = static function () use ($app, $callbacks, $all, $known): void {
+            $now = $callbacks->getValue($app);
+            $now['request'] = [...$all, ...\array_slice($now['request'], $known)];
+            $callbacks->setValue($app, $now);
+        };
+        $callbacks->setValue($app, ['request' => $first] + $callbacks->getValue($app));
     }
 
     public static function note(string $what): void
@@ -107,7 +137,7 @@ final class EarlyRequest
                 continue;
             }
             $by ??= $call;
-            if ('__get' !== $by['function'] && $by === $call) {
+            if (!\in_array($by['function'], ['__get', '__set'], true) && $by === $call) {
                 $what = $call['function'].'()';
             }
             if (!str_starts_with($call['file'], $framework) && !self::begins($class, ['Illuminate\\', 'Symfony\\']) && __DIR__ !== \dirname($call['file'])) {
@@ -158,10 +188,10 @@ final class EarlyRequest
                 $code .= "public $type \$$bag { get { \\Hayate\\Boot\\EarlyRequest::note('$bag'); return \\Hayate\\Boot\\EarlyRequest::answers()->$bag; } }\n";
             }
         }
-        foreach (self::METHODS as $method) {
-            $type = (new \ReflectionMethod(Request::class, $method))->getReturnType();
-            $code .= "public function $method(...\$arguments)".(null === $type ? '' : ": $type")
-                ." { \\Hayate\\Boot\\EarlyRequest::note('$method()'); return parent::$method(...\$arguments); }\n";
+        foreach ((new \ReflectionClass(Request::class))->getMethods(\ReflectionMethod::IS_PUBLIC) as $method) {
+            if (self::tells($method)) {
+                $code .= self::noted($method);
+            }
         }
         $bags = var_export(self::BAGS, true);
         eval('final class '.self::CLASS_NAME.' extends \\'.Request::class." {
@@ -172,7 +202,37 @@ final class EarlyRequest
                 \\Hayate\\Boot\\EarlyRequest::note(\$name);
                 return \\Hayate\\Boot\\EarlyRequest::answers()->\$name;
             }
+            public function __set(\$name, \$value) {
+                \\Hayate\\Boot\\EarlyRequest::note(\"\$name = …\");
+                \$this->\$name = \$value;
+            }
             $code}");
+    }
+
+    /** Whether a method may tell of a visitor, or keep what it is told. */
+    private static function tells(\ReflectionMethod $method): bool
+    {
+        if ($method->isStatic() || $method->isFinal() || str_starts_with($method->name, '__')) {
+            return false;
+        }
+        foreach ($method->getParameters() as $parameter) {
+            if ($parameter->isPassedByReference()) {
+                return false; // it cannot be declared as below; it goes by the bags
+            }
+        }
+
+        return !\in_array($method->name, self::FOR_ALL, true);
+    }
+
+    /** A method that notes who calls it, as PHP code. */
+    private static function noted(\ReflectionMethod $method): string
+    {
+        $type = (string) $method->getReturnType();
+        $type = preg_replace('/\bself\b/', $method->class, $type);
+        $returns = \in_array($type, ['void', 'never'], true) ? '' : 'return ';
+
+        return '#[\ReturnTypeWillChange] public function '.($method->returnsReference() ? '&' : '')."$method->name(...\$arguments)".('' === $type ? '' : ": $type")
+            ." { \\Hayate\\Boot\\EarlyRequest::note('$method->name()'); {$returns}parent::$method->name(...\$arguments); }\n";
     }
 
     private static function has_hooks(string $bag): bool
@@ -185,11 +245,10 @@ final class EarlyRequest
     /** Whether nobody keeps it once there is another. */
     private static function is_released(\WeakReference $early, bool $framework_only): bool
     {
-        $callbacks = new \ReflectionProperty(Container::class, 'reboundCallbacks');
-        $callbacks->setAccessible(true);
+        $callbacks = self::rebound_callbacks();
         $all = $callbacks->getValue(self::$app);
         if ($framework_only) {
-            $callbacks->setValue(self::$app, ['request' => array_filter($all['request'] ?? [], self::is_frameworks(...))] + $all);
+            $callbacks->setValue(self::$app, ['request' => array_filter($all['request'] ?? [], self::is_keepers(...))] + $all);
         }
         try {
             self::$app->instance('request', self::make());
@@ -205,9 +264,20 @@ final class EarlyRequest
         return null === $early->get();
     }
 
-    private static function is_frameworks(\Closure $callback): bool
+    private static function rebound_callbacks(): \ReflectionProperty
     {
-        return self::begins((new \ReflectionFunction($callback))->getClosureScopeClass()?->name ?? '', ['Illuminate\\']);
+        $callbacks = new \ReflectionProperty(Container::class, 'reboundCallbacks');
+        $callbacks->setAccessible(true);
+
+        return $callbacks;
+    }
+
+    /** Whether the framework has something take the new request for the old one; authentication only tells it who it is of. */
+    private static function is_keepers(\Closure $callback): bool
+    {
+        $of = (new \ReflectionFunction($callback))->getClosureScopeClass()?->name ?? '';
+
+        return self::begins($of, ['Illuminate\\']) && 'Illuminate\\Auth\\AuthServiceProvider' !== $of;
     }
 
     /** The class of a service that keeps it. */

@@ -27,11 +27,6 @@ final class SymfonyEnv
     ];
     /** Those of them that are followed by a word of their own: `key:host:json:SETTINGS`. */
     private const WITH_WORD = ['default', 'enum', 'key'];
-    /** How variables of a request begin. They are those of host/settled.c. */
-    private const OF_A_REQUEST = [
-        'HTTP', 'REQUEST_', 'REMOTE_', 'SERVER_', 'QUERY_STRING', 'PATH_INFO', 'PATH_TRANSLATED', 'PHP_SELF', 'SCRIPT',
-        'DOCUMENT_URI', 'ORIG_', 'REDIRECT_', 'CONTENT_', 'PHP_AUTH', 'AUTH_TYPE', 'SSL_', 'HAYATE_', 'GATEWAY_',
-    ];
 
     /** @return list<string> those that are not the same for all requests, as one would write them */
     public static function ofRequests(ContainerInterface $container): array
@@ -61,10 +56,8 @@ final class SymfonyEnv
     {
         $parts = explode(':', $name);
         $variable = array_pop($parts);
-        foreach (self::OF_A_REQUEST as $beginning) {
-            if (str_starts_with($variable, $beginning)) {
-                return false;
-            }
+        if (is_of_request($variable)) {
+            return false;
         }
         // A name without a way is read as `string`.
         for ($parts = [...$parts, 'string']; null !== $way = array_shift($parts);) {

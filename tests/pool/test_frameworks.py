@@ -301,8 +301,23 @@ def test_code_that_the_boot_leaves_in_files_of_opcache_runs_elsewhere(tmp_path) 
     assert list(cache.rglob("*.bin"))
 
 
+OF_A_VISITOR = [
+    ("$_COOKIE['zone'] ?? 'UTC'", r"\$_COOKIE zone"),
+    ("isset($_SERVER['HTTP_X_ZONE']) ? 1 : 0", r"\$_SERVER HTTP_X_ZONE"),
+    ("$GLOBALS['_COOKIE']['zone'] ?? 'UTC'", r"\$_COOKIE zone"),
+    *((f"$_SERVER['{key}'] ?? ''", rf"\$_SERVER {key}") for key in ("REQUEST_SCHEME", "SERVER_PORT", "REQUEST_METHOD", "CONTENT_TYPE", "QUERY_STRING", "PHP_SELF")),
+    ("(function (string $name) { return $_SERVER[$name] ?? ''; })('HTTP_HOST')", r"\$_SERVER HTTP_HOST"),
+    ("array_key_exists('HTTPS', $_SERVER)", r"\$_SERVER HTTPS"),
+    ("(function () { ['HTTP_HOST' => $host] = $_SERVER; return $host; })()", r"\$_SERVER HTTP_HOST"),
+    ("getallheaders()", r"getallheaders\(\)"),
+    ("call_user_func('apache_'.'request_headers')", r"getallheaders\(\)"),
+    ("filter_input(INPUT_COOKIE, 'zone')", r"filter_input\(\)"),
+    ("file_get_contents('php://input')", "php://input"),
+]
+
+
 @pytest.mark.parametrize("framework", ["laravel", "symfony"])
-@pytest.mark.parametrize(("code", "says"), [("$_COOKIE['zone'] ?? 'UTC'", r"\$_COOKIE zone"), ("isset($_SERVER['HTTP_X_ZONE']) ? 1 : 0", r"\$_SERVER HTTP_X_ZONE")])
+@pytest.mark.parametrize(("code", "says"), OF_A_VISITOR)
 def test_a_package_that_reads_what_a_visitor_sends_has_it_served_in_classic_mode(tmp_path, framework, code, says) -> None:
     tmp_path.chmod(0o755)
     project = frameworks.laravel(tmp_path) if framework == "laravel" else frameworks.symfony(tmp_path, runtime=True)
@@ -317,14 +332,144 @@ def test_a_package_that_reads_what_a_visitor_sends_has_it_served_in_classic_mode
     if framework == "laravel":
         provider(project, "$zone = \\Acme\\Zones::zone();")
     else:
-        kernel = project / "src/Kernel.php"
-        text = kernel.read_text()
-        end = text.rindex("}")
-        kernel.write_text(text[:end] + "    public function boot(): void\n    {\n        \\Acme\\Zones::zone();\n        parent::boot();\n    }\n" + text[end:])
+        in_kernel(project, "\\Acme\\Zones::zone();")
     with Hayate(project, workers=1) as server:
         assert get(server, "/").status_code == 200
         (app,) = server.status()["apps"]
         assert app["mode"] == "classic" and re.search(rf"vendor/acme/Zones.php:7 looks at the request \({says}\)", app["fallback"]["why"]), app["fallback"]
+
+
+@pytest.mark.parametrize(
+    ("code", "setting", "says"),
+    [
+        ("$_SERVER['argv'][0] ?? ''", "register_argc_argv", r"\$_SERVER argv"),
+        ("$_ENV['HTTP_HOST'] ?? ''", "variables_order", r"\$_ENV HTTP_HOST"),
+        ("array_filter($_ENV)", "variables_order", r"\$_ENV"),
+    ],
+)
+def test_what_php_makes_of_a_request_where_its_settings_say_so(tmp_path, code, setting, says) -> None:
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    provider(project, f"$found = {code};")
+    for value, mode in (("0", "worker"), ("1", "classic")) if setting == "register_argc_argv" else (("GPCS", "worker"), ("EGPCS", "classic")):
+        with Hayate(project, workers=1, args=["--ini", f"{setting}={value}"]) as server:
+            assert get(server, "/").status_code == 200
+            (app,) = server.status()["apps"]
+            assert app["mode"] == mode, server.log()
+            assert mode == "worker" or re.search(rf"looks at the request \({says}\)", app["fallback"]["why"]), app["fallback"]
+
+
+#: How the boot of a project fails for want of a request: what does it, and what the log says of it.
+WANTS = {
+    "own": ("$host = strtolower($_SERVER['HTTP_HOST']);", r"(AppServiceProvider|Kernel).php:\d+ looks at the request \(\$_SERVER HTTP_HOST\)"),
+    "package": ("$host = \\Acme\\Host::get();", r"Host.php:7 looks at the request \(\$_SERVER HTTP_HOST\)"),
+    "unseen": ("$host = \\Acme\\Host::by('HTTP_HOST');", r"\(Uncaught .*LogicException: no host in .*Host.php:12\): with one it does"),
+    "environment": ("env('HTTP_HOST') ?? throw new \\LogicException('no host');", r"environment .*HTTP_HOST"),
+    "exit": ("\\Acme\\Host::leave('HTTP_HOST');", "does not boot: with one it does"),
+}
+HOST = """<?php
+namespace Acme;
+final class Host
+{
+    public static function get(): string
+    {
+        return "{$_SERVER['HTTP_HOST']}" ?: throw new \\LogicException('no host');
+    }
+    public static function by(string $name): string
+    {
+        $all = $_SERVER;
+        return $all[$name] ?? throw new \\LogicException('no host');
+    }
+    public static function leave(string $name): void
+    {
+        $all = $_SERVER;
+        isset($all[$name]) || exit(1);
+    }
+}
+"""
+
+
+def in_kernel(project: pathlib.Path, statements: str) -> None:
+    kernel = project / "src/Kernel.php"
+    text = kernel.read_text()
+    end = text.rindex("}")
+    kernel.write_text(text[:end] + f"    public function boot(): void\n    {{\n        {statements}\n        parent::boot();\n    }}\n" + text[end:])
+
+
+@pytest.mark.parametrize(("framework", "kind"), [(framework, kind) for framework in ("laravel", "symfony") for kind in WANTS if (framework, kind) != ("symfony", "environment")])
+def test_a_project_that_does_not_boot_without_a_request_is_served_in_classic_mode(tmp_path, framework, kind) -> None:
+    tmp_path.chmod(0o755)
+    statements, says = WANTS[kind]
+    project = frameworks.laravel(tmp_path) if framework == "laravel" else frameworks.symfony(tmp_path, runtime=True)
+    package = project / "vendor/acme/Host.php"
+    package.parent.mkdir()
+    package.write_text(HOST)
+    autoload = project / "vendor/autoload.php"
+    autoload.write_text(autoload.read_text().replace("<?php", "<?php\nrequire_once __DIR__.'/acme/Host.php';", 1))
+    with Hayate(project, workers=1) as server:
+        assert server.status()["apps"][0]["mode"] == "worker", server.log()
+        (provider if framework == "laravel" else in_kernel)(project, statements)
+        assert server.reload().returncode == 0
+        assert get(server, "/").status_code == 200
+        (app,) = server.status()["apps"]
+        assert app["mode"] == "classic" and "without a request the application does not boot" in app["fallback"]["why"], app
+        assert re.search(says, app["fallback"]["why"]), app["fallback"]
+
+
+def test_a_runtime_that_the_front_controller_of_symfony_names_is_served_in_classic_mode(tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    project = frameworks.symfony(tmp_path, runtime=True)
+    (project / "src/Runtime.php").write_text("<?php\nnamespace App;\nfinal class Runtime extends \\Symfony\\Component\\Runtime\\SymfonyRuntime\n{\n}\n")
+    front = project / "public/index.php"
+    front.write_text(front.read_text().replace("<?php", "<?php\n$_SERVER['APP_RUNTIME'] = App\\Runtime::class;", 1))
+    with Hayate(project, workers=1) as server:
+        assert get(server, "/").status_code == 200
+        (app,) = server.status()["apps"]
+        assert app["mode"] == "classic" and "does not boot" in app["fallback"]["why"], server.log()
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["setLocale('de')", "setDefaultLocale('de')", "setMethod('GET')", "setUserResolver(fn () => 1)", "setJson(new \\Symfony\\Component\\HttpFoundation\\ParameterBag([]))", "tenant = 'x'"],
+)
+def test_what_a_package_sets_of_the_request_is_not_lost(tmp_path, what) -> None:
+    """Each request is another one than that of the boot."""
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    package = project / "vendor/acme/Sets.php"
+    package.parent.mkdir()
+    package.write_text(f"<?php\nnamespace Acme;\nfinal class Sets\n{{\n    public static function all($app): void\n    {{\n        $app['request']->{what};\n    }}\n}}\n")
+    provider(project, "require_once base_path('vendor/acme/Sets.php'); \\Acme\\Sets::all($this->app);")
+    with Hayate(project, workers=1) as server:
+        assert get(server, "/").status_code == 200
+        (app,) = server.status()["apps"]
+        assert app["mode"] == "classic", server.log()
+        assert f"Sets.php:7 looks at the request ({what.split('(')[0].split(' ')[0]}" in app["fallback"]["why"], app["fallback"]
+
+
+@pytest.mark.parametrize("mode", ["classic", "worker"])
+def test_who_waits_for_a_new_request_of_laravel_hears_of_it_as_in_classic_mode(tmp_path, mode) -> None:
+    """Once, behind the global middleware, which knows no visitor yet; what was made as it booted has the request from the beginning."""
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    statements = """
+        \\Illuminate\\Support\\Facades\\URL::forceScheme('https');
+        $this->app->rebinding('request', function ($app, $request): void {
+            config(['app.heard' => [...config('app.heard', []), $request->headers->get('X-Seen')]]);
+        });
+        $this->app->make(\\Illuminate\\Contracts\\Http\\Kernel::class)->pushMiddleware(\\App\\Seen::class);
+"""
+    provider(project, statements)
+    (project / "app/Seen.php").write_text(
+        "<?php\nnamespace App;\nfinal class Seen\n{\n    public function handle($request, $next)\n    {\n"
+        "        $request->headers->set('X-Seen', url('/seen').' '.json_encode($request->user()));\n        return $next($request);\n    }\n}\n"
+    )
+    routes = project / "routes/web.php"
+    routes.write_text(routes.read_text() + "\nRoute::get('/heard', fn () => config('app.heard'));\n")
+    with Hayate(project, workers=1, args=["--mode", mode]) as server:
+        for host in ("one.example", "two.example"):
+            assert get(server, "/heard", headers={"Host": host}).json() == [f"https://{host}/seen null"]
+        assert server.status()["apps"][0]["mode"] == mode, server.log()
 
 
 def test_a_service_that_keeps_the_request_of_the_boot_has_laravel_served_in_classic_mode(tmp_path) -> None:
@@ -339,12 +484,12 @@ def test_a_service_that_keeps_the_request_of_the_boot_has_laravel_served_in_clas
 
 
 def test_laravel_boots_without_a_request_after_a_warmup_request_too(tmp_path) -> None:
-    """What a package asks PHP by names of its own nobody sees: then not what a warm-up request has, for all visitors."""
+    """What a package takes out of all that PHP has nobody sees: then not what a warm-up request has, for all visitors."""
     tmp_path.chmod(0o755)
     project = frameworks.laravel(tmp_path)
     package = project / "vendor/acme/found.php"
     package.parent.mkdir()
-    package.write_text("<?php\n$name = 'HTTP_HOST';\nreturn [$_SERVER[$name] ?? null, count($_GET), count($_COOKIE)];\n")
+    package.write_text("<?php\n$all = $_SERVER;\nreturn [$all['HTTP_HOST'] ?? null, count($_GET), count($_COOKIE)];\n")
     provider(project, "config(['app.found' => require base_path('vendor/acme/found.php')]);")
     routes = project / "routes/web.php"
     routes.write_text(routes.read_text() + "\nRoute::get('/found', fn () => config('app.found'));\n")

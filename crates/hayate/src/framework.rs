@@ -23,8 +23,7 @@ use self::{
     context::asks_of_context,
     debug::{cakephp_debug, codeigniter_debug, laminas_debug, laravel_debug, symfony_debug, yii_debug},
     front_controllers::{
-        LARAVEL, LARAVEL_IMPORTS, SYMFONY, SYMFONY_IMPORTS, compact_file, ends_with, ends_with_run, line_in,
-        only, suits_runtime,
+        LARAVEL, SYMFONY, compact_file, ends_with, ends_with_run, line_in, only, suits_runtime,
     },
     requests::{CAKEPHP_TRUSTS, no_request_in, no_request_in_modules},
     source::Sources,
@@ -296,7 +295,7 @@ fn examine(
     let from_env = |key: &str| env.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
     let (evidence, debug) = match framework {
         Framework::Laravel => {
-            only(&front_controller, LARAVEL, LARAVEL_IMPORTS)?;
+            only(&front_controller, &LARAVEL)?;
             ("public/index.php starts the application and nothing else", laravel_debug(root, &from_env))
         }
         Framework::Symfony if front_controller.contains("/vendor/autoload_runtime.php") => {
@@ -317,7 +316,7 @@ fn examine(
             ("public/index.php returns the kernel to symfony/runtime", symfony_debug(root, &from_env))
         }
         Framework::Symfony => {
-            only(&front_controller, SYMFONY, SYMFONY_IMPORTS)?;
+            only(&front_controller, &SYMFONY)?;
             ("public/index.php starts App\\Kernel and nothing else", symfony_debug(root, &from_env))
         }
         Framework::Lumen | Framework::Slim => {
@@ -351,9 +350,9 @@ fn examine(
         }
         Framework::Yii => {
             let end = [
-                "(newyii\\web\\Application($config))->run();",
-                "(new\\yii\\web\\Application($config))->run();",
-                "(newApplication($config))->run();",
+                "(new yii\\web\\Application($config))->run();",
+                "(new \\yii\\web\\Application($config))->run();",
+                "(new Application($config))->run();",
             ];
             ends_with(&front_controller, "->run(", &end, "(new yii\\web\\Application($config))->run()")?;
             ("web/index.php ends with run()", yii_debug(&front_controller))

@@ -34,7 +34,7 @@ pub(super) fn asks_of_context(compacted: &str, closure: usize) -> Option<(usize,
         if declared == Some("(array") && rest.starts_with(')') {
             return None; // the parameter
         }
-        // A name that is longer is doubted, too: without white space `$context as` is none.
+        // A name that is longer is doubted, too.
         match literal(rest) {
             Some(name) if !OF_A_REQUEST.iter().any(|start| name.starts_with(start)) => None,
             Some(name) => Some((at, format!("{array}['{name}']"))),
@@ -62,16 +62,16 @@ mod tests {
     use super::*;
 
     fn asks(body: &str) -> Option<String> {
-        let text = format!("returnfunction(array$context){{{body}}};");
+        let text = format!("return function(array$context){{{body}}};");
         asks_of_context(&text, 0).map(|(_, what)| what)
     }
 
     #[test]
     fn names_that_are_written_down_and_of_no_request_are_the_same_for_all() {
         for harmless in [
-            "returnnewKernel($context['APP_ENV'],(bool)$context['APP_DEBUG']);",
-            "returnnewKernel($context[\"APP_ENV\"]??'prod',false);",
-            "returnnewKernel(...array_map(fn($n)=>$n,[$context['APP_ENV'],false]));",
+            "return new Kernel($context['APP_ENV'],(bool)$context['APP_DEBUG']);",
+            "return new Kernel($context[\"APP_ENV\"]??'prod',false);",
+            "return new Kernel(...array_map(fn($n)=>$n,[$context['APP_ENV'],false]));",
             "$_SERVER['APP_RUNTIME_OPTIONS']=[];return$_ENV['APP_ENV'];",
         ] {
             assert_eq!(asks(harmless), None, "{harmless}");
@@ -81,15 +81,15 @@ mod tests {
     #[test]
     fn all_of_it_or_what_a_request_brings_is_one_requests() {
         for of_one in [
-            "returnKernel::forTenant($context);",
-            "returnnewKernel(...$context);",
+            "return Kernel::forTenant($context);",
+            "return new Kernel(...$context);",
             "$host=&$context;",
             "$host=&$context['HTTP_HOST'];",
             "$f=function()use($context){};",
             "$f=function()use(&$context){};",
             "$f=fn()=>$context[$key];",
-            "foreach($contextas$n=>$v){}",
-            "$a=$contextandtrue;",
+            "foreach($context as$n=>$v){}",
+            "$a=$context and true;",
             "['HTTP_HOST'=>$host]=$context;",
             "list('HTTP_HOST'=>$host)=$context;",
             "$a=$context[\"HTTPS\"];",
@@ -109,7 +109,7 @@ mod tests {
             "$a=get_defined_vars();",
             "$a=$GLOBALS['_SERVER'];",
             "return(require'kernel.php');",
-            "includedirname(__DIR__).'/kernel.php';",
+            "include dirname(__DIR__).'/kernel.php';",
             "$a=Kernel::of($_SERVER);",
             "$a=$_ENV;",
             "$a=getenv();",

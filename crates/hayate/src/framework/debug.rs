@@ -138,9 +138,9 @@ pub(super) fn cakephp_debug(root: &Path, env: &impl Fn(&str) -> Option<String>) 
 /// Why Yii may be in debug mode: its front controller sets it, and not to `false`.
 pub(super) fn yii_debug(front_controller: &str) -> Option<String> {
     let text = front_controller.replace('"', "'").to_ascii_lowercase();
-    let harmless = ["define('yii_debug',false)", "defined('yii_debug')", "constyii_debug=false;"];
+    let harmless = ["define('yii_debug',false)", "defined('yii_debug')", "const yii_debug=false;"];
     let text = harmless.iter().fold(text, |text, known| text.replace(known, ""));
-    let sets = text.contains("'yii_debug'") || text.contains("constyii_debug");
+    let sets = text.contains("'yii_debug'") || text.contains("const yii_debug");
     sets.then(|| "web/index.php defines YII_DEBUG".to_owned())
 }
 

@@ -1,14 +1,14 @@
-//! What a front controller does, by its text: comments and white space do not count.
+//! What a front controller does, by its text: comments and white space do not count, where they keep no words apart.
 
 use std::path::Path;
 
 use super::{
     requests::{OF_A_REQUEST, SUPERGLOBALS},
-    source::{compact, line_of},
+    source::{compact, is_of_word, line_of},
 };
 use crate::of_application;
 
-/// A file's text without comments and white space, where that is certain.
+/// A file's text as `compact` makes it, where that is certain.
 pub(super) fn compact_file(root: &Path, file: &str) -> Result<String, String> {
     let text = of_application::read_text(&root.join(file), of_application::MOST);
     let text = text.map_err(|error| format!("{file} cannot be read: {error}"))?;
@@ -24,101 +24,93 @@ pub(super) fn line_in(root: &Path, file: &str, at: usize) -> usize {
 /// A statement as one of these; `""`: it may be left out, since the boot script does this only where it stands there.
 type Statement = &'static [&'static str];
 
-const LARAVEL_BEGINS: [Statement; 3] = [
-    &["define('LARAVEL_START',microtime(true));"],
-    &[
-        "if(file_exists($maintenance=__DIR__.'/../storage/framework/maintenance.php')){require$maintenance;}",
-        "if(file_exists(__DIR__.'/../storage/framework/maintenance.php')){require__DIR__.'/../storage/framework/maintenance.php';}",
-        "",
-    ],
-    &["require__DIR__.'/../vendor/autoload.php';"],
-];
-const LARAVEL_APP: Statement = &["$app=require_once__DIR__.'/../bootstrap/app.php';"];
+/// The front controllers that a framework comes with, compact: how all of them begin, and how each goes on.
+pub(super) struct Skeletons {
+    begins: &'static [Statement],
+    ends: &'static [&'static [Statement]],
+    /// What they mean by the short names of classes in them.
+    imports: &'static [&'static str],
+}
+
+const LARAVEL_APP: Statement = &["$app=require_once __DIR__.'/../bootstrap/app.php';"];
 const LARAVEL_KERNEL: Statement = &[
     "$kernel=$app->make(Kernel::class);",
     "$kernel=$app->make(Illuminate\\Contracts\\Http\\Kernel::class);",
 ];
-const LARAVEL_ENDS: Statement = &["$kernel->terminate($request,$response);"];
+const LARAVEL_TERMINATES: Statement = &["$kernel->terminate($request,$response);"];
 
-/// The front controllers that Laravel 8 to 13 come with, compact: statement after statement.
-pub(super) const LARAVEL: &[&[Statement]] = &[
-    &[
-        LARAVEL_BEGINS[0],
-        LARAVEL_BEGINS[1],
-        LARAVEL_BEGINS[2],
-        LARAVEL_APP,
-        LARAVEL_KERNEL,
+/// Those of Laravel 8 to 13.
+pub(super) const LARAVEL: Skeletons = Skeletons {
+    begins: &[
+        &["define('LARAVEL_START',microtime(true));"],
         &[
-            "$response=$kernel->handle($request=Request::capture())->send();",
-            "$response=tap($kernel->handle($request=Request::capture()))->send();",
+            "if(file_exists($maintenance=__DIR__.'/../storage/framework/maintenance.php')){require$maintenance;}",
+            "if(file_exists(__DIR__.'/../storage/framework/maintenance.php')){require __DIR__.'/../storage/framework/maintenance.php';}",
+            "",
         ],
-        LARAVEL_ENDS,
+        &["require __DIR__.'/../vendor/autoload.php';"],
     ],
-    &[
-        LARAVEL_BEGINS[0],
-        LARAVEL_BEGINS[1],
-        LARAVEL_BEGINS[2],
-        LARAVEL_APP,
-        LARAVEL_KERNEL,
+    ends: &[
         &[
-            "$response=$kernel->handle($request=Request::capture());",
-            "$response=$kernel->handle($request=Illuminate\\Http\\Request::capture());",
+            LARAVEL_APP,
+            LARAVEL_KERNEL,
+            &[
+                "$response=$kernel->handle($request=Request::capture())->send();",
+                "$response=tap($kernel->handle($request=Request::capture()))->send();",
+            ],
+            LARAVEL_TERMINATES,
         ],
+        &[
+            LARAVEL_APP,
+            LARAVEL_KERNEL,
+            &[
+                "$response=$kernel->handle($request=Request::capture());",
+                "$response=$kernel->handle($request=Illuminate\\Http\\Request::capture());",
+            ],
+            &["$response->send();"],
+            LARAVEL_TERMINATES,
+        ],
+        &[LARAVEL_APP, &["$app->handleRequest(Request::capture());"]],
+        &[&["(require_once __DIR__.'/../bootstrap/app.php')->handleRequest(Request::capture());"]],
+    ],
+    imports: &[
+        "Illuminate\\Contracts\\Http\\Kernel",
+        "Illuminate\\Http\\Request",
+        "Illuminate\\Foundation\\Application",
+    ],
+};
+
+/// Those of Symfony without symfony/runtime.
+pub(super) const SYMFONY: Skeletons = Skeletons {
+    begins: &[
+        &[
+            "require dirname(__DIR__).'/vendor/autoload.php';",
+            "require_once dirname(__DIR__).'/vendor/autoload.php';",
+        ],
+        &["(new Dotenv())->bootEnv(dirname(__DIR__).'/.env');", ""],
+        &[
+            "if($_SERVER['APP_DEBUG']){umask(0000);Debug::enable();}",
+            "if($_SERVER['APP_DEBUG']){umask(0000);if(class_exists(Debug::class)){Debug::enable();}}",
+            "",
+        ],
+        &[
+            "$kernel=new Kernel($_SERVER['APP_ENV'],(bool)$_SERVER['APP_DEBUG']);",
+            "$kernel=new Kernel($_SERVER['APP_ENV']??'prod',(bool)($_SERVER['APP_DEBUG']??false));",
+        ],
+        &["$request=Request::createFromGlobals();"],
+        &["$response=$kernel->handle($request);"],
         &["$response->send();"],
-        LARAVEL_ENDS,
+        &["$kernel->terminate($request,$response);"],
     ],
-    &[
-        LARAVEL_BEGINS[0],
-        LARAVEL_BEGINS[1],
-        LARAVEL_BEGINS[2],
-        LARAVEL_APP,
-        &["$app->handleRequest(Request::capture());"],
+    ends: &[&[]],
+    imports: &[
+        "App\\Kernel",
+        "Symfony\\Component\\Debug\\Debug",
+        "Symfony\\Component\\Dotenv\\Dotenv",
+        "Symfony\\Component\\ErrorHandler\\Debug",
+        "Symfony\\Component\\HttpFoundation\\Request",
     ],
-    &[
-        LARAVEL_BEGINS[0],
-        LARAVEL_BEGINS[1],
-        LARAVEL_BEGINS[2],
-        &["(require_once__DIR__.'/../bootstrap/app.php')->handleRequest(Request::capture());"],
-    ],
-];
-
-/// Those of Symfony's without symfony/runtime.
-pub(super) const SYMFONY: &[&[Statement]] = &[&[
-    &[
-        "requiredirname(__DIR__).'/vendor/autoload.php';",
-        "require_oncedirname(__DIR__).'/vendor/autoload.php';",
-    ],
-    &["(newDotenv())->bootEnv(dirname(__DIR__).'/.env');", ""],
-    &[
-        "if($_SERVER['APP_DEBUG']){umask(0000);Debug::enable();}",
-        "if($_SERVER['APP_DEBUG']){umask(0000);if(class_exists(Debug::class)){Debug::enable();}}",
-        "",
-    ],
-    &[
-        "$kernel=newKernel($_SERVER['APP_ENV'],(bool)$_SERVER['APP_DEBUG']);",
-        "$kernel=newKernel($_SERVER['APP_ENV']??'prod',(bool)($_SERVER['APP_DEBUG']??false));",
-    ],
-    &["$request=Request::createFromGlobals();"],
-    &["$response=$kernel->handle($request);"],
-    &["$response->send();"],
-    &["$kernel->terminate($request,$response);"],
-]];
-
-/// What they mean by the short names of classes in them.
-pub(super) const LARAVEL_IMPORTS: &[&str] = &[
-    "Illuminate\\Contracts\\Http\\Kernel",
-    "Illuminate\\Http\\Request",
-    "Illuminate\\Foundation\\Application",
-];
-
-/// As [`LARAVEL_IMPORTS`].
-pub(super) const SYMFONY_IMPORTS: &[&str] = &[
-    "App\\Kernel",
-    "Symfony\\Component\\Debug\\Debug",
-    "Symfony\\Component\\Dotenv\\Dotenv",
-    "Symfony\\Component\\ErrorHandler\\Debug",
-    "Symfony\\Component\\HttpFoundation\\Request",
-];
+};
 
 /// The beginning of it, for people, and for their terminals.
 fn shown(text: &str) -> String {
@@ -131,22 +123,19 @@ fn short(class: &str) -> &str {
 
 /// Whether a statement names a class by its short name, which then is what is imported.
 fn names(statement: &str, class: &str) -> bool {
-    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '\\';
     statement.match_indices(class).any(|(at, _)| {
         let (before, after) = statement.split_at_checked(at).unwrap_or_default();
-        // Without white space a keyword stands before it.
-        let before = before.strip_suffix("new").unwrap_or(before);
-        !before.ends_with(is_of_name)
-            && !after.strip_prefix(class).unwrap_or_default().starts_with(is_of_name)
+        !before.ends_with(is_of_word)
+            && !after.strip_prefix(class).unwrap_or_default().starts_with(is_of_word)
     })
 }
 
-/// Of these sequences, what keeps statements from being one, in the one that they are most of. `None`: they are one.
-fn differs(found: &[&str], sequences: &[&[Statement]]) -> Option<String> {
-    let of_one = |sequence: &[Statement]| {
+/// Of these front controllers, what keeps statements from being one, in the one that they are most of. `None`: they are one.
+fn differs(found: &[&str], of: &Skeletons) -> Option<String> {
+    let of_one = |end: &[Statement]| {
         let mut rest = found;
         let mut agreed = 0;
-        for forms in sequence {
+        for forms in of.begins.iter().chain(end) {
             match rest.split_first() {
                 Some((first, after)) if forms.contains(first) => (rest, agreed) = (after, agreed + 1),
                 _ if forms.contains(&"") => {}
@@ -160,23 +149,24 @@ fn differs(found: &[&str], sequences: &[&[Statement]]) -> Option<String> {
         let more = rest.first()?;
         Some((agreed, format!("has {} … once more, or elsewhere", shown(more))))
     };
-    let differences: Option<Vec<_>> = sequences.iter().map(|sequence| of_one(sequence)).collect();
+    let differences: Option<Vec<_>> = of.ends.iter().map(|end| of_one(end)).collect();
     differences?.into_iter().rev().max_by_key(|(agreed, _)| *agreed).map(|(_, difference)| difference)
 }
 
-/// Whether a front controller consists of one of these sequences of statements, declarations and imports only, and means by the names of
+/// Whether a front controller consists of the statements of one of these, declarations and imports only, and means by the names of
 /// classes what it would as it comes with its framework: another class of that name may ask for a password. What it leaves out would be
 /// done by the boot script nevertheless.
-pub(super) fn only(compacted: &str, sequences: &[&[Statement]], imports: &[&str]) -> Result<(), String> {
-    let statements: Vec<&str> = sequences
+pub(super) fn only(compacted: &str, of: &Skeletons) -> Result<(), String> {
+    let statements: Vec<&str> = of
+        .begins
         .iter()
-        .flat_map(|s| s.iter())
-        .flat_map(|s| s.iter())
+        .chain(of.ends.iter().copied().flatten())
+        .flat_map(|forms| forms.iter())
         .copied()
         .filter(|s| !s.is_empty())
         .collect();
     let mut found = Vec::new();
-    let known: Vec<String> = imports.iter().map(|class| format!("use{class};")).collect();
+    let known: Vec<String> = of.imports.iter().map(|class| format!("use {class};")).collect();
     let (mut named, mut imported) = (Vec::new(), Vec::new());
     let mut rest = compacted;
     while !rest.is_empty() {
@@ -184,13 +174,13 @@ pub(super) fn only(compacted: &str, sequences: &[&[Statement]], imports: &[&str]
         let statement = match statement {
             Some(statement) => {
                 found.push(statement);
-                named
-                    .extend(imports.iter().map(|class| short(class)).filter(|class| names(statement, class)));
+                let classes = of.imports.iter().map(|class| short(class));
+                named.extend(classes.filter(|class| names(statement, class)));
                 Some(statement)
             }
             None => match known.iter().position(|import| rest.starts_with(import)) {
                 Some(at) => {
-                    imported.extend(imports.get(at).map(|class| short(class)));
+                    imported.extend(of.imports.get(at).map(|class| short(class)));
                     known.get(at).map(String::as_str)
                 }
                 None => Some("declare(strict_types=1);").filter(|declaration| rest.starts_with(declaration)),
@@ -209,7 +199,7 @@ pub(super) fn only(compacted: &str, sequences: &[&[Statement]], imports: &[&str]
             "its public/index.php does not say which class it means by {class} (use …\\{class};)"
         ));
     }
-    match differs(&found, sequences) {
+    match differs(&found, of) {
         Some(difference) => Err(format!("its public/index.php is not the framework's own: it {difference}")),
         None => Ok(()),
     }
@@ -237,9 +227,9 @@ pub(super) fn suits_runtime(compacted: &str) -> Result<usize, String> {
     if let Some(word) = words.find(|word| compacted.contains(**word)) {
         return Err(format!("its public/index.php depends on the request ({word})"));
     }
-    let closure = ["return", "returnstatic"]
+    let closure = ["return", "return static"]
         .iter()
-        .flat_map(|start| ["function", "fn"].map(|f| format!("{start}{f}(array$context)")));
+        .flat_map(|start| ["function", "fn"].map(|f| format!("{start} {f}(array$context)")));
     let begins = closure.into_iter().filter_map(|closure| compacted.find(&closure)).min();
     // Within braces it may be another function's.
     let is_outermost = |at: &usize| {

@@ -119,10 +119,34 @@ impl<'a> Sources<'a> {
 /// A file's text without its comments and white space; where it is in doubt what is a comment, with them. So a word in it that is looked for
 /// is found, if need be one too many.
 fn searched(source: &str) -> String {
-    compact(source).unwrap_or_else(|_| source.chars().filter(|c| !c.is_whitespace()).collect())
+    compact(source).unwrap_or_else(|_| {
+        let mut out = String::with_capacity(source.len());
+        let mut gap = false;
+        for c in source.chars() {
+            if !c.is_whitespace() {
+                push(&mut out, c, gap);
+            }
+            gap = c.is_whitespace();
+        }
+        out
+    })
 }
 
-/// PHP source without comments and white space outside of strings. `Err`: it has this, after which only PHP itself knows what is code.
+/// Whether a character may be part of a name, a keyword or a number.
+pub(super) fn is_of_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '\\' || !c.is_ascii()
+}
+
+/// `gap`: something that is left out stood before it, which keeps two words apart.
+fn push(out: &mut String, c: char, gap: bool) {
+    if gap && is_of_word(c) && out.ends_with(is_of_word) {
+        out.push(' ');
+    }
+    out.push(c);
+}
+
+/// PHP source without comments and white space outside of strings, but for a blank between two words: so two texts are equal only if they
+/// are the same code. `Err`: it has this, after which only PHP itself knows what is code.
 pub(super) fn compact(source: &str) -> Result<String, &'static str> {
     compact_noting(source, |_, _| ())
 }
@@ -142,8 +166,10 @@ pub(super) fn line_of(source: &str, at: usize) -> usize {
 fn compact_noting(source: &str, mut note: impl FnMut(usize, usize)) -> Result<String, &'static str> {
     let mut out = String::with_capacity(source.len());
     let mut rest = source.strip_prefix("<?php").ok_or("text before <?php")?;
+    let mut gap = false;
     while let Some(c) = rest.chars().next() {
         let from = source.len() - rest.len();
+        let before = out.len();
         if let Some(comment) = rest.strip_prefix("/*") {
             rest = comment.split_once("*/").ok_or("a comment without an end")?.1;
         } else if rest.starts_with("//") || (c == '#' && !rest.starts_with("#[")) {
@@ -167,11 +193,12 @@ fn compact_noting(source: &str, mut note: impl FnMut(usize, usize)) -> Result<St
             break;
         } else {
             if !c.is_whitespace() {
-                note(out.len(), from);
-                out.push(c);
+                push(&mut out, c, gap);
+                note(out.len() - c.len_utf8(), from);
             }
             rest = rest.strip_prefix(c).unwrap_or_default();
         }
+        gap = out.len() == before;
     }
     // What follows it is nobody's code.
     if out.to_ascii_lowercase().contains("__halt_compiler") { Err("__halt_compiler()") } else { Ok(out) }
@@ -207,6 +234,7 @@ mod tests {
         is("<?php $a = 'it\\'s'; #[Attribute]", "$a='it\\'s';#[Attribute]");
         is("<?php // a\r$b = \"{$c}/*\"; ?>\n", "$b=\"{$c}/*\";");
         is("<?php // a ?>\n", "");
+        is("<?php new /**/ Kernel ( 'a' ) and\n$b = new\\Kernel;", "new Kernel('a')and$b=new\\Kernel;");
     }
 
     #[test]
