@@ -46,14 +46,15 @@ void learn_request_over(void)
 }
 
 /* False: a fatal error ended it. */
-static bool call(void)
+static bool call(bool warm)
 {
 	volatile bool done = false;
-	zval result;
+	zval result, argument;
 	ZVAL_UNDEF(&result);
+	ZVAL_BOOL(&argument, warm);
 	zend_try
 	{
-		call_user_function(NULL, NULL, &callable, &result, 0, NULL);
+		call_user_function(NULL, NULL, &callable, &result, 1, &argument);
 		if (EG(exception) != NULL) {
 			zend_exception_error(EG(exception), E_WARNING);
 			zend_clear_exception();
@@ -65,11 +66,11 @@ static bool call(void)
 	return done;
 }
 
-void learn_over(void)
+void learn_over(bool warm)
 {
 	by_name_load();
 	runtime_caches_take_over();
-	if (!Z_ISUNDEF(callable) && !call()) {
+	if (!Z_ISUNDEF(callable) && !call(warm)) {
 		warmup_failed("what the boot script makes of its warm-up requests ended with a fatal error", true);
 	}
 	zval_ptr_dtor(&callable);
@@ -113,7 +114,8 @@ static PHP_FUNCTION(learned)
 	zend_hash_destroy(&seen);
 }
 
-/* when_learned(callable(): void $then): void: calls it once, after the warm-up requests, before the snapshot. */
+/* when_learned(callable(bool $warm): void $then): void: calls it once, after the warm-up requests, if there were any,
+ * and before the snapshot. */
 static PHP_FUNCTION(when_learned)
 {
 	zend_fcall_info given;

@@ -108,8 +108,10 @@ function serve(HttpKernelInterface $kernel, array $given): void
     $services = new SymfonyServices();
     $connects = false;
     if (null !== $container) {
-        SymfonyClasses::load($inner);
-        when_learned(static function () use ($services, $container, &$connects): void {
+        when_learned(static function (bool $warm) use ($inner, $services, $container, &$connects): void {
+            if ($warm) {
+                SymfonyClasses::load($inner);
+            }
             $services->make($container, learned());
             // Whose database it is, a request may say.
             $connects = $container->has('doctrine') && [] !== came_back(static function () use ($container): bool {

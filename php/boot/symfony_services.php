@@ -72,7 +72,8 @@ final class SymfonyServices
         // Twig first: listeners may hold it.
         $services = array_values(array_diff($names, $events));
         usort($services, static fn (string $a, string $b): int => (self::TWIG === $b) <=> (self::TWIG === $a));
-        $good = came_back(fn (int $i): bool => $this->isForAll($container, $services[$i]), \count($services), 5);
+        // One that is not ends its process: with what it leaves in the container nothing tells of the next.
+        $good = came_back(fn (int $i): bool => $this->isForAll($container, $services[$i]) || exit, \count($services), 5);
         foreach ($good as $i) {
             if (!$this->isForAll($container, $services[$i])) {
                 not_for_all('Symfony makes '.strtr($services[$i], "\n", ' ').' of what may be another value for each request');
