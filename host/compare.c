@@ -396,7 +396,8 @@ void compare_learn(void)
 	if (!learn_elsewhere()) {
 		return;
 	}
-	if (shared != NULL && keepers[COLD] > 0) {
+	bool warm = shared != NULL && keepers[COLD] > 0;
+	if (warm) {
 		warmup_limit();
 		struct keeper *cold = &shared->keepers[COLD];
 		cold->learns = 1;
@@ -406,7 +407,7 @@ void compare_learn(void)
 		}
 		cold->learns = 0;
 	}
-	learn_over();
+	learn_over(warm);
 }
 
 static int ascending(const void *a, const void *b)

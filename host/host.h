@@ -305,7 +305,7 @@ bool learn_elsewhere(void);
 void learn_startup(void);      /* when PHP has started */
 void learn_begin(void);        /* before such processes are forked */
 void learn_request_over(void); /* in one: its request */
-void learn_over(void);         /* in the process that has booted: takes over what was learned */
+void learn_over(bool warm);    /* in the process that has booted: takes over what was learned, if there were requests */
 
 /* runtime_caches.c: what functions have looked up */
 void runtime_caches_keep(void); /* before those processes are forked */
