@@ -7,18 +7,20 @@
  * requests: what the project's own autoloaders load, and its files that do more than declare something.
  */
 #include "host.h"
-#include "syntax.h"
+#include "stray.h"
 
 #include "ext/pcre/php_pcre.h"
 #include "ext/standard/basic_functions.h"
 #include "zend_exceptions.h"
-#include "zend_language_scanner.h"
-#include "zend_stream.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* How many classes there were at the end of the boot. */
@@ -39,10 +41,62 @@ static bool note(size_t *at, char kind, const char *name, size_t len)
 	return true;
 }
 
+/* To try out what is loaded. */
+#define SECONDS 10
 /* Bytes of all records. */
 #define MOST_NAMES ((off_t)4 << 20)
 #define CLASS 'c'
 #define PATTERN 'p'
+
+/* Below it lies code that the framework has generated, such as a compiled container. */
+static char generated_below[PATH_MAX];
+
+/* Whether requests alone may load a class of this file. */
+static bool is_for_requests(const zend_string *file)
+{
+	char path[PATH_MAX];
+	if (!learn_elsewhere()) {
+		return false;
+	}
+	/* As it is included it may have `..` in it, and seem to lie elsewhere. */
+	if (file == NULL || realpath(ZSTR_VAL(file), path) == NULL) {
+		return true;
+	}
+	size_t len = strlen(generated_below);
+	if (len > 0 && strncmp(path, generated_below, len) == 0 && path[len] == '/') {
+		return false;
+	}
+	zend_string *resolved = zend_string_init(path, strlen(path), false);
+	bool own = asked_once_is_own(resolved);
+	zend_string_release(resolved);
+	return own;
+}
+
+/* generated(string $directory): void: what lies there the framework has generated. */
+static PHP_FUNCTION(generated)
+{
+	zend_string *directory;
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+	Z_PARAM_PATH_STR(directory)
+	ZEND_PARSE_PARAMETERS_END();
+	if (!handle_reached() && realpath(ZSTR_VAL(directory), generated_below) == NULL) {
+		generated_below[0] = '\0';
+	}
+}
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_generated, 0, 1, IS_VOID, 0)
+ZEND_ARG_TYPE_INFO(0, directory, IS_STRING, 0)
+ZEND_END_ARG_INFO()
+
+static const zend_function_entry of_boot_scripts[] = {ZEND_NS_FE("Hayate\\Boot", generated, arginfo_generated)
+                                                          ZEND_FE_END};
+
+void by_name_startup(void)
+{
+	if (options_is_project()) {
+		functions_of_boot_scripts(of_boot_scripts);
+	}
+}
 
 /* Classes that came after the boot's and patterns that PCRE has compiled, for a boot to come, behind the first `at`
  * bytes of those that are known. */
@@ -56,7 +110,8 @@ static void remember(size_t at)
 		}
 		const zend_class_entry *class = Z_PTR(bucket->val);
 		/* Declarations that have not run yet have a zero in their keys. */
-		if (class->type == ZEND_USER_CLASS && ZSTR_VAL(bucket->key)[0] != '\0') {
+		if (class->type == ZEND_USER_CLASS && ZSTR_VAL(bucket->key)[0] != '\0' &&
+		    !is_for_requests(class->info.user.filename)) {
 			noted = note(&at, CLASS, ZSTR_VAL(class->name), ZSTR_LEN(class->name));
 		}
 	}
@@ -85,74 +140,6 @@ void by_name_add(void)
 	if (fstat(HY_FD_CLASSES, &st) == 0 && st.st_size >= 0) {
 		remember((size_t)st.st_size);
 	}
-}
-
-static bool only_declares(zend_ast *statements)
-{
-	bool only = true;
-	uint32_t count;
-	zend_ast **statement = ast_children(statements, &count);
-	for (uint32_t i = 0; only && i < count; i++) {
-		zend_ast *one = statement[i];
-		if (one == NULL) {
-			continue;
-		}
-		switch (one->kind) {
-		case ZEND_AST_STMT_LIST:
-			only = only_declares(one);
-			break;
-		case ZEND_AST_NAMESPACE:
-		case ZEND_AST_DECLARE:
-			only = one->child[1] == NULL || one->child[1]->kind != ZEND_AST_STMT_LIST || only_declares(one->child[1]);
-			break;
-		case ZEND_AST_USE:
-		case ZEND_AST_GROUP_USE:
-		case ZEND_AST_CLASS:
-		case ZEND_AST_FUNC_DECL:
-		case ZEND_AST_CONST_DECL:
-			break;
-		default:
-			only = false;
-		}
-	}
-	return only;
-}
-
-/* Whether a file does nothing but declare classes, functions and constants; false: perhaps it does more. */
-static bool file_only_declares(zend_file_handle *in)
-{
-	char *text;
-	size_t len;
-	if (zend_stream_fixup(in, &text, &len) == FAILURE) {
-		return false;
-	}
-	zend_string *code = zend_string_init(text, len, false);
-	zend_arena *arena = NULL;
-	zend_ast *ast = zend_compile_string_to_ast(code, &arena, in->filename);
-	zend_string_release(code);
-	bool only = ast != NULL && ast->kind == ZEND_AST_STMT_LIST && only_declares(ast);
-	if (ast != NULL) {
-		zend_ast_destroy(ast);
-		zend_arena_destroy(arena);
-	}
-	if (EG(exception) != NULL) {
-		zend_clear_exception(); /* the request that needs it says so */
-	}
-	return only;
-}
-
-static zend_op_array *(*compile_all)(zend_file_handle *, int);
-
-/* Of another file nothing: it has not been included, then. */
-static zend_op_array *compile_declarations(zend_file_handle *in, int type)
-{
-	const zend_string *path = in->opened_path != NULL ? in->opened_path : in->filename;
-	if (!asked_once_is_own(path) || file_only_declares(in)) {
-		return compile_all(in, type);
-	}
-	zend_hash_del(&EG(included_files), (zend_string *)path);
-	zend_string *nothing = ZSTR_EMPTY_ALLOC();
-	return zend_compile_string(nothing, ZSTR_VAL(path), ZEND_COMPILE_POSITION_AFTER_OPEN_TAG);
 }
 
 static void load_class(const char *name, size_t len)
@@ -222,6 +209,47 @@ static void set_autoloaders(zval *all, bool own)
 	ZEND_HASH_FOREACH_END();
 }
 
+static void load_all(const char *names, const char *end)
+{
+	zval autoloaders;
+	set_autoloaders(&autoloaders, false);
+	/* One that ends the script is not on the next list: that has what was loaded before it. */
+	for (const char *record = names; record < end; record += strlen(record) + 1) {
+		if (record[0] == CLASS) {
+			load_class(record + 1, strlen(record + 1));
+		} else if (record[0] == PATTERN) {
+			compile_pattern(record + 1, strlen(record + 1));
+		}
+	}
+	set_autoloaders(&autoloaders, true);
+	zval_ptr_dtor(&autoloaders);
+}
+
+/* Whether a process comes back from all of it. */
+static bool comes_back(const char *names, const char *end)
+{
+	pid_t pid = host_fork();
+	if (pid == 0) {
+		fork_be_silent(false);
+		opcache_after_fork();
+		signal(SIGALRM, SIG_DFL);
+		alarm(SECONDS);
+		volatile int status = 1;
+		zend_try
+		{
+			load_all(names, end);
+			status = 0;
+		}
+		zend_end_try();
+		_exit(status);
+	}
+	int status = 1;
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+	}
+	rewind_child_over();
+	return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
 void by_name_load(void)
 {
 	struct stat st;
@@ -236,21 +264,14 @@ void by_name_load(void)
 	ssize_t n = pread(HY_FD_CLASSES, names, size, 0);
 	const char *end = names + MAX(n, 0);
 	names[end - names] = '\0';
-	zval autoloaders;
-	set_autoloaders(&autoloaders, false);
-	compile_all = zend_compile_file;
-	zend_compile_file = learn_elsewhere() ? compile_declarations : compile_all;
-	/* One that ends the script is not on the next list: that has what was loaded before it. */
-	for (const char *record = names; record < end; record += strlen(record) + 1) {
-		if (record[0] == CLASS) {
-			load_class(record + 1, strlen(record + 1));
-		} else if (record[0] == PATTERN) {
-			compile_pattern(record + 1, strlen(record + 1));
-		}
+	if (!learn_elsewhere() || comes_back(names, end)) {
+		load_all(names, end);
+	} else {
+		log_format(
+		    "What warm-up requests have loaded cannot be loaded by name, for it ends PHP, or takes more than %d s: "
+		    "each request loads it by itself.",
+		    SECONDS);
 	}
 	efree(names);
-	zend_compile_file = compile_all;
-	set_autoloaders(&autoloaders, true);
-	zval_ptr_dtor(&autoloaders);
 	locks_lend(); /* those that code of their files took: whoever finds it loaded counts on having them */
 }

@@ -296,6 +296,7 @@ void time_limit_end(void);
 void prime_opcache(void); /* before the boot */
 
 /* by_name.c: classes and regular expressions */
+void by_name_startup(void);  /* when PHP has started */
 void by_name_load(void);     /* at the end of a boot */
 void by_name_add(void);      /* in a process that answers: those that its request has needed, for a boot to come */
 void by_name_remember(void); /* all that came after the boot's, and nothing of before, for a boot to come */

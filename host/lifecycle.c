@@ -133,7 +133,10 @@ static void start_or_stop_ahead(bool startup)
 
 void lifecycle_start_ahead(void)
 {
-	if (zend_ini_long("zlib.output_compression", strlen("zlib.output_compression"), 0) != 0) {
+	/* As zlib reads it. */
+	const char *compression = zend_ini_string("zlib.output_compression", strlen("zlib.output_compression"), 0);
+	if (compression != NULL && strcasecmp(compression, "off") != 0 &&
+	    (strcasecmp(compression, "on") == 0 || atoi(compression) != 0)) {
 		return;
 	}
 	if (started_ahead) {

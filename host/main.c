@@ -235,6 +235,7 @@ int main(int argc, char **argv)
 	asked_of_framework_startup();
 	try_out_startup();
 	learn_startup();
+	by_name_startup();
 	clocks_startup();
 	zygote_booting();
 	if (options.worker_mode && options.rewind != REWIND_OFF) {

@@ -10,10 +10,10 @@
  *   - what OPcache keeps in its shared memory, and what is declared in this process as well, by its own name.
  *
  * Where one is not (a class that only that request declared, or gave another name, memory of the request), nothing of
- * the cache is taken. A name without its name space that stands for a global function is taken to do so for all
- * requests. What lies between pointers are places of properties and the like, which belong to the pointer beside them
- * and are copied with it. The default values of parameters, which stand there too, are not: a constant of the request
- * may be in them.
+ * the cache is taken. A name without its name space that stands for a global function or constant is taken to do so for
+ * all requests: packages, whose code alone is shared so (by_name.c), declare no other one. What lies between pointers
+ * are places of properties and the like, which belong to the pointer beside them and are copied with it. The default
+ * values of parameters, which stand there too, are not: a constant of the request may be in them.
  */
 #include "host.h"
 
@@ -51,7 +51,7 @@ struct set {
 };
 /* What was there before they parted, and how many entries the table of classes had. */
 static struct set before;
-static uint32_t classes_before;
+static uint32_t classes_before, constants_before;
 /* Classes that the request has given another name, which is nobody else's. */
 static struct set renamed;
 
@@ -231,11 +231,11 @@ static void leave_defaults_out(const zend_op_array *function, uintptr_t *word, u
 }
 
 /* Whether it means the same in both processes. An odd number says that a name is no constant as long as there are so
- * many of them: more than there are now there may yet be. */
+ * many of them: with more than there were the two processes may have others. */
 static bool is_common(uintptr_t word, const struct set *shared)
 {
 	if (word < LOWEST_ADDRESS) {
-		return (word & 1) == 0 || word >> 1 <= zend_hash_num_elements(EG(zend_constants));
+		return (word & 1) == 0 || word >> 1 <= constants_before;
 	}
 	return word >= LEAST_NEGATIVE || (!has(&renamed, word) && (has(&before, word) || has(shared, word)));
 }
@@ -267,6 +267,7 @@ void runtime_caches_keep(void)
 	}
 	notes = at;
 	classes_before = EG(class_table)->nNumUsed;
+	constants_before = zend_hash_num_elements(EG(zend_constants));
 	if (!collect(&before, true)) {
 		drop();
 	}
@@ -277,7 +278,8 @@ static bool find_renamed(void)
 	bool there = true;
 	for (uint32_t i = classes_before; there && i < EG(class_table)->nNumUsed; i++) {
 		const Bucket *bucket = EG(class_table)->arData + i;
-		if (Z_TYPE(bucket->val) == IS_PTR && is_declared(bucket->key) &&
+		/* One by class_alias() is an IS_ALIAS_PTR. */
+		if ((Z_TYPE(bucket->val) == IS_PTR || Z_TYPE(bucket->val) == IS_ALIAS_PTR) && is_declared(bucket->key) &&
 		    !zend_string_equals_ci(bucket->key, ((const zend_class_entry *)Z_PTR(bucket->val))->name)) {
 			there = add(&renamed, Z_PTR(bucket->val));
 		}
