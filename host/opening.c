@@ -16,8 +16,8 @@
 /* The script of the request that is served in classic mode. */
 static const zend_file_handle *of_request;
 /*
- * What auto_prepend_file names would run before PHP opens that script. Where it cannot be opened, this name is prepended
- * instead: no cache has it, so that PHP asks to open it, and the answer is given there.
+ * What auto_prepend_file names would run before PHP opens that script. Where it cannot be opened, this name is
+ * prepended instead: no cache has it, so that PHP asks to open it, and the answer is given there.
  */
 static char instead[] = "/dev/null/hayate: the script of the request cannot be opened";
 static char *prepended;
@@ -66,7 +66,8 @@ static int cannot_open(const char *file)
 
 static zend_result open_file(zend_file_handle *file)
 {
-	if (prepended != NULL && of_request != NULL && zend_string_equals_cstr(file->filename, instead, sizeof instead - 1)) {
+	if (prepended != NULL && of_request != NULL &&
+	    zend_string_equals_cstr(file->filename, instead, sizeof instead - 1)) {
 		const char *name = ZSTR_VAL(of_request->filename);
 		int why = cannot_open(name);
 		/* It can be opened since: who asks again gets it. */
