@@ -141,3 +141,44 @@ def test_folders_that_kirbys_rules_close_are_named(place: pathlib.Path) -> None:
     assert ".htaccess below" not in said.check.stdout, said.text
     said = Said(place, "", '[[app.rule]]\npath = ["/content", "/kirby", "/site"]\nrewrite = "/index.php"')
     assert ".htaccess below" not in said.check.stdout, said.text
+
+
+def test_a_document_root_that_php_may_not_enter(place: pathlib.Path) -> None:
+    # www-data serves and may; nobody runs PHP and may not.
+    (place / "outer/public").mkdir()
+    (place / "outer/public/index.php").write_text("<?php echo 'fine';")
+    (place / "outer/public").chmod(0o750)
+    shutil.chown(place / "outer/public", USER, USER)
+    said = Said(place, f'front_user = "{USER}"', f'document_root = "{place}/outer/public"\nuser = "nobody"')
+    assert said.agree() and f"cannot enter {place}/outer/public" in said.check.stdout and "PHP, which runs as nobody" in said.check.stdout, said.text
+
+
+def test_a_log_by_a_link_that_leads_to_nothing_yet(place: pathlib.Path) -> None:
+    (place / "logs").chmod(0o777)
+    for name in ("access", "pid"):
+        (place / f"logs/{name}").symlink_to(f"{name}.made")
+    said = Said(place, f'access_log = "{place}/logs/access"\npid_file = "{place}/logs/pid"')
+    assert said.agree() and said.check.returncode == 0, said.text
+
+
+@pytest.mark.parametrize(
+    ("top", "app", "word"),
+    [
+        ('access_log = "{place}/logs/new.log/"', "", "ends in a slash"),
+        ('access_log = "{place}/logs/a\\u0000b"', "", "NUL"),
+        ("", '[app.env]\nA = "a\\u0000b"', "NUL"),
+        ("", '[app.ini]\nmemory_limit = "1\\u0000b"', "NUL"),
+        ("", 'php = "/bin/true"', "no host of Hayate"),
+        ('metrics = "{listen}"', "", "is an address of listen as well"),
+    ],
+    ids=["a slash", "NUL in a path", "NUL in env", "NUL in ini", "no host", "metrics"],
+)
+def test_what_serve_refuses(place: pathlib.Path, top: str, app: str, word: str) -> None:
+    (place / "logs").chmod(0o777)
+    if "{listen}" in top:
+        listen = f"127.0.0.1:{free_port()}"
+        flags = ("--listen", listen)
+        said = Said(place, top.format(listen=listen), app, *flags)
+    else:
+        said = Said(place, top.format(place=place), app)
+    assert said.agree() and said.check.returncode == 2 and word in said.check.stderr, said.text

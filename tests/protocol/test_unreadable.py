@@ -81,11 +81,58 @@ def test_answers_as_php_fpm_and_the_log_names_file_and_user(site: pathlib.Path, 
     assert len(said) == 1 and f'{site}/directory/' in said[0] and "search a directory" in said[0], log
 
 
-def test_a_prepended_file_has_run(site: pathlib.Path) -> None:
-    """php-fpm opens the script before it; here it has had its say, and status and body are the same."""
-    with Hayate(site, user=USER, ini={"auto_prepend_file": str(site.parent / "prepended.php")}) as server:
-        answer = requests.get(server.url + "/closed.php", verify=False, timeout=60)
-        assert (answer.status_code, answer.text, answer.headers["X-Prepended"]) == (403, "Access denied.\n", "yes")
+PREPENDING = ["ini", "user.ini"]
+
+
+def prepending(site: pathlib.Path, how: str) -> dict[str, str]:
+    """A file that says so in a header and in the body, which begins the answer."""
+    (site.parent / "prepended.php").write_text("<?php header('X-Prepended: yes'); echo 'prepended '; flush();")
+    (site / ".user.ini").unlink(missing_ok=True)
+    if how == "ini":
+        return {"auto_prepend_file": str(site.parent / "prepended.php")}
+    (site / ".user.ini").write_text(f"auto_prepend_file = {site.parent}/prepended.php\n")
+    return {}
+
+
+def check_prepending(server: Server) -> None:
+    for _ in range(2):  # the second time by workers that have answered so
+        for path in ("/closed.php", "/index/"):
+            answer = requests.get(server.url + path, verify=False, timeout=60)
+            assert (answer.status_code, answer.text) == (403, "Access denied.\n") and "X-Prepended" not in answer.headers
+        answer = requests.get(server.url + "/ok.php", verify=False, timeout=60)
+        assert (answer.status_code, answer.text, answer.headers["X-Prepended"]) == (200, "prepended ok", "yes")
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("how", PREPENDING)
+def test_nginx_and_php_fpm_prepend_nothing_to_it(site: pathlib.Path, how: str) -> None:
+    with NginxFpm(site, ini=prepending(site, how)) as server:
+        check_prepending(server)
+
+
+@pytest.mark.parametrize("opcache", ["1", "0"])
+@pytest.mark.parametrize("how", PREPENDING)
+def test_nothing_runs_before_a_script_that_cannot_be_opened(site: pathlib.Path, how: str, opcache: str) -> None:
+    ini = {**prepending(site, how), "opcache.enable": opcache}
+    with Hayate(site, user=USER, ini=ini, workers=1) as server:
+        check_prepending(server)
+        log = server.log()
+    assert f"Unable to open primary script: {site}/closed.php (Permission denied)" in log and "/dev/null" not in log
+    (site / ".user.ini").unlink(missing_ok=True)
+
+
+def test_a_script_that_is_cached_does_not_run_without_what_is_prepended(site: pathlib.Path) -> None:
+    ini = {**prepending(site, "ini"), "opcache.validate_timestamps": "0"}
+    cached = site / "cached.php"
+    cached.write_text("<?php echo 'cached';")
+    cached.chmod(0o644)
+    with Hayate(site, user=USER, ini=ini, workers=1) as server:
+        ask = lambda: requests.get(server.url + "/cached.php", verify=False, timeout=60).text  # noqa: E731
+        assert [ask(), ask()] == ["prepended cached"] * 2
+        cached.chmod(0)
+        assert ask() == "Access denied.\n"
+        cached.chmod(0o644)
+        assert ask() == "prepended cached"
 
 
 def test_what_a_script_requires_is_its_own_affair(site: pathlib.Path) -> None:

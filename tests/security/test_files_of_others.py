@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from lib.process import temporary_directory
-from lib.servers import Hayate, hayate_binary
+from lib.servers import Hayate, free_port, hayate_binary
 
 SEND = "<?php header('X-Sendfile: ' . $_GET['to']);"
 
@@ -205,3 +205,54 @@ def test_what_is_no_file_holds_up_nobody_who_reads_the_configuration(hayate_comm
     checked = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert checked.returncode in (0, 1, 2), checked
     assert "application" in checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("key", ["access_log", "pid_file"])
+def test_a_pipe_that_nobody_reads_holds_up_no_start(hayate_command, tmp_path, key) -> None:
+    (tmp_path / "site").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    config = tmp_path / "hayate.toml"
+    config.write_text(
+        f'listen = "127.0.0.1:{free_port()}"\ncontrol = "{tmp_path}/control"\n{key} = "{tmp_path}/pipe"\n[[app]]\nroot = "{tmp_path}/site"\nphp = "off"\n'
+    )
+    started = subprocess.run([hayate_binary(), "serve", "--config", config], capture_output=True, text=True, timeout=20, check=False)
+    assert started.returncode != 0 and f"{tmp_path}/pipe" in started.stderr and "name" in started.stderr, started
+    checked = subprocess.run([hayate_binary(), "check", "--config", config], capture_output=True, text=True, timeout=60, check=False)
+    said = checked.stdout + checked.stderr
+    assert f"{key}: " in said and "pipe" in said, said
+    assert checked.returncode == (0 if key == "access_log" else 2), "a log may have its reader by then"
+
+
+def test_a_log_that_cannot_be_opened_is_a_reload_that_fails(hayate_command, tmp_path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/a.txt").write_text("a")
+    os.mkfifo(tmp_path / "pipe")
+    app = f'[[app]]\nroot = "{tmp_path}/site"\nphp = "off"\n'
+    config = tmp_path / "hayate.toml"
+    config.write_text(app)
+    with Hayate(config=config, access_log=None) as server:
+        config.write_text(f'access_log = "{tmp_path}/pipe"\n{app}')
+        began = time.monotonic()
+        reloaded = server.reload()
+        assert reloaded.returncode != 0 and "a pipe that nobody reads" in reloaded.stderr + reloaded.stdout, reloaded
+        assert time.monotonic() - began < 10
+        assert requests.get(server.url + "/a.txt", timeout=10).text == "a"
+        # Somebody reads it: then it is a log as any other.
+        reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+        assert server.reload().returncode == 0
+        assert requests.get(server.url + "/a.txt", timeout=10).text == "a"
+        os.set_blocking(reader, True)
+        assert b"GET /a.txt" in os.read(reader, 4096)
+        os.close(reader)
+        assert requests.get(server.url + "/a.txt", timeout=10).text == "a"
+
+
+@pytest.mark.parametrize("command", ["status", "reload", "check", "version"])
+def test_a_full_disk_below_standard_output_is_an_error_and_no_panic(hayate_command, tmp_path, command) -> None:
+    (tmp_path / "site").mkdir()
+    config = tmp_path / "hayate.toml"
+    config.write_text(f'[[app]]\nroot = "{tmp_path}/site"\nphp = "off"\n')
+    with Hayate(config=config, access_log=None) as server, open("/dev/full", "w") as full:
+        arguments = {"check": ["--config", config], "version": []}.get(command, ["--control", server.control])
+        done = subprocess.run([hayate_binary(), command, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and "No space left" in done.stderr and "panicked" not in done.stderr, done

@@ -503,3 +503,39 @@ def test_a_file_that_is_never_the_same_is_sent_as_it_was_read(hayate_command, tm
                     assert answer.content.strip().isdigit()
         assert plain == 200 or mark != "short"
         assert plain > 0, "it was never seen to change"
+
+
+def test_a_log_on_a_file_system_that_hangs(hayate_command, tmp_path) -> None:
+    """It is a reload that fails, and a start that fails or is ended; whoever is served does not notice."""
+    hanging, pages = tmp_path / "hanging", tmp_path / "site"
+    for directory in (hanging, pages):
+        directory.mkdir()
+    (pages / "a.txt").write_text("fine")
+    os.chmod(tmp_path, 0o755)
+    app = f'[[app]]\nroot = "{pages}"\nphp = "off"\n'
+    log = f'access_log = "{hanging}/access.log"\n'
+    config, other = tmp_path / "hayate.toml", tmp_path / "other.toml"
+    config.write_text(app)
+    other.write_text(f'listen = "127.0.0.1:{free_port()}"\ncontrol = "{tmp_path}/other.sock"\n{log}{app}')
+    device = fuse_that_never_answers(hanging)
+    try:
+        with Hayate(config=config, access_log=None) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
+            config.write_text(log + app)
+            reload = pool.submit(server.reload)
+            while not reload.done():
+                assert requests.get(server.url + "/a.txt", timeout=5).text == "fine"
+                assert server.run("status").returncode == 0
+                time.sleep(0.2)
+            assert reload.result().returncode != 0 and "its file system does not answer" in reload.result().stderr
+        for ended in (True, False):
+            starting = subprocess.Popen([hayate_binary(), "serve", "--config", other], stderr=subprocess.PIPE, text=True)
+            if ended:
+                time.sleep(2)
+                starting.terminate()
+            began = time.monotonic()
+            said = starting.communicate(timeout=30)[1]
+            assert starting.returncode == 0 if ended else "its file system does not answer" in said, said
+            assert time.monotonic() - began < (5 if ended else 20)
+    finally:
+        os.close(device)
+        subprocess.run(["umount", "-l", hanging], check=False)

@@ -264,3 +264,76 @@ def test_what_the_configuration_denies_answers_nobody(tmp_path) -> None:
             assert answer.status == 404 and SECRET.encode() not in answer.body, path
         assert get(server, "/database/a.txt").text == "fine" and get(server, "/dat").text == "index"
         assert get(server, "/accel.php").text == SECRET
+
+
+#: Paths that lead to what is closed by its name: the index of a directory, and the front controller.
+CLOSED = ["/x/index.php", "/x/", "/", "/index.php", "/index.php/y", "/nofile", "/no/file"]
+
+
+@pytest.fixture
+def closed_by_name() -> Iterator[pathlib.Path]:
+    directory = temporary_directory("closed")
+    root = directory / "site"
+    for name in ("x", "y"):
+        (root / name).mkdir(parents=True)
+        (root / name / "index.php").write_text(f"<?php echo '{SECRET}';")
+    (root / "index.php").write_text(f"<?php echo '{SECRET}';")
+    (root / "x" / "index.html").write_text(SECRET)
+    (root / "a.txt").write_text("fine")
+    (root / "y/index.php").write_text("<?php echo 'fine';")
+    yield root
+    shutil.rmtree(directory)
+
+
+@pytest.mark.reference
+def test_nginx_closes_what_an_index_or_a_fallback_leads_to(closed_by_name) -> None:
+    closed = "location = /x/index.php { deny all; } location = /index.php { deny all; } location ^~ /index.php/ { deny all; }"
+    with NginxFpm(closed_by_name, front_controller="/index.php", extra=closed) as server:
+        for path in CLOSED:
+            answer = get(server, path)
+            assert answer.status_code == 403 and SECRET not in answer.text, path
+        assert get(server, "/a.txt").text == get(server, "/y/").text == "fine"
+
+
+def test_deny_holds_for_what_an_index_or_the_front_controller_answers(hayate_command, closed_by_name) -> None:
+    config = f'[[app]]\nroot = "{closed_by_name}"\n'
+    denied = 'front_controller = "index.php"\ndeny = ["/x/index.php", "/index.php"]\n'
+    rewritten = '[[app.rule]]\nregex = "^/rw/(.*)$"\nrewrite = "/$1"\n'
+    with Hayate(config=config + denied + rewritten, workers=1) as server:
+        for path in [*CLOSED, "/rw/x/", "/rw/", "/rw/nofile"]:
+            for _ in range(2):
+                answer = get(server, path)
+                assert answer.status_code == 404 and SECRET not in answer.text, path
+        assert get(server, "/a.txt").text == get(server, "/y/").text == "fine"
+    with Hayate(config=config + 'php = "off"\ndeny = ["/x/index.html"]\n') as server:
+        assert get(server, "/x/").status_code == get(server, "/x/index.html").status_code == 404
+    assert 'deny: "/index.php" closes the front controller' in check_of(closed_by_name, config + denied)
+
+
+def check_of(directory: pathlib.Path, config: str) -> str:
+    file = directory.parent / "checked.toml"
+    file.write_text(config)
+    return check("--config", file).stdout
+
+
+def test_check_tells_of_every_htaccess_that_keeps_visitors_out(hayate_command, tmp_path) -> None:
+    root = tmp_path / "site"
+    whole = {"a": "Order allow,deny", "b": "<RequireAll>\nRequire all denied\n</RequireAll>", "c": '<FilesMatch "^.+$">\nRequire all denied\n</FilesMatch>'}
+    part = {"d": "Require valid-user", "e": "RewriteRule !^x$ - [F]", "f": "Require all denied\n<FilesMatch css$>\nRequire all granted\n</FilesMatch>"}
+    off = {"g": "php_flag engine off", "h": "RemoveHandler .php"}
+    fine = {"i": "Require all granted", "j": "Options -Indexes", "k": "Require all denied\nRequire all granted"}
+    for name, text in {**whole, **part, **off, **fine}.items():
+        (root / name).mkdir(parents=True)
+        (root / name / ".htaccess").write_text(text + "\n")
+    (root / "index.php").write_text("<?php")
+    config = f'[[app]]\nroot = "{root}"\n'
+    said = check_of(root, config)
+    assert 'deny = ["/a", "/b", "/c"]' in said
+    assert ".htaccess of /d, /e, /f below" in said and "look at it" in said
+    assert ".htaccess of /g, /h below" in said and "keeps scripts from running" in said
+    # Whoever has written rules for them knows.
+    rules = ['path = ["/d", "/e"]\nallow = ["10.0.0.0/8"]\n', 'regex = "^/(f|g|h)/.*\\\\.php$"\ndeny = 403\n', 'glob = "/h/**"\ndeny = 403\n']
+    said = check_of(root, config + 'deny = ["/a", "/b", "/c", "/f"]\n' + "".join("[[app.rule]]\n" + rule for rule in rules))
+    assert ".htaccess" not in said, said
+    # No PHP, no scripts.
+    assert "keeps scripts" not in check_of(root, config + 'php = "off"\n')

@@ -69,6 +69,7 @@ MALFORMED = {
     "bare LF in the chunk size line": b"POST /echo.php HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n",
     "a version that is none": b"GET /ok.php HTTP/9.9\r\nHost: a\r\n\r\n",
     "a target with a NUL": b"GET /ok.php%00.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+    "two Authorization": b"GET /ok.php HTTP/1.1\r\nHost: a\r\nAuthorization: Basic YTpi\r\nauthorization: Basic YzpkCg==\r\nConnection: close\r\n\r\n",
     "a broken percent sequence": b"GET /ok%zz.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
 }
 

@@ -60,9 +60,9 @@ impl AccessLog {
         AccessLog(None)
     }
 
-    /// Appends to a file, made if needed.
-    pub fn file(path: &Path, format: Format) -> io::Result<AccessLog> {
-        AccessLog::new(LogWriter::file(path)?, format)
+    /// Appends to a file, made if needed. A file system that does not answer is an error after a while.
+    pub async fn file(path: &Path, format: Format) -> io::Result<AccessLog> {
+        AccessLog::new(LogWriter::file(path).await?, format)
     }
 
     /// Standard output.
@@ -222,7 +222,7 @@ fn lossy(text: &[u8]) -> String {
     let beyond = said.char_indices().find(|(_, c)| {
         let takes = match c {
             '"' | '\\' | '\n' | '\r' | '\t' | '\x08' | '\x0c' => 2,
-            '\0'..' ' => 6,
+            '\0'..' ' | '\x7f'..='\u{9f}' => 6,
             // What is no UTF-8 takes three bytes for one.
             c => c.len_utf8(),
         };
@@ -236,6 +236,23 @@ fn lossy(text: &[u8]) -> String {
         said.push_str("...");
     }
     said
+}
+
+/// Escapes what JSON may have as it is, and terminals act upon: U+007F to U+009F.
+fn without_controls(json: &mut Vec<u8>, begin: usize) {
+    let Some(text) = json.get(begin..).and_then(|made| std::str::from_utf8(made).ok()) else { return };
+    if !text.contains(|c| matches!(c, '\x7f'..='\u{9f}')) {
+        return;
+    }
+    let mut escaped = String::with_capacity(text.len() + 32);
+    for c in text.chars() {
+        match c {
+            '\x7f'..='\u{9f}' => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => escaped.push(c),
+        }
+    }
+    json.truncate(begin);
+    json.extend_from_slice(escaped.as_bytes());
 }
 
 impl Line {
@@ -306,7 +323,9 @@ impl Line {
             "referer": self.referer.as_deref().map(lossy),
             "user_agent": self.agent.as_deref().map(lossy),
         });
+        let begin = to.len();
         let _ = serde_json::to_writer(&mut *to, &object);
+        without_controls(to, begin);
         to.push(b'\n');
     }
 }
@@ -342,6 +361,19 @@ mod tests {
             text.ends_with(" +0000] \"GET /a\\x22b\\x0Ac HTTP/1.1\" 200 5 \"-\" \"x\\x5Cy\"\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn json_has_no_control_characters() {
+        let said = "a\u{7f}\u{80}\u{9b}31m\u{9f}\u{a0}\u{e9}\n";
+        let line = Line { agent: Some(said.into()), host: said.into(), ..Line::default() };
+        let mut json = b"before ".to_vec();
+        line.json(&mut json, 200, 5, Duration::ZERO);
+        let text = String::from_utf8(json).unwrap();
+        let text = text.strip_prefix("before ").unwrap().strip_suffix('\n').unwrap();
+        assert!(!text.contains(char::is_control), "{text}");
+        let json: serde_json::Value = serde_json::from_str(text).unwrap();
+        assert_eq!((json["host"].as_str(), json["user_agent"].as_str()), (Some(said), Some(said)));
     }
 
     #[test]

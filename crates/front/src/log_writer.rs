@@ -8,7 +8,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, ErrorKind, Write},
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::fs::OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -22,9 +22,13 @@ use std::{
 use hayate_panics::caught_now;
 use rustix::{
     event::{PollFd, PollFlags, poll},
+    fs::OFlags,
+    io::Errno,
     process::geteuid,
 };
 use tokio::sync::oneshot;
+
+use crate::disk::PATIENCE;
 
 /// Bytes that may wait for the thread.
 const QUEUE: usize = 4 << 20;
@@ -70,20 +74,30 @@ pub struct LogWriter {
     pub(crate) path: Option<PathBuf>,
 }
 
+/// It may wait for a disk, and not for somebody who reads a pipe.
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path)
-        .map_err(|e| {
-            let user = geteuid().as_raw();
-            let why = format!(
-                "cannot open the access log {}: {e}; access_log names a file that the front's user (uid {user}) may write, in a directory that is \
-                 there",
-                path.display()
-            );
-            io::Error::new(e.kind(), why)
-        })
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    OpenOptions::new().append(true).create(true).custom_flags(flags).open(path).map_err(|e| {
+        let (shown, user) = (path.display(), geteuid().as_raw());
+        let remedy = match e.raw_os_error() {
+            Some(error) if error == Errno::NXIO.raw_os_error() => {
+                "it is a pipe that nobody reads, or a socket; start what reads the pipe first, or name a file".to_owned()
+            }
+            _ => format!(
+                "access_log names a file that the front's user (uid {user}) may write, in a directory that is there"
+            ),
+        };
+        io::Error::new(e.kind(), format!("cannot open the access log {shown}: {e}; {remedy}"))
+    })
+}
+
+/// The log at `path` was not opened within [`PATIENCE`].
+fn hangs(path: &Path) -> io::Error {
+    let why = format!(
+        "cannot open the access log {}: its file system does not answer; repair that, or name a file elsewhere",
+        path.display()
+    );
+    io::Error::new(ErrorKind::TimedOut, why)
 }
 
 /// A stream of the process as a file, so that no lock of the standard library's is held while it is written to.
@@ -92,26 +106,51 @@ fn stream(of: impl AsFd) -> io::Result<File> {
 }
 
 impl LogWriter {
-    /// Appends to a file, made if needed, which is opened again when asked.
-    pub(crate) fn file(path: &Path) -> io::Result<LogWriter> {
-        LogWriter::start(open(path)?, Some(path.to_owned()), false)
+    /// Appends to a file, made if needed, which is opened again when asked. Its thread opens it: a file system that hangs costs that one.
+    pub(crate) async fn file(path: &Path) -> io::Result<LogWriter> {
+        let (tell, opened) = oneshot::channel();
+        let of_thread = path.to_owned();
+        let opens = move || match open(&of_thread) {
+            // Nobody writes to what comes too late: the thread ends.
+            Ok(file) => tell.send(Ok(())).is_ok().then_some(file),
+            Err(error) => {
+                let _ = tell.send(Err(error));
+                None
+            }
+        };
+        let writer = LogWriter::start(opens, Some(path.to_owned()), false)?;
+        match tokio::time::timeout(PATIENCE, opened).await {
+            Ok(Ok(opened)) => opened.map(|()| writer),
+            Ok(Err(_)) => Err(io::Error::other("the thread of the access log has ended")),
+            Err(_) => Err(hangs(path)),
+        }
     }
 
     /// Writes to standard output.
     pub(crate) fn stdout() -> io::Result<LogWriter> {
-        LogWriter::start(stream(io::stdout())?, None, false)
+        let to = stream(io::stdout())?;
+        LogWriter::start(|| Some(to), None, false)
     }
 
     /// Writes Hayate's own log to standard error; what is lost of it is said in it, for nobody else would.
     pub fn stderr() -> io::Result<LogWriter> {
-        LogWriter::start(stream(io::stderr())?, None, true)
+        let to = stream(io::stderr())?;
+        LogWriter::start(|| Some(to), None, true)
     }
 
-    fn start(to: File, path: Option<PathBuf>, own: bool) -> io::Result<LogWriter> {
+    fn start(
+        to: impl FnOnce() -> Option<File> + Send + 'static,
+        path: Option<PathBuf>,
+        own: bool,
+    ) -> io::Result<LogWriter> {
         let (orders, queue) = channel();
         let shared = Arc::new(Shared::default());
-        let mut thread = Thread { to, path: path.clone(), shared: Arc::clone(&shared), own, failing: false };
-        thread::Builder::new().name("log".into()).spawn(move || thread.run(&queue))?;
+        let (of_thread, theirs) = (path.clone(), Arc::clone(&shared));
+        thread::Builder::new().name("log".into()).spawn(move || {
+            if let Some(to) = to() {
+                Thread { to, path: of_thread, shared: theirs, own, failing: false }.run(&queue);
+            }
+        })?;
         Ok(LogWriter { orders, shared, path })
     }
 
@@ -151,7 +190,7 @@ impl LogWriter {
         if !self.order(Order::Reopen(reply)) {
             return Err(stalled());
         }
-        done.await.unwrap_or_else(|_| Err(stalled()))
+        tokio::time::timeout(PATIENCE, done).await.map_err(|_| stalled())?.unwrap_or_else(|_| Err(stalled()))
     }
 
     /// Waits until everything handed over so far is written, or was tried to; `false` when that takes longer than `limit`.
@@ -246,12 +285,15 @@ impl Thread {
 mod tests {
     use std::io::Read;
 
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
 
     #[test]
     fn a_pipe_that_nobody_reads_costs_lines_and_no_time() {
         let (mut reader, writer) = io::pipe().unwrap();
-        let log = LogWriter::start(stream(&writer).unwrap(), None, false).unwrap();
+        let to = stream(&writer).unwrap();
+        let log = LogWriter::start(|| Some(to), None, false).unwrap();
         drop(writer);
         let lines = 3 * QUEUE / 1000;
         for _ in 0..lines {
@@ -263,5 +305,23 @@ mod tests {
         let mut got = Vec::new();
         reader.read_to_end(&mut got).unwrap();
         assert_eq!(got.len() as u64, (lines as u64 - lost) * 1000);
+    }
+    #[tokio::test]
+    async fn a_pipe_without_a_reader_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        let error = LogWriter::file(&path).await.map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("a pipe that nobody reads") && error.contains("name a file"), "{error}");
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let mut reader = OpenOptions::new().read(true).custom_flags(flags).open(&path).unwrap();
+        let log = LogWriter::file(&path).await.unwrap();
+        log.write(b"a line\n".to_vec(), 1);
+        assert!(log.written(Duration::from_secs(5)).await);
+        let mut line = [0; 7];
+        reader.read_exact(&mut line).unwrap();
+        assert_eq!(&line, b"a line\n");
+        drop(reader);
+        assert!(log.reopen().await.is_err(), "nobody reads any more");
     }
 }

@@ -125,6 +125,10 @@ impl Connection {
                     close: true,
                 }))
             }
+            // PHP would be told of one, and the log of the other.
+            _ if head.all(b"authorization").nth(1).is_some() => {
+                Err(no_answer(400, "there is more than one Authorization"))
+            }
             _ if path.is_none() => Err(no_answer(400, "the path is malformed")),
             _ if early.is_some() => early.ok_or_else(|| no_answer(500, "")),
             None => Err(no_answer(404, "no application answers to this host and path")),
@@ -282,7 +286,12 @@ async fn dispatch(
         return Ok(Reply::page(404, None));
     }
     let hangs = |error: std::io::Error| no_answer(503, format!("{}: {error}", site.place.path().display()));
-    match route::resolve(site, client.path).await.map_err(hangs)? {
+    let found = route::resolve(site, client.path).await.map_err(hangs)?;
+    // The one place where it is known what answers: an index or the front controller has another name than what was asked for.
+    if found.inside(site).is_some_and(|served| site.files.denies(served)) {
+        return Ok(Reply::page(404, None));
+    }
+    match found {
         Found::Script(script) => {
             let again_client;
             let mut client = client;
@@ -308,9 +317,6 @@ async fn dispatch(
         Found::File(_) if !matches!(method, b"GET" | b"HEAD") => Ok(only_get()),
         Found::File(file) => {
             if file.otherwise {
-                if site.files.denies(&file.path) {
-                    return Ok(Reply::page(404, None));
-                }
                 let whole = [site.prefix(), &file.path].concat();
                 if let Some(Again { rules, keeper, passed }) = again
                     && let Some(controller) = site.inside(&whole)

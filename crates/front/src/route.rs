@@ -101,6 +101,17 @@ pub(crate) enum Found {
     Nothing,
 }
 
+impl Found {
+    /// The path of the file or script that answers, inside of its site.
+    pub(crate) fn inside<'a>(&'a self, site: &Site) -> Option<&'a [u8]> {
+        match self {
+            Found::File(file) => Some(&file.path),
+            Found::Script(script) => site.inside(&script.name).map(Inside::as_bytes),
+            Found::AddSlash | Found::Closed | Found::Nothing => None,
+        }
+    }
+}
+
 /// Decodes and normalises a path; `None` when it is malformed or leaves the root.
 pub(crate) fn normalise(raw: &[u8]) -> Option<Cow<'_, [u8]>> {
     if raw.first() != Some(&b'/') {

@@ -1,6 +1,6 @@
 //! `hayate check`: what would run, or what is wrong.
 
-use std::{process::ExitCode, time::SystemTime};
+use std::{path::Path, process::ExitCode, time::SystemTime};
 
 use hayate_pool::{Mode, Rewind, releases};
 
@@ -28,61 +28,61 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         }
     };
     crate::end_with_the_reader();
-    println!("listen        {}", plan.listen_words().join(" "));
+    say!("listen        {}", plan.listen_words().join(" "));
     for line in plan.tls.iter().flat_map(|tls| tls.describe(&plan.apps)) {
-        println!("{line}");
+        say!("{line}");
     }
     if let Some(metrics) = &plan.metrics {
-        println!("metrics       {metrics}");
+        say!("metrics       {metrics}");
     }
     let memory = machine::memory_limit().map(|bytes| format!(", {} MB of memory (cgroup)", bytes >> 20));
     let processors = machine::processors();
     let many = if processors == 1 { "" } else { "s" };
-    println!("may use       {processors} processor{many}{}", memory.unwrap_or_default());
+    say!("may use       {processors} processor{many}{}", memory.unwrap_or_default());
     if let Some(front) = &plan.front {
-        println!("front's user  {}", front.name);
+        say!("front's user  {}", front.name);
     }
     if plan.runs_php_as_root() {
-        println!("warning       {PHP_AS_ROOT}");
+        say!("warning       {PHP_AS_ROOT}");
     }
     let mut php = Hosts::default();
     for app in &plan.apps {
         let spec = &app.spec;
         let (min, max) = spec.workers.clone().into_inner();
-        println!("\napplication   {}", spec.name);
+        say!("\napplication   {}", spec.name);
         let hosts = if app.hosts.is_empty() { "any host".into() } else { app.hosts.join(" ") };
-        println!("  answers to  {hosts}, path {}", app.path);
-        println!("  serves      {}", spec.document_root.display());
+        say!("  answers to  {hosts}, path {}", app.path);
+        say!("  serves      {}", spec.document_root.display());
         for vain in plan.vain_keys(app) {
-            println!("  warning     {vain}");
+            say!("  warning     {vain}");
         }
         if let Some(identity) = &app.identity {
             let shared = plan.sharing_the_fronts_user().contains(&&*spec.name);
-            println!(
+            say!(
                 "  user        {}{}",
                 identity.name,
                 if shared { ", the front's: scripts reach its files" } else { "" }
             );
         }
         if app.is_static {
-            println!("  mode        static files: no PHP is started");
+            say!("  mode        static files: no PHP is started");
             describe_files(app);
             continue;
         }
         match (&spec.mode, &app.recognised) {
-            (Mode::Classic, _) => println!("  mode        classic"),
-            (Mode::Worker { script }, None) => println!("  mode        worker: {}", script.display()),
+            (Mode::Classic, _) => say!("  mode        classic"),
+            (Mode::Worker { script }, None) => say!("  mode        worker: {}", script.display()),
             (Mode::Worker { script }, Some(found)) => {
-                println!("  mode        worker, recognised {}: {}", found.name(), found.evidence);
-                println!("              by {}", script.display());
-                println!("              mode = \"classic\" (--mode classic) serves it as php-fpm would");
+                say!("  mode        worker, recognised {}: {}", found.name(), found.evidence);
+                say!("              by {}", script.display());
+                say!("              mode = \"classic\" (--mode classic) serves it as php-fpm would");
             }
         }
         if let Some(remark) = &app.remark {
-            println!("              {remark}");
+            say!("              {remark}");
         }
         if let Some(warning) = &app.warning {
-            println!("  warning     {warning}");
+            say!("  warning     {warning}");
         }
         let probe = php.probe(spec);
         if matches!(spec.mode, Mode::Worker { .. }) {
@@ -90,8 +90,8 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         }
         describe_files(app);
         match min == max {
-            true => println!("  workers     {max}"),
-            false => println!("  workers     {min}-{max}"),
+            true => say!("  workers     {max}"),
+            false => say!("  workers     {min}-{max}"),
         }
         let version = match php.version(&spec.host) {
             Ok(version) => version,
@@ -100,16 +100,23 @@ pub fn run(args: &ServeArgs) -> ExitCode {
                 return ExitCode::from(2);
             }
         };
-        println!("  php         {version}, {}", spec.host.display());
+        if !version.starts_with("PHP ") {
+            eprintln!(
+                "hayate: php: {} is no host of Hayate, for --version it says {version:?}; write a version such as 8.2",
+                spec.host.display()
+            );
+            return ExitCode::from(2);
+        }
+        say!("  php         {version}, {}", spec.host.display());
         if let Some(probe) = &probe {
             describe_php(&version, app, probe);
         }
     }
-    println!();
+    say!("");
     let mut fatal = false;
     for obstacle in reach::obstacles(&plan, args) {
         match obstacle {
-            Obstacle::Warning(why) => println!("warning       {why}"),
+            Obstacle::Warning(why) => say!("warning       {why}"),
             Obstacle::Fatal(why) => {
                 eprintln!("hayate: {why}");
                 fatal = true;
@@ -119,35 +126,48 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     if fatal {
         return ExitCode::from(2);
     }
-    println!("This can be served.");
+    say!("This can be served.");
     ExitCode::SUCCESS
 }
 
 /// What answers where there is no file, and which files should not be there.
 fn describe_files(app: &App) {
-    println!("  otherwise   {}", app.front_controller.script.as_deref().unwrap_or("404"));
-    println!("              {}", app.front_controller.why);
+    say!("  otherwise   {}", app.front_controller.script.as_deref().unwrap_or("404"));
+    say!("              {}", app.front_controller.why);
+    if let Some(closed) = closed_front_controller(app) {
+        say!("  warning     {closed}");
+    }
     if let Some(missing) = composer::not_installed(&app.spec.cwd) {
-        println!("  warning     {missing}");
+        say!("  warning     {missing}");
     }
-    for warning in secrets::look(&app.spec.document_root, &app.closed(), &app.hidden()).warnings() {
-        println!("  warning     {warning}");
+    for warning in secrets::warnings_of(app)() {
+        say!("  warning     {warning}");
     }
+}
+
+/// What is no file is 404 as well where `deny` is for the script that answers it.
+fn closed_front_controller(app: &App) -> Option<String> {
+    let script = Path::new("/").join(app.front_controller.script.as_deref()?);
+    let path = app.deny.iter().find(|path| script.starts_with(path))?;
+    Some(format!(
+        "deny: \"{path}\" closes the front controller, so all that is no file is 404. To close only what visitors ask for by that name, write a \
+         rule with redirect or rewrite; to have none, front_controller = \"\""
+    ))
 }
 
 /// What the application's PHP is made of. `built` is what its host was built for.
 fn describe_php(built: &str, app: &App, probe: &Probe) {
     let Some(php) = &probe.php else {
-        println!("  warning     PHP does not start; hayate serve says why");
+        say!("  warning     PHP does not start; hayate serve says why");
         return;
     };
     if !built.starts_with(&format!("PHP {php},")) {
-        println!("              PHP {php} is what is installed, and what runs");
+        say!("              PHP {php} is what is installed, and what runs");
     }
     let missing = extensions::missing(&app.spec.cwd, &app.spec.ini, &probe.extensions, php);
     let unknown = unknown_settings(&app.spec.ini, &probe.settings);
     for warning in releases::warnings(php, SystemTime::now()).into_iter().chain(missing).chain(unknown) {
-        println!("  warning     {warning}");
+        say!("  warning     {warning}");
     }
     let mut lines = by_directory(&probe.ini_files);
     if lines.is_empty() {
@@ -178,7 +198,7 @@ fn unknown_settings(ini: &[(String, String)], known: &[String]) -> Vec<String> {
 
 fn titled(title: &str, lines: &[String]) {
     for (i, line) in lines.iter().enumerate() {
-        println!("  {:<11} {line}", if i == 0 { title } else { "" });
+        say!("  {:<11} {line}", if i == 0 { title } else { "" });
     }
 }
 
@@ -218,24 +238,24 @@ fn wrapped(words: &[String], width: usize) -> Vec<String> {
 
 fn describe_rewind(app: &App, probe: Option<&Probe>) {
     let spec = &app.spec;
-    println!("  rewind      {}", spec.rewind.name());
+    say!("  rewind      {}", spec.rewind.name());
     if spec.rewind == Rewind::Off {
         return;
     }
     let warmup = if app.warmup.is_empty() { "none".into() } else { app.warmup.join(" ") };
-    println!("  warm-up     {warmup}");
+    say!("  warm-up     {warmup}");
     let Some(probe) = probe.filter(|_| spec.rewind == Rewind::On) else { return };
     match &*probe.tracking {
         _ if probe.unfit.is_some() => {
-            println!("  tracking    none: each request runs in a fork, which is slower")
+            say!("  tracking    none: each request runs in a fork, which is slower")
         }
-        "fork" => println!("  tracking    none, so each request runs in a fork, which is slower"),
-        name if probe.why.is_empty() => println!("  tracking    {name}, the fastest there is"),
-        name => println!("  tracking    {name}, which is slower than uffd"),
+        "fork" => say!("  tracking    none, so each request runs in a fork, which is slower"),
+        name if probe.why.is_empty() => say!("  tracking    {name}, the fastest there is"),
+        name => say!("  tracking    {name}, which is slower than uffd"),
     }
     match &probe.unfit {
-        Some(unfit) => println!("              {unfit}"),
-        None if !probe.why.is_empty() => println!("              {}", probe.why),
+        Some(unfit) => say!("              {unfit}"),
+        None if !probe.why.is_empty() => say!("              {}", probe.why),
         None => {}
     }
 }

@@ -77,9 +77,9 @@ pub async fn status(args: &ControlArgs, json: bool) -> Result<ExitCode> {
     let parsed: Value = serde_json::from_str(&body).context("the server's answer is no JSON")?;
     crate::end_with_the_reader();
     if json {
-        println!("{body}");
+        say!("{body}");
     } else {
-        print!("{}", describe(&parsed));
+        crate::say(format_args!("{}", describe(&parsed)));
     }
     Ok(if parsed["state"] == "starting" { ExitCode::from(3) } else { ExitCode::SUCCESS })
 }
@@ -89,7 +89,7 @@ pub async fn reload(args: &ControlArgs) -> Result<ExitCode> {
     let (status, body) = connect(args).await?.request(Method::POST, "/reload").await?;
     match status {
         StatusCode::OK => {
-            println!("{body}");
+            say!("{body}");
             Ok(ExitCode::SUCCESS)
         }
         _ => Err(anyhow!("the reload was refused, the old processes go on serving:\n{body}")),
@@ -101,7 +101,7 @@ pub async fn upgrade(args: &ControlArgs) -> Result<ExitCode> {
     let (status, body) = connect(args).await?.request(Method::POST, "/upgrade").await?;
     match status {
         StatusCode::OK => {
-            println!("{body}");
+            say!("{body}");
             Ok(ExitCode::SUCCESS)
         }
         _ => Err(anyhow!("the upgrade was refused, what served goes on serving:\n{body}")),
@@ -119,7 +119,7 @@ pub async fn stop(args: &ControlArgs) -> Result<ExitCode> {
     let Connection { sender, driver } = connection;
     let _ = driver.await;
     drop(sender);
-    println!("stopped");
+    say!("stopped");
     Ok(ExitCode::SUCCESS)
 }
 

@@ -7,18 +7,26 @@
 use std::{
     path::Path,
     sync::{Arc, Weak},
+    thread,
+    time::Duration,
 };
 
 use futures_util::future::join_all;
 use hayate_pool::{Generation, Mode, Rewind, Unfit, Way};
 use hayate_ring::Hub;
 use serde::Serialize;
-use tokio::sync::mpsc;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
 
 use crate::{
     plan::{App, FrontController},
     server::Order,
 };
+
+/// How long an application's disk may take to say what is there.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An application that runs in another way than configured.
 #[derive(Debug, Clone, Serialize)]
@@ -75,6 +83,38 @@ fn slower(app: &App, no_fork: bool) -> Option<App> {
     in_classic_mode(app)
 }
 
+/// The same, found by a thread of its own: it looks at the application's disk.
+async fn found_slower(app: &App, no_fork: bool) -> Option<App> {
+    let (name, app) = (app.spec.name.clone(), app.clone());
+    by_a_thread(&name, PATIENCE, move || slower(&app, no_fork)).await
+}
+
+/// What `looks` finds. A disk that hangs must not hold up the other applications: then it is nothing, as the log says.
+async fn by_a_thread<T: Send + 'static>(
+    app: &str,
+    patience: Duration,
+    looks: impl FnOnce() -> Option<T> + Send + 'static,
+) -> Option<T> {
+    let (tell, found) = oneshot::channel();
+    // Not one of the runtime's, which would be few.
+    let thread = thread::Builder::new().name("fallback".into()).spawn(move || drop(tell.send(looks())));
+    if let Err(error) = thread {
+        tracing::error!(app, "no thread can be started that looks for a slower way: {error}");
+        return None;
+    }
+    match timeout(patience, found).await {
+        Ok(found) => found.ok().flatten(),
+        Err(_) => {
+            tracing::error!(
+                app,
+                "its document root has not answered within {patience:?}, so no slower way is looked for: repair that file system, then hayate \
+                 reload"
+            );
+            None
+        }
+    }
+}
+
 /// The same application in classic mode. `None`: it is, or there is no front controller of PHP but the worker script.
 pub fn in_classic_mode(app: &App) -> Option<App> {
     let Mode::Worker { script } = &app.spec.mode else { return None };
@@ -102,7 +142,7 @@ pub fn as_scripts(app: &App) -> App {
 pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -> Option<Replacement> {
     let name = app.spec.name.clone();
     let no_fork = !unfit.fork || old.status().rewind.is_some_and(|rewind| rewind.tracking == Some("fork"));
-    let mut next = if unfit.renew { Some(app.clone()) } else { slower(&app, no_fork) };
+    let mut next = if unfit.renew { Some(app.clone()) } else { found_slower(&app, no_fork).await };
     while let Some(app) = next {
         let to = if app.spec.mode == Mode::Classic { "classic" } else { "fork" };
         match Generation::start(app.spec.clone(), Arc::clone(old.launcher()), &hub) {
@@ -127,7 +167,7 @@ pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -
             },
             Err(error) => tracing::error!(app = name, "it cannot be started as {to}: {error}"),
         }
-        next = slower(&app, true);
+        next = found_slower(&app, true).await;
     }
     // Otherwise it never served, and whoever waits for its boot says why.
     if old.unavailable().is_none() {
@@ -176,7 +216,7 @@ pub async fn all_booted<'a>(
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::{fs, time::Duration};
+    use std::fs;
 
     use hayate_pool::{Connections, Spec};
 
@@ -237,6 +277,22 @@ pub(crate) mod tests {
                 way: Way::Configured,
             },
         }
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_hangs_holds_up_nobody() {
+        let (hangs, never) = std::sync::mpsc::channel::<()>();
+        let found = by_a_thread("a", Duration::from_millis(50), move || {
+            let _ = never.recv();
+            Some(())
+        });
+        // On this one thread others go on, and it has an end.
+        let others = async { tokio::time::sleep(Duration::from_millis(5)).await };
+        let (found, ()) = tokio::join!(found, others);
+        assert_eq!(found, None);
+        drop(hangs);
+        assert_eq!(by_a_thread("a", PATIENCE, || Some(1)).await, Some(1));
+        assert_eq!(by_a_thread("a", PATIENCE, || None::<()>).await, None);
     }
 
     #[test]

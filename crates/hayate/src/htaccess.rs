@@ -1,7 +1,8 @@
 //! What an application's `.htaccess` says: Apache reads it, and Hayate does not.
 //!
 //! So much is read that people can be told what Apache would not send: directories that are closed as a whole, by refusal or since a script
-//! answers for all that is in them, and whether there are rules that close more by names. What is not understood closes nothing. There is no
+//! answers for all that is in them; whether there are rules that close more by names, or that keep some visitors out; and where scripts
+//! do not run. What would be closed as a whole with exceptions, or is not understood, is told of as something to look at. There is no
 //! other reader of these files.
 
 use std::{io::Read, path::Path};
@@ -23,17 +24,24 @@ pub struct Directive {
 /// What one closes for Apache.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Closes {
-    /// The directory in which it lies.
+    /// The directory in which it lies, for everybody.
     pub all: bool,
+    /// That directory, but for some visitors, files or methods; or in a way that is not understood.
+    pub in_part: bool,
     /// Directories below that, whole ones, as they stand in its rules: they need not exist.
     pub directories: Vec<String>,
     /// More, by rules for names or under conditions.
     pub by_names: bool,
+    /// A script answers for all that is in the directory.
+    pub runs_instead: bool,
+    /// PHP's scripts do not run there.
+    pub no_scripts: bool,
 }
 
 /// The lines of one, in order, without comments.
 pub fn directives(text: &str) -> impl Iterator<Item = Directive> {
     // A backslash at its end continues a line.
+    let text = text.trim_start_matches('\u{feff}');
     let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
     let lines: Vec<Directive> = joined.lines().filter_map(directive).collect();
     lines.into_iter()
@@ -67,64 +75,300 @@ pub fn read(path: &Path) -> Closes {
     }
 }
 
-enum Section {
-    /// It asks which Apache this is, or is for all files.
+/// Whether visitors get through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Nobody,
+    Everybody,
+    /// Some do, or that is not known.
+    Some,
+}
+
+/// How several `Require` count together.
+#[derive(Clone, Copy)]
+enum Container {
     Any,
-    /// It is for files of some names.
+    All,
+    None,
+}
+
+impl Container {
+    /// `None`: nothing is asked for.
+    fn of(self, parts: &[Access]) -> Option<Access> {
+        let (one, all) = match self {
+            _ if parts.is_empty() => return None,
+            Container::Any => (Access::Everybody, Access::Nobody),
+            Container::All => (Access::Nobody, Access::Everybody),
+            Container::None => return Some(Access::Some),
+        };
+        Some(match parts {
+            parts if parts.contains(&one) => one,
+            parts if parts.iter().all(|part| *part == all) => all,
+            _ => Access::Some,
+        })
+    }
+}
+
+/// `Order`, `Allow` and `Deny`.
+#[derive(Default)]
+struct Old {
+    is_there: bool,
+    /// Who is not named does not get through.
+    refuses: bool,
+    deny: [bool; 2],
+    allow: [bool; 2],
+}
+
+impl Old {
+    fn of(&self) -> Option<Access> {
+        let ([deny_all, deny_some], [allow_all, allow_some]) = (self.deny, self.allow);
+        let access = match self.refuses {
+            true if deny_all || !(allow_all || allow_some) => Access::Nobody,
+            true if allow_all && !deny_some => Access::Everybody,
+            false if allow_all || !(deny_all || deny_some) => Access::Everybody,
+            false if deny_all && !allow_some => Access::Nobody,
+            _ => Access::Some,
+        };
+        self.is_there.then_some(access)
+    }
+}
+
+/// What a part of the file is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum For {
+    /// All files and visitors.
+    All,
+    /// Files of some names.
     Names,
-    Other,
+    /// Whatever a condition or a method says.
+    Conditions,
+    /// Files that nobody is sent.
+    Hidden,
+}
+
+/// What such a part says of access.
+struct Part {
+    of: For,
+    requires: Vec<(Container, Vec<Access>)>,
+    old: Old,
+    satisfy_any: bool,
+}
+
+impl Part {
+    fn new(of: For) -> Part {
+        Part { of, requires: vec![(Container::Any, Vec::new())], old: Old::default(), satisfy_any: false }
+    }
+
+    fn require(&mut self, access: Access) {
+        if let Some((_, parts)) = self.requires.last_mut() {
+            parts.push(access);
+        }
+    }
+
+    /// The end of a `<RequireAll>` and the like.
+    fn leave(&mut self) {
+        if self.requires.len() > 1
+            && let Some((container, parts)) = self.requires.pop()
+            && let Some(access) = container.of(&parts)
+        {
+            self.require(access);
+        }
+    }
+
+    fn access(&mut self) -> Option<Access> {
+        while self.requires.len() > 1 {
+            self.leave();
+        }
+        let new = self.requires.first().and_then(|(container, parts)| container.of(parts));
+        match (new, self.old.of()) {
+            (access, None) | (None, access) if access != Some(Access::Nobody) || !self.satisfy_any => access,
+            (Some(new), Some(old)) if new == old => Some(new),
+            // Mostly one is for this Apache and the other for that one.
+            _ => Some(Access::Some),
+        }
+    }
+}
+
+enum Section {
+    /// It asks which Apache this is, or is for all files and visitors.
+    Same,
+    Container,
+    Part,
+}
+
+/// `<Files x>`, `<Files ~ x>` or `<FilesMatch x>`: what it is for.
+fn files(words: &[&str], is_pattern: bool) -> For {
+    let (pattern, is_pattern) = match words {
+        ["~", pattern] => (*pattern, true),
+        [pattern] => (*pattern, is_pattern),
+        _ => return For::Names,
+    };
+    match (pattern.trim_start_matches('^'), is_pattern) {
+        ("*", false) => For::All,
+        (rest, true) if is_rest(rest) => For::All,
+        // Nobody sends those.
+        (name, false) if name.starts_with('.') => For::Hidden,
+        (_, true) if pattern.starts_with("^\\.") => For::Hidden,
+        _ => For::Names,
+    }
+}
+
+/// `<Limit x>` or `<LimitExcept x>`: what it is for.
+fn methods(words: &[&str], except: bool) -> For {
+    let has = |method: &str| words.contains(&method) != except;
+    if has("get") && has("post") { For::All } else { For::Conditions }
 }
 
 fn closes(text: &str) -> Closes {
     let mut found = Closes::default();
-    let (mut sections, mut conditions) = (Vec::new(), Vec::new());
+    let mut conditions = Vec::new();
+    let (mut sections, mut parts, mut ended) = (Vec::new(), vec![Part::new(For::All)], Vec::new());
     for Directive { name, words } in directives(text) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let small: Vec<String> = words.iter().map(|word| word.to_ascii_lowercase()).collect();
         let small: Vec<&str> = small.iter().map(String::as_str).collect();
-        let everywhere = sections.iter().all(|section| matches!(section, Section::Any));
-        let of_names = sections.iter().any(|section| matches!(section, Section::Names));
+        let begins = match &*name {
+            "<ifmodule" | "<ifversion" | "<ifdefine" | "<iffile" => Some((Section::Same, None)),
+            "<requireall" => Some((Section::Container, Some(Container::All))),
+            "<requireany" => Some((Section::Container, Some(Container::Any))),
+            "<requirenone" => Some((Section::Container, Some(Container::None))),
+            begin if begin.starts_with('<') && !begin.starts_with("</") => Some((Section::Part, None)),
+            _ => None,
+        };
+        let Some(part) = parts.last_mut() else { break };
+        if let Some((section, container)) = begins {
+            part.requires.extend(container.map(|container| (container, Vec::new())));
+            if matches!(section, Section::Part) {
+                let of = match &*name {
+                    "<files" => files(&small, false),
+                    "<filesmatch" => files(&small, true),
+                    "<limit" => methods(&small, false),
+                    "<limitexcept" => methods(&small, true),
+                    _ => For::Conditions,
+                };
+                let of = of.max(part.of);
+                parts.push(Part::new(of));
+            }
+            sections.push(section);
+            continue;
+        }
+        let of = part.of;
         match (&*name, &small[..]) {
-            (end, _) if end.starts_with("</") => drop(sections.pop()),
-            ("<ifmodule" | "<ifversion" | "<ifdefine", _) => sections.push(Section::Any),
-            ("<files", ["*"]) | ("<filesmatch", ["." | ".*" | "^.*$" | "^"]) => sections.push(Section::Any),
-            // Nobody sends those.
-            ("<files", [name]) if name.starts_with('.') => sections.push(Section::Other),
-            ("<filesmatch", [pattern]) if pattern.starts_with("^\\.") => sections.push(Section::Other),
-            ("<files" | "<filesmatch", _) => sections.push(Section::Names),
-            (begin, _) if begin.starts_with('<') => sections.push(Section::Other),
-            ("deny", ["from", "all"]) | ("require", ["all", "denied"]) if everywhere => found.all = true,
-            ("require", ["all", "granted"]) => {}
-            ("deny" | "require", _) if of_names => found.by_names = true,
+            (end, _) if end.starts_with("</") => match sections.pop() {
+                Some(Section::Container) => part.leave(),
+                Some(Section::Part) => ended.extend(parts.pop()),
+                Some(Section::Same) | None => {}
+            },
+            ("require", ["all", "denied"]) => part.require(Access::Nobody),
+            ("require", ["all", "granted"]) => part.require(Access::Everybody),
+            ("require", _) => part.require(Access::Some),
+            ("order", [order, ..]) => {
+                part.old.is_there = true;
+                part.old.refuses = !order.starts_with("deny");
+            }
+            ("deny" | "allow", ["from", from @ ..]) => {
+                part.old.is_there = true;
+                let who = if name == "deny" { &mut part.old.deny } else { &mut part.old.allow };
+                let all = from.contains(&"all");
+                let [of_all, of_some] = who;
+                *of_all |= all;
+                *of_some |= !all;
+            }
+            ("satisfy", [how, ..]) => part.satisfy_any = *how == "any",
             ("rewritecond", _) => {
                 conditions.push(words.get(1).map(|test| (*test).to_owned()).unwrap_or_default())
             }
             ("rewriterule", _) => {
                 let rule = Rule::new(&words, &std::mem::take(&mut conditions));
-                if everywhere {
+                if of == For::All {
                     found.add(&rule);
                 } else {
                     found.by_names |= rule.refuses;
                 }
             }
-            ("redirect" | "redirectmatch", [status, ..]) => {
-                found.by_names |= status.starts_with('4') || *status == "gone";
+            ("redirect" | "redirectmatch", [status, what @ ..])
+                if status.starts_with('4') || *status == "gone" =>
+            {
+                let all = name == "redirectmatch"
+                    && of == For::All
+                    && what.first().is_some_and(|pattern| is_rest(pattern.trim_start_matches('^')));
+                found.all |= all;
+                found.by_names |= !all;
             }
-            _ => {}
+            _ => found.no_scripts |= of != For::Hidden && is_without_scripts(&name, &small, of),
         }
     }
+    parts.reverse();
+    let outer = parts.pop();
+    ended.extend(parts);
+    found.add_parts(outer, ended);
     found.directories.sort();
     found.directories.dedup();
     found
 }
 
+/// Whether a line keeps PHP's scripts from running.
+fn is_without_scripts(name: &str, words: &[&str], of: For) -> bool {
+    let of_php = |names: &[&str]| {
+        names.iter().any(|name| {
+            let name = name.trim_start_matches('.');
+            name.starts_with("php") || name == "phtml"
+        })
+    };
+    let is_no_handler = |handler: &str| {
+        matches!(handler, "none" | "default-handler" | "cgi-script") || handler.starts_with("text/")
+    };
+    match (name, words) {
+        ("php_flag" | "php_admin_flag" | "php_value" | "php_admin_value", ["engine", value]) => {
+            matches!(*value, "off" | "0" | "no" | "false")
+        }
+        // In a section for names it is mostly one for PHP's.
+        ("sethandler", [handler]) => is_no_handler(handler),
+        ("forcetype", [kind]) => of == For::All && kind.starts_with("text/"),
+        ("removehandler" | "removetype", names) => of_php(names),
+        ("addhandler" | "addtype", [handler, names @ ..]) => is_no_handler(handler) && of_php(names),
+        _ => false,
+    }
+}
+
 impl Closes {
+    /// What sections say, and what stands outside of them. Apache merges later ones over what was there.
+    fn add_parts(&mut self, outer: Option<Part>, sections: Vec<Part>) {
+        let mut access = outer.and_then(|mut part| part.access());
+        let mut others = Vec::new();
+        for mut part in sections {
+            match (part.of, part.access()) {
+                (For::All, Some(now)) => access = Some(now),
+                (For::Names | For::Conditions, Some(now)) => others.push((part.of, now)),
+                _ => {}
+            }
+        }
+        match access {
+            Some(Access::Nobody) if others.iter().all(|(_, of)| *of == Access::Nobody) => self.all = true,
+            Some(Access::Nobody | Access::Some) => self.in_part = true,
+            Some(Access::Everybody) | None => {
+                let closes =
+                    |what: For| others.iter().any(|(of, now)| *of == what && *now != Access::Everybody);
+                self.by_names |= closes(For::Names);
+                self.in_part |= closes(For::Conditions);
+            }
+        }
+    }
+
     fn add(&mut self, rule: &Rule<'_>) {
+        if let Some(but) = rule.pattern.strip_prefix('!') {
+            // All but what fits.
+            self.in_part |= rule.refuses && !but.is_empty();
+            return;
+        }
+        let is_for_all = !rule.has_conditions && is_rest(rule.pattern.trim_start_matches('^'));
+        self.runs_instead |= is_for_all && rule.runs.is_some();
         if rule.is_for_what_is_no_file || !(rule.refuses || rule.runs.is_some()) {
             return;
         }
-        if rule.refuses && !rule.has_conditions && is_rest(rule.pattern.trim_start_matches('^')) {
+        if rule.refuses && is_for_all {
             self.all = true;
+            return;
         }
         match directories(rule.pattern) {
             Some((names, is_whole)) => {
@@ -316,6 +560,80 @@ mod tests {
     }
 
     #[test]
+    fn what_is_closed_in_part_or_not_understood_is_to_be_looked_at() {
+        for part in [
+            "AuthType Basic\nAuthUserFile /srv/.htpasswd\nRequire valid-user",
+            "Require ip 10.0.0.0/8",
+            "Require local",
+            "Require host example.org",
+            "Require expr \"%{HTTP_USER_AGENT} != 'x'\"",
+            "Order deny,allow\nDeny from all\nAllow from 10.0.0.1",
+            "Order allow,deny\nAllow from all\nDeny from 10.0.0.1",
+            "Deny from 10.0.0.1",
+            "<RequireAll>\nRequire all granted\nRequire not ip 10.0.0.1\n</RequireAll>",
+            "<RequireNone>\nRequire ip 10.0.0.1\n</RequireNone>",
+            "<If \"%{REQUEST_URI} =~ /./\">\nRequire all denied\n</If>",
+            "<Limit PUT>\nDeny from all\n</Limit>",
+            "RewriteRule !^nothing$ - [F]",
+            "Deny from all\nSatisfy any",
+            "<Files *.css>\nRequire all granted\n</Files>\nRequire all denied",
+            "Order Deny,Allow\nDeny from all\n<FilesMatch \"^(a|b)\\.js$\">\nAllow from all\n</FilesMatch>",
+            "<IfModule x>\nRequire all granted\n</IfModule>\n<IfModule !x>\nDeny from all\n</IfModule>",
+        ] {
+            let found = closes(part);
+            assert!(found.in_part && !found.all, "{part}: {found:?}");
+        }
+        for open in [
+            "Require all granted",
+            "Require all denied\nRequire all granted",
+            "Order allow,deny\nAllow from all",
+            "Order deny,allow",
+            "Allow from all",
+            "<Files \"*\">\nRequire all granted\n</Files>",
+            "Require all denied\n<Files \"*\">\nRequire all granted\n</Files>",
+            "<RequireAny>\nRequire all denied\nRequire all granted\n</RequireAny>",
+            "<Files .htaccess>\nRequire all denied\n</Files>",
+            "AuthType Basic\nAuthName x",
+            "RewriteRule !^x$ index.php [L]",
+            "Options -Indexes",
+        ] {
+            assert_eq!(closes(open), Closes::default(), "{open}");
+        }
+        assert!(closes("RewriteRule ^ /index.php [L]").runs_instead);
+        assert!(!closes("RewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^ /index.php [L]").runs_instead);
+    }
+
+    #[test]
+    fn where_scripts_do_not_run() {
+        for off in [
+            "php_flag engine off",
+            "<IfModule mod_php.c>\nphp_admin_flag engine 0\n</IfModule>",
+            "SetHandler none",
+            "SetHandler default-handler",
+            "<FilesMatch \"\\.php$\">\nSetHandler none\n</FilesMatch>",
+            "RemoveHandler .php .phtml",
+            "RemoveType php",
+            "AddHandler cgi-script .php .pl",
+            "AddType text/plain .php",
+            "ForceType text/plain",
+        ] {
+            assert!(closes(off).no_scripts, "{off}");
+        }
+        for on in [
+            "php_flag engine on",
+            "php_value memory_limit 1G",
+            "SetHandler application/x-httpd-php",
+            "<FilesMatch \"\\.php$\">\nSetHandler \"proxy:unix:/run/php.sock|fcgi://x\"\n</FilesMatch>",
+            "AddType application/x-httpd-php .php",
+            "AddType text/css .css",
+            "RemoveHandler .cgi",
+            "<FilesMatch \"\\.txt$\">\nForceType text/plain\n</FilesMatch>",
+        ] {
+            assert_eq!(closes(on), Closes::default(), "{on}");
+        }
+    }
+
+    #[test]
     fn whole_directories() {
         for all in [
             "Deny from all",
@@ -326,6 +644,20 @@ mod tests {
             "<FilesMatch \".*\">\nRequire all denied\n</FilesMatch>",
             "RewriteEngine on\nRewriteRule ^ - [F]",
             "RewriteRule ^(.*)$ - [F,L]",
+            "RewriteRule .* - [NC,R=404]",
+            "RedirectMatch 404 .*",
+            "Order allow,deny",
+            "Order mutual-failure",
+            "Order allow,deny\nAllow from all\nDeny from all",
+            "<Limit GET POST>\nOrder deny,allow\nDeny from all\n</Limit>",
+            "<LimitExcept OPTIONS>\nRequire all denied\n</LimitExcept>",
+            "<RequireAll>\nRequire all denied\n</RequireAll>",
+            "<RequireAny>\nRequire all denied\n</RequireAny>",
+            "<RequireAll>\nRequire valid-user\nRequire all denied\n</RequireAll>",
+            "<FilesMatch \"^.+$\">\nRequire all denied\n</FilesMatch>",
+            "<Files ~ \".*\">\nRequire all denied\n</Files>",
+            "\u{feff}Require all denied",
+            "\tRequire\tall\tdenied\r\n",
         ] {
             assert!(closes(all).all, "{all}");
         }

@@ -13,6 +13,11 @@
     )
 )]
 
+/// As `println!`, for what is the command's answer: where it cannot be written the command fails, and says so.
+macro_rules! say {
+    ($($words:tt)*) => { $crate::say(format_args!("{}\n", format_args!($($words)*))) };
+}
+
 mod args;
 mod check;
 #[allow(clippy::indexing_slicing, reason = "a JSON value without a key is null")]
@@ -44,7 +49,11 @@ mod serve;
 mod server;
 mod tls;
 
-use std::process::ExitCode;
+use std::{
+    fmt,
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use anyhow::Result;
 use clap::Parser;
@@ -66,7 +75,7 @@ fn main() -> ExitCode {
         Command::Upgrade { control } => talk(client::upgrade(&control)),
         Command::Stop { control } => talk(client::stop(&control)),
         Command::Version => {
-            println!("hayate {}", env!("CARGO_PKG_VERSION"));
+            say!("hayate {}", env!("CARGO_PKG_VERSION"));
             Ok(ExitCode::SUCCESS)
         }
         Command::Generate { what } => generate::print(&what).map(|()| ExitCode::SUCCESS).map_err(Into::into),
@@ -86,6 +95,18 @@ pub(crate) fn end_with_the_reader() {
     use nix::sys::signal::{SigHandler, Signal, signal};
     // SAFETY: no handler is installed, and none is replaced.
     let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
+}
+
+/// Writes to standard output, or ends: the disk may be full.
+pub(crate) fn say(words: fmt::Arguments<'_>) {
+    let mut out = io::stdout().lock();
+    if let Err(error) = out.write_fmt(words).and_then(|()| out.flush()) {
+        if error.kind() != io::ErrorKind::BrokenPipe {
+            eprintln!("hayate: cannot write to standard output: {error}");
+        }
+        // What the standard library still keeps is not worth another try.
+        std::process::exit(1);
+    }
 }
 
 fn talk(conversation: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {

@@ -6,6 +6,7 @@
 
 use std::{
     io,
+    os::unix::{ffi::OsStrExt, fs::FileTypeExt},
     path::{Path, PathBuf},
     thread,
 };
@@ -77,6 +78,41 @@ pub fn obstacles(plan: &Plan, args: &ServeArgs) -> Vec<Obstacle> {
             );
         }
     }
+    if let AccessLogTo::File(path) = &plan.access_log.0
+        && let Some(what) = is_no_file(path)
+    {
+        found.push(match what {
+            "it is a pipe" => Obstacle::Warning(format!(
+                "access_log: {} is a pipe: the server starts only while somebody reads it",
+                path.display()
+            )),
+            what => {
+                Obstacle::Fatal(format!("access_log: cannot write {}: {what}; name a file", path.display()))
+            }
+        });
+    }
+    if let Some(path) = &plan.pid_file
+        && let Some(what) = is_no_file(path)
+    {
+        found
+            .push(Obstacle::Fatal(format!("pid_file: cannot write {}: {what}; name a file", path.display())));
+    }
+    if let Some(metrics) = plan.metrics.as_ref().filter(|metrics| plan.listen.contains(metrics)) {
+        found.push(Obstacle::Fatal(format!(
+            "metrics: {metrics} is an address of listen as well; name another port"
+        )));
+    }
+    for app in &plan.apps {
+        for (key, list) in [("ini", &app.spec.ini), ("env", &app.spec.env)] {
+            let has_nul = |(name, value): &&(String, String)| name.contains('\0') || value.contains('\0');
+            if let Some((name, _)) = list.iter().find(has_nul) {
+                found.push(Obstacle::Fatal(format!(
+                    "{key} of '{}': {name:?} has a NUL in it, which PHP cannot be given; leave it out",
+                    app.spec.name
+                )));
+            }
+        }
+    }
     for app in &plan.apps {
         let identity = plan.front.as_ref();
         if let Some(why) = as_user(identity, || cannot_look_into(&app.spec.document_root)).flatten() {
@@ -84,6 +120,16 @@ pub fn obstacles(plan: &Plan, args: &ServeArgs) -> Vec<Obstacle> {
                 "requests to '{}' would get 404 or 403: the front, which runs as {}, {why}",
                 app.spec.name,
                 who(identity)
+            )));
+        }
+        let enters = || cannot_look_into(&app.spec.document_root);
+        if app.runs_php()
+            && let Some(why) = as_user(app.identity.as_ref(), enters).flatten()
+        {
+            found.push(Obstacle::Warning(format!(
+                "requests to '{}' would get 403: PHP, which runs as {}, {why}",
+                app.spec.name,
+                who(app.identity.as_ref())
             )));
         }
         let scripts = || {
@@ -141,6 +187,17 @@ fn cannot_append(path: &Path) -> Option<String> {
         return None;
     }
     let shown = path.display();
+    if path.as_os_str().as_bytes().contains(&0) {
+        return Some(format!("cannot write {shown:?}: no name of a file has a NUL; leave it out"));
+    }
+    if path.as_os_str().as_bytes().ends_with(b"/") && !path.is_dir() {
+        return Some(format!(
+            "cannot write {shown}: it ends in a slash, as only a directory's name does; leave it out"
+        ));
+    }
+    // Where a link leads a file is made.
+    let real = end_of_links(path);
+    let path = real.as_path();
     if path.is_dir() {
         return Some(format!("cannot write {shown}: it is a directory; name a file in it"));
     }
@@ -167,6 +224,26 @@ fn cannot_append(path: &Path) -> Option<String> {
     })
 }
 
+/// Where a name leads to, also where nothing is there.
+fn end_of_links(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..40 {
+        let Ok(target) = path.read_link() else { break };
+        path = path.parent().unwrap_or(Path::new("/")).join(target);
+    }
+    path
+}
+
+/// What a log that is no file would do; `None`: nothing.
+fn is_no_file(path: &Path) -> Option<&'static str> {
+    let kind = path.metadata().ok()?.file_type();
+    match kind {
+        _ if kind.is_fifo() => Some("it is a pipe"),
+        _ if kind.is_socket() => Some("it is a socket"),
+        _ => None,
+    }
+}
+
 /// Why PHP would not start there: which key names it, and what to do.
 fn cannot_start(app: &App) -> Option<(&'static str, String)> {
     if let Some(why) = cannot_look_into(&app.spec.cwd) {
@@ -191,7 +268,10 @@ fn cannot_look_into(directory: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt};
+    use std::{
+        fs,
+        os::unix::fs::{PermissionsExt, symlink},
+    };
 
     use super::*;
 
@@ -209,6 +289,13 @@ mod tests {
         assert!(said.ends_with("missing; make it, and give it to that user"), "{said}");
         assert!(cannot_append(dir.path()).unwrap().contains("is a directory"));
         assert!(cannot_append(&at("there/log")).is_some());
+        assert!(cannot_append(&at("new/")).unwrap().contains("ends in a slash"));
+        assert!(cannot_append(&at("a\0b")).unwrap().contains("NUL"));
+        for (name, target) in [("dangling", "made.log"), ("second", "dangling"), ("vain", "nowhere/x")] {
+            symlink(target, at(name)).unwrap();
+        }
+        assert_eq!((cannot_append(&at("dangling")), cannot_append(&at("second"))), (None, None));
+        assert!(cannot_append(&at("vain")).unwrap().contains("there is no directory"));
         let Ok(nobody) = Identity::find("nobody", None) else { return };
         if !privileges::is_root() {
             assert_eq!(as_user(Some(&nobody), || 1), None, "only root could tell");

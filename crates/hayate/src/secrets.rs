@@ -6,6 +6,7 @@
 use std::{
     fmt, fs,
     io::Read,
+    mem::take,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     thread,
@@ -19,6 +20,8 @@ use crate::{htaccess, of_application, plan::App};
 const LEVELS: usize = 4;
 const ENTRIES: usize = 50_000;
 const LISTED: usize = 8;
+/// Directories that are listed: each is to be looked at.
+const DIRECTORIES: usize = 40;
 
 /// What was found below one document root.
 #[derive(Debug, Default)]
@@ -30,18 +33,20 @@ pub struct Secrets {
     hidden: Vec<(PathBuf, &'static str)>,
     /// Directories that a .htaccess closes and the configuration does not.
     closed: Vec<PathBuf>,
+    /// Directories that one restricts in a way that is not read here.
+    in_part: Vec<PathBuf>,
+    /// Directories in which one keeps scripts from running.
+    no_scripts: Vec<PathBuf>,
     /// The document root's own .htaccess closes some by its rules.
     has_rules: bool,
 }
 
 /// Looks below the applications' document roots, in a thread of its own, and writes what it finds to the log.
 pub fn warn_of(apps: &[App]) {
-    let of_app =
-        |app: &App| (app.spec.name.clone(), app.spec.document_root.clone(), app.closed(), app.hidden());
-    let roots: Vec<_> = apps.iter().map(of_app).collect();
+    let looks: Vec<_> = apps.iter().map(|app| (app.spec.name.clone(), warnings_of(app))).collect();
     let look = move || {
-        for (app, root, deny, hidden) in roots {
-            for warning in look(&root, &deny, &hidden).warnings() {
+        for (app, warnings) in looks {
+            for warning in warnings() {
                 tracing::warn!(app, "{warning}");
             }
         }
@@ -50,10 +55,38 @@ pub fn warn_of(apps: &[App]) {
     let _ = thread::Builder::new().name("secrets".into()).spawn(look);
 }
 
+/// What looks below an application's document root, and says what it finds.
+pub fn warnings_of(app: &App) -> impl FnOnce() -> Vec<String> + Send + use<> {
+    let (root, deny, hidden) = (app.spec.document_root.clone(), app.closed(), app.hidden());
+    let (known, runs_php) = (app.kept_out_of(), app.runs_php());
+    move || {
+        let mut found = look(&root, &deny, &hidden);
+        let is_new = |below: &PathBuf| !is_known(below, &known);
+        found.in_part.retain(is_new);
+        found.no_scripts.retain(|below| runs_php && is_new(below));
+        found.warnings()
+    }
+}
+
+/// Whether somebody has written a rule with this directory in mind: by its path, or as a whole word of a pattern.
+fn is_known(below: &Path, rules: &[String]) -> bool {
+    let (path, text) = (Path::new("/").join(below), below.to_string_lossy());
+    let is_named = |rule: &String| {
+        let part_of_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+        !text.is_empty()
+            && rule.match_indices(&*text).any(|(at, _)| {
+                let after = rule.get(at.saturating_add(text.len())..);
+                !part_of_word(rule.get(..at).and_then(|before| before.chars().next_back()))
+                    && !part_of_word(after.and_then(|after| after.chars().next()))
+            })
+    };
+    rules.iter().any(|rule| path.starts_with(rule) || is_named(rule))
+}
+
 /// Looks below a document root, of which the front sends nothing that `hidden` names, and nothing that the application closes itself (`deny`).
 pub fn look(root: &Path, deny: &[String], hidden: &Hidden) -> Secrets {
     let is_denied = |below: &Path| deny.iter().any(|path| below.starts_with(path.trim_start_matches('/')));
-    let of_root = htaccess::read(&root.join(".htaccess"));
+    let mut of_root = htaccess::read(&root.join(".htaccess"));
     // Those that nobody is sent in any case need nothing.
     let closed: Vec<PathBuf> =
         of_root.directories.iter().filter(|name| !hidden_by_a_dot(name)).map(PathBuf::from).collect();
@@ -66,9 +99,17 @@ pub fn look(root: &Path, deny: &[String], hidden: &Hidden) -> Secrets {
         if level > 0 && (is_denied(&below) || there.contains(&below)) {
             continue;
         }
-        if level > 0 && htaccess::read(&root.join(&below).join(".htaccess")).all {
+        let said =
+            if level > 0 { htaccess::read(&root.join(&below).join(".htaccess")) } else { take(&mut of_root) };
+        if level > 0 && said.all {
             found.closed.push(below);
             continue;
+        }
+        if said.in_part || said.all || level > 0 && (said.by_names || said.runs_instead) {
+            found.in_part.push(below.clone());
+        }
+        if said.no_scripts {
+            found.no_scripts.push(below.clone());
         }
         let Ok(entries) = fs::read_dir(root.join(&below)) else { continue };
         for entry in entries.flatten() {
@@ -99,6 +140,8 @@ pub fn look(root: &Path, deny: &[String], hidden: &Hidden) -> Secrets {
     found.open.sort();
     found.hidden.sort();
     found.closed.sort();
+    found.in_part.sort();
+    found.no_scripts.sort();
     found.closed.dedup();
     found
 }
@@ -236,6 +279,20 @@ impl Secrets {
                  out by itself: deny = {paths:?}"
             ));
         }
+        if !self.in_part.is_empty() {
+            out.push(format!(
+                "the .htaccess of {} below {root} restricts access in a way that Hayate does not read (passwords, addresses, names, conditions): look \
+                 at it, and write what it means: deny = [\"/…\"] for a whole directory, or a rule with deny, allow or basic_auth",
+                Directories(&self.in_part)
+            ));
+        }
+        if !self.no_scripts.is_empty() {
+            out.push(format!(
+                "the .htaccess of {} below {root} keeps scripts from running for Apache, and Hayate reads no .htaccess: if visitors can put files \
+                 there, write a rule with that path, regex = \"(?i)\\\\.(php\\\\d?|phtml|phar)$\" and deny = 403",
+                Directories(&self.no_scripts)
+            ));
+        }
         if self.has_rules {
             out.push(format!(
                 "the .htaccess of {root} closes files or directories by rules for their names (RewriteRule with [F] or to a script, <Files>, RedirectMatch), and \
@@ -249,6 +306,20 @@ impl Secrets {
             ));
         }
         out
+    }
+}
+
+struct Directories<'a>(&'a [PathBuf]);
+
+impl fmt::Display for Directories<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, path) in self.0.iter().take(DIRECTORIES).enumerate() {
+            write!(f, "{}/{}", if i == 0 { "" } else { ", " }, path.display())?;
+        }
+        match self.0.len().saturating_sub(DIRECTORIES) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
     }
 }
 

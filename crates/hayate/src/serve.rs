@@ -121,7 +121,11 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     let plan = first.plan.clone();
     let bound = first.sockets(&[]);
 
-    let access_log = open_log(&plan, &AccessLog::off())?;
+    let none = AccessLog::off();
+    let access_log = tokio::select! {
+        opened = open_log(&plan, &none) => opened?,
+        () = signals.recv() => return Ok(()),
+    };
     let (orders, mut receiver) = mpsc::unbounded_channel();
     let server = Server::new(&plan, access_log.clone(), orders, beginning.master, beginning.secret.clone())?;
     let mut threads = Threads::start(&server.front, hub).context("cannot start the front's threads")?;

@@ -159,7 +159,7 @@ pub struct AppStatus {
 }
 
 /// Opens the access log, or goes on with `current` where that is the same.
-pub fn open_log(plan: &Plan, current: &AccessLog) -> io::Result<AccessLog> {
+pub async fn open_log(plan: &Plan, current: &AccessLog) -> io::Result<AccessLog> {
     let format = match plan.access_log.1 {
         AccessLogFormat::Combined => Format::Combined,
         AccessLogFormat::Json => Format::Json,
@@ -169,7 +169,7 @@ pub fn open_log(plan: &Plan, current: &AccessLog) -> io::Result<AccessLog> {
         AccessLogTo::Stdout if current.goes_to(None, format) => Ok(current.clone()),
         AccessLogTo::Stdout => AccessLog::stdout(format),
         AccessLogTo::File(path) if current.goes_to(Some(path), format) => Ok(current.clone()),
-        AccessLogTo::File(path) => AccessLog::file(path, format),
+        AccessLogTo::File(path) => AccessLog::file(path, format).await,
     }
 }
 

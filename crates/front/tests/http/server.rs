@@ -76,9 +76,12 @@ impl Server {
             found: Default::default(),
             rules: None,
         };
+        let opens = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let log = logs.path().join("access.log");
+        let access_log = opens.block_on(AccessLog::file(&log, Format::Json)).unwrap();
         let settings = Settings {
             limits,
-            access_log: AccessLog::file(&logs.path().join("access.log"), Format::Json).unwrap(),
+            access_log,
             trusted_proxies: Vec::new(),
             trust_unix: false,
             development: false,

@@ -67,7 +67,7 @@ use self::{
 };
 use crate::{
     logging,
-    plan::{PHP_AS_ROOT, Plan},
+    plan::{NO_PROC, PHP_AS_ROOT, Plan},
 };
 
 /// This program, also when its file was replaced.
@@ -182,6 +182,8 @@ impl Master {
             }
             None => {
                 master.handed_in = activation::take()?;
+                // This program is known by its name there.
+                anyhow::ensure!(Path::new("/proc/self/fd").is_dir(), NO_PROC);
                 let loading = Loading::start(PROGRAM.as_ref(), &master.args, Purpose::Start);
                 master.loading =
                     Some(loading.context("cannot start the process that reads the configuration")?);

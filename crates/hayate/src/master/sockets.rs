@@ -3,12 +3,12 @@
 
 use std::{
     collections::HashMap,
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
     io::{self, Write},
     os::{
         fd::{AsFd, AsRawFd, OwnedFd, RawFd},
         unix::{
-            fs::{FileTypeExt, PermissionsExt},
+            fs::{FileTypeExt, OpenOptionsExt, PermissionsExt},
             net::{UnixListener, UnixStream},
         },
     },
@@ -17,7 +17,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use hayate_front::ListenAddr;
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::{plan::Plan, privileges::is_root};
@@ -254,11 +254,16 @@ struct PidFile {
 impl PidFile {
     fn write(path: &Path) -> Result<PidFile> {
         let write = || {
-            let mut file = File::create(path)?;
+            // A pipe that nobody reads must not hold up the server.
+            let flags = OFlags::NONBLOCK.bits().cast_signed();
+            let mut file =
+                OpenOptions::new().write(true).create(true).truncate(true).custom_flags(flags).open(path)?;
             writeln!(file, "{}", std::process::id())?;
             Ok::<_, io::Error>(file)
         };
-        let file = write().with_context(|| format!("cannot write the pid file {}", path.display()))?;
+        let file = write().with_context(|| {
+            format!("cannot write the pid file {}; pid_file names a file", path.display())
+        })?;
         Ok(PidFile { path: path.to_owned(), file })
     }
 }

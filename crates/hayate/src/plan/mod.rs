@@ -159,6 +159,9 @@ impl App {
     }
 }
 
+/// What is wrong where `/proc/self/fd` is no directory.
+pub const NO_PROC: &str = "/proc is not mounted, and neither files nor processes can be looked at without it: mount -t proc proc /proc";
+
 /// Whose faults are a fault of the whole configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strictness {
@@ -186,9 +189,7 @@ impl Plan {
     ) -> Result<Plan, ConfigError> {
         // Files of applications are opened by way of it: without it a project would be taken for another, in silence.
         if !Path::new("/proc/self/fd").is_dir() {
-            return Err(flag(
-                "/proc is not mounted, and neither files nor processes can be looked at without it: mount -t proc proc /proc",
-            ));
+            return Err(flag(NO_PROC));
         }
         reports("the configuration file");
         let (source, file) = match &args.config {

@@ -119,6 +119,11 @@ fn rate(rate: config::Rate) -> Result<RateSpec, String> {
         Some("path") => RateBy::Path,
         Some("all") => RateBy::All,
         Some(other) => match other.strip_prefix("header:").map(str::trim) {
+            Some(name)
+                if !name.is_empty() && hyper::header::HeaderName::from_bytes(name.as_bytes()).is_err() =>
+            {
+                return Err(format!("by: '{name}' is no name of a header, so nobody sends it"));
+            }
             Some(name) if !name.is_empty() => RateBy::Header(name.to_ascii_lowercase()),
             _ => return Err(format!("by: '{other}' is none of address, path, all and header:NAME")),
         },
@@ -170,6 +175,10 @@ mod tests {
             (
                 "path = '/a/*'\ndeny = 403",
                 "hayate.toml:5: rule 1: path: '/a/*' has a star in it, and path is a prefix; write glob",
+            ),
+            (
+                "rate = { requests = 1, by = 'header:a b' }",
+                "hayate.toml:5: rule 1: rate: by: 'a b' is no name of a header",
             ),
             ("glob = 'x'\ndeny = 403", "hayate.toml:5: rule 1: glob: 'x': it is for a whole path"),
             (

@@ -7,6 +7,7 @@ use std::{
     fs,
     io::Read,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -18,6 +19,7 @@ use hayate_certificates::{
     is_name,
 };
 use hayate_front::ListenAddr;
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::{App, flag};
@@ -74,7 +76,13 @@ const SOON: i64 = 14 * 24 * 3600;
 pub fn read(path: &Path) -> Result<String, String> {
     let read = || {
         let mut text = String::new();
-        fs::File::open(path)?.take(LONGEST_FILE).read_to_string(&mut text)?;
+        // A pipe that nobody writes to would hold up for good whoever looks after the files.
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(std::io::Error::other("it is no regular file"));
+        }
+        file.take(LONGEST_FILE).read_to_string(&mut text)?;
         Ok::<_, std::io::Error>(text)
     };
     read().map_err(|error| format!("{} cannot be read: {error}", path.display()))
@@ -486,7 +494,18 @@ impl Tls {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
+
+    #[test]
+    fn a_key_that_is_a_pipe_holds_up_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("key.pem");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        assert!(read(&pipe).unwrap_err().ends_with("key.pem cannot be read: it is no regular file"));
+        assert!(read(dir.path()).is_err());
+    }
 
     #[test]
     fn addresses_of_the_command_line_speak_tls_with_it() {

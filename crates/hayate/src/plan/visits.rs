@@ -115,6 +115,22 @@ impl App {
         self.deny.iter().chain(by_rules).filter(|path| *path != "/").cloned().collect()
     }
 
+    /// What rules that keep some visitors out are for: paths and patterns, `/` for one that is for all.
+    pub fn kept_out_of(&self) -> Vec<String> {
+        let keeps_out = |rule: &&RuleSpec| {
+            rule.deny.is_some()
+                || rule.allow.is_some()
+                || rule.basic_auth.is_some()
+                || rule.redirect.is_some()
+        };
+        let of_rule = |rule: &RuleSpec| {
+            let of: Vec<String> =
+                [&rule.path, &rule.glob, &rule.regex].into_iter().flatten().cloned().collect();
+            if of.is_empty() { vec!["/".into()] } else { of }
+        };
+        self.deny.iter().cloned().chain(self.rules.iter().filter(keeps_out).flat_map(of_rule)).collect()
+    }
+
     /// Names of files that are not for visitors. They were checked with the plan.
     pub fn hidden(&self) -> Hidden {
         Hidden::new(&self.hidden_files).or_else(|_| Hidden::new(&HIDDEN_FILES)).unwrap_or_default()

@@ -68,7 +68,7 @@ pub(super) async fn prepare(
     hub: Arc<Hub>,
 ) -> Result<Fresh, String> {
     let mut loaded = master.load().await?;
-    let access_log = open_log(&loaded.plan, &log).map_err(|error| error.to_string())?;
+    let access_log = open_log(&loaded.plan, &log).await.map_err(|error| error.to_string())?;
     let sockets = loaded.sockets(&known);
     let apps = start(&loaded, &hub).map_err(|error| format!("{error:#}"))?;
     let Booted { slower, failed } = fallback::all_booted(loaded.plan.with_php(), &apps, &hub).await;
