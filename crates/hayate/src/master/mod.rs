@@ -364,8 +364,9 @@ impl Master {
 
     /// What a front has, that is to end, until it is killed.
     fn time_to_finish(&self) -> Duration {
-        let drain = self.plans.get(&self.adopted).map_or(Duration::ZERO, |plan| plan.drain_timeout);
-        drain.saturating_add(GRACE)
+        // It may still finish what runs by an earlier one.
+        let longest = self.plans.values().map(Plan::time_to_finish).max();
+        longest.unwrap_or_default().saturating_add(GRACE)
     }
 
     /// Has the files of the served plan's certificates looked after.
