@@ -32,6 +32,7 @@ impl Supervisor {
                 self.unreported.clear();
                 self.said = None;
                 self.came_up = false;
+                self.tell_what_is_untold();
                 self.host = Some(host);
             }
             Err(error) => {
@@ -47,7 +48,7 @@ impl Supervisor {
         let limit = self.shared.spec.boot_timeout?;
         let reason = || {
             format!(
-                "its boot, with its warm-up requests, took longer than {limit:?}; find out what it waits for (this server itself answers for it only \
+                "its boot, with its warm-up requests, did not end within {limit:?}; find out what it waits for (this server itself answers for it only \
                  when it has booted), or raise boot_timeout"
             )
         };

@@ -81,7 +81,6 @@ impl Supervisor {
         let now = Instant::now();
         let mut table = self.shared.table();
         let Some(mut worker) = table.workers.remove(&index) else { return };
-        self.untold.remove(&index);
         let pid = worker.pid;
         worker.change(Change::Gone);
         let lost = ring.worker_died(index);
@@ -332,7 +331,6 @@ impl Supervisor {
             table.served = table.served.saturating_add(record.requests);
         }
         self.unbooted.clear();
-        self.untold.clear();
         all
     }
 }

@@ -103,8 +103,8 @@ pub(crate) struct Supervisor {
     broken: Option<&'static str>,
     /// Slow requests that the log was told of.
     told: Told,
-    /// Of these, those whose zygote has not said yet that it has looked: by worker, the ticket and how long it had run.
-    pub(crate) untold: BTreeMap<u32, (u64, Duration)>,
+    /// Of these, those whose zygote has not said yet that it has looked: by ticket, the worker and how long it had run.
+    untold: BTreeMap<u64, (u32, Duration)>,
     ending: Option<Ending>,
 }
 
@@ -304,15 +304,12 @@ impl Supervisor {
                     "{left_out} more slow requests are not told of one by one, since there are so many"
                 );
             }
-            self.untold.insert(worker, (ticket, ran));
+            let trace = Command::Trace { worker, ran, ticket };
             let silent = self.watchdog.lost.is_some();
-            if silent
-                || self
-                    .host
-                    .as_ref()
-                    .is_some_and(|host| host.send(Command::Trace { worker, ran, ticket }).is_err())
-            {
-                self.tell_without_calls(worker);
+            if silent || self.host.as_ref().is_some_and(|host| host.send(trace).is_err()) {
+                self.tell_without_calls(ticket, worker, ran);
+            } else {
+                self.untold.insert(ticket, (worker, ran));
             }
         }
         for overdue in swept.overdue {
@@ -326,22 +323,22 @@ impl Supervisor {
             if self.sentence(overdue.worker, cause) {
                 let worker = overdue.worker;
                 let pid = self.shared.table().workers.get(&worker).map(|worker| worker.pid);
-                if cause == Cause::RequestTimeout {
-                    self.tell_without_calls(worker);
-                }
                 tracing::warn!(app = self.shared.spec.name, worker, pid, "the worker {why}; it is killed");
             }
         }
     }
 
-    /// Says that a worker's request is slow, where its zygote cannot say what it is doing.
-    pub(crate) fn tell_without_calls(&mut self, worker: u32) {
-        let Some((ticket, ran)) = self.untold.remove(&worker) else { return };
-        let pid = self.shared.table().workers.get(&worker).map(|worker| worker.pid);
+    /// The zygote was asked what slow requests do, and will not say it.
+    pub(crate) fn tell_what_is_untold(&mut self) {
+        for (ticket, (worker, ran)) in std::mem::take(&mut self.untold) {
+            self.tell_without_calls(ticket, worker, ran);
+        }
+    }
+
+    fn tell_without_calls(&self, ticket: u64, worker: u32, ran: Duration) {
         tracing::warn!(
             app = self.shared.spec.name,
             worker,
-            pid,
             "slow request: it had run for {:.1} s; what it was doing is not known, since the zygote does not answer",
             ran.as_secs_f64()
         );
@@ -413,9 +410,7 @@ impl Supervisor {
             }
             Message::Pong { number } => self.watchdog.heard(Some(number)),
             Message::Traced { worker, ticket } => {
-                if self.untold.get(&worker).is_some_and(|(asked, _)| *asked as u32 == ticket) {
-                    self.untold.remove(&worker);
-                }
+                self.untold.retain(|asked, (of, _)| *of != worker || *asked as u32 != ticket);
                 self.shared.ring().told_of(worker, ticket);
             }
             Message::Remark { why } => {
