@@ -233,3 +233,26 @@ def test_a_slow_request_is_named_though_its_zygote_is_stopped(tmp_path) -> None:
         stop_process(zygote)
         assert slow.result().status_code == 504
         assert server.logged("slow request: it had run for")
+
+
+def test_a_new_boot_is_taken_while_another_application_finds_no_way(tmp_path, peer) -> None:
+    """What boots beside is looked at as it is ready, and not when something else happens next."""
+    finds_none = tmp_path / "a"
+    private(finds_none, peer, work="if ($_SERVER['REQUEST_URI'] === '/a/talk') { fwrite($GLOBALS['peer'], 'x'); }")
+    slow = tmp_path / "b"
+    slow.mkdir()
+    (slow / "worker.php").write_text(
+        "<?php while (file_exists(__DIR__ . '/wait')) { usleep(5000); clearstatcache(); }\n"
+        "while (hayate_handle_request(function () { if ($_SERVER['REQUEST_URI'] === '/b/reset') { opcache_reset(); } echo 'b'; })) {}"
+    )
+    app = '[[app]]\nname = "{0}"\nroot = "{1}"\npath = "/{0}"\nworkers = 1\nworker = "worker.php"\nwarmup = []\n'
+    with Hayate(config=app.format("a", finds_none) + app.format("b", slow)) as server:
+        zygote = of(server, "b")["zygote"]
+        (slow / "wait").touch()
+        get(server, "/b/reset")
+        assert server.logged("opcache_reset")
+        for _ in range(12):
+            assert get(server, "/a/talk").status_code == 200
+        assert server.logged("There is no slower way that is as safe")
+        (slow / "wait").unlink()
+        assert wait_until(lambda: of(server, "b")["zygote"] not in (zygote, None), 30)
