@@ -84,12 +84,27 @@ static PHP_FUNCTION(generated)
 	}
 }
 
+/* is_for_requests(string $file): bool: whether requests alone may load a class of this file. */
+static PHP_FUNCTION(is_for_requests)
+{
+	zend_string *file;
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+	Z_PARAM_PATH_STR(file)
+	ZEND_PARSE_PARAMETERS_END();
+	RETURN_BOOL(is_for_requests(file));
+}
+
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_generated, 0, 1, IS_VOID, 0)
 ZEND_ARG_TYPE_INFO(0, directory, IS_STRING, 0)
 ZEND_END_ARG_INFO()
 
-static const zend_function_entry of_boot_scripts[] = {ZEND_NS_FE("Hayate\\Boot", generated, arginfo_generated)
-                                                          ZEND_FE_END};
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_is_for_requests, 0, 1, _IS_BOOL, 0)
+ZEND_ARG_TYPE_INFO(0, file, IS_STRING, 0)
+ZEND_END_ARG_INFO()
+
+static const zend_function_entry of_boot_scripts[] = {
+    ZEND_NS_FE("Hayate\\Boot", generated, arginfo_generated)
+        ZEND_NS_FE("Hayate\\Boot", is_for_requests, arginfo_is_for_requests) ZEND_FE_END};
 
 void by_name_startup(void)
 {

@@ -9,7 +9,7 @@ use Symfony\Component\HttpKernel\KernelInterface;
 /**
  * Loads the classes that Symfony itself lists for OPcache's preloading, before the requests that may need them.
  *
- * The list lies beside the compiled container: services' classes, the files that make them, with 5.4 compiled templates as well, but for
+ * The list lies beside the compiled container: services' classes (the project's own are left to requests), the files that make them, with 5.4 compiled templates as well, but for
  * what is tagged `container.no_preload`. It follows from the code, and from nothing that a visitor does. Nobody's code runs
  * but that of these files; no service is made. What would end the process (a class that does not fit its interface, an
  * exit) or does not come back is left to the request that needs it: all are tried out in another process before.
@@ -40,9 +40,7 @@ final class SymfonyClasses
             if (memory_get_usage() > $most) {
                 return false;
             }
-            self::attempt($directory, $namespace, $found[$i]['class'], $found[$i]['file'] ?? '');
-
-            return true;
+            return self::attempt($directory, $namespace, $found[$i]['class'], $found[$i]['file'] ?? '');
         };
         // What is deprecated in them is for the log of a request that uses it.
         set_error_handler(static fn (): bool => true);
@@ -59,12 +57,16 @@ final class SymfonyClasses
         }
     }
 
-    private static function attempt(string $directory, string $namespace, string $class, string $file): void
+    /** False: not to be loaded before the requests. */
+    private static function attempt(string $directory, string $namespace, string $class, string $file): bool
     {
         try {
             if ('' !== $class) {
-                class_exists(str_replace('\\\\', '\\', $class));
-            } elseif (str_starts_with($file, "$namespace/")) {
+                $class = str_replace('\\\\', '\\', $class);
+                // A request may have another one of the project's own.
+                return !class_exists($class) || false === ($of = (new \ReflectionClass($class))->getFileName()) || !is_for_requests($of);
+            }
+            if (str_starts_with($file, "$namespace/")) {
                 class_exists(strtr($file, '/', '\\'), false) || require "$directory/$file.php";
             } elseif (str_starts_with($file, 'twig/')) {
                 require_once "$directory/$file.php";
@@ -72,5 +74,7 @@ final class SymfonyClasses
         } catch (\Throwable) {
             // It extends what is not installed, for instance. A request that needs it says so.
         }
+
+        return true;
     }
 }

@@ -27,6 +27,8 @@ use crate::{
 
 /// How long an application's disk may take to say what is there.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two attempts to boot an application anew: the shortest and the longest, doubled each time.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// An application that runs in another way than configured.
 #[derive(Debug, Clone, Serialize)]
@@ -138,34 +140,24 @@ pub fn as_scripts(app: &App) -> App {
     }
 }
 
-/// Boots the application in the next slower way that boots. `None`, and an error in the log, when there is none.
+/// Boots what is to take the place of an application that is not fit: once more as it is, however often that has to be tried, or in the next
+/// slower way that boots. `None`, and an error in the log, when there is none.
 pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -> Option<Replacement> {
+    if unfit.renew {
+        return Some(renew(old, app, &hub).await);
+    }
     let name = app.spec.name.clone();
     let no_fork = !unfit.fork || old.status().rewind.is_some_and(|rewind| rewind.tracking == Some("fork"));
-    let mut next = if unfit.renew { Some(app.clone()) } else { found_slower(&app, no_fork).await };
+    let mut next = found_slower(&app, no_fork).await;
     while let Some(app) = next {
         let to = if app.spec.mode == Mode::Classic { "classic" } else { "fork" };
-        match Generation::start(app.spec.clone(), Arc::clone(old.launcher()), &hub) {
-            Ok(new) => match new.booted().await {
-                Ok(()) => {
-                    let at = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
-                    return Some(Replacement {
-                        old,
-                        app,
-                        new,
-                        fallback: (!unfit.renew).then_some(Fallback { to, why: unfit.why, at }),
-                    });
-                }
-                Err(error) => {
-                    new.kill().await;
-                    if unfit.renew {
-                        tracing::error!(app = name, "the old generation goes on serving: {error}");
-                        return None;
-                    }
-                    tracing::error!(app = name, "it does not boot as {to} either: {error}");
-                }
-            },
-            Err(error) => tracing::error!(app = name, "it cannot be started as {to}: {error}"),
+        match boot_beside(&old, &app, &hub).await {
+            Ok(new) => {
+                let at = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+                let fallback = Some(Fallback { to, why: unfit.why, at });
+                return Some(Replacement { old, app, new, fallback });
+            }
+            Err(why) => tracing::error!(app = name, "it does not boot as {to} either: {why}"),
         }
         next = found_slower(&app, true).await;
     }
@@ -178,6 +170,35 @@ pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -
         );
     }
     None
+}
+
+/// Boots the application as it is, beside the generation that is to be replaced, until that has worked: a boot may fail for what passes.
+async fn renew(old: Arc<Generation>, app: App, hub: &Arc<Hub>) -> Replacement {
+    let mut pause = PAUSES.0;
+    loop {
+        match boot_beside(&old, &app, hub).await {
+            Ok(new) => return Replacement { old, app, new, fallback: None },
+            Err(why) => {
+                tracing::error!(
+                    app = app.spec.name,
+                    "it does not boot anew, so the old generation goes on serving; the next attempt is in {pause:?}: {why}"
+                );
+                old.not_renewed(&why);
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+async fn boot_beside(old: &Generation, app: &App, hub: &Arc<Hub>) -> Result<Arc<Generation>, String> {
+    let new = Generation::start(app.spec.clone(), Arc::clone(old.launcher()), hub)
+        .map_err(|error| format!("it cannot be started: {error}"))?;
+    if let Err(error) = new.booted().await {
+        new.kill().await;
+        return Err(error.to_string());
+    }
+    Ok(new)
 }
 
 /// How boots went.
@@ -195,23 +216,33 @@ pub async fn all_booted<'a>(
     generations: &[Arc<Generation>],
     hub: &Arc<Hub>,
 ) -> Booted {
-    let outcomes = join_all(apps.zip(generations).map(|(app, generation)| async move {
-        let Err(error) = generation.booted().await else { return Ok(None) };
-        let unfit = generation.unfit().borrow().clone();
-        let slower = match unfit {
-            Some(unfit) => boot(Arc::clone(generation), app.clone(), unfit, Arc::clone(hub)).await,
-            None => None,
-        };
-        slower.map(Some).ok_or_else(|| error.to_string())
-    }));
+    let boots = apps
+        .zip(generations)
+        .map(|(app, generation)| booted(app.clone(), Arc::clone(generation), Arc::clone(hub)));
     let mut all = Booted { slower: Vec::new(), failed: Vec::new() };
-    for outcome in outcomes.await {
+    for outcome in join_all(boots).await {
         match outcome {
             Ok(slower) => all.slower.extend(slower),
             Err(why) => all.failed.push(why),
         }
     }
     all
+}
+
+/// Waits until one can serve, or has tried.
+pub async fn booted(
+    app: App,
+    generation: Arc<Generation>,
+    hub: Arc<Hub>,
+) -> Result<Option<Replacement>, String> {
+    let Err(error) = generation.booted().await else { return Ok(None) };
+    // What is to boot as it is does so by itself: it goes on trying.
+    let unfit = generation.unfit().borrow().clone().filter(|unfit| !unfit.renew);
+    let slower = match unfit {
+        Some(unfit) => boot(generation, app, unfit, hub).await,
+        None => None,
+    };
+    slower.map(Some).ok_or_else(|| error.to_string())
 }
 
 #[cfg(test)]

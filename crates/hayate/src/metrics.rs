@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-use hayate_pool::{DOUBTS, RewindStatus, RewindTotals, State};
+use hayate_pool::{DOUBTS, Phase, RewindStatus, RewindTotals, State};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -274,7 +274,8 @@ impl Metrics {
             }
             self.slow.get_or_create(&app()).inc_by(status.slow_requests);
             self.queue.get_or_create(&app()).set(status.queue as i64);
-            self.ready.get_or_create(&app()).set(i64::from(status.unavailable.is_none()));
+            let serves = status.unavailable.is_none() && status.state != Phase::Booting;
+            self.ready.get_or_create(&app()).set(i64::from(serves));
             self.memory.get_or_create(&app()).set(status.memory as i64);
             self.log_dropped.get_or_create(&app()).inc_by(status.log_dropped);
         }

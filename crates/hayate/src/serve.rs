@@ -7,6 +7,7 @@
 mod announce;
 mod commands;
 mod ending;
+mod falling;
 mod listeners;
 mod program;
 mod reload;
@@ -30,24 +31,25 @@ use tokio::{
     runtime::Builder,
     signal::unix::{SignalKind, signal},
     sync::{mpsc, watch},
-    task::JoinSet,
 };
 
 use self::{
     announce::announce,
     commands::Commands,
     ending::{EndSignals, end},
+    falling::Falling,
     listeners::Listeners,
     reload::{Reload, finished, prepare, reopen_log, replace, start, switch},
 };
 use crate::{
-    fallback::{self, Booted, Replacement},
-    logging,
+    fallback, logging,
     master::{self, Beginning, Client as Master, wire::Notice},
     secrets,
     server::{Order, Server, open_log},
 };
 
+/// How long applications that have booted wait for others at the start, before they are served without them.
+const TOGETHER: Duration = Duration::from_secs(10);
 /// How long those who have just connected to a front that is replaced may take to say what they want.
 const FIRST_WORDS: Duration = Duration::from_secs(1);
 /// How long it keeps connections that idle; not longer than drain_timeout.
@@ -143,26 +145,45 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     server.take_certificates(&plan).await.map_err(anyhow::Error::msg)?;
     let apps = start(&first, hub)?;
     server.install(&plan, access_log, apps.clone(), Vec::new());
-    tokio::select! {
-        Booted { slower, failed } = fallback::all_booted(plan.with_php(), &apps, hub) => {
-            // One application does not keep the others down; a server of which nothing serves is none. One that has served before is
-            // wanted, whatever it takes; unless another one still serves.
-            let serves = failed.len() < plan.apps.iter().filter(|app| app.failed.is_none()).count();
-            let goes_on = !beginning.successor && (serves || plan.development || beginning.again);
-            match failed.first() {
-                Some(why) if !goes_on => {
-                    master.failed(why);
-                    end(&server, None, Duration::ZERO, &mut signals).await;
-                    anyhow::bail!("{why}");
+    let mut falling = Falling::default();
+    for (app, generation) in plan.with_php().zip(&apps) {
+        let boot = fallback::booted(app.clone(), Arc::clone(generation), Arc::clone(hub));
+        falling.spawn(generation, boot);
+    }
+    let mut serving = plan.apps.iter().filter(|app| app.is_static && app.failed.is_none()).count();
+    let (mut failed, mut slower) = (Vec::new(), Vec::new());
+    // One application does not keep the others down, however long it takes; but a program that takes another's place has to serve all.
+    let together = tokio::time::sleep(TOGETHER);
+    tokio::pin!(together);
+    loop {
+        tokio::select! {
+            biased;
+            () = signals.recv() => {
+                end(&server, None, Duration::ZERO, &mut signals).await;
+                return Ok(());
+            }
+            outcome = falling.next() => match outcome {
+                None => break,
+                Some(Ok(replacement)) => {
+                    serving += 1;
+                    slower.extend(replacement);
                 }
-                _ => replace(&server, slower, Duration::ZERO),
+                Some(Err(why)) => failed.push(why),
+            },
+            () = &mut together, if serving > 0 && !beginning.successor => {
+                tracing::warn!("serving without the applications that still boot");
+                break;
             }
         }
-        () = signals.recv() => {
-            end(&server, None, Duration::ZERO, &mut signals).await;
-            return Ok(());
-        }
     }
+    // A server of which nothing serves is none. One that has served before is wanted, whatever it takes; unless another one still serves.
+    let goes_on = !beginning.successor && (serving > 0 || plan.development || beginning.again);
+    if let Some(why) = failed.first().filter(|_| !goes_on) {
+        master.failed(why);
+        end(&server, None, Duration::ZERO, &mut signals).await;
+        anyhow::bail!("{why}");
+    }
+    slower.into_iter().for_each(|replacement| replace(&server, replacement));
     tokio::spawn(Arc::clone(&server.front).watch());
     tokio::spawn(async { while caught(logging::floods().say()).await.is_err() {} });
     let mut listeners = Listeners::new(threads);
@@ -186,7 +207,6 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
 
     let mut drain_timeout = plan.drain_timeout;
     let mut reload: Option<Reload> = None;
-    let mut falling: JoinSet<Option<Replacement>> = JoinSet::new();
     let mut replaced = false;
     let (retire, retired) = watch::channel(false);
     loop {
@@ -207,8 +227,10 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
                 continue;
             }
             Some(order) = receiver.recv() => order,
-            Some(Ok(Some(replacement))) = falling.join_next() => {
-                replace(&server, vec![replacement], drain_timeout);
+            Some(outcome) = falling.next() => {
+                if let Ok(Some(replacement)) = outcome {
+                    replace(&server, replacement);
+                }
                 continue;
             }
             (_, pairs) = master.certificates() => {
@@ -247,11 +269,14 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
             Order::Stop => break,
             // What a reload boots has its chance first.
             Order::FallBack(..) if reload.is_some() => {}
+            Order::FallBack(generation, _) if falling.is_under_way(&generation) => {}
             Order::FallBack(generation, unfit) => {
                 if let Some(app) = server.app_of(&generation) {
                     let next = if unfit.renew { "" } else { "; trying a slower way that is as safe" };
                     tracing::warn!(app = app.spec.name, "{}{next}", unfit.why);
-                    falling.spawn(fallback::boot(generation, app, unfit, Arc::clone(hub)));
+                    let hub = Arc::clone(hub);
+                    let boot = fallback::boot(Arc::clone(&generation), app, unfit, hub);
+                    falling.spawn(&generation, async { Ok(boot.await) });
                 }
             }
             Order::Upgrade(reply) => {
@@ -270,7 +295,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
             Order::Reload(reply) => {
                 tracing::info!("reloading");
                 master.notify(Notice::Reloading);
-                falling.abort_all();
+                falling.abort().await;
                 // One under way may have read what has changed since, or hang in its boot: this one takes its place.
                 let mut replies = match reload.take() {
                     Some(before) => before.abort().await,
@@ -287,7 +312,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     if let Some(reload) = reload {
         reload.abort().await;
     }
-    falling.shutdown().await;
+    falling.abort().await;
     if replaced {
         server.front.will_end();
         commands.close();
@@ -304,7 +329,9 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     } else {
         master.notify(Notice::Stopping);
     }
-    end(&server, Some(listeners), drain_timeout, &mut signals).await;
+    // Where another front serves nothing presses.
+    let limit = if replaced { server.time_to_finish() } else { drain_timeout };
+    end(&server, Some(listeners), limit, &mut signals).await;
     Ok(())
 }
 

@@ -1,6 +1,11 @@
 //! The running server: which generation of which application serves, and what is said of it.
 
-use std::{collections::BTreeMap, io, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use hayate_certificates::Pair;
 use hayate_front::{AccessLog, Backend, Disk, Format, Front, Routes, Settings};
@@ -52,8 +57,8 @@ struct Running {
     access_log: AccessLog,
     /// Of the plan's applications that run PHP, in order.
     apps: Vec<Arc<Generation>>,
-    /// Replaced, but still finishing requests.
-    draining: Vec<Arc<Generation>>,
+    /// Replaced, but still finishing requests, and until when.
+    draining: Vec<(Arc<Generation>, Instant)>,
     /// What was counted in generations that are gone, by application.
     former: BTreeMap<String, Former>,
     /// Applications that run in a slower way than configured, until the next reload.
@@ -63,10 +68,32 @@ struct Running {
 }
 
 impl Running {
+    /// What answers from now on for what an application of an earlier plan has answered for: it is called the same, or, where it was given another
+    /// name, answers to the same hosts and path, or runs the same files.
+    fn successor_of(&self, before: &App) -> Option<&Arc<Generation>> {
+        let apps: Vec<&App> = self.plan.with_php().collect();
+        let find = |alike: &dyn Fn(&App) -> bool| apps.iter().position(|app| alike(app));
+        let found = find(&|app| app.spec.name == before.spec.name)
+            .or_else(|| find(&|app| app.hosts == before.hosts && app.path == before.path))
+            .or_else(|| find(&|app| app.spec.document_root == before.spec.document_root));
+        self.apps.get(found?)
+    }
+
+    /// Has a generation finish what it serves. Returns how long it may.
+    fn drain(&mut self, generation: &Arc<Generation>, patience: Duration) -> Retired {
+        let limit = patience.max(self.plan.drain_timeout);
+        self.draining.push((Arc::clone(generation), Instant::now() + limit));
+        Retired { generation: Arc::clone(generation), limit }
+    }
+
     /// Puts a generation in the place of another. Returns which of both is to be drained: the new one when the old one is not here any more.
-    fn substitute(&mut self, replacement: Replacement) -> Arc<Generation> {
+    fn substitute(&mut self, replacement: Replacement) -> Retired {
         let Replacement { old, app, new, fallback } = replacement;
-        let Some(i) = self.apps.iter().position(|other| Arc::ptr_eq(other, &old)) else { return new };
+        let Some(i) = self.apps.iter().position(|other| Arc::ptr_eq(other, &old)) else {
+            // Nobody has sent it anything.
+            return Retired { generation: new, limit: Duration::ZERO };
+        };
+        let patience = app.patience();
         match fallback {
             Some(fallback) => {
                 tracing::error!(app = app.spec.name, "{}", fallback.words());
@@ -79,9 +106,16 @@ impl Running {
             (*planned, *runs) = (app, Arc::clone(&new));
         }
         old.succeeded_by(&new);
-        self.draining.push(Arc::clone(&old));
-        old
+        self.drain(&old, patience)
     }
+}
+
+/// A generation that was replaced.
+pub struct Retired {
+    /// To be drained, and handed to [`Server::retired`] then.
+    pub generation: Arc<Generation>,
+    /// How long it may finish.
+    pub limit: Duration,
 }
 
 /// What was counted in an application's generations that are gone.
@@ -254,24 +288,23 @@ impl Server {
         access_log: AccessLog,
         apps: Vec<Arc<Generation>>,
         slower: Vec<Replacement>,
-    ) -> Vec<Arc<Generation>> {
+    ) -> Vec<Retired> {
         let (plan, apps, old) = {
             let mut running = self.running();
-            running.plan = plan.clone();
+            let planned = std::mem::replace(&mut running.plan, plan.clone());
             running.access_log = access_log.clone();
             running.fallbacks.clear();
             let before = std::mem::replace(&mut running.apps, apps);
-            let unfit: Vec<_> =
+            let mut old: Vec<_> =
                 slower.into_iter().map(|replacement| running.substitute(replacement)).collect();
-            for generation in &before {
+            for (generation, app) in before.iter().zip(planned.with_php()) {
                 // What is still on its way to the old one, for example with a body that is being gathered, is for the new one.
-                let name = &generation.spec().name;
-                if let Some(new) = running.apps.iter().find(|new| new.spec().name == *name) {
+                if let Some(new) = running.successor_of(app) {
                     generation.succeeded_by(new);
                 }
+                old.push(running.drain(generation, app.patience()));
             }
-            running.draining.extend(before.iter().cloned());
-            (running.plan.clone(), running.apps.clone(), [before, unfit].concat())
+            (running.plan.clone(), running.apps.clone(), old)
         };
         let tls = self.tls.lock().clone();
         self.front.swap(settings(&plan, access_log, tls), self.routes(&plan, &apps));
@@ -320,15 +353,15 @@ impl Server {
 
     /// Sends new requests of one application to another generation, until the next reload. Returns the generation to drain
     /// and hand to [`Server::retired`]: the old one, or the new one when the old was replaced meanwhile.
-    pub fn replace(&self, replacement: Replacement) -> Arc<Generation> {
+    pub fn replace(&self, replacement: Replacement) -> Retired {
         let new = Arc::clone(&replacement.new);
         let (plan, access_log, apps, replaced) = {
             let mut running = self.running();
             let replaced = running.substitute(replacement);
             (running.plan.clone(), running.access_log.clone(), running.apps.clone(), replaced)
         };
-        if Arc::ptr_eq(&new, &replaced) {
-            return new;
+        if Arc::ptr_eq(&new, &replaced.generation) {
+            return replaced;
         }
         let tls = self.tls.lock().clone();
         self.front.swap(settings(&plan, access_log, tls), self.routes(&plan, &apps));
@@ -336,16 +369,26 @@ impl Server {
         replaced
     }
 
-    /// Watches again whether applications are fit to be rewound, after a reload that came to nothing.
+    /// Says again which applications are not fit to be rewound, after a reload that came to nothing: what was done about it was given up for the
+    /// reload. Of the others nothing has been said, so they are still watched.
     pub fn watch_again(&self) {
-        self.running().apps.iter().for_each(|generation| fallback::watch(generation, &self.orders));
+        let running = self.running();
+        let unfit = running.apps.iter().filter(|generation| generation.unfit().borrow().is_some());
+        unfit.for_each(|generation| fallback::watch(generation, &self.orders));
+    }
+
+    /// How long requests may finish when another front has taken this one's place, those of generations that were replaced before included.
+    pub fn time_to_finish(&self) -> Duration {
+        let (running, now) = (self.running(), Instant::now());
+        let draining = running.draining.iter().map(|(_, until)| until.saturating_duration_since(now));
+        draining.fold(running.plan.time_to_finish(), Duration::max)
     }
 
     /// Forgets a generation that is drained, but for its counters.
     pub fn retired(&self, generation: &Arc<Generation>) {
         let status = generation.status();
         let mut running = self.running();
-        running.draining.retain(|other| !Arc::ptr_eq(other, generation));
+        running.draining.retain(|(other, _)| !Arc::ptr_eq(other, generation));
         let former = running.former.entry(status.name).or_default();
         for (cause, n) in status.restarts {
             *former.restarts.entry(cause).or_default() += n;
@@ -371,7 +414,8 @@ impl Server {
     pub fn stopping(&self) -> Vec<Arc<Generation>> {
         let mut running = self.running();
         running.stage = Stage::Draining;
-        running.apps.iter().chain(&running.draining).cloned().collect()
+        let draining = running.draining.iter().map(|(generation, _)| generation);
+        running.apps.iter().chain(draining).cloned().collect()
     }
 
     /// Whether PHP of an application runs as this user; `owner` is who started the server.

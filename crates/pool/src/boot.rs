@@ -5,7 +5,7 @@ use std::{sync::Arc, sync::atomic::Ordering::*};
 use tokio::time::Instant;
 
 use crate::{
-    channel::{Again, Message},
+    channel::{Again, Command, Message},
     generation::{BootError, Health},
     host::Host,
     launch::Start,
@@ -31,6 +31,8 @@ impl Supervisor {
                 self.watchdog = Watchdog::default();
                 self.unreported.clear();
                 self.said = None;
+                self.came_up = false;
+                self.tell_what_is_untold();
                 self.host = Some(host);
             }
             Err(error) => {
@@ -46,7 +48,8 @@ impl Supervisor {
         let limit = self.shared.spec.boot_timeout?;
         let reason = || {
             format!(
-                "it did not reach its first hayate_handle_request() within {limit:?}; find out what it waits for, or raise boot_timeout"
+                "its boot, with its warm-up requests, did not end within {limit:?}; find out what it waits for (this server itself answers for it only \
+                 when it has booted), or raise boot_timeout"
             )
         };
         let host = self.host.as_mut()?;
@@ -81,11 +84,26 @@ impl Supervisor {
         next
     }
 
+    /// Whoever waits for the first boot has not been told how it went.
+    pub(crate) fn is_booting(&self) -> bool {
+        matches!(*self.health.borrow(), Health::Booting)
+    }
+
+    /// A worker that boots by itself asks for another boot, or needs one. The zygote, which knows nothing of it yet, ends.
+    pub(crate) fn boot_again(&mut self, message: Message) {
+        self.said = Some(message);
+        if let Some(host) = &self.host
+            && let Err(error) = host.send(Command::Quit)
+        {
+            tracing::error!(app = self.shared.spec.name, "the zygote does not listen: {error}");
+        }
+    }
+
     /// Whether there are workers but this one that have requests, or may have at any time.
     pub(crate) fn serves_beside(&self, index: u32) -> bool {
         let alive =
             |worker: &Worker| worker.ready && worker.sentence.is_none() && worker.dead_since.is_none();
-        !matches!(*self.health.borrow(), Health::Booting)
+        !self.is_booting()
             && self.shared.table().workers.iter().any(|(&other, worker)| other != index && alive(worker))
     }
 
@@ -123,6 +141,7 @@ impl Supervisor {
         // A worker may say so before the zygote has said who it is.
         let ready = table.workers.values().filter(|worker| worker.ready && worker.pid != 0).count();
         if ready > 0 {
+            self.came_up = true;
             table.unavailable = None;
             self.shared.failing.store(false, Relaxed);
             self.turns_away = false;
@@ -165,8 +184,7 @@ impl Supervisor {
             self.cannot_serve(error.reason.clone());
         }
         // Whoever waits for the first boot wants all MIN workers; later the others will do.
-        let booting = matches!(*self.health.borrow(), Health::Booting);
-        if booting || !others_serve {
+        if self.is_booting() || !others_serve {
             self.health.send_replace(Health::Failing(error));
         }
     }

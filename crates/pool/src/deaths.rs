@@ -3,6 +3,7 @@
 use std::{
     os::{fd::OwnedFd, unix::process::ExitStatusExt as _},
     process::ExitStatus,
+    sync::Arc,
     sync::atomic::Ordering::*,
     time::Duration,
 };
@@ -21,7 +22,7 @@ use crate::{
     rewind::Unfit,
     status::Phase,
     supervisor::{Supervisor, TICK},
-    worker::{Cause, Change},
+    worker::{Cause, Change, Worker},
 };
 
 /// What dies younger than this without having served died of something that will most likely happen again.
@@ -74,7 +75,8 @@ impl Supervisor {
 
     /// A worker is dead. `status`: as the zygote tells it, if it does.
     pub(crate) fn worker_gone(&mut self, index: u32, status: Option<i32>) {
-        let Shared { spec, .. } = &*self.shared;
+        let shared = Arc::clone(&self.shared);
+        let Shared { spec, .. } = &*shared;
         let ring = self.shared.ring();
         let now = Instant::now();
         let mut table = self.shared.table();
@@ -123,6 +125,9 @@ impl Supervisor {
         } else {
             tracing::warn!(app = spec.name, worker = index, pid, served, lost, "the worker ended: {label}");
         }
+        if self.boots_cold_after(&worker, cause, index) {
+            return;
+        }
         let useful = record.requests > 0 || lost > 0 || now - worker.forked >= INFANCY;
         if cause.is_planned() || worker.sentence.is_some() || (worker.ready && useful) {
             self.fork_backoff.succeeded();
@@ -133,15 +138,36 @@ impl Supervisor {
                 app = spec.name,
                 "it had not served a request; the next one is forked in {delay:?}"
             );
+            // A worker that has said why its own boot failed has been heard. One that ends in a boot of its own is a boot that failed, as a zygote
+            // that does; any other may have been somebody's doing, until it happens again and again.
+            let (booting, private) = (self.is_booting(), self.shared.table().boot.private.is_some());
             let serves = self.shared.table().workers.values().any(|worker| worker.serves());
-            if delay >= LONG && !serves {
-                // Of a worker that has said why its own boot failed, that is the reason.
-                let said = self.shared.table().boot_error.clone().filter(|_| cause == Cause::BootFailed);
-                self.cannot_serve(said.unwrap_or_else(|| {
-                    format!("its workers end before they have served a request ({label})")
-                }));
+            let failed = delay >= LONG || (private && !worker.ready);
+            if cause != Cause::BootFailed && failed && (booting || !serves) {
+                let log = self.host.as_ref().map(|host| host.tail.lines()).unwrap_or_default();
+                self.boot_failed(format!("its workers end before they have served a request ({label})"), log);
             }
         }
+    }
+
+    /// A worker that boots by itself has crashed in its boot or in a warm-up request, and no other serves: all are to boot without such requests, as
+    /// after a zygote that does.
+    fn boots_cold_after(&mut self, worker: &Worker, cause: Cause, index: u32) -> bool {
+        let Cause::Signal(signal) = cause else { return false };
+        let private = self.shared.table().boot.private.is_some();
+        if worker.ready
+            || !private
+            || self.said.is_some()
+            || self.is_ending()
+            || !crashed(ExitStatus::from_raw(signal))
+            || !self.makes_warmup_requests()
+            || self.serves_beside(index)
+        {
+            return false;
+        }
+        let why = format!("a worker ended in its boot or in a warm-up request (signal {signal})");
+        self.boot_again(Message::BootAgain { worker: Some(index), how: Again::Cold, why });
+        true
     }
 
     fn makes_warmup_requests(&self) -> bool {
@@ -247,14 +273,19 @@ impl Supervisor {
             }
             _ => {
                 self.shared.table().zygote_deaths += 1;
-                let delay = if now - host.started >= INFANCY && !host.distrusted {
+                let delay = if now - host.started >= INFANCY
+                    && self.came_up
+                    && !self.is_booting()
+                    && !host.distrusted
+                {
                     self.host_backoff.succeeded();
                     Duration::ZERO
                 } else {
                     self.host_backoff.failed()
                 };
                 if delay >= LONG {
-                    self.cannot_serve(format!("its zygote ends again and again ({status})"));
+                    let log = host.last_lines().await;
+                    self.boot_failed(format!("its zygote ends again and again ({status})"), log);
                 }
                 self.host_at = now + delay;
                 tracing::error!(

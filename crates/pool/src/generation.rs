@@ -181,6 +181,12 @@ impl Generation {
         self.unfit.clone()
     }
 
+    /// Another one that was to take this one's place, booted anew from the same, does not boot.
+    pub fn not_renewed(&self, why: &str) {
+        self.shared.table().boot_error =
+            Some(format!("it was to be booted anew, which is tried again and again: {why}"));
+    }
+
     /// What the generation was made from.
     pub fn spec(&self) -> &Spec {
         &self.shared.spec
@@ -221,7 +227,7 @@ impl Generation {
         }
         let table = self.shared.table();
         if table.phase == Phase::Booting {
-            return None;
+            return Some("it boots".into());
         }
         let mut serving = table.workers.values().filter(|worker| worker.serves()).peekable();
         if serving.peek().is_none() {

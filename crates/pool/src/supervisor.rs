@@ -5,7 +5,7 @@
 //! workers than MIN. Otherwise nothing wakes it but the zygote, an order, or [`crate::Generation::nudge`].
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -55,6 +55,8 @@ struct Ending {
     quiet_since: Option<Instant>,
     /// The workers were asked to leave.
     asked: bool,
+    /// Nothing was to finish.
+    at_once: bool,
 }
 
 pub(crate) struct Supervisor {
@@ -84,6 +86,8 @@ pub(crate) struct Supervisor {
     /// Workers whose boot failed and whose end is not reported yet.
     pub(crate) unbooted: BTreeSet<u32>,
     pub(crate) watchdog: Watchdog,
+    /// A worker of the present zygote has been ready.
+    pub(crate) came_up: bool,
     /// Process ids of workers whose end was seen before the zygote has told it.
     pub(crate) unreported: HashSet<i32>,
     /// Of boots after the shared memory had been overwritten, or the supervision had met a fault of its own.
@@ -99,6 +103,8 @@ pub(crate) struct Supervisor {
     broken: Option<&'static str>,
     /// Slow requests that the log was told of.
     told: Told,
+    /// Of these, those whose zygote has not said yet that it has looked: by ticket, the worker and how long it had run.
+    untold: BTreeMap<u64, (u32, Duration)>,
     ending: Option<Ending>,
 }
 
@@ -131,7 +137,9 @@ impl Supervisor {
             declined: None,
             unbooted: BTreeSet::new(),
             watchdog: Watchdog::default(),
+            came_up: false,
             unreported: HashSet::new(),
+            untold: BTreeMap::new(),
             memory_backoff: Backoff::default(),
             ring_since: now,
             ring_is_over: false,
@@ -274,7 +282,8 @@ impl Supervisor {
 
     /// Ends requests that took too long, and the workers that hold them.
     fn sweep(&mut self, ring: &Ring) {
-        let Shared { spec, .. } = &*self.shared;
+        let shared = Arc::clone(&self.shared);
+        let spec = &shared.spec;
         let limits = Limits {
             queue_timeout: spec.queue_timeout,
             request_timeout: spec.request_timeout,
@@ -295,16 +304,12 @@ impl Supervisor {
                     "{left_out} more slow requests are not told of one by one, since there are so many"
                 );
             }
-            if let Some(host) = &self.host
-                && let Err(error) = host.send(Command::Trace { worker, ran, ticket })
-            {
-                tracing::warn!(
-                    app = spec.name,
-                    worker,
-                    ?ran,
-                    "slow request; the zygote does not listen: {error}"
-                );
-                ring.told_of(worker, ticket as u32);
+            let trace = Command::Trace { worker, ran, ticket };
+            let silent = self.watchdog.lost.is_some();
+            if silent || self.host.as_ref().is_some_and(|host| host.send(trace).is_err()) {
+                self.tell_without_calls(ticket, worker, ran);
+            } else {
+                self.untold.insert(ticket, (worker, ran));
             }
         }
         for overdue in swept.overdue {
@@ -318,9 +323,26 @@ impl Supervisor {
             if self.sentence(overdue.worker, cause) {
                 let worker = overdue.worker;
                 let pid = self.shared.table().workers.get(&worker).map(|worker| worker.pid);
-                tracing::warn!(app = spec.name, worker, pid, "the worker {why}; it is killed");
+                tracing::warn!(app = self.shared.spec.name, worker, pid, "the worker {why}; it is killed");
             }
         }
+    }
+
+    /// The zygote was asked what slow requests do, and will not say it.
+    pub(crate) fn tell_what_is_untold(&mut self) {
+        for (ticket, (worker, ran)) in std::mem::take(&mut self.untold) {
+            self.tell_without_calls(ticket, worker, ran);
+        }
+    }
+
+    fn tell_without_calls(&self, ticket: u64, worker: u32, ran: Duration) {
+        tracing::warn!(
+            app = self.shared.spec.name,
+            worker,
+            "slow request: it had run for {:.1} s; what it was doing is not known, since the zygote does not answer",
+            ran.as_secs_f64()
+        );
+        self.shared.ring().told_of(worker, ticket as u32);
     }
 
     /// Ends workers that were asked to leave and hold no request, and do not leave. Returns when to look again, while there are any.
@@ -371,15 +393,7 @@ impl Supervisor {
             Message::BootAgain { worker: Some(worker), how, why } if self.serves_beside(worker) => {
                 self.decline_beside(worker, how, why);
             }
-            Message::BootAgain { worker: Some(_), .. } => {
-                self.said = Some(message);
-                // The zygote knows nothing of it yet.
-                if let Some(host) = &self.host
-                    && let Err(error) = host.send(Command::Quit)
-                {
-                    tracing::error!(app, "the zygote does not listen: {error}");
-                }
-            }
+            Message::BootAgain { worker: Some(_), .. } => self.boot_again(message),
             Message::BootFailed { worker: Some(worker), why } => {
                 if !self.shared.table().workers.contains_key(&worker) {
                     return self.distrust("speaks of a worker that there is not");
@@ -395,7 +409,10 @@ impl Supervisor {
                 self.look_whether_ready();
             }
             Message::Pong { number } => self.watchdog.heard(Some(number)),
-            Message::Traced { worker, ticket } => self.shared.ring().told_of(worker, ticket),
+            Message::Traced { worker, ticket } => {
+                self.untold.retain(|asked, (of, _)| *of != worker || *asked as u32 != ticket);
+                self.shared.ring().told_of(worker, ticket);
+            }
             Message::Remark { why } => {
                 tracing::error!(app, "{why}");
                 self.shared.table().boot.remark = Some(why);
@@ -475,7 +492,9 @@ impl Supervisor {
             done: Vec::new(),
             quiet_since: None,
             asked: false,
+            at_once: false,
         });
+        ending.at_once |= until <= Instant::now();
         ending.until = ending.until.min(until);
         ending.done.extend(done);
         // Unless another generation takes them, requests are refused from now on.
@@ -500,6 +519,13 @@ impl Supervisor {
     }
 
     async fn finish(&mut self) {
+        let cut = self.shared.ring().active();
+        if cut > 0 && self.ending.as_ref().is_some_and(|ending| !ending.at_once) {
+            tracing::warn!(
+                app = self.shared.spec.name,
+                "{cut} requests that had not ended when the time to finish was over are cut off (drain_timeout)"
+            );
+        }
         if let Some(mut host) = self.host.take() {
             let polite = host.ready && host.send(Command::Quit).is_ok();
             if !polite || timeout(Duration::from_secs(2), host.died()).await.is_err() {

@@ -92,6 +92,7 @@ impl Supervisor {
             );
             let unfit = Unfit::silent(format!("the zygote {how}, so the application is booted anew"));
             self.unfit.send_if_modified(|known| known.is_none().then(|| *known = Some(unfit)).is_some());
+            self.tell_what_is_untold();
         }
         // With an end in sight the workers that live are all that is needed.
         if !serves || (!self.is_ending() && now.saturating_duration_since(lost) >= REPLACED) {

@@ -47,7 +47,7 @@ pub struct File {
     pub http2_prior_knowledge: Option<bool>,
     /// Sends 103 Early Hints (`hayate_early_hints()`, `headers_send(103)`) to clients of HTTP/1.1 as well; some take it for the answer. Those of HTTP/2 and 3 get it always. Default: `false`.
     pub early_hints_http1: Option<bool>,
-    /// How long requests may finish after SIGTERM, SIGINT or `hayate stop` (`0`: they are cut off at once); and after a reload in the old processes, or as long as `request_timeout` if that is longer. Default: `30s`. Flag: `--drain-timeout`.
+    /// How long requests may finish after SIGTERM, SIGINT or `hayate stop` (`0`: they are cut off at once). After a reload or an upgrade, in the old processes, at least as long as `request_timeout` and the `timeout` of rules allow, an hour where one of them is `off`. Default: `30s`. Flag: `--drain-timeout`.
     #[schemars(with = "Option<String>")]
     pub drain_timeout: Option<Time>,
     /// TLS: certificates, by name. See docs/tls.md. Flag `--tls HOST`: TLS for this host, with a certificate by ACME, or a self-signed one in development.
@@ -233,7 +233,7 @@ pub struct App {
     pub rewind_verify: Option<u64>,
     /// Worker mode with `rewind = "on"` only. `request`: a request opens the connections that it needs. `warm`: connections to MySQL, MariaDB, PostgreSQL and Redis that are open when a worker is ready to serve stay open; after each request their server is told to forget what it left there (see docs/databases.md). Default: `request`. Flag: `--connections`.
     pub connections: Option<ConnectionsChoice>,
-    /// How long a boot may take, warm-up included, before it counts as failed. `off`: no limit. Default: `60s`. Flag: `--boot-timeout`.
+    /// How long a boot may take, warm-up included, before it counts as failed. At the start it keeps other applications waiting for 10 s at most. `off`: no limit. Default: `60s`. Flag: `--boot-timeout`.
     #[schemars(with = "Option<String>")]
     pub boot_timeout: Option<Time>,
     /// When started as root: the user that this application's PHP runs as. Default: `user` at the top of the file.

@@ -78,6 +78,8 @@ const PLANS: usize = 16;
 const GRACE: Duration = Duration::from_secs(10);
 /// The same after a second signal.
 const GRACE_AT_ONCE: Duration = Duration::from_secs(5);
+/// How long zygotes whose front is gone may go on at most: they end by themselves.
+const ORPHANS: Duration = Duration::from_secs(3600);
 /// Pauses before a front is started again grow from the first to the second as long as fronts die young.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(30));
 /// A front that lived this long did not die of its start.
@@ -313,7 +315,9 @@ impl Master {
             front.say(ToFront::Alone, Vec::new());
         }
         let numbers: Vec<u64> = self.fronts().map(|front| front.number).collect();
-        let limit = self.time_to_finish();
+        // Their front is gone, and with it who waits for their answers.
+        let drain = self.plans.get(&self.adopted).map_or(Duration::ZERO, |plan| plan.drain_timeout);
+        let limit = drain.min(ORPHANS).saturating_add(GRACE);
         self.zygotes.end_orphans(now, limit, |front| numbers.contains(&front));
         let known = |pid| {
             self.loading.as_ref().is_some_and(|loading| loading.pid() == pid)
@@ -366,8 +370,9 @@ impl Master {
 
     /// What a front has, that is to end, until it is killed.
     fn time_to_finish(&self) -> Duration {
-        let drain = self.plans.get(&self.adopted).map_or(Duration::ZERO, |plan| plan.drain_timeout);
-        drain.saturating_add(GRACE)
+        // It may still finish what runs by an earlier one.
+        let longest = self.plans.values().map(Plan::time_to_finish).max();
+        longest.unwrap_or_default().saturating_add(GRACE)
     }
 
     /// Has the files of the served plan's certificates looked after.

@@ -153,6 +153,13 @@ pub struct App {
 }
 
 impl App {
+    /// The longest that one of its requests may run.
+    pub fn patience(&self) -> Duration {
+        let rules = self.rules.iter().filter_map(|rule| rule.timeout);
+        let all = rules.chain([self.spec.request_timeout.unwrap_or(ALWAYS)]);
+        all.map(|limit| if limit >= ALWAYS { LONG_RUNNING } else { limit }).max().unwrap_or_default()
+    }
+
     /// Whether there are processes of its own.
     pub fn runs_php(&self) -> bool {
         !self.is_static && self.failed.is_none()
@@ -385,7 +392,7 @@ impl Plan {
             early_hints_http1: file.early_hints_http1.unwrap_or(false),
             http2_prior_knowledge: file.http2_prior_knowledge.unwrap_or(false),
             drain_timeout: time(args.drain_timeout.or(file.drain_timeout), Duration::from_secs(30))
-                .unwrap_or_default(),
+                .unwrap_or(ALWAYS),
             limits: limits::resolve(source, &file.limits)?,
             apps,
         })
@@ -396,6 +403,11 @@ impl Plan {
     /// The applications that run PHP, in order.
     pub fn with_php(&self) -> impl Iterator<Item = &App> {
         self.apps.iter().filter(|app| app.runs_php())
+    }
+
+    /// How long requests may finish in processes that others have taken the place of: nothing presses, so what may run is not cut off.
+    pub fn time_to_finish(&self) -> Duration {
+        self.with_php().map(App::patience).fold(self.drain_timeout, Duration::max)
     }
 
     /// The addresses, with how connections of each begin.
@@ -526,6 +538,9 @@ fn flag(message: impl Into<String>) -> ConfigError {
 fn time(value: Option<Time>, default: Duration) -> Option<Duration> {
     value.map_or(Some(default), |time| time.0)
 }
+
+/// How long requests that may run for ever have where their processes were replaced: somebody has to end them.
+const LONG_RUNNING: Duration = Duration::from_secs(3600);
 
 /// No limit at all, for the front, which knows no such thing.
 const ALWAYS: Duration = Duration::from_secs(365 * 24 * 3600);

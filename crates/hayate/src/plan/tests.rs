@@ -475,3 +475,19 @@ fn keys_that_do_not_do_what_they_say_are_named() {
     let trusted = format!("trusted_proxies = ['unix']\n{rate}");
     assert_eq!(vain("unix:/run/x.sock", &trusted), [""; 0]);
 }
+
+#[test]
+fn what_may_run_has_time_to_finish() {
+    let dir = fixture();
+    let finish = |top: &str, app: &str| {
+        let plan = plan(dir.path(), &format!("{top}\n[[app]]\nroot = 'site'\n{app}"), |_| {}).unwrap();
+        plan.time_to_finish().as_secs()
+    };
+    assert_eq!(finish("", ""), 60);
+    assert_eq!(finish("drain_timeout = '2m'", ""), 120);
+    assert_eq!(finish("", "request_timeout = '3h'"), 3 * 3600);
+    assert_eq!(finish("", "request_timeout = 'off'"), 3600, "somebody has to end them");
+    assert_eq!(finish("", "[[app.rule]]\npath = '/a'\ntimeout = '90s'"), 90);
+    assert_eq!(finish("", "[[app.rule]]\npath = '/a'\ntimeout = 'off'"), 3600);
+    assert_eq!(finish("drain_timeout = 'off'", ""), ALWAYS.as_secs(), "no limit is no zero");
+}

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use hayate_pool::{Generation, Mode};
+use hayate_pool::{Generation, Mode, Phase};
 
 use crate::{
     config::LogFormat,
@@ -88,6 +88,8 @@ pub(super) fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&P
         text += &format!("    what is no file: {} ({why})\n", script.as_deref().unwrap_or("404"));
         if let Some(why) = status.unavailable {
             text += &format!("    cannot serve yet: {why}\n");
+        } else if status.state == Phase::Booting {
+            text += "    boots still; requests wait for it\n";
         }
     }
     text += "Stop with Ctrl-C";

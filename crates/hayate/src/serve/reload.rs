@@ -1,6 +1,6 @@
 //! Generations that take the place of others: those of a reload, which boot beside the old ones, and those that run in a slower way.
 
-use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{os::fd::OwnedFd, sync::Arc};
 
 use anyhow::{Context, Result};
 use hayate_front::{AccessLog, Front, ListenAddr};
@@ -14,7 +14,7 @@ use crate::{
     master::{Client as Master, Loaded},
     plan::App,
     secrets,
-    server::{Server, open_log},
+    server::{Retired, Server, open_log},
 };
 
 pub(super) type Reply = oneshot::Sender<Result<(), String>>;
@@ -94,23 +94,18 @@ pub(super) fn switch(server: &Arc<Server>, listeners: &mut Listeners, fresh: Fre
     listeners.keep(&plan.listen);
     sockets.into_iter().for_each(|(addr, socket)| listeners.add(addr, socket));
     loaded.adopted();
-    for generation in old {
-        retire(server, generation, plan.drain_timeout);
-    }
+    old.into_iter().for_each(|old| retire(server, old));
 }
 
 /// Sends requests to what runs in another way than configured.
-pub(super) fn replace(server: &Arc<Server>, replacements: Vec<Replacement>, drain_timeout: Duration) {
-    for replacement in replacements {
-        retire(server, server.replace(replacement), drain_timeout);
-    }
+pub(super) fn replace(server: &Arc<Server>, replacement: Replacement) {
+    retire(server, server.replace(replacement));
 }
 
-/// Lets a generation that was replaced finish. Nothing presses: what request_timeout allows is not cut off.
-fn retire(server: &Arc<Server>, generation: Arc<Generation>, drain_timeout: Duration) {
+/// Lets a generation that was replaced finish. Nothing presses: what may run is not cut off.
+fn retire(server: &Arc<Server>, Retired { generation, limit }: Retired) {
     let server = Arc::clone(server);
     tokio::spawn(async move {
-        let limit = drain_timeout.max(generation.spec().request_timeout.unwrap_or_default());
         generation.drain(limit).await;
         server.retired(&generation);
     });

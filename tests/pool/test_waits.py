@@ -1,0 +1,258 @@
+"""No wait without an end: boots that crash in a worker, boots that hang beside others, requests that run long while their processes are replaced.
+
+Faults found by attack on 2026-11-27.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import pathlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from lib import site
+from lib.process import stop_process, wait_until
+from lib.servers import Hayate
+
+#: Each worker boots by itself, since the boot opens a connection; it crashes where BOOT, START or WORK say so.
+PRIVATE = """<?php
+$peer = stream_socket_client('tcp://127.0.0.1:PORT');
+BOOT
+hayate_on_worker_start(function () { START });
+while (hayate_handle_request(function () { WORK echo 'worker'; })) {
+}
+"""
+CRASH = "posix_kill(getmypid(), 11);"
+
+
+@pytest.fixture
+def peer() -> Iterator[int]:
+    """A server that accepts and listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        kept = []
+
+        def accept() -> None:
+            while True:
+                try:
+                    kept.append(server.accept()[0])
+                except OSError:
+                    return
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+        for connection in kept:
+            connection.close()
+
+
+def private(directory: pathlib.Path, peer: int, *, boot: str = "", start: str = "", work: str = "") -> pathlib.Path:
+    directory.mkdir(exist_ok=True)
+    text = PRIVATE.replace("PORT", str(peer)).replace("BOOT", boot).replace("START", start).replace("WORK", work)
+    (directory / "worker.php").write_text(text)
+    return directory
+
+
+def beside(tmp_path: pathlib.Path, other: pathlib.Path, keys: str = "") -> str:
+    """A site in classic mode, and the application in question below /other."""
+    root = site.make(tmp_path)
+    return (
+        f'[[app]]\nname = "site"\nroot = "{root}"\nworkers = 1\n'
+        f'[[app]]\nname = "other"\nroot = "{other}"\npath = "/other"\nworker = "worker.php"\nworkers = 2\n{keys}'
+    )
+
+
+def get(server: Hayate, path: str, timeout: float = 60) -> requests.Response:
+    return requests.get(server.url + path, timeout=timeout)
+
+
+def of(server: Hayate, name: str) -> dict:
+    return next(app for app in server.status()["apps"] if app["name"] == name)
+
+
+def test_a_worker_that_crashes_in_a_warmup_request_of_its_own_boots_without(tmp_path, peer) -> None:
+    other = private(tmp_path / "other", peer, work=f"if (isset($_SERVER['HAYATE_WARMUP'])) {{ {CRASH} }}")
+    with Hayate(config=beside(tmp_path, other)) as server:
+        assert get(server, "/ok.php?x").text == "ok x"
+        assert get(server, "/other/").text == "worker"
+        status = of(server, "other")
+        assert status["boot"] == "private" and "signal 11" in status["cold_boot"], status
+
+
+@pytest.mark.parametrize("where", ["boot", "start"])
+def test_a_worker_that_crashes_before_it_serves_keeps_no_other_application_down(tmp_path, peer, where) -> None:
+    broken = f"if (file_exists(__DIR__ . '/broken')) {{ {CRASH} }}"
+    if where == "boot":
+        # The first boot is the zygote's, which finds out that each worker has to boot by itself.
+        broken = "if (file_exists(__DIR__ . '/booted')) { " + broken + " } touch(__DIR__ . '/booted');"
+    other = private(tmp_path / "other", peer, **{where: broken})
+    if where == "start":
+        text = (other / "worker.php").read_text()
+        (other / "worker.php").write_text("\n".join(line for line in text.splitlines() if "$peer" not in line))
+    (other / "broken").touch()
+    keys = 'connections = "warm"\n' if where == "start" else ""
+    with Hayate(config=beside(tmp_path, other, keys)) as server:
+        assert get(server, "/ok.php?x").text == "ok x"
+        assert server.status()["state"] == "serving"
+        assert of(server, "other")["unavailable"] is not None
+        assert get(server, "/other/").status_code == 503
+        for command in ("reload", "upgrade", "upgrade"):
+            done = server.run(command)
+            assert done.returncode == 1 and "did not boot" in done.stderr, (command, done)
+        (other / "broken").unlink()
+        assert wait_until(lambda: of(server, "other")["unavailable"] is None, 60)
+        assert get(server, "/other/").text == "worker"
+
+
+def test_a_boot_that_hangs_keeps_no_other_application_down(tmp_path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "worker.php").write_text(
+        "<?php while (!file_exists(__DIR__ . '/go')) { usleep(5000); clearstatcache(); }\n"
+        "while (hayate_handle_request(function () { echo 'worker'; })) {}"
+    )
+    with Hayate(config=beside(tmp_path, other, 'boot_timeout = "10m"\n')) as server:
+        assert get(server, "/ok.php?x").text == "ok x"
+        assert of(server, "other")["state"] == "booting"
+        assert server.logged("serving without the applications that still boot")
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(get, server, "/other/")
+            time.sleep(0.5)
+            (other / "go").touch()
+            assert waits.result().text == "worker"
+
+
+@pytest.mark.parametrize(
+    ("top", "keys"),
+    [
+        ('drain_timeout = "1s"', 'request_timeout = "off"'),
+        ('drain_timeout = "1s"', 'request_timeout = "2s"\n[[app.rule]]\npath = "/sleep.php"\ntimeout = "20s"'),
+        ('drain_timeout = "off"', 'request_timeout = "2s"\n[[app.rule]]\npath = "/sleep.php"\ntimeout = "20s"'),
+    ],
+    ids=["no limit", "of a rule", "drain_timeout off"],
+)
+@pytest.mark.parametrize("commands", [["reload"], ["upgrade"], ["reload", "upgrade"]], ids=" ".join)
+def test_what_may_run_is_not_cut_off_by_what_takes_its_place(tmp_path, top, keys, commands) -> None:
+    root = site.make(tmp_path)
+    with (
+        Hayate(config=f'{top}\n[[app]]\nname = "site"\nroot = "{root}"\nworkers = 1\n{keys}\n') as server,
+        concurrent.futures.ThreadPoolExecutor(1) as pool,
+    ):
+        slow = pool.submit(get, server, "/sleep.php?ms=5000")
+        time.sleep(0.5)
+        for command in commands:
+            done = server.run(command)
+            assert done.returncode == 0, done
+        assert slow.result().status_code == 200
+
+
+def test_drain_timeout_off_is_no_limit_at_the_end_either(tmp_path) -> None:
+    root = site.make(tmp_path)
+    with (
+        Hayate(config=f'drain_timeout = "off"\n[[app]]\nroot = "{root}"\nworkers = 1\n') as server,
+        concurrent.futures.ThreadPoolExecutor(1) as pool,
+    ):
+        slow = pool.submit(get, server, "/sleep.php?ms=2000")
+        time.sleep(0.5)
+        server.stop()
+        assert slow.result().status_code == 200
+
+
+def test_refused_reloads_make_no_more_boots(tmp_path) -> None:
+    (tmp_path / "worker.php").write_text(
+        "<?php file_put_contents(__DIR__ . '/boots', 'x', FILE_APPEND);\n"
+        "if (file_exists(__DIR__ . '/broken')) { throw new Exception('no boot today'); }\n"
+        "while (hayate_handle_request(function () { if ($_SERVER['REQUEST_URI'] === '/reset') { opcache_reset(); } echo getmypid(); })) {}"
+    )
+    config = f'[[app]]\nname = "site"\nroot = "{tmp_path}"\nworkers = 1\nworker = "worker.php"\nwarmup = []\n'
+    with Hayate(config=config) as server:
+        (tmp_path / "broken").touch()
+        for _ in range(5):
+            assert server.reload().returncode == 1
+        (tmp_path / "broken").unlink()
+        (tmp_path / "boots").write_text("")
+        zygote = of(server, "site")["zygote"]
+        get(server, "/reset")
+        assert wait_until(lambda: of(server, "site")["zygote"] not in (zygote, None), 60)
+        time.sleep(1)
+        assert (tmp_path / "boots").read_text() == "x"
+
+
+def test_a_new_boot_that_fails_is_tried_again_until_it_works(tmp_path) -> None:
+    (tmp_path / "worker.php").write_text(
+        "<?php if (file_exists(__DIR__ . '/broken')) { throw new Exception('no boot today'); }\n"
+        "while (hayate_handle_request(function () { if ($_SERVER['REQUEST_URI'] === '/reset') { opcache_reset(); } echo getmypid(); })) {}"
+    )
+    config = f'[[app]]\nname = "site"\nroot = "{tmp_path}"\nworkers = 1\nworker = "worker.php"\nwarmup = []\n'
+    with Hayate(config=config) as server:
+        zygote = of(server, "site")["zygote"]
+        (tmp_path / "broken").touch()
+        get(server, "/reset")
+        assert server.logged("it does not boot anew, so the old generation goes on serving")
+        assert wait_until(lambda: "no boot today" in (of(server, "site")["boot_error"] or ""), 60)
+        assert get(server, "/").status_code == 200
+        (tmp_path / "broken").unlink()
+        assert wait_until(lambda: of(server, "site")["zygote"] not in (zygote, None), 60)
+        assert wait_until(lambda: of(server, "site")["boot_error"] is None, 60)
+
+
+def test_a_body_that_is_gathered_while_an_application_is_renamed_is_answered(tmp_path) -> None:
+    root = site.make(tmp_path)
+    config = 'drain_timeout = "1s"\n[[app]]\nname = "{}"\nroot = "' + str(root) + '"\nworkers = 1\nrequest_timeout = "1s"\n'
+    (tmp_path / "hayate.toml").write_text(config.format("before"))
+    with Hayate(config=tmp_path / "hayate.toml") as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as s:
+            s.sendall(b"POST /count.php HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\nConnection: close\r\n\r\n" + b"x" * 50000)
+            time.sleep(0.5)
+            old = of(server, "before")["zygote"]
+            text = (tmp_path / "hayate.toml").read_text()
+            (tmp_path / "hayate.toml").write_text(text.replace('"before"', '"after"'))
+            assert server.reload().returncode == 0
+            assert wait_until(lambda: not os.path.exists(f"/proc/{old}"), 60)
+            s.sendall(b"x" * 50000)
+            data = b""
+            while chunk := s.recv(65536):
+                data += chunk
+        assert data.startswith(b"HTTP/1.1 200") and data.endswith(b"100000"), data
+
+
+def test_a_slow_request_is_named_though_its_zygote_is_stopped(tmp_path) -> None:
+    root = site.make(tmp_path)
+    config = f'[[app]]\nname = "site"\nroot = "{root}"\nworkers = 1\nrequest_timeout = "3s"\n'
+    with Hayate(config=config) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        zygote = of(server, "site")["zygote"]
+        slow = pool.submit(get, server, "/sleep.php?ms=20000")
+        time.sleep(0.5)
+        stop_process(zygote)
+        assert slow.result().status_code == 504
+        assert server.logged("slow request: it had run for")
+
+
+def test_a_new_boot_is_taken_while_another_application_finds_no_way(tmp_path, peer) -> None:
+    """What boots beside is looked at as it is ready, and not when something else happens next."""
+    finds_none = tmp_path / "a"
+    private(finds_none, peer, work="if ($_SERVER['REQUEST_URI'] === '/a/talk') { fwrite($GLOBALS['peer'], 'x'); }")
+    slow = tmp_path / "b"
+    slow.mkdir()
+    (slow / "worker.php").write_text(
+        "<?php while (file_exists(__DIR__ . '/wait')) { usleep(5000); clearstatcache(); }\n"
+        "while (hayate_handle_request(function () { if ($_SERVER['REQUEST_URI'] === '/b/reset') { opcache_reset(); } echo 'b'; })) {}"
+    )
+    app = '[[app]]\nname = "{0}"\nroot = "{1}"\npath = "/{0}"\nworkers = 1\nworker = "worker.php"\nwarmup = []\n'
+    with Hayate(config=app.format("a", finds_none) + app.format("b", slow)) as server:
+        zygote = of(server, "b")["zygote"]
+        (slow / "wait").touch()
+        get(server, "/b/reset")
+        assert server.logged("opcache_reset")
+        for _ in range(12):
+            assert get(server, "/a/talk").status_code == 200
+        assert server.logged("There is no slower way that is as safe")
+        (slow / "wait").unlink()
+        assert wait_until(lambda: of(server, "b")["zygote"] not in (zygote, None), 30)
