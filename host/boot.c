@@ -390,9 +390,11 @@ void boot_seed_sessions(uint64_t high, uint64_t low)
 
 static struct {
 	const char *function; /* without an argument it says the value, with one it sets it */
+	const char *setting;  /* which it follows until it is set, if it does */
 	zval value;           /* undefined: as it would be anyway */
-} encodings[] = {{.function = "mb_internal_encoding"},
-                 {.function = "mb_http_output"},
+	bool is_set;
+} encodings[] = {{.function = "mb_internal_encoding", .setting = "internal_encoding"},
+                 {.function = "mb_http_output", .setting = "output_encoding"},
                  {.function = "mb_substitute_character"},
                  {.function = "mb_detect_order"},
                  {.function = "mb_regex_encoding"}};
@@ -407,10 +409,33 @@ static void call(const char *function, zval *result, zval *argument)
 	}
 }
 
+/* Whether the function was called to set it, be it to what it was: then it does not follow the setting any more. */
+static bool is_set(const char *function, const char *setting, zval *value)
+{
+	zend_string *name = zend_string_init(setting, strlen(setting), false);
+	const zend_ini_entry *entry = zend_hash_find_ptr(EG(ini_directives), name);
+	bool set = false;
+	if (Z_TYPE_P(value) == IS_STRING && entry != NULL && !entry->modified) {
+		const char *other = strcasecmp(Z_STRVAL_P(value), "ISO-8859-1") == 0 ? "UTF-8" : "ISO-8859-1";
+		zend_string *text = zend_string_init(other, strlen(other), false);
+		zval follows;
+		zend_alter_ini_entry(name, text, ZEND_INI_SYSTEM, ZEND_INI_STAGE_RUNTIME);
+		call(function, &follows, NULL);
+		set = zend_is_identical(&follows, value);
+		zval_ptr_dtor(&follows);
+		zend_restore_ini_entry(name, ZEND_INI_STAGE_RUNTIME);
+		zend_string_release(text);
+	}
+	zend_string_release(name);
+	return set;
+}
+
 static void note_encodings(void)
 {
 	for (size_t i = 0; i < ENCODINGS; i++) {
 		call(encodings[i].function, &encodings[i].value, NULL);
+		encodings[i].is_set =
+		    encodings[i].setting != NULL && is_set(encodings[i].function, encodings[i].setting, &encodings[i].value);
 	}
 }
 
@@ -419,7 +444,7 @@ void boot_compare_encodings(void)
 	for (size_t i = 0; i < ENCODINGS; i++) {
 		zval usual;
 		call(encodings[i].function, &usual, NULL);
-		if (zend_is_identical(&usual, &encodings[i].value)) {
+		if (!encodings[i].is_set && zend_is_identical(&usual, &encodings[i].value)) {
 			zval_ptr_dtor(&encodings[i].value);
 			ZVAL_UNDEF(&encodings[i].value);
 		}

@@ -92,6 +92,8 @@ static PHP_FUNCTION(began)
 	zend_constant *constant = zend_hash_find_ptr(EG(zend_constants), name);
 	if (constant != NULL && Z_TYPE(constant->value) == IS_DOUBLE && !handle_reached()) {
 		began = &constant->value;
+		/* Code would have the boot's. */
+		CG(compiler_options) |= ZEND_COMPILE_NO_CONSTANT_SUBSTITUTION;
 	}
 }
 

@@ -143,7 +143,8 @@ impl Supervisor {
             let (booting, private) = (self.is_booting(), self.shared.table().boot.private.is_some());
             let serves = self.shared.table().workers.values().any(|worker| worker.serves());
             let failed = delay >= LONG || (private && !worker.ready);
-            if cause != Cause::BootFailed && failed && (booting || !serves) {
+            // One that has said how all are to boot instead ends as well.
+            if cause != Cause::BootFailed && failed && self.said.is_none() && (booting || !serves) {
                 let log = self.host.as_ref().map(|host| host.tail.lines()).unwrap_or_default();
                 self.boot_failed(format!("its workers end before they have served a request ({label})"), log);
             }
