@@ -4,7 +4,9 @@
  * autoloaders do and nothing else.
  *
  * In a project of which nobody has looked at more than the boot (learn.c), what may go by a request is left to
- * requests: what the project's own autoloaders load, and its files that do more than declare something.
+ * requests: its own classes, for a request may declare another one of that name, or come to it by what it has set
+ * before, and what its own autoloaders load. What frameworks generate is not its own. There everything is tried out in
+ * a process of its own before: a class that does not fit its interface ends PHP, and would end each boot.
  */
 #include "host.h"
 #include "stray.h"

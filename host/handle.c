@@ -384,7 +384,7 @@ PHP_FUNCTION(hayate_handle_request)
 		lifecycle_end(false);
 	}
 	if (handle_warming() && options.rewind != REWIND_OFF) {
-		warmup_request_over();
+		residue_of_handler();
 	}
 	EG(current_execute_data) = frame;
 	if (lifecycle_failed() != NULL && options.rewind == REWIND_OFF) {
@@ -405,7 +405,8 @@ leave:
 	}
 	php_output_activate();
 	sapi_activate();
-	/* It has been shut down with the last request, and does not bear that twice: the script's end does it again. */
+	/* With state kept it has been shut down with the last request, and does not bear that twice: the script's end does
+	 * it again. */
 	lifecycle_module("mbstring", true);
 	RETURN_FALSE;
 }

@@ -269,11 +269,10 @@ void sqlite_end_request(void);        /* of those: what a request has left half-
 bool sqlite_loses_locks(void);        /* after that: they would be without locks that they rely on */
 
 /* residue.c: what warm-up requests leave with objects that have a destructor */
-void residue_of_boot(void);             /* before the first */
-uint64_t residue_state_of(zval *value); /* of one value: another one has another, as good as always */
-void residue_of_handler(void);          /* when the handler of one has returned */
-const char *residue_after(bool again);  /* after the loop: a class; `again`: it is not the first of its target */
-bool residue_is_new(void);              /* after that: there are objects that were not there before */
+void residue_of_boot(void);            /* before the first */
+void residue_of_handler(void);         /* when the handler of one has returned */
+const char *residue_after(bool again); /* after the loop: a class; `again`: it is not the first of its target */
+bool residue_is_new(void);             /* after that: there are objects that were not there before */
 
 /* visit.c */
 void visit_parse(const char *text, struct visit *visit);
@@ -316,7 +315,6 @@ void runtime_caches_take_over(void);
 /* warmup.c */
 bool warmup_next(struct hy_exchange *exchange); /* false: no more */
 const char *warmup_target(bool *last);          /* of the present one; whether it is asked for once more */
-void warmup_request_over(void);                 /* its handler, that is */
 void warmup_limit(void);                        /* they have so long, all together */
 bool warmup_has_begun(void);
 void warmup_over(void);

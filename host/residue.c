@@ -100,13 +100,6 @@ static uint64_t state_of(zend_object *object)
 	return hash;
 }
 
-uint64_t residue_state_of(zval *value)
-{
-	uint64_t hash = FNV_BASIS;
-	mix_value(&hash, value, 0);
-	return hash;
-}
-
 static bool any_made;
 
 /* Names a class of which one has changed since; notes those that are new, also in `made`, if that is given. */

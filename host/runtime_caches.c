@@ -11,9 +11,9 @@
  *
  * Where one is not (a class that only that request declared, or gave another name, memory of the request), nothing of
  * the cache is taken. A name without its name space that stands for a global function or constant is taken to do so for
- * all requests: packages, whose code alone is shared so (by_name.c), declare no other one. What lies between pointers
- * are places of properties and the like, which belong to the pointer beside them and are copied with it. The default
- * values of parameters, which stand there too, are not: a constant of the request may be in them.
+ * all requests. What lies between pointers are places of properties and the like, which belong to the pointer beside
+ * them and are copied with it. The default values of parameters, which stand there too, are not: a constant of the
+ * request may be in them.
  */
 #include "host.h"
 

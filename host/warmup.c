@@ -6,14 +6,9 @@
  */
 #include "host.h"
 
-#include "zend_exceptions.h"
-
-#include <errno.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/time.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 /* What takes longer than this waits for something that will not come before there are visitors. */
@@ -104,11 +99,6 @@ static const struct visit *unsure_visit(void)
 		}
 	}
 	return NULL;
-}
-
-void warmup_request_over(void)
-{
-	residue_of_handler();
 }
 
 /* What the request that is over, and the loop after it, have left to be handed in. */

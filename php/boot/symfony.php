@@ -57,7 +57,7 @@ function serve(HttpKernelInterface $kernel, array $given): void
         }
         $inner->boot();
         $container = $inner->getContainer();
-        generated(method_exists($inner, 'getBuildDir') ? $inner->getBuildDir() : $inner->getCacheDir());
+        generated(SymfonyClasses::directory($inner));
         if ([] !== $asked = SymfonyEnv::ofRequests($container)) {
             not_for_all('it resolves '.implode(', ', $asked).' as it boots, which may be another value for each request. To avoid it: use that in services alone, or read it from the request');
         } else {

@@ -22,10 +22,16 @@ final class SymfonyClasses
     /** Of memory_limit: beyond it the process would end, and with it what the warm-up has done. */
     private const MEMORY = 0.5;
 
-    public static function load(KernelInterface $kernel): void
+    /** Where Symfony keeps what it has generated of the project. */
+    public static function directory(KernelInterface $kernel): string
     {
         // Before 5.2 there is one directory for both.
-        $directory = method_exists($kernel, 'getBuildDir') ? $kernel->getBuildDir() : $kernel->getCacheDir();
+        return method_exists($kernel, 'getBuildDir') ? $kernel->getBuildDir() : $kernel->getCacheDir();
+    }
+
+    public static function load(KernelInterface $kernel): void
+    {
+        $directory = self::directory($kernel);
         [$namespace, $name] = explode('\\', \get_class($kernel->getContainer()).'\\');
         $list = @file_get_contents("$directory/$name.preload.php");
         if (false === $list) {

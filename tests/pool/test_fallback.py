@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import socket
-import threading
 import time
 
 import pytest
@@ -56,28 +54,6 @@ def test_from_rewinding_to_a_fork_for_each_request(tmp_path) -> None:
         assert server.logged("Until the next reload it runs with a fork for each request")
         assert server.reload().returncode == 0
         assert server.status()["apps"][0]["fallback"] is None, "a reload tries again"
-
-
-@pytest.fixture
-def peer():
-    """A server that accepts and listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        kept = []
-
-        def accept() -> None:
-            while True:
-                try:
-                    kept.append(server.accept()[0])
-                except OSError:
-                    return
-
-        thread = threading.Thread(target=accept, daemon=True)
-        thread.start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
-        for connection in kept:
-            connection.close()
 
 
 def test_to_classic_mode_when_a_connection_of_the_boot_is_used(tmp_path, peer) -> None:

@@ -9,9 +9,7 @@ import concurrent.futures
 import os
 import pathlib
 import socket
-import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 import requests
@@ -29,28 +27,6 @@ while (hayate_handle_request(function () { WORK echo 'worker'; })) {
 }
 """
 CRASH = "posix_kill(getmypid(), 11);"
-
-
-@pytest.fixture
-def peer() -> Iterator[int]:
-    """A server that accepts and listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        kept = []
-
-        def accept() -> None:
-            while True:
-                try:
-                    kept.append(server.accept()[0])
-                except OSError:
-                    return
-
-        thread = threading.Thread(target=accept, daemon=True)
-        thread.start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
-        for connection in kept:
-            connection.close()
 
 
 def private(directory: pathlib.Path, peer: int, *, boot: str = "", start: str = "", work: str = "") -> pathlib.Path:
