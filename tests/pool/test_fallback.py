@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import signal
 import time
 
 import pytest
 import requests
 
+from lib.process import wait_until
 from lib.servers import Hayate
 
 WORKER = """<?php
@@ -62,3 +65,28 @@ def test_to_classic_mode_when_a_connection_of_the_boot_is_used(tmp_path, peer) -
         app = until_fallen(server, "classic")
         assert app["mode"] == "classic" and "used a connection, or an event loop, that the boot" in app["fallback"]["why"]
         assert requests.get(server.url + "/x", timeout=60).text == "classic 1"
+
+
+def test_a_boot_that_was_declined_does_not_run_again_while_its_replacement_boots(tmp_path) -> None:
+    root = site(tmp_path, "", "session_id('a'); session_start();")
+    (root / "preload.php").write_text("<?php file_put_contents(__DIR__.'/starts', 'x', FILE_APPEND); sleep(1);")
+    preload = ["--ini", f"opcache.preload={root}/preload.php", "--ini", "opcache.preload_user=root"]
+    with Hayate(root, worker=root / "worker.php", workers=1, args=["--warmup", "off", *preload]) as server:
+        assert requests.get(server.url + "/x", timeout=60).text == "classic 1"
+        (app,) = server.status()["apps"]
+        assert app["fallback"]["to"] == "classic" and "session" in app["fallback"]["why"], app
+    assert (root / "starts").read_text() == "xx", "as a worker, and in classic mode"
+
+
+def test_a_boot_that_was_declined_is_tried_again_when_nothing_can_replace_it(tmp_path) -> None:
+    connect = "file_put_contents(__DIR__.'/boots', 'x', FILE_APPEND); if (is_file(__DIR__.'/busy')) { session_id('a'); session_start(); }"
+    root = site(tmp_path, "", connect)
+    (root / "index.php").unlink()
+    with Hayate(root, worker=root / "worker.php", workers=1, args=["--warmup", "/x"]) as server:
+        (root / "busy").touch()
+        (app,) = server.status()["apps"]
+        os.kill(app["zygote"], signal.SIGKILL)
+        assert server.logged("no slower way that is as safe, so this one is tried again")
+        assert wait_until(lambda: len((root / "boots").read_text()) > 3, 30)
+        (root / "busy").unlink()
+        assert wait_until(lambda: requests.get(server.url + "/x", timeout=60).ok, 30)

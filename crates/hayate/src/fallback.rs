@@ -161,14 +161,10 @@ pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -
         }
         next = found_slower(&app, true).await;
     }
-    // Otherwise it never served, and whoever waits for its boot says why.
-    if old.unavailable().is_none() {
-        tracing::error!(
-            app = name,
-            "{}. There is no slower way that is as safe, so it goes on in this one",
-            unfit.why
-        );
-    }
+    let goes_on =
+        if old.unavailable().is_none() { "it goes on in this one" } else { "this one is tried again" };
+    tracing::error!(app = name, "{}. There is no slower way that is as safe, so {goes_on}", unfit.why);
+    old.not_replaced();
     None
 }
 

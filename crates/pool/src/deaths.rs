@@ -27,6 +27,8 @@ use crate::{
 
 /// What dies younger than this without having served died of something that will most likely happen again.
 const INFANCY: Duration = Duration::from_secs(1);
+/// How long the boot of what is to take a generation's place is waited for where it may take any time.
+const REPLACING: Duration = Duration::from_secs(600);
 /// How long killed processes may take to die, before their memory is given up.
 pub(crate) const DYING: Duration = Duration::from_secs(5);
 
@@ -207,10 +209,14 @@ impl Supervisor {
                 self.host_at = now;
             }
             Some(Message::BootAgain { how: how @ (Again::Fork | Again::Classic), why, .. }) => {
-                // Whoever started the generation replaces it.
+                // Whoever started the generation replaces it, or says that nothing can ([`Generation::not_replaced`]).
                 let unfit = Unfit::at_boot(how == Again::Fork, why.clone());
-                self.unfit.send_if_modified(|known| known.is_none().then(|| *known = Some(unfit)).is_some());
-                self.host_at = now + self.host_backoff.failed();
+                let first = self
+                    .unfit
+                    .send_if_modified(|known| known.is_none().then(|| *known = Some(unfit)).is_some());
+                let pause = self.host_backoff.failed();
+                self.host_at =
+                    now + if first { self.shared.spec.boot_timeout.unwrap_or(REPLACING) } else { pause };
                 {
                     let mut table = self.shared.table();
                     table.phase = Phase::Failing;

@@ -187,6 +187,12 @@ impl Generation {
             Some(format!("it was to be booted anew, which is tried again and again: {why}"));
     }
 
+    /// Nothing can take the place of this one, which is not fit: it tries its own boot again, if it has none.
+    pub fn not_replaced(&self) {
+        // An error means that the supervisor has ended.
+        let _ = self.orders.send(Order::NotReplaced);
+    }
+
     /// What the generation was made from.
     pub fn spec(&self) -> &Spec {
         &self.shared.spec

@@ -45,6 +45,8 @@ const LEAVING: Duration = Duration::from_secs(30);
 pub(crate) enum Order {
     /// Finish what was submitted, until then at most; end every process; say so.
     Drain { until: Instant, done: oneshot::Sender<()> },
+    /// Nothing takes this generation's place: boot again, if that waits for it.
+    NotReplaced,
 }
 
 /// The end of a generation, from the first order on.
@@ -180,6 +182,7 @@ impl Supervisor {
                 biased;
                 order = self.orders.recv(), if owned => match order {
                     Some(Order::Drain { until, done }) => self.end(until, Some(done)),
+                    Some(Order::NotReplaced) => self.host_at = Instant::now() + self.host_backoff.failed(),
                     None => {
                         owned = false;
                         self.end(Instant::now(), None);
