@@ -95,8 +95,8 @@ static bool calls_again(const zend_execute_data *caller)
 	return false;
 }
 
-/* Whether the handler has said anything: output, a status, a header of its own. */
-static bool has_answered(void)
+/* Whether PHP code has said anything: output, a status, a header of its own. */
+bool after_has_answered(void)
 {
 	if (SG(headers_sent) || (SG(sapi_headers).http_response_code != 200 && SG(sapi_headers).http_response_code != 0) ||
 	    SG(sapi_headers).http_status_line != NULL) {
@@ -126,7 +126,7 @@ static void close_session(void)
 
 void after_handler(const zend_execute_data *caller, void (*step)(const char *name, void (*run)(void)))
 {
-	if (request.answered || calls_again(caller) || !has_answered()) {
+	if (request.answered || calls_again(caller) || !after_has_answered()) {
 		return;
 	}
 	step("shutdown functions", shutdown_run);

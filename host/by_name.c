@@ -1,12 +1,13 @@
 /*
  * Classes and regular expressions by their names: what warm-up requests needed is loaded and compiled at the end of a
- * boot that handles none of them in its own process. That is most of what a first visitor would pay for, and does what
- * autoloaders do and nothing else.
+ * boot that handles none of them in its own process. That is most of what a first visitor would pay for.
  *
  * In a project of which nobody has looked at more than the boot (learn.c), what may go by a request is left to
- * requests: its own classes, for a request may declare another one of that name, or come to it by what it has set
- * before, and what its own autoloaders load. What frameworks generate is not its own. There everything is tried out in
- * a process of its own before: a class that does not fit its interface ends PHP, and would end each boot.
+ * requests: the project's own classes, for a request may declare another one of that name, or come to it by what it has
+ * set before; and classes whose files do more than to declare them, or which extend such a one (declares.c). What
+ * frameworks generate is not its own. There a class is loaded from the file that it came from, no autoloader is asked,
+ * and nothing is loaded where one of the project's own is asked before all others. Everything is tried out in a process
+ * of its own before: a class that does not fit its interface ends PHP, and would end each boot.
  */
 #include "host.h"
 #include "stray.h"
@@ -14,8 +15,10 @@
 #include "ext/pcre/php_pcre.h"
 #include "ext/standard/basic_functions.h"
 #include "zend_exceptions.h"
+#include "zend_observer.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -25,41 +28,56 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How many classes there were at the end of the boot. */
-static uint32_t booted_classes;
-
-/* One record of what a boot to come prepares by name: its kind and the name, which ends with a zero. */
-static bool note(size_t *at, char kind, const char *name, size_t len)
-{
-	struct iovec parts[] = {{&kind, 1}, {(char *)name, len}, {"", 1}};
-	if (memchr(name, '\0', len) != NULL) {
-		return true; /* an anonymous class, or a pattern that is no text */
-	}
-	ssize_t size = (ssize_t)(len + 2);
-	if (pwritev(HY_FD_CLASSES, parts, 3, (off_t)*at) != size) {
-		return false;
-	}
-	*at += (size_t)size;
-	return true;
-}
+/* How many classes there were at the end of the boot, and before those that are still to be noted. */
+static uint32_t booted_classes, noted_classes;
 
 /* To try out what is loaded. */
 #define SECONDS 10
 /* Bytes of all records. */
 #define MOST_NAMES ((off_t)4 << 20)
+/* Kinds of records. */
+#define FILE_OF 'f'
 #define CLASS 'c'
 #define PATTERN 'p'
+
+/* Where the next record goes, and which classes and patterns there are; false: no more can be noted. */
+struct list {
+	off_t at;
+	HashTable known;
+	bool good;
+};
+
+/* One record of what a boot to come prepares by name: its kind and the name, which ends with a zero. Where classes are
+ * loaded from their files, a class follows its file. */
+static void note(struct list *list, char kind, const char *name, size_t len)
+{
+	struct iovec parts[] = {{&kind, 1}, {(char *)name, len}, {"", 1}};
+	ssize_t size = (ssize_t)(len + 2);
+	list->good = list->good && list->at + size <= MOST_NAMES && pwritev(HY_FD_CLASSES, parts, 3, list->at) == size;
+	list->at += list->good ? size : 0;
+}
+
+/* Whether it is not on the list, which it is from now on. */
+static bool is_new(struct list *list, char kind, const zend_string *name)
+{
+	if (memchr(ZSTR_VAL(name), '\0', ZSTR_LEN(name)) != NULL) {
+		return false; /* an anonymous class, or a pattern that is no text */
+	}
+	zend_string *key = zend_string_alloc(ZSTR_LEN(name) + 1, false);
+	ZSTR_VAL(key)[0] = kind;
+	memcpy(ZSTR_VAL(key) + 1, ZSTR_VAL(name), ZSTR_LEN(name) + 1);
+	bool new = zend_hash_add_empty_element(&list->known, key) != NULL;
+	zend_string_release(key);
+	return new;
+}
 
 /* Below it lies code that the framework has generated, such as a compiled container. */
 static char generated_below[PATH_MAX];
 
-/* Whether requests alone may load a class of this file. */
-static bool is_for_requests(const zend_string *file)
+/* Whether the project may have another file for another request. */
+bool by_name_is_for_requests(const zend_string *file)
 {
 	char path[PATH_MAX];
-	if (!learn_elsewhere()) {
-		return false;
-	}
 	/* As it is included it may have `..` in it, and seem to lie elsewhere. */
 	if (file == NULL || realpath(ZSTR_VAL(file), path) == NULL) {
 		return true;
@@ -86,76 +104,187 @@ static PHP_FUNCTION(generated)
 	}
 }
 
-/* is_for_requests(string $file): bool: whether requests alone may load a class of this file. */
-static PHP_FUNCTION(is_for_requests)
-{
-	zend_string *file;
-	ZEND_PARSE_PARAMETERS_START(1, 1)
-	Z_PARAM_PATH_STR(file)
-	ZEND_PARSE_PARAMETERS_END();
-	RETURN_BOOL(is_for_requests(file));
-}
-
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_generated, 0, 1, IS_VOID, 0)
 ZEND_ARG_TYPE_INFO(0, directory, IS_STRING, 0)
 ZEND_END_ARG_INFO()
 
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_is_for_requests, 0, 1, _IS_BOOL, 0)
-ZEND_ARG_TYPE_INFO(0, file, IS_STRING, 0)
-ZEND_END_ARG_INFO()
+static const zend_function_entry of_boot_scripts[] = {ZEND_NS_FE("Hayate\\Boot", generated, arginfo_generated)
+                                                          ZEND_FE_END};
 
-static const zend_function_entry of_boot_scripts[] = {
-    ZEND_NS_FE("Hayate\\Boot", generated, arginfo_generated)
-        ZEND_NS_FE("Hayate\\Boot", is_for_requests, arginfo_is_for_requests) ZEND_FE_END};
+/* Those that were loaded from their files lie together in the table of classes. */
+static uint32_t ahead_first, ahead_end;
+static bool in_the_way;
+
+/* A request declares a class, or gives one another name, which the table has already. */
+static void hear_of_error(int type, zend_string *in, uint32_t line, zend_string *message)
+{
+	static const char begins[] = "Cannot declare ", ends[] = ", because the name is already in use";
+	const char *kind = ZSTR_VAL(message) + sizeof begins - 1, *end = strstr(ZSTR_VAL(message), ends);
+	if (ahead_first == ahead_end || end == NULL || strncmp(ZSTR_VAL(message), begins, sizeof begins - 1) != 0) {
+		return;
+	}
+	const char *name = strchr(kind, ' ');
+	if (name == NULL || name >= end) {
+		return;
+	}
+	zend_string *key = zend_string_init(name + 1, (size_t)(end - name - 1), false);
+	zend_str_tolower(ZSTR_VAL(key), ZSTR_LEN(key));
+	const zval *at = zend_hash_find(EG(class_table), key);
+	size_t place = at == NULL ? 0 : (size_t)((const Bucket *)at - EG(class_table)->arData);
+	in_the_way |= at != NULL && place >= ahead_first && place < ahead_end;
+	zend_string_release(key);
+}
+
+bool by_name_is_in_the_way(void)
+{
+	return in_the_way;
+}
 
 void by_name_startup(void)
 {
 	if (options_is_project()) {
 		functions_of_boot_scripts(of_boot_scripts);
+		zend_observer_error_register(hear_of_error);
 	}
 }
 
-/* Classes that came after the boot's and patterns that PCRE has compiled, for a boot to come, behind the first `at`
- * bytes of those that are known. */
-static void remember(size_t at)
+/* Its place in the table of classes, which says when it came; UINT32_MAX: it is not there by its name. */
+static uint32_t place_of(const zend_class_entry *class)
 {
-	bool noted = true;
-	for (uint32_t i = booted_classes; noted && i < EG(class_table)->nNumUsed; i++) {
+	zend_string *key = zend_string_tolower(class->name);
+	const zval *at = zend_hash_find(EG(class_table), key);
+	zend_string_release(key);
+	return at == NULL || Z_PTR_P(at) != class ? UINT32_MAX : (uint32_t)((const Bucket *)at - EG(class_table)->arData);
+}
+
+/* Whether it may be there before the requests: where what its file does is to declare it, and that is so of all that it
+ * is made from. */
+static bool may_be_ahead(const zend_class_entry *class)
+{
+	if (class == NULL) {
+		return false;
+	}
+	if (class->type != ZEND_USER_CLASS || place_of(class) < booted_classes) {
+		return true;
+	}
+	if ((class->ce_flags & ZEND_ACC_LINKED) == 0 || by_name_is_for_requests(class->info.user.filename) ||
+	    !declares_only(class->info.user.filename)) {
+		return false;
+	}
+	bool may = class->parent == NULL || may_be_ahead(class->parent);
+	for (uint32_t i = 0; may && i < class->num_interfaces; i++) {
+		may = may_be_ahead(class->interfaces[i]);
+	}
+	for (uint32_t i = 0; may && i < class->num_traits; i++) {
+		may = may_be_ahead(zend_hash_find_ptr(EG(class_table), class->trait_names[i].lc_name));
+	}
+	return may;
+}
+
+static void note_class(struct list *list, const zend_class_entry *class)
+{
+	const zend_string *file = class->info.user.filename;
+	if ((learn_elsewhere() && !may_be_ahead(class)) || !is_new(list, CLASS, class->name)) {
+		return;
+	}
+	if (learn_elsewhere()) {
+		note(list, FILE_OF, ZSTR_VAL(file), ZSTR_LEN(file));
+	}
+	note(list, CLASS, ZSTR_VAL(class->name), ZSTR_LEN(class->name));
+}
+
+/* Classes that came after the boot's and patterns that PCRE has compiled, for a boot to come. */
+static void remember(struct list *list)
+{
+	for (uint32_t i = noted_classes; i < EG(class_table)->nNumUsed; i++) {
 		const Bucket *bucket = EG(class_table)->arData + i;
 		if (Z_TYPE(bucket->val) != IS_PTR || bucket->key == NULL) {
 			continue;
 		}
 		const zend_class_entry *class = Z_PTR(bucket->val);
 		/* Declarations that have not run yet have a zero in their keys. */
-		if (class->type == ZEND_USER_CLASS && ZSTR_VAL(bucket->key)[0] != '\0' &&
-		    !is_for_requests(class->info.user.filename)) {
-			noted = note(&at, CLASS, ZSTR_VAL(class->name), ZSTR_LEN(class->name));
+		if (class->type == ZEND_USER_CLASS && ZSTR_VAL(bucket->key)[0] != '\0') {
+			note_class(list, class);
 		}
 	}
+	noted_classes = EG(class_table)->nNumUsed;
 	zend_string *pattern;
 	/* Where there is a locale it stands in the key as well. */
-	if (noted && BG(ctype_string) == NULL) {
+	if (BG(ctype_string) == NULL) {
 		ZEND_HASH_FOREACH_STR_KEY(&PCRE_G(pcre_cache), pattern)
 		{
-			noted = noted && (pattern == NULL || note(&at, PATTERN, ZSTR_VAL(pattern), ZSTR_LEN(pattern)));
+			if (pattern != NULL && is_new(list, PATTERN, pattern)) {
+				note(list, PATTERN, ZSTR_VAL(pattern), ZSTR_LEN(pattern));
+			}
 		}
 		ZEND_HASH_FOREACH_END();
 	}
-	if (ftruncate(HY_FD_CLASSES, (off_t)at) != 0) {
+	if (ftruncate(HY_FD_CLASSES, list->at) != 0) {
 		log_format("The names of classes to load could not be noted: %s", strerror(errno));
 	}
 }
 
+/* All records, with a zero behind the last one; NULL: there is none. */
+static char *read_names(const char **end)
+{
+	struct stat st;
+	if (fstat(HY_FD_CLASSES, &st) != 0 || st.st_size <= 0) {
+		return NULL;
+	}
+	/* Workers could make it larger. */
+	size_t size = (size_t)MIN(st.st_size, MOST_NAMES);
+	char *names = emalloc(size + 1);
+	ssize_t n = pread(HY_FD_CLASSES, names, size, 0);
+	*end = names + MAX(n, 0);
+	names[*end - names] = '\0';
+	return names;
+}
+
 void by_name_remember(void)
 {
-	remember(0);
+	/* Processes that answered have noted what they had. */
+	if (!learn_elsewhere()) {
+		struct list list = {.good = true};
+		zend_hash_init(&list.known, 64, NULL, NULL, false);
+		remember(&list);
+		zend_hash_destroy(&list.known);
+	}
+}
+
+void by_name_forget(void)
+{
+	(void)!ftruncate(HY_FD_CLASSES, 0);
 }
 
 void by_name_add(void)
 {
-	struct stat st;
-	if (fstat(HY_FD_CLASSES, &st) == 0 && st.st_size >= 0) {
-		remember((size_t)st.st_size);
+	/* Workers that boot by themselves have one list. Whoever writes it at this moment notes the same. */
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	if (fcntl(HY_FD_CLASSES, F_SETLK, &lock) != 0) {
+		return;
+	}
+	const char *end;
+	char *names = read_names(&end);
+	struct list list = {.at = names == NULL ? 0 : end - names, .good = true};
+	zend_hash_init(&list.known, 64, NULL, NULL, false);
+	for (const char *record = names; record != NULL && record < end; record += strlen(record) + 1) {
+		zend_hash_str_add_empty_element(&list.known, record, strlen(record));
+	}
+	remember(&list);
+	zend_hash_destroy(&list.known);
+	if (names != NULL) {
+		efree(names);
+	}
+	lock.l_type = F_UNLCK;
+	fcntl(HY_FD_CLASSES, F_SETLK, &lock);
+}
+
+/* ---- loading ---- */
+
+static void lost(void)
+{
+	if (EG(exception) != NULL) {
+		zend_clear_exception(); /* it loads in a request only, or not any more */
 	}
 }
 
@@ -164,9 +293,7 @@ static void load_class(const char *name, size_t len)
 	zend_string *class = zend_string_init(name, len, false);
 	zend_lookup_class(class);
 	zend_string_release(class);
-	if (EG(exception) != NULL) {
-		zend_clear_exception(); /* it loads in a request only, or not any more */
-	}
+	lost();
 }
 
 static void compile_pattern(const char *pattern, size_t len)
@@ -176,70 +303,132 @@ static void compile_pattern(const char *pattern, size_t len)
 	zend_string_release(regex);
 }
 
-/* Calls a function of spl's with one autoloader, or with none. */
-static void call_spl(const char *name, zval *result, zval *autoloader)
+/* Where classes come from, by their names in lower case; and what includes such a file in a scope of its own. */
+static HashTable files;
+static zval include;
+
+static void include_file(const char *name)
 {
-	zval function;
-	ZVAL_STRING(&function, name);
-	ZVAL_UNDEF(result);
-	if (call_user_function(NULL, NULL, &function, result, autoloader != NULL, autoloader) == FAILURE) {
-		ZVAL_NULL(result);
+	zval argument, result;
+	ZVAL_STRING(&argument, name);
+	ZVAL_UNDEF(&result);
+	if (zend_hash_str_add_empty_element(&files, name, strlen(name)) != NULL) { /* not yet: a class has no slash */
+		call_user_function(NULL, NULL, &include, &result, 1, &argument);
 	}
-	zval_ptr_dtor(&function);
+	zval_ptr_dtor(&result);
+	zval_ptr_dtor(&argument);
 }
 
-static bool is_own_autoloader(zval *autoloader)
+/* In place of all autoloaders: what a class is made from. */
+static zend_class_entry *load_known(zend_string *name, zend_string *key)
+{
+	const char *file = zend_hash_find_ptr(&files, key);
+	if (file == NULL) {
+		return NULL;
+	}
+	include_file(file);
+	return EG(exception) != NULL ? NULL : zend_hash_find_ptr(EG(class_table), key);
+}
+
+/* One that spl_autoload_functions() returns; also where only its own class may call it. */
+static const zend_function *function_of(zval *autoloader)
 {
 	zend_fcall_info_cache known;
-	return zend_is_callable_ex(autoloader, NULL, IS_CALLABLE_SUPPRESS_DEPRECATIONS, NULL, &known, NULL) &&
-	       ZEND_USER_CODE(known.function_handler->type) && asked_once_is_own(known.function_handler->op_array.filename);
+	if (Z_TYPE_P(autoloader) == IS_ARRAY && zend_hash_num_elements(Z_ARRVAL_P(autoloader)) == 2) {
+		const zval *of = zend_hash_index_find(Z_ARRVAL_P(autoloader), 0);
+		const zval *method = zend_hash_index_find(Z_ARRVAL_P(autoloader), 1);
+		if (of == NULL || method == NULL || Z_TYPE_P(method) != IS_STRING) {
+			return NULL;
+		}
+		const zend_class_entry *class = Z_TYPE_P(of) == IS_OBJECT ? Z_OBJCE_P(of)
+		                                : Z_TYPE_P(of) == IS_STRING
+		                                    ? zend_lookup_class_ex(Z_STR_P(of), NULL, ZEND_FETCH_CLASS_NO_AUTOLOAD)
+		                                    : NULL;
+		return class == NULL ? NULL : zend_hash_find_ptr_lc(&class->function_table, Z_STR_P(method));
+	}
+	return zend_is_callable_ex(autoloader, NULL, IS_CALLABLE_SUPPRESS_DEPRECATIONS, NULL, &known, NULL)
+	           ? known.function_handler
+	           : NULL;
 }
 
-/* The project's own autoloaders may go by a request: what they load is left to requests. Takes them away, or with
- * `all`, which it gives first, puts them back in their order. */
-static void set_autoloaders(zval *all, bool own)
+/* The project's own may go by a request, and would be asked before what a class is loaded from here. */
+static bool own_autoloader_is_first(void)
 {
-	zval *one, ignored;
-	if (!own && learn_elsewhere()) {
-		call_spl("spl_autoload_functions", all, NULL);
-	} else if (!own) {
-		ZVAL_NULL(all);
+	zval function, all, *one;
+	bool own = false, first = false;
+	ZVAL_STRING(&function, "spl_autoload_functions");
+	ZVAL_UNDEF(&all);
+	if (call_user_function(NULL, NULL, &function, &all, 0, NULL) == SUCCESS && Z_TYPE(all) == IS_ARRAY) {
+		ZEND_HASH_FOREACH_VAL(Z_ARRVAL(all), one)
+		{
+			const zend_function *of = function_of(one);
+			bool packages = of != NULL && (!ZEND_USER_CODE(of->type) || !asked_once_is_own(of->op_array.filename));
+			first |= packages && own;
+			own |= !packages;
+		}
+		ZEND_HASH_FOREACH_END();
 	}
-	if (Z_TYPE_P(all) != IS_ARRAY) {
-		return;
-	}
-	ZEND_HASH_FOREACH_VAL(Z_ARRVAL_P(all), one)
-	{
-		if (own || is_own_autoloader(one)) {
-			call_spl("spl_autoload_unregister", &ignored, one);
-			zval_ptr_dtor(&ignored);
+	zval_ptr_dtor(&all);
+	zval_ptr_dtor(&function);
+	return first;
+}
+
+/* One that ends the script is not on the next list: that has what was loaded before it. */
+static void load_by_autoloaders(const char *names, const char *end)
+{
+	for (const char *record = names; record < end; record += strlen(record) + 1) {
+		if (record[0] == CLASS) {
+			load_class(record + 1, strlen(record + 1));
 		}
 	}
-	ZEND_HASH_FOREACH_END();
-	ZEND_HASH_FOREACH_VAL(Z_ARRVAL_P(all), one)
-	{
-		if (own) {
-			call_spl("spl_autoload_register", &ignored, one);
-			zval_ptr_dtor(&ignored);
+}
+
+static void load_from_files(const char *names, const char *end)
+{
+	static const char code[] = "static function (): void { require func_get_arg(0); }";
+	const char *file = NULL;
+	zend_hash_init(&files, 256, NULL, NULL, false);
+	for (const char *record = names; record < end; record += strlen(record) + 1) {
+		if (record[0] == FILE_OF) {
+			file = record + 1;
+		} else if (record[0] == CLASS && file != NULL) {
+			zend_string *key = zend_string_init(record + 1, strlen(record + 1), false);
+			zend_str_tolower(ZSTR_VAL(key), ZSTR_LEN(key));
+			zend_hash_add_ptr(&files, key, (void *)(uintptr_t)file);
+			zend_string_release(key);
 		}
 	}
-	ZEND_HASH_FOREACH_END();
+	zend_class_entry *(*autoload)(zend_string *, zend_string *) = zend_autoload;
+	zval handler;
+	int reporting = EG(error_reporting);
+	/* What is deprecated in them is for the log of a request that uses it. */
+	ZVAL_COPY_VALUE(&handler, &EG(user_error_handler));
+	ZVAL_UNDEF(&EG(user_error_handler));
+	EG(error_reporting) = 0;
+	zend_autoload = load_known;
+	if (zend_eval_stringl(code, sizeof code - 1, &include, "Hayate") == SUCCESS) {
+		load_by_autoloaders(names, end);
+		zval_ptr_dtor(&include);
+	}
+	lost();
+	zend_autoload = autoload;
+	EG(error_reporting) = reporting;
+	ZVAL_COPY_VALUE(&EG(user_error_handler), &handler);
+	zend_hash_destroy(&files);
 }
 
 static void load_all(const char *names, const char *end)
 {
-	zval autoloaders;
-	set_autoloaders(&autoloaders, false);
-	/* One that ends the script is not on the next list: that has what was loaded before it. */
+	if (!learn_elsewhere()) {
+		load_by_autoloaders(names, end);
+	} else if (!own_autoloader_is_first()) {
+		load_from_files(names, end);
+	}
 	for (const char *record = names; record < end; record += strlen(record) + 1) {
-		if (record[0] == CLASS) {
-			load_class(record + 1, strlen(record + 1));
-		} else if (record[0] == PATTERN) {
+		if (record[0] == PATTERN) {
 			compile_pattern(record + 1, strlen(record + 1));
 		}
 	}
-	set_autoloaders(&autoloaders, true);
-	zval_ptr_dtor(&autoloaders);
 }
 
 /* Whether a process comes back from all of it. */
@@ -269,18 +458,13 @@ static bool comes_back(const char *names, const char *end)
 
 void by_name_load(void)
 {
-	struct stat st;
-	booted_classes = EG(class_table)->nNumUsed;
-	bool by_name = options.warmup_count == 0 || learn_elsewhere();
-	if (!by_name || options.rewind == REWIND_OFF || fstat(HY_FD_CLASSES, &st) != 0 || st.st_size == 0) {
+	booted_classes = noted_classes = EG(class_table)->nNumUsed;
+	bool by_name = options.rewind != REWIND_OFF && (options.warmup_count == 0 || learn_elsewhere());
+	const char *end;
+	char *names = by_name ? read_names(&end) : NULL;
+	if (names == NULL) {
 		return;
 	}
-	/* Workers could make it larger. */
-	size_t size = (size_t)MIN(st.st_size, MOST_NAMES);
-	char *names = emalloc(size + 1);
-	ssize_t n = pread(HY_FD_CLASSES, names, size, 0);
-	const char *end = names + MAX(n, 0);
-	names[end - names] = '\0';
 	if (!learn_elsewhere() || comes_back(names, end)) {
 		load_all(names, end);
 	} else {
@@ -290,5 +474,10 @@ void by_name_load(void)
 		    SECONDS);
 	}
 	efree(names);
+	if (learn_elsewhere()) {
+		ahead_first = ahead_first == ahead_end ? booted_classes : ahead_first;
+		ahead_end = EG(class_table)->nNumUsed;
+	}
+	booted_classes = noted_classes = EG(class_table)->nNumUsed;
 	locks_lend(); /* those that code of their files took: whoever finds it loaded counts on having them */
 }

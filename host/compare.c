@@ -107,7 +107,8 @@ void compare_request_over(void)
 	}
 }
 
-/* What is compared. Where the project's own front controller has booted, what tells is classic mode. */
+/* What is compared. Where the project's own front controller has booted, what tells is classic mode, against the
+ * process from which visitors will be served. */
 struct comparison {
 	enum side sides[2]; /* of the second it is asked how it differs from the first */
 	bool without_warmup;
@@ -116,7 +117,7 @@ struct comparison {
 static const struct comparison *comparison(void)
 {
 	static const struct comparison of_warmup = {.sides = {COLD, WARM}},
-	                               of_front_controller = {.sides = {COLD, CLASSIC}, .without_warmup = true};
+	                               of_front_controller = {.sides = {WARM, CLASSIC}, .without_warmup = true};
 	return front_controller_boots() ? &of_front_controller : &of_warmup;
 }
 
@@ -220,6 +221,9 @@ static void keep(enum side side, pid_t parent, const char *(*prepare)(void), str
 	signal(SIGALRM, SIG_DFL);
 	signal(SIGCHLD, SIG_DFL);
 	fork_be_silent(side == COLD && learn_elsewhere());
+	if (side == COLD && learn_elsewhere()) {
+		declares_note();
+	}
 	hy_ring_pretend();
 	if (prepare() != NULL) {
 		give_up(self);
@@ -621,7 +625,7 @@ bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange)
 		return false;
 	}
 	const enum side *sides = comparison()->sides;
-	if (sides[1] == WARM && fork_keeper(WARM, prepare, exchange)) {
+	if (fork_keeper(WARM, prepare, exchange)) {
 		return true;
 	}
 	uint64_t sum = 0;
@@ -632,8 +636,8 @@ bool compare_warm(const char *(*prepare)(void), struct hy_exchange *exchange)
 		if (word != 0) {
 			explain_difference(sides, &options.compared[i], word, often);
 		}
-		all_alike &= i == 0 || sum_up(COLD, 0) == sum;
-		sum = sum_up(COLD, 0);
+		all_alike &= i == 0 || sum_up(sides[0], 0) == sum;
+		sum = sum_up(sides[0], 0);
 		/* A redirection, to a page for logging in perhaps, shows nothing of the page itself. */
 		tells |= shared->answers[sides[1]][0].status >= 200 && shared->answers[sides[1]][0].status < 300;
 	}

@@ -4,6 +4,8 @@
  */
 #include "host.h"
 
+#include "php_output.h"
+
 #include <fcntl.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -152,6 +154,28 @@ static void decline_too_much(bool warmed)
 		    "before hayate_handle_request()",
 		    opened.written_to, MOST_WRITTEN_TO);
 		too_much(why, warmed);
+	}
+}
+
+void decline_answer(void)
+{
+	if (!options_is_project() || options.rewind == REWIND_OFF) {
+		return;
+	}
+	int levels = PG(output_buffering) != 0 || (PG(output_handler) != NULL && PG(output_handler)[0] != '\0') ? 1 : 0;
+	size_t headers = zend_llist_count(&SG(sapi_headers).headers);
+	const char *says = headers != (PG(expose_php) ? 1u : 0u)                   ? "a header"
+	                   : Z_TYPE(SG(callback_func)) != IS_UNDEF                 ? "a function that adds headers"
+	                   : OG(active) != NULL && php_output_get_level() > levels ? "an output buffer"
+	                   : after_has_answered()                                  ? "a status, or output"
+	                                                                           : NULL;
+	if (says != NULL) {
+		char why[256];
+		snprintf(why, sizeof why,
+		         "what runs before there is a request has a part in the answer (%s), which each request is to have. To "
+		         "avoid it: do it in a middleware",
+		         says);
+		boot_again(HY_AGAIN_CLASSIC, why, false);
 	}
 }
 

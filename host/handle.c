@@ -62,6 +62,7 @@ static void note_files(void)
 /* What the boot left open that belongs to a request: its output layer, its headers. */
 static void end_boot(void)
 {
+	decline_answer();
 	php_output_end_all();
 	php_output_deactivate();
 	clocks_boot_over();
@@ -140,6 +141,9 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 		if (opcache_reset_called()) {
 			fork_end(HY_RETIRED_REWIND_OPCACHE);
 		}
+		if (by_name_is_in_the_way()) {
+			fork_end(HY_RETIRED_CLASS_DECLARED);
+		}
 		/* Of all that a request may do, this outlives its process. That a file is another one by now is no fault of a
 		 * request of the comparison: the boot of another worker may have done so. */
 		enum rewind_doubt stays = doubt == REWIND_CONNECTION ? doubt
@@ -159,6 +163,9 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 	}
 	if (opcache_reset_called()) {
 		worker_exit(HY_RETIRED_REWIND_OPCACHE);
+	}
+	if (by_name_is_in_the_way()) {
+		worker_exit(HY_RETIRED_CLASS_DECLARED);
 	}
 	if (lifecycle_left_connection()) {
 		worker_exit(HY_RETIRED_REWIND_CONNECTION);

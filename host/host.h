@@ -31,6 +31,7 @@
  *   archives.c  what PHP knows of archives (phar), for a request
  *   trace.c     what slow requests are doing
  *   by_name.c   classes by their names
+ *   declares.c  files that declare classes and do nothing else
  *   learn.c     warm-up requests in processes of their own   runtime_caches.c what functions have looked up
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
@@ -175,6 +176,7 @@ enum hy_retired fork_cost(int status); /* wait status of such a process: what it
 void fork_end(enum hy_retired why) __attribute__((noreturn));
 
 /* decline.c: these return only if there is nothing to decline; else the application boots again in another way */
+void decline_answer(void);         /* a boot of ours: before what it answers is dropped */
 void decline_boot(void);           /* when it is over */
 void decline_warmup(void);         /* when the last of its requests is over */
 void decline_misplaced_call(void); /* hayate_handle_request() cannot be gone back to from where it was called */
@@ -295,10 +297,19 @@ void time_limit_end(void);
 void prime_opcache(void); /* before the boot */
 
 /* by_name.c: classes and regular expressions */
-void by_name_startup(void);  /* when PHP has started */
-void by_name_load(void);     /* at the end of a boot */
-void by_name_add(void);      /* in a process that answers: those that its request has needed, for a boot to come */
-void by_name_remember(void); /* all that came after the boot's, and nothing of before, for a boot to come */
+void by_name_startup(void);       /* when PHP has started */
+void by_name_load(void);          /* at the end of a boot, and when something was added */
+void by_name_add(void);           /* in a process that answers: those that its request has needed, for a boot to come */
+void by_name_remember(void);      /* all that came after the boot's, and nothing of before, for a boot to come */
+bool by_name_is_in_the_way(void); /* of a class that this request has declared */
+/* Whether the project may have another file for another request. */
+bool by_name_is_for_requests(const zend_string *file);
+void by_name_forget(void); /* a boot to come loads nothing by name */
+
+/* declares.c: files that declare classes and do nothing else */
+void declares_startup(void);                 /* when PHP has started */
+void declares_note(void);                    /* from now on, in this process */
+bool declares_only(const zend_string *file); /* of a file that was included since */
 
 /* learn.c: warm-up requests in processes of their own, where a boot script of ours boots a project */
 bool learn_elsewhere(void);
@@ -480,6 +491,7 @@ bool zygote_left_threads(int besides); /* after a moment, in which those that ar
 void zygote_boot_again(enum hy_again how, const char *why) __attribute__((noreturn));
 
 /* after.c: finishes the answer when the handler has returned, if `caller` goes on with something else */
+bool after_has_answered(void);
 void after_handler(const zend_execute_data *caller, void (*step)(const char *name, void (*run)(void)));
 
 /* worker.c */

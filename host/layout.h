@@ -106,6 +106,8 @@ enum hy_retired {
 	HY_RETIRED_CONNECTION_LOST = 16, /* a connection that is kept was closed by its server, or not put back in time */
 	/* The request was answered; what somebody did to a file is no fault of it: */
 	HY_RETIRED_FILE_REPLACED = 17, /* a file of the boot is another one by now, and cannot be opened as the boot did */
+	/* What was loaded before the requests was in the way of this one: */
+	HY_RETIRED_CLASS_DECLARED = 18, /* it declared a class of the same name */
 };
 
 /* How a rewinding worker learns which pages a request wrote; hy_worker.tracking */

@@ -236,6 +236,7 @@ int main(int argc, char **argv)
 	try_out_startup();
 	learn_startup();
 	by_name_startup();
+	declares_startup();
 	clocks_startup();
 	zygote_booting();
 	if (options.worker_mode && options.rewind != REWIND_OFF) {

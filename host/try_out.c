@@ -28,9 +28,12 @@ struct trial {
 
 /* In the process that was forked, which nobody hears. */
 static ZEND_COLD ZEND_NORETURN void try_all(struct trial *trial, uint32_t first, uint32_t count, uint64_t until,
-                                            zend_fcall_info *call, zend_fcall_info_cache *cache)
+                                            zend_fcall_info *call, zend_fcall_info_cache *cache, bool notes)
 {
 	fork_be_silent(false);
+	if (notes) {
+		declares_note();
+	}
 	opcache_after_fork();
 	signal(SIGALRM, SIG_DFL);
 	zend_try
@@ -50,6 +53,9 @@ static ZEND_COLD ZEND_NORETURN void try_all(struct trial *trial, uint32_t first,
 			}
 			trial->came_back[i] = Z_TYPE(result) == IS_TRUE;
 			zval_ptr_dtor(&result);
+			if (notes) {
+				by_name_add();
+			}
 		}
 		trial->at = count;
 	}
@@ -57,20 +63,11 @@ static ZEND_COLD ZEND_NORETURN void try_all(struct trial *trial, uint32_t first,
 	_exit(0);
 }
 
-/* came_back(callable(int): bool $attempt, int $count, float $seconds): list<int>: those from 0 to $count - 1 with which
- * $attempt comes back and says true. They are tried out in their order, as long as there is time. */
-static PHP_FUNCTION(came_back)
+/* Calls it with the numbers from 0 to count - 1, in their order, as long as there is time. True of those with which it
+ * comes back and says true. */
+static void try_out(zend_fcall_info *call, zend_fcall_info_cache *cache, zend_long count, double seconds, bool notes,
+                    zval *return_value)
 {
-	zend_fcall_info call;
-	zend_fcall_info_cache cache;
-	zend_long count;
-	double seconds;
-	ZEND_PARSE_PARAMETERS_START(3, 3)
-	Z_PARAM_FUNC(call, cache)
-	Z_PARAM_LONG(count)
-	Z_PARAM_DOUBLE(seconds)
-	ZEND_PARSE_PARAMETERS_END();
-
 	array_init(return_value);
 	if (count <= 0 || count > 1 << 20 || !(seconds > 0 && seconds < 3600)) {
 		return;
@@ -91,7 +88,7 @@ static PHP_FUNCTION(came_back)
 			if (getppid() != self) {
 				_exit(0);
 			}
-			try_all(trial, first, (uint32_t)count, until, &call, &cache);
+			try_all(trial, first, (uint32_t)count, until, call, cache, notes);
 		}
 		int status;
 		while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
@@ -110,14 +107,126 @@ static PHP_FUNCTION(came_back)
 	munmap(trial, size);
 }
 
+static bool parse(zend_execute_data *execute_data, zend_fcall_info *call, zend_fcall_info_cache *cache,
+                  zend_long *count, double *seconds)
+{
+	ZEND_PARSE_PARAMETERS_START_EX(0, 3, 3)
+	Z_PARAM_FUNC(*call, *cache)
+	Z_PARAM_LONG(*count)
+	Z_PARAM_DOUBLE(*seconds)
+	ZEND_PARSE_PARAMETERS_END_EX(return false);
+	return true;
+}
+
+/* came_back(callable(int): bool $attempt, int $count, float $seconds): list<int>: those with which $attempt comes back
+ * and says true. */
+static PHP_FUNCTION(came_back)
+{
+	zend_fcall_info call;
+	zend_fcall_info_cache cache;
+	zend_long count;
+	double seconds;
+	if (parse(execute_data, &call, &cache, &count, &seconds)) {
+		try_out(&call, &cache, count, seconds, false, return_value);
+	}
+}
+
+/* What ran in this process leaves a run-time cache with each function. True: the function is the project's own and has
+ * one. With `forget` it has none from now on, so that it shows when it runs. */
+static bool ran(HashTable *functions, bool forget)
+{
+	bool any = false;
+	const zend_string *file = NULL;
+	bool own = false;
+	zend_function *function;
+	ZEND_HASH_FOREACH_PTR(functions, function)
+	{
+		zend_op_array *code = &function->op_array;
+		if (function->type != ZEND_USER_FUNCTION || RUN_TIME_CACHE(code) == NULL) {
+			continue;
+		}
+		if (code->filename != file) {
+			file = code->filename;
+			own = by_name_is_for_requests(file);
+		}
+		any |= own;
+		if (own && forget) {
+			ZEND_MAP_PTR_SET(code->run_time_cache, NULL);
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+	return any;
+}
+
+static bool own_code_ran(bool forget)
+{
+	bool any = ran(EG(function_table), forget);
+	zend_class_entry *class;
+	ZEND_HASH_FOREACH_PTR(EG(class_table), class)
+	{
+		if (class->type == ZEND_USER_CLASS) {
+			any |= ran(&class->function_table, forget);
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+	return any;
+}
+
+/* runs_own_code(callable(): void $what): bool: whether a function of the project's own that has a name runs while $what
+ * does. To be called in a process that only tries something out. */
+static PHP_FUNCTION(runs_own_code)
+{
+	zend_fcall_info call;
+	zend_fcall_info_cache cache;
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+	Z_PARAM_FUNC(call, cache)
+	ZEND_PARSE_PARAMETERS_END();
+	own_code_ran(true);
+	zval result;
+	ZVAL_UNDEF(&result);
+	call.retval = &result;
+	if (zend_call_function(&call, &cache) == SUCCESS && EG(exception) == NULL) {
+		RETVAL_BOOL(own_code_ran(false));
+	}
+	zval_ptr_dtor(&result);
+}
+
+/* load_classes(callable(int): bool $attempt, int $count, float $seconds): void: loads the classes that $attempt has
+ * loaded in another process, as far as they may be there before the requests (by_name.c). */
+static PHP_FUNCTION(load_classes)
+{
+	zend_fcall_info call;
+	zend_fcall_info_cache cache;
+	zend_long count;
+	double seconds;
+	if (parse(execute_data, &call, &cache, &count, &seconds)) {
+		zval came_back;
+		try_out(&call, &cache, count, seconds, true, &came_back);
+		zval_ptr_dtor(&came_back);
+		by_name_load();
+	}
+}
+
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_came_back, 0, 3, IS_ARRAY, 0)
 ZEND_ARG_TYPE_INFO(0, attempt, IS_CALLABLE, 0)
 ZEND_ARG_TYPE_INFO(0, count, IS_LONG, 0)
 ZEND_ARG_TYPE_INFO(0, seconds, IS_DOUBLE, 0)
 ZEND_END_ARG_INFO()
 
-static const zend_function_entry of_boot_scripts[] = {ZEND_NS_FE("Hayate\\Boot", came_back, arginfo_came_back)
-                                                          ZEND_FE_END};
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_runs_own_code, 0, 1, _IS_BOOL, 0)
+ZEND_ARG_TYPE_INFO(0, what, IS_CALLABLE, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_load_classes, 0, 3, IS_VOID, 0)
+ZEND_ARG_TYPE_INFO(0, attempt, IS_CALLABLE, 0)
+ZEND_ARG_TYPE_INFO(0, count, IS_LONG, 0)
+ZEND_ARG_TYPE_INFO(0, seconds, IS_DOUBLE, 0)
+ZEND_END_ARG_INFO()
+
+static const zend_function_entry of_boot_scripts[] = {
+    ZEND_NS_FE("Hayate\\Boot", came_back, arginfo_came_back)
+        ZEND_NS_FE("Hayate\\Boot", runs_own_code, arginfo_runs_own_code)
+            ZEND_NS_FE("Hayate\\Boot", load_classes, arginfo_load_classes) ZEND_FE_END};
 
 void try_out_startup(void)
 {

@@ -2,7 +2,8 @@
  * Warm-up requests: what a first visitor would pay for is paid for before the snapshot. They run in the booting process
  * without a front, one after the other, with state kept; the application can tell them by $_SERVER['HAYATE_WARMUP'].
  * They are a help, never a condition: when one fails, hangs, or leaves open what workers must not share, the pool has
- * the application booted again without them, with what they had loaded by name (by_name.c).
+ * the application booted again without them, with what they had loaded by name (by_name.c); where visitors would get
+ * other pages by them, without that as well.
  */
 #include "host.h"
 
@@ -41,7 +42,8 @@ void warmup_failed(const char *why, bool fatal)
 
 void warmup_differs(const char *why)
 {
-	by_name_remember();
+	/* A class that was loaded ahead may be what made the difference. */
+	by_name_forget();
 	boot_again(instead(HY_AGAIN_DIFFERS), why, false);
 }
 

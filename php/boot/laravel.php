@@ -21,18 +21,15 @@ use Illuminate\Contracts\Http\Kernel;
 use Illuminate\Http\Request;
 
 use Hayate\Boot\EarlyRequest;
-use Hayate\Boot\EarlyServices;
 use function Hayate\Boot\look_at_all_environment;
 use function Hayate\Boot\not_for_all;
 use const Hayate\Boot\AS_OF_REQUEST;
-use const Hayate\Boot\LARAVEL_CLASSES;
 
 define('LARAVEL_START', microtime(true));
 \Hayate\Boot\began('LARAVEL_START');
 
 require __DIR__.'/environment.php';
 require __DIR__.'/laravel_request.php';
-require __DIR__.'/laravel_services.php';
 
 (static function (): void {
     $root = (string) getenv('HAYATE_PROJECT');
@@ -56,21 +53,6 @@ require __DIR__.'/laravel_services.php';
         $kernel->bootstrap();
         // Its kernel does so for each request: it is nothing that one of them leaves.
         Request::enableHttpMethodParameterOverride();
-        // Services that hardly any request does without, and that hold nothing of one when they are made, nor of the
-        // configuration, which a middleware may change: what makes a tenant of a host does.
-        foreach (['auth', 'cache', 'db', 'files', 'hash', 'log', 'router', 'session'] as $service) {
-            try {
-                if (EarlyServices::is_frameworks($app, $service)) {
-                    $app->make($service);
-                }
-            } catch (Throwable) {
-                // Then it fails in the request that needs it, which says so in Laravel's own way.
-            }
-        }
-        // Of those that read the configuration as they are made there are the classes.
-        foreach (LARAVEL_CLASSES as $class) {
-            class_exists("Illuminate\\$class");
-        }
         EarlyRequest::take();
         look_at_all_environment();
     } catch (Throwable $error) {

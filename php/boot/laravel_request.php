@@ -18,26 +18,6 @@ use Illuminate\Contracts\Foundation\Application;
 use Illuminate\Http\Request;
 use Illuminate\Support\Facades\Facade;
 
-/** What cookie, encrypter, translator, url and view are made of. */
-const LARAVEL_CLASSES = [
-    'Cookie\\CookieJar',
-    'Encryption\\Encrypter',
-    'Encryption\\EncryptionServiceProvider',
-    'Routing\\RouteUrlGenerator',
-    'Routing\\UrlGenerator',
-    'Translation\\FileLoader',
-    'Translation\\TranslationServiceProvider',
-    'Translation\\Translator',
-    'View\\Compilers\\BladeCompiler',
-    'View\\Engines\\CompilerEngine',
-    'View\\Engines\\EngineResolver',
-    'View\\Engines\\FileEngine',
-    'View\\Engines\\PhpEngine',
-    'View\\Factory',
-    'View\\FileViewFinder',
-    'View\\View',
-];
-
 /** Variables that a request may have, or not, by how they begin. */
 const AS_OF_REQUEST = '/^(AUTH|CONTENT_|DOCUMENT_|FCGI_|GATEWAY_|HTTP|ORIG_|PATH_|PHP_|QUERY_|REDIRECT_|REMOTE_|REQUEST_|SCRIPT_|SERVER_|SSL_|UNENCODED_|X_)/';
 

@@ -61,8 +61,8 @@ function serve(HttpKernelInterface $kernel, array $given): void
         if ([] !== $asked = SymfonyEnv::ofRequests($container)) {
             not_for_all('it resolves '.implode(', ', $asked).' as it boots, which may be another value for each request. To avoid it: use that in services alone, or read it from the request');
         } else {
-            // What no request does without, and what holds nothing of one when it is made. Not more: the constructor of an
-            // application's own service may look for the request.
+            // What no request does without, and what holds nothing of one when it is made, unless the application has a part in
+            // it. Not more: the constructor of an application's own service may look for the request.
             $ahead = static function () use ($container): bool {
                 $container->get('http_kernel');
                 $router = $container->has('router') ? $container->get('router') : null;
@@ -73,7 +73,15 @@ function serve(HttpKernelInterface $kernel, array $given): void
 
                 return [] === SymfonyEnv::ofRequests($container);
             };
-            if ([] !== came_back($ahead, 1, 5)) {
+            $tries = static function () use ($ahead): bool {
+                $good = false;
+                $runs = runs_own_code(static function () use ($ahead, &$good): void {
+                    $good = $ahead();
+                });
+
+                return $good && !$runs;
+            };
+            if ([] !== came_back($tries, 1, 5)) {
                 $ahead();
             }
         }
@@ -128,9 +136,12 @@ function serve(HttpKernelInterface $kernel, array $given): void
         $_SERVER += $server;
         $_ENV += $env;
         $GLOBALS['request'] = $request = Request::createFromGlobals();
-        $GLOBALS['response'] = $response = $kernel->handle($request);
+        // A kernel that has not booted, as under php-fpm, asks its cache first (framework.http_cache, since Symfony 5.2).
+        $cache = $kernel === $inner && $inner instanceof KernelInterface && $inner->getContainer()->has('http_cache') ? $inner->getContainer()->get('http_cache') : null;
+        $GLOBALS['response'] = $response = ($cache ?? $kernel)->handle($request);
         $response->send();
-        if ($kernel instanceof TerminableInterface) {
+        // What comes from the cache alone ends there, without the kernel.
+        if ($kernel instanceof TerminableInterface && (!$cache instanceof HttpCache || [] !== array_diff(array_merge(...array_values($cache->getTraces())), ['fresh']))) {
             $kernel->terminate($request, $response);
         }
         if (isset($_SERVER['HAYATE_WARMUP']) && $inner instanceof KernelInterface) {

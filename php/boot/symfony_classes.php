@@ -10,13 +10,13 @@ use Symfony\Component\HttpKernel\KernelInterface;
  * Loads the classes that Symfony itself lists for OPcache's preloading, before the requests that may need them.
  *
  * The list lies beside the compiled container: services' classes (the project's own are left to requests), the files that make them, with 5.4 compiled templates as well, but for
- * what is tagged `container.no_preload`. It follows from the code, and from nothing that a visitor does. Nobody's code runs
- * but that of these files; no service is made. What would end the process (a class that does not fit its interface, an
- * exit) or does not come back is left to the request that needs it: all are tried out in another process before.
+ * what is tagged `container.no_preload`. It follows from the code, and from nothing that a visitor does. Of these, what is loaded
+ * comes from files that declare classes and do nothing else; no service is made. What would end the process (a class that does
+ * not fit its interface, an exit) or does not come back is left to the request that needs it: another process loads them first.
  */
 final class SymfonyClasses
 {
-    /** To try them out, and once more to load them. All of a warm-up has thirty. */
+    /** All of a warm-up has thirty. */
     private const SECONDS = 5;
 
     /** Of memory_limit: beyond it the process would end, and with it what the warm-up has done. */
@@ -48,29 +48,14 @@ final class SymfonyClasses
             }
             return self::attempt($directory, $namespace, $found[$i]['class'], $found[$i]['file'] ?? '');
         };
-        // What is deprecated in them is for the log of a request that uses it.
-        set_error_handler(static fn (): bool => true);
-        try {
-            $good = came_back($attempt, \count($found), self::SECONDS);
-            $end = hrtime(true) + self::SECONDS * 1000000000;
-            foreach ($good as $i) {
-                if (hrtime(true) > $end || !$attempt($i)) {
-                    break;
-                }
-            }
-        } finally {
-            restore_error_handler();
-        }
+        load_classes($attempt, \count($found), self::SECONDS);
     }
 
-    /** False: not to be loaded before the requests. */
     private static function attempt(string $directory, string $namespace, string $class, string $file): bool
     {
         try {
             if ('' !== $class) {
-                $class = str_replace('\\\\', '\\', $class);
-                // A request may have another one of the project's own.
-                return !class_exists($class) || false === ($of = (new \ReflectionClass($class))->getFileName()) || !is_for_requests($of);
+                return class_exists(str_replace('\\\\', '\\', $class));
             }
             if (str_starts_with($file, "$namespace/")) {
                 class_exists(strtr($file, '/', '\\'), false) || require "$directory/$file.php";

@@ -73,7 +73,15 @@ final class SymfonyServices
         $services = array_values(array_diff($names, $events));
         usort($services, static fn (string $a, string $b): int => (self::TWIG === $b) <=> (self::TWIG === $a));
         // One that is not ends its process: with what it leaves in the container nothing tells of the next.
-        $good = came_back(fn (int $i): bool => $this->isForAll($container, $services[$i]) || exit, \count($services), 5);
+        $good = came_back(function (int $i) use ($container, $services): bool {
+            $good = false;
+            // A configurator or a factory of the application's own may go by the request.
+            $runs = runs_own_code(function () use ($container, $services, $i, &$good): void {
+                $good = $this->isForAll($container, $services[$i]);
+            });
+
+            return ($good && !$runs) || exit;
+        }, \count($services), 5);
         foreach ($good as $i) {
             if (!$this->isForAll($container, $services[$i])) {
                 not_for_all('Symfony makes '.strtr($services[$i], "\n", ' ').' of what may be another value for each request');

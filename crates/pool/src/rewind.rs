@@ -141,7 +141,7 @@ pub struct Doubt {
 }
 
 /// Every reason of `enum hy_retired` that concerns rewinding.
-pub const DOUBTS: [Doubt; 11] = [
+pub const DOUBTS: [Doubt; 12] = [
     Doubt {
         retired: HY_RETIRED_REWIND_THREADS,
         label: "rewind_threads",
@@ -214,6 +214,12 @@ pub const DOUBTS: [Doubt; 11] = [
         remedy: "where it happens now and then nothing need be done; else open the database in the request, and let neither the boot \
                  nor requests replace it",
     },
+    Doubt {
+        retired: HY_RETIRED_CLASS_DECLARED,
+        label: "class_declared",
+        what: "the request declared a class of its own under the name of a package's class, which is loaded before the requests",
+        remedy: "give the class a name of its own, or bind it to the package's in the container",
+    },
 ];
 
 impl Doubt {
@@ -225,6 +231,11 @@ impl Doubt {
     /// Nothing is in doubt but the code: the application is to boot anew.
     pub(crate) fn renews(&self) -> bool {
         self.retired == HY_RETIRED_REWIND_OPCACHE
+    }
+
+    /// No way of rewinding is fit: what differs from request to request is the code.
+    fn wants_classic(&self) -> bool {
+        self.retired == HY_RETIRED_CLASS_DECLARED
     }
 
     /// No request has done it: somebody may have, from outside.
@@ -312,6 +323,10 @@ impl Fitness {
             let why = format!("{}. To avoid it: {}", doubt.what, doubt.remedy);
             return Some(Unfit { reason: doubt.label, why, renew: true, fork: true });
         }
+        if doubt.wants_classic() {
+            let why = format!("{}. To avoid it: {}", doubt.what, doubt.remedy);
+            return Some(Unfit { reason: doubt.label, why, renew: false, fork: false });
+        }
         if self.at.len() < RETIREMENTS || served.saturating_sub(first) > REQUESTS {
             return None;
         }
@@ -338,8 +353,9 @@ mod tests {
             let doubt = Doubt::of(retired).unwrap();
             assert!(doubt.label.starts_with("rewind_"));
         }
-        assert_eq!(DOUBTS.len() as u32, HY_RETIRED_REWIND_PROCESS - HY_RETIRED_REWIND_THREADS + 2);
+        assert_eq!(DOUBTS.len() as u32, HY_RETIRED_REWIND_PROCESS - HY_RETIRED_REWIND_THREADS + 3);
         assert!(Doubt::of(HY_RETIRED_FILE_REPLACED).is_some());
+        assert!(Doubt::of(HY_RETIRED_CLASS_DECLARED).is_some());
         assert!(Doubt::of(HY_RETIRED_FATAL).is_none() && Doubt::of(99).is_none());
     }
 

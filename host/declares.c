@@ -1,0 +1,124 @@
+/*
+ * Files that declare classes and do nothing else. What a file of classes does beside that (it defines a constant, reads
+ * a superglobal, changes a setting, declares a function unless there is one) may go by a request, and belongs to the
+ * request that loads it. So classes are loaded before requests (by_name.c) only from files that do nothing.
+ *
+ * What a file does is its compiled code: where it only declares, nothing but declarations and its end is left of that.
+ * A file that the project's own code includes, its own autoloader among it, may be another one for another request, and
+ * counts as one that does something.
+ */
+#include "host.h"
+
+#include <string.h>
+
+static zend_op_array *(*compile)(zend_file_handle *, int);
+
+/* Files that this process has included since it notes them: true where all they do is to declare classes. */
+static HashTable included;
+static bool notes;
+
+/* Whether the call that begins there names a class that is needed soon, so that OPcache's preloading finds it, and does
+ * nothing with the answer: class_exists(Header::class). Where it ends. */
+static const zend_op *end_of_hint(const zend_op *op, const zend_op *end)
+{
+	static const char *const names[] = {"class_exists", "interface_exists", "trait_exists", "enum_exists"};
+	/* As it was written, in lower case, and without its name space. */
+	int literal = op->opcode == ZEND_INIT_FCALL              ? 0
+	              : op->opcode == ZEND_INIT_FCALL_BY_NAME    ? 1
+	              : op->opcode == ZEND_INIT_NS_FCALL_BY_NAME ? 2
+	                                                         : -1;
+	const char *name = literal < 0 ? "" : Z_STRVAL_P(RT_CONSTANT(op, op->op2) + literal);
+	bool known = false;
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		known |= strcmp(name, names[i]) == 0;
+	}
+	for (op++; known && op < end; op++) {
+		switch (op->opcode) {
+		case ZEND_SEND_VAL:
+		case ZEND_SEND_VAL_EX:
+			known = op->op1_type == IS_CONST;
+			break;
+		case ZEND_DO_FCALL:
+		case ZEND_DO_ICALL:
+		case ZEND_DO_FCALL_BY_NAME:
+			if (op->result_type == IS_UNUSED) {
+				return op;
+			}
+			return op + 1 < end && op[1].opcode == ZEND_FREE ? op + 1 : NULL;
+		default:
+			known = false;
+		}
+	}
+	return NULL;
+}
+
+static bool only_declares(const zend_op_array *code)
+{
+	const zend_op *end = code->opcodes + code->last;
+	for (const zend_op *op = code->opcodes; op != NULL && op < end; op++) {
+		switch (op->opcode) {
+		case ZEND_NOP:
+		case ZEND_EXT_STMT:
+		case ZEND_EXT_NOP:
+		case ZEND_DECLARE_CLASS:
+		case ZEND_DECLARE_CLASS_DELAYED:
+		case ZEND_RETURN:
+			break;
+		default:
+			op = end_of_hint(op, end);
+			if (op == NULL) {
+				return false;
+			}
+		}
+	}
+	return true;
+}
+
+static bool own_code_includes(void)
+{
+	const zend_execute_data *frame = EG(current_execute_data);
+	while (frame != NULL && (frame->func == NULL || !ZEND_USER_CODE(frame->func->type))) {
+		frame = frame->prev_execute_data;
+	}
+	return frame != NULL && by_name_is_for_requests(frame->func->op_array.filename);
+}
+
+static zend_op_array *compile_and_note(zend_file_handle *in, int type)
+{
+	uint32_t functions = zend_hash_num_elements(EG(function_table));
+	zend_op_array *code = compile(in, type);
+	if (!notes || code == NULL || code->filename == NULL) {
+		return code;
+	}
+	const zend_string *name = code->filename;
+	bool good = only_declares(code) && functions == zend_hash_num_elements(EG(function_table)) && !own_code_includes();
+	zval *known = zend_hash_str_find(&included, ZSTR_VAL(name), ZSTR_LEN(name));
+	if (known == NULL) {
+		zval value;
+		ZVAL_BOOL(&value, good);
+		zend_hash_str_add(&included, ZSTR_VAL(name), ZSTR_LEN(name), &value);
+	} else if (!good) {
+		ZVAL_FALSE(known);
+	}
+	return code;
+}
+
+void declares_startup(void)
+{
+	if (options_is_project()) {
+		zend_hash_init(&included, 64, NULL, NULL, true);
+		compile = zend_compile_file;
+		zend_compile_file = compile_and_note;
+	}
+}
+
+void declares_note(void)
+{
+	notes = true;
+}
+
+bool declares_only(const zend_string *file)
+{
+	const zval *known = file == NULL ? NULL : zend_hash_str_find(&included, ZSTR_VAL(file), ZSTR_LEN(file));
+	return known != NULL && Z_TYPE_P(known) == IS_TRUE;
+}
