@@ -52,6 +52,35 @@ def laravel(directory: pathlib.Path) -> pathlib.Path:
     return root
 
 
+def provider(project: pathlib.Path, statements: str, argument: str = "") -> None:
+    """Has a service provider of the Laravel application do that as it boots."""
+    file = project / "app/Providers/AppServiceProvider.php"
+    text = file.read_text()
+    end = text.rindex("}")
+    boot = f"\n    public function boot({argument}): void\n    {{\n{statements}\n    }}\n    public function never(): string\n    {{\n        return $_GET['never'];\n    }}\n"
+    file.write_text(text[:end] + boot + text[end:])
+
+
+def package(project: pathlib.Path, files: dict[str, str], provider: str | None = None) -> None:
+    """Adds a package Acme with these files, a class each, and a provider of Laravel's that does this as it boots."""
+    folder = project / "vendor/acme"
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / f"{name}.php").write_text(f"<?php\nnamespace Acme;\n{text}\n")
+    autoload = project / "vendor/autoload.php"
+    loader = (
+        "spl_autoload_register(static function (string $class): void {\n"
+        "    $file = __DIR__.'/acme/'.substr($class, 5).'.php';\n"
+        "    if (str_starts_with($class, 'Acme\\\\') && is_file($file)) {\n        require $file;\n    }\n});\n"
+    )
+    autoload.write_text(autoload.read_text().replace("\nreturn ", f"\n{loader}\nreturn "))
+    if provider is not None:
+        text = f"class Provider extends \\Illuminate\\Support\\ServiceProvider {{ public function boot(): void {{ {provider} }} }}"
+        (folder / "Provider.php").write_text(f"<?php\nnamespace Acme;\n{text}\n")
+        config = project / "config/app.php"
+        config.write_text(config.read_text().replace("'providers' => [", "'providers' => [\n        Acme\\Provider::class,", 1))
+
+
 def _copy(name: str, directory: pathlib.Path) -> pathlib.Path:
     return pathlib.Path(shutil.copytree(PROJECTS / name, directory / name))
 

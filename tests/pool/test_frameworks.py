@@ -238,21 +238,13 @@ HARMLESS = """
 """
 
 
-def provider(project: pathlib.Path, statements: str, argument: str = "") -> None:
-    file = project / "app/Providers/AppServiceProvider.php"
-    text = file.read_text()
-    end = text.rindex("}")
-    boot = f"\n    public function boot({argument}): void\n    {{\n{statements}\n    }}\n    public function never(): string\n    {{\n        return $_GET['never'];\n    }}\n"
-    file.write_text(text[:end] + boot + text[end:])
-
-
 @pytest.mark.parametrize("kind", IN_PROVIDERS)
 def test_a_provider_that_asks_for_the_request_has_laravel_served_in_classic_mode(tmp_path, kind) -> None:
     """It boots once, without a request: what it found would hold for all visitors."""
     tmp_path.chmod(0o755)
     project = frameworks.laravel(tmp_path)
     statements, says = IN_PROVIDERS[kind]
-    provider(project, statements, "\\Illuminate\\Http\\Request $request" if kind == "argument" else "")
+    frameworks.provider(project, statements, "\\Illuminate\\Http\\Request $request" if kind == "argument" else "")
     asked = "<?php\nnamespace App;\nclass Asked extends \\Illuminate\\Support\\Facades\\Request { public const NAME = 'HTTP_HOST'; }\n"
     (project / "app/Asked.php").write_text(asked)
     with Hayate(project, workers=1) as server:
@@ -266,7 +258,7 @@ def test_a_provider_that_asks_for_the_request_has_laravel_served_in_classic_mode
 def test_a_provider_that_sets_up_what_asks_for_the_request_later_is_booted_once(tmp_path) -> None:
     tmp_path.chmod(0o755)
     project = frameworks.laravel(tmp_path)
-    provider(project, HARMLESS)
+    frameworks.provider(project, HARMLESS)
     routes = project / "routes/web.php"
     routes.write_text(routes.read_text() + "\nif (is_file(__DIR__.'/more.php')) {\n    require __DIR__.'/more.php';\n}\n")
     with Hayate(project, workers=1) as server:
@@ -281,7 +273,7 @@ def test_a_package_that_asks_for_the_request_has_laravel_served_in_classic_mode(
     package = project / "vendor/acme/Tenants.php"
     package.parent.mkdir()
     package.write_text("<?php\nnamespace Acme;\nfinal class Tenants\n{\n    public static function host(): string\n    {\n        return request()->getHost();\n    }\n}\n")
-    provider(project, "require_once base_path('vendor/acme/Tenants.php'); $host = \\Acme\\Tenants::host();")
+    frameworks.provider(project, "require_once base_path('vendor/acme/Tenants.php'); $host = \\Acme\\Tenants::host();")
     with Hayate(project, workers=1) as server:
         assert get(server, "/").status_code == 200
         why = server.status()["apps"][0]["fallback"]["why"]
@@ -330,7 +322,7 @@ def test_a_package_that_reads_what_a_visitor_sends_has_it_served_in_classic_mode
         assert get(server, "/").status_code == 200
         assert server.status()["apps"][0]["mode"] == "worker", server.log()
     if framework == "laravel":
-        provider(project, "$zone = \\Acme\\Zones::zone();")
+        frameworks.provider(project, "$zone = \\Acme\\Zones::zone();")
     else:
         in_kernel(project, "\\Acme\\Zones::zone();")
     with Hayate(project, workers=1) as server:
@@ -350,7 +342,7 @@ def test_a_package_that_reads_what_a_visitor_sends_has_it_served_in_classic_mode
 def test_what_php_makes_of_a_request_where_its_settings_say_so(tmp_path, code, setting, says) -> None:
     tmp_path.chmod(0o755)
     project = frameworks.laravel(tmp_path)
-    provider(project, f"$found = {code};")
+    frameworks.provider(project, f"$found = {code};")
     for value, mode in (("0", "worker"), ("1", "classic")) if setting == "register_argc_argv" else (("GPCS", "worker"), ("EGPCS", "classic")):
         with Hayate(project, workers=1, args=["--ini", f"{setting}={value}"]) as server:
             assert get(server, "/").status_code == 200
@@ -408,7 +400,7 @@ def test_a_project_that_does_not_boot_without_a_request_is_served_in_classic_mod
     autoload.write_text(autoload.read_text().replace("<?php", "<?php\nrequire_once __DIR__.'/acme/Host.php';", 1))
     with Hayate(project, workers=1) as server:
         assert server.status()["apps"][0]["mode"] == "worker", server.log()
-        (provider if framework == "laravel" else in_kernel)(project, statements)
+        (frameworks.provider if framework == "laravel" else in_kernel)(project, statements)
         assert server.reload().returncode == 0
         assert get(server, "/").status_code == 200
         (app,) = server.status()["apps"]
@@ -439,7 +431,7 @@ def test_what_a_package_sets_of_the_request_is_not_lost(tmp_path, what) -> None:
     package = project / "vendor/acme/Sets.php"
     package.parent.mkdir()
     package.write_text(f"<?php\nnamespace Acme;\nfinal class Sets\n{{\n    public static function all($app): void\n    {{\n        $app['request']->{what};\n    }}\n}}\n")
-    provider(project, "require_once base_path('vendor/acme/Sets.php'); \\Acme\\Sets::all($this->app);")
+    frameworks.provider(project, "require_once base_path('vendor/acme/Sets.php'); \\Acme\\Sets::all($this->app);")
     with Hayate(project, workers=1) as server:
         assert get(server, "/").status_code == 200
         (app,) = server.status()["apps"]
@@ -459,7 +451,7 @@ def test_who_waits_for_a_new_request_of_laravel_hears_of_it_as_in_classic_mode(t
         });
         $this->app->make(\\Illuminate\\Contracts\\Http\\Kernel::class)->pushMiddleware(\\App\\Seen::class);
 """
-    provider(project, statements)
+    frameworks.provider(project, statements)
     (project / "app/Seen.php").write_text(
         "<?php\nnamespace App;\nfinal class Seen\n{\n    public function handle($request, $next)\n    {\n"
         "        $request->headers->set('X-Seen', url('/seen').' '.json_encode($request->user()));\n        return $next($request);\n    }\n}\n"
@@ -476,7 +468,7 @@ def test_a_service_that_keeps_the_request_of_the_boot_has_laravel_served_in_clas
     tmp_path.chmod(0o755)
     project = frameworks.laravel(tmp_path)
     (project / "app/Tenant.php").write_text("<?php\nnamespace App;\nuse Illuminate\\Http\\Request as Asked;\nfinal class Tenant\n{\n    public function __construct(public Asked $from)\n    {\n    }\n}\n")
-    provider(project, "$this->app->singleton(\\App\\Tenant::class); $this->app->make(\\App\\Tenant::class);")
+    frameworks.provider(project, "$this->app->singleton(\\App\\Tenant::class); $this->app->make(\\App\\Tenant::class);")
     with Hayate(project, workers=1) as server:
         assert get(server, "/").status_code == 200
         why = server.status()["apps"][0]["fallback"]["why"]
@@ -490,7 +482,7 @@ def test_laravel_boots_without_a_request_after_a_warmup_request_too(tmp_path) ->
     package = project / "vendor/acme/found.php"
     package.parent.mkdir()
     package.write_text("<?php\n$all = $_SERVER;\nreturn [$all['HTTP_HOST'] ?? null, count($_GET), count($_COOKIE)];\n")
-    provider(project, "config(['app.found' => require base_path('vendor/acme/found.php')]);")
+    frameworks.provider(project, "config(['app.found' => require base_path('vendor/acme/found.php')]);")
     routes = project / "routes/web.php"
     routes.write_text(routes.read_text() + "\nRoute::get('/found', fn () => config('app.found'));\n")
     with Hayate(project, workers=1, args=["--warmup", "/?lang=de"]) as server:
@@ -719,7 +711,7 @@ def test_what_a_warmup_request_leaves_in_the_process_no_visitor_meets(tmp_path, 
     )
     autoload = project / "vendor/autoload.php"
     autoload.write_text(autoload.read_text().replace("<?php", "<?php\nrequire_once __DIR__.'/acme/Wrap.php';", 1))
-    provider(project, "\\App\\Left::$set = 'by the boot'; \\App\\Left::$bag = new \\ArrayObject();")
+    frameworks.provider(project, "\\App\\Left::$set = 'by the boot'; \\App\\Left::$bag = new \\ArrayObject();")
     routes = project / "routes/web.php"
     routes.write_text(routes.read_text() + f"\nRoute::get('/leaves', function () {{ {leaves}; return 'left'; }});\nRoute::get('/finds', fn () => json_encode({finds}));\n")
     found = {}
@@ -751,7 +743,7 @@ def test_what_a_request_decides_as_a_class_is_loaded_is_decided_by_each(tmp_path
             "<?php\nnamespace App;\nfinal class Themes\n{\n    public static string $theme = 'plain';\n    public static function load(string $class): void\n    {\n"
             "        if ($class === 'Theme\\\\Page') {\n            require base_path('themes/'.self::$theme.'.php');\n        }\n    }\n}\n"
         )
-        provider(project, "spl_autoload_register([\\App\\Themes::class, 'load']);")
+        frameworks.provider(project, "spl_autoload_register([\\App\\Themes::class, 'load']);")
     name = {"file": "\\App\\Page::NAME", "autoloader": "\\Theme\\Page::NAME"}[kind]
     chooses = {"file": "", "autoloader": f"if ({chosen}) {{ \\App\\Themes::$theme = 'red'; }}"}[kind]
     routes = project / "routes/web.php"
@@ -778,7 +770,7 @@ def test_services_that_the_project_has_a_part_in_are_made_by_requests(tmp_path, 
         "extend": f"$this->app->extend('log', fn ($log, $app) => {made});",
         "resolving": "$this->app->resolving(\\Psr\\Log\\LoggerInterface::class, fn ($log) => $log->tenant = config('app.tenant', 'nobody'));",
     }[service]
-    provider(project, code)
+    frameworks.provider(project, code)
     routes = project / "routes/web.php"
     routes.write_text(
         routes.read_text()

@@ -1,0 +1,248 @@
+"""What recognised projects load before there is a request, and what of it may go by one: each visitor is answered as in classic mode.
+
+Found by attack on 2026-11-27: classes of packages were loaded by name, whatever else their files did, through autoloaders that were taken away
+and given back.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+
+import pytest
+import requests
+
+from lib.process import wait_until
+from lib.servers import Hayate
+
+from . import frameworks
+
+#: A visitor each.
+VISITORS = {"red": {"Cookie": "tenant=red", "Host": "red.example"}, "blue": {"Cookie": "tenant=blue", "Host": "blue.example"}}
+TENANT = "$tenant = $_COOKIE['tenant'] ?? 'nobody';"
+#: The package's files, what the page does before it gives back the last expression, and what stands in bootstrap/app.php.
+KINDS = {
+    "constant of the request": (
+        {"Pdf": "defined('ACME_URL') || define('ACME_URL', 'http://'.($_SERVER['HTTP_HOST'] ?? 'nobody'));\nfinal class Pdf {}"},
+        "new \\Acme\\Pdf();",
+        "ACME_URL",
+        "",
+    ),
+    "static property": ({"Lang": "final class Lang { public static $of; }\nLang::$of = $_COOKIE['tenant'] ?? 'nobody';"}, "", "\\Acme\\Lang::$of", ""),
+    "constant that the application defines": (
+        {"Theme": "defined('THEME') || define('THEME', 'default');\nfinal class Theme {}"},
+        f"{TENANT} define('THEME', $tenant); new \\Acme\\Theme();",
+        "THEME",
+        "",
+    ),
+    "function that the application declares": (
+        {"Names": "if (!function_exists('theme')) {\n    eval('function theme() { return \"default\"; }');\n}\nfinal class Names {}"},
+        f"{TENANT} eval(\"function theme() {{ return '$tenant'; }}\"); new \\Acme\\Names();",
+        "theme()",
+        "",
+    ),
+    "parent that does something": (
+        {"Base": "define('BASE', $_COOKIE['tenant'] ?? 'nobody');\nabstract class Base {}", "Kid": "final class Kid extends Base {}"},
+        "new \\Acme\\Kid();",
+        "BASE",
+        "",
+    ),
+    "setting": ({"Sets": "ini_set('precision', '4');\nfinal class Sets {}"}, "isset($_GET['use']) && new \\Acme\\Sets();", "ini_get('precision')", ""),
+    "autoloader that it registers": (
+        {"Legacy": "spl_autoload_register(static function (string $class): void { if (str_starts_with($class, 'App\\\\')) { throw new \\Exception($class); } });\nfinal class Legacy {}"},
+        "new \\Acme\\Legacy();",
+        "get_debug_type(new \\App\\Own())",
+        "",
+    ),
+    "hint for OPcache": ({"Header": "class_exists(Line::class);\nfinal class Header {}", "Line": "final class Line {}"}, "", "get_debug_type(new \\Acme\\Header())", ""),
+    "own autoloader before all": (
+        {"Base": "class Base { public const OF = 'package'; }", "Kid": "final class Kid extends Base {}"},
+        "",
+        "\\Acme\\Kid::OF",
+        "spl_autoload_register(static function (string $class): void { if ($class === 'Acme\\\\Base') { require __DIR__.'/../own.php'; } }, true, true);",
+    ),
+    "own autoloader that nobody else may call": (
+        {"Kid": "final class Kid { public const OF = 'package'; }"},
+        "",
+        "[\\Acme\\Kid::OF, \\Acme\\Base::OF, count(spl_autoload_functions())]",
+        "(new class { public function add(): void { spl_autoload_register([$this, 'load']); } private function load(string $class): void { if ($class === 'Acme\\\\Base') { require __DIR__.'/../own.php'; } } })->add();",
+    ),
+    "class of the package that extends an own one": ({"Kid": "final class Kid extends \\App\\Own {}"}, "", "\\Acme\\Kid::OF", ""),
+}
+
+
+def ask(server: Hayate, path: str = "/page") -> dict[str, str]:
+    answers = {name: requests.get(server.url + path, headers=headers, timeout=60) for name, headers in VISITORS.items()}
+    return {name: f"{answer.status_code} {answer.text[:200]}" for name, answer in answers.items()}
+
+
+def laravel(directory: pathlib.Path, files: dict[str, str], statements: str, expression: str, bootstrap: str = "") -> pathlib.Path:
+    directory.chmod(0o755)
+    project = frameworks.laravel(directory)
+    frameworks.package(project, files)
+    (project / "own.php").write_text("<?php\nnamespace Acme;\nclass Base { public const OF = 'own'; }\n")
+    (project / "app/Own.php").write_text("<?php\nnamespace App;\nclass Own { public const OF = 'own'; }\n")
+    routes = project / "routes/web.php"
+    routes.write_text(routes.read_text() + f"\nRoute::get('/page', function () {{ {statements} return json_encode({expression}); }});\n")
+    boot = project / "bootstrap/app.php"
+    boot.write_text(boot.read_text().replace("<?php", f"<?php\n{bootstrap}", 1))
+    return project
+
+
+def in_both_modes(project: pathlib.Path, warmup: str = "/page", args: tuple[str, ...] = ()) -> tuple[dict, dict, dict]:
+    """The answers in classic mode and as a recognised project, and the latter's status."""
+    with Hayate(project, workers=1, args=["--mode", "classic", *args]) as server:
+        classic = ask(server)
+    with Hayate(project, workers=1, args=["--warmup", "/", "--warmup", warmup, *args]) as server:
+        recognised = ask(server)
+        (app,) = server.status()["apps"]
+        app["log"] = server.log()
+    return classic, recognised, app
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_the_file_of_a_class_does_it_does_in_the_request_that_loads_it(tmp_path, kind) -> None:
+    project = laravel(tmp_path, *KINDS[kind])
+    classic, recognised, app = in_both_modes(project, "/page?use=1" if kind == "setting" else "/page")
+    assert recognised == classic and all(answer.startswith("200 ") for answer in classic.values()), (classic, recognised)
+    assert (app["mode"], app["cold_boot"]) == ("worker", None), app["log"]
+
+
+def test_a_class_of_a_package_that_does_nothing_else_is_there_before_the_requests(tmp_path) -> None:
+    """Else the tests above would prove nothing."""
+    files = {"Base": "abstract class Base {}", "Kid": "final class Kid extends Base {}", "Does": "define('DOES', 1);\nfinal class Does {}"}
+    there = "array_map(fn (string $class): bool => class_exists($class, false), ['Acme\\Kid', 'Acme\\Does', 'App\\Own'])"
+    project = laravel(tmp_path, files, f"$there = {there}; new \\Acme\\Kid(); new \\Acme\\Does(); new \\App\\Own();", "isset($_COOKIE['tenant']) ? $there : null")
+    _, recognised, _ = in_both_modes(project)
+    assert set(recognised.values()) == {"200 [true,false,false]"}
+
+
+@pytest.mark.parametrize("how", ["file", "other name"])
+def test_a_request_that_declares_a_class_of_a_packages_name_ends_in_classic_mode(tmp_path, how) -> None:
+    declares = {"file": "eval('namespace Acme; final class Mail { const OF = \"red\"; }')", "other name": "class_alias(\\App\\Own::class, 'Acme\\Mail')"}[how]
+    statements = f"{TENANT} if ($tenant === 'red') {{ {declares}; }}"
+    project = laravel(tmp_path, {"Mail": "final class Mail { public const OF = 'package'; }"}, statements, "\\Acme\\Mail::OF")
+    with Hayate(project, workers=1, args=["--warmup", "/page"]) as server:
+        ask(server)
+        assert wait_until(lambda: server.status()["apps"][0]["fallback"] is not None, 30), server.log()
+        (app,) = server.status()["apps"]
+        assert app["fallback"]["to"] == "classic" and "declared a class of its own" in app["fallback"]["why"]
+        assert wait_until(lambda: ask(server) == {"red": '200 "red"' if how == "file" else '200 "own"', "blue": '200 "package"'}, 30)
+
+
+ANSWERS = {
+    "header": ("header('X-Acme: 1');", "a header"),
+    "cookie": ("setcookie('acme', '1');", "a header"),
+    "header less": ("header_remove('X-Powered-By');", "a header"),
+    "function": ("header_register_callback(static function (): void { header('X-Acme: 1'); });", "a function that adds headers"),
+    "buffer": ("ob_start(static fn (string $text): string => $text.'acme');", "an output buffer"),
+    "status": ("http_response_code(202);", "a status"),
+    "output": ("echo 'acme';", "output"),
+}
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_a_package_that_has_a_part_in_the_answer_as_laravel_boots_has_it_served_in_classic_mode(tmp_path, kind) -> None:
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    code, says = ANSWERS[kind]
+    frameworks.package(project, {}, code)
+    args = ["--ini", "expose_php=1"]
+    with Hayate(project, workers=1, args=["--mode", "classic", *args]) as server:
+        classic = requests.get(server.url, timeout=60)
+    with Hayate(project, workers=1, args=args) as server:
+        answer = requests.get(server.url, timeout=60)
+        (app,) = server.status()["apps"]
+        assert app["mode"] == "classic" and re.search(rf"a part in the answer \(.*{says}", app["fallback"]["why"]), server.log()
+    for field in ("X-Acme", "Set-Cookie", "X-Powered-By"):
+        assert (field in answer.headers) == (field in classic.headers)
+    assert answer.status_code == classic.status_code and ("acme" in answer.text) == ("acme" in classic.text)
+
+
+def symfony(directory: pathlib.Path, services: str, files: dict[str, str], framework: str = "") -> pathlib.Path:
+    directory.chmod(0o755)
+    project = frameworks.symfony(directory, runtime=False)
+    for name, text in files.items():
+        (project / f"src/{name}.php").write_text(f"<?php\nnamespace App;\n{text}\n")
+    config = project / "config/services.php"
+    config.write_text(config.read_text().replace("    // The kernel itself", f"    {services}\n    // The kernel itself"))
+    if framework:
+        (file,) = (project / "config/packages").glob("framework.php")
+        file.write_text(file.read_text().replace("'secret'", f"{framework} 'secret'"))
+    return project
+
+
+def page(body: str) -> str:
+    route = f"#[\\Symfony\\Component\\Routing\\{frameworks.ROUTES}\\Route('/page')]"
+    return (
+        "final class Page extends \\Symfony\\Bundle\\FrameworkBundle\\Controller\\AbstractController\n{\n"
+        f"    {route}\n    public function page(\\Symfony\\Component\\HttpFoundation\\Request $request): \\Symfony\\Component\\HttpFoundation\\Response\n    {{\n{body}\n    }}\n}}"
+    )
+
+
+SYMFONY = ("--env", "APP_ENV=prod", "--env", "APP_SECRET=x", "--env", "GREETING=hello")
+
+
+def test_a_cache_of_symfonys_answers_as_in_classic_mode(tmp_path) -> None:
+    """framework.http_cache: a kernel that has booted does not ask it."""
+    body = "        return (new \\Symfony\\Component\\HttpFoundation\\Response(bin2hex(random_bytes(8))))->setSharedMaxAge(60);"
+    project = symfony(tmp_path, "", {"Controller/Page": page(body).replace("final class", "#[\\AllowDynamicProperties] final class")}, "'http_cache' => ['enabled' => true, 'debug' => true],")
+    file = project / "src/Controller/Page.php"
+    file.write_text(file.read_text().replace("namespace App;", "namespace App\\Controller;"))
+    with Hayate(project, workers=1, args=SYMFONY) as server:
+        (app,) = server.status()["apps"]
+        assert app["mode"] == "worker", server.log()
+        first, second = (requests.get(server.url + "/page", timeout=60) for _ in range(2))
+        assert first.text == second.text and "Age" in second.headers, (dict(first.headers), server.log())
+        assert "fresh" in second.headers["X-Symfony-Cache"]
+        assert requests.get(server.url + "/", timeout=60).ok
+
+
+@pytest.mark.parametrize("kind", ["configurator", "argument resolver"])
+def test_what_the_application_has_a_part_in_is_made_by_requests(tmp_path, kind) -> None:
+    if kind == "configurator":
+        services = (
+            "$services->set('locale_listener', \\Symfony\\Component\\HttpKernel\\EventListener\\LocaleListener::class)"
+            "->args([\\Symfony\\Component\\DependencyInjection\\Loader\\Configurator\\service('request_stack'), 'xx'])"
+            "->tag('kernel.event_subscriber')->configurator([\\App\\Configures::class, 'listener']);"
+        )
+        files = {
+            "Configures": "final class Configures { public static function listener(object $of): void { (function (): void { $this->defaultLocale = $_COOKIE['tenant'] ?? 'nobody'; })->call($of); } }",
+            "Controller/Page": page("        return $this->json($request->getLocale());"),
+        }
+    else:
+        services = (
+            "$services->set('App\\Resolves')->decorate('argument_resolver')"
+            "->args([\\Symfony\\Component\\DependencyInjection\\Loader\\Configurator\\service('.inner')]);"
+        )
+        files = {
+            "Resolves": "final class Resolves implements \\Symfony\\Component\\HttpKernel\\Controller\\ArgumentResolverInterface { private string $tenant;"
+            " public function __construct(private \\Symfony\\Component\\HttpKernel\\Controller\\ArgumentResolverInterface $inner) { $this->tenant = $_COOKIE['tenant'] ?? 'nobody'; }"
+            " public function getArguments(\\Symfony\\Component\\HttpFoundation\\Request $request, callable $controller, ?\\ReflectionFunctionAbstract $reflector = null): array"
+            " { $request->attributes->set('tenant', $this->tenant); return $this->inner->getArguments($request, $controller); } }",
+            "Controller/Page": page("        return $this->json($request->attributes->get('tenant'));"),
+        }
+    project = symfony(tmp_path, services, files)
+    file = project / "src/Controller/Page.php"
+    file.write_text(file.read_text().replace("namespace App;", "namespace App\\Controller;"))
+    classic, recognised, _ = in_both_modes(project, "/page", SYMFONY)
+    assert recognised == classic == {"red": '200 "red"', "blue": '200 "blue"'}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root looks into processes that are not dumpable")
+def test_the_list_of_names_does_not_grow_with_workers_that_boot_by_themselves(tmp_path, peer) -> None:
+    project = laravel(tmp_path, {"Kid": "final class Kid {}"}, "new \\Acme\\Kid();", "1")
+    frameworks.provider(project, f"$GLOBALS['peer'] = stream_socket_client('tcp://127.0.0.1:{peer}');")
+
+    def size(server: Hayate) -> int:
+        folder = pathlib.Path(f"/proc/{server.status()['apps'][0]['zygote']}/fd")
+        (names,) = [name for name in folder.iterdir() if "hayate-classes" in os.readlink(name)]
+        return names.stat().st_size
+
+    with Hayate(project, workers=2, args=["--warmup", "/page", "--max-requests", "1"]) as server:
+        ask(server)
+        before = size(server)
+        for _ in range(5):
+            ask(server)
+        assert server.status()["apps"][0]["boot"] == "private" and 0 < size(server) == before, server.log()
