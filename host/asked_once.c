@@ -18,15 +18,11 @@
  * dispatchers call it, or keep it for a request. Where in that code the boot stands when the request is to be handled,
  * the stack tells.
  *
- * Of packages, what they do counts: that they read what a visitor sends from superglobals by its name, or call PHP's
- * functions for it, in a boot of Laravel or Symfony. What they ask of Laravel's request, that notes by itself
- * (php/boot/laravel_request.php).
- *
  * It goes by names, and a condition is doubted unless it is known to be the same for all requests (settled.h). What is
  * not seen here shows in the comparison with classic mode (compare.c), where there is one. What opcache.preload has
- * compiled before the boot is not looked into; with opcache.file_cache nothing is put into the code of packages, so
- * they do not say that they run.
+ * compiled before the boot is not looked into.
  */
+#include "asked.h"
 #include "explain.h"
 #include "host.h"
 #include "settled.h"
@@ -48,7 +44,7 @@
 /* ---- what was seen ---- */
 
 /* At the top level of a file: why the boot must not go by it; empty: nothing was seen. */
-static char seen[512];
+static char seen[LONGEST_REASON];
 
 /* Functions of the project's own that would be a reason if they were called before the request: why, by name_of(). */
 static HashTable of_functions;
@@ -131,11 +127,9 @@ struct place {
 	char **closure; /* of a function without a name: why it would be a reason, or NULL */
 };
 
-#define ONCE "before there is a request, so once for all visitors. To avoid it: do it in a middleware"
-
 enum what { ASKS, DRAWS, ANSWERS };
 static const char *const said[] = {
-    [ASKS] = "looks at the request",
+    [ASKS] = LOOKS,
     [DRAWS] = "draws or reads the clock",
     [ANSWERS] = "answers, or turns somebody away, where something is so that may be otherwise later",
 };
@@ -214,23 +208,12 @@ static bool others_get_code(void)
 	return directory != NULL && directory[0] != '\0';
 }
 
-/* A call of a function of ours; its value is NULL. */
-static zend_ast *saying(const char *function, zval *what, uint32_t line)
-{
-	zval name;
-	ZVAL_STRING(&name, function);
-	zend_ast *called = zend_ast_create_zval_with_lineno(&name, line);
-	zend_ast *argument = zend_ast_create_zval_with_lineno(what, line);
-	called->attr = ZEND_NAME_FQ;
-	return zend_ast_create(ZEND_AST_CALL, called, zend_ast_create_list(1, ZEND_AST_ARG_LIST, argument));
-}
-
 /* Has a function say that it runs, first thing. */
 static void number(zend_ast_decl *function, size_t n)
 {
 	zval value;
 	ZVAL_LONG(&value, (zend_long)n);
-	zend_ast *call = saying("Hayate\\Boot\\ran", &value, function->start_lineno);
+	zend_ast *call = ast_saying("Hayate\\Boot\\ran", &value, function->start_lineno);
 	/* What an arrow function has is a value: ran() ?? value, which says nothing. */
 	bool is_value = function->kind == ZEND_AST_ARROW_FUNC && function->child[2]->kind != ZEND_AST_RETURN;
 	function->child[2] = is_value ? zend_ast_create(ZEND_AST_COALESCE, call, function->child[2])
@@ -484,7 +467,7 @@ static bool is_superglobal(const char *name)
 }
 
 /* $_SERVER['KEY'], $_ENV['KEY']. */
-static bool is_request_in(const char *variable, const char *key)
+bool asked_once_is_request_in(const char *variable, const char *key)
 {
 	return is_superglobal(variable) && settled_is_of_request(key);
 }
@@ -511,7 +494,7 @@ static bool look_at_element(zend_ast *ast, struct place place)
 		return false;
 	}
 	if (strcmp(variable, "_SERVER") == 0 || strcmp(variable, "_ENV") == 0) {
-		if (is_request_in(variable, key)) {
+		if (asked_once_is_request_in(variable, key)) {
 			note(ASKS, variable[1] == 'S' ? "$_SERVER " : "$_ENV ", key, ast, place);
 		}
 		return true; /* a variable of the environment, then */
@@ -678,154 +661,20 @@ static void look(zend_ast *ast, struct place place)
 	}
 }
 
-/* Other people's code is written for any project, and looks at requests when it is asked to: what Composer brought,
- * PHP's own library, and our boot scripts. These are their directories, resolved as PHP has the names of files. Empty:
- * there is none. Files of the project need not lie below its directory: parts of it may be linked. */
-static char of_composer[PATH_MAX], of_php[PATH_MAX], of_boot_scripts[PATH_MAX];
-/* The project itself, which may lie in PHP's library, as packages of a distribution do. */
-static char own[PATH_MAX];
-
-static bool is_below(const char *name, const char *directory)
-{
-	size_t len = strlen(directory);
-	return len > 0 && strncmp(name, directory, len) == 0 && name[len] == '/';
-}
-
-static bool is_the_projects_own(const char *name)
-{
-	return !is_below(name, of_composer) && !is_below(name, of_boot_scripts) &&
-	       (!is_below(name, of_php) || (is_below(own, of_php) && is_below(name, own)));
-}
-
-bool asked_once_is_own(const zend_string *name)
-{
-	return name != NULL && is_the_projects_own(ZSTR_VAL(name));
-}
-
-/* ---- packages ---- */
-
-/* A package is written for any project: of its code it counts what it does, not what it would do. So the keys by which
- * it reads superglobals say that they are asked for: $_COOKIE[asks('…') ?? 'name']. */
-static bool is_a_packages(const char *name)
-{
-	return is_below(name, of_composer) || (is_below(name, of_php) && !is_the_projects_own(name));
-}
-
-/* Whether it is what a visitor sends, or how and where. When a request began and by which script, libraries ask for in
- * good faith, and symfony/runtime whether there is one, before it takes what comes with it for a command line. */
-static bool is_of_a_visitor(const char *variable, const char *key, const char *of)
-{
-	static const char *const of_visitors[] = {"_GET", "_POST", "_COOKIE", "_REQUEST", "_FILES"};
-	static const char *const of_all[] = {"HTTP_PROXY", "HTTPS_",   "SSL_CERT_",       "REQUEST_TIME", "SCRIPT",
-	                                     "HAYATE_",    "GATEWAY_", "SERVER_SOFTWARE", "argv",         "argc"};
-	if (strcmp(variable, "_SERVER") == 0 || strcmp(variable, "_ENV") == 0) {
-		bool runtime = strstr(of, "/SymfonyRuntime.php") != NULL && key != NULL && strcmp(key, "QUERY_STRING") == 0;
-		return key != NULL && is_request_in(variable, key) && !IS_ONE_OF(of_all, key, true) && !runtime;
-	}
-	return IS_ONE_OF(of_visitors, variable, false);
-}
-
-/* Libraries that come by the name of whatever .env has, or is asked of the environment, which is looked at where that
- * is asked (asked_of_framework.c). */
-static bool reads_environment(const char *of)
-{
-	static const char *const readers[] = {"/Repository/Adapter/", "/Dotenv.php", "/DotenvVault.php",
-	                                      "/EnvVarProcessor.php"};
-	for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++) {
-		if (strstr(of, readers[i]) != NULL) {
-			return true;
-		}
-	}
-	return false;
-}
-
-/* The superglobal that this is, $_COOKIE or $GLOBALS['_COOKIE']; NULL: something else. */
-static const char *superglobal(zend_ast *ast)
-{
-	if (ast != NULL && ast->kind == ZEND_AST_VAR) {
-		return ast_literal(ast->child[0]);
-	}
-	if (ast == NULL || ast->kind != ZEND_AST_DIM || ast->child[0] == NULL || ast->child[0]->kind != ZEND_AST_VAR) {
-		return NULL;
-	}
-	const char *global = ast_literal(ast->child[0]->child[0]);
-	return global != NULL && strcmp(global, "GLOBALS") == 0 ? ast_literal(ast->child[1]) : NULL;
-}
-
-/* Has a key by which code of this file comes to something in `array` say so, where that may be a superglobal's. */
-static void have_key_say(zend_ast **key, zend_ast *array, const char *of)
-{
-	const char *variable = superglobal(array), *name = ast_literal(*key);
-	if (variable == NULL || *key == NULL) {
-		return;
-	}
-	bool of_a_visitor = is_of_a_visitor(variable, name, of);
-	bool by_any_name = name == NULL && strcmp(variable, "_SERVER") == 0 && (*key)->kind != ZEND_AST_ZVAL;
-	if (!of_a_visitor && (!by_any_name || reads_environment(of))) {
-		return;
-	}
-	char why[sizeof seen];
-	uint32_t line = zend_ast_get_lineno(array);
-	/* All of it, for the code may have been compiled in another process (prime.c). */
-	snprintf(why, sizeof why, "%s:%" PRIu32 " %s ($%s%s%s%s", of, line, said[ASKS], variable, name != NULL ? " " : "",
-	         name != NULL ? name : "", of_a_visitor ? ") " ONCE : "");
-	zval text;
-	ZVAL_STRING(&text, why);
-	if (of_a_visitor) {
-		*key = zend_ast_create(ZEND_AST_COALESCE, saying("Hayate\\Boot\\asks", &text, line), *key);
-		return;
-	}
-	zend_ast *call = saying("Hayate\\Boot\\asks_by", &text, line);
-	call->child[1] = zend_ast_list_add(call->child[1], *key);
-	*key = call;
-}
-
-/* ['name' => $a] = $_COOKIE. */
-static void have_list_say(zend_ast *list, zend_ast *array, const char *of)
-{
-	zend_ast_list *elements = zend_ast_get_list(list);
-	for (uint32_t i = 0; i < elements->children; i++) {
-		if (elements->child[i] != NULL && elements->child[i]->kind == ZEND_AST_ARRAY_ELEM) {
-			have_key_say(&elements->child[i]->child[1], array, of);
-		}
-	}
-}
-
-static void have_keys_say(zend_ast *ast, const char *of)
-{
-	if (ast == NULL || ast->kind == ZEND_AST_ZVAL || ast->kind == ZEND_AST_CONSTANT || ast->kind == ZEND_AST_ZNODE) {
-		return;
-	}
-	if (ast_is_leaf(ast)) {
-		have_keys_say(((zend_ast_decl *)ast)->child[2], of);
-		return;
-	}
-	uint32_t count;
-	zend_ast **child = ast_children(ast, &count);
-	for (uint32_t i = 0; i < count; i++) {
-		have_keys_say(child[i], of);
-	}
-	const char *called = ast_called(ast);
-	zend_ast_list *arguments = called != NULL ? ast_arguments(ast) : NULL;
-	if (ast->kind == ZEND_AST_DIM) {
-		have_key_say(&ast->child[1], ast->child[0], of);
-	} else if (ast->kind == ZEND_AST_ASSIGN && ast->child[0]->kind == ZEND_AST_ARRAY) {
-		have_list_say(ast->child[0], ast->child[1], of);
-	} else if (arguments != NULL && arguments->children == 2 &&
-	           (strcasecmp(called, "array_key_exists") == 0 || strcasecmp(called, "key_exists") == 0)) {
-		have_key_say(&arguments->child[0], arguments->child[1], of);
-	}
-}
-
 /* Until the boot's end. */
 static bool booting;
+
+bool asked_once_is_booting(void)
+{
+	return booting;
+}
 
 bool asked_once_looks_into(const zend_string *name)
 {
 	/* A relative one may be looked for in many places. */
 	char resolved[PATH_MAX];
 	return booting && (name == NULL || ZSTR_VAL(name)[0] != '/' || realpath(ZSTR_VAL(name), resolved) == NULL ||
-	                   is_the_projects_own(resolved));
+	                   owner_is_project(resolved));
 }
 
 /* OPcache, where it keeps what it compiles in files: of the project's own code it is to have none (others_get_code())
@@ -849,10 +698,10 @@ static void look_into(zend_ast *statements)
 	if (!booting || statements->kind != ZEND_AST_STMT_LIST) {
 		return;
 	}
-	if (is_a_packages(name) && !front_controller_boots() && !others_get_code()) {
-		have_keys_say(statements, name);
+	if (owner_is_package(name) && !front_controller_boots() && !others_get_code()) {
+		asked_by_packages_look(statements, name);
 	}
-	if (!is_the_projects_own(name)) {
+	if (!owner_is_project(name)) {
 		return;
 	}
 	files = one_more(files, &files_count, sizeof files[0]);
@@ -895,75 +744,11 @@ static PHP_FUNCTION(ran)
 	}
 }
 
-/* Why a package has asked; empty: none has. */
-static char packages_ask[sizeof seen];
-
-/* asks(string $why): void: says that a package asks for what is of a visitor. */
-static PHP_FUNCTION(asks)
-{
-	zend_string *why;
-	ZEND_PARSE_PARAMETERS_START(1, 1)
-	Z_PARAM_STR(why)
-	ZEND_PARSE_PARAMETERS_END();
-	if (booting && packages_ask[0] == '\0') {
-		snprintf(packages_ask, sizeof packages_ask, "%s", ZSTR_VAL(why));
-	}
-}
-
-/* asks_by(string $why, mixed $key): mixed: a package asks $_SERVER for a name that is made as it runs; gives it back.
- */
-static PHP_FUNCTION(asks_by)
-{
-	zend_string *why;
-	zval *key;
-	ZEND_PARSE_PARAMETERS_START(2, 2)
-	Z_PARAM_STR(why)
-	Z_PARAM_ZVAL(key)
-	ZEND_PARSE_PARAMETERS_END();
-	if (booting && packages_ask[0] == '\0' && Z_TYPE_P(key) == IS_STRING &&
-	    is_of_a_visitor("_SERVER", Z_STRVAL_P(key), ZSTR_VAL(why))) {
-		snprintf(packages_ask, sizeof packages_ask, "%.300s %.60s) " ONCE, ZSTR_VAL(why), Z_STRVAL_P(key));
-	}
-	RETURN_COPY(key);
-}
-
-void asked_once_by_call(const char *what)
-{
-	if (!booting || front_controller_boots() || packages_ask[0] != '\0') {
-		return;
-	}
-	const zend_execute_data *frame = EG(current_execute_data);
-	while (frame != NULL && (frame->func == NULL || !ZEND_USER_CODE(frame->func->type))) {
-		frame = frame->prev_execute_data;
-	}
-	if (frame != NULL && frame->opline != NULL) {
-		snprintf(packages_ask, sizeof packages_ask, "%.300s:%" PRIu32 " %s (%s) " ONCE,
-		         ZSTR_VAL(frame->func->op_array.filename), frame->opline->lineno, said[ASKS], what);
-	}
-}
-
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_asks, 0, 1, IS_VOID, 0)
-ZEND_ARG_TYPE_INFO(0, why, IS_STRING, 0)
-ZEND_END_ARG_INFO()
-
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_asks_by, 0, 2, IS_MIXED, 0)
-ZEND_ARG_TYPE_INFO(0, why, IS_STRING, 0)
-ZEND_ARG_TYPE_INFO(0, key, IS_MIXED, 0)
-ZEND_END_ARG_INFO()
-
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_ran, 0, 1, IS_VOID, 0)
 ZEND_ARG_TYPE_INFO(0, number, IS_LONG, 0)
 ZEND_END_ARG_INFO()
 
-static const zend_function_entry functions[] = {ZEND_NS_FE("Hayate\\Boot", ran, arginfo_ran) ZEND_NS_FE(
-    "Hayate\\Boot", asks, arginfo_asks) ZEND_NS_FE("Hayate\\Boot", asks_by, arginfo_asks_by) ZEND_FE_END};
-
-static void resolve(const char *directory, char to[PATH_MAX])
-{
-	if (realpath(directory, to) == NULL) {
-		to[0] = '\0';
-	}
-}
+static const zend_function_entry functions[] = {ZEND_NS_FE("Hayate\\Boot", ran, arginfo_ran) ZEND_FE_END};
 
 /* Settings of a directory or a host hold for its scripts and are read for each request, in classic mode alone. */
 static void look_for_directory_settings(void)
@@ -999,15 +784,11 @@ void asked_once_startup(void)
 		zygote_boot_again(HY_AGAIN_CLASSIC, why);
 	}
 	look_for_directory_settings();
-	char path[PATH_MAX], boot[PATH_MAX];
-	snprintf(path, sizeof path, "%s/vendor", project);
-	snprintf(boot, sizeof boot, "%s", options.worker_script);
-	resolve(path, of_composer);
-	resolve(project, own);
+	char path[PATH_MAX];
 	snprintf(path, sizeof path, "%s/public/index.php", project);
-	resolve(path, front_controller);
-	resolve("/usr/share/php", of_php);
-	resolve(dirname(boot), of_boot_scripts);
+	if (realpath(path, front_controller) == NULL) {
+		front_controller[0] = '\0';
+	}
 	zend_hash_init(&of_functions, 8, NULL, forget_why, true);
 	functions_of_boot_scripts(functions);
 	if (others_get_code()) {
@@ -1102,11 +883,6 @@ const char *asked_once(void)
 		forget_all();
 	}
 	return seen[0] != '\0' ? seen : NULL;
-}
-
-const char *asked_by_packages(void)
-{
-	return packages_ask[0] != '\0' ? packages_ask : NULL;
 }
 
 const char *asked_in_vain(void)

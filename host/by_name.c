@@ -86,10 +86,7 @@ bool by_name_is_for_requests(const zend_string *file)
 	if (len > 0 && strncmp(path, generated_below, len) == 0 && path[len] == '/') {
 		return false;
 	}
-	zend_string *resolved = zend_string_init(path, strlen(path), false);
-	bool own = asked_once_is_own(resolved);
-	zend_string_release(resolved);
-	return own;
+	return owner_is_project(path);
 }
 
 /* generated(string $directory): void: what lies there the framework has generated. */
@@ -362,7 +359,9 @@ static bool own_autoloader_is_first(void)
 		ZEND_HASH_FOREACH_VAL(Z_ARRVAL(all), one)
 		{
 			const zend_function *of = function_of(one);
-			bool packages = of != NULL && (!ZEND_USER_CODE(of->type) || !asked_once_is_own(of->op_array.filename));
+			bool packages =
+			    of != NULL && (!ZEND_USER_CODE(of->type) ||
+			                   (of->op_array.filename != NULL && !owner_is_project(ZSTR_VAL(of->op_array.filename))));
 			first |= packages && own;
 			own |= !packages;
 		}

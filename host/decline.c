@@ -157,26 +157,21 @@ static void decline_too_much(bool warmed)
 	}
 }
 
-void decline_answer(void)
+/* What of an answer the boot has left that no request would have; NULL: nothing. */
+static const char *answered;
+
+void decline_note_answer(void)
 {
 	if (!options_is_project() || options.rewind == REWIND_OFF) {
 		return;
 	}
 	int levels = PG(output_buffering) != 0 || (PG(output_handler) != NULL && PG(output_handler)[0] != '\0') ? 1 : 0;
-	size_t headers = zend_llist_count(&SG(sapi_headers).headers);
-	const char *says = headers != (PG(expose_php) ? 1u : 0u)                   ? "a header"
-	                   : Z_TYPE(SG(callback_func)) != IS_UNDEF                 ? "a function that adds headers"
-	                   : OG(active) != NULL && php_output_get_level() > levels ? "an output buffer"
-	                   : after_has_answered()                                  ? "a status, or output"
-	                                                                           : NULL;
-	if (says != NULL) {
-		char why[256];
-		snprintf(why, sizeof why,
-		         "what runs before there is a request has a part in the answer (%s), which each request is to have. To "
-		         "avoid it: do it in a middleware",
-		         says);
-		boot_again(HY_AGAIN_CLASSIC, why, false);
-	}
+	bool buffers = OG(active) != NULL && php_output_get_level() > levels;
+	answered = zend_llist_count(&SG(sapi_headers).headers) != (PG(expose_php) ? 1u : 0u) ? "a header"
+	           : Z_TYPE(SG(callback_func)) != IS_UNDEF ? "a function that adds headers"
+	           : buffers                               ? "an output buffer"
+	           : after_has_answered()                  ? "a status, or output"
+	                                                   : NULL;
 }
 
 void decline_boot(void)
@@ -189,6 +184,14 @@ void decline_boot(void)
 	looks = looks != NULL ? looks : asks != NULL ? asks : asked_by_packages();
 	if (looks != NULL) {
 		boot_again(HY_AGAIN_CLASSIC, looks, false);
+	}
+	if (answered != NULL) {
+		char why[256];
+		snprintf(why, sizeof why,
+		         "what runs before there is a request has a part in the answer (%s), which each request is to have. To "
+		         "avoid it: do it in a middleware",
+		         answered);
+		boot_again(HY_AGAIN_CLASSIC, why, false);
 	}
 	if (options.rewind != REWIND_OFF && zygote_left_threads(1)) {
 		boot_again(HY_AGAIN_CLASSIC,

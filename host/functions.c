@@ -46,7 +46,7 @@ static void add_request_header(const char *name, size_t name_len, const char *va
 static PHP_FUNCTION(getallheaders)
 {
 	ZEND_PARSE_PARAMETERS_NONE();
-	asked_once_by_call("getallheaders()");
+	asked_by_packages_call("getallheaders()");
 	array_init(return_value);
 	request_each_header(add_request_header, return_value);
 }
@@ -216,19 +216,19 @@ static void fill_filter_tables(void)
 
 static ZEND_FUNCTION(lazy_filter_input)
 {
-	asked_once_by_call("filter_input()");
+	asked_by_packages_call("filter_input()");
 	fill_filter_tables();
 	filter_input_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
 }
 static ZEND_FUNCTION(lazy_filter_has_var)
 {
-	asked_once_by_call("filter_has_var()");
+	asked_by_packages_call("filter_has_var()");
 	fill_filter_tables();
 	filter_has_var_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
 }
 static ZEND_FUNCTION(lazy_filter_input_array)
 {
-	asked_once_by_call("filter_input_array()");
+	asked_by_packages_call("filter_input_array()");
 	fill_filter_tables();
 	filter_input_array_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
 }

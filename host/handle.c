@@ -62,7 +62,7 @@ static void note_files(void)
 /* What the boot left open that belongs to a request: its output layer, its headers. */
 static void end_boot(void)
 {
-	decline_answer();
+	decline_note_answer();
 	php_output_end_all();
 	php_output_deactivate();
 	clocks_boot_over();

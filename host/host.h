@@ -21,6 +21,7 @@
  *   seccomp.c   what scripts may not do to other processes of their user
  *   extensions.c  extensions that do not bear rewinding
  *   front_controller.c  the project's own as worker script
+ *   asked_once.c  what a boot asks once for all   asked_by_packages.c  the same of packages   owner.c  whose code it is
  *   asked_of_framework.c  what boot scripts learn of their framework  try_out.c  code that may not come back
  *   clocks.c    what PHP keeps of the time    randomness.c  what must not be drawn twice
  *   engine.h    where PHP's versions differ
@@ -176,7 +177,7 @@ enum hy_retired fork_cost(int status); /* wait status of such a process: what it
 void fork_end(enum hy_retired why) __attribute__((noreturn));
 
 /* decline.c: these return only if there is nothing to decline; else the application boots again in another way */
-void decline_answer(void);         /* a boot of ours: before what it answers is dropped */
+void decline_note_answer(void);    /* a boot of ours: before what it answers is dropped */
 void decline_boot(void);           /* when it is over */
 void decline_warmup(void);         /* when the last of its requests is over */
 void decline_misplaced_call(void); /* hayate_handle_request() cannot be gone back to from where it was called */
@@ -377,13 +378,20 @@ const char *asked_of_framework_in_vain(void); /* where the boot has failed: the 
 /* try_out.c: what boot scripts load, tried out in another process */
 void try_out_startup(void); /* when PHP has started */
 
+/* owner.c: whose code a file holds; names as PHP has them, resolved */
+void owner_startup(void); /* when PHP has started */
+bool owner_is_project(const char *file);
+bool owner_is_package(const char *file);
+
+/* asked_by_packages.c: the same of packages: where there is no better reason */
+void asked_by_packages_startup(void);
+void asked_by_packages_call(const char *what); /* a function of PHP's that tells of a request was called */
+const char *asked_by_packages(void);           /* at the end of the boot: NULL, or what one of them asked */
+
 /* asked_once.c: what the project's own code does in a boot of ours that may be otherwise for another request */
 void asked_once_startup(void);                       /* when PHP has started */
 bool asked_once_looks_into(const zend_string *file); /* when it is compiled */
-bool asked_once_is_own(const zend_string *file);     /* of the project, and not of a library */
 const char *asked_once(void);                        /* at the end of the boot, on its stack: NULL, or where it does */
-void asked_once_by_call(const char *what);           /* a function of PHP's that tells of a request was called */
-const char *asked_by_packages(void);                 /* the same of packages: where there is no better reason */
 const char *asked_in_vain(void); /* where the boot has failed: NULL, or what it wanted of a request */
 
 /* extensions.c */

@@ -231,7 +231,9 @@ int main(int argc, char **argv)
 		zygote_boot_again(HY_AGAIN_PRIVATE, "an extension started a thread with PHP, which a fork would lose");
 	}
 	front_controller_startup();
+	owner_startup();
 	asked_once_startup();
+	asked_by_packages_startup();
 	asked_of_framework_startup();
 	try_out_startup();
 	learn_startup();

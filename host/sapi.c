@@ -17,7 +17,7 @@ static int activate(void)
 static size_t read_post(char *to, size_t len)
 {
 	if (request.exchange.slot == NULL) {
-		asked_once_by_call("php://input");
+		asked_by_packages_call("php://input");
 		return 0;
 	}
 	size_t total = 0;

@@ -91,3 +91,13 @@ bool ast_is_exit(zend_ast *statement)
 	return called != NULL && (strcasecmp(called, "exit") == 0 || strcasecmp(called, "die") == 0);
 #endif
 }
+
+zend_ast *ast_saying(const char *function, zval *what, uint32_t line)
+{
+	zval name;
+	ZVAL_STRING(&name, function);
+	zend_ast *called = zend_ast_create_zval_with_lineno(&name, line);
+	zend_ast *argument = zend_ast_create_zval_with_lineno(what, line);
+	called->attr = ZEND_NAME_FQ;
+	return zend_ast_create(ZEND_AST_CALL, called, zend_ast_create_list(1, ZEND_AST_ARG_LIST, argument));
+}

@@ -1,5 +1,6 @@
 /*
- * Looking into PHP's syntax trees. Nothing here changes one, and no text that it returns outlives the tree.
+ * Looking into PHP's syntax trees, and adding to them. Nothing here changes one, and no text that it returns outlives
+ * the tree.
  */
 #ifndef HAYATE_SYNTAX_H
 #define HAYATE_SYNTAX_H
@@ -30,5 +31,7 @@ bool ast_is_closure(zend_ast *ast);
 bool ast_is_exit(zend_ast *statement);
 /* Widens a range of lines to hold the tree. */
 void ast_span(zend_ast *ast, uint32_t *first, uint32_t *last);
+/* A call of a function of ours with this value; it gives NULL. */
+zend_ast *ast_saying(const char *function, zval *what, uint32_t line);
 
 #endif
