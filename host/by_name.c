@@ -2,12 +2,14 @@
  * Classes and regular expressions by their names: what warm-up requests needed is loaded and compiled at the end of a
  * boot that handles none of them in its own process. That is most of what a first visitor would pay for.
  *
- * In a project of which nobody has looked at more than the boot (learn.c), what may go by a request is left to
- * requests: the project's own classes, for a request may declare another one of that name, or come to it by what it has
- * set before; and classes whose files do more than to declare them, or which extend such a one (declares.c). What
- * frameworks generate is not its own. There a class is loaded from the file that it came from, no autoloader is asked,
- * and nothing is loaded where one of the project's own is asked before all others. Everything is tried out in a process
- * of its own before: a class that does not fit its interface ends PHP, and would end each boot.
+ * A class is loaded from the file that it came from, and no autoloader is asked. Only from a file that does nothing but
+ * declare classes, and so do those of all that it is made from (declares.c): any other could open a connection, which
+ * all workers would share, or go by a request. In a project of which nobody has looked at more than the boot (learn.c)
+ * its own classes are left to requests as well, for one of them may declare another one of that name; what frameworks
+ * generate is not its own. Nothing is loaded there where an autoloader of the project's own is asked before all others.
+ *
+ * Everything is tried out in a process of its own before: a class that does not fit its interface ends PHP, and would
+ * end each boot.
  */
 #include "host.h"
 #include "stray.h"
@@ -78,6 +80,9 @@ static char generated_below[PATH_MAX];
 bool by_name_is_for_requests(const zend_string *file)
 {
 	char path[PATH_MAX];
+	if (!learn_elsewhere()) {
+		return false;
+	}
 	/* As it is included it may have `..` in it, and seem to lie elsewhere. */
 	if (file == NULL || realpath(ZSTR_VAL(file), path) == NULL) {
 		return true;
@@ -181,12 +186,10 @@ static bool may_be_ahead(const zend_class_entry *class)
 static void note_class(struct list *list, const zend_class_entry *class)
 {
 	const zend_string *file = class->info.user.filename;
-	if ((learn_elsewhere() && !may_be_ahead(class)) || !is_new(list, CLASS, class->name)) {
+	if (!may_be_ahead(class) || !is_new(list, CLASS, class->name)) {
 		return;
 	}
-	if (learn_elsewhere()) {
-		note(list, FILE_OF, ZSTR_VAL(file), ZSTR_LEN(file));
-	}
+	note(list, FILE_OF, ZSTR_VAL(file), ZSTR_LEN(file));
 	note(list, CLASS, ZSTR_VAL(class->name), ZSTR_LEN(class->name));
 }
 
@@ -285,14 +288,6 @@ static void lost(void)
 	}
 }
 
-static void load_class(const char *name, size_t len)
-{
-	zend_string *class = zend_string_init(name, len, false);
-	zend_lookup_class(class);
-	zend_string_release(class);
-	lost();
-}
-
 static void compile_pattern(const char *pattern, size_t len)
 {
 	zend_string *regex = zend_string_init(pattern, len, false);
@@ -372,16 +367,6 @@ static bool own_autoloader_is_first(void)
 	return first;
 }
 
-/* One that ends the script is not on the next list: that has what was loaded before it. */
-static void load_by_autoloaders(const char *names, const char *end)
-{
-	for (const char *record = names; record < end; record += strlen(record) + 1) {
-		if (record[0] == CLASS) {
-			load_class(record + 1, strlen(record + 1));
-		}
-	}
-}
-
 static void load_from_files(const char *names, const char *end)
 {
 	static const char code[] = "static function (): void { require func_get_arg(0); }";
@@ -406,7 +391,14 @@ static void load_from_files(const char *names, const char *end)
 	EG(error_reporting) = 0;
 	zend_autoload = load_known;
 	if (zend_eval_stringl(code, sizeof code - 1, &include, "Hayate") == SUCCESS) {
-		load_by_autoloaders(names, end);
+		for (const char *record = names; record < end; record += strlen(record) + 1) {
+			if (record[0] == CLASS) {
+				zend_string *class = zend_string_init(record + 1, strlen(record + 1), false);
+				zend_lookup_class(class);
+				zend_string_release(class);
+				lost();
+			}
+		}
 		zval_ptr_dtor(&include);
 	}
 	lost();
@@ -418,9 +410,7 @@ static void load_from_files(const char *names, const char *end)
 
 static void load_all(const char *names, const char *end)
 {
-	if (!learn_elsewhere()) {
-		load_by_autoloaders(names, end);
-	} else if (!own_autoloader_is_first()) {
+	if (!learn_elsewhere() || !own_autoloader_is_first()) {
 		load_from_files(names, end);
 	}
 	for (const char *record = names; record < end; record += strlen(record) + 1) {
@@ -458,13 +448,16 @@ static bool comes_back(const char *names, const char *end)
 void by_name_load(void)
 {
 	booted_classes = noted_classes = EG(class_table)->nNumUsed;
+	if (options.rewind != REWIND_OFF && !learn_elsewhere()) {
+		declares_note(); /* warm-up requests follow in this process */
+	}
 	bool by_name = options.rewind != REWIND_OFF && (options.warmup_count == 0 || learn_elsewhere());
 	const char *end;
 	char *names = by_name ? read_names(&end) : NULL;
 	if (names == NULL) {
 		return;
 	}
-	if (!learn_elsewhere() || comes_back(names, end)) {
+	if (comes_back(names, end)) {
 		load_all(names, end);
 	} else {
 		log_format(

@@ -105,7 +105,7 @@ static zend_op_array *compile_and_note(zend_file_handle *in, int type)
 
 void declares_startup(void)
 {
-	if (options_is_project()) {
+	if (options.worker_mode && options.rewind != REWIND_OFF) {
 		zend_hash_init(&included, 64, NULL, NULL, true);
 		compile = zend_compile_file;
 		zend_compile_file = compile_and_note;

@@ -242,6 +242,10 @@ void decline_warmup(void)
 		snprintf(why, sizeof why, "a warm-up request %s and left it so", left);
 		warmup_failed(why, false);
 	}
+	if (left != NULL && !zygote_is_worker()) {
+		snprintf(why, sizeof why, "the boot %s", left);
+		boot_again(HY_AGAIN_PRIVATE, why, false);
+	}
 	if (once != NULL && warmed) {
 		snprintf(why, sizeof why, "a warm-up request %s", once);
 		warmup_failed(why, false);

@@ -290,8 +290,10 @@ void clocks_request_begins(void);
 void clocks_between_requests(void); /* after the point, and before each fork for a request */
 
 /* time_limit.c: max_execution_time in worker mode */
-void time_limit_start(void); /* before the boot */
-void time_limit_begin(void); /* of a request */
+void time_limit_startup(void);             /* when PHP has started */
+void time_limit_end_request(pid_t worker); /* in the zygote */
+void time_limit_start(void);               /* before the boot */
+void time_limit_begin(void);               /* of a request */
 void time_limit_end(void);
 
 /* prime.c */

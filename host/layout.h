@@ -284,6 +284,9 @@ enum hy_message_type {
 	/* worker, value = for how long it has run its request, ms, pid = the lower 32 bits of that one's ticket: log what
 	 * it is doing */
 	HY_MSG_TRACE = 4,
+	/* worker, pid: its request has run for too long: have PHP end it as max_execution_time would; the pool kills it
+	   soon */
+	HY_MSG_UNWIND = 5,
 	/* from the zygote */
 	HY_MSG_READY = 16,        /* booted; text = PHP version */
 	HY_MSG_BOOT_FAILED = 17,  /* text says why; the zygote exits next */

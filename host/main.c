@@ -240,6 +240,7 @@ int main(int argc, char **argv)
 	by_name_startup();
 	declares_startup();
 	clocks_startup();
+	time_limit_startup();
 	zygote_booting();
 	if (options.worker_mode && options.rewind != REWIND_OFF) {
 		boot_files_share();

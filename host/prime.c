@@ -30,6 +30,7 @@
 
 /* It delays the boot. What takes longer waits for something. */
 #define MILLISECONDS 5000
+#define MILLISECONDS_TO_END 500
 /* At the second time classes are those that OPcache has linked at the first. */
 #define TIMES 2
 
@@ -61,6 +62,15 @@ static ZEND_COLD ZEND_NORETURN void handle_all(const struct visit *visits, size_
 	_exit(0);
 }
 
+static bool is_over(struct pollfd *end, int milliseconds)
+{
+	int over;
+	do {
+		over = end->fd < 0 ? 0 : poll(end, 1, milliseconds);
+	} while (over < 0 && errno == EINTR);
+	return over > 0;
+}
+
 void prime_opcache(void)
 {
 	bool compares = front_controller_boots() && options.warmup_count == 0;
@@ -81,12 +91,12 @@ void prime_opcache(void)
 		return;
 	}
 	struct pollfd end = {.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
-	int over;
-	do {
-		over = end.fd < 0 ? 0 : poll(&end, 1, MILLISECONDS);
-	} while (over < 0 && errno == EINTR);
-	if (over <= 0) {
-		kill(pid, SIGKILL);
+	/* First PHP is to end it, which gives back what it holds for others, as a lock in APCu's memory. */
+	if (!is_over(&end, MILLISECONDS)) {
+		kill(pid, SIGPROF);
+		if (!is_over(&end, MILLISECONDS_TO_END)) {
+			kill(pid, SIGKILL);
+		}
 	}
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
 	}

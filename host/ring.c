@@ -169,7 +169,7 @@ void hy_ring_state(enum hy_worker_state state)
 
 bool hy_ring_quit(void)
 {
-	return LOAD_ACQUIRE(&me->quit) != 0;
+	return me != NULL && LOAD_ACQUIRE(&me->quit) != 0;
 }
 
 static void futex_wait(uint32_t *word, const struct timespec *most)

@@ -10,6 +10,9 @@
  * request: then the end of the request takes it back, as PHP does. Once FFI has been given a function of libc's, timer,
  * handler and mask are set for each request: by a number, or by the mask, all of it can be changed unseen.
  *
+ * A request that has run for longer than request_timeout is ended by the same signal, in every mode: the zygote sends
+ * it, and a moment later the pool kills the worker, whatever it does.
+ *
  * Never: a tick that reaches PHP's handler, or code of the application's.
  */
 #include "host.h"
@@ -19,6 +22,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
 
 #define TICKS 8
 
@@ -47,9 +52,20 @@ static void set_timer(int64_t every_us, int64_t first_us)
 	rewind_set_timer(ITIMER_PROF, &value);
 }
 
+/* The zygote has sent it (time_limit_end_request()). */
+static bool is_to_end(const siginfo_t *info)
+{
+	return info->si_code == SI_USER && info->si_pid == getppid() && hy_ring_quit();
+}
+
 static void on_signal(int signal, siginfo_t *info, void *context)
 {
-	if (timer->owner == REQUEST) {
+	if (is_to_end(info)) {
+		if (lifecycle_in_request()) {
+			timer->owner = REQUEST;
+			php_handler(signal, info, context);
+		}
+	} else if (timer->owner == REQUEST) {
 		php_handler(signal, info, context);
 	} else if (timer->owner == TICKING && lifecycle_in_request()) {
 		int error = errno;
@@ -88,6 +104,35 @@ static void stand_before(void)
 	rewind_timer_taken = NULL;
 	sigaction(SIGPROF, &action, NULL);
 	rewind_timer_taken = taken;
+}
+
+/* In the zygote: has PHP end the request of a worker that was asked to leave, so that what it holds for others (a lock
+ * in APCu's memory) is given back. Code that replaces PHP's handler is not reached. */
+void time_limit_end_request(pid_t worker)
+{
+	kill(worker, SIGPROF);
+}
+
+/* PHP's message names the limit: of one that is the server's, how long the request has run. */
+static void (*on_timeout_before)(int seconds);
+
+static void on_timeout(int seconds)
+{
+	if (hy_ring_quit()) {
+		struct timespec now;
+		clock_gettime(CLOCK_REALTIME, &now);
+		double ran = (double)now.tv_sec + (double)now.tv_nsec / 1e9 - sapi_get_request_time();
+		EG(timeout_seconds) = ran > 1.5 && ran < 1e9 ? (zend_long)(ran + 0.5) : 1;
+	}
+	if (on_timeout_before != NULL) {
+		on_timeout_before(seconds);
+	}
+}
+
+void time_limit_startup(void)
+{
+	on_timeout_before = zend_on_timeout;
+	zend_on_timeout = on_timeout;
 }
 
 void time_limit_start(void)

@@ -430,6 +430,12 @@ void zygote_run(void)
 				send_message((struct hy_message){.type = HY_MSG_TRACED, .worker = message.worker, .pid = message.pid},
 				             NULL);
 				break;
+			case HY_MSG_UNWIND:
+				/* It may have ended, and another one have its number. */
+				if (message.pid > 0 && pids[message.worker] == message.pid) {
+					time_limit_end_request(message.pid);
+				}
+				break;
 			case HY_MSG_PING:
 				send_message((struct hy_message){.type = HY_MSG_PONG, .value = message.value}, NULL);
 				break;

@@ -6,6 +6,7 @@ and given back.
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -246,3 +247,26 @@ def test_the_list_of_names_does_not_grow_with_workers_that_boot_by_themselves(tm
         for _ in range(5):
             ask(server)
         assert server.status()["apps"][0]["boot"] == "private" and 0 < size(server) == before, server.log()
+
+
+@pytest.mark.parametrize("kind", ["laravel", "worker script"])
+def test_a_connection_that_the_file_of_a_class_opens_is_each_workers_own(tmp_path, redis, kind) -> None:
+    """The boot without warm-up requests loaded that class in the process that all workers are forked from: visitors got each other's answers."""
+    tmp_path.chmod(0o755)
+    code = "final class Store {{ public static \\Redis $redis; }}\nStore::$redis = new \\Redis();\nStore::$redis->connect('127.0.0.1', {port});".format(port=redis.port)
+    echo = "implode(' ', array_map(static fn (): string => {class}::$redis->echo($_COOKIE['tenant'] ?? 'nobody'), range(1, 20)))"
+    if kind == "laravel":
+        project = laravel(tmp_path, {"Store": code}, "", echo.format(class_="", **{"class": "\\Acme\\Store"}))
+        made = {"root": project, "args": ["--warmup", "/", "--warmup", "/page"]}
+    else:
+        (tmp_path / "Store.php").write_text(f"<?php\n{code}\n")
+        (tmp_path / "worker.php").write_text(
+            "<?php\nspl_autoload_register(static function (string $class): void { require __DIR__.\"/$class.php\"; });\n"
+            f"while (hayate_handle_request(static function (): void {{ echo {echo.format(**{'class': 'Store'})}; }})) {{\n}}\n"
+        )
+        made = {"root": tmp_path, "worker": tmp_path / "worker.php"}
+    names = [f"visitor{n}" for n in range(8)]
+    with Hayate(made.pop("root"), workers=8, **made) as server, concurrent.futures.ThreadPoolExecutor(8) as visitors:
+        for _ in range(3):
+            answers = list(visitors.map(lambda name: requests.get(server.url + "/page", headers={"Cookie": f"tenant={name}"}, timeout=60).text, names))
+            assert [answer.strip('"').split() for answer in answers] == [[name] * 20 for name in names], server.log()

@@ -304,3 +304,43 @@ def test_one_is_killed_though_the_zygote_tells_nothing(hayate_command, tmp_path)
             assert get(server, "/hang.php").status_code == 504
         finally:
             os.kill(zygote, signal.SIGCONT)
+
+
+#: What the request does that runs beyond its limit, and what it had for others. `mode`: of Hayate's ways to serve it.
+ENDED = {
+    "sleep": "sleep(60);",
+    "computation": "while (true);",
+    "lock of APCu": "apcu_entry('slow', static fn () => sleep(60));",
+    "fiber": "(new Fiber(static fn () => sleep(60)))->start();",
+}
+
+
+@pytest.mark.parametrize("kind", ENDED)
+@pytest.mark.parametrize("way", ["classic", "rewound", "kept"])
+def test_php_ends_a_request_beyond_its_limit_and_gives_back_what_it_holds(tmp_path, way, kind) -> None:
+    """Found by attack on 2026-11-27: killed in apcu_entry(), it left the lock to nobody, and all that asked APCu waited until the next reload."""
+    over = tmp_path / "over"
+    work = f"register_shutdown_function(static fn () => file_put_contents('{over}', error_get_last()['message'] ?? '')); {ENDED[kind]}"
+    (tmp_path / "slow.php").write_text(f"<?php {work}")
+    (tmp_path / "asks.php").write_text("<?php echo json_encode(apcu_fetch('other'));")
+    (tmp_path / "worker.php").write_text(
+        "<?php while (hayate_handle_request(function () { include __DIR__.'/'.basename($_SERVER['REQUEST_URI']); })) {}"
+    )
+    args = ["--request-timeout", "1s", "--warmup", "off"] if way != "classic" else ["--request-timeout", "1s"]
+    worker = None if way == "classic" else tmp_path / "worker.php"
+    extra = ["--rewind", "off"] if way == "kept" else []
+    with Hayate(tmp_path, worker=worker, workers=2, args=[*args, *extra, "--ini", "apc.enabled=1"]) as server:
+        assert get(server, "/asks.php").text == "false"
+        assert get(server, "/slow.php").status_code == 504
+        assert wait_until(over.exists, 5), server.log()
+        assert over.read_text() in ("Maximum execution time of 1 second exceeded", "Maximum execution time of 2 seconds exceeded")
+        answers = [get(server, "/asks.php") for _ in range(4)]
+        assert {(answer.status_code, answer.text) for answer in answers} == {(200, "false")}
+        assert server.status()["apps"][0]["restarts"] == {"request_timeout": 1}
+
+
+def test_a_request_beyond_its_limit_that_does_not_hear_of_it_is_killed(tmp_path) -> None:
+    (tmp_path / "deaf.php").write_text("<?php set_time_limit(0); try { while (true); } finally { while (true); }")
+    with Hayate(tmp_path, workers=1, args=["--request-timeout", "1s"]) as server:
+        assert get(server, "/deaf.php").status_code == 504
+        assert wait_until(lambda: server.status()["apps"][0]["restarts"] == {"request_timeout": 1}, 10), server.log()

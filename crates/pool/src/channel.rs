@@ -28,6 +28,11 @@ pub(crate) enum Command {
         /// The request's.
         ticket: u64,
     },
+    /// Has PHP end the request of a worker that was asked to leave.
+    Unwind {
+        worker: u32,
+        pid: i32,
+    },
     Quit,
 }
 
@@ -111,7 +116,7 @@ impl Command {
         match self {
             Command::Fork { .. } => Command::MOST_ANSWERS,
             Command::Ping { .. } | Command::Trace { .. } => 1,
-            Command::Quit => 0,
+            Command::Unwind { .. } | Command::Quit => 0,
         }
     }
 
@@ -122,6 +127,7 @@ impl Command {
             Command::Trace { worker, ran, ticket } => {
                 (HY_MSG_TRACE, worker, ticket as u32, ran.as_millis().try_into().unwrap_or(u32::MAX))
             }
+            Command::Unwind { worker, pid } => (HY_MSG_UNWIND, worker, pid as u32, 0),
             Command::Quit => (HY_MSG_QUIT, 0, 0, 0),
         };
         let words = [kind, worker, pid, value, 0].map(u32::to_ne_bytes);

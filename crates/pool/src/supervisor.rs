@@ -40,6 +40,8 @@ pub(crate) const TICK: Duration = Duration::from_millis(50);
 
 /// How long a worker that was asked to leave and holds no request may take: it closes its persistent connections.
 const LEAVING: Duration = Duration::from_secs(30);
+/// How long PHP has to end a request that has run for too long.
+const UNWINDING: Duration = Duration::from_secs(1);
 
 /// What a [`crate::Generation`] tells its supervisor.
 pub(crate) enum Order {
@@ -235,6 +237,9 @@ impl Supervisor {
         if let Some(at) = self.end_those_that_do_not_begin(now) {
             call(at);
         }
+        if let Some(at) = self.end_unwinding(now) {
+            call(at);
+        }
         if let Some(at) = self.end_lingering(&ring, now) {
             call(at);
         }
@@ -323,12 +328,53 @@ impl Supervisor {
                     (Cause::Still, "does not move although there is work for it (is it stopped?)")
                 }
             };
-            if self.sentence(overdue.worker, cause) {
+            let first = match cause {
+                Cause::RequestTimeout => self.unwind(ring, overdue.worker),
+                _ => self.sentence(overdue.worker, cause),
+            };
+            if first {
                 let worker = overdue.worker;
                 let pid = self.shared.table().workers.get(&worker).map(|worker| worker.pid);
-                tracing::warn!(app = self.shared.spec.name, worker, pid, "the worker {why}; it is killed");
+                tracing::warn!(app = self.shared.spec.name, worker, pid, "the worker {why}; it is ended");
             }
         }
+    }
+
+    /// Has PHP end a request, and then the worker, which is killed if that takes long: what it holds for others, as a lock in APCu's
+    /// memory, it can give back. `false`: it is ended already.
+    fn unwind(&self, ring: &Ring, index: u32) -> bool {
+        let pid = {
+            let mut table = self.shared.table();
+            let Some(worker) = table.workers.get_mut(&index) else { return false };
+            if worker.sentence.is_some() {
+                return false;
+            }
+            worker.sentence = Some(Cause::RequestTimeout);
+            worker.killed_at = Some(Instant::now() + UNWINDING);
+            worker.pid
+        };
+        ring.quit_worker(index);
+        let unwind = Command::Unwind { worker: index, pid };
+        if self.host.as_ref().is_none_or(|host| host.send(unwind).is_err()) {
+            self.sentence(index, Cause::RequestTimeout);
+        }
+        true
+    }
+
+    /// Kills those that had time enough to end by themselves. Returns when the next one will have had.
+    fn end_unwinding(&self, now: Instant) -> Option<Instant> {
+        let mut next = None::<Instant>;
+        for worker in self.shared.table().workers.values_mut() {
+            match worker.killed_at {
+                Some(at) if at <= now => {
+                    worker.killed_at = None;
+                    worker.process.iter().for_each(Process::kill);
+                }
+                Some(at) => next = Some(next.map_or(at, |before| before.min(at))),
+                None => {}
+            }
+        }
+        next
     }
 
     /// The zygote was asked what slow requests do, and will not say it.

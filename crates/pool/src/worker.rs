@@ -159,8 +159,10 @@ pub(crate) struct Worker {
     pub(crate) ready: bool,
     /// Since when, as far as is known; until then, since when there is something of it.
     pub(crate) ready_at: Instant,
-    /// Why the pool killed it, if it did.
+    /// Why the pool ends it, if it does.
     pub(crate) sentence: Option<Cause>,
+    /// When it is killed, where PHP may end its request before.
+    pub(crate) killed_at: Option<Instant>,
     /// Requests served when it was last looked at.
     pub(crate) requests: u64,
     /// Since when it has idled, as far as is known.
@@ -181,6 +183,7 @@ impl Worker {
             ready: false,
             ready_at: now,
             sentence: None,
+            killed_at: None,
             requests: 0,
             idle_since: now,
         }
