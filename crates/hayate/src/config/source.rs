@@ -1,6 +1,6 @@
 //! The text of a configuration file: parsed, checked against the keys that exist, and kept, so that later errors can name a line.
 
-use std::{fs, ops::Range, path::Path, path::PathBuf, sync::LazyLock};
+use std::{fs, io, io::Read, ops::Range, path::Path, path::PathBuf, sync::LazyLock};
 
 use serde_json::Value;
 use toml::{
@@ -61,10 +61,22 @@ pub struct Source {
     file: Option<(PathBuf, String)>,
 }
 
+/// Bytes of a configuration. One with ten thousand applications has a twentieth.
+const LONGEST: u64 = 64 << 20;
+
+fn read_at_most(path: &Path, most: u64) -> io::Result<String> {
+    let mut text = String::new();
+    fs::File::open(path)?.take(most + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > most {
+        return Err(io::Error::other(format!("expected {most} bytes at most, and found more")));
+    }
+    Ok(text)
+}
+
 impl Source {
     /// Reads and checks a file.
     pub fn read(path: &Path) -> Result<(Source, File), ConfigError> {
-        let text = fs::read_to_string(path).map_err(|error| ConfigError {
+        let text = read_at_most(path, LONGEST).map_err(|error| ConfigError {
             place: Place::File(path.to_owned()),
             message: format!("cannot read the configuration: {error}"),
             of_disk: false,
