@@ -254,7 +254,7 @@ pub struct App {
     /// Private memory of a worker above which it is replaced after a request, `1M` or more; `0`: never. Default: `0`. Flag: `--max-memory`.
     #[schemars(with = "Option<String>")]
     pub max_memory: Option<Size>,
-    /// How long PHP may run for one request, not counting the time it waits for the client; then the answer is 504 and the worker is replaced. `off`: no limit. Default: `60s`. Flag: `--request-timeout`.
+    /// How long PHP may run for one request, not counting the time it waits for the client; then the answer is 504. PHP ends the request as after `max_execution_time`; a second later its worker is killed, if it has not left. `off`: no limit. Default: `60s`. Flag: `--request-timeout`.
     #[schemars(with = "Option<String>")]
     pub request_timeout: Option<Time>,
     /// How long PHP may run for one request, not counting the time it waits for the client, until the log says what it is doing: a warning with the target and its query, secrets that are in it included, and the calls of PHP, as in the trace of an exception. Nothing is interrupted by it. At nine tenths of `request_timeout` the log says it in any case. Default: `off`. Flag: `--slow-request`.
