@@ -483,8 +483,9 @@ static bool look_at_element(zend_ast *ast, struct place place)
 		return false;
 	}
 	const char *variable = ast_literal(ast->child[0]->child[0]), *key = ast_literal(ast->child[1]);
+	/* A closure has no name: "{closure}" before PHP 8.4, NULL since. */
 	if (variable != NULL && key == NULL && strcmp(variable, "_SERVER") == 0 && place.function != NULL &&
-	    word_of_environment(ZSTR_VAL(place.function->name))) {
+	    place.closure == NULL && word_of_environment(ZSTR_VAL(place.function->name))) {
 		return true; /* what it is asked for stands where it is called */
 	}
 	if (is_global_by_unknown_name(ast)) {

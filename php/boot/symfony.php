@@ -59,7 +59,9 @@ function serve(HttpKernelInterface $kernel, array $given): void
         $container = $inner->getContainer();
         generated(SymfonyClasses::directory($inner));
         if ([] !== $asked = SymfonyEnv::ofRequests($container)) {
-            not_for_all('it resolves '.implode(', ', $asked).' as it boots, which may be another value for each request. To avoid it: use that in services alone, or read it from the request');
+            not_for_all('it resolves '.implode(', ', $asked).' as it boots, which may be another value for each request. To avoid it: '
+                .(SymfonyEnv::asksForTrusted($container) ? 'set framework.trusted_hosts, .trusted_proxies and .trust_x_sendfile_type_header (without them Symfony asks for SYMFONY_TRUSTED_HOSTS and so on), and '
+                    : '').'use that in services alone, or read it from the request');
         } else {
             // What no request does without, and what holds nothing of one when it is made, unless the application has a part in
             // it. Not more: the constructor of an application's own service may look for the request.

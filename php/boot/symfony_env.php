@@ -52,6 +52,13 @@ final class SymfonyEnv
         return $found;
     }
 
+    /** Whether the kernel has asked what FrameworkBundle has it ask where the project's configuration says nothing (since 7.2). */
+    public static function asksForTrusted(ContainerInterface $container): bool
+    {
+        return $container instanceof Container && property_exists(Container::class, 'envCache')
+            && [] !== preg_grep('/\bdefault::SYMFONY_TRUST/', array_keys((array) self::read($container, Container::class, 'envCache')));
+    }
+
     private static function isStatic(string $name, Container $container): bool
     {
         $parts = explode(':', $name);

@@ -132,6 +132,7 @@ final class Tenant implements EnvVarProcessorInterface, EnvVarLoaderInterface
 BY_FACTORY = """->tag('controller.service_arguments')
         ->set('locale_listener', \\Symfony\\Component\\HttpKernel\\EventListener\\LocaleListener::class)
         ->factory([service(\\App\\Tenant::class), 'listener']);"""
+TRUSTED = "...(Kernel::VERSION_ID < 70200 ? [] : ['trusted_hosts' => [], 'trusted_proxies' => '', 'trust_x_sendfile_type_header' => false]), "
 SHOWN = "<h1>Winds of {{ tenant }} at {{ uri }} in {{ app.request.locale }}</h1>"
 
 
@@ -149,6 +150,8 @@ def given(directory: pathlib.Path, settings: str, services: str = "") -> sites.S
     (made.root / "src/Tenant.php").write_text(TENANT)
     for file, old, new in (
         ("config/packages/twig.php", "'strict_variables'", f"'globals' => [{settings}], 'strict_variables'"),
+        # Else Symfony 7.2 and later ask the environment for them as they boot, and so the loader.
+        ("config/packages/framework.php", "'web_link'", f"{TRUSTED}'web_link'"),
         ("config/services.php", "->set('upload_dir'", "->set('none', 'none')->set('upload_dir'"),
         ("config/services.php", "->tag('controller.service_arguments');", services or "->tag('controller.service_arguments');"),
         ("templates/winds.html.twig", "<h1>Winds</h1>", SHOWN),
@@ -202,10 +205,27 @@ def test_what_the_boot_itself_resolves_is_resolved_for_each_request(directory: p
     made = given(directory, "'tenant' => 'all', 'uri' => ''")
     text = (made.root / "config/packages/framework.php").read_text()
     (made.root / "config/packages/framework.php").write_text(
-        text.replace("'web_link'", "'trusted_proxies' => '%env(tenant:HOST)%', 'trusted_headers' => ['forwarded'], 'web_link'")
+        text.replace(TRUSTED, "'trusted_proxies' => '%env(tenant:HOST)%', 'trusted_headers' => ['forwarded'], ")
     )
     sites.rebuild_symfony(made)
     with sites.server("rewind", made, workers=1) as server:
         assert get(server.url, "127.0.0.1").status_code == 200
         (app,) = server.status()["apps"]
         assert app["mode"] == "classic" and "resolves %env(tenant:HOST)%" in app["fallback"]["why"]
+
+
+def test_a_loader_that_symfony_asks_as_it_boots_is_asked_for_each_request(directory: pathlib.Path) -> None:
+    """Found with Symfony 8.1 on 2026-11-27: the log did not say what to do about it."""
+    made = given(directory, "'tenant' => 'all', 'uri' => ''")
+    file = made.root / "config/packages/framework.php"
+    file.write_text(file.read_text().replace(TRUSTED, ""))
+    sites.rebuild_symfony(made)
+    asks = "SYMFONY_TRUSTED_HOSTS" in pathlib.Path("/usr/share/php/Symfony/Bundle/FrameworkBundle/DependencyInjection/Configuration.php").read_text()
+    with sites.server("rewind", made, workers=1) as server:
+        assert get(server.url, "127.0.0.1").status_code == 200
+        (app,) = server.status()["apps"]
+        if asks:
+            assert app["mode"] == "classic" and "what App\\Tenant loads" in app["fallback"]["why"]
+            assert "set framework.trusted_hosts, .trusted_proxies and .trust_x_sendfile_type_header (" in app["fallback"]["why"]
+        else:
+            assert app["mode"] == "worker" and app["fallback"] is None
