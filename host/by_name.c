@@ -17,7 +17,6 @@
 #include "ext/pcre/php_pcre.h"
 #include "ext/standard/basic_functions.h"
 #include "zend_exceptions.h"
-#include "zend_observer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,6 +40,9 @@ static uint32_t booted_classes, noted_classes;
 #define FILE_OF 'f'
 #define CLASS 'c'
 #define PATTERN 'p'
+/* Of a class that is not to be loaded, and of what is to be loaded from no file at all. */
+#define NOT 'n'
+#define NONE "*"
 
 /* Where the next record goes, and which classes and patterns there are; false: no more can be noted. */
 struct list {
@@ -113,40 +115,10 @@ ZEND_END_ARG_INFO()
 static const zend_function_entry of_boot_scripts[] = {ZEND_NS_FE("Hayate\\Boot", generated, arginfo_generated)
                                                           ZEND_FE_END};
 
-/* Those that were loaded from their files lie together in the table of classes. */
-static uint32_t ahead_first, ahead_end;
-static bool in_the_way;
-
-/* A request declares a class, or gives one another name, which the table has already. */
-static void hear_of_error(int type, zend_string *in, uint32_t line, zend_string *message)
-{
-	static const char begins[] = "Cannot declare ", ends[] = ", because the name is already in use";
-	const char *kind = ZSTR_VAL(message) + sizeof begins - 1, *end = strstr(ZSTR_VAL(message), ends);
-	if (ahead_first == ahead_end || end == NULL || strncmp(ZSTR_VAL(message), begins, sizeof begins - 1) != 0) {
-		return;
-	}
-	const char *name = strchr(kind, ' ');
-	if (name == NULL || name >= end) {
-		return;
-	}
-	zend_string *key = zend_string_init(name + 1, (size_t)(end - name - 1), false);
-	zend_str_tolower(ZSTR_VAL(key), ZSTR_LEN(key));
-	const zval *at = zend_hash_find(EG(class_table), key);
-	size_t place = at == NULL ? 0 : (size_t)((const Bucket *)at - EG(class_table)->arData);
-	in_the_way |= at != NULL && place >= ahead_first && place < ahead_end;
-	zend_string_release(key);
-}
-
-bool by_name_is_in_the_way(void)
-{
-	return in_the_way;
-}
-
 void by_name_startup(void)
 {
 	if (options_is_project()) {
 		functions_of_boot_scripts(of_boot_scripts);
-		zend_observer_error_register(hear_of_error);
 	}
 }
 
@@ -157,6 +129,28 @@ static uint32_t place_of(const zend_class_entry *class)
 	const zval *at = zend_hash_find(EG(class_table), key);
 	zend_string_release(key);
 	return at == NULL || Z_PTR_P(at) != class ? UINT32_MAX : (uint32_t)((const Bucket *)at - EG(class_table)->arData);
+}
+
+static bool may_be_ahead(const zend_class_entry *class);
+
+/* One that its file has loaded as well; there is none, or what that has done is nothing either. */
+static bool hint_may_be_ahead(const char *name)
+{
+	static const char *asking[16];
+	static size_t depth;
+	const zend_class_entry *class = zend_hash_str_find_ptr(EG(class_table), name, strlen(name));
+	for (size_t i = 0; i < depth; i++) {
+		if (strcmp(asking[i], name) == 0) {
+			return true; /* it leads here, and is being looked at */
+		}
+	}
+	if (class == NULL || depth == sizeof asking / sizeof asking[0]) {
+		return class == NULL;
+	}
+	asking[depth++] = name;
+	bool may = may_be_ahead(class);
+	depth--;
+	return may;
 }
 
 /* Whether it may be there before the requests: where what its file does is to declare it, and that is so of all that it
@@ -179,6 +173,11 @@ static bool may_be_ahead(const zend_class_entry *class)
 	}
 	for (uint32_t i = 0; may && i < class->num_traits; i++) {
 		may = may_be_ahead(zend_hash_find_ptr(EG(class_table), class->trait_names[i].lc_name));
+	}
+	char **hints;
+	size_t count = may ? declares_hints(class->info.user.filename, &hints) : 0;
+	for (size_t i = 0; may && i < count; i++) {
+		may = hint_may_be_ahead(hints[i]);
 	}
 	return may;
 }
@@ -208,6 +207,14 @@ static void remember(struct list *list)
 		}
 	}
 	noted_classes = EG(class_table)->nNumUsed;
+	zend_string *asked;
+	ZEND_HASH_FOREACH_STR_KEY(in_the_way_asked(), asked)
+	{
+		if (is_new(list, NOT, asked)) {
+			note(list, NOT, ZSTR_VAL(asked), ZSTR_LEN(asked));
+		}
+	}
+	ZEND_HASH_FOREACH_END();
 	zend_string *pattern;
 	/* Where there is a locale it stands in the key as well. */
 	if (BG(ctype_string) == NULL) {
@@ -306,6 +313,9 @@ static void include_file(const char *name)
 	ZVAL_UNDEF(&result);
 	if (zend_hash_str_add_empty_element(&files, name, strlen(name)) != NULL) { /* not yet: a class has no slash */
 		call_user_function(NULL, NULL, &include, &result, 1, &argument);
+		if (EG(exception) != NULL) {
+			zend_hash_del(&EG(included_files), Z_STR(argument)); /* a request that includes it once does include it */
+		}
 	}
 	zval_ptr_dtor(&result);
 	zval_ptr_dtor(&argument);
@@ -372,16 +382,27 @@ static void load_from_files(const char *names, const char *end)
 	static const char code[] = "static function (): void { require func_get_arg(0); }";
 	const char *file = NULL;
 	zend_hash_init(&files, 256, NULL, NULL, false);
+	HashTable not ;
+	zend_hash_init(&not, 8, NULL, NULL, false);
 	for (const char *record = names; record < end; record += strlen(record) + 1) {
+		if (record[0] == NOT) {
+			zend_hash_str_add_empty_element(&not, record + 1, strlen(record + 1));
+		}
+	}
+	bool all = !zend_hash_str_exists(&not, NONE, strlen(NONE));
+	for (const char *record = names; all && record < end; record += strlen(record) + 1) {
 		if (record[0] == FILE_OF) {
 			file = record + 1;
 		} else if (record[0] == CLASS && file != NULL) {
 			zend_string *key = zend_string_init(record + 1, strlen(record + 1), false);
 			zend_str_tolower(ZSTR_VAL(key), ZSTR_LEN(key));
-			zend_hash_add_ptr(&files, key, (void *)(uintptr_t)file);
+			if (!zend_hash_exists(&not, key)) {
+				zend_hash_add_ptr(&files, key, (void *)(uintptr_t)file);
+			}
 			zend_string_release(key);
 		}
 	}
+	zend_hash_destroy(&not );
 	zend_class_entry *(*autoload)(zend_string *, zend_string *) = zend_autoload;
 	zval handler;
 	int reporting = EG(error_reporting);
@@ -467,8 +488,7 @@ void by_name_load(void)
 	}
 	efree(names);
 	if (learn_elsewhere()) {
-		ahead_first = ahead_first == ahead_end ? booted_classes : ahead_first;
-		ahead_end = EG(class_table)->nNumUsed;
+		in_the_way_may_be(booted_classes, EG(class_table)->nNumUsed);
 	}
 	booted_classes = noted_classes = EG(class_table)->nNumUsed;
 	locks_lend(); /* those that code of their files took: whoever finds it loaded counts on having them */

@@ -223,6 +223,7 @@ static void keep(enum side side, pid_t parent, const char *(*prepare)(void), str
 	fork_be_silent(side == COLD && learn_elsewhere());
 	if (side == COLD && learn_elsewhere()) {
 		declares_note();
+		in_the_way_note();
 	}
 	hy_ring_pretend();
 	if (prepare() != NULL) {

@@ -13,13 +13,27 @@
 
 static zend_op_array *(*compile)(zend_file_handle *, int);
 
-/* Files that this process has included since it notes them: true where all they do is to declare classes. */
+/* Files that this process has included since it notes them. */
+struct file {
+	bool declares; /* and does nothing else, but to have these classes loaded: their names in lower case */
+	size_t count;
+	char **hints;
+};
 static HashTable included;
 static bool notes;
 
+static void add_hint(struct file *file, const zval *name)
+{
+	const char *text = Z_STRVAL_P(name);
+	char *copy = pestrdup(text[0] == '\\' ? text + 1 : text, true);
+	zend_str_tolower(copy, strlen(copy));
+	file->hints = perealloc(file->hints, (file->count + 1) * sizeof file->hints[0], true);
+	file->hints[file->count++] = copy;
+}
+
 /* Whether the call that begins there names a class that is needed soon, so that OPcache's preloading finds it, and does
  * nothing with the answer: class_exists(Header::class). Where it ends. */
-static const zend_op *end_of_hint(const zend_op *op, const zend_op *end)
+static const zend_op *end_of_hint(struct file *file, const zend_op *op, const zend_op *end)
 {
 	static const char *const names[] = {"class_exists", "interface_exists", "trait_exists", "enum_exists"};
 	/* As it was written, in lower case, and without its name space. */
@@ -37,6 +51,9 @@ static const zend_op *end_of_hint(const zend_op *op, const zend_op *end)
 		case ZEND_SEND_VAL:
 		case ZEND_SEND_VAL_EX:
 			known = op->op1_type == IS_CONST;
+			if (known && Z_TYPE_P(RT_CONSTANT(op, op->op1)) == IS_STRING) {
+				add_hint(file, RT_CONSTANT(op, op->op1));
+			}
 			break;
 		case ZEND_DO_FCALL:
 		case ZEND_DO_ICALL:
@@ -52,7 +69,14 @@ static const zend_op *end_of_hint(const zend_op *op, const zend_op *end)
 	return NULL;
 }
 
-static bool only_declares(const zend_op_array *code)
+/* `return 1` ends each file; what another one returns somebody may use, who gets `true` where it is loaded already. */
+static bool returns_nothing(const zend_op *op)
+{
+	const zval *value = op->op1_type == IS_CONST ? RT_CONSTANT(op, op->op1) : NULL;
+	return value != NULL && Z_TYPE_P(value) == IS_LONG && Z_LVAL_P(value) == 1;
+}
+
+static bool only_declares(struct file *file, const zend_op_array *code)
 {
 	const zend_op *end = code->opcodes + code->last;
 	for (const zend_op *op = code->opcodes; op != NULL && op < end; op++) {
@@ -62,10 +86,14 @@ static bool only_declares(const zend_op_array *code)
 		case ZEND_EXT_NOP:
 		case ZEND_DECLARE_CLASS:
 		case ZEND_DECLARE_CLASS_DELAYED:
+			break;
 		case ZEND_RETURN:
+			if (!returns_nothing(op)) {
+				return false;
+			}
 			break;
 		default:
-			op = end_of_hint(op, end);
+			op = end_of_hint(file, op, end);
 			if (op == NULL) {
 				return false;
 			}
@@ -91,15 +119,14 @@ static zend_op_array *compile_and_note(zend_file_handle *in, int type)
 		return code;
 	}
 	const zend_string *name = code->filename;
-	bool good = only_declares(code) && functions == zend_hash_num_elements(EG(function_table)) && !own_code_includes();
-	zval *known = zend_hash_str_find(&included, ZSTR_VAL(name), ZSTR_LEN(name));
-	if (known == NULL) {
-		zval value;
-		ZVAL_BOOL(&value, good);
-		zend_hash_str_add(&included, ZSTR_VAL(name), ZSTR_LEN(name), &value);
-	} else if (!good) {
-		ZVAL_FALSE(known);
+	struct file *file = zend_hash_str_find_ptr(&included, ZSTR_VAL(name), ZSTR_LEN(name));
+	if (file == NULL) {
+		file = pecalloc(1, sizeof *file, true);
+		file->declares = true;
+		zend_hash_str_add_ptr(&included, ZSTR_VAL(name), ZSTR_LEN(name), file);
 	}
+	file->declares = file->declares && only_declares(file, code) &&
+	                 functions == zend_hash_num_elements(EG(function_table)) && !own_code_includes();
 	return code;
 }
 
@@ -117,8 +144,15 @@ void declares_note(void)
 	notes = true;
 }
 
-bool declares_only(const zend_string *file)
+bool declares_only(const zend_string *name)
 {
-	const zval *known = file == NULL ? NULL : zend_hash_str_find(&included, ZSTR_VAL(file), ZSTR_LEN(file));
-	return known != NULL && Z_TYPE_P(known) == IS_TRUE;
+	const struct file *file = name == NULL ? NULL : zend_hash_str_find_ptr(&included, ZSTR_VAL(name), ZSTR_LEN(name));
+	return file != NULL && file->declares;
+}
+
+size_t declares_hints(const zend_string *name, char ***hints)
+{
+	const struct file *file = zend_hash_str_find_ptr(&included, ZSTR_VAL(name), ZSTR_LEN(name));
+	*hints = file == NULL ? NULL : file->hints;
+	return file == NULL ? 0 : file->count;
 }

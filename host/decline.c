@@ -160,16 +160,36 @@ static void decline_too_much(bool warmed)
 /* What of an answer the boot has left that no request would have; NULL: nothing. */
 static const char *answered;
 
+/* Than PHP's own, where expose_php wants that. */
+static bool has_other_headers(void)
+{
+	zend_llist_position at;
+	const sapi_header_struct *header = zend_llist_get_first_ex(&SG(sapi_headers).headers, &at);
+	bool one = zend_llist_count(&SG(sapi_headers).headers) == 1;
+	return PG(expose_php) ? !one || strcmp(header->header, SAPI_PHP_VERSION_HEADER) != 0 : header != NULL;
+}
+
+/* Than the one that php.ini wants. */
+static bool has_other_buffers(void)
+{
+	const char *handler = PG(output_handler);
+	bool by_name = handler != NULL && handler[0] != '\0';
+	int levels = OG(active) == NULL ? 0 : php_output_get_level();
+	if (levels != (by_name || PG(output_buffering) != 0 ? 1 : 0)) {
+		return true;
+	}
+	const char *expected = by_name ? handler : "default output handler";
+	return levels == 1 && strcmp(ZSTR_VAL(OG(active)->name), expected) != 0;
+}
+
 void decline_note_answer(void)
 {
 	if (!options_is_project() || options.rewind == REWIND_OFF) {
 		return;
 	}
-	int levels = PG(output_buffering) != 0 || (PG(output_handler) != NULL && PG(output_handler)[0] != '\0') ? 1 : 0;
-	bool buffers = OG(active) != NULL && php_output_get_level() > levels;
-	answered = zend_llist_count(&SG(sapi_headers).headers) != (PG(expose_php) ? 1u : 0u) ? "a header"
+	answered = has_other_headers()                     ? "a header"
 	           : Z_TYPE(SG(callback_func)) != IS_UNDEF ? "a function that adds headers"
-	           : buffers                               ? "an output buffer"
+	           : has_other_buffers()                   ? "an output buffer"
 	           : after_has_answered()                  ? "a status, or output"
 	                                                   : NULL;
 }

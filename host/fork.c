@@ -71,6 +71,15 @@ enum hy_retired fork_cost(int status)
 	return HY_RETIRED_NOT;
 }
 
+/* The process that has the present request, in its parent. */
+static volatile pid_t serves;
+
+bool fork_end_request(void)
+{
+	pid_t child = serves;
+	return child > 0 && kill(child, SIGPROF) == 0;
+}
+
 /*
  * A fork for each request; the next one waits already while the answer of the last one is on its way. Returns true in
  * the child, and false when this worker has to leave.
@@ -85,6 +94,7 @@ static bool fork_next(void)
 		clocks_between_requests();
 		boot_files_follow();
 		pid_t pid = host_fork();
+		serves = pid;
 		if (pid == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 			if (getppid() != parent) {
@@ -94,7 +104,12 @@ static bool fork_next(void)
 			return true;
 		}
 		int status = 0;
-		if (pid < 0 || waitpid(pid, &status, 0) != pid) {
+		pid_t waited = pid;
+		do {
+			waited = pid < 0 ? -1 : waitpid(pid, &status, 0);
+		} while (waited < 0 && pid > 0 && errno == EINTR);
+		serves = 0;
+		if (waited != pid || pid < 0) {
 			log_format(HY_LOG_ERROR "A process for the next request could not be forked: %s", strerror(errno));
 			_exit(70);
 		}

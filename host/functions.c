@@ -233,7 +233,7 @@ static ZEND_FUNCTION(lazy_filter_input_array)
 	filter_input_array_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
 }
 
-static void wrap(const char *name, zif_handler *before, zif_handler handler)
+void functions_wrap(const char *name, zif_handler *before, zif_handler handler)
 {
 	zend_function *function = zend_hash_str_find_ptr(CG(function_table), name, strlen(name));
 	if (function != NULL && function->type == ZEND_INTERNAL_FUNCTION) {
@@ -256,9 +256,9 @@ void functions_of_boot_scripts(const zend_function_entry *functions)
 
 void functions_startup(void)
 {
-	wrap("filter_input", &filter_input_handler, ZEND_FN(lazy_filter_input));
-	wrap("filter_has_var", &filter_has_var_handler, ZEND_FN(lazy_filter_has_var));
-	wrap("filter_input_array", &filter_input_array_handler, ZEND_FN(lazy_filter_input_array));
+	functions_wrap("filter_input", &filter_input_handler, ZEND_FN(lazy_filter_input));
+	functions_wrap("filter_has_var", &filter_has_var_handler, ZEND_FN(lazy_filter_has_var));
+	functions_wrap("filter_input_array", &filter_input_array_handler, ZEND_FN(lazy_filter_input_array));
 }
 
 static int (*register_builtin_extensions)(void);

@@ -141,7 +141,7 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 		if (opcache_reset_called()) {
 			fork_end(HY_RETIRED_REWIND_OPCACHE);
 		}
-		if (by_name_is_in_the_way()) {
+		if (in_the_way()) {
 			fork_end(HY_RETIRED_CLASS_DECLARED);
 		}
 		/* Of all that a request may do, this outlives its process. That a file is another one by now is no fault of a
@@ -164,7 +164,7 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 	if (opcache_reset_called()) {
 		worker_exit(HY_RETIRED_REWIND_OPCACHE);
 	}
-	if (by_name_is_in_the_way()) {
+	if (in_the_way()) {
 		worker_exit(HY_RETIRED_CLASS_DECLARED);
 	}
 	if (lifecycle_left_connection()) {

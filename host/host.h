@@ -32,7 +32,7 @@
  *   archives.c  what PHP knows of archives (phar), for a request
  *   trace.c     what slow requests are doing
  *   by_name.c   classes by their names
- *   declares.c  files that declare classes and do nothing else
+ *   declares.c  files that declare classes and do nothing else   in_the_way.c  when it matters that they are there
  *   learn.c     warm-up requests in processes of their own   runtime_caches.c what functions have looked up
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
@@ -130,7 +130,9 @@ extern sapi_module_struct hayate_sapi;
 /* functions.c */
 extern const zend_function_entry hayate_functions[];
 void functions_before_startup(void); /* before PHP starts: leaves out pcntl and chroot() */
-void functions_startup(void);        /* module start-up: wraps filter_input() and its kin */
+/* Has a function of PHP's call another one first, which calls what was before. */
+void functions_wrap(const char *name, zif_handler *before, zif_handler handler);
+void functions_startup(void); /* module start-up: wraps filter_input() and its kin */
 /* after PHP has started: functions that only boot scripts see; ends the zygote when they cannot be added */
 void functions_of_boot_scripts(const zend_function_entry *functions);
 
@@ -171,7 +173,9 @@ bool fork_from_now_on(void);
 void fork_begin(void); /* in such a process, first thing */
 /* In a process whose logs are nobody's, and which the pool must not hear; perhaps of the classes that it has loaded. */
 void fork_be_silent(bool names_classes);
-bool fork_is_for_one_request(void);    /* this is such a process */
+bool fork_is_for_one_request(void); /* this is such a process */
+bool fork_end_request(
+    void); /* in the parent of one, by a signal handler: has PHP end its request; false: there is none */
 enum hy_retired fork_cost(int status); /* wait status of such a process: what it did to the boot's stays for others */
 /* Ends it; HY_RETIRED_NOT: the worker goes on, else it leaves as well. */
 void fork_end(enum hy_retired why) __attribute__((noreturn));
@@ -300,19 +304,27 @@ void time_limit_end(void);
 void prime_opcache(void); /* before the boot */
 
 /* by_name.c: classes and regular expressions */
-void by_name_startup(void);       /* when PHP has started */
-void by_name_load(void);          /* at the end of a boot, and when something was added */
-void by_name_add(void);           /* in a process that answers: those that its request has needed, for a boot to come */
-void by_name_remember(void);      /* all that came after the boot's, and nothing of before, for a boot to come */
-bool by_name_is_in_the_way(void); /* of a class that this request has declared */
+void by_name_startup(void);  /* when PHP has started */
+void by_name_load(void);     /* at the end of a boot, and when something was added */
+void by_name_add(void);      /* in a process that answers: those that its request has needed, for a boot to come */
+void by_name_remember(void); /* all that came after the boot's, and nothing of before, for a boot to come */
 /* Whether the project may have another file for another request. */
 bool by_name_is_for_requests(const zend_string *file);
 void by_name_forget(void); /* a boot to come loads nothing by name */
+
+/* in_the_way.c: of what a request does, by classes that were loaded before it */
+void in_the_way_startup(void);                        /* when PHP has started */
+void in_the_way_may_be(uint32_t first, uint32_t end); /* those lie there in the table of classes */
+void in_the_way_note(void);                           /* from now on, in this process: what its own code asks for */
+HashTable *in_the_way_asked(void);                    /* that */
+bool in_the_way(void);                                /* they were */
 
 /* declares.c: files that declare classes and do nothing else */
 void declares_startup(void);                 /* when PHP has started */
 void declares_note(void);                    /* from now on, in this process */
 bool declares_only(const zend_string *file); /* of a file that was included since */
+/* The classes that it has loaded, without doing anything with them: names in lower case. Their number. */
+size_t declares_hints(const zend_string *file, char ***hints);
 
 /* learn.c: warm-up requests in processes of their own, where a boot script of ours boots a project */
 bool learn_elsewhere(void);

@@ -239,6 +239,7 @@ int main(int argc, char **argv)
 	learn_startup();
 	by_name_startup();
 	declares_startup();
+	in_the_way_startup();
 	clocks_startup();
 	time_limit_startup();
 	zygote_booting();

@@ -61,7 +61,7 @@ static bool is_to_end(const siginfo_t *info)
 static void on_signal(int signal, siginfo_t *info, void *context)
 {
 	if (is_to_end(info)) {
-		if (lifecycle_in_request()) {
+		if (!fork_end_request() && lifecycle_in_request()) {
 			timer->owner = REQUEST;
 			php_handler(signal, info, context);
 		}

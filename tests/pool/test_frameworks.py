@@ -46,6 +46,7 @@ def test_check_says_what_was_recognised_and_how_to_opt_out(project) -> None:
     assert re.search(r"recognised (Symfony (5|6)\.4\.\d+|Laravel (8|10)\.\d+\.\d+)", done.stdout), done.stdout
     assert "composer.json requires" in done.stdout and "--mode classic" in done.stdout
     assert "rewind      on" in done.stdout and "warm-up     / / /" in done.stdout
+    assert "as localhost: " in done.stdout and "`hosts`" in done.stdout
     assert "mode        classic" in check(project, "--mode", "classic").stdout
 
 

@@ -244,6 +244,12 @@ fn describe_rewind(app: &App, probe: Option<&Probe>) {
     }
     let warmup = if app.warmup.is_empty() { "none".into() } else { app.warmup.join(" ") };
     say!("  warm-up     {warmup}");
+    if app.hosts.is_empty() && !app.warmup.is_empty() {
+        say!(
+            "              as localhost: what the application caches of these requests, addresses with the host"
+        );
+        say!("              perhaps, visitors get; name the site's own in `hosts`");
+    }
     let Some(probe) = probe.filter(|_| spec.rewind == Rewind::On) else { return };
     match &*probe.tracking {
         _ if probe.unfit.is_some() => {

@@ -79,6 +79,15 @@ impl Exchange {
         entry.failure.or(entry.dead.then_some(Failure::Malformed))
     }
 
+    /// It has run for too long. To be asked after what the worker has written was seen: it may have been written as PHP ended the request.
+    fn overdue(&self) -> Option<Failure> {
+        let is = self.ring.is_overdue(self.index);
+        is.then(|| {
+            Exchange::failure(self.ring.lock().entry(self.index))
+                .unwrap_or(Failure::RequestTimeout { started: true })
+        })
+    }
+
     fn malformed(&self) -> Failure {
         let mut inner = self.ring.lock();
         self.ring.condemn(&mut inner, self.index);
@@ -148,6 +157,9 @@ impl Exchange {
                 return failure.map_or(Poll::Pending, |failure| Poll::Ready(Err(failure)));
             }
         }
+        if let Some(failure) = self.overdue() {
+            return Poll::Ready(Err(failure));
+        }
         let area = self.ring.memory.response_head;
         // Read once, then checked, then used; what is parsed is a copy.
         let len = words.response_head_len().load(Relaxed) as usize;
@@ -179,6 +191,9 @@ impl Exchange {
         let complete = words.response_state().load(Acquire) == HY_RESPONSE_COMPLETE;
         let there = words.response_tail().load(Acquire).wrapping_sub(self.taken);
         let area = self.ring.memory.response_body;
+        if let Some(failure) = self.overdue() {
+            return Some(Some(Err(failure)));
+        }
         if there > area.size as u64 {
             return Some(Some(Err(self.malformed())));
         }
@@ -207,7 +222,7 @@ impl Exchange {
     /// they come by [`Exchange::poll_body`] without waiting.
     pub fn remaining(&self) -> Option<u64> {
         let words = self.ring.memory.slot(self.index);
-        if words.response_state().load(Acquire) != HY_RESPONSE_COMPLETE {
+        if words.response_state().load(Acquire) != HY_RESPONSE_COMPLETE || self.ring.is_overdue(self.index) {
             return None;
         }
         let left = words.response_tail().load(Acquire).wrapping_sub(self.taken);

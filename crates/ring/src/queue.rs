@@ -76,6 +76,7 @@ impl Ring {
     pub(crate) fn publish(&self, index: u32, head_len: u32, open: bool) {
         let submitted_at = now();
         self.set_taken(index, 0);
+        self.set_overdue(index, false);
         let here = self.here();
         // Whom nobody has to ring for hears by its waker all the same: any thread may wake a task.
         let bell = here.unwrap_or(0);

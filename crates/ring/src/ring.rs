@@ -195,6 +195,8 @@ pub struct Ring {
     /// Of each slot, how much of the answer's body was taken: what `response_taken` in the memory must be. Written by the thread that the
     /// slot belongs to, and read by the sweep, which may see it late: then it takes the worker for one that has to wait, until the next sweep.
     taken: Box<[AtomicU64]>,
+    /// Of each slot, whether its request has run for too long: PHP ends it then, and what it writes as it does is no answer.
+    overdue: Box<[AtomicBool]>,
     /// Workers between [`Ring::prepare_worker`] and [`Ring::worker_died`], by bit. Read without the lock by those who wake workers: what
     /// they see late is a worker that has just died, and its death wakes another one if requests wait.
     alive: [AtomicU64; HY_MASK_WORDS as usize],
@@ -272,6 +274,7 @@ impl Ring {
             resting: AtomicBool::new(true),
             nudged: Notify::new(),
             taken: (0..config.slots).map(|_| AtomicU64::new(0)).collect(),
+            overdue: (0..config.slots).map(|_| AtomicBool::new(false)).collect(),
             alive: Default::default(),
             hub: hub.id(),
             tallies: (0..hub.threads()).map(|_| Tally::default()).collect(),
@@ -432,6 +435,16 @@ impl Ring {
 
     pub(crate) fn taken(&self, index: u32) -> u64 {
         self.taken.get(index as usize).map_or(0, |taken| taken.load(Relaxed))
+    }
+
+    pub(crate) fn is_overdue(&self, index: u32) -> bool {
+        self.overdue.get(index as usize).is_some_and(|overdue| overdue.load(Acquire))
+    }
+
+    pub(crate) fn set_overdue(&self, index: u32, is: bool) {
+        if let Some(overdue) = self.overdue.get(index as usize) {
+            overdue.store(is, Release);
+        }
     }
 
     pub(crate) fn set_taken(&self, index: u32, taken: u64) {

@@ -206,6 +206,8 @@ impl Ring {
                             Fault::RequestTimeout => Failure::RequestTimeout { started },
                             _ => Failure::Malformed,
                         };
+                        // Before the pool hears of it, which has PHP end the request.
+                        self.set_overdue(index, fault == Fault::RequestTimeout);
                         self.fail(&mut inner, index, failure);
                     }
                 }

@@ -1,0 +1,177 @@
+/*
+ * What a request does for which it matters that classes are there before it (by_name.c), in a project that a boot
+ * script of ours boots: it declares one of the same name, or gives another class that name; its own code asks whether
+ * one is loaded, without having it loaded; or it has an autoloader of its own asked before others. Then its answer is
+ * not the one of classic mode. PHP's error, or ours, ends it, and the application is served in classic mode from then
+ * on.
+ *
+ * A warm-up request that does so, in a process of its own, tells what not to load (by_name.c): so an application whose
+ * every request does meets no error.
+ */
+#include "host.h"
+
+#include "zend_observer.h"
+
+#include <string.h>
+
+/* Those that were loaded from their files lie together in the table of classes. */
+static uint32_t first, end;
+static bool is;
+
+/* What this process' own code has asked for: names in lower case, "*" for an autoloader. */
+static HashTable asked;
+static bool learns;
+
+void in_the_way_may_be(uint32_t from, uint32_t to)
+{
+	first = first == end ? from : first;
+	end = to;
+}
+
+bool in_the_way(void)
+{
+	return is;
+}
+
+void in_the_way_note(void)
+{
+	learns = true;
+}
+
+HashTable *in_the_way_asked(void)
+{
+	return &asked;
+}
+
+static zend_string *key_of(const char *name, size_t len)
+{
+	zend_string *key =
+	    len > 0 && name[0] == '\\' ? zend_string_init(name + 1, len - 1, false) : zend_string_init(name, len, false);
+	zend_str_tolower(ZSTR_VAL(key), ZSTR_LEN(key));
+	return key;
+}
+
+static bool is_ahead(zend_string *key)
+{
+	const zval *at = zend_hash_find(EG(class_table), key);
+	size_t place = at == NULL ? 0 : (size_t)((const Bucket *)at - EG(class_table)->arData);
+	return at != NULL && place >= first && place < end;
+}
+
+static void hear_of_error(int type, zend_string *in, uint32_t line, zend_string *message)
+{
+	static const char begins[] = "Cannot declare ", ends[] = ", because the name is already in use";
+	const char *over = first == end ? NULL : strstr(ZSTR_VAL(message), ends);
+	if (over == NULL || strncmp(ZSTR_VAL(message), begins, sizeof begins - 1) != 0) {
+		return;
+	}
+	/* Behind its kind: class, interface, trait, enum. */
+	const char *name = strchr(ZSTR_VAL(message) + sizeof begins - 1, ' ');
+	if (name != NULL && name < over) {
+		zend_string *key = key_of(name + 1, (size_t)(over - name - 1));
+		is |= is_ahead(key);
+		zend_string_release(key);
+	}
+}
+
+static bool own_code_calls(const zend_execute_data *call)
+{
+	const zend_execute_data *frame = call->prev_execute_data;
+	while (frame != NULL && (frame->func == NULL || !ZEND_USER_CODE(frame->func->type))) {
+		frame = frame->prev_execute_data;
+	}
+	return frame != NULL && by_name_is_for_requests(frame->func->op_array.filename);
+}
+
+static void note(zend_string *key)
+{
+	if (learns) {
+		zend_string *kept = zend_string_init(ZSTR_VAL(key), ZSTR_LEN(key), true);
+		zend_hash_add_empty_element(&asked, kept);
+		zend_string_release(kept);
+	}
+}
+
+static void end_request(const char *does, const char *what)
+{
+	is = true;
+	zend_error_noreturn(E_ERROR,
+	                    "Hayate: the request %s%s, and that class is there before all requests. From now on the "
+	                    "application is served in classic mode",
+	                    does, what);
+}
+
+static zif_handler class_exists_handler, interface_exists_handler, trait_exists_handler, enum_exists_handler;
+static zif_handler register_handler, unregister_handler;
+
+/* class_exists($class, false) and its kin. */
+static void look_at_question(const zend_execute_data *call)
+{
+	const zval *name = ZEND_CALL_ARG(call, 1), *autoload = ZEND_CALL_ARG(call, 2);
+	if ((first == end && !learns) || ZEND_CALL_NUM_ARGS(call) != 2 || Z_TYPE_P(name) != IS_STRING ||
+	    Z_TYPE_P(autoload) != IS_FALSE) {
+		return;
+	}
+	zend_string *key = key_of(Z_STRVAL_P(name), Z_STRLEN_P(name));
+	bool ahead = is_ahead(key), matters = (ahead || learns) && own_code_calls(call);
+	if (matters) {
+		note(key);
+	}
+	zend_string_release(key);
+	if (matters && ahead) {
+		end_request("asks whether there is already a class ", Z_STRVAL_P(name));
+	}
+}
+
+/* One of the project's own that is put before all others, or others that are taken away. */
+static void look_at_autoloader(const zend_execute_data *call, bool before)
+{
+	if ((first == end && !learns) || !lifecycle_in_request() || !before || !own_code_calls(call)) {
+		return;
+	}
+	zend_string *all = zend_string_init(ZEND_STRL("*"), false);
+	note(all);
+	zend_string_release(all);
+	if (first != end) {
+		end_request("changes which autoloader is asked first", "");
+	}
+}
+
+#define QUESTION(name)                                                                                                 \
+	static ZEND_FUNCTION(looked_at_##name)                                                                             \
+	{                                                                                                                  \
+		look_at_question(execute_data);                                                                                \
+		name##_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);                                                              \
+	}
+QUESTION(class_exists)
+QUESTION(interface_exists)
+QUESTION(trait_exists)
+QUESTION(enum_exists)
+
+static ZEND_FUNCTION(looked_at_register)
+{
+	bool before = ZEND_NUM_ARGS() >= 3 && zend_is_true(ZEND_CALL_ARG(execute_data, 3));
+	look_at_autoloader(execute_data, before);
+	register_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+}
+
+static ZEND_FUNCTION(looked_at_unregister)
+{
+	look_at_autoloader(execute_data, true);
+	unregister_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+}
+
+void in_the_way_startup(void)
+{
+	if (!options_is_project()) {
+		return;
+	}
+	zend_hash_init(&asked, 8, NULL, NULL, true);
+	zend_observer_error_register(hear_of_error);
+	functions_wrap("class_exists", &class_exists_handler, ZEND_FN(looked_at_class_exists));
+	functions_wrap("interface_exists", &interface_exists_handler, ZEND_FN(looked_at_interface_exists));
+	functions_wrap("trait_exists", &trait_exists_handler, ZEND_FN(looked_at_trait_exists));
+	functions_wrap("enum_exists", &enum_exists_handler, ZEND_FN(looked_at_enum_exists));
+	functions_wrap("spl_autoload_register", &register_handler, ZEND_FN(looked_at_register));
+	functions_wrap("spl_autoload_unregister", &unregister_handler, ZEND_FN(looked_at_unregister));
+}
