@@ -75,15 +75,17 @@ final class Registry extends ManagerRegistry
 """
 
 SYMFONY_SERVICES = """
+    $container->parameters()->set('doctrine.connections', ['default' => 'doctrine.dbal.default_connection'])->set('doctrine.default_connection', 'default');
     $services->set('doctrine.dbal.default_connection', \\Doctrine\\DBAL\\Connection::class)->public()
-        ->factory([\\Doctrine\\DBAL\\DriverManager::class, 'getConnection'])
-        ->args([['driver' => 'pdo_mysql', 'unix_socket' => '%s', 'dbname' => '%s', 'user' => '%s', 'password' => '%s', 'charset' => 'utf8mb4']]);
+        ->factory(%s)
+        ->args([['driver' => 'pdo_mysql', 'unix_socket' => '%s', 'dbname' => '%s', 'user' => '%s', 'password' => '%s', 'charset' => 'utf8mb4'%s], %s]);
     $services->set(\\App\\Registry::class)->public()->args([
         \\Symfony\\Component\\DependencyInjection\\Loader\\Configurator\\service('service_container'),
         ['default' => 'doctrine.dbal.default_connection'],
         'default',
     ]);
     $services->alias('doctrine', \\App\\Registry::class)->public();
+    %s
 """
 
 
@@ -125,7 +127,20 @@ def laravel(directory: pathlib.Path, database: MariaDB) -> pathlib.Path:
     return root
 
 
-def symfony(directory: pathlib.Path, database: MariaDB) -> pathlib.Path:
+FACTORY = "[\\Doctrine\\DBAL\\DriverManager::class, 'getConnection']"
+CONFIGURATION = "\\Symfony\\Component\\DependencyInjection\\Loader\\Configurator\\inline_service(\\Doctrine\\DBAL\\Configuration::class)"
+
+
+def symfony(
+    directory: pathlib.Path,
+    database: MariaDB,
+    *,
+    factory: str = FACTORY,
+    name: str | None = None,
+    more: str = "",
+    configuration: str = CONFIGURATION,
+    services: str = "",
+) -> pathlib.Path:
     root = frameworks.symfony(directory, runtime=True)
     replace(
         root / "vendor/autoload.php",
@@ -134,10 +149,12 @@ def symfony(directory: pathlib.Path, database: MariaDB) -> pathlib.Path:
     )
     (root / "src/Registry.php").write_text(SYMFONY_REGISTRY)
     (root / "src/Controller/DatabaseController.php").write_text((SYMFONY_CONTROLLER % (ASKED, as_php(LEFT))).replace("Annotation", frameworks.ROUTES))
-    services = root / "config/services.php"
-    end = services.read_text().rindex("};")
-    account = (database.socket, database.database, database.user, database.password)
-    services.write_text(services.read_text()[:end] + SYMFONY_SERVICES % account + "};\n")
+    file = root / "config/services.php"
+    text = file.read_text()
+    end = text.rindex("};")
+    name = f"'.{name}.'" if name else database.database
+    values = (factory, database.socket, name, database.user, database.password, more, configuration, services)
+    file.write_text(text[:end] + (SYMFONY_SERVICES % values).replace("''.", "").replace(".''", "") + "};\n")
     return root
 
 
@@ -359,3 +376,114 @@ def test_what_cannot_be_opened_costs_no_worker_again_and_again(tmp_path, databas
         assert log.count("RedisException") == 1 and "connections = \"warm\"" in log and "hosts array is empty" in log, log
         # Of the session's Redis there was nothing to say.
         assert wait_until(lambda: server.status()["apps"][0]["rewind"]["warm"] == 1), log
+
+
+#: What an application of Symfony's has of its own, by files in src/.
+SYMFONY_OWN = {
+    "Chooses": """final class Chooses implements \\Symfony\\Component\\EventDispatcher\\EventSubscriberInterface
+{
+    public static function getSubscribedEvents(): array { return ['kernel.request' => 'choose']; }
+    public function choose(\\Symfony\\Component\\HttpKernel\\Event\\RequestEvent $event): void { $_ENV['TENANT_DATABASE'] = $event->getRequest()->headers->get('X-Tenant', 'hayate'); }
+}""",
+    "Middleware": """final class Middleware implements \\Doctrine\\DBAL\\Driver\\Middleware
+{
+    public function __construct(private \\Symfony\\Component\\HttpFoundation\\RequestStack $requests) {}
+    public function wrap(\\Doctrine\\DBAL\\Driver $driver): \\Doctrine\\DBAL\\Driver
+    {
+        return new class($driver, $this->requests) extends \\Doctrine\\DBAL\\Driver\\Middleware\\AbstractDriverMiddleware {
+            public function __construct($driver, private $requests) { parent::__construct($driver); }
+            public function connect(array $params): \\Doctrine\\DBAL\\Driver\\Connection
+            {
+                return parent::connect(array_replace($params, ['dbname' => $this->requests->getMainRequest()?->headers->get('X-Tenant') ?? 'hayate']));
+            }
+        };
+    }
+}""",
+    "Factory": """final class Factory
+{
+    public function __construct(private \\Symfony\\Component\\HttpFoundation\\RequestStack $requests) {}
+    public function make(array $params): \\Doctrine\\DBAL\\Connection
+    {
+        return \\Doctrine\\DBAL\\DriverManager::getConnection(array_replace($params, ['dbname' => $this->requests->getMainRequest()?->headers->get('X-Tenant') ?? 'hayate']));
+    }
+}""",
+    "Own": """final class Own extends \\Doctrine\\DBAL\\Connection
+{
+    public static array $made = [];
+    public function __construct(...$with) { self::$made[] = $_SERVER['HTTP_X_TENANT'] ?? ''; parent::__construct(...$with); }
+}""",
+    "Lines": """final class Lines extends \\Psr\\Log\\AbstractLogger
+{
+    public static array $lines = [];
+    public function log($level, $message, array $context = []): void { self::$lines[] = $message; }
+}""",
+    "Controller/AskedController": """use Symfony\\Bundle\\FrameworkBundle\\Controller\\AbstractController;
+use App\\Registry;
+use Symfony\\Component\\HttpFoundation\\JsonResponse;
+use Symfony\\Component\\Routing\\Annotation\\Route;
+
+final class AskedController extends AbstractController
+{
+    #[Route('/asked')]
+    public function asked(Registry $doctrine): JsonResponse
+    {
+        $db = $doctrine->getConnection();
+        $shown = [$db->fetchOne('SELECT DATABASE()'), $db::class, class_exists(\\App\\Own::class, false) ? \\App\\Own::$made : null, \\App\\Lines::$lines];
+
+        return new JsonResponse([$shown, 'number' => $db->fetchOne('SELECT CONNECTION_ID()')]);
+    }
+}""",
+}
+IN_CONTAINER = "\\Symfony\\Component\\DependencyInjection\\Loader\\Configurator\\"
+SYMFONY_CASES = {
+    # What it has, and how many connections a worker keeps.
+    "plain": ({}, [], 1),
+    "environment": ({"name": f"{IN_CONTAINER}env('TENANT_DATABASE')"}, ["Chooses"], 1),
+    "middleware": (
+        {"configuration": f"{CONFIGURATION}->call('setMiddlewares', [[{IN_CONTAINER}service(\\App\\Middleware::class)]])"},
+        ["Middleware"],
+        0,
+    ),
+    "factory": ({"factory": f"[{IN_CONTAINER}service(\\App\\Factory::class), 'make']"}, ["Factory"], 0),
+    "class of its own": ({"more": ", 'wrapperClass' => \\App\\Own::class"}, ["Own"], 0),
+    "lines of a log": (
+        {
+            "configuration": f"{CONFIGURATION}->call('setMiddlewares', [[{IN_CONTAINER}inline_service(\\Doctrine\\DBAL\\Logging\\Middleware::class)"
+            f"->args([{IN_CONTAINER}service(\\App\\Lines::class)])]])",
+        },
+        [],
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SYMFONY_CASES.values(), ids=SYMFONY_CASES)
+def test_symfony_hands_out_what_the_request_would_have_opened(tmp_path, tenants: MariaDB, case: tuple[dict[str, str], list[str], int]) -> None:
+    has, files, kept = case
+    tmp_path.chmod(0o755)
+    root = symfony(tmp_path, tenants, **has)
+    for name in [*files, "Lines", "Controller/AskedController"]:
+        if not (root / f"src/{name}.php").exists():
+            space = "App\\Controller" if "/" in name else "App"
+            text = SYMFONY_OWN[name].replace("Annotation", frameworks.ROUTES)
+            (root / f"src/{name}.php").write_text(f"<?php\n\nnamespace {space};\n\n{text}\n")
+    env = ["--env", "TENANT_DATABASE=hayate", "--env", "APP_ENV=prod", "--env", "GREETING=x"]
+    with Hayate(root, workers=1, args=[*env, "--mode", "classic"]) as server:
+        expected, _ = shown_by_symfony(server)
+    with Hayate(root, workers=1, args=[*env, "--rewind", "on", "--connections", "warm", "--rewind-verify", "1"]) as server:
+        pages, numbers = shown_by_symfony(server)
+        assert pages == expected, server.log_tail()
+        (app,) = server.status()["apps"]
+        assert (app["mode"], app["fallback"], app["restarts"]) == ("worker", None, {}), server.log_tail()
+        assert (app["rewind"]["warm"], len(set(numbers)) == 1) == (kept, kept == 1), (numbers, server.log_tail())
+
+
+def shown_by_symfony(server: Hayate) -> tuple[list[object], list[int]]:
+    pages, numbers = [], []
+    for tenant in VISITORS:
+        answer = requests.get(server.url + "/asked", headers={"X-Tenant": tenant} if tenant else {}, timeout=60)
+        assert answer.status_code == 200, (answer.text[:2000], server.log_tail())
+        pages.append(answer.json()["0"])
+        if not tenant:
+            numbers.append(answer.json()["number"])
+    return pages, numbers
