@@ -246,10 +246,7 @@ final class EarlyRequest
 
     private static function rebound_callbacks(): \ReflectionProperty
     {
-        $callbacks = new \ReflectionProperty(Container::class, 'reboundCallbacks');
-        $callbacks->setAccessible(true);
-
-        return $callbacks;
+        return new \ReflectionProperty(Container::class, 'reboundCallbacks');
     }
 
     /** Whether the framework has something take the new request for the old one; authentication only tells it who it is of. */
@@ -264,7 +261,6 @@ final class EarlyRequest
     private static function keeper(?object $early): ?string
     {
         $instances = new \ReflectionProperty(Container::class, 'instances');
-        $instances->setAccessible(true);
         foreach ($instances->getValue(self::$app) as $instance) {
             if (\is_object($instance) && $instance !== self::$app && \in_array($early, (array) $instance, true)) {
                 return $instance::class;
