@@ -63,7 +63,7 @@ final class LaravelWarm
      */
     public static function connect(string $by, array $config, \Closure $connect): object
     {
-        $of = [$by, $config, ini_get('default_socket_timeout'), ini_get('mysqlnd.net_read_timeout'), self::of_libpq()];
+        $of = [$by, $config, ini_get('default_socket_timeout'), ini_get('mysqlnd.net_read_timeout'), PostgresConnector::class === $by ? self::of_libpq() : null];
         if (self::$opens) {
             self::$held[] = [$of, $opened = $connect()];
 

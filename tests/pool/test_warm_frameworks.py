@@ -14,6 +14,7 @@ import requests
 
 from lib.process import wait_until
 from lib.servers import Hayate, MariaDB, Redis
+from rewind.postgresql import PostgreSQL
 
 from . import frameworks
 
@@ -252,7 +253,7 @@ CASES = {
         "foreach ([\\Illuminate\\Database\\Events\\StatementPrepared::class, 'Illuminate\\Database\\Events\\ConnectionEstablished'] as $event) {"
         " Event::listen($event, fn ($of) => \\App\\Count::$heard[] = $of::class); }"
         "$this->app->beforeResolving('redis', fn () => \\App\\Count::$heard[] = 'redis');"
-        "$this->app->resolving(fn ($made) => str_contains($made::class, 'Connect') && \\App\\Count::$heard[] = $made::class);",
+        "$this->app->resolving(fn ($made) => is_object($made) && str_contains($made::class, 'Connect') && \\App\\Count::$heard[] = $made::class);",
     ),
     "log of queries": Case("[DB::selectOne('SELECT 1 AS one'), count(DB::getQueryLog())]", boot="DB::connection(); DB::enableQueryLog();"),
     "a listener that asks for the route": Case(
@@ -338,16 +339,7 @@ def shown(server: Hayate, redis: Redis) -> tuple[list[object], list[int], list[i
     return pages, *numbers
 
 
-@pytest.fixture(scope="module")
-def tenants(database: MariaDB) -> MariaDB:
-    for name in ("red", "blue"):
-        database.sql(f"CREATE DATABASE {name}")
-    return database
-
-
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_laravel_hands_out_what_the_request_would_have_opened(tmp_path, tenants: MariaDB, redis: Redis, case: Case) -> None:
-    root = application(tmp_path, tenants, redis, case)
+def kept_and_same(root: pathlib.Path, redis: Redis, case: Case) -> None:
     with Hayate(root, workers=1, args=["--mode", "classic"]) as server:
         expected, *_ = shown(server, redis)
     with Hayate(root, workers=1, args=["--rewind", "on", "--connections", "warm", "--rewind-verify", "1"]) as server:
@@ -357,6 +349,39 @@ def test_laravel_hands_out_what_the_request_would_have_opened(tmp_path, tenants:
         assert (app["mode"], app["fallback"]) == ("worker", None), server.log_tail()
         assert (len(set(numbers)) == 1, len(set(clients)) == 1) == case.warm, (numbers, clients)
         assert wait_until(lambda: server.status()["apps"][0]["rewind"]["warm"] == case.kept), server.log_tail()
+
+
+@pytest.fixture(scope="module")
+def tenants(database: MariaDB) -> MariaDB:
+    for name in ("red", "blue"):
+        database.sql(f"CREATE DATABASE {name}")
+    return database
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_laravel_hands_out_what_the_request_would_have_opened(tmp_path, tenants: MariaDB, redis: Redis, case: Case) -> None:
+    kept_and_same(application(tmp_path, tenants, redis, case), redis, case)
+
+
+def test_laravel_with_postgresql(tmp_path, database: MariaDB, redis: Redis) -> None:
+    """The path of a tenant, and what libpq takes from the environment: with no setting there is nothing to be said when it is opened."""
+    page = "DB::selectOne(\"SELECT current_setting('search_path') AS path, current_setting('application_name') AS name\")"
+    middleware = "if ($tenant === 'red') { config(['database.connections.pgsql.search_path' => $tenant, 'database.connections.pgsql.schema' => $tenant]); }"
+    middleware += "if ($tenant === 'blue') { putenv('PGAPPNAME=blue'); }"
+    with PostgreSQL() as server:
+        settings = f"'driver' => 'pgsql', 'host' => '127.0.0.1', 'port' => {server.port}, 'database' => 'postgres', 'username' => 'postgres', 'prefix' => ''"
+        root = application(tmp_path, database, redis, Case(page, middleware))
+        replace(root / "config/database.php", "'default' => 'mysql'", "'default' => 'pgsql'")
+        replace(root / "config/database.php", "'connections' => [", f"'connections' => ['pgsql' => [{settings}],")
+        replace(root / "routes/web.php", "CONNECTION_ID() AS n'", "pg_backend_pid() AS n'")
+        kept_and_same(root, redis, Case(page, middleware))
+
+
+def test_laravel_reads_and_writes_on_two(tmp_path, tenants: MariaDB, redis: Redis) -> None:
+    """Each of two that a request opens, as it opens them: the one to read from is another database here."""
+    page = "[DB::selectOne('SELECT DATABASE() AS d'), DB::selectFromWriteConnection('SELECT DATABASE() AS d')]"
+    case = Case(page, settings="'read' => ['database' => 'red'], 'write' => ['database' => 'blue'],", kept=4)
+    kept_and_same(application(tmp_path, tenants, redis, case), redis, case)
 
 
 def test_what_cannot_be_opened_costs_no_worker_again_and_again(tmp_path, database: MariaDB, redis: Redis) -> None:
