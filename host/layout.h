@@ -138,7 +138,9 @@ struct hy_worker {
 	uint64_t resets;     /* connections put back at their server's end */
 	uint64_t reset_ns;   /* what that took, the wait for the server included */
 	uint32_t warm;       /* connections that are kept over rewinds now */
-	uint8_t pad[HY_LINE - 100];
+	/* Workers of this number in a row whose start failed (worker_start.c): the next one reads it. */
+	uint32_t failed_starts;
+	uint8_t pad[HY_LINE - 104];
 };
 
 struct hy_slot {

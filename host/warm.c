@@ -47,15 +47,27 @@ static void tell(const char *peer, const char *kind, const char *why)
 	}
 }
 
-/* How long a worker goes on whose start failed, perhaps for want of a server; then another one tries. */
+/* How long a worker goes on whose start failed, perhaps for want of a server; then another one tries. Each failure in a
+ * row doubles it, up to ten minutes: what never succeeds is not to cost a worker again and again. */
 #define RETRY_NS 10000000000ull
+#define RETRY_MAX_NS 600000000000ull
 
 /* 0: it did not fail. */
 static uint64_t retry_at;
 
-void warm_retry(void)
+bool warm_retry(void)
 {
-	retry_at = hy_now() + RETRY_NS;
+	uint32_t before = hy_ring_record()->failed_starts;
+	before = before > 6 ? 6 : before;
+	hy_ring_record()->failed_starts = before + 1;
+	uint64_t wait = RETRY_NS << before;
+	retry_at = hy_now() + (wait > RETRY_MAX_NS ? RETRY_MAX_NS : wait);
+	return before == 0;
+}
+
+void warm_started(void)
+{
+	hy_ring_record()->failed_starts = 0;
 }
 
 static bool may_take(void)

@@ -5,8 +5,8 @@
  *
  * It runs with `connections = "warm"` only, where the process is rewound by userfaultfd: elsewhere a connection would
  * not be kept, and requests open what they need by themselves. An exception leaves the worker as it is then, without
- * the connection: the log has it, and the worker is replaced after ten seconds, since the server may be back. A fatal
- * error, a thread, or a SQLite connection in the middle of something ends it.
+ * the connection: the log has it once, and the worker is replaced after ten seconds, since the server may be back, the
+ * next one after twenty, and so on. A fatal error, a thread, or a SQLite connection in the middle of something ends it.
  */
 #include "host.h"
 
@@ -40,20 +40,23 @@ static bool call(void)
 	zend_try
 	{
 		call_user_function(NULL, NULL, &callable, &result, 0, NULL);
-		if (EG(exception) != NULL && zend_is_unwind_exit(EG(exception))) {
+		if (EG(exception) == NULL || zend_is_unwind_exit(EG(exception))) {
 			zend_clear_exception();
-		} else if (EG(exception) != NULL) {
+			warm_started();
+		} else if (!warm_retry()) {
+			zend_clear_exception();
+		} else {
 			zend_class_entry *base =
 			    instanceof_function(EG(exception)->ce, zend_ce_exception) ? zend_ce_exception : zend_ce_error;
 			zval room;
 			zend_string *said =
 			    zval_get_string(zend_read_property(base, EG(exception), ZEND_STRL("message"), true, &room));
 			log_format("What hayate_on_worker_start() was given threw %s: %s. The worker goes on without what it "
-			           "should have done, for ten seconds; then another one tries.",
+			           "should have done, for ten seconds; then another one tries. Each that fails as well goes on for "
+			           "twice as long, up to ten minutes, and says nothing.",
 			           ZSTR_VAL(EG(exception)->ce->name), ZSTR_VAL(said));
 			zend_string_release(said);
 			zend_clear_exception();
-			warm_retry();
 		}
 		zval_ptr_dtor(&result);
 		php_output_discard_all();

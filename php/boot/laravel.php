@@ -9,7 +9,8 @@
  * Warm-up requests are handled by processes of their own, which end with them: nothing of what they leave is in the
  * application that everybody meets. What the host learns from them is which classes they load, and what their functions
  * look up (host/learn.c).
- * With connections = "warm" each worker opens the default database, and Redis where cache or sessions are in it.
+ * With connections = "warm" each worker opens the default database, and Redis where cache or sessions are in it
+ * (laravel_warm.php).
  *
  * Providers boot before there is a request. They see one like that of Laravel's console, made from the setting app.url; who
  * asks it anything has the application served in classic mode (laravel_request.php).
@@ -21,6 +22,7 @@ use Illuminate\Contracts\Http\Kernel;
 use Illuminate\Http\Request;
 
 use Hayate\Boot\EarlyRequest;
+use Hayate\Boot\LaravelWarm;
 use function Hayate\Boot\look_at_all_environment;
 use function Hayate\Boot\not_for_all;
 use const Hayate\Boot\AS_OF_REQUEST;
@@ -30,6 +32,7 @@ define('LARAVEL_START', microtime(true));
 
 require __DIR__.'/environment.php';
 require __DIR__.'/laravel_request.php';
+require __DIR__.'/laravel_warm.php';
 
 (static function (): void {
     $root = (string) getenv('HAYATE_PROJECT');
@@ -98,24 +101,7 @@ require __DIR__.'/laravel_request.php';
     };
 
     // With connections = "warm": each worker opens what nearly all requests ask, and keeps it.
-    hayate_on_worker_start(static function () use ($app): void {
-        $database = config('database.connections.'.config('database.default').'.driver');
-        if ($app->bound('db') && in_array($database, ['mysql', 'mariadb', 'pgsql'], true)) {
-            $app->make('db')->connection()->select('select 1');
-        }
-        $stores = [];
-        if ('redis' === config('cache.stores.'.config('cache.default').'.driver')) {
-            $stores[] = config('cache.stores.'.config('cache.default').'.connection') ?? 'default';
-        }
-        if ('redis' === config('session.driver')) {
-            $stores[] = config('session.connection') ?? 'default';
-        }
-        if ($app->bound('redis') && 'phpredis' === config('database.redis.client', 'phpredis')) {
-            foreach (array_unique($stores) as $store) {
-                $app->make('redis')->connection($store)->ping();
-            }
-        }
-    });
+    hayate_on_worker_start(static fn () => LaravelWarm::open($app));
     while (hayate_handle_request($handler)) {
     }
 })();

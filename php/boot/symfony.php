@@ -15,7 +15,6 @@ declare(strict_types=1);
 
 namespace Hayate\Boot;
 
-use Doctrine\DBAL\Connection;
 use Symfony\Component\Dotenv\Dotenv;
 use Symfony\Component\ErrorHandler\ErrorHandler;
 use Symfony\Component\HttpFoundation\Request;
@@ -27,6 +26,7 @@ use Symfony\Component\Routing\Router;
 
 require __DIR__.'/environment.php';
 require __DIR__.'/symfony_classes.php';
+require __DIR__.'/symfony_connection.php';
 require __DIR__.'/symfony_env.php';
 require __DIR__.'/symfony_services.php';
 
@@ -125,12 +125,7 @@ function serve(HttpKernelInterface $kernel, array $given): void
             }
             $services->make($container, learned());
             // Whose database it is, a request may say.
-            $connects = $container->has('doctrine') && [] !== came_back(static function () use ($container): bool {
-                $before = SymfonyEnv::ofRequests($container);
-                $container->get('doctrine')->getConnection();
-
-                return [] === array_diff(SymfonyEnv::ofRequests($container), $before);
-            }, 1, 5);
+            $connects = [] !== came_back(static fn (): bool => null !== SymfonyConnection::find($container), 1, 5);
         });
     }
 
@@ -153,10 +148,8 @@ function serve(HttpKernelInterface $kernel, array $given): void
 
     // With connections = "warm": each worker opens Doctrine's default connection, and keeps it.
     hayate_on_worker_start(static function () use ($container, &$connects): void {
-        $connection = $connects ? $container->get('doctrine')->getConnection() : null;
-        $driver = $connection instanceof Connection ? $connection->getParams()['driver'] ?? null : null;
-        if (\in_array($driver, ['mysqli', 'pdo_mysql', 'pdo_pgsql', 'pgsql'], true)) {
-            $connection->executeQuery('SELECT 1')->fetchOne();
+        if ($connects && null !== $id = SymfonyConnection::find($container)) {
+            SymfonyConnection::open($container, $id);
         }
     });
     while (hayate_handle_request($handler)) {

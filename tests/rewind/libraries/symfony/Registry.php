@@ -5,13 +5,14 @@ declare(strict_types=1);
 namespace App;
 
 use Doctrine\DBAL\Connection;
-use Doctrine\DBAL\DriverManager;
 use Doctrine\Persistence\ConnectionRegistry;
 
-/** What DoctrineBundle, of which Debian 12 has no package, calls "doctrine", as far as connections go. */
+/** What DoctrineBundle, of which Debian has no package, calls "doctrine", as far as connections go. */
 final class Registry implements ConnectionRegistry
 {
-    private ?Connection $connection = null;
+    public function __construct(private Connection $connection)
+    {
+    }
 
     public function getDefaultConnectionName(): string
     {
@@ -20,14 +21,7 @@ final class Registry implements ConnectionRegistry
 
     public function getConnection($name = null): Connection
     {
-        return $this->connection ??= DriverManager::getConnection([
-            'driver' => 'pdo_mysql',
-            'unix_socket' => $_SERVER['MARIADB'],
-            'user' => 'hayate',
-            'password' => 'hayate',
-            'dbname' => 'hayate',
-            'charset' => 'utf8mb4',
-        ]);
+        return $this->connection;
     }
 
     public function getConnections(): array

@@ -7,6 +7,7 @@ namespace Symfony\Component\DependencyInjection\Loader\Configurator;
 use App\Registry;
 use App\Told;
 use Doctrine\DBAL\Connection;
+use Doctrine\DBAL\DriverManager;
 use Monolog\Handler\BufferHandler;
 use Monolog\Handler\StreamHandler;
 use Monolog\Logger;
@@ -35,8 +36,13 @@ return static function (ContainerConfigurator $container): void {
     ]);
     $services = $container->services();
     // What DoctrineBundle would configure.
+    $container->parameters()->set('doctrine.connections', ['default' => 'doctrine.dbal.default_connection'])->set('doctrine.default_connection', 'default');
+    $services->set('doctrine.dbal.default_connection', Connection::class)->public()->factory([DriverManager::class, 'getConnection'])->args([[
+        'driver' => 'pdo_mysql', 'unix_socket' => env('MARIADB'), 'user' => 'hayate', 'password' => 'hayate', 'dbname' => 'hayate', 'charset' => 'utf8mb4',
+    ]]);
+    $services->alias('database_connection', 'doctrine.dbal.default_connection');
+    $services->alias(Connection::class, 'database_connection');
     $services->alias('doctrine', Registry::class)->public();
-    $services->set('database_connection', Connection::class)->factory([service('doctrine'), 'getConnection']);
     $services->set(DoctrineTransportFactory::class)->args([service('doctrine')])->tag('messenger.transport_factory');
     // And MonologBundle.
     $services->set('kept_log', Logger::class)->args(['kept', [
