@@ -272,19 +272,18 @@ def test_the_end_is_for_fronts_that_were_replaced_as_well(tmp_path, how, when, o
             assert server.logged("finishing what is being served")
         began = time.monotonic()
         asked = pool.submit(asked_to_end, server, how)
-        assert wait_until(lambda: not accepts(server.port), 2), "it accepts connections that nobody answers"
-        time.sleep(1)
-        assert not slow.done(), "the first signal was taken for the second"
+        assert wait_until(lambda: not accepts(server.port)), "it accepts connections that nobody answers"
         if outcome == "finished":
+            time.sleep(1)
+            assert not slow.done(), "the first signal was taken for the second"
             assert server.status()["state"] == "draining", "there is nobody to ask"
             go.touch()
             assert slow.result().text == "held"
-        assert server.process.wait(60) == 0, server.log_tail()
+        assert server.process.wait(50) == 0, server.log_tail()
         asked.result()
-        assert (time.monotonic() - began >= 3) == (outcome == "cut")
         assert "a second signal: ending" not in server.log() and "it is killed" not in server.log()
         if outcome == "cut":
-            assert slow.result().status_code == 502
+            assert slow.result().status_code == 502 and time.monotonic() - began >= 3
 
 
 def test_the_second_signal_ends_all_fronts_and_a_command_is_none(tmp_path) -> None:
@@ -301,7 +300,7 @@ def test_the_second_signal_ends_all_fronts_and_a_command_is_none(tmp_path) -> No
         time.sleep(0.5)
         assert not slow.done() and server.process.poll() is None
         server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(20) == 0, server.log_tail()
+        assert server.process.wait(50) == 0, server.log_tail()
         assert slow.result().status_code == 502
         assert [command.result().stdout for command in commands] == ["stopped\n"] * 2
 
@@ -314,7 +313,7 @@ def test_a_stop_while_a_successor_boots_ends_both(tmp_path) -> None:
         upgrade = pool.submit(server.run, "upgrade")
         assert wait_until(lambda: (tmp_path / "boots").read_text() == "xx")
         assert server.run("stop").returncode == 0
-        assert server.process.wait(10) == 0, server.log_tail()
+        assert server.process.wait(50) == 0, server.log_tail()
         assert upgrade.result().returncode == 1
 
 
