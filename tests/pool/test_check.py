@@ -30,10 +30,12 @@ def place() -> Iterator[pathlib.Path]:
 
 
 class Said:
-    def __init__(self, place: pathlib.Path, top: str = "", app: str = "", *flags: str) -> None:
+    def __init__(self, place: pathlib.Path, top: str = "", app: str = "", *flags: str, tls: bool = False) -> None:
         config = place / "hayate.toml"
+        address = f'"127.0.0.1:{free_port()}"'
+        listen = f"[{{ address = {address}, tls = true }}]" if tls else address
         config.write_text(
-            f'listen = "127.0.0.1:{free_port()}"\ncontrol = "c.sock"\nuser = "{USER}"\n{top}\n[[app]]\nroot = "{place}/outer/site"\n{app}\n'
+            f'listen = {listen}\ncontrol = "c.sock"\nuser = "{USER}"\n{top}\n[[app]]\nroot = "{place}/outer/site"\n{app}\n'
         )
         for command in ("check", "serve"):
             line = [str(hayate_binary()), command, "--config", str(config), *flags]
@@ -182,3 +184,30 @@ def test_what_serve_refuses(place: pathlib.Path, top: str, app: str, word: str) 
     else:
         said = Said(place, top.format(place=place), app)
     assert said.agree() and said.check.returncode == 2 and word in said.check.stderr, said.text
+
+
+def test_a_storage_of_certificates_that_holds_something_of_roots_is_not_given_away(place: pathlib.Path) -> None:
+    """The fault: /etc/ssl, named by who came from certbot, belonged to the process that faces the network."""
+    storage = place / "storage"
+    top = f'[tls]\nacme = "on"\nacme_directory = "https://127.0.0.1:1/dir"\nacme_storage = "{storage}"\n'
+    app = 'hosts = ["a.example"]'
+    for name in ("private/key.pem", "file"):
+        (storage / name).parent.mkdir(parents=True, exist_ok=True)
+        (storage / name).touch()
+    said = Said(place, top, app, tls=True)
+    assert said.agree() and "holds something already" in said.text and "holds something already" in said.serve.stderr, said.text
+    assert storage.owner() == "root"
+    shutil.rmtree(storage)
+    storage.touch()
+    said = Said(place, top, app, tls=True)
+    assert said.agree() and "acme_storage" in said.text, said.text
+    storage.unlink()
+    for make in (lambda: None, storage.mkdir):
+        make()
+        said = Said(place, top, app, tls=True)
+        assert said.agree() and said.serve.returncode == 124, said.text + said.serve.stderr
+        assert storage.owner() != "root"
+        # It holds what the server keeps there, and is served with again.
+        said = Said(place, top, app, tls=True)
+        assert said.agree() and said.serve.returncode == 124, said.text + said.serve.stderr
+        shutil.rmtree(storage)

@@ -222,6 +222,28 @@ def test_the_configuration_may_be_readable_by_root_alone(hayate_command) -> None
         shutil.rmtree(directory)
 
 
+@pytest.mark.skipif(not ROOT, reason="only root can become another user")
+def test_php_has_the_user_of_the_configuration_that_is_served(hayate_command) -> None:
+    """The fault: the log said that nothing changes before a restart."""
+    directory = temporary_directory("master")
+    try:
+        root = site.make(directory)
+        (root / "uid.php").write_text("<?php echo posix_getpwuid(posix_geteuid())['name'];")
+        config = directory / "hayate.toml"
+        text = f'[[app]]\nroot = "{root}"\nworkers = 1\n'
+        config.write_text('user = "www-data"\n' + text)
+        with Hayate(config=config) as server:
+            assert get(server, "/uid.php").text == "www-data"
+            for keys, user in (('user = "backup"\n', "backup"), ("", "root")):
+                config.write_text(keys + text)
+                assert server.reload().returncode == 0
+                assert get(server, "/uid.php").text == user
+            assert server.logged("PHP runs as root")
+            assert "user has changed" not in server.log().replace("front_user has changed", "")
+    finally:
+        shutil.rmtree(directory)
+
+
 def test_the_hidden_commands_are_not_for_people(hayate_command) -> None:
     done = subprocess.run([str(hayate_command), "front"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2 and "is started by `hayate serve`" in done.stderr

@@ -91,14 +91,16 @@ def test_a_server_that_is_told_to_end_while_the_configuration_is_read_ends(serve
     time.sleep(0.5)
     os.kill(server.pid, signal.SIGTERM)
     time.sleep(0.3)
-    os.write(writer, text.encode())
+    with pytest.raises(BrokenPipeError):
+        os.write(writer, text.encode())
     os.close(writer)
     slow.join()
     try:
         assert wait_until(lambda: server.process.poll() is not None), server.log_tail()
     finally:
         command.kill()
-        command.communicate()
+        said, _ = command.communicate()
+    assert "the server is stopping" in said
 
 
 def test_a_configuration_that_cannot_be_read_holds_nobody_up(server) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import signal
+import socket
+import struct
+import time
 
 import pytest
 import requests
@@ -73,6 +76,24 @@ def test_an_application_whose_workers_die_at_birth_refuses(tmp_path) -> None:
         assert in_time(asked).status_code == 503
         assert wait_until(lambda: app(server)["unavailable"] is None, 60)
         assert get(server, "/ok.php?x").text == "ok x"
+
+
+@pytest.mark.parametrize("page", ["leaves before", "leaves after"])
+def test_a_page_that_crashes_costs_others_nothing_though_its_client_has_left(tmp_path, page) -> None:
+    """The fault: workers that died with a request whose client was gone were held for workers that die at birth."""
+    root = site.make(tmp_path)
+    says = "" if page == "leaves before" else "echo 'x'; fastcgi_finish_request(); "
+    (root / "crash_late.php").write_text(f"<?php {says}usleep(50000); posix_kill(getmypid(), 11);")
+    with Hayate(config=f'[[app]]\nroot = "{root}"\nworkers = 2\n') as server:
+        for _ in range(12):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+                client.sendall(b"GET /crash_late.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                time.sleep(0.02)
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            time.sleep(0.05)
+            assert get(server, "/ok.php?x").text == "ok x"
+        assert wait_until(lambda: app(server)["restarts"].get("signal_11", 0) >= 12), app(server)["restarts"]
+        assert "the next one is forked in" not in server.log() and app(server)["unavailable"] is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may trace what is not dumpable")

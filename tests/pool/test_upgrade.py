@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
+import pathlib
+import re
 import shutil
+import signal
 import socket
 import threading
 import time
@@ -192,3 +196,170 @@ def test_after_an_upgrade_the_server_ends_as_before(server) -> None:
     assert server.process.wait(60) == 0
     assert wait_until(lambda: still_running(family) == [])
     assert not server.control.exists() and not server.pid_file.exists()
+
+
+class SlowToBoot(Hayate):
+    """A server whose application boots as long as there is a file, and says which release it is; what systemd would hear is kept."""
+
+    def __init__(self, directory: pathlib.Path, **more) -> None:
+        directory.mkdir()
+        self.application = directory
+        self.release("one")
+        notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        notify.bind(str(directory / "notify"))
+        #: What the service manager has heard so far: READY, RELOADING, STOPPING.
+        self.said: list[str] = []
+        threading.Thread(target=self._hear, args=(notify,), daemon=True).start()
+        text = f'[[app]]\nroot = "{directory}"\nworkers = 1\nworker = "worker.php"\nwarmup = []\nenv = {{ RELEASE = "1" }}\n'
+        super().__init__(config=text, env={"NOTIFY_SOCKET": str(directory / "notify")}, **more)
+
+    def release(self, name: str, waits_for: str = "wait") -> None:
+        (self.application / "new.php").write_text(
+            f"<?php file_put_contents(__DIR__ . '/boots', '{name} ', FILE_APPEND);\n"
+            f"while (file_exists(__DIR__ . '/{waits_for}')) {{ usleep(5000); clearstatcache(); }}\n"
+            f"while (hayate_handle_request(function () {{ echo '{name} ', $_SERVER['RELEASE'] ?? getenv('RELEASE'); }})) {{}}"
+        )
+        (self.application / "new.php").rename(self.application / "worker.php")
+
+    def configure(self, number: int) -> None:
+        """Sets the number that it says, without a moment at which the file is half written."""
+        text = re.sub('RELEASE = "[0-9]+"', f'RELEASE = "{number}"', self._config.read_text())
+        new = self._config.with_suffix(".new")
+        new.write_text(text)
+        new.rename(self._config)
+
+    def boots(self, n: int) -> bool:
+        return wait_until(lambda: (self.application / "boots").read_text().count(" ") == n)
+
+    def _hear(self, notify: socket.socket) -> None:
+        while True:
+            self.said.append(notify.recv(4096).decode().partition("=")[0])
+
+
+@pytest.fixture
+def slow(tmp_path):
+    with SlowToBoot(tmp_path / "app") as server:
+        yield server
+
+
+@pytest.fixture
+def pool():
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+def test_a_reload_during_an_upgrade_is_refused_and_works_after_it(slow, pool) -> None:
+    (slow.application / "wait").touch()
+    upgrade = pool.submit(slow.run, "upgrade")
+    assert slow.boots(2)
+    slow.configure(2)
+    done = slow.reload()
+    assert done.returncode == 1 and "an upgrade is under way" in done.stderr, done
+    assert "another upgrade is under way" in slow.run("upgrade").stderr
+    (slow.application / "wait").unlink()
+    assert upgrade.result().stdout == "upgraded\n"
+    assert get(slow, "/").text == "one 1"
+    assert slow.reload().returncode == 0 and get(slow, "/").text == "one 2"
+    assert wait_until(lambda: slow.said[-1:] == ["READY"]), slow.said
+
+
+@pytest.mark.parametrize("outcome", ["taken", "refused"])
+def test_a_hangup_during_an_upgrade_is_a_reload_after_it(slow, pool, outcome) -> None:
+    (slow.application / "wait").touch()
+    upgrade = pool.submit(slow.run, "upgrade")
+    assert slow.boots(2)
+    slow.configure(2)
+    slow.process.send_signal(signal.SIGHUP)
+    assert slow.logged("an upgrade is under way; the reload comes after it")
+    successor = next(pid for pid in slow.family() if pid != slow.front and is_front(pid))
+    if outcome == "refused":
+        os.kill(successor, signal.SIGKILL)
+        assert upgrade.result().returncode == 1
+    (slow.application / "wait").unlink()
+    upgrade.result()
+    assert wait_until(lambda: get(slow, "/").text == "one 2"), slow.log_tail()
+    assert (slow.front == successor) == (outcome == "taken")
+    assert wait_until(lambda: slow.said[-2:] == ["RELOADING", "READY"]), slow.said
+
+
+def test_a_hangup_while_the_configuration_is_read_for_an_upgrade_is_not_lost(slow, pool) -> None:
+    """The master that was replaced by then has handed it on."""
+    for number in range(2, 8):
+        upgrade = pool.submit(slow.run, "upgrade")
+        time.sleep(0.02 * (number - 2))
+        slow.configure(number)
+        slow.process.send_signal(signal.SIGHUP)
+        assert upgrade.result().returncode == 0
+        assert wait_until(lambda: get(slow, "/").text == f"one {number}"), slow.log_tail()
+    assert wait_until(lambda: slow.said[-1:] == ["READY"]), slow.said
+
+
+def test_a_reload_that_an_upgrade_overtakes_is_told_so(slow, pool) -> None:
+    (slow.application / "wait").touch()
+    reload = pool.submit(slow.reload)
+    assert slow.boots(2)
+    slow.release("two", waits_for="nothing")
+    upgraded(slow)
+    assert get(slow, "/").text == "two 1"
+    done = reload.result()
+    assert done.returncode == 1 and "an upgrade was done meanwhile; ask again" in done.stderr, done
+    assert wait_until(lambda: "RELOADING" in slow.said and slow.said[-1] == "READY"), slow.said
+
+
+def test_a_reload_that_boots_while_an_upgrade_is_refused_is_done(slow, pool) -> None:
+    """The master that was replaced by then has handed on what is to be served."""
+    (slow.application / "wait").touch()
+    slow.configure(2)
+    reload = pool.submit(slow.reload)
+    assert slow.boots(2)
+    slow.release("two", waits_for="wait too")
+    (slow.application / "wait too").touch()
+    upgrade = pool.submit(slow.run, "upgrade")
+    assert slow.boots(3)
+    successor = next(pid for pid in slow.family() if pid != slow.front and is_front(pid))
+    os.kill(successor, signal.SIGKILL)
+    assert upgrade.result().returncode == 1
+    (slow.application / "wait").unlink()
+    assert reload.result().returncode == 0
+    assert get(slow, "/").text == "one 2"
+    # A front that takes the place of one that died serves the same.
+    (slow.application / "wait too").unlink()
+    os.kill(slow.front, signal.SIGKILL)
+    assert wait_until(lambda: get(slow, "/").text == "two 2")
+
+
+def is_front(pid: int) -> bool:
+    return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:2] == [b"front"]
+
+
+def test_all_fronts_open_the_access_log_anew(tmp_path, pool) -> None:
+    """The one that serves, the one that still boots, and the one that finishes what it has begun."""
+    log, old = tmp_path / "access.log", tmp_path / "access.log.1"
+    with SlowToBoot(tmp_path / "app", access_log=str(log)) as server:
+        worker = server.application / "worker.php"
+        worker.write_text(
+            worker.read_text().replace(
+                "{ echo", "{ while (isset($_GET['go']) && !file_exists($_GET['go'])) { usleep(2000); clearstatcache(); } echo", 1
+            )
+        )
+        assert server.reload().returncode == 0
+        go = tmp_path / "go"
+        finishes = pool.submit(get, server, f"/finishes?go={go}")
+        assert wait_until(lambda: server.status()["apps"][0]["workers"][0]["state"] == "serving")
+        (server.application / "wait").touch()
+        upgrade = pool.submit(server.run, "upgrade")
+        assert server.boots(3)
+        log.rename(old)
+        server.process.send_signal(signal.SIGUSR1)
+        assert wait_until(log.exists)
+        (server.application / "wait").unlink()
+        assert upgrade.result().returncode == 0
+        assert get(server, "/serves").status_code == 200
+        assert wait_until(lambda: "/serves" in log.read_text()), (log.read_text(), old.read_text())
+        log.rename(old)
+        server.process.send_signal(signal.SIGUSR1)
+        assert wait_until(log.exists)
+        time.sleep(0.5)
+        go.touch()
+        assert finishes.result().status_code == 200
+        assert wait_until(lambda: "/finishes" in log.read_text()), (log.read_text(), old.read_text())

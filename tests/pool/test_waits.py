@@ -8,6 +8,7 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import pathlib
+import signal
 import socket
 import time
 
@@ -15,7 +16,7 @@ import pytest
 import requests
 
 from lib import site
-from lib.process import stop_process, wait_until
+from lib.process import accepts, stop_process, wait_until
 from lib.servers import Hayate
 
 #: Each worker boots by itself, since the boot opens a connection; it crashes where BOOT, START or WORK say so.
@@ -27,6 +28,12 @@ while (hayate_handle_request(function () { WORK echo 'worker'; })) {
 }
 """
 CRASH = "posix_kill(getmypid(), 11);"
+#: Boots as long as there is a file `wait`, and counts its boots.
+SLOW = (
+    "<?php file_put_contents(__DIR__ . '/boots', 'x', FILE_APPEND);\n"
+    "while (file_exists(__DIR__ . '/wait')) { usleep(5000); clearstatcache(); }\n"
+    "while (hayate_handle_request(function () { echo 'worker'; })) {}"
+)
 
 
 def private(directory: pathlib.Path, peer: int, *, boot: str = "", start: str = "", work: str = "") -> pathlib.Path:
@@ -232,3 +239,117 @@ def test_a_new_boot_is_taken_while_another_application_finds_no_way(tmp_path, pe
         assert server.logged("There is no slower way that is as safe")
         (slow / "wait").unlink()
         assert wait_until(lambda: of(server, "b")["zygote"] not in (zygote, None), 30)
+
+
+def held(server: Hayate, pool: concurrent.futures.Executor, go: pathlib.Path) -> concurrent.futures.Future:
+    """A request that runs until a file is there."""
+    slow = pool.submit(get, server, f"/hold.php?go={go}")
+    assert wait_until(lambda: any(worker["state"] == "serving" for worker in server.status()["apps"][0]["workers"]))
+    return slow
+
+
+def asked_to_end(server: Hayate, how: str) -> None:
+    if how == "SIGTERM":
+        server.process.send_signal(signal.SIGTERM)
+        return
+    began = time.monotonic()
+    done = server.run("stop")
+    assert done.stdout == "stopped\n", done
+    assert server.process.poll() is not None, f"it said so after {time.monotonic() - began:.1f} s, and is not"
+
+
+@pytest.mark.parametrize("how", ["stop", "SIGTERM"])
+@pytest.mark.parametrize("when", ["just", "long since"])
+@pytest.mark.parametrize("outcome", ["finished", "cut"])
+def test_the_end_is_for_fronts_that_were_replaced_as_well(tmp_path, how, when, outcome) -> None:
+    root, go = site.make(tmp_path), tmp_path / "go"
+    drain = "60s" if outcome == "finished" else "3s"
+    config = f'drain_timeout = "{drain}"\n[[app]]\nroot = "{root}"\nworkers = 1\nrequest_timeout = "off"\n'
+    with Hayate(config=config) as server, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        slow = held(server, pool, go)
+        assert server.run("upgrade").returncode == 0
+        if when == "long since":
+            assert server.logged("finishing what is being served")
+        began = time.monotonic()
+        asked = pool.submit(asked_to_end, server, how)
+        assert wait_until(lambda: not accepts(server.port)), "it accepts connections that nobody answers"
+        if outcome == "finished":
+            time.sleep(1)
+            assert not slow.done(), "the first signal was taken for the second"
+            assert server.status()["state"] == "draining", "there is nobody to ask"
+            go.touch()
+            assert slow.result().text == "held"
+        assert server.process.wait(50) == 0, server.log_tail()
+        asked.result()
+        assert "a second signal: ending" not in server.log() and "it is killed" not in server.log()
+        if outcome == "cut":
+            assert slow.result().status_code == 502 and time.monotonic() - began >= 3
+
+
+def test_the_second_signal_ends_all_fronts_and_a_command_is_none(tmp_path) -> None:
+    root = site.make(tmp_path)
+    config = f'drain_timeout = "60s"\n[[app]]\nroot = "{root}"\nworkers = 1\nrequest_timeout = "off"\n'
+    with Hayate(config=config) as server, concurrent.futures.ThreadPoolExecutor(3) as pool:
+        slow = held(server, pool, tmp_path / "never")
+        assert server.run("upgrade").returncode == 0
+        assert server.logged("finishing what is being served")
+        commands = [pool.submit(server.run, "stop") for _ in range(2)]
+        assert server.logged("finishing what is being served", 3)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.logged("the server is stopping already")
+        time.sleep(0.5)
+        assert not slow.done() and server.process.poll() is None
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(50) == 0, server.log_tail()
+        assert slow.result().status_code == 502
+        assert [command.result().stdout for command in commands] == ["stopped\n"] * 2
+
+
+def test_a_stop_while_a_successor_boots_ends_both(tmp_path) -> None:
+    (tmp_path / "worker.php").write_text(SLOW)
+    config = f'[[app]]\nroot = "{tmp_path}"\nworkers = 1\nworker = "worker.php"\nwarmup = []\n'
+    with Hayate(config=config) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        (tmp_path / "wait").touch()
+        upgrade = pool.submit(server.run, "upgrade")
+        assert wait_until(lambda: (tmp_path / "boots").read_text() == "xx")
+        assert server.run("stop").returncode == 0
+        assert server.process.wait(50) == 0, server.log_tail()
+        assert upgrade.result().returncode == 1
+
+
+def test_a_first_boot_that_hangs_can_be_stopped_and_says_that_it_cannot_reload(tmp_path) -> None:
+    (tmp_path / "worker.php").write_text(SLOW)
+    (tmp_path / "wait").touch()
+    server = Hayate(config=f'[[app]]\nroot = "{tmp_path}"\nworkers = 1\nworker = "worker.php"\nwarmup = []\nboot_timeout = "off"\n')
+    try:
+        server.spawn()
+        assert wait_until(lambda: server.run("status").returncode == 3)
+        for command in ("reload", "upgrade"):
+            done = server.run(command, timeout=20)
+            assert done.returncode == 1 and "the server is starting" in done.stderr, done
+        assert server.run("stop", timeout=20).stdout == "stopped\n"
+        assert server.process.wait(1) == 0
+    finally:
+        server.kill()
+        server.remove()
+
+
+def test_a_hangup_during_the_first_boot_is_a_reload_after_it(tmp_path) -> None:
+    (tmp_path / "worker.php").write_text(SLOW)
+    (tmp_path / "wait").touch()
+    server = Hayate(config=f'[[app]]\nroot = "{tmp_path}"\nworkers = 1\nworker = "worker.php"\nwarmup = []\n')
+    try:
+        server.spawn()
+        # Also before the front hears signals, which would end it.
+        assert wait_until(lambda: server.pid_file.exists(), interval=0.001)
+        for _ in range(50):
+            server.process.send_signal(signal.SIGHUP)
+            server.process.send_signal(signal.SIGUSR1)
+            time.sleep(0.01)
+        (tmp_path / "wait").unlink()
+        assert server.logged("reloaded")
+        assert (tmp_path / "boots").read_text() == "xx" and server.process.poll() is None
+        server.stop()
+    finally:
+        server.kill()
+        server.remove()

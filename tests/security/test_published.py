@@ -310,6 +310,42 @@ def test_deny_holds_for_what_an_index_or_the_front_controller_answers(hayate_com
     assert 'deny: "/index.php" closes the front controller' in check_of(closed_by_name, config + denied)
 
 
+#: What is closed below an alias: by its name, by that of a directory, as an index, and packed.
+BELOW_ALIAS = ["/dl/private", "/dl/private/", "/dl/private/s", "/dl/%70rivate/s", "/dl/one.json", "/dl/one.json.gz", "/dl/x/", "/dl/x/index.html", "/rw/private/s"]
+
+
+@pytest.fixture
+def aliased() -> Iterator[pathlib.Path]:
+    directory = temporary_directory("aliased")
+    for name in ("site/a.txt", "dl/a.txt", "dl/privately/a.txt"):
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text("fine")
+    for name in ("private/s", "one.json", "one.json.gz", "x/index.html"):
+        (directory / "dl" / name).parent.mkdir(exist_ok=True)
+        (directory / "dl" / name).write_text(SECRET)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.mark.reference
+def test_nginx_closes_what_is_below_an_alias(aliased) -> None:
+    with NginxFpm(aliased / "site", extra=f"location /dl/private {{ deny all; }} location /dl {{ alias {aliased}/dl; }}") as server:
+        assert get(server, "/dl/private/s").status_code == 403 and get(server, "/dl/a.txt").text == "fine"
+
+
+def test_deny_holds_below_an_alias(hayate_command, aliased) -> None:
+    config = f'[[app]]\nroot = "{aliased}/site"\nphp = "off"\ndeny = ["/dl/private", "/dl/one.json", "/dl/x/index.html", "/closed"]\n'
+    config += '[[app.rule]]\nregex = "^/rw/(.*)$"\nrewrite = "/dl/$1"\n'
+    for path in ("/dl", "/closed", "/closed/dl"):
+        config += f'[[app.rule]]\npath = "{path}"\nalias = "{aliased}/dl"\n'
+    with Hayate(config=config) as server:
+        for path in [*BELOW_ALIAS, "/closed/a.txt", "/closed/", "/closed/dl/a.txt"]:
+            answer = get(server, path)
+            assert answer.status_code == 404 and SECRET not in answer.text, path
+        for path in ("/a.txt", "/dl/a.txt", "/rw/a.txt", "/dl/privately/a.txt"):
+            assert get(server, path).text == "fine", path
+
+
 def check_of(directory: pathlib.Path, config: str) -> str:
     file = directory.parent / "checked.toml"
     file.write_text(config)

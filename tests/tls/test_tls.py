@@ -328,6 +328,82 @@ def test_a_reload_keeps_tickets_unless_clients_certificates_are_wanted_otherwise
     assert hayate.reload().returncode == 0
 
 
+#: Without TLS the way to it is an answer as well.
+OK = (200, 301)
+
+
+def is_let_go(connection: socket.socket) -> bool:
+    """Whether a connection that idles is ended, by whatever TLS says at its end."""
+    connection.settimeout(60)
+    try:
+        return connection.recv(1) == b""
+    except (ssl.SSLError, ConnectionError):
+        return True
+
+
+def goes_away(h2: socket.socket) -> bool:
+    """Whether the server sends GOAWAY by HTTP/2."""
+    said = b""
+    while part := h2.recv(65536):
+        said += part
+        rest = said
+        while len(rest) >= 9:
+            if rest[3] == 7:
+                return True
+            rest = rest[9 + int.from_bytes(rest[:3], "big") :]
+    return False
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
+def test_a_reload_that_wants_something_else_of_clients_lets_those_go_who_are_there(hayate, files, version) -> None:
+    made, alpn = context(files / "one.pem", version=version), context(files / "one.pem", version=version, alpn=["h2"])
+    config, tls, proxy = hayate._config, hayate.ports["tls"], hayate.ports["proxy"]
+    text = config.read_text()
+    greeting = b"PROXY TCP4 10.1.2.3 10.0.0.1 1111 80\r\n"
+    try:
+        with (
+            connect(tls, "a.example", made) as idle,
+            connect(tls, "a.example", made) as busy,
+            connect(tls, "a.example", alpn) as h2,
+            socket.create_connection(("127.0.0.1", proxy)) as by_proxy,
+            socket.create_connection(("127.0.0.1", hayate.port)) as plain,
+        ):
+            h2.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+            by_proxy.sendall(greeting)
+            for connection in (idle, busy, by_proxy, plain):
+                assert get(connection)[0] in OK
+            # Nothing that concerns them.
+            assert hayate.reload().returncode == 0
+            for connection in (idle, busy, by_proxy, plain):
+                assert get(connection)[0] in OK
+            busy.sendall(b"GET /sleep.php?ms=3000 HTTP/1.1\r\nHost: a.example\r\n\r\n")
+            time.sleep(0.5)
+            changed = text.replace('verify = "optional"', 'verify = "required"').replace(f'"127.0.0.1:{proxy}", proxy_protocol = true', f'"127.0.0.1:{proxy}"')
+            config.write_text(changed)
+            assert hayate.reload().returncode == 0
+            assert is_let_go(idle) and is_let_go(by_proxy)
+            assert goes_away(h2)
+            answer = b""
+            while part := busy.recv(65536):
+                answer += part
+            assert answer.startswith(b"HTTP/1.1 200") and b"connection: close" in answer.lower(), "what runs is finished"
+            assert get(plain)[0] in OK, "nothing has changed for it"
+            made.load_cert_chain(files / "client.pem", files / "client.key")
+            with connect(tls, "a.example", made) as known:
+                assert get(known)[0] == 200
+                config.write_text(changed.replace(f"{files}/ca.pem", f"{files}/two.pem"))
+                assert hayate.reload().returncode == 0
+                assert is_let_go(known)
+            config.write_text(changed.replace(f'    {{ address = "127.0.0.1:{proxy}" }},\n', ""))
+            with socket.create_connection(("127.0.0.1", proxy)) as gone:
+                assert get(gone)[0] in OK
+                assert hayate.reload().returncode == 0
+                assert is_let_go(gone), "its listener is gone"
+    finally:
+        config.write_text(text)
+        assert hayate.reload().returncode == 0
+
+
 def test_the_least_version_is_kept_to_and_tickets_from_before_end_with_it(hayate, files) -> None:
     port = hayate.ports["tls"]
     contexts = {version: context(files / "one.pem", version=version) for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)}

@@ -2,17 +2,19 @@
 
 use std::{
     cell::{OnceCell, RefCell},
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     pin::pin,
     rc::Rc,
+    sync::Arc,
 };
 
-use hayate_http::{Caller, Clock, Exchange, Handler, Refusal};
+use hayate_http::{Caller, Clock, Exchange, Handler, Refusal, tls::Config};
 use hayate_panics::caught;
 use hayate_ring::Records;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::{
+    ListenAddr, Settings,
     by_address::Held,
     descriptors::Own,
     field::Field,
@@ -70,8 +72,10 @@ impl Peer {
 pub(crate) struct Accepted {
     pub(crate) peer: Peer,
     pub(crate) port: Port,
-    /// By QUIC, the socket on which it came: its address as it is configured.
-    pub(crate) socket: Option<SocketAddr>,
+    /// Where, as it is configured.
+    pub(crate) at: Option<Arc<ListenAddr>>,
+    /// There was such a listener in the settings.
+    pub(crate) listed: bool,
 }
 
 /// One connection.
@@ -81,6 +85,8 @@ pub(crate) struct Connection {
     pub(crate) accepted: Accepted,
     /// Who is there, once that is known.
     met: OnceCell<Peer>,
+    /// What it agrees upon TLS by, if it does.
+    agrees_by: OnceCell<Option<Config>>,
     pub(crate) clock: Rc<Clock>,
     /// Memory for the beginning of a head.
     head: RefCell<Head>,
@@ -96,6 +102,7 @@ impl Connection {
             id,
             accepted,
             met: OnceCell::new(),
+            agrees_by: OnceCell::new(),
             clock: Rc::clone(clock),
             head: RefCell::new(thread.front.gather.head()),
             files: Own::default(),
@@ -114,6 +121,14 @@ impl Connection {
         self.holds(0);
     }
 
+    /// Whether it began by what does not hold any more: its listener is gone or wants something else, or TLS asks its clients for something else.
+    pub(crate) fn is_outdated(&self, settings: &Settings) -> bool {
+        let Accepted { at, listed, port, .. } = &self.accepted;
+        let now = at.as_ref().and_then(|at| settings.ports.get(&**at).copied());
+        now != listed.then_some(*port)
+            || self.agrees_by.get().is_some_and(|config| config.as_ref() != port.config(settings))
+    }
+
     /// Who is at the other end.
     pub(crate) fn peer(&self) -> &Peer {
         self.met.get().unwrap_or(&self.accepted.peer)
@@ -128,6 +143,7 @@ impl Connection {
     pub(crate) async fn serve(self: Rc<Self>, stream: Stream) {
         let snapshot = self.thread.snapshot();
         let limits = self.thread.limits();
+        let _ = self.agrees_by.set(self.accepted.port.config(&snapshot.settings).cloned());
         // Boxed: else an idle connection has room for the handshake, and for itself twice over, wherever a future is handed on.
         let met = Box::pin(meet(stream, &self, &snapshot.settings, &limits));
         let Ok(met) = caught(met).await else { return self.thread.front.metrics.panicked() };

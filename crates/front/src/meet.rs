@@ -32,6 +32,14 @@ pub struct Port {
     pub quic: bool,
 }
 
+impl Port {
+    /// What its connections agree upon TLS by.
+    pub(crate) fn config(self, settings: &Settings) -> Option<&tls::Config> {
+        let tls = settings.tls.as_ref().filter(|_| self.tls || self.quic)?;
+        if self.quic { tls.http3.as_ref().map(|http3| &http3.config) } else { Some(&tls.config) }
+    }
+}
+
 /// TLS, for all sites.
 #[derive(Clone)]
 pub struct Tls {

@@ -9,6 +9,7 @@ use std::{
     net::SocketAddr,
     os::fd::OwnedFd,
     rc::Rc,
+    sync::Arc,
     time::Duration,
 };
 
@@ -146,10 +147,13 @@ impl Thread {
                 variables: Vec::new(),
                 records: OnceCell::new(),
             };
-            let port = snapshot.settings.ports.get(&ListenAddr::Quic(addr)).copied();
+            let at = Arc::new(ListenAddr::Quic(addr));
+            let port = snapshot.settings.ports.get(&*at).copied();
+            let listed = port.is_some();
             let port = Port { quic: true, ..port.unwrap_or_default() };
             let counted = Counted::new(admitted, self.number);
-            self.spawn(Stream::Quic(Box::new(caller)), Accepted { peer, port, socket: Some(addr) }, counted);
+            let accepted = Accepted { peer, port, at: Some(at), listed };
+            self.spawn(Stream::Quic(Box::new(caller)), accepted, counted);
         }
     }
 
@@ -157,7 +161,9 @@ impl Thread {
     async fn end_callers(&self, addr: SocketAddr, endpoint: &Endpoint) {
         let clocks: Vec<_> = {
             let open = self.open.borrow();
-            let those = open.values().filter(|(connection, _)| connection.accepted.socket == Some(addr));
+            let at = ListenAddr::Quic(addr);
+            let those =
+                open.values().filter(|(connection, _)| connection.accepted.at.as_deref() == Some(&at));
             those.map(|(connection, _)| Rc::clone(&connection.clock)).collect()
         };
         clocks.iter().for_each(|clock| clock.ask_to_end());

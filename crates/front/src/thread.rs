@@ -198,7 +198,7 @@ impl Thread {
     }
 
     async fn accept_all(self: &Rc<Self>, listener: &Listener, shutdown: &mut watch::Receiver<bool>) {
-        let addr = listener.addr();
+        let addr = listener.addr().map(Arc::new);
         loop {
             let accepted = tokio::select! {
                 accepted = self.accept_one(listener) => accepted,
@@ -207,7 +207,7 @@ impl Thread {
             match accepted {
                 Ok((stream, mut peer, admitted)) => {
                     let snapshot = self.snapshot();
-                    let port = addr.as_ref().and_then(|addr| snapshot.settings.ports.get(addr).copied());
+                    let port = addr.as_ref().and_then(|addr| snapshot.settings.ports.get(&**addr).copied());
                     match self.front.place_for(&snapshot.settings, peer.ip) {
                         Ok(place) => peer.place = place,
                         // It is closed by being dropped.
@@ -215,7 +215,12 @@ impl Thread {
                     }
                     self.place(
                         stream,
-                        Accepted { peer, port: port.unwrap_or_default(), socket: None },
+                        Accepted {
+                            peer,
+                            port: port.unwrap_or_default(),
+                            at: addr.clone(),
+                            listed: port.is_some(),
+                        },
                         admitted,
                     );
                 }
@@ -304,6 +309,10 @@ impl Thread {
         }
         let by_quic = accepted.port.quic.then(|| CountedQuic::new(self));
         let connection = Connection::new(self, id, accepted, &clock);
+        if connection.is_outdated(&self.snapshot().settings) {
+            // A reload has come while it was handed over.
+            return;
+        }
         let open = Open(Rc::clone(&connection), counted);
         let served = Rc::clone(&connection).serve(stream);
         let task = tokio::task::spawn_local(async move {
@@ -383,9 +392,13 @@ impl Thread {
 
     fn enter(&self, stage: Stage) {
         // Lets go of what was replaced, also when no request comes.
-        drop(self.snapshot());
+        let snapshot = self.snapshot();
         match stage {
-            Stage::Serving => {}
+            // Who was let in by what a reload has changed is not let in for ever.
+            Stage::Serving => {
+                let outdated = self.those(|connection| connection.is_outdated(&snapshot.settings));
+                outdated.iter().for_each(|(connection, _)| connection.clock.ask_to_end());
+            }
             Stage::Leaving => self.all(Clock::ask_to_end_with_an_answer),
             Stage::Draining => self.all(Clock::ask_to_end),
             Stage::Closing => self.end_those(|_| true),

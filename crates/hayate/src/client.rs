@@ -2,6 +2,7 @@
 
 use std::{
     io::{Error, ErrorKind},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -10,6 +11,11 @@ use anyhow::{Context, Result, anyhow, bail};
 use http_body_util::{BodyExt, Empty};
 use hyper::{Method, Request, StatusCode, body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    process::{Pid, PidfdFlags, pidfd_open},
+};
 use serde_json::Value;
 use tokio::net::UnixStream;
 
@@ -18,6 +24,8 @@ use crate::{args::ControlArgs, control::SYSTEM_CONTROL, master::default_control}
 struct Connection {
     sender: http1::SendRequest<Empty<Bytes>>,
     driver: tokio::task::JoinHandle<()>,
+    /// The process that listens, which is the master.
+    master: Option<OwnedFd>,
 }
 
 async fn connect(args: &ControlArgs) -> Result<Connection> {
@@ -32,12 +40,15 @@ async fn connect(args: &ControlArgs) -> Result<Connection> {
         let other = (args.control.is_none() && path != system && system.exists()).then_some(system);
         anyhow!("{}", nobody_answers(&path, &error, other))
     })?;
+    // One of another container is not seen.
+    let master = stream.peer_cred().ok().and_then(|peer| Pid::from_raw(peer.pid()?));
+    let master = master.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(async move {
         // Its errors reach the request as well.
         let _ = connection.await;
     });
-    Ok(Connection { sender, driver })
+    Ok(Connection { sender, driver, master })
 }
 
 /// What to say to a user whose own server does not run, where root's does: whoever installed the package meets the service this way first.
@@ -115,10 +126,13 @@ pub async fn stop(args: &ControlArgs) -> Result<ExitCode> {
     if status != StatusCode::ACCEPTED {
         bail!("{body}");
     }
-    // The connection ends with the process.
-    let Connection { sender, driver } = connection;
+    // The connection ends with the process that answers, which others may outlive.
+    let Connection { sender, driver, master } = connection;
     let _ = driver.await;
     drop(sender);
+    if let Some(master) = master {
+        while let Err(Errno::INTR) = poll(&mut [PollFd::new(&master, PollFlags::IN)], None) {}
+    }
     say!("stopped");
     Ok(ExitCode::SUCCESS)
 }

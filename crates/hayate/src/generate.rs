@@ -63,7 +63,7 @@ fn configuration() -> String {
          `hayate serve --config FILE` reads it; `hayate check --config FILE` says what is wrong with it, with the line. Flags win over\n\
          keys. Relative paths start from the file's directory unless said otherwise. Sizes are written `128M` (K, M, G, or bytes), times\n\
          `30s` (ms, s, m, h, d, or seconds; 1ms to 365d; `off` for none). `hayate reload` reads it again; what belongs to the process (`control`, `metrics`, `pid_file`,\n\
-         `user`, `group`, `log_level`, `log_format`) changes with a restart only.\n\n\
+         `front_user`, `front_threads`, `log_level`, `log_format`) changes with a restart only. PHP changes its user with its next processes, so with a reload.\n\n\
          A key or a table that does not exist is an error, which names the nearest that does, or where it stands. Names below `[app.ini]` are PHP's:\n\
          `hayate check` warns of those that neither PHP nor an extension knows. A name with a dot in it wants quotes: `\"session.save_path\" = \"/srv/sessions\"`.\n\n\
          ```toml\nlisten = \":80\"\nuser = \"www-data\"\naccess_log = \"/var/log/hayate/access.log\"\n\n\

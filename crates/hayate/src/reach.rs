@@ -91,6 +91,8 @@ pub fn obstacles(plan: &Plan, args: &ServeArgs) -> Vec<Obstacle> {
             }
         });
     }
+    let storage = plan.tls.as_ref().and_then(|tls| tls.storage_fault(plan.front.as_ref().map(Identity::uid)));
+    found.extend(storage.map(Obstacle::Fatal));
     if let Some(path) = &plan.pid_file
         && let Some(what) = is_no_file(path)
     {

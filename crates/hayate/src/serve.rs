@@ -29,13 +29,13 @@ use rustix::{
 };
 use tokio::{
     runtime::Builder,
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, watch},
 };
 
 use self::{
     announce::announce,
-    commands::Commands,
+    commands::{Commands, refer, refer_orders, while_starting},
     ending::{EndSignals, end},
     falling::Falling,
     listeners::Listeners,
@@ -116,7 +116,7 @@ fn begin() -> Result<(OwnedFd, Beginning)> {
 async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Result<()> {
     let mut signals = EndSignals::new().context("signals")?;
     let mut hang_up = signal(SignalKind::hangup()).context("signals")?;
-    let mut user1 = signal(SignalKind::user_defined1()).context("signals")?;
+    let user1 = signal(SignalKind::user_defined1()).context("signals")?;
     raise_open_files();
     let master = Master::new(wire).context("cannot hear the master")?;
     let mut first = master.first(&mut beginning);
@@ -133,6 +133,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     let mut threads = Threads::start(&server.front, hub).context("cannot start the front's threads")?;
     tokio::spawn(end_with(threads.died()));
     let threads = Arc::new(threads);
+    tokio::spawn(rotate_logs(user1, Arc::clone(&server.front)));
     tokio::spawn(give_signs_of_life(Arc::clone(&master), Arc::clone(&server.front), Arc::clone(&threads)));
     let control_path = beginning.control.as_ref().map(|(path, _)| path.clone());
     let mut commands = Commands::default();
@@ -155,13 +156,15 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     // One application does not keep the others down, however long it takes; but a program that takes another's place has to serve all.
     let together = tokio::time::sleep(TOGETHER);
     tokio::pin!(together);
+    let mut for_later = Vec::new();
     loop {
         tokio::select! {
             biased;
             () = signals.recv() => {
-                end(&server, None, Duration::ZERO, &mut signals).await;
+                end(&server, None, &[], &mut signals).await;
                 return Ok(());
             }
+            Some(order) = receiver.recv() => for_later.extend(while_starting(order, &master)),
             outcome = falling.next() => match outcome {
                 None => break,
                 Some(Ok(replacement)) => {
@@ -180,10 +183,11 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     let goes_on = !beginning.successor && (serving > 0 || plan.development || beginning.again);
     if let Some(why) = failed.first().filter(|_| !goes_on) {
         master.failed(why);
-        end(&server, None, Duration::ZERO, &mut signals).await;
+        end(&server, None, &[], &mut signals).await;
         anyhow::bail!("{why}");
     }
     slower.into_iter().for_each(|replacement| replace(&server, replacement));
+    for_later.into_iter().for_each(|order| server.order(order));
     tokio::spawn(Arc::clone(&server.front).watch());
     tokio::spawn(async { while caught(logging::floods().say()).await.is_err() {} });
     let mut listeners = Listeners::new(threads);
@@ -207,25 +211,22 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
 
     let mut drain_timeout = plan.drain_timeout;
     let mut reload: Option<Reload> = None;
-    let mut replaced = false;
+    let (mut replaced, mut alone) = (false, false);
     let (retire, retired) = watch::channel(false);
     loop {
         let order = tokio::select! {
-            () = signals.recv() => Order::Stop,
+            () = signals.recv() => break,
             () = master.replaced() => {
                 tracing::info!("another front serves now; this one finishes what it has begun");
                 replaced = true;
                 break;
             }
             () = master.alone() => {
+                alone = true;
                 listeners.open_quic();
                 continue;
             }
             _ = hang_up.recv() => Order::Reload(None),
-            _ = user1.recv() => {
-                tokio::spawn(reopen_log(Arc::clone(&server.front)));
-                continue;
-            }
             Some(order) = receiver.recv() => order,
             Some(outcome) = falling.next() => {
                 if let Ok(Some(replacement)) = outcome {
@@ -266,7 +267,8 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
             }
         };
         match order {
-            Order::Stop => break,
+            // It comes back as a signal, to this front and to all others.
+            Order::Stop => master.stop(),
             // What a reload boots has its chance first.
             Order::FallBack(..) if reload.is_some() => {}
             Order::FallBack(generation, _) if falling.is_under_way(&generation) => {}
@@ -309,11 +311,16 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
             }
         }
     }
-    if let Some(reload) = reload {
-        reload.abort().await;
-    }
+    let waiting = match reload {
+        Some(reload) => reload.abort().await,
+        None => Vec::new(),
+    };
     falling.abort().await;
+    // With each signal the next of these holds, and then nothing.
+    let mut patience = vec![drain_timeout];
     if replaced {
+        waiting.into_iter().for_each(refer);
+        tokio::spawn(refer_orders(receiver, Arc::clone(&master)));
         server.front.will_end();
         commands.close();
         retire.send_replace(true);
@@ -323,16 +330,28 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
             tokio::join!(tokio::time::sleep(FIRST_WORDS), server.front.leave(drain_timeout.min(IDLE_GRACE)))
         };
         tokio::select! {
-            _ = leave => {}
+            // Where another front serves nothing presses.
+            _ = leave => patience.insert(0, server.time_to_finish()),
             () = signals.recv() => {}
         }
     } else {
+        // Those who wait for something else hear that it does not come.
+        drop((receiver, waiting));
         master.notify(Notice::Stopping);
     }
-    // Where another front serves nothing presses.
-    let limit = if replaced { server.time_to_finish() } else { drain_timeout };
-    end(&server, Some(listeners), limit, &mut signals).await;
+    end(&server, Some(listeners), &patience, &mut signals).await;
+    if !replaced && !alone {
+        // Until the last front has ended there is something to ask, and who has said `hayate stop` waits.
+        master.alone().await;
+    }
     Ok(())
+}
+
+/// Opens the access log anew with each SIGUSR1, as long as this process lives: what it finishes is written down, too.
+async fn rotate_logs(mut user1: Signal, front: Arc<Front>) {
+    while user1.recv().await.is_some() {
+        reopen_log(Arc::clone(&front)).await;
+    }
 }
 
 /// One of the front's threads is no more, with all its connections: so is this process, and the master starts another.

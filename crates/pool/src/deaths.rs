@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use hayate_ring::Ring;
+use hayate_ring::{Ring, Settled};
 use rustix::process::Signal;
 use tokio::{
     io::{Interest, unix::AsyncFd},
@@ -85,7 +85,7 @@ impl Supervisor {
         let Some(mut worker) = table.workers.remove(&index) else { return };
         let pid = worker.pid;
         worker.change(Change::Gone);
-        let lost = ring.worker_died(index);
+        let Settled { held, lost } = ring.worker_died(index);
         let record = ring.worker_record(index);
         let unbooted = self.unbooted.remove(&index);
         let cause = worker.cause(status, &record, unbooted);
@@ -130,7 +130,8 @@ impl Supervisor {
         if self.boots_cold_after(&worker, cause, index) {
             return;
         }
-        let useful = record.requests > 0 || lost > 0 || now - worker.forked >= INFANCY;
+        // Whoever has sent the request may have left: by that alone nobody makes of the end of a page one that the application is to blame for.
+        let useful = record.requests > 0 || held > 0 || now - worker.forked >= INFANCY;
         if cause.is_planned() || worker.sentence.is_some() || (worker.ready && useful) {
             self.fork_backoff.succeeded();
         } else {

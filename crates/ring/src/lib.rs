@@ -56,4 +56,4 @@ pub use head::{HeadTooLarge, Places, Records, ResponseHead};
 pub use hub::Hub;
 pub use ring::{Config, OpenBody, Refused, Ring, Slot};
 pub use sweep::{Fault, Limits, Overdue, Slow, Swept};
-pub use workers::WorkerRecord;
+pub use workers::{Settled, WorkerRecord};

@@ -42,6 +42,15 @@ pub struct WorkerRecord {
     pub warm: u32,
 }
 
+/// What a worker that died had.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// Requests that it had taken, whether or not their clients still wait.
+    pub held: usize,
+    /// Those of them that somebody waits for, and that it took with it.
+    pub lost: usize,
+}
+
 impl Ring {
     /// Readies the record of a worker that is about to be forked under this index; its predecessor must be gone.
     pub fn prepare_worker(&self, index: u32) {
@@ -107,16 +116,15 @@ impl Ring {
     }
 
     /// Settles everything a worker held. To be called once it is known dead, before its index is used again.
-    /// Returns how many requests it took with it.
-    pub fn worker_died(&self, worker: u32) -> usize {
+    pub fn worker_died(&self, worker: u32) -> Settled {
+        let mut settled = Settled::default();
         if worker >= self.workers {
-            return 0;
+            return settled;
         }
         self.set_alive(worker, false);
         // A thread that took its announcement before this has woken nobody; what it has submitted is in the queue, and seen below.
         let header = self.memory.header();
         header.sleepers(worker as usize / 64).fetch_and(!(1 << (worker % 64)), SeqCst);
-        let mut lost = 0;
         let mut inner = self.lock();
         for index in inner.slots() {
             if !matches!(inner.entry(index).life, Life::Live | Life::Orphan) || inner.entry(index).dead {
@@ -128,7 +136,8 @@ impl Ring {
             if !(state == HY_CLAIMED || state == HY_DONE) || claim_worker(seen) != worker {
                 continue;
             }
-            lost += usize::from(self.lose(&mut inner, index));
+            settled.held += 1;
+            settled.lost += usize::from(self.lose(&mut inner, index));
         }
         // It may have died with a wake-up in hand that was meant for a request still in the queue.
         self.settle(&mut inner);
@@ -137,7 +146,7 @@ impl Ring {
         if waits {
             self.wake_sleepers(1);
         }
-        lost
+        settled
     }
 
     /// Gives a slot that no worker can touch any more its outcome: what was answered whole can still be read. `true` when its request

@@ -203,7 +203,7 @@ fn a_worker_killed_at_any_step_costs_at_most_its_own_request() {
                     assert!(Instant::now() < deadline, "step {step}, count {count}: a request hangs");
                     if !died && doomed.try_wait().unwrap().is_some() {
                         died = true;
-                        assert!(fixture.ring.worker_died(0) <= 1);
+                        assert!(fixture.ring.worker_died(0).lost <= 1);
                     }
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }

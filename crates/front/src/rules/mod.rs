@@ -534,6 +534,8 @@ impl Then {
             let why = "it needs one path, whose rest is looked for in the directory, and neither glob nor regex; write path = \"/assets\"";
             return Err(("alias", why.into()));
         };
+        // What is closed is closed by its path, whatever would serve it.
+        let denied = around.files.denied.iter().filter_map(|denied| beneath(denied, below)).collect();
         let path = [prefix, below].concat();
         let path = if path.is_empty() { "/".into() } else { String::from_utf8_lossy(&path).into_owned() };
         Ok(Then::Alias(Arc::new(Site {
@@ -544,9 +546,9 @@ impl Then {
             index: around.index.iter().filter(|name| !name.ends_with(".php")).cloned().collect(),
             front_controller: None,
             sendfile_roots: None,
-            // Paths that are denied are of the document root, and what was found to be sent was below it.
+            // What was found to be sent was below the document root.
             files: Arc::new(FileRules {
-                denied: Vec::new(),
+                denied,
                 elsewhere: Elsewhere::default(),
                 ..FileRules::clone(around.files)
             }),
@@ -558,6 +560,15 @@ impl Then {
             rules: None,
         })))
     }
+}
+
+/// A path as it is below another one, empty for all that is there; `None`: they have nothing in common. Both are inside of the site.
+fn beneath(path: &str, below: &[u8]) -> Option<String> {
+    let parts = |path: &[u8], of: &[u8]| {
+        let rest = path.strip_prefix(of)?;
+        matches!(rest.first(), None | Some(b'/')).then(|| String::from_utf8_lossy(rest).into_owned())
+    };
+    parts(path.as_bytes(), below).or_else(|| parts(below, path.as_bytes()).map(|_| String::new()))
 }
 
 impl Keeper {

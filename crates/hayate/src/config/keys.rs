@@ -215,7 +215,7 @@ pub struct App {
     pub compress: Option<bool>,
     /// Path prefix it answers to, such as `/blog`. Default: `/`.
     pub path: Option<String>,
-    /// Paths of the document root that answer nobody, with all that is below them, and what is packed beside them (`/a.json.gz` of `/a.json`), such as `["/data", "/conf"]`: 404, for files and scripts, whatever leads there: an index of a directory, the front controller, a rewrite. `hayate check` names those that a `.htaccess` closes for Apache. `X-Accel-Redirect` may lead there if `sendfile_roots` is set. Default: none.
+    /// Paths that answer nobody, with all that is below them, and what is packed beside them (`/a.json.gz` of `/a.json`), such as `["/data", "/conf"]`: 404, for files and scripts, whatever leads there: an index of a directory, the front controller, a rewrite; also below a rule's `alias`. For patterns write a rule with `glob` and `deny`. `hayate check` names those that a `.htaccess` closes for Apache. `X-Accel-Redirect` may lead there if `sendfile_roots` is set. Default: none.
     pub deny: Option<OneOrMany>,
     /// Names that are tried in a directory. Default: `["index.php", "index.html"]`.
     pub index: Option<OneOrMany>,

@@ -115,10 +115,10 @@ pub struct Front {
     pub closed: bool,
     /// It has served.
     pub serves: bool,
+    /// It is to open the access log anew once it serves.
+    reopens: bool,
     /// It knows that no other front is left.
     pub alone: bool,
-    /// It has said that the end has begun.
-    pub stopping: bool,
     pub pulse: Pulse,
     /// Why it cannot serve, when it has said so.
     pub failed: Option<String>,
@@ -192,8 +192,8 @@ impl Front {
             started: Instant::now(),
             closed: false,
             serves: false,
+            reopens: false,
             alone: false,
-            stopping: false,
             pulse: Pulse::new(Instant::now()),
             failed: None,
         }
@@ -228,7 +228,7 @@ impl Front {
 
     /// Whether it is to give signs of life.
     pub fn is_watched(&self) -> bool {
-        !self.stopping && !self.closed
+        !self.closed
     }
 
     /// Asks it for a sign of life when it is time, and kills it when it gives none.
@@ -259,6 +259,23 @@ impl Front {
 
     pub fn signal(&self, signal: Signal) {
         self.child.signal(signal);
+    }
+
+    /// Notes that it serves.
+    pub fn is_ready(&mut self) {
+        self.serves = true;
+        if std::mem::take(&mut self.reopens) {
+            self.reopen_log();
+        }
+    }
+
+    /// Has it open the access log anew; one that boots, and may not hear signals yet, does so once it serves.
+    pub fn reopen_log(&mut self) {
+        if self.serves {
+            self.signal(Signal::SIGUSR1);
+        } else {
+            self.reopens = true;
+        }
     }
 
     pub fn kill(&mut self) {

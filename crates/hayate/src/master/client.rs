@@ -217,6 +217,11 @@ impl Master {
         self.say(ToMaster::Notify(notice), Vec::new());
     }
 
+    /// Has the server end: this front and all others.
+    pub fn stop(&self) {
+        self.say(ToMaster::Stop, Vec::new());
+    }
+
     /// Tells why this front cannot serve.
     pub fn failed(&self, why: &str) {
         self.say(ToMaster::Failed { why: wire::reason(why) }, Vec::new());

@@ -63,6 +63,7 @@ impl Master {
         let Some(next) = self.next.take() else { return };
         self.adopted = next.plan;
         self.watch_keys();
+        self.warn_of_new_users();
         // The one before may just have died.
         self.restart_at = None;
         self.answer_upgrade(next.request, None);
@@ -96,7 +97,7 @@ impl Master {
         self.plans.retain(|number, _| *number <= self.adopted || Some(*number) == next);
         self.close_unwanted();
         let code = status.code().and_then(|code| u8::try_from(code).ok());
-        if self.end_by.is_some() || front.stopping {
+        if self.end_by.is_some() {
             self.over = Some(code.unwrap_or(1));
             return;
         }
@@ -145,11 +146,21 @@ impl Master {
     pub(super) fn hear(&mut self, number: u64, message: ToMaster, files: Vec<OwnedFd>) {
         let is_next = self.next.as_ref().is_some_and(|next| next.front.number == number);
         match message {
-            ToMaster::Load { request } if self.is_current(number) => self.load(Purpose::Reload(request)),
-            ToMaster::Upgrade { request } if self.is_current(number) => match self.next {
-                None => self.load(Purpose::Upgrade(request)),
-                Some(_) => self.answer_upgrade(request, Some("another upgrade is under way".into())),
-            },
+            ToMaster::Load { request } if self.is_current(number) => {
+                if self.upgrade_is_under_way() {
+                    // Its front has read the configuration, and would undo the reload.
+                    self.refuse(request, "an upgrade is under way; reload once it is done");
+                } else {
+                    self.load(Purpose::Reload(request));
+                }
+            }
+            ToMaster::Upgrade { request } if self.is_current(number) => {
+                if self.upgrade_is_under_way() {
+                    self.answer_upgrade(request, Some("another upgrade is under way".into()));
+                } else {
+                    self.load(Purpose::Upgrade(request));
+                }
+            }
             // A front that was replaced has nothing to decide any more.
             ToMaster::Load { .. } | ToMaster::Upgrade { .. } => {}
             ToMaster::Failed { why } => {
@@ -158,7 +169,9 @@ impl Master {
                 }
             }
             ToMaster::Adopted { plan } if self.is_current(number) && self.plans.contains_key(&plan) => {
-                self.adopted = plan;
+                if std::mem::replace(&mut self.adopted, plan) != plan {
+                    self.warn_of_new_users();
+                }
                 self.watch_keys();
                 self.close_unwanted();
             }
@@ -199,16 +212,24 @@ impl Master {
             }
             ToMaster::Notify(Notice::Ready) if is_next => {
                 self.replace_front();
-                self.front.iter_mut().for_each(|front| front.serves = true);
+                self.front.iter_mut().for_each(Front::is_ready);
+                // The one before may have begun a reload, of which nothing comes any more.
+                tell_service_manager(Notice::Ready);
             }
             ToMaster::Notify(notice) if self.is_current(number) => {
-                self.served |= notice == Notice::Ready;
-                if let Some(front) = &mut self.front {
-                    front.serves |= notice == Notice::Ready;
-                    front.stopping |= notice == Notice::Stopping;
+                match notice {
+                    Notice::Ready => {
+                        self.served = true;
+                        self.front.iter_mut().for_each(Front::is_ready);
+                    }
+                    Notice::Reloading => {}
+                    // A signal of somebody's own has reached it, and it ends by itself.
+                    Notice::Stopping => self.begin_end(Some(number)),
                 }
                 tell_service_manager(notice);
             }
+            // Also of one whose place another has just taken.
+            ToMaster::Stop => self.begin_end(None),
             ToMaster::Notify(_) => {}
         }
     }

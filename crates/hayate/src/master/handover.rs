@@ -2,6 +2,7 @@
 //! known of them goes through a file without a name.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     fs::File,
     io::{self, Read, Seek, Write},
@@ -36,6 +37,12 @@ pub struct State {
     /// The plan that is served, and its number.
     pub plan: Plan,
     pub adopted: u64,
+    /// The others that are remembered: of a reload under way, and of generations that still finish.
+    #[serde(default)]
+    pub others: BTreeMap<u64, Plan>,
+    /// A SIGHUP waits for the end of the upgrade.
+    #[serde(default)]
+    pub reload_waits: bool,
     pub last_plan: u64,
     /// The front's number, process and wire.
     pub front: (u64, u32, RawFd),

@@ -82,6 +82,8 @@ const GRACE_AT_ONCE: Duration = Duration::from_secs(5);
 const ORPHANS: Duration = Duration::from_secs(3600);
 /// Pauses before a front is started again grow from the first to the second as long as fronts die young.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(30));
+/// Why nothing new is begun any more.
+const STOPPING: &str = "the server is stopping";
 /// A front that lived this long did not die of its start.
 const GROWN_UP: Duration = Duration::from_secs(60);
 
@@ -132,8 +134,12 @@ struct Master {
     /// When a front is to be started again.
     restart_at: Option<Instant>,
     pause: Duration,
-    /// The end has begun; then the front is killed.
+    /// A SIGHUP waits for a front that serves, and for the end of an upgrade.
+    reload_waits: bool,
+    /// The end has begun; then the fronts are killed.
     end_by: Option<Instant>,
+    /// A signal has asked for the end; the next one is the second.
+    asked_by_signal: bool,
     /// The exit code, once it is known.
     over: Option<u8>,
 }
@@ -174,7 +180,9 @@ impl Master {
             served: false,
             restart_at: None,
             pause: PAUSES.0,
+            reload_waits: false,
             end_by: None,
+            asked_by_signal: false,
             over: None,
         };
         match handover::take()? {
@@ -200,13 +208,16 @@ impl Master {
             .context("cannot start the log's thread")?;
         let (number, pid, wire) = state.front;
         self.sockets = state.sockets.adopt(handover::own)?;
+        self.plans = state.others;
         self.plans.insert(state.adopted, state.plan);
         (self.adopted, self.last_plan) = (state.adopted, state.last_plan);
+        self.reload_waits = state.reload_waits;
         let mut front = Front::of(number, Own::of(pid), handover::own(wire)?);
         front.serves = true;
         self.front = Some(front);
         for ((number, pid, wire), left) in state.retired {
-            let front = Front::of(number, Own::of(pid), handover::own(wire)?);
+            let mut front = Front::of(number, Own::of(pid), handover::own(wire)?);
+            front.serves = true;
             self.retired.push((front, Instant::now().checked_add(left).unwrap_or_else(Instant::now)));
         }
         self.last_front = number;
@@ -334,38 +345,83 @@ impl Master {
             self.end_by = Some(now + GRACE_AT_ONCE);
             self.fronts_mut().for_each(Front::kill);
         }
+        self.pass_on_reload();
         self.fronts_mut().for_each(Front::flush);
         Ok(())
     }
 
     fn signalled(&mut self, number: i32) {
-        let Ok(signal) = Signal::try_from(number) else { return };
-        if signal == Signal::SIGCHLD {
-            return; // `attend` looks at all children
+        match Signal::try_from(number) {
+            Ok(Signal::SIGTERM | Signal::SIGINT) => self.asked_to_end(),
+            Ok(Signal::SIGHUP) => {
+                if self.upgrade_is_under_way() {
+                    tracing::info!("an upgrade is under way; the reload comes after it");
+                }
+                self.reload_waits = true;
+            }
+            // Each has the file open, those that finish included.
+            Ok(Signal::SIGUSR1) => self.fronts_mut().for_each(Front::reopen_log),
+            _ => {} // `attend` looks at all children
         }
-        let ends = matches!(signal, Signal::SIGTERM | Signal::SIGINT);
-        if ends {
-            let grace = match (self.end_by, self.plans.get(&self.adopted)) {
-                (None, Some(plan)) => plan.drain_timeout.saturating_add(GRACE),
-                _ => GRACE_AT_ONCE,
-            };
-            self.end_by = Instant::now().checked_add(grace);
+    }
+
+    /// A signal asks for the end: the first has what is being served finished, the second has it cut off.
+    fn asked_to_end(&mut self) {
+        let second = std::mem::replace(&mut self.asked_by_signal, true);
+        if !self.is_ending() {
+            self.begin_end(None);
+        } else if second {
+            self.end_by = Instant::now().checked_add(GRACE_AT_ONCE);
+            self.fronts().for_each(|front| front.signal(Signal::SIGTERM));
+        } else {
+            tracing::info!("the server is stopping already; a second signal ends it at once");
         }
-        if ends {
-            self.fronts().for_each(|front| front.signal(signal));
-        } else if let Some(front) = &self.front {
-            front.signal(signal);
+    }
+
+    /// The end begins: nobody is accepted any more, and all fronts finish what they serve, those that were replaced included. `knows`: this one has
+    /// begun to.
+    fn begin_end(&mut self, knows: Option<u64>) {
+        if self.is_ending() {
+            return;
         }
-        if ends && self.front.is_none() {
+        let drain = self.plans.get(&self.adopted).map_or(Duration::ZERO, |plan| plan.drain_timeout);
+        let now = Instant::now();
+        self.end_by = now.checked_add(drain.saturating_add(GRACE)).or(Some(now + ORPHANS));
+        self.restart_at = None;
+        if let Some(loading) = self.loading.take() {
+            let purpose = loading.purpose;
+            loading.give_up();
+            self.refuse_for(purpose, STOPPING);
+        }
+        self.sockets.keep(&[]);
+        let others = self.fronts().filter(|front| Some(front.number) != knows);
+        others.for_each(|front| front.signal(Signal::SIGTERM));
+        if self.front.is_none() {
             self.over.get_or_insert(0);
         }
     }
 
     /// The end of the server has begun.
     fn is_ending(&self) -> bool {
-        self.end_by.is_some()
-            || self.over.is_some()
-            || self.front.as_ref().is_some_and(|front| front.stopping)
+        self.end_by.is_some() || self.over.is_some()
+    }
+
+    /// Another program, or a front of it, is about to take over.
+    fn upgrade_is_under_way(&self) -> bool {
+        let reads =
+            |loading: &Loading| matches!(loading.purpose, Purpose::Upgrade(_) | Purpose::Successor(_));
+        self.next.is_some() || self.loading.as_ref().is_some_and(reads)
+    }
+
+    /// Has the front that serves reload, if a signal has asked for it. Never during an upgrade, whose front has read the configuration before.
+    fn pass_on_reload(&mut self) {
+        if self.reload_waits
+            && !self.upgrade_is_under_way()
+            && let Some(front) = self.front.as_ref().filter(|front| front.serves)
+        {
+            front.signal(Signal::SIGHUP);
+            self.reload_waits = false;
+        }
     }
 
     /// What a front has, that is to end, until it is killed.
@@ -373,6 +429,13 @@ impl Master {
         // It may still finish what runs by an earlier one.
         let longest = self.plans.values().map(Plan::time_to_finish).max();
         longest.unwrap_or_default().saturating_add(GRACE)
+    }
+
+    /// Says by whom PHP runs from now on, and what that means.
+    fn warn_of_new_users(&self) {
+        if let Some(plan) = self.plans.get(&self.adopted) {
+            warn_of_users(plan);
+        }
     }
 
     /// Has the files of the served plan's certificates looked after.
@@ -440,7 +503,7 @@ fn installed(name: &OsString) -> PathBuf {
     found.or_else(|| std::env::current_exe().ok()).unwrap_or_else(|| path.to_owned())
 }
 
-/// Says what sharing a user means, where it is shared.
+/// What it means by which users things run, where that is worth a word.
 fn warn_of_users(plan: &Plan) {
     if plan.runs_php_as_root() {
         tracing::warn!("{PHP_AS_ROOT}");

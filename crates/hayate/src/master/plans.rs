@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{
-    Master, PLANS, PROGRAM,
+    Master, PLANS, PROGRAM, STOPPING,
     children::Front,
     handover::{self, State},
     load::{self, Loading, Purpose},
@@ -38,10 +38,6 @@ impl Master {
         let Some(loading) = self.loading.take() else { return Ok(()) };
         let purpose = loading.purpose;
         match (loading.outcome(status), purpose) {
-            // Another program or front would not know of the end.
-            (_, Purpose::Upgrade(request) | Purpose::Successor(request)) if self.is_ending() => {
-                self.answer_upgrade(request, Some("the server is stopping".into()));
-            }
             (Ok(plan), Purpose::Start) => self.begin(plan)?,
             (Err(why), Purpose::Start) => {
                 eprintln!("hayate: {why}");
@@ -75,9 +71,12 @@ impl Master {
         let now = Instant::now();
         let handed = |front: &Front| (front.number, front.pid(), front.wire.as_raw_fd());
         let retired = self.retired.iter();
+        let others = self.plans.iter().filter(|(number, _)| **number != self.adopted);
         let state = State {
             sockets: self.sockets.numbers(),
             plan: plan.clone(),
+            others: others.map(|(number, plan)| (*number, plan.clone())).collect(),
+            reload_waits: self.reload_waits,
             adopted: self.adopted,
             last_plan: self.last_plan,
             front: handed(front),
@@ -126,6 +125,9 @@ impl Master {
 
     /// Has the configuration read, in place of what is being read.
     pub(super) fn load(&mut self, purpose: Purpose) {
+        if self.is_ending() {
+            return self.refuse_for(purpose, STOPPING);
+        }
         if let Some(before) = self.loading.take() {
             let other = before.purpose;
             before.give_up();

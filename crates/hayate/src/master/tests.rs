@@ -100,7 +100,9 @@ fn master(children: &[&Child; 2]) -> (Master, [OwnedFd; 2]) {
         served: true,
         restart_at: None,
         pause: PAUSES.0,
+        reload_waits: false,
         end_by: None,
+        asked_by_signal: false,
         over: None,
     };
     (master, [theirs, theirs_of_old])

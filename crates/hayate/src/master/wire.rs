@@ -78,6 +78,8 @@ pub enum ToMaster {
         /// Chosen by the front.
         request: u64,
     },
+    /// Somebody wants the end of the server. All fronts hear of it as of a signal.
+    Stop,
 }
 
 /// What a service manager wants to know.

@@ -305,7 +305,16 @@ impl AppResolver<'_> {
         let (path, hosts) = self.answers_to(&app)?;
         let name = self.name(&app, (&given, &root))?;
         let deny = app.deny.map(OneOrMany::into_vec).unwrap_or_default();
-        deny.iter().try_for_each(|path| self.is_path("deny", path, "/data"))?;
+        for path in &deny {
+            self.is_path("deny", path, "/data")?;
+            if path.contains(['*', '{', '[']) || path.ends_with(char::is_whitespace) {
+                let why = format!(
+                    "deny: '{path}' looks like a pattern, or has a space at its end, and is a path with all below it; for patterns write an \
+                     [[app.rule]] with glob = \"{path}\" and deny = 404"
+                );
+                return Err(self.error("deny", why));
+            }
+        }
         let host = match is_static {
             true => PathBuf::new(),
             false => php::find(args.php.as_deref().or(app.php.as_deref())).map_err(|why| match args.php {

@@ -68,10 +68,6 @@ pub struct Plan {
     pub log_level: LogLevel,
     /// How that looks.
     pub log_format: LogFormat,
-    /// The user that was named for PHP.
-    pub user: Option<String>,
-    /// The group that was named for PHP.
-    pub group: Option<String>,
     /// Threads that serve connections.
     pub front_threads: u32,
     /// Whom the front becomes.
@@ -382,8 +378,6 @@ impl Plan {
             ),
             log_level: args.log_level.or(file.log_level).unwrap_or_default(),
             log_format: args.log_format.or(file.log_format).unwrap_or_default(),
-            user,
-            group,
             front_threads: front_threads(source, args.front_threads.or(file.front_threads))?,
             front,
             development,
@@ -496,8 +490,7 @@ impl Plan {
         compare("control", self.control == other.control);
         compare("metrics", self.metrics == other.metrics);
         compare("pid_file", self.pid_file == other.pid_file);
-        compare("user", self.user == other.user);
-        compare("group", self.group == other.group);
+        // Where the front has no user of its own, it has that of the applications, which does change.
         compare("front_user", self.front == other.front);
         compare("front_threads", self.front_threads == other.front_threads);
         compare("log_level", self.log_level == other.log_level);

@@ -390,6 +390,32 @@ fn authority(source: &Source, file: &config::Tls) -> Result<Authority, ConfigErr
     })
 }
 
+/// Why a directory is not given to the front's user.
+const FULL: &str = "it belongs to root and holds something already, and the front's user would own it; name a directory that is there for this alone, \
+                    or one that is missing";
+
+/// Whether a directory is root's, though it is for the front's user.
+enum Roots {
+    No,
+    /// Then it may be given to this one.
+    Empty(u32),
+    Full,
+}
+
+fn of_root(directory: &std::os::fd::OwnedFd, user: Option<u32>) -> std::io::Result<Roots> {
+    let owner = rustix::fs::fstat(directory)?.st_uid;
+    let Some(user) = user.filter(|user| is_root() && *user != owner && owner == 0) else {
+        return Ok(Roots::No);
+    };
+    for entry in rustix::fs::Dir::read_from(directory)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            return Ok(Roots::Full);
+        }
+    }
+    Ok(Roots::Empty(user))
+}
+
 fn default_storage() -> PathBuf {
     if is_root() {
         return "/var/lib/hayate/acme".into();
@@ -402,7 +428,7 @@ fn default_storage() -> PathBuf {
 impl Tls {
     /// Makes the directory in which certificates are kept, and gives it to the front's user.
     pub fn prepare_storage(&self, user: Option<u32>) -> Result<(), String> {
-        use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+        use std::os::unix::fs::DirBuilderExt;
         let Some(authority) = &self.authority else { return Ok(()) };
         let path = &authority.storage;
         let made = || {
@@ -418,13 +444,32 @@ impl Tls {
                 rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC,
                 rustix::fs::Mode::empty(),
             )?;
-            let owner = fs::metadata(path)?.uid();
-            if let Some(user) = user.filter(|user| is_root() && *user != owner && owner == 0) {
-                rustix::fs::fchown(&directory, Some(rustix::process::Uid::from_raw(user)), None)?;
+            match of_root(&directory, user)? {
+                Roots::Full => return Err(std::io::Error::other(FULL)),
+                Roots::Empty(user) => {
+                    rustix::fs::fchown(&directory, Some(rustix::process::Uid::from_raw(user)), None)?;
+                }
+                Roots::No => {}
             }
             Ok(())
         };
-        made().map_err(|error| format!("acme_storage {} cannot be made: {error}", path.display()))
+        made().map_err(|error| format!("acme_storage: {}: {error}", path.display()))
+    }
+
+    /// What is wrong with that directory, if it is there; nothing is changed.
+    pub fn storage_fault(&self, user: Option<u32>) -> Option<String> {
+        let path = &self.authority.as_ref()?.storage;
+        let flags =
+            rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC;
+        let why = match rustix::fs::open(path, flags, rustix::fs::Mode::empty()) {
+            Ok(directory) => match of_root(&directory, user) {
+                Ok(Roots::Full) => FULL.to_owned(),
+                _ => return None,
+            },
+            Err(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => "it is no directory".to_owned(),
+            Err(_) => return None,
+        };
+        Some(format!("acme_storage: {}: {why}", path.display()))
     }
 
     /// What `hayate check` says, in lines: what there is, then what is wrong with it.

@@ -3,11 +3,13 @@
 use std::{os::fd::OwnedFd, path::PathBuf, sync::Arc};
 
 use anyhow::{Context, Result};
-use tokio::task::JoinHandle;
+use tokio::{sync::mpsc, task::JoinHandle};
 
+use super::reload::Reply;
 use crate::{
     control::{self, ControlSocket},
-    server::Server,
+    master::Client as Master,
+    server::{Order, Server},
 };
 
 /// The listeners for commands and metrics. Connections that they have accepted live on without them.
@@ -37,4 +39,38 @@ impl Commands {
     pub(super) fn close(self) {
         self.0.into_iter().for_each(|task| task.abort());
     }
+}
+
+/// Does what can be done while nothing is served yet. Returns what is for later.
+pub(super) fn while_starting(order: Order, master: &Master) -> Option<Order> {
+    let refuse = |reply: Reply| {
+        // They may have stopped waiting.
+        let _ = reply.send(Err("the server is starting; ask again once it serves, or stop it".to_owned()));
+    };
+    match order {
+        Order::Stop => master.stop(),
+        Order::Reload(reply) => reply.into_iter().for_each(refuse),
+        Order::Upgrade(reply) => refuse(reply),
+        Order::FallBack(..) => return Some(order),
+    }
+    None
+}
+
+/// Answers what the front is still asked that another one has taken the place of, by connections that were there before: the server can be stopped
+/// by any of them, all else is the other's.
+pub(super) async fn refer_orders(mut orders: mpsc::UnboundedReceiver<Order>, master: Arc<Master>) {
+    while let Some(order) = orders.recv().await {
+        match order {
+            Order::Stop => master.stop(),
+            Order::Reload(reply) => reply.into_iter().for_each(refer),
+            Order::Upgrade(reply) => refer(reply),
+            Order::FallBack(..) => {}
+        }
+    }
+}
+
+/// Tells whoever asked to ask again.
+pub(super) fn refer(reply: Reply) {
+    // They may have stopped waiting.
+    let _ = reply.send(Err("an upgrade was done meanwhile; ask again".to_owned()));
 }

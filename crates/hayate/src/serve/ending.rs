@@ -31,11 +31,12 @@ impl EndSignals {
     }
 }
 
-/// Finishes what is being served, for `limit` at most or until a signal, and ends every process.
+/// Finishes what is being served, and ends every process. `patience`: how long that may take, and with each signal how long from then on; when there
+/// is none left, the rest is cut off.
 pub(super) async fn end(
     server: &Arc<Server>,
     listeners: Option<Listeners>,
-    limit: Duration,
+    patience: &[Duration],
     signals: &mut EndSignals,
 ) {
     let generations = server.stopping();
@@ -43,29 +44,40 @@ pub(super) async fn end(
     if let Some(mut listeners) = listeners {
         listeners.keep(&[]);
     }
-    let until = Instant::now() + limit;
-    let drained = async {
-        if !limit.is_zero() {
-            tracing::info!(
-                connections = server.front.connections(),
-                "finishing what is being served; a second signal ends at once"
-            );
-            if !server.front.drain(limit).await {
-                tracing::warn!("requests were cut off after {limit:?}");
+    let mut finished = false;
+    for (i, limit) in patience.iter().enumerate() {
+        let connections = server.front.connections();
+        if i.saturating_add(1) < patience.len() {
+            tracing::info!(connections, "finishing what is being served");
+        } else if !limit.is_zero() {
+            tracing::info!(connections, "finishing what is being served; a second signal ends at once");
+        }
+        tokio::select! {
+            () = drained(server, &generations, *limit) => {
+                finished = true;
+                break;
             }
+            () = signals.recv() => {}
         }
-        let left = until.saturating_duration_since(Instant::now());
-        each(&generations, move |generation| async move { generation.drain(left).await }).await;
-    };
-    tokio::select! {
-        () = drained => {}
-        () = signals.recv() => {
+    }
+    if !finished {
+        if !patience.is_empty() {
             tracing::warn!("a second signal: ending at once");
-            each(&generations, |generation| async move { generation.kill().await }).await;
         }
+        each(&generations, |generation| async move { generation.kill().await }).await;
     }
     server.front.close().await;
     tracing::info!("stopped");
+}
+
+/// Returns when all is finished, or cut off since the limit was reached.
+async fn drained(server: &Arc<Server>, generations: &[Arc<Generation>], limit: Duration) {
+    let until = Instant::now() + limit;
+    if !limit.is_zero() && !server.front.drain(limit).await {
+        tracing::warn!("requests were cut off after {limit:?}");
+    }
+    let left = until.saturating_duration_since(Instant::now());
+    each(generations, move |generation| async move { generation.drain(left).await }).await;
 }
 
 /// Does something to all generations at once, and waits.

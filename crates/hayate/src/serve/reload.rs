@@ -89,9 +89,10 @@ pub(super) fn switch(server: &Arc<Server>, listeners: &mut Listeners, fresh: Fre
     secrets::warn_of(&plan.apps);
     warn_of_projects(&plan);
     plan.warn_of_vain_keys();
+    // First, so that nobody is accepted there by settings that do not know of it.
+    listeners.keep(&plan.listen);
     let old = server.install(&plan, access_log, apps, slower);
     tokio::spawn(reopen_log(Arc::clone(&server.front)));
-    listeners.keep(&plan.listen);
     sockets.into_iter().for_each(|(addr, socket)| listeners.add(addr, socket));
     loaded.adopted();
     old.into_iter().for_each(|old| retire(server, old));
