@@ -182,10 +182,24 @@ static bool may_be_ahead(const zend_class_entry *class)
 	return may;
 }
 
+/* A file is run as a whole: all its classes may be ahead, or none. */
+static bool all_of_its_file_may_be_ahead(const zend_class_entry *class)
+{
+	for (uint32_t i = booted_classes; i < EG(class_table)->nNumUsed; i++) {
+		const Bucket *bucket = EG(class_table)->arData + i;
+		const zend_class_entry *other = Z_TYPE(bucket->val) == IS_PTR ? Z_PTR(bucket->val) : NULL;
+		if (other != NULL && other->type == ZEND_USER_CLASS && (other->ce_flags & ZEND_ACC_ANON_CLASS) == 0 &&
+		    zend_string_equals(other->info.user.filename, class->info.user.filename) && !may_be_ahead(other)) {
+			return false;
+		}
+	}
+	return true;
+}
+
 static void note_class(struct list *list, const zend_class_entry *class)
 {
 	const zend_string *file = class->info.user.filename;
-	if (!may_be_ahead(class) || !is_new(list, CLASS, class->name)) {
+	if (!may_be_ahead(class) || !all_of_its_file_may_be_ahead(class) || !is_new(list, CLASS, class->name)) {
 		return;
 	}
 	note(list, FILE_OF, ZSTR_VAL(file), ZSTR_LEN(file));
@@ -288,10 +302,14 @@ void by_name_add(void)
 
 /* ---- loading ---- */
 
+/* Whether something did not load, as a class whose parent is not there: it loads in a request only, or not any more. */
+static bool failed;
+
 static void lost(void)
 {
 	if (EG(exception) != NULL) {
-		zend_clear_exception(); /* it loads in a request only, or not any more */
+		zend_clear_exception();
+		failed = true;
 	}
 }
 
@@ -454,7 +472,7 @@ static bool comes_back(const char *names, const char *end)
 		zend_try
 		{
 			load_all(names, end);
-			status = 0;
+			status = failed ? 1 : 0;
 		}
 		zend_end_try();
 		_exit(status);
@@ -481,10 +499,10 @@ void by_name_load(void)
 	if (comes_back(names, end)) {
 		load_all(names, end);
 	} else {
-		log_format(
-		    "What warm-up requests have loaded cannot be loaded by name, for it ends PHP, or takes more than %d s: "
-		    "each request loads it by itself.",
-		    SECONDS);
+		log_format("What warm-up requests have loaded cannot be loaded by name, for one of its classes does not load "
+		           "so, or it "
+		           "takes more than %d s: each request loads it by itself.",
+		           SECONDS);
 	}
 	efree(names);
 	if (learn_elsewhere()) {

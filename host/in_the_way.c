@@ -60,17 +60,24 @@ static bool is_ahead(zend_string *key)
 
 static void hear_of_error(int type, zend_string *in, uint32_t line, zend_string *message)
 {
-	static const char begins[] = "Cannot declare ", ends[] = ", because the name is already in use";
-	const char *over = first == end ? NULL : strstr(ZSTR_VAL(message), ends);
-	if (over == NULL || strncmp(ZSTR_VAL(message), begins, sizeof begins - 1) != 0) {
+	/* As PHP says it of a class, an interface, a trait or an enum: of 8.2, and of later ones. What PHP code says by
+	 * trigger_error() may be a visitor's text. */
+	static const struct {
+		const char *begins, *ends;
+	} texts[] = {{"Cannot declare ", ", because the name is already in use"},
+	             {"Cannot redeclare ", " (previously declared in "}};
+	if (first == end || (type & (E_ERROR | E_WARNING | E_COMPILE_ERROR | E_COMPILE_WARNING)) == 0) {
 		return;
 	}
-	/* Behind its kind: class, interface, trait, enum. */
-	const char *name = strchr(ZSTR_VAL(message) + sizeof begins - 1, ' ');
-	if (name != NULL && name < over) {
-		zend_string *key = key_of(name + 1, (size_t)(over - name - 1));
-		is |= is_ahead(key);
-		zend_string_release(key);
+	for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+		const char *text = ZSTR_VAL(message), *over = strstr(text, texts[i].ends);
+		size_t len = strlen(texts[i].begins);
+		const char *name = over != NULL && strncmp(text, texts[i].begins, len) == 0 ? strchr(text + len, ' ') : NULL;
+		if (name != NULL && name < over) {
+			zend_string *key = key_of(name + 1, (size_t)(over - name - 1));
+			is |= is_ahead(key);
+			zend_string_release(key);
+		}
 	}
 }
 

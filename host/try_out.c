@@ -30,7 +30,7 @@ struct trial {
 static ZEND_COLD ZEND_NORETURN void try_all(struct trial *trial, uint32_t first, uint32_t count, uint64_t until,
                                             zend_fcall_info *call, zend_fcall_info_cache *cache, bool notes)
 {
-	fork_be_silent(false);
+	fork_be_silent(notes);
 	if (notes) {
 		declares_note();
 	}

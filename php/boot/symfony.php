@@ -134,7 +134,9 @@ function serve(HttpKernelInterface $kernel, array $given): void
         $_ENV += $env;
         $GLOBALS['request'] = $request = Request::createFromGlobals();
         // A kernel that has not booted, as under php-fpm, asks its cache first (framework.http_cache, since Symfony 5.2).
-        $cache = $kernel === $inner && $inner instanceof KernelInterface && $inner->getContainer()->has('http_cache') ? $inner->getContainer()->get('http_cache') : null;
+        // Not for requests of Hayate's own, of which something is to be learned.
+        $own = isset($_SERVER['HAYATE_WARMUP']) || isset($_SERVER['HAYATE_COMPARISON']);
+        $cache = !$own && $kernel === $inner && $inner instanceof KernelInterface && $inner->getContainer()->has('http_cache') ? $inner->getContainer()->get('http_cache') : null;
         $GLOBALS['response'] = $response = ($cache ?? $kernel)->handle($request);
         $response->send();
         // What comes from the cache alone ends there, without the kernel.

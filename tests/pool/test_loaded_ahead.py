@@ -57,6 +57,31 @@ KINDS = {
         "",
     ),
     "hint for OPcache": ({"Header": "class_exists(Line::class);\nfinal class Header {}", "Line": "final class Line {}"}, "", "get_debug_type(new \\Acme\\Header())", ""),
+    "hint at a file that does something": (
+        {"Header": "class_exists(Line::class);\nfinal class Header {}", "Line": "define('LINE', 7);\nfinal class Line {}"},
+        "",
+        "[get_debug_type(new \\Acme\\Header()), LINE]",
+        "",
+    ),
+    "two classes in a file": (
+        {"Mail": "final class Mail {}\nfinal class MailTool extends Base {}", "Base": "define('BASE', 1);\nabstract class Base {}"},
+        "new \\Acme\\Mail();",
+        "get_debug_type(new \\Acme\\MailTool())",
+        "",
+    ),
+    "file that returns something": ({"Plug": "final class Plug {}\nreturn Plug::class;"}, "", "require_once base_path('vendor/acme/Plug.php')", ""),
+    "class that is asked for": (
+        {"Mail": "final class Mail { public const OF = 'package'; }"},
+        f"{TENANT} class_exists('Acme\\\\Mail', false) || eval(\"namespace Acme; final class Mail {{ const OF = '$tenant'; }}\");",
+        "\\Acme\\Mail::OF",
+        "",
+    ),
+    "autoloader of each request": (
+        {"Mail": "final class Mail { public const OF = 'package'; }"},
+        f"{TENANT} spl_autoload_register(static function (string $class) use ($tenant): void {{ $class === 'Acme\\\\Mail' && eval(\"namespace Acme; final class Mail {{ const OF = '$tenant'; }}\"); }}, true, true);",
+        "\\Acme\\Mail::OF",
+        "",
+    ),
     "own autoloader before all": (
         {"Base": "class Base { public const OF = 'package'; }", "Kid": "final class Kid extends Base {}"},
         "",
@@ -113,26 +138,43 @@ def test_what_the_file_of_a_class_does_it_does_in_the_request_that_loads_it(tmp_
 def test_a_class_of_a_package_that_does_nothing_else_is_there_before_the_requests(tmp_path) -> None:
     """Else the tests above would prove nothing."""
     files = {"Base": "abstract class Base {}", "Kid": "final class Kid extends Base {}", "Does": "define('DOES', 1);\nfinal class Does {}"}
-    there = "array_map(fn (string $class): bool => class_exists($class, false), ['Acme\\Kid', 'Acme\\Does', 'App\\Own'])"
+    there = "array_map(fn (string $class): bool => in_array($class, get_declared_classes(), true), ['Acme\\Kid', 'Acme\\Does', 'App\\Own'])"
     project = laravel(tmp_path, files, f"$there = {there}; new \\Acme\\Kid(); new \\Acme\\Does(); new \\App\\Own();", "isset($_COOKIE['tenant']) ? $there : null")
     _, recognised, _ = in_both_modes(project)
     assert set(recognised.values()) == {"200 [true,false,false]"}
 
 
-@pytest.mark.parametrize("how", ["file", "other name"])
+@pytest.mark.parametrize("how", ["file", "other name", "file behind a question", "autoloader"])
 def test_a_request_that_declares_a_class_of_a_packages_name_ends_in_classic_mode(tmp_path, how) -> None:
-    declares = {"file": "eval('namespace Acme; final class Mail { const OF = \"red\"; }')", "other name": "class_alias(\\App\\Own::class, 'Acme\\Mail')"}[how]
+    file = "eval('namespace Acme; final class Mail { const OF = \"red\"; }')"
+    declares = {
+        "file": file,
+        "other name": "class_alias(\\App\\Own::class, 'Acme\\Mail')",
+        "file behind a question": f"class_exists('Acme\\Mail', false) || {file}",
+        "autoloader": f"spl_autoload_register(static fn (string $class) => $class === 'Acme\\Mail' && {file}, true, true)",
+    }[how]
     statements = f"{TENANT} if ($tenant === 'red') {{ {declares}; }}"
     project = laravel(tmp_path, {"Mail": "final class Mail { public const OF = 'package'; }"}, statements, "\\Acme\\Mail::OF")
     with Hayate(project, workers=1, args=["--warmup", "/page"]) as server:
-        ask(server)
+        assert "package" not in ask(server)["red"]
         assert wait_until(lambda: server.status()["apps"][0]["fallback"] is not None, 30), server.log()
         (app,) = server.status()["apps"]
         assert app["fallback"]["to"] == "classic" and "declared a class of its own" in app["fallback"]["why"]
-        assert wait_until(lambda: ask(server) == {"red": '200 "red"' if how == "file" else '200 "own"', "blue": '200 "package"'}, 30)
+        assert wait_until(lambda: ask(server) == {"red": '200 "own"' if how == "other name" else '200 "red"', "blue": '200 "package"'}, 30)
+
+
+def test_a_text_of_a_visitors_is_no_error_of_phps(tmp_path) -> None:
+    project = laravel(tmp_path, {"Mail": "final class Mail {}"}, "@trigger_error($_GET['text'] ?? '', E_USER_WARNING);", "get_debug_type(new \\Acme\\Mail())")
+    with Hayate(project, workers=1, args=["--warmup", "/page"]) as server:
+        text = "Cannot declare class Acme\\Mail, because the name is already in use"
+        for _ in range(3):
+            requests.get(server.url + "/page", params={"text": text}, timeout=60)
+        (app,) = server.status()["apps"]
+        assert (app["mode"], app["restarts"], app["fallback"]) == ("worker", {}, None)
 
 
 ANSWERS = {
+    "header in place of PHP's": ("header_remove('X-Powered-By'); header('X-Acme: 1');", "a header"),
     "header": ("header('X-Acme: 1');", "a header"),
     "cookie": ("setcookie('acme', '1');", "a header"),
     "header less": ("header_remove('X-Powered-By');", "a header"),

@@ -437,7 +437,7 @@ while (hayate_handle_request(function () {
 
 
 def test_a_lock_that_the_file_of_a_class_takes(site) -> None:
-    """After warm-up requests that failed, their classes are loaded by name: whoever finds this one loaded has the lock."""
+    """After warm-up requests that failed, their classes are loaded by name, but for one whose file does more: each request that loads it takes the lock."""
     site.chmod(0o777)
     code = "<?php class Locked { static $file; } Locked::$file = fopen(__DIR__ . '/lock', 'r'); flock(Locked::$file, LOCK_EX);"
     (site / "Locked.php").write_text(code)
@@ -445,7 +445,8 @@ def test_a_lock_that_the_file_of_a_class_takes(site) -> None:
     with modes.hayate(site, "on", "shared", workers=2, warmup="/") as server:
         assert modes.application(server)["cold_boot"] is not None
         assert wait_until(lambda: free(site)), "nobody serves"
-        assert set(modes.many(server, 20)) == {"111"}
+        # Another request may have it before.
+        assert set(modes.many(server, 20)) <= {"101", "111"}
         assert wait_until(lambda: free(site))
         assert modes.application(server)["restarts"] == {}
 

@@ -124,7 +124,7 @@ def shows(site: sites.Site) -> None:
     before = "        // What warm-up spares"
     text = listener.read_text()
     assert before in text
-    show = "        $event->getResponse()->headers->set('X-Kind', class_exists('Shown', false) ? 'shown' : 'hidden');\n"
+    show = "        $event->getResponse()->headers->set('X-Kind', in_array('Shown', get_declared_classes(), true) ? 'shown' : 'hidden');\n"
     listener.write_text(text.replace(before, show + before))
 
 
