@@ -114,9 +114,9 @@ static zif_handler register_handler, unregister_handler;
 /* class_exists($class, false) and its kin. */
 static void look_at_question(const zend_execute_data *call)
 {
-	const zval *name = ZEND_CALL_ARG(call, 1), *autoload = ZEND_CALL_ARG(call, 2);
+	zval *name = ZEND_CALL_ARG(call, 1), *autoload = ZEND_CALL_ARG(call, 2);
 	if ((first == end && !learns) || ZEND_CALL_NUM_ARGS(call) != 2 || Z_TYPE_P(name) != IS_STRING ||
-	    Z_TYPE_P(autoload) != IS_FALSE) {
+	    zend_is_true(autoload)) {
 		return;
 	}
 	zend_string *key = key_of(Z_STRVAL_P(name), Z_STRLEN_P(name));
@@ -130,16 +130,18 @@ static void look_at_question(const zend_execute_data *call)
 	}
 }
 
-/* One of the project's own that is put before all others, or others that are taken away. */
+/* One is put before all others, or one is taken away. What packages do so they may do for the project: then the answer
+ * stands, since most do it for themselves. */
 static void look_at_autoloader(const zend_execute_data *call, bool before)
 {
-	if ((first == end && !learns) || !lifecycle_in_request() || !before || !own_code_calls(call)) {
+	if ((first == end && !learns) || !lifecycle_in_request() || !before) {
 		return;
 	}
 	zend_string *all = zend_string_init(ZEND_STRL("*"), false);
 	note(all);
 	zend_string_release(all);
-	if (first != end) {
+	is |= first != end;
+	if (is && own_code_calls(call)) {
 		end_request("changes which autoloader is asked first", "");
 	}
 }
