@@ -81,12 +81,17 @@ static char generated_below[PATH_MAX];
 /* Whether the project may have another file for another request. */
 bool by_name_is_for_requests(const zend_string *file)
 {
-	char path[PATH_MAX];
+	char resolved[PATH_MAX];
 	if (!learn_elsewhere()) {
 		return false;
 	}
-	/* As it is included it may have `..` in it, and seem to lie elsewhere. */
-	if (file == NULL || realpath(ZSTR_VAL(file), path) == NULL) {
+	/* PHP has resolved the names of files that it includes, unless they have `..` in them: then one may seem to lie
+	 * elsewhere. Requests ask this often, so those are looked up alone. */
+	const char *path = file == NULL ? NULL : ZSTR_VAL(file);
+	if (path != NULL && (path[0] != '/' || strstr(path, "/.") != NULL)) {
+		path = realpath(path, resolved);
+	}
+	if (path == NULL) {
 		return true;
 	}
 	size_t len = strlen(generated_below);
