@@ -158,10 +158,7 @@ void asked_by_packages_call(const char *what)
 	if (!asked_once_is_booting() || front_controller_boots() || packages_ask[0] != '\0') {
 		return;
 	}
-	const zend_execute_data *frame = EG(current_execute_data);
-	while (frame != NULL && (frame->func == NULL || !ZEND_USER_CODE(frame->func->type))) {
-		frame = frame->prev_execute_data;
-	}
+	const zend_execute_data *frame = owner_calling(EG(current_execute_data));
 	if (frame != NULL && frame->opline != NULL) {
 		snprintf(packages_ask, sizeof packages_ask, "%.300s:%" PRIu32 " %s (%s) " ONCE,
 		         ZSTR_VAL(frame->func->op_array.filename), frame->opline->lineno, LOOKS, what);

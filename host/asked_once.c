@@ -34,7 +34,6 @@
 #include "zend_observer.h"
 
 #include <inttypes.h>
-#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -40,9 +40,8 @@ static uint32_t booted_classes, noted_classes;
 #define FILE_OF 'f'
 #define CLASS 'c'
 #define PATTERN 'p'
-/* Of a class that is not to be loaded, and of what is to be loaded from no file at all. */
+/* Of a class that is not to be loaded, or of IN_THE_WAY_ALL. */
 #define NOT 'n'
-#define NONE "*"
 
 /* Where the next record goes, and which classes and patterns there are; false: no more can be noted. */
 struct list {
@@ -405,27 +404,27 @@ static void load_from_files(const char *names, const char *end)
 	static const char code[] = "static function (): void { require func_get_arg(0); }";
 	const char *file = NULL;
 	zend_hash_init(&files, 256, NULL, NULL, false);
-	HashTable not ;
-	zend_hash_init(&not, 8, NULL, NULL, false);
+	HashTable left_out;
+	zend_hash_init(&left_out, 8, NULL, NULL, false);
 	for (const char *record = names; record < end; record += strlen(record) + 1) {
 		if (record[0] == NOT) {
-			zend_hash_str_add_empty_element(&not, record + 1, strlen(record + 1));
+			zend_hash_str_add_empty_element(&left_out, record + 1, strlen(record + 1));
 		}
 	}
-	bool all = !zend_hash_str_exists(&not, NONE, strlen(NONE));
+	bool all = !zend_hash_str_exists(&left_out, ZEND_STRL(IN_THE_WAY_ALL));
 	for (const char *record = names; all && record < end; record += strlen(record) + 1) {
 		if (record[0] == FILE_OF) {
 			file = record + 1;
 		} else if (record[0] == CLASS && file != NULL) {
 			zend_string *key = zend_string_init(record + 1, strlen(record + 1), false);
 			zend_str_tolower(ZSTR_VAL(key), ZSTR_LEN(key));
-			if (!zend_hash_exists(&not, key)) {
+			if (!zend_hash_exists(&left_out, key)) {
 				zend_hash_add_ptr(&files, key, (void *)(uintptr_t)file);
 			}
 			zend_string_release(key);
 		}
 	}
-	zend_hash_destroy(&not );
+	zend_hash_destroy(&left_out);
 	zend_class_entry *(*autoload)(zend_string *, zend_string *) = zend_autoload;
 	zval handler;
 	int reporting = EG(error_reporting);

@@ -104,10 +104,7 @@ static bool only_declares(struct file *file, const zend_op_array *code)
 
 static bool own_code_includes(void)
 {
-	const zend_execute_data *frame = EG(current_execute_data);
-	while (frame != NULL && (frame->func == NULL || !ZEND_USER_CODE(frame->func->type))) {
-		frame = frame->prev_execute_data;
-	}
+	const zend_execute_data *frame = owner_calling(EG(current_execute_data));
 	return frame != NULL && by_name_is_for_requests(frame->func->op_array.filename);
 }
 

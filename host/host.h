@@ -312,6 +312,8 @@ void by_name_remember(void); /* all that came after the boot's, and nothing of b
 bool by_name_is_for_requests(const zend_string *file);
 void by_name_forget(void); /* a boot to come loads nothing by name */
 
+/* Among the names: no class is to be loaded before the requests. */
+#define IN_THE_WAY_ALL "*"
 /* in_the_way.c: of what a request does, by classes that were loaded before it */
 void in_the_way_startup(void);                        /* when PHP has started */
 void in_the_way_may_be(uint32_t first, uint32_t end); /* those lie there in the table of classes */
@@ -396,6 +398,8 @@ void try_out_startup(void); /* when PHP has started */
 void owner_startup(void); /* when PHP has started */
 bool owner_is_project(const char *file);
 bool owner_is_package(const char *file);
+/* The next call of PHP code from there on, of which there is a file; NULL: none. */
+const zend_execute_data *owner_calling(const zend_execute_data *frame);
 
 /* asked_by_packages.c: the same of packages: where there is no better reason */
 void asked_by_packages_startup(void);

@@ -18,7 +18,7 @@
 static uint32_t first, end;
 static bool is;
 
-/* What this process' own code has asked for: names in lower case, "*" for an autoloader. */
+/* What this process' own code has asked for: names in lower case, IN_THE_WAY_ALL for an autoloader. */
 static HashTable asked;
 static bool learns;
 
@@ -83,10 +83,7 @@ static void hear_of_error(int type, zend_string *in, uint32_t line, zend_string 
 
 static bool own_code_calls(const zend_execute_data *call)
 {
-	const zend_execute_data *frame = call->prev_execute_data;
-	while (frame != NULL && (frame->func == NULL || !ZEND_USER_CODE(frame->func->type))) {
-		frame = frame->prev_execute_data;
-	}
+	const zend_execute_data *frame = owner_calling(call->prev_execute_data);
 	return frame != NULL && by_name_is_for_requests(frame->func->op_array.filename);
 }
 
@@ -137,7 +134,7 @@ static void look_at_autoloader(const zend_execute_data *call, bool before)
 	if ((first == end && !learns) || !lifecycle_in_request() || !before) {
 		return;
 	}
-	zend_string *all = zend_string_init(ZEND_STRL("*"), false);
+	zend_string *all = zend_string_init(ZEND_STRL(IN_THE_WAY_ALL), false);
 	note(all);
 	zend_string_release(all);
 	is |= first != end;

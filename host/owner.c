@@ -33,6 +33,14 @@ bool owner_is_package(const char *file)
 	return is_below(file, of_composer) || (is_below(file, of_php) && !owner_is_project(file));
 }
 
+const zend_execute_data *owner_calling(const zend_execute_data *frame)
+{
+	while (frame != NULL && (frame->func == NULL || !ZEND_USER_CODE(frame->func->type))) {
+		frame = frame->prev_execute_data;
+	}
+	return frame;
+}
+
 static void resolve(const char *directory, char to[PATH_MAX])
 {
 	if (realpath(directory, to) == NULL) {

@@ -1,7 +1,8 @@
 /*
  * Code that may end the process, or never come back, is tried out in a process that is forked for it: what a boot
  * script loads by its name before there are requests (php/boot/symfony_classes.php). Where a class cannot be linked,
- * PHP ends, and nothing catches that; the process that has booted must not.
+ * PHP ends, and nothing catches that; the process that has booted must not. There it also shows whether code of the
+ * project's own runs.
  */
 #include "explain.h"
 #include "host.h"

@@ -217,7 +217,8 @@ pub const DOUBTS: [Doubt; 12] = [
     Doubt {
         retired: HY_RETIRED_CLASS_DECLARED,
         label: "class_declared",
-        what: "the request declared a class of its own under the name of a package's class, which is loaded before the requests",
+        what: "the request declared a class of its own under the name of a package's class, which is loaded before the requests, \
+               or asked whether that is there, or changed which autoloader is asked first",
         remedy: "give the class a name of its own, or bind it to the package's in the container",
     },
 ];
