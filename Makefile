@@ -171,8 +171,20 @@ sbom: ## What went into hayate and hayate-lab: their crates with licences and ch
 		grep -qF "\"pkg:cargo/$$crate\"" $(TARGET)/sbom/$$program.cdx.json || { echo "sbom: $$crate is in $$program and not in its list" >&2; exit 1; }; \
 	done; done
 
-conformance: setup-test build ## PHP's own tests, through php-cgi, php-fpm and Hayate in each mode (about an hour)
-	HAYATE_PHP=$(HAYATE_PHP) HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) tests/conformance/run.py
+# SOURCE: php8.2, or the path of an archive of php-src; OPTIONS: what else tests/conformance/run.py takes.
+ifndef SUITE
+conformance: setup-test build ## PHP's own tests, through php-cgi, php-fpm and Hayate in each mode (about an hour; SUITE=trixie: there; SOURCE=path of an archive)
+	$(call run-conformance,$(HAYATE))
+else
+conformance: build
+	scripts/debian-root $(SUITE) $(MAKE) suite-conformance SUITE=$(SUITE) SERVER=$(RELEASE) SUITE_BIN=$(SUITE_BIN) SOURCE='$(SOURCE)' OPTIONS='$(OPTIONS)'
+endif
+run-conformance = HAYATE_PHP=$(HAYATE_PHP) HAYATE_BIN=$(abspath $(1)) $(PYTHON) tests/conformance/run.py $(SOURCE:%=--source %) $(OPTIONS)
+
+# Within the root.
+suite-conformance:
+	$(stage-suite)
+	$(call run-conformance,$(SUITE_BIN)/hayate)
 
 soak: setup-test build ## Everything at once against a running server for MINUTES=10, then the books (FRONTS=1: fronts are killed as well)
 	HAYATE_PHP=$(HAYATE_PHP) HAYATE_BIN=$(abspath $(HAYATE)) $(PYTHON) tests/soak/soak.py --minutes $(or $(MINUTES),10) $(if $(FRONTS),--fronts)
@@ -279,5 +291,5 @@ clean: ## Remove what was built
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-.PHONY: build checked run setup setup-test reachable test lint-beside test-rust test-host suite-test lint check-docs fuzz fuzz-coverage deny sbom conformance soak torture soft-dirty bench figures docs install deb setup-packages suite-packages packages lintian image \
+.PHONY: build checked run setup setup-test reachable test lint-beside test-rust test-host suite-test lint check-docs fuzz fuzz-coverage deny sbom conformance soak torture soft-dirty bench figures docs install deb setup-packages suite-packages packages suite-conformance lintian image \
 	clean help

@@ -3,10 +3,11 @@
  * boot that handles none of them in its own process. That is most of what a first visitor would pay for.
  *
  * A class is loaded from the file that it came from, and no autoloader is asked. Only from a file that does nothing but
- * declare classes, and so do those of all that it is made from (declares.c): any other could open a connection, which
- * all workers would share, or go by a request. In a project of which nobody has looked at more than the boot (learn.c)
- * its own classes are left to requests as well, for one of them may declare another one of that name; what frameworks
- * generate is not its own. Nothing is loaded there where an autoloader of the project's own is asked before all others.
+ * declare that class, and so do those of all that it is made from (declares.c): any other could open a connection,
+ * which all workers would share, or go by a request. In a project of which nobody has looked at more than the boot
+ * (learn.c) its own classes are left to requests as well, for one of them may declare another one of that name; what
+ * frameworks generate is not its own. Nothing is loaded there where an autoloader that may do more than to include
+ * files (autoloaders.c) is asked before others.
  *
  * Everything is tried out in a process of its own before: a class that does not fit its interface ends PHP, and would
  * end each boot.
@@ -77,6 +78,12 @@ static bool is_new(struct list *list, char kind, const zend_string *name)
 /* Below it lies code that the framework has generated, such as a compiled container. */
 static char generated_below[PATH_MAX];
 
+static bool is_generated(const char *file)
+{
+	size_t len = strlen(generated_below);
+	return len > 0 && strncmp(file, generated_below, len) == 0 && file[len] == '/';
+}
+
 /* Whether the project may have another file for another request. */
 bool by_name_is_for_requests(const zend_string *file)
 {
@@ -93,11 +100,7 @@ bool by_name_is_for_requests(const zend_string *file)
 	if (path == NULL) {
 		return true;
 	}
-	size_t len = strlen(generated_below);
-	if (len > 0 && strncmp(path, generated_below, len) == 0 && path[len] == '/') {
-		return false;
-	}
-	return owner_is_project(path);
+	return !is_generated(path) && owner_is_project(path);
 }
 
 /* generated(string $directory): void: what lies there the framework has generated. */
@@ -135,6 +138,21 @@ static uint32_t place_of(const zend_class_entry *class)
 	return at == NULL || Z_PTR_P(at) != class ? UINT32_MAX : (uint32_t)((const Bucket *)at - EG(class_table)->arData);
 }
 
+/* Its file is run as a whole, and another class of it is one that nobody would find by its name. */
+static bool is_alone_in_its_file(const zend_class_entry *class)
+{
+	for (uint32_t i = booted_classes; i < EG(class_table)->nNumUsed; i++) {
+		const Bucket *bucket = EG(class_table)->arData + i;
+		const zend_class_entry *other = Z_TYPE(bucket->val) == IS_PTR ? Z_PTR(bucket->val) : NULL;
+		if (other != NULL && other != class && other->type == ZEND_USER_CLASS &&
+		    (other->ce_flags & ZEND_ACC_ANON_CLASS) == 0 &&
+		    zend_string_equals(other->info.user.filename, class->info.user.filename)) {
+			return false;
+		}
+	}
+	return true;
+}
+
 static bool may_be_ahead(const zend_class_entry *class);
 
 /* One that its file has loaded as well; there is none, or what that has done is nothing either. */
@@ -168,7 +186,7 @@ static bool may_be_ahead(const zend_class_entry *class)
 		return true;
 	}
 	if ((class->ce_flags & ZEND_ACC_LINKED) == 0 || by_name_is_for_requests(class->info.user.filename) ||
-	    !declares_only(class->info.user.filename)) {
+	    !declares_only(class, is_generated(ZSTR_VAL(class->info.user.filename))) || !is_alone_in_its_file(class)) {
 		return false;
 	}
 	bool may = class->parent == NULL || may_be_ahead(class->parent);
@@ -186,24 +204,10 @@ static bool may_be_ahead(const zend_class_entry *class)
 	return may;
 }
 
-/* A file is run as a whole: all its classes may be ahead, or none. */
-static bool all_of_its_file_may_be_ahead(const zend_class_entry *class)
-{
-	for (uint32_t i = booted_classes; i < EG(class_table)->nNumUsed; i++) {
-		const Bucket *bucket = EG(class_table)->arData + i;
-		const zend_class_entry *other = Z_TYPE(bucket->val) == IS_PTR ? Z_PTR(bucket->val) : NULL;
-		if (other != NULL && other->type == ZEND_USER_CLASS && (other->ce_flags & ZEND_ACC_ANON_CLASS) == 0 &&
-		    zend_string_equals(other->info.user.filename, class->info.user.filename) && !may_be_ahead(other)) {
-			return false;
-		}
-	}
-	return true;
-}
-
 static void note_class(struct list *list, const zend_class_entry *class)
 {
 	const zend_string *file = class->info.user.filename;
-	if (!may_be_ahead(class) || !all_of_its_file_may_be_ahead(class) || !is_new(list, CLASS, class->name)) {
+	if (!may_be_ahead(class) || !is_new(list, CLASS, class->name)) {
 		return;
 	}
 	note(list, FILE_OF, ZSTR_VAL(file), ZSTR_LEN(file));
@@ -354,51 +358,6 @@ static zend_class_entry *load_known(zend_string *name, zend_string *key)
 	return EG(exception) != NULL ? NULL : zend_hash_find_ptr(EG(class_table), key);
 }
 
-/* One that spl_autoload_functions() returns; also where only its own class may call it. */
-static const zend_function *function_of(zval *autoloader)
-{
-	zend_fcall_info_cache known;
-	if (Z_TYPE_P(autoloader) == IS_ARRAY && zend_hash_num_elements(Z_ARRVAL_P(autoloader)) == 2) {
-		const zval *of = zend_hash_index_find(Z_ARRVAL_P(autoloader), 0);
-		const zval *method = zend_hash_index_find(Z_ARRVAL_P(autoloader), 1);
-		if (of == NULL || method == NULL || Z_TYPE_P(method) != IS_STRING) {
-			return NULL;
-		}
-		const zend_class_entry *class = Z_TYPE_P(of) == IS_OBJECT ? Z_OBJCE_P(of)
-		                                : Z_TYPE_P(of) == IS_STRING
-		                                    ? zend_lookup_class_ex(Z_STR_P(of), NULL, ZEND_FETCH_CLASS_NO_AUTOLOAD)
-		                                    : NULL;
-		return class == NULL ? NULL : zend_hash_find_ptr_lc(&class->function_table, Z_STR_P(method));
-	}
-	return zend_is_callable_ex(autoloader, NULL, IS_CALLABLE_SUPPRESS_DEPRECATIONS, NULL, &known, NULL)
-	           ? known.function_handler
-	           : NULL;
-}
-
-/* The project's own may go by a request, and would be asked before what a class is loaded from here. */
-static bool own_autoloader_is_first(void)
-{
-	zval function, all, *one;
-	bool own = false, first = false;
-	ZVAL_STRING(&function, "spl_autoload_functions");
-	ZVAL_UNDEF(&all);
-	if (call_user_function(NULL, NULL, &function, &all, 0, NULL) == SUCCESS && Z_TYPE(all) == IS_ARRAY) {
-		ZEND_HASH_FOREACH_VAL(Z_ARRVAL(all), one)
-		{
-			const zend_function *of = function_of(one);
-			bool packages =
-			    of != NULL && (!ZEND_USER_CODE(of->type) ||
-			                   (of->op_array.filename != NULL && !owner_is_project(ZSTR_VAL(of->op_array.filename))));
-			first |= packages && own;
-			own |= !packages;
-		}
-		ZEND_HASH_FOREACH_END();
-	}
-	zval_ptr_dtor(&all);
-	zval_ptr_dtor(&function);
-	return first;
-}
-
 static void load_from_files(const char *names, const char *end)
 {
 	static const char code[] = "static function (): void { require func_get_arg(0); }";
@@ -451,9 +410,12 @@ static void load_from_files(const char *names, const char *end)
 	zend_hash_destroy(&files);
 }
 
+/* Whether classes may be loaded without their autoloaders. */
+static bool without_autoloaders;
+
 static void load_all(const char *names, const char *end)
 {
-	if (!learn_elsewhere() || !own_autoloader_is_first()) {
+	if (without_autoloaders) {
 		load_from_files(names, end);
 	}
 	for (const char *record = names; record < end; record += strlen(record) + 1) {
@@ -494,6 +456,7 @@ void by_name_load(void)
 	if (options.rewind != REWIND_OFF && !learn_elsewhere()) {
 		declares_note(); /* warm-up requests follow in this process */
 	}
+	without_autoloaders = !learn_elsewhere() || (!options.classes_later && autoloaders_may_be_passed_over());
 	bool by_name = options.rewind != REWIND_OFF && (options.warmup_count == 0 || learn_elsewhere());
 	const char *end;
 	char *names = by_name ? read_names(&end) : NULL;

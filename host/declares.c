@@ -1,7 +1,10 @@
 /*
- * Files that declare classes and do nothing else. What a file of classes does beside that (it defines a constant, reads
+ * Files that declare a class and do nothing else. What a file of classes does beside that (it defines a constant, reads
  * a superglobal, changes a setting, declares a function unless there is one) may go by a request, and belongs to the
  * request that loads it. So classes are loaded before requests (by_name.c) only from files that do nothing.
+ *
+ * And only where asking for the class is all that it takes: an autoloader that does nothing else (autoloaders.c) has
+ * included the file for that very name, and there is no second class in it, which nobody would find by its own.
  *
  * What a file does is its compiled code: where it only declares, nothing but declarations and its end is left of that.
  * A file that the project's own code includes, its own autoloader among it, may be another one for another request, and
@@ -18,6 +21,7 @@ struct file {
 	bool declares; /* and does nothing else, but to have these classes loaded: their names in lower case */
 	size_t count;
 	char **hints;
+	char *of; /* the class for which it was included, in lower case; NULL: for none, or not by such an autoloader */
 };
 static HashTable included;
 static bool notes;
@@ -108,6 +112,38 @@ static bool own_code_includes(void)
 	return frame != NULL && by_name_is_for_requests(frame->func->op_array.filename);
 }
 
+/* The class that autoloaders look for, and the code that needs it. */
+static const zend_string *wanted;
+static const zend_execute_data *wanting;
+static zend_class_entry *(*autoload)(zend_string *, zend_string *);
+
+static zend_class_entry *autoload_and_note(zend_string *name, zend_string *key)
+{
+	const zend_string *outer = wanted;
+	const zend_execute_data *before = wanting;
+	wanted = key;
+	wanting = EG(current_execute_data);
+	zend_class_entry *found = autoload(name, key);
+	wanted = outer;
+	wanting = before;
+	return found;
+}
+
+/* Whether the autoloader that includes a file now does nothing else. */
+static bool autoloader_only_includes(void)
+{
+	const zend_execute_data *autoloader = NULL;
+	for (const zend_execute_data *at = EG(current_execute_data); at != NULL && at != wanting;
+	     at = at->prev_execute_data) {
+		if (at->func != NULL && ZEND_USER_CODE(at->func->type)) {
+			autoloader = at;
+		}
+	}
+	return autoloader != NULL &&
+	       autoloaders_only_includes(autoloader->func,
+	                                 zend_get_called_scope((zend_execute_data *)(uintptr_t)autoloader));
+}
+
 static zend_op_array *compile_and_note(zend_file_handle *in, int type)
 {
 	uint32_t functions = zend_hash_num_elements(EG(function_table));
@@ -120,6 +156,7 @@ static zend_op_array *compile_and_note(zend_file_handle *in, int type)
 	if (file == NULL) {
 		file = pecalloc(1, sizeof *file, true);
 		file->declares = true;
+		file->of = wanted != NULL && autoloader_only_includes() ? pestrdup(ZSTR_VAL(wanted), true) : NULL;
 		zend_hash_str_add_ptr(&included, ZSTR_VAL(name), ZSTR_LEN(name), file);
 	}
 	file->declares = file->declares && only_declares(file, code) &&
@@ -138,13 +175,20 @@ void declares_startup(void)
 
 void declares_note(void)
 {
-	notes = true;
+	if (!notes) {
+		notes = true;
+		autoload = zend_autoload;
+		zend_autoload = autoload_and_note;
+	}
 }
 
-bool declares_only(const zend_string *name)
+bool declares_only(const zend_class_entry *class, bool by_anyone)
 {
+	const zend_string *name = class->info.user.filename;
 	const struct file *file = name == NULL ? NULL : zend_hash_str_find_ptr(&included, ZSTR_VAL(name), ZSTR_LEN(name));
-	return file != NULL && file->declares;
+	return file != NULL && file->declares &&
+	       (by_anyone || (file->of != NULL && zend_binary_strcasecmp(ZSTR_VAL(class->name), ZSTR_LEN(class->name),
+	                                                                 file->of, strlen(file->of)) == 0));
 }
 
 size_t declares_hints(const zend_string *name, char ***hints)

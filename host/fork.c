@@ -74,10 +74,13 @@ enum hy_retired fork_cost(int status)
 /* The process that has the present request, in its parent. */
 static volatile pid_t serves;
 
-bool fork_end_request(void)
+bool fork_end_request(uint32_t ticket)
 {
 	pid_t child = serves;
-	return child > 0 && kill(child, SIGPROF) == 0;
+	if (child > 0) {
+		time_limit_end_request(child, ticket);
+	}
+	return child > 0;
 }
 
 /*

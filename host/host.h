@@ -32,7 +32,8 @@
  *   archives.c  what PHP knows of archives (phar), for a request
  *   trace.c     what slow requests are doing
  *   by_name.c   classes by their names
- *   declares.c  files that declare classes and do nothing else   in_the_way.c  when it matters that they are there
+ *   declares.c  files that declare a class and do nothing else   in_the_way.c  when it matters that they are there
+ *   autoloaders.c  which ones do no more than to include them
  *   learn.c     warm-up requests in processes of their own   runtime_caches.c what functions have looked up
  *
  * The host is single-threaded. The process is a zygote until zygote_run() or zygote_adopt() returns in a forked worker.
@@ -79,6 +80,7 @@ struct options {
 	unsigned rewind_verify;      /* compare all memory with the snapshot every so many rewinds; 0: never */
 	struct visit *warmup;        /* requests before the snapshot */
 	size_t warmup_count;
+	bool classes_later;     /* a recognised project's are left to requests */
 	bool warm_connections;  /* those open at the point are kept over rewinds */
 	struct visit *compared; /* requests that show what those have left behind */
 	size_t compared_count;
@@ -174,8 +176,8 @@ void fork_begin(void); /* in such a process, first thing */
 /* In a process whose logs are nobody's, and which the pool must not hear; perhaps of the classes that it has loaded. */
 void fork_be_silent(bool names_classes);
 bool fork_is_for_one_request(void); /* this is such a process */
-bool fork_end_request(
-    void); /* in the parent of one, by a signal handler: has PHP end its request; false: there is none */
+/* In the parent of one, by a signal handler: has PHP end its request, if it is that one; false: there is none. */
+bool fork_end_request(uint32_t ticket);
 enum hy_retired fork_cost(int status); /* wait status of such a process: what it did to the boot's stays for others */
 /* Ends it; HY_RETIRED_NOT: the worker goes on, else it leaves as well. */
 void fork_end(enum hy_retired why) __attribute__((noreturn));
@@ -217,6 +219,8 @@ void shutdown_end_boot(
 void shutdown_lend(void); /* to the request, or script, that ends next */
 
 /* patterns.c */
+/* The name in small letters of the function that a call begins with; NULL: not known before it runs. */
+const zend_string *patterns_called(const zend_op *op);
 void patterns_compile(void); /* those that loaded code names, when the warm-up requests are over */
 
 /* snapshot.c */
@@ -294,10 +298,10 @@ void clocks_request_begins(void);
 void clocks_between_requests(void); /* after the point, and before each fork for a request */
 
 /* time_limit.c: max_execution_time in worker mode */
-void time_limit_startup(void);             /* when PHP has started */
-void time_limit_end_request(pid_t worker); /* in the zygote */
-void time_limit_start(void);               /* before the boot */
-void time_limit_begin(void);               /* of a request */
+void time_limit_startup(void);                              /* when PHP has started */
+void time_limit_end_request(pid_t worker, uint32_t ticket); /* in its parent: of that request only */
+void time_limit_start(void);                                /* before the boot */
+void time_limit_begin(void);                                /* of a request */
 void time_limit_end(void);
 
 /* prime.c */
@@ -320,11 +324,21 @@ void in_the_way_may_be(uint32_t first, uint32_t end); /* those lie there in the 
 void in_the_way_note(void);                           /* from now on, in this process: what its own code asks for */
 HashTable *in_the_way_asked(void);                    /* that */
 bool in_the_way(void);                                /* they were */
+void in_the_way_before_answer(void);                  /* its head: here the request may end, too */
 
-/* declares.c: files that declare classes and do nothing else */
-void declares_startup(void);                 /* when PHP has started */
-void declares_note(void);                    /* from now on, in this process */
-bool declares_only(const zend_string *file); /* of a file that was included since */
+/* autoloaders.c: those that look up a file, include it, and do nothing else */
+/* Whether such a function of other people's is one; `called`: the class that it is called of, or NULL. */
+bool autoloaders_only_includes(const zend_function *function, const zend_class_entry *called);
+bool autoloaders_may_be_passed_over(void); /* at the end of a boot: no other one is asked before one of these */
+/* Whether something has changed since by which one of these finds another class of a name that `matters`. */
+bool autoloaders_find_another(bool (*matters)(zend_string *name));
+
+/* declares.c: files that declare a class and do nothing else */
+void declares_startup(void); /* when PHP has started */
+void declares_note(void);    /* from now on, in this process */
+/* Whether its file does nothing else, and was included since, by an autoloader that does nothing else, for this name;
+ * or by anyone: what a framework has generated it includes itself, if the class is not there. */
+bool declares_only(const zend_class_entry *class, bool by_anyone);
 /* The classes that it has loaded, without doing anything with them: names in lower case. Their number. */
 size_t declares_hints(const zend_string *file, char ***hints);
 

@@ -2,8 +2,8 @@
  * What a request does for which it matters that classes are there before it (by_name.c), in a project that a boot
  * script of ours boots: it declares one of the same name, or gives another class that name; its own code asks whether
  * one is loaded, without having it loaded; or it has an autoloader of its own asked before others. Then its answer is
- * not the one of classic mode. PHP's error, or ours, ends it, and the application is served in classic mode from then
- * on.
+ * not the one of classic mode. PHP's error, or ours, ends it, and the application boots anew, with all classes left to
+ * requests.
  *
  * A warm-up request that does so, in a process of its own, tells what not to load (by_name.c): so an application whose
  * every request does meets no error.
@@ -28,19 +28,9 @@ void in_the_way_may_be(uint32_t from, uint32_t to)
 	end = to;
 }
 
-bool in_the_way(void)
-{
-	return is;
-}
-
 void in_the_way_note(void)
 {
 	learns = true;
-}
-
-HashTable *in_the_way_asked(void)
-{
-	return &asked;
 }
 
 static zend_string *key_of(const char *name, size_t len)
@@ -96,34 +86,121 @@ static void note(zend_string *key)
 	}
 }
 
+static void note_all(void)
+{
+	zend_string *all = zend_string_init(ZEND_STRL(IN_THE_WAY_ALL), false);
+	note(all);
+	zend_string_release(all);
+}
+
 static void end_request(const char *does, const char *what)
 {
 	is = true;
-	zend_error_noreturn(E_ERROR,
-	                    "Hayate: the request %s%s, and that class is there before all requests. From now on the "
-	                    "application is served in classic mode",
-	                    does, what);
+	zend_error_noreturn(
+	    E_ERROR,
+	    "Hayate: the request %s%s, and classes of packages are there before all requests. From now on requests load "
+	    "their classes by themselves",
+	    does, what);
 }
 
-static zif_handler class_exists_handler, interface_exists_handler, trait_exists_handler, enum_exists_handler;
+static bool is_ahead_by_name(zend_string *name)
+{
+	zend_string *key = key_of(ZSTR_VAL(name), ZSTR_LEN(name));
+	bool ahead = learns || is_ahead(key);
+	zend_string_release(key);
+	return ahead;
+}
+
+/* What an autoloader goes by has changed, such as the names that Laravel gives classes, or directories of Composer's.
+ */
+static bool finds_another(void)
+{
+	return (first != end || learns) && autoloaders_find_another(is_ahead_by_name);
+}
+
+bool in_the_way(void)
+{
+	is = is || (first != end && finds_another());
+	return is;
+}
+
+void in_the_way_before_answer(void)
+{
+	if (!is && first != end && finds_another()) {
+		SG(headers_sent) = 0; /* nothing has been, so that this is a 500 */
+		end_request("has an autoloader find other classes", "");
+	}
+}
+
+HashTable *in_the_way_asked(void)
+{
+	if (learns && finds_another()) {
+		note_all();
+	}
+	return &asked;
+}
+
+static zif_handler class_alias_handler, class_exists_handler, interface_exists_handler, trait_exists_handler,
+    enum_exists_handler;
+static zif_handler class_implements_handler, class_parents_handler, class_uses_handler;
+static zif_handler get_declared_classes_handler, get_declared_interfaces_handler, get_declared_traits_handler;
+static zif_handler get_included_files_handler, get_required_files_handler;
 static zif_handler register_handler, unregister_handler;
+
+/* PHP warns where the name is taken, and goes on. */
+static ZEND_FUNCTION(looked_at_class_alias)
+{
+	const zval *name = ZEND_NUM_ARGS() >= 2 ? ZEND_CALL_ARG(execute_data, 2) : NULL;
+	if ((first != end || learns) && name != NULL && Z_TYPE_P(name) == IS_STRING) {
+		zend_string *key = key_of(Z_STRVAL_P(name), Z_STRLEN_P(name));
+		bool ahead = is_ahead(key);
+		note(key);
+		zend_string_release(key);
+		if (ahead) {
+			end_request("gives a class the name ", Z_STRVAL_P(name));
+		}
+	}
+	class_alias_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+}
+
+/* Composer finds files by names as they are written. */
+static bool is_its_name(const zval *name, zend_string *key)
+{
+	const zend_class_entry *class = zend_hash_find_ptr(EG(class_table), key);
+	size_t skip = Z_STRVAL_P(name)[0] == '\\' ? 1 : 0;
+	return class != NULL && zend_string_equals_cstr(class->name, Z_STRVAL_P(name) + skip, Z_STRLEN_P(name) - skip);
+}
 
 /* class_exists($class, false) and its kin. */
 static void look_at_question(const zend_execute_data *call)
 {
-	zval *name = ZEND_CALL_ARG(call, 1), *autoload = ZEND_CALL_ARG(call, 2);
-	if ((first == end && !learns) || ZEND_CALL_NUM_ARGS(call) != 2 || Z_TYPE_P(name) != IS_STRING ||
-	    zend_is_true(autoload)) {
+	uint32_t count = ZEND_CALL_NUM_ARGS(call);
+	const zval *name = count == 0 ? NULL : ZEND_CALL_ARG(call, 1);
+	if ((first == end && !learns) || name == NULL || Z_TYPE_P(name) != IS_STRING) {
 		return;
 	}
+	bool loads = count < 2 || zend_is_true(ZEND_CALL_ARG(call, 2));
 	zend_string *key = key_of(Z_STRVAL_P(name), Z_STRLEN_P(name));
-	bool ahead = is_ahead(key), matters = (ahead || learns) && own_code_calls(call);
+	bool ahead = is_ahead(key) && (!loads || !is_its_name(name, key));
+	bool matters = (ahead || (learns && !loads)) && own_code_calls(call);
 	if (matters) {
 		note(key);
 	}
 	zend_string_release(key);
 	if (matters && ahead) {
 		end_request("asks whether there is already a class ", Z_STRVAL_P(name));
+	}
+}
+
+/* get_declared_classes() and its kin, and get_included_files(). */
+static void look_at_list(const zend_execute_data *call)
+{
+	if ((first == end && !learns) || !lifecycle_in_request() || !own_code_calls(call)) {
+		return;
+	}
+	note_all();
+	if (first != end) {
+		end_request("asks which classes there are already", "");
 	}
 }
 
@@ -134,9 +211,7 @@ static void look_at_autoloader(const zend_execute_data *call, bool before)
 	if ((first == end && !learns) || !lifecycle_in_request() || !before) {
 		return;
 	}
-	zend_string *all = zend_string_init(ZEND_STRL(IN_THE_WAY_ALL), false);
-	note(all);
-	zend_string_release(all);
+	note_all();
 	is |= first != end;
 	if (is && own_code_calls(call)) {
 		end_request("changes which autoloader is asked first", "");
@@ -149,10 +224,24 @@ static void look_at_autoloader(const zend_execute_data *call, bool before)
 		look_at_question(execute_data);                                                                                \
 		name##_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);                                                              \
 	}
+#define LIST(name)                                                                                                     \
+	static ZEND_FUNCTION(looked_at_##name)                                                                             \
+	{                                                                                                                  \
+		look_at_list(execute_data);                                                                                    \
+		name##_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);                                                              \
+	}
 QUESTION(class_exists)
 QUESTION(interface_exists)
 QUESTION(trait_exists)
 QUESTION(enum_exists)
+QUESTION(class_implements)
+QUESTION(class_parents)
+QUESTION(class_uses)
+LIST(get_declared_classes)
+LIST(get_declared_interfaces)
+LIST(get_declared_traits)
+LIST(get_included_files)
+LIST(get_required_files)
 
 static ZEND_FUNCTION(looked_at_register)
 {
@@ -174,10 +263,20 @@ void in_the_way_startup(void)
 	}
 	zend_hash_init(&asked, 8, NULL, NULL, true);
 	zend_observer_error_register(hear_of_error);
+	functions_wrap("class_alias", &class_alias_handler, ZEND_FN(looked_at_class_alias));
 	functions_wrap("class_exists", &class_exists_handler, ZEND_FN(looked_at_class_exists));
 	functions_wrap("interface_exists", &interface_exists_handler, ZEND_FN(looked_at_interface_exists));
 	functions_wrap("trait_exists", &trait_exists_handler, ZEND_FN(looked_at_trait_exists));
 	functions_wrap("enum_exists", &enum_exists_handler, ZEND_FN(looked_at_enum_exists));
+	functions_wrap("class_implements", &class_implements_handler, ZEND_FN(looked_at_class_implements));
+	functions_wrap("class_parents", &class_parents_handler, ZEND_FN(looked_at_class_parents));
+	functions_wrap("class_uses", &class_uses_handler, ZEND_FN(looked_at_class_uses));
+	functions_wrap("get_declared_classes", &get_declared_classes_handler, ZEND_FN(looked_at_get_declared_classes));
+	functions_wrap("get_declared_interfaces", &get_declared_interfaces_handler,
+	               ZEND_FN(looked_at_get_declared_interfaces));
+	functions_wrap("get_declared_traits", &get_declared_traits_handler, ZEND_FN(looked_at_get_declared_traits));
+	functions_wrap("get_included_files", &get_included_files_handler, ZEND_FN(looked_at_get_included_files));
+	functions_wrap("get_required_files", &get_required_files_handler, ZEND_FN(looked_at_get_required_files));
 	functions_wrap("spl_autoload_register", &register_handler, ZEND_FN(looked_at_register));
 	functions_wrap("spl_autoload_unregister", &unregister_handler, ZEND_FN(looked_at_unregister));
 }

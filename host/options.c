@@ -149,6 +149,7 @@ void options_parse(int argc, char **argv)
 		CONNECTIONS,
 		PROBE,
 		EXPLAIN,
+		CLASSES,
 		DEV,
 		VERSION
 	};
@@ -172,6 +173,7 @@ void options_parse(int argc, char **argv)
 	    {"warmup", required_argument, NULL, WARMUP},
 	    {"compare", required_argument, NULL, COMPARE},
 	    {"connections", required_argument, NULL, CONNECTIONS},
+	    {"classes", required_argument, NULL, CLASSES},
 	    {"probe", no_argument, NULL, PROBE},
 	    {"explain", required_argument, NULL, EXPLAIN},
 	    {"version", no_argument, NULL, VERSION},
@@ -241,6 +243,9 @@ void options_parse(int argc, char **argv)
 			break;
 		case CONNECTIONS:
 			options.warm_connections = strcmp(optarg, "warm") == 0;
+			break;
+		case CLASSES:
+			options.classes_later = strcmp(optarg, "later") == 0;
 			break;
 		case PROBE:
 			options.probe = true;

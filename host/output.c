@@ -198,6 +198,7 @@ int output_send_headers(sapi_headers_struct *headers)
 	if (request.exchange.slot == NULL || request.answered || is_stray()) {
 		return SAPI_HEADER_SENT_SUCCESSFULLY;
 	}
+	in_the_way_before_answer();
 	struct hy_response_head head = {.status = (uint16_t)headers->http_response_code};
 	const char *reason = "";
 	if (head.status == 0) {

@@ -46,8 +46,7 @@ static bool takes_pattern(const zend_string *name)
 	return false;
 }
 
-/* The name in small letters of the function that a call begins with; NULL: not known before it runs. */
-static const zend_string *called(const zend_op *op)
+const zend_string *patterns_called(const zend_op *op)
 {
 	const zval *name = op->op2_type == IS_CONST ? RT_CONSTANT(op, op->op2) : NULL;
 	switch (op->opcode) {
@@ -73,7 +72,7 @@ static const zval *pattern_at(const zend_op *op, const zend_op *end)
 		return op->op1_type == IS_CONST && takes_pattern(frameless->common.function_name) ? RT_CONSTANT(op, op->op1)
 		                                                                                  : NULL;
 	}
-	const zend_string *name = called(op);
+	const zend_string *name = patterns_called(op);
 	const zend_op *first = op + 1;
 	if (name == NULL || !takes_pattern(name) || first >= end ||
 	    (first->opcode != ZEND_SEND_VAL && first->opcode != ZEND_SEND_VAL_EX) || first->op1_type != IS_CONST ||

@@ -52,19 +52,31 @@ static void set_timer(int64_t every_us, int64_t first_us)
 	rewind_set_timer(ITIMER_PROF, &value);
 }
 
-/* The zygote has sent it (time_limit_end_request()). */
-static bool is_to_end(const siginfo_t *info)
+/* The server has ended the request by this signal. */
+static volatile sig_atomic_t ended_by_server;
+
+/* Its parent has sent it (time_limit_end_request()). */
+static bool is_of_server(const siginfo_t *info)
 {
-	return info->si_code == SI_USER && info->si_pid == getppid() && hy_ring_quit();
+	return info->si_code == SI_QUEUE && info->si_pid == getppid();
+}
+
+/* Another request may have begun since. */
+static void end_request(int signal, siginfo_t *info, void *context)
+{
+	uint32_t ticket = (uint32_t)info->si_value.sival_int;
+	if (!fork_end_request(ticket) && lifecycle_in_request() &&
+	    (uint32_t)(request.exchange.claim >> HY_CLAIM_TICKET_SHIFT) == ticket) {
+		timer->owner = REQUEST;
+		ended_by_server = 1;
+		php_handler(signal, info, context);
+	}
 }
 
 static void on_signal(int signal, siginfo_t *info, void *context)
 {
-	if (is_to_end(info)) {
-		if (!fork_end_request() && lifecycle_in_request()) {
-			timer->owner = REQUEST;
-			php_handler(signal, info, context);
-		}
+	if (is_of_server(info)) {
+		end_request(signal, info, context);
 	} else if (timer->owner == REQUEST) {
 		php_handler(signal, info, context);
 	} else if (timer->owner == TICKING && lifecycle_in_request()) {
@@ -106,11 +118,12 @@ static void stand_before(void)
 	rewind_timer_taken = taken;
 }
 
-/* In the zygote: has PHP end the request of a worker that was asked to leave, so that what it holds for others (a lock
- * in APCu's memory) is given back. Code that replaces PHP's handler is not reached. */
-void time_limit_end_request(pid_t worker)
+/* In its parent: has PHP end the request of that ticket (of which these bits will do) in a worker that was asked to
+ * leave, so that what it holds for others (a lock in APCu's memory) is given back. Code that replaces PHP's handler is
+ * not reached. */
+void time_limit_end_request(pid_t worker, uint32_t ticket)
 {
-	kill(worker, SIGPROF);
+	sigqueue(worker, SIGPROF, (union sigval){.sival_int = (int)ticket});
 }
 
 /* PHP's message names the limit: of one that is the server's, how long the request has run. */
@@ -118,7 +131,7 @@ static void (*on_timeout_before)(int seconds);
 
 static void on_timeout(int seconds)
 {
-	if (hy_ring_quit()) {
+	if (ended_by_server) {
 		struct timespec now;
 		clock_gettime(CLOCK_REALTIME, &now);
 		double ran = (double)now.tv_sec + (double)now.tv_nsec / 1e9 - sapi_get_request_time();

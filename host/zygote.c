@@ -433,7 +433,7 @@ void zygote_run(void)
 			case HY_MSG_UNWIND:
 				/* It may have ended, and another one have its number. */
 				if (message.pid > 0 && pids[message.worker] == message.pid) {
-					time_limit_end_request(message.pid);
+					time_limit_end_request(message.pid, (uint32_t)message.value);
 				}
 				break;
 			case HY_MSG_PING:

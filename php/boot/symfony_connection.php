@@ -17,7 +17,7 @@ use Symfony\Component\DependencyInjection\ContainerInterface;
  *
  * Only where nobody's code but Doctrine's and its bundle's makes it, by what the container says and by what it leads to: a
  * factory, a middleware or a class of the application's own may look for the request. What is open is held behind its
- * driver, and a request that connects is given it if the environment gives the very same settings as before.
+ * driver, and a request that connects is given it if it asks for the very same, and the environment gives the same settings as before.
  */
 final class SymfonyConnection
 {
@@ -63,18 +63,23 @@ final class SymfonyConnection
         $driver = $connection->getDriver();
         preg_match_all('/getEnv\(\'([^\'\\\\]+)\'\)/', self::code($container, $id), $asked);
         $of = self::environment($container, $asked[1]);
-        $session = $driver->connect($connection->getParams());
+        $params = $connection->getParams();
+        $session = $driver->connect($params);
         $again = static function () use ($container, $id, $asked, $of): ?Session {
             return $of === self::environment($container, $asked[1]) ? null : self::anew($container, $id);
         };
-        $holder = new class($driver, $session, $again) extends AbstractDriverMiddleware {
-            public function __construct(Driver $driver, private ?Session $held, private \Closure $again)
+        $holder = new class($driver, $session, $params, $again) extends AbstractDriverMiddleware {
+            public function __construct(Driver $driver, private ?Session $held, private array $of, private \Closure $again)
             {
                 parent::__construct($driver);
             }
 
             public function connect(array $params): Session
             {
+                // Whoever has this driver may want another database.
+                if ($params !== $this->of) {
+                    return parent::connect($params);
+                }
                 [$held, $this->held] = [$this->held, null];
 
                 return ($this->again)() ?? $held ?? parent::connect($params);

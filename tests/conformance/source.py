@@ -1,4 +1,4 @@
-"""php-src's tests, from the newest Debian source package of PHP that the mirror really holds.
+"""php-src's tests, from the newest Debian source package of PHP that the mirror really holds, or from an archive at hand.
 
 Promises to leave the system's apt alone: sources, lists and archives of its own lie in the given directory. It needs no
 privileges. Must never patch a test.
@@ -61,11 +61,45 @@ def _newest_first(versions: set[str]) -> list[str]:
     return sorted(versions, key=functools.cmp_to_key(compare), reverse=True)
 
 
+def _version_of(tree: pathlib.Path) -> str | None:
+    """What php-src says it is; None where this is no php-src."""
+    header = tree / "main" / "php_version.h"
+    found = re.search(r'(?m)^#define PHP_VERSION "([0-9A-Za-z.-]+)"$', header.read_text()) if header.is_file() else None
+    return found[1] if found else None
+
+
+def given_source(cache: pathlib.Path, given: pathlib.Path) -> tuple[str, pathlib.Path]:
+    """(version, tree) of php-src at hand: its tree, or an archive as PHP and Debian give it out, which is unpacked."""
+    if given.is_dir():
+        version = _version_of(given)
+        if version is None:
+            raise SourceError(f"{given}: expected the tree of php-src, found no main/php_version.h")
+        return version, given
+    cache.mkdir(parents=True, exist_ok=True)
+    parts = cache / "unpacked"
+    shutil.rmtree(parts, ignore_errors=True)
+    parts.mkdir()
+    untarred = _run(["tar", "--no-same-owner", "-xf", str(given.absolute())], parts, {})
+    trees = [(version, tree) for tree in parts.iterdir() if (version := _version_of(tree))]
+    if untarred.returncode != 0 or not trees:
+        raise SourceError(f"{given}: expected an archive of php-src: {untarred.stderr.strip() or 'it holds no */main/php_version.h'}")
+    version, made = trees[0]
+    tree = cache / f"php-src-{version}"
+    shutil.rmtree(tree, ignore_errors=True)
+    made.rename(tree)
+    shutil.rmtree(parts)
+    # Some files of a release are their maker's alone to read; the tests run as another user.
+    _run(["chmod", "-R", "a+rX", str(tree)], cache, {})
+    return version, tree
+
+
 def php_source(cache: pathlib.Path, package: str) -> tuple[str, pathlib.Path]:
-    """(version, unpacked tree) of a source package, fetched by `apt-get source` on first use.
+    """(version, unpacked tree) of a source package, fetched by `apt-get source` on first use, or of a path to php-src.
 
     An archive's index may name a version whose files the mirror does not hold, so each is tried, newest first.
     """
+    if "/" in package:
+        return given_source(cache, pathlib.Path(package))
     done = cache / f"{package}.version"
     if done.exists():
         version = done.read_text().strip()

@@ -29,6 +29,8 @@ def made() -> Iterator[sites.Site]:
         site = sites.symfony(directory)
         shutil.copy(HERE / "Loaded.php", site.root / "src/EventListener")
         shutil.copy(HERE / "Apart.php", site.root / "src")
+        (site.root / "vendor/acme").mkdir()
+        shutil.copy(HERE / "asks.php", site.root / "vendor/acme")
         services = site.root / "config/services.php"
         last = "->tag('controller.service_arguments');\n"
         text = services.read_text()
@@ -124,7 +126,7 @@ def shows(site: sites.Site) -> None:
     before = "        // What warm-up spares"
     text = listener.read_text()
     assert before in text
-    show = "        $event->getResponse()->headers->set('X-Kind', in_array('Shown', get_declared_classes(), true) ? 'shown' : 'hidden');\n"
+    show = "        $event->getResponse()->headers->set('X-Kind', in_array('Shown', self::asks('get_declared_classes'), true) ? 'shown' : 'hidden');\n"
     listener.write_text(text.replace(before, show + before))
 
 

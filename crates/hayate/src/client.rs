@@ -147,8 +147,12 @@ fn describe_rewind(app: &Value) -> String {
     // A value, not its map: what a server of another version leaves out is null.
     let fallback = &app["fallback"];
     if fallback.is_object() {
-        let to = if fallback["to"] == "fork" { "with a fork for each request" } else { "in classic mode" };
-        out += &format!("  not rewound, but run {to}: {}\n", fallback["why"].as_str().unwrap_or_default());
+        let how = match fallback["to"].as_str() {
+            Some("classes") => "run with all classes left to requests",
+            Some("fork") => "not rewound, but run with a fork for each request",
+            _ => "not rewound, but run in classic mode",
+        };
+        out += &format!("  {how}: {}\n", fallback["why"].as_str().unwrap_or_default());
     }
     for (key, what) in [
         ("private_boot", "each worker boots by itself"),

@@ -1,6 +1,7 @@
 //! What becomes of an application whose workers cannot be rewound: a slower way that is as safe, and never one that keeps state.
 //!
-//! From rewinding to a fork for each request, and from there to classic mode, if there is a front controller that can answer. The new
+//! From rewinding to a fork for each request, and from there to classic mode, if there is a front controller that can answer; or, where
+//! it is about classes that were there before the requests, to a boot that leaves them to these. The new
 //! generation boots beside the old, which serves until it is replaced. It stays so until the next reload or restart, and says so in the
 //! log, in `hayate status` and in the metrics.
 
@@ -33,7 +34,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 /// An application that runs in another way than configured.
 #[derive(Debug, Clone, Serialize)]
 pub struct Fallback {
-    /// `fork` or `classic`.
+    /// `classes`, `fork` or `classic`.
     pub to: &'static str,
     /// Why, and how to avoid it.
     pub why: String,
@@ -45,6 +46,7 @@ impl Fallback {
     /// For people.
     pub fn words(&self) -> String {
         let how = match self.to {
+            "classes" => "with all classes left to requests, which takes them a little longer",
             "fork" => "with a fork for each request, which is slower",
             _ => "in classic mode, which boots it for each request",
         };
@@ -78,7 +80,10 @@ pub fn watch(generation: &Arc<Generation>, orders: &mpsc::UnboundedSender<Order>
 }
 
 /// The next slower way to run an application. `None`: there is none that is safe.
-fn slower(app: &App, no_fork: bool) -> Option<App> {
+fn slower(app: &App, classes: bool, no_fork: bool) -> Option<App> {
+    if classes && app.spec.way == Way::Configured {
+        return Some(App { spec: app.spec.in_way(Way::ClassesLater), ..app.clone() });
+    }
     if app.spec.rewind == Rewind::On && !no_fork && matches!(app.spec.mode, Mode::Worker { .. }) {
         return Some(App { spec: app.spec.in_way(Way::Fork), ..app.clone() });
     }
@@ -86,9 +91,9 @@ fn slower(app: &App, no_fork: bool) -> Option<App> {
 }
 
 /// The same, found by a thread of its own: it looks at the application's disk.
-async fn found_slower(app: &App, no_fork: bool) -> Option<App> {
+async fn found_slower(app: &App, classes: bool, no_fork: bool) -> Option<App> {
     let (name, app) = (app.spec.name.clone(), app.clone());
-    by_a_thread(&name, PATIENCE, move || slower(&app, no_fork)).await
+    by_a_thread(&name, PATIENCE, move || slower(&app, classes, no_fork)).await
 }
 
 /// What `looks` finds. A disk that hangs must not hold up the other applications: then it is nothing, as the log says.
@@ -148,9 +153,13 @@ pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -
     }
     let name = app.spec.name.clone();
     let no_fork = !unfit.fork || old.status().rewind.is_some_and(|rewind| rewind.tracking == Some("fork"));
-    let mut next = found_slower(&app, no_fork).await;
+    let mut next = found_slower(&app, unfit.classes, no_fork).await;
     while let Some(app) = next {
-        let to = if app.spec.mode == Mode::Classic { "classic" } else { "fork" };
+        let to = match app.spec.way {
+            Way::Configured | Way::ClassesLater => "classes",
+            Way::Fork => "fork",
+            Way::Classic => "classic",
+        };
         match boot_beside(&old, &app, &hub).await {
             Ok(new) => {
                 let at = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
@@ -159,7 +168,7 @@ pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -
             }
             Err(why) => tracing::error!(app = name, "it does not boot as {to} either: {why}"),
         }
-        next = found_slower(&app, true).await;
+        next = found_slower(&app, false, true).await;
     }
     let goes_on =
         if old.unavailable().is_none() { "it goes on in this one" } else { "this one is tried again" };
@@ -329,15 +338,17 @@ pub(crate) mod tests {
         fs::write(root.join("index.php"), "").unwrap();
         fs::write(root.join("worker.php"), "").unwrap();
         let rewinding = app(&root, "worker.php", Some("index.php"));
-        let fork = slower(&rewinding, false).unwrap();
+        let later = slower(&rewinding, true, false).unwrap();
+        assert_eq!((later.spec.way, later.spec.rewind), (Way::ClassesLater, Rewind::On));
+        let fork = slower(&later, false, false).unwrap();
         assert_eq!((fork.spec.rewind, &fork.spec.mode), (Rewind::Fork, &rewinding.spec.mode));
-        let classic = slower(&fork, false).unwrap();
+        let classic = slower(&fork, true, false).unwrap();
         assert_eq!((&classic.spec.mode, classic.spec.rewind), (&Mode::Classic, Rewind::Off));
         assert_eq!(classic.spec.env, [("A".to_owned(), "b".to_owned())]);
-        assert!(slower(&classic, false).is_none());
-        assert_eq!(slower(&rewinding, true).unwrap().spec.mode, Mode::Classic, "it forks already");
+        assert!(slower(&classic, true, false).is_none());
+        assert_eq!(slower(&rewinding, false, true).unwrap().spec.mode, Mode::Classic, "it forks already");
         // The worker script answers what is no file: there is nothing that classic mode could run.
-        assert!(slower(&app(&root, "worker.php", Some("worker.php")), true).is_none());
-        assert!(slower(&app(&root, "worker.php", None), true).is_none());
+        assert!(slower(&app(&root, "worker.php", Some("worker.php")), false, true).is_none());
+        assert!(slower(&app(&root, "worker.php", None), false, true).is_none());
     }
 }

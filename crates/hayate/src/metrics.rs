@@ -263,7 +263,7 @@ impl Metrics {
                 self.render_rewind(&status.name, rewind);
             }
             if status.rewind.is_some() || fallback.is_some() {
-                for to in ["fork", "classic"] {
+                for to in ["classes", "fork", "classic"] {
                     let is_so = fallback.as_ref().is_some_and(|fallback| fallback.to == to);
                     let labels = AppTo { app: status.name.clone(), to };
                     self.fallback.get_or_create(&labels).set(i64::from(is_so));

@@ -28,10 +28,11 @@ pub(crate) enum Command {
         /// The request's.
         ticket: u64,
     },
-    /// Has PHP end the request of a worker that was asked to leave.
+    /// Has PHP end the request of that ticket in a worker that was asked to leave, if it has that one still.
     Unwind {
         worker: u32,
         pid: i32,
+        ticket: u64,
     },
     Quit,
 }
@@ -127,7 +128,7 @@ impl Command {
             Command::Trace { worker, ran, ticket } => {
                 (HY_MSG_TRACE, worker, ticket as u32, ran.as_millis().try_into().unwrap_or(u32::MAX))
             }
-            Command::Unwind { worker, pid } => (HY_MSG_UNWIND, worker, pid as u32, 0),
+            Command::Unwind { worker, pid, ticket } => (HY_MSG_UNWIND, worker, pid as u32, ticket as u32),
             Command::Quit => (HY_MSG_QUIT, 0, 0, 0),
         };
         let words = [kind, worker, pid, value, 0].map(u32::to_ne_bytes);

@@ -30,6 +30,8 @@ pub enum Way {
     /// As configured.
     #[default]
     Configured,
+    /// As configured, but that a recognised project's requests load the classes that they need: none is there before them.
+    ClassesLater,
     /// In worker mode, each request in a fork of the booted process.
     Fork,
     /// In classic mode.

@@ -217,9 +217,9 @@ pub const DOUBTS: [Doubt; 12] = [
     Doubt {
         retired: HY_RETIRED_CLASS_DECLARED,
         label: "class_declared",
-        what: "the request declared a class of its own under the name of a package's class, which is loaded before the requests, \
-               or asked whether that is there, or changed which autoloader is asked first",
-        remedy: "give the class a name of its own, or bind it to the package's in the container",
+        what: "the request did what is otherwise where a package's class is there before it: it declared one of its own under that \
+               name, asked which classes are there, or changed which autoloader finds them",
+        remedy: "give the class a name of its own, bind it to the package's in the container, or do so as the application boots",
     },
 ];
 
@@ -234,8 +234,8 @@ impl Doubt {
         self.retired == HY_RETIRED_REWIND_OPCACHE
     }
 
-    /// No way of rewinding is fit: what differs from request to request is the code.
-    fn wants_classic(&self) -> bool {
+    /// Nothing is wrong but that classes were there before the request.
+    fn is_about_classes(&self) -> bool {
         self.retired == HY_RETIRED_CLASS_DECLARED
     }
 
@@ -262,6 +262,8 @@ pub struct Unfit {
     pub why: String,
     /// Nothing is wrong with rewinding: the application is to be booted anew, as it is.
     pub renew: bool,
+    /// It would be fit if its classes were left to requests.
+    pub classes: bool,
     /// A fork for each request would be fit.
     pub fork: bool,
 }
@@ -269,18 +271,18 @@ pub struct Unfit {
 impl Unfit {
     /// The zygote says nothing any more; nothing is wrong with the application.
     pub(crate) fn silent(why: String) -> Unfit {
-        Unfit { reason: "zygote_silent", why, renew: true, fork: true }
+        Unfit { reason: "zygote_silent", why, renew: true, classes: false, fork: true }
     }
 
     /// What a worker found out that booted by itself beside others; booted anew, the application finds its own way.
     pub(crate) fn declined(why: String) -> Unfit {
-        Unfit { reason: "boot_declined", why, renew: true, fork: true }
+        Unfit { reason: "boot_declined", why, renew: true, classes: false, fork: true }
     }
 
     /// What the host found out before a worker could serve.
     pub(crate) fn at_boot(fork: bool, why: String) -> Unfit {
         let reason = if fork { "rewind_boot" } else { "rewind_threads" };
-        Unfit { reason, why, renew: false, fork }
+        Unfit { reason, why, renew: false, classes: false, fork }
     }
 }
 
@@ -322,11 +324,11 @@ impl Fitness {
         let first = *self.at.front()?;
         if doubt.renews() {
             let why = format!("{}. To avoid it: {}", doubt.what, doubt.remedy);
-            return Some(Unfit { reason: doubt.label, why, renew: true, fork: true });
+            return Some(Unfit { reason: doubt.label, why, renew: true, classes: false, fork: true });
         }
-        if doubt.wants_classic() {
+        if doubt.is_about_classes() {
             let why = format!("{}. To avoid it: {}", doubt.what, doubt.remedy);
-            return Some(Unfit { reason: doubt.label, why, renew: false, fork: false });
+            return Some(Unfit { reason: doubt.label, why, renew: false, classes: true, fork: false });
         }
         if self.at.len() < RETIREMENTS || served.saturating_sub(first) > REQUESTS {
             return None;
@@ -338,6 +340,7 @@ impl Fitness {
                 doubt.what, doubt.remedy
             ),
             renew: false,
+            classes: false,
             // It shares the boot's connection or file as well, and is no better off with it.
             fork: doubt.retired != HY_RETIRED_REWIND_CONNECTION && !doubt.is_from_outside(),
         })

@@ -163,7 +163,7 @@ impl Spec {
     pub fn in_way(&self, way: Way) -> Spec {
         let mut spec = Spec { way, ..self.clone() };
         match way {
-            Way::Configured => {}
+            Way::Configured | Way::ClassesLater => {}
             Way::Fork => spec.rewind = Rewind::Fork,
             Way::Classic => {
                 (spec.mode, spec.rewind) = (Mode::Classic, Rewind::Off);
@@ -258,6 +258,9 @@ impl Spec {
         if !start.cold {
             self.warmup.iter().for_each(|visit| add("--warmup", visit.argument()));
             self.compared.iter().for_each(|visit| add("--compare", visit.argument()));
+        }
+        if self.way == Way::ClassesLater {
+            add("--classes", "later".into());
         }
         if let Some(n) = self.rewind_verify {
             add("--rewind-verify", n.to_string().into());

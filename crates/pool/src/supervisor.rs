@@ -237,7 +237,7 @@ impl Supervisor {
         if let Some(at) = self.end_those_that_do_not_begin(now) {
             call(at);
         }
-        if let Some(at) = self.end_unwinding(now) {
+        if let Some(at) = self.end_unwinding(&ring, now) {
             call(at);
         }
         if let Some(at) = self.end_lingering(&ring, now) {
@@ -329,7 +329,7 @@ impl Supervisor {
                 }
             };
             let first = match cause {
-                Cause::RequestTimeout => self.unwind(ring, overdue.worker),
+                Cause::RequestTimeout => self.unwind(ring, overdue.worker, overdue.ticket),
                 _ => self.sentence(overdue.worker, cause),
             };
             if first {
@@ -341,8 +341,11 @@ impl Supervisor {
     }
 
     /// Has PHP end a request, and then the worker, which is killed if that takes long: what it holds for others, as a lock in APCu's
-    /// memory, it can give back. `false`: it is ended already.
-    fn unwind(&self, ring: &Ring, index: u32) -> bool {
+    /// memory, it can give back. `false`: either is ended already.
+    fn unwind(&self, ring: &Ring, index: u32, ticket: u64) -> bool {
+        if !ring.runs(index, ticket) {
+            return false;
+        }
         let pid = {
             let mut table = self.shared.table();
             let Some(worker) = table.workers.get_mut(&index) else { return false };
@@ -350,27 +353,32 @@ impl Supervisor {
                 return false;
             }
             worker.sentence = Some(Cause::RequestTimeout);
-            worker.killed_at = Some(Instant::now() + UNWINDING);
+            worker.unwinds = Some((Instant::now() + UNWINDING, ticket));
             worker.pid
         };
         ring.quit_worker(index);
-        let unwind = Command::Unwind { worker: index, pid };
+        let unwind = Command::Unwind { worker: index, pid, ticket };
         if self.host.as_ref().is_none_or(|host| host.send(unwind).is_err()) {
             self.sentence(index, Cause::RequestTimeout);
         }
         true
     }
 
-    /// Kills those that had time enough to end by themselves. Returns when the next one will have had.
-    fn end_unwinding(&self, now: Instant) -> Option<Instant> {
+    /// Kills those that had time enough to end their request. Returns when the next one will have had.
+    fn end_unwinding(&self, ring: &Ring, now: Instant) -> Option<Instant> {
         let mut next = None::<Instant>;
-        for worker in self.shared.table().workers.values_mut() {
-            match worker.killed_at {
-                Some(at) if at <= now => {
-                    worker.killed_at = None;
-                    worker.process.iter().for_each(Process::kill);
+        for (&index, worker) in &mut self.shared.table().workers {
+            match worker.unwinds {
+                Some((at, ticket)) if at <= now => {
+                    worker.unwinds = None;
+                    if ring.runs(index, ticket) {
+                        worker.process.iter().for_each(Process::kill);
+                    } else {
+                        // It had taken another request before it was asked to leave, which has its own time.
+                        (worker.sentence, worker.asked_at) = (None, Some(now));
+                    }
                 }
-                Some(at) => next = Some(next.map_or(at, |before| before.min(at))),
+                Some((at, _)) => next = Some(next.map_or(at, |before| before.min(at))),
                 None => {}
             }
         }

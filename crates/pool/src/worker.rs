@@ -161,8 +161,8 @@ pub(crate) struct Worker {
     pub(crate) ready_at: Instant,
     /// Why the pool ends it, if it does.
     pub(crate) sentence: Option<Cause>,
-    /// When it is killed, where PHP may end its request before.
-    pub(crate) killed_at: Option<Instant>,
+    /// When it is killed if it still runs the request of that ticket, which PHP may end before.
+    pub(crate) unwinds: Option<(Instant, u64)>,
     /// Requests served when it was last looked at.
     pub(crate) requests: u64,
     /// Since when it has idled, as far as is known.
@@ -183,7 +183,7 @@ impl Worker {
             ready: false,
             ready_at: now,
             sentence: None,
-            killed_at: None,
+            unwinds: None,
             requests: 0,
             idle_since: now,
         }

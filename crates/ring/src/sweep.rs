@@ -42,6 +42,8 @@ pub struct Overdue {
     pub worker: u32,
     /// Why.
     pub fault: Fault,
+    /// Of the request that ran out of its time, with [`Fault::RequestTimeout`]; 0 otherwise. The worker may have ended it by now.
+    pub ticket: u64,
 }
 
 /// A request that takes long; see [`Limits::slow_request`]. Each is named once.
@@ -121,12 +123,12 @@ impl Ring {
         let condemned = std::mem::take(&mut inner.condemned);
         let mut overdue: Vec<Overdue> = Vec::new();
         let (mut newly_slow, mut slow) = (0, Vec::new());
-        let mut name = |worker, fault| {
+        let mut name = |worker, fault, ticket| {
             if !overdue.iter().any(|known| known.worker == worker) {
-                overdue.push(Overdue { worker, fault });
+                overdue.push(Overdue { worker, fault, ticket });
             }
         };
-        condemned.into_iter().for_each(|worker| name(worker, Fault::Protocol));
+        condemned.into_iter().for_each(|worker| name(worker, Fault::Protocol, 0));
         if !self.memory.constants_are_intact() {
             inner.broken.get_or_insert("its description was overwritten");
         }
@@ -200,7 +202,7 @@ impl Ring {
                         }
                     }
                     if let Err(fault) = held {
-                        name(worker, fault);
+                        name(worker, fault, if fault == Fault::RequestTimeout { claim_ticket(seen) } else { 0 });
                         let started = words.response_state().load(Acquire) != HY_RESPONSE_NONE;
                         let failure = match fault {
                             Fault::RequestTimeout => Failure::RequestTimeout { started },
@@ -212,7 +214,7 @@ impl Ring {
                     }
                 }
                 _ if words.response_state().load(Acquire) != HY_RESPONSE_COMPLETE => {
-                    name(worker, Fault::Protocol);
+                    name(worker, Fault::Protocol, 0);
                     self.fail(&mut inner, index, Failure::Malformed);
                 }
                 _ => {}
@@ -332,7 +334,7 @@ impl Ring {
 
     /// When the oldest request has waited since the last sweep although workers idle, whoever was woken for it did not come: wakes
     /// others, and names those that have not moved.
-    fn move_on(&self, inner: &mut Inner, now: u64, name: &mut impl FnMut(u32, Fault)) {
+    fn move_on(&self, inner: &mut Inner, now: u64, name: &mut impl FnMut(u32, Fault, u64)) {
         let (waiting, oldest) = Ring::oldest_waiting(inner);
         if waiting == 0 {
             inner.stalled = (0, 0);
@@ -365,7 +367,7 @@ impl Ring {
 
     /// Names workers that are told to wake up and do not, as each sweep of the last ten seconds saw. Sweeps alone count: a worker that was
     /// told a moment ago has not moved yet, whenever it was told before.
-    fn look_for_still(&self, inner: &mut Inner, now: u64, name: &mut impl FnMut(u32, Fault)) {
+    fn look_for_still(&self, inner: &mut Inner, now: u64, name: &mut impl FnMut(u32, Fault, u64)) {
         let paused = now.saturating_sub(std::mem::replace(&mut inner.swept_at, now)) > PAUSE;
         for (worker, stillness) in (0..self.workers).zip(&mut inner.stillness) {
             let words = self.memory.worker(worker);
@@ -375,7 +377,7 @@ impl Ring {
             if new || paused || !told || stillness.requests != requests {
                 *stillness = Stillness { since: now, requests };
             } else if now.saturating_sub(stillness.since) > STILL {
-                name(worker, Fault::Still);
+                name(worker, Fault::Still, 0);
             }
         }
     }

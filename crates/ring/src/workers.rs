@@ -104,6 +104,15 @@ impl Ring {
 
     /// Whether a worker holds a request, finished or not, that the front has not let go.
     pub fn holds(&self, worker: u32) -> bool {
+        self.holds_any(worker, |_| true)
+    }
+
+    /// Whether it holds the one of that ticket.
+    pub fn runs(&self, worker: u32, ticket: u64) -> bool {
+        self.holds_any(worker, |held| held == ticket)
+    }
+
+    fn holds_any(&self, worker: u32, is_meant: impl Fn(u64) -> bool) -> bool {
         let mut inner = self.lock();
         inner.slots().any(|index| {
             let entry = inner.entry(index);
@@ -111,7 +120,7 @@ impl Ring {
                 return false;
             }
             let seen = self.memory.slot(index).claim().load(Relaxed);
-            claim_state(seen) == HY_CLAIMED && claim_worker(seen) == worker
+            claim_state(seen) == HY_CLAIMED && claim_worker(seen) == worker && is_meant(claim_ticket(seen))
         })
     }
 

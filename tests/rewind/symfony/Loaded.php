@@ -25,14 +25,18 @@ final class Loaded implements EventSubscriberInterface
     public function onRequest(RequestEvent $event): void
     {
         $asked = explode(' ', $event->getRequest()->headers->get('X-Ask', ''));
-        // Where own code asks class_exists($class, false), that class is not loaded ahead.
-        $this->loaded = array_intersect($asked, get_declared_classes());
-        $this->files = get_included_files();
+        $this->loaded = array_intersect($asked, self::asks('get_declared_classes'));
+        $this->files = self::asks('get_included_files');
+    }
+
+    private static function asks(string $function): array
+    {
+        return (require \dirname(__DIR__, 2).'/vendor/acme/asks.php')($function);
     }
 
     public function onResponse(ResponseEvent $event): void
     {
-        $files = preg_grep('~/var/cache/.*(Service|/twig/.*)\.php$~', array_diff(get_included_files(), $this->files));
+        $files = preg_grep('~/var/cache/.*(Service|/twig/.*)\.php$~', array_diff(self::asks('get_included_files'), $this->files));
         $event->getResponse()->headers->add(['X-Loaded' => implode(' ', $this->loaded)]);
         // What warm-up spares differs before and after it.
         if (!isset($_SERVER['HAYATE_COMPARISON'])) {

@@ -1,0 +1,292 @@
+/*
+ * Autoloaders that look up where a class lies, include that file, and do nothing else: a class that one of them finds
+ * may be there before it is asked for. One that does more has a part in its classes: it may call a method of each, give
+ * it another name, or count.
+ *
+ * Those of Composer and of frameworks are known by name. Of functions without one, as phpab generates them, the
+ * compiled code is looked at. The project's own may go by a request, and are none of these.
+ */
+#include "host.h"
+#include "engine.h"
+
+#include <string.h>
+
+static bool is(const zend_string *name, const char *text)
+{
+	return name != NULL && zend_string_equals_cstr(name, text, strlen(text));
+}
+
+/* A class that overrides nothing: it is as good as its parent. */
+static bool has_methods_of_its_own(const zend_class_entry *class)
+{
+	const zend_function *method;
+	ZEND_HASH_MAP_FOREACH_PTR((HashTable *)(uintptr_t) & class->function_table, method)
+	{
+		if (method->common.scope == class) {
+			return true;
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+	return false;
+}
+
+static bool has_known_name(const zend_function *function, const zend_class_entry *called)
+{
+	static const char *const known[][2] = {
+	    {"Composer\\Autoload\\ClassLoader", "loadClass"},
+	    {"Illuminate\\Foundation\\AliasLoader", "load"},
+	    {"yii\\BaseYii", "autoload"},
+	    {"CodeIgniter\\Autoloader\\Autoloader", "loadClass"},
+	    {"CodeIgniter\\Autoloader\\Autoloader", "loadClassmap"},
+	};
+	const zend_class_entry *class = function->common.scope;
+	if (called != class && (called == NULL || called->parent != class || has_methods_of_its_own(called))) {
+		return false;
+	}
+	for (size_t i = 0; class != NULL && i < sizeof known / sizeof known[0]; i++) {
+		if (is(class->name, known[i][0]) && is(function->common.function_name, known[i][1])) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Functions of PHP's that answer, and touch nothing. */
+static bool only_answers(const zend_string *function)
+{
+	static const char *const names[] = {
+	    "strtolower",  "strtoupper", "strtr",    "str_replace", "strlen",           "strpos",  "strrpos",
+	    "strncmp",     "strcmp",     "stripos",  "strncasecmp", "strcasecmp",       "substr",  "str_starts_with",
+	    "ltrim",       "rtrim",      "trim",     "ucfirst",     "explode",          "implode", "dirname",
+	    "file_exists", "is_file",    "in_array", "is_readable", "array_key_exists", "ucwords", "str_contains",
+	};
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		if (is(function, names[i])) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Not where its name space has a function of that name. */
+static bool calls_what_only_answers(const zend_op *op)
+{
+	if (op->opcode == ZEND_INIT_NS_FCALL_BY_NAME &&
+	    zend_hash_exists(EG(function_table), Z_STR_P(RT_CONSTANT(op, op->op2) + 1))) {
+		return false;
+	}
+	return only_answers(patterns_called(op));
+}
+
+static bool only_looks_up(const zend_op_array *code)
+{
+	for (const zend_op *op = code->opcodes; op < code->opcodes + code->last; op++) {
+		switch (op->opcode) {
+		case ZEND_INIT_FCALL:
+		case ZEND_INIT_FCALL_BY_NAME:
+		case ZEND_INIT_NS_FCALL_BY_NAME:
+			if (!calls_what_only_answers(op)) {
+				return false;
+			}
+			break;
+		case ZEND_ASSIGN:
+			if (op->op1_type != IS_CV) {
+				return false;
+			}
+			break;
+		case ZEND_INCLUDE_OR_EVAL:
+			if (op->extended_value == ZEND_EVAL) {
+				return false;
+			}
+			break;
+		/* Calls that have begun so. */
+		case ZEND_SEND_VAL:
+		case ZEND_SEND_VAL_EX:
+		case ZEND_SEND_VAR:
+		case ZEND_SEND_VAR_EX:
+		case ZEND_DO_ICALL:
+		case ZEND_DO_FCALL:
+		case ZEND_DO_FCALL_BY_NAME:
+		/* What touches no more than the function's own. */
+		case ZEND_NOP:
+		case ZEND_EXT_STMT:
+		case ZEND_EXT_NOP:
+		case ZEND_RECV:
+		case ZEND_RECV_INIT:
+		case ZEND_BIND_STATIC:
+		case ZEND_QM_ASSIGN:
+		case ZEND_INIT_ARRAY:
+		case ZEND_ADD_ARRAY_ELEMENT:
+		case ZEND_FETCH_DIM_R:
+		case ZEND_FETCH_DIM_IS:
+		case ZEND_ISSET_ISEMPTY_CV:
+		case ZEND_ISSET_ISEMPTY_DIM_OBJ:
+		case ZEND_IS_IDENTICAL:
+		case ZEND_IS_NOT_IDENTICAL:
+		case ZEND_IS_EQUAL:
+		case ZEND_IS_NOT_EQUAL:
+		case ZEND_IS_SMALLER:
+		case ZEND_IS_SMALLER_OR_EQUAL:
+		case ZEND_BOOL:
+		case ZEND_BOOL_NOT:
+		case ZEND_COALESCE:
+		case ZEND_CONCAT:
+		case ZEND_FAST_CONCAT:
+		case ZEND_ROPE_INIT:
+		case ZEND_ROPE_ADD:
+		case ZEND_ROPE_END:
+		case ZEND_ADD:
+		case ZEND_SUB:
+		case ZEND_STRLEN:
+		case ZEND_IN_ARRAY:
+		case ZEND_TYPE_CHECK:
+		case ZEND_JMP:
+		case ZEND_JMPZ:
+		case ZEND_JMPNZ:
+		case ZEND_JMPZ_EX:
+		case ZEND_JMPNZ_EX:
+		case ZEND_JMP_SET:
+		case ZEND_FE_RESET_R:
+		case ZEND_FE_FETCH_R:
+		case ZEND_FE_FREE:
+		case ZEND_FREE:
+		case ZEND_RETURN:
+		case ZEND_VERIFY_RETURN_TYPE:
+			break;
+		default:
+			if (engine_frameless(op) == NULL || !only_answers(engine_frameless(op)->common.function_name)) {
+				return false;
+			}
+		}
+	}
+	return true;
+}
+
+bool autoloaders_only_includes(const zend_function *function, const zend_class_entry *called)
+{
+	if (function == NULL || !ZEND_USER_CODE(function->type) || function->op_array.filename == NULL ||
+	    owner_is_project(ZSTR_VAL(function->op_array.filename))) {
+		return false;
+	}
+	return has_known_name(function, called) || only_looks_up(&function->op_array);
+}
+
+/* What those of the boot that are known by name go by: arrays of theirs, as they were then. */
+struct goes_by {
+	const zval *now;
+	zval was;
+	bool names; /* of classes, each for another: those that are not among its keys it has no part in */
+};
+static struct goes_by goes_by[16];
+static size_t goes_by_count;
+
+static void watch(zend_object *loader)
+{
+	zend_property_info *property;
+	ZEND_HASH_FOREACH_PTR(&loader->ce->properties_info, property)
+	{
+		const char *name;
+		if ((property->flags & ZEND_ACC_STATIC) != 0 || goes_by_count == sizeof goes_by / sizeof goes_by[0] ||
+		    zend_unmangle_property_name(property->name, &(const char *){NULL}, &name) != SUCCESS) {
+			continue;
+		}
+		const zval *now = OBJ_PROP(loader, property->offset);
+		/* What it has looked for in vain it notes as it goes. */
+		if (Z_TYPE_P(now) == IS_ARRAY && strcmp(name, "missingClasses") != 0) {
+			struct goes_by *by = &goes_by[goes_by_count++];
+			by->now = now;
+			ZVAL_COPY(&by->was, now); /* so that another one is written from now on */
+			by->names = is(loader->ce->name, "Illuminate\\Foundation\\AliasLoader");
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+}
+
+/* Whether a class that `matters` says it of might be another one by what has changed. */
+static bool finds_another(const struct goes_by *by, bool (*matters)(zend_string *name))
+{
+	if (Z_TYPE_P(by->now) == IS_ARRAY && Z_ARR_P(by->now) == Z_ARR(by->was)) {
+		return false;
+	}
+	if (Z_TYPE_P(by->now) != IS_ARRAY || !by->names) {
+		return !zend_is_identical((zval *)(uintptr_t)&by->was, (zval *)(uintptr_t)by->now);
+	}
+	zend_string *name;
+	ZEND_HASH_FOREACH_STR_KEY(Z_ARR_P(by->now), name)
+	{
+		if (name != NULL && matters(name)) {
+			return true;
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+	return false;
+}
+
+bool autoloaders_find_another(bool (*matters)(zend_string *name))
+{
+	for (size_t i = 0; i < goes_by_count; i++) {
+		if (finds_another(&goes_by[i], matters)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* It finds classes whose names begin in its own way, and no others. */
+static bool has_no_part_in_others(const zend_function *function)
+{
+	return function != NULL && function->common.scope != NULL && is(function->common.scope->name, "Swift") &&
+	       is(function->common.function_name, "autoload");
+}
+
+/* One that spl_autoload_functions() returns; also where only its own class may call it. NULL: it is none that is known
+ * to do. */
+static const zend_function *function_of(zval *autoloader, const zend_class_entry **class)
+{
+	zend_fcall_info_cache known;
+	if (Z_TYPE_P(autoloader) == IS_ARRAY && zend_hash_num_elements(Z_ARRVAL_P(autoloader)) == 2) {
+		const zval *of = zend_hash_index_find(Z_ARRVAL_P(autoloader), 0);
+		const zval *method = zend_hash_index_find(Z_ARRVAL_P(autoloader), 1);
+		if (of == NULL || method == NULL || Z_TYPE_P(method) != IS_STRING) {
+			return NULL;
+		}
+		*class = Z_TYPE_P(of) == IS_OBJECT   ? Z_OBJCE_P(of)
+		         : Z_TYPE_P(of) == IS_STRING ? zend_lookup_class_ex(Z_STR_P(of), NULL, ZEND_FETCH_CLASS_NO_AUTOLOAD)
+		                                     : NULL;
+		return *class == NULL ? NULL : zend_hash_find_ptr_lc(&(*class)->function_table, Z_STR_P(method));
+	}
+	if (!zend_is_callable_ex(autoloader, NULL, IS_CALLABLE_SUPPRESS_DEPRECATIONS, NULL, &known, NULL)) {
+		return NULL;
+	}
+	*class = known.called_scope;
+	return known.function_handler;
+}
+
+bool autoloaders_may_be_passed_over(void)
+{
+	zval function, all, *one;
+	bool another = false, first = false;
+	while (goes_by_count > 0) {
+		zval_ptr_dtor(&goes_by[--goes_by_count].was);
+	}
+	ZVAL_STRING(&function, "spl_autoload_functions");
+	ZVAL_UNDEF(&all);
+	if (call_user_function(NULL, NULL, &function, &all, 0, NULL) == SUCCESS && Z_TYPE(all) == IS_ARRAY) {
+		ZEND_HASH_FOREACH_VAL(Z_ARRVAL(all), one)
+		{
+			const zend_class_entry *class = NULL;
+			const zend_function *of = function_of(one, &class);
+			bool includes = autoloaders_only_includes(of, class);
+			first |= includes && another;
+			another |= !includes && !has_no_part_in_others(of);
+			if (includes && Z_TYPE_P(one) == IS_ARRAY &&
+			    Z_TYPE_P(zend_hash_index_find(Z_ARRVAL_P(one), 0)) == IS_OBJECT) {
+				watch(Z_OBJ_P(zend_hash_index_find(Z_ARRVAL_P(one), 0)));
+			}
+		}
+		ZEND_HASH_FOREACH_END();
+	}
+	zval_ptr_dtor(&all);
+	zval_ptr_dtor(&function);
+	return !first;
+}
