@@ -204,16 +204,15 @@ static void look_at_list(const zend_execute_data *call)
 	}
 }
 
-/* One is put before all others, or one is taken away. What packages do so they may do for the project: then the answer
- * stands, since most do it for themselves. */
+/* One is put before all others, or one is taken away: by the project, or by a package, which may do it for the project.
+ */
 static void look_at_autoloader(const zend_execute_data *call, bool before)
 {
 	if ((first == end && !learns) || !lifecycle_in_request() || !before) {
 		return;
 	}
 	note_all();
-	is |= first != end;
-	if (is && own_code_calls(call)) {
+	if (first != end) {
 		end_request("changes which autoloader is asked first", "");
 	}
 }

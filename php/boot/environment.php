@@ -9,6 +9,12 @@ declare(strict_types=1);
 
 namespace Hayate\Boot;
 
+/** @return array<string, string> settings that libpq takes from the environment */
+function environment_of_libpq(): array
+{
+    return array_filter(getenv(null, true), static fn (string $name): bool => str_starts_with($name, 'PG'), \ARRAY_FILTER_USE_KEY);
+}
+
 /** @param string $known the end of a file's name whose questions are looked at elsewhere */
 function look_at_all_environment(string $known = ''): void
 {

@@ -63,7 +63,7 @@ final class LaravelWarm
      */
     public static function connect(string $by, array $config, \Closure $connect): object
     {
-        $of = [$by, $config, ini_get('default_socket_timeout'), ini_get('mysqlnd.net_read_timeout'), PostgresConnector::class === $by ? self::of_libpq() : null];
+        $of = [$by, $config, ini_get('default_socket_timeout'), ini_get('mysqlnd.net_read_timeout'), PostgresConnector::class === $by ? environment_of_libpq() : null];
         if (self::$opens) {
             self::$held[] = [$of, $opened = $connect()];
 
@@ -183,11 +183,5 @@ final class LaravelWarm
         if (null !== $failed) {
             throw $failed;
         }
-    }
-
-    /** Settings that libpq takes from the environment. */
-    private static function of_libpq(): array
-    {
-        return array_filter(getenv(null, true), static fn (string $name): bool => str_starts_with($name, 'PG'), \ARRAY_FILTER_USE_KEY);
     }
 }

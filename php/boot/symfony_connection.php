@@ -104,7 +104,7 @@ final class SymfonyConnection
             return $values;
         }, $container, Container::class)();
 
-        return [$values, ini_get('default_socket_timeout'), ini_get('mysqlnd.net_read_timeout')];
+        return [$values, environment_of_libpq(), ini_get('default_socket_timeout'), ini_get('mysqlnd.net_read_timeout')];
     }
 
     /** What the request would open, had nobody made the connection before. */

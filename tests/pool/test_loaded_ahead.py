@@ -94,6 +94,46 @@ KINDS = {
         "[\\Acme\\Kid::OF, \\Acme\\Base::OF, count(spl_autoload_functions())]",
         "(new class { public function add(): void { spl_autoload_register([$this, 'load']); } private function load(string $class): void { if ($class === 'Acme\\\\Base') { require __DIR__.'/../own.php'; } } })->add();",
     ),
+    "second class of a hinted file": (
+        {"Y": "class_exists(X::class);\nfinal class Y {}", "X": "final class X {}\nfinal class Z extends Base {}", "Base": "define('BASE', 1);\nabstract class Base {}"},
+        "new \\Acme\\Y();",
+        "get_debug_type(new \\Acme\\Z())",
+        "",
+    ),
+    "class that nobody finds by its name": (
+        {"Mail": "final class Mail {}\nfinal class MailTool {}"},
+        f"{TENANT} $tenant === 'nobody' && new \\Acme\\Mail();",
+        "class_exists('Acme\\MailTool')",
+        "",
+    ),
+    "autoloader of a package's that calls what it has found": (
+        {
+            "Loader": "final class Loader { public static function wrap(): void { $all = spl_autoload_functions(); spl_autoload_register(static function (string $class) use ($all): void {\n"
+            "    foreach ($all as $one) { $one($class); if (class_exists($class, false)) { method_exists($class, 'construct') && $class::construct(); return; } } }, true, true); } }",
+            "Reg": "final class Reg { public static array $map = []; public static function construct(): void { self::$map = ['filled' => 1]; } }",
+        },
+        "",
+        "\\Acme\\Reg::$map",
+        "require_once __DIR__.'/../vendor/acme/Loader.php'; \\Acme\\Loader::wrap();",
+    ),
+    "autoloader of a package's that goes by the request": (
+        {
+            "Themes": "final class Themes { public static string $of = 'nobody'; public static function load(string $class): void { if ($class === 'Acme\\Page') { require __DIR__.'/'.self::$of.'.php'; } } }",
+            **{name: f"final class Page {{ public const OF = '{name}'; }}" for name in ("red", "blue", "nobody")},
+        },
+        f"{TENANT} \\Acme\\Themes::$of = $tenant;",
+        "\\Acme\\Page::OF",
+        "spl_autoload_register([\\Acme\\Themes::class, 'load']);",
+    ),
+    "file that is included once, as a static says": (
+        {
+            "Kit": "final class Kit { private static bool $loaded = false; public static function load(): void { if (!self::$loaded) { self::$loaded = true; require __DIR__.'/Compat.php'; } } }",
+            "Compat": "final class Compat { public const OF = 'compat'; }",
+        },
+        "\\Acme\\Kit::load();",
+        "\\Acme\\Compat::OF",
+        "",
+    ),
     "class of the package that extends an own one": ({"Kid": "final class Kid extends \\App\\Own {}"}, "", "\\Acme\\Kid::OF", ""),
 }
 
@@ -146,7 +186,7 @@ def test_a_class_of_a_package_that_does_nothing_else_is_there_before_the_request
     assert set(recognised.values()) == {"200 [true,false,false]"}
 
 
-@pytest.mark.parametrize("how", ["file", "other name", "file behind a question", "autoloader"])
+@pytest.mark.parametrize("how", ["file", "other name", "file behind a question", "autoloader", "Laravel's other name", "question in small letters", "question for all"])
 def test_after_a_request_that_declares_a_class_of_a_packages_name_all_are_left_to_requests(tmp_path, how) -> None:
     file = "eval('namespace Acme; final class Mail { const OF = \"red\"; }')"
     declares = {
@@ -154,16 +194,32 @@ def test_after_a_request_that_declares_a_class_of_a_packages_name_all_are_left_t
         "other name": "class_alias(\\App\\Own::class, 'Acme\\Mail')",
         "file behind a question": f"class_exists('Acme\\Mail', false) || {file}",
         "autoloader": f"spl_autoload_register(static fn (string $class) => $class === 'Acme\\Mail' && {file}, true, true)",
+        "Laravel's other name": "\\Illuminate\\Foundation\\AliasLoader::getInstance()->alias('Acme\\Mail', \\App\\Own::class)",
+        # A file of that name is nowhere.
+        "question in small letters": "class_exists('acme\\mail') && exit('there')",
+        "question for all": "in_array('Acme\\Mail', get_declared_classes(), true) && exit('there')",
     }[how]
+    red = "own" if "other name" in how else "package" if "question " in how and "file" not in how else "red"
     statements = f"{TENANT} if ($tenant === 'red') {{ {declares}; }}"
     project = laravel(tmp_path, {"Mail": "final class Mail { public const OF = 'package'; }"}, statements, "\\Acme\\Mail::OF")
     with Hayate(project, workers=1, args=["--warmup", "/page"]) as server:
-        assert "package" not in ask(server)["red"]
+        assert ask(server)["red"].startswith("500 ")
         assert wait_until(lambda: server.status()["apps"][0]["fallback"] is not None, 30), server.log()
         (app,) = server.status()["apps"]
         assert app["fallback"]["to"] == "classes" and "declared one of its own" in app["fallback"]["why"]
         assert (app["mode"], app["rewind"]["rewind"]) == ("worker", "on")
-        assert wait_until(lambda: ask(server) == {"red": '200 "own"' if how == "other name" else '200 "red"', "blue": '200 "package"'}, 30)
+        assert wait_until(lambda: ask(server) == {"red": f'200 "{red}"', "blue": '200 "package"'}, 30)
+
+
+def test_a_file_that_the_handler_includes_itself_is_left_to_it(tmp_path) -> None:
+    """Each request of a worker script may include a file of a class: nobody would have asked for that class by its name."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "Db.php").write_text("<?php\nfinal class Db { public const OF = 'db'; }\n")
+    os.utime(tmp_path / "Db.php", (1, 1))
+    (tmp_path / "worker.php").write_text("<?php\nwhile (hayate_handle_request(static function (): void { require __DIR__.'/Db.php'; echo Db::OF; })) {\n}\n")
+    with Hayate(tmp_path, workers=1, args=["--worker", "worker.php"]) as server:
+        answers = [requests.get(server.url, timeout=60) for _ in range(4)]
+        assert {(answer.status_code, answer.text) for answer in answers} == {(200, "db")}, server.log()
 
 
 def test_a_text_of_a_visitors_is_no_error_of_phps(tmp_path) -> None:
