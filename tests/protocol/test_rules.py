@@ -459,6 +459,44 @@ def test_no_host_in_a_path_goes_past_a_rule(hayate_command, tmp_path) -> None:
             assert ask(hayate, target).status == 200, target
 
 
+#: As Symfony's and Yii's requests find their page: what follows the script's name, with a slash or without.
+GLUED = """<?php
+$path = strtok($_SERVER['REQUEST_URI'], '?');
+$script = $_SERVER['SCRIPT_NAME'];
+if (str_starts_with(rawurldecode($path), $script)) {
+    $path = '/'.ltrim(substr(rawurldecode($path), strlen($script)), '/');
+}
+echo $path === '/secret' ? 'SECRET' : 'open';
+"""
+
+
+@pytest.mark.parametrize("way", ["rule", "deny"])
+@pytest.mark.parametrize(("router", "targets"), [(ROUTER, HOSTS), (GLUED, ["/index.php/secret", "/index.phpsecret", "/%69ndex.phpsecret", "/index.phpsecret?a"])])
+def test_no_way_to_write_a_page_goes_past_what_closes_it(hayate_command, tmp_path, way, router, targets) -> None:
+    tmp_path.chmod(0o755)
+    root = write(tmp_path / "site", {"index.php": router, "a.txt": "a"})
+    app = f'[[app]]\nroot = "{root}"\nfront_controller = "index.php"\n'
+    closed, status = ('[[app.rule]]\npath = "/secret"\ndeny = 403\n', 403) if way == "rule" else ('deny = ["/secret"]\n', 404)
+    with running(Hayate(config=app + closed, workers=1), Hayate(config=app, workers=1)) as (hayate, without):
+        for target in ["/secret", *targets]:
+            assert ask(without, target).body == b"SECRET", f"{target} says nothing"
+            assert ask(hayate, target).status == status, target
+        for target in ["/", "/index.php", "/index.php/open", "/a.txt", "/secrets", "/index.phpopen"]:
+            assert ask(hayate, target).status == 200, target
+
+
+def test_rules_look_at_the_host_that_scripts_are_told(hayate_command, tmp_path) -> None:
+    """RFC 9112, 3.2.2: the host of an absolute target counts, and Host is to be ignored."""
+    tmp_path.chmod(0o755)
+    root = write(tmp_path / "site", {"index.php": "<?php echo $_SERVER['HTTP_HOST'];"})
+    rule = '[[app.rule]]\nheader = { host = "^internal" }\ndeny = 403\n'
+    with Hayate(config=f'[[app]]\nroot = "{root}"\n{rule}', workers=1) as hayate:
+        for target, host, status in [("/", "internal", 403), ("/", "other", 200), ("http://internal/", "other", 403), ("http://other/", "internal", 200)]:
+            answer = exchange(("127.0.0.1", hayate.port), encode("GET", target, [("Host", host), ("Connection", "close")], b""))
+            assert answer is not None
+            assert (answer.status, answer.body if status == 200 else b"other") == (status, b"other"), (target, host)
+
+
 def test_who_cannot_be_told_apart_is_counted_all_the_same(hayate_command, tmp_path) -> None:
     tmp_path.chmod(0o755)
     root = write(tmp_path / "site", {"by-address/a.txt": "a", "by-key/a.txt": "a"})

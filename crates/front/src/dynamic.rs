@@ -45,6 +45,15 @@ pub(crate) struct Client<'a> {
     pub(crate) timeout: Option<Duration>,
 }
 
+impl Client<'_> {
+    /// The values of a header, by its name in lower case, as scripts have them: the host is the target's where that names one (RFC 9112, 3.2.2).
+    pub(crate) fn header<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        let named = self.target.authority.filter(|_| name == b"host");
+        let sent = self.head.all(name).filter(move |_| named.is_none());
+        named.into_iter().chain(sent)
+    }
+}
+
 /// Why there is no answer of the script's, or of whoever else was to give one.
 pub(crate) enum NoAnswer {
     /// Nobody waits for one.

@@ -282,7 +282,7 @@ async fn dispatch(
         set(&mut reply.answer, "allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
         return Ok(reply);
     }
-    if site.inside(client.path).is_some_and(|inside| site.files.denies(inside.as_bytes())) {
+    if site.inside(client.path).is_some_and(|inside| site.denies(client.target.path, inside)) {
         return Ok(Reply::page(404, None));
     }
     let hangs = |error: std::io::Error| no_answer(503, format!("{}: {error}", site.place.path().display()));

@@ -18,7 +18,7 @@ use crate::{
     near::{Found, Meta, Miss, relative},
     reader::Reader,
     route::Script,
-    rules::{Hidden, Rules, unpacked},
+    rules::{BehindHost, Hidden, Readings, Rules, Scripts, or_slash, unpacked},
 };
 
 /// The sites in force; replaced as a whole.
@@ -225,6 +225,17 @@ impl Site {
     pub(crate) fn inside<'a>(&self, path: &'a [u8]) -> Option<Inside<'a>> {
         let rest = path.strip_prefix(self.prefix())?;
         matches!(rest.first(), None | Some(b'/')).then_some(Inside(rest))
+    }
+
+    /// Whether clients get nothing for a path, in any way in which scripts may read it. `raw` is what was asked for, `inside` what it is now.
+    pub(crate) fn denies(&self, raw: &[u8], inside: Inside<'_>) -> bool {
+        if self.files.denied.is_empty() {
+            return false;
+        }
+        let known = Scripts::new(self.front_controller.as_deref(), &self.index);
+        let behind = BehindHost::new(raw, self.prefix(), &known);
+        Readings::new(or_slash(inside), &behind, &known)
+            .is_none_or(|readings| readings.all().any(|reading| self.files.denies(reading.path)))
     }
 
     /// The path prefix, empty for "/".

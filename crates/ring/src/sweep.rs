@@ -202,7 +202,11 @@ impl Ring {
                         }
                     }
                     if let Err(fault) = held {
-                        name(worker, fault, if fault == Fault::RequestTimeout { claim_ticket(seen) } else { 0 });
+                        name(
+                            worker,
+                            fault,
+                            if fault == Fault::RequestTimeout { claim_ticket(seen) } else { 0 },
+                        );
                         let started = words.response_state().load(Acquire) != HY_RESPONSE_NONE;
                         let failure = match fault {
                             Fault::RequestTimeout => Failure::RequestTimeout { started },

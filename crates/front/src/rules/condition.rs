@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use hayate_http::Head;
 use ipnet::IpNet;
 use regex::bytes::{Captures, Regex};
 
@@ -12,14 +11,21 @@ use super::{
     spec::RuleSpec,
     target::Given,
 };
+use crate::dynamic::Client;
 
 /// What is known of a request besides its path.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) method: &'a [u8],
     /// `None`: a request of the server's own, which has no headers.
-    pub(crate) head: Option<&'a Head>,
+    pub(crate) client: Option<&'a Client<'a>>,
     pub(crate) addr: Option<IpAddr>,
+}
+
+impl<'a> Asked<'a> {
+    pub(crate) fn of(client: &'a Client<'a>) -> Asked<'a> {
+        Asked { method: client.head.method(), client: Some(client), addr: client.says_addr() }
+    }
 }
 
 /// How a rule fits a request.
@@ -146,7 +152,7 @@ impl Condition {
         (self.methods.is_empty() || self.methods.iter().any(is_method))
             && (self.addresses.is_empty() || contains(&self.addresses, asked.addr))
             && self.headers.iter().all(|(name, value)| {
-                asked.head.is_some_and(|head| head.all(name).any(|found| value.is_match(found)))
+                asked.client.is_some_and(|client| client.header(name).any(|found| value.is_match(found)))
             })
     }
 

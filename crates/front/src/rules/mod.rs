@@ -43,12 +43,16 @@ use crate::{
 use self::{
     condition::{Asked, Condition, Wrong, contains},
     rate::{Limiter, TooOften},
-    reading::{BehindHost, Readings, Scripts},
     target::Target,
     users::{Checker, Users, Who},
 };
 
-pub(crate) use self::{dress::Dress, names::unpacked, spec::client_of};
+pub(crate) use self::{
+    dress::Dress,
+    names::unpacked,
+    reading::{BehindHost, Readings, Scripts},
+    spec::client_of,
+};
 pub use self::{
     names::{HIDDEN_FILES, Hidden},
     spec::{AuthSpec, Fault, HeadersSpec, RateBy, RateSpec, RuleSpec},
@@ -166,11 +170,7 @@ impl Rules {
         let each = specs.iter().enumerate().map(|(i, spec)| {
             Rule::new(spec, around, &prefix, keeper).map_err(|(key, message)| Fault { rule: i, key, message })
         });
-        let slash = |name: &str| [b"/", name.as_bytes()].concat();
-        let scripts = Scripts {
-            front_controller: around.front_controller.map(slash),
-            index: around.index.iter().map(|name| name.as_bytes().to_vec()).collect(),
-        };
+        let scripts = Scripts::new(around.front_controller, around.index);
         Ok(Some(Rules { rules: each.collect::<Result<_, _>>()?, scripts, prefix }))
     }
 
@@ -204,7 +204,7 @@ impl Rules {
                 "the path has . or .. in it, which scripts may read otherwise than rules",
             ));
         }
-        let asked = Asked { method: client.head.method(), head: Some(client.head), addr: client.says_addr() };
+        let asked = Asked::of(client);
         let mut passed = Passed {
             rewritten: None,
             alias: None,
@@ -276,7 +276,7 @@ impl Rules {
         keeper: &Keeper,
         passed: &mut Passed<'_>,
     ) -> Result<Option<Box<Reply>>, NoAnswer> {
-        let asked = Asked { method: client.head.method(), head: Some(client.head), addr: client.says_addr() };
+        let asked = Asked::of(client);
         let behind = BehindHost::default();
         let readings = self.readings(script.as_bytes(), &behind)?;
         let (mut max_body, mut timeout, mut stopped) = (None, None, false);
@@ -300,7 +300,7 @@ impl Rules {
     /// The path for a request of the server's own, with the site's prefix; `None`: a rule leads elsewhere. It comes from nowhere, has no
     /// headers, needs no password and is not counted.
     pub(crate) fn visit(&self, inside: Inside<'_>, query: Option<&[u8]>) -> Option<Vec<u8>> {
-        let asked = Asked { method: b"GET", head: None, addr: None };
+        let asked = Asked { method: b"GET", client: None, addr: None };
         let behind = BehindHost::default();
         let mut path = or_slash(inside).to_vec();
         let mut query = query.map(<[u8]>::to_vec);
@@ -347,7 +347,7 @@ impl Rules {
 }
 
 /// The path below a site's prefix; the prefix alone is the site's front page.
-fn or_slash(inside: Inside<'_>) -> &[u8] {
+pub(crate) fn or_slash(inside: Inside<'_>) -> &[u8] {
     match inside.as_bytes() {
         b"" => b"/",
         path => path,
@@ -492,7 +492,7 @@ fn key(limiter: &Limiter, client: &Client<'_>, path: &[u8]) -> u128 {
     };
     match limiter.by() {
         RateBy::Address => by_address(),
-        RateBy::Header(name) => match client.head.get(name.as_bytes()) {
+        RateBy::Header(name) => match client.header(name.as_bytes()).next() {
             None | Some(b"") => by_address(),
             Some(value) => limiter.key(value),
         },

@@ -1,7 +1,8 @@
 //! The ways in which a path can be read. A rule that keeps somebody out has to hold for what PHP and its applications make of a path, too.
 //!
 //! `/uploads/x.php/y` runs `/uploads/x.php`; `/uploads/` may run `/uploads/index.php`; and with a front controller `/index.php/admin` is the
-//! same page as `/admin`. A front controller that asks `parse_url()` for the path of REQUEST_URI takes `//x/admin` for the page `/admin` of a
+//! same page as `/admin`, as is `/index.phpadmin` for those that cut the script's name off (Symfony's and Yii's requests do, and with them
+//! Laravel, Lumen and Drupal). A front controller that asks `parse_url()` for the path of REQUEST_URI takes `//x/admin` for the page `/admin` of a
 //! host x. So what restricts looks at all of these, what changes an answer only at what was asked for, and `stop` wants all of
 //! them to fit, or a name that is made up would lead past the rules that follow.
 
@@ -41,11 +42,22 @@ pub(crate) struct Scripts {
     pub(crate) index: Vec<Vec<u8>>,
 }
 
+impl Scripts {
+    /// Names below a document root.
+    pub(crate) fn new(front_controller: Option<&str>, index: &[String]) -> Scripts {
+        Scripts {
+            front_controller: front_controller.map(|name| [b"/", name.as_bytes()].concat()),
+            index: index.iter().map(|name| name.as_bytes().to_vec()).collect(),
+        }
+    }
+}
+
 /// The readings of a path that was normalised and begins with a slash, and what the indexes of it are called.
 pub(crate) struct Readings<'a> {
     asked: &'a [u8],
     indexes: Vec<Vec<u8>>,
     of_controller: Option<&'a [u8]>,
+    glued: Option<Vec<u8>>,
     scripts: SmallVec<[&'a [u8]; SCRIPTS]>,
 }
 
@@ -102,14 +114,17 @@ impl<'a> Readings<'a> {
         };
         let after = known.front_controller.as_ref().and_then(|controller| path.strip_prefix(&controller[..]));
         let of_controller = after.filter(|rest| rest.first() == Some(&b'/'));
-        Some(Readings { asked: path, indexes, of_controller, scripts })
+        let glued = after.filter(|rest| rest.first().is_some_and(|first| *first != b'/'));
+        let glued = glued.map(|rest| [b"/", rest].concat());
+        Some(Readings { asked: path, indexes, of_controller, glued, scripts })
     }
 
     /// All of them; first what was asked for.
     pub(crate) fn all(&self) -> impl Iterator<Item = Reading<'_>> {
         let asked = std::iter::once(self.asked).chain(self.of_controller);
         let asked = asked.map(|path| Reading { kind: Kind::Asked, path });
-        let scripts = self.scripts.iter().map(|path| Reading { kind: Kind::Script, path });
+        let scripts = self.scripts.iter().copied().chain(self.glued.as_deref());
+        let scripts = scripts.map(|path| Reading { kind: Kind::Script, path });
         let indexes = self.indexes.iter().map(|path| Reading { kind: Kind::Index, path });
         asked.chain(scripts).chain(indexes)
     }
@@ -165,7 +180,8 @@ mod tests {
                 "/index.php/admin",
                 vec![(Asked, "/index.php/admin"), (Asked, "/admin"), (Script, "/index.php")],
             ),
-            ("/index.phpx", vec![(Asked, "/index.phpx")]),
+            ("/index.phpx", vec![(Asked, "/index.phpx"), (Script, "/x")]),
+            ("/index.php", vec![(Asked, "/index.php")]),
             ("/a.php/b.php/c", vec![(Asked, "/a.php/b.php/c"), (Script, "/a.php"), (Script, "/a.php/b.php")]),
         ] {
             let want: Vec<_> = want.into_iter().map(|(kind, path)| (kind, path.to_owned())).collect();

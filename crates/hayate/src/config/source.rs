@@ -105,6 +105,13 @@ impl Source {
         if let Err((span, message)) = check_keys(table.get_ref(), schema(), "at the top of the file") {
             return Err(located(Some(span), message));
         }
+        // It would pass for a table of one key.
+        if let Some(span) = date_in(table.get_ref()) {
+            return Err(located(
+                Some(span),
+                "a date, which no key takes: write it as text, in quotes".to_owned(),
+            ));
+        }
         let file: File = toml::from_str(&text).map_err(|error| {
             let span = error.span();
             let key = span.clone().and_then(|span| key_of(table.get_ref(), &span));
@@ -139,6 +146,19 @@ impl Source {
             }
         };
         ConfigError { place, message: message.into(), of_disk: false }
+    }
+}
+
+fn date_in(table: &DeTable<'_>) -> Option<Range<usize>> {
+    table.iter().find_map(|(_, value)| date_at(value))
+}
+
+fn date_at(value: &Spanned<DeValue<'_>>) -> Option<Range<usize>> {
+    match value.get_ref() {
+        DeValue::Datetime(_) => Some(value.span()),
+        DeValue::Table(table) => date_in(table),
+        DeValue::Array(values) => values.iter().find_map(date_at),
+        _ => None,
     }
 }
 
@@ -410,6 +430,16 @@ mod tests {
         let said = error("[[app]]\nxyzzy = 3\n");
         assert!(said.contains("the keys here are ") && said.contains("document_root"), "{said}");
         assert!(error("[[app]]\n[app.limits]\n").contains("unknown key 'limits' in [[app]]"));
+    }
+
+    #[test]
+    fn a_date_is_no_table() {
+        for text in [
+            "[[app]]\nroot = '.'\nenv = 1979-05-27\n",
+            "[[app]]\n[[app.rule]]\nheaders = { set = 1979-05-27T07:32:00Z }\n",
+        ] {
+            assert_eq!(error(text), "hayate.toml:3: a date, which no key takes: write it as text, in quotes");
+        }
     }
 
     #[test]

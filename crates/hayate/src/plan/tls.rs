@@ -7,7 +7,7 @@ use std::{
     fs,
     io::Read,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{FileTypeExt, OpenOptionsExt},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -154,7 +154,20 @@ pub(super) fn listen(
             Listen::Table(table) => (table.address, table.tls, table.proxy_protocol),
         };
         let addr = match text.strip_prefix("unix:") {
-            Some(path) => ListenAddr::Unix(from_file(path.as_ref())),
+            Some("") => {
+                return Err(wrong(
+                    "listen: unix: is followed by a path, such as unix:/run/hayate/web.sock".into(),
+                ));
+            }
+            Some(path) => {
+                let path = from_file(path.as_ref());
+                if path.symlink_metadata().is_ok_and(|there| !there.file_type().is_socket()) {
+                    return Err(wrong(format!(
+                        "listen: {text}: expected a socket, or nothing, found a file that is none; remove it or choose another path"
+                    )));
+                }
+                ListenAddr::Unix(path)
+            }
             None => text.parse().map_err(wrong)?,
         };
         let port = Port { tls: speaks_tls.unwrap_or(by_itself(&addr).tls), proxy_protocol };
