@@ -4,7 +4,7 @@
  * it another name, or count.
  *
  * Those of Composer and of frameworks are known by name. Of functions without one, as phpab generates them, the
- * compiled code is looked at. The project's own may go by a request, and are none of these.
+ * compiled code is looked at. A recognised project's own may go by a request, and are none of these.
  */
 #include "host.h"
 #include "engine.h"
@@ -78,8 +78,117 @@ static bool calls_what_only_answers(const zend_op *op)
 	return only_answers(patterns_called(op));
 }
 
+/* What the function keeps, which may have methods of its own if it is an object. */
+static bool statics_are_plain(const zend_op_array *code)
+{
+	const zval *one;
+	const HashTable *statics = code->static_variables == NULL ? NULL : ZEND_MAP_PTR_GET(code->static_variables_ptr);
+	statics = statics == NULL ? code->static_variables : statics;
+	if (statics == NULL) {
+		return true;
+	}
+	ZEND_HASH_MAP_FOREACH_VAL((HashTable *)(uintptr_t)statics, one)
+	{
+		ZVAL_DEREF(one);
+		if (Z_TYPE_P(one) == IS_OBJECT) {
+			return false;
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+	return true;
+}
+
+/* Whether a variable that the function keeps is an array of files by their whole names. */
+static bool has_absolute(const zend_op_array *code, uint32_t variable)
+{
+	for (const zend_op *op = code->opcodes; op < code->opcodes + code->last; op++) {
+		if (op->opcode == ZEND_BIND_STATIC && op->op1.var == variable) {
+			const HashTable *statics = ZEND_MAP_PTR_GET(code->static_variables_ptr);
+			statics = statics == NULL ? code->static_variables : statics;
+			const zval *kept =
+			    statics == NULL
+			        ? NULL
+			        : &((const Bucket *)((const char *)statics->arData +
+			                             (op->extended_value &
+			                              ~(uint32_t)(ZEND_BIND_REF | ZEND_BIND_IMPLICIT | ZEND_BIND_EXPLICIT))))
+			               ->val;
+			if (kept == NULL) {
+				return false;
+			}
+			ZVAL_DEREF(kept);
+			const zval *file;
+			ZEND_HASH_FOREACH_VAL(
+			    Z_TYPE_P(kept) == IS_ARRAY ? Z_ARRVAL_P(kept) : (HashTable *)(uintptr_t)&zend_empty_array, file)
+			{
+				if (Z_TYPE_P(file) != IS_STRING || Z_STRVAL_P(file)[0] != '/') {
+					return false;
+				}
+			}
+			ZEND_HASH_FOREACH_END();
+			return Z_TYPE_P(kept) == IS_ARRAY;
+		}
+	}
+	return false;
+}
+
+/* dirname(__DIR__), which is a constant for OPcache only. */
+static bool is_directory(const zend_op_array *code, const zend_op *call)
+{
+	const zend_op *first = call;
+	while (first > code->opcodes && (first[-1].opcode == ZEND_SEND_VAL || first[-1].opcode == ZEND_SEND_VAL_EX)) {
+		first--;
+	}
+	return first < call && first > code->opcodes && is(patterns_called(first - 1), "dirname") &&
+	       first->op1_type == IS_CONST && Z_TYPE_P(RT_CONSTANT(first, first->op1)) == IS_STRING &&
+	       Z_STRVAL_P(RT_CONSTANT(first, first->op1))[0] == '/';
+}
+
+/* What a variable of the code's own is made of, from that instruction back: a text that begins with a slash, or an
+ * array of such texts that the function has. */
+static bool is_absolute(const zend_op_array *code, const zend_op *from, uint8_t type, znode_op of)
+{
+	if (type == IS_CONST) {
+		const zval *text = RT_CONSTANT(from, of);
+		return Z_TYPE_P(text) == IS_STRING && Z_STRVAL_P(text)[0] == '/';
+	}
+	bool made = false;
+	for (const zend_op *op = from - 1; op >= code->opcodes; op--) {
+		if (type == IS_CV && op->opcode == ZEND_ASSIGN && op->op1.var == of.var) {
+			if (!is_absolute(code, op, op->op2_type, op->op2)) {
+				return false;
+			}
+			made = true; /* perhaps by another one as well */
+		} else if (type != IS_CV && (op->result_type & (IS_TMP_VAR | IS_VAR)) != 0 && op->result.var == of.var) {
+			switch (op->opcode) {
+			case ZEND_CONCAT:
+			case ZEND_FAST_CONCAT:
+				return is_absolute(code, op, op->op1_type, op->op1);
+			case ZEND_ROPE_END:
+			case ZEND_ROPE_ADD:
+				of = op->op1;
+				type = IS_TMP_VAR;
+				break;
+			case ZEND_ROPE_INIT:
+				return is_absolute(code, op, op->op2_type, op->op2);
+			case ZEND_DO_ICALL:
+			case ZEND_DO_FCALL:
+			case ZEND_DO_FCALL_BY_NAME:
+				return is_directory(code, op);
+			case ZEND_FETCH_DIM_R:
+				return op->op1_type == IS_CV && has_absolute(code, op->op1.var);
+			default:
+				return false;
+			}
+		}
+	}
+	return made;
+}
+
 static bool only_looks_up(const zend_op_array *code)
 {
+	if (!statics_are_plain(code)) {
+		return false;
+	}
 	for (const zend_op *op = code->opcodes; op < code->opcodes + code->last; op++) {
 		switch (op->opcode) {
 		case ZEND_INIT_FCALL:
@@ -95,7 +204,13 @@ static bool only_looks_up(const zend_op_array *code)
 			}
 			break;
 		case ZEND_INCLUDE_OR_EVAL:
-			if (op->extended_value == ZEND_EVAL) {
+			if (op->extended_value == ZEND_EVAL || !is_absolute(code, op, op->op1_type, op->op1)) {
+				return false;
+			}
+			break;
+		case ZEND_BIND_STATIC:
+			/* By `use (&$of)` somebody else writes it. */
+			if ((op->extended_value & (ZEND_BIND_REF | ZEND_BIND_EXPLICIT)) == (ZEND_BIND_REF | ZEND_BIND_EXPLICIT)) {
 				return false;
 			}
 			break;
@@ -113,7 +228,6 @@ static bool only_looks_up(const zend_op_array *code)
 		case ZEND_EXT_NOP:
 		case ZEND_RECV:
 		case ZEND_RECV_INIT:
-		case ZEND_BIND_STATIC:
 		case ZEND_QM_ASSIGN:
 		case ZEND_INIT_ARRAY:
 		case ZEND_ADD_ARRAY_ELEMENT:
@@ -165,47 +279,52 @@ static bool only_looks_up(const zend_op_array *code)
 bool autoloaders_only_includes(const zend_function *function, const zend_class_entry *called)
 {
 	if (function == NULL || !ZEND_USER_CODE(function->type) || function->op_array.filename == NULL ||
-	    owner_is_project(ZSTR_VAL(function->op_array.filename))) {
+	    (options_is_project() && owner_is_project(ZSTR_VAL(function->op_array.filename)))) {
 		return false;
 	}
 	return has_known_name(function, called) || only_looks_up(&function->op_array);
 }
 
-/* What those of the boot that are known by name go by: arrays of theirs, as they were then. */
+/* What those of the boot that are known by name go by: properties of theirs, as they were then. */
 struct goes_by {
 	const zval *now;
 	zval was;
 	bool names; /* of classes, each for another: those that are not among its keys it has no part in */
 };
-static struct goes_by goes_by[16];
+static struct goes_by goes_by[64];
 static size_t goes_by_count;
 
-static void watch(zend_object *loader)
+/* False: there are too many. */
+static bool watch(zend_object *loader)
 {
 	zend_property_info *property;
 	ZEND_HASH_FOREACH_PTR(&loader->ce->properties_info, property)
 	{
 		const char *name;
-		if ((property->flags & ZEND_ACC_STATIC) != 0 || goes_by_count == sizeof goes_by / sizeof goes_by[0] ||
+		if ((property->flags & ZEND_ACC_STATIC) != 0 ||
 		    zend_unmangle_property_name(property->name, &(const char *){NULL}, &name) != SUCCESS) {
 			continue;
 		}
 		const zval *now = OBJ_PROP(loader, property->offset);
 		/* What it has looked for in vain it notes as it goes. */
-		if (Z_TYPE_P(now) == IS_ARRAY && strcmp(name, "missingClasses") != 0) {
+		if (Z_TYPE_P(now) <= IS_ARRAY && strcmp(name, "missingClasses") != 0) {
+			if (goes_by_count == sizeof goes_by / sizeof goes_by[0]) {
+				return false;
+			}
 			struct goes_by *by = &goes_by[goes_by_count++];
 			by->now = now;
 			ZVAL_COPY(&by->was, now); /* so that another one is written from now on */
-			by->names = is(loader->ce->name, "Illuminate\\Foundation\\AliasLoader");
+			by->names = is(loader->ce->name, "Illuminate\\Foundation\\AliasLoader") && Z_TYPE_P(now) == IS_ARRAY;
 		}
 	}
 	ZEND_HASH_FOREACH_END();
+	return true;
 }
 
 /* Whether a class that `matters` says it of might be another one by what has changed. */
 static bool finds_another(const struct goes_by *by, bool (*matters)(zend_string *name))
 {
-	if (Z_TYPE_P(by->now) == IS_ARRAY && Z_ARR_P(by->now) == Z_ARR(by->was)) {
+	if (Z_TYPE_P(by->now) == IS_ARRAY && Z_TYPE(by->was) == IS_ARRAY && Z_ARR_P(by->now) == Z_ARR(by->was)) {
 		return false;
 	}
 	if (Z_TYPE_P(by->now) != IS_ARRAY || !by->names) {
@@ -281,7 +400,7 @@ bool autoloaders_may_be_passed_over(void)
 			another |= !includes && !has_no_part_in_others(of);
 			if (includes && Z_TYPE_P(one) == IS_ARRAY &&
 			    Z_TYPE_P(zend_hash_index_find(Z_ARRVAL_P(one), 0)) == IS_OBJECT) {
-				watch(Z_OBJ_P(zend_hash_index_find(Z_ARRVAL_P(one), 0)));
+				first |= !watch(Z_OBJ_P(zend_hash_index_find(Z_ARRVAL_P(one), 0)));
 			}
 		}
 		ZEND_HASH_FOREACH_END();

@@ -313,12 +313,17 @@ void by_name_add(void)
 /* Whether something did not load, as a class whose parent is not there: it loads in a request only, or not any more. */
 static bool failed;
 
+/* Names in lower case of classes that are left to requests, and with them what is made from them. */
+static HashTable left_out;
+static bool wants_left_out;
+
 static void lost(void)
 {
 	if (EG(exception) != NULL) {
 		zend_clear_exception();
-		failed = true;
+		failed |= !wants_left_out;
 	}
+	wants_left_out = false;
 }
 
 static void compile_pattern(const char *pattern, size_t len)
@@ -352,6 +357,7 @@ static zend_class_entry *load_known(zend_string *name, zend_string *key)
 {
 	const char *file = zend_hash_find_ptr(&files, key);
 	if (file == NULL) {
+		wants_left_out |= zend_hash_exists(&left_out, key);
 		return NULL;
 	}
 	include_file(file);
@@ -363,7 +369,6 @@ static void load_from_files(const char *names, const char *end)
 	static const char code[] = "static function (): void { require func_get_arg(0); }";
 	const char *file = NULL;
 	zend_hash_init(&files, 256, NULL, NULL, false);
-	HashTable left_out;
 	zend_hash_init(&left_out, 8, NULL, NULL, false);
 	for (const char *record = names; record < end; record += strlen(record) + 1) {
 		if (record[0] == NOT) {
@@ -383,7 +388,6 @@ static void load_from_files(const char *names, const char *end)
 			zend_string_release(key);
 		}
 	}
-	zend_hash_destroy(&left_out);
 	zend_class_entry *(*autoload)(zend_string *, zend_string *) = zend_autoload;
 	zval handler;
 	int reporting = EG(error_reporting);
@@ -408,6 +412,7 @@ static void load_from_files(const char *names, const char *end)
 	EG(error_reporting) = reporting;
 	ZVAL_COPY_VALUE(&EG(user_error_handler), &handler);
 	zend_hash_destroy(&files);
+	zend_hash_destroy(&left_out);
 }
 
 /* Whether classes may be loaded without their autoloaders. */
@@ -456,7 +461,7 @@ void by_name_load(void)
 	if (options.rewind != REWIND_OFF && !learn_elsewhere()) {
 		declares_note(); /* warm-up requests follow in this process */
 	}
-	without_autoloaders = !learn_elsewhere() || (!options.classes_later && autoloaders_may_be_passed_over());
+	without_autoloaders = !options.classes_later && autoloaders_may_be_passed_over();
 	bool by_name = options.rewind != REWIND_OFF && (options.warmup_count == 0 || learn_elsewhere());
 	const char *end;
 	char *names = by_name ? read_names(&end) : NULL;

@@ -156,7 +156,9 @@ static zend_op_array *compile_and_note(zend_file_handle *in, int type)
 	if (file == NULL) {
 		file = pecalloc(1, sizeof *file, true);
 		file->declares = true;
-		file->of = wanted != NULL && autoloader_only_includes() ? pestrdup(ZSTR_VAL(wanted), true) : NULL;
+		file->of = wanted != NULL && ZSTR_VAL(in->filename)[0] == '/' && autoloader_only_includes()
+		               ? pestrdup(ZSTR_VAL(wanted), true)
+		               : NULL;
 		zend_hash_str_add_ptr(&included, ZSTR_VAL(name), ZSTR_LEN(name), file);
 	}
 	file->declares = file->declares && only_declares(file, code) &&

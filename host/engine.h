@@ -100,6 +100,16 @@ static inline const zend_function *engine_frameless(const zend_op *op)
 #endif
 }
 
+/* As PHP's own handler does when max_execution_time is over: the request ends at the next instruction that looks. */
+static inline void engine_end_by_timeout(void)
+{
+	if (zend_on_timeout != NULL) {
+		zend_on_timeout((int)EG(timeout_seconds));
+	}
+	zend_atomic_bool_store_ex(&EG(timed_out), true);
+	zend_atomic_bool_store_ex(&EG(vm_interrupt), true);
+}
+
 /* Generators of random numbers. */
 
 static inline void *engine_random_state(const zend_object *engine, size_t *size)

@@ -127,7 +127,8 @@ bool in_the_way(void)
 void in_the_way_before_answer(void)
 {
 	if (!is && first != end && finds_another()) {
-		SG(headers_sent) = 0; /* nothing has been, so that this is a 500 */
+		SG(headers_sent) = 0; /* nothing has been, so that this is a 500, with nothing of the answer that was to be */
+		sapi_header_op(SAPI_HEADER_DELETE_ALL, NULL);
 		end_request("has an autoloader find other classes", "");
 	}
 }

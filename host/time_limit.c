@@ -10,11 +10,13 @@
  * request: then the end of the request takes it back, as PHP does. Once FFI has been given a function of libc's, timer,
  * handler and mask are set for each request: by a number, or by the mask, all of it can be changed unseen.
  *
- * A request that has run for longer than request_timeout is ended by the same signal, in every mode: the zygote sends
- * it, and a moment later the pool kills the worker, whatever it does.
+ * A request that has run for longer than request_timeout is ended in the same way, in every mode, by a signal of its
+ * own that says which request is meant: the zygote sends it, and a moment later the pool kills the worker, whatever it
+ * does.
  *
  * Never: a tick that reaches PHP's handler, or code of the application's.
  */
+#include "engine.h"
 #include "host.h"
 #include "rewind/rewind.h"
 
@@ -26,6 +28,8 @@
 #include <unistd.h>
 
 #define TICKS 8
+/* Which nobody else uses: libc keeps the first two real-time signals, and PHP none. */
+#define ENDS_REQUEST (SIGRTMIN + 2)
 
 enum owner {
 	NOBODY,  /* the timer is not set */
@@ -55,29 +59,22 @@ static void set_timer(int64_t every_us, int64_t first_us)
 /* The server has ended the request by this signal. */
 static volatile sig_atomic_t ended_by_server;
 
-/* Its parent has sent it (time_limit_end_request()). */
-static bool is_of_server(const siginfo_t *info)
-{
-	return info->si_code == SI_QUEUE && info->si_pid == getppid();
-}
-
-/* Another request may have begun since. */
+/* Its parent has sent it (time_limit_end_request()). Another request may have begun since. What PHP's handler of its
+ * own signal does; a call that waits returns. */
 static void end_request(int signal, siginfo_t *info, void *context)
 {
 	uint32_t ticket = (uint32_t)info->si_value.sival_int;
-	if (!fork_end_request(ticket) && lifecycle_in_request() &&
+	if (info->si_code == SI_QUEUE && info->si_pid == getppid() && !fork_end_request(ticket) &&
+	    (lifecycle_in_request() || !options.worker_mode) &&
 	    (uint32_t)(request.exchange.claim >> HY_CLAIM_TICKET_SHIFT) == ticket) {
-		timer->owner = REQUEST;
 		ended_by_server = 1;
-		php_handler(signal, info, context);
+		engine_end_by_timeout();
 	}
 }
 
 static void on_signal(int signal, siginfo_t *info, void *context)
 {
-	if (is_of_server(info)) {
-		end_request(signal, info, context);
-	} else if (timer->owner == REQUEST) {
+	if (timer->owner == REQUEST) {
 		php_handler(signal, info, context);
 	} else if (timer->owner == TICKING && lifecycle_in_request()) {
 		int error = errno;
@@ -119,11 +116,10 @@ static void stand_before(void)
 }
 
 /* In its parent: has PHP end the request of that ticket (of which these bits will do) in a worker that was asked to
- * leave, so that what it holds for others (a lock in APCu's memory) is given back. Code that replaces PHP's handler is
- * not reached. */
+ * leave, so that what it holds for others (a lock in APCu's memory) is given back. */
 void time_limit_end_request(pid_t worker, uint32_t ticket)
 {
-	sigqueue(worker, SIGPROF, (union sigval){.sival_int = (int)ticket});
+	sigqueue(worker, ENDS_REQUEST, (union sigval){.sival_int = (int)ticket});
 }
 
 /* PHP's message names the limit: of one that is the server's, how long the request has run. */
@@ -146,6 +142,8 @@ void time_limit_startup(void)
 {
 	on_timeout_before = zend_on_timeout;
 	zend_on_timeout = on_timeout;
+	struct sigaction ends = {.sa_sigaction = end_request, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+	sigaction(ENDS_REQUEST, &ends, NULL);
 }
 
 void time_limit_start(void)

@@ -76,11 +76,9 @@ static bool has_user_variable(const char *text, const char *end)
 unsigned statement_words(const uint8_t *bytes, size_t len)
 {
 	static const char *const moving[] = {"use", "role", "call", "execute"};
-	/* MariaDB's reset leaves a session with the transaction that XA PREPARE has prepared: each statement fails from then
-	 * on. */
-	static const char *const staying[] = {"profiling", "xa"};
 	const char *at = (const char *)bytes, *end = at + len;
 	unsigned words = 0;
+	bool xa = false, prepare = false;
 	while (at < end) {
 		const char *from = at;
 		while (at < end && is_word(*at)) {
@@ -92,10 +90,14 @@ unsigned statement_words(const uint8_t *bytes, size_t len)
 		}
 		size_t size = (size_t)(at - from);
 		words |= ONE_OF(from, size, moving) ? WORD_MOVES : 0;
-		words |= ONE_OF(from, size, staying) ? WORD_STAYS : 0;
+		words |= is(from, size, "profiling") ? WORD_STAYS : 0;
+		xa |= is(from, size, "xa");
+		prepare |= is(from, size, "prepare");
 		at += at < end; /* no part of a word */
 	}
-	return words;
+	/* MariaDB's reset leaves the session with the transaction that XA PREPARE has prepared: each statement fails then.
+	 */
+	return words | (xa && prepare ? WORD_STAYS : 0);
 }
 
 /* Without the space around it, and what ends it. */

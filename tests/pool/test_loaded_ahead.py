@@ -125,6 +125,34 @@ KINDS = {
         "\\Acme\\Page::OF",
         "spl_autoload_register([\\Acme\\Themes::class, 'load']);",
     ),
+    "autoloader of a package's that shares a variable": (
+        {
+            "Themes": "final class Themes { public static string $of = 'nobody'; public static function start(): void { $of = &self::$of;\n"
+            "    spl_autoload_register(static function (string $class) use (&$of): void { if ($class === 'Acme\\Page') { require __DIR__.'/'.$of.'/Page.php'; } }); } }",
+            **{f"{name}/Page": f"final class Page {{ public const OF = '{name}'; }}" for name in ("red", "blue", "nobody")},
+        },
+        f"{TENANT} \\Acme\\Themes::$of = $tenant;",
+        "\\Acme\\Page::OF",
+        "\\Acme\\Themes::start();",
+    ),
+    **{
+        f"autoloader of a package's that goes by {what}": (
+            {
+                "Themes": "final class Themes { public static function load(string $class): void { if ($class === 'Acme\\Page') { require 'Page.php'; } } }",
+                **{f"{name}/Page": f"final class Page {{ public const OF = '{name}'; }}" for name in ("red", "blue", "nobody")},
+            },
+            f"{TENANT} {sets};",
+            "\\Acme\\Page::OF",
+            "spl_autoload_register([\\Acme\\Themes::class, 'load']);",
+        )
+        for what, sets in {"include_path": "set_include_path(base_path('vendor/acme/'.$tenant))", "the directory": "chdir(base_path('vendor/acme/'.$tenant))"}.items()
+    },
+    "parent that the application asks for": (
+        {"Base": "class Base {}", "Kid": "final class Kid extends Base { public const OF = 'kid'; }", "Other": "final class Other { public const OF = 'other'; }"},
+        "$there = class_exists('Acme\\Base', false);",
+        "[$there, \\Acme\\Kid::OF, \\Acme\\Other::OF]",
+        "",
+    ),
     "file that is included once, as a static says": (
         {
             "Kit": "final class Kit { private static bool $loaded = false; public static function load(): void { if (!self::$loaded) { self::$loaded = true; require __DIR__.'/Compat.php'; } } }",

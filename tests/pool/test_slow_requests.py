@@ -7,10 +7,12 @@ import contextlib
 import fcntl
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
 import socket
+import threading
 import time
 
 import pytest
@@ -344,3 +346,46 @@ def test_a_request_beyond_its_limit_that_does_not_hear_of_it_is_killed(tmp_path)
     with Hayate(tmp_path, workers=1, args=["--request-timeout", "1s"]) as server:
         assert get(server, "/deaf.php").status_code == 504
         assert wait_until(lambda: server.status()["apps"][0]["restarts"] == {"request_timeout": 1}, 10), server.log()
+
+
+#: Says that it begins, at once, and that it has ended.
+WAITS = """<?php
+echo 'begin ' . $_GET['id'];
+flush();
+for ($end = hrtime(true) + $_GET['us'] * 1000; hrtime(true) < $end;) {
+    usleep(1000);
+}
+echo ' end ' . $_GET['id'];
+"""
+
+
+@pytest.mark.parametrize("way", [[], ["--worker", "worker.php", "--rewind", "on"], ["--worker", "worker.php", "--rewind", "fork"]], ids=["classic", "rewound", "fork"])
+def test_the_end_of_one_request_is_no_end_of_the_next(tmp_path, way) -> None:
+    """Found by attack: what ends a request that has run for too long ended the one that its worker had begun since, as a whole answer."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "index.php").write_text(WAITS)
+    (tmp_path / "worker.php").write_text("<?php\n$handler = static function (): void { include __DIR__.'/index.php'; };\nwhile (hayate_handle_request($handler)) {\n}\n")
+    until = time.monotonic() + 6
+    wrong: list[object] = []
+
+    def visit(number: int) -> None:
+        chance, i = random.Random(number), 0
+        while time.monotonic() < until:
+            i += 1
+            # Half of them end as their time does, the others long before.
+            near = chance.random() < 0.5
+            us = int(chance.uniform(985_000, 1_040_000) if near else chance.uniform(50_000, 300_000))
+            try:
+                answer = requests.get(server.url, params={"id": f"{number}-{i}", "us": us}, timeout=60)
+            except requests.exceptions.ChunkedEncodingError:
+                continue  # cut, as it may be whose time is over
+            if answer.status_code != 504 and (answer.status_code, answer.text) != (200, f"begin {number}-{i} end {number}-{i}"):
+                wrong.append((near, us, answer.status_code, answer.text[:100]))
+
+    with Hayate(tmp_path, workers=24, args=[*way, "--request-timeout", "1s", "--ini", "implicit_flush=1"]) as server:
+        threads = [threading.Thread(target=visit, args=(number,)) for number in range(40)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wrong == []

@@ -410,6 +410,17 @@ SYMFONY_OWN = {
     public static function getSubscribedEvents(): array { return ['kernel.request' => 'choose']; }
     public function choose(\\Symfony\\Component\\HttpKernel\\Event\\RequestEvent $event): void { $_ENV['TENANT_DATABASE'] = $event->getRequest()->headers->get('X-Tenant', 'hayate'); }
 }""",
+    "Switches": """final class Switches implements \\Symfony\\Component\\EventDispatcher\\EventSubscriberInterface
+{
+    public function __construct(private Registry $doctrine) {}
+    public static function getSubscribedEvents(): array { return ['kernel.request' => 'choose']; }
+    public function choose(\\Symfony\\Component\\HttpKernel\\Event\\RequestEvent $event): void
+    {
+        $db = $this->doctrine->getConnection();
+        $tenant = $event->getRequest()->headers->get('X-Tenant');
+        $tenant && $db->__construct(['dbname' => $tenant] + $db->getParams(), $db->getDriver(), $db->getConfiguration());
+    }
+}""",
     "Middleware": """final class Middleware implements \\Doctrine\\DBAL\\Driver\\Middleware
 {
     public function __construct(private \\Symfony\\Component\\HttpFoundation\\RequestStack $requests) {}
@@ -464,6 +475,7 @@ SYMFONY_CASES = {
     # What it has, and how many connections a worker keeps.
     "plain": ({}, [], 1),
     "environment": ({"name": f"{IN_CONTAINER}env('TENANT_DATABASE')"}, ["Chooses"], 1),
+    "parameters of the request's": ({}, ["Switches"], 1),
     "middleware": (
         {"configuration": f"{CONFIGURATION}->call('setMiddlewares', [[{IN_CONTAINER}service(\\App\\Middleware::class)]])"},
         ["Middleware"],

@@ -109,6 +109,19 @@ def test_each_way_to_leave_a_connection(database: MariaDB, fresh: tuple[str, dic
     shutil.rmtree(server.root)
 
 
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_transaction_that_is_prepared_costs_the_connection(database: MariaDB, client: str) -> None:
+    """MariaDB's reset leaves the session with it: each statement failed from then on."""
+    with serve(database, client) as server:
+        before = look(server)
+        assert get(server, "xa prepared").text == "done"
+        seen = [look(server) for _ in range(3)]
+        database.sql("XA ROLLBACK 'leak'")
+        assert [{**one, "number": 0} for one in seen] == [{**before, "number": 0}] * 3
+        assert seen[0]["number"] != before["number"] and set(restarts(server)) <= {"rewind_connection"}
+    shutil.rmtree(server.root)
+
+
 def test_random_numbers_of_the_server_are_nobodys_choice(database: MariaDB) -> None:
     """RAND() goes on over a reset: its seeds are drawn anew, also after what makes the long form necessary, and before the first request."""
     with serve(database, "pdo") as server:

@@ -271,7 +271,16 @@ if (getenv('WARM') !== '0') {
     });
 }
 
-$handler = static function () use ($ways): void {
+// What stays with the server, so that somebody has to end it.
+$alone = [
+    'xa prepared' => static function (): void {
+        foreach (["XA START 'leak'", "INSERT INTO written VALUES ('not committed')", "XA END 'leak'", "XA PREPARE 'leak'"] as $statement) {
+            Db::run($statement);
+        }
+    },
+];
+
+$handler = static function () use ($ways, $alone): void {
     if ($_SERVER['HAYATE_WARMUP'] ?? $_SERVER['HAYATE_COMPARISON'] ?? false) {
         return;
     }
@@ -351,7 +360,7 @@ $handler = static function () use ($ways): void {
         return;
     }
     echo 'done';
-    ($ways[$do] ?? static fn() => null)();
+    ($ways[$do] ?? $alone[$do] ?? static fn() => null)();
     match ($_GET['end'] ?? '') {
         'exit' => exit,
         'fatal' => undefined_function(),
