@@ -5,7 +5,10 @@
 //! do not run. What would be closed as a whole with exceptions, or is not understood, is told of as something to look at. There is no
 //! other reader of these files.
 
-use std::{io::Read, path::Path};
+use std::{
+    io::{ErrorKind, Read},
+    path::Path,
+};
 
 use crate::of_application;
 
@@ -66,12 +69,16 @@ fn directive(line: &str) -> Option<Directive> {
     Some(Directive { name, words: words.collect() })
 }
 
-/// What the one at `path` closes; nothing if it cannot be read.
+/// What the one at `path` closes; in a way that is not known, if it cannot be read, or not as a whole.
 pub fn read(path: &Path) -> Closes {
     let mut start = Vec::new();
     match of_application::open(path).and_then(|file| file.take(MOST).read_to_end(&mut start)) {
-        Ok(_) => closes(&String::from_utf8_lossy(&start)),
-        Err(_) => Closes::default(),
+        Ok(read) => {
+            let closes = closes(&String::from_utf8_lossy(&start));
+            // Nobody knows what the rest says.
+            Closes { in_part: closes.in_part || read as u64 == MOST, ..closes }
+        }
+        Err(error) => Closes { in_part: error.kind() != ErrorKind::NotFound, ..Closes::default() },
     }
 }
 

@@ -4,6 +4,7 @@
 //! `hayate check` and a thread of its own.
 
 use std::{
+    collections::VecDeque,
     fmt, fs,
     io::Read,
     mem::take,
@@ -17,7 +18,7 @@ use hayate_front::rules::Hidden;
 use crate::{htaccess, of_application, plan::App};
 
 /// Levels below the document root, entries in all, and findings that are listed.
-const LEVELS: usize = 4;
+const LEVELS: usize = 12;
 const ENTRIES: usize = 50_000;
 const LISTED: usize = 8;
 /// Directories that are listed: each is to be looked at.
@@ -39,6 +40,8 @@ pub struct Secrets {
     no_scripts: Vec<PathBuf>,
     /// The document root's own .htaccess closes some by its rules.
     has_rules: bool,
+    /// There is more than was looked at.
+    unseen: bool,
 }
 
 /// Looks below the applications' document roots, in a thread of its own, and writes what it finds to the log.
@@ -94,8 +97,9 @@ pub fn look(root: &Path, deny: &[String], hidden: &Hidden) -> Secrets {
     let has_rules = of_root.by_names;
     let mut found = Secrets { root: root.to_owned(), has_rules, ..Secrets::default() };
     found.closed.extend(there.iter().filter(|below| !is_denied(below)).cloned());
-    let (mut left, mut directories) = (ENTRIES, vec![(PathBuf::new(), 0)]);
-    while let Some((below, level)) = directories.pop() {
+    let (mut left, mut directories) = (ENTRIES, VecDeque::from([(PathBuf::new(), 0)]));
+    // What lies high is seen, however much lies deep.
+    'all: while let Some((below, level)) = directories.pop_front() {
         if level > 0 && (is_denied(&below) || there.contains(&below)) {
             continue;
         }
@@ -114,7 +118,8 @@ pub fn look(root: &Path, deny: &[String], hidden: &Hidden) -> Secrets {
         let Ok(entries) = fs::read_dir(root.join(&below)) else { continue };
         for entry in entries.flatten() {
             if left == 0 {
-                return found;
+                found.unseen = true;
+                break 'all;
             }
             left -= 1;
             let (path, name) = (below.join(entry.file_name()), entry.file_name());
@@ -132,8 +137,9 @@ pub fn look(root: &Path, deny: &[String], hidden: &Hidden) -> Secrets {
                     found.hidden.push((path, what))
                 }
                 Some(what) => found.open.push((path, what)),
-                None if kind.is_dir() && level < LEVELS => directories.push((path, level + 1)),
-                None => {}
+                None if kind.is_dir() && level < LEVELS => directories.push_back((path, level + 1)),
+                // A link may lead anywhere, and back.
+                None => found.unseen |= kind.is_dir() || kind.is_symlink() && entry.path().is_dir(),
             }
         }
     }
@@ -299,6 +305,12 @@ impl Secrets {
                  Hayate reads no .htaccess: see which, and write deny = [\"/…\"] for them, or a rule"
             ));
         }
+        if self.unseen {
+            out.push(format!(
+                "not all that lies below {root} was looked at (links to directories, more than {LEVELS} levels, or more than {ENTRIES} entries), \
+                 so a .htaccess or a secret there is not named: look at it yourself"
+            ));
+        }
         if !self.hidden.is_empty() {
             out.push(format!(
                 "below {root} lies what looks like secrets: {}; Hayate never sends these, but they do not belong there",
@@ -456,6 +468,26 @@ mod tests {
         assert!(!says(kirby, &["/site", "/content"]).contains(".htaccess"));
         let said = says("RewriteRule ^vendor/ - [F]\n", &[]);
         assert!(said.contains(r#"deny = ["/vendor"]"#) && !said.contains("libraries"), "{said}");
+    }
+
+    #[test]
+    fn what_was_not_looked_at_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("a/b/c/d/e/f/g");
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(deep.join(".htaccess"), "Require all denied").unwrap();
+        fs::write(dir.path().join("a/.htaccess"), "# nothing\n".repeat(8000)).unwrap();
+        let found = look(dir.path(), &[], &Hidden::default());
+        assert_eq!(found.closed, [PathBuf::from("a/b/c/d/e/f/g")]);
+        assert_eq!((found.in_part, found.unseen), (vec![PathBuf::from("a")], false));
+        std::os::unix::fs::symlink(dir.path(), dir.path().join("again")).unwrap();
+        let found = look(dir.path(), &[], &Hidden::default());
+        assert!(
+            found.unseen && found.warnings().iter().any(|said| said.starts_with("not all that lies below"))
+        );
+        fs::remove_file(dir.path().join("again")).unwrap();
+        fs::create_dir_all(dir.path().join("x/".repeat(LEVELS + 2))).unwrap();
+        assert!(look(dir.path(), &[], &Hidden::default()).unseen);
     }
 
     #[test]

@@ -229,7 +229,7 @@ impl Rules {
                         continue;
                     }
                     passed.fit.push(i);
-                    if let Some(reply) = rule.keeps_out(client, &path, keeper).await? {
+                    if let Some(reply) = rule.keeps_out(client, readings.innermost(), keeper).await? {
                         return Ok(Verdict::Answer(reply));
                     }
                     passed.max_body = rule.max_body.or(passed.max_body);
@@ -285,7 +285,7 @@ impl Rules {
                 if stopped || !rule.when.fit(&asked, &readings).some {
                     continue;
                 }
-                if let Some(reply) = rule.keeps_out(client, script.as_bytes(), keeper).await? {
+                if let Some(reply) = rule.keeps_out(client, readings.innermost(), keeper).await? {
                     return Ok(Some(reply));
                 }
                 stopped = rule.stop;
@@ -497,7 +497,7 @@ fn key(limiter: &Limiter, client: &Client<'_>, path: &[u8]) -> u128 {
             Some(value) => limiter.key(value),
         },
         RateBy::Path => {
-            // What follows a script's name would make a new path of it with each request.
+            // What follows a script's name would make a new path of it with each request, as would a host that nobody asks for.
             let end = memchr::memmem::find(path, b".php/").map_or(path.len(), |at| at.saturating_add(4));
             limiter.key(path.get(..end).unwrap_or(path))
         }

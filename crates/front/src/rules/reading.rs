@@ -58,6 +58,7 @@ pub(crate) struct Readings<'a> {
     indexes: Vec<Vec<u8>>,
     of_controller: Option<&'a [u8]>,
     glued: Option<Vec<u8>>,
+    behind: &'a [Vec<u8>],
     scripts: SmallVec<[&'a [u8]; SCRIPTS]>,
 }
 
@@ -116,7 +117,13 @@ impl<'a> Readings<'a> {
         let of_controller = after.filter(|rest| rest.first() == Some(&b'/'));
         let glued = after.filter(|rest| rest.first().is_some_and(|first| *first != b'/'));
         let glued = glued.map(|rest| [b"/", rest].concat());
-        Some(Readings { asked: path, indexes, of_controller, glued, scripts })
+        Some(Readings { asked: path, indexes, of_controller, glued, behind: &behind.0, scripts })
+    }
+
+    /// What a script makes of the path that cuts off all that it may: one name for all ways to write the same page.
+    pub(crate) fn innermost(&self) -> &[u8] {
+        let behind = self.behind.first().map(Vec::as_slice);
+        behind.or(self.of_controller).or(self.glued.as_deref()).unwrap_or(self.asked)
     }
 
     /// All of them; first what was asked for.
@@ -141,6 +148,22 @@ mod tests {
         let readings = Readings::new(path.as_bytes(), &behind, &known)?;
         let text = |reading: Reading<'_>| String::from_utf8(reading.path.to_vec()).unwrap();
         Some(readings.all().map(|reading| (reading.kind, text(reading))).collect())
+    }
+
+    #[test]
+    fn all_ways_to_write_a_page_have_one_name() {
+        let known = Scripts { front_controller: Some(b"/index.php".to_vec()), index: Vec::new() };
+        for (raw, path) in [
+            ("/login", "/login"),
+            ("//1/login", "/1/login"),
+            ("/index.php/login", "/index.php/login"),
+            ("/index.php//2/login", "/index.php/2/login"),
+            ("/index.phplogin", "/index.phplogin"),
+        ] {
+            let behind = BehindHost::new(raw.as_bytes(), b"", &known);
+            let readings = Readings::new(path.as_bytes(), &behind, &known).unwrap();
+            assert_eq!(readings.innermost(), b"/login", "{raw}");
+        }
     }
 
     #[test]

@@ -215,7 +215,7 @@ pub struct App {
     pub compress: Option<bool>,
     /// Path prefix it answers to, such as `/blog`. Default: `/`.
     pub path: Option<String>,
-    /// Paths that answer nobody, with all that is below them, and what is packed beside them (`/a.json.gz` of `/a.json`), such as `["/data", "/conf"]`: 404, for files and scripts, whatever leads there: an index of a directory, the front controller, a rewrite; also below a rule's `alias`. For patterns write a rule with `glob` and `deny`. `hayate check` names those that a `.htaccess` closes for Apache. `X-Accel-Redirect` may lead there if `sendfile_roots` is set. Default: none.
+    /// Paths that answer nobody, with all that is below them, and what is packed beside them (`/a.json.gz` of `/a.json`), such as `["/data", "/conf"]`: 404, for files and scripts, whatever leads there: an index of a directory, the front controller, a rewrite; also below a rule's `alias`. For patterns write a rule with `glob` and `deny`. `hayate check` names those that a `.htaccess` closes for Apache. `X-Accel-Redirect` and `X-Sendfile` may lead there if `sendfile_roots` is set. Default: none.
     pub deny: Option<OneOrMany>,
     /// Names that are tried in a directory. Default: `["index.php", "index.html"]`.
     pub index: Option<OneOrMany>,
@@ -272,7 +272,7 @@ pub struct App {
     /// How long a worker above the least number may idle before it ends. Default: `10s`.
     #[schemars(with = "Option<String>")]
     pub idle_timeout: Option<Time>,
-    /// Switches `X-Sendfile` and `X-Accel-Redirect` of scripts on, and names directories from which the first may send besides the document root, as far as the application's user may read there; `[]` for that alone. Relative to this file. Default: none; both headers are passed on, for a proxy in front that acts on them.
+    /// Switches `X-Sendfile` and `X-Accel-Redirect` of scripts on, and names directories from which the first may send besides the document root, as far as the application's user may read there; `[]` for that alone. What a script sends so is its choice: `deny` and `hidden_files` do not hold for it. Relative to this file. Default: none; both headers are passed on, for a proxy in front that acts on them.
     pub sendfile_roots: Option<OneOrMany>,
     /// php.ini settings, such as `memory_limit = "256M"`; an array is for what php.ini may hold several times: `extension = ["intl", "redis"]`. Default: none. Flag: `--ini`.
     pub ini: BTreeMap<String, Setting>,
@@ -280,7 +280,7 @@ pub struct App {
     pub inherit_env: Option<OneOrMany>,
     /// Environment variables of PHP, which inherits none but those of `inherit_env`. Default: none. Flag: `--env`.
     pub env: BTreeMap<String, Scalar>,
-    /// Names of files that are neither sent nor run, in place of the list in docs/rules.md: a pattern for each name in a path, such as `*.bak`, or one from the document root, such as `/vendor/**/*.php`. `"default"` in the list stands for that list, `[]` is for none; dotfiles (but `.well-known`) and PHP's source are never sent. Default: `["default"]`.
+    /// Names of files that are neither sent nor run, in place of the list in docs/rules.md: a pattern for each name in a path, such as `*.bak`, or one from the document root, such as `/vendor/**/*.php`. `"default"` in the list stands for that list, `[]` is for none; dotfiles (but `.well-known`) and PHP's source are sent by a script's `X-Sendfile` only. Default: `["default"]`.
     pub hidden_files: Option<OneOrMany>,
     /// What becomes of requests before files and scripts are looked for: `[[app.rule]]`, tried in order. See docs/rules.md.
     pub rule: Vec<Rule>,
