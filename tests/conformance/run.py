@@ -55,7 +55,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--paths", nargs="+", default=PATHS, metavar="PATH", help="directories or tests of php-src")
-    parser.add_argument("--source", default=f"php{PHP_VERSION}", metavar="PACKAGE|PATH", help="whose tests: a source package, or a path (with a /) to php-src, packed or not")
+    parser.add_argument("--source", default=f"php{PHP_VERSION}", metavar="PACKAGE|PATH", help="whose tests: a source package, or a path (with a / or .tar in it) to php-src, packed or not")
     parser.add_argument("--backend", choices=("hayate", "php-fpm", "none"), default="hayate")
     parser.add_argument("--mode", nargs="+", choices=tuple(MODES), default=tuple(MODES), help="Hayate's modes")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="copies of the tree and servers at once")

@@ -98,7 +98,7 @@ def php_source(cache: pathlib.Path, package: str) -> tuple[str, pathlib.Path]:
 
     An archive's index may name a version whose files the mirror does not hold, so each is tried, newest first.
     """
-    if "/" in package:
+    if "/" in package or ".tar" in package:
         return given_source(cache, pathlib.Path(package))
     done = cache / f"{package}.version"
     if done.exists():
