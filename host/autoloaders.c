@@ -98,6 +98,11 @@ static bool statics_are_plain(const zend_op_array *code)
 	return true;
 }
 
+static bool begins_with_slash(const zval *text)
+{
+	return Z_TYPE_P(text) == IS_STRING && Z_STRVAL_P(text)[0] == '/';
+}
+
 /* Whether a variable that the function keeps is an array of files by their whole names. */
 static bool has_absolute(const zend_op_array *code, uint32_t variable)
 {
@@ -120,7 +125,7 @@ static bool has_absolute(const zend_op_array *code, uint32_t variable)
 			ZEND_HASH_FOREACH_VAL(
 			    Z_TYPE_P(kept) == IS_ARRAY ? Z_ARRVAL_P(kept) : (HashTable *)(uintptr_t)&zend_empty_array, file)
 			{
-				if (Z_TYPE_P(file) != IS_STRING || Z_STRVAL_P(file)[0] != '/') {
+				if (!begins_with_slash(file)) {
 					return false;
 				}
 			}
@@ -134,54 +139,73 @@ static bool has_absolute(const zend_op_array *code, uint32_t variable)
 /* dirname(__DIR__), which is a constant for OPcache only. */
 static bool is_directory(const zend_op_array *code, const zend_op *call)
 {
+	if (engine_frameless(call) != NULL) {
+		return is(engine_frameless(call)->common.function_name, "dirname") && call->op1_type == IS_CONST &&
+		       begins_with_slash(RT_CONSTANT(call, call->op1));
+	}
 	const zend_op *first = call;
 	while (first > code->opcodes && (first[-1].opcode == ZEND_SEND_VAL || first[-1].opcode == ZEND_SEND_VAL_EX)) {
 		first--;
 	}
 	return first < call && first > code->opcodes && is(patterns_called(first - 1), "dirname") &&
-	       first->op1_type == IS_CONST && Z_TYPE_P(RT_CONSTANT(first, first->op1)) == IS_STRING &&
-	       Z_STRVAL_P(RT_CONSTANT(first, first->op1))[0] == '/';
+	       first->op1_type == IS_CONST && begins_with_slash(RT_CONSTANT(first, first->op1));
 }
 
-/* What a variable of the code's own is made of, from that instruction back: a text that begins with a slash, or an
- * array of such texts that the function has. */
+static bool is_absolute(const zend_op_array *code, const zend_op *from, uint8_t type, znode_op of);
+
+/* Whether all that is ever put into a variable of the function's is. */
+static bool is_always_absolute(const zend_op_array *code, uint32_t variable)
+{
+	bool made = false;
+	for (const zend_op *op = code->opcodes; op < code->opcodes + code->last; op++) {
+		bool takes = (op->opcode == ZEND_RECV || op->opcode == ZEND_RECV_INIT) && op->result.var == variable;
+		bool walks = op->opcode == ZEND_FE_FETCH_R && op->op2_type == IS_CV && op->op2.var == variable;
+		bool keeps = op->opcode == ZEND_BIND_STATIC && op->op1.var == variable;
+		bool assigns = op->opcode == ZEND_ASSIGN && op->op1.var == variable;
+		if (takes || walks || keeps || (assigns && !is_absolute(code, op, op->op2_type, op->op2))) {
+			return false;
+		}
+		made |= assigns;
+	}
+	return made;
+}
+
+/* Whether an operand is a text that begins with a slash: a constant, what is put together of one and more, or a file of
+ * an array that the function has. */
 static bool is_absolute(const zend_op_array *code, const zend_op *from, uint8_t type, znode_op of)
 {
 	if (type == IS_CONST) {
-		const zval *text = RT_CONSTANT(from, of);
-		return Z_TYPE_P(text) == IS_STRING && Z_STRVAL_P(text)[0] == '/';
+		return begins_with_slash(RT_CONSTANT(from, of));
 	}
-	bool made = false;
+	/* A variable may be made of itself. */
+	static unsigned depth;
+	if (type == IS_CV) {
+		depth++;
+		bool always = depth < 16 && is_always_absolute(code, of.var);
+		depth--;
+		return always;
+	}
 	for (const zend_op *op = from - 1; op >= code->opcodes; op--) {
-		if (type == IS_CV && op->opcode == ZEND_ASSIGN && op->op1.var == of.var) {
-			if (!is_absolute(code, op, op->op2_type, op->op2)) {
-				return false;
-			}
-			made = true; /* perhaps by another one as well */
-		} else if (type != IS_CV && (op->result_type & (IS_TMP_VAR | IS_VAR)) != 0 && op->result.var == of.var) {
-			switch (op->opcode) {
-			case ZEND_CONCAT:
-			case ZEND_FAST_CONCAT:
-				return is_absolute(code, op, op->op1_type, op->op1);
-			case ZEND_ROPE_END:
-			case ZEND_ROPE_ADD:
-				of = op->op1;
-				type = IS_TMP_VAR;
-				break;
-			case ZEND_ROPE_INIT:
-				return is_absolute(code, op, op->op2_type, op->op2);
-			case ZEND_DO_ICALL:
-			case ZEND_DO_FCALL:
-			case ZEND_DO_FCALL_BY_NAME:
-				return is_directory(code, op);
-			case ZEND_FETCH_DIM_R:
-				return op->op1_type == IS_CV && has_absolute(code, op->op1.var);
-			default:
-				return false;
-			}
+		if ((op->result_type & (IS_TMP_VAR | IS_VAR)) == 0 || op->result.var != of.var) {
+			continue;
+		}
+		switch (op->opcode) {
+		case ZEND_CONCAT:
+		case ZEND_FAST_CONCAT:
+			return is_absolute(code, op, op->op1_type, op->op1);
+		case ZEND_ROPE_END:
+		case ZEND_ROPE_ADD:
+			of = op->op1;
+			break;
+		case ZEND_ROPE_INIT:
+			return is_absolute(code, op, op->op2_type, op->op2);
+		case ZEND_FETCH_DIM_R:
+			return op->op1_type == IS_CV && has_absolute(code, op->op1.var);
+		default:
+			return is_directory(code, op);
 		}
 	}
-	return made;
+	return false;
 }
 
 static bool only_looks_up(const zend_op_array *code)
@@ -222,6 +246,7 @@ static bool only_looks_up(const zend_op_array *code)
 		case ZEND_DO_ICALL:
 		case ZEND_DO_FCALL:
 		case ZEND_DO_FCALL_BY_NAME:
+		case ZEND_OP_DATA:
 		/* What touches no more than the function's own. */
 		case ZEND_NOP:
 		case ZEND_EXT_STMT:
@@ -268,7 +293,8 @@ static bool only_looks_up(const zend_op_array *code)
 		case ZEND_VERIFY_RETURN_TYPE:
 			break;
 		default:
-			if (engine_frameless(op) == NULL || !only_answers(engine_frameless(op)->common.function_name)) {
+			if (!engine_chooses_frameless(op) &&
+			    (engine_frameless(op) == NULL || !only_answers(engine_frameless(op)->common.function_name))) {
 				return false;
 			}
 		}
@@ -360,7 +386,7 @@ static bool has_no_part_in_others(const zend_function *function)
 
 /* One that spl_autoload_functions() returns; also where only its own class may call it. NULL: it is none that is known
  * to do. */
-static const zend_function *function_of(zval *autoloader, const zend_class_entry **class)
+static const zend_function *function_of(zval *autoloader, const zend_class_entry **class, zend_object **object)
 {
 	zend_fcall_info_cache known;
 	if (Z_TYPE_P(autoloader) == IS_ARRAY && zend_hash_num_elements(Z_ARRVAL_P(autoloader)) == 2) {
@@ -369,6 +395,7 @@ static const zend_function *function_of(zval *autoloader, const zend_class_entry
 		if (of == NULL || method == NULL || Z_TYPE_P(method) != IS_STRING) {
 			return NULL;
 		}
+		*object = Z_TYPE_P(of) == IS_OBJECT ? Z_OBJ_P(of) : NULL;
 		*class = Z_TYPE_P(of) == IS_OBJECT   ? Z_OBJCE_P(of)
 		         : Z_TYPE_P(of) == IS_STRING ? zend_lookup_class_ex(Z_STR_P(of), NULL, ZEND_FETCH_CLASS_NO_AUTOLOAD)
 		                                     : NULL;
@@ -378,6 +405,7 @@ static const zend_function *function_of(zval *autoloader, const zend_class_entry
 		return NULL;
 	}
 	*class = known.called_scope;
+	*object = known.object;
 	return known.function_handler;
 }
 
@@ -394,14 +422,13 @@ bool autoloaders_may_be_passed_over(void)
 		ZEND_HASH_FOREACH_VAL(Z_ARRVAL(all), one)
 		{
 			const zend_class_entry *class = NULL;
-			const zend_function *of = function_of(one, &class);
+			zend_object *object = NULL;
+			const zend_function *of = function_of(one, &class, &object);
 			bool includes = autoloaders_only_includes(of, class);
 			first |= includes && another;
 			another |= !includes && !has_no_part_in_others(of);
-			if (includes && Z_TYPE_P(one) == IS_ARRAY &&
-			    Z_TYPE_P(zend_hash_index_find(Z_ARRVAL_P(one), 0)) == IS_OBJECT) {
-				first |= !watch(Z_OBJ_P(zend_hash_index_find(Z_ARRVAL_P(one), 0)));
-			}
+			/* Of an object that a function is bound to as well: Laravel's `$this->load(...)`. */
+			first |= includes && object != NULL && has_known_name(of, class) && !watch(object);
 		}
 		ZEND_HASH_FOREACH_END();
 	}

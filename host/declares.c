@@ -10,6 +10,7 @@
  * A file that the project's own code includes, its own autoloader among it, may be another one for another request, and
  * counts as one that does something.
  */
+#include "engine.h"
 #include "host.h"
 
 #include <string.h>
@@ -35,6 +36,15 @@ static void add_hint(struct file *file, const zval *name)
 	file->hints[file->count++] = copy;
 }
 
+/* Of what that calls nobody uses the answer: where it ends; NULL: somebody may. */
+static const zend_op *end_of_call(const zend_op *op, const zend_op *end)
+{
+	if (op->result_type == IS_UNUSED) {
+		return op;
+	}
+	return op + 1 < end && op[1].opcode == ZEND_FREE ? op + 1 : NULL;
+}
+
 /* Whether the call that begins there names a class that is needed soon, so that OPcache's preloading finds it, and does
  * nothing with the answer: class_exists(Header::class). Where it ends. */
 static const zend_op *end_of_hint(struct file *file, const zend_op *op, const zend_op *end)
@@ -45,10 +55,20 @@ static const zend_op *end_of_hint(struct file *file, const zend_op *op, const ze
 	              : op->opcode == ZEND_INIT_FCALL_BY_NAME    ? 1
 	              : op->opcode == ZEND_INIT_NS_FCALL_BY_NAME ? 2
 	                                                         : -1;
-	const char *name = literal < 0 ? "" : Z_STRVAL_P(RT_CONSTANT(op, op->op2) + literal);
+	const zend_function *frameless = engine_frameless(op);
+	const char *name = frameless != NULL ? ZSTR_VAL(frameless->common.function_name)
+	                   : literal < 0     ? ""
+	                                     : Z_STRVAL_P(RT_CONSTANT(op, op->op2) + literal);
 	bool known = false;
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
 		known |= strcmp(name, names[i]) == 0;
+	}
+	if (known && frameless != NULL) {
+		bool constant = op->op1_type == IS_CONST && Z_TYPE_P(RT_CONSTANT(op, op->op1)) == IS_STRING;
+		if (constant) {
+			add_hint(file, RT_CONSTANT(op, op->op1));
+		}
+		return !constant ? NULL : end_of_call(op, end);
 	}
 	for (op++; known && op < end; op++) {
 		switch (op->opcode) {
@@ -62,10 +82,7 @@ static const zend_op *end_of_hint(struct file *file, const zend_op *op, const ze
 		case ZEND_DO_FCALL:
 		case ZEND_DO_ICALL:
 		case ZEND_DO_FCALL_BY_NAME:
-			if (op->result_type == IS_UNUSED) {
-				return op;
-			}
-			return op + 1 < end && op[1].opcode == ZEND_FREE ? op + 1 : NULL;
+			return end_of_call(op, end);
 		default:
 			known = false;
 		}
@@ -96,8 +113,10 @@ static bool only_declares(struct file *file, const zend_op_array *code)
 				return false;
 			}
 			break;
+		case ZEND_JMP: /* over the other one of two calls, below */
+			break;
 		default:
-			op = end_of_hint(file, op, end);
+			op = engine_chooses_frameless(op) ? op : end_of_hint(file, op, end);
 			if (op == NULL) {
 				return false;
 			}

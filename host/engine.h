@@ -87,16 +87,66 @@ static inline zval *engine_session_handlers(php_ps_globals *session)
 	return (zval *)(void *)&session->mod_user_names;
 }
 
-/* The function of two or three arguments that an instruction calls without a frame, as compiled code does from 8.4 on;
+/* The function of one to three arguments that an instruction calls without a frame, as compiled code does from 8.4 on;
  * NULL: it is another instruction. Its first argument is the instruction's first operand. */
 static inline const zend_function *engine_frameless(const zend_op *op)
 {
 #if PHP_VERSION_ID >= 80400
-	return op->opcode == ZEND_FRAMELESS_ICALL_2 || op->opcode == ZEND_FRAMELESS_ICALL_3
+	return op->opcode == ZEND_FRAMELESS_ICALL_1 || op->opcode == ZEND_FRAMELESS_ICALL_2 ||
+	               op->opcode == ZEND_FRAMELESS_ICALL_3
 	           ? zend_flf_functions[op->extended_value]
 	           : NULL;
 #else
 	return NULL;
+#endif
+}
+
+/* Puts a function in the place of that which instructions call without a frame, of so many arguments: what was there,
+ * or NULL. When PHP has started, before it compiles anything: the compiler finds instructions' functions by these
+ * pointers. */
+static inline void *engine_wrap_frameless(const char *name, uint32_t arguments, void *instead)
+{
+#if PHP_VERSION_ID >= 80400
+	zend_function *function = zend_hash_str_find_ptr(CG(function_table), name, strlen(name));
+	const zend_frameless_function_info *infos =
+	    function == NULL ? NULL : function->internal_function.frameless_function_infos;
+	size_t count = 0;
+	while (infos != NULL && infos[count].handler != NULL) {
+		count++;
+	}
+	zend_frameless_function_info *own = pemalloc((count + 1) * sizeof *own, true);
+	void *before = NULL;
+	for (size_t i = 0; i < count; i++) {
+		own[i] = infos[i];
+		if (infos[i].num_args != arguments) {
+			continue;
+		}
+		for (void **at = zend_flf_handlers; *at != NULL; at++) {
+			if (*at == infos[i].handler) {
+				before = *at;
+				*at = own[i].handler = instead;
+			}
+		}
+	}
+	own[count] = (zend_frameless_function_info){0};
+	if (before == NULL) {
+		pefree(own, true);
+	} else {
+		function->internal_function.frameless_function_infos = own;
+	}
+	return before;
+#else
+	return NULL;
+#endif
+}
+
+/* Whether it only chooses between a call without a frame and a function of that name in the name space. */
+static inline bool engine_chooses_frameless(const zend_op *op)
+{
+#if PHP_VERSION_ID >= 80400
+	return op->opcode == ZEND_JMP_FRAMELESS;
+#else
+	return false;
 #endif
 }
 

@@ -8,6 +8,7 @@
  * A warm-up request that does so, in a process of its own, tells what not to load (by_name.c): so an application whose
  * every request does meets no error.
  */
+#include "engine.h"
 #include "host.h"
 
 #include "zend_observer.h"
@@ -71,9 +72,9 @@ static void hear_of_error(int type, zend_string *in, uint32_t line, zend_string 
 	}
 }
 
-static bool own_code_calls(const zend_execute_data *call)
+static bool own_code(const zend_execute_data *by)
 {
-	const zend_execute_data *frame = owner_calling(call->prev_execute_data);
+	const zend_execute_data *frame = owner_calling(by);
 	return frame != NULL && by_name_is_for_requests(frame->func->op_array.filename);
 }
 
@@ -172,18 +173,15 @@ static bool is_its_name(const zval *name, zend_string *key)
 	return class != NULL && zend_string_equals_cstr(class->name, Z_STRVAL_P(name) + skip, Z_STRLEN_P(name) - skip);
 }
 
-/* class_exists($class, false) and its kin. */
-static void look_at_question(const zend_execute_data *call)
+/* class_exists($class, false) and its kin: what is asked for, and by whom. */
+static void look_at_question(const zval *name, bool loads, const zend_execute_data *by)
 {
-	uint32_t count = ZEND_CALL_NUM_ARGS(call);
-	const zval *name = count == 0 ? NULL : ZEND_CALL_ARG(call, 1);
 	if ((first == end && !learns) || name == NULL || Z_TYPE_P(name) != IS_STRING) {
 		return;
 	}
-	bool loads = count < 2 || zend_is_true(ZEND_CALL_ARG(call, 2));
 	zend_string *key = key_of(Z_STRVAL_P(name), Z_STRLEN_P(name));
 	bool ahead = is_ahead(key) && (!loads || !is_its_name(name, key));
-	bool matters = (ahead || (learns && !loads)) && own_code_calls(call);
+	bool matters = (ahead || (learns && !loads)) && own_code(by);
 	if (matters) {
 		note(key);
 	}
@@ -193,10 +191,32 @@ static void look_at_question(const zend_execute_data *call)
 	}
 }
 
+static void look_at_call(const zend_execute_data *call)
+{
+	uint32_t count = ZEND_CALL_NUM_ARGS(call);
+	look_at_question(count == 0 ? NULL : ZEND_CALL_ARG(call, 1), count < 2 || zend_is_true(ZEND_CALL_ARG(call, 2)),
+	                 call->prev_execute_data);
+}
+
+/* By instructions that call it without a frame. */
+static void (*class_exists_of_one)(zval *, zval *), (*class_exists_of_two)(zval *, zval *, zval *);
+
+static void look_at_class_exists_of_one(zval *return_value, zval *name)
+{
+	look_at_question(name, true, EG(current_execute_data));
+	class_exists_of_one(return_value, name);
+}
+
+static void look_at_class_exists_of_two(zval *return_value, zval *name, zval *loads)
+{
+	look_at_question(name, zend_is_true(loads), EG(current_execute_data));
+	class_exists_of_two(return_value, name, loads);
+}
+
 /* get_declared_classes() and its kin, and get_included_files(). */
 static void look_at_list(const zend_execute_data *call)
 {
-	if ((first == end && !learns) || !lifecycle_in_request() || !own_code_calls(call)) {
+	if ((first == end && !learns) || !lifecycle_in_request() || !own_code(call->prev_execute_data)) {
 		return;
 	}
 	note_all();
@@ -221,7 +241,7 @@ static void look_at_autoloader(const zend_execute_data *call, bool before)
 #define QUESTION(name)                                                                                                 \
 	static ZEND_FUNCTION(looked_at_##name)                                                                             \
 	{                                                                                                                  \
-		look_at_question(execute_data);                                                                                \
+		look_at_call(execute_data);                                                                                    \
 		name##_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);                                                              \
 	}
 #define LIST(name)                                                                                                     \
@@ -264,6 +284,8 @@ void in_the_way_startup(void)
 	zend_hash_init(&asked, 8, NULL, NULL, true);
 	zend_observer_error_register(hear_of_error);
 	functions_wrap("class_alias", &class_alias_handler, ZEND_FN(looked_at_class_alias));
+	class_exists_of_one = engine_wrap_frameless("class_exists", 1, look_at_class_exists_of_one);
+	class_exists_of_two = engine_wrap_frameless("class_exists", 2, look_at_class_exists_of_two);
 	functions_wrap("class_exists", &class_exists_handler, ZEND_FN(looked_at_class_exists));
 	functions_wrap("interface_exists", &interface_exists_handler, ZEND_FN(looked_at_interface_exists));
 	functions_wrap("trait_exists", &trait_exists_handler, ZEND_FN(looked_at_trait_exists));

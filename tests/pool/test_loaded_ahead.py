@@ -147,6 +147,12 @@ KINDS = {
         )
         for what, sets in {"include_path": "set_include_path(base_path('vendor/acme/'.$tenant))", "the directory": "chdir(base_path('vendor/acme/'.$tenant))"}.items()
     },
+    "autoloader of a package's whose file is made of itself": (
+        {"Page": "final class Page { public const OF = 'page'; }"},
+        "",
+        "\\Acme\\Page::OF",
+        "spl_autoload_register(eval('return static function (string $class): void { $file = __DIR__; $file = $file.$class; $file = $file.\".php\"; if (is_file($file)) { require $file; } };'));",
+    ),
     "parent that the application asks for": (
         {"Base": "class Base {}", "Kid": "final class Kid extends Base { public const OF = 'kid'; }", "Other": "final class Other { public const OF = 'other'; }"},
         "$there = class_exists('Acme\\Base', false);",
