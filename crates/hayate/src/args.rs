@@ -101,8 +101,8 @@ pub enum Generate {
 }
 
 const SERVE_HELP: &str = "\
-Signals: SIGTERM and SIGINT finish what is being served and end, a second one ends at once;
-SIGHUP reloads; SIGUSR1 reopens the access log.
+Signals: SIGTERM, SIGINT and SIGQUIT finish what is being served and end, a second one ends at once;
+SIGHUP reloads; SIGUSR1 reopens the access log; SIGUSR2 upgrades, as `hayate upgrade`.
 
 Every flag has its key in the configuration file, and wins over it; flags about PHP apply to every
 application of the file.

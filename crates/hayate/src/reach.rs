@@ -158,7 +158,7 @@ pub fn obstacles(plan: &Plan, args: &ServeArgs) -> Vec<Obstacle> {
 fn who(identity: Option<&Identity>) -> String {
     match identity {
         Some(identity) => format!("{} (uid {})", identity.name, identity.uid()),
-        None => format!("uid {}, who started this,", geteuid().as_raw()),
+        None => format!("uid {} (who started this)", geteuid().as_raw()),
     }
 }
 
