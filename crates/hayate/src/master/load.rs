@@ -175,9 +175,10 @@ impl Loading {
         let read = self.file.rewind().and_then(|()| self.file.read_to_end(&mut text));
         // What is installed may be anything.
         let (reader, remedy) = match self.purpose {
-            Purpose::Upgrade(_) => {
-                (format!("{}, which reads the configuration,", self.program.display()), "; is it hayate, and whole? Install it again")
-            }
+            Purpose::Upgrade(_) => (
+                format!("{}, which reads the configuration,", self.program.display()),
+                "; is it hayate, and whole? Install it again",
+            ),
             _ => ("the process that reads the configuration".to_owned(), ""),
         };
         match read {
@@ -185,7 +186,7 @@ impl Loading {
             Ok(_) => match serde_json::from_slice::<serde_json::Value>(&text) {
                 // A plan of another version need not be one of this one.
                 Ok(told) if told.get("format").is_none_or(|format| *format != FORMAT) => {
-                    Err("it cannot take over from this version; restart".into())
+                    Err(format!("{} cannot take over from this version; restart", self.program.display()))
                 }
                 Ok(told) => serde_json::from_value(told.get("outcome").cloned().unwrap_or_default())
                     .unwrap_or_else(|error| Err(format!("{reader} says what is no plan ({error}){remedy}"))),

@@ -9,9 +9,7 @@ use std::{
     os::unix::ffi::OsStrExt,
 };
 
-use rustix::net::{
-    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sendto, socket_with,
-};
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sendto, socket_with};
 use sd_notify::NotifyState;
 
 use super::wire::Notice;

@@ -338,6 +338,15 @@ impl Plan {
             );
             return Err(source.error(&[Step::Key("listen")], why));
         }
+        if let Some((one, other)) = overlapping(&listen) {
+            let why = format!(
+                "listen: {one} and {other} have one port, and the kernel gives it to one of them only; leave one out"
+            );
+            return Err(match args.listen.is_empty() {
+                true => source.error(&[Step::Key("listen")], why),
+                false => flag(format!("--{why}")),
+            });
+        }
         let (listen, ports) = listen.into_iter().unzip();
         let front_user = file.front_user.as_deref().or_else(|| {
             let wanted =
@@ -532,6 +541,19 @@ fn front_threads(source: &Source, wanted: Option<u32>) -> Result<u32, ConfigErro
             format!("front_threads: {wanted} is out of range; write 1 to {}", range.end()),
         )),
     }
+}
+
+/// Two addresses of which only one can be listened on.
+fn overlapping(listen: &[(ListenAddr, Port)]) -> Option<(&ListenAddr, &ListenAddr)> {
+    let any = |addr: &ListenAddr| match addr {
+        ListenAddr::Tcp(addr) | ListenAddr::Quic(addr) => addr.ip().is_unspecified() && addr.port() != 0,
+        ListenAddr::Unix(_) => false,
+    };
+    let everywhere = listen.iter().map(|(addr, _)| addr).filter(|addr| any(addr));
+    everywhere.into_iter().find_map(|one| {
+        let other = listen.iter().map(|(addr, _)| addr).find(|other| one.overlaps(other))?;
+        Some((one, other))
+    })
 }
 
 /// The front's user, if there is one of this name.
