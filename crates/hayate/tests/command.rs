@@ -203,6 +203,13 @@ fn a_wrong_configuration_names_the_line_and_ends_with_2() {
         status == 2 && said.contains("--listen: http://[::]:8099 and http://[::1]:8099 have one port"),
         "{said}"
     );
+    fs::write(dir.path().join("file"), "").unwrap();
+    for (place, why) in
+        [("nowhere/more/c.sock", "there is no directory nowhere"), ("file", "something that is no socket")]
+    {
+        let (status, _, said) = done(hayate(dir.path()).args(["check", "site", "--control", place]));
+        assert!(status == 2 && said.contains("--control: ") && said.contains(why), "{said}");
+    }
     for (path, why) in [
         ("nope", "begins with /"),
         ("", "begins with /"),
