@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import pathlib
 import shutil
@@ -15,7 +16,7 @@ import pytest
 import requests
 
 from lib import site
-from lib.process import descendants, still_running, stop_process, temporary_directory, wait_until
+from lib.process import PATIENCE, descendants, still_running, stop_process, temporary_directory, wait_until
 from lib.servers import GENERIC_WORKER, Hayate
 
 ROOT = os.geteuid() == 0
@@ -244,8 +245,160 @@ def test_php_has_the_user_of_the_configuration_that_is_served(hayate_command) ->
         shutil.rmtree(directory)
 
 
-def test_the_hidden_commands_are_not_for_people(hayate_command) -> None:
+@pytest.mark.skipif(not ROOT, reason="only root can become another user")
+@pytest.mark.parametrize("change", ["front_user", "user", "nobody at all"])
+def test_a_front_has_the_user_of_the_one_before(hayate_command, change: str) -> None:
+    """The fault: a reload said that the user changes with a restart only; the next front had the new one, and could not write the log of the old."""
+    directory = temporary_directory("master")
+    try:
+        root = site.make(directory)
+        logs = directory / "log"
+        logs.mkdir()
+        shutil.chown(logs, "www-data")
+        config = directory / "hayate.toml"
+        text = f'access_log = "{logs}/access.log"\n[[app]]\nroot = "{root}"\nworkers = 1\n'
+        config.write_text('user = "www-data"\nfront_user = "www-data"\n' + text)
+        with Hayate(config=config, access_log=None) as server:
+
+            def is_written(path: str) -> bool:
+                assert get(server, path).status_code == 200
+                return wait_until(lambda: path in (logs / "access.log").read_text())
+
+            # The owner of its directory is root, as of all that keep to themselves.
+            def uid_of_front() -> int:
+                status = pathlib.Path(f"/proc/{server.front}/status").read_text()
+                return int(next(line for line in status.splitlines() if line.startswith("Uid:")).split()[1])
+
+            user = uid_of_front()
+            assert user != 0
+            users = {
+                "front_user": 'user = "www-data"\nfront_user = "backup"\n',
+                "user": 'user = "backup"\nfront_user = "backup"\n',
+                "nobody at all": "",
+            }
+            config.write_text(users[change] + text)
+            assert server.reload().returncode == 0
+            assert server.logged("front_user has changed; that takes effect with a restart only")
+            kill_front(server)
+            assert uid_of_front() == user and is_written("/ok.php?after-a-crash")
+            assert server.run("upgrade").returncode == 0, server.log_tail()
+            assert uid_of_front() == user and is_written("/ok.php?after-an-upgrade")
+            assert server.logged("front_user has changed", 3)
+    finally:
+        shutil.rmtree(directory)
+
+
+def test_a_front_that_follows_another_serves_without_an_access_log(hayate_command, tmp_path) -> None:
+    """The fault: it opened the log anew and ended on an error, each time, and nobody was answered any more."""
+    logs = tmp_path / "log"
+    logs.mkdir()
+    root = site.make(tmp_path)
+    with Hayate(root, workers=1, access_log=str(logs / "access.log")) as server:
+        assert serves(server)
+        shutil.rmtree(logs)
+        kill_front(server)
+        assert serves(server) and server.logged("cannot open the access log")
+        assert wait_until(lambda: serves(server) and "lines of the access log were lost" in server.log())
+        # What follows one that goes on is to be all right.
+        refused = server.run("upgrade")
+        assert refused.returncode == 1 and "cannot open the access log" in refused.stderr and "access_log names a file" in refused.stderr
+        assert server.reload().returncode == 0 and serves(server)
+        logs.mkdir()
+
+        def written() -> bool:
+            assert serves(server)
+            return (logs / "access.log").exists() and "/ok.php?x" in (logs / "access.log").read_text()
+
+        assert wait_until(written, interval=0.3), server.log_tail()
+        assert server.logged("the access log can be written again")
+        assert server.run("upgrade").returncode == 0
+        server.stop()
+        shutil.rmtree(logs)
+        # Who starts it is there to be told.
+        refused = subprocess.run(server.command(), capture_output=True, text=True, timeout=60, check=False)
+        assert refused.returncode == 1 and "cannot open the access log" in refused.stderr
+
+
+STRAY = ["SIGALRM", "SIGVTALRM", "SIGPROF", "SIGIO", "SIGPWR", "SIGSTKFLT", "SIGXCPU", "SIGXFSZ", "SIGPIPE", "SIGRTMIN", "SIGRTMAX"]
+
+
+def test_signals_that_mean_nothing_end_neither_master_nor_front(server) -> None:
+    """The fault: the kernel ended the process, and with it all requests; what it had in /run stayed."""
+    front = server.front
+    for name in STRAY:
+        for process in (server.pid, front):
+            os.kill(process, getattr(signal, name))
+    assert server.logged("SIGALRM means nothing to this server") and server.logged(f"signal {int(signal.SIGRTMAX)} means nothing")
+    os.kill(front, signal.SIGUSR2)
+    assert serves(server) and server.front == front and server.process.poll() is None
+
+
+@pytest.mark.parametrize("to", ["master", "front"])
+def test_sigquit_finishes_what_is_served(server, to: str) -> None:
+    """As of nginx and php-fpm, whose images have containers stopped by it."""
+    answers: list[str] = []
+    slow = threading.Thread(target=lambda: answers.append(get(server, "/sleep.php?ms=2000").text))
+    slow.start()
+    time.sleep(0.5)
+    os.kill(server.pid if to == "master" else server.front, signal.SIGQUIT)
+    slow.join()
+    assert len(answers) == 1 and answers[0].isdigit()
+    assert server.process.wait(60) == 0 and not server.pid_file.exists() and not server.control.exists()
+
+
+def test_commands_do_not_wait_for_ever_where_there_is_no_front(server) -> None:
+    """The kernel takes their connections, and who would start a front stands still."""
+    front = server.front
+    stop_process(server.pid)
+    try:
+        os.kill(front, signal.SIGKILL)
+        began = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            commands = [pool.submit(server.run, command, timeout=120) for command in ("status", "reload", "upgrade", "stop")]
+        assert 25 < time.monotonic() - began < 60 * PATIENCE
+        for command in commands:
+            done = command.result()
+            assert done.returncode == 1 and "its front has not answered" in done.stderr, done
+            assert f"kill -TERM {server.pid} ends the server" in done.stderr
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    assert serves(server)
+
+
+def test_a_service_manager_that_does_not_read_holds_up_nobody(hayate_command, tmp_path) -> None:
+    place = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        manager.bind(str(place))
+        other.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            while True:
+                other.sendto(b"full", str(place))
+        with Hayate(site.make(tmp_path), workers=1, env={"NOTIFY_SOCKET": str(place)}) as server:
+            assert server.logged("the service manager does not hear READY=1")
+            assert server.reload().returncode == 0 and serves(server)
+            kill_front(server)
+
+
+def test_a_service_manager_may_listen_on_an_abstract_socket(hayate_command, tmp_path) -> None:
+    name = f"hayate-notify-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(f"\0{name}")
+        manager.settimeout(60)
+        with Hayate(site.make(tmp_path), workers=1, env={"NOTIFY_SOCKET": f"@{name}"}):
+            assert manager.recv(4096) == b"READY=1\n"
+
+
+def test_the_hidden_commands_are_not_for_people(hayate_command, tmp_path) -> None:
     done = subprocess.run([str(hayate_command), "front"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2 and "is started by `hayate serve`" in done.stderr
+    # The fault: an abort; and a plan, with its keys, in whatever file was there by that number.
+    file = tmp_path / "somebody's"
+    file.write_text("own")
+    for command in ("load-plan", "load-first-plan"):
+        for redirect in ("3<&-", '3<>"$1"'):
+            shell = ["sh", "-c", f'exec "$0" {command} {redirect}', str(hayate_command), str(file)]
+            done = subprocess.run(shell, capture_output=True, text=True, timeout=60, check=False)
+            assert done.returncode == 2 and "`hayate check`" in done.stderr, done
+            assert file.read_text() == "own"
     told = subprocess.run([str(hayate_command), "--help"], capture_output=True, text=True, timeout=60, check=True)
     assert "load-plan" not in told.stdout and "front" not in told.stdout

@@ -154,12 +154,24 @@ def test_a_program_that_is_none_is_refused(server) -> None:
     (server.installed / "broken").mkdir()
     program = server.installed / "broken/hayate"
     install(server, "broken")
-    for text, mode in ((None, 0), ("no program", 0o644), ("#!/bin/sh\nexit 3\n", 0o755), ("#!/bin/sh\necho x >&3\n", 0o755)):
+    ran = server.installed / "ran"
+    for text, mode, said in (
+        (None, 0, "cannot run"),
+        ("no program", 0o644, "cannot run"),
+        # The fault: a shell was given it.
+        (f"touch {ran}\n", 0o755, "cannot run"),
+        ("#!/bin/sh\nexit 3\n", 0o755, "Install it again"),
+        ("#!/bin/sh\nexit 0\n", 0o755, "Install it again"),
+        ("#!/bin/sh\necho x >&3\n", 0o755, "Install it again"),
+        ("#!/bin/sh\necho '{}' >&3\n", 0o755, "cannot take over from this version"),
+    ):
         if text is not None:
             program.write_text(text)
             program.chmod(mode)
         done = server.run("upgrade")
         assert done.returncode == 1 and "the upgrade was refused" in done.stderr, (text, done)
+        assert said in done.stderr and (said[0] != "I" or str(server.installed / "current/hayate") in done.stderr), (text, done)
+        assert not ran.exists()
         assert server.front == before and get(server, "/ok.php?x").text == "ok x"
     install(server, "two")
     upgraded(server)
@@ -196,6 +208,30 @@ def test_after_an_upgrade_the_server_ends_as_before(server) -> None:
     assert server.process.wait(60) == 0
     assert wait_until(lambda: still_running(family) == [])
     assert not server.control.exists() and not server.pid_file.exists()
+
+
+def test_a_signal_upgrades_as_the_command_does(server) -> None:
+    """SIGUSR2, as of nginx and php-fpm. The fault: it ended the server, and requests with it."""
+    answers: list[str] = []
+    slow = threading.Thread(target=lambda: answers.append(get(server, "/sleep.php?ms=3000").text))
+    slow.start()
+    time.sleep(0.5)
+    before = server.front
+    install(server, "two")
+    os.kill(server.pid, signal.SIGUSR2)
+    # One comes after the other, or not at all.
+    os.kill(server.pid, signal.SIGUSR2)
+    assert server.logged("upgraded: a new front serves"), server.log_tail()
+    assert os.readlink(f"/proc/{server.pid}/exe") == str(server.installed / "two/hayate")
+    assert wait_until(lambda: server.front != before) and get(server, "/ok.php?x").text == "ok x"
+    slow.join()
+    assert len(answers) == 1 and answers[0].isdigit()
+    (server.installed / "two/hayate").unlink()
+    (server.installed / "two/hayate").write_text("nonsense")
+    front = server.front
+    os.kill(server.pid, signal.SIGUSR2)
+    assert server.logged("the upgrade was refused, what served goes on serving"), server.log_tail()
+    assert server.front == front and get(server, "/ok.php?x").text == "ok x"
 
 
 class SlowToBoot(Hayate):
@@ -292,6 +328,19 @@ def test_a_hangup_while_the_configuration_is_read_for_an_upgrade_is_not_lost(slo
         assert upgrade.result().returncode == 0
         assert wait_until(lambda: get(slow, "/").text == f"one {number}"), slow.log_tail()
     assert wait_until(lambda: slow.said[-1:] == ["READY"]), slow.said
+
+
+@pytest.mark.parametrize("order", ["reload", "upgrade"])
+def test_who_waits_while_the_server_ends_is_told_so(slow, pool, order) -> None:
+    """The fault: "what served goes on serving"."""
+    (slow.application / "wait").touch()
+    command = pool.submit(slow.run, order)
+    assert slow.boots(2)
+    slow.process.send_signal(signal.SIGTERM)
+    done = command.result()
+    assert done.returncode == 1 and "the server is stopping" in done.stderr and "serving" not in done.stderr, done
+    assert slow.process.wait(60) == 0
+    assert "what served goes on serving" not in slow.log()
 
 
 def test_a_reload_that_an_upgrade_overtakes_is_told_so(slow, pool) -> None:

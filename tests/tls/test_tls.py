@@ -295,6 +295,40 @@ def test_a_certificate_changes_under_load_with_no_failed_handshake(hayate, files
         assert serial(tls) == wanted
 
 
+@pytest.mark.parametrize("broken", ["cut short", "another's key", "gone"])
+def test_a_front_that_starts_again_has_the_certificate_that_was_good_last(hayate, files, broken: str) -> None:
+    """The fault: the master had handed the broken one on and kept it, so that a front that had no other had none."""
+    port = hayate.ports["tls"]
+    loose = ssl.create_default_context()
+    loose.check_hostname, loose.verify_mode = False, ssl.CERT_NONE
+    with connect(port, "a.example", loose) as tls:
+        wanted = serial(tls)
+    chain, key = files / "one.pem", files / "one.key"
+    before = [(file, file.read_bytes()) for file in (chain, key)]
+    said = hayate.log().count("the one before is served on") + hayate.log().count("the certificate that was read before is served on")
+    try:
+        if broken == "cut short":
+            chain.write_bytes(chain.read_bytes()[:300])
+        elif broken == "another's key":
+            key.write_bytes((files / "two.key").read_bytes())
+        else:
+            key.unlink()
+        wait_for(lambda: hayate.log().count("before is served on") > said)
+        os.kill(hayate.front, 9)
+        wait_for(lambda: hayate.run("status").returncode == 0)
+        with connect(port, "a.example", loose) as tls:
+            assert serial(tls) == wanted
+        # Who asks is there to be told, and nothing has changed.
+        refused = hayate.run("upgrade")
+        assert refused.returncode == 1 and ("one.pem" in refused.stderr or "one.key" in refused.stderr)
+    finally:
+        for file, held in before:
+            file.write_bytes(held)
+    with connect(port, "a.example", loose) as tls:
+        assert serial(tls) == wanted
+    assert hayate.reload().returncode == 0
+
+
 def wait_for(condition, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():

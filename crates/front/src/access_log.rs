@@ -65,6 +65,11 @@ impl AccessLog {
         AccessLog::new(LogWriter::file(path).await?, format)
     }
 
+    /// The same for who goes on without it: as long as the file cannot be opened its lines are lost, which the error log says.
+    pub fn file_in_time(path: &Path, format: Format) -> io::Result<AccessLog> {
+        AccessLog::new(LogWriter::file_in_time(path)?, format)
+    }
+
     /// Standard output.
     pub fn stdout(format: Format) -> io::Result<AccessLog> {
         AccessLog::new(LogWriter::stdout()?, format)

@@ -76,6 +76,18 @@ pub enum Listener {
 }
 
 impl ListenAddr {
+    /// Whether the kernel lets only one of both listen: one of them is all addresses, that of the other included.
+    pub fn overlaps(&self, other: &ListenAddr) -> bool {
+        let (one, two) = match (self, other) {
+            (ListenAddr::Tcp(one), ListenAddr::Tcp(two)) | (ListenAddr::Quic(one), ListenAddr::Quic(two)) => {
+                (one, two)
+            }
+            _ => return false,
+        };
+        let any = one.ip().is_unspecified() || two.ip().is_unspecified();
+        one != two && any && one.port() == two.port() && one.is_ipv4() == two.is_ipv4()
+    }
+
     /// Binds and listens. The error names the address and what to do. The file of a unix socket is the caller's to remove.
     pub fn bind(&self) -> io::Result<OwnedFd> {
         let explain = |error: io::Error| {

@@ -16,7 +16,7 @@ use std::{
         mpsc::{Receiver, Sender, channel},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use hayate_panics::caught_now;
@@ -32,6 +32,8 @@ use crate::disk::PATIENCE;
 
 /// Bytes that may wait for the thread.
 const QUEUE: usize = 4 << 20;
+/// How long a file that cannot be opened is left alone before it is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
 /// What an order costs besides its bytes.
 const ORDER: usize = 128;
 
@@ -112,7 +114,7 @@ impl LogWriter {
         let of_thread = path.to_owned();
         let opens = move || match open(&of_thread) {
             // Nobody writes to what comes too late: the thread ends.
-            Ok(file) => tell.send(Ok(())).is_ok().then_some(file),
+            Ok(file) => tell.send(Ok(())).is_ok().then_some(Some(file)),
             Err(error) => {
                 let _ = tell.send(Err(error));
                 None
@@ -126,20 +128,35 @@ impl LogWriter {
         }
     }
 
+    /// The same for who has to go on whatever becomes of the log: does not wait for it. As long as it cannot be opened lines are lost, and now and
+    /// then it is tried again.
+    pub(crate) fn file_in_time(path: &Path) -> io::Result<LogWriter> {
+        let of_thread = path.to_owned();
+        let opens = move || {
+            let opened = open(&of_thread);
+            let missed = |error| {
+                tracing::error!("{error}; lines of it are lost until then, all else is served on");
+            };
+            Some(opened.map_err(missed).ok())
+        };
+        LogWriter::start(opens, Some(path.to_owned()), false)
+    }
+
     /// Writes to standard output.
     pub(crate) fn stdout() -> io::Result<LogWriter> {
         let to = stream(io::stdout())?;
-        LogWriter::start(|| Some(to), None, false)
+        LogWriter::start(|| Some(Some(to)), None, false)
     }
 
     /// Writes Hayate's own log to standard error; what is lost of it is said in it, for nobody else would.
     pub fn stderr() -> io::Result<LogWriter> {
         let to = stream(io::stderr())?;
-        LogWriter::start(|| Some(to), None, true)
+        LogWriter::start(|| Some(Some(to)), None, true)
     }
 
+    /// `to`: what is written to, which may not be open yet; `None`: there is nothing to do.
     fn start(
-        to: impl FnOnce() -> Option<File> + Send + 'static,
+        to: impl FnOnce() -> Option<Option<File>> + Send + 'static,
         path: Option<PathBuf>,
         own: bool,
     ) -> io::Result<LogWriter> {
@@ -148,7 +165,8 @@ impl LogWriter {
         let (of_thread, theirs) = (path.clone(), Arc::clone(&shared));
         thread::Builder::new().name("log".into()).spawn(move || {
             if let Some(to) = to() {
-                Thread { to, path: of_thread, shared: theirs, own, failing: false }.run(&queue);
+                let (failing, tried) = (to.is_none(), Instant::now());
+                Thread { to, tried, path: of_thread, shared: theirs, own, failing }.run(&queue);
             }
         })?;
         Ok(LogWriter { orders, shared, path })
@@ -211,7 +229,9 @@ impl LogWriter {
 }
 
 struct Thread {
-    to: File,
+    /// `None`: it could not be opened so far; when it was last tried.
+    to: Option<File>,
+    tried: Instant,
     path: Option<PathBuf>,
     shared: Arc<Shared>,
     /// It is the log to which everything here speaks.
@@ -257,15 +277,24 @@ impl Thread {
         }
     }
 
+    fn opened(&mut self) -> io::Result<&mut File> {
+        if self.to.is_none() && self.tried.elapsed() >= AGAIN {
+            self.tried = Instant::now();
+            self.reopen()?;
+        }
+        self.to.as_mut().ok_or_else(|| io::Error::other("it could not be opened"))
+    }
+
     fn write_all(&mut self, mut block: &[u8]) -> io::Result<()> {
+        let to = self.opened()?;
         while !block.is_empty() {
-            match self.to.write(block) {
+            match to.write(block) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(n) => block = block.get(n..).unwrap_or_default(),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // Somebody who shares the terminal or pipe has made it so.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    poll(&mut [PollFd::new(&self.to, PollFlags::OUT)], None)?;
+                    poll(&mut [PollFd::new(to, PollFlags::OUT)], None)?;
                 }
                 Err(error) => return Err(error),
             }
@@ -275,7 +304,7 @@ impl Thread {
 
     fn reopen(&mut self) -> io::Result<()> {
         if let Some(path) = &self.path {
-            self.to = open(path)?;
+            self.to = Some(open(path)?);
         }
         Ok(())
     }
@@ -293,7 +322,7 @@ mod tests {
     fn a_pipe_that_nobody_reads_costs_lines_and_no_time() {
         let (mut reader, writer) = io::pipe().unwrap();
         let to = stream(&writer).unwrap();
-        let log = LogWriter::start(|| Some(to), None, false).unwrap();
+        let log = LogWriter::start(|| Some(Some(to)), None, false).unwrap();
         drop(writer);
         let lines = 3 * QUEUE / 1000;
         for _ in 0..lines {
@@ -306,6 +335,23 @@ mod tests {
         reader.read_to_end(&mut got).unwrap();
         assert_eq!(got.len() as u64, (lines as u64 - lost) * 1000);
     }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_opened_yet_costs_lines_until_it_can() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("not yet/log");
+        let log = LogWriter::file_in_time(&path).unwrap();
+        log.write(b"lost\n".to_vec(), 1);
+        assert!(log.written(Duration::from_secs(60)).await);
+        assert_eq!(log.take_lost(), 1);
+        std::fs::create_dir(path.parent().unwrap()).unwrap();
+        // By itself after a while, and at once when asked to.
+        log.reopen().await.unwrap();
+        log.write(b"kept\n".to_vec(), 1);
+        assert!(log.written(Duration::from_secs(60)).await);
+        assert_eq!((std::fs::read(&path).unwrap(), log.take_lost()), (b"kept\n".to_vec(), 0));
+    }
+
     #[tokio::test]
     async fn a_pipe_without_a_reader_is_refused_at_once() {
         let dir = tempfile::tempdir().unwrap();

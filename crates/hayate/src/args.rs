@@ -101,8 +101,8 @@ pub enum Generate {
 }
 
 const SERVE_HELP: &str = "\
-Signals: SIGTERM and SIGINT finish what is being served and end, a second one ends at once;
-SIGHUP reloads; SIGUSR1 reopens the access log.
+Signals: SIGTERM, SIGINT and SIGQUIT finish what is being served and end, a second one ends at once;
+SIGHUP reloads; SIGUSR1 reopens the access log; SIGUSR2 upgrades, as `hayate upgrade`.
 
 Every flag has its key in the configuration file, and wins over it; flags about PHP apply to every
 application of the file.
@@ -137,13 +137,28 @@ fn key_value(text: &str) -> Result<KeyValue, String> {
     }
 }
 
+/// As a browser would send it.
+fn path_of_url(text: &str) -> Result<String, String> {
+    let wrong = text.chars().find(|c| !c.is_ascii_graphic() || *c == '#');
+    match (text.starts_with('/'), wrong) {
+        (true, None) => Ok(text.to_owned()),
+        (false, _) => Err("a path begins with /, such as /shop?page=2".into()),
+        (true, Some(c)) => {
+            let mut bytes = [0; 4];
+            let written: String =
+                c.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")).collect();
+            Err(format!("write {written} for {c:?}, as browsers do"))
+        }
+    }
+}
+
 /// What `explain` takes.
 #[derive(Debug, Clone, Args)]
 pub struct ExplainArgs {
     #[command(flatten)]
     pub serve: ServeArgs,
     /// Path of the application to request as a sample, `/` being its front page; repeatable [default: /]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path_of_url)]
     pub url: Vec<String>,
     /// Print everything, as JSON
     #[arg(long)]

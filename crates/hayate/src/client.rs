@@ -5,6 +5,7 @@ use std::{
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -17,15 +18,19 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 use serde_json::Value;
-use tokio::net::UnixStream;
+use tokio::{net::UnixStream, time::timeout};
 
 use crate::{args::ControlArgs, control::SYSTEM_CONTROL, master::default_control};
+
+/// How long the server may take for the first word of an answer. The kernel takes connections for a front that is gone, and one that hangs is replaced
+/// sooner than this.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Connection {
     sender: http1::SendRequest<Empty<Bytes>>,
     driver: tokio::task::JoinHandle<()>,
     /// The process that listens, which is the master.
-    master: Option<OwnedFd>,
+    master: Option<(Pid, OwnedFd)>,
 }
 
 async fn connect(args: &ControlArgs) -> Result<Connection> {
@@ -42,13 +47,31 @@ async fn connect(args: &ControlArgs) -> Result<Connection> {
     })?;
     // One of another container is not seen.
     let master = stream.peer_cred().ok().and_then(|peer| Pid::from_raw(peer.pid()?));
-    let master = master.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let master = master.and_then(|pid| Some((pid, pidfd_open(pid, PidfdFlags::empty()).ok()?)));
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(async move {
         // Its errors reach the request as well.
         let _ = connection.await;
     });
-    Ok(Connection { sender, driver, master })
+    let mut connection = Connection { sender, driver, master };
+    // What is asked for may take its time. That there is somebody to ask does not.
+    match timeout(PATIENCE, connection.request(Method::GET, "/healthz")).await {
+        Ok(answer) => answer.map(|_| connection),
+        Err(_) => bail!("{}", no_front(connection.master.as_ref().map(|(pid, _)| *pid))),
+    }
+}
+
+/// The server is there, and nobody of it answers.
+fn no_front(master: Option<Pid>) -> String {
+    let end = match master {
+        Some(pid) => format!("kill -TERM {} ends the server", pid.as_raw_nonzero()),
+        None => "SIGTERM ends the server".to_owned(),
+    };
+    format!(
+        "the server runs, and its front has not answered for {} s: the server's log says why it does not start (journalctl -u hayate). Put that right, \
+         and it starts within half a minute; {end}",
+        PATIENCE.as_secs()
+    )
 }
 
 /// What to say to a user whose own server does not run, where root's does: whoever installed the package meets the service this way first.
@@ -70,6 +93,7 @@ fn nobody_answers(path: &Path, error: &Error, other: Option<&Path>) -> String {
 
 impl Connection {
     async fn request(&mut self, method: Method, path: &str) -> Result<(StatusCode, String)> {
+        self.sender.ready().await.context("the server went away")?;
         let request =
             Request::builder().method(method).uri(path).header("host", "hayate").body(Empty::new())?;
         let response = self.sender.send_request(request).await.context("the server went away")?;
@@ -103,6 +127,7 @@ pub async fn reload(args: &ControlArgs) -> Result<ExitCode> {
             say!("{body}");
             Ok(ExitCode::SUCCESS)
         }
+        StatusCode::SERVICE_UNAVAILABLE => Err(anyhow!("nothing was reloaded: {body}")),
         _ => Err(anyhow!("the reload was refused, the old processes go on serving:\n{body}")),
     }
 }
@@ -115,6 +140,7 @@ pub async fn upgrade(args: &ControlArgs) -> Result<ExitCode> {
             say!("{body}");
             Ok(ExitCode::SUCCESS)
         }
+        StatusCode::SERVICE_UNAVAILABLE => Err(anyhow!("nothing was upgraded: {body}")),
         _ => Err(anyhow!("the upgrade was refused, what served goes on serving:\n{body}")),
     }
 }
@@ -130,7 +156,7 @@ pub async fn stop(args: &ControlArgs) -> Result<ExitCode> {
     let Connection { sender, driver, master } = connection;
     let _ = driver.await;
     drop(sender);
-    if let Some(master) = master {
+    if let Some((_, master)) = master {
         while let Err(Errno::INTR) = poll(&mut [PollFd::new(&master, PollFlags::IN)], None) {}
     }
     say!("stopped");

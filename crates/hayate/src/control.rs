@@ -6,8 +6,8 @@
 //! | `GET /metrics` | Prometheus' text format |
 //! | `GET /healthz` | 200 while the process lives |
 //! | `GET /readyz` | 200 when every application can serve, else 503 and the reasons |
-//! | `POST /reload` | 200 when the new generation serves, 409 with the reason when it was refused; unix socket only |
-//! | `POST /upgrade` | 200 when the installed program serves, 409 with the reason when it was refused; unix socket only |
+//! | `POST /reload` | 200 when the new generation serves, 409 with the reason when it was refused, 503 when the server ends; unix socket only |
+//! | `POST /upgrade` | 200 when the installed program serves, 409 with the reason when it was refused, 503 when the server ends; unix socket only |
 //! | `POST /stop` | 202; the connection ends with the process; unix socket only |
 
 use std::{convert::Infallible, io, os::fd::OwnedFd, sync::Arc, time::Duration};
@@ -29,6 +29,7 @@ use tokio::{
 };
 
 use crate::{
+    master::STOPPING,
     peer,
     server::{Order, Server},
 };
@@ -148,8 +149,8 @@ fn outcome_of(
 ) -> Response<Full<Bytes>> {
     match outcome {
         Ok(Ok(())) => text(StatusCode::OK, done),
-        Ok(Err(why)) => text(StatusCode::CONFLICT, why),
-        Err(_) => text(StatusCode::CONFLICT, "the server is stopping"),
+        Ok(Err(why)) if why != STOPPING => text(StatusCode::CONFLICT, why),
+        Ok(Err(_)) | Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, STOPPING),
     }
 }
 

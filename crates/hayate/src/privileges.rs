@@ -72,6 +72,11 @@ impl Identity {
         self.uid == other.uid
     }
 
+    /// Whether both have the same group as their own.
+    pub fn same_group(&self, other: &Identity) -> bool {
+        self.gid == other.gid
+    }
+
     /// The user's number.
     pub fn uid(&self) -> u32 {
         self.uid

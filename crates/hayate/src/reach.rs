@@ -62,6 +62,13 @@ pub fn obstacles(plan: &Plan, args: &ServeArgs) -> Vec<Obstacle> {
         let flag = args.pid_file.is_some().then_some("--pid-file");
         fatal(&[Step::Key("pid_file")], flag, format!("{} {why}", who(None)));
     }
+    if let Some(path) =
+        plan.control.as_ref().filter(|path| !path.starts_with("/run") && !path.starts_with("/var/run"))
+        && let Some(why) = cannot_listen(path)
+    {
+        let flag = args.control.is_some().then_some("--control");
+        fatal(&[Step::Key("control")], flag, format!("{} {why}", who(None)));
+    }
     for (i, app) in plan.apps.iter().enumerate() {
         if app.runs_php()
             && let Some(Some((key, why))) = as_user(app.identity.as_ref(), || cannot_start(app))
@@ -158,7 +165,7 @@ pub fn obstacles(plan: &Plan, args: &ServeArgs) -> Vec<Obstacle> {
 fn who(identity: Option<&Identity>) -> String {
     match identity {
         Some(identity) => format!("{} (uid {})", identity.name, identity.uid()),
-        None => format!("uid {}, who started this,", geteuid().as_raw()),
+        None => format!("uid {} (who started this)", geteuid().as_raw()),
     }
 }
 
@@ -183,6 +190,16 @@ fn as_user<T: Send>(identity: Option<&Identity>, look: impl FnOnce() -> T + Send
 }
 
 /// Why a file could not be appended to, and what to do; `None`: it could.
+fn cannot_listen(path: &Path) -> Option<String> {
+    if let Ok(file) = path.symlink_metadata() {
+        let why = "there is something that is no socket; move it away, or name another place";
+        return (!file.file_type().is_socket()).then(|| format!("cannot make {}: {why}", path.display()));
+    }
+    // The last directory is made.
+    let missing = path.parent().filter(|place| !place.as_os_str().is_empty() && !place.exists());
+    cannot_append(missing.unwrap_or(path))
+}
+
 fn cannot_append(path: &Path) -> Option<String> {
     // What these are depends on the process that opens them.
     if path.starts_with("/dev") || path.starts_with("/proc") {

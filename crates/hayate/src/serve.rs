@@ -44,8 +44,9 @@ use self::{
 use crate::{
     fallback, logging,
     master::{self, Beginning, Client as Master, wire::Notice},
+    plan::Plan,
     secrets,
-    server::{Order, Server, open_log},
+    server::{Order, Server, open_log, open_log_in_time},
 };
 
 /// How long applications that have booted wait for others at the start, before they are served without them.
@@ -54,6 +55,9 @@ const TOGETHER: Duration = Duration::from_secs(10);
 const FIRST_WORDS: Duration = Duration::from_secs(1);
 /// How long it keeps connections that idle; not longer than drain_timeout.
 const IDLE_GRACE: Duration = Duration::from_secs(10);
+
+/// How long the master may take to hear the last words of a front that cannot serve.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// `hayate front`: runs until the end.
 pub fn run() -> ExitCode {
@@ -65,7 +69,7 @@ pub fn run() -> ExitCode {
         }
     };
     if let Err(error) = logging::init(beginning.plan.log_level, beginning.plan.log_format) {
-        eprintln!("hayate: cannot start the log's thread: {error}");
+        logging::print(&format!("hayate: cannot start the log's thread: {error}\n"));
         return ExitCode::FAILURE;
     }
     let outcome = Hub::new(beginning.plan.front_threads).context("eventfd").and_then(|hub| {
@@ -89,7 +93,8 @@ pub fn run() -> ExitCode {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(_)) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("hayate: {error:#}");
+            logging::print(&format!("hayate: {error:#}\n"));
+            logging::finish_blocking();
             ExitCode::FAILURE
         }
     }
@@ -113,20 +118,39 @@ fn begin() -> Result<(OwnedFd, Beginning)> {
     Ok((wire, beginning))
 }
 
-async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Result<()> {
-    let mut signals = EndSignals::new().context("signals")?;
+async fn serve(wire: OwnedFd, beginning: Beginning, hub: &Arc<Hub>) -> Result<()> {
+    let signals = EndSignals::new().context("signals")?;
+    let master = Master::new(wire).context("cannot hear the master")?;
+    let outcome = serve_for(&master, signals, beginning, hub).await;
+    if let Err(error) = &outcome {
+        // Who has asked for an upgrade waits for the reason.
+        master.failed(&format!("{error:#}"));
+        let _ = tokio::time::timeout(LAST_WORDS, master.said()).await;
+    }
+    outcome
+}
+
+async fn serve_for(
+    master: &Arc<Master>,
+    mut signals: EndSignals,
+    mut beginning: Beginning,
+    hub: &Arc<Hub>,
+) -> Result<()> {
     let mut hang_up = signal(SignalKind::hangup()).context("signals")?;
     let user1 = signal(SignalKind::user_defined1()).context("signals")?;
     raise_open_files();
-    let master = Master::new(wire).context("cannot hear the master")?;
     let mut first = master.first(&mut beginning);
     let plan = first.plan.clone();
     let bound = first.sockets(&[]);
 
-    let none = AccessLog::off();
-    let access_log = tokio::select! {
-        opened = open_log(&plan, &none) => opened?,
-        () = signals.recv() => return Ok(()),
+    let access_log = if beginning.again && !beginning.successor {
+        open_log_in_time(&plan)?
+    } else {
+        let none = AccessLog::off();
+        tokio::select! {
+            opened = open_log(&plan, &none) => opened?,
+            () = signals.recv() => return Ok(()),
+        }
     };
     let (orders, mut receiver) = mpsc::unbounded_channel();
     let server = Server::new(&plan, access_log.clone(), orders, beginning.master, beginning.secret.clone())?;
@@ -134,7 +158,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     tokio::spawn(end_with(threads.died()));
     let threads = Arc::new(threads);
     tokio::spawn(rotate_logs(user1, Arc::clone(&server.front)));
-    tokio::spawn(give_signs_of_life(Arc::clone(&master), Arc::clone(&server.front), Arc::clone(&threads)));
+    tokio::spawn(give_signs_of_life(Arc::clone(master), Arc::clone(&server.front), Arc::clone(&threads)));
     let control_path = beginning.control.as_ref().map(|(path, _)| path.clone());
     let mut commands = Commands::default();
     let mut open = Some((beginning.control.take(), beginning.metrics.take()));
@@ -164,7 +188,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
                 end(&server, None, &[], &mut signals).await;
                 return Ok(());
             }
-            Some(order) = receiver.recv() => for_later.extend(while_starting(order, &master)),
+            Some(order) = receiver.recv() => for_later.extend(while_starting(order, master)),
             outcome = falling.next() => match outcome {
                 None => break,
                 Some(Ok(replacement)) => {
@@ -182,7 +206,6 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     // A server of which nothing serves is none. One that has served before is wanted, whatever it takes; unless another one still serves.
     let goes_on = !beginning.successor && (serving > 0 || plan.development || beginning.again);
     if let Some(why) = failed.first().filter(|_| !goes_on) {
-        master.failed(why);
         end(&server, None, &[], &mut signals).await;
         anyhow::bail!("{why}");
     }
@@ -202,6 +225,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     announce(&running, &apps, control_path.as_deref());
     secrets::warn_of(&running.apps);
     running.warn_of_vain_keys();
+    warn_of_fixed(&running, &plan);
     if running.tls.as_ref().is_some_and(|tls| !tls.http3.is_empty()) {
         tracing::warn!("HTTP/3 is on (http3 in [tls]), which is experimental: see docs/tls.md");
     }
@@ -245,9 +269,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
                 };
                 let outcome = outcome.map(|fresh| {
                     drain_timeout = fresh.loaded.plan.drain_timeout;
-                    for key in fresh.loaded.plan.fixed_keys_changed(&plan) {
-                        tracing::warn!("{key} has changed; that takes effect with a restart only");
-                    }
+                    warn_of_fixed(&fresh.loaded.plan, &plan);
                     switch(&server, &mut listeners, fresh);
                 });
                 match &outcome {
@@ -282,7 +304,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
                 }
             }
             Order::Upgrade(reply) => {
-                let master = Arc::clone(&master);
+                let master = Arc::clone(master);
                 let mut retired = retired.clone();
                 tokio::spawn(async move {
                     let outcome = master.upgrade().await;
@@ -306,7 +328,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
                 replies.extend(reply);
                 let known = listeners.addresses();
                 let log = server.front.access_log();
-                let task = tokio::spawn(prepare(Arc::clone(&master), known, log, Arc::clone(hub)));
+                let task = tokio::spawn(prepare(Arc::clone(master), known, log, Arc::clone(hub)));
                 reload = Some(Reload { task, replies });
             }
         }
@@ -320,7 +342,7 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
     let mut patience = vec![drain_timeout];
     if replaced {
         waiting.into_iter().for_each(refer);
-        tokio::spawn(refer_orders(receiver, Arc::clone(&master)));
+        tokio::spawn(refer_orders(receiver, Arc::clone(master)));
         server.front.will_end();
         commands.close();
         retire.send_replace(true);
@@ -345,6 +367,13 @@ async fn serve(wire: OwnedFd, mut beginning: Beginning, hub: &Arc<Hub>) -> Resul
         master.alone().await;
     }
     Ok(())
+}
+
+/// Says what of a plan does not hold as long as this server runs, which has begun with another one.
+fn warn_of_fixed(plan: &Plan, first: &Plan) {
+    for key in plan.fixed_keys_changed(first) {
+        tracing::warn!("{key} has changed; that takes effect with a restart only");
+    }
 }
 
 /// Opens the access log anew with each SIGUSR1, as long as this process lives: what it finishes is written down, too.

@@ -192,18 +192,31 @@ pub struct AppStatus {
     pub fallback: Option<Fallback>,
 }
 
-/// Opens the access log, or goes on with `current` where that is the same.
-pub async fn open_log(plan: &Plan, current: &AccessLog) -> io::Result<AccessLog> {
-    let format = match plan.access_log.1 {
+fn log_format(plan: &Plan) -> Format {
+    match plan.access_log.1 {
         AccessLogFormat::Combined => Format::Combined,
         AccessLogFormat::Json => Format::Json,
-    };
+    }
+}
+
+/// Opens the access log, or goes on with `current` where that is the same.
+pub async fn open_log(plan: &Plan, current: &AccessLog) -> io::Result<AccessLog> {
+    let format = log_format(plan);
     match &plan.access_log.0 {
         AccessLogTo::Off => Ok(AccessLog::off()),
         AccessLogTo::Stdout if current.goes_to(None, format) => Ok(current.clone()),
         AccessLogTo::Stdout => AccessLog::stdout(format),
         AccessLogTo::File(path) if current.goes_to(Some(path), format) => Ok(current.clone()),
         AccessLogTo::File(path) => AccessLog::file(path, format).await,
+    }
+}
+
+/// The access log of a front that takes the place of one that served and is gone: it serves, whether or not the log can be opened.
+pub fn open_log_in_time(plan: &Plan) -> io::Result<AccessLog> {
+    match &plan.access_log.0 {
+        AccessLogTo::Off => Ok(AccessLog::off()),
+        AccessLogTo::Stdout => AccessLog::stdout(log_format(plan)),
+        AccessLogTo::File(path) => AccessLog::file_in_time(path, log_format(plan)),
     }
 }
 

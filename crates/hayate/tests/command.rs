@@ -185,6 +185,40 @@ fn a_wrong_configuration_names_the_line_and_ends_with_2() {
     assert!(status == 2 && said.contains("root: cannot use the directory nowhere"), "{said}");
     let (status, _, said) = done(hayate(dir.path()).args(["serve", "--php", "9.9"]));
     assert!(status == 2 && said.contains("make -C host PHP=9.9"), "{said}");
+    // The kernel would refuse the second.
+    fs::create_dir(dir.path().join("site")).unwrap();
+    fs::write(
+        dir.path().join("hayate.toml"),
+        "\nlisten = ['127.0.0.1:8099', ':8099']\n[[app]]\nroot = 'site'\n",
+    )
+    .unwrap();
+    let (status, _, said) = done(hayate(dir.path()).args(["check", "--config", "hayate.toml"]));
+    assert!(
+        status == 2 && said.contains("hayate.toml:2: listen: http://0.0.0.0:8099 and http://127.0.0.1:8099"),
+        "{said}"
+    );
+    let (status, _, said) =
+        done(hayate(dir.path()).args(["check", "site", "--listen", "[::]:8099", "--listen", "[::1]:8099"]));
+    assert!(
+        status == 2 && said.contains("--listen: http://[::]:8099 and http://[::1]:8099 have one port"),
+        "{said}"
+    );
+    fs::write(dir.path().join("file"), "").unwrap();
+    for (place, why) in
+        [("nowhere/more/c.sock", "there is no directory nowhere"), ("file", "something that is no socket")]
+    {
+        let (status, _, said) = done(hayate(dir.path()).args(["check", "site", "--control", place]));
+        assert!(status == 2 && said.contains("--control: ") && said.contains(why), "{said}");
+    }
+    for (path, why) in [
+        ("nope", "begins with /"),
+        ("", "begins with /"),
+        ("/a b", "write %20 for ' '"),
+        ("/ü", "write %C3%BC for 'ü'"),
+    ] {
+        let (status, _, said) = done(hayate(dir.path()).args(["explain", "site", "--url", path]));
+        assert!(status == 2 && said.contains(why), "{said}");
+    }
 }
 
 #[test]

@@ -343,9 +343,11 @@ impl Keeping {
                     self.fixed.push((pair.certificate.clone(), certificate));
                 }
                 Err(why) => {
-                    tracing::error!(
-                        "a changed certificate cannot be used, the one before is served on: {why}"
-                    );
+                    let instead = match old() {
+                        Some(_) => "the one before is served on",
+                        None => "and there is none from before: its hosts get another one's",
+                    };
+                    tracing::error!("a changed certificate cannot be used, {instead}: {why}");
                     self.fixed.extend(old());
                 }
             }

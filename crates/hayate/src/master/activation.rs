@@ -26,7 +26,9 @@ const MOST: usize = 256;
 
 /// Takes what was handed in. To be called once, before anything is started.
 pub fn take() -> Result<HashMap<ListenAddr, OwnedFd>> {
-    let numbers = sd_notify::listen_fds().context("LISTEN_PID or LISTEN_FDS is no number")?;
+    let numbers = sd_notify::listen_fds().context(
+        "what LISTEN_PID and LISTEN_FDS say is not so: the first is a process, the second how many descriptors are open from 3 on",
+    )?;
     if numbers.len() > MOST {
         bail!("LISTEN_FDS names {} descriptors; at most {MOST} can be handed in", numbers.len());
     }

@@ -32,6 +32,7 @@ use super::{
     handover::VARIABLE,
     load,
     pulse::{Bearing, Beat, Pulse},
+    signals,
     sockets::Sockets,
     wire::{self, ToFront},
 };
@@ -160,6 +161,7 @@ impl Front {
         unsafe {
             command.pre_exec(move || {
                 hear_signals()?;
+                signals::ignore_unknown()?;
                 // Neither Ctrl-C nor what stops a background process reaches it but through the master.
                 rustix::process::setsid()?;
                 if let Some(assume) = &mut assume {

@@ -15,7 +15,7 @@ use std::{
     process::ExitStatus,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -41,6 +41,9 @@ type Loading = oneshot::Sender<Result<(u64, Vec<OwnedFd>), String>>;
 /// The master, as the front sees it.
 pub struct Master {
     outgoing: mpsc::UnboundedSender<Outgoing>,
+    /// How many of these are not sent yet; told when none is left.
+    unsent: AtomicUsize,
+    all_sent: Notify,
     numbers: AtomicU64,
     zygotes: Mutex<HashMap<u64, mpsc::UnboundedSender<ProcessEvent>>>,
     loading: Mutex<HashMap<u64, Loading>>,
@@ -165,6 +168,8 @@ impl Master {
         let (outgoing, queue) = mpsc::unbounded_channel();
         let master = Arc::new(Master {
             outgoing,
+            unsent: AtomicUsize::new(0),
+            all_sent: Notify::new(),
             numbers: AtomicU64::new(1),
             zygotes: Mutex::default(),
             loading: Mutex::default(),
@@ -266,7 +271,19 @@ impl Master {
         self.alone.notified().await;
     }
 
+    /// Waits until the master has been told all that was said so far.
+    pub async fn said(&self) {
+        loop {
+            let sent = self.all_sent.notified();
+            if self.unsent.load(Relaxed) == 0 {
+                return;
+            }
+            sent.await;
+        }
+    }
+
     fn say(&self, message: ToMaster, files: Vec<OwnedFd>) {
+        self.unsent.fetch_add(1, Relaxed);
         // An error means that the master is gone, which ends this process.
         let _ = self.outgoing.send((message, files));
     }
@@ -359,6 +376,9 @@ async fn converse(master: Arc<Master>, wire: AsyncFd<OwnedFd>, mut queue: mpsc::
                         }
                     }
                     pending = None;
+                    if master.unsent.fetch_sub(1, Relaxed) == 1 {
+                        master.all_sent.notify_waiters();
+                    }
                 }
             }
         }

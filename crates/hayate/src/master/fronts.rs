@@ -5,10 +5,10 @@ use std::{io, os::fd::OwnedFd, process::ExitStatus, time::Instant};
 use hayate_pool::Files;
 
 use super::{
-    GRACE_AT_ONCE, GROWN_UP, Master, Next, PAUSES,
+    GRACE_AT_ONCE, GROWN_UP, Master, Next, PAUSES, STOPPING,
     children::Front,
     load::Purpose,
-    tell_service_manager,
+    notify,
     wire::{self, Notice, ToFront, ToMaster},
 };
 use crate::{logging, plan::Plan};
@@ -25,10 +25,11 @@ impl Master {
             self.hear_fronts();
             // Its last word may have been that it serves.
             if let Some(next) = self.next.take() {
-                let why = next
-                    .front
-                    .failed
-                    .unwrap_or_else(|| format!("the new front ended ({status}); see the log"));
+                let why = match next.front.failed {
+                    _ if self.is_ending() => STOPPING.to_owned(),
+                    Some(why) => why,
+                    None => format!("the new front ended ({status}); see the log"),
+                };
                 self.plans.remove(&next.plan);
                 self.close_unwanted();
                 self.answer_upgrade(next.request, Some(why));
@@ -214,7 +215,7 @@ impl Master {
                 self.replace_front();
                 self.front.iter_mut().for_each(Front::is_ready);
                 // The one before may have begun a reload, of which nothing comes any more.
-                tell_service_manager(Notice::Ready);
+                notify::tell(Notice::Ready);
             }
             ToMaster::Notify(notice) if self.is_current(number) => {
                 match notice {
@@ -226,7 +227,7 @@ impl Master {
                     // A signal of somebody's own has reached it, and it ends by itself.
                     Notice::Stopping => self.begin_end(Some(number)),
                 }
-                tell_service_manager(notice);
+                notify::tell(notice);
             }
             // Also of one whose place another has just taken.
             ToMaster::Stop => self.begin_end(None),

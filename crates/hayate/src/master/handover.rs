@@ -6,12 +6,8 @@ use std::{
     ffi::OsString,
     fs::File,
     io::{self, Read, Seek, Write},
-    os::{
-        fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
-        unix::process::CommandExt,
-    },
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
     path::Path,
-    process::Command,
     time::Duration,
 };
 
@@ -22,7 +18,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{activation, sockets::Numbers};
+use super::{activation, program::Program, sockets::Numbers};
 use crate::plan::Plan;
 
 /// To be raised with every change of [`State`], the plan or the wire that an old front or a new program would misread.
@@ -79,14 +75,13 @@ pub fn become_program(program: &Path, name: &OsString, args: &[OsString], state:
         file.write_all(&serde_json::to_vec(state)?)?;
         let mut descriptors = state.descriptors();
         descriptors.push(file.as_raw_fd());
-        keep_open(&descriptors, true)?;
-        let mut command = Command::new(program);
-        command.arg0(name).arg("serve").args(args).env(VARIABLE, file.as_raw_fd().to_string());
+        let mut arguments = vec![name.as_os_str(), "serve".as_ref()];
+        arguments.extend(args.iter().map(OsString::as_os_str));
+        let state = (VARIABLE, file.as_raw_fd().to_string().into());
         // Those descriptors are in the state; by these numbers they may be others now.
-        for name in activation::VARIABLES {
-            command.env_remove(name);
-        }
-        let error = command.exec();
+        let program = Program::new(program, &arguments, &activation::VARIABLES, &[state])?;
+        keep_open(&descriptors, true)?;
+        let error = program.execute();
         keep_open(&descriptors, false)?;
         Err::<(), _>(error)
     };

@@ -1,7 +1,7 @@
 //! Looks after the files of certificates and keys, which root alone may read: what changes is read again and goes to the front.
 //!
-//! It is a thread of its own, since a disk may hang. It looks every few seconds, and reads a file only when it has changed; whether what it
-//! read is any good is seen by the front, which keeps what it has if it is not.
+//! It is a thread of its own, since a disk may hang. It looks every few seconds, and reads a file only when it has changed. What is no good is spoken
+//! of and not handed on: a front that starts later has none from before to go on with.
 
 use std::{
     fs, io,
@@ -116,10 +116,19 @@ fn look(pair: &mut Pair, before: &mut [Stamp; 2]) -> bool {
     // Not before: a panic would cost what is new there.
     *before = now;
     match read {
+        (Ok(chain), Ok(key)) if chain == pair.chain.0 && key == pair.key.0 => false,
         (Ok(chain), Ok(key)) => {
-            let changed = chain != pair.chain.0 || key != pair.key.0;
-            (pair.chain, pair.key) = (Pem(chain), Pem(key));
-            changed
+            let read = Pair { chain: Pem(chain), key: Pem(key), ..pair.clone() };
+            match read.parse() {
+                Ok(_) => *pair = read,
+                Err(why) => {
+                    tracing::error!(
+                        "a changed certificate cannot be used, the one before is served on: {why}"
+                    );
+                    return false;
+                }
+            }
+            true
         }
         (Err(why), _) | (_, Err(why)) => {
             tracing::error!("{why}; the certificate that was read before is served on");

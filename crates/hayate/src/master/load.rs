@@ -2,26 +2,30 @@
 //! users up may load code of others, and a slow disk must not hold up the master.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::File,
     io::{self, Read, Seek, Write},
     os::{
-        fd::{AsFd, FromRawFd, OwnedFd},
-        unix::process::CommandExt,
+        fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
+        unix::{fs::MetadataExt, process::CommandExt},
     },
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitCode, ExitStatus},
     time::{Duration, Instant},
 };
 
 use command_fds::{CommandFdExt, FdMapping};
 use hayate_certificates::Pair;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::{
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create},
+    io::fcntl_getfd,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
     children::hear_signals,
     handover::{FORMAT, VARIABLE},
+    program::Program,
 };
 use crate::{
     args::ServeArgs,
@@ -31,6 +35,8 @@ use crate::{
 
 /// Where the child writes what it has read.
 const OUTCOME: i32 = 3;
+/// Tells the child of a server that serves the number of its fronts' user; empty: they have none of their own.
+const FRONT_USER: &str = "HAYATE_FRONT_USER";
 
 /// What the child has to say. A program of another version may say more.
 #[derive(Serialize, Deserialize)]
@@ -48,14 +54,22 @@ pub fn run(args: &ServeArgs, strictness: Strictness) -> ExitCode {
         eprintln!("hayate: prctl: {error}");
         return ExitCode::FAILURE;
     }
-    // SAFETY: the master has started this process with this descriptor, and nobody else here knows of it.
-    let mut file = unsafe { File::from_raw_fd(OUTCOME) };
+    let Some(mut file) = outcome_file() else {
+        eprintln!(
+            "hayate: this reads the configuration for `hayate serve`, which starts it, and not by hand; `hayate check` looks at a configuration"
+        );
+        return ExitCode::from(2);
+    };
     // Until there is an outcome, the file says what is being read. Without it the master knows less.
     let mut report = |what: &str| drop(write_anew(&mut file, what.as_bytes()));
     let plan = Plan::load_as(args, strictness, &mut report).map_err(|error| error.to_string());
     let outcome = plan.and_then(|plan| {
         if let Some(tls) = &plan.tls {
-            tls.prepare_storage(plan.front.as_ref().map(Identity::uid))?;
+            let user = match std::env::var(FRONT_USER) {
+                Ok(kept) => kept.parse().ok(),
+                Err(_) => plan.front.as_ref().map(Identity::uid),
+            };
+            tls.prepare_storage(user)?;
         }
         Ok(plan)
     });
@@ -69,6 +83,15 @@ pub fn run(args: &ServeArgs, strictness: Strictness) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What the master has opened for the outcome: a file in memory, without a name. Any other is somebody's own, and the plan holds secrets.
+fn outcome_file() -> Option<File> {
+    // SAFETY: only asked about; an error says that it is not open.
+    fcntl_getfd(unsafe { BorrowedFd::borrow_raw(OUTCOME) }).ok()?;
+    // SAFETY: it is open; the master has started this process with it, and nobody else here knows of it.
+    let file = unsafe { File::from_raw_fd(OUTCOME) };
+    file.metadata().is_ok_and(|file| file.is_file() && file.nlink() == 0).then_some(file)
 }
 
 fn write_anew(file: &mut File, text: &[u8]) -> io::Result<()> {
@@ -97,6 +120,7 @@ pub enum Purpose {
 /// A configuration that is being read.
 pub struct Loading {
     child: Child,
+    program: PathBuf,
     file: File,
     /// What for.
     pub purpose: Purpose,
@@ -104,17 +128,35 @@ pub struct Loading {
 }
 
 impl Loading {
-    /// Has a program read what these arguments of `serve` name.
-    pub fn start(program: &Path, args: &[OsString], purpose: Purpose) -> io::Result<Loading> {
+    /// Has a program read what these arguments of `serve` name. `front_user`: whom the fronts of a server that serves become.
+    pub fn start(
+        program: &Path,
+        args: &[OsString],
+        purpose: Purpose,
+        front_user: Option<&Identity>,
+    ) -> io::Result<Loading> {
         let file = File::from(memfd_create("hayate-plan", MemfdFlags::CLOEXEC)?);
+        let (how, kept) = match purpose {
+            Purpose::Start => ("load-first-plan", None),
+            _ => ("load-plan", Some(front_user.map(|user| user.uid().to_string()).unwrap_or_default())),
+        };
+        let mut arguments: Vec<&OsStr> = vec![program.as_os_str(), how.as_ref()];
+        arguments.extend(args.iter().map(OsString::as_os_str));
+        let without = ["NOTIFY_SOCKET", VARIABLE, FRONT_USER];
+        let with: Vec<_> = kept.map(|user| (FRONT_USER, user.into())).into_iter().collect();
+        let becomes = Program::new(program, &arguments, &without, &with)?;
         let mut command = Command::new(program);
-        let how = if purpose == Purpose::Start { "load-first-plan" } else { "load-plan" };
-        command.arg(how).args(args).env_remove("NOTIFY_SOCKET").env_remove(VARIABLE);
         let mapping = FdMapping { parent_fd: file.as_fd().try_clone_to_owned()?, child_fd: OUTCOME };
         command.fd_mappings(vec![mapping]).map_err(io::Error::other)?;
-        // SAFETY: a system call only.
-        unsafe { command.pre_exec(hear_signals) };
-        Ok(Loading { child: command.spawn()?, file, purpose, started: Instant::now() })
+        // SAFETY: system calls only.
+        unsafe {
+            command.pre_exec(move || {
+                hear_signals()?;
+                Err(becomes.execute())
+            })
+        };
+        let child = command.spawn()?;
+        Ok(Loading { child, program: program.to_owned(), file, purpose, started: Instant::now() })
     }
 
     /// The child's process.
@@ -131,18 +173,24 @@ impl Loading {
     pub fn outcome(mut self, status: ExitStatus) -> Outcome {
         let mut text = Vec::new();
         let read = self.file.rewind().and_then(|()| self.file.read_to_end(&mut text));
+        // What is installed may be anything.
+        let (reader, remedy) = match self.purpose {
+            Purpose::Upgrade(_) => (
+                format!("{}, which reads the configuration,", self.program.display()),
+                "; is it hayate, and whole? Install it again",
+            ),
+            _ => ("the process that reads the configuration".to_owned(), ""),
+        };
         match read {
-            Ok(_) if !status.success() => {
-                Err(format!("the process that reads the configuration ended with {status}"))
-            }
+            Ok(_) if !status.success() => Err(format!("{reader} ended with {status}{remedy}")),
             Ok(_) => match serde_json::from_slice::<serde_json::Value>(&text) {
                 // A plan of another version need not be one of this one.
                 Ok(told) if told.get("format").is_none_or(|format| *format != FORMAT) => {
-                    Err("it cannot take over from this version; restart".into())
+                    Err(format!("{} cannot take over from this version; restart", self.program.display()))
                 }
                 Ok(told) => serde_json::from_value(told.get("outcome").cloned().unwrap_or_default())
-                    .unwrap_or_else(|error| Err(error.to_string())),
-                Err(error) => Err(error.to_string()),
+                    .unwrap_or_else(|error| Err(format!("{reader} says what is no plan ({error}){remedy}"))),
+                Err(error) => Err(format!("{reader} says what is no plan ({error}){remedy}")),
             },
             Err(error) => Err(error.to_string()),
         }
@@ -211,7 +259,7 @@ mod tests {
         let reader = dir.path().join("reader");
         fs::write(&reader, "#!/bin/sh\nprintf \"application 'a'\" >&3\nexec sleep 60\n").unwrap();
         fs::set_permissions(&reader, fs::Permissions::from_mode(0o755)).unwrap();
-        let loading = Loading::start(&reader, &[], Purpose::Reload(1)).unwrap();
+        let loading = Loading::start(&reader, &[], Purpose::Reload(1), None).unwrap();
         assert!(loading.due() > Instant::now(), "it is not late yet");
         while loading.file.metadata().unwrap().len() == 0 {
             thread::yield_now();

@@ -24,8 +24,11 @@ mod fronts;
 mod handover;
 mod keys;
 pub mod load;
+mod notify;
 mod plans;
+mod program;
 mod pulse;
+mod signals;
 mod sockets;
 #[cfg(test)]
 mod tests;
@@ -46,11 +49,10 @@ use hayate_certificates::Pair;
 use hayate_front::ListenAddr;
 use hayate_panics::{PAUSE, caught_now};
 use nix::sys::{
-    signal::{SigSet, Signal},
+    signal::Signal,
     signalfd::{SfdFlags, SignalFd},
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use sd_notify::NotifyState;
 
 pub use self::{
     children::WIRE,
@@ -63,11 +65,12 @@ use self::{
     keys::Keys,
     load::{Loading, Purpose},
     sockets::Sockets,
-    wire::{Notice, ToFront},
+    wire::ToFront,
 };
 use crate::{
     logging,
     plan::{NO_PROC, PHP_AS_ROOT, Plan},
+    privileges::Identity,
 };
 
 /// This program, also when its file was replaced.
@@ -83,7 +86,9 @@ const ORPHANS: Duration = Duration::from_secs(3600);
 /// Pauses before a front is started again grow from the first to the second as long as fronts die young.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(30));
 /// Why nothing new is begun any more.
-const STOPPING: &str = "the server is stopping";
+pub const STOPPING: &str = "the server is stopping";
+/// The number of an upgrade that no front has asked for: theirs begin with one.
+const BY_SIGNAL: u64 = 0;
 /// A front that lived this long did not die of its start.
 const GROWN_UP: Duration = Duration::from_secs(60);
 
@@ -92,7 +97,9 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     match Master::new(args).and_then(Master::run) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("hayate: {error:#}");
+            // By the log's thread, if there is one: in one piece, and after what it was given before.
+            logging::print(&format!("hayate: {error:#}\n"));
+            logging::finish_blocking();
             ExitCode::FAILURE
         }
     }
@@ -127,6 +134,8 @@ struct Master {
     /// Fronts that were replaced and still finish requests, and when they are killed.
     retired: Vec<(Front, Instant)>,
     zygotes: Zygotes,
+    /// Whom all fronts become, from the first to the last: what one may write belongs to the next as well.
+    front_user: Option<Identity>,
     /// The files of the served plan's certificates; once there are some.
     keys: Option<Keys>,
     /// A front has served.
@@ -148,10 +157,7 @@ impl Master {
     fn new(args: Vec<OsString>) -> Result<Master> {
         // Started by an ordinary user, it is PHP's as well.
         crate::privileges::keep_to_itself().context("prctl")?;
-        let mut wanted = SigSet::empty();
-        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGCHLD] {
-            wanted.add(signal);
-        }
+        let wanted = signals::heard();
         // Before any thread is started, so that all leave them to the descriptor. What is started has none blocked.
         wanted.thread_block().context("signals")?;
         let signals = SignalFd::with_flags(&wanted, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
@@ -176,6 +182,7 @@ impl Master {
             next: None,
             retired: Vec::new(),
             zygotes: Zygotes::default(),
+            front_user: None,
             keys: None,
             served: false,
             restart_at: None,
@@ -194,7 +201,7 @@ impl Master {
                 master.handed_in = activation::take()?;
                 // This program is known by its name there.
                 anyhow::ensure!(Path::new("/proc/self/fd").is_dir(), NO_PROC);
-                let loading = Loading::start(PROGRAM.as_ref(), &master.args, Purpose::Start);
+                let loading = Loading::start(PROGRAM.as_ref(), &master.args, Purpose::Start, None);
                 master.loading =
                     Some(loading.context("cannot start the process that reads the configuration")?);
             }
@@ -208,6 +215,8 @@ impl Master {
             .context("cannot start the log's thread")?;
         let (number, pid, wire) = state.front;
         self.sockets = state.sockets.adopt(handover::own)?;
+        // As the one before has kept it.
+        self.front_user.clone_from(&state.plan.front);
         self.plans = state.others;
         self.plans.insert(state.adopted, state.plan);
         (self.adopted, self.last_plan) = (state.adopted, state.last_plan);
@@ -352,7 +361,7 @@ impl Master {
 
     fn signalled(&mut self, number: i32) {
         match Signal::try_from(number) {
-            Ok(Signal::SIGTERM | Signal::SIGINT) => self.asked_to_end(),
+            Ok(Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT) => self.asked_to_end(),
             Ok(Signal::SIGHUP) => {
                 if self.upgrade_is_under_way() {
                     tracing::info!("an upgrade is under way; the reload comes after it");
@@ -361,7 +370,34 @@ impl Master {
             }
             // Each has the file open, those that finish included.
             Ok(Signal::SIGUSR1) => self.fronts_mut().for_each(Front::reopen_log),
-            _ => {} // `attend` looks at all children
+            Ok(Signal::SIGUSR2) => self.asked_to_upgrade(),
+            Ok(Signal::SIGCHLD) => {} // `attend` looks at all children
+            other => {
+                let name = other.map_or_else(|_| format!("signal {number}"), |signal| signal.to_string());
+                tracing::warn!(
+                    "{name} means nothing to this server; `hayate reload`, `hayate upgrade` and `hayate stop` do"
+                );
+            }
+        }
+    }
+
+    /// A signal asks for what `hayate upgrade` asks for; the log says what comes of it.
+    fn asked_to_upgrade(&mut self) {
+        let refused = if self.is_ending() {
+            Some(STOPPING)
+        } else if self.upgrade_is_under_way() {
+            Some("another upgrade is under way")
+        } else if self.front.as_ref().is_none_or(|front| !front.serves) {
+            Some("no front serves that another could take over from")
+        } else {
+            None
+        };
+        match refused {
+            Some(why) => tracing::warn!("SIGUSR2 is an upgrade, as `hayate upgrade`; it is refused: {why}"),
+            None => {
+                tracing::info!("SIGUSR2: the installed program is to take over, as by `hayate upgrade`");
+                self.load(Purpose::Upgrade(BY_SIGNAL));
+            }
         }
     }
 
@@ -517,17 +553,4 @@ fn warn_of_users(plan: &Plan) {
             );
         }
     }
-}
-
-fn tell_service_manager(notice: Notice) {
-    let mut states = match notice {
-        Notice::Ready => vec![NotifyState::Ready],
-        Notice::Reloading => vec![NotifyState::Reloading],
-        Notice::Stopping => vec![NotifyState::Stopping],
-    };
-    if notice == Notice::Reloading {
-        states.extend(NotifyState::monotonic_usec_now());
-    }
-    // Without systemd there is nobody to tell.
-    let _ = sd_notify::notify(&states);
 }

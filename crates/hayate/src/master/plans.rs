@@ -27,7 +27,7 @@ impl Master {
                 let purpose = late.purpose;
                 let why = late.give_up_late();
                 if purpose == Purpose::Start {
-                    eprintln!("hayate: {why}");
+                    logging::print(&format!("hayate: {why}\n"));
                     // Not 2: the configuration may be right, and what hangs may come back.
                     self.over = Some(1);
                 }
@@ -40,7 +40,7 @@ impl Master {
         match (loading.outcome(status), purpose) {
             (Ok(plan), Purpose::Start) => self.begin(plan)?,
             (Err(why), Purpose::Start) => {
-                eprintln!("hayate: {why}");
+                logging::print(&format!("hayate: {why}\n"));
                 self.over = Some(2);
             }
             (Ok(plan), Purpose::Reload(request)) => match self.take_in(plan) {
@@ -91,6 +91,7 @@ impl Master {
     pub(super) fn answer_upgrade(&mut self, request: u64, refused: Option<String>) {
         match &refused {
             None => tracing::info!("upgraded: a new front serves"),
+            Some(why) if self.is_ending() => tracing::info!("the upgrade comes to nothing: {why}"),
             Some(why) => tracing::error!("the upgrade was refused, what served goes on serving: {why}"),
         }
         if let Some(front) = &mut self.front {
@@ -115,6 +116,7 @@ impl Master {
             }
         }
         self.sockets = Sockets::open(&plan, std::mem::take(&mut self.handed_in))?;
+        self.front_user.clone_from(&plan.front);
         self.last_plan += 1;
         self.adopted = self.last_plan;
         self.plans.insert(self.last_plan, plan);
@@ -137,7 +139,7 @@ impl Master {
             Purpose::Upgrade(_) => self.program.clone(),
             _ => PathBuf::from(PROGRAM),
         };
-        match Loading::start(&program, &self.args, purpose) {
+        match Loading::start(&program, &self.args, purpose, self.front_user.as_ref()) {
             Ok(loading) => self.loading = Some(loading),
             Err(error) => self.refuse_for(purpose, format!("cannot run {}: {error}", program.display())),
         }
@@ -154,11 +156,12 @@ impl Master {
     }
 
     /// Makes ready for a plan: its number, and the files for a front, the plan's own first.
-    pub(super) fn take_in(&mut self, plan: Plan) -> Result<(u64, Vec<OwnedFd>), String> {
+    pub(super) fn take_in(&mut self, mut plan: Plan) -> Result<(u64, Vec<OwnedFd>), String> {
         let identities = plan.front.iter().chain(plan.apps.iter().filter_map(|app| app.identity.as_ref()));
         for identity in identities {
             identity.check().map_err(|error| format!("{error:#}"))?;
         }
+        plan.keep_front(self.front_user.as_ref());
         self.sockets.bind(&plan.listen).map_err(|error| error.to_string())?;
         let gather = || Ok::<_, io::Error>((load::sealed(&plan)?, self.sockets.of(&plan.listen)?));
         let (file, sockets) = gather().map_err(|error| error.to_string())?;

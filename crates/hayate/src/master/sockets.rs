@@ -8,7 +8,7 @@ use std::{
     os::{
         fd::{AsFd, AsRawFd, OwnedFd, RawFd},
         unix::{
-            fs::{FileTypeExt, OpenOptionsExt, PermissionsExt},
+            fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt},
             net::{UnixListener, UnixStream},
         },
     },
@@ -95,8 +95,18 @@ impl Sockets {
             match self.make(addr) {
                 Ok(socket) => drop(self.bound.insert(addr.clone(), socket)),
                 Err(error) => {
+                    let own = self.bound.keys().find(|own| own.overlaps(addr)).cloned();
                     self.keep(&before);
-                    return Err(error);
+                    return Err(match own {
+                        Some(own) if error.kind() == io::ErrorKind::AddrInUse => io::Error::new(
+                            error.kind(),
+                            format!(
+                                "cannot listen on {addr}: this server listens on {own}, and the kernel gives a port to one of them only; choose \
+                                 another port, or restart"
+                            ),
+                        ),
+                        _ => error,
+                    });
                 }
             }
         }
@@ -256,15 +266,23 @@ impl PidFile {
         let write = || {
             // A pipe that nobody reads must not hold up the server.
             let flags = OFlags::NONBLOCK.bits().cast_signed();
-            let mut file =
+            let file =
                 OpenOptions::new().write(true).create(true).truncate(true).custom_flags(flags).open(path)?;
-            writeln!(file, "{}", std::process::id())?;
-            Ok::<_, io::Error>(file)
+            // Where the disk is full it is there, and goes again.
+            let mut made = PidFile { path: path.to_owned(), file };
+            writeln!(made.file, "{}", std::process::id())?;
+            Ok::<_, io::Error>(made)
         };
-        let file = write().with_context(|| {
-            format!("cannot write the pid file {}; pid_file names a file", path.display())
-        })?;
-        Ok(PidFile { path: path.to_owned(), file })
+        write()
+            .with_context(|| format!("cannot write the pid file {}; pid_file names a file", path.display()))
+    }
+
+    /// Another server has taken the name, or has written its number there.
+    fn is_anothers(&self) -> bool {
+        let same = |one: &fs::Metadata, two: &fs::Metadata| (one.dev(), one.ino()) == (two.dev(), two.ino());
+        let (Ok(there), Ok(own)) = (fs::metadata(&self.path), self.file.metadata()) else { return true };
+        let number = fs::read_to_string(&self.path).unwrap_or_default();
+        !same(&there, &own) || !(number.is_empty() || number == format!("{}\n", std::process::id()))
     }
 }
 
@@ -274,9 +292,56 @@ impl Drop for PidFile {
         if !self.file.metadata().is_ok_and(|file| file.is_file()) {
             return;
         }
-        // The directory may refuse; then an empty file says that nobody runs.
-        if fs::remove_file(&self.path).is_err() {
+        if self.is_anothers() {
+            return;
+        }
+        // A link is its maker's. The directory may refuse; an empty file says that nobody runs as well.
+        let is_link = fs::symlink_metadata(&self.path).is_ok_and(|file| file.is_symlink());
+        if is_link || fs::remove_file(&self.path).is_err() {
             let _ = self.file.set_len(0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[test]
+    fn who_has_the_port_is_named_where_it_is_this_server() {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let one = ListenAddr::Tcp((Ipv4Addr::LOCALHOST, port).into());
+        let all = ListenAddr::Tcp((Ipv4Addr::UNSPECIFIED, port).into());
+        let mut sockets = Sockets::default();
+        sockets.bind(std::slice::from_ref(&one)).unwrap();
+        let error = sockets.bind(std::slice::from_ref(&all)).unwrap_err().to_string();
+        assert!(error.contains(&format!("this server listens on {one}")), "{error}");
+        sockets.keep(&[]);
+        sockets.bind(&[all]).unwrap();
+    }
+
+    #[test]
+    fn a_pid_file_of_another_server_stays_and_so_does_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, link, others] = ["pid", "link", "others"].map(|name| dir.path().join(name));
+        let own = format!("{}\n", std::process::id());
+        drop(PidFile::write(&path).unwrap());
+        assert!(!path.exists());
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let file = PidFile::write(&link).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), own);
+        drop(file);
+        assert!(fs::read_to_string(&path).unwrap().is_empty() && link.is_symlink());
+        let file = PidFile::write(&others).unwrap();
+        fs::write(&others, "1\n").unwrap();
+        drop(file);
+        let file = PidFile::write(&path).unwrap();
+        fs::rename(&others, &path).unwrap();
+        drop(file);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
+        // The device takes nothing, as a full disk.
+        assert!(PidFile::write(Path::new("/dev/full")).is_err() && Path::new("/dev/full").exists());
     }
 }

@@ -8,6 +8,7 @@ use std::{
 
 use hayate_fuzz::Random;
 use hayate_pool::{Files, Start};
+use nix::sys::signal::SigSet;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::{
@@ -96,6 +97,7 @@ fn master(children: &[&Child; 2]) -> (Master, [OwnedFd; 2]) {
         next: None,
         retired: vec![(old, Instant::now() + Duration::from_secs(600))],
         zygotes: Zygotes::default(),
+        front_user: None,
         keys: None,
         served: true,
         restart_at: None,

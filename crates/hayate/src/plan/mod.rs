@@ -72,6 +72,9 @@ pub struct Plan {
     pub front_threads: u32,
     /// Whom the front becomes.
     pub front: Option<Identity>,
+    /// That is another one than the configuration's, until a restart: that of the fronts before.
+    #[serde(default)]
+    pub front_kept: bool,
     /// Shows reasons on error pages.
     pub development: bool,
     /// Whose forwarding headers are believed.
@@ -335,6 +338,15 @@ impl Plan {
             );
             return Err(source.error(&[Step::Key("listen")], why));
         }
+        if let Some((one, other)) = overlapping(&listen) {
+            let why = format!(
+                "listen: {one} and {other} have one port, and the kernel gives it to one of them only; leave one out"
+            );
+            return Err(match args.listen.is_empty() {
+                true => source.error(&[Step::Key("listen")], why),
+                false => flag(format!("--{why}")),
+            });
+        }
         let (listen, ports) = listen.into_iter().unzip();
         let front_user = file.front_user.as_deref().or_else(|| {
             let wanted =
@@ -380,6 +392,7 @@ impl Plan {
             log_format: args.log_format.or(file.log_format).unwrap_or_default(),
             front_threads: front_threads(source, args.front_threads.or(file.front_threads))?,
             front,
+            front_kept: false,
             development,
             trusted_proxies,
             trust_unix,
@@ -479,6 +492,24 @@ impl Plan {
         plan
     }
 
+    /// Gives the front the user that all before it had: what one may write, the next has to be able to write as well. It is in the applications'
+    /// groups, as they are now.
+    pub fn keep_front(&mut self, before: Option<&Identity>) {
+        let same = match (&self.front, before) {
+            (Some(front), Some(before)) => front.same_user(before) && front.same_group(before),
+            (front, before) => front.is_none() && before.is_none(),
+        };
+        // Who is not root becomes nobody else.
+        if same || !privileges::is_root() {
+            return;
+        }
+        self.front = before.cloned();
+        self.front_kept = true;
+        if let Some(front) = &mut self.front {
+            self.apps.iter().filter_map(|app| app.identity.as_ref()).for_each(|app| front.join_group_of(app));
+        }
+    }
+
     /// The keys that differ from `other` and belong to the process, so that a reload cannot change them.
     pub fn fixed_keys_changed(&self, other: &Plan) -> Vec<&'static str> {
         let mut changed = Vec::new();
@@ -490,8 +521,8 @@ impl Plan {
         compare("control", self.control == other.control);
         compare("metrics", self.metrics == other.metrics);
         compare("pid_file", self.pid_file == other.pid_file);
-        // Where the front has no user of its own, it has that of the applications, which does change.
-        compare("front_user", self.front == other.front);
+        // The master keeps it; where the front has no user of its own, it has that which the applications had then.
+        compare("front_user", !self.front_kept);
         compare("front_threads", self.front_threads == other.front_threads);
         compare("log_level", self.log_level == other.log_level);
         compare("log_format", self.log_format == other.log_format);
@@ -510,6 +541,19 @@ fn front_threads(source: &Source, wanted: Option<u32>) -> Result<u32, ConfigErro
             format!("front_threads: {wanted} is out of range; write 1 to {}", range.end()),
         )),
     }
+}
+
+/// Two addresses of which only one can be listened on.
+fn overlapping(listen: &[(ListenAddr, Port)]) -> Option<(&ListenAddr, &ListenAddr)> {
+    let any = |addr: &ListenAddr| match addr {
+        ListenAddr::Tcp(addr) | ListenAddr::Quic(addr) => addr.ip().is_unspecified() && addr.port() != 0,
+        ListenAddr::Unix(_) => false,
+    };
+    let everywhere = listen.iter().map(|(addr, _)| addr).filter(|addr| any(addr));
+    everywhere.into_iter().find_map(|one| {
+        let other = listen.iter().map(|(addr, _)| addr).find(|other| one.overlaps(other))?;
+        Some((one, other))
+    })
 }
 
 /// The front's user, if there is one of this name.

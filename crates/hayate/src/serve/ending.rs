@@ -15,18 +15,21 @@ use tokio::{
 use super::listeners::Listeners;
 use crate::server::Server;
 
-/// SIGTERM and SIGINT: somebody wants the end.
-pub(super) struct EndSignals(Signal, Signal);
+/// SIGTERM, SIGINT and SIGQUIT: somebody wants the end.
+pub(super) struct EndSignals(Signal, Signal, Signal);
 
 impl EndSignals {
     pub(super) fn new() -> io::Result<EndSignals> {
-        Ok(EndSignals(signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+        let [terminate, interrupt, quit] =
+            [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::quit()].map(signal);
+        Ok(EndSignals(terminate?, interrupt?, quit?))
     }
 
     pub(super) async fn recv(&mut self) {
         tokio::select! {
             _ = self.0.recv() => {}
             _ = self.1.recv() => {}
+            _ = self.2.recv() => {}
         }
     }
 }
