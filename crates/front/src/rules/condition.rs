@@ -177,6 +177,11 @@ impl Condition {
         fit
     }
 
+    /// The page that the rule is for, by one name in whatever way its path is written.
+    pub(crate) fn page<'a>(&self, readings: &'a Readings<'_>) -> &'a [u8] {
+        readings.pages().find(|path| self.find(path).is_some()).unwrap_or_default()
+    }
+
     /// What the path's conditions find in it; `None` if one of them does not hold.
     fn find<'a>(&self, path: &'a [u8]) -> Option<Option<Captures<'a>>> {
         if !self.prefixes.is_empty() && !self.prefixes.iter().any(|prefix| is_below(path, prefix)) {

@@ -229,7 +229,7 @@ impl Rules {
                         continue;
                     }
                     passed.fit.push(i);
-                    if let Some(reply) = rule.keeps_out(client, readings.innermost(), keeper).await? {
+                    if let Some(reply) = rule.keeps_out(client, &readings, keeper).await? {
                         return Ok(Verdict::Answer(reply));
                     }
                     passed.max_body = rule.max_body.or(passed.max_body);
@@ -285,7 +285,7 @@ impl Rules {
                 if stopped || !rule.when.fit(&asked, &readings).some {
                     continue;
                 }
-                if let Some(reply) = rule.keeps_out(client, readings.innermost(), keeper).await? {
+                if let Some(reply) = rule.keeps_out(client, &readings, keeper).await? {
                     return Ok(Some(reply));
                 }
                 stopped = rule.stop;
@@ -444,14 +444,15 @@ impl Rule {
     async fn keeps_out(
         &self,
         client: &Client<'_>,
-        path: &[u8],
+        readings: &Readings<'_>,
         keeper: &Keeper,
     ) -> Result<Option<Box<Reply>>, NoAnswer> {
         if self.allow.as_ref().is_some_and(|networks| !contains(networks, client.says_addr())) {
             return Ok(Some(Reply::page(403, None)));
         }
         if let Some(limiter) = &self.rate
-            && let Err(TooOften(seconds)) = limiter.admit(key(limiter, client, path), now())
+            && let Err(TooOften(seconds)) =
+                limiter.admit(key(limiter, client, self.when.page(readings)), now())
         {
             let mut reply = Reply::page(429, None);
             set(&mut reply.answer, "retry-after", &seconds.to_string());

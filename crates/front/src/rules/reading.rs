@@ -120,10 +120,10 @@ impl<'a> Readings<'a> {
         Some(Readings { asked: path, indexes, of_controller, glued, behind: &behind.0, scripts })
     }
 
-    /// What a script makes of the path that cuts off all that it may: one name for all ways to write the same page.
-    pub(crate) fn innermost(&self) -> &[u8] {
+    /// What may be the page that is asked for; first what a script makes of the path that cuts off all that it may.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = &[u8]> {
         let behind = self.behind.first().map(Vec::as_slice);
-        behind.or(self.of_controller).or(self.glued.as_deref()).unwrap_or(self.asked)
+        behind.into_iter().chain(self.of_controller).chain(self.glued.as_deref()).chain([self.asked])
     }
 
     /// All of them; first what was asked for.
@@ -162,7 +162,7 @@ mod tests {
         ] {
             let behind = BehindHost::new(raw.as_bytes(), b"", &known);
             let readings = Readings::new(path.as_bytes(), &behind, &known).unwrap();
-            assert_eq!(readings.innermost(), b"/login", "{raw}");
+            assert_eq!(readings.pages().next(), Some(&b"/login"[..]), "{raw}");
         }
     }
 
