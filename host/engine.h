@@ -77,11 +77,7 @@ struct engine_opcache_tail {
 };
 
 /* Handlers of sessions that PHP code has set. */
-#if PHP_VERSION_ID >= 80400
 #define ENGINE_SESSION_HANDLERS (sizeof(((php_ps_globals *)NULL)->mod_user_names) / sizeof(zval))
-#else
-#define ENGINE_SESSION_HANDLERS PS_NUM_APIS
-#endif
 static inline zval *engine_session_handlers(php_ps_globals *session)
 {
 	return (zval *)(void *)&session->mod_user_names;
