@@ -146,6 +146,17 @@ static inline bool engine_chooses_frameless(const zend_op *op)
 #endif
 }
 
+/* Whether a statement is exit: of a kind of its own before 8.4, since then a call of a function, which has that name.
+ */
+static inline bool engine_is_exit(const zend_ast *statement, const char *called)
+{
+#if PHP_VERSION_ID < 80400
+	return statement->kind == ZEND_AST_EXIT;
+#else
+	return called != NULL && (strcasecmp(called, "exit") == 0 || strcasecmp(called, "die") == 0);
+#endif
+}
+
 /* As PHP's own handler does when max_execution_time is over: the request ends at the next instruction that looks. */
 static inline void engine_end_by_timeout(void)
 {

@@ -1,6 +1,8 @@
 /* What syntax.h says. */
 #include "syntax.h"
 
+#include "engine.h"
+
 #include "zend_compile.h"
 
 #include <string.h>
@@ -83,13 +85,9 @@ void ast_span(zend_ast *ast, uint32_t *first, uint32_t *last)
 
 bool ast_is_exit(zend_ast *statement)
 {
-#if PHP_VERSION_ID < 80400
-	return statement != NULL && statement->kind == ZEND_AST_EXIT;
-#else
 	const char *called =
 	    statement != NULL && statement->kind == ZEND_AST_CALL ? ast_literal(statement->child[0]) : NULL;
-	return called != NULL && (strcasecmp(called, "exit") == 0 || strcasecmp(called, "die") == 0);
-#endif
+	return statement != NULL && engine_is_exit(statement, called);
 }
 
 zend_ast *ast_saying(const char *function, zval *what, uint32_t line)

@@ -338,7 +338,7 @@ def test_php_ends_a_request_beyond_its_limit_and_gives_back_what_it_holds(tmp_pa
         assert over.read_text() in ("Maximum execution time of 1 second exceeded", "Maximum execution time of 2 seconds exceeded")
         answers = [get(server, "/asks.php") for _ in range(4)]
         assert {(answer.status_code, answer.text) for answer in answers} == {(200, "false")}
-        assert server.status()["apps"][0]["restarts"] == {"request_timeout": 1}
+        assert wait_until(lambda: server.status()["apps"][0]["restarts"] == {"request_timeout": 1}, 10), server.log()
 
 
 def test_a_request_beyond_its_limit_that_does_not_hear_of_it_is_killed(tmp_path) -> None:

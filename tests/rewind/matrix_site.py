@@ -147,7 +147,9 @@ class MatrixSite:
     @staticmethod
     def ini(scratch: pathlib.Path) -> dict[str, str]:
         tmp = str(scratch / "tmp")
-        return INI | {"session.save_path": str(scratch / "sessions"), "sys_temp_dir": tmp, "upload_tmp_dir": tmp}
+        # Of a longer run, such as one with the JIT.
+        more = dict(setting.split("=", 1) for setting in os.environ.get("HAYATE_MATRIX_INI", "").split())
+        return INI | more | {"session.save_path": str(scratch / "sessions"), "sys_temp_dir": tmp, "upload_tmp_dir": tmp}
 
     def reference(self, pong: str) -> Player:
         """nginx + php-fpm, which boots the application for each request; `pong` is what MATRIX_HTTP is to be."""
