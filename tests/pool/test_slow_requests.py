@@ -157,7 +157,7 @@ def test_before_request_timeout_ends_a_request_the_log_says_what_it_did(start, w
     assert get(server, "/spin.php").status_code == 504
     (record,) = told(server)
     assert re.search(r"has run for 9\.\d s so far .*, in .*/spin\.php\(1\)\n", record) and "{main}" in record, record
-    assert server.status()["apps"][0]["restarts"] == {"request_timeout": 1}
+    assert wait_until(lambda: server.status()["apps"][0]["restarts"] == {"request_timeout": 1}, 10), server.log()
 
 
 def test_where_nothing_is_slow_nothing_is_said(start) -> None:
