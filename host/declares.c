@@ -50,18 +50,11 @@ static const zend_op *end_of_call(const zend_op *op, const zend_op *end)
 static const zend_op *end_of_hint(struct file *file, const zend_op *op, const zend_op *end)
 {
 	static const char *const names[] = {"class_exists", "interface_exists", "trait_exists", "enum_exists"};
-	/* As it was written, in lower case, and without its name space. */
-	int literal = op->opcode == ZEND_INIT_FCALL              ? 0
-	              : op->opcode == ZEND_INIT_FCALL_BY_NAME    ? 1
-	              : op->opcode == ZEND_INIT_NS_FCALL_BY_NAME ? 2
-	                                                         : -1;
 	const zend_function *frameless = engine_frameless(op);
-	const char *name = frameless != NULL ? ZSTR_VAL(frameless->common.function_name)
-	                   : literal < 0     ? ""
-	                                     : Z_STRVAL_P(RT_CONSTANT(op, op->op2) + literal);
+	const zend_string *name = frameless != NULL ? frameless->common.function_name : patterns_called(op);
 	bool known = false;
-	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-		known |= strcmp(name, names[i]) == 0;
+	for (size_t i = 0; name != NULL && i < sizeof names / sizeof names[0]; i++) {
+		known |= zend_string_equals_cstr(name, names[i], strlen(names[i]));
 	}
 	if (known && frameless != NULL) {
 		bool constant = op->op1_type == IS_CONST && Z_TYPE_P(RT_CONSTANT(op, op->op1)) == IS_STRING;
