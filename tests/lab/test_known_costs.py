@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
 
@@ -113,7 +114,7 @@ PUBLISHED = {
     "fast-processor": [4340.75, 1670.98, 270.11, 178.17, 63.12, 107.98],
     "php-app-servers": [9.9, 11050, 80.67, 3150, 99.85, 2785, 98, 70.466, 99.619, 99.996],
     "tideways-2025": [7023.11, 6934.06, 2.022, 2.06],
-    "codeigniter-2026": [6262, 5972, 4978, 3259],
+    "codeigniter-2026": [6262, 5972, 4978, 3259, 382, 371, 336, 338],
     "laravel-async": [987, 599, 556],
 }
 
@@ -166,3 +167,16 @@ engines = ["php-fpm"]
 def test_every_preset_can_be_looked_up(lab: Laboratory, preset: str) -> None:
     """All its engines, workloads and ladders exist; nothing is measured, since no part has this title."""
     assert "there are" in lab.run("reproduce", preset, "--part", "no such part", status=2)
+
+
+def test_a_framework_that_no_debian_has_is_asked_for(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without CodeIgniter its half says where it is looked for and how to get it; with it (HAYATE_FRAMEWORKS) it is measured."""
+    half = ("reproduce", "codeigniter-2026", "--quick", "--part", "a route", "-e", "php-fpm,hayate-classic,hayate-recognised", *SHORT)
+    monkeypatch.setenv("HAYATE_LAB_PARTS", str(lab.temporary))
+    said = lab.run(*half, status=1)
+    place = lab.temporary / "codeigniter"
+    assert f"there is no CodeIgniter at {place}; Debian has none: composer create-project codeigniter4/appstarter {place}" in said, said
+    if frameworks := os.environ.get("HAYATE_FRAMEWORKS"):
+        monkeypatch.setenv("HAYATE_LAB_PARTS", frameworks)
+        lab.run(*half, "--json", "results.json")
+        assert {subject["name"] for subject in lab.results()["parts"][0]["subjects"]} == {"php-fpm", "hayate-classic", "hayate-recognised"}
