@@ -11,7 +11,7 @@ import pytest
 from lib.process import temporary_directory
 
 from . import world as outside
-from .matrix_site import MatrixSite, Player, Pong, Reference
+from .matrix_site import ENGINES, MatrixSite, Player, Pong, Reference
 
 
 @pytest.fixture(scope="package")
@@ -33,10 +33,11 @@ def reference(matrix_site: MatrixSite, pong: str) -> Iterator[Reference]:
         yield Reference(player)
 
 
-@pytest.fixture(scope="module")
-def alone(matrix_site: MatrixSite, pong: str) -> Iterator[Player]:
+@pytest.fixture(scope="module", params=ENGINES)
+def alone(request: pytest.FixtureRequest, matrix_site: MatrixSite, pong: str) -> Iterator[Player]:
     """One worker, all memory compared after each request."""
-    with matrix_site.hayate("alone", pong, args=("--rewind", "on", "--rewind-verify", "1")) as player:
+    args = ("--rewind", "on", "--rewind-verify", "1")
+    with matrix_site.hayate(f"alone-{request.param}", pong, args=args, ini=ENGINES[request.param]) as player:
         yield player
 
 

@@ -43,6 +43,12 @@ INI = {
     "sendmail_path": "/bin/false",
     "zlib.output_compression": "0",
 }
+#: Machine code from the second time that something runs. Xdebug, where it is loaded, would turn it off.
+JIT = {"opcache.jit": "tracing", "opcache.jit_buffer_size": "64M", "xdebug.mode": "off"} | {
+    f"opcache.jit_hot_{what}": "2" for what in ("func", "loop", "return", "side_exit")
+}
+#: With what settings the kinds are played.
+ENGINES = {"interpreted": {}, "jit": JIT}
 #: Kinds by theme, as the files name them.
 KINDS: list[str] = [
     name
@@ -147,9 +153,7 @@ class MatrixSite:
     @staticmethod
     def ini(scratch: pathlib.Path) -> dict[str, str]:
         tmp = str(scratch / "tmp")
-        # Of a longer run, such as one with the JIT.
-        more = dict(setting.split("=", 1) for setting in os.environ.get("HAYATE_MATRIX_INI", "").split())
-        return INI | more | {"session.save_path": str(scratch / "sessions"), "sys_temp_dir": tmp, "upload_tmp_dir": tmp}
+        return INI | {"session.save_path": str(scratch / "sessions"), "sys_temp_dir": tmp, "upload_tmp_dir": tmp}
 
     def reference(self, pong: str) -> Player:
         """nginx + php-fpm, which boots the application for each request; `pong` is what MATRIX_HTTP is to be."""
@@ -163,15 +167,15 @@ class MatrixSite:
         )
         return Player(server, scratch)
 
-    def hayate(self, name: str, pong: str, *, workers: int = 1, args: Sequence[str] = ()) -> Player:
-        """Hayate in worker mode; `name` is that of its directory."""
+    def hayate(self, name: str, pong: str, *, workers: int = 1, args: Sequence[str] = (), ini: dict[str, str] | None = None) -> Player:
+        """Hayate in worker mode; `name` is that of its directory, `ini` what it has besides."""
         scratch = self.scratch(name)
         env = ("--env", f"MATRIX_DIR={scratch}", "--env", f"MATRIX_HTTP={pong}", "--warmup", "off")
         server = Hayate(
             self.docroot,
             worker=self.docroot / "worker.php",
             workers=workers,
-            ini=self.ini(scratch),
+            ini=self.ini(scratch) | (ini or {}),
             user=USER,
             args=(*env, *args),
         )
@@ -260,6 +264,13 @@ class Player:
         header = response.header
         found = header("x-fingerprint"), header("x-pid"), header("x-memory")
         return Played(number, comparable(response), *found)
+
+    def machine_code(self) -> bool:
+        """Has the JIT compiled anything?"""
+        response = exchange(("127.0.0.1", self.server.port), encode("GET", "/?jit", [("Host", "localhost"), ("Connection", "close")]))
+        assert response is not None
+        jit = json.loads(response.body)
+        return jit["on"] and jit["buffer_free"] < jit["buffer_size"]
 
     def witnesses(self) -> dict[str, collections.Counter[str]]:
         """For each request's number, how often which of its witnesses wrote."""

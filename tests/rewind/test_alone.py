@@ -1,6 +1,7 @@
 """Each kind of misbehaviour by itself: the answer is php-fpm's, and the next request meets what the first one met.
 
-Shutdown functions and destructors run as often as under php-fpm. All memory is compared after each request.
+Shutdown functions and destructors run as often as under php-fpm. All memory is compared after each request. With the
+tracing JIT as without it.
 """
 
 from __future__ import annotations
@@ -58,3 +59,9 @@ def test_the_boots_destructor_runs_once_for_each_request(alone: Player) -> None:
     for _ in range(3):
         alone.play("plain")
     assert record.read_text().count("\n") - before == 3
+
+
+def test_the_jit_compiled(alone: Player, request: pytest.FixtureRequest) -> None:
+    """After all kinds: what the same tests say with machine code, they say of machine code."""
+    alone.play("plain")
+    assert alone.machine_code() == ("jit" in request.node.callspec.params.values())

@@ -19,10 +19,12 @@ import threading
 import time
 from collections.abc import Iterable
 
+import pytest
+
 from lib.process import wait_until
 
 from . import modes
-from .matrix_site import KINDS, RETIRING, SLOW, WITH_BODY, MatrixSite, Played, Player, Reference
+from .matrix_site import ENGINES, KINDS, RETIRING, SLOW, WITH_BODY, MatrixSite, Played, Player, Reference
 
 REQUESTS = int(os.environ.get("HAYATE_MATRIX_REQUESTS", "3000"))
 SEED = int(os.environ.get("HAYATE_MATRIX_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
@@ -134,7 +136,8 @@ def workers_of(played: list[tuple[str, Played | Exception]]) -> set[str]:
     return {one.pid for _, one in played if isinstance(one, Played) and one.pid is not None}
 
 
-def test_mixed(matrix_site: MatrixSite, reference: Reference, pong: str) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_mixed(matrix_site: MatrixSite, reference: Reference, pong: str, engine: str) -> None:
     every = 100 if REQUESTS > 10_000 else 20
     chance = random.Random(SEED)
     calm = [kind for kind in KINDS if kind not in RETIRING]
@@ -143,7 +146,7 @@ def test_mixed(matrix_site: MatrixSite, reference: Reference, pong: str) -> None
     for kind in KINDS:
         reference.of(kind)
     arguments = ("--rewind", "on", "--rewind-verify", str(every))
-    with matrix_site.hayate("mixed", pong, workers=WORKERS, args=arguments) as player:
+    with matrix_site.hayate(f"mixed-{engine}", pong, workers=WORKERS, args=arguments, ini=ENGINES[engine]) as player:
         started = time.monotonic()
         judge = Judge(player, reference, player.play("plain"))
         # What a process holds is looked at several times.
@@ -170,6 +173,7 @@ def test_mixed(matrix_site: MatrixSite, reference: Reference, pong: str) -> None
         print(f"\n{len(judge.ids)} requests in {took:.0f} s, seed {SEED}, {app['rewind']}", file=sys.stderr)
         print(f"held, in the course of two thirds: {samples}\nreplaced: {app['restarts']}", file=sys.stderr)
         judge.assert_nothing()
+        assert player.machine_code() == (engine == "jit")
         assert not calm_restarts, f"a worker was replaced: {calm_restarts}\n{player.server.log_tail()}"
         assert len(samples[0]) == WORKERS and all(sample.keys() == samples[0].keys() for sample in samples)
         for pid in samples[0]:

@@ -5,6 +5,7 @@
  *
  *   /?kind=NAME&id=NUMBER     X-Fingerprint: what the request found when it began; X-Memory: memory in use then
  *   /?list                    the kinds
+ *   /?jit                     what OPcache says of machine code
  *
  * The environment: MATRIX_DIR is a directory of the test's, MATRIX_HTTP a URL on this machine that answers "pong".
  * In MATRIX_DIR/witness each request leaves "s NUMBER" from a shutdown function and "d NUMBER" from a destructor.
@@ -28,6 +29,10 @@ $boot = Boot::$it = new Boot((string) getenv('MATRIX_DIR'));
 $handler = static function () use ($kinds): void {
     if (isset($_GET['list'])) {
         echo json_encode(array_keys($kinds));
+        return;
+    }
+    if (isset($_GET['jit'])) {
+        echo json_encode(opcache_get_status(false)['jit']);
         return;
     }
     $memory = memory_get_usage();
