@@ -79,7 +79,7 @@ SYMFONY_SERVICES = """
     $container->parameters()->set('doctrine.connections', ['default' => 'doctrine.dbal.default_connection'])->set('doctrine.default_connection', 'default');
     $services->set('doctrine.dbal.default_connection', \\Doctrine\\DBAL\\Connection::class)->public()
         ->factory(%s)
-        ->args([['driver' => 'pdo_mysql', 'unix_socket' => '%s', 'dbname' => '%s', 'user' => '%s', 'password' => '%s', 'charset' => 'utf8mb4'%s], %s]);
+        ->args([[%s], %s]);
     $services->set(\\App\\Registry::class)->public()->args([
         \\Symfony\\Component\\DependencyInjection\\Loader\\Configurator\\service('service_container'),
         ['default' => 'doctrine.dbal.default_connection'],
@@ -139,6 +139,7 @@ def symfony(
     factory: str = FACTORY,
     name: str | None = None,
     more: str = "",
+    parameters: str = "",
     configuration: str = CONFIGURATION,
     services: str = "",
 ) -> pathlib.Path:
@@ -153,9 +154,9 @@ def symfony(
     file = root / "config/services.php"
     text = file.read_text()
     end = text.rindex("};")
-    name = f"'.{name}.'" if name else database.database
-    values = (factory, database.socket, name, database.user, database.password, more, configuration, services)
-    file.write_text(text[:end] + (SYMFONY_SERVICES % values).replace("''.", "").replace(".''", "") + "};\n")
+    address = f"'driver' => 'pdo_mysql', 'unix_socket' => '{database.socket}', 'user' => '{database.user}', 'password' => '{database.password}'"
+    parameters = parameters or f"{address}, 'dbname' => {name or repr(database.database)}, 'charset' => 'utf8mb4'"
+    file.write_text(text[:end] + SYMFONY_SERVICES % (factory, parameters + more, configuration, services) + "};\n")
     return root
 
 
@@ -513,6 +514,75 @@ def test_symfony_hands_out_what_the_request_would_have_opened(tmp_path, tenants:
         (app,) = server.status()["apps"]
         assert (app["mode"], app["fallback"], app["restarts"]) == ("worker", None, {}), server.log_tail()
         assert (app["rewind"]["warm"], len(set(numbers)) == 1) == (kept, kept == 1), (numbers, server.log_tail())
+
+
+#: Each request says what it found, and leaves what must not be found: a transaction, settings, a lock, a temporary table.
+POSTGRESQL = """use App\\Registry;
+use Symfony\\Component\\HttpFoundation\\JsonResponse;
+use Symfony\\Component\\Routing\\Annotation\\Route;
+
+final class AskedController extends \\Symfony\\Bundle\\FrameworkBundle\\Controller\\AbstractController
+{
+    #[Route('/asked')]
+    public function asked(Registry $doctrine): JsonResponse
+    {
+        $db = $doctrine->getConnection();
+        $shown = $db->fetchAssociative("SELECT current_database() AS of, current_setting('search_path') AS path, current_setting('application_name') AS name,
+            current_setting('timezone') AS zone, to_regclass('pg_temp.leftover') AS left, (SELECT count(*) FROM notes) AS notes,
+            (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory') AS locks");
+        $number = $db->fetchOne('SELECT pg_backend_pid()');
+        foreach (['SELECT pg_advisory_lock(7)', 'SET search_path = nowhere', "SET timezone = 'Asia/Tokyo'", 'CREATE TEMPORARY TABLE leftover (id int)'] as $statement) {
+            $db->executeStatement($statement);
+        }
+        $db->beginTransaction();
+        $db->executeStatement('INSERT INTO public.notes VALUES (1)');
+
+        return new JsonResponse([$shown, 'number' => $number]);
+    }
+}"""
+OF_THE_ENVIRONMENT = """final class Chooses implements \\Symfony\\Component\\EventDispatcher\\EventSubscriberInterface
+{
+    public static function getSubscribedEvents(): array { return ['kernel.request' => 'choose']; }
+    public function choose(\\Symfony\\Component\\HttpKernel\\Event\\RequestEvent $event): void
+    {
+        $tenant = $event->getRequest()->headers->get('X-Tenant');
+        $tenant && putenv("PGAPPNAME=$tenant") && putenv("PGOPTIONS=-c search_path=$tenant,public");
+    }
+}"""
+
+
+OF_A_TENANT = {"nothing": {}, "parameters": {"Switches": SYMFONY_OWN["Switches"]}, "environment": {"Chooses": OF_THE_ENVIRONMENT}}
+
+
+@pytest.mark.parametrize("own", OF_A_TENANT)
+def test_symfony_with_postgresql(tmp_path, database: MariaDB, own: str) -> None:
+    """Doctrine's default connection, by libpq: a tenant's database, and what libpq takes from the environment."""
+    tmp_path.chmod(0o755)
+    with PostgreSQL() as server:
+        for name in ("red", "blue"):
+            server.sql(f"CREATE DATABASE {name}")
+        root = symfony(
+            tmp_path,
+            database,
+            parameters=f"'driver' => 'pdo_pgsql', 'host' => '127.0.0.1', 'port' => {server.port}, 'dbname' => 'postgres', 'user' => 'postgres'",
+        )
+        for name in ("postgres", "red", "blue"):
+            server.sql("CREATE TABLE notes (id int)", name)
+        for name, text in {"Controller/AskedController": POSTGRESQL, **OF_A_TENANT[own]}.items():
+            space = "App\\Controller" if "/" in name else "App"
+            (root / f"src/{name}.php").write_text(f"<?php\n\nnamespace {space};\n\n{text.replace('Annotation', frameworks.ROUTES)}\n")
+        env = ["--env", "APP_ENV=prod", "--env", "GREETING=x"]
+        with Hayate(root, workers=1, args=[*env, "--mode", "classic"]) as hayate:
+            expected, numbers = shown_by_symfony(hayate)
+            assert len(set(numbers)) > 1 and {page["notes"] for page in expected} == {0}
+            assert len({(page["of"], page["name"], page["path"]) for page in expected}) == (1 if own == "nothing" else 3), expected
+        with Hayate(root, workers=1, args=[*env, "--rewind", "on", "--connections", "warm", "--rewind-verify", "1"]) as hayate:
+            pages, numbers = shown_by_symfony(hayate)
+            assert pages == expected, hayate.log_tail()
+            (app,) = hayate.status()["apps"]
+            assert (app["mode"], app["fallback"], app["restarts"]) == ("worker", None, {}), hayate.log_tail()
+            assert (app["rewind"]["warm"], len(set(numbers))) == (1, 1), (numbers, hayate.log_tail())
+        assert server.sql("SELECT count(*) FROM notes").strip() == "0"
 
 
 def shown_by_symfony(server: Hayate) -> tuple[list[object], list[int]]:

@@ -70,9 +70,9 @@ class PostgreSQL(Server):
     def ready(self) -> bool:
         return accepts_unix(self.dir / f".s.PGSQL.{self.port}") and self.sql("SELECT 1").strip() == "1"
 
-    def sql(self, statement: str) -> str:
+    def sql(self, statement: str, database: str = "postgres") -> str:
         """Runs SQL through the command-line client; rows without a heading, "" on an error."""
-        target = ["--host", self.dir, "--port", str(self.port), "--username", "postgres"]
+        target = ["--host", self.dir, "--port", str(self.port), "--username", "postgres", "--dbname", database]
         done = subprocess.run(
             [_binaries() / "psql", "--no-psqlrc", "--tuples-only", "--no-align", *target, "--command", statement],
             capture_output=True,
