@@ -150,6 +150,10 @@ def skeleton(name: str, directory: pathlib.Path) -> Site:
     for part in WRITABLE[name]:
         path = root / part
         path.mkdir(parents=True, exist_ok=True)
+        # Nothing that a run of it in its own place has left there, such as a configuration with its paths.
+        for file in path.iterdir():
+            if file.is_file() and not file.name.startswith((".", "index.")):
+                file.unlink()
         if USER:
             shutil.chown(path, USER, USER)
     public = next(root / part for part in ("public", "webroot", "web") if (root / part / "index.php").is_file())
