@@ -136,6 +136,31 @@ def test_what_may_run_is_not_cut_off_by_what_takes_its_place(tmp_path, top, keys
         assert slow.result().status_code == 200
 
 
+@pytest.mark.parametrize("command", ["reload", "upgrade"])
+def test_a_slow_client_gets_all_that_it_asked_for(tmp_path, command) -> None:
+    """Of a script, which does nothing by then but wait for the client, and of a file; for longer than any request may run."""
+    size = 24 << 20
+    root = site.make(tmp_path)
+    (root / "much.php").write_text(f"<?php for ($i = 0; $i < {size >> 16}; $i++) {{ echo str_repeat('x', 65536); }}")
+    (root / "much.bin").write_bytes(b"x" * size)
+    (root / "much.bin").chmod(0o644)
+    config = f'drain_timeout = "1s"\n[[app]]\nroot = "{root}"\nworkers = 1\nrequest_timeout = "1s"\n'
+
+    def slowly(path: str) -> int:
+        with requests.get(server.url + path, stream=True, timeout=60) as answer:
+            taken = 0
+            for part in answer.iter_content(size // 50):
+                taken += len(part)
+                time.sleep(0.1)
+        return taken
+
+    with Hayate(config=config) as server, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        under_way = [pool.submit(slowly, path) for path in ("/much.php", "/much.bin")]
+        time.sleep(0.5)
+        assert server.run(command).returncode == 0
+        assert [one.result() for one in under_way] == [size, size], server.log()
+
+
 def test_drain_timeout_off_is_no_limit_at_the_end_either(tmp_path) -> None:
     root = site.make(tmp_path)
     with (

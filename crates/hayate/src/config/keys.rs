@@ -47,7 +47,7 @@ pub struct File {
     pub http2_prior_knowledge: Option<bool>,
     /// Sends 103 Early Hints (`hayate_early_hints()`, `headers_send(103)`) to clients of HTTP/1.1 as well; some take it for the answer. Those of HTTP/2 and 3 get it always. Default: `false`.
     pub early_hints_http1: Option<bool>,
-    /// How long requests may finish after SIGTERM, SIGINT, SIGQUIT or `hayate stop` (`0`: they are cut off at once). After a reload or an upgrade, in the old processes, at least as long as `request_timeout` and the `timeout` of rules allow, an hour where one of them is `off`. Default: `30s`. Flag: `--drain-timeout`.
+    /// How long requests may finish after SIGTERM, SIGINT, SIGQUIT or `hayate stop` (`0`: they are cut off at once). After a reload or an upgrade requests have longer in the old processes: an hour, or as long as `request_timeout` and the `timeout` of rules allow. Default: `30s`. Flag: `--drain-timeout`.
     #[schemars(with = "Option<String>")]
     pub drain_timeout: Option<Time>,
     /// TLS: certificates, by name. See docs/tls.md. Flag `--tls HOST`: TLS for this host, with a certificate by ACME, or a self-signed one in development.

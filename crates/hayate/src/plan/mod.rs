@@ -152,11 +152,11 @@ pub struct App {
 }
 
 impl App {
-    /// The longest that one of its requests may run.
+    /// How long requests may finish in processes of it that others have taken the place of: nothing presses, so what may run is not cut off, nor is an
+    /// answer that its client takes slowly.
     pub fn patience(&self) -> Duration {
-        let rules = self.rules.iter().filter_map(|rule| rule.timeout);
-        let all = rules.chain([self.spec.request_timeout.unwrap_or(ALWAYS)]);
-        all.map(|limit| if limit >= ALWAYS { LONG_RUNNING } else { limit }).max().unwrap_or_default()
+        let limits = self.rules.iter().filter_map(|rule| rule.timeout).chain(self.spec.request_timeout);
+        limits.filter(|limit| *limit < ALWAYS).fold(REPLACED, Duration::max)
     }
 
     /// Whether there are processes of its own.
@@ -412,9 +412,9 @@ impl Plan {
         self.apps.iter().filter(|app| app.runs_php())
     }
 
-    /// How long requests may finish in processes that others have taken the place of: nothing presses, so what may run is not cut off.
+    /// The same for a front, and all applications.
     pub fn time_to_finish(&self) -> Duration {
-        self.with_php().map(App::patience).fold(self.drain_timeout, Duration::max)
+        self.with_php().map(App::patience).fold(self.drain_timeout.max(REPLACED), Duration::max)
     }
 
     /// The addresses, with how connections of each begin.
@@ -576,8 +576,8 @@ fn time(value: Option<Time>, default: Duration) -> Option<Duration> {
     value.map_or(Some(default), |time| time.0)
 }
 
-/// How long requests that may run for ever have where their processes were replaced: somebody has to end them.
-const LONG_RUNNING: Duration = Duration::from_secs(3600);
+/// How long requests have at the least where their processes were replaced: somebody has to end those that may run for ever.
+const REPLACED: Duration = Duration::from_secs(3600);
 
 /// No limit at all, for the front, which knows no such thing.
 const ALWAYS: Duration = Duration::from_secs(365 * 24 * 3600);
