@@ -413,12 +413,15 @@ static void look_at_method_call(zend_ast *ast, struct place place)
 {
 	const char *called = ast_literal(ast->child[1]);
 	const char *of = ast->kind == ZEND_AST_STATIC_CALL ? ast_literal(ast->child[0]) : NULL;
-	if (called == NULL) {
+	/* By __set_state() var_export() writes an object, such as configuration that is kept. */
+	if (called == NULL || strcasecmp(called, "__set_state") == 0) {
 		return;
 	}
 	bool of_request = of != NULL && word_asks_class(of, called);
 	if (word_asks_method(called) || of_request || gives_request(called, ast_arguments(ast))) {
-		note(ASKS, of_request ? of : "", called, ast, place);
+		char sign[256];
+		snprintf(sign, sizeof sign, "%s%s", of_request ? of : "", of_request ? "::" : "");
+		note(ASKS, sign, called, ast, place);
 	}
 	if (strcasecmp(called, "setTrustedProxies") == 0 && names_visitor((zend_ast *)ast_arguments(ast))) {
 		note(ASKS, "setTrustedProxies ", "REMOTE_ADDR", ast, place);
@@ -771,18 +774,27 @@ static void look_for_directory_settings(void)
 	}
 }
 
+/* What settings of PHP have run before or after each script. */
+static void look_for_files_around(const char *around, const char *text)
+{
+	if (around != NULL && around[0] != '\0') {
+		char why[512];
+		snprintf(why, sizeof why, text, around);
+		zygote_boot_again(HY_AGAIN_CLASSIC, why);
+	}
+}
+
 void asked_once_startup(void)
 {
 	if (!options_is_project()) {
 		return;
 	}
 	const char *project = options_env("HAYATE_PROJECT");
-	if (PG(auto_prepend_file) != NULL && PG(auto_prepend_file)[0] != '\0') {
-		char why[512];
-		snprintf(why, sizeof why, "auto_prepend_file = %s would run " ONCE ", or leave that setting out",
-		         PG(auto_prepend_file));
-		zygote_boot_again(HY_AGAIN_CLASSIC, why);
-	}
+	look_for_files_around(PG(auto_prepend_file),
+	                      "auto_prepend_file = %s would run " ONCE ", or leave that setting out");
+	look_for_files_around(PG(auto_append_file),
+	                      "auto_append_file = %s would never run, since the front controller does not "
+	                      "come to its end; leave that setting out");
 	look_for_directory_settings();
 	char path[PATH_MAX];
 	snprintf(path, sizeof path, "%s/public/index.php", project);

@@ -208,6 +208,12 @@ static bool is_absolute(const zend_op_array *code, const zend_op *from, uint8_t 
 	return false;
 }
 
+/* What a file returns may go by anything. */
+static bool nobody_looks_at_answer(const zend_op *op, const zend_op *end)
+{
+	return op->result_type == IS_UNUSED || (op + 1 < end && (op[1].opcode == ZEND_FREE || op[1].opcode == ZEND_RETURN));
+}
+
 static bool only_looks_up(const zend_op_array *code)
 {
 	if (!statics_are_plain(code)) {
@@ -228,7 +234,8 @@ static bool only_looks_up(const zend_op_array *code)
 			}
 			break;
 		case ZEND_INCLUDE_OR_EVAL:
-			if (op->extended_value == ZEND_EVAL || !is_absolute(code, op, op->op1_type, op->op1)) {
+			if (op->extended_value == ZEND_EVAL || !is_absolute(code, op, op->op1_type, op->op1) ||
+			    !nobody_looks_at_answer(op, code->opcodes + code->last)) {
 				return false;
 			}
 			break;
@@ -302,7 +309,7 @@ static bool only_looks_up(const zend_op_array *code)
 	return true;
 }
 
-bool autoloaders_only_includes(const zend_function *function, const zend_class_entry *called)
+static bool only_includes(const zend_function *function, const zend_class_entry *called)
 {
 	if (function == NULL || !ZEND_USER_CODE(function->type) || function->op_array.filename == NULL ||
 	    (options_is_project() && owner_is_project(ZSTR_VAL(function->op_array.filename)))) {
@@ -311,55 +318,185 @@ bool autoloaders_only_includes(const zend_function *function, const zend_class_e
 	return has_known_name(function, called) || only_looks_up(&function->op_array);
 }
 
+/* Those of the boot that may be passed over. Of one that a request registers nobody knows what it goes by. */
+struct trusted {
+	const zend_function *function;
+	const zend_object *object;
+};
+static struct trusted *trusted;
+static size_t trusted_count;
+
+bool autoloaders_trust(const zend_execute_data *call)
+{
+	const zend_function *function = call->func;
+	const zend_object *object = Z_TYPE(call->This) == IS_OBJECT ? Z_OBJ(call->This) : NULL;
+	for (size_t i = 0; i < trusted_count; i++) {
+		const zend_function *of = trusted[i].function;
+		/* A closure's variables are its own; a method may have been inherited meanwhile. */
+		bool same = of == function || (((of->common.fn_flags | function->common.fn_flags) & ZEND_ACC_CLOSURE) == 0 &&
+		                               of->op_array.opcodes == function->op_array.opcodes);
+		if (same && trusted[i].object == object) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* What the keys of an array mean by which a known one finds files. */
+enum keys {
+	ANYTHING,     /* whatever changes in it matters */
+	NOTHING,      /* it finds no file by it */
+	NAMES,        /* classes */
+	PREFIXES,     /* what their names begin with; values: directories, in the order in which they are looked at */
+	BY_CHARACTER, /* the first character of a prefix; values: arrays by prefixes */
+	ALIASES       /* Yii's: `@acme` for the name space acme */
+};
+
 /* What those of the boot that are known by name go by: properties of theirs, as they were then. */
 struct goes_by {
 	const zval *now;
 	zval was;
-	bool names; /* of classes, each for another: those that are not among its keys it has no part in */
+	enum keys keys;
 };
 static struct goes_by goes_by[64];
 static size_t goes_by_count;
 
+static enum keys keys_of(const zend_class_entry *class, const char *property)
+{
+	static const struct {
+		const char *class, *property;
+		enum keys keys;
+	} known[] = {
+	    {"Composer\\Autoload\\ClassLoader", "missingClasses", NOTHING},
+	    {"Composer\\Autoload\\ClassLoader", "registeredLoaders", NOTHING},
+	    {"Composer\\Autoload\\ClassLoader", "classMap", NAMES},
+	    {"Composer\\Autoload\\ClassLoader", "prefixDirsPsr4", PREFIXES},
+	    {"Composer\\Autoload\\ClassLoader", "prefixLengthsPsr4", BY_CHARACTER},
+	    {"Composer\\Autoload\\ClassLoader", "prefixesPsr0", BY_CHARACTER},
+	    {"Illuminate\\Foundation\\AliasLoader", "aliases", NAMES},
+	    {"yii\\BaseYii", "classMap", NAMES},
+	    {"yii\\BaseYii", "aliases", ALIASES},
+	    {"CodeIgniter\\Autoloader\\Autoloader", "classmap", NAMES},
+	    {"CodeIgniter\\Autoloader\\Autoloader", "prefixes", PREFIXES},
+	    {"CodeIgniter\\Autoloader\\Autoloader", "files", NOTHING},
+	    {"CodeIgniter\\Autoloader\\Autoloader", "helpers", NOTHING},
+	};
+	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+		if (is(class->name, known[i].class) && strcmp(property, known[i].property) == 0) {
+			return known[i].keys;
+		}
+	}
+	return ANYTHING;
+}
+
+/* Where a property lies; NULL: nowhere. */
+static const zval *place_of(zend_class_entry *class, zend_object *object, const zend_property_info *property)
+{
+	if ((property->flags & ZEND_ACC_STATIC) == 0) {
+		return object == NULL ? NULL : OBJ_PROP(object, property->offset);
+	}
+	if (CE_STATIC_MEMBERS(class) == NULL) {
+		zend_class_init_statics(class);
+	}
+	const zval *at = CE_STATIC_MEMBERS(class) == NULL ? NULL : CE_STATIC_MEMBERS(class) + property->offset;
+	return at != NULL && Z_TYPE_P(at) == IS_INDIRECT ? Z_INDIRECT_P(at) : at;
+}
+
 /* False: there are too many. */
-static bool watch(zend_object *loader)
+static bool watch(zend_class_entry *class, zend_object *object)
 {
 	zend_property_info *property;
-	ZEND_HASH_FOREACH_PTR(&loader->ce->properties_info, property)
+	if (zend_update_class_constants(class) != SUCCESS) {
+		return false;
+	}
+	ZEND_HASH_FOREACH_PTR(&class->properties_info, property)
 	{
 		const char *name;
-		if ((property->flags & ZEND_ACC_STATIC) != 0 ||
-		    zend_unmangle_property_name(property->name, &(const char *){NULL}, &name) != SUCCESS) {
+		const zval *at = place_of(class, object, property);
+		if (at == NULL || zend_unmangle_property_name(property->name, &(const char *){NULL}, &name) != SUCCESS) {
 			continue;
 		}
-		const zval *now = OBJ_PROP(loader, property->offset);
-		/* What it has looked for in vain it notes as it goes. */
-		if (Z_TYPE_P(now) <= IS_ARRAY && strcmp(name, "missingClasses") != 0) {
+		const zval *value = at;
+		ZVAL_DEREF(value);
+		enum keys keys = keys_of(property->ce, name);
+		if (Z_TYPE_P(value) <= IS_ARRAY && keys != NOTHING) {
 			if (goes_by_count == sizeof goes_by / sizeof goes_by[0]) {
 				return false;
 			}
 			struct goes_by *by = &goes_by[goes_by_count++];
-			by->now = now;
-			ZVAL_COPY(&by->was, now); /* so that another one is written from now on */
-			by->names = is(loader->ce->name, "Illuminate\\Foundation\\AliasLoader") && Z_TYPE_P(now) == IS_ARRAY;
+			by->now = at;
+			ZVAL_COPY(&by->was, value); /* so that another one is written from now on */
+			by->keys = Z_TYPE_P(value) == IS_ARRAY ? keys : ANYTHING;
 		}
 	}
 	ZEND_HASH_FOREACH_END();
 	return true;
 }
 
-/* Whether a class that `matters` says it of might be another one by what has changed. */
-static bool finds_another(const struct goes_by *by, bool (*matters)(zend_string *name))
+/* The directories that were there, where others have only come behind them; NULL: more has changed. */
+static const HashTable *appended_to(const zval *was, const zval *now)
 {
-	if (Z_TYPE_P(by->now) == IS_ARRAY && Z_TYPE(by->was) == IS_ARRAY && Z_ARR_P(by->now) == Z_ARR(by->was)) {
+	if (was == NULL || now == NULL || Z_TYPE_P(was) != IS_ARRAY || Z_TYPE_P(now) != IS_ARRAY) {
+		return NULL;
+	}
+	uint32_t count = zend_hash_num_elements(Z_ARRVAL_P(was));
+	for (uint32_t i = 0; i < count; i++) {
+		zval *before = zend_hash_index_find(Z_ARRVAL_P(was), i), *after = zend_hash_index_find(Z_ARRVAL_P(now), i);
+		if (before == NULL || after == NULL || !zend_is_identical(before, after)) {
+			return NULL;
+		}
+	}
+	return Z_ARRVAL_P(was);
+}
+
+static bool finds_another(enum keys keys, const HashTable *was, const HashTable *now,
+                          const struct autoloaders_matter *matter);
+
+/* What is kept under a key was `was`, and is `now`; NULL: nothing. */
+static bool another_by_key(enum keys keys, const zend_string *key, const zval *was, const zval *now,
+                           const struct autoloaders_matter *matter)
+{
+	static const HashTable *const none = &zend_empty_array;
+	if (key == NULL) {
+		return true;
+	}
+	switch (keys) {
+	case NAMES:
+		return matter->name(ZSTR_VAL(key), ZSTR_LEN(key));
+	case PREFIXES:
+		return matter->begins(ZSTR_VAL(key), ZSTR_LEN(key), appended_to(was, now));
+	case BY_CHARACTER:
+		return finds_another(PREFIXES, was != NULL && Z_TYPE_P(was) == IS_ARRAY ? Z_ARRVAL_P(was) : none,
+		                     now != NULL && Z_TYPE_P(now) == IS_ARRAY ? Z_ARRVAL_P(now) : none, matter);
+	case ALIASES:
+		return ZSTR_VAL(key)[0] != '@' || matter->begins(ZSTR_VAL(key) + 1, ZSTR_LEN(key) - 1, NULL);
+	default:
+		return true;
+	}
+}
+
+/* Whether a class that matters might be another one by what has changed. */
+static bool finds_another(enum keys keys, const HashTable *was, const HashTable *now,
+                          const struct autoloaders_matter *matter)
+{
+	zend_string *key;
+	zend_ulong index;
+	zval *value;
+	if (was == now) {
 		return false;
 	}
-	if (Z_TYPE_P(by->now) != IS_ARRAY || !by->names) {
-		return !zend_is_identical((zval *)(uintptr_t)&by->was, (zval *)(uintptr_t)by->now);
-	}
-	zend_string *name;
-	ZEND_HASH_FOREACH_STR_KEY(Z_ARR_P(by->now), name)
+	ZEND_HASH_FOREACH_KEY_VAL((HashTable *)(uintptr_t)now, index, key, value)
 	{
-		if (name != NULL && matters(name)) {
+		zval *before = key != NULL ? zend_hash_find(was, key) : zend_hash_index_find(was, index);
+		if ((before == NULL || !zend_is_identical(before, value)) && another_by_key(keys, key, before, value, matter)) {
+			return true;
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+	ZEND_HASH_FOREACH_KEY_VAL((HashTable *)(uintptr_t)was, index, key, value)
+	{
+		bool there = key != NULL ? zend_hash_exists(now, key) : zend_hash_index_exists(now, index);
+		if (!there && another_by_key(keys, key, value, NULL, matter)) {
 			return true;
 		}
 	}
@@ -367,10 +504,15 @@ static bool finds_another(const struct goes_by *by, bool (*matters)(zend_string 
 	return false;
 }
 
-bool autoloaders_find_another(bool (*matters)(zend_string *name))
+bool autoloaders_find_another(const struct autoloaders_matter *matter)
 {
 	for (size_t i = 0; i < goes_by_count; i++) {
-		if (finds_another(&goes_by[i], matters)) {
+		const struct goes_by *by = &goes_by[i];
+		const zval *now = by->now;
+		ZVAL_DEREF(now);
+		bool arrays = Z_TYPE_P(now) == IS_ARRAY && Z_TYPE(by->was) == IS_ARRAY;
+		if (arrays ? finds_another(by->keys, Z_ARR(by->was), Z_ARRVAL_P(now), matter)
+		           : !zend_is_identical((zval *)(uintptr_t)&by->was, (zval *)(uintptr_t)now)) {
 			return true;
 		}
 	}
@@ -386,7 +528,7 @@ static bool has_no_part_in_others(const zend_function *function)
 
 /* One that spl_autoload_functions() returns; also where only its own class may call it. NULL: it is none that is known
  * to do. */
-static const zend_function *function_of(zval *autoloader, const zend_class_entry **class, zend_object **object)
+static const zend_function *function_of(zval *autoloader, zend_class_entry **class, zend_object **object)
 {
 	zend_fcall_info_cache known;
 	if (Z_TYPE_P(autoloader) == IS_ARRAY && zend_hash_num_elements(Z_ARRVAL_P(autoloader)) == 2) {
@@ -409,6 +551,16 @@ static const zend_function *function_of(zval *autoloader, const zend_class_entry
 	return known.function_handler;
 }
 
+/* Composer's may look in include_path as well, which a request may change. */
+static bool looks_in_include_path(zend_object *object)
+{
+	zval room;
+	const zval *set = object == NULL || !is(object->ce->name, "Composer\\Autoload\\ClassLoader")
+	                      ? NULL
+	                      : zend_read_property(object->ce, object, ZEND_STRL("useIncludePath"), true, &room);
+	return set != NULL && zend_is_true((zval *)(uintptr_t)set);
+}
+
 bool autoloaders_may_be_passed_over(void)
 {
 	zval function, all, *one;
@@ -416,19 +568,24 @@ bool autoloaders_may_be_passed_over(void)
 	while (goes_by_count > 0) {
 		zval_ptr_dtor(&goes_by[--goes_by_count].was);
 	}
+	trusted_count = 0;
 	ZVAL_STRING(&function, "spl_autoload_functions");
 	ZVAL_UNDEF(&all);
 	if (call_user_function(NULL, NULL, &function, &all, 0, NULL) == SUCCESS && Z_TYPE(all) == IS_ARRAY) {
+		trusted = perealloc(trusted, (zend_hash_num_elements(Z_ARRVAL(all)) + 1) * sizeof *trusted, true);
 		ZEND_HASH_FOREACH_VAL(Z_ARRVAL(all), one)
 		{
-			const zend_class_entry *class = NULL;
+			zend_class_entry *class = NULL;
 			zend_object *object = NULL;
 			const zend_function *of = function_of(one, &class, &object);
-			bool includes = autoloaders_only_includes(of, class);
+			bool includes = only_includes(of, class) && !looks_in_include_path(object);
 			first |= includes && another;
 			another |= !includes && !has_no_part_in_others(of);
 			/* Of an object that a function is bound to as well: Laravel's `$this->load(...)`. */
-			first |= includes && object != NULL && has_known_name(of, class) && !watch(object);
+			first |= includes && class != NULL && has_known_name(of, class) && !watch(class, object);
+			if (includes) {
+				trusted[trusted_count++] = (struct trusted){of, object};
+			}
 		}
 		ZEND_HASH_FOREACH_END();
 	}

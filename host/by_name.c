@@ -41,7 +41,7 @@ static uint32_t booted_classes, noted_classes;
 #define FILE_OF 'f'
 #define CLASS 'c'
 #define PATTERN 'p'
-/* Of a class that is not to be loaded, or of IN_THE_WAY_ALL. */
+/* Of a class that is not to be loaded, or of IN_THE_WAY_ALL or IN_THE_WAY_TEMPLATES. */
 #define NOT 'n'
 
 /* Where the next record goes, and which classes and patterns there are; false: no more can be noted. */
@@ -376,13 +376,15 @@ static void load_from_files(const char *names, const char *end)
 		}
 	}
 	bool all = !zend_hash_str_exists(&left_out, ZEND_STRL(IN_THE_WAY_ALL));
+	bool templates = !zend_hash_str_exists(&left_out, ZEND_STRL(IN_THE_WAY_TEMPLATES));
 	for (const char *record = names; all && record < end; record += strlen(record) + 1) {
 		if (record[0] == FILE_OF) {
 			file = record + 1;
 		} else if (record[0] == CLASS && file != NULL) {
 			zend_string *key = zend_string_init(record + 1, strlen(record + 1), false);
 			zend_str_tolower(ZSTR_VAL(key), ZSTR_LEN(key));
-			if (!zend_hash_exists(&left_out, key)) {
+			bool is_template = strncmp(ZSTR_VAL(key), "__twigtemplate_", strlen("__twigtemplate_")) == 0;
+			if (!zend_hash_exists(&left_out, key) && (templates || !is_template)) {
 				zend_hash_add_ptr(&files, key, (void *)(uintptr_t)file);
 			}
 			zend_string_release(key);

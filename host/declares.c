@@ -141,7 +141,7 @@ static zend_class_entry *autoload_and_note(zend_string *name, zend_string *key)
 	return found;
 }
 
-/* Whether the autoloader that includes a file now does nothing else. */
+/* Whether the autoloader that includes a file now does nothing else, and is one of the boot's. */
 static bool autoloader_only_includes(void)
 {
 	const zend_execute_data *autoloader = NULL;
@@ -151,9 +151,7 @@ static bool autoloader_only_includes(void)
 			autoloader = at;
 		}
 	}
-	return autoloader != NULL &&
-	       autoloaders_only_includes(autoloader->func,
-	                                 zend_get_called_scope((zend_execute_data *)(uintptr_t)autoloader));
+	return autoloader != NULL && autoloaders_trust(autoloader);
 }
 
 static zend_op_array *compile_and_note(zend_file_handle *in, int type)

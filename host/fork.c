@@ -128,7 +128,7 @@ static bool fork_next(void)
 			if (code == FORKED_RETIRED + HY_RETIRED_ASKED) {
 				return false;
 			}
-			if (code > FORKED_RETIRED && code <= FORKED_RETIRED + HY_RETIRED_FILE_REPLACED) {
+			if (code > FORKED_RETIRED && code < FORKED_RETIRED + HY_RETIRED_END) {
 				worker_exit((enum hy_retired)(code - FORKED_RETIRED));
 			}
 			_exit(code);

@@ -318,6 +318,8 @@ void by_name_forget(void); /* a boot to come loads nothing by name */
 
 /* Among the names: no class is to be loaded before the requests. */
 #define IN_THE_WAY_ALL "*"
+/* Among them: no compiled template of Twig's is. */
+#define IN_THE_WAY_TEMPLATES "*twig"
 /* in_the_way.c: of what a request does, by classes that were loaded before it */
 void in_the_way_startup(void);                        /* when PHP has started */
 void in_the_way_may_be(uint32_t first, uint32_t end); /* those lie there in the table of classes */
@@ -327,11 +329,17 @@ bool in_the_way(void);                                /* they were */
 void in_the_way_before_answer(void);                  /* its head: here the request may end, too */
 
 /* autoloaders.c: those that look up a file, include it, and do nothing else */
-/* Whether such a function of other people's is one; `called`: the class that it is called of, or NULL. */
-bool autoloaders_only_includes(const zend_function *function, const zend_class_entry *called);
 bool autoloaders_may_be_passed_over(void); /* at the end of a boot: no other one is asked before one of these */
-/* Whether something has changed since by which one of these finds another class of a name that `matters`. */
-bool autoloaders_find_another(bool (*matters)(zend_string *name));
+/* Whether that is the call of one that was there then. */
+bool autoloaders_trust(const zend_execute_data *call);
+/* Which classes matter: one of that name; one whose name begins so, and whose file lies below none of those directories
+ * (NULL: wherever). */
+struct autoloaders_matter {
+	bool (*name)(const char *name, size_t len);
+	bool (*begins)(const char *prefix, size_t len, const HashTable *directories);
+};
+/* Whether something has changed since by which one of them finds another class that matters. */
+bool autoloaders_find_another(const struct autoloaders_matter *matter);
 
 /* declares.c: files that declare a class and do nothing else */
 void declares_startup(void); /* when PHP has started */

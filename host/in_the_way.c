@@ -13,13 +13,18 @@
 
 #include "zend_observer.h"
 
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Those that were loaded from their files lie together in the table of classes. */
 static uint32_t first, end;
 static bool is;
+/* In a process that learns: where those begin that requests have loaded. */
+static uint32_t loaded_from;
 
-/* What this process' own code has asked for: names in lower case, IN_THE_WAY_ALL for an autoloader. */
+/* What this process' own code has asked for: names in lower case, IN_THE_WAY_ALL for an autoloader, or
+ * IN_THE_WAY_TEMPLATES. */
 static HashTable asked;
 static bool learns;
 
@@ -32,6 +37,7 @@ void in_the_way_may_be(uint32_t from, uint32_t to)
 void in_the_way_note(void)
 {
 	learns = true;
+	loaded_from = EG(class_table)->nNumUsed;
 }
 
 static zend_string *key_of(const char *name, size_t len)
@@ -87,11 +93,16 @@ static void note(zend_string *key)
 	}
 }
 
+static void note_text(const char *text)
+{
+	zend_string *key = zend_string_init(text, strlen(text), false);
+	note(key);
+	zend_string_release(key);
+}
+
 static void note_all(void)
 {
-	zend_string *all = zend_string_init(ZEND_STRL(IN_THE_WAY_ALL), false);
-	note(all);
-	zend_string_release(all);
+	note_text(IN_THE_WAY_ALL);
 }
 
 static void end_request(const char *does, const char *what)
@@ -104,9 +115,44 @@ static void end_request(const char *does, const char *what)
 	    does, what);
 }
 
-static bool is_ahead_by_name(zend_string *name)
+static bool lies_below(const HashTable *directories, const zend_string *file)
 {
-	zend_string *key = key_of(ZSTR_VAL(name), ZSTR_LEN(name));
+	const zval *directory;
+	char resolved[PATH_MAX];
+	ZEND_HASH_FOREACH_VAL((HashTable *)(uintptr_t)directories, directory)
+	{
+		size_t len = Z_TYPE_P(directory) == IS_STRING && realpath(Z_STRVAL_P(directory), resolved) != NULL
+		                 ? strlen(resolved)
+		                 : 0;
+		if (len > 0 && strncmp(ZSTR_VAL(file), resolved, len) == 0 && ZSTR_VAL(file)[len] == '/') {
+			return true;
+		}
+	}
+	ZEND_HASH_FOREACH_END();
+	return false;
+}
+
+/* Of those that are ahead, or may be in a boot to come. */
+static bool begins(const char *prefix, size_t len, const HashTable *directories)
+{
+	uint32_t from = learns ? loaded_from : first, to = learns ? EG(class_table)->nNumUsed : end;
+	size_t skip = len > 0 && prefix[0] == '\\' ? 1 : 0;
+	for (uint32_t i = from; i < to; i++) {
+		const Bucket *bucket = EG(class_table)->arData + i;
+		const zend_class_entry *class = Z_TYPE(bucket->val) == IS_PTR ? Z_PTR(bucket->val) : NULL;
+		if (class != NULL && class->type == ZEND_USER_CLASS && ZSTR_LEN(class->name) >= len - skip &&
+		    zend_binary_strncasecmp(ZSTR_VAL(class->name), ZSTR_LEN(class->name), prefix + skip, len - skip,
+		                            len - skip) == 0 &&
+		    (directories == NULL || !lies_below(directories, class->info.user.filename))) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool is_ahead_by_name(const char *name, size_t len)
+{
+	zend_string *key = key_of(name, len);
 	bool ahead = learns || is_ahead(key);
 	zend_string_release(key);
 	return ahead;
@@ -116,12 +162,16 @@ static bool is_ahead_by_name(zend_string *name)
  */
 static bool finds_another(void)
 {
-	return (first != end || learns) && autoloaders_find_another(is_ahead_by_name);
+	static const struct autoloaders_matter matter = {is_ahead_by_name, begins};
+	return (first != end || learns) && autoloaders_find_another(&matter);
 }
 
 bool in_the_way(void)
 {
-	is = is || (first != end && finds_another());
+	/* Not written where it stays as it was: then a rewind need not look at its page. */
+	if (!is && first != end && finds_another()) {
+		is = true;
+	}
 	return is;
 }
 
@@ -130,6 +180,7 @@ void in_the_way_before_answer(void)
 	if (!is && first != end && finds_another()) {
 		SG(headers_sent) = 0; /* nothing has been, so that this is a 500, with nothing of the answer that was to be */
 		sapi_header_op(SAPI_HEADER_DELETE_ALL, NULL);
+		SG(sapi_headers).send_default_content_type = 1;
 		end_request("has an autoloader find other classes", "");
 	}
 }
@@ -147,7 +198,7 @@ static zif_handler class_alias_handler, class_exists_handler, interface_exists_h
 static zif_handler class_implements_handler, class_parents_handler, class_uses_handler;
 static zif_handler get_declared_classes_handler, get_declared_interfaces_handler, get_declared_traits_handler;
 static zif_handler get_included_files_handler, get_required_files_handler;
-static zif_handler register_handler, unregister_handler;
+static zif_handler register_handler, unregister_handler, unregister_wrapper_handler;
 
 /* PHP warns where the name is taken, and goes on. */
 static ZEND_FUNCTION(looked_at_class_alias)
@@ -173,10 +224,30 @@ static bool is_its_name(const zval *name, zend_string *key)
 	return class != NULL && zend_string_equals_cstr(class->name, Z_STRVAL_P(name) + skip, Z_STRLEN_P(name) - skip);
 }
 
+/* Twig with `auto_reload`: it looks whether a template has changed where its class is not there yet. */
+static bool looks_at_templates_anew(const zend_execute_data *by)
+{
+	zend_class_entry *scope = by == NULL || by->func == NULL ? NULL : by->func->common.scope;
+	zval room;
+	return scope != NULL && zend_string_equals_literal(scope->name, "Twig\\Environment") &&
+	       Z_TYPE(by->This) == IS_OBJECT &&
+	       zend_is_true(zend_read_property(scope, Z_OBJ(by->This), ZEND_STRL("autoReload"), true, &room));
+}
+
 /* class_exists($class, false) and its kin: what is asked for, and by whom. */
 static void look_at_question(const zval *name, bool loads, const zend_execute_data *by)
 {
 	if ((first == end && !learns) || name == NULL || Z_TYPE_P(name) != IS_STRING) {
+		return;
+	}
+	if (!loads && looks_at_templates_anew(by)) {
+		note_text(IN_THE_WAY_TEMPLATES);
+		zend_string *key = key_of(Z_STRVAL_P(name), Z_STRLEN_P(name));
+		bool ahead = is_ahead(key);
+		zend_string_release(key);
+		if (ahead) {
+			end_request("has Twig look whether a template has changed", "");
+		}
 		return;
 	}
 	zend_string *key = key_of(Z_STRVAL_P(name), Z_STRLEN_P(name));
@@ -276,6 +347,20 @@ static ZEND_FUNCTION(looked_at_unregister)
 	unregister_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
 }
 
+/* Who puts a wrapper of its own before all files, to rewrite what is loaded, has it read those of classes as well. */
+static ZEND_FUNCTION(looked_at_unregister_wrapper)
+{
+	const zval *name = ZEND_NUM_ARGS() == 1 ? ZEND_CALL_ARG(execute_data, 1) : NULL;
+	if ((first != end || learns) && lifecycle_in_request() && name != NULL && Z_TYPE_P(name) == IS_STRING &&
+	    zend_string_equals_literal_ci(Z_STR_P(name), "file")) {
+		note_all();
+		if (first != end) {
+			end_request("has files read in its own way", "");
+		}
+	}
+	unregister_wrapper_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+}
+
 void in_the_way_startup(void)
 {
 	if (!options_is_project()) {
@@ -301,4 +386,5 @@ void in_the_way_startup(void)
 	functions_wrap("get_required_files", &get_required_files_handler, ZEND_FN(looked_at_get_required_files));
 	functions_wrap("spl_autoload_register", &register_handler, ZEND_FN(looked_at_register));
 	functions_wrap("spl_autoload_unregister", &unregister_handler, ZEND_FN(looked_at_unregister));
+	functions_wrap("stream_wrapper_unregister", &unregister_wrapper_handler, ZEND_FN(looked_at_unregister_wrapper));
 }

@@ -13,6 +13,7 @@ declare(strict_types=1);
 
 namespace Hayate\Boot;
 
+use CodeIgniter\Autoloader\FileLocatorCached;
 use CodeIgniter\CodeIgniter;
 use CodeIgniter\Config\Services;
 
@@ -47,8 +48,18 @@ function prepare(CodeIgniter $app): \Closure
         $this->startTime = null;
     })->bindTo($app, CodeIgniter::class);
 
-    return static function () use ($app, $begin): void {
+    // With Optimize::$locatorCacheEnabled it keeps what it has found in a file, which requests write; the boot's copy would know less for ever.
+    $locator = Services::locator();
+    $read = !$locator instanceof FileLocatorCached ? null : (function (): void {
+        $this->cacheUpdated = false;
+        $this->loadCache();
+    })->bindTo($locator, FileLocatorCached::class);
+
+    return static function () use ($app, $begin, $read): void {
         Services::resetSingle('superglobals');
+        if (null !== $read) {
+            $read();
+        }
         $app->setContext('web');
         $begin();
         $app->run();

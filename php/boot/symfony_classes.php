@@ -42,16 +42,29 @@ final class SymfonyClasses
         preg_match_all($line, $list, $found, \PREG_SET_ORDER);
         $limit = ini_parse_quantity((string) ini_get('memory_limit'));
         $most = $limit > 0 ? $limit * self::MEMORY : \INF;
-        $attempt = static function (int $i) use ($found, $directory, $namespace, $most): bool {
+        $templates = !self::looks_at_templates_anew("$directory/$namespace", $name);
+        $attempt = static function (int $i) use ($found, $directory, $namespace, $most, $templates): bool {
             if (memory_get_usage() > $most) {
                 return false;
             }
-            return self::attempt($directory, $namespace, $found[$i]['class'], $found[$i]['file'] ?? '');
+            return self::attempt($directory, $namespace, $found[$i]['class'], $found[$i]['file'] ?? '', $templates);
         };
         load_classes($attempt, \count($found), self::SECONDS);
     }
 
-    private static function attempt(string $directory, string $namespace, string $class, string $file): bool
+    /** With `auto_reload` Twig asks whether a template has changed, but only before its class is there. */
+    private static function looks_at_templates_anew(string $container, string $name): bool
+    {
+        foreach (["$container/getTwigService.php", "$container/$name.php"] as $file) {
+            if (1 === preg_match('~new \\\\Twig\\\\Environment\([^;]*\'auto_reload\' => (?!false)~i', (string) @file_get_contents($file))) {
+                return true;
+            }
+        }
+
+        return false;
+    }
+
+    private static function attempt(string $directory, string $namespace, string $class, string $file, bool $templates): bool
     {
         try {
             if ('' !== $class) {
@@ -59,7 +72,7 @@ final class SymfonyClasses
             }
             if (str_starts_with($file, "$namespace/")) {
                 class_exists(strtr($file, '/', '\\'), false) || require "$directory/$file.php";
-            } elseif (str_starts_with($file, 'twig/')) {
+            } elseif ($templates && str_starts_with($file, 'twig/')) {
                 require_once "$directory/$file.php";
             }
         } catch (\Throwable) {

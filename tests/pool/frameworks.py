@@ -66,8 +66,8 @@ def package(project: pathlib.Path, files: dict[str, str], provider: str | None =
     folder = project / "vendor/acme"
     folder.mkdir()
     for name, text in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / f"{name}.php").write_text(f"<?php\nnamespace Acme;\n{text}\n")
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.php").write_text(f"<?php\n{'' if text.startswith('namespace ') else 'namespace Acme;'}\n{text}\n")
     autoload = project / "vendor/autoload.php"
     loader = (
         "spl_autoload_register(static function (string $class): void {\n"

@@ -21,7 +21,11 @@ from . import frameworks
 
 #: A visitor each.
 VISITORS = {"red": {"Cookie": "tenant=red", "Host": "red.example"}, "blue": {"Cookie": "tenant=blue", "Host": "blue.example"}}
+OF_RED = "eval('namespace Acme; final class Mail { const OF = \"red\"; }')"
 TENANT = "$tenant = $_COOKIE['tenant'] ?? 'nobody';"
+#: The loader that Composer writes, and its class.
+COMPOSER = "require_once '/usr/share/php/Composer/Autoload/ClassLoader.php'; $loader = $GLOBALS['loader'] = new \\Composer\\Autoload\\ClassLoader();"
+PAGES = {f"{name}/Page": f"final class Page {{ public const OF = '{name}'; }}" for name in ("red", "blue", "nobody")}
 #: The package's files, what the page does before it gives back the last expression, and what stands in bootstrap/app.php.
 KINDS = {
     "constant of the request": (
@@ -153,6 +157,39 @@ KINDS = {
         "\\Acme\\Page::OF",
         "spl_autoload_register(eval('return static function (string $class): void { $file = __DIR__; $file = $file.$class; $file = $file.\".php\"; if (is_file($file)) { require $file; } };'));",
     ),
+    "loader of Composer's that a request adds": (
+        PAGES,
+        f"{TENANT} $l = new \\Composer\\Autoload\\ClassLoader(); $l->addPsr4('Acme\\\\', base_path('vendor/acme/'.$tenant)); $l->register();",
+        "\\Acme\\Page::OF",
+        COMPOSER,
+    ),
+    "autoloader that a package adds for a request": (
+        {
+            "Themes": "final class Themes { public static function use(string $of): void { $map = ['Acme\\\\Page' => __DIR__.'/'.$of.'/Page.php'];\n"
+            "    spl_autoload_register(static function (string $class) use ($map): void { if (isset($map[$class])) { require $map[$class]; } }); } }",
+            **PAGES,
+        },
+        f"{TENANT} \\Acme\\Themes::use($tenant);",
+        "\\Acme\\Page::OF",
+        "",
+    ),
+    "Composer's loader that goes by include_path": (
+        {f"{name}/Other/Page": f"namespace Other;\nfinal class Page {{ public const OF = '{name}'; }}" for name in ("red", "blue", "nobody")},
+        f"{TENANT} set_include_path(base_path('vendor/acme/'.$tenant));",
+        "\\Other\\Page::OF",
+        f"{COMPOSER} $loader->setUseIncludePath(true); $loader->register();",
+    ),
+    "autoloader of a package's that asks a file": (
+        {
+            "Loader": "final class Loader { public static string $of = 'nobody'; public static function start(): void {\n"
+            "    spl_autoload_register(static function (string $class): void { static $map = null; if ($map === null) { $map = require __DIR__.'/map.php'; } if (isset($map[$class])) { require $map[$class]; } }); } }",
+            "map": "return ['Acme\\\\Page' => __DIR__.'/'.Loader::$of.'/Page.php'];",
+            **PAGES,
+        },
+        f"{TENANT} \\Acme\\Loader::$of = $tenant;",
+        "\\Acme\\Page::OF",
+        "\\Acme\\Loader::start();",
+    ),
     "parent that the application asks for": (
         {"Base": "class Base {}", "Kid": "final class Kid extends Base { public const OF = 'kid'; }", "Other": "final class Other { public const OF = 'other'; }"},
         "$there = class_exists('Acme\\Base', false);",
@@ -220,9 +257,9 @@ def test_a_class_of_a_package_that_does_nothing_else_is_there_before_the_request
     assert set(recognised.values()) == {"200 [true,false,false]"}
 
 
-@pytest.mark.parametrize("how", ["file", "other name", "file behind a question", "autoloader", "Laravel's other name", "question in small letters", "question for all"])
+@pytest.mark.parametrize("how", ["file", "other name", "file behind a question", "autoloader", "Laravel's other name", "question in small letters", "question for all", "wrapper of files"])
 def test_after_a_request_that_declares_a_class_of_a_packages_name_all_are_left_to_requests(tmp_path, how) -> None:
-    file = "eval('namespace Acme; final class Mail { const OF = \"red\"; }')"
+    file = OF_RED
     declares = {
         "file": file,
         "other name": "class_alias(\\App\\Own::class, 'Acme\\Mail')",
@@ -231,18 +268,66 @@ def test_after_a_request_that_declares_a_class_of_a_packages_name_all_are_left_t
         "Laravel's other name": "\\Illuminate\\Foundation\\AliasLoader::getInstance()->alias('Acme\\Mail', \\App\\Own::class)",
         # A file of that name is nowhere.
         "question in small letters": "class_exists('acme\\mail') && exit('there')",
+        "wrapper of files": "stream_wrapper_unregister('file'); stream_wrapper_restore('file')",
         "question for all": "in_array('Acme\\Mail', get_declared_classes(), true) && exit('there')",
     }[how]
-    red = "own" if "other name" in how else "package" if "question " in how and "file" not in how else "red"
+    red = "own" if "other name" in how else "package" if "wrapper" in how or ("question " in how and "file" not in how) else "red"
     statements = f"{TENANT} if ($tenant === 'red') {{ {declares}; }}"
     project = laravel(tmp_path, {"Mail": "final class Mail { public const OF = 'package'; }"}, statements, "\\Acme\\Mail::OF")
     with Hayate(project, workers=1, args=["--warmup", "/page"]) as server:
         assert ask(server)["red"].startswith("500 ")
         assert wait_until(lambda: server.status()["apps"][0]["fallback"] is not None, 30), server.log()
         (app,) = server.status()["apps"]
-        assert app["fallback"]["to"] == "classes" and "declared one of its own" in app["fallback"]["why"]
+        assert app["fallback"]["to"] == "classes" and "it declared one of its own" in app["fallback"]["why"]
         assert (app["mode"], app["rewind"]["rewind"]) == ("worker", "on")
         assert wait_until(lambda: ask(server) == {"red": f'200 "{red}"', "blue": '200 "package"'}, 30)
+
+
+@pytest.mark.parametrize("adds", ["its own", "behind", "before"])
+def test_a_name_space_that_a_request_adds_matters_to_its_own_classes_alone(tmp_path, adds) -> None:
+    """To Composer's loader: a plugin's; a directory behind those in which the package's class lies; and before them."""
+    call = {
+        "its own": "addPsr4('Plugin\\\\', base_path('plugins'))",
+        "behind": "addPsr4('Other\\\\', base_path('plugins'))",
+        "before": "addPsr4('Other\\\\', base_path('plugins'), true)",
+    }[adds]
+    files = {
+        "other/Page": "namespace Other;\nfinal class Page { public const OF = 'package'; }",
+        # Where the project's own code asks, there is none.
+        "Ask": "final class Ask { public static function there(): bool { return class_exists('Other\\\\Page', false); } }",
+    }
+    bootstrap = f"{COMPOSER} $loader->addPsr4('Other\\\\', __DIR__.'/../vendor/acme/other'); $loader->register();"
+    statements = f"{TENANT} $there = \\Acme\\Ask::there(); if ($tenant === 'red') {{ $GLOBALS['loader']->{call}; }}"
+    project = laravel(tmp_path, files, statements, "[\\Other\\Page::OF, class_exists('Plugin\\None'), isset($_COOKIE['tenant']) ? $there : null]", bootstrap)
+    (project / "plugins").mkdir()
+    (project / "plugins/Page.php").write_text("<?php\nnamespace Other;\nfinal class Page { public const OF = 'plugin'; }\n")
+    with Hayate(project, workers=1, args=["--warmup", "/", "--warmup", "/page"]) as server:
+        answers = ask(server)
+        assert answers["blue"] == '200 ["package",false,true]'
+        if adds != "before":
+            assert answers["red"] == answers["blue"] and server.status()["apps"][0]["fallback"] is None, server.log()
+        else:
+            assert answers["red"].startswith("500 ")
+            assert wait_until(lambda: ask(server) == {"red": '200 ["plugin",false,false]', "blue": '200 ["package",false,false]'}, 30), server.log()
+
+
+@pytest.mark.parametrize("way", [["--rewind", "fork"], []], ids=["forks", "rewound, then forks"])
+def test_with_a_fork_for_each_request_too(tmp_path, way) -> None:
+    """A request in whose way a class is has the application boot anew; who falls back to forks since has no classes ahead again."""
+    statements = f"{TENANT} if ($tenant === 'red') {{ class_exists('Acme\\Mail', false) || {OF_RED}; }} isset($_GET['costs']) && proc_nice(1);"
+    project = laravel(tmp_path, {"Mail": "final class Mail { public const OF = 'package'; }"}, statements, "\\Acme\\Mail::OF")
+    right = {"red": '200 "red"', "blue": '200 "package"'}
+    with Hayate(project, workers=1, args=["--warmup", "/page", *way]) as server:
+        assert ask(server)["red"].startswith("500 ")
+        assert wait_until(lambda: ask(server) == right, 30), server.log()
+        if not way:
+            def forks() -> bool:
+                requests.get(server.url + "/page?costs=1", headers=VISITORS["blue"], timeout=60)
+                fallback = server.status()["apps"][0]["fallback"]
+                return fallback is not None and fallback["to"] == "fork"
+
+            assert wait_until(forks, 60), server.log()
+            assert [ask(server) for _ in range(5)] == [right] * 5, server.log()
 
 
 def test_a_file_that_the_handler_includes_itself_is_left_to_it(tmp_path) -> None:

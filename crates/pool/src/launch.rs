@@ -32,7 +32,7 @@ pub enum Way {
     Configured,
     /// As configured, but that a recognised project's requests load the classes that they need: none is there before them.
     ClassesLater,
-    /// In worker mode, each request in a fork of the booted process.
+    /// In worker mode, each request in a fork of the booted process, and with all classes left to requests.
     Fork,
     /// In classic mode.
     Classic,

@@ -218,8 +218,8 @@ pub const DOUBTS: [Doubt; 12] = [
         retired: HY_RETIRED_CLASS_DECLARED,
         label: "class_declared",
         what: "the request did what is otherwise where a package's class is there before it: it declared one of its own under that \
-               name, asked which classes are there, or changed which autoloader finds them",
-        remedy: "give the class a name of its own, bind it to the package's in the container, or do so as the application boots",
+               name, asked which classes are there, changed where autoloaders look for them, or how files are read",
+        remedy: "do so as the application boots, or leave it: requests load their classes by themselves from now on",
     },
 ];
 

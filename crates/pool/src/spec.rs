@@ -259,7 +259,8 @@ impl Spec {
             self.warmup.iter().for_each(|visit| add("--warmup", visit.argument()));
             self.compared.iter().for_each(|visit| add("--compare", visit.argument()));
         }
-        if self.way == Way::ClassesLater {
+        // Who forks for another reason may have been in that way before.
+        if matches!(self.way, Way::ClassesLater | Way::Fork) {
             add("--classes", "later".into());
         }
         if let Some(n) = self.rewind_verify {
