@@ -330,6 +330,19 @@ def test_with_a_fork_for_each_request_too(tmp_path, way) -> None:
             assert [ask(server) for _ in range(5)] == [right] * 5, server.log()
 
 
+def test_what_php_is_to_run_after_each_script_is_run(tmp_path) -> None:
+    project = laravel(tmp_path, {}, "", "1")
+    (tmp_path / "after.php").write_text("<?php file_put_contents(__DIR__.'/ran', 'x', FILE_APPEND);")
+    (tmp_path / "ran").touch()
+    (tmp_path / "ran").chmod(0o666)
+    with Hayate(project, workers=1, args=["--ini", f"auto_append_file={tmp_path}/after.php"]) as server:
+        assert wait_until(lambda: server.status()["apps"][0]["fallback"] is not None, 30), server.log()
+        before = (tmp_path / "ran").read_text()
+        assert requests.get(server.url + "/page", timeout=60).text == "1"
+        assert wait_until(lambda: (tmp_path / "ran").read_text() == before + "x"), server.log()
+        assert "auto_append_file" in server.status()["apps"][0]["fallback"]["why"]
+
+
 def test_a_file_that_the_handler_includes_itself_is_left_to_it(tmp_path) -> None:
     """Each request of a worker script may include a file of a class: nobody would have asked for that class by its name."""
     tmp_path.chmod(0o755)

@@ -6,6 +6,7 @@ replaced by a class of its own, an extension of Twig. Made early, they would ans
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
 import time
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 import requests
 from apps import sites
-from lib.process import temporary_directory
+from lib.process import temporary_directory, wait_until
 from lib.servers import Hayate
 
 HERE = pathlib.Path(__file__).parent / "symfony"
@@ -229,3 +230,20 @@ def test_a_loader_that_symfony_asks_as_it_boots_is_asked_for_each_request(direct
             assert "set framework.trusted_hosts, .trusted_proxies and .trust_x_sendfile_type_header (" in app["fallback"]["why"]
         else:
             assert app["mode"] == "worker" and app["fallback"] is None
+
+
+@pytest.mark.parametrize("warmup", [("/winds",), ("/json",)], ids=["warmed up", "not warmed up"])
+def test_a_template_that_twig_looks_at_anew_may_change(directory: pathlib.Path, warmup: tuple[str, ...]) -> None:
+    """`auto_reload` in production, as where customers edit templates: no template is there before the requests, listed for preloading or not."""
+    made = sites.symfony(directory)
+    twig, template = made.root / "config/packages/twig.php", made.root / "templates/winds.html.twig"
+    twig.write_text(twig.read_text().replace("'strict_variables'", "'auto_reload' => true, 'strict_variables'"))
+    os.utime(template, (1, 1))
+    sites.rebuild_symfony(made)
+    with sites.server("rewind", made, workers=1, warmup=warmup) as server:
+        assert "<h1>Winds</h1>" in get(server.url, "one.example.org").text
+        template.write_text(template.read_text().replace("<h1>Winds</h1>", "<h1>Storms</h1>"))
+        # OPcache looks at a file each second.
+        assert wait_until(lambda: "<h1>Storms</h1>" in get(server.url, "one.example.org").text, 15), server.log()
+        (app,) = server.status()["apps"]
+        assert app["mode"] == "worker" and app["fallback"] is None

@@ -109,12 +109,18 @@ def test_each_way_to_leave_a_connection(database: MariaDB, fresh: tuple[str, dic
     shutil.rmtree(server.root)
 
 
+PREPARES = """CREATE OR REPLACE PROCEDURE prepares()
+BEGIN XA START 'leak'; INSERT INTO written VALUES ('not committed'); XA END 'leak'; XA PREPARE 'leak'; END"""
+
+
+@pytest.mark.parametrize("way", ["xa prepared", "xa prepared by a procedure"])
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_transaction_that_is_prepared_costs_the_connection(database: MariaDB, client: str) -> None:
+def test_a_transaction_that_is_prepared_costs_the_connection(database: MariaDB, client: str, way: str) -> None:
     """MariaDB's reset leaves the session with it: each statement failed from then on."""
     with serve(database, client) as server:
+        database.sql(f"DELIMITER //\n{PREPARES}//\nDELIMITER ;", database.database)
         before = look(server)
-        assert get(server, "xa prepared").text == "done"
+        assert get(server, way).text == "done"
         seen = [look(server) for _ in range(3)]
         database.sql("XA ROLLBACK 'leak'")
         assert [{**one, "number": 0} for one in seen] == [{**before, "number": 0}] * 3

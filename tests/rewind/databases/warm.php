@@ -278,6 +278,9 @@ $alone = [
             Db::run($statement);
         }
     },
+    'xa prepared by a procedure' => static function (): void {
+        Db::run('CALL prepares()');
+    },
 ];
 
 $handler = static function () use ($ways, $alone): void {
